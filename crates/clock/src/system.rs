@@ -1,0 +1,223 @@
+//! The machine's own clock: `CLOCK_BOOTTIME` on Linux, and one thread that wakes every sleeper of one clock.
+//!
+//! A thread and not the async runtime's timer, for two reasons: tokio's timers follow `CLOCK_MONOTONIC`, which stops
+//! during suspend, and a crate that tells the time should not choose anybody's runtime. One thread and not a timerfd
+//! per sleeper, because a thousand sleepers must not need a thousand file descriptors (I11).
+
+use crate::{Clock, Instant, Sleep, system::alarm::Alarm};
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+    thread::{self, JoinHandle},
+};
+
+#[cfg_attr(target_os = "linux", path = "system/alarm_linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "system/alarm_portable.rs")]
+mod alarm;
+
+/// The machine's monotonic clock, counting suspend where the system can (`CLOCK_BOOTTIME` on Linux; elsewhere
+/// `std::time::Instant`, which on some systems stands still during suspend).
+///
+/// Cloning shares its one thread; dropping the last clone and the last sleep ends and joins it (I9).
+#[derive(Clone)]
+pub struct SystemClock(Arc<Owner>);
+
+impl SystemClock {
+    /// Starts the clock's thread.
+    ///
+    /// # Errors
+    /// When the process is out of file descriptors or threads.
+    pub fn start() -> io::Result<Self> {
+        let shared = Arc::new(Shared { alarm: Alarm::new()?, sleepers: Mutex::new(Sleepers::default()) });
+        let thread = thread::Builder::new().name("clock".into()).spawn({
+            let shared = Arc::clone(&shared);
+            move || shared.run()
+        })?;
+        Ok(Self(Arc::new(Owner { shared, thread: Some(thread) })))
+    }
+
+    /// The present moment, for those who need no sleeping.
+    pub fn read() -> Instant {
+        alarm::now()
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Instant {
+        alarm::now()
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Sleep {
+        Box::pin(SystemSleep { owner: Arc::clone(&self.0), deadline, id: None })
+    }
+}
+
+impl fmt::Debug for SystemClock {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "SystemClock({:?}, {} sleepers)", alarm::now(), self.0.shared.lock().wakers.len())
+    }
+}
+
+/// Ends the thread when the last clock and the last sleep are gone.
+struct Owner {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.shared.lock().stopping = true;
+        self.shared.alarm.set(Instant::ORIGIN);
+        let Some(thread) = self.thread.take() else { return };
+        // A waker called on the clock's thread may drop the last sleep right there, and no thread can join itself.
+        if thread.thread().id() != thread::current().id() {
+            // The thread runs wakers, which are the runtime's; if one panicked there is nothing left to clean up.
+            drop(thread.join());
+        }
+    }
+}
+
+struct Shared {
+    alarm: Alarm,
+    sleepers: Mutex<Sleepers>,
+}
+
+#[derive(Default)]
+struct Sleepers {
+    wakers: BTreeMap<(Instant, u64), Waker>,
+    next_id: u64,
+    /// What the alarm is set to, so that a later deadline costs no system call.
+    armed: Option<Instant>,
+    stopping: bool,
+}
+
+impl Shared {
+    /// A panicking waker leaves the map in order, so poison carries no information here.
+    fn lock(&self) -> MutexGuard<'_, Sleepers> {
+        self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        loop {
+            self.alarm.wait();
+            let mut due = Vec::new();
+            {
+                let mut sleepers = self.lock();
+                if sleepers.stopping {
+                    return;
+                }
+                let now = alarm::now();
+                while let Some(entry) = sleepers.wakers.first_entry()
+                    && entry.key().0 <= now
+                {
+                    due.push(entry.remove());
+                }
+                sleepers.armed = sleepers.wakers.first_key_value().map(|(key, _)| key.0);
+                if let Some(earliest) = sleepers.armed {
+                    self.alarm.set(earliest);
+                }
+            }
+            due.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+struct SystemSleep {
+    owner: Arc<Owner>,
+    deadline: Instant,
+    id: Option<u64>,
+}
+
+impl Future for SystemSleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if alarm::now() >= self.deadline {
+            return Poll::Ready(());
+        }
+        let this = &mut *self;
+        let mut sleepers = this.owner.shared.lock();
+        let id = *this.id.get_or_insert_with(|| {
+            sleepers.next_id += 1;
+            sleepers.next_id
+        });
+        sleepers.wakers.insert((this.deadline, id), cx.waker().clone());
+        if sleepers.armed.is_none_or(|armed| this.deadline < armed) {
+            sleepers.armed = Some(this.deadline);
+            this.owner.shared.alarm.set(this.deadline);
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for SystemSleep {
+    fn drop(&mut self) {
+        // The alarm stays set: a wake-up for nobody is cheaper than a system call for every finished wait.
+        if let Some(id) = self.id {
+            let waker = self.owner.shared.lock().wakers.remove(&(self.deadline, id));
+            // Dropped outside the lock: a waker's drop may drop a task, and with it another sleep of this clock.
+            drop(waker);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{task::Wake, time::Duration};
+
+    /// Enough of an executor to await one future on this thread.
+    struct Unpark(thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    fn block_on(mut future: impl Future<Output = ()> + Unpin) {
+        let waker = Arc::new(Unpark(thread::current())).into();
+        while Pin::new(&mut future).poll(&mut Context::from_waker(&waker)).is_pending() {
+            thread::park();
+        }
+    }
+
+    #[test]
+    fn a_sleep_ends_after_its_deadline_and_not_before() {
+        let clock = SystemClock::start().unwrap();
+        let deadline = clock.now().after(Duration::from_millis(20));
+        block_on(clock.sleep_until(deadline));
+        assert!(clock.now() >= deadline);
+    }
+
+    #[test]
+    fn an_earlier_sleep_is_not_held_up_by_a_later_one() {
+        let clock = SystemClock::start().unwrap();
+        let mut late = clock.sleep(Duration::from_secs(3600));
+        let waker = Arc::new(Unpark(thread::current())).into();
+        assert!(late.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        let before = clock.now();
+        block_on(clock.sleep(Duration::from_millis(5)));
+        assert!(clock.now().since(before) < Duration::from_secs(3600));
+    }
+
+    #[test]
+    fn a_dropped_sleep_leaves_no_waker() {
+        let clock = SystemClock::start().unwrap();
+        let mut sleep = clock.sleep(Duration::from_secs(3600));
+        let waker = Arc::new(Unpark(thread::current())).into();
+        assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert_eq!(clock.0.shared.lock().wakers.len(), 1);
+        drop(sleep);
+        assert_eq!(clock.0.shared.lock().wakers.len(), 0);
+    }
+
+    #[test]
+    fn dropping_the_last_clock_joins_its_thread() {
+        let clock = SystemClock::start().unwrap();
+        let shared = Arc::downgrade(&clock.0.shared);
+        drop(clock);
+        assert!(shared.upgrade().is_none(), "the thread still holds the clock");
+    }
+}

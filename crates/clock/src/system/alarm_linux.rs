@@ -1,0 +1,48 @@
+//! An alarm that one thread waits for and any thread may set: a timerfd on `CLOCK_BOOTTIME`.
+
+use crate::Instant;
+use rustix::{
+    io::Errno,
+    time::{
+        ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+        timerfd_create, timerfd_settime,
+    },
+};
+use std::{io, os::fd::OwnedFd};
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+pub(super) fn now() -> Instant {
+    let time = clock_gettime(ClockId::Boottime);
+    Instant::from_nanos(time.tv_sec as u64 * NANOS_PER_SECOND + time.tv_nsec as u64)
+}
+
+pub(super) struct Alarm(OwnedFd);
+
+impl Alarm {
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self(timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?))
+    }
+
+    /// Replaces whatever was set; a thread that is waiting now waits for this one.
+    pub(super) fn set(&self, deadline: Instant) {
+        // Zero would disarm; the first nanosecond after boot is as much in the past.
+        let nanos = deadline.as_nanos().clamp(1, i64::MAX as u64);
+        let value =
+            Timespec { tv_sec: (nanos / NANOS_PER_SECOND) as i64, tv_nsec: (nanos % NANOS_PER_SECOND) as _ };
+        let never_again = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let outcome = timerfd_settime(
+            &self.0,
+            TimerfdTimerFlags::ABSTIME,
+            &Itimerspec { it_interval: never_again, it_value: value },
+        );
+        // The descriptor is ours and the value in range: nothing else can make this call fail (timerfd_settime(2)).
+        debug_assert!(outcome.is_ok(), "{outcome:?}");
+    }
+
+    /// Returns once the alarm has gone off, or early: the caller looks at the clock anyway.
+    pub(super) fn wait(&self) {
+        let mut expirations = [0_u8; 8];
+        while rustix::io::read(&self.0, &mut expirations) == Err(Errno::INTR) {}
+    }
+}

@@ -1,0 +1,56 @@
+//! An alarm that one thread waits for and any thread may set, where there is no timerfd. Stands still during suspend
+//! wherever `std::time::Instant` does.
+
+use crate::Instant;
+use std::{
+    io,
+    sync::{Condvar, Mutex, OnceLock, PoisonError},
+};
+
+pub(super) fn now() -> Instant {
+    static ORIGIN: OnceLock<std::time::Instant> = OnceLock::new();
+    let origin = *ORIGIN.get_or_init(std::time::Instant::now);
+    // One nanosecond in, so that no reading is the origin itself, which stands for "long past".
+    Instant::from_nanos(1).after(origin.elapsed())
+}
+
+pub(super) struct Alarm {
+    deadline: Mutex<Option<Instant>>,
+    changed: Condvar,
+}
+
+impl Alarm {
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self { deadline: Mutex::new(None), changed: Condvar::new() })
+    }
+
+    /// Replaces whatever was set; a thread that is waiting now waits for this one.
+    pub(super) fn set(&self, deadline: Instant) {
+        *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = Some(deadline);
+        self.changed.notify_all();
+    }
+
+    /// Returns once the alarm has gone off.
+    pub(super) fn wait(&self) {
+        let mut deadline = self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let now = now();
+            match *deadline {
+                Some(at) if at <= now => {
+                    *deadline = None;
+                    return;
+                }
+                Some(at) => {
+                    let (guard, _) = self
+                        .changed
+                        .wait_timeout(deadline, now.until(at))
+                        .unwrap_or_else(PoisonError::into_inner);
+                    deadline = guard;
+                }
+                None => {
+                    deadline = self.changed.wait(deadline).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The kill deadline: what ends this process at a moment that only a confirmed renewal can move.
+//!
+//! What lives here: [`Deadman`], a set of armed deadlines of which the earliest rules (I4); the [`Trigger`] seam, and
+//! behind it the system's pair of a thread and a kernel timer. All `unsafe` of the workspace stands in this crate, in
+//! module `system`.
+//!
+//! What does not: when a deadline is due (`ielections` derives it from the TTL), and clocks for tests (`testing-time`).
+#![deny(unsafe_code)]
+
+mod armed;
+mod subject;
+mod trigger;
+
+pub use armed::{ArmError, Armed, Deadman};
+pub use subject::Subject;
+pub use trigger::Trigger;

@@ -1,0 +1,42 @@
+//! Everything that a simulation must own: time, the deadman, randomness and spawning come in from outside.
+
+use clock::{Clock, WallClock};
+use deadman::Deadman;
+use std::{fmt::Debug, pin::Pin, sync::Arc};
+
+/// A task that the engine wants driven.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A source of random bytes.
+pub trait Entropy: Debug + Send + Sync + 'static {
+    /// Fills `bytes`. Incarnations come from here: bytes that repeat between processes break I7.
+    fn fill(&self, bytes: &mut [u8]);
+
+    /// 64 random bits.
+    fn next_u64(&self) -> u64 {
+        let mut bytes = [0; 8];
+        self.fill(&mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+}
+
+/// Drives tasks: an async runtime, or a test that counts them (I9) and can drop them all to play a crash.
+pub trait Spawn: Debug + Send + Sync + 'static {
+    /// Starts to drive `task`. `name` is for people.
+    fn spawn(&self, name: &'static str, task: Task);
+}
+
+/// The environment of elections.
+#[derive(Clone, Debug)]
+pub struct Env {
+    /// Monotonic time that counts suspend.
+    pub clock: Arc<dyn Clock>,
+    /// Wall time, only ever to keep epochs rising.
+    pub wall: Arc<dyn WallClock>,
+    /// What ends the process at a deadline.
+    pub deadman: Deadman,
+    /// Randomness.
+    pub entropy: Arc<dyn Entropy>,
+    /// Drives the engine.
+    pub spawn: Arc<dyn Spawn>,
+}

@@ -1,0 +1,22 @@
+//! Elections, leaderships, and the storage contract they need. No database, no wall clock, no runtime of its own.
+//!
+//! The words (`docs/architecture.md` has them all): candidates campaign for a *slot* of a storage that everybody shares;
+//! who holds the record of a slot leads it, under an *epoch* that is larger than every earlier one; a *deadman* ends
+//! the process before anybody else can take the record over.
+//!
+//! - [`record`]: the words of the protocol as types.
+//! - [`storage`]: [`TtlStorage`], the one seam towards a database, and its contract.
+//! - [`timing`]: every interval of the protocol, derived from the TTL in one place.
+//! - [`env`](mod@env): clock, deadman, randomness and spawning, all of which come in from outside.
+//! - `testing` (feature): the public suites and the storage mock.
+#![forbid(unsafe_code)]
+
+pub mod env;
+pub mod record;
+pub mod storage;
+pub mod timing;
+
+pub use env::{Entropy, Env, Spawn};
+pub use record::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
+pub use storage::{Claim, Delete, Key, Limits, ReadError, Swap, TtlStorage, WriteError};
+pub use timing::Timing;

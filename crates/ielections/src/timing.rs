@@ -1,0 +1,139 @@
+//! Every interval of the protocol, derived from the TTL in one place, with checks that the parts fit each other.
+//!
+//! Source: design §4, after `LeadershipDurationSeconds / 4`, `/ 20` and `* 0.8` of the reference. In brackets, what a
+//! TTL of 20 s makes of them.
+
+use crate::Ttl;
+use clock::Instant;
+use std::time::Duration;
+
+/// The protocol's intervals for one TTL.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timing {
+    ttl: Ttl,
+}
+
+/// Thousandths of a TTL.
+const RENEWAL: u32 = 250;
+const RETRY: u32 = 50;
+const ATTEMPT: u32 = 100;
+const AT_RISK: u32 = 500;
+const LOSS: u32 = 650;
+const KILL: u32 = 800;
+const STOPPING: u32 = 150;
+const FRESH: u32 = 250;
+/// The largest share by which jitter brings a renewal forward.
+const JITTER: u32 = 50;
+
+// Three attempts, time-outs and pauses included, fit between a renewal's start and the loss timer.
+const _: () = assert!(RENEWAL + 3 * ATTEMPT + 2 * RETRY <= LOSS);
+// Services are warned before leadership is lost, and have the promised time to stop before they are killed.
+const _: () = assert!(RENEWAL < AT_RISK && AT_RISK < LOSS && LOSS + STOPPING <= KILL);
+// I1: with clocks up to 10 % apart, the kill on the slow clock comes before the take-over on the fast one. 1.1 / 0.9
+// covers two clocks that each err by 10 % in opposite directions.
+const _: () = assert!(KILL * 110 < 1000 * 90);
+
+impl Timing {
+    /// The intervals of `ttl`.
+    pub const fn of(ttl: Ttl) -> Self {
+        Self { ttl }
+    }
+
+    /// The TTL behind it.
+    pub const fn ttl(self) -> Ttl {
+        self.ttl
+    }
+
+    /// When to renew a lease last confirmed by a call sent at `sent_at` (5 s later), up to 5 % earlier by `jitter`.
+    pub fn renew_at(self, sent_at: Instant, jitter: Jitter) -> Instant {
+        let forward = self.share(RENEWAL * JITTER / 1000).mul_f64(jitter.0);
+        sent_at.after(self.share(RENEWAL)).before(forward)
+    }
+
+    /// The pause between two attempts of one renewal (1 s).
+    pub fn retry_pause(self) -> Duration {
+        self.share(RETRY)
+    }
+
+    /// How long one attempt may take, its read-back included (2 s).
+    pub fn attempt_timeout(self) -> Duration {
+        self.share(ATTEMPT)
+    }
+
+    /// When services are warned that leadership is at risk (10 s after the last confirmed send).
+    pub fn at_risk_at(self, sent_at: Instant) -> Instant {
+        sent_at.after(self.share(AT_RISK))
+    }
+
+    /// When leadership counts as lost, whatever is in flight (13 s after the last confirmed send).
+    pub fn loss_at(self, sent_at: Instant) -> Instant {
+        sent_at.after(self.share(LOSS))
+    }
+
+    /// When the process is dead (16 s after the last confirmed send): I3.
+    pub fn kill_at(self, sent_at: Instant) -> Instant {
+        sent_at.after(self.share(KILL))
+    }
+
+    /// How long services have to stop once leadership is known to be lost by mismatch (3 s).
+    pub fn stopping(self) -> Duration {
+        self.share(STOPPING)
+    }
+
+    /// Whether a confirmation of a call sent at `sent_at` is recent enough to start work on (5 s).
+    pub fn is_fresh(self, sent_at: Instant, now: Instant) -> bool {
+        now.since(sent_at) <= self.share(FRESH)
+    }
+
+    fn share(self, thousandths: u32) -> Duration {
+        self.ttl.get() * thousandths / 1000
+    }
+}
+
+/// A random share in [0, 1).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Jitter(f64);
+
+impl Jitter {
+    /// None at all: the latest moment.
+    pub const NONE: Self = Self(0.0);
+
+    /// From random bits.
+    pub fn from_random(bits: u64) -> Self {
+        // 53 bits are what an f64 holds exactly.
+        Self((bits >> 11) as f64 / (1_u64 << 53) as f64)
+    }
+
+    /// A duration between `least` and `most`.
+    pub fn between(self, least: Duration, most: Duration) -> Duration {
+        least + most.saturating_sub(least).mul_f64(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn twenty_seconds_make_the_numbers_of_the_design() {
+        let timing = Timing::of(Ttl::DEFAULT);
+        let sent_at = Instant::from_nanos(1_000_000_000_000);
+        let seconds = |at: Instant| at.since(sent_at).as_secs_f64();
+        assert_eq!(seconds(timing.renew_at(sent_at, Jitter::NONE)), 5.0);
+        assert_eq!(timing.retry_pause(), Duration::from_secs(1));
+        assert_eq!(timing.attempt_timeout(), Duration::from_secs(2));
+        assert_eq!(seconds(timing.at_risk_at(sent_at)), 10.0);
+        assert_eq!(seconds(timing.loss_at(sent_at)), 13.0);
+        assert_eq!(seconds(timing.kill_at(sent_at)), 16.0);
+        assert_eq!(timing.stopping(), Duration::from_secs(3));
+    }
+
+    #[test]
+    fn jitter_only_brings_a_renewal_forward_and_by_five_percent_at_most() {
+        let timing = Timing::of(Ttl::DEFAULT);
+        let latest = timing.renew_at(Instant::ORIGIN, Jitter::NONE);
+        let earliest = timing.renew_at(Instant::ORIGIN, Jitter::from_random(u64::MAX));
+        assert!(earliest < latest);
+        assert!(earliest.until(latest) <= Duration::from_millis(250));
+    }
+}

@@ -1,0 +1,53 @@
+//! [`SysVvmStorage`]: the one seam that a new database implements.
+
+use crate::Partition;
+use async_trait::async_trait;
+use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
+use std::fmt::Debug;
+
+/// The sysvvm keyspace of one database (the reference's ISysVvmStorage).
+///
+/// The contract is that of [`ielections::TtlStorage`], with partitions for keys; the contract suite runs through
+/// [`ElectionsTtlStorage`](crate::ElectionsTtlStorage) and so covers a driver whole.
+///
+/// One partition holds the epoch and the leader record of one election key, so that a claim and its fence are one
+/// atomic step. Settings live in partitions of their own.
+#[async_trait]
+pub trait SysVvmStorage: Debug + Send + Sync + 'static {
+    /// What this driver can carry. Keys and values beyond it are refused before the driver is called.
+    fn limits(&self) -> Limits;
+
+    /// Whether processes other than this one can share the storage.
+    fn shared_between_processes(&self) -> bool;
+
+    /// Replaces exactly `from` by `entry`: a vacant slot with exactly that last epoch, or a held one with exactly that
+    /// version and epoch. (`from`'s `proven_age` plays no part.)
+    async fn claim(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError>;
+
+    /// Replaces exactly the version and epoch of `held` by `entry`.
+    async fn renew(&self, at: &Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError>;
+
+    /// Makes the slot vacant if it holds this incarnation and epoch, whatever the version. The epoch survives.
+    async fn release(
+        &self,
+        at: &Partition,
+        incarnation: Incarnation,
+        epoch: Epoch,
+    ) -> Result<Delete, WriteError>;
+
+    /// What stands there now; linearizable.
+    async fn read(&self, at: &Partition) -> Result<Slot, ReadError>;
+
+    /// What stands there, in the order asked; may be stale.
+    async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError>;
+
+    /// Stores `value` unless a value stands there already; returns the one that stands. Calling it again after an
+    /// unknown outcome is safe.
+    async fn settle(&self, at: &Partition, value: &[u8]) -> Result<Vec<u8>, WriteError>;
+
+    /// The value that [`settle`](Self::settle) stored, if any; linearizable.
+    async fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, ReadError>;
+
+    /// Ends the driver's threads and sockets (I9). Every call after it fails with `Fatal`.
+    async fn close(&self);
+}
