@@ -2,10 +2,20 @@
 //!
 //! - [`SysVvmStorage`]: what a new backend implements.
 //! - [`ElectionsTtlStorage`]: the storage of elections on top of it; owns every key prefix.
+//! - [`mem`] (feature): a driver in this process's memory.
+//!
+//! Each driver is a feature, and the crate compiles with any one of them alone, or with none.
 #![forbid(unsafe_code)]
 
+mod drivers;
+mod elections;
+mod key;
 mod partition;
 mod sysvvm;
 
+#[cfg(feature = "mem")]
+pub use drivers::mem;
+pub use elections::{BeyondLimits, ElectionsTtlStorage, SettingCorrupt, SettleError};
+pub use key::{ClusterName, ElectionKey, KEY_PREFIX_SLOT_COUNT, KEY_PREFIX_VVM_LEADER, SlotNumber};
 pub use partition::Partition;
 pub use sysvvm::SysVvmStorage;

@@ -1,15 +1,15 @@
-//! The key of a partition: bytes, whose first one or two are a prefix that this crate owns.
+//! The key of a partition: bytes, whose first one is a prefix that this crate owns.
 
 use std::fmt;
 
-/// The key of one partition of the sysvvm keyspace. Made by [`ElectionsTtlStorage`](crate::ElectionsTtlStorage) only,
-/// so that two kinds of record can't meet in one partition; drivers take the bytes as they are.
+/// The key of one partition of the sysvvm keyspace. [`ElectionsTtlStorage`](crate::ElectionsTtlStorage) makes them, so
+/// that two kinds of record can't meet in one partition; drivers take the bytes as they are.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Partition(Vec<u8>);
+pub struct Partition(Box<[u8]>);
 
 impl Partition {
     /// The partition of these bytes.
-    pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Self {
+    pub fn from_bytes(bytes: impl Into<Box<[u8]>>) -> Self {
         Self(bytes.into())
     }
 

@@ -1,0 +1,11 @@
+//! One folder per database, each behind its feature and with the same files inside, so that who knows one driver finds
+//! the way in the others:
+//!
+//! - `open.rs`: from a location to a driver that is ready, and everything that opening refuses.
+//! - `driver.rs`: the verbs of [`SysVvmStorage`](crate::SysVvmStorage). Its helpers, where it needs any, stand in
+//!   `driver/`; so for the others.
+//! - `rows.rs`: how slots and settings are laid out in the database.
+//! - `errors.rs`: which error of the database is `NotApplied`, which `Unknown`, which `Fatal`.
+
+#[cfg(feature = "mem")]
+pub mod mem;

@@ -1,0 +1,144 @@
+//! The verbs: each one look-up and one assignment under one lock.
+
+use super::{MemDatabase, errors::Closed, rows::Leader};
+use crate::{Partition, SysVvmStorage};
+use async_trait::async_trait;
+use ielections::{
+    Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, Ttl, Vacant, WriteError,
+};
+use std::{
+    collections::btree_map::Entry as Place,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// A handle on a [`MemDatabase`].
+#[derive(Debug)]
+pub struct MemStorage {
+    database: Arc<MemDatabase>,
+    closed: AtomicBool,
+}
+
+impl MemStorage {
+    pub(super) fn of(database: Arc<MemDatabase>) -> Self {
+        Self { database, closed: AtomicBool::new(false) }
+    }
+
+    fn open_for_write(&self) -> Result<&MemDatabase, WriteError> {
+        self.open().map_err(|closed| WriteError::Fatal(closed.into()))
+    }
+
+    fn open_for_read(&self) -> Result<&MemDatabase, ReadError> {
+        self.open().map_err(|closed| ReadError::Fatal(closed.into()))
+    }
+
+    fn open(&self) -> Result<&MemDatabase, Closed> {
+        if self.closed.load(Ordering::Acquire) { Err(Closed) } else { Ok(&self.database) }
+    }
+}
+
+#[async_trait]
+impl SysVvmStorage for MemStorage {
+    fn limits(&self) -> Limits {
+        Limits {
+            // Nothing here waits for anything.
+            min_ttl: Ttl::MIN,
+            // Memory has no limit worth the name; this one keeps a mistake from filling it.
+            max_key_bytes: 1 << 20,
+            max_value_bytes: 1 << 20,
+            // Bounds how long one scan keeps the lock: about 0.2 ms.
+            scan_batch: 1024,
+        }
+    }
+
+    fn shared_between_processes(&self) -> bool {
+        false
+    }
+
+    async fn claim(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
+        let database = self.open_for_write()?;
+        let now = database.clock.now();
+        let written = || Leader::Held { entry: entry.clone(), issued_at: now };
+        match (database.rows().leaders.entry(at.clone()), from) {
+            (Place::Vacant(place), Slot::Vacant(Vacant { last_epoch: None })) => {
+                place.insert(written());
+            }
+            (Place::Vacant(_), _) => return Ok(Claim::Refused(Slot::Vacant(Vacant { last_epoch: None }))),
+            (Place::Occupied(mut place), from) => {
+                let expected = match (place.get(), from) {
+                    (Leader::Released(epoch), Slot::Vacant(vacant)) => vacant.last_epoch == Some(*epoch),
+                    (leader, Slot::Held { entry, .. }) => leader.holds(entry),
+                    (Leader::Held { .. }, Slot::Vacant(_)) => false,
+                };
+                if !expected {
+                    return Ok(Claim::Refused(place.get().slot(now)));
+                }
+                place.insert(written());
+            }
+        }
+        Ok(Claim::Claimed)
+    }
+
+    async fn renew(&self, at: &Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
+        let database = self.open_for_write()?;
+        let now = database.clock.now();
+        let mut rows = database.rows();
+        match rows.leaders.get_mut(at) {
+            Some(leader) if leader.holds(held) => {
+                *leader = Leader::Held { entry: entry.clone(), issued_at: now };
+                Ok(Swap::Swapped)
+            }
+            _ => Ok(Swap::Mismatch(rows.slot(at, now))),
+        }
+    }
+
+    async fn release(
+        &self,
+        at: &Partition,
+        incarnation: Incarnation,
+        epoch: Epoch,
+    ) -> Result<Delete, WriteError> {
+        let database = self.open_for_write()?;
+        let now = database.clock.now();
+        let mut rows = database.rows();
+        match rows.leaders.get_mut(at) {
+            Some(leader) if leader.is_of(incarnation, epoch) => {
+                *leader = Leader::Released(epoch);
+                Ok(Delete::Deleted)
+            }
+            _ => Ok(Delete::Mismatch(rows.slot(at, now))),
+        }
+    }
+
+    async fn read(&self, at: &Partition) -> Result<Slot, ReadError> {
+        let database = self.open_for_read()?;
+        // Before the lock: an age counted to an earlier moment is smaller, and only ever too small (I5).
+        let now = database.clock.now();
+        Ok(database.rows().slot(at, now))
+    }
+
+    async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
+        let database = self.open_for_read()?;
+        let now = database.clock.now();
+        let rows = database.rows();
+        Ok(at.iter().map(|at| rows.slot(at, now)).collect())
+    }
+
+    async fn settle(&self, at: &Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
+        let database = self.open_for_write()?;
+        let mut rows = database.rows();
+        let stands = rows.settings.entry(at.clone()).or_insert_with(|| value.into());
+        Ok(stands.to_vec())
+    }
+
+    async fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, ReadError> {
+        let database = self.open_for_read()?;
+        Ok(database.rows().settings.get(at).map(|value| value.to_vec()))
+    }
+
+    async fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+}

@@ -1,0 +1,56 @@
+//! How slots and settings lie in memory: two ordered maps, and as few bytes per record as the record allows (I11).
+
+use crate::Partition;
+use clock::Instant;
+use ielections::{Entry, Epoch, Incarnation, Slot, Vacant};
+use std::collections::BTreeMap;
+
+/// All there is.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    pub(super) leaders: BTreeMap<Partition, Leader>,
+    pub(super) settings: BTreeMap<Partition, Box<[u8]>>,
+}
+
+/// A slot that has been led at least once.
+#[derive(Debug)]
+pub(super) enum Leader {
+    /// Released; the epoch stays (I2).
+    Released(Epoch),
+    /// Held by this record since its write was issued.
+    Held { entry: Entry, issued_at: Instant },
+}
+
+impl Rows {
+    /// What stands in a slot, as seen at `now`.
+    pub(super) fn slot(&self, at: &Partition, now: Instant) -> Slot {
+        match self.leaders.get(at) {
+            None => Slot::Vacant(Vacant { last_epoch: None }),
+            Some(leader) => leader.slot(now),
+        }
+    }
+}
+
+impl Leader {
+    /// What others see of it at `now`.
+    pub(super) fn slot(&self, now: Instant) -> Slot {
+        match self {
+            Self::Released(epoch) => Slot::Vacant(Vacant { last_epoch: Some(*epoch) }),
+            // (I5) Both readings come from the database's clock, the earlier one from after the call was issued.
+            Self::Held { entry, issued_at } => {
+                Slot::Held { entry: entry.clone(), proven_age: Some(now.since(*issued_at)) }
+            }
+        }
+    }
+
+    /// Whether this version, of this epoch, stands there.
+    pub(super) fn holds(&self, expected: &Entry) -> bool {
+        matches!(self, Self::Held { entry, .. }
+            if entry.version == expected.version && entry.epoch == expected.epoch)
+    }
+
+    /// Whether any version of this leadership stands there.
+    pub(super) fn is_of(&self, incarnation: Incarnation, epoch: Epoch) -> bool {
+        matches!(self, Self::Held { entry, .. } if entry.incarnation() == incarnation && entry.epoch == epoch)
+    }
+}

@@ -1,0 +1,103 @@
+//! [`ElectionsTtlStorage`]: elections on the sysvvm keyspace.
+//!
+//! What lives here: keys become partitions, and what the driver can't carry is refused before it is asked. What does
+//! not: anything about one database (`drivers`), anything about when to claim or renew (crate `ielections`).
+
+mod limits;
+mod settings;
+
+pub use limits::BeyondLimits;
+pub use settings::{SettingCorrupt, SettleError};
+
+use crate::{ElectionKey, SysVvmStorage};
+use async_trait::async_trait;
+use ielections::{
+    Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, TtlStorage, Vacant, WriteError,
+};
+use std::sync::Arc;
+
+/// The storage of elections on a database (the reference's `NewElectionsTTLStorage`).
+#[derive(Clone, Debug)]
+pub struct ElectionsTtlStorage {
+    sysvvm: Arc<dyn SysVvmStorage>,
+    /// Asked once: a driver's limits are constant.
+    limits: Limits,
+}
+
+impl ElectionsTtlStorage {
+    /// Elections on this database.
+    pub fn new(sysvvm: Arc<dyn SysVvmStorage>) -> Self {
+        let limits = sysvvm.limits();
+        Self { sysvvm, limits }
+    }
+
+    /// Whether processes other than this one can share the storage.
+    pub fn shared_between_processes(&self) -> bool {
+        self.sysvvm.shared_between_processes()
+    }
+}
+
+#[async_trait]
+impl TtlStorage<ElectionKey> for ElectionsTtlStorage {
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    async fn insert_if_not_exist(
+        &self,
+        key: &ElectionKey,
+        vacant: Vacant,
+        entry: &Entry,
+    ) -> Result<Claim, WriteError> {
+        let partition = self.for_write(key, Some(entry))?;
+        self.sysvvm.claim(&partition, &Slot::Vacant(vacant), entry).await
+    }
+
+    async fn take_over(
+        &self,
+        key: &ElectionKey,
+        observed: &Entry,
+        entry: &Entry,
+    ) -> Result<Claim, WriteError> {
+        let partition = self.for_write(key, Some(entry))?;
+        let observed = Slot::Held { entry: observed.clone(), proven_age: None };
+        self.sysvvm.claim(&partition, &observed, entry).await
+    }
+
+    async fn compare_and_swap(
+        &self,
+        key: &ElectionKey,
+        held: &Entry,
+        entry: &Entry,
+    ) -> Result<Swap, WriteError> {
+        let partition = self.for_write(key, Some(entry))?;
+        self.sysvvm.renew(&partition, held, entry).await
+    }
+
+    async fn compare_and_delete(
+        &self,
+        key: &ElectionKey,
+        incarnation: Incarnation,
+        epoch: Epoch,
+    ) -> Result<Delete, WriteError> {
+        let partition = self.for_write(key, None)?;
+        self.sysvvm.release(&partition, incarnation, epoch).await
+    }
+
+    async fn get(&self, key: &ElectionKey) -> Result<Slot, ReadError> {
+        self.sysvvm.read(&self.for_read(key)?).await
+    }
+
+    async fn scan(&self, keys: &[ElectionKey]) -> Result<Vec<Slot>, ReadError> {
+        let mut slots = Vec::with_capacity(keys.len());
+        for batch in keys.chunks(self.limits.scan_batch.max(1)) {
+            let partitions = batch.iter().map(|key| self.for_read(key)).collect::<Result<Vec<_>, _>>()?;
+            slots.extend(self.sysvvm.peek(&partitions).await?);
+        }
+        Ok(slots)
+    }
+
+    async fn close(&self) {
+        self.sysvvm.close().await;
+    }
+}

@@ -1,0 +1,73 @@
+//! What a driver can't carry is refused here, in the same words for all drivers, before the database is asked.
+
+use super::ElectionsTtlStorage;
+use crate::{ElectionKey, Partition};
+use ielections::{Entry, ReadError, Ttl, WriteError};
+use std::time::Duration;
+
+/// Something larger or shorter than the driver's [`Limits`](ielections::Limits) allow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BeyondLimits {
+    /// The key, prefixes included.
+    #[error("a key of {bytes} bytes is too long for this storage, which takes {most}: choose a shorter name")]
+    Key {
+        /// How many bytes the key has.
+        bytes: usize,
+        /// How many it may have.
+        most: usize,
+    },
+    /// The holder.
+    #[error(
+        "a holder of {bytes} bytes is too long for this storage, which takes {most}: choose a shorter one"
+    )]
+    Holder {
+        /// How many bytes the holder has.
+        bytes: usize,
+        /// How many it may have.
+        most: usize,
+    },
+    /// The TTL.
+    #[error(
+        "a TTL of {ttl} is too short for this storage, whose writes need {least:?} or more: choose a longer one"
+    )]
+    Ttl {
+        /// The TTL asked for.
+        ttl: Ttl,
+        /// The shortest that the driver's round trips leave room for.
+        least: Duration,
+    },
+}
+
+impl ElectionsTtlStorage {
+    pub(super) fn for_write(
+        &self,
+        key: &ElectionKey,
+        entry: Option<&Entry>,
+    ) -> Result<Partition, WriteError> {
+        entry
+            .map_or(Ok(()), |entry| self.check_entry(entry))
+            .and_then(|()| self.check_partition(key.partition()))
+            .map_err(|beyond| WriteError::Fatal(beyond.into()))
+    }
+
+    pub(super) fn for_read(&self, key: &ElectionKey) -> Result<Partition, ReadError> {
+        self.check_partition(key.partition()).map_err(|beyond| ReadError::Fatal(beyond.into()))
+    }
+
+    pub(super) fn check_partition(&self, partition: Partition) -> Result<Partition, BeyondLimits> {
+        let (bytes, most) = (partition.as_bytes().len(), self.limits.max_key_bytes);
+        if bytes > most { Err(BeyondLimits::Key { bytes, most }) } else { Ok(partition) }
+    }
+
+    fn check_entry(&self, entry: &Entry) -> Result<(), BeyondLimits> {
+        let (bytes, most) = (entry.holder.as_str().len(), self.limits.max_value_bytes);
+        if bytes > most {
+            return Err(BeyondLimits::Holder { bytes, most });
+        }
+        let (ttl, least) = (entry.ttl, self.limits.min_ttl);
+        if ttl.get() < least {
+            return Err(BeyondLimits::Ttl { ttl, least });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! Settings of a cluster that all its members must agree on, stored once under its name.
+//!
+//! The slot count, so far: members that count differently would campaign for different sets of slots, and what is meant
+//! to have one leader would have two.
+
+use super::{BeyondLimits, ElectionsTtlStorage};
+use crate::{ClusterName, Partition};
+use ielections::{ReadError, WriteError};
+use std::num::NonZeroU32;
+
+/// Why a slot count could not be settled.
+#[derive(Debug, thiserror::Error)]
+pub enum SettleError {
+    /// Somebody settled another one. The one that stands is what the cluster has.
+    #[error(
+        "cluster {cluster} has {stands} slots in this storage, not {wanted}: start every member with the same count, \
+         or choose another name"
+    )]
+    Differs {
+        /// Which cluster.
+        cluster: ClusterName,
+        /// The count that stands in the storage.
+        stands: NonZeroU32,
+        /// The count asked for.
+        wanted: NonZeroU32,
+    },
+    /// What stands there is no slot count.
+    #[error(transparent)]
+    Corrupt(#[from] SettingCorrupt),
+    /// The storage failed. Settling again is safe, whatever became of this attempt.
+    #[error(transparent)]
+    Storage(#[from] WriteError),
+}
+
+/// What stands where a cluster's slot count should.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the slot count of cluster {cluster} in this storage is damaged: {} is not one", .found.escape_ascii())]
+pub struct SettingCorrupt {
+    /// Which cluster.
+    pub cluster: ClusterName,
+    /// The bytes found.
+    pub found: Vec<u8>,
+}
+
+impl ElectionsTtlStorage {
+    /// Stores the cluster's slot count, unless one stands there: then it must be the same.
+    ///
+    /// # Errors
+    /// [`SettleError::Differs`] when another count stands there, and when the storage fails or refuses.
+    ///
+    /// # Cancel safety
+    /// Dropped, it may or may not have stored the count. Calling it again is safe.
+    pub async fn settle_slot_count(
+        &self,
+        cluster: &ClusterName,
+        wanted: NonZeroU32,
+    ) -> Result<(), SettleError> {
+        let partition = self.slot_count_partition(cluster).map_err(|e| WriteError::Fatal(e.into()))?;
+        let found = self.sysvvm.settle(&partition, &wanted.get().to_be_bytes()).await?;
+        match decode(cluster, found)? {
+            stands if stands == wanted => Ok(()),
+            stands => Err(SettleError::Differs { cluster: cluster.clone(), stands, wanted }),
+        }
+    }
+
+    /// The cluster's slot count, if it was ever settled.
+    ///
+    /// # Errors
+    /// When the storage fails, and [`ReadError::Fatal`] when what stands there is no slot count.
+    ///
+    /// # Cancel safety
+    /// May be dropped at will.
+    pub async fn slot_count(&self, cluster: &ClusterName) -> Result<Option<NonZeroU32>, ReadError> {
+        let partition = self.slot_count_partition(cluster).map_err(|e| ReadError::Fatal(e.into()))?;
+        match self.sysvvm.setting(&partition).await? {
+            None => Ok(None),
+            Some(found) => decode(cluster, found).map(Some).map_err(|e| ReadError::Fatal(e.into())),
+        }
+    }
+
+    fn slot_count_partition(&self, cluster: &ClusterName) -> Result<Partition, BeyondLimits> {
+        self.check_partition(cluster.slot_count_partition())
+    }
+}
+
+fn decode(cluster: &ClusterName, found: Vec<u8>) -> Result<NonZeroU32, SettingCorrupt> {
+    <[u8; 4]>::try_from(found.as_slice())
+        .ok()
+        .and_then(|bytes| NonZeroU32::new(u32::from_be_bytes(bytes)))
+        .ok_or_else(|| SettingCorrupt { cluster: cluster.clone(), found })
+}

@@ -1,0 +1,152 @@
+//! What is led, and which partition that is: a slot of a cluster.
+//!
+//! All prefixes of the keyspace stand here and nowhere else. A partition of a slot is
+//! `prefix ‖ name ‖ slot (4 bytes, big-endian)`: first and last part have a fixed width, so no two keys share bytes,
+//! whatever the name contains, and no length has to be escaped or limited.
+
+use crate::Partition;
+use std::{fmt, num::NonZeroU32, sync::Arc};
+
+/// The first byte of the partitions that hold leader records (the reference's `pKeyPrefix_VVMLeader`).
+pub const KEY_PREFIX_VVM_LEADER: u8 = 1;
+
+/// The first byte of the partitions that hold a cluster's slot count.
+pub const KEY_PREFIX_SLOT_COUNT: u8 = 2;
+
+/// The name of a cluster: any bytes, also none. Those who lead one thing in turns share a name.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterName(Arc<[u8]>);
+
+impl ClusterName {
+    /// The name of these bytes. How long it may be is the driver's to say ([`Limits`](ielections::Limits)).
+    pub fn new(bytes: impl Into<Arc<[u8]>>) -> Self {
+        Self(bytes.into())
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Where the cluster's slot count stands.
+    pub(crate) fn slot_count_partition(&self) -> Partition {
+        let mut bytes = Vec::with_capacity(1 + self.0.len());
+        bytes.push(KEY_PREFIX_SLOT_COUNT);
+        bytes.extend_from_slice(&self.0);
+        Partition::from_bytes(bytes)
+    }
+}
+
+impl From<&str> for ClusterName {
+    fn from(name: &str) -> Self {
+        Self::new(name.as_bytes())
+    }
+}
+
+/// The name where it is UTF-8, and what comes nearest where it isn't.
+impl fmt::Display for ClusterName {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl fmt::Debug for ClusterName {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+/// The number of a slot within its cluster, counted from 1.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SlotNumber(NonZeroU32);
+
+impl SlotNumber {
+    /// The slot with this number.
+    pub const fn new(number: NonZeroU32) -> Self {
+        Self(number)
+    }
+
+    /// The slots of a cluster that has `count` of them, in order.
+    pub fn all(count: NonZeroU32) -> impl Iterator<Item = Self> {
+        (1..=count.get()).filter_map(NonZeroU32::new).map(Self)
+    }
+
+    /// The number.
+    pub const fn get(self) -> NonZeroU32 {
+        self.0
+    }
+}
+
+impl fmt::Display for SlotNumber {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+impl fmt::Debug for SlotNumber {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "slot {}", self.0)
+    }
+}
+
+/// A leadership key: one slot of one cluster.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ElectionKey {
+    /// Which cluster.
+    pub cluster: ClusterName,
+    /// Which of its slots.
+    pub slot: SlotNumber,
+}
+
+impl ElectionKey {
+    /// Where the leader record of this key stands.
+    pub(crate) fn partition(&self) -> Partition {
+        let name = self.cluster.as_bytes();
+        let mut bytes = Vec::with_capacity(1 + name.len() + size_of::<u32>());
+        bytes.push(KEY_PREFIX_VVM_LEADER);
+        bytes.extend_from_slice(name);
+        bytes.extend_from_slice(&self.slot.get().get().to_be_bytes());
+        Partition::from_bytes(bytes)
+    }
+}
+
+/// `name/slot`.
+impl fmt::Display for ElectionKey {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}/{}", self.cluster, self.slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What no program needs but the proof that nothing is lost.
+    fn decode(partition: &Partition) -> Option<ElectionKey> {
+        let (&prefix, rest) = partition.as_bytes().split_first()?;
+        let (name, slot) = rest.split_last_chunk::<4>()?;
+        let slot = SlotNumber(NonZeroU32::new(u32::from_be_bytes(*slot))?);
+        (prefix == KEY_PREFIX_VVM_LEADER).then(|| ElectionKey { cluster: ClusterName::new(name), slot })
+    }
+
+    proptest! {
+        #[test]
+        fn a_key_can_be_told_from_its_partition(name: Vec<u8>, slot: NonZeroU32) {
+            let key = ElectionKey { cluster: ClusterName::new(name), slot: SlotNumber(slot) };
+            prop_assert_eq!(decode(&key.partition()), Some(key));
+        }
+
+        #[test]
+        fn settings_and_leaders_never_meet(leader: Vec<u8>, slot: NonZeroU32, settings: Vec<u8>) {
+            let key = ElectionKey { cluster: ClusterName::new(leader), slot: SlotNumber(slot) };
+            prop_assert_ne!(key.partition(), ClusterName::new(settings).slot_count_partition());
+        }
+    }
+
+    #[test]
+    fn the_slots_of_a_cluster_count_from_one() {
+        let count = NonZeroU32::new(3).unwrap();
+        assert_eq!(SlotNumber::all(count).map(|slot| slot.get().get()).collect::<Vec<_>>(), [1, 2, 3]);
+    }
+}
