@@ -1,0 +1,52 @@
+//! `cargo xtask ci`: everything that must hold before a change lands, one step after another.
+//!
+//! What lives here: running the steps and saying what came of each. What they are stands in [`steps`].
+
+mod outcome;
+mod steps;
+
+use crate::workspace::Workspace;
+use clap::Args;
+use clock::SystemClock;
+use outcome::{Outcome, Report};
+
+/// How to run the steps.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Run the later steps although an earlier one failed.
+    #[arg(long)]
+    keep_going: bool,
+}
+
+/// Runs the steps, and prints a summary of all of them; whether every single one ran and held.
+pub(crate) fn run(options: &Options) -> bool {
+    let workspace = match Workspace::read() {
+        Ok(workspace) => workspace,
+        Err(error) => {
+            eprintln!("ci: {error}");
+            return false;
+        }
+    };
+    let steps = steps::all(&workspace);
+    let count = steps.len();
+    let mut report = Report::default();
+    for (index, step) in steps.into_iter().enumerate() {
+        if let (Some(failed), false) = (report.first_failure(), options.keep_going) {
+            let why = format!("`{failed}` failed before it; `--keep-going` runs it anyway");
+            report.add(step.name, Outcome::NotRun(why));
+            continue;
+        }
+        println!("==> {}/{count} {}: {}", index + 1, step.name, step.work);
+        let start = SystemClock::read();
+        let result = step.work.run(&workspace.root);
+        let took = SystemClock::read().since(start);
+        let outcome = match result {
+            Ok(()) => Outcome::Held(took),
+            Err(cause) => Outcome::Failed(took, cause),
+        };
+        println!("<== {}: {outcome}\n", step.name);
+        report.add(step.name, outcome);
+    }
+    print!("{report}");
+    report.all_held()
+}

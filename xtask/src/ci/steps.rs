@@ -1,0 +1,135 @@
+//! What the steps are.
+//!
+//! Lints, documentation and single features share their checked dependencies, and tests their built ones: each set of
+//! flags and features costs a build of its own, so there are as few as show what has to be shown.
+
+use crate::{
+    tidy,
+    workspace::{Workspace, cargo},
+};
+use std::{fmt, path::Path};
+
+/// One step.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) name: String,
+    pub(super) work: Work,
+}
+
+#[derive(Debug)]
+pub(super) enum Work {
+    Cargo { arguments: Vec<String>, flags: Option<(&'static str, &'static str)> },
+    Tidy,
+}
+
+/// Every step, the quick ones first.
+pub(super) fn all(workspace: &Workspace) -> Vec<Step> {
+    let mut steps = vec![
+        Step::cargo("fmt", "fmt --all -- --check"),
+        Step { name: "tidy".into(), work: Work::Tidy },
+        Step::cargo("clippy", "clippy --locked --workspace --all-targets --all-features -- -D warnings"),
+        Step::cargo("docs", "doc --locked --workspace --no-deps --all-features")
+            .with("RUSTDOCFLAGS", "-D warnings"),
+    ];
+    steps.extend(single_features(workspace));
+    steps.push(Step::cargo("tests", "test --locked --workspace --all-features --no-fail-fast"));
+    steps
+}
+
+/// Layers that others take alone: elections without a runtime and a database, storage with each one of its drivers.
+fn single_features(workspace: &Workspace) -> Vec<Step> {
+    let alone = |package: &str, features: &str| {
+        let name = format!("{package} with {}", if features.is_empty() { "no feature" } else { features });
+        let selected = if features.is_empty() { String::new() } else { format!(" --features {features}") };
+        Step::cargo(
+            &name,
+            &format!(
+                "clippy --locked --package {package} --lib --no-default-features{selected} -- -D warnings"
+            ),
+        )
+    };
+    let mut steps = vec![alone("ielections", "")];
+    let storage = workspace.packages.iter().find(|package| package.name == "vvm-storage");
+    let drivers =
+        storage.into_iter().flat_map(|package| package.features.keys()).filter(|name| *name != "default");
+    steps.extend(drivers.map(|driver| alone("vvm-storage", driver)));
+    steps
+}
+
+impl Step {
+    /// `line` is split at blanks: no argument of ours has one.
+    fn cargo(name: &str, line: &str) -> Self {
+        let arguments = line.split(' ').map(str::to_owned).collect();
+        Self { name: name.into(), work: Work::Cargo { arguments, flags: None } }
+    }
+
+    fn with(mut self, variable: &'static str, value: &'static str) -> Self {
+        if let Work::Cargo { flags, .. } = &mut self.work {
+            *flags = Some((variable, value));
+        }
+        self
+    }
+}
+
+impl Work {
+    /// Runs in `root`, its output going where ours goes.
+    ///
+    /// # Errors
+    /// What went wrong, in a few words.
+    pub(super) fn run(&self, root: &Path) -> Result<(), String> {
+        match self {
+            Self::Tidy => tidy::run().then_some(()).ok_or_else(|| "violations, listed above".to_owned()),
+            Self::Cargo { arguments, flags } => {
+                let mut command = cargo();
+                command.args(arguments).envs(*flags).current_dir(root);
+                match command.status() {
+                    Ok(status) if status.success() => Ok(()),
+                    Ok(status) => Err(status.to_string()),
+                    Err(cause) => Err(format!("cargo could not be started: {cause}")),
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tidy => out.write_str("the rules of the house"),
+            Self::Cargo { arguments, flags } => {
+                if let Some((variable, value)) = flags {
+                    write!(out, "{variable}='{value}' ")?;
+                }
+                write!(out, "cargo {}", arguments.join(" "))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::Package;
+
+    #[test]
+    fn every_driver_is_built_alone() {
+        let features = ["default", "mem", "sqlite"].map(|name| (name.to_owned(), Vec::new()));
+        let storage = Package {
+            name: "vvm-storage".into(),
+            license: None,
+            manifest: "crates/vvm-storage/Cargo.toml".into(),
+            dependencies: Vec::new(),
+            targets: Vec::new(),
+            features: features.into(),
+        };
+        let workspace = Workspace { packages: vec![storage], root: ".".into() };
+        let names: Vec<String> = single_features(&workspace).into_iter().map(|step| step.name).collect();
+        assert_eq!(names, ["ielections with no feature", "vvm-storage with mem", "vvm-storage with sqlite"]);
+    }
+
+    #[test]
+    fn a_command_that_fails_is_a_step_that_fails() {
+        let step = Step::cargo("nothing", "no-such-command");
+        assert!(step.work.run(Path::new(".")).is_err());
+    }
+}

@@ -1,0 +1,59 @@
+//! The rules, one file each.
+
+mod arrows;
+mod drivers;
+mod headers;
+mod invariants;
+mod leftovers;
+mod length;
+mod links;
+mod machine;
+mod manifests;
+mod names;
+mod panics;
+mod selects;
+mod spawns;
+mod time;
+mod unsafe_code;
+
+use super::{Finding, Rule};
+
+/// In the order in which they are checked and printed.
+pub(super) const ALL: [Rule; 15] = [
+    arrows::RULE,
+    time::RULE,
+    unsafe_code::RULE,
+    drivers::RULE,
+    spawns::RULE,
+    selects::RULE,
+    panics::RULE,
+    leftovers::RULE,
+    headers::RULE,
+    length::RULE,
+    names::RULE,
+    invariants::RULE,
+    machine::RULE,
+    links::RULE,
+    manifests::RULE,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::{super::tree::Tree, *};
+
+    /// Where a rule finds something in a single file.
+    pub(super) fn lines(rule: Rule, path: &str, text: &str) -> Vec<usize> {
+        let mut findings = (rule.find)(&Tree::of(&[(path, text)]));
+        findings.sort();
+        findings.into_iter().map(|finding| finding.line).collect()
+    }
+
+    #[test]
+    fn every_rule_has_a_name_of_its_own_and_says_how_to_fix() {
+        let mut names: Vec<_> = ALL.iter().map(|rule| rule.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ALL.len());
+        assert!(ALL.iter().all(|rule| !rule.fix.is_empty()));
+    }
+}

@@ -1,0 +1,155 @@
+//! Arrows between crates point downward, as the list here says; databases stay behind the drivers.
+
+use super::{Finding, Rule};
+use crate::{
+    tidy::tree::Tree,
+    workspace::{Dependency, Package},
+};
+
+pub(super) const RULE: Rule = Rule {
+    name: "arrows",
+    fix: "move the code to where it may point, or turn the arrow round with a trait; the list stands in \
+          xtask/src/tidy/rules/arrows.rs and docs/architecture.md",
+    find,
+};
+
+/// Each crate and what it may depend on. Packages under `evidence/` and `xtask` may depend on anything, and nothing on
+/// them.
+const MAP: [(&str, &[&str]); 8] = [
+    ("clock", &[]),
+    ("testing-time", &["clock"]),
+    ("deadman", &["clock"]),
+    ("ielections", &["clock", "deadman"]),
+    ("vvm-storage", &["clock", "ielections"]),
+    ("vvm-orch", &["clock", "ielections"]),
+    ("primary-only", &["ielections"]),
+    ("vvm-host", &["clock", "deadman", "ielections", "primary-only", "vvm-orch", "vvm-storage"]),
+];
+
+/// Arrows that exist only behind a feature: the suites that `ielections` offers to storages of other people need the
+/// clocks that tests move.
+const OPTIONAL: [(&str, &str); 1] = [("ielections", "testing-time")];
+
+/// Clients of databases. Only `vvm-storage` has drivers, so that every other crate compiles without a database.
+const DATABASES: [&str; 5] = ["aws-config", "aws-sdk-dynamodb", "rusqlite", "scylla", "sled"];
+
+fn find(tree: &Tree) -> Vec<Finding> {
+    tree.packages().iter().flat_map(|package| of_package(package, tree.packages())).collect()
+}
+
+fn of_package(package: &Package, all: &[Package]) -> Vec<Finding> {
+    let manifest = package.manifest.display().to_string();
+    if is_free(package) {
+        return Vec::new();
+    }
+    let Some((_, allowed)) = MAP.iter().find(|(name, _)| *name == package.name) else {
+        let what = format!("crate `{}` isn't on the map", package.name);
+        return vec![Finding::new(manifest, 1, what)];
+    };
+    let is_ours = |dependency: &Dependency| {
+        dependency.path.is_some() || all.iter().any(|package| package.name == dependency.name)
+    };
+    let mut findings = Vec::new();
+    for dependency in &package.dependencies {
+        let name = dependency.name.as_str();
+        let for_tests = dependency.kind.as_deref() == Some("dev");
+        let behind_feature = dependency.optional && OPTIONAL.contains(&(&package.name, name));
+        if is_ours(dependency) {
+            if for_tests && !all.iter().any(|package| package.name == name) {
+                findings.push(Finding::new(
+                    &manifest,
+                    1,
+                    format!("`{name}` isn't a member of the workspace"),
+                ));
+            }
+            if !for_tests && !behind_feature && !allowed.contains(&name) {
+                findings.push(Finding::new(
+                    &manifest,
+                    1,
+                    format!("`{}` may not point to `{name}`", package.name),
+                ));
+            }
+        } else if !for_tests && package.name != "vvm-storage" && DATABASES.contains(&name) {
+            findings.push(Finding::new(
+                &manifest,
+                1,
+                format!("`{}` knows the database `{name}`", package.name),
+            ));
+        }
+    }
+    findings
+}
+
+fn is_free(package: &Package) -> bool {
+    package.name == "xtask" || package.folder().starts_with("evidence")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(folder: &str, name: &str, dependencies: &[(&str, Option<&str>, bool)]) -> Package {
+        Package {
+            name: name.into(),
+            license: None,
+            manifest: format!("{folder}/{name}/Cargo.toml").into(),
+            dependencies: dependencies
+                .iter()
+                .map(|(name, kind, optional)| Dependency {
+                    name: (*name).into(),
+                    kind: kind.map(Into::into),
+                    optional: *optional,
+                    path: None,
+                })
+                .collect(),
+            targets: Vec::new(),
+            features: Default::default(),
+        }
+    }
+
+    fn found(packages: Vec<Package>) -> Vec<String> {
+        find(&Tree::with_packages(&[], packages)).into_iter().map(|finding| finding.what).collect()
+    }
+
+    #[test]
+    fn an_arrow_upward_is_found_and_one_downward_is_not() {
+        let clock = || package("crates", "clock", &[]);
+        assert_eq!(found(vec![clock(), package("crates", "deadman", &[("clock", None, false)])]), [""; 0]);
+        let upward = package("crates", "clock", &[("deadman", Some("build"), false)]);
+        assert_eq!(
+            found(vec![upward, package("crates", "deadman", &[])]),
+            ["`clock` may not point to `deadman`"]
+        );
+    }
+
+    #[test]
+    fn tests_may_point_anywhere_but_a_feature_only_where_the_list_says() {
+        let testing_time = || package("crates", "testing-time", &[]);
+        let with = |kind, optional| package("crates", "ielections", &[("testing-time", kind, optional)]);
+        assert_eq!(found(vec![testing_time(), with(Some("dev"), false)]), [""; 0]);
+        assert_eq!(found(vec![testing_time(), with(None, true)]), [""; 0]);
+        assert_eq!(found(vec![testing_time(), with(None, false)]).len(), 1);
+    }
+
+    #[test]
+    fn a_crate_off_the_map_is_found_and_evidence_is_free() {
+        assert_eq!(found(vec![package("crates", "misc", &[])]), ["crate `misc` isn't on the map"]);
+        assert_eq!(found(vec![package("evidence", "bench", &[("rusqlite", None, false)])]), [""; 0]);
+        assert_eq!(
+            found(vec![
+                package("evidence", "bench", &[]),
+                package("crates", "clock", &[("bench", None, false)])
+            ]),
+            ["`clock` may not point to `bench`"]
+        );
+    }
+
+    #[test]
+    fn only_the_drivers_know_a_database() {
+        assert_eq!(found(vec![package("crates", "vvm-storage", &[("rusqlite", None, true)])]), [""; 0]);
+        assert_eq!(
+            found(vec![package("crates", "ielections", &[("rusqlite", None, true)])]),
+            ["`ielections` knows the database `rusqlite`"]
+        );
+    }
+}

@@ -1,0 +1,43 @@
+//! Nothing is left for later: no notes to oneself, no holes, no tests that are switched off.
+
+use super::{Finding, Rule};
+use crate::tidy::{rust_source::words, tree::Tree};
+
+pub(super) const RULE: Rule = Rule {
+    name: "leftovers",
+    fix: "do it, or leave it out whole and say so in the documentation; a test runs or goes",
+    find,
+};
+
+const IN_COMMENTS: [&str; 4] = ["TODO", "FIXME", "XXX", "HACK"];
+const IN_CODE: [&str; 5] = ["todo!", "unimplemented!", "dbg!", "#[ignore]", "#[ignore ="];
+
+fn find(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, rust) in tree.rust() {
+        for left in IN_COMMENTS {
+            let found = words(rust.comments(), left);
+            findings.extend(found.map(|at| Finding::new(path, rust.line(at), format!("`{left}`"))));
+        }
+        for left in IN_CODE {
+            findings.extend(rust.lines_with(left).map(|line| Finding::new(path, line, format!("`{left}`"))));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::tests::lines, *};
+
+    #[test]
+    fn notes_holes_and_switched_off_tests_are_found() {
+        assert_eq!(lines(RULE, "a.rs", "// TODO: more\nfn a() { todo!() }\n"), [1, 2]);
+        assert_eq!(lines(RULE, "a.rs", "#[ignore]\nfn a() {}\n#[ignore = \"slow\"]\nfn b() {}\n"), [1, 3]);
+    }
+
+    #[test]
+    fn a_string_that_mentions_them_passes() {
+        assert_eq!(lines(RULE, "a.rs", "const WORD: &str = \"TODO\";\n#[ignored]\nfn a() {}\n"), [0; 0]);
+    }
+}

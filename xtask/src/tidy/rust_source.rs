@@ -1,0 +1,108 @@
+//! A Rust file taken apart just far enough for the rules: what is code, what is comment, and which lines are tests.
+//!
+//! A scanner and not a parser, so it has limits: code in a macro's tokens is code, a name is known by its spelling and
+//! not by what it resolves to, and a `cfg(test)` attribute on a struct's field marks the rest of the struct. Where that
+//! lets something slip, review has to see it.
+
+mod lexer;
+mod test_items;
+
+use std::ops::Range;
+
+/// One file, taken apart. Columns and lines of both views are those of the file.
+#[derive(Debug)]
+pub(super) struct RustSource {
+    code: String,
+    comments: String,
+    line_starts: Vec<usize>,
+    tests: Vec<Range<usize>>,
+    test_modules: Vec<String>,
+}
+
+impl RustSource {
+    pub(super) fn new(text: &str) -> Self {
+        let (code, comments) = lexer::split(text);
+        let found = test_items::find(text, &code);
+        let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        Self { code, comments, line_starts, tests: found.spans, test_modules: found.modules }
+    }
+
+    pub(super) fn mark_all_as_test(&mut self) {
+        self.tests.push(0..usize::MAX);
+    }
+
+    /// Names of modules in files of their own that exist for tests alone.
+    pub(super) fn test_modules(&self) -> &[String] {
+        &self.test_modules
+    }
+
+    /// The code, with comments and the contents of literals blanked out.
+    pub(super) fn code(&self) -> &str {
+        &self.code
+    }
+
+    /// The comments, with everything else blanked out.
+    pub(super) fn comments(&self) -> &str {
+        &self.comments
+    }
+
+    /// The line, counted from 1, of a byte.
+    pub(super) fn line(&self, at: usize) -> usize {
+        self.line_starts.partition_point(|start| *start <= at)
+    }
+
+    /// Whether the line, counted from 1, belongs to a test.
+    pub(super) fn is_test(&self, line: usize) -> bool {
+        let start = self.line_starts.get(line.saturating_sub(1)).copied().unwrap_or(usize::MAX);
+        let next = self.line_starts.get(line).copied().unwrap_or(usize::MAX);
+        self.tests.iter().any(|test| test.start < next && start < test.end)
+    }
+
+    /// Lines of code, tests included, in which `wanted` stands as a whole word.
+    pub(super) fn lines_with(&self, wanted: &str) -> impl Iterator<Item = usize> {
+        words(&self.code, wanted).map(|at| self.line(at))
+    }
+
+    /// The same, tests left out.
+    pub(super) fn working_lines_with(&self, wanted: &str) -> impl Iterator<Item = usize> {
+        self.lines_with(wanted).filter(|line| !self.is_test(*line))
+    }
+}
+
+/// Where `wanted` stands in `text` and is not part of a longer name.
+pub(super) fn words<'text>(text: &'text str, wanted: &str) -> impl Iterator<Item = usize> + use<'text> {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let bytes = text.as_bytes();
+    let length = wanted.len();
+    let (open_front, open_back) = match wanted.as_bytes() {
+        [first, .., last] => (!is_name(*first), !is_name(*last)),
+        [only] => (!is_name(*only), !is_name(*only)),
+        [] => (true, true),
+    };
+    let found: Vec<usize> = text.match_indices(wanted).map(|(at, _)| at).collect();
+    found.into_iter().filter(move |at| {
+        let free_before = open_front || *at == 0 || !is_name(bytes[at - 1]);
+        let free_behind = open_back || bytes.get(at + length).is_none_or(|byte| !is_name(*byte));
+        free_before && free_behind
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_not_found_inside_a_longer_one() {
+        assert_eq!(words("unsafe_code unsafe", "unsafe").collect::<Vec<_>>(), [12]);
+        assert_eq!(words("a.unwrap() b.unwrap_or()", ".unwrap()").collect::<Vec<_>>(), [1]);
+    }
+
+    #[test]
+    fn lines_count_from_one_and_tests_are_left_out() {
+        let source = RustSource::new(
+            "fn work() { stop() }\n#[cfg(test)]\nmod tests {\n    fn check() { stop() }\n}\n",
+        );
+        assert_eq!(source.lines_with("stop").collect::<Vec<_>>(), [1, 4]);
+        assert_eq!(source.working_lines_with("stop").collect::<Vec<_>>(), [1]);
+    }
+}

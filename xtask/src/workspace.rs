@@ -1,0 +1,106 @@
+//! The workspace as cargo knows it: where it is, its packages, their features, targets and dependencies.
+
+use serde::Deserialize;
+use std::{
+    collections::BTreeMap,
+    env, io,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// The answer of `cargo metadata --no-deps`, as far as we ask.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Workspace {
+    pub(crate) packages: Vec<Package>,
+    #[serde(rename = "workspace_root")]
+    pub(crate) root: PathBuf,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Package {
+    pub(crate) name: String,
+    pub(crate) license: Option<String>,
+    #[serde(rename = "manifest_path")]
+    pub(crate) manifest: PathBuf,
+    pub(crate) dependencies: Vec<Dependency>,
+    pub(crate) targets: Vec<Target>,
+    #[serde(default)]
+    pub(crate) features: BTreeMap<String, Vec<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Dependency {
+    pub(crate) name: String,
+    /// `None` for a normal one, else `dev` or `build`.
+    pub(crate) kind: Option<String>,
+    #[serde(default)]
+    pub(crate) optional: bool,
+    /// Where it lies, for a package that comes from no registry.
+    #[serde(default)]
+    pub(crate) path: Option<PathBuf>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Target {
+    pub(crate) kind: Vec<String>,
+    #[serde(rename = "src_path")]
+    pub(crate) root: PathBuf,
+}
+
+/// The workspace could not be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WorkspaceError {
+    #[error("cargo could not be started: {0}. Run this as `cargo xtask …`")]
+    Start(#[source] io::Error),
+    #[error("`cargo metadata` failed:\n{0}")]
+    Cargo(String),
+    #[error("`cargo metadata` answered something that is not understood: {0}")]
+    Answer(#[from] serde_json::Error),
+}
+
+impl Workspace {
+    /// Asks cargo.
+    pub(crate) fn read() -> Result<Self, WorkspaceError> {
+        let answer = cargo()
+            .args(["metadata", "--format-version", "1", "--no-deps", "--locked"])
+            .output()
+            .map_err(WorkspaceError::Start)?;
+        if !answer.status.success() {
+            return Err(WorkspaceError::Cargo(String::from_utf8_lossy(&answer.stderr).into_owned()));
+        }
+        let mut workspace: Self = serde_json::from_slice(&answer.stdout)?;
+        workspace.make_relative();
+        Ok(workspace)
+    }
+
+    /// Paths as people and git write them: relative to the root.
+    fn make_relative(&mut self) {
+        let root = self.root.clone();
+        let relative = |path: &mut PathBuf| {
+            if let Ok(inside) = path.strip_prefix(&root).map(Path::to_path_buf) {
+                *path = inside;
+            }
+        };
+        for package in &mut self.packages {
+            relative(&mut package.manifest);
+            package.targets.iter_mut().for_each(|target| relative(&mut target.root));
+            package
+                .dependencies
+                .iter_mut()
+                .filter_map(|dependency| dependency.path.as_mut())
+                .for_each(relative);
+        }
+    }
+}
+
+impl Package {
+    /// The folder of its manifest, relative to the root.
+    pub(crate) fn folder(&self) -> &Path {
+        self.manifest.parent().unwrap_or(Path::new(""))
+    }
+}
+
+/// The cargo that runs us, or the one on the path.
+pub(crate) fn cargo() -> Command {
+    Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
