@@ -134,7 +134,7 @@ impl<K: Key> Engine<K> {
             return self.release_unused(id, key, &entry);
         };
         let subject =
-            Subject { key: format!("{key:?}").into(), holder: campaigning.holder, epoch: entry.epoch.get() };
+            Subject { key: key.to_string().into(), holder: campaigning.holder, epoch: entry.epoch.get() };
         let armed = match self.env.deadman.arm(subject, Timing::of(entry.ttl).kill_at(sent_at)) {
             Ok(armed) => armed,
             Err(error) => {

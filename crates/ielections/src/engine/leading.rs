@@ -99,7 +99,7 @@ impl<K: Key> Engine<K> {
 
     fn lost(&mut self, id: usize, now: Instant, loss: Loss) {
         let Kind::Leading(leading) = &mut self.actors[id].kind else { return };
-        tracing::warn!(key = ?leading.key, epoch = %leading.standing.epoch(), %loss, "leadership lost");
+        tracing::warn!(key = %leading.key, epoch = %leading.standing.epoch(), %loss, "leadership lost");
         leading.gone = loss.is_mismatch();
         if leading.gone
             && let Some(armed) = &leading.armed
@@ -127,7 +127,7 @@ impl<K: Key> Engine<K> {
             && let Kind::Leading(leading) = &mut actor.kind
         {
             tracing::error!(
-                key = ?leading.key,
+                key = %leading.key,
                 epoch = %leading.standing.epoch(),
                 "a leadership was dropped without being handed back: the process ends at the kill deadline"
             );
