@@ -11,6 +11,7 @@ mod machine;
 mod manifests;
 mod names;
 mod panics;
+mod proofs;
 mod selects;
 mod spawns;
 mod time;
@@ -19,7 +20,7 @@ mod unsafe_code;
 use super::{Finding, Rule};
 
 /// In the order in which they are checked and printed.
-pub(super) const ALL: [Rule; 15] = [
+pub(super) const ALL: [Rule; 16] = [
     arrows::RULE,
     time::RULE,
     unsafe_code::RULE,
@@ -32,6 +33,7 @@ pub(super) const ALL: [Rule; 15] = [
     length::RULE,
     names::RULE,
     invariants::RULE,
+    proofs::RULE,
     machine::RULE,
     links::RULE,
     manifests::RULE,

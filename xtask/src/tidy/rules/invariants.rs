@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
 
 /// I1 to I11.
 const LAST: u32 = 11;
-const DOCUMENT: &str = "docs/architecture.md";
+pub(super) const DOCUMENT: &str = "docs/architecture.md";
 
 fn find(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
