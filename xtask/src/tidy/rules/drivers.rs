@@ -1,4 +1,5 @@
-//! Every driver of `vvm-storage` has the same file names inside: who knows one finds his way in all.
+//! Every driver of `vvm-storage` has the same file names inside: who knows one finds his way in all. Folders below them
+//! are a driver's own: a writer thread, say, stands in `driver/`.
 
 use super::{Finding, Rule};
 use crate::tidy::tree::Tree;
@@ -6,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const RULE: Rule = Rule {
     name: "drivers",
-    fix: "name the files of a driver as its siblings do; what has no sibling belongs into one of the files they share",
+    fix: "name the files of a driver as its siblings do; what has no sibling belongs into one of the files they share, or below it",
     find,
 };
 
@@ -16,6 +17,7 @@ fn find(tree: &Tree) -> Vec<Finding> {
     let mut drivers: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for file in tree.files() {
         if let Some((driver, inside)) = file.path.strip_prefix(DRIVERS).and_then(|rest| rest.split_once('/'))
+            && !inside.contains('/')
         {
             drivers.entry(driver).or_default().insert(inside);
         }
@@ -47,6 +49,7 @@ mod tests {
         let names = |driver: &str, file: &str| format!("{DRIVERS}{driver}/{file}");
         let (a, b, c) = (names("mem", "rows.rs"), names("sqlite", "rows.rs"), names("sqlite", "open.rs"));
         assert_eq!(found(&[&a, &b]), [""; 0]);
+        assert_eq!(found(&[&a, &b, &names("sqlite", "driver/writer.rs")]), [""; 0]);
         assert_eq!(found(&[&a, &b, &c]), ["driver `mem` has no `open.rs`, which `sqlite` has"]);
     }
 }

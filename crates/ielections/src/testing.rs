@@ -1,0 +1,11 @@
+//! What tests of elections and of their storages need, for us and for whoever writes a storage of their own.
+//!
+//! - [`mock`]: a storage that fails, hangs, delays, reorders and is tampered with, deterministically.
+//! - [`Model`]: the contract as plainly as it can be written, to compare others with.
+//!
+//! Behind the feature `testing`, and no part of a program that runs.
+
+pub mod mock;
+mod model;
+
+pub use model::{Model, ModelStorage};

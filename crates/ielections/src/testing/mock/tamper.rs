@@ -1,0 +1,49 @@
+//! Changes under a leader's feet: what an operator with a database console, or a bug, would do.
+
+use super::FaultyStorage;
+use crate::{Claim, Delete, Entry, Key, ReadError, Slot, WriteError};
+
+impl<K: Key> FaultyStorage<K> {
+    /// Puts `entry` into the slot, whatever stands there, past the network and its faults.
+    ///
+    /// # Errors
+    /// When the storage behind fails.
+    pub async fn tamper(&self, key: &K, entry: Entry) -> Result<(), WriteError> {
+        let mut slot = self.look(key).await?;
+        loop {
+            let claim = match &slot {
+                Slot::Vacant(vacant) => self.storage.insert_if_not_exist(key, *vacant, &entry).await?,
+                Slot::Held { entry: standing, .. } => self.storage.take_over(key, standing, &entry).await?,
+            };
+            match claim {
+                Claim::Claimed => break,
+                Claim::Refused(standing) => slot = standing,
+            }
+        }
+        self.state().counts.tampered += 1;
+        Ok(())
+    }
+
+    /// Makes the slot vacant, whoever holds it, past the network and its faults. Its epoch stays.
+    ///
+    /// # Errors
+    /// When the storage behind fails.
+    pub async fn wipe(&self, key: &K) -> Result<(), WriteError> {
+        let mut slot = self.look(key).await?;
+        while let Some(standing) = slot.entry() {
+            match self.storage.compare_and_delete(key, standing.incarnation(), standing.epoch).await? {
+                Delete::Deleted => break,
+                Delete::Mismatch(standing) => slot = standing,
+            }
+        }
+        self.state().counts.tampered += 1;
+        Ok(())
+    }
+
+    async fn look(&self, key: &K) -> Result<Slot, WriteError> {
+        self.storage.get(key).await.map_err(|error| match error {
+            ReadError::Unavailable(cause) => WriteError::NotApplied(cause),
+            ReadError::Fatal(cause) => WriteError::Fatal(cause),
+        })
+    }
+}

@@ -1,0 +1,285 @@
+//! Each fault does what it says, and leaves what it says.
+
+use super::*;
+use crate::{
+    Claim, Delete, Entry, Epoch, Holder, Incarnation, ReadError, Slot, Swap, Ttl, TtlStorage, Vacant,
+    Version, WriteError,
+    testing::{Model, ModelStorage},
+};
+use clock::{Clock, Instant, Sleep};
+use futures_util::FutureExt;
+use std::{
+    future::poll_fn,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
+
+/// A clock that is moved by hand and wakes nobody: these tests poll by hand, too.
+#[derive(Debug, Default)]
+struct HandClock(Arc<AtomicU64>);
+
+impl HandClock {
+    fn advance(&self, span: Duration) {
+        self.0.fetch_add(span.as_nanos() as u64, Ordering::SeqCst);
+    }
+}
+
+impl Clock for HandClock {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.0.load(Ordering::SeqCst))
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Sleep {
+        let now = Arc::clone(&self.0);
+        Box::pin(poll_fn(move |_| {
+            if now.load(Ordering::SeqCst) >= deadline.as_nanos() { Poll::Ready(()) } else { Poll::Pending }
+        }))
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+const KEY: u8 = 1;
+
+struct Bench {
+    clock: Arc<HandClock>,
+    faulty: FaultyStorage<u8>,
+    direct: Arc<ModelStorage<u8>>,
+}
+
+impl Bench {
+    /// A slot held by the first version of an entry.
+    fn held() -> (Self, Entry) {
+        let (clock, model) = (Arc::new(HandClock::default()), Model::new());
+        let bench = Self {
+            faulty: FaultyStorage::new(model.open(), Arc::clone(&clock) as _),
+            clock,
+            direct: model.open(),
+        };
+        let entry = entry(1, 0);
+        let claim = now(bench.direct.insert_if_not_exist(&KEY, Vacant::default(), &entry)).unwrap();
+        assert_eq!(claim, Claim::Claimed);
+        (bench, entry)
+    }
+
+    fn stands(&self) -> Option<Entry> {
+        now(self.direct.get(&KEY)).unwrap().entry().cloned()
+    }
+}
+
+fn entry(epoch: u64, write: u64) -> Entry {
+    Entry {
+        holder: Holder::new("somebody").unwrap(),
+        version: Version { incarnation: Incarnation::from_bytes([epoch as u8; 16]), write },
+        ttl: Ttl::DEFAULT,
+        epoch: Epoch::new(epoch).unwrap(),
+    }
+}
+
+/// What a future gives at its first poll.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    Box::pin(future).now_or_never().expect("the call waits for something")
+}
+
+fn next(entry: &Entry) -> Entry {
+    entry.renewed(entry.version.next())
+}
+
+#[test]
+fn without_faults_every_verb_passes_through() {
+    let (bench, first) = Bench::held();
+    let second = next(&first);
+    assert_eq!(now(bench.faulty.compare_and_swap(&KEY, &first, &second)).unwrap(), Swap::Swapped);
+    let third = entry(2, 0);
+    assert_eq!(now(bench.faulty.take_over(&KEY, &second, &third)).unwrap(), Claim::Claimed);
+    let released = now(bench.faulty.compare_and_delete(&KEY, third.incarnation(), third.epoch));
+    assert_eq!(released.unwrap(), Delete::Deleted);
+    let vacant = Vacant { last_epoch: Some(third.epoch) };
+    assert_eq!(now(bench.faulty.get(&KEY)).unwrap(), Slot::Vacant(vacant));
+    let fourth = entry(3, 0);
+    assert_eq!(now(bench.faulty.insert_if_not_exist(&KEY, vacant, &fourth)).unwrap(), Claim::Claimed);
+    assert_eq!(now(bench.faulty.scan(&[KEY])).unwrap()[0].entry(), Some(&fourth));
+    let calls = Verb::ALL.map(|verb| (verb, 1)).into();
+    assert_eq!(bench.faulty.counts(), Counts { calls, ..Counts::default() });
+}
+
+#[test]
+fn what_fails_before_it_arrives_changes_nothing() {
+    for (fault, is_right) in [
+        (Fault::NotApplied, (|e| matches!(e, WriteError::NotApplied(_))) as fn(&WriteError) -> bool),
+        (Fault::Fatal, |e| matches!(e, WriteError::Fatal(_))),
+        (Fault::LostRequest, |e| matches!(e, WriteError::Unknown(_))),
+    ] {
+        let (bench, first) = Bench::held();
+        bench.faulty.fail_next(Verb::CompareAndSwap, fault);
+        let error = now(bench.faulty.compare_and_swap(&KEY, &first, &next(&first))).unwrap_err();
+        assert!(is_right(&error), "{fault:?}: {error:?}");
+        now(bench.faulty.land_late());
+        assert_eq!(bench.stands(), Some(first), "{fault:?}");
+    }
+}
+
+#[test]
+fn a_write_whose_answer_is_lost_stands() {
+    let (bench, first) = Bench::held();
+    let second = next(&first);
+    bench.faulty.fail_next(Verb::CompareAndSwap, Fault::LostAnswer);
+    let error = now(bench.faulty.compare_and_swap(&KEY, &first, &second)).unwrap_err();
+    assert!(matches!(error, WriteError::Unknown(_)));
+    assert_eq!(bench.stands(), Some(second));
+    assert_eq!(bench.faulty.counts().lost_answers, 1);
+}
+
+#[test]
+fn a_refused_write_whose_answer_is_lost_does_not_count_as_applied() {
+    let (bench, first) = Bench::held();
+    bench.faulty.fail_next(Verb::CompareAndSwap, Fault::LostAnswer);
+    now(bench.faulty.compare_and_swap(&KEY, &next(&first), &first)).unwrap_err();
+    assert_eq!(bench.faulty.counts().lost_answers, 0);
+}
+
+#[test]
+fn a_slow_request_is_applied_at_its_end_and_a_slow_answer_at_its_start() {
+    for (fault, applied_at_start) in [(Fault::SlowRequest(SECOND), false), (Fault::SlowAnswer(SECOND), true)]
+    {
+        let (bench, first) = Bench::held();
+        let second = next(&first);
+        bench.faulty.fail_next(Verb::CompareAndSwap, fault);
+        let mut swap = bench.faulty.compare_and_swap(&KEY, &first, &second);
+        assert!(swap.as_mut().now_or_never().is_none());
+        assert_eq!(bench.stands() == Some(second.clone()), applied_at_start, "{fault:?}");
+        bench.clock.advance(SECOND);
+        assert_eq!(swap.now_or_never().unwrap().unwrap(), Swap::Swapped);
+        assert_eq!(bench.stands(), Some(second));
+    }
+}
+
+#[test]
+fn a_write_that_was_dropped_under_way_lands_when_its_time_has_come() {
+    let (bench, first) = Bench::held();
+    let second = next(&first);
+    bench.faulty.fail_next(Verb::CompareAndSwap, Fault::SlowRequest(SECOND));
+    let mut swap = bench.faulty.compare_and_swap(&KEY, &first, &second);
+    assert!(swap.as_mut().now_or_never().is_none());
+    drop(swap);
+    now(bench.faulty.deliver_due());
+    assert_eq!(bench.stands(), Some(first));
+    assert_eq!(bench.faulty.next_arrival(), Some(Instant::ORIGIN.after(SECOND)));
+    bench.clock.advance(SECOND);
+    // The next call delivers it first.
+    assert_eq!(now(bench.faulty.get(&KEY)).unwrap().entry(), Some(&second));
+    assert_eq!((bench.faulty.counts().landed_late, bench.faulty.under_way()), (1, 0));
+}
+
+#[test]
+fn writes_that_are_late_or_held_back_land_behind_younger_ones() {
+    for fault in [Fault::Late(SECOND), Fault::HeldBack] {
+        let (bench, first) = Bench::held();
+        let second = next(&first);
+        bench.faulty.fail_next(Verb::TakeOver, fault);
+        let ghost = entry(9, 0);
+        let error = now(bench.faulty.take_over(&KEY, &first, &ghost)).unwrap_err();
+        assert!(matches!(error, WriteError::Unknown(_)));
+        // A younger write is answered in between, and refuses the late one.
+        assert_eq!(now(bench.faulty.compare_and_swap(&KEY, &first, &second)).unwrap(), Swap::Swapped);
+        bench.clock.advance(SECOND);
+        now(bench.faulty.land_late());
+        assert_eq!(bench.stands(), Some(second.clone()), "{fault:?}");
+        assert_eq!(bench.faulty.counts().refused_late, 1);
+
+        // With nobody in between it applies.
+        bench.faulty.fail_next(Verb::TakeOver, fault);
+        now(bench.faulty.take_over(&KEY, &second, &ghost)).unwrap_err();
+        assert_eq!(bench.stands(), Some(second));
+        bench.clock.advance(SECOND);
+        now(bench.faulty.land_late());
+        assert_eq!(bench.stands(), Some(ghost));
+        assert_eq!(bench.faulty.counts().landed_late, 1);
+    }
+}
+
+#[test]
+fn what_hangs_waits_until_it_is_let_go_and_is_applied_then() {
+    let (bench, first) = Bench::held();
+    let second = next(&first);
+    bench.faulty.fail_next(Verb::CompareAndSwap, Fault::Hang);
+    bench.faulty.fail_next(Verb::Get, Fault::Hang);
+    let mut swap = bench.faulty.compare_and_swap(&KEY, &first, &second);
+    let mut get = bench.faulty.get(&KEY);
+    assert!(swap.as_mut().now_or_never().is_none());
+    assert!(get.as_mut().now_or_never().is_none());
+    bench.clock.advance(SECOND * 3600);
+    assert!(swap.as_mut().now_or_never().is_none());
+    assert_eq!(bench.stands(), Some(first.clone()));
+    now(bench.faulty.land_late());
+    assert_eq!(swap.now_or_never().unwrap().unwrap(), Swap::Swapped);
+    assert_eq!(get.now_or_never().unwrap().unwrap().entry(), Some(&second));
+}
+
+#[test]
+fn what_is_lost_under_way_is_lost_for_good() {
+    let (bench, first) = Bench::held();
+    bench.faulty.fail_next(Verb::CompareAndSwap, Fault::Hang);
+    bench.faulty.fail_next(Verb::Get, Fault::Hang);
+    let second = next(&first);
+    let mut swap = bench.faulty.compare_and_swap(&KEY, &first, &second);
+    let mut get = bench.faulty.get(&KEY);
+    assert!(swap.as_mut().now_or_never().is_none());
+    assert!(get.as_mut().now_or_never().is_none());
+    bench.faulty.lose_all();
+    assert!(matches!(swap.now_or_never(), Some(Err(WriteError::Unknown(_)))));
+    assert!(matches!(get.now_or_never(), Some(Err(ReadError::Unavailable(_)))));
+    now(bench.faulty.land_late());
+    assert_eq!(bench.stands(), Some(first));
+}
+
+#[test]
+fn reads_fail_as_reads_do() {
+    let (bench, _) = Bench::held();
+    for fault in
+        [Fault::NotApplied, Fault::LostRequest, Fault::LostAnswer, Fault::Late(SECOND), Fault::HeldBack]
+    {
+        bench.faulty.fail_next(Verb::Get, fault);
+        assert!(matches!(now(bench.faulty.get(&KEY)), Err(ReadError::Unavailable(_))), "{fault:?}");
+    }
+    bench.faulty.fail_next(Verb::Scan, Fault::Fatal);
+    assert!(matches!(now(bench.faulty.scan(&[KEY])), Err(ReadError::Fatal(_))));
+    assert_eq!(bench.faulty.under_way(), 0);
+}
+
+#[test]
+fn a_slow_answer_to_a_read_is_as_old_as_its_start() {
+    let (bench, first) = Bench::held();
+    bench.faulty.fail_next(Verb::Get, Fault::SlowAnswer(SECOND));
+    bench.faulty.fail_next(Verb::Scan, Fault::SlowRequest(SECOND));
+    let mut get = bench.faulty.get(&KEY);
+    let mut scan = bench.faulty.scan(&[KEY]);
+    assert!(get.as_mut().now_or_never().is_none());
+    assert!(scan.as_mut().now_or_never().is_none());
+    let second = next(&first);
+    assert_eq!(now(bench.direct.compare_and_swap(&KEY, &first, &second)).unwrap(), Swap::Swapped);
+    bench.clock.advance(SECOND);
+    assert_eq!(get.now_or_never().unwrap().unwrap().entry(), Some(&first));
+    assert_eq!(scan.now_or_never().unwrap().unwrap()[0].entry(), Some(&second));
+}
+
+#[test]
+fn tampering_overwrites_and_wiping_vacates_whatever_stands_there() {
+    let (bench, first) = Bench::held();
+    Verb::ALL.into_iter().for_each(|verb| bench.faulty.fail_always(verb, Fault::Fatal));
+    let intruder = entry(7, 0);
+    now(bench.faulty.tamper(&KEY, intruder.clone())).unwrap();
+    assert_eq!(bench.stands(), Some(intruder.clone()));
+    now(bench.faulty.wipe(&KEY)).unwrap();
+    assert_eq!(
+        now(bench.direct.get(&KEY)).unwrap(),
+        Slot::Vacant(Vacant { last_epoch: Some(intruder.epoch) })
+    );
+    now(bench.faulty.wipe(&KEY)).unwrap();
+    now(bench.faulty.tamper(&KEY, first.clone())).unwrap();
+    assert_eq!(bench.stands(), Some(first));
+    assert_eq!(bench.faulty.counts().tampered, 4);
+}
