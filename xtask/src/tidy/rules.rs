@@ -16,11 +16,12 @@ mod selects;
 mod spawns;
 mod time;
 mod unsafe_code;
+mod workflows;
 
 use super::{Finding, Rule};
 
 /// In the order in which they are checked and printed.
-pub(super) const ALL: [Rule; 16] = [
+pub(super) const ALL: [Rule; 17] = [
     arrows::RULE,
     time::RULE,
     unsafe_code::RULE,
@@ -37,6 +38,7 @@ pub(super) const ALL: [Rule; 16] = [
     machine::RULE,
     links::RULE,
     manifests::RULE,
+    workflows::RULE,
 ];
 
 #[cfg(test)]
