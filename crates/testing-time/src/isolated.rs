@@ -1,0 +1,87 @@
+//! A clock that only its owner moves: the killer's own, so that a test that advances its clock by an hour does not
+//! fire every deadline that the code under test has armed.
+
+use crate::MockClock;
+use clock::{Clock, Instant, Sleep};
+use std::time::Duration;
+
+/// The owner of a clock of its own. Not `Clone`: whoever holds it, and nobody else, moves the time that its
+/// [views](Self::view) show. Once dropped, that time stands still for good.
+#[derive(Debug, Default)]
+pub struct IsolatedClock(MockClock);
+
+/// What an [`IsolatedClock`] shows. Clones share it; none can move it.
+#[derive(Clone, Debug)]
+pub struct IsolatedView(MockClock);
+
+impl IsolatedClock {
+    /// A clock that shows its origin.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A clock that shows `now`.
+    pub fn starting_at(now: Instant) -> Self {
+        Self(MockClock::starting_at(now))
+    }
+
+    /// The clock for the code under test.
+    pub fn view(&self) -> IsolatedView {
+        IsolatedView(self.0.clone())
+    }
+
+    /// As [`MockClock::advance`].
+    pub fn advance(&self, span: Duration) {
+        self.0.advance(span);
+    }
+
+    /// As [`MockClock::advance_to`].
+    pub fn advance_to(&self, instant: Instant) {
+        self.0.advance_to(instant);
+    }
+
+    /// As [`MockClock::advance_to_next`].
+    pub fn advance_to_next(&self) -> Option<Instant> {
+        self.0.advance_to_next()
+    }
+
+    /// As [`MockClock::sleepers`].
+    pub fn sleepers(&self) -> usize {
+        self.0.sleepers()
+    }
+
+    /// As [`MockClock::next_deadline`].
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.0.next_deadline()
+    }
+}
+
+impl Clock for IsolatedView {
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Sleep {
+        self.0.sleep_until(deadline)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::{Context, Waker};
+
+    #[test]
+    fn a_tests_clock_does_not_move_it_and_its_owner_does() {
+        let killer = IsolatedClock::new();
+        let (view, test) = (killer.view(), MockClock::new());
+        let mut sleep = view.sleep(Duration::from_secs(1));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(sleep.as_mut().poll(&mut cx).is_pending());
+        test.advance(Duration::from_secs(3600));
+        assert!(sleep.as_mut().poll(&mut cx).is_pending());
+        assert_eq!((view.now(), killer.sleepers()), (Instant::ORIGIN, 1));
+        assert_eq!(killer.advance_to_next(), Some(Instant::ORIGIN.after(Duration::from_secs(1))));
+        assert!(sleep.as_mut().poll(&mut cx).is_ready());
+    }
+}
