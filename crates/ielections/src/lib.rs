@@ -11,14 +11,29 @@
 //! - `testing` (feature): the public suites and the storage mock.
 #![forbid(unsafe_code)]
 
+pub mod elections;
+mod engine;
 pub mod env;
+mod leadership;
+mod loss;
+pub mod protocol;
 pub mod record;
+mod standing;
 pub mod storage;
+#[cfg(feature = "tokio-rt")]
+mod system;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod timing;
 
+pub use elections::{AcquireError, Candidacy, Elections, EngineSettings, elections, elections_with};
 pub use env::{Entropy, Env, Spawn};
+pub use leadership::{Leadership, Ran};
+pub use loss::Loss;
+pub use protocol::{Handback, Patience, Terms};
 pub use record::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
+pub use standing::Standing;
 pub use storage::{Claim, Delete, Key, Limits, ReadError, Swap, TtlStorage, WriteError};
+#[cfg(feature = "tokio-rt")]
+pub use system::{OsEntropy, TokioSpawn};
 pub use timing::Timing;

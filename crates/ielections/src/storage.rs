@@ -3,11 +3,17 @@
 
 use crate::{Entry, Epoch, Incarnation, Slot, Vacant};
 use async_trait::async_trait;
-use std::{error::Error, fmt::Debug, hash::Hash, time::Duration};
+use std::{
+    error::Error,
+    fmt::{Debug, Display},
+    hash::Hash,
+    time::Duration,
+};
 
-/// A leadership key. Ordered, so that whatever iterates over keys does so the same way twice (simulation).
-pub trait Key: Clone + Eq + Ord + Hash + Debug + Send + Sync + 'static {}
-impl<K: Clone + Eq + Ord + Hash + Debug + Send + Sync + 'static> Key for K {}
+/// A leadership key. Displayed in logs and in the last words of a process; ordered, so that whatever iterates over
+/// keys does so the same way twice (simulation).
+pub trait Key: Clone + Eq + Ord + Hash + Debug + Display + Send + Sync + 'static {}
+impl<K: Clone + Eq + Ord + Hash + Debug + Display + Send + Sync + 'static> Key for K {}
 
 /// What a driver can carry. Stated once, checked by the layer above.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

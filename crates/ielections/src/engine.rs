@@ -1,0 +1,184 @@
+//! One engine per `Elections`: a task that drives every campaign, lease and release of it.
+//!
+//! What lives here: the handles through which the rest of the crate talks to that task. The task itself is in
+//! [`task`], the storage calls (and the one function that may drop a write half-way) in [`call`].
+//!
+//! One task and not one per leadership (I11): 100,000 leaderships are a slab, a timer queue and at most
+//! `max_in_flight` calls. One owner of all state: no lock, and no order of locks to get wrong.
+
+mod call;
+mod campaigning;
+mod leading;
+mod releasing;
+mod task;
+mod timers;
+
+use crate::{AcquireError, Candidacy, EngineSettings, Env, Handback, Key, Leadership, Standing, TtlStorage};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+use tokio::sync::{
+    mpsc::{self, UnboundedSender},
+    oneshot,
+};
+
+/// What the handles ask of the task. The channel has no bound; what fills it has: one command for each campaign begun
+/// or withdrawn and for each leadership given back.
+pub(crate) enum Command<K> {
+    Campaign { ticket: u64, candidacy: Candidacy<K>, reply: oneshot::Sender<Answer<K>> },
+    Withdraw { ticket: u64 },
+    HandBack { lease: usize, reply: oneshot::Sender<Handback> },
+    Dropped { lease: usize },
+    Cleanup { done: oneshot::Sender<()> },
+}
+
+pub(crate) type Answer<K> = Result<(K, Grant), AcquireError>;
+
+/// Starts an engine as a task of `env`'s.
+pub(crate) fn start<K: Key>(
+    storage: Arc<dyn TtlStorage<K>>,
+    env: Env,
+    settings: EngineSettings,
+) -> EngineHandle<K> {
+    let (commands, inbox) = mpsc::unbounded_channel();
+    let spawn = Arc::clone(&env.spawn);
+    let engine = task::Engine::new(storage, env, settings, inbox, commands.downgrade());
+    spawn.spawn("elections", Box::pin(engine));
+    EngineHandle { commands, next_ticket: AtomicU64::new(0) }
+}
+
+pub(crate) struct EngineHandle<K> {
+    commands: UnboundedSender<Command<K>>,
+    next_ticket: AtomicU64,
+}
+
+impl<K: Key> EngineHandle<K> {
+    /// Cancel safe: dropping the future withdraws the campaign.
+    pub(crate) async fn campaign(&self, candidacy: Candidacy<K>) -> Result<(K, Leadership), AcquireError> {
+        let ticket = self.next_ticket.fetch_add(1, Ordering::Relaxed);
+        let (reply, answer) = oneshot::channel();
+        if self.commands.send(Command::Campaign { ticket, candidacy, reply }).is_err() {
+            return Err(AcquireError::Closing);
+        }
+        let mut withdrawal = Withdrawal { commands: &self.commands, ticket, pending: true };
+        let answer = answer.await;
+        withdrawal.pending = false;
+        // A task that is gone without an answer was dropped with its runtime: that is closing, too.
+        let (key, grant) = answer.unwrap_or(Err(AcquireError::Closing))?;
+        grant.accept().map(|leadership| (key, leadership))
+    }
+
+    pub(crate) async fn cleanup(&self) {
+        let (done, closed) = oneshot::channel();
+        if self.commands.send(Command::Cleanup { done }).is_ok() {
+            // An error means that the task has ended, which is all that closing is about.
+            drop(closed.await);
+        }
+    }
+}
+
+impl<K> fmt::Debug for EngineHandle<K> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "EngineHandle(closed: {})", self.commands.is_closed())
+    }
+}
+
+/// Withdraws the campaign of an `acquire` that is dropped.
+struct Withdrawal<'engine, K> {
+    commands: &'engine UnboundedSender<Command<K>>,
+    ticket: u64,
+    pending: bool,
+}
+
+impl<K> Drop for Withdrawal<'_, K> {
+    fn drop(&mut self) {
+        if self.pending {
+            // A task that is gone has nothing left to withdraw.
+            drop(self.commands.send(Command::Withdraw { ticket: self.ticket }));
+        }
+    }
+}
+
+/// A leadership on its way to its owner. Dropped on the way (the `acquire` was dropped after it was answered), it is
+/// handed back: no work can have started under it.
+#[derive(Debug)]
+pub(crate) struct Grant(Option<Hold>);
+
+impl Grant {
+    fn accept(mut self) -> Result<Leadership, AcquireError> {
+        self.0.take().map(Leadership::new).ok_or(AcquireError::Closing)
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        if let Some(hold) = self.0.take() {
+            drop(hold.hand_back());
+        }
+    }
+}
+
+/// One held lease, as its owner sees it.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    standing: Standing,
+    owner: Option<Box<dyn Owner>>,
+}
+
+/// The way back to the engine, without its key type.
+trait Owner: Send + Sync + fmt::Debug {
+    fn hand_back(&self, reply: oneshot::Sender<Handback>);
+    fn dropped(&self);
+}
+
+struct LeaseOwner<K> {
+    commands: UnboundedSender<Command<K>>,
+    lease: usize,
+}
+
+impl<K: Key> Owner for LeaseOwner<K> {
+    fn hand_back(&self, reply: oneshot::Sender<Handback>) {
+        // Without a task the reply is dropped, which the waiting side reads as "left to expire".
+        drop(self.commands.send(Command::HandBack { lease: self.lease, reply }));
+    }
+
+    fn dropped(&self) {
+        drop(self.commands.send(Command::Dropped { lease: self.lease }));
+    }
+}
+
+impl<K> fmt::Debug for LeaseOwner<K> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "lease {}", self.lease)
+    }
+}
+
+impl Hold {
+    fn new<K: Key>(standing: Standing, commands: UnboundedSender<Command<K>>, lease: usize) -> Self {
+        Self { standing, owner: Some(Box::new(LeaseOwner { commands, lease })) }
+    }
+
+    pub(crate) fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    pub(crate) fn hand_back(mut self) -> impl Future<Output = Handback> + Send + use<> {
+        let (reply, handback) = oneshot::channel();
+        if let Some(owner) = self.owner.take() {
+            owner.hand_back(reply);
+        }
+        async move { handback.await.unwrap_or(Handback::LeftToExpire) }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if let Some(owner) = self.owner.take() {
+            owner.dropped();
+        }
+    }
+}

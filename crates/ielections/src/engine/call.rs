@@ -1,0 +1,106 @@
+//! Storage calls, each bounded in time. [`bounded`] is the one function of the crate that may drop a write half-way;
+//! what it drops is reported as `Unknown` (I7, I10).
+
+use crate::{
+    Claim, Delete, Entry, Epoch, Incarnation, Key, ReadError, Slot, Swap, TtlStorage, Vacant, WriteError,
+};
+use clock::{Clock, Sleep};
+use std::{
+    future::poll_fn,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+
+/// A call in flight, and whose it is.
+pub(super) type Call = Pin<Box<dyn Future<Output = (usize, Reply)> + Send>>;
+
+/// What to ask of the storage.
+pub(super) enum Request<K> {
+    Get(K),
+    Scan(Arc<[K]>),
+    Insert(K, Vacant, Entry),
+    TakeOver(K, Entry, Entry),
+    Swap(K, Entry, Entry),
+    Delete(K, Incarnation, Epoch),
+}
+
+/// What it answered.
+pub(super) enum Reply {
+    Read(Result<Slot, ReadError>),
+    Scanned(Result<Vec<Slot>, ReadError>),
+    Claimed(Result<Claim, WriteError>),
+    Swapped(Result<Swap, WriteError>),
+    Deleted(Result<Delete, WriteError>),
+}
+
+pub(super) fn call<K: Key>(
+    actor: usize,
+    storage: Arc<dyn TtlStorage<K>>,
+    clock: Arc<dyn Clock>,
+    timeout: Duration,
+    request: Request<K>,
+) -> Call {
+    Box::pin(async move {
+        let limit = Limit { clock, timeout };
+        let reply = match request {
+            Request::Get(key) => Reply::Read(bounded(storage.get(&key), limit).await),
+            Request::Scan(keys) => Reply::Scanned(bounded(storage.scan(&keys), limit).await),
+            Request::Insert(key, vacant, entry) => {
+                Reply::Claimed(bounded(storage.insert_if_not_exist(&key, vacant, &entry), limit).await)
+            }
+            Request::TakeOver(key, observed, entry) => {
+                Reply::Claimed(bounded(storage.take_over(&key, &observed, &entry), limit).await)
+            }
+            Request::Swap(key, held, entry) => {
+                Reply::Swapped(bounded(storage.compare_and_swap(&key, &held, &entry), limit).await)
+            }
+            Request::Delete(key, incarnation, epoch) => {
+                Reply::Deleted(bounded(storage.compare_and_delete(&key, incarnation, epoch), limit).await)
+            }
+        };
+        (actor, reply)
+    })
+}
+
+/// No answer within the bound.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer within {0:?}")]
+struct TimedOut(Duration);
+
+/// What a call that was given up counts as.
+trait GivenUp {
+    fn given_up(timed_out: TimedOut) -> Self;
+}
+
+impl GivenUp for ReadError {
+    fn given_up(timed_out: TimedOut) -> Self {
+        Self::Unavailable(Box::new(timed_out))
+    }
+}
+
+impl GivenUp for WriteError {
+    fn given_up(timed_out: TimedOut) -> Self {
+        Self::Unknown(Box::new(timed_out))
+    }
+}
+
+struct Limit {
+    clock: Arc<dyn Clock>,
+    timeout: Duration,
+}
+
+async fn bounded<T, E: GivenUp>(call: impl Future<Output = Result<T, E>>, limit: Limit) -> Result<T, E> {
+    let mut call = pin!(call);
+    // Only a call that is not answered at once costs a timer.
+    let mut expiry: Option<Sleep> = None;
+    poll_fn(|cx| {
+        if let Poll::Ready(answer) = call.as_mut().poll(cx) {
+            return Poll::Ready(answer);
+        }
+        let expiry = expiry.get_or_insert_with(|| limit.clock.sleep(limit.timeout));
+        expiry.as_mut().poll(cx).map(|()| Err(E::given_up(TimedOut(limit.timeout))))
+    })
+    .await
+}

@@ -1,0 +1,192 @@
+//! Candidates: from the command to the leadership, or to nothing left behind.
+
+use super::{
+    Answer, Grant, Hold,
+    call::{Reply, Request},
+    leading::Leading,
+    releasing::Releasing,
+    task::{Engine, Kind, Turn},
+};
+use crate::{
+    AcquireError, Candidacy, Entry, Key, Standing, Timing,
+    protocol::{Campaign, CampaignEvent, CampaignStep, Lease, Release, Won},
+};
+use deadman::Subject;
+use std::{mem, sync::Arc, task::Context, time::Duration};
+use tokio::sync::oneshot;
+
+/// One candidate.
+pub(super) struct Campaigning<K> {
+    ticket: u64,
+    campaign: Campaign,
+    slots: Arc<[K]>,
+    holder: Arc<str>,
+    reply: Option<oneshot::Sender<Answer<K>>>,
+    calling: bool,
+}
+
+impl<K: Key> Engine<K> {
+    pub(super) fn begin_campaign(
+        &mut self,
+        cx: &mut Context<'_>,
+        ticket: u64,
+        candidacy: Candidacy<K>,
+        reply: oneshot::Sender<Answer<K>>,
+    ) {
+        if self.closing {
+            // A caller that no longer waits needs no answer.
+            drop(reply.send(Err(AcquireError::Closing)));
+            return;
+        }
+        let holder = candidacy.terms.holder.shared();
+        let entropy = Arc::clone(&self.env.entropy);
+        let wall = Arc::clone(&self.env.wall);
+        let campaign = Campaign::begin(candidacy.terms, candidacy.slots.len(), self.now(), entropy, wall);
+        let slots = candidacy.slots.into();
+        let campaigning = Campaigning { ticket, campaign, slots, holder, reply: Some(reply), calling: false };
+        let id = self.add(Kind::Campaigning(Box::new(campaigning)));
+        self.tickets.insert(ticket, id);
+        self.step_campaign(cx, id, CampaignEvent::Woken);
+    }
+
+    /// Ends a campaign whose caller is gone, or that is to end. What is in flight is answered first.
+    pub(super) fn withdraw(&mut self, ticket: u64) {
+        let Some(&id) = self.tickets.get(&ticket) else { return };
+        let Kind::Campaigning(campaigning) = &mut self.actors[id].kind else { return };
+        if let Some(reply) = campaigning.reply.take() {
+            drop(reply.send(Err(AcquireError::Closing)));
+        }
+        if !campaigning.calling {
+            self.abandon(id);
+        }
+    }
+
+    pub(super) fn campaign_woken(&mut self, cx: &mut Context<'_>, id: usize) {
+        self.step_campaign(cx, id, CampaignEvent::Woken);
+    }
+
+    pub(super) fn campaign_may_send(&mut self, cx: &mut Context<'_>, id: usize) {
+        self.step_campaign(cx, id, CampaignEvent::MaySend);
+    }
+
+    pub(super) fn campaign_answered(&mut self, cx: &mut Context<'_>, id: usize, reply: Reply) {
+        let event = match reply {
+            Reply::Scanned(outcome) => CampaignEvent::Scanned(outcome),
+            Reply::Read(outcome) => CampaignEvent::Read(outcome),
+            Reply::Claimed(outcome) => CampaignEvent::Claimed(outcome),
+            Reply::Swapped(outcome) => CampaignEvent::Swapped(outcome),
+            Reply::Deleted(_) => return,
+        };
+        if let Kind::Campaigning(campaigning) = &mut self.actors[id].kind {
+            campaigning.calling = false;
+        }
+        self.step_campaign(cx, id, event);
+    }
+
+    fn step_campaign(&mut self, cx: &mut Context<'_>, id: usize, event: CampaignEvent) {
+        let now = self.now();
+        let Kind::Campaigning(campaigning) = &mut self.actors[id].kind else { return };
+        let step = campaigning.campaign.on(now, event);
+        let withdrawn = campaigning.reply.is_none();
+        let slots = Arc::clone(&campaigning.slots);
+        let key = |slot: usize| slots[slot].clone();
+        match step {
+            CampaignStep::Won(won) => self.won(id, won),
+            CampaignStep::Failed(error) => {
+                if let Some(reply) = campaigning.reply.take() {
+                    drop(reply.send(Err(error)));
+                }
+                self.abandon(id);
+            }
+            // An acquisition that nobody waits for any more goes no further.
+            _ if withdrawn => self.abandon(id),
+            CampaignStep::Sleep(until) => self.wake_at(id, until),
+            CampaignStep::Send => self.queue(id, Turn::Other),
+            CampaignStep::Scan(timeout) => {
+                self.ask(cx, id, timeout, Request::Scan(Arc::clone(&slots)));
+            }
+            CampaignStep::Read(slot, timeout) => self.ask(cx, id, timeout, Request::Get(key(slot))),
+            CampaignStep::Insert(slot, vacant, entry, timeout) => {
+                self.ask(cx, id, timeout, Request::Insert(key(slot), vacant, entry));
+            }
+            CampaignStep::TakeOver(slot, observed, entry, timeout) => {
+                self.ask(cx, id, timeout, Request::TakeOver(key(slot), observed, entry));
+            }
+            CampaignStep::Renew(slot, held, entry, timeout) => {
+                self.ask(cx, id, timeout, Request::Swap(key(slot), held, entry));
+            }
+        }
+    }
+
+    fn ask(&mut self, cx: &mut Context<'_>, id: usize, timeout: Duration, request: Request<K>) {
+        if let Kind::Campaigning(campaigning) = &mut self.actors[id].kind {
+            campaigning.calling = true;
+        }
+        self.call(cx, id, timeout, request);
+    }
+
+    /// Arms the deadman, and only then lets the owner know (I4).
+    fn won(&mut self, id: usize, won: Won) {
+        let Some(mut campaigning) = self.end_campaign(id) else { return };
+        let Won { slot, entry, sent_at } = won;
+        let key = campaigning.slots[slot].clone();
+        let (Some(reply), Some(commands)) = (campaigning.reply.take(), self.commands.upgrade()) else {
+            return self.release_unused(id, key, &entry);
+        };
+        let subject =
+            Subject { key: key.to_string().into(), holder: campaigning.holder, epoch: entry.epoch.get() };
+        let armed = match self.env.deadman.arm(subject, Timing::of(entry.ttl).kill_at(sent_at)) {
+            Ok(armed) => armed,
+            Err(error) => {
+                drop(reply.send(Err(AcquireError::Deadman(error))));
+                return self.release_unused(id, key, &entry);
+            }
+        };
+        let standing = Standing::new(&entry, sent_at, Arc::clone(&self.env.clock));
+        let lease = Lease::begin(entry, sent_at, self.settings.renewal_attempts, self.jitter());
+        let wake_at = lease.wake_at();
+        self.actors[id].kind = Kind::Leading(Box::new(Leading {
+            key: key.clone(),
+            lease,
+            standing: standing.clone(),
+            armed: Some(armed),
+            gone: false,
+            handing_back: None,
+            dropped: false,
+        }));
+        self.wake_at(id, wake_at);
+        // A grant that reaches nobody hands itself back.
+        drop(reply.send(Ok((key, Grant(Some(Hold::new(standing, commands, id)))))));
+    }
+
+    /// Deletes what the campaign's unresolved attempts may have left, and ends it.
+    fn abandon(&mut self, id: usize) {
+        let Some(campaigning) = self.end_campaign(id) else { return };
+        let left = campaigning.campaign.abandon();
+        self.remove(id);
+        let Some((slot, entries)) = left else { return };
+        for entry in entries {
+            let id = self.add(Kind::Changing);
+            self.release_unused(id, campaigning.slots[slot].clone(), &entry);
+        }
+    }
+
+    /// Releases a record under which no work was ever started.
+    fn release_unused(&mut self, id: usize, key: K, entry: &Entry) {
+        let release = Release::begin(entry.incarnation(), entry.epoch, Timing::of(entry.ttl));
+        self.begin_release(id, Releasing { key, release, reply: None });
+    }
+
+    fn end_campaign(&mut self, id: usize) -> Option<Box<Campaigning<K>>> {
+        match mem::replace(&mut self.actors[id].kind, Kind::Changing) {
+            Kind::Campaigning(campaigning) => {
+                self.tickets.remove(&campaigning.ticket);
+                Some(campaigning)
+            }
+            other => {
+                self.actors[id].kind = other;
+                None
+            }
+        }
+    }
+}

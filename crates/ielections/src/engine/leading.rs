@@ -1,0 +1,173 @@
+//! Leases that are held: renewing, losing, handing back.
+
+use super::{
+    call::{Reply, Request},
+    releasing::Releasing,
+    task::{Engine, Kind, Turn},
+};
+use crate::{
+    Handback, Key, Loss, Standing, Timing,
+    protocol::{Lease, LeaseEvent, LeaseStep, Release},
+};
+use clock::Instant;
+use deadman::Armed;
+use std::{mem, task::Context};
+use tokio::sync::oneshot;
+
+/// One held lease.
+pub(super) struct Leading<K> {
+    pub(super) key: K,
+    pub(super) lease: Lease,
+    pub(super) standing: Standing,
+    /// Disarmed only by handing back (I4). `None` once the handle was dropped: still armed, and nobody can undo it.
+    pub(super) armed: Option<Armed>,
+    /// The record was seen not to be ours: nothing is left to delete.
+    pub(super) gone: bool,
+    /// The owner's word that work has stopped, waiting for the renewal in flight to be answered.
+    pub(super) handing_back: Option<oneshot::Sender<Handback>>,
+    pub(super) dropped: bool,
+}
+
+impl<K: Key> Engine<K> {
+    pub(super) fn lease_woken(&mut self, cx: &mut Context<'_>, id: usize) {
+        self.step_lease(cx, id, LeaseEvent::Woken);
+    }
+
+    pub(super) fn lease_may_send(&mut self, cx: &mut Context<'_>, id: usize) {
+        self.step_lease(cx, id, LeaseEvent::MaySend);
+    }
+
+    pub(super) fn lease_answered(&mut self, cx: &mut Context<'_>, id: usize, reply: Reply) {
+        let event = match reply {
+            Reply::Swapped(outcome) => LeaseEvent::Swapped(outcome),
+            Reply::Read(outcome) => LeaseEvent::Read(outcome),
+            Reply::Scanned(_) | Reply::Claimed(_) | Reply::Deleted(_) => return,
+        };
+        // The call that this answers is over, also for a lease that is lost or on its way back.
+        if let Kind::Leading(leading) = &mut self.actors[id].kind {
+            leading.lease.answered();
+        }
+        self.step_lease(cx, id, event);
+        self.settle(id);
+    }
+
+    fn step_lease(&mut self, cx: &mut Context<'_>, id: usize, event: LeaseEvent) {
+        let now = self.now();
+        let jitter = self.jitter();
+        let Kind::Leading(leading) = &mut self.actors[id].kind else { return };
+        if leading.is_ending() {
+            return;
+        }
+        match leading.lease.on(now, event, jitter) {
+            LeaseStep::Sleep(until) => self.wake_at(id, until),
+            LeaseStep::Send(loss_at) => {
+                self.wake_at(id, loss_at);
+                self.queue(id, Turn::Renewal);
+            }
+            LeaseStep::Swap { held, entry, timeout, loss_at } => {
+                let key = leading.key.clone();
+                self.wake_at(id, loss_at);
+                self.call(cx, id, timeout, Request::Swap(key, held, entry));
+            }
+            LeaseStep::ReadBack { timeout, loss_at } => {
+                let key = leading.key.clone();
+                self.wake_at(id, loss_at);
+                self.call(cx, id, timeout, Request::Get(key));
+            }
+            LeaseStep::Confirmed { sent_at, wake_at } => {
+                leading.standing.confirm(sent_at);
+                self.confirmed.push(id);
+                self.wake_at(id, wake_at);
+            }
+            LeaseStep::Lost(loss) => self.lost(id, now, loss),
+            LeaseStep::Over => {}
+        }
+    }
+
+    /// Moves the deadlines of every lease confirmed in this round, in one go (I11).
+    pub(super) fn tell_deadman(&mut self) {
+        if self.confirmed.is_empty() {
+            return;
+        }
+        let batch = self.confirmed.iter().filter_map(|&id| match &self.actors.get(id)?.kind {
+            Kind::Leading(leading) => Some((leading.armed.as_ref()?, leading.standing.kill_at())),
+            Kind::Campaigning(_) | Kind::Releasing(_) | Kind::Changing => None,
+        });
+        self.env.deadman.confirm(batch);
+        self.confirmed.clear();
+    }
+
+    fn lost(&mut self, id: usize, now: Instant, loss: Loss) {
+        let Kind::Leading(leading) = &mut self.actors[id].kind else { return };
+        tracing::warn!(key = %leading.key, epoch = %leading.standing.epoch(), %loss, "leadership lost");
+        leading.gone = loss.is_mismatch();
+        if leading.gone
+            && let Some(armed) = &leading.armed
+        {
+            // Somebody else may lead already: work has no more time than it takes to stop (I4: only ever earlier).
+            let timing = Timing::of(leading.lease.held().ttl);
+            self.env.deadman.tighten(armed, now.after(timing.stopping()));
+        }
+        leading.standing.lose(loss);
+        self.wake_at(id, Instant::NEVER);
+    }
+
+    pub(super) fn hand_back(&mut self, id: usize, reply: oneshot::Sender<Handback>) {
+        if let Some(actor) = self.actors.get_mut(id)
+            && let Kind::Leading(leading) = &mut actor.kind
+        {
+            leading.standing.lose(Loss::HandedBack);
+            leading.handing_back = Some(reply);
+            self.settle(id);
+        }
+    }
+
+    pub(super) fn dropped(&mut self, id: usize) {
+        if let Some(actor) = self.actors.get_mut(id)
+            && let Kind::Leading(leading) = &mut actor.kind
+        {
+            tracing::error!(
+                key = %leading.key,
+                epoch = %leading.standing.epoch(),
+                "a leadership was dropped without being handed back: the process ends at the kill deadline"
+            );
+            leading.standing.lose(Loss::Dropped);
+            leading.dropped = true;
+            self.settle(id);
+        }
+    }
+
+    /// Ends a lease whose owner is done with it, once no call of it is in flight: the renewal joined, then the deadman
+    /// disarmed, then the record deleted (I6).
+    fn settle(&mut self, id: usize) {
+        let Kind::Leading(leading) = &self.actors[id].kind else { return };
+        if !leading.is_ending() || leading.lease.is_calling() {
+            return;
+        }
+        let Kind::Leading(leading) = mem::replace(&mut self.actors[id].kind, Kind::Changing) else { return };
+        let leading = *leading;
+        let Some(reply) = leading.handing_back else {
+            // Dropped: the record is left to expire, and the deadline goes on ticking (I4).
+            self.remove(id);
+            return;
+        };
+        if let Some(armed) = leading.armed {
+            self.env.deadman.disarm(armed);
+        }
+        if leading.gone {
+            let _ = reply.send(Handback::AlreadyGone);
+            self.remove(id);
+            return;
+        }
+        let held = leading.lease.held();
+        let release = Release::begin(held.incarnation(), held.epoch, Timing::of(held.ttl));
+        self.begin_release(id, Releasing { key: leading.key, release, reply: Some(reply) });
+    }
+}
+
+impl<K> Leading<K> {
+    /// Whether the owner is done with it.
+    fn is_ending(&self) -> bool {
+        self.dropped || self.handing_back.is_some()
+    }
+}

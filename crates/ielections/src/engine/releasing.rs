@@ -1,0 +1,65 @@
+//! Records on their way out.
+
+use super::{
+    call::{Reply, Request},
+    task::{Engine, Kind, Turn},
+};
+use crate::{
+    Handback, Key,
+    protocol::{Release, ReleaseEvent, ReleaseStep},
+};
+use std::task::Context;
+use tokio::sync::oneshot;
+
+/// One record being deleted.
+pub(super) struct Releasing<K> {
+    pub(super) key: K,
+    pub(super) release: Release,
+    /// Who waits for the outcome; nobody for what a campaign left behind.
+    pub(super) reply: Option<oneshot::Sender<Handback>>,
+}
+
+impl<K: Key> Engine<K> {
+    /// Turns the actor, whatever it was, into the release of its record.
+    pub(super) fn begin_release(&mut self, id: usize, releasing: Releasing<K>) {
+        self.wake_at(id, clock::Instant::NEVER);
+        if let Some(actor) = self.actors.get_mut(id) {
+            actor.kind = Kind::Releasing(Box::new(releasing));
+            self.queue(id, Turn::Other);
+        }
+    }
+
+    pub(super) fn release_woken(&mut self, cx: &mut Context<'_>, id: usize) {
+        self.step_release(cx, id, ReleaseEvent::Woken);
+    }
+
+    pub(super) fn release_may_send(&mut self, cx: &mut Context<'_>, id: usize) {
+        self.step_release(cx, id, ReleaseEvent::MaySend);
+    }
+
+    pub(super) fn release_answered(&mut self, cx: &mut Context<'_>, id: usize, reply: Reply) {
+        if let Reply::Deleted(outcome) = reply {
+            self.step_release(cx, id, ReleaseEvent::Deleted(outcome));
+        }
+    }
+
+    fn step_release(&mut self, cx: &mut Context<'_>, id: usize, event: ReleaseEvent) {
+        let now = self.now();
+        let Kind::Releasing(releasing) = &mut self.actors[id].kind else { return };
+        let key = releasing.key.clone();
+        match releasing.release.on(now, event) {
+            ReleaseStep::Sleep(until) => self.wake_at(id, until),
+            ReleaseStep::Send => self.queue(id, Turn::Other),
+            ReleaseStep::Delete { incarnation, epoch, timeout } => {
+                self.call(cx, id, timeout, Request::Delete(key, incarnation, epoch));
+            }
+            ReleaseStep::Done(handback) => {
+                if let Some(reply) = releasing.reply.take() {
+                    // A caller that no longer waits needs no answer.
+                    let _ = reply.send(handback);
+                }
+                self.remove(id);
+            }
+        }
+    }
+}

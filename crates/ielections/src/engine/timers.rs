@@ -1,0 +1,61 @@
+//! The engine's one timer queue: the earliest wake-up of every actor, and one sleep of the clock for all of them.
+
+use clock::{Clock, Instant, Sleep};
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+/// Wake-ups by instant. Each actor has at most one; it keeps the instant itself, to be able to move it.
+pub(super) struct Timers {
+    clock: Arc<dyn Clock>,
+    queue: BTreeSet<(Instant, usize)>,
+    sleep: Option<(Instant, Sleep)>,
+}
+
+impl Timers {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, queue: BTreeSet::new(), sleep: None }
+    }
+
+    /// Moves `actor`'s wake-up; [`Instant::NEVER`] means none, before and after.
+    pub(super) fn shift(&mut self, actor: usize, from: Instant, to: Instant) {
+        if from != Instant::NEVER {
+            self.queue.remove(&(from, actor));
+        }
+        if to != Instant::NEVER {
+            self.queue.insert((to, actor));
+        }
+    }
+
+    /// An actor whose wake-up is due.
+    pub(super) fn due(&mut self, now: Instant) -> Option<usize> {
+        let (at, actor) = *self.queue.first()?;
+        if at > now {
+            return None;
+        }
+        self.queue.pop_first();
+        Some(actor)
+    }
+
+    /// Ready when something may be due. A sleep for an instant earlier than the queue's is kept: waking once for
+    /// nothing is cheaper than a new sleep for every renewal.
+    pub(super) fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(&(earliest, _)) = self.queue.first() else {
+            self.sleep = None;
+            return Poll::Pending;
+        };
+        let (_, sleep) = match &mut self.sleep {
+            Some(sleep) if sleep.0 <= earliest => sleep,
+            stale => stale.insert((earliest, self.clock.sleep_until(earliest))),
+        };
+        match sleep.as_mut().poll(cx) {
+            Poll::Ready(()) => {
+                self.sleep = None;
+                Poll::Ready(())
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}

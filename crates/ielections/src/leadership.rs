@@ -1,0 +1,103 @@
+//! [`Leadership`]: a value that must be handed back. Losing it ends the process (I4).
+
+use crate::{Epoch, Handback, Incarnation, Loss, Standing, engine::Hold};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// A leadership that is held, renewed by the engine until it is handed back or lost.
+///
+/// There is no way to stop its deadman but to hand back a leadership whose work has stopped: dropping it, a panic, a
+/// cancelled task stop the renewal and leave the deadline armed (I4), since nobody knows then what still runs.
+#[must_use = "dropping a leadership stops its renewal and ends the process at the kill deadline"]
+#[derive(Debug)]
+pub struct Leadership {
+    hold: Hold,
+}
+
+/// How [`Leadership::run`] ended.
+#[derive(Debug)]
+pub struct Ran<T> {
+    /// What the work returned.
+    pub output: T,
+    /// Why the leadership was lost, if that is what made the work end.
+    pub loss: Option<Loss>,
+    /// What became of the record.
+    pub handback: Handback,
+}
+
+impl Leadership {
+    pub(crate) fn new(hold: Hold) -> Self {
+        Self { hold }
+    }
+
+    /// What services get: read-only, cheap to clone.
+    pub fn standing(&self) -> &Standing {
+        self.hold.standing()
+    }
+
+    /// The fencing token.
+    pub fn epoch(&self) -> Epoch {
+        self.standing().epoch()
+    }
+
+    /// Which acquisition this is.
+    pub fn incarnation(&self) -> Incarnation {
+        self.standing().incarnation()
+    }
+
+    /// Resolves when the leadership is lost or must be handed back; see [`Standing::lost`].
+    pub async fn lost(&self) -> Loss {
+        self.standing().lost().await
+    }
+
+    /// How long until the kill deadline; see [`Standing::remaining`].
+    pub fn remaining(&self) -> Duration {
+        self.standing().remaining()
+    }
+
+    /// Whether so much time is left; see [`Standing::ensure`].
+    ///
+    /// # Errors
+    /// The loss.
+    pub fn ensure(&self, at_least: Duration) -> Result<(), Loss> {
+        self.standing().ensure(at_least)
+    }
+
+    /// Hands the leadership back: the caller's word that its work **has stopped** (I6). Ends the renewal, disarms,
+    /// deletes the record, in that order. Also ends a leadership that was lost.
+    ///
+    /// # Cancel safety
+    /// The word is given when this is called, not when the future is polled: the future only waits for the outcome.
+    pub fn release(self) -> impl Future<Output = Handback> + Send + use<> {
+        self.hold.hand_back()
+    }
+
+    /// Runs `work` while leading, and hands back when it has ended.
+    ///
+    /// The work gets a token, cancelled when the leadership is lost or must be handed back, and the standing. It is
+    /// never dropped half-way: this waits until it ends, with the deadman behind it.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: dropping the future drops the work and the leadership, which proves nothing about what the
+    /// work spawned, so the kill deadline stays armed (I4).
+    pub async fn run<Work: Future>(
+        self,
+        work: impl FnOnce(CancellationToken, Standing) -> Work,
+    ) -> Ran<Work::Output> {
+        let stop = CancellationToken::new();
+        let mut work = std::pin::pin!(work(stop.clone(), self.standing().clone()));
+        let early = tokio::select! {
+            biased;
+            output = &mut work => Some(output),
+            _ = self.lost() => None,
+        };
+        let loss = self.standing().loss().cloned();
+        stop.cancel();
+        let output = match early {
+            Some(output) => output,
+            None => work.await,
+        };
+        let handback = self.release().await;
+        Ran { output, loss, handback }
+    }
+}

@@ -1,0 +1,384 @@
+//! A campaign: from candidate to the holder of one slot of many.
+//!
+//! 1. Read before writing, all slots at once, from then on whenever something can have changed.
+//! 2. A vacant slot is claimed; a held one is observed until its writer's TTL has passed, and then taken over (I5).
+//! 3. Every attempt has an incarnation of its own. While one is unresolved no other slot is tried (I7): the campaign
+//!    reads back, and if the write is undecided, tries the same slot again on the same condition, so that either the
+//!    new attempt applies and the old one never can, or the refusal shows which one did.
+//! 4. A claim whose answer came late is renewed before it counts (I3); a record of our own is never waited out.
+//! 5. A campaign that ends without a slot deletes what its unresolved attempts may have left.
+
+mod resolve;
+mod terms;
+mod view;
+
+pub use terms::{Patience, Terms};
+
+use super::attempts::{Attempt, Attempts};
+use crate::{
+    Claim, Entropy, Entry, Epoch, Incarnation, ReadError, Slot, Swap, Timing, Vacant, Version, WriteError,
+    elections::AcquireError, timing::Jitter,
+};
+use clock::{Instant, WallClock};
+use std::{mem, sync::Arc, time::Duration};
+use view::{Opening, View};
+
+/// A candidate for one of several slots, which it knows by their index.
+#[derive(Debug)]
+pub struct Campaign {
+    terms: Terms,
+    timing: Timing,
+    entropy: Arc<dyn Entropy>,
+    wall: Arc<dyn WallClock>,
+    gives_up_at: Instant,
+    views: Vec<View>,
+    target: Option<Target>,
+    phase: Phase,
+    next_scan: Instant,
+    /// Refusals since the last pause: each tells something new, but a storage gone mad must not spin us (I10).
+    refusals: usize,
+    last_failure: Option<String>,
+}
+
+/// The slot being claimed, on which condition, and the attempts that went unanswered.
+#[derive(Debug)]
+struct Target {
+    slot: usize,
+    basis: Basis,
+    attempts: Attempts,
+}
+
+/// What an attempt replaces.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Basis {
+    Vacant(Vacant),
+    Expired(Entry),
+    /// A record of our own, confirmed too late to start work on.
+    Own(Entry),
+}
+
+#[derive(Debug)]
+enum Phase {
+    Waiting(Instant),
+    Queued(Intent),
+    Calling(Intent),
+    Over,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Intent {
+    Scan,
+    /// Look at one slot closely: it seemed to go back in time.
+    Verify(usize),
+    Attempt,
+    ReadBack,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum CampaignEvent {
+    /// The instant asked for has come.
+    Woken,
+    /// A request may go out now.
+    MaySend,
+    /// The scan was answered.
+    Scanned(Result<Vec<Slot>, ReadError>),
+    /// The `get` was answered.
+    Read(Result<Slot, ReadError>),
+    /// The `insert_if_not_exist` or `take_over` was answered.
+    Claimed(Result<Claim, WriteError>),
+    /// The `compare_and_swap` was answered.
+    Swapped(Result<Swap, WriteError>),
+}
+
+/// What to do. Slots are named by their index.
+#[derive(Debug)]
+pub enum CampaignStep {
+    /// Nothing until then; deliver `Woken` at that instant.
+    Sleep(Instant),
+    /// Deliver `MaySend` as soon as a request may go out.
+    Send,
+    /// Call `scan` on all slots now.
+    Scan(Duration),
+    /// Call `get` now.
+    Read(usize, Duration),
+    /// Call `insert_if_not_exist` now.
+    Insert(usize, Vacant, Entry, Duration),
+    /// Call `take_over` now.
+    TakeOver(usize, Entry, Entry, Duration),
+    /// Call `compare_and_swap` now.
+    Renew(usize, Entry, Entry, Duration),
+    /// A slot is ours.
+    Won(Won),
+    /// The campaign is over without one.
+    Failed(AcquireError),
+}
+
+/// A slot that was won, fresh enough to start work on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Won {
+    /// Which slot.
+    pub slot: usize,
+    /// The record that stands there.
+    pub entry: Entry,
+    /// When the write that put it there was sent (I3).
+    pub sent_at: Instant,
+}
+
+impl Campaign {
+    /// A campaign for one of `slots` slots. Deliver `Woken` to begin.
+    pub fn begin(
+        terms: Terms,
+        slots: usize,
+        now: Instant,
+        entropy: Arc<dyn Entropy>,
+        wall: Arc<dyn WallClock>,
+    ) -> Self {
+        let gives_up_at = match terms.patience {
+            Patience::Within(duration) => now.after(duration),
+            Patience::Forever | Patience::UntilLeaderSeen => Instant::NEVER,
+        };
+        Self {
+            timing: Timing::of(terms.ttl),
+            terms,
+            entropy,
+            wall,
+            gives_up_at,
+            views: vec![View::default(); slots],
+            target: None,
+            phase: Phase::Waiting(now),
+            next_scan: now,
+            refusals: 0,
+            last_failure: None,
+        }
+    }
+
+    /// The next step.
+    pub fn on(&mut self, now: Instant, event: CampaignEvent) -> CampaignStep {
+        match (event, mem::replace(&mut self.phase, Phase::Over)) {
+            (CampaignEvent::Woken, Phase::Waiting(until)) if now < until => self.wait(until),
+            (CampaignEvent::Woken, Phase::Waiting(_)) => self.decide(now),
+            (CampaignEvent::MaySend, Phase::Queued(intent)) => self.send(now, intent),
+            (CampaignEvent::Scanned(outcome), Phase::Calling(Intent::Scan)) => self.scanned(now, outcome),
+            (CampaignEvent::Read(outcome), Phase::Calling(Intent::ReadBack)) => self.read_back(now, outcome),
+            (CampaignEvent::Read(outcome), Phase::Calling(Intent::Verify(slot))) => {
+                self.verified(now, slot, outcome)
+            }
+            (CampaignEvent::Claimed(outcome), Phase::Calling(Intent::Attempt)) => self.answered(
+                now,
+                outcome.map(|claim| match claim {
+                    Claim::Claimed => None,
+                    Claim::Refused(slot) => Some(slot),
+                }),
+            ),
+            (CampaignEvent::Swapped(outcome), Phase::Calling(Intent::Attempt)) => self.answered(
+                now,
+                outcome.map(|swap| match swap {
+                    Swap::Swapped => None,
+                    Swap::Mismatch(slot) => Some(slot),
+                }),
+            ),
+            // An event out of turn (a timer that was too late to cancel) changes nothing.
+            (_, Phase::Waiting(until)) => self.wait(until),
+            (_, phase) => {
+                self.phase = phase;
+                CampaignStep::Sleep(Instant::NEVER)
+            }
+        }
+    }
+
+    /// What unresolved attempts may have left in the storage, for a campaign that is given up: each to be deleted by
+    /// its incarnation and epoch.
+    pub fn abandon(self) -> Option<(usize, Vec<Entry>)> {
+        let target = self.target?;
+        let own = match target.basis {
+            Basis::Own(entry) => Some(entry),
+            Basis::Vacant(_) | Basis::Expired(_) => None,
+        };
+        let left: Vec<Entry> = target.attempts.into_entries().chain(own).collect();
+        (!left.is_empty()).then_some((target.slot, left))
+    }
+
+    fn wait(&mut self, until: Instant) -> CampaignStep {
+        self.phase = Phase::Waiting(until);
+        CampaignStep::Sleep(until)
+    }
+
+    fn queue(&mut self, intent: Intent) -> CampaignStep {
+        self.phase = Phase::Queued(intent);
+        CampaignStep::Send
+    }
+
+    fn fail(&mut self, error: AcquireError) -> CampaignStep {
+        self.phase = Phase::Over;
+        CampaignStep::Failed(error)
+    }
+
+    /// Chooses what to do next, from what is known now.
+    fn decide(&mut self, now: Instant) -> CampaignStep {
+        if let Some(target) = &self.target {
+            // Even a campaign whose time is up resolves what is ours already; what it can't, it abandons.
+            if now >= self.gives_up_at && !matches!(target.basis, Basis::Own(_)) {
+                return self.timed_out();
+            }
+            return self.queue(Intent::Attempt);
+        }
+        if now >= self.next_scan {
+            return self.queue(Intent::Scan);
+        }
+        if let Some(slot) = self.views.iter().position(|view| view.doubtful) {
+            return self.queue(Intent::Verify(slot));
+        }
+        if let Some((slot, opening)) = self.choose(now) {
+            let basis = match opening {
+                Opening::Vacant(vacant) => Basis::Vacant(vacant),
+                Opening::Expired(entry) => Basis::Expired(entry),
+            };
+            self.target = Some(Target { slot, basis, attempts: Attempts::default() });
+            return self.queue(Intent::Attempt);
+        }
+        if now >= self.gives_up_at {
+            return self.timed_out();
+        }
+        if self.terms.patience == Patience::UntilLeaderSeen && self.views.iter().all(|view| view.alive) {
+            let leader = self.views.iter().find_map(View::holder).map(|entry| entry.holder.clone());
+            return self.fail(AcquireError::LeaderSeen { leader });
+        }
+        let opens_at = self.views.iter().map(View::opens_at).min().unwrap_or(Instant::NEVER);
+        self.wait(opens_at.min(self.next_scan).min(self.gives_up_at))
+    }
+
+    fn timed_out(&mut self) -> CampaignStep {
+        let last_failure = self.last_failure.take();
+        self.fail(AcquireError::TimedOut { last_failure })
+    }
+
+    /// One of the openings, by chance: candidates that start together must not all want the same slot (I11). Vacant
+    /// slots come before dead ones, where there may be a race with others that watched.
+    fn choose(&self, now: Instant) -> Option<(usize, Opening)> {
+        let openings =
+            || self.views.iter().enumerate().filter_map(|(slot, view)| Some((slot, view.opening(now)?)));
+        let is_vacant = |opening: &Opening| matches!(opening, Opening::Vacant(_));
+        let vacant = openings().filter(|(_, opening)| is_vacant(opening)).count();
+        let candidates = if vacant > 0 { vacant } else { openings().count() };
+        let chosen = if candidates > 1 { self.entropy.next_u64() as usize % candidates } else { 0 };
+        openings().filter(|(_, opening)| vacant == 0 || is_vacant(opening)).nth(chosen)
+    }
+
+    fn send(&mut self, now: Instant, intent: Intent) -> CampaignStep {
+        self.phase = Phase::Calling(intent);
+        let timeout = self.timing.attempt_timeout();
+        match (intent, &self.target) {
+            (Intent::Scan, _) => {
+                self.refusals = 0;
+                let poll = self.terms.poll;
+                self.next_scan = now.after(self.jitter().between(poll * 3 / 4, poll));
+                CampaignStep::Scan(timeout)
+            }
+            (Intent::Verify(slot), _) => CampaignStep::Read(slot, timeout),
+            (Intent::ReadBack, Some(target)) => CampaignStep::Read(target.slot, timeout),
+            (Intent::Attempt, Some(_)) => self.attempt(now, timeout),
+            (Intent::ReadBack | Intent::Attempt, None) => self.wait(now),
+        }
+    }
+
+    fn attempt(&mut self, now: Instant, timeout: Duration) -> CampaignStep {
+        let Some(mut target) = self.target.take() else { return self.wait(now) };
+        let claimed = match &target.basis {
+            Basis::Vacant(vacant) => self.fresh_entry(vacant.last_epoch),
+            Basis::Expired(observed) => self.fresh_entry(Some(observed.epoch)),
+            Basis::Own(own) => {
+                // Past the last attempt's version, whichever of them applied.
+                let last = target.attempts.last().map_or(own.version, |attempt| attempt.entry.version);
+                Ok(own.renewed(last.next()))
+            }
+        };
+        let entry = match claimed {
+            Ok(entry) => entry,
+            Err(error) => return self.fail(error),
+        };
+        target.attempts.push(Attempt { entry: entry.clone(), sent_at: now });
+        let slot = target.slot;
+        let basis = target.basis.clone();
+        self.target = Some(target);
+        match basis {
+            Basis::Vacant(vacant) => CampaignStep::Insert(slot, vacant, entry, timeout),
+            Basis::Expired(observed) => CampaignStep::TakeOver(slot, observed, entry, timeout),
+            Basis::Own(own) => CampaignStep::Renew(slot, own, entry, timeout),
+        }
+    }
+
+    fn fresh_entry(&self, last: Option<Epoch>) -> Result<Entry, AcquireError> {
+        let mut bytes = [0; 16];
+        self.entropy.fill(&mut bytes);
+        let epoch = Epoch::following(last, self.wall.since_unix_epoch())
+            .map_err(|error| AcquireError::Refused(Box::new(error)))?;
+        let version = Version { incarnation: Incarnation::from_bytes(bytes), write: 0 };
+        Ok(Entry { holder: self.terms.holder.clone(), version, ttl: self.terms.ttl, epoch })
+    }
+
+    fn scanned(&mut self, now: Instant, outcome: Result<Vec<Slot>, ReadError>) -> CampaignStep {
+        match outcome {
+            Ok(slots) => {
+                for (view, slot) in self.views.iter_mut().zip(&slots) {
+                    view.see(slot, now);
+                }
+                self.decide(now)
+            }
+            Err(error) => self.read_failed(now, error),
+        }
+    }
+
+    fn read_failed(&mut self, now: Instant, error: ReadError) -> CampaignStep {
+        match error {
+            ReadError::Fatal(cause) => self.fail(AcquireError::Refused(cause)),
+            ReadError::Unavailable(cause) => {
+                self.last_failure = Some(cause.to_string());
+                self.pause(now)
+            }
+        }
+    }
+
+    /// A while without calls, shorter than a poll so that an outage is noticed to be over.
+    fn pause(&mut self, now: Instant) -> CampaignStep {
+        self.refusals = 0;
+        if now >= self.gives_up_at {
+            return self.timed_out();
+        }
+        let longest = self.terms.poll.min(self.timing.retry_pause());
+        let until = now.after(self.jitter().between(longest / 2, longest));
+        self.next_scan = until;
+        self.wait(until.min(self.gives_up_at))
+    }
+
+    /// A linearizable look at a slot that seemed to go back in time: if it really did, the storage has lost writes,
+    /// and whoever leads by them may still be at work.
+    fn verified(&mut self, now: Instant, slot: usize, outcome: Result<Slot, ReadError>) -> CampaignStep {
+        match outcome {
+            Ok(found) => match self.take_in(slot, &found, now) {
+                Ok(()) => self.decide(now),
+                Err(error) => self.fail(error),
+            },
+            Err(error) => self.read_failed(now, error),
+        }
+    }
+
+    /// Takes in an answer that can't be stale.
+    fn take_in(&mut self, slot: usize, found: &Slot, now: Instant) -> Result<(), AcquireError> {
+        let Some(view) = self.views.get_mut(slot) else { return Ok(()) };
+        let seen = view.epoch();
+        if found.last_epoch() < seen {
+            return Err(AcquireError::EpochWentBack { seen, found: found.last_epoch() });
+        }
+        if !view.see(found, now) {
+            // Within one epoch: nobody else can have led, so observing starts anew.
+            *view = View::default();
+            view.see(found, now);
+        }
+        Ok(())
+    }
+
+    fn jitter(&self) -> Jitter {
+        Jitter::from_random(self.entropy.next_u64())
+    }
+}

@@ -1,0 +1,40 @@
+//! What a candidate stands for and how long it waits.
+
+use crate::{Holder, Ttl};
+use std::time::Duration;
+
+/// The terms of one campaign.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Terms {
+    /// Who, for people.
+    pub holder: Holder,
+    /// The leadership duration, fixed for the life of the leadership.
+    pub ttl: Ttl,
+    /// How long to go on.
+    pub patience: Patience,
+    /// The longest time between two looks at the slots; each pause is up to a quarter shorter, by chance. A clean
+    /// hand-over is seen within it.
+    pub poll: Duration,
+}
+
+impl Terms {
+    /// The longest default time between two looks.
+    pub const POLL: Duration = Duration::from_secs(1);
+
+    /// The usual terms: wait for ever, look at least once a second and four times a TTL.
+    pub fn new(holder: Holder, ttl: Ttl) -> Self {
+        Self { holder, ttl, patience: Patience::Forever, poll: Self::POLL.min(ttl.get() / 4) }
+    }
+}
+
+/// How long a campaign goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Patience {
+    /// Until a slot is won.
+    Forever,
+    /// For so long; [`Duration::ZERO`] is one look, and a claim if that finds an opening.
+    Within(Duration),
+    /// Until a live leader was seen on every slot: somebody was seen to renew or to take over. Can take one TTL, which
+    /// a try that gave up at the first sight of a *record* would save, and then never run again after a crash.
+    UntilLeaderSeen,
+}

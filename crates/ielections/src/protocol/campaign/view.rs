@@ -1,0 +1,115 @@
+//! What a candidate knows of one slot, and since when: expiry by observation (I5).
+//!
+//! A version seen at an instant was written before that instant. Seen unchanged for its writer's TTL from then on, it
+//! has stood for longer than that TTL, on a clock that is nobody's but the observer's.
+
+use crate::{Entry, Epoch, Slot, Vacant};
+use clock::Instant;
+
+/// One slot in the eyes of one candidate.
+#[derive(Clone, Debug, Default)]
+pub(super) struct View {
+    state: State,
+    /// The storage showed an older state than one seen before. A stale answer may do that, a linearizable one must not.
+    pub(super) doubtful: bool,
+    /// A renewal was seen: a live leader stood there while this candidate looked.
+    pub(super) alive: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+enum State {
+    #[default]
+    Unseen,
+    Vacant(Vacant),
+    Held {
+        entry: Entry,
+        first_seen: Instant,
+    },
+}
+
+/// A claim that may succeed now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Opening {
+    Vacant(Vacant),
+    Expired(Entry),
+}
+
+impl View {
+    /// Takes in an answer that arrived at `now`. `false` if it is older than what was known.
+    pub(super) fn see(&mut self, slot: &Slot, now: Instant) -> bool {
+        if self.is_older(slot) {
+            self.doubtful = true;
+            return false;
+        }
+        self.doubtful = false;
+        match slot {
+            Slot::Vacant(vacant) => self.state = State::Vacant(*vacant),
+            Slot::Held { entry, proven_age } => {
+                // What a driver proves can only bring the first sight forward, never put it off.
+                let written_before = now.before(proven_age.unwrap_or_default());
+                match &mut self.state {
+                    State::Held { entry: known, first_seen } if known.version == entry.version => {
+                        *first_seen = written_before.min(*first_seen);
+                    }
+                    state => {
+                        // Whoever wrote this did so since the last look.
+                        self.alive |= !matches!(state, State::Unseen);
+                        *state = State::Held { entry: entry.clone(), first_seen: written_before };
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    fn is_older(&self, slot: &Slot) -> bool {
+        match (&self.state, slot) {
+            (State::Unseen, _) => false,
+            (State::Vacant(known), Slot::Vacant(found)) => found.last_epoch < known.last_epoch,
+            // A vacant slot of the same epoch comes after every record of that epoch.
+            (State::Vacant(known), Slot::Held { entry, .. }) => Some(entry.epoch) <= known.last_epoch,
+            (State::Held { entry: known, .. }, Slot::Vacant(found)) => found.last_epoch < Some(known.epoch),
+            (State::Held { entry: known, .. }, Slot::Held { entry, .. }) => {
+                entry.age_order() < known.age_order()
+            }
+        }
+    }
+
+    /// The largest epoch seen.
+    pub(super) fn epoch(&self) -> Option<Epoch> {
+        match &self.state {
+            State::Unseen => None,
+            State::Vacant(vacant) => vacant.last_epoch,
+            State::Held { entry, .. } => Some(entry.epoch),
+        }
+    }
+
+    /// The claim that may succeed now, if any.
+    pub(super) fn opening(&self, now: Instant) -> Option<Opening> {
+        match &self.state {
+            State::Unseen => None,
+            State::Vacant(vacant) => Some(Opening::Vacant(*vacant)),
+            State::Held { entry, first_seen } => {
+                let expired = now >= first_seen.after(entry.ttl.get());
+                expired.then(|| Opening::Expired(entry.clone()))
+            }
+        }
+    }
+
+    /// The earliest instant at which there will be an opening, for all that is known.
+    pub(super) fn opens_at(&self) -> Instant {
+        match &self.state {
+            State::Unseen => Instant::NEVER,
+            State::Vacant(_) => Instant::ORIGIN,
+            State::Held { entry, first_seen } => first_seen.after(entry.ttl.get()),
+        }
+    }
+
+    /// Who holds it, as far as known.
+    pub(super) fn holder(&self) -> Option<&Entry> {
+        match &self.state {
+            State::Held { entry, .. } => Some(entry),
+            State::Unseen | State::Vacant(_) => None,
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! A lease while it is held: renewed, or lost. The five rules that keep I1 on the leader's side stand here.
+//!
+//! 1. Validity counts from the send of the attempt that was confirmed (I3), never from its answer.
+//! 2. An unknown outcome is resolved by version, by read-back or by the next attempt's answer (I7).
+//! 3. The loss instant is absolute: whatever is in flight, it falls at `sent + 0.65 TTL`.
+//! 4. A record that shows anything but one of our own writes is a loss at once.
+//! 5. Loss is final: no later answer revives a lease.
+
+use super::attempts::{Attempt, Attempts};
+use crate::{Entry, Loss, ReadError, Slot, Swap, Timing, WriteError, timing::Jitter};
+use clock::Instant;
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+
+/// How often one renewal is tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RenewalAttempts {
+    /// As often as there is time before the loss instant; at least three times. A database that restarts then costs
+    /// no lease.
+    #[default]
+    UntilLoss,
+    /// The reference's rule: this many attempts, and then the leadership is lost (`maxCASRetries`).
+    Exactly(NonZeroU32),
+}
+
+/// A held record and what has been tried to renew it.
+#[derive(Debug)]
+pub struct Lease {
+    timing: Timing,
+    held: Entry,
+    /// When the write that was confirmed last was sent (I3).
+    confirmed_sent_at: Instant,
+    attempts: Attempts,
+    phase: Phase,
+    calling: bool,
+    last_write: u64,
+    tried: u32,
+    limit: RenewalAttempts,
+    last_failure: Option<Arc<str>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Nothing to do before this instant.
+    Waiting(Instant),
+    /// A renewal is due and waits for its turn.
+    Queued,
+    /// The last attempt was sent.
+    Swapping,
+    /// The last attempt's outcome is unknown and being read back.
+    ReadingBack,
+    Lost,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum LeaseEvent {
+    /// The instant asked for has come.
+    Woken,
+    /// A request may go out now.
+    MaySend,
+    /// The renewal was answered.
+    Swapped(Result<Swap, WriteError>),
+    /// The read-back was answered.
+    Read(Result<Slot, ReadError>),
+}
+
+/// What to do.
+#[derive(Debug)]
+pub enum LeaseStep {
+    /// Nothing until then; deliver `Woken` at that instant.
+    Sleep(Instant),
+    /// Deliver `MaySend` as soon as a request may go out, and `Woken` at this instant in any case.
+    Send(Instant),
+    /// Call `compare_and_swap` now, for at most `timeout`; deliver `Woken` at `loss_at` in any case.
+    Swap {
+        /// The version to replace.
+        held: Entry,
+        /// What to write.
+        entry: Entry,
+        /// Bound of the call.
+        timeout: Duration,
+        /// When the lease is lost.
+        loss_at: Instant,
+    },
+    /// Call `get` now, for at most `timeout`; deliver `Woken` at `loss_at` in any case.
+    ReadBack {
+        /// Bound of the call.
+        timeout: Duration,
+        /// When the lease is lost.
+        loss_at: Instant,
+    },
+    /// A renewal sent at `sent_at` is confirmed; deliver `Woken` at `wake_at`.
+    Confirmed {
+        /// What validity counts from (I3).
+        sent_at: Instant,
+        /// The next renewal.
+        wake_at: Instant,
+    },
+    /// The lease is lost; it asks for nothing more.
+    Lost(Loss),
+    /// Nothing to do: the lease was lost before.
+    Over,
+}
+
+impl Lease {
+    /// A lease on `held`, whose write was sent at `sent_at` and confirmed. Deliver `Woken` at [`Lease::wake_at`].
+    pub fn begin(held: Entry, sent_at: Instant, limit: RenewalAttempts, jitter: Jitter) -> Self {
+        let timing = Timing::of(held.ttl);
+        Self {
+            timing,
+            last_write: held.version.write,
+            held,
+            confirmed_sent_at: sent_at,
+            attempts: Attempts::default(),
+            phase: Phase::Waiting(timing.renew_at(sent_at, jitter)),
+            calling: false,
+            tried: 0,
+            limit,
+            last_failure: None,
+        }
+    }
+
+    /// The record as last confirmed.
+    pub fn held(&self) -> &Entry {
+        &self.held
+    }
+
+    /// When the write that was confirmed last was sent.
+    pub fn confirmed_sent_at(&self) -> Instant {
+        self.confirmed_sent_at
+    }
+
+    /// When to deliver `Woken` next.
+    pub fn wake_at(&self) -> Instant {
+        match self.phase {
+            Phase::Waiting(until) => until.min(self.loss_at()),
+            Phase::Queued | Phase::Swapping | Phase::ReadingBack => self.loss_at(),
+            Phase::Lost => Instant::NEVER,
+        }
+    }
+
+    /// Whether a call of this lease is in flight, also when the lease was lost meanwhile.
+    pub fn is_calling(&self) -> bool {
+        self.calling
+    }
+
+    /// The call in flight is over. To be said before its answer is delivered.
+    pub fn answered(&mut self) {
+        self.calling = false;
+    }
+
+    /// The next step. `jitter` is used if a renewal is confirmed.
+    pub fn on(&mut self, now: Instant, event: LeaseEvent, jitter: Jitter) -> LeaseStep {
+        if self.phase == Phase::Lost {
+            return LeaseStep::Over;
+        }
+        match event {
+            LeaseEvent::Woken => self.woken(now),
+            LeaseEvent::MaySend if self.phase == Phase::Queued => self.send(now),
+            LeaseEvent::MaySend => self.woken(now),
+            LeaseEvent::Swapped(outcome) => self.swapped(now, outcome, jitter),
+            LeaseEvent::Read(outcome) => self.read(now, outcome, jitter),
+        }
+    }
+
+    fn loss_at(&self) -> Instant {
+        self.timing.loss_at(self.confirmed_sent_at)
+    }
+
+    fn woken(&mut self, now: Instant) -> LeaseStep {
+        if now >= self.loss_at() {
+            return self.out_of_time();
+        }
+        match self.phase {
+            Phase::Waiting(until) if now < until => LeaseStep::Sleep(until),
+            Phase::Waiting(_) | Phase::Queued => self.queue(),
+            Phase::Swapping | Phase::ReadingBack | Phase::Lost => LeaseStep::Sleep(self.loss_at()),
+        }
+    }
+
+    fn queue(&mut self) -> LeaseStep {
+        self.phase = Phase::Queued;
+        LeaseStep::Send(self.loss_at())
+    }
+
+    fn send(&mut self, now: Instant) -> LeaseStep {
+        if now >= self.loss_at() {
+            return self.out_of_time();
+        }
+        self.last_write += 1;
+        self.tried += 1;
+        let version = crate::Version { write: self.last_write, ..self.held.version };
+        let entry = self.held.renewed(version);
+        self.attempts.push(Attempt { entry: entry.clone(), sent_at: now });
+        self.phase = Phase::Swapping;
+        self.calling = true;
+        LeaseStep::Swap {
+            held: self.held.clone(),
+            entry,
+            timeout: self.timing.attempt_timeout(),
+            loss_at: self.loss_at(),
+        }
+    }
+
+    fn swapped(&mut self, now: Instant, outcome: Result<Swap, WriteError>, jitter: Jitter) -> LeaseStep {
+        match outcome {
+            Ok(Swap::Swapped) => match self.attempts.last().cloned() {
+                Some(attempt) => self.confirmed(now, attempt, jitter),
+                None => self.pause(now),
+            },
+            Ok(Swap::Mismatch(slot)) => self.resolve(now, &slot, jitter),
+            Err(WriteError::NotApplied(cause)) => {
+                self.attempts.discard_last();
+                self.failed(cause.to_string());
+                self.pause(now)
+            }
+            // Credentials and schemas get mended while there is still time, and giving up early helps nobody.
+            Err(WriteError::Fatal(cause)) => {
+                self.attempts.discard_last();
+                self.failed(cause.to_string());
+                self.pause(now)
+            }
+            Err(WriteError::Unknown(cause)) => {
+                self.failed(cause.to_string());
+                self.read_back(now)
+            }
+        }
+    }
+
+    /// Read back within what is left of the attempt's time; without any left, the next attempt's answer resolves it.
+    fn read_back(&mut self, now: Instant) -> LeaseStep {
+        let deadline = self.attempts.last().map(|last| last.sent_at.after(self.timing.attempt_timeout()));
+        let left = deadline.map_or(Duration::ZERO, |deadline| now.until(deadline));
+        if left.is_zero() || now >= self.loss_at() {
+            return self.pause(now);
+        }
+        self.phase = Phase::ReadingBack;
+        self.calling = true;
+        LeaseStep::ReadBack { timeout: left, loss_at: self.loss_at() }
+    }
+
+    fn read(&mut self, now: Instant, outcome: Result<Slot, ReadError>, jitter: Jitter) -> LeaseStep {
+        match outcome {
+            Ok(slot) => self.resolve(now, &slot, jitter),
+            Err(ReadError::Unavailable(cause) | ReadError::Fatal(cause)) => {
+                self.failed(cause.to_string());
+                self.pause(now)
+            }
+        }
+    }
+
+    /// What the storage shows decides: one of our writes confirms that attempt from *its* send; the version we held is
+    /// undecided, since the attempt may still land; anything else is a loss (I7).
+    fn resolve(&mut self, now: Instant, slot: &Slot, jitter: Jitter) -> LeaseStep {
+        if let Some(attempt) = self.attempts.shown_by(slot).cloned() {
+            return self.confirmed(now, attempt, jitter);
+        }
+        match slot {
+            Slot::Held { entry, .. } if entry.version == self.held.version => self.pause(now),
+            Slot::Held { entry, .. } => self.lose(Loss::Stolen { by: entry.clone() }),
+            Slot::Vacant(_) => self.lose(Loss::Vanished),
+        }
+    }
+
+    fn confirmed(&mut self, now: Instant, attempt: Attempt, jitter: Jitter) -> LeaseStep {
+        self.held = attempt.entry;
+        self.attempts.settle();
+        // Attempts are confirmed in the order they were sent, so this never moves back.
+        self.confirmed_sent_at = attempt.sent_at;
+        if now >= self.loss_at() {
+            return self.out_of_time();
+        }
+        self.tried = 0;
+        self.last_failure = None;
+        let wake_at = self.timing.renew_at(attempt.sent_at, jitter);
+        self.phase = Phase::Waiting(wake_at);
+        LeaseStep::Confirmed { sent_at: attempt.sent_at, wake_at }
+    }
+
+    fn failed(&mut self, cause: String) {
+        self.last_failure = Some(cause.into());
+    }
+
+    fn pause(&mut self, now: Instant) -> LeaseStep {
+        let spent = matches!(self.limit, RenewalAttempts::Exactly(limit) if self.tried >= limit.get());
+        if spent || now >= self.loss_at() {
+            return self.out_of_time();
+        }
+        let until = now.after(self.timing.retry_pause()).min(self.loss_at());
+        self.phase = Phase::Waiting(until);
+        LeaseStep::Sleep(until)
+    }
+
+    /// A clock found past the loss instant without one attempt made means that this process did not run.
+    fn out_of_time(&mut self) -> LeaseStep {
+        if self.tried == 0 && self.last_failure.is_none() && !matches!(self.phase, Phase::Queued) {
+            return self.lose(Loss::Suspended);
+        }
+        let last_failure = self.last_failure.take();
+        self.lose(Loss::StorageUnreachable { last_failure })
+    }
+
+    fn lose(&mut self, loss: Loss) -> LeaseStep {
+        self.phase = Phase::Lost;
+        LeaseStep::Lost(loss)
+    }
+}

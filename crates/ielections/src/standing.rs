@@ -1,0 +1,149 @@
+//! [`Standing`]: what work under a leadership may know of it. Read-only, cheap to clone, no way to hand back.
+
+use crate::{Entry, Epoch, Incarnation, Loss, Timing};
+use clock::{Clock, Instant};
+use std::{
+    fmt,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::Notify;
+
+/// How one leadership stands, for the work that runs under it.
+#[derive(Clone)]
+pub struct Standing(Arc<Cell>);
+
+struct Cell {
+    epoch: Epoch,
+    incarnation: Incarnation,
+    timing: Timing,
+    clock: Arc<dyn Clock>,
+    /// When the last confirmed write was sent, in the clock's nanoseconds: everything else follows from it (I3).
+    confirmed_sent_at: AtomicU64,
+    loss: OnceLock<Box<Loss>>,
+    /// Rings when the standing is lost.
+    lost: Notify,
+}
+
+impl Standing {
+    pub(crate) fn new(entry: &Entry, sent_at: Instant, clock: Arc<dyn Clock>) -> Self {
+        Self(Arc::new(Cell {
+            epoch: entry.epoch,
+            incarnation: entry.incarnation(),
+            timing: Timing::of(entry.ttl),
+            clock,
+            confirmed_sent_at: AtomicU64::new(sent_at.as_nanos()),
+            loss: OnceLock::new(),
+            lost: Notify::new(),
+        }))
+    }
+
+    /// The fencing token: hand it to every system that can compare it (I2).
+    pub fn epoch(&self) -> Epoch {
+        self.0.epoch
+    }
+
+    /// Which acquisition this leadership came from.
+    pub fn incarnation(&self) -> Incarnation {
+        self.0.incarnation
+    }
+
+    /// When the process is dead unless a renewal is confirmed before (I3).
+    pub fn kill_at(&self) -> Instant {
+        self.0.timing.kill_at(self.confirmed_sent_at())
+    }
+
+    /// How long from now until [`Standing::kill_at`]; zero once the leadership is lost.
+    pub fn remaining(&self) -> Duration {
+        match self.loss() {
+            Some(_) => Duration::ZERO,
+            None => self.0.clock.now().until(self.kill_at()),
+        }
+    }
+
+    /// Whether at least so much time is left: to be asked right before a critical step. Neither waits nor locks.
+    ///
+    /// # Errors
+    /// The loss; [`Loss::StorageUnreachable`] when the leadership stands but has less time left.
+    pub fn ensure(&self, at_least: Duration) -> Result<(), Loss> {
+        if let Some(loss) = self.loss() {
+            return Err(loss.clone());
+        }
+        if self.remaining() < at_least {
+            return Err(Loss::StorageUnreachable { last_failure: None });
+        }
+        Ok(())
+    }
+
+    /// Why the leadership is over, if it is.
+    pub fn loss(&self) -> Option<&Loss> {
+        self.0.loss.get().map(|loss| &**loss)
+    }
+
+    /// Resolves when the leadership is over or must be handed back.
+    ///
+    /// # Cancel safety
+    /// May be dropped and asked again at will; any number may wait.
+    pub async fn lost(&self) -> Loss {
+        loop {
+            let rung = self.0.lost.notified();
+            tokio::pin!(rung);
+            // Listening begins before looking, or a loss in between would go unheard.
+            rung.as_mut().enable();
+            if let Some(loss) = self.loss() {
+                return loss.clone();
+            }
+            rung.await;
+        }
+    }
+
+    /// Resolves when no renewal has been confirmed for half a TTL, with the time that is left: a warning. At once when
+    /// the leadership is already at risk or over.
+    ///
+    /// # Cancel safety
+    /// May be dropped and asked again at will.
+    pub async fn at_risk(&self) -> Duration {
+        loop {
+            let rung = self.0.lost.notified();
+            tokio::pin!(rung);
+            rung.as_mut().enable();
+            let at_risk_at = self.0.timing.at_risk_at(self.confirmed_sent_at());
+            if self.loss().is_some() || self.0.clock.now() >= at_risk_at {
+                return self.remaining();
+            }
+            tokio::select! {
+                biased;
+                () = rung => {}
+                () = self.0.clock.sleep_until(at_risk_at) => {}
+            }
+        }
+    }
+
+    fn confirmed_sent_at(&self) -> Instant {
+        Instant::from_nanos(self.0.confirmed_sent_at.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn confirm(&self, sent_at: Instant) {
+        // Only ever later (I3): an older confirmation that overtook a newer one must not undo it.
+        self.0.confirmed_sent_at.fetch_max(sent_at.as_nanos(), Ordering::AcqRel);
+    }
+
+    /// The first loss stands (I8).
+    pub(crate) fn lose(&self, loss: Loss) {
+        if self.0.loss.set(Box::new(loss)).is_ok() {
+            self.0.lost.notify_waiters();
+        }
+    }
+}
+
+impl fmt::Debug for Standing {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.loss() {
+            Some(loss) => write!(out, "Standing({:?}, {loss})", self.0.epoch),
+            None => write!(out, "Standing({:?}, {:?} left)", self.0.epoch, self.remaining()),
+        }
+    }
+}
