@@ -7,6 +7,7 @@ mod rules;
 mod rust_source;
 mod tree;
 
+use std::io::{self, Write};
 use tree::Tree;
 
 /// One rule of the house.
@@ -42,18 +43,60 @@ pub(crate) fn run() -> bool {
             return false;
         }
     };
+    let (report, holds) = hold(&tree, &rules::ALL);
+    // Whoever closed the pipe has read enough; what was found stands in the exit status.
+    drop(io::stdout().write_all(report.as_bytes()));
+    holds
+}
+
+/// What people read, and whether every rule holds.
+fn hold(tree: &Tree, rules: &[Rule]) -> (String, bool) {
+    let mut report = String::new();
     let mut count = 0;
-    for rule in rules::ALL {
-        let mut findings = (rule.find)(&tree);
+    for rule in rules {
+        let mut findings = (rule.find)(tree);
         findings.sort();
         count += findings.len();
-        for finding in &findings {
-            println!("{}:{}: {}", finding.path, finding.line, finding.what);
+        for Finding { path, line, what } in &findings {
+            report += &format!("{path}:{line}: {what}\n");
         }
         if !findings.is_empty() {
-            println!("    rule `{}`: {}\n", rule.name, rule.fix);
+            report += &format!("    rule `{}`: {}\n\n", rule.name, rule.fix);
         }
     }
-    println!("tidy: {} rules, {} files, {count} violations", rules::ALL.len(), tree.files().len());
-    count == 0
+    report += &format!("tidy: {} rules, {} files, {count} violations\n", rules.len(), tree.files().len());
+    (report, count == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_listed_at_once_with_place_rule_and_fix() {
+        let tree = Tree::of(&[("a.rs", "fn a() {\n    b.unwrap();\n    c.unwrap();\n}\n")]);
+        let rules: Vec<Rule> =
+            rules::ALL.into_iter().filter(|rule| ["panics", "headers"].contains(&rule.name)).collect();
+        let (report, holds) = hold(&tree, &rules);
+        let lines: Vec<&str> = report.lines().filter(|line| !line.starts_with("    ")).collect();
+        assert!(!holds);
+        assert_eq!(
+            lines,
+            [
+                "a.rs:2: `.unwrap()` outside tests",
+                "a.rs:3: `.unwrap()` outside tests",
+                "",
+                "a.rs:1: no `//!` header",
+                "",
+                "tidy: 2 rules, 1 files, 3 violations",
+            ]
+        );
+        assert!(rules.iter().all(|rule| report.contains(&format!("    rule `{}`: {}", rule.name, rule.fix))));
+    }
+
+    #[test]
+    fn a_good_tree_holds() {
+        let (report, holds) = hold(&Tree::of(&[("a.rs", "//! What lives here.\n")]), &[]);
+        assert!(holds, "{report}");
+    }
 }
