@@ -1,19 +1,58 @@
 //! The environment of a real process: operating-system randomness, and a tokio runtime that drives the engine.
 
 use crate::{Entropy, Spawn, env::Task};
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+};
 
-/// The operating system's randomness.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct OsEntropy;
+/// The operating system's randomness, fetched by the block: a campaign needs three numbers, and a system call for each
+/// would be most of what an uncontended acquisition costs.
+///
+/// A process that forks without `exec` would repeat the rest of a block; nothing here forks.
+#[derive(Default)]
+pub struct OsEntropy(Mutex<Block>);
+
+struct Block {
+    bytes: [u8; Block::BYTES],
+    used: usize,
+}
+
+impl Block {
+    /// What one `getrandom(2)` gives without being interrupted (its manual page).
+    const BYTES: usize = 256;
+}
+
+impl Default for Block {
+    fn default() -> Self {
+        Self { bytes: [0; Self::BYTES], used: Self::BYTES }
+    }
+}
 
 impl Entropy for OsEntropy {
     /// # Panics
     /// When the operating system has no randomness to give (no `getrandom(2)`, no `/dev/urandom`): an incarnation that
     /// might repeat must never be used.
     fn fill(&self, bytes: &mut [u8]) {
-        if let Err(error) = getrandom::fill(bytes) {
-            panic!("the operating system gives no randomness: {error}");
+        let mut block = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for byte in bytes {
+            if block.used == Block::BYTES {
+                if let Err(error) = getrandom::fill(&mut block.bytes) {
+                    panic!("the operating system gives no randomness: {error}");
+                }
+                block.used = 0;
+            }
+            let next = block.used;
+            *byte = block.bytes[next];
+            block.used += 1;
         }
+    }
+}
+
+impl fmt::Debug for OsEntropy {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What is left of the block is nobody's business.
+        out.write_str("OsEntropy")
     }
 }
 

@@ -46,6 +46,7 @@ pub(super) struct Engine<K: Key> {
     pub(super) closing: bool,
     cleanups: Vec<oneshot::Sender<()>>,
     commanded: bool,
+    jitter: u64,
 }
 
 /// One campaign, lease or release.
@@ -79,6 +80,7 @@ impl<K: Key> Engine<K> {
         commands: WeakUnboundedSender<Command<K>>,
     ) -> Self {
         let timers = Timers::new(Arc::clone(&env.clock));
+        let jitter = env.entropy.next_u64();
         Self {
             storage,
             env,
@@ -96,6 +98,7 @@ impl<K: Key> Engine<K> {
             closing: false,
             cleanups: Vec::new(),
             commanded: true,
+            jitter,
         }
     }
 
@@ -103,8 +106,12 @@ impl<K: Key> Engine<K> {
         self.env.clock.now()
     }
 
-    pub(super) fn jitter(&self) -> Jitter {
-        Jitter::from_random(self.env.entropy.next_u64())
+    /// Jitter needs no secrecy, and every renewal asks for some: one seed, then splitmix64 (Steele, Lea, Flood 2014).
+    pub(super) fn jitter(&mut self) -> Jitter {
+        self.jitter = self.jitter.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.jitter ^ (self.jitter >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Jitter::from_random(mixed ^ (mixed >> 31))
     }
 
     pub(super) fn add(&mut self, kind: Kind<K>) -> usize {
