@@ -3,19 +3,16 @@
 //! Choosing the earliest and handing it to the trigger happen under one lock, so that two renewals confirmed at once
 //! cannot leave the older choice in force.
 
-use crate::{ArmError, Subject, Trigger};
+use crate::{Subject, Trigger};
 use clock::Instant;
 use slab::Slab;
 use std::{
     collections::BTreeSet,
     fmt, io,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// A set of deadlines, one for a whole process. Cloning shares it; dropping the last clone disarms nothing (I4).
+/// A process-wide set of deadlines. Cloning shares it; dropping the last clone disarms nothing (I4).
 #[derive(Clone)]
 pub struct Deadman(Arc<Shared>);
 
@@ -27,18 +24,10 @@ struct Shared {
 #[derive(Default)]
 struct Set {
     deadlines: Slab<Deadline>,
-    order: BTreeSet<Place>,
+    order: BTreeSet<(Instant, usize)>,
+    next_generation: u64,
     /// What the trigger was told last.
-    told: Option<Place>,
-}
-
-/// A deadline's place in the order. The generation stands before the slab's index, so that deadlines of one instant
-/// are ordered by age, and so that what the trigger was told is never taken for a later deadline at the same index.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    at: Instant,
-    generation: u64,
-    id: usize,
+    told: Option<(Instant, usize)>,
 }
 
 struct Deadline {
@@ -49,8 +38,7 @@ struct Deadline {
 
 /// One armed deadline.
 ///
-/// Has no `Drop`: losing the value leaves the deadline armed. Not `Clone`: one owner moves it. Means nothing to any
-/// other set than the one that made it.
+/// Has no `Drop`: losing the value leaves the deadline armed. Not `Clone`: one owner moves it.
 #[must_use = "an armed deadline ends the process unless its owner confirms or disarms it"]
 #[derive(Debug)]
 pub struct Armed {
@@ -58,13 +46,24 @@ pub struct Armed {
     generation: u64,
 }
 
-/// The next generation, of all sets: a value handed to the wrong set finds nothing there, rather than somebody else's
-/// deadline.
-static NEXT_GENERATION: AtomicU64 = AtomicU64::new(0);
+/// A deadline could not be armed; the caller must not act as leader.
+#[derive(Debug, thiserror::Error)]
+pub enum ArmError {
+    /// The work to be guarded has no time left. Acquire again.
+    #[error("the kill deadline passed before it could be armed")]
+    Passed,
+    /// Process 1 of a PID namespace ignores its own SIGKILL timer (measured), so the kernel's layer is void there.
+    #[error(
+        "process 1 of a PID namespace ignores its own kill timer: start it under an init, or accept the thread alone"
+    )]
+    UnkillableInit,
+    /// The system refused the timer or the thread.
+    #[error("the kill deadline could not be set")]
+    Kernel(#[source] io::Error),
+}
 
 impl Deadman {
-    /// A set whose earliest deadline goes to `trigger`, which must be this set's alone: of two sets, the one that spoke
-    /// last would overwrite the other's deadline.
+    /// A set whose earliest deadline goes to `trigger`.
     pub fn with_trigger(trigger: Arc<dyn Trigger>) -> Self {
         Self(Arc::new(Shared { trigger, set: Mutex::new(Set::default()) }))
     }
@@ -77,52 +76,41 @@ impl Deadman {
     /// Arms a deadline. In force when this returns.
     ///
     /// # Errors
-    /// [`ArmError::Passed`] and [`ArmError::Kernel`]; nothing is armed then.
+    /// [`ArmError`]; nothing is armed then.
     pub fn arm(&self, subject: Subject, at: Instant) -> Result<Armed, ArmError> {
         let mut set = self.lock();
-        if self.now() >= at {
+        if self.0.trigger.now() >= at {
             return Err(ArmError::Passed);
         }
-        let generation = NEXT_GENERATION.fetch_add(1, Ordering::Relaxed);
+        set.next_generation += 1;
+        let generation = set.next_generation;
         let id = set.deadlines.insert(Deadline { at, generation, subject });
-        let place = Place { at, generation, id };
-        set.order.insert(place);
+        set.order.insert((at, id));
         if let Err(cause) = self.tell(&mut set) {
-            set.order.remove(&place);
+            set.order.remove(&(at, id));
             set.deadlines.remove(id);
             return Err(ArmError::Kernel(cause));
         }
         Ok(Armed { id, generation })
     }
 
-    /// Moves deadlines later: the only way to, and only for a renewal that the storage has confirmed (I3, I4). One lock
-    /// and at most one trigger call for the whole batch.
-    ///
-    /// An instant that is not later changes nothing, and neither does any for a deadline that has passed: that one is
-    /// being acted upon. `batch` is iterated under the set's lock and must not call back into the set.
+    /// Moves deadlines later: the only way to, and only for a renewal that the storage has confirmed (I3, I4). An
+    /// instant that is not later changes nothing. One lock and at most one trigger call for the whole batch.
     pub fn confirm<'armed>(&self, batch: impl IntoIterator<Item = (&'armed Armed, Instant)>) {
-        let mut set = self.lock();
-        let now = self.now();
-        for (armed, new) in batch {
-            set.shift(armed, new, |old| now < old && old < new);
-        }
-        self.tell_or_stay(&mut set);
+        self.shift(batch, |old, new| new > old);
     }
 
     /// Moves one deadline earlier, for a leadership known to be lost. An instant that is not earlier changes nothing.
     pub fn tighten(&self, armed: &Armed, at: Instant) {
-        let mut set = self.lock();
-        set.shift(armed, at, |old| at < old);
-        self.tell_or_stay(&mut set);
+        self.shift([(armed, at)], |old, new| new < old);
     }
 
     /// Ends a deadline: the caller's word that the work behind it has stopped.
     pub fn disarm(&self, armed: Armed) {
         let mut set = self.lock();
-        if let Some(at) = set.find(&armed).map(|deadline| deadline.at) {
-            set.order.remove(&Place { at, generation: armed.generation, id: armed.id });
-            set.deadlines.remove(armed.id);
-        }
+        let Some(at) = set.find(&armed).map(|deadline| deadline.at) else { return };
+        set.order.remove(&(at, armed.id));
+        set.deadlines.remove(armed.id);
         self.tell_or_stay(&mut set);
     }
 
@@ -131,9 +119,26 @@ impl Deadman {
         self.lock().deadlines.len()
     }
 
-    /// A trigger that fails keeps the deadline it had, and is told again at the next opportunity. When the new one is
-    /// later, or none, the process may end early, never late (I4). When it is earlier (tightening), what stays in force
-    /// is the deadline of the last confirmed renewal, which is safe by itself (I3).
+    fn shift<'armed>(
+        &self,
+        batch: impl IntoIterator<Item = (&'armed Armed, Instant)>,
+        moves: impl Fn(Instant, Instant) -> bool,
+    ) {
+        let mut set = self.lock();
+        for (armed, new) in batch {
+            let Some(deadline) = set.find(armed) else { continue };
+            let old = deadline.at;
+            if moves(old, new) {
+                deadline.at = new;
+                set.order.remove(&(old, armed.id));
+                set.order.insert((new, armed.id));
+            }
+        }
+        self.tell_or_stay(&mut set);
+    }
+
+    /// A trigger that fails keeps the deadline it had, which is no later than the one it should have: moving later or
+    /// disarming failed, so the process may end early, never late (I4). Tightening can fail only where arming did.
     fn tell_or_stay(&self, set: &mut Set) {
         drop(self.tell(set));
     }
@@ -143,31 +148,22 @@ impl Deadman {
         if earliest == set.told {
             return Ok(());
         }
-        let named = earliest.and_then(|place| Some((place.at, &set.deadlines.get(place.id)?.subject)));
+        let named = earliest.and_then(|(at, id)| Some((at, &set.deadlines.get(id)?.subject)));
         self.0.trigger.set_earliest(named)?;
         set.told = earliest;
         Ok(())
     }
 
-    /// Poison means that a trigger or a batch has panicked: at worst a deadline is armed that nobody owns, or one was
-    /// moved later and the trigger not told. Both end the process early, never late (I4).
+    /// Every step leaves the set consistent, so poison (a panicking trigger) carries no information here.
     fn lock(&self) -> MutexGuard<'_, Set> {
         self.0.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Set {
-    /// The generation keeps a value that outlived its deadline from moving the next one at the same index.
+    /// The generation keeps a value that outlived its deadline from moving the next one at the same place.
     fn find(&mut self, armed: &Armed) -> Option<&mut Deadline> {
         self.deadlines.get_mut(armed.id).filter(|deadline| deadline.generation == armed.generation)
-    }
-
-    fn shift(&mut self, armed: &Armed, new: Instant, moves: impl Fn(Instant) -> bool) {
-        let Some(deadline) = self.find(armed).filter(|deadline| moves(deadline.at)) else { return };
-        let old = Place { at: deadline.at, generation: armed.generation, id: armed.id };
-        deadline.at = new;
-        self.order.remove(&old);
-        self.order.insert(Place { at: new, ..old });
     }
 }
 
@@ -176,10 +172,7 @@ impl fmt::Debug for Deadman {
         let set = self.lock();
         out.debug_struct("Deadman")
             .field("armed", &set.deadlines.len())
-            .field("earliest", &set.order.first().map(|place| place.at))
+            .field("earliest", &set.order.first().map(|(at, _)| *at))
             .finish()
     }
 }
-
-#[cfg(test)]
-mod tests;

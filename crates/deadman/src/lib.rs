@@ -8,13 +8,9 @@
 #![deny(unsafe_code)]
 
 mod armed;
-mod error;
-#[cfg(any(test, feature = "testing"))]
-pub mod recording;
 mod subject;
 mod trigger;
 
-pub use armed::{Armed, Deadman};
-pub use error::ArmError;
+pub use armed::{ArmError, Armed, Deadman};
 pub use subject::Subject;
 pub use trigger::Trigger;

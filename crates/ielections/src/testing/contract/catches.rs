@@ -1,0 +1,158 @@
+//! The suite catches: each case is shown a storage with a bug that it must not pass, and the same one without, which it
+//! must.
+
+mod bug;
+mod planted;
+
+use super::*;
+use crate::testing::{Model, ModelStorage};
+use bug::Bug;
+use planted::Planted;
+use std::{collections::BTreeSet, fmt};
+use tokio::task::{LocalSet, spawn_local};
+
+/// A key that is its name.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+struct Name(Vec<u8>);
+
+impl fmt::Display for Name {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.escape_ascii().fmt(out)
+    }
+}
+
+#[async_trait]
+impl StorageUnderTest for Arc<Model<Name>> {
+    type Key = Name;
+
+    async fn open(&self) -> Arc<dyn TtlStorage<Name>> {
+        let handle: Arc<ModelStorage<_>> = Model::open(self);
+        handle
+    }
+
+    fn key(&self, name: &[u8]) -> Name {
+        Name(name.to_vec())
+    }
+}
+
+mod the_model_passes {
+    use super::{Model, Name};
+    crate::storage_contract_suite!(Model::<Name>::new());
+}
+
+mod without_a_bug_it_passes {
+    use super::{Bug, Planted};
+    crate::storage_contract_suite!(Planted::new(Bug::None));
+}
+
+/// A bug and the cases that must fail because of it.
+macro_rules! catches {
+    ($($bug:ident: $($case:ident)+;)*) => {
+        /// The cases that are shown to fail.
+        const SHOWN: &[&str] = &[$($(stringify!($case)),+),*];
+
+        /// Every pair in which the case passed.
+        async fn uncaught() -> Vec<(Bug, &'static str)> {
+            let mut trials = Vec::new();
+            $($(
+                let storage = Planted::new(Bug::$bug);
+                let trial = spawn_local(async move { bounded($case(&storage)).await });
+                trials.push((Bug::$bug, stringify!($case), trial));
+            )+)*
+            let mut uncaught = Vec::new();
+            for (bug, case, trial) in trials {
+                if trial.await.is_ok() {
+                    uncaught.push((bug, case));
+                }
+            }
+            uncaught
+        }
+    };
+}
+
+catches! {
+    ClaimNeedsEpoch: a_claim_takes_a_slot_that_was_never_led;
+    ClaimNeedsFreshSlot: a_claim_takes_a_released_slot;
+    ClaimOverwrites: a_claim_of_a_held_slot_is_refused a_record_stands_until_somebody_replaces_it;
+    ClaimIgnoresEpoch: a_claim_that_names_a_wrong_last_epoch_is_refused a_ghost_of_a_claim_is_refused_after_its_release;
+    ClaimLies: a_claim_of_a_held_slot_is_refused a_claim_that_names_a_wrong_last_epoch_is_refused
+        a_ghost_of_a_claim_is_refused_after_its_release a_take_over_of_anything_else_is_refused one_of_many_claims_wins
+        one_of_many_take_overs_wins_each_epoch;
+    TakeOverByIncarnation: a_take_over_of_anything_else_is_refused;
+    TakeOverIgnoresEpoch: a_take_over_of_anything_else_is_refused;
+    TakeOverOfFirstVersionOnly: a_take_over_replaces_what_was_observed;
+    SwapByIncarnation: a_renewal_of_anything_else_is_refused a_renewal_does_not_land_twice
+        eight_writers_lose_no_renewal;
+    SwapByWrite: a_renewal_of_anything_else_is_refused;
+    SwapIgnoresEpoch: a_renewal_of_anything_else_is_refused;
+    SwapOnlyOnce: a_renewal_replaces_what_is_held;
+    SwapLies: a_renewal_of_anything_else_is_refused a_renewal_does_not_land_twice eight_writers_lose_no_renewal;
+    SwapDenies: eight_writers_lose_no_renewal a_renewal_replaces_what_is_held;
+    ReleaseOfFirstVersionOnly: a_release_vacates_whatever_the_version;
+    ReleaseByEpoch: a_release_by_anybody_else_is_refused;
+    ReleaseByIncarnation: a_release_by_anybody_else_is_refused;
+    ReleaseLies: a_release_by_anybody_else_is_refused a_release_of_a_vacant_slot_is_refused;
+    ReleaseForgetsEpoch: epochs_survive_release a_claim_takes_a_released_slot
+        a_ghost_of_a_claim_is_refused_after_its_release the_smallest_and_the_largest_epoch_are_kept;
+    RefusalShowsNothing: a_claim_of_a_held_slot_is_refused a_take_over_of_anything_else_is_refused
+        a_renewal_of_anything_else_is_refused a_release_by_anybody_else_is_refused
+        a_refused_write_proves_no_more_age_than_a_read;
+    TtlInMilliseconds: every_part_of_a_record_is_read_as_it_was_written;
+    WriteAsI32: every_part_of_a_record_is_read_as_it_was_written;
+    SwapKeepsHolder: holders_of_any_bytes_are_kept;
+    HolderEndsAtZero: holders_of_any_bytes_are_kept;
+    HolderCut: holders_of_any_bytes_are_kept;
+    EpochAsU32: the_smallest_and_the_largest_epoch_are_kept;
+    ReadIsStale: a_read_sees_every_write_that_was_answered_before_it;
+    ScanSorts: a_scan_keeps_the_order_of_its_keys;
+    ScanSkipsVacant: a_scan_shows_slots_that_were_never_led;
+    ScanStopsAfterBatch: a_scan_takes_more_keys_than_a_batch;
+    Expires: a_record_stands_until_somebody_replaces_it epochs_survive_expiry;
+    ExpiresAndForgets: epochs_survive_expiry a_record_stands_until_somebody_replaces_it;
+    AgeIsGuessed: a_proven_age_is_never_larger_than_the_time_since_the_write
+        a_refused_write_proves_no_more_age_than_a_read;
+    AgeIsOfTheClaim: a_proven_age_is_never_larger_than_the_time_since_the_write;
+    RefusalAgeIsGuessed: a_refused_write_proves_no_more_age_than_a_read;
+    KeyEndsAtZero: keys_of_any_bytes_do_not_meet;
+    KeyIgnoresCase: keys_of_any_bytes_do_not_meet;
+    KeyCut: a_long_key_is_carried_whole_or_refused_for_good;
+    LimitsAreIgnored: a_long_key_is_carried_whole_or_refused_for_good;
+    ChecksThenWrites: one_of_many_claims_wins one_of_many_take_overs_wins_each_epoch eight_writers_lose_no_renewal;
+    WritesInTwoSteps: a_dropped_write_is_applied_whole_or_not_at_all;
+    CloseDoesNothing: a_closed_handle_refuses_everything_for_good;
+    CloseForgets: epochs_survive_closing_and_reopening;
+    CloseClosesAll: closing_one_handle_leaves_the_others_open;
+}
+
+#[tokio::test]
+async fn every_planted_bug_is_caught() {
+    // All on this thread, so that the panics that we want are captured with the output of this test.
+    assert_eq!(LocalSet::new().run_until(uncaught()).await, []);
+}
+
+#[test]
+fn every_case_is_shown_to_fail() {
+    let shown: BTreeSet<_> = SHOWN.iter().copied().collect();
+    let cases: BTreeSet<_> = CASES.iter().copied().collect();
+    assert_eq!(cases.difference(&shown).collect::<Vec<_>>(), [""; 0].iter().collect::<Vec<_>>());
+    assert_eq!(cases.len(), CASES.len(), "a case is listed twice");
+}
+
+#[test]
+fn every_case_that_is_written_is_in_the_list() {
+    let sources = [
+        include_str!("claims.rs"),
+        include_str!("closing.rs"),
+        include_str!("contention.rs"),
+        include_str!("dropping.rs"),
+        include_str!("epochs.rs"),
+        include_str!("hostile.rs"),
+        include_str!("never_early.rs"),
+        include_str!("reads.rs"),
+        include_str!("releases.rs"),
+        include_str!("renewals.rs"),
+        include_str!("scans.rs"),
+    ];
+    let written: usize = sources.iter().map(|source| source.matches("\npub async fn ").count()).sum();
+    assert_eq!(written, CASES.len());
+}

@@ -1,0 +1,185 @@
+//! Contention: of many writes on one version exactly one applies, and none is lost or counted twice.
+
+use super::{
+    StorageUnderTest,
+    scene::{Scene, vacant},
+};
+use crate::{Claim, Entry, Epoch, Key, Slot, Swap, TtlStorage, Version, WriteError};
+use std::sync::Arc;
+use tokio::task::JoinSet;
+
+const WRITERS: u8 = 8;
+const SWAPS: u64 = 1000;
+const TAKE_OVERS: u64 = 50;
+
+/// What stands there, waiting out a storage that is busy.
+async fn standing<K: Key>(handle: &dyn TtlStorage<K>, key: &K) -> Slot {
+    loop {
+        match handle.get(key).await {
+            Ok(slot) => return slot,
+            Err(crate::ReadError::Unavailable(_)) => tokio::task::yield_now().await,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// What became of a write.
+enum Settled {
+    Applied,
+    /// Refused; this stands there.
+    Refused(Slot),
+    /// Not applied so far, and perhaps later: this stands there.
+    Undecided(Slot),
+}
+
+/// Resolves what is unknown as a leader would, by reading back (I7).
+async fn settled<K: Key>(
+    outcome: Result<Result<(), Slot>, WriteError>,
+    ours: &Entry,
+    handle: &dyn TtlStorage<K>,
+    key: &K,
+) -> Settled {
+    match outcome {
+        Ok(Ok(())) => Settled::Applied,
+        Ok(Err(slot)) => Settled::Refused(slot),
+        Err(WriteError::NotApplied(_)) => Settled::Refused(standing(handle, key).await),
+        Err(WriteError::Unknown(_)) => match standing(handle, key).await {
+            slot if slot.entry() == Some(ours) => Settled::Applied,
+            slot => Settled::Undecided(slot),
+        },
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn outcome_of(claim: Claim) -> Result<(), Slot> {
+    match claim {
+        Claim::Claimed => Ok(()),
+        Claim::Refused(slot) => Err(slot),
+    }
+}
+
+/// Handles for the writers: two of them, so that contention is between processes and within one.
+async fn handles<S: StorageUnderTest>(storage: &S) -> [Arc<dyn TtlStorage<S::Key>>; 2] {
+    [storage.open().await, storage.open().await]
+}
+
+/// Of many candidates for one vacancy exactly one gets it.
+pub async fn one_of_many_claims_wins(storage: &impl StorageUnderTest) {
+    let scene = Scene::set(storage).await;
+    let handles = handles(storage).await;
+    for round in 0..20_u8 {
+        let key = storage.key(&[b"round ", &[round][..]].concat());
+        let mut candidates = JoinSet::new();
+        for author in 1..=WRITERS {
+            let (handle, key) = (Arc::clone(&handles[usize::from(author) % 2]), key.clone());
+            let entry = scene.entry(author, u64::from(author));
+            candidates.spawn(async move {
+                loop {
+                    let outcome =
+                        handle.insert_if_not_exist(&key, vacant(None), &entry).await.map(outcome_of);
+                    match settled(outcome, &entry, &*handle, &key).await {
+                        Settled::Applied => return Some(entry),
+                        Settled::Refused(slot) | Settled::Undecided(slot) => match slot.entry() {
+                            // An attempt before this one, undecided then, has landed.
+                            Some(winner) if *winner == entry => return Some(entry),
+                            Some(_) => return None,
+                            None => {}
+                        },
+                    }
+                }
+            });
+        }
+        let winners: Vec<_> = candidates.join_all().await.into_iter().flatten().collect();
+        assert_eq!(winners.len(), 1, "{winners:?}");
+        assert_eq!(scene.there.get(&key).await.unwrap().entry(), Some(&winners[0]));
+    }
+}
+
+/// Of many take-overs of one version exactly one applies: epochs rise, and each belongs to one.
+pub async fn one_of_many_take_overs_wins_each_epoch(storage: &impl StorageUnderTest) {
+    let scene = Scene::set(storage).await;
+    let handles = handles(storage).await;
+    scene.claim(None, &scene.entry(0, 1)).await;
+    let mut candidates = JoinSet::new();
+    for author in 1..=WRITERS {
+        let (handle, key) = (Arc::clone(&handles[usize::from(author) % 2]), scene.key.clone());
+        let mut ours = scene.entry(author, 2);
+        candidates.spawn(async move {
+            let (mut epochs, mut undecided) = (Vec::new(), 0);
+            let mut slot = standing(&*handle, &key).await;
+            while epochs.len() < TAKE_OVERS as usize {
+                let observed = slot.entry().expect("nobody releases").clone();
+                ours.version = ours.version.next();
+                ours.epoch = Epoch::new(observed.epoch.get() + 1).unwrap();
+                let outcome = handle.take_over(&key, &observed, &ours).await.map(outcome_of);
+                slot = match settled(outcome, &ours, &*handle, &key).await {
+                    Settled::Applied => {
+                        epochs.push(ours.epoch.get());
+                        Slot::Held { entry: ours.clone(), proven_age: None }
+                    }
+                    Settled::Refused(slot) => slot,
+                    Settled::Undecided(slot) => {
+                        undecided += 1;
+                        slot
+                    }
+                };
+            }
+            (epochs, undecided)
+        });
+    }
+    let (epochs, undecided): (Vec<_>, Vec<u64>) = candidates.join_all().await.into_iter().unzip();
+    let mut epochs: Vec<_> = epochs.into_iter().flatten().collect();
+    epochs.sort_unstable();
+    let given = epochs.len() as u64;
+    epochs.dedup();
+    assert_eq!(epochs.len() as u64, given, "an epoch was given twice");
+    // Each epoch follows the one before, so those between first and last are all there but for undecided ones.
+    let last = scene.stands().await.last_epoch().expect("nobody releases").get();
+    assert!(
+        (given..=given + undecided.iter().sum::<u64>()).contains(&(last - 1)),
+        "{given} given, {last} stands"
+    );
+}
+
+/// Eight writers, a thousand swaps each, on one record: as many were applied as were answered so.
+pub async fn eight_writers_lose_no_renewal(storage: &impl StorageUnderTest) {
+    let scene = Scene::set(storage).await;
+    let handles = handles(storage).await;
+    let first = scene.entry(1, 1);
+    scene.claim(None, &first).await;
+    // A version counts in steps of this, and says in the rest who wrote it: no two writers choose the same.
+    let step = u64::from(WRITERS);
+    let mut writers = JoinSet::new();
+    for writer in 0..WRITERS {
+        let (handle, key) = (Arc::clone(&handles[usize::from(writer) % 2]), scene.key.clone());
+        writers.spawn(async move {
+            let (mut swaps, mut undecided) = (0, 0);
+            let mut slot = standing(&*handle, &key).await;
+            while swaps < SWAPS {
+                let held = slot.entry().expect("nobody releases").clone();
+                let write = (held.version.write / step + 1) * step + u64::from(writer);
+                let ours = held.renewed(Version { write, ..held.version });
+                let outcome = handle.compare_and_swap(&key, &held, &ours).await.map(|swap| match swap {
+                    Swap::Swapped => Ok(()),
+                    Swap::Mismatch(slot) => Err(slot),
+                });
+                slot = match settled(outcome, &ours, &*handle, &key).await {
+                    Settled::Applied => {
+                        swaps += 1;
+                        Slot::Held { entry: ours, proven_age: None }
+                    }
+                    Settled::Refused(slot) => slot,
+                    Settled::Undecided(slot) => {
+                        undecided += 1;
+                        slot
+                    }
+                };
+            }
+            undecided
+        });
+    }
+    let undecided: u64 = writers.join_all().await.into_iter().sum();
+    let answered = SWAPS * u64::from(WRITERS);
+    let stand = scene.stands().await.entry().expect("nobody releases").version.write / step;
+    assert!((answered..=answered + undecided).contains(&stand), "{answered} answered, {stand} stand");
+}

@@ -1,0 +1,118 @@
+//! Hostile keys and values: any bytes, none, and many.
+
+use super::{
+    StorageUnderTest,
+    scene::{Scene, ageless, held, next, vacant, vacant_slot},
+};
+use crate::{Claim, Delete, Entry, Holder, ReadError, Slot, Swap, WriteError};
+
+/// Names that encodings confuse: empty, each byte alone, all bytes, prefixes of each other, separators, numbers.
+fn hostile_names() -> Vec<Vec<u8>> {
+    let mut names = vec![Vec::new(), (0..=255).collect(), (0..=255).rev().collect()];
+    names.extend((0..=255).map(|byte| vec![byte]));
+    names.extend(
+        ["a", "a\0", "a\0\0", "\0a", "a/b", "a/", "/b", "a:1", "a,1", "a%2Fb", "'; --", "ä", "A"]
+            .map(Vec::from),
+    );
+    names.extend([vec![0, 0, 0, 1], vec![0, 0, 0, 1, 0, 0, 0, 1], vec![0xff; 5], vec![b'x'; 1000]]);
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// No write of one key changes another, whatever bytes the keys have.
+pub async fn keys_of_any_bytes_do_not_meet(storage: &impl StorageUnderTest) {
+    let scene = Scene::set(storage).await;
+    let keys: Vec<_> = hostile_names().iter().map(|name| storage.key(name)).collect();
+    let entries: Vec<_> = (1..=keys.len()).map(|number| scene.entry(number as u8, number as u64)).collect();
+    for (key, entry) in keys.iter().zip(&entries) {
+        let claim = scene.here.insert_if_not_exist(key, vacant(None), entry).await.unwrap();
+        assert_eq!(claim, Claim::Claimed, "{key:?} met a key before it");
+    }
+    for (key, entry) in keys.iter().zip(&entries) {
+        assert_eq!(ageless(scene.there.get(key).await.unwrap()), held(entry), "{key:?}");
+        let delete = scene.here.compare_and_delete(key, entry.incarnation(), entry.epoch).await.unwrap();
+        assert_eq!(delete, Delete::Deleted, "{key:?}");
+    }
+    for (key, entry) in keys.iter().zip(&entries) {
+        assert_eq!(scene.there.get(key).await.unwrap(), vacant_slot(Some(entry.epoch.get())), "{key:?}");
+    }
+}
+
+/// 64 KiB and more: within the limits it works as a short key does; beyond, every verb refuses for good.
+pub async fn a_long_key_is_carried_whole_or_refused_for_good(storage: &impl StorageUnderTest) {
+    const LONG: usize = 64 * 1024;
+    /// More than any prefix.
+    const ROOM: usize = 256;
+    /// Enough to be refused by every storage that states a limit at all.
+    const LONGEST: usize = 64 << 20;
+    let scene = Scene::set(storage).await;
+    let most = scene.here.limits().max_key_bytes;
+    let mut lengths = vec![LONG];
+    if most < LONGEST {
+        lengths.extend([most - ROOM, most + 1]);
+    }
+    for bytes in lengths {
+        // Alike up to the last byte: a storage that cuts keys off would confuse them.
+        let names = [b'a', b'b'].map(|last| [vec![b'x'; bytes - 1], vec![last]].concat());
+        for (author, name) in (1_u8..).zip(names) {
+            let (key, entry) = (storage.key(&name), scene.entry(author, u64::from(author)));
+            if bytes + ROOM <= most {
+                carries(&scene, &key, &entry).await;
+            } else if bytes > most {
+                refuses(&scene, &key, &entry).await;
+            }
+        }
+    }
+}
+
+async fn carries<K: crate::Key>(scene: &Scene<K>, key: &K, entry: &Entry) {
+    assert_eq!(scene.there.get(key).await.unwrap(), vacant_slot(None));
+    let claim = scene.here.insert_if_not_exist(key, vacant(None), entry).await.unwrap();
+    assert_eq!(claim, Claim::Claimed);
+    let renewed = next(entry);
+    assert_eq!(scene.here.compare_and_swap(key, entry, &renewed).await.unwrap(), Swap::Swapped);
+    assert_eq!(ageless(scene.there.get(key).await.unwrap()), held(&renewed));
+}
+
+async fn refuses<K: crate::Key>(scene: &Scene<K>, key: &K, entry: &Entry) {
+    let claim = scene.here.insert_if_not_exist(key, vacant(None), entry).await;
+    assert!(matches!(claim, Err(WriteError::Fatal(_))), "claim: {claim:?}");
+    let claim = scene.here.take_over(key, entry, entry).await;
+    assert!(matches!(claim, Err(WriteError::Fatal(_))), "take-over: {claim:?}");
+    let swap = scene.here.compare_and_swap(key, entry, entry).await;
+    assert!(matches!(swap, Err(WriteError::Fatal(_))), "renewal: {swap:?}");
+    let delete = scene.here.compare_and_delete(key, entry.incarnation(), entry.epoch).await;
+    assert!(matches!(delete, Err(WriteError::Fatal(_))), "release: {delete:?}");
+    let get = scene.here.get(key).await;
+    assert!(matches!(get, Err(ReadError::Fatal(_))), "read: {get:?}");
+    let scan = scene.here.scan(std::slice::from_ref(key)).await;
+    assert!(matches!(scan, Err(ReadError::Fatal(_))), "scan: {scan:?}");
+}
+
+/// Holders are kept byte for byte: none, 255 bytes, every character below 256, zero bytes, what looks like SQL.
+pub async fn holders_of_any_bytes_are_kept(storage: &impl StorageUnderTest) {
+    let scene = Scene::set(storage).await;
+    let below_256: String = ('\0'..='\u{ff}').collect();
+    let (low, high) = below_256.split_at(128);
+    let holders = [
+        String::new(),
+        "x".repeat(Holder::MAX_BYTES),
+        low.to_owned(),
+        high.chars().take(127).collect(),
+        "\0".to_owned(),
+        "\0after".to_owned(),
+        "'; drop table leader; --".to_owned(),
+        "host.example:8080 ☃ \u{1F980}".to_owned(),
+    ];
+    let mut standing = scene.entry(1, 1);
+    scene.claim(None, &standing).await;
+    for holder in holders {
+        let mut renewed = next(&standing);
+        renewed.holder = Holder::new(holder).unwrap();
+        scene.renew(&standing, &renewed).await;
+        assert_eq!(scene.stands().await, held(&renewed));
+        standing = renewed;
+    }
+    assert!(matches!(scene.stands().await, Slot::Held { .. }));
+}

@@ -1,0 +1,71 @@
+//! Renewals: `compare_and_swap` applies exactly to the version named, and once.
+
+use super::{
+    StorageUnderTest,
+    scene::{Scene, held, mismatch, next, vacant_slot},
+};
+use crate::{Epoch, Incarnation, Version};
+
+/// The holder of a record can renew it, again and again.
+pub async fn a_renewal_replaces_what_is_held(storage: &impl StorageUnderTest) {
+    let scene = Scene::set(storage).await;
+    let mut standing = scene.entry(1, 1);
+    scene.claim(None, &standing).await;
+    for _ in 0..3 {
+        let renewed = next(&standing);
+        scene.renew(&standing, &renewed).await;
+        assert_eq!(scene.stands().await, held(&renewed));
+        standing = renewed;
+    }
+}
+
+/// A renewal from any other version is refused, and shows what stands there.
+pub async fn a_renewal_of_anything_else_is_refused(storage: &impl StorageUnderTest) {
+    let scene = Scene::set(storage).await;
+    let first = scene.entry(1, 1);
+    let swap = scene.here.compare_and_swap(&scene.key, &first, &next(&first)).await.unwrap();
+    assert_eq!(mismatch(swap), vacant_slot(None), "nobody ever led");
+
+    scene.claim(None, &first).await;
+    let standing = next(&first);
+    scene.renew(&first, &standing).await;
+    let others = [
+        ("the version before", first.clone()),
+        ("the version after", next(&standing)),
+        ("the same write of another incarnation", {
+            let incarnation = Incarnation::from_bytes([3; 16]);
+            standing.renewed(Version { incarnation, ..standing.version })
+        }),
+        ("another epoch", {
+            let mut other = standing.clone();
+            other.epoch = Epoch::new(2).unwrap();
+            other
+        }),
+    ];
+    for (what, assumed) in others {
+        let renewed = assumed.renewed(Version { write: 7, ..assumed.version });
+        let swap = scene.here.compare_and_swap(&scene.key, &assumed, &renewed).await.unwrap();
+        assert_eq!(mismatch(swap), held(&standing), "{what}");
+        assert_eq!(scene.stands().await, held(&standing), "{what}");
+    }
+
+    scene.release(&standing).await;
+    let swap = scene.here.compare_and_swap(&scene.key, &standing, &next(&standing)).await.unwrap();
+    assert_eq!(mismatch(swap), vacant_slot(Some(1)), "released");
+    assert_eq!(scene.stands().await, vacant_slot(Some(1)));
+}
+
+/// A renewal that arrives a second time, after a younger one, brings no old version back.
+pub async fn a_renewal_does_not_land_twice(storage: &impl StorageUnderTest) {
+    let scene = Scene::set(storage).await;
+    let first = scene.entry(1, 1);
+    let (second, third) = (next(&first), next(&next(&first)));
+    scene.claim(None, &first).await;
+    scene.renew(&first, &second).await;
+    let again = scene.here.compare_and_swap(&scene.key, &first, &second).await.unwrap();
+    assert_eq!(mismatch(again), held(&second));
+    scene.renew(&second, &third).await;
+    let again = scene.here.compare_and_swap(&scene.key, &first, &second).await.unwrap();
+    assert_eq!(mismatch(again), held(&third));
+    assert_eq!(scene.stands().await, held(&third));
+}
