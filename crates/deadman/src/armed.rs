@@ -3,16 +3,19 @@
 //! Choosing the earliest and handing it to the trigger happen under one lock, so that two renewals confirmed at once
 //! cannot leave the older choice in force.
 
-use crate::{Subject, Trigger};
+use crate::{ArmError, Subject, Trigger};
 use clock::Instant;
 use slab::Slab;
 use std::{
     collections::BTreeSet,
     fmt, io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
-/// A process-wide set of deadlines. Cloning shares it; dropping the last clone disarms nothing (I4).
+/// A set of deadlines, one for a whole process. Cloning shares it; dropping the last clone disarms nothing (I4).
 #[derive(Clone)]
 pub struct Deadman(Arc<Shared>);
 
@@ -24,10 +27,18 @@ struct Shared {
 #[derive(Default)]
 struct Set {
     deadlines: Slab<Deadline>,
-    order: BTreeSet<(Instant, usize)>,
-    next_generation: u64,
+    order: BTreeSet<Place>,
     /// What the trigger was told last.
-    told: Option<(Instant, usize)>,
+    told: Option<Place>,
+}
+
+/// A deadline's place in the order. The generation stands before the slab's index, so that deadlines of one instant
+/// are ordered by age, and so that what the trigger was told is never taken for a later deadline at the same index.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    at: Instant,
+    generation: u64,
+    id: usize,
 }
 
 struct Deadline {
@@ -38,7 +49,8 @@ struct Deadline {
 
 /// One armed deadline.
 ///
-/// Has no `Drop`: losing the value leaves the deadline armed. Not `Clone`: one owner moves it.
+/// Has no `Drop`: losing the value leaves the deadline armed. Not `Clone`: one owner moves it. Means nothing to any
+/// other set than the one that made it.
 #[must_use = "an armed deadline ends the process unless its owner confirms or disarms it"]
 #[derive(Debug)]
 pub struct Armed {
@@ -46,24 +58,13 @@ pub struct Armed {
     generation: u64,
 }
 
-/// A deadline could not be armed; the caller must not act as leader.
-#[derive(Debug, thiserror::Error)]
-pub enum ArmError {
-    /// The work to be guarded has no time left. Acquire again.
-    #[error("the kill deadline passed before it could be armed")]
-    Passed,
-    /// Process 1 of a PID namespace ignores its own SIGKILL timer (measured), so the kernel's layer is void there.
-    #[error(
-        "process 1 of a PID namespace ignores its own kill timer: start it under an init, or accept the thread alone"
-    )]
-    UnkillableInit,
-    /// The system refused the timer or the thread.
-    #[error("the kill deadline could not be set")]
-    Kernel(#[source] io::Error),
-}
+/// The next generation, of all sets: a value handed to the wrong set finds nothing there, rather than somebody else's
+/// deadline.
+static NEXT_GENERATION: AtomicU64 = AtomicU64::new(0);
 
 impl Deadman {
-    /// A set whose earliest deadline goes to `trigger`.
+    /// A set whose earliest deadline goes to `trigger`, which must be this set's alone: of two sets, the one that spoke
+    /// last would overwrite the other's deadline.
     pub fn with_trigger(trigger: Arc<dyn Trigger>) -> Self {
         Self(Arc::new(Shared { trigger, set: Mutex::new(Set::default()) }))
     }
@@ -76,41 +77,52 @@ impl Deadman {
     /// Arms a deadline. In force when this returns.
     ///
     /// # Errors
-    /// [`ArmError`]; nothing is armed then.
+    /// [`ArmError::Passed`] and [`ArmError::Kernel`]; nothing is armed then.
     pub fn arm(&self, subject: Subject, at: Instant) -> Result<Armed, ArmError> {
         let mut set = self.lock();
-        if self.0.trigger.now() >= at {
+        if self.now() >= at {
             return Err(ArmError::Passed);
         }
-        set.next_generation += 1;
-        let generation = set.next_generation;
+        let generation = NEXT_GENERATION.fetch_add(1, Ordering::Relaxed);
         let id = set.deadlines.insert(Deadline { at, generation, subject });
-        set.order.insert((at, id));
+        let place = Place { at, generation, id };
+        set.order.insert(place);
         if let Err(cause) = self.tell(&mut set) {
-            set.order.remove(&(at, id));
+            set.order.remove(&place);
             set.deadlines.remove(id);
             return Err(ArmError::Kernel(cause));
         }
         Ok(Armed { id, generation })
     }
 
-    /// Moves deadlines later: the only way to, and only for a renewal that the storage has confirmed (I3, I4). An
-    /// instant that is not later changes nothing. One lock and at most one trigger call for the whole batch.
+    /// Moves deadlines later: the only way to, and only for a renewal that the storage has confirmed (I3, I4). One lock
+    /// and at most one trigger call for the whole batch.
+    ///
+    /// An instant that is not later changes nothing, and neither does any for a deadline that has passed: that one is
+    /// being acted upon. `batch` is iterated under the set's lock and must not call back into the set.
     pub fn confirm<'armed>(&self, batch: impl IntoIterator<Item = (&'armed Armed, Instant)>) {
-        self.shift(batch, |old, new| new > old);
+        let mut set = self.lock();
+        let now = self.now();
+        for (armed, new) in batch {
+            set.shift(armed, new, |old| now < old && old < new);
+        }
+        self.tell_or_stay(&mut set);
     }
 
     /// Moves one deadline earlier, for a leadership known to be lost. An instant that is not earlier changes nothing.
     pub fn tighten(&self, armed: &Armed, at: Instant) {
-        self.shift([(armed, at)], |old, new| new < old);
+        let mut set = self.lock();
+        set.shift(armed, at, |old| at < old);
+        self.tell_or_stay(&mut set);
     }
 
     /// Ends a deadline: the caller's word that the work behind it has stopped.
     pub fn disarm(&self, armed: Armed) {
         let mut set = self.lock();
-        let Some(at) = set.find(&armed).map(|deadline| deadline.at) else { return };
-        set.order.remove(&(at, armed.id));
-        set.deadlines.remove(armed.id);
+        if let Some(at) = set.find(&armed).map(|deadline| deadline.at) {
+            set.order.remove(&Place { at, generation: armed.generation, id: armed.id });
+            set.deadlines.remove(armed.id);
+        }
         self.tell_or_stay(&mut set);
     }
 
@@ -119,26 +131,9 @@ impl Deadman {
         self.lock().deadlines.len()
     }
 
-    fn shift<'armed>(
-        &self,
-        batch: impl IntoIterator<Item = (&'armed Armed, Instant)>,
-        moves: impl Fn(Instant, Instant) -> bool,
-    ) {
-        let mut set = self.lock();
-        for (armed, new) in batch {
-            let Some(deadline) = set.find(armed) else { continue };
-            let old = deadline.at;
-            if moves(old, new) {
-                deadline.at = new;
-                set.order.remove(&(old, armed.id));
-                set.order.insert((new, armed.id));
-            }
-        }
-        self.tell_or_stay(&mut set);
-    }
-
-    /// A trigger that fails keeps the deadline it had, which is no later than the one it should have: moving later or
-    /// disarming failed, so the process may end early, never late (I4). Tightening can fail only where arming did.
+    /// A trigger that fails keeps the deadline it had, and is told again at the next opportunity. When the new one is
+    /// later, or none, the process may end early, never late (I4). When it is earlier (tightening), what stays in force
+    /// is the deadline of the last confirmed renewal, which is safe by itself (I3).
     fn tell_or_stay(&self, set: &mut Set) {
         drop(self.tell(set));
     }
@@ -148,22 +143,31 @@ impl Deadman {
         if earliest == set.told {
             return Ok(());
         }
-        let named = earliest.and_then(|(at, id)| Some((at, &set.deadlines.get(id)?.subject)));
+        let named = earliest.and_then(|place| Some((place.at, &set.deadlines.get(place.id)?.subject)));
         self.0.trigger.set_earliest(named)?;
         set.told = earliest;
         Ok(())
     }
 
-    /// Every step leaves the set consistent, so poison (a panicking trigger) carries no information here.
+    /// Poison means that a trigger or a batch has panicked: at worst a deadline is armed that nobody owns, or one was
+    /// moved later and the trigger not told. Both end the process early, never late (I4).
     fn lock(&self) -> MutexGuard<'_, Set> {
         self.0.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Set {
-    /// The generation keeps a value that outlived its deadline from moving the next one at the same place.
+    /// The generation keeps a value that outlived its deadline from moving the next one at the same index.
     fn find(&mut self, armed: &Armed) -> Option<&mut Deadline> {
         self.deadlines.get_mut(armed.id).filter(|deadline| deadline.generation == armed.generation)
+    }
+
+    fn shift(&mut self, armed: &Armed, new: Instant, moves: impl Fn(Instant) -> bool) {
+        let Some(deadline) = self.find(armed).filter(|deadline| moves(deadline.at)) else { return };
+        let old = Place { at: deadline.at, generation: armed.generation, id: armed.id };
+        deadline.at = new;
+        self.order.remove(&old);
+        self.order.insert(Place { at: new, ..old });
     }
 }
 
@@ -172,7 +176,10 @@ impl fmt::Debug for Deadman {
         let set = self.lock();
         out.debug_struct("Deadman")
             .field("armed", &set.deadlines.len())
-            .field("earliest", &set.order.first().map(|(at, _)| *at))
+            .field("earliest", &set.order.first().map(|place| place.at))
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

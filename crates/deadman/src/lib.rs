@@ -8,9 +8,13 @@
 #![deny(unsafe_code)]
 
 mod armed;
+mod error;
+#[cfg(any(test, feature = "testing"))]
+pub mod recording;
 mod subject;
 mod trigger;
 
-pub use armed::{ArmError, Armed, Deadman};
+pub use armed::{Armed, Deadman};
+pub use error::ArmError;
 pub use subject::Subject;
 pub use trigger::Trigger;

@@ -1,0 +1,34 @@
+//! How long a launched VVM campaigns before it gives up.
+
+use ielections::Patience;
+use std::time::Duration;
+
+/// How long to campaign.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Acquisition {
+    /// For so long; [`Duration::ZERO`] is one look, and a claim if that finds an opening.
+    Within(Duration),
+    /// Until a slot is won or the VVM is shut down.
+    Forever,
+    /// Until every slot was seen to have a live leader, which can take one TTL.
+    UntilLeaderSeen,
+}
+
+impl Acquisition {
+    /// The default of the reference (`DefaultLeadershipAcquisitionDuration`).
+    pub const DEFAULT: Self = Self::Within(Duration::from_secs(120));
+
+    pub(crate) fn patience(self) -> Patience {
+        match self {
+            Self::Within(duration) => Patience::Within(duration),
+            Self::Forever => Patience::Forever,
+            Self::UntilLeaderSeen => Patience::UntilLeaderSeen,
+        }
+    }
+}
+
+impl Default for Acquisition {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}

@@ -1,0 +1,71 @@
+//! Launcher: campaigns, then monitors, then starts the services, one after the other.
+//!
+//! It ends as soon as the services are up or the VVM is to stop, whichever comes first, and leaves what it has built
+//! to the shutdowner.
+
+use crate::{
+    Leading, Problem,
+    hosted::{Hosted, Planned},
+    monitor::Monitor,
+    state::State,
+};
+use ielections::{Candidacy, Elections, Key, Leadership, Spawn};
+use std::sync::Arc;
+
+pub(crate) struct Launcher<K: Key> {
+    pub(crate) state: Arc<State<K>>,
+    pub(crate) elections: Arc<dyn Elections<K>>,
+    pub(crate) candidacy: Candidacy<K>,
+    pub(crate) services: Vec<Planned<K>>,
+    pub(crate) spawn: Arc<dyn Spawn>,
+}
+
+/// What there is to be stopped once a slot was acquired.
+#[derive(Debug)]
+pub(crate) struct Launched {
+    /// In the order of their start; the last one may still be starting, or may have failed to.
+    pub(crate) services: Vec<Hosted>,
+    pub(crate) monitor: Monitor,
+    pub(crate) leadership: Leadership,
+}
+
+impl<K: Key> Launcher<K> {
+    pub(crate) const NAME: &str = "vvm launcher";
+
+    pub(crate) async fn run(self) -> Option<Launched> {
+        let Self { state, elections, candidacy, services, spawn } = self;
+        let acquired = tokio::select! {
+            biased;
+            // Dropping the acquisition withdraws the candidacy, and leaves nothing behind.
+            () = state.stopping() => return None,
+            acquired = elections.acquire(candidacy) => acquired,
+        };
+        let (slot, leadership) = match acquired {
+            Ok(acquired) => acquired,
+            Err(error) => {
+                state.report(Problem::NotAcquired(Arc::new(error)));
+                return None;
+            }
+        };
+        let standing = leadership.standing().clone();
+        let monitor = Monitor::start(standing.clone(), Arc::clone(&state), &*spawn);
+        let mut launched = Launched { services: Vec::with_capacity(services.len()), monitor, leadership };
+        for service in services {
+            if state.is_stopping() {
+                return Some(launched);
+            }
+            let (hosted, ready) = service.start(slot.clone(), standing.clone(), Arc::clone(&state), &*spawn);
+            launched.services.push(hosted);
+            let is_ready = tokio::select! {
+                biased;
+                () = state.stopping() => false,
+                ready = ready => ready.is_ok(),
+            };
+            if !is_ready {
+                return Some(launched);
+            }
+        }
+        state.services_are_up(Leading { slot, standing });
+        Some(launched)
+    }
+}

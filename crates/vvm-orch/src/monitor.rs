@@ -1,0 +1,42 @@
+//! LeadershipMonitor: turns the loss of the leadership into the VVM's problem.
+
+use crate::{
+    Problem,
+    state::State,
+    task::{self, EndedEarly, Joined},
+};
+use ielections::{Key, Spawn, Standing};
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// The monitor's task.
+#[derive(Debug)]
+pub(crate) struct Monitor {
+    stop: CancellationToken,
+    ended: Joined<()>,
+}
+
+impl Monitor {
+    pub(crate) const NAME: &str = "vvm leadership monitor";
+
+    pub(crate) fn start<K: Key>(standing: Standing, state: Arc<State<K>>, spawn: &dyn Spawn) -> Self {
+        let stop = CancellationToken::new();
+        let stopping = stop.clone();
+        let ended = task::spawn(spawn, Self::NAME, async move {
+            let loss = tokio::select! {
+                biased;
+                loss = standing.lost() => loss,
+                () = stopping.cancelled() => return,
+            };
+            state.report(Problem::Lost(loss));
+        });
+        Self { stop, ended }
+    }
+
+    /// Ends the task and waits for that. To be called before the leadership is handed back, which the standing counts
+    /// as a loss, too.
+    pub(crate) async fn stop(mut self) -> Result<(), EndedEarly> {
+        self.stop.cancel();
+        self.ended.join().await
+    }
+}

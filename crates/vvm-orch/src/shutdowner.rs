@@ -1,0 +1,80 @@
+//! Shutdowner: waits until the VVM is to stop, and then stops everything in the reverse order of its start.
+//!
+//! Launcher (which withdraws a campaign), services, monitor, leadership, elections. What "stopped in time" means for
+//! services stands in [`stopping`](crate::stopping).
+
+use crate::{
+    Problem,
+    launcher::{Launched, Launcher},
+    monitor::Monitor,
+    state::State,
+    stopping::Stopping,
+    task::{EndedEarly, Joined, caught},
+};
+use clock::Clock;
+use ielections::{Elections, Key, Timing};
+use std::{sync::Arc, time::Duration};
+
+pub(crate) struct Shutdowner<K: Key> {
+    pub(crate) state: Arc<State<K>>,
+    pub(crate) launched: Joined<Option<Launched>>,
+    pub(crate) elections: Arc<dyn Elections<K>>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) stop_timeout: Duration,
+    pub(crate) timing: Timing,
+}
+
+impl<K: Key> Shutdowner<K> {
+    pub(crate) const NAME: &str = "vvm shutdowner";
+
+    pub(crate) async fn run(self) {
+        let mut completion = Completion { state: Arc::clone(&self.state), ended: Err(EndedEarly::Dropped) };
+        completion.ended = caught(self.shut_down()).await.map_err(EndedEarly::Panicked);
+    }
+
+    async fn shut_down(mut self) {
+        // The launcher ends by itself, once the services are up or the VVM is to stop.
+        match self.launched.join().await {
+            Ok(Some(launched)) => self.stop(launched).await,
+            Ok(None) => {}
+            Err(early) => self.state.report(Problem::broken(Launcher::<K>::NAME, early)),
+        }
+        self.elections.cleanup().await;
+    }
+
+    async fn stop(&self, launched: Launched) {
+        self.state.stopping().await;
+        let Launched { services, monitor, leadership } = launched;
+        let stopping = Stopping {
+            state: &self.state,
+            clock: &self.clock,
+            stop_timeout: self.stop_timeout,
+            timing: self.timing,
+        };
+        // Renewals go on meanwhile.
+        let leadership = stopping.stop(services, leadership).await;
+        if let Err(early) = monitor.stop().await {
+            self.state.report(Problem::broken(Monitor::NAME, early));
+        }
+        if let Some(leadership) = leadership {
+            let epoch = leadership.epoch();
+            let handback = leadership.release().await;
+            tracing::info!(%epoch, ?handback, "the leadership was handed back");
+        }
+    }
+}
+
+/// Lets those go who wait for the shutdown, also if its task panics or is dropped (I10).
+struct Completion<K: Key> {
+    state: Arc<State<K>>,
+    ended: Result<(), EndedEarly>,
+}
+
+impl<K: Key> Drop for Completion<K> {
+    fn drop(&mut self) {
+        if let Err(early) = &self.ended {
+            self.state.report(Problem::broken(Shutdowner::<K>::NAME, early.clone()));
+        }
+        self.state.has_stopped();
+    }
+}

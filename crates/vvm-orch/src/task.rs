@@ -1,0 +1,67 @@
+//! The VVM's tasks: spawned through the injected [`Spawn`], joined by whoever holds their [`Joined`], panics caught.
+
+use futures_util::FutureExt;
+use ielections::Spawn;
+use std::{any::Any, panic::AssertUnwindSafe, sync::Arc};
+use tokio::sync::oneshot;
+
+/// A task to be joined.
+#[derive(Debug)]
+pub(crate) struct Joined<T>(oneshot::Receiver<Result<T, Arc<str>>>);
+
+/// A task ended without a result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum EndedEarly {
+    /// It panicked, with this message.
+    Panicked(Arc<str>),
+    /// Its runtime dropped it.
+    Dropped,
+}
+
+pub(crate) fn spawn<T: Send + 'static>(
+    spawn: &dyn Spawn,
+    name: &'static str,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Joined<T> {
+    let (sender, receiver) = oneshot::channel();
+    let work = caught(work);
+    let task = async move {
+        // Nobody may wait for the outcome any more.
+        let _ = sender.send(work.await);
+    };
+    spawn.spawn(name, Box::pin(task));
+    Joined(receiver)
+}
+
+impl<T> Joined<T> {
+    /// Waits for the task to end.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops the waiting; asking again after an answer is [`EndedEarly::Dropped`].
+    pub(crate) async fn join(&mut self) -> Result<T, EndedEarly> {
+        match (&mut self.0).await {
+            Ok(outcome) => outcome.map_err(EndedEarly::Panicked),
+            Err(_) => Err(EndedEarly::Dropped),
+        }
+    }
+}
+
+/// Runs `work`; a panic becomes its message.
+#[expect(
+    clippy::redundant_async_block,
+    reason = "it drops `work` within, so that a destructor's panic is caught, too"
+)]
+pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Arc<str>> {
+    // Unwind safe: whatever the panic left half-done is not looked at any more.
+    AssertUnwindSafe(async move { work.await }).catch_unwind().await.map_err(message)
+}
+
+fn message(payload: Box<dyn Any + Send>) -> Arc<str> {
+    if let Some(text) = payload.downcast_ref::<&str>() {
+        Arc::from(*text)
+    } else if let Some(text) = payload.downcast_ref::<String>() {
+        Arc::from(text.as_str())
+    } else {
+        Arc::from("a payload that is no text")
+    }
+}
