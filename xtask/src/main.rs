@@ -1,15 +1,17 @@
 //! The project's own commands, `cargo xtask …`: what the workflow file and `.ci/run` call, so that nothing is checked
 //! there that a person can't check here.
 //!
-//! What lives here: the command line. What doesn't: what a command does ([`ci`], [`tidy`]).
+//! What lives here: the command line. What doesn't: what a command does ([`ci`], [`tidy`], [`evidence`], [`broken`]).
 #![forbid(unsafe_code)]
 
+mod broken;
 mod ci;
+mod evidence;
 mod tidy;
 mod workspace;
 
-use clap::{Parser, Subcommand};
-use std::process::ExitCode;
+use clap::{Args, Parser, Subcommand};
+use std::{ffi::OsString, process::ExitCode};
 
 /// The project's own commands.
 #[derive(Debug, Parser)]
@@ -25,12 +27,24 @@ enum Command {
     Ci(ci::Options),
     /// The rules of the house that no compiler knows: arrows between crates, who reads time, and the like.
     Tidy,
+    /// Simulated worlds with faults: `--seeds N`, `--seed S` for one and its trace, `--broken` for variants of the code
+    /// that it must catch.
+    Sim(Passed),
+}
+
+/// Arguments for the program behind a command; `-- --help` lists them.
+#[derive(Debug, Args)]
+struct Passed {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
 }
 
 fn main() -> ExitCode {
     let done = match CommandLine::parse().command {
         Command::Ci(options) => ci::run(&options),
         Command::Tidy => tidy::run(),
+        Command::Sim(passed) if passed.arguments == ["--broken"] => broken::run(),
+        Command::Sim(passed) => evidence::run("simulation", &passed.arguments),
     };
     if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -4,7 +4,7 @@
 //! flags and features costs a build of its own, so there are as few as show what has to be shown.
 
 use crate::{
-    tidy,
+    broken, tidy,
     workspace::{Workspace, cargo},
 };
 use std::{fmt, io, path::Path, process::ExitStatus};
@@ -20,6 +20,7 @@ pub(super) struct Step {
 pub(super) enum Work {
     Cargo { arguments: Vec<String>, flags: Option<(&'static str, &'static str)> },
     Tidy,
+    Broken,
 }
 
 /// Every step, the quick ones first.
@@ -33,6 +34,11 @@ pub(super) fn all(workspace: &Workspace) -> Vec<Step> {
     ];
     steps.extend(single_features(workspace));
     steps.push(Step::cargo("tests", "test --locked --workspace --all-features --no-fail-fast"));
+    steps.push(Step::cargo(
+        "simulation",
+        "run --locked --release --quiet --package simulation -- --seeds 1000",
+    ));
+    steps.push(Step { name: "broken variants".into(), work: Work::Broken });
     steps
 }
 
@@ -79,6 +85,7 @@ impl Work {
     pub(super) fn run(&self, root: &Path) -> Result<(), String> {
         match self {
             Self::Tidy => tidy::run().then_some(()).ok_or_else(|| "violations, listed above".to_owned()),
+            Self::Broken => broken::run().then_some(()).ok_or_else(|| "a variant survived".to_owned()),
             Self::Cargo { arguments, flags } => {
                 let mut command = cargo();
                 command.args(arguments).envs(*flags).current_dir(root);
@@ -100,6 +107,7 @@ impl fmt::Display for Work {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tidy => out.write_str("the rules of the house"),
+            Self::Broken => out.write_str("the simulation against code that is broken on purpose"),
             Self::Cargo { arguments, flags } => {
                 if let Some((variable, value)) = flags {
                     write!(out, "{variable}='{value}' ")?;

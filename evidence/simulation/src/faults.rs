@@ -1,0 +1,106 @@
+//! What goes wrong in a run, and how often it really did.
+//!
+//! A run whose faults never happened proves nothing, so each is counted where it takes effect, not where it was drawn.
+
+use fastrand::Rng;
+use std::{fmt, ops::AddAssign, time::Duration};
+
+/// How rough a run is: every seed has its own weather.
+#[derive(Clone, Debug)]
+pub(crate) struct Weather {
+    /// Out of a thousand calls: refused, certainly not applied.
+    pub(crate) not_applied: u32,
+    /// Out of a thousand calls: the request never arrives.
+    pub(crate) request_lost: u32,
+    /// Out of a thousand calls: applied, and the answer never arrives.
+    pub(crate) answer_lost: u32,
+    /// Out of a thousand calls: an error that leaves open whether it was applied.
+    pub(crate) unknown: u32,
+    /// Out of a thousand calls: the request travels for up to two TTLs.
+    pub(crate) delayed: u32,
+    /// Out of a thousand scans: the answer is from the past.
+    pub(crate) stale: u32,
+    /// The usual time a message travels, at most.
+    pub(crate) latency: Duration,
+    /// Mean time between the troubles of one process.
+    pub(crate) trouble_every: Duration,
+}
+
+impl Weather {
+    pub(crate) fn draw(rng: &mut Rng) -> Self {
+        let mut often = |most: u32| if rng.bool() { rng.u32(0..most) } else { 0 };
+        Self {
+            not_applied: often(150),
+            request_lost: often(100),
+            answer_lost: often(150),
+            unknown: often(150),
+            delayed: often(100),
+            stale: often(300),
+            latency: Duration::from_millis(u64::from(often(800)) + 1),
+            trouble_every: Duration::from_secs(rng.u64(15..90)),
+        }
+    }
+
+    /// Nothing goes wrong any more.
+    pub(crate) fn calm() -> Self {
+        Self {
+            not_applied: 0,
+            request_lost: 0,
+            answer_lost: 0,
+            unknown: 0,
+            delayed: 0,
+            stale: 0,
+            latency: Duration::from_millis(5),
+            trouble_every: Duration::from_secs(3600),
+        }
+    }
+}
+
+macro_rules! counts {
+    ($($(#[$doc:meta])* $name:ident: $text:literal,)*) => {
+        /// What really happened.
+        #[derive(Clone, Debug, Default)]
+        pub(crate) struct Counts { $($(#[$doc])* pub(crate) $name: u64,)* }
+
+        impl AddAssign for Counts {
+            fn add_assign(&mut self, other: Self) { $(self.$name += other.$name;)* }
+        }
+
+        impl Counts {
+            /// What was to happen at least once in many runs, and never did.
+            pub(crate) fn missing(&self) -> Vec<&'static str> {
+                let mut missing = Vec::new();
+                $(if self.$name == 0 { missing.push($text); })*
+                missing
+            }
+        }
+
+        impl fmt::Display for Counts {
+            fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                $(writeln!(out, "{:>12}  {}", self.$name, $text)?;)*
+                Ok(())
+            }
+        }
+    };
+}
+
+counts! {
+    not_applied: "storage errors: certainly not applied",
+    request_lost: "requests lost",
+    answer_lost: "answers lost after the write was applied",
+    unknown_applied: "unknown outcomes, applied",
+    unknown_not_applied: "unknown outcomes, not applied",
+    late: "writes applied later than their TTL after the send",
+    landed_dead: "writes applied after their process was dead",
+    stale: "scans answered from the past",
+    crashes: "processes crashed",
+    crashes_leading: "leaders crashed",
+    pauses: "processes paused",
+    kills: "processes ended by their deadman",
+    stops: "clean shutdowns asked for",
+    refusals: "services that did not stop in time",
+    problems: "problems that ended a VVM by itself",
+    starts: "times that work began",
+    takeovers: "records taken over from a dead leader",
+    releases: "records released",
+}

@@ -1,0 +1,97 @@
+//! Each check can fail: what it is to catch, done to it on purpose.
+
+use super::*;
+use ielections::{Entry, Holder, Vacant, Version};
+
+const P1: Process = Process(1);
+const P2: Process = Process(2);
+
+fn world() -> Arc<World> {
+    let clock = MockClock::starting_at(Instant::from_nanos(1));
+    let world =
+        World::new(clock.clone(), Inbox::default(), Rng::with_seed(1), Weather::calm(), Trace::new(false));
+    for process in [P1, P2] {
+        world.born(process, Arc::new(clock.clone()));
+    }
+    world
+}
+
+fn entry(epoch: u64, seed: u8) -> Entry {
+    Entry {
+        holder: Holder::new("me").unwrap(),
+        version: Version { incarnation: Incarnation::from_bytes([seed; 16]), write: 0 },
+        ttl: Ttl::DEFAULT,
+        epoch: Epoch::new(epoch).unwrap(),
+    }
+}
+
+fn violation(world: &World) -> String {
+    world.state().violation.clone().unwrap_or_default()
+}
+
+fn apply(world: &World, process: Process, write: &Write) -> Outcome {
+    world.apply(&world.sent(process, write), write)
+}
+
+#[test]
+fn two_at_work_violate_i1() {
+    let world = world();
+    let (one, two) = (entry(1, 1), entry(2, 2));
+    world.work_begins(P1, 1, one.epoch, one.incarnation());
+    world.work_begins(P2, 2, two.epoch, two.incarnation());
+    assert_eq!(violation(&world), "");
+    world.work_begins(P2, 1, two.epoch, two.incarnation());
+    assert!(violation(&world).starts_with("I1"), "{}", violation(&world));
+}
+
+#[test]
+fn work_at_an_epoch_that_does_not_rise_is_seen() {
+    let world = world();
+    let entry = entry(1, 1);
+    for process in [P1, P2] {
+        world.work_begins(process, 1, entry.epoch, entry.incarnation());
+        world.work_ends(process);
+    }
+    assert!(violation(&world).starts_with("rising epochs"), "{}", violation(&world));
+}
+
+#[test]
+fn a_deadline_beyond_what_applied_violates_i3() {
+    let world = world();
+    let write = Write::Insert(1, Vacant::default(), entry(1, 1));
+    assert!(apply(&world, P1, &write).is_none());
+    let bound = world.clock.now().after(Duration::from_secs(16));
+    world.deadline_set(P1, Some(bound));
+    assert_eq!(violation(&world), "");
+    world.deadline_set(P1, Some(bound.after(Duration::from_nanos(1))));
+    assert!(violation(&world).starts_with("I3"), "{}", violation(&world));
+}
+
+#[test]
+fn work_without_a_deadline_violates_i4() {
+    let world = world();
+    let entry = entry(1, 1);
+    world.work_begins(P1, 1, entry.epoch, entry.incarnation());
+    world.check();
+    assert!(violation(&world).starts_with("I4"), "{}", violation(&world));
+}
+
+#[test]
+fn an_early_take_over_violates_i5() {
+    let world = world();
+    let (dead, next) = (entry(1, 1), entry(2, 2));
+    assert!(apply(&world, P1, &Write::Insert(1, Vacant::default(), dead.clone())).is_none());
+    world.clock.advance(Duration::from_secs(18));
+    assert!(apply(&world, P2, &Write::TakeOver(1, dead, next)).is_none());
+    assert!(violation(&world).starts_with("I5"), "{}", violation(&world));
+}
+
+#[test]
+fn a_release_under_live_work_violates_i6() {
+    let world = world();
+    let entry = entry(1, 1);
+    assert!(apply(&world, P1, &Write::Insert(1, Vacant::default(), entry.clone())).is_none());
+    world.work_begins(P1, 1, entry.epoch, entry.incarnation());
+    assert!(apply(&world, P1, &Write::Delete(1, entry.incarnation(), entry.epoch)).is_none());
+    assert!(violation(&world).starts_with("I6"), "{}", violation(&world));
+}
