@@ -5,8 +5,17 @@
 use crate::workspace::{Workspace, cargo};
 use std::ffi::OsString;
 
+/// Builds the programs of `package`, for evidence that starts them.
+pub(crate) fn build(package: &str) -> bool {
+    succeeds(package, &["build", "--quiet", "--release", "--locked", "--package", package], &[])
+}
+
 /// Runs `package` with `arguments`; whether it held.
 pub(crate) fn run(package: &str, arguments: &[OsString]) -> bool {
+    succeeds(package, &["run", "--quiet", "--release", "--locked", "--package", package, "--"], arguments)
+}
+
+fn succeeds(package: &str, command: &[&str], arguments: &[OsString]) -> bool {
     let root = match Workspace::read() {
         Ok(workspace) => workspace.root,
         Err(error) => {
@@ -14,12 +23,7 @@ pub(crate) fn run(package: &str, arguments: &[OsString]) -> bool {
             return false;
         }
     };
-    let status = cargo()
-        .args(["run", "--quiet", "--release", "--locked", "--package", package, "--"])
-        .args(arguments)
-        .current_dir(root)
-        .status();
-    match status {
+    match cargo().args(command).args(arguments).current_dir(root).status() {
         Ok(status) => status.success(),
         Err(error) => {
             eprintln!("{package}: cargo could not be started: {error}");

@@ -30,6 +30,8 @@ enum Command {
     /// Simulated worlds with faults: `--seeds N`, `--seed S` for one and its trace, `--broken` for variants of the code
     /// that it must catch.
     Sim(Passed),
+    /// Real vvm processes on one file, killed at random for three minutes: `--duration SECONDS`, `--seed S`.
+    Safety(Passed),
 }
 
 /// Arguments for the program behind a command; `-- --help` lists them.
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Sim(passed) if passed.arguments == ["--broken"] => broken::run(),
         Command::Sim(passed) => evidence::run("simulation", &passed.arguments),
+        Command::Safety(passed) => evidence::build("vvm-host") && evidence::run("safety", &passed.arguments),
     };
     if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

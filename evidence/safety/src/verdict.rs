@@ -1,0 +1,122 @@
+//! What the workers' own logs say: who was there when, and at which epoch.
+
+use crate::worker::BEAT;
+use clock::Instant;
+use std::{fmt, fs, io, path::Path, time::Duration};
+
+/// One worker's life, as it wrote it down.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Spell {
+    epoch: u64,
+    alone: bool,
+    first: Instant,
+    last: Instant,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Verdict {
+    spells: usize,
+    led: f64,
+    longest_gap: Duration,
+    pub(crate) violations: Vec<String>,
+}
+
+/// Every worker's log. A worker killed before its first beat did nothing and leaves none.
+pub(crate) fn read(folder: &Path) -> io::Result<Vec<Spell>> {
+    let mut spells = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with("worker-") {
+            spells.extend(parse(&fs::read_to_string(entry.path())?));
+        }
+    }
+    Ok(spells)
+}
+
+fn parse(log: &str) -> Option<Spell> {
+    let mut lines = log.lines();
+    let mut head = lines.next()?.split(' ');
+    let epoch = head.next()?.parse().ok()?;
+    let alone = head.nth(1)? == "alone";
+    // A kill may cut the last line short, to a number that is smaller than what it was to be: the largest is the last.
+    let beats = || lines.clone().filter_map(|line| line.parse().ok()).map(Instant::from_nanos);
+    Some(Spell { epoch, alone, first: beats().next()?, last: beats().max()? })
+}
+
+/// Judges them: none at once, epochs strictly rising, led for at least `least` of the time.
+pub(crate) fn judge(mut spells: Vec<Spell>, began: Instant, ended: Instant, least: f64) -> Verdict {
+    spells.sort_by_key(|spell| spell.first);
+    let mut verdict = Verdict { spells: spells.len(), ..Verdict::default() };
+    for spell in spells.iter().filter(|spell| !spell.alone) {
+        verdict
+            .violations
+            .push(format!("the worker of epoch {} started while another held the lock", spell.epoch));
+    }
+    for pair in spells.windows(2) {
+        let [before, after] = pair else { continue };
+        if after.first < before.last {
+            let by = after.first.until(before.last);
+            verdict.violations.push(format!("epochs {} and {} overlap by {by:?}", before.epoch, after.epoch));
+        }
+        if after.epoch <= before.epoch {
+            verdict.violations.push(format!("epoch {} follows epoch {}", after.epoch, before.epoch));
+        }
+        verdict.longest_gap = verdict.longest_gap.max(before.last.until(after.first));
+    }
+    let led: Duration = spells.iter().map(|spell| spell.first.until(spell.last) + BEAT).sum();
+    verdict.led = led.as_secs_f64() / began.until(ended).as_secs_f64();
+    if verdict.led < least {
+        let share = verdict.led * 100.0;
+        verdict.violations.push(format!("led {share:.0} % of the time, less than {:.0} %", least * 100.0));
+    }
+    verdict
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let share = self.led * 100.0;
+        writeln!(
+            out,
+            "{} spells of work, led {share:.0} % of the time, longest gap {:?}",
+            self.spells, self.longest_gap
+        )?;
+        self.violations.iter().try_for_each(|violation| writeln!(out, "VIOLATION: {violation}"))?;
+        write!(out, "{} violations", self.violations.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::from_nanos(seconds * 1_000_000_000)
+    }
+
+    fn spell(epoch: u64, first: u64, last: u64) -> Spell {
+        Spell { epoch, alone: true, first: at(first), last: at(last) }
+    }
+
+    fn violations(spells: Vec<Spell>) -> Vec<String> {
+        judge(spells, at(0), at(10), 0.6).violations
+    }
+
+    #[test]
+    fn one_after_the_other_is_fine() {
+        assert_eq!(violations(vec![spell(1, 0, 4), spell(2, 5, 10)]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn overlaps_falling_epochs_idle_time_and_taken_locks_are_violations() {
+        assert_eq!(violations(vec![spell(1, 0, 6), spell(2, 5, 10)]).len(), 1);
+        assert_eq!(violations(vec![spell(2, 0, 4), spell(2, 5, 10)]).len(), 1);
+        assert_eq!(violations(vec![spell(1, 0, 2)]).len(), 1);
+        assert_eq!(violations(vec![Spell { alone: false, ..spell(1, 0, 10) }]).len(), 1);
+    }
+
+    #[test]
+    fn a_log_is_read_back_although_its_last_line_was_cut_short() {
+        let log = "7 123 alone\n1000000000\n2000000000\n30000";
+        assert_eq!(parse(log), Some(spell(7, 1, 2)));
+    }
+}
