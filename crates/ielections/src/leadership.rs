@@ -1,6 +1,6 @@
 //! [`Leadership`]: a value that must be handed back. Losing it ends the process (I4).
 
-use crate::{Epoch, Handback, Incarnation, Loss, Standing, engine::Hold};
+use crate::{Epoch, Handback, Incarnation, Loss, NotEnsured, Standing, engine::Hold};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -58,8 +58,8 @@ impl Leadership {
     /// Whether so much time is left; see [`Standing::ensure`].
     ///
     /// # Errors
-    /// The loss.
-    pub fn ensure(&self, at_least: Duration) -> Result<(), Loss> {
+    /// [`NotEnsured`]: don't begin the step.
+    pub fn ensure(&self, at_least: Duration) -> Result<(), NotEnsured> {
         self.standing().ensure(at_least)
     }
 

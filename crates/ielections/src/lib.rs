@@ -32,7 +32,7 @@ pub use leadership::{Leadership, Ran};
 pub use loss::Loss;
 pub use protocol::{Handback, Patience, Terms};
 pub use record::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
-pub use standing::Standing;
+pub use standing::{NotEnsured, Standing};
 pub use storage::{Claim, Delete, Key, Limits, ReadError, Swap, TtlStorage, WriteError};
 #[cfg(feature = "tokio-rt")]
 pub use system::{OsEntropy, TokioSpawn};

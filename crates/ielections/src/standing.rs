@@ -16,6 +16,22 @@ use tokio::sync::Notify;
 #[derive(Clone)]
 pub struct Standing(Arc<Cell>);
 
+/// There is not so much time left under this leadership.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NotEnsured {
+    /// The leadership is over, or must be handed back. Stop.
+    #[error(transparent)]
+    Lost(Loss),
+    /// The leadership stands, and a renewal may still come in time. Ask again before the step.
+    #[error("{remaining:?} are left of the leadership, and {at_least:?} are needed")]
+    TooShort {
+        /// How long until the kill deadline.
+        remaining: Duration,
+        /// How long the step asked for.
+        at_least: Duration,
+    },
+}
+
 struct Cell {
     epoch: Epoch,
     incarnation: Incarnation,
@@ -67,13 +83,14 @@ impl Standing {
     /// Whether at least so much time is left: to be asked right before a critical step. Neither waits nor locks.
     ///
     /// # Errors
-    /// The loss; [`Loss::StorageUnreachable`] when the leadership stands but has less time left.
-    pub fn ensure(&self, at_least: Duration) -> Result<(), Loss> {
+    /// [`NotEnsured`]: don't begin the step.
+    pub fn ensure(&self, at_least: Duration) -> Result<(), NotEnsured> {
         if let Some(loss) = self.loss() {
-            return Err(loss.clone());
+            return Err(NotEnsured::Lost(loss.clone()));
         }
-        if self.remaining() < at_least {
-            return Err(Loss::StorageUnreachable { last_failure: None });
+        let remaining = self.remaining();
+        if remaining < at_least {
+            return Err(NotEnsured::TooShort { remaining, at_least });
         }
         Ok(())
     }

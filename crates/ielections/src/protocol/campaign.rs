@@ -128,12 +128,13 @@ pub struct Won {
 impl Campaign {
     /// A campaign for one of `slots` slots. Deliver `Woken` to begin.
     pub fn begin(
-        terms: Terms,
+        mut terms: Terms,
         slots: usize,
         now: Instant,
         entropy: Arc<dyn Entropy>,
         wall: Arc<dyn WallClock>,
     ) -> Self {
+        terms.poll = terms.poll.max(Terms::MIN_POLL);
         let gives_up_at = match terms.patience {
             Patience::Within(duration) => now.after(duration),
             Patience::Forever | Patience::UntilLeaderSeen => Instant::NEVER,

@@ -21,6 +21,9 @@ impl Terms {
     /// The longest default time between two looks.
     pub const POLL: Duration = Duration::from_secs(1);
 
+    /// What a shorter poll counts as: below it a standby would do little else than look (I10).
+    pub const MIN_POLL: Duration = Duration::from_millis(5);
+
     /// The usual terms: wait for ever, look at least once a second and four times a TTL.
     pub fn new(holder: Holder, ttl: Ttl) -> Self {
         Self { holder, ttl, patience: Patience::Forever, poll: Self::POLL.min(ttl.get() / 4) }
