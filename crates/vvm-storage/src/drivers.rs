@@ -9,3 +9,5 @@
 
 #[cfg(feature = "mem")]
 pub mod mem;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;

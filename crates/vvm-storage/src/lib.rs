@@ -2,7 +2,8 @@
 //!
 //! - [`SysVvmStorage`]: what a new backend implements.
 //! - [`ElectionsTtlStorage`]: the storage of elections on top of it; owns every key prefix.
-//! - [`mem`] (feature): a driver in this process's memory.
+//! - [`mem`], [`sqlite`] (features): drivers, in this process's memory and in a file.
+//! - [`open`]: the storage that a URL names.
 //!
 //! Each driver is a feature, and the crate compiles with any one of them alone, or with none.
 #![forbid(unsafe_code)]
@@ -12,10 +13,14 @@ mod elections;
 mod key;
 mod partition;
 mod sysvvm;
+pub mod url;
 
 #[cfg(feature = "mem")]
 pub use drivers::mem;
+#[cfg(feature = "sqlite")]
+pub use drivers::sqlite;
 pub use elections::{BeyondLimits, ElectionsTtlStorage, SettingCorrupt, SettleError};
 pub use key::{ClusterName, ElectionKey, KEY_PREFIX_SLOT_COUNT, KEY_PREFIX_VVM_LEADER, SlotNumber};
 pub use partition::Partition;
 pub use sysvvm::SysVvmStorage;
+pub use url::{OpenError, open};

@@ -1,13 +1,21 @@
 //! The storage contract suite on every driver of this build, through `ElectionsTtlStorage` as elections use it.
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
+use std::num::NonZeroU32;
+use vvm_storage::{ClusterName, ElectionKey, SlotNumber};
+
+fn key(name: &[u8]) -> ElectionKey {
+    ElectionKey { cluster: ClusterName::new(name), slot: SlotNumber::new(NonZeroU32::MIN) }
+}
+
 #[cfg(feature = "mem")]
 mod mem {
+    use super::*;
     use async_trait::async_trait;
     use clock::SystemClock;
     use ielections::{TtlStorage, storage_contract_suite, testing::contract::StorageUnderTest};
-    use std::{num::NonZeroU32, sync::Arc};
-    use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, mem::MemDatabase};
+    use std::sync::Arc;
+    use vvm_storage::{ElectionsTtlStorage, mem::MemDatabase};
 
     struct Mem(Arc<MemDatabase>);
 
@@ -20,9 +28,38 @@ mod mem {
         }
 
         fn key(&self, name: &[u8]) -> ElectionKey {
-            ElectionKey { cluster: ClusterName::new(name), slot: SlotNumber::new(NonZeroU32::MIN) }
+            key(name)
         }
     }
 
     storage_contract_suite!(Mem(MemDatabase::new(Arc::new(SystemClock::start().unwrap()))));
+}
+
+#[cfg(feature = "sqlite")]
+mod sqlite {
+    use super::*;
+    use async_trait::async_trait;
+    use ielections::{TtlStorage, storage_contract_suite, testing::contract::StorageUnderTest};
+    use std::sync::Arc;
+    use tempfile::TempDir;
+    use vvm_storage::{ElectionsTtlStorage, sqlite::SqliteStorage};
+
+    /// A file of its own; each handle has a connection of its own to it.
+    struct Sqlite(TempDir);
+
+    #[async_trait]
+    impl StorageUnderTest for Sqlite {
+        type Key = ElectionKey;
+
+        async fn open(&self) -> Arc<dyn TtlStorage<ElectionKey>> {
+            let storage = SqliteStorage::open(&self.0.path().join("elections.db")).await.unwrap();
+            Arc::new(ElectionsTtlStorage::new(Arc::new(storage)))
+        }
+
+        fn key(&self, name: &[u8]) -> ElectionKey {
+            key(name)
+        }
+    }
+
+    storage_contract_suite!(Sqlite(TempDir::new().unwrap()));
 }

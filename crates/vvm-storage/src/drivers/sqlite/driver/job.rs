@@ -1,0 +1,123 @@
+//! What callers ask of the thread: a piece of work, and where its answer goes.
+//!
+//! A write is first applied and answered only later, after `COMMIT`; the two states are two types, so that nothing is
+//! answered that was not applied, and nothing twice.
+
+use super::super::{errors::Trouble, rows::Rows};
+use ielections::{ReadError, WriteError};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+/// One call. It holds its place in the queue until it is answered.
+pub(super) enum Job {
+    Read(Box<dyn Read>),
+    Write(Box<dyn Write>),
+}
+
+/// A read whose turn has come or will.
+pub(super) trait Read: Send {
+    /// Whether nobody waits for the answer any more.
+    fn is_abandoned(&self) -> bool;
+
+    /// Reads and answers, unless the database is locked: then the read can be tried again.
+    fn attempt(self: Box<Self>, rows: &Rows<'_>) -> Result<(), Box<dyn Read>>;
+
+    fn fail(self: Box<Self>, trouble: Trouble);
+}
+
+/// A write whose turn has come or will.
+pub(super) trait Write: Send {
+    /// Whether nobody waits for the answer any more.
+    fn is_abandoned(&self) -> bool;
+
+    /// Carries it out within the transaction. What fails has changed nothing, and has been answered.
+    fn apply(self: Box<Self>, rows: &Rows<'_>) -> Option<Box<dyn Applied>>;
+
+    /// Answers a write that was not carried out.
+    fn fail(self: Box<Self>, trouble: Trouble);
+}
+
+/// A write that was carried out and awaits the end of its transaction.
+pub(super) trait Applied: Send {
+    fn answer(self: Box<Self>, committed: Result<(), WriteError>);
+}
+
+pub(super) struct PendingRead<T, W> {
+    pub(super) work: W,
+    pub(super) answer: oneshot::Sender<Result<T, ReadError>>,
+    pub(super) room: OwnedSemaphorePermit,
+}
+
+impl<T, W> Read for PendingRead<T, W>
+where
+    T: Send + 'static,
+    W: Fn(&Rows<'_>) -> Result<T, Trouble> + Send + 'static,
+{
+    fn is_abandoned(&self) -> bool {
+        self.answer.is_closed()
+    }
+
+    fn attempt(self: Box<Self>, rows: &Rows<'_>) -> Result<(), Box<dyn Read>> {
+        match (self.work)(rows) {
+            Err(Trouble::Busy) => return Err(self),
+            outcome => self.send(outcome.map_err(Trouble::of_read)),
+        }
+        Ok(())
+    }
+
+    fn fail(self: Box<Self>, trouble: Trouble) {
+        self.send(Err(trouble.of_read()));
+    }
+}
+
+impl<T, W> PendingRead<T, W> {
+    fn send(self, outcome: Result<T, ReadError>) {
+        // A caller that has gone doesn't read.
+        let _gone = self.answer.send(outcome);
+        drop(self.room);
+    }
+}
+
+pub(super) struct PendingWrite<T, W> {
+    pub(super) work: W,
+    pub(super) answer: oneshot::Sender<Result<T, WriteError>>,
+    pub(super) room: OwnedSemaphorePermit,
+}
+
+impl<T, W> Write for PendingWrite<T, W>
+where
+    T: Send + 'static,
+    W: FnOnce(&Rows<'_>) -> Result<T, Trouble> + Send + 'static,
+{
+    fn is_abandoned(&self) -> bool {
+        self.answer.is_closed()
+    }
+
+    fn apply(self: Box<Self>, rows: &Rows<'_>) -> Option<Box<dyn Applied>> {
+        let Self { work, answer, room } = *self;
+        match work(rows) {
+            Ok(outcome) => Some(Box::new(AppliedWrite { outcome, answer, room })),
+            Err(trouble) => {
+                let _gone = answer.send(Err(trouble.before_commit()));
+                None
+            }
+        }
+    }
+
+    fn fail(self: Box<Self>, trouble: Trouble) {
+        let _gone = self.answer.send(Err(trouble.before_commit()));
+    }
+}
+
+struct AppliedWrite<T> {
+    outcome: T,
+    answer: oneshot::Sender<Result<T, WriteError>>,
+    room: OwnedSemaphorePermit,
+}
+
+impl<T: Send> Applied for AppliedWrite<T> {
+    fn answer(self: Box<Self>, committed: Result<(), WriteError>) {
+        let Self { outcome, answer, room } = *self;
+        let _gone = answer.send(committed.map(|()| outcome));
+        drop(room);
+    }
+}

@@ -1,0 +1,126 @@
+//! The thread that owns the connection: takes what is queued, commits it as one transaction, answers.
+
+use super::{
+    super::{errors::Trouble, open::Database},
+    job::{Job, Read, Write},
+};
+use clock::{Instant, SystemClock};
+use std::{
+    sync::mpsc::{Receiver, RecvTimeoutError},
+    thread,
+    time::Duration,
+};
+
+/// How long a call waits for a lock that another process has. Short, so that a leader learns in time that it can't
+/// renew: a loss is decided on the engine's clock, and an answer that comes later is worth nothing.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How often it looks whether the lock is free. SQLite has nothing to wait for.
+const POLL: Duration = Duration::from_millis(1);
+
+pub(super) struct Writer {
+    database: Database,
+    jobs: Receiver<Job>,
+}
+
+impl Writer {
+    pub(super) fn new(database: Database, jobs: Receiver<Job>) -> Self {
+        Self { database, jobs }
+    }
+
+    /// Until everybody has hung up and all that was queued is answered.
+    pub(super) fn run(mut self) {
+        while let Ok(job) = self.jobs.recv() {
+            match job {
+                Job::Read(read) => self.read(read),
+                Job::Write(write) => self.commit_with(write),
+            }
+        }
+    }
+
+    fn read(&self, mut read: Box<dyn Read>) {
+        let give_up_at = SystemClock::read().after(PATIENCE);
+        while !read.is_abandoned() {
+            if let Err(trouble) = self.database.check_in_place() {
+                return read.fail(trouble);
+            }
+            match read.attempt(&self.database.rows()) {
+                Ok(()) => return,
+                Err(again) if SystemClock::read() < give_up_at => read = again,
+                Err(again) => return again.fail(Trouble::Busy),
+            }
+            thread::park_timeout(POLL);
+        }
+    }
+
+    /// Commits this write, and with it every other that comes before the transaction is closed.
+    fn commit_with(&mut self, first: Box<dyn Write>) {
+        let mut writes = vec![first];
+        if let Err(trouble) = self.begin(&mut writes) {
+            writes.into_iter().for_each(|write| write.fail(trouble.clone()));
+            return;
+        }
+        // A read within the transaction would see what is not committed: it waits.
+        let mut reads = Vec::new();
+        while let Ok(job) = self.jobs.try_recv() {
+            match job {
+                Job::Read(read) => reads.push(read),
+                Job::Write(write) => writes.push(write),
+            }
+        }
+        self.apply_and_commit(writes);
+        reads.into_iter().for_each(|read| self.read(read));
+    }
+
+    /// Takes the write lock. While another process has it, goes on reading, and gathers further writes.
+    fn begin(&mut self, writes: &mut Vec<Box<dyn Write>>) -> Result<(), Trouble> {
+        let give_up_at = SystemClock::read().after(PATIENCE);
+        loop {
+            match self.database.begin() {
+                Ok(()) => return Ok(()),
+                Err(Trouble::Busy) if SystemClock::read() < give_up_at => {}
+                Err(trouble) => return Err(trouble),
+            }
+            self.gather(writes, SystemClock::read().after(POLL));
+            writes.retain(|write| !write.is_abandoned());
+            if writes.is_empty() {
+                // Nobody waits any more; whom this is told to doesn't matter.
+                return Err(Trouble::Busy);
+            }
+        }
+    }
+
+    fn gather(&mut self, writes: &mut Vec<Box<dyn Write>>, until: Instant) {
+        loop {
+            let left = SystemClock::read().until(until);
+            match self.jobs.recv_timeout(left) {
+                Ok(Job::Read(read)) => self.read(read),
+                Ok(Job::Write(write)) => writes.push(write),
+                Err(RecvTimeoutError::Timeout) => return,
+                // Everybody has hung up, but what is queued is still carried out.
+                Err(RecvTimeoutError::Disconnected) => return thread::park_timeout(left),
+            }
+        }
+    }
+
+    fn apply_and_commit(&mut self, writes: Vec<Box<dyn Write>>) {
+        let mut applied = Vec::with_capacity(writes.len());
+        for write in writes {
+            // Some errors roll the whole transaction back; what comes after must not run outside one.
+            if self.database.is_in_transaction() && !write.is_abandoned() {
+                applied.extend(write.apply(&self.database.rows()));
+            } else {
+                write.fail(Trouble::Failed("the transaction was rolled back".into()));
+            }
+        }
+        let outcome = if self.database.is_in_transaction() {
+            self.database.commit().map_err(|trouble| (trouble, Trouble::at_commit as fn(_) -> _))
+        } else {
+            let trouble = Trouble::Failed("the transaction was rolled back".into());
+            Err((trouble, Trouble::before_commit as fn(_) -> _))
+        };
+        for write in applied {
+            write.answer(outcome.clone().map_err(|(trouble, sort)| sort(trouble)));
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Which error of SQLite is which error of the contract: the table in the driver's documentation, as code.
+
+use ielections::{ReadError, WriteError};
+use rusqlite::ErrorCode;
+
+/// What went wrong while the database was in use, in words that say what to do about it.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(super) enum Trouble {
+    #[error(
+        "another process has kept the database locked for over a second: look for one that is stopped or hangs"
+    )]
+    Busy,
+    #[error("the disk is full: make room, and it goes on by itself")]
+    Full,
+    #[error("the database can't be written: mend the permissions of its file and folder, or its mount ({0})")]
+    ReadOnly(String),
+    #[error("the database is damaged: stop everybody and restore it from a backup ({0})")]
+    Damaged(String),
+    #[error("the database file was deleted or replaced while it was in use: restart whoever uses it")]
+    Replaced,
+    #[error("the database is not as this program left it: {0}")]
+    Foreign(String),
+    #[error("the database failed: {0}")]
+    Failed(String),
+}
+
+impl From<rusqlite::Error> for Trouble {
+    fn from(error: rusqlite::Error) -> Self {
+        let text = error.to_string();
+        let Some(code) = error.sqlite_error_code() else {
+            // Only a value of a type that no row of ours has comes from elsewhere than SQLite.
+            return Self::Damaged(text);
+        };
+        match code {
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
+                Self::Busy
+            }
+            ErrorCode::DiskFull => Self::Full,
+            ErrorCode::ReadOnly
+            | ErrorCode::PermissionDenied
+            | ErrorCode::AuthorizationForStatementDenied => Self::ReadOnly(text),
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Self::Damaged(text),
+            ErrorCode::Unknown
+            | ErrorCode::TypeMismatch
+            | ErrorCode::ConstraintViolation
+            | ErrorCode::ApiMisuse
+            | ErrorCode::TooBig => Self::Foreign(text),
+            _ => Self::Failed(text),
+        }
+    }
+}
+
+impl Trouble {
+    /// Nothing of the transaction was committed, and it is rolled back.
+    pub(super) fn before_commit(self) -> WriteError {
+        if self.is_for_good() { WriteError::Fatal(self.into()) } else { WriteError::NotApplied(self.into()) }
+    }
+
+    /// `COMMIT` itself failed.
+    pub(super) fn at_commit(self) -> WriteError {
+        match self {
+            Self::Busy | Self::Full => WriteError::NotApplied(self.into()),
+            Self::ReadOnly(_) => WriteError::Fatal(self.into()),
+            // (I7) The log may hold all of it.
+            _ => WriteError::Unknown(self.into()),
+        }
+    }
+
+    pub(super) fn of_read(self) -> ReadError {
+        if self.is_for_good() { ReadError::Fatal(self.into()) } else { ReadError::Unavailable(self.into()) }
+    }
+
+    fn is_for_good(&self) -> bool {
+        match self {
+            Self::ReadOnly(_) | Self::Damaged(_) | Self::Replaced | Self::Foreign(_) => true,
+            Self::Busy | Self::Full | Self::Failed(_) => false,
+        }
+    }
+}
+
+/// The handle was closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("this handle of the database is closed: open another one")]
+pub(super) struct Closed;
+
+/// The thread is gone, and with it the answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the thread that owns the database ended before it answered")]
+pub(super) struct Unanswered;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rusqlite::ffi;
+
+    fn trouble(code: i32) -> Trouble {
+        rusqlite::Error::SqliteFailure(ffi::Error::new(code), None).into()
+    }
+
+    fn kind(error: &WriteError) -> &'static str {
+        match error {
+            WriteError::NotApplied(_) => "NotApplied",
+            WriteError::Unknown(_) => "Unknown",
+            WriteError::Fatal(_) => "Fatal",
+        }
+    }
+
+    #[test]
+    fn each_code_is_what_the_table_says() {
+        let table = [
+            (
+                &[ffi::SQLITE_BUSY, ffi::SQLITE_BUSY_RECOVERY, ffi::SQLITE_LOCKED, ffi::SQLITE_PROTOCOL][..],
+                "NotApplied",
+                "NotApplied",
+                false,
+            ),
+            (&[ffi::SQLITE_FULL], "NotApplied", "NotApplied", false),
+            (
+                &[ffi::SQLITE_READONLY, ffi::SQLITE_READONLY_DBMOVED, ffi::SQLITE_PERM, ffi::SQLITE_AUTH],
+                "Fatal",
+                "Fatal",
+                true,
+            ),
+            (&[ffi::SQLITE_CORRUPT, ffi::SQLITE_NOTADB], "Fatal", "Unknown", true),
+            (
+                &[
+                    ffi::SQLITE_ERROR,
+                    ffi::SQLITE_MISMATCH,
+                    ffi::SQLITE_CONSTRAINT,
+                    ffi::SQLITE_MISUSE,
+                    ffi::SQLITE_TOOBIG,
+                ],
+                "Fatal",
+                "Unknown",
+                true,
+            ),
+            (
+                &[
+                    ffi::SQLITE_IOERR,
+                    ffi::SQLITE_IOERR_FSYNC,
+                    ffi::SQLITE_NOMEM,
+                    ffi::SQLITE_CANTOPEN,
+                    ffi::SQLITE_INTERRUPT,
+                ],
+                "NotApplied",
+                "Unknown",
+                false,
+            ),
+        ];
+        for (codes, before, at, read_is_fatal) in table {
+            for &code in codes {
+                assert_eq!(kind(&trouble(code).before_commit()), before, "{code} before COMMIT");
+                assert_eq!(kind(&trouble(code).at_commit()), at, "{code} at COMMIT");
+                let read = trouble(code).of_read();
+                assert_eq!(matches!(read, ReadError::Fatal(_)), read_is_fatal, "{code} to a read: {read}");
+            }
+        }
+        assert_eq!(kind(&Trouble::Replaced.before_commit()), "Fatal");
+    }
+}

@@ -1,0 +1,104 @@
+//! From a path to a database that is ready, and everything that opening refuses.
+
+mod error;
+mod file_system;
+mod place;
+mod schema;
+
+pub use error::OpenError;
+
+use super::{
+    errors::Trouble,
+    rows::{Origin, Rows},
+};
+use file_system::FileSystem;
+use place::Place;
+use rusqlite::{Connection, OpenFlags};
+use std::{io, path::Path, time::Duration};
+
+/// How long opening waits for a lock of another process, which may be creating the same file.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// An open database.
+#[derive(Debug)]
+pub(super) struct Database {
+    connection: Connection,
+    place: Place,
+    origin: Option<Origin>,
+}
+
+/// Opens the database at `path`, and creates it on first use.
+pub(super) fn open(path: &Path) -> Result<Database, OpenError> {
+    open_on(path, FileSystem::of)
+}
+
+/// As [`open`], with file systems told by `file_system_of`.
+fn open_on(
+    path: &Path,
+    file_system_of: impl Fn(&Path) -> io::Result<FileSystem>,
+) -> Result<Database, OpenError> {
+    let path = place::absolute(path)?;
+    place::check(&path, file_system_of)?;
+    // No SQLITE_OPEN_URI, and an absolute path: no name is special to SQLite.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_EXRESCODE;
+    let connection = Connection::open_with_flags(&path, flags)
+        .and_then(|connection| {
+            connection.busy_timeout(PATIENCE)?;
+            Ok(connection)
+        })
+        .map_err(|error| error::of_sqlite(&path, error))?;
+    schema::prepare(&path, &connection)?;
+    // From here on the writer waits in its own way.
+    connection.busy_timeout(Duration::ZERO).map_err(|error| error::of_sqlite(&path, error))?;
+    let place = Place::of(path)?;
+    Ok(Database { connection, place, origin: Origin::of_this_process() })
+}
+
+impl Database {
+    pub(super) fn rows(&self) -> Rows<'_> {
+        Rows::of(&self.connection, self.origin.as_ref())
+    }
+
+    /// Whether the file is still the one that its path leads to.
+    pub(super) fn check_in_place(&self) -> Result<(), Trouble> {
+        if self.place.is_unchanged() { Ok(()) } else { Err(Trouble::Replaced) }
+    }
+
+    pub(super) fn is_in_transaction(&self) -> bool {
+        !self.connection.is_autocommit()
+    }
+
+    /// Takes the write lock, and checks under it that the file is in place.
+    pub(super) fn begin(&self) -> Result<(), Trouble> {
+        if self.is_in_transaction() {
+            // A roll-back that failed before: nothing goes on until it succeeds.
+            self.roll_back()?;
+        }
+        self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        self.check_in_place().inspect_err(|_| {
+            // What comes of it changes nothing: the file is lost to us either way.
+            let _outcome = self.roll_back();
+        })
+    }
+
+    /// Commits; when that fails, nothing of the transaction goes on.
+    pub(super) fn commit(&self) -> Result<(), Trouble> {
+        let outcome = self.connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
+        if let Err(error) = outcome {
+            if self.is_in_transaction() {
+                // If it fails, `begin` tries again before anything else is written.
+                let _outcome = self.roll_back();
+            }
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    fn roll_back(&self) -> Result<(), Trouble> {
+        self.connection.prepare_cached("ROLLBACK")?.execute([])?;
+        Ok(())
+    }
+}

@@ -1,0 +1,102 @@
+//! On which file systems locks between processes and syncs to disk can be relied on. A list of those that may, not of
+//! those that may not: a lock that only seems to be one means two leaders.
+
+use std::{fmt, io, path::Path};
+
+/// The type of a file system, by the number that `statfs` gives it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct FileSystem(u32);
+
+/// Local file systems of Linux (numbers: `linux/magic.h` and the file systems' own headers).
+const SUPPORTED: [(u32, &str); 12] = [
+    (0xef53, "ext2, ext3, ext4"),
+    (0x5846_5342, "XFS"),
+    (0x9123_683e, "Btrfs"),
+    (0x2fc1_2fc1, "ZFS"),
+    (0xf2f5_2010, "F2FS"),
+    (0xca45_1a4e, "bcachefs"),
+    (0x3153_464a, "JFS"),
+    (0x5265_4973, "ReiserFS"),
+    (0x3434, "NILFS2"),
+    (0x794c_7630, "overlayfs"),
+    (0x0102_1994, "tmpfs"),
+    (0x8584_58f6, "ramfs"),
+];
+
+/// Names for those that people meet, so that the refusal says more than a number.
+const REFUSED: [(u32, &str); 10] = [
+    (0x6969, "NFS"),
+    (0x517b, "SMB"),
+    (0xff53_4d42, "SMB (CIFS)"),
+    (0xfe53_4d42, "SMB 2"),
+    (0x6573_5546, "FUSE or virtiofs"),
+    (0x0102_1997, "9p"),
+    (0x00c3_6400, "CephFS"),
+    (0x5346_414f, "AFS"),
+    (0x0116_1970, "GFS2"),
+    (0x7461_636f, "OCFS2"),
+];
+
+impl FileSystem {
+    /// The one that `path` is on.
+    #[cfg(target_os = "linux")]
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        // Different widths and signs on different machines; the numbers have 32 bits on all.
+        Ok(Self(rustix::fs::statfs(path)?.f_type as u32))
+    }
+
+    /// Elsewhere nothing is known about the numbers, and nothing is refused.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn of(_path: &Path) -> io::Result<Self> {
+        Ok(Self(SUPPORTED[0].0))
+    }
+
+    pub(super) fn is_supported(self) -> bool {
+        SUPPORTED.iter().any(|(number, _)| *number == self.0)
+    }
+
+    /// All that are, for people.
+    pub(super) fn supported() -> String {
+        SUPPORTED.map(|(_, name)| name).join(", ")
+    }
+}
+
+impl fmt::Display for FileSystem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match SUPPORTED.iter().chain(&REFUSED).find(|(number, _)| *number == self.0) {
+            Some((_, name)) => out.write_str(name),
+            None => write!(out, "a file system of unknown type 0x{:x}", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+impl FileSystem {
+    pub(super) const NFS: Self = Self(0x6969);
+    pub(super) const EXT4: Self = Self(0xef53);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_listed_is_refused() {
+        for (number, name) in REFUSED {
+            assert!(!FileSystem(number).is_supported(), "{name}");
+        }
+        assert!(!FileSystem(0).is_supported());
+        assert!(FileSystem::EXT4.is_supported());
+        assert_eq!(FileSystem::NFS.to_string(), "NFS");
+        assert_eq!(FileSystem(0xabc).to_string(), "a file system of unknown type 0xabc");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_system_tells_where_a_path_is() {
+        // Every Linux has it, and nobody can keep a file there.
+        let proc = FileSystem::of(Path::new("/proc")).unwrap();
+        assert_eq!(proc.to_string(), "a file system of unknown type 0x9fa0");
+        assert!(!proc.is_supported());
+    }
+}

@@ -1,0 +1,167 @@
+//! Which storage, told in one line: `scheme:place`.
+//!
+//! | URL | storage |
+//! |---|---|
+//! | `mem:` | this process's memory, empty at first, gone at its end |
+//! | `sqlite:elections.db`, `sqlite:/var/lib/vvm/elections.db` | a file, created on first use |
+//!
+//! What follows `sqlite:` is a path as the system takes it, with nothing to escape. A `?` is refused, since a driver may
+//! come to take options behind one.
+
+use crate::SysVvmStorage;
+use clock::Clock;
+use std::sync::Arc;
+
+/// Every scheme that there is a driver for, in this build or another.
+const SCHEMES: &str = "mem:, sqlite:PATH";
+
+/// Databases that are meant to have a driver, and have none in this version.
+const PLANNED: [&str; 3] = ["sled", "scylla", "dynamodb"];
+
+/// Why a storage could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is no scheme.
+    #[error(
+        "`{url}` does not say which storage it is: write one of {SCHEMES} (a file would be `sqlite:{url}`)"
+    )]
+    NoScheme {
+        /// What was asked for.
+        url: String,
+    },
+    /// No driver has this scheme.
+    #[error("there is no storage `{scheme}:`; there are {SCHEMES}")]
+    UnknownScheme {
+        /// What was asked for.
+        scheme: String,
+    },
+    /// This build leaves the driver out.
+    #[error("this build has no driver for `{scheme}:`: build vvm-storage with its feature `{scheme}`")]
+    NotInThisBuild {
+        /// What was asked for, and the feature that would turn it on.
+        scheme: &'static str,
+    },
+    /// No build of this version has the driver.
+    #[error("this version has no driver for `{scheme}:` yet; it has {SCHEMES}")]
+    NotInThisVersion {
+        /// What was asked for.
+        scheme: &'static str,
+    },
+    /// The scheme is known, and what follows it makes no sense.
+    #[error("`{url}`: {why}")]
+    Malformed {
+        /// What was asked for.
+        url: String,
+        /// What is wrong, and how to write it.
+        why: &'static str,
+    },
+    /// The database file could not be opened.
+    #[cfg(feature = "sqlite")]
+    #[error(transparent)]
+    Sqlite(#[from] crate::sqlite::OpenError),
+}
+
+/// What a URL names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place<'url> {
+    Mem,
+    Sqlite(&'url str),
+}
+
+/// Opens the storage that `url` names. `clock` is for drivers whose time is this process's own (`mem:`).
+///
+/// # Errors
+/// When the URL names no storage of this build, and when the storage can't be opened: each says what to do.
+///
+/// # Cancel safety
+/// Dropped, it leaves nothing open.
+pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
+    match parse(url)? {
+        Place::Mem => open_mem(clock),
+        Place::Sqlite(path) => open_sqlite(path).await,
+    }
+}
+
+fn parse(url: &str) -> Result<Place<'_>, OpenError> {
+    let malformed = |why| Err(OpenError::Malformed { url: url.to_owned(), why });
+    // A path may have a colon in it, but no scheme has a slash or a dot.
+    let Some((scheme, place)) =
+        url.split_once(':').filter(|(scheme, _)| !scheme.is_empty() && !scheme.contains(['/', '.']))
+    else {
+        return Err(OpenError::NoScheme { url: url.to_owned() });
+    };
+    match scheme {
+        "mem" if place.is_empty() => Ok(Place::Mem),
+        "mem" => malformed("memory has no name: write `mem:`"),
+        "sqlite" if place.is_empty() => malformed("the path is missing: write `sqlite:elections.db`"),
+        "sqlite" if place == ":memory:" => malformed("for a storage in memory write `mem:`"),
+        "sqlite" if place.starts_with("//") => {
+            malformed("there is no host in it: write `sqlite:elections.db` or `sqlite:/var/lib/elections.db`")
+        }
+        "sqlite" if place.contains('?') => malformed("it takes no options, and no `?` in the path"),
+        "sqlite" => Ok(Place::Sqlite(place)),
+        _ => Err(match PLANNED.into_iter().find(|planned| *planned == scheme) {
+            Some(scheme) => OpenError::NotInThisVersion { scheme },
+            None => OpenError::UnknownScheme { scheme: scheme.to_owned() },
+        }),
+    }
+}
+
+#[cfg(feature = "mem")]
+fn open_mem(clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
+    Ok(crate::mem::MemDatabase::new(clock).open())
+}
+
+#[cfg(not(feature = "mem"))]
+fn open_mem(_clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
+    Err(OpenError::NotInThisBuild { scheme: "mem" })
+}
+
+#[cfg(feature = "sqlite")]
+async fn open_sqlite(path: &str) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
+    Ok(Arc::new(crate::sqlite::SqliteStorage::open(path.as_ref()).await?))
+}
+
+#[cfg(not(feature = "sqlite"))]
+async fn open_sqlite(_path: &str) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
+    Err(OpenError::NotInThisBuild { scheme: "sqlite" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_a_scheme_and_a_place() {
+        assert_eq!(parse("mem:").unwrap(), Place::Mem);
+        for path in ["elections.db", "/var/lib/a b.db", "../x:y", "./a", "C:", " ", "ä%20#"] {
+            assert_eq!(parse(&format!("sqlite:{path}")).unwrap(), Place::Sqlite(path));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_the_way_out() {
+        let table = [
+            ("", "a file would be `sqlite:`"),
+            ("elections.db", "a file would be `sqlite:elections.db`"),
+            ("/var/lib/a:b.db", "a file would be `sqlite:/var/lib/a:b.db`"),
+            (":memory:", "write one of mem:, sqlite:PATH"),
+            ("mem:name", "write `mem:`"),
+            ("mem://", "write `mem:`"),
+            ("sqlite:", "the path is missing"),
+            ("sqlite::memory:", "write `mem:`"),
+            ("sqlite:///var/lib/elections.db", "write `sqlite:elections.db` or"),
+            ("sqlite:a.db?mode=rw", "takes no options"),
+            ("sqlit:a.db", "no storage `sqlit:`; there are mem:, sqlite:PATH"),
+            ("SQLITE:a.db", "no storage `SQLITE:`; there are"),
+            ("postgres://host/database", "no storage `postgres:`"),
+            ("sled:folder", "no driver for `sled:` yet; it has mem:, sqlite:PATH"),
+            ("scylla://host1,host2:9042/keyspace", "no driver for `scylla:` yet"),
+            ("dynamodb://eu-west-1/table", "no driver for `dynamodb:` yet"),
+        ];
+        for (url, part) in table {
+            let error = parse(url).unwrap_err().to_string();
+            assert!(error.contains(part), "{url}: {error}");
+        }
+    }
+}
