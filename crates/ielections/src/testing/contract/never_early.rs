@@ -16,9 +16,9 @@ pub async fn a_record_stands_until_somebody_replaces_it(storage: &impl StorageUn
     let scene = Scene::set(storage).await;
     let clock = SystemClock::start().unwrap();
     let (entry, intruder) = (scene.entry(1, 1), scene.entry(2, 2));
-    let written_at = clock.now();
     scene.claim(None, &entry).await;
-    while clock.now() < written_at.after(scene.ttl.get() * 3) {
+    let long_expired = clock.now().after(scene.ttl.get() * 3);
+    while clock.now() < long_expired {
         assert_eq!(scene.stands().await, held(&entry));
         for last_epoch in [None, Some(1)] {
             let claim =

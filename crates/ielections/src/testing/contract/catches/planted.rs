@@ -126,7 +126,7 @@ impl Handle {
             Slot::Held { entry, .. } => {
                 let mut age = SystemClock::read().since(kept.issued_at);
                 if self.has(Bug::AgeIsGuessed) {
-                    age += Duration::from_secs(1);
+                    age += Duration::from_secs(3600);
                 }
                 Slot::Held { entry, proven_age: Some(age) }
             }
@@ -138,7 +138,7 @@ impl Handle {
         match self.slot(name) {
             _ if self.has(Bug::RefusalShowsNothing) => NEVER_LED,
             Slot::Held { entry, proven_age } if self.has(Bug::RefusalAgeIsGuessed) => {
-                Slot::Held { entry, proven_age: proven_age.map(|age| age + Duration::from_secs(1)) }
+                Slot::Held { entry, proven_age: proven_age.map(|age| age + Duration::from_secs(3600)) }
             }
             slot => slot,
         }
