@@ -1,0 +1,82 @@
+//! What measurements on `mem` stand on: a runtime of one thread, the system's clock, elections through the public API.
+
+use clock::{Clock, Instant, SystemClock, SystemWallClock};
+use deadman::{Deadman, Subject, Trigger};
+use ielections::{
+    AcquireError, Candidacy, Elections, Env, Holder, Leadership, OsEntropy, Terms, TokioSpawn, Ttl,
+    elections, record::HolderTooLong,
+};
+use std::{io, num::NonZeroU32, sync::Arc};
+use tokio::runtime::Runtime;
+use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, mem::MemDatabase};
+
+/// What acts at a kill deadline while we measure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Deadline {
+    /// Nothing: deadlines are kept in order, and nobody is told.
+    Ignored,
+}
+
+/// Elections on `mem`, and a cluster to elect for.
+pub(crate) struct Bed {
+    pub(crate) runtime: Runtime,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) storage: Arc<ElectionsTtlStorage>,
+    pub(crate) elections: Arc<dyn Elections<ElectionKey>>,
+    cluster: ClusterName,
+    pub(crate) holder: Holder,
+}
+
+/// The bed could not be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BedError {
+    #[error("the runtime or the clock could not be started: {0}")]
+    System(#[from] io::Error),
+    #[error(transparent)]
+    Holder(#[from] HolderTooLong),
+}
+
+impl Bed {
+    pub(crate) fn make(deadline: Deadline) -> Result<Self, BedError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::start()?);
+        let storage = Arc::new(ElectionsTtlStorage::new(MemDatabase::new(Arc::clone(&clock)).open()));
+        let deadman = match deadline {
+            Deadline::Ignored => Deadman::with_trigger(Arc::new(Ignores)),
+        };
+        let env = Env {
+            clock: Arc::clone(&clock),
+            wall: Arc::new(SystemWallClock),
+            deadman,
+            entropy: Arc::new(OsEntropy::default()),
+            spawn: Arc::new(TokioSpawn::on(runtime.handle().clone())),
+        };
+        let elections = elections(Arc::clone(&storage) as _, env);
+        let (cluster, holder) = (ClusterName::from("bench"), Holder::new("bench")?);
+        Ok(Self { runtime, clock, storage, elections, cluster, holder })
+    }
+
+    pub(crate) fn key(&self, slot: NonZeroU32) -> ElectionKey {
+        ElectionKey { cluster: self.cluster.clone(), slot: SlotNumber::new(slot) }
+    }
+
+    pub(crate) async fn acquire(&self, slot: NonZeroU32, ttl: Ttl) -> Result<Leadership, AcquireError> {
+        let terms = Terms::new(self.holder.clone(), ttl);
+        let candidacy = Candidacy { slots: vec![self.key(slot)], terms };
+        self.elections.acquire(candidacy).await.map(|(_, leadership)| leadership)
+    }
+}
+
+/// Does nothing at any deadline.
+#[derive(Debug)]
+struct Ignores;
+
+impl Trigger for Ignores {
+    fn set_earliest(&self, _earliest: Option<(Instant, &Subject)>) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn now(&self) -> Instant {
+        SystemClock::read()
+    }
+}
