@@ -6,7 +6,7 @@
 use crate::{
     BoxError, Failure, Problem, Service, ServiceContext,
     state::State,
-    task::{self, EndedEarly, Joined, caught},
+    task::{EndedEarly, Joined, caught},
 };
 use ielections::{Key, Spawn, Standing};
 use std::{fmt, sync::Arc};
@@ -53,8 +53,8 @@ impl<K: Key> Planned<K> {
         let stop = CancellationToken::new();
         let (ready, is_ready) = oneshot::channel();
         let cx = ServiceContext { stop: stop.clone(), slot, standing };
-        let course = Course { name: Arc::clone(&name), state };
-        let ended = task::spawn(spawn, "vvm service", course.run(service, cx, ready));
+        let course = Course { name: Arc::clone(&name), state, over: false };
+        let ended = Joined::spawn(spawn, "vvm service", course.run(service, cx, ready));
         (Hosted { name, stop, ended }, is_ready)
     }
 }
@@ -92,15 +92,27 @@ impl Drop for Hosted {
     }
 }
 
-/// A service's course, as its task drives it, and to whom problems are reported.
-struct Course<K> {
+/// A service's course, as its task drives it, and what is reported of it.
+struct Course<K: Key> {
     name: Arc<str>,
     state: Arc<State<K>>,
+    over: bool,
 }
 
 impl<K: Key> Course<K> {
     async fn run(
-        self,
+        mut self,
+        service: Box<dyn Service<K>>,
+        cx: ServiceContext<K>,
+        ready: oneshot::Sender<()>,
+    ) -> Proof {
+        let proof = self.start_and_work(service, cx, ready).await;
+        self.over = true;
+        proof
+    }
+
+    async fn start_and_work(
+        &self,
         service: Box<dyn Service<K>>,
         cx: ServiceContext<K>,
         ready: oneshot::Sender<()>,
@@ -118,31 +130,43 @@ impl<K: Key> Course<K> {
         }
     }
 
-    fn did_not_start(self, error: BoxError) -> Proof {
-        let Self { name: service, state } = self;
+    fn did_not_start(&self, error: BoxError) -> Proof {
         let cause = Failure::from(error);
-        if state.is_stopping() {
-            tracing::info!(%service, %cause, "told to stop while starting");
+        if self.state.is_stopping() {
+            tracing::info!(service = %self.name, %cause, "told to stop while starting");
         } else {
-            state.report(Problem::StartFailed { service, cause });
+            self.state.report(Problem::StartFailed { service: self.name(), cause });
         }
         Proof::Stopped
     }
 
-    fn ended(self, result: Result<(), BoxError>) -> Proof {
-        let Self { name: service, state } = self;
+    fn ended(&self, result: Result<(), BoxError>) -> Proof {
         let failure = result.err().map(Failure::from);
         match failure {
-            failure if !state.is_stopping() => state.report(Problem::Ended { service, failure }),
-            Some(cause) => state.report(Problem::StopFailed { service, cause }),
+            failure if !self.state.is_stopping() => {
+                self.state.report(Problem::Ended { service: self.name(), failure });
+            }
+            Some(cause) => self.state.report(Problem::StopFailed { service: self.name(), cause }),
             None => {}
         }
         Proof::Stopped
     }
 
-    fn panicked(self, panic: Arc<str>) -> Proof {
-        self.state.report(Problem::Panicked { service: self.name, panic });
+    fn panicked(&self, panic: Arc<str>) -> Proof {
+        self.state.report(Problem::Panicked { service: self.name(), panic });
         Proof::None
+    }
+
+    fn name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
+    }
+}
+
+impl<K: Key> Drop for Course<K> {
+    fn drop(&mut self) {
+        if !self.over {
+            self.state.report(Problem::Dropped { service: self.name() });
+        }
     }
 }
 

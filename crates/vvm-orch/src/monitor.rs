@@ -3,7 +3,7 @@
 use crate::{
     Problem,
     state::State,
-    task::{self, EndedEarly, Joined},
+    task::{EndedEarly, Joined},
 };
 use ielections::{Key, Spawn, Standing};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl Monitor {
     pub(crate) fn start<K: Key>(standing: Standing, state: Arc<State<K>>, spawn: &dyn Spawn) -> Self {
         let stop = CancellationToken::new();
         let stopping = stop.clone();
-        let ended = task::spawn(spawn, Self::NAME, async move {
+        let ended = Joined::spawn(spawn, Self::NAME, async move {
             let loss = tokio::select! {
                 biased;
                 loss = standing.lost() => loss,

@@ -53,10 +53,17 @@ pub enum Problem {
         /// The panic's message.
         panic: Arc<str>,
     },
-    /// A service did not stop in time, or its runtime dropped it half-way. The leadership is not handed back (I6): the
-    /// kill deadline ends the process.
+    /// A service did not stop in time. The leadership is not handed back (I6): the kill deadline ends the process.
     #[error("service {service} did not stop; the record is left to expire and the kill deadline stays armed")]
     WontStop {
+        /// Which.
+        service: Arc<str>,
+    },
+    /// A service's runtime dropped it half-way: the runtime was shut down. That proves as little as a panic does.
+    #[error(
+        "service {service} was dropped by its runtime; the record is left to expire and the kill deadline stays armed"
+    )]
+    Dropped {
         /// Which.
         service: Arc<str>,
     },

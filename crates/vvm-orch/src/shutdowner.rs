@@ -27,9 +27,10 @@ pub(crate) struct Shutdowner<K: Key> {
 impl<K: Key> Shutdowner<K> {
     pub(crate) const NAME: &str = "vvm shutdowner";
 
-    pub(crate) async fn run(self) {
+    /// The future may be dropped before it is ever polled, and yet lets those go who wait for the shutdown.
+    pub(crate) fn run(self) -> impl Future<Output = ()> + Send + 'static {
         let mut completion = Completion { state: Arc::clone(&self.state), ended: Err(EndedEarly::Dropped) };
-        completion.ended = caught(self.shut_down()).await.map_err(EndedEarly::Panicked);
+        async move { completion.note(caught(self.shut_down()).await) }
     }
 
     async fn shut_down(mut self) {
@@ -68,6 +69,12 @@ impl<K: Key> Shutdowner<K> {
 struct Completion<K: Key> {
     state: Arc<State<K>>,
     ended: Result<(), EndedEarly>,
+}
+
+impl<K: Key> Completion<K> {
+    fn note(&mut self, ended: Result<(), Arc<str>>) {
+        self.ended = ended.map_err(EndedEarly::Panicked);
+    }
 }
 
 impl<K: Key> Drop for Completion<K> {

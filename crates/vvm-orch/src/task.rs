@@ -18,22 +18,23 @@ pub(crate) enum EndedEarly {
     Dropped,
 }
 
-pub(crate) fn spawn<T: Send + 'static>(
-    spawn: &dyn Spawn,
-    name: &'static str,
-    work: impl Future<Output = T> + Send + 'static,
-) -> Joined<T> {
-    let (sender, receiver) = oneshot::channel();
-    let work = caught(work);
-    let task = async move {
-        // Nobody may wait for the outcome any more.
-        let _ = sender.send(work.await);
-    };
-    spawn.spawn(name, Box::pin(task));
-    Joined(receiver)
-}
+impl<T: Send + 'static> Joined<T> {
+    /// Starts to drive `work`.
+    pub(crate) fn spawn(
+        spawn: &dyn Spawn,
+        name: &'static str,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Self {
+        let (sender, outcome) = oneshot::channel();
+        let work = caught(work);
+        let task = async move {
+            // Nobody may wait for the outcome any more.
+            let _ = sender.send(work.await);
+        };
+        spawn.spawn(name, Box::pin(task));
+        Self(outcome)
+    }
 
-impl<T> Joined<T> {
     /// Waits for the task to end.
     ///
     /// # Cancel safety

@@ -2,7 +2,7 @@
 
 use crate::{
     Acquisition, RunningVvm, Service, VvmConfig, hosted::Planned, launcher::Launcher, shutdowner::Shutdowner,
-    state::State, task,
+    state::State, task::Joined,
 };
 use ielections::{Candidacy, Elections, Key, Terms, Timing, Ttl};
 use std::{fmt, sync::Arc};
@@ -67,7 +67,7 @@ impl<K: Key> Vvm<K> {
             services,
             spawn: Arc::clone(&config.spawn),
         };
-        let launched = task::spawn(&*config.spawn, Launcher::<K>::NAME, launcher.run());
+        let launched = Joined::spawn(&*config.spawn, Launcher::<K>::NAME, launcher.run());
         let shutdowner = Shutdowner {
             state: Arc::clone(&state),
             launched,

@@ -1,0 +1,11 @@
+//! The orchestrator on `mem`, on a clock that only tests move.
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+mod environment;
+mod loss;
+mod probe;
+mod reference;
+mod rig;
+mod services;
+mod shutdown;
+mod stopping;

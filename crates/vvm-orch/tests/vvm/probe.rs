@@ -1,0 +1,143 @@
+//! A service that does what a test tells it to, and a journal of what the services of a test did.
+
+use crate::rig::Change;
+use async_trait::async_trait;
+use clock::Clock;
+use ielections::Key;
+use std::{
+    future::pending,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use testing_time::MockClock;
+use tokio_util::sync::CancellationToken;
+use vvm_orch::{BoxError, Service, ServiceContext, Work};
+
+/// What happened, in order. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Journal {
+    lines: Arc<Mutex<Vec<String>>>,
+    change: Change,
+}
+
+impl Journal {
+    pub(crate) fn write(&self, line: impl Into<String>) {
+        self.lines.lock().unwrap().push(line.into());
+        self.change.happened();
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.lines.lock().unwrap().clone()
+    }
+
+    /// Waits until this has happened.
+    pub(crate) async fn shows(&self, line: &str) {
+        self.change.until(|| self.lines().iter().any(|written| written == line)).await;
+    }
+}
+
+/// A service that a test controls.
+pub(crate) struct Probe {
+    name: String,
+    journal: Journal,
+    start: Act,
+    work: Act,
+}
+
+/// What a probe does while it starts, or at work.
+pub(crate) enum Act {
+    /// Ends with this at once.
+    End(Result<(), &'static str>),
+    /// Ends with this when told to stop.
+    EndWhenTold(Result<(), &'static str>),
+    /// Ends with this when the test cancels the token, and listens to nobody else.
+    EndAt(CancellationToken, Result<(), &'static str>),
+    /// Takes so long to end when told to stop.
+    EndSlowly(MockClock, Duration),
+    /// Panics when the test cancels the token.
+    PanicAt(CancellationToken),
+    /// Panics when told to stop.
+    PanicWhenTold,
+    /// Never ends.
+    Refuse,
+}
+
+impl Probe {
+    /// Starts at once and works until told to stop.
+    pub(crate) fn new(name: &str, journal: &Journal) -> Self {
+        Self {
+            name: name.into(),
+            journal: journal.clone(),
+            start: Act::End(Ok(())),
+            work: Act::EndWhenTold(Ok(())),
+        }
+    }
+
+    pub(crate) fn start(self, start: Act) -> Self {
+        Self { start, ..self }
+    }
+
+    pub(crate) fn work(self, work: Act) -> Self {
+        Self { work, ..self }
+    }
+
+    pub(crate) fn boxed<K: Key>(self) -> Box<dyn Service<K>> {
+        Box::new(self)
+    }
+}
+
+impl Act {
+    async fn play(self, name: &str, journal: &Journal, stop: CancellationToken) -> Result<(), BoxError> {
+        let told = async {
+            stop.cancelled().await;
+            journal.write(format!("{name} is told to stop"));
+        };
+        match self {
+            Self::End(result) => Ok(result?),
+            Self::EndWhenTold(result) => {
+                told.await;
+                Ok(result?)
+            }
+            Self::EndAt(go, result) => {
+                go.cancelled().await;
+                Ok(result?)
+            }
+            Self::EndSlowly(clock, span) => {
+                told.await;
+                clock.sleep(span).await;
+                Ok(())
+            }
+            Self::PanicAt(go) => {
+                go.cancelled().await;
+                panic!("{name} has had enough")
+            }
+            Self::PanicWhenTold => {
+                told.await;
+                panic!("{name} does not like to stop")
+            }
+            Self::Refuse => {
+                told.await;
+                pending().await
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl<K: Key> Service<K> for Probe {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn start(self: Box<Self>, cx: ServiceContext<K>) -> Result<Work, BoxError> {
+        let Self { name, journal, start, work } = *self;
+        journal.write(format!("{name} starts"));
+        start.play(&name, &journal, cx.stop.clone()).await?;
+        journal.write(format!("{name} is ready"));
+        Ok(Box::pin(async move {
+            let result = work.play(&name, &journal, cx.stop).await;
+            journal.write(format!("{name} ends"));
+            result
+        }))
+    }
+}

@@ -1,0 +1,73 @@
+//! The three tests of the reference: Basic, Shutdown, CancelLeadership.
+
+use crate::{
+    probe::{Journal, Probe},
+    rig::{Cluster, TTL, run},
+};
+use clock::Clock;
+use ielections::{AcquireError, Entry, Epoch, Holder, Incarnation, Loss, Version};
+use vvm_orch::Problem;
+
+#[test]
+fn basic_the_second_vvm_of_a_one_slot_cluster_fails_to_start_while_the_first_leads() {
+    run(async |cluster| {
+        let first = cluster.process("first").launch(vec![]);
+        first.leading().await.unwrap();
+        let began = cluster.clock.now();
+
+        let second = cluster.process("second").launch(vec![]);
+        let problem = second.problem().await;
+        let Some(Problem::NotAcquired(error)) = problem else { panic!("{problem:?}") };
+        assert!(matches!(*error, AcquireError::TimedOut { .. }), "{error:?}");
+        // `DefaultLeadershipAcquisitionDuration`.
+        assert_eq!(cluster.clock.now().since(began).as_secs(), 120);
+        assert!(matches!(second.shutdown().await, Err(Problem::NotAcquired(_))));
+
+        first.leading().await.unwrap();
+        assert!(first.first_problem().is_none());
+        first.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn shutdown_the_record_is_changed_under_a_leaders_feet_and_the_vvm_shuts_down() {
+    run(async |cluster| {
+        let journal = Journal::default();
+        let process = cluster.process("leader");
+        let running = process.launch(vec![Probe::new("a", &journal).boxed()]);
+        let led = running.leading().await.unwrap();
+
+        let thief = Entry {
+            holder: Holder::new("thief").unwrap(),
+            version: Version { incarnation: Incarnation::from_bytes([9; 16]), write: 0 },
+            ttl: TTL,
+            epoch: Epoch::new(led.standing.epoch().get() + 1).unwrap(),
+        };
+        process.storage.tamper(&Cluster::key(), thief.clone()).await.unwrap();
+
+        let stolen = |problem: Problem| matches!(problem, Problem::Lost(Loss::Stolen { by }) if by == thief);
+        assert!(stolen(running.problem().await.unwrap()));
+        // By itself: nobody called `shutdown`.
+        journal.shows("a ends").await;
+        assert!(stolen(running.shutdown().await.unwrap_err()));
+        // Somebody else's record is not ours to delete.
+        assert_eq!(cluster.record().await, Some(thief));
+        // Handing back work that has stopped disarms.
+        assert_eq!(process.killer.earliest(), None);
+        process.tasks.all_end().await;
+    });
+}
+
+#[test]
+fn cancel_leadership_a_manual_shutdown_frees_the_record() {
+    run(async |cluster| {
+        let process = cluster.process("leader");
+        let running = process.launch(vec![]);
+        let led = running.leading().await.unwrap();
+        assert_eq!(cluster.record().await.map(|entry| entry.epoch), Some(led.standing.epoch()));
+        running.shutdown().await.unwrap();
+        assert_eq!(cluster.record().await, None);
+        assert_eq!(process.killer.earliest(), None);
+        process.tasks.all_end().await;
+    });
+}

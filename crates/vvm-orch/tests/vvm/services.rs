@@ -1,0 +1,217 @@
+//! Services: started in order, stopped in reverse, and what becomes of those that fail.
+
+use crate::{
+    probe::{Act, Journal, Probe},
+    rig::run,
+};
+use tokio_util::sync::CancellationToken;
+use vvm_orch::{NotLeading, Problem, service_fn};
+
+#[test]
+fn services_start_in_order_and_stop_in_reverse() {
+    run(async |cluster| {
+        let journal = Journal::default();
+        let process = cluster.process("leader");
+        let running = process.launch(["a", "b", "c"].map(|name| Probe::new(name, &journal).boxed()).into());
+        running.leading().await.unwrap();
+        let started = ["a starts", "a is ready", "b starts", "b is ready", "c starts", "c is ready"];
+        assert_eq!(journal.lines(), started);
+        running.shutdown().await.unwrap();
+        let stopped =
+            ["c is told to stop", "c ends", "b is told to stop", "b ends", "a is told to stop", "a ends"];
+        assert_eq!(journal.lines()[6..], stopped);
+    });
+}
+
+#[test]
+fn a_service_starts_after_the_one_before_it_is_ready_and_leading_resolves_after_the_last() {
+    run(async |cluster| {
+        let journal = Journal::default();
+        let ready = CancellationToken::new();
+        let process = cluster.process("leader");
+        let running = process.launch(vec![
+            Probe::new("a", &journal).start(Act::EndAt(ready.clone(), Ok(()))).boxed(),
+            Probe::new("b", &journal).boxed(),
+        ]);
+        tokio::select! {
+            biased;
+            _ = running.leading() => panic!("it leads before its services are up"),
+            // Renewals go on; nothing else does.
+            () = cluster.sleep(100) => {}
+        }
+        assert_eq!(journal.lines(), ["a starts"]);
+        ready.cancel();
+        running.leading().await.unwrap();
+        assert_eq!(journal.lines(), ["a starts", "a is ready", "b starts", "b is ready"]);
+        running.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn services_know_slot_and_epoch_of_what_they_work_under() {
+    run(async |cluster| {
+        let journal = Journal::default();
+        let process = cluster.process("leader");
+        let notes = journal.clone();
+        let running = process.launch(vec![service_fn("noter", async move |cx| {
+            notes.write(format!("{} {}", cx.slot, cx.standing.epoch()));
+            cx.stop.cancelled().await;
+            Ok(())
+        })]);
+        let led = running.leading().await.unwrap();
+        running.shutdown().await.unwrap();
+        assert_eq!(journal.lines(), [format!("{} {}", led.slot, led.standing.epoch())]);
+    });
+}
+
+#[test]
+fn a_start_that_fails_stops_the_earlier_services_in_reverse_and_starts_no_other() {
+    run(async |cluster| {
+        let journal = Journal::default();
+        let process = cluster.process("leader");
+        let running = process.launch(vec![
+            Probe::new("a", &journal).boxed(),
+            Probe::new("b", &journal).boxed(),
+            Probe::new("c", &journal).start(Act::End(Err("no port is free"))).boxed(),
+            Probe::new("d", &journal).boxed(),
+        ]);
+        let refused = running.leading().await.unwrap_err();
+        assert!(matches!(refused, NotLeading::Problem(Problem::StartFailed { .. })), "{refused:?}");
+        let Err(Problem::StartFailed { service, cause }) = running.shutdown().await else { panic!() };
+        assert_eq!((&*service, cause.to_string()), ("c", "no port is free".into()));
+        let after_c_starts =
+            journal.lines().into_iter().skip_while(|line| line != "c starts").collect::<Vec<_>>();
+        let expected = ["c starts", "b is told to stop", "b ends", "a is told to stop", "a ends"];
+        assert_eq!(after_c_starts, expected);
+        // All that was started is proven stopped.
+        assert_eq!(cluster.record().await, None);
+        assert_eq!(process.killer.earliest(), None);
+        process.leaves_nothing(&cluster).await;
+    });
+}
+
+#[test]
+fn a_service_that_ends_by_itself_shuts_the_vvm_down() {
+    for result in [Ok(()), Err("the disk is full")] {
+        run(async |cluster| {
+            let journal = Journal::default();
+            let go = CancellationToken::new();
+            let process = cluster.process("leader");
+            let running = process.launch(vec![
+                Probe::new("a", &journal).boxed(),
+                Probe::new("b", &journal).work(Act::EndAt(go.clone(), result)).boxed(),
+                Probe::new("c", &journal).boxed(),
+            ]);
+            running.leading().await.unwrap();
+            go.cancel();
+            let Some(Problem::Ended { service, failure }) = running.problem().await else { panic!() };
+            assert_eq!(&*service, "b");
+            assert_eq!(failure.map(|failure| failure.to_string()), result.err().map(String::from));
+            // By itself: nobody called `shutdown`.
+            process.leaves_nothing(&cluster).await;
+            assert_eq!(
+                journal.lines()[6..],
+                ["b ends", "c is told to stop", "c ends", "a is told to stop", "a ends"]
+            );
+            assert_eq!(cluster.record().await, None);
+            assert!(matches!(running.shutdown().await, Err(Problem::Ended { .. })));
+        });
+    }
+}
+
+#[test]
+fn a_service_that_fails_while_stopping_is_a_problem_and_has_stopped_all_the_same() {
+    run(async |cluster| {
+        let journal = Journal::default();
+        let process = cluster.process("leader");
+        let running = process.launch(vec![
+            Probe::new("a", &journal).boxed(),
+            Probe::new("b", &journal).work(Act::EndWhenTold(Err("can't flush"))).boxed(),
+        ]);
+        running.leading().await.unwrap();
+        let Err(Problem::StopFailed { service, cause }) = running.shutdown().await else { panic!() };
+        assert_eq!((&*service, cause.to_string()), ("b", "can't flush".into()));
+        assert_eq!(journal.lines().last().unwrap(), "a ends");
+        assert_eq!(cluster.record().await, None);
+        process.leaves_nothing(&cluster).await;
+    });
+}
+
+/// A panic proves nothing about what the service had started: neither release nor disarming (I4, I6).
+async fn panics(cluster: crate::rig::Cluster, start: Act, work: Act, go: CancellationToken) -> String {
+    let journal = Journal::default();
+    let process = cluster.process("leader");
+    let running = process.launch(vec![
+        Probe::new("a", &journal).boxed(),
+        Probe::new("b", &journal).start(start).work(work).boxed(),
+    ]);
+    journal.shows("b starts").await;
+    go.cancel();
+    if running.leading().await.is_ok() {
+        // It panics when it is told to stop, at the latest.
+        drop(running.shutdown().await);
+    }
+    let Err(Problem::Panicked { service, panic }) = running.shutdown().await else { panic!("no panic") };
+    assert_eq!(&*service, "b");
+    assert_eq!(journal.lines().last().unwrap(), "a ends");
+    let record = cluster.record().await.expect("the record was released under work that may still go on");
+    let (kill_at, subject) = process.killer.earliest().expect("the deadman was disarmed");
+    assert_eq!(subject.epoch, record.epoch.get());
+    process.leaves_nothing(&cluster).await;
+    cluster.reach(kill_at).await;
+    assert_eq!(process.killer.fired(), [(kill_at, subject)]);
+    panic.to_string()
+}
+
+#[test]
+fn a_panic_at_work_is_a_problem_and_the_deadline_stays_armed() {
+    run(async |cluster| {
+        let go = CancellationToken::new();
+        let text = panics(cluster, Act::End(Ok(())), Act::PanicAt(go.clone()), go).await;
+        assert_eq!(text, "b has had enough");
+    });
+}
+
+#[test]
+fn a_panic_in_start_is_a_problem_and_the_deadline_stays_armed() {
+    run(async |cluster| {
+        let go = CancellationToken::new();
+        let text = panics(cluster, Act::PanicAt(go.clone()), Act::EndWhenTold(Ok(())), go).await;
+        assert_eq!(text, "b has had enough");
+    });
+}
+
+#[test]
+fn a_panic_while_stopping_is_a_problem_and_the_deadline_stays_armed() {
+    run(async |cluster| {
+        let text = panics(cluster, Act::End(Ok(())), Act::PanicWhenTold, CancellationToken::new()).await;
+        assert_eq!(text, "b does not like to stop");
+    });
+}
+
+#[test]
+fn the_first_problem_wins_and_everybody_reads_the_same() {
+    run(async |cluster| {
+        let journal = Journal::default();
+        let go = CancellationToken::new();
+        let process = cluster.process("leader");
+        let running = process.launch(vec![
+            Probe::new("a", &journal).work(Act::EndWhenTold(Err("second"))).boxed(),
+            Probe::new("b", &journal).work(Act::EndAt(go.clone(), Err("first"))).boxed(),
+            Probe::new("c", &journal).work(Act::PanicWhenTold).boxed(),
+        ]);
+        running.leading().await.unwrap();
+        assert!(running.first_problem().is_none());
+        go.cancel();
+        let reads = [
+            running.problem().await,
+            running.clone().shutdown().await.err(),
+            running.problem().await,
+            running.first_problem(),
+        ];
+        for read in reads {
+            let Some(Problem::Ended { service, failure }) = read else { panic!("{read:?}") };
+            assert_eq!((&*service, failure.unwrap().to_string()), ("b", "first".into()));
+        }
+    });
+}
