@@ -2,8 +2,8 @@
 //!
 //! What lives here: [`Instant`], which goes on counting while the machine is suspended; the [`Clock`] trait that
 //! everything above takes instead of calling the system; the [`WallClock`] trait, whose one use is to keep an epoch
-//! rising after a restore from backup; and the system's implementations of both, [`SystemClock`] and
-//! [`SystemWallClock`].
+//! rising after a restore from backup; the system's implementations of both, [`SystemClock`] and [`SystemWallClock`];
+//! and [`Alarm`], for a thread that waits for a moment that others move.
 //!
 //! What does not: mock clocks (crate `testing-time`), deadlines that kill (crate `deadman`).
 //!
@@ -16,7 +16,7 @@ mod system;
 mod wall;
 
 pub use instant::Instant;
-pub use system::SystemClock;
+pub use system::{Alarm, SystemClock};
 pub use wall::{SystemWallClock, WallClock};
 
 use std::{fmt::Debug, pin::Pin, time::Duration};

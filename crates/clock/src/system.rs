@@ -4,7 +4,7 @@
 //! during suspend, and a crate that tells the time should not choose anybody's runtime. One thread and not a timerfd
 //! per sleeper, because a thousand sleepers must not need a thousand file descriptors (I11).
 
-use crate::{Clock, Instant, Sleep, system::alarm::Alarm};
+use crate::{Clock, Instant, Sleep};
 use std::{
     collections::BTreeMap,
     fmt, io,
@@ -17,6 +17,8 @@ use std::{
 #[cfg_attr(target_os = "linux", path = "system/alarm_linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "system/alarm_portable.rs")]
 mod alarm;
+
+pub use alarm::Alarm;
 
 /// The machine's monotonic clock, counting suspend where the system can (`CLOCK_BOOTTIME` on Linux; elsewhere
 /// `std::time::Instant`, which on some systems stands still during suspend).
@@ -139,16 +141,20 @@ impl Future for SystemSleep {
             return Poll::Ready(());
         }
         let this = &mut *self;
+        // Cloned before and dropped after the lock is held: both may run foreign code, which may sleep on this clock.
+        let waker = cx.waker().clone();
         let mut sleepers = this.owner.shared.lock();
         let id = *this.id.get_or_insert_with(|| {
             sleepers.next_id += 1;
             sleepers.next_id
         });
-        sleepers.wakers.insert((this.deadline, id), cx.waker().clone());
+        let replaced = sleepers.wakers.insert((this.deadline, id), waker);
         if sleepers.armed.is_none_or(|armed| this.deadline < armed) {
             sleepers.armed = Some(this.deadline);
             this.owner.shared.alarm.set(this.deadline);
         }
+        drop(sleepers);
+        drop(replaced);
         Poll::Pending
     }
 }
@@ -211,6 +217,25 @@ mod tests {
         assert_eq!(clock.0.shared.lock().wakers.len(), 1);
         drop(sleep);
         assert_eq!(clock.0.shared.lock().wakers.len(), 0);
+    }
+
+    /// Drops a sleep with itself.
+    struct Holder(#[expect(dead_code, reason = "held for its drop")] Mutex<Sleep>);
+    impl Wake for Holder {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    #[test]
+    fn a_replaced_waker_may_take_another_sleep_with_it() {
+        let clock = SystemClock::start().unwrap();
+        let mut held = clock.sleep(Duration::from_secs(3600));
+        assert!(held.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let mut sleep = clock.sleep(Duration::from_secs(3600));
+        let holder = Arc::new(Holder(Mutex::new(held))).into();
+        assert!(sleep.as_mut().poll(&mut Context::from_waker(&holder)).is_pending());
+        drop(holder);
+        assert!(sleep.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert_eq!(clock.0.shared.lock().wakers.len(), 1);
     }
 
     #[test]

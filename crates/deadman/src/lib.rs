@@ -12,9 +12,14 @@ mod error;
 #[cfg(any(test, feature = "testing"))]
 pub mod recording;
 mod subject;
+#[allow(unsafe_code, reason = "POSIX timers, the signal mask and `_exit` have no safe interface")]
+mod system;
 mod trigger;
 
 pub use armed::{Armed, Deadman};
 pub use error::ArmError;
 pub use subject::Subject;
+#[cfg(target_os = "linux")]
+pub use system::KernelTimer;
+pub use system::{EXIT_STATUS, SECOND_LAYER_BEHIND, SystemOptions, SystemTrigger, ThreadsAlone};
 pub use trigger::Trigger;

@@ -17,15 +17,22 @@ pub(super) fn now() -> Instant {
     Instant::from_nanos(time.tv_sec as u64 * NANOS_PER_SECOND + time.tv_nsec as u64)
 }
 
-pub(super) struct Alarm(OwnedFd);
+/// An alarm on the machine's clock ([`SystemClock`](crate::SystemClock)) that one thread waits for and any thread may
+/// set: a timerfd on `CLOCK_BOOTTIME`. Closed on exec.
+#[derive(Debug)]
+pub struct Alarm(OwnedFd);
 
 impl Alarm {
-    pub(super) fn new() -> io::Result<Self> {
+    /// An alarm that is not set.
+    ///
+    /// # Errors
+    /// When the process is out of file descriptors.
+    pub fn new() -> io::Result<Self> {
         Ok(Self(timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?))
     }
 
     /// Replaces whatever was set; a thread that is waiting now waits for this one.
-    pub(super) fn set(&self, deadline: Instant) {
+    pub fn set(&self, deadline: Instant) {
         // Zero would disarm; the first nanosecond after boot is as much in the past.
         let nanos = deadline.as_nanos().clamp(1, i64::MAX as u64);
         let value =
@@ -40,8 +47,9 @@ impl Alarm {
         debug_assert!(outcome.is_ok(), "{outcome:?}");
     }
 
-    /// Returns once the alarm has gone off, or early: the caller looks at the clock anyway.
-    pub(super) fn wait(&self) {
+    /// Returns once the alarm has gone off, or early: the caller looks at the clock anyway. Goes off once for each time
+    /// it is set.
+    pub fn wait(&self) {
         let mut expirations = [0_u8; 8];
         while rustix::io::read(&self.0, &mut expirations) == Err(Errno::INTR) {}
     }

@@ -14,24 +14,32 @@ pub(super) fn now() -> Instant {
     Instant::from_nanos(1).after(origin.elapsed())
 }
 
-pub(super) struct Alarm {
+/// An alarm on the machine's clock ([`SystemClock`](crate::SystemClock)) that one thread waits for and any thread may
+/// set.
+#[derive(Debug)]
+pub struct Alarm {
     deadline: Mutex<Option<Instant>>,
     changed: Condvar,
 }
 
 impl Alarm {
-    pub(super) fn new() -> io::Result<Self> {
+    /// An alarm that is not set.
+    ///
+    /// # Errors
+    /// None here; where there are timerfds, when the process is out of them.
+    pub fn new() -> io::Result<Self> {
         Ok(Self { deadline: Mutex::new(None), changed: Condvar::new() })
     }
 
     /// Replaces whatever was set; a thread that is waiting now waits for this one.
-    pub(super) fn set(&self, deadline: Instant) {
+    pub fn set(&self, deadline: Instant) {
         *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = Some(deadline);
         self.changed.notify_all();
     }
 
-    /// Returns once the alarm has gone off.
-    pub(super) fn wait(&self) {
+    /// Returns once the alarm has gone off, or early: the caller looks at the clock anyway. Goes off once for each time
+    /// it is set.
+    pub fn wait(&self) {
         let mut deadline = self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let now = now();

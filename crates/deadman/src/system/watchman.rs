@@ -1,0 +1,218 @@
+//! A thread that waits for a deadline that others move, and acts when it comes.
+//!
+//! Cheap to move: the thread's alarm is set by others only when the deadline becomes earlier than what the thread sleeps
+//! towards. One that has moved later is noticed when the old alarm wakes the thread, which then sleeps on.
+
+use super::signals;
+use crate::Subject;
+use clock::{Alarm, Instant, SystemClock};
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+};
+
+#[derive(Debug)]
+pub(super) struct Watchman {
+    post: Arc<Post>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Post {
+    alarm: Alarm,
+    orders: Mutex<Orders>,
+}
+
+#[derive(Debug, Default)]
+struct Orders {
+    deadline: Option<(Instant, Subject)>,
+    /// What the alarm is set to. Never later than the deadline.
+    alarm: Option<Instant>,
+    dismissed: bool,
+}
+
+impl Watchman {
+    /// Starts the thread. When the deadline comes, it calls `act` with it and with whose it was, and ends (if `act` does
+    /// not end the process). No deadline can be set while `act` runs.
+    ///
+    /// # Errors
+    /// When the process is out of threads or file descriptors.
+    pub(super) fn start(name: &str, act: impl Fn(Instant, &Subject) + Send + 'static) -> io::Result<Self> {
+        let post = Arc::new(Post { alarm: Alarm::new()?, orders: Mutex::default() });
+        let thread = thread::Builder::new().name(name.into()).spawn({
+            let post = Arc::clone(&post);
+            move || {
+                signals::block_all();
+                post.keep(act);
+            }
+        })?;
+        Ok(Self { post, thread: Some(thread) })
+    }
+
+    /// Replaces the deadline once `and` has succeeded, both in one step that the thread does not see the middle of.
+    ///
+    /// # Errors
+    /// Those of `and`. Nothing has changed then.
+    pub(super) fn set(
+        &self,
+        deadline: Option<(Instant, &Subject)>,
+        and: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut orders = self.post.orders();
+        and()?;
+        orders.deadline = deadline.map(|(at, subject)| (at, subject.clone()));
+        if let Some((at, _)) = deadline
+            && orders.alarm.is_none_or(|alarm| at < alarm)
+        {
+            orders.alarm = Some(at);
+            self.post.alarm.set(at);
+        }
+        Ok(())
+    }
+}
+
+impl Post {
+    fn keep(&self, act: impl Fn(Instant, &Subject)) {
+        loop {
+            self.alarm.wait();
+            let mut orders = self.orders();
+            if orders.dismissed {
+                return;
+            }
+            // Held until the end: no confirmation can slip in between this look and the act.
+            if let Some((at, subject)) = &orders.deadline
+                && *at <= SystemClock::read()
+            {
+                return act(*at, subject);
+            }
+            orders.alarm = orders.deadline.as_ref().map(|(at, _)| *at);
+            if let Some(at) = orders.alarm {
+                self.alarm.set(at);
+            }
+        }
+    }
+
+    /// Every step leaves the orders whole, so poison carries no information.
+    fn orders(&self) -> MutexGuard<'_, Orders> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Watchman {
+    /// Ends the thread only if it has nothing to wait for. With a deadline, it stays at its post (I4).
+    fn drop(&mut self) {
+        {
+            let mut orders = self.post.orders();
+            if orders.deadline.is_some() {
+                return;
+            }
+            orders.dismissed = true;
+            self.post.alarm.set(Instant::ORIGIN);
+        }
+        if let Some(thread) = self.thread.take() {
+            // It has no panic to report: it only waits.
+            drop(thread.join());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{sync::mpsc, time::Duration};
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    /// How long a test waits for something to be done.
+    const AT_MOST: Duration = Duration::from_secs(5);
+
+    fn subject() -> Subject {
+        Subject { key: "payroll".into(), holder: "here".into(), epoch: 1 }
+    }
+
+    fn from_now(span: Duration) -> Instant {
+        SystemClock::read().after(span)
+    }
+
+    /// A watchman, and what it did: the deadline, and when.
+    fn watchman() -> (Watchman, mpsc::Receiver<(Instant, Instant)>) {
+        let (acts, acted) = mpsc::channel();
+        let act = move |at, _: &Subject| acts.send((at, SystemClock::read())).unwrap();
+        (Watchman::start("watchman", act).unwrap(), acted)
+    }
+
+    fn set(watchman: &Watchman, deadline: Option<Instant>) {
+        let subject = subject();
+        watchman.set(deadline.map(|at| (at, &subject)), || Ok(())).unwrap();
+    }
+
+    #[test]
+    fn acts_at_the_deadline_and_not_before() {
+        let (watchman, acted) = watchman();
+        let deadline = from_now(Duration::from_millis(20));
+        set(&watchman, Some(deadline));
+        let (at, when) = acted.recv_timeout(AT_MOST).unwrap();
+        assert_eq!(at, deadline);
+        assert!(when >= deadline);
+    }
+
+    #[test]
+    fn an_earlier_deadline_wakes_it_and_a_later_one_does_not_touch_the_alarm() {
+        let (watchman, acted) = watchman();
+        let (early, late) = (from_now(Duration::from_millis(30)), from_now(Duration::from_millis(60)));
+        set(&watchman, Some(from_now(HOUR)));
+        set(&watchman, Some(early));
+        set(&watchman, Some(late));
+        let alarm = watchman.post.orders().alarm;
+        assert!(alarm == Some(early) || SystemClock::read() >= early);
+        let (at, when) = acted.recv_timeout(AT_MOST).unwrap();
+        assert_eq!(at, late);
+        assert!(when >= late);
+    }
+
+    #[test]
+    fn what_fails_beside_it_changes_nothing() {
+        let (watchman, acted) = watchman();
+        let deadline = from_now(Duration::from_millis(20));
+        set(&watchman, Some(deadline));
+        let subject = subject();
+        let refused = watchman.set(Some((from_now(HOUR), &subject)), || Err(io::Error::other("refused")));
+        assert!(refused.is_err());
+        assert_eq!(acted.recv_timeout(AT_MOST).unwrap().0, deadline);
+    }
+
+    #[test]
+    fn dropped_without_a_deadline_it_is_joined() {
+        let (watchman, acted) = watchman();
+        set(&watchman, Some(from_now(HOUR)));
+        set(&watchman, None);
+        drop(watchman);
+        assert!(acted.try_recv() == Err(mpsc::TryRecvError::Disconnected), "the thread is still there");
+    }
+
+    #[test]
+    fn dropped_with_a_deadline_it_acts() {
+        let (watchman, acted) = watchman();
+        let deadline = from_now(Duration::from_millis(20));
+        set(&watchman, Some(deadline));
+        drop(watchman);
+        assert_eq!(acted.recv_timeout(AT_MOST).unwrap().0, deadline);
+    }
+
+    #[test]
+    fn no_deadline_is_set_while_it_acts() {
+        let (in_act, act_began) = mpsc::channel();
+        let (may_end, end) = mpsc::channel::<()>();
+        let act = move |_, _: &Subject| {
+            in_act.send(()).unwrap();
+            end.recv().unwrap();
+        };
+        let watchman = Watchman::start("watchman", act).unwrap();
+        set(&watchman, Some(from_now(Duration::from_millis(5))));
+        act_began.recv_timeout(AT_MOST).unwrap();
+        assert!(watchman.post.orders.try_lock().is_err());
+        may_end.send(()).unwrap();
+        set(&watchman, None);
+    }
+}

@@ -1,0 +1,151 @@
+//! A process that arms its deadman as the first argument says, writes down when it is to die, and waits for that.
+//!
+//! One line on standard output for each word to the parent: the deadline in nanoseconds on the machine's clock; then,
+//! from scenarios that outlive it, what they found.
+#![forbid(unsafe_code)]
+
+use clock::{Alarm, Instant, SystemClock};
+use deadman::{Armed, Deadman, KernelTimer, Subject, SystemOptions, ThreadsAlone};
+use std::{error::Error, fs, thread, time::Duration};
+
+/// Long enough for the parent to do its part between being told and the deadline.
+const SOON: Duration = Duration::from_millis(250);
+const LATER: Duration = Duration::from_millis(500);
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let scenario = std::env::args().nth(1).unwrap_or_default();
+    match scenario.as_str() {
+        "idle" => tell(arm_in(&system()?, SOON, 1)?.0),
+        "threads-alone" => tell(arm_in(&threads_alone(ThreadsAlone::Always)?, SOON, 1)?.0),
+        "threads-alone-as-init" => tell(arm_in(&threads_alone(ThreadsAlone::AsInit)?, SOON, 1)?.0),
+        "dropped" => {
+            let deadman = system()?;
+            let (at, armed) = arm_in(&deadman, SOON, 1)?;
+            drop(armed);
+            drop(deadman);
+            tell(at);
+        }
+        "forgotten" => {
+            let deadman = system()?;
+            let (at, armed) = arm_in(&deadman, SOON, 1)?;
+            std::mem::forget((armed, deadman));
+            tell(at);
+        }
+        "panicked" => {
+            let deadman = system()?;
+            let (at, armed) = arm_in(&deadman, SOON, 1)?;
+            tell(at);
+            let owner = thread::spawn(move || {
+                let _held = (deadman, armed);
+                panic!("on purpose, with an armed deadline");
+            });
+            assert!(owner.join().is_err());
+        }
+        "earliest" => {
+            let deadman = system()?;
+            let _later = arm_in(&deadman, LATER, 2)?;
+            tell(arm_in(&deadman, SOON, 1)?.0);
+        }
+        "earliest-disarmed" => {
+            let deadman = system()?;
+            let (later, _armed) = arm_in(&deadman, LATER, 2)?;
+            let (_, armed) = arm_in(&deadman, SOON, 1)?;
+            deadman.disarm(armed);
+            tell(later);
+        }
+        "confirmed" => {
+            let deadman = system()?;
+            let (at, armed) = arm_in(&deadman, SOON, 1)?;
+            let later = at.after(LATER - SOON);
+            deadman.confirm([(&armed, later)]);
+            tell(later);
+        }
+        "tightened" => {
+            let deadman = system()?;
+            let (at, armed) = arm_in(&deadman, HOUR, 1)?;
+            let sooner = at.before(HOUR - SOON);
+            deadman.tighten(&armed, sooner);
+            tell(sooner);
+        }
+        "disarmed" => {
+            let deadman = system()?;
+            let (at, armed) = arm_in(&deadman, SOON, 1)?;
+            deadman.disarm(armed);
+            tell(at);
+            return outlive(at);
+        }
+        "cleaned-up" => {
+            let deadman = system()?;
+            let (at, armed) = arm_in(&deadman, SOON, 1)?;
+            deadman.disarm(armed);
+            drop(deadman);
+            tell(at);
+            println!("{} threads", fs::read_dir("/proc/self/task")?.count());
+            println!("{} timers", fs::read_to_string("/proc/self/timers")?.lines().count());
+            return outlive(at);
+        }
+        "kernel-timer" => tell(set_in(&KernelTimer::new()?, SOON)?),
+        "kernel-timer-dropped" => {
+            let timer = KernelTimer::new()?;
+            tell(set_in(&timer, SOON)?);
+            drop(timer);
+        }
+        "kernel-timer-moved" => {
+            let timer = KernelTimer::new()?;
+            let at = set_in(&timer, SOON)?.after(LATER - SOON);
+            timer.set(Some(at))?;
+            tell(at);
+        }
+        "kernel-timer-in-the-past" => {
+            tell(Instant::ORIGIN);
+            KernelTimer::new()?.set(Some(Instant::ORIGIN))?;
+        }
+        "kernel-timer-cleared" => {
+            let timer = KernelTimer::new()?;
+            let at = set_in(&timer, SOON)?;
+            timer.set(None)?;
+            drop(timer);
+            tell(at);
+            println!("{} timers", fs::read_to_string("/proc/self/timers")?.lines().count());
+            return outlive(at);
+        }
+        unknown => return Err(format!("no scenario is called {unknown:?}").into()),
+    }
+    loop {
+        thread::park();
+    }
+}
+
+fn system() -> Result<Deadman, Box<dyn Error>> {
+    Ok(Deadman::system(SystemOptions::default())?)
+}
+
+fn threads_alone(threads_alone: ThreadsAlone) -> Result<Deadman, Box<dyn Error>> {
+    Ok(Deadman::system(SystemOptions { threads_alone })?)
+}
+
+fn arm_in(deadman: &Deadman, span: Duration, epoch: u64) -> Result<(Instant, Armed), Box<dyn Error>> {
+    let at = deadman.now().after(span);
+    let subject = Subject { key: "payroll\n1".into(), holder: "here".into(), epoch };
+    Ok((at, deadman.arm(subject, at)?))
+}
+
+fn set_in(timer: &KernelTimer, span: Duration) -> Result<Instant, Box<dyn Error>> {
+    let at = SystemClock::read().after(span);
+    timer.set(Some(at))?;
+    Ok(at)
+}
+
+fn tell(deadline: Instant) {
+    println!("{}", deadline.as_nanos());
+}
+
+/// Waits until both layers would have acted long ago.
+fn outlive(deadline: Instant) -> Result<(), Box<dyn Error>> {
+    let alarm = Alarm::new()?;
+    alarm.set(deadline.after(deadman::SECOND_LAYER_BEHIND * 10));
+    alarm.wait();
+    println!("alive");
+    Ok(())
+}
