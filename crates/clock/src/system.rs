@@ -12,6 +12,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 #[cfg_attr(target_os = "linux", path = "system/alarm_linux.rs")]
@@ -39,6 +40,11 @@ impl SystemClock {
             move || shared.run()
         })?;
         Ok(Self(Arc::new(Owner { shared, thread: Some(thread) })))
+    }
+
+    /// Blocks this thread for `span`: for programs without an async runtime, which look at something at a pace.
+    pub fn block_for(span: Duration) {
+        thread::sleep(span);
     }
 
     /// The present moment, for those who need no sleeping.
@@ -173,7 +179,7 @@ impl Drop for SystemSleep {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{task::Wake, time::Duration};
+    use std::task::Wake;
 
     /// Enough of an executor to await one future on this thread.
     struct Unpark(thread::Thread);

@@ -57,7 +57,7 @@ impl Instance {
                 if SystemClock::read() >= kill_at {
                     self.guardian.kill()?;
                 }
-                std::thread::sleep(Duration::from_millis(5));
+                SystemClock::block_for(Duration::from_millis(5));
             }
         }
         Ok(())

@@ -21,7 +21,6 @@ use std::{
     io,
     path::{Path, PathBuf},
     process::ExitCode,
-    thread,
     time::Duration,
 };
 use trouble::Troubles;
@@ -141,7 +140,7 @@ fn torment(
             next_trouble = now.after(mean.mul_f64(2.0 * rng.f64()));
         }
         // The pace of looking, not a way to wait for anything: fine enough to time an orphan's life.
-        thread::sleep(Duration::from_millis(3));
+        SystemClock::block_for(Duration::from_millis(3));
     }
     troubles.resume_all();
     Ok((troubles, orphans, instances))

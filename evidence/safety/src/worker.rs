@@ -28,7 +28,7 @@ pub(crate) fn work(folder: &Path) -> io::Result<bool> {
     writeln!(log, "{epoch} {host} {}", if alone { "alone" } else { "OVERLAP" })?;
     loop {
         writeln!(log, "{}", SystemClock::read().as_nanos())?;
-        thread::sleep(BEAT);
+        SystemClock::block_for(BEAT);
     }
 }
 
