@@ -10,7 +10,7 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
     path::Path,
-    process, thread,
+    process,
     time::Duration,
 };
 
