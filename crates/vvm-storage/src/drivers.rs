@@ -9,5 +9,7 @@
 
 #[cfg(feature = "mem")]
 pub mod mem;
+#[cfg(feature = "sled")]
+pub mod sled;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;

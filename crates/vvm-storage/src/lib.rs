@@ -2,7 +2,8 @@
 //!
 //! - [`SysVvmStorage`]: what a new backend implements.
 //! - [`ElectionsTtlStorage`]: the storage of elections on top of it; owns every key prefix.
-//! - [`mem`], [`sqlite`] (features): drivers, in this process's memory and in a file.
+//! - [`mem`], [`sqlite`], [`sled`] (features): drivers, in this process's memory, in a file that processes share, and in
+//!   a folder that one process has.
 //! - [`open`]: the storage that a URL names.
 //!
 //! Each driver is a feature, and the crate compiles with any one of them alone, or with none.
@@ -17,6 +18,8 @@ pub mod url;
 
 #[cfg(feature = "mem")]
 pub use drivers::mem;
+#[cfg(feature = "sled")]
+pub use drivers::sled;
 #[cfg(feature = "sqlite")]
 pub use drivers::sqlite;
 pub use elections::{BeyondLimits, ElectionsTtlStorage, SettingCorrupt, SettleError};

@@ -3,9 +3,10 @@
 //! | URL | storage |
 //! |---|---|
 //! | `mem:` | this process's memory, empty at first, gone at its end |
+//! | `sled:elections`, `sled:/var/lib/vvm/elections` | a folder that one process has, created on first use |
 //! | `sqlite:elections.db`, `sqlite:/var/lib/vvm/elections.db` | a file, created on first use |
 //!
-//! What follows `sqlite:` is a path as the system takes it, with nothing to escape. A `?` is refused, since a driver may
+//! What follows `sqlite:` and `sled:` is a path as the system takes it, with nothing to escape. A `?` is refused, since a driver may
 //! come to take options behind one.
 
 use crate::SysVvmStorage;
@@ -13,10 +14,10 @@ use clock::Clock;
 use std::sync::Arc;
 
 /// Every scheme that there is a driver for, in this build or another.
-const SCHEMES: &str = "mem:, sqlite:PATH";
+const SCHEMES: &str = "mem:, sqlite:PATH, sled:PATH";
 
 /// Databases that are meant to have a driver, and have none in this version.
-const PLANNED: [&str; 3] = ["sled", "scylla", "dynamodb"];
+const PLANNED: [&str; 2] = ["scylla", "dynamodb"];
 
 /// Why a storage could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +60,10 @@ pub enum OpenError {
     #[cfg(feature = "sqlite")]
     #[error(transparent)]
     Sqlite(#[from] crate::sqlite::OpenError),
+    /// The database folder could not be opened.
+    #[cfg(feature = "sled")]
+    #[error(transparent)]
+    Sled(#[from] crate::sled::OpenError),
 }
 
 /// What a URL names.
@@ -66,6 +71,7 @@ pub enum OpenError {
 enum Place<'url> {
     Mem,
     Sqlite(&'url str),
+    Sled(&'url str),
 }
 
 /// Opens the storage that `url` names. `clock` is for drivers whose time is this process's own (`mem:`).
@@ -79,6 +85,7 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
     match parse(url)? {
         Place::Mem => open_mem(clock),
         Place::Sqlite(path) => open_sqlite(path).await,
+        Place::Sled(path) => open_sled(path).await,
     }
 }
 
@@ -100,6 +107,12 @@ fn parse(url: &str) -> Result<Place<'_>, OpenError> {
         }
         "sqlite" if place.contains('?') => malformed("it takes no options, and no `?` in the path"),
         "sqlite" => Ok(Place::Sqlite(place)),
+        "sled" if place.is_empty() => malformed("the path is missing: write `sled:elections`"),
+        "sled" if place.starts_with("//") => {
+            malformed("there is no host in it: write `sled:elections` or `sled:/var/lib/elections`")
+        }
+        "sled" if place.contains('?') => malformed("it takes no options, and no `?` in the path"),
+        "sled" => Ok(Place::Sled(place)),
         _ => Err(match PLANNED.into_iter().find(|planned| *planned == scheme) {
             Some(scheme) => OpenError::NotInThisVersion { scheme },
             None => OpenError::UnknownScheme { scheme: scheme.to_owned() },
@@ -127,6 +140,16 @@ async fn open_sqlite(_path: &str) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
     Err(OpenError::NotInThisBuild { scheme: "sqlite" })
 }
 
+#[cfg(feature = "sled")]
+async fn open_sled(path: &str) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
+    Ok(Arc::new(crate::sled::SledStorage::open(path.as_ref()).await?))
+}
+
+#[cfg(not(feature = "sled"))]
+async fn open_sled(_path: &str) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
+    Err(OpenError::NotInThisBuild { scheme: "sled" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,6 +159,7 @@ mod tests {
         assert_eq!(parse("mem:").unwrap(), Place::Mem);
         for path in ["elections.db", "/var/lib/a b.db", "../x:y", "./a", "C:", " ", "ä%20#"] {
             assert_eq!(parse(&format!("sqlite:{path}")).unwrap(), Place::Sqlite(path));
+            assert_eq!(parse(&format!("sled:{path}")).unwrap(), Place::Sled(path));
         }
     }
 
@@ -155,8 +179,10 @@ mod tests {
             ("sqlit:a.db", "no storage `sqlit:`; there are mem:, sqlite:PATH"),
             ("SQLITE:a.db", "no storage `SQLITE:`; there are"),
             ("postgres://host/database", "no storage `postgres:`"),
-            ("sled:folder", "no driver for `sled:` yet; it has mem:, sqlite:PATH"),
-            ("scylla://host1,host2:9042/keyspace", "no driver for `scylla:` yet"),
+            ("sled:", "the path is missing"),
+            ("sled:///var/lib/elections", "write `sled:elections` or"),
+            ("sled:elections?mode=rw", "takes no options"),
+            ("scylla://host1,host2:9042/keyspace", "no driver for `scylla:` yet; it has mem:, sqlite:PATH"),
             ("dynamodb://eu-west-1/table", "no driver for `dynamodb:` yet"),
         ];
         for (url, part) in table {

@@ -63,3 +63,32 @@ mod sqlite {
 
     storage_contract_suite!(Sqlite(TempDir::new().unwrap()));
 }
+
+#[cfg(feature = "sled")]
+mod sled {
+    use super::*;
+    use async_trait::async_trait;
+    use ielections::{TtlStorage, storage_contract_suite, testing::contract::StorageUnderTest};
+    use std::sync::Arc;
+    use tempfile::TempDir;
+    use vvm_storage::{ElectionsTtlStorage, sled::SledStorage};
+
+    /// A folder of its own; its handles share what one process can have only once.
+    struct Sled(TempDir);
+
+    #[async_trait]
+    impl StorageUnderTest for Sled {
+        type Key = ElectionKey;
+
+        async fn open(&self) -> Arc<dyn TtlStorage<ElectionKey>> {
+            let storage = SledStorage::open(self.0.path()).await.unwrap();
+            Arc::new(ElectionsTtlStorage::new(Arc::new(storage)))
+        }
+
+        fn key(&self, name: &[u8]) -> ElectionKey {
+            key(name)
+        }
+    }
+
+    storage_contract_suite!(Sled(TempDir::new().unwrap()));
+}

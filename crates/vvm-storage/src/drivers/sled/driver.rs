@@ -1,0 +1,124 @@
+//! The verbs: each one call to the thread that owns the database.
+
+mod lane;
+
+pub(super) use lane::Lane;
+
+use super::{
+    errors::{Closed, Trouble},
+    open::OpenError,
+};
+use crate::{Partition, SysVvmStorage};
+use async_trait::async_trait;
+use clock::SystemClock;
+use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+/// A handle on a database folder. Handles of one process on one folder share its thread, which ends with the last.
+#[derive(Debug)]
+pub struct SledStorage {
+    /// `None` once closed. A call that runs keeps the lane until it ends.
+    lane: Mutex<Option<Arc<Lane>>>,
+}
+
+impl SledStorage {
+    /// Opens the database folder, and creates it on first use, but not the folder that it is in.
+    ///
+    /// # Errors
+    /// See [`OpenError`]: each says what stands in the way. Nothing that was there is changed or lost.
+    ///
+    /// # Cancel safety
+    /// Dropped, it opens nothing; a folder that it was creating may be left, complete and empty.
+    pub async fn open(path: &Path) -> Result<Self, OpenError> {
+        Ok(Self { lane: Mutex::new(Some(super::open::open(path).await?)) })
+    }
+
+    fn lane(&self) -> Result<Arc<Lane>, Closed> {
+        self.lane.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(Closed)
+    }
+
+    fn for_write(&self) -> Result<Arc<Lane>, WriteError> {
+        self.lane().map_err(|closed| WriteError::Fatal(closed.into()))
+    }
+
+    fn for_read(&self) -> Result<Arc<Lane>, ReadError> {
+        self.lane().map_err(|closed| ReadError::Fatal(closed.into()))
+    }
+}
+
+#[async_trait]
+impl SysVvmStorage for SledStorage {
+    fn limits(&self) -> Limits {
+        Limits {
+            // An attempt may take a tenth of it: room for a few syncs of a slow disk (10 to 20 ms each).
+            min_ttl: Duration::from_millis(500),
+            // Far below what sled would move into a file of its own, which nobody syncs.
+            max_key_bytes: 16 << 10,
+            max_value_bytes: 16 << 10,
+            // Bounds how long one scan keeps the thread: about 1 ms.
+            scan_batch: 1024,
+        }
+    }
+
+    fn shared_between_processes(&self) -> bool {
+        false
+    }
+
+    async fn claim(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
+        // Read before the call waits: whatever is counted from here began no earlier.
+        let issued_at = SystemClock::read();
+        let (at, from, entry) = (at.clone(), from.clone(), entry.clone());
+        self.for_write()?.write(move |rows| rows.claim(&at, &from, &entry, issued_at)).await
+    }
+
+    async fn renew(&self, at: &Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
+        let issued_at = SystemClock::read();
+        let (at, held, entry) = (at.clone(), held.clone(), entry.clone());
+        self.for_write()?.write(move |rows| rows.renew(&at, &held, &entry, issued_at)).await
+    }
+
+    async fn release(
+        &self,
+        at: &Partition,
+        incarnation: Incarnation,
+        epoch: Epoch,
+    ) -> Result<Delete, WriteError> {
+        let at = at.clone();
+        self.for_write()?.write(move |rows| rows.release(&at, incarnation, epoch)).await
+    }
+
+    async fn read(&self, at: &Partition) -> Result<Slot, ReadError> {
+        let at = at.clone();
+        self.for_read()?.read(move |rows| rows.slot(&at).map_err(Trouble::of_read)).await
+    }
+
+    async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
+        let at = at.to_vec();
+        let lane = self.for_read()?;
+        lane.read(move |rows| {
+            at.iter().map(|at| rows.slot(at)).collect::<Result<_, _>>().map_err(Trouble::of_read)
+        })
+        .await
+    }
+
+    async fn settle(&self, at: &Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
+        let (at, value) = (at.clone(), value.to_vec());
+        self.for_write()?.write(move |rows| rows.settle(&at, &value)).await
+    }
+
+    async fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, ReadError> {
+        let at = at.clone();
+        self.for_read()?.read(move |rows| rows.setting(&at).map_err(Trouble::of_read)).await
+    }
+
+    async fn close(&self) {
+        let lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(lane) = lane.and_then(Arc::into_inner) {
+            lane.end().await;
+        }
+    }
+}

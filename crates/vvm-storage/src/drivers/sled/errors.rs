@@ -1,0 +1,86 @@
+//! Which error of sled is which error of the contract: the table in the driver's documentation, as code.
+
+use ielections::{ReadError, WriteError};
+
+/// What went wrong while the database was in use, in words that say what to do about it.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(super) enum Trouble {
+    #[error("the database is damaged: stop the process and restore the folder from a backup ({0})")]
+    Damaged(String),
+    #[error("the database is not as this program left it: {0}")]
+    Foreign(String),
+    #[error("the disk failed or is full: {0}")]
+    Disk(String),
+}
+
+impl From<::sled::Error> for Trouble {
+    fn from(error: ::sled::Error) -> Self {
+        let text = error.to_string();
+        match error {
+            ::sled::Error::Io(_) => Self::Disk(text),
+            ::sled::Error::Corruption { .. } => Self::Damaged(text),
+            ::sled::Error::CollectionNotFound(_)
+            | ::sled::Error::Unsupported(_)
+            | ::sled::Error::ReportableBug(_) => Self::Foreign(text),
+        }
+    }
+}
+
+impl Trouble {
+    /// Nothing was changed yet.
+    pub(super) fn before_write(self) -> WriteError {
+        if self.is_for_good() { WriteError::Fatal(self.into()) } else { WriteError::NotApplied(self.into()) }
+    }
+
+    /// (I7) The change may stand in memory, in the log, or in both.
+    pub(super) fn while_writing(self) -> WriteError {
+        WriteError::Unknown(self.into())
+    }
+
+    pub(super) fn of_read(self) -> ReadError {
+        if self.is_for_good() { ReadError::Fatal(self.into()) } else { ReadError::Unavailable(self.into()) }
+    }
+
+    fn is_for_good(&self) -> bool {
+        match self {
+            Self::Damaged(_) | Self::Foreign(_) => true,
+            Self::Disk(_) => false,
+        }
+    }
+}
+
+/// The handle was closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("this handle of the database is closed: open another one")]
+pub(super) struct Closed;
+
+/// The thread is gone, and with it the answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the thread that owns the database ended before it answered")]
+pub(super) struct Unanswered;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    #[test]
+    fn each_error_is_what_the_table_says() {
+        let disk = || Trouble::from(::sled::Error::Io(io::ErrorKind::StorageFull.into()));
+        assert!(matches!(disk().before_write(), WriteError::NotApplied(_)));
+        assert!(matches!(disk().while_writing(), WriteError::Unknown(_)));
+        assert!(matches!(disk().of_read(), ReadError::Unavailable(_)));
+        let for_good = [
+            ::sled::Error::Corruption { at: None, bt: () },
+            ::sled::Error::CollectionNotFound("leader".into()),
+            ::sled::Error::Unsupported(String::new()),
+            ::sled::Error::ReportableBug(String::new()),
+        ];
+        for error in for_good {
+            let trouble = || Trouble::from(error.clone());
+            assert!(matches!(trouble().before_write(), WriteError::Fatal(_)), "{error}");
+            assert!(matches!(trouble().while_writing(), WriteError::Unknown(_)), "{error}");
+            assert!(matches!(trouble().of_read(), ReadError::Fatal(_)), "{error}");
+        }
+    }
+}

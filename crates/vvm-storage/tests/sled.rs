@@ -1,0 +1,39 @@
+//! What is `sled`'s own: whose word proves an age. The contract itself is the suite's to test.
+#![cfg(feature = "sled")]
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+use ielections::{Claim, Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
+use std::time::Duration;
+use tempfile::TempDir;
+use vvm_storage::{Partition, SysVvmStorage, sled::SledStorage};
+
+fn age(slot: Slot) -> Option<Duration> {
+    match slot {
+        Slot::Held { proven_age, .. } => proven_age,
+        Slot::Vacant(_) => panic!("vacant, but a record was written"),
+    }
+}
+
+#[tokio::test]
+async fn an_age_is_proven_until_the_last_handle_is_closed() {
+    let folder = TempDir::new().unwrap();
+    let partition = Partition::from_bytes(*b"key");
+    let entry = Entry {
+        holder: Holder::new("somebody").unwrap(),
+        version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 0 },
+        ttl: Ttl::DEFAULT,
+        epoch: Epoch::new(1).unwrap(),
+    };
+    let first = SledStorage::open(folder.path()).await.unwrap();
+    let second = SledStorage::open(folder.path()).await.unwrap();
+    let vacant = Slot::Vacant(Vacant { last_epoch: None });
+    assert_eq!(first.claim(&partition, &vacant, &entry).await.unwrap(), Claim::Claimed);
+    first.close().await;
+    assert!(age(second.read(&partition).await.unwrap()).is_some(), "the process that wrote it is still here");
+
+    second.close().await;
+    let third = SledStorage::open(folder.path()).await.unwrap();
+    let slot = third.read(&partition).await.unwrap();
+    assert_eq!(slot.entry(), Some(&entry));
+    assert_eq!(age(slot), None, "nobody here saw the write");
+}
