@@ -13,12 +13,31 @@ pub(crate) struct Troubles {
     stopped: Vec<(Instant, Pid)>,
 }
 
+/// The processes of one candidate.
+struct Family {
+    guardian: i32,
+    host: Option<i32>,
+    worker: Option<i32>,
+}
+
+impl Family {
+    fn of(instance: &Instance) -> Option<Self> {
+        let guardian = instance.guardian()?;
+        let host = proc_fs::children(guardian).first().copied();
+        let worker = host.and_then(|host| proc_fs::children(host).first().copied());
+        Some(Self { guardian, host, worker })
+    }
+}
+
 impl Troubles {
     /// One trouble for one process of one candidate.
     pub(crate) fn make(&mut self, now: Instant, instances: &[Instance], rng: &mut Rng) {
-        let Some(guardian) = instances[rng.usize(..instances.len())].guardian() else { return };
-        let host = proc_fs::children(guardian).first().copied();
-        let worker = host.and_then(|host| proc_fs::children(host).first().copied());
+        let mut candidates: Vec<Family> = instances.iter().filter_map(Family::of).collect();
+        // A standby's end changes little: every second time it is the leader's turn.
+        if rng.bool() && candidates.iter().any(|family| family.worker.is_some()) {
+            candidates.retain(|family| family.worker.is_some());
+        }
+        let Some(Family { guardian, host, worker }) = rng.choice(candidates) else { return };
         let (role, target) = match rng.u32(..3) {
             0 => ("guardian", Some(guardian)),
             1 => ("host", host),
