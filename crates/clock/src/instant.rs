@@ -46,6 +46,20 @@ impl Instant {
         Self(self.0 - nanos as u64)
     }
 
+    /// The last point not after this one that lies a multiple of `grain` after the clock's origin; this one when `grain`
+    /// is zero.
+    #[must_use]
+    pub const fn floor(self, grain: Duration) -> Self {
+        let nanos = grain.as_nanos();
+        if nanos == 0 {
+            return self;
+        }
+        if nanos > self.0 as u128 {
+            return Self::ORIGIN;
+        }
+        Self(self.0 - self.0 % nanos as u64)
+    }
+
     /// How long from here until `later`; zero when `later` has passed.
     pub const fn until(self, later: Self) -> Duration {
         Duration::from_nanos(later.0.saturating_sub(self.0))
@@ -84,5 +98,13 @@ mod tests {
         assert_eq!(early.until(late), Duration::from_secs(1));
         assert_eq!(late.until(early), Duration::ZERO);
         assert_eq!(late.since(early), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_floor_is_a_multiple_of_its_grain_and_not_later() {
+        let floor = |nanos, grain| Instant::from_nanos(nanos).floor(Duration::from_nanos(grain)).as_nanos();
+        assert_eq!([floor(29, 10), floor(30, 10), floor(9, 10)], [20, 30, 0]);
+        assert_eq!(floor(29, 0), 29);
+        assert_eq!(Instant::from_nanos(29).floor(Duration::MAX), Instant::ORIGIN);
     }
 }

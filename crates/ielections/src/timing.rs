@@ -22,11 +22,14 @@ const LOSS: u32 = 650;
 const KILL: u32 = 800;
 const STOPPING: u32 = 150;
 const FRESH: u32 = 250;
-/// The largest share by which jitter brings a renewal forward.
-const JITTER: u32 = 50;
+/// Renewals fall on multiples of this, so that those due about the same time share one wake-up (I11).
+const GRAIN: u32 = 1;
+/// The largest share of a renewal interval by which jitter brings it forward; with the grain, 5 %.
+const JITTER: u32 = 46;
 
 // Three attempts, time-outs and pauses included, fit between a renewal's start and the loss timer.
 const _: () = assert!(RENEWAL + 3 * ATTEMPT + 2 * RETRY <= LOSS);
+const _: () = assert!(RENEWAL * JITTER + GRAIN * 1000 <= RENEWAL * 50);
 // Services are warned before leadership is lost, and have the promised time to stop before they are killed.
 const _: () = assert!(RENEWAL < AT_RISK && AT_RISK < LOSS && LOSS + STOPPING <= KILL);
 // I1: with clocks up to 10 % apart, the kill on the slow clock comes before the take-over on the fast one. 1.1 / 0.9
@@ -44,10 +47,11 @@ impl Timing {
         self.ttl
     }
 
-    /// When to renew a lease last confirmed by a call sent at `sent_at` (5 s later), up to 5 % earlier by `jitter`.
+    /// When to renew a lease last confirmed by a call sent at `sent_at` (5 s later), up to 5 % earlier: by `jitter`, so
+    /// that leases drift apart, and to a multiple of 20 ms, so that 100,000 of them don't wake the process as often.
     pub fn renew_at(self, sent_at: Instant, jitter: Jitter) -> Instant {
-        let forward = self.share(RENEWAL * JITTER / 1000).mul_f64(jitter.0);
-        sent_at.after(self.share(RENEWAL)).before(forward)
+        let forward = (self.share(RENEWAL) * JITTER / 1000).mul_f64(jitter.0);
+        sent_at.after(self.share(RENEWAL)).before(forward).floor(self.share(GRAIN))
     }
 
     /// The pause between two attempts of one renewal (1 s).
@@ -135,5 +139,13 @@ mod tests {
         let earliest = timing.renew_at(Instant::ORIGIN, Jitter::from_random(u64::MAX));
         assert!(earliest < latest);
         assert!(earliest.until(latest) <= Duration::from_millis(250));
+    }
+
+    #[test]
+    fn renewals_due_about_the_same_time_share_one_wake_up() {
+        let timing = Timing::of(Ttl::DEFAULT);
+        let wake = |sent_at| timing.renew_at(Instant::from_nanos(sent_at), Jitter::NONE);
+        assert_eq!(wake(0), wake(19_999_999));
+        assert_ne!(wake(0), wake(20_000_000));
     }
 }
