@@ -3,6 +3,7 @@
 use crate::{
     bed::{Bed, BedError, Deadline},
     figure::{Figure, Side, Statistic, Unit},
+    resources::{self, ResourcesError},
 };
 use clock::SystemClock;
 use ielections::{AcquireError, Handback, Ttl};
@@ -16,6 +17,8 @@ const GOAL: f64 = 317_000.0;
 pub(crate) enum PairsError {
     #[error(transparent)]
     Bed(#[from] BedError),
+    #[error(transparent)]
+    Resources(#[from] ResourcesError),
     #[error("a slot that nobody else wants was not acquired: {0}")]
     Acquire(#[from] AcquireError),
     #[error("a record was not released: {0:?}")]
@@ -25,22 +28,39 @@ pub(crate) enum PairsError {
 pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, PairsError> {
     let (rounds, pairs) = if quick { (3, 20_000) } else { (9, 200_000) };
     let ignored = Bed::make(Deadline::Ignored)?;
-    let mut samples = Vec::new();
+    let mut found = Vec::new();
     // The first round warms up and is not counted.
     for round in 0..=rounds {
-        let sample = pairs_per_second(&ignored, pairs)?;
+        let sample = one_round(&ignored, pairs)?;
         if round > 0 {
-            samples.push(sample);
+            found.push(sample);
         }
     }
-    Ok(vec![Figure::new("pairs on mem, deadline ignored", Unit::PairsPerSecond, samples).with_goal(
-        Statistic::Median,
-        Side::AtLeast,
-        GOAL,
-    )])
+    let samples = |of: fn(&Found) -> f64| found.iter().map(of).collect();
+    Ok(vec![
+        Figure::new(
+            "pairs on mem, deadline ignored",
+            Unit::PairsPerSecond,
+            samples(|found| found.per_second),
+        )
+        .with_goal(Statistic::Median, Side::AtLeast, GOAL),
+        Figure::new(
+            "CPU of a pair on mem, deadline ignored",
+            Unit::Microseconds,
+            samples(|found| found.cpu_micros),
+        ),
+    ])
 }
 
-fn pairs_per_second(bed: &Bed, pairs: u32) -> Result<f64, PairsError> {
+/// What one round found.
+struct Found {
+    per_second: f64,
+    /// What a pair would take on a machine that does nothing else.
+    cpu_micros: f64,
+}
+
+fn one_round(bed: &Bed, pairs: u32) -> Result<Found, PairsError> {
+    let cpu_before = resources::cpu_time()?;
     let started = SystemClock::read();
     bed.runtime.block_on(async {
         for _ in 0..pairs {
@@ -52,5 +72,8 @@ fn pairs_per_second(bed: &Bed, pairs: u32) -> Result<f64, PairsError> {
         }
         Ok(())
     })?;
-    Ok(f64::from(pairs) / SystemClock::read().since(started).as_secs_f64())
+    let taken = SystemClock::read().since(started);
+    let cpu = resources::cpu_time()?.saturating_sub(cpu_before);
+    let pairs = f64::from(pairs);
+    Ok(Found { per_second: pairs / taken.as_secs_f64(), cpu_micros: cpu.as_secs_f64() * 1e6 / pairs })
 }
