@@ -6,6 +6,7 @@
 //! One task and not one per leadership (I11): 100,000 leaderships are a slab, a timer queue and at most
 //! `max_in_flight` calls. One owner of all state: no lock, and no order of locks to get wrong.
 
+mod actor;
 mod call;
 mod campaigning;
 mod leading;

@@ -2,10 +2,11 @@
 
 use super::{
     Answer, Grant, Hold,
+    actor::{Kind, Turn},
     call::{Reply, Request},
     leading::Leading,
     releasing::Releasing,
-    task::{Engine, Kind, Turn},
+    task::Engine,
 };
 use crate::{
     AcquireError, Candidacy, Entry, Key, Standing, Timing,
@@ -41,7 +42,7 @@ impl<K: Key> Engine<K> {
         let holder = candidacy.terms.holder.shared();
         let entropy = Arc::clone(&self.env.entropy);
         let wall = Arc::clone(&self.env.wall);
-        let campaign = Campaign::begin(candidacy.terms, candidacy.slots.len(), self.now(), entropy, wall);
+        let campaign = Campaign::begin(candidacy.terms, candidacy.slots.len(), self.now, entropy, wall);
         let slots = candidacy.slots.into();
         let campaigning = Campaigning { ticket, campaign, slots, holder, reply: Some(reply), calling: false };
         let id = self.add(Kind::Campaigning(Box::new(campaigning)));
@@ -84,7 +85,7 @@ impl<K: Key> Engine<K> {
     }
 
     fn step_campaign(&mut self, cx: &mut Context<'_>, id: usize, event: CampaignEvent) {
-        let now = self.now();
+        let now = self.now;
         let Kind::Campaigning(campaigning) = &mut self.actors[id].kind else { return };
         let step = campaigning.campaign.on(now, event);
         let withdrawn = campaigning.reply.is_none();

@@ -1,9 +1,10 @@
 //! Leases that are held: renewing, losing, handing back.
 
 use super::{
+    actor::{Kind, Turn},
     call::{Reply, Request},
     releasing::Releasing,
-    task::{Engine, Kind, Turn},
+    task::Engine,
 };
 use crate::{
     Handback, Key, Loss, Standing, Timing,
@@ -52,7 +53,7 @@ impl<K: Key> Engine<K> {
     }
 
     fn step_lease(&mut self, cx: &mut Context<'_>, id: usize, event: LeaseEvent) {
-        let now = self.now();
+        let now = self.now;
         let jitter = self.jitter();
         let Kind::Leading(leading) = &mut self.actors[id].kind else { return };
         if leading.is_ending() {

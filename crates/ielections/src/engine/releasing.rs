@@ -1,8 +1,9 @@
 //! Records on their way out.
 
 use super::{
+    actor::{Kind, Turn},
     call::{Reply, Request},
-    task::{Engine, Kind, Turn},
+    task::Engine,
 };
 use crate::{
     Handback, Key,
@@ -44,7 +45,7 @@ impl<K: Key> Engine<K> {
     }
 
     fn step_release(&mut self, cx: &mut Context<'_>, id: usize, event: ReleaseEvent) {
-        let now = self.now();
+        let now = self.now;
         let Kind::Releasing(releasing) = &mut self.actors[id].kind else { return };
         let key = releasing.key.clone();
         match releasing.release.on(now, event) {

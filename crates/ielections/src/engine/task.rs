@@ -3,10 +3,8 @@
 
 use super::{
     Command,
+    actor::{Actor, Kind},
     call::{self, Call, Reply, Request},
-    campaigning::Campaigning,
-    leading::Leading,
-    releasing::Releasing,
     timers::Timers,
 };
 use crate::{EngineSettings, Env, Key, Loss, TtlStorage, timing::Jitter};
@@ -15,7 +13,6 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use slab::Slab;
 use std::{
     collections::{BTreeMap, VecDeque},
-    mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -33,14 +30,20 @@ pub(super) struct Engine<K: Key> {
     inbox: UnboundedReceiver<Command<K>>,
     /// For the handles of leaderships. Weak, so that the task ends when nobody is left to command it.
     pub(super) commands: WeakUnboundedSender<Command<K>>,
+    /// The present, read at the beginning of a round and after each answer: what is sent counts from a reading before it
+    /// (I3), what an answer shows from a reading after it (I5), and nothing else needs one of its own.
+    pub(super) now: Instant,
     pub(super) actors: Slab<Actor<K>>,
     pub(super) tickets: BTreeMap<u64, usize>,
-    timers: Timers,
+    pub(super) timers: Timers,
+    /// Actors whose wake-up has moved in this round. The queue hears of it at the end: most calls of a storage in memory
+    /// are over before their time limit would have had to be queued.
+    pub(super) moved: Vec<usize>,
     calls: FuturesUnordered<Call>,
     /// Answered at the first poll: most calls of a storage in memory.
     answered: VecDeque<(usize, Reply)>,
-    renewals: VecDeque<usize>,
-    others: VecDeque<usize>,
+    pub(super) renewals: VecDeque<usize>,
+    pub(super) others: VecDeque<usize>,
     /// Leases with a confirmed renewal that the deadman has not been told of.
     pub(super) confirmed: Vec<usize>,
     pub(super) closing: bool,
@@ -49,27 +52,8 @@ pub(super) struct Engine<K: Key> {
     jitter: u64,
 }
 
-/// One campaign, lease or release.
-pub(super) struct Actor<K> {
-    wake_at: Instant,
-    queued: bool,
-    pub(super) kind: Kind<K>,
-}
-
-pub(super) enum Kind<K> {
-    Campaigning(Box<Campaigning<K>>),
-    Leading(Box<Leading<K>>),
-    Releasing(Box<Releasing<K>>),
-    /// Between two kinds, within one step.
-    Changing,
-}
-
-/// Which queue an actor waits in for its turn to call the storage.
-#[derive(Clone, Copy)]
-pub(super) enum Turn {
-    Renewal,
-    Other,
-}
+/// How much of one kind is done before the others get their turn.
+const ROUND: usize = 64;
 
 impl<K: Key> Engine<K> {
     pub(super) fn new(
@@ -81,15 +65,18 @@ impl<K: Key> Engine<K> {
     ) -> Self {
         let timers = Timers::new(Arc::clone(&env.clock));
         let jitter = env.entropy.next_u64();
+        let now = env.clock.now();
         Self {
             storage,
             env,
             settings,
             inbox,
             commands,
+            now,
             actors: Slab::new(),
             tickets: BTreeMap::new(),
             timers,
+            moved: Vec::new(),
             calls: FuturesUnordered::new(),
             answered: VecDeque::new(),
             renewals: VecDeque::new(),
@@ -102,46 +89,12 @@ impl<K: Key> Engine<K> {
         }
     }
 
-    pub(super) fn now(&self) -> Instant {
-        self.env.clock.now()
-    }
-
     /// Jitter needs no secrecy, and every renewal asks for some: one seed, then splitmix64 (Steele, Lea, Flood 2014).
     pub(super) fn jitter(&mut self) -> Jitter {
         self.jitter = self.jitter.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.jitter ^ (self.jitter >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         Jitter::from_random(mixed ^ (mixed >> 31))
-    }
-
-    pub(super) fn add(&mut self, kind: Kind<K>) -> usize {
-        self.actors.insert(Actor { wake_at: Instant::NEVER, queued: false, kind })
-    }
-
-    pub(super) fn remove(&mut self, id: usize) {
-        self.wake_at(id, Instant::NEVER);
-        self.actors.try_remove(id);
-    }
-
-    pub(super) fn wake_at(&mut self, id: usize, at: Instant) {
-        if let Some(actor) = self.actors.get_mut(id) {
-            let from = mem::replace(&mut actor.wake_at, at);
-            if from != at {
-                self.timers.shift(id, from, at);
-            }
-        }
-    }
-
-    /// Lets the actor call the storage when its turn comes.
-    pub(super) fn queue(&mut self, id: usize, turn: Turn) {
-        let Some(actor) = self.actors.get_mut(id) else { return };
-        if mem::replace(&mut actor.queued, true) {
-            return;
-        }
-        match turn {
-            Turn::Renewal => self.renewals.push_back(id),
-            Turn::Other => self.others.push_back(id),
-        }
     }
 
     /// Sends a request for the actor. Its first poll happens here: what is answered at once never needs a wake-up.
@@ -153,19 +106,6 @@ impl<K: Key> Engine<K> {
             Poll::Ready(answer) => self.answered.push_back(answer),
             Poll::Pending => self.calls.push(call),
         }
-    }
-
-    /// The next actor whose turn it is; renewals first.
-    fn next_turn(&mut self) -> Option<usize> {
-        while let Some(id) = self.renewals.pop_front().or_else(|| self.others.pop_front()) {
-            // A place in the queue can outlive its actor, and even meet the next one under the same number.
-            if let Some(actor) = self.actors.get_mut(id)
-                && mem::replace(&mut actor.queued, false)
-            {
-                return Some(id);
-            }
-        }
-        None
     }
 
     fn command(&mut self, cx: &mut Context<'_>, command: Command<K>) {
@@ -197,7 +137,7 @@ impl<K: Key> Engine<K> {
 
     fn woken(&mut self, cx: &mut Context<'_>, id: usize) {
         match self.actors.get_mut(id) {
-            Some(actor) => actor.wake_at = Instant::NEVER,
+            Some(actor) => (actor.wake_at, actor.queued_for) = (Instant::NEVER, Instant::NEVER),
             None => return,
         }
         match &self.actors[id].kind {
@@ -218,6 +158,8 @@ impl<K: Key> Engine<K> {
     }
 
     fn answer(&mut self, cx: &mut Context<'_>, id: usize, reply: Reply) {
+        // However long this process stood still since the round began, the answer was not seen before now (I5).
+        self.now = self.env.clock.now();
         match self.actors.get(id).map(|actor| &actor.kind) {
             Some(Kind::Campaigning(_)) => self.campaign_answered(cx, id, reply),
             Some(Kind::Leading(_)) => self.lease_answered(cx, id, reply),
@@ -226,39 +168,66 @@ impl<K: Key> Engine<K> {
         }
     }
 
-    /// One round over everything that is ready; `true` if anything was.
+    /// One round over what is ready; `true` if there may be more. However much there is of one kind, the others are not
+    /// kept waiting.
     fn round(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut progressed = false;
-        while self.commanded {
-            match self.inbox.poll_recv(cx) {
-                Poll::Ready(Some(command)) => {
-                    progressed = true;
-                    self.command(cx, command);
-                }
-                Poll::Ready(None) => self.commanded = false,
-                Poll::Pending => break,
+        self.now = self.env.clock.now();
+        let timers = self.some(|engine| {
+            let Some(id) = engine.timers.due(engine.now) else { return false };
+            engine.woken(cx, id);
+            engine.follow_up(cx);
+            true
+        });
+        let answers = self.some(|engine| {
+            let Poll::Ready(Some((id, reply))) = engine.calls.poll_next_unpin(cx) else { return false };
+            engine.answer(cx, id, reply);
+            engine.follow_up(cx);
+            true
+        });
+        let commands = self.some(|engine| {
+            let Some(command) = engine.next_command(cx) else { return false };
+            engine.command(cx, command);
+            engine.follow_up(cx);
+            true
+        });
+        self.queue_wake_ups();
+        self.tell_deadman();
+        timers || answers || commands
+    }
+
+    /// Does it until it says `false`, or often enough for one round; `true` if there may be more to do.
+    fn some(&mut self, mut one: impl FnMut(&mut Self) -> bool) -> bool {
+        (0..ROUND).all(|_| one(self))
+    }
+
+    fn next_command(&mut self, cx: &mut Context<'_>) -> Option<Command<K>> {
+        if !self.commanded {
+            return None;
+        }
+        match self.inbox.poll_recv(cx) {
+            Poll::Ready(None) => {
+                self.commanded = false;
+                None
+            }
+            Poll::Ready(command) => command,
+            Poll::Pending => None,
+        }
+    }
+
+    /// Whatever a step has led to that needs no waiting: an actor goes as far as it can at once, while its data is at
+    /// hand.
+    fn follow_up(&mut self, cx: &mut Context<'_>) {
+        loop {
+            if let Some((id, reply)) = self.answered.pop_front() {
+                self.answer(cx, id, reply);
+            } else if self.calls.len() < self.settings.max_in_flight.get()
+                && let Some(id) = self.next_turn()
+            {
+                self.may_send(cx, id);
+            } else {
+                return;
             }
         }
-        while let Poll::Ready(Some((id, reply))) = self.calls.poll_next_unpin(cx) {
-            progressed = true;
-            self.answer(cx, id, reply);
-        }
-        while let Some((id, reply)) = self.answered.pop_front() {
-            progressed = true;
-            self.answer(cx, id, reply);
-        }
-        let now = self.now();
-        while let Some(id) = self.timers.due(now) {
-            progressed = true;
-            self.woken(cx, id);
-        }
-        while self.calls.len() < self.settings.max_in_flight.get()
-            && let Some(id) = self.next_turn()
-        {
-            progressed = true;
-            self.may_send(cx, id);
-        }
-        progressed
     }
 
     fn finished(&mut self) -> bool {
@@ -284,7 +253,6 @@ impl<K: Key> Future for Engine<K> {
         let engine = self.get_mut();
         loop {
             while engine.round(cx) {}
-            engine.tell_deadman();
             if engine.finished() {
                 return Poll::Ready(());
             }
