@@ -4,8 +4,9 @@
 //! carries them out one after another within one `BEGIN IMMEDIATE` transaction, and answers them after `COMMIT`: WAL
 //! and `synchronous=FULL`, so that what was answered survives a power cut, and one sync of the disk pays for all.
 //! Within the transaction each write reads, compares and writes for itself; one that is refused or fails leaves the
-//! others be. Reads see the last commit of whichever process, wait for no write lock, and run on the same thread. A
-//! call whose caller has gone before its turn is skipped.
+//! others be; where one ends the transaction for all (a full disk), the others are carried out again without it. Reads
+//! see the last commit of whichever process. They run on the same thread, and wait for a commit of this process, but for
+//! no lock of another. A call whose caller has gone before its turn is skipped.
 //!
 //! **Never early.** Nothing ends a record but a write. A writer stamps each record with boot time, boot id and time
 //! namespace; an age is proven only to a reader of the same boot and the same namespace, whose clock is the writer's

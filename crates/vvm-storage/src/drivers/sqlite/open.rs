@@ -16,8 +16,9 @@ use place::Place;
 use rusqlite::{Connection, OpenFlags};
 use std::{io, path::Path, time::Duration};
 
-/// How long opening waits for a lock of another process, which may be creating the same file.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long opening waits for a lock of another process, which may be creating the same file on a disk that is slow to
+/// sync (seconds, where others write much).
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// An open database.
 #[derive(Debug)]
@@ -100,5 +101,28 @@ impl Database {
     fn roll_back(&self) -> Result<(), Trouble> {
         self.connection.prepare_cached("ROLLBACK")?.execute([])?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_that_is_not_listed_is_refused_before_anything_is_made() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("elections.db");
+        let Err(error) = open_on(&path, |_| Ok(FileSystem::NFS)) else { panic!("opened on NFS") };
+        assert!(error.to_string().contains("is on NFS, where locks"), "{error}");
+        assert!(error.to_string().contains("ext4"), "{error}");
+        assert!(!path.exists());
+
+        // A file that is there is what is asked about: it may be elsewhere than its folder.
+        drop(open_on(&path, |_| Ok(FileSystem::EXT4)).unwrap());
+        let elsewhere = |asked: &Path| Ok(if asked == path { FileSystem::NFS } else { FileSystem::EXT4 });
+        assert!(matches!(open_on(&path, elsewhere), Err(OpenError::FileSystem { .. })));
+
+        let unknown = |_: &Path| Err(io::Error::from(io::ErrorKind::PermissionDenied));
+        assert!(matches!(open_on(&path, unknown), Err(OpenError::System { .. })));
     }
 }

@@ -4,6 +4,8 @@
 //! writes with one statement each; that nobody comes in between is the transaction's doing.
 
 mod stamp;
+#[cfg(test)]
+mod tests;
 
 pub(super) use stamp::Origin;
 

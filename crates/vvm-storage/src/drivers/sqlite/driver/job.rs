@@ -29,7 +29,7 @@ pub(super) trait Write: Send {
     /// Whether nobody waits for the answer any more.
     fn is_abandoned(&self) -> bool;
 
-    /// Carries it out within the transaction. What fails has changed nothing, and has been answered.
+    /// Carries it out within the transaction. `None` if it failed: then it has changed nothing and has been answered.
     fn apply(self: Box<Self>, rows: &Rows<'_>) -> Option<Box<dyn Applied>>;
 
     /// Answers a write that was not carried out.
@@ -39,6 +39,9 @@ pub(super) trait Write: Send {
 /// A write that was carried out and awaits the end of its transaction.
 pub(super) trait Applied: Send {
     fn answer(self: Box<Self>, committed: Result<(), WriteError>);
+
+    /// Forgets that it was carried out: its transaction was rolled back.
+    fn again(self: Box<Self>) -> Box<dyn Write>;
 }
 
 pub(super) struct PendingRead<T, W> {
@@ -86,38 +89,50 @@ pub(super) struct PendingWrite<T, W> {
 impl<T, W> Write for PendingWrite<T, W>
 where
     T: Send + 'static,
-    W: FnOnce(&Rows<'_>) -> Result<T, Trouble> + Send + 'static,
+    W: Fn(&Rows<'_>) -> Result<T, Trouble> + Send + 'static,
 {
     fn is_abandoned(&self) -> bool {
         self.answer.is_closed()
     }
 
     fn apply(self: Box<Self>, rows: &Rows<'_>) -> Option<Box<dyn Applied>> {
-        let Self { work, answer, room } = *self;
-        match work(rows) {
-            Ok(outcome) => Some(Box::new(AppliedWrite { outcome, answer, room })),
+        match (self.work)(rows) {
+            Ok(outcome) => Some(Box::new(AppliedWrite { outcome, pending: self })),
             Err(trouble) => {
-                let _gone = answer.send(Err(trouble.before_commit()));
+                self.send(Err(trouble.before_commit()));
                 None
             }
         }
     }
 
     fn fail(self: Box<Self>, trouble: Trouble) {
-        let _gone = self.answer.send(Err(trouble.before_commit()));
+        self.send(Err(trouble.before_commit()));
     }
 }
 
-struct AppliedWrite<T> {
-    outcome: T,
-    answer: oneshot::Sender<Result<T, WriteError>>,
-    room: OwnedSemaphorePermit,
+impl<T, W> PendingWrite<T, W> {
+    fn send(self, outcome: Result<T, WriteError>) {
+        let _gone = self.answer.send(outcome);
+        drop(self.room);
+    }
 }
 
-impl<T: Send> Applied for AppliedWrite<T> {
+struct AppliedWrite<T, W> {
+    outcome: T,
+    pending: Box<PendingWrite<T, W>>,
+}
+
+impl<T, W> Applied for AppliedWrite<T, W>
+where
+    T: Send + 'static,
+    W: Fn(&Rows<'_>) -> Result<T, Trouble> + Send + 'static,
+{
     fn answer(self: Box<Self>, committed: Result<(), WriteError>) {
-        let Self { outcome, answer, room } = *self;
-        let _gone = answer.send(committed.map(|()| outcome));
-        drop(room);
+        let Self { outcome, pending } = *self;
+        pending.send(committed.map(|()| outcome));
+    }
+
+    fn again(self: Box<Self>) -> Box<dyn Write> {
+        self.pending
     }
 }

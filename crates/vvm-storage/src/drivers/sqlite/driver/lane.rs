@@ -71,7 +71,7 @@ impl Lane {
     /// Dropped before its turn, it is skipped; after that the write is applied, and nobody told.
     pub(in super::super) async fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Rows<'_>) -> Result<T, Trouble> + Send + 'static,
+        work: impl Fn(&Rows<'_>) -> Result<T, Trouble> + Send + 'static,
     ) -> Result<T, WriteError> {
         let Ok(room) = Arc::clone(&self.room).acquire_owned().await else {
             return Err(WriteError::Fatal(Closed.into()));
@@ -136,10 +136,7 @@ impl Drop for Lane {
 
 impl fmt::Debug for Lane {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let closed = self.room.is_closed();
-        out.debug_struct("Lane")
-            .field("room", &self.room.available_permits())
-            .field("closed", &closed)
-            .finish()
+        let waiting = ROOM - self.room.available_permits();
+        out.debug_struct("Lane").field("waiting", &waiting).field("closed", &self.room.is_closed()).finish()
     }
 }

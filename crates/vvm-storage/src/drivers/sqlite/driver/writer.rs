@@ -2,7 +2,7 @@
 
 use super::{
     super::{errors::Trouble, open::Database},
-    job::{Job, Read, Write},
+    job::{Applied, Job, Read, Write},
 };
 use clock::{Instant, SystemClock};
 use std::{
@@ -56,19 +56,21 @@ impl Writer {
     /// Commits this write, and with it every other that comes before the transaction is closed.
     fn commit_with(&mut self, first: Box<dyn Write>) {
         let mut writes = vec![first];
-        if let Err(trouble) = self.begin(&mut writes) {
-            writes.into_iter().for_each(|write| write.fail(trouble.clone()));
-            return;
-        }
-        // A read within the transaction would see what is not committed: it waits.
         let mut reads = Vec::new();
-        while let Ok(job) = self.jobs.try_recv() {
-            match job {
-                Job::Read(read) => reads.push(read),
-                Job::Write(write) => writes.push(write),
+        while !writes.is_empty() {
+            if let Err(trouble) = self.begin(&mut writes) {
+                writes.into_iter().for_each(|write| write.fail(trouble.clone()));
+                break;
             }
+            // A read within the transaction would see what is not committed: it waits.
+            while let Ok(job) = self.jobs.try_recv() {
+                match job {
+                    Job::Read(read) => reads.push(read),
+                    Job::Write(write) => writes.push(write),
+                }
+            }
+            writes = self.apply_and_commit(writes);
         }
-        self.apply_and_commit(writes);
         reads.into_iter().for_each(|read| self.read(read));
     }
 
@@ -93,34 +95,35 @@ impl Writer {
     fn gather(&mut self, writes: &mut Vec<Box<dyn Write>>, until: Instant) {
         loop {
             let left = SystemClock::read().until(until);
+            if left.is_zero() {
+                return;
+            }
             match self.jobs.recv_timeout(left) {
                 Ok(Job::Read(read)) => self.read(read),
                 Ok(Job::Write(write)) => writes.push(write),
-                Err(RecvTimeoutError::Timeout) => return,
+                Err(RecvTimeoutError::Timeout) => {}
                 // Everybody has hung up, but what is queued is still carried out.
-                Err(RecvTimeoutError::Disconnected) => return thread::park_timeout(left),
+                Err(RecvTimeoutError::Disconnected) => thread::park_timeout(left),
             }
         }
     }
 
-    fn apply_and_commit(&mut self, writes: Vec<Box<dyn Write>>) {
-        let mut applied = Vec::with_capacity(writes.len());
-        for write in writes {
-            // Some errors roll the whole transaction back; what comes after must not run outside one.
-            if self.database.is_in_transaction() && !write.is_abandoned() {
-                applied.extend(write.apply(&self.database.rows()));
-            } else {
-                write.fail(Trouble::Failed("the transaction was rolled back".into()));
+    /// Returns what has to be carried out again: some errors (a full disk) roll the whole transaction back, and only
+    /// the write that caused it has failed. It is answered and not among them, so this comes to an end.
+    fn apply_and_commit(&mut self, writes: Vec<Box<dyn Write>>) -> Vec<Box<dyn Write>> {
+        let mut applied: Vec<Box<dyn Applied>> = Vec::with_capacity(writes.len());
+        let mut writes = writes.into_iter().filter(|write| !write.is_abandoned());
+        while let Some(write) = writes.next() {
+            match write.apply(&self.database.rows()) {
+                Some(write) => applied.push(write),
+                None if self.database.is_in_transaction() => {}
+                None => return applied.into_iter().map(Applied::again).chain(writes).collect(),
             }
         }
-        let outcome = if self.database.is_in_transaction() {
-            self.database.commit().map_err(|trouble| (trouble, Trouble::at_commit as fn(_) -> _))
-        } else {
-            let trouble = Trouble::Failed("the transaction was rolled back".into());
-            Err((trouble, Trouble::before_commit as fn(_) -> _))
-        };
+        let outcome = self.database.commit();
         for write in applied {
-            write.answer(outcome.clone().map_err(|(trouble, sort)| sort(trouble)));
+            write.answer(outcome.clone().map_err(Trouble::at_commit));
         }
+        Vec::new()
     }
 }

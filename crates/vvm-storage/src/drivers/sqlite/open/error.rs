@@ -72,7 +72,7 @@ pub enum OpenError {
     },
     /// Another process keeps it locked.
     #[error(
-        "{} has been locked by another process for over a second: look for one that is stopped, or has it open exclusively",
+        "{} has been locked by another process for five seconds: look for one that is stopped, or has it open exclusively",
         .0.display()
     )]
     Locked(PathBuf),

@@ -83,11 +83,17 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// The log of a database lies beside it, under its name: whoever comes by another name has another log.
+/// The smallest page of a database, and so the smallest file. SQLite takes a shorter one for a database to be.
+const SMALLEST: u64 = 512;
+
 fn check_file(path: &Path, metadata: &Metadata) -> Result<(), OpenError> {
     if !metadata.is_file() {
         return Err(OpenError::NotAFile(path.to_owned()));
     }
+    if (1..SMALLEST).contains(&metadata.len()) {
+        return Err(OpenError::NotADatabase(path.to_owned()));
+    }
+    // The log of a database lies beside it, under its name: whoever comes by another name has another log.
     let shared = |how| Err(OpenError::Shared { path: path.to_owned(), how });
     if metadata.nlink() > 1 {
         return shared("a file with several hard links");

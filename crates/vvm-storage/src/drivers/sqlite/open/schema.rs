@@ -15,7 +15,11 @@ const USER_VERSION: i64 = 1;
 pub(super) fn prepare(path: &Path, connection: &Connection) -> Result<(), OpenError> {
     let sqlite = |cause| of_sqlite(path, cause);
     // Before anything is changed, the way of keeping a log included: a database of somebody else stays as it is.
-    let is_new = is_new(path, connection)?;
+    let is_new = {
+        // One view of it all, while somebody else may be creating it.
+        let view = connection.unchecked_transaction().map_err(sqlite)?;
+        is_new(path, &view)?
+    };
     if connection.is_readonly(rusqlite::MAIN_DB).map_err(sqlite)? {
         return Err(OpenError::ReadOnlyFile(path.to_owned()));
     }
@@ -29,17 +33,13 @@ pub(super) fn prepare(path: &Path, connection: &Connection) -> Result<(), OpenEr
     Ok(())
 }
 
-/// Whether nobody has used this database yet.
-fn is_new(path: &Path, connection: &Connection) -> Result<bool, OpenError> {
-    let number = |pragma| {
-        connection
-            .pragma_query_value(None, pragma, |row| row.get::<_, i64>(0))
-            .map_err(|cause| of_sqlite(path, cause))
-    };
-    let (application, version) = (number("application_id")?, number("user_version")?);
-    let tables: i64 = connection
-        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-        .map_err(|cause| of_sqlite(path, cause))?;
+/// Whether nobody has used this database yet. Within a transaction.
+fn is_new(path: &Path, view: &Connection) -> Result<bool, OpenError> {
+    let number =
+        |sql| view.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(|cause| of_sqlite(path, cause));
+    let application = number("PRAGMA application_id")?;
+    let version = number("PRAGMA user_version")?;
+    let tables = number("SELECT count(*) FROM sqlite_schema")?;
     match (application, version) {
         (0, 0) if tables == 0 => Ok(true),
         (APPLICATION_ID, USER_VERSION) => Ok(false),

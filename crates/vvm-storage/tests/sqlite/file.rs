@@ -1,0 +1,72 @@
+//! A database file of one test's own, and records to write into it.
+
+use ielections::{Claim, Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
+use rusqlite::Connection;
+use std::{future::poll_fn, path::PathBuf, pin::Pin, task::Poll};
+use tempfile::TempDir;
+use vvm_storage::{
+    Partition, SysVvmStorage,
+    sqlite::{OpenError, SqliteStorage},
+};
+
+pub(crate) struct File {
+    /// Removed at the end of the test.
+    pub(crate) folder: TempDir,
+    pub(crate) path: PathBuf,
+}
+
+impl File {
+    /// A path at which there is nothing yet.
+    pub(crate) fn fresh() -> Self {
+        let folder = TempDir::new().unwrap();
+        Self { path: folder.path().join("elections.db"), folder }
+    }
+
+    /// A file with a slot that was led under epoch 1 and released, closed by everybody.
+    pub(crate) async fn used() -> Self {
+        let file = Self::fresh();
+        let storage = file.open().await.unwrap();
+        claim(&storage, 1).await;
+        let entry = entry(1);
+        storage.release(&slot(), entry.incarnation(), entry.epoch).await.unwrap();
+        storage.close().await;
+        file
+    }
+
+    pub(crate) async fn open(&self) -> Result<SqliteStorage, OpenError> {
+        SqliteStorage::open(&self.path).await
+    }
+
+    /// As another program would open it.
+    pub(crate) fn by_hand(&self) -> Connection {
+        Connection::open(&self.path).unwrap()
+    }
+}
+
+pub(crate) fn slot() -> Partition {
+    Partition::from_bytes(*b"slot")
+}
+
+pub(crate) fn vacant(last_epoch: Option<u64>) -> Slot {
+    Slot::Vacant(Vacant { last_epoch: last_epoch.map(|epoch| Epoch::new(epoch).unwrap()) })
+}
+
+pub(crate) fn entry(epoch: u64) -> Entry {
+    Entry {
+        holder: Holder::new("somebody").unwrap(),
+        version: Version { incarnation: Incarnation::from_bytes([epoch as u8; 16]), write: 0 },
+        ttl: Ttl::DEFAULT,
+        epoch: Epoch::new(epoch).unwrap(),
+    }
+}
+
+/// Claims the slot, which must be vacant since the epoch before.
+pub(crate) async fn claim(storage: &SqliteStorage, epoch: u64) {
+    let from = vacant((epoch > 1).then(|| epoch - 1));
+    assert_eq!(storage.claim(&slot(), &from, &entry(epoch)).await.unwrap(), Claim::Claimed);
+}
+
+/// Polls once, and says whether that was not enough.
+pub(crate) async fn is_pending(mut future: Pin<&mut (impl Future + ?Sized)>) -> bool {
+    poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await
+}

@@ -1,0 +1,8 @@
+//! Driver `sqlite` beyond the contract: what opening refuses, what goes wrong in use, and several processes.
+#![cfg(feature = "sqlite")]
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+mod file;
+mod opening;
+mod processes;
+mod trouble;

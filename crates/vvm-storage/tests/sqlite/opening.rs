@@ -1,0 +1,219 @@
+//! Opening: what stands in the way is said, and nothing that was there is changed.
+
+use crate::file::{File, claim, entry, slot, vacant};
+use ielections::WriteError;
+use rustix::process::geteuid;
+use std::{
+    env, fs,
+    os::unix::{fs::PermissionsExt, fs::chown, process::CommandExt},
+    path::{Path, PathBuf},
+    process::Command,
+};
+use vvm_storage::{
+    SysVvmStorage,
+    sqlite::{OpenError, SqliteStorage},
+};
+
+#[tokio::test]
+async fn a_file_is_made_on_first_use_and_found_on_the_second() {
+    let file = File::used().await;
+    assert_eq!(file.open().await.unwrap().read(&slot()).await.unwrap(), vacant(Some(1)));
+    // What other programs, and later versions, know it by.
+    let by_hand = file.by_hand();
+    let number = |pragma| by_hand.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(
+        (number("application_id"), number("user_version")),
+        (i64::from(u32::from_be_bytes(*b"VVM1")), 1)
+    );
+    let mode: String = by_hand.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+    assert_eq!(mode, "wal");
+}
+
+#[tokio::test]
+async fn a_path_keeps_its_meaning_when_it_looks_special() {
+    let file = File::fresh();
+    for name in ["file:x?mode=memory", ":memory:", "a b%20ä#", "'"] {
+        let path = file.folder.path().join(name);
+        let storage = SqliteStorage::open(&path).await.unwrap();
+        claim(&storage, 1).await;
+        drop(storage);
+        let reopened = SqliteStorage::open(&path).await.unwrap();
+        assert_eq!(reopened.read(&slot()).await.unwrap().entry(), Some(&entry(1)), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_folder_that_is_missing_is_named_and_not_made() {
+    let file = File::fresh();
+    let folder = file.folder.path().join("missing");
+    let error = SqliteStorage::open(&folder.join("elections.db")).await.unwrap_err();
+    assert!(matches!(&error, OpenError::NoFolder(named) if *named == folder), "{error}");
+    assert!(!folder.exists());
+
+    fs::write(&file.path, "").unwrap();
+    let error = SqliteStorage::open(&file.path.join("elections.db")).await.unwrap_err();
+    assert!(matches!(&error, OpenError::NoFolder(named) if *named == file.path), "{error}");
+    let error = SqliteStorage::open(Path::new("")).await.unwrap_err();
+    assert!(matches!(error, OpenError::NoPath), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_not_a_file_is_refused() {
+    let file = File::fresh();
+    for path in [file.folder.path(), Path::new("/"), Path::new("/dev/null")] {
+        let error = SqliteStorage::open(path).await.unwrap_err();
+        assert!(matches!(&error, OpenError::NotAFile(named) if named == path), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_a_database_is_refused_and_left_as_it_is() {
+    for content in ["x", "hello, world\n", &"minutes of the meeting\n".repeat(1000)] {
+        let file = File::fresh();
+        fs::write(&file.path, content).unwrap();
+        let error = file.open().await.unwrap_err();
+        assert!(matches!(&error, OpenError::NotADatabase(named) if *named == file.path), "{error:?}");
+        assert_eq!(fs::read_to_string(&file.path).unwrap(), content);
+    }
+}
+
+#[tokio::test]
+async fn a_database_of_another_program_is_refused_and_left_as_it_is() {
+    for made_by in [
+        "CREATE TABLE customers (name TEXT)",
+        "PRAGMA application_id = 252006675",
+        "PRAGMA user_version = 3",
+        "PRAGMA application_id = 1448496433; PRAGMA user_version = 0; CREATE TABLE t (x)",
+    ] {
+        let file = File::fresh();
+        file.by_hand().execute_batch(made_by).unwrap();
+        let before = fs::read(&file.path).unwrap();
+        let error = file.open().await.unwrap_err();
+        assert!(matches!(&error, OpenError::OfAnotherProgram(_)), "{made_by}: {error:?}");
+        assert_eq!(fs::read(&file.path).unwrap(), before, "{made_by}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_a_newer_version_is_refused_and_left_as_it_is() {
+    let file = File::used().await;
+    file.by_hand().pragma_update(None, "user_version", 2).unwrap();
+    let before = fs::read(&file.path).unwrap();
+    let error = file.open().await.unwrap_err();
+    assert!(matches!(error, OpenError::Newer { found: 2, known: 1, .. }), "{error:?}");
+    assert_eq!(fs::read(&file.path).unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_database_that_somebody_keeps_locked_is_waited_for_and_then_refused() {
+    let file = File::fresh();
+    let by_hand = file.by_hand();
+    by_hand.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let error = file.open().await.unwrap_err();
+    assert!(matches!(error, OpenError::Locked(_)), "{error:?}");
+    by_hand.execute_batch("ROLLBACK").unwrap();
+    claim(&file.open().await.unwrap(), 1).await;
+}
+
+#[tokio::test]
+async fn a_file_with_a_second_name_is_refused() {
+    let file = File::used().await;
+    let second = file.folder.path().join("second.db");
+    fs::hard_link(&file.path, &second).unwrap();
+    let error = file.open().await.unwrap_err();
+    assert!(error.to_string().contains("several hard links"), "{error}");
+    fs::remove_file(&second).unwrap();
+    // A symbolic link leads to the same file, and SQLite follows it to the same log.
+    std::os::unix::fs::symlink(&file.path, &second).unwrap();
+    let (direct, linked) = (file.open().await.unwrap(), SqliteStorage::open(&second).await.unwrap());
+    claim(&direct, 2).await;
+    assert_eq!(linked.read(&slot()).await.unwrap().entry(), Some(&entry(2)));
+}
+
+#[tokio::test]
+async fn a_damaged_database_is_reported_and_left_as_it_is() {
+    let file = File::used().await;
+    let mut bytes = fs::read(&file.path).unwrap();
+    // The page size stands in the header; the first page holds the schema, and the tables come after it.
+    let page = usize::from(u16::from_be_bytes([bytes[16], bytes[17]]));
+    bytes[page..].fill(0xff);
+    fs::write(&file.path, &bytes).unwrap();
+    let storage = file.open().await.unwrap();
+    let error = storage.claim(&slot(), &vacant(Some(1)), &entry(2)).await.unwrap_err();
+    assert!(matches!(error, WriteError::Fatal(_)), "{error:?}");
+    assert!(error.to_string().contains("damaged"), "{error}");
+    let error = storage.read(&slot()).await.unwrap_err();
+    assert!(matches!(error, ielections::ReadError::Fatal(_)), "{error:?}");
+    storage.close().await;
+    assert_eq!(fs::read(&file.path).unwrap(), bytes);
+}
+
+/// Where the test runs again as a user who may not write everywhere.
+const PLACE: &str = "VVM_STORAGE_TEST_PLACE";
+const NOBODY: u32 = 65534;
+
+/// Whether the rest of the test is for this process. Root may write everywhere: then the test of this name runs again
+/// as nobody, and this is the outcome of that.
+fn runs_as_nobody(test: &str, place: &Path) -> bool {
+    if env::var_os(PLACE).is_some() || !geteuid().is_root() {
+        return true;
+    }
+    let mut again = Command::new(env::current_exe().unwrap());
+    again.args(["--exact", test, "--nocapture"]).env(PLACE, place).uid(NOBODY).gid(NOBODY);
+    assert!(again.status().unwrap().success());
+    false
+}
+
+fn give_to_nobody(paths: &[&Path]) {
+    if geteuid().is_root() {
+        paths.iter().for_each(|path| chown(path, Some(NOBODY), Some(NOBODY)).unwrap());
+    }
+}
+
+/// The place handed on by [`runs_as_nobody`], or the one that `make` makes.
+async fn place(make: impl AsyncFnOnce() -> File) -> (Option<File>, PathBuf) {
+    match env::var_os(PLACE) {
+        Some(path) => (None, path.into()),
+        None => {
+            let file = make().await;
+            let path = file.path.clone();
+            (Some(file), path)
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_can_not_be_written_is_refused() {
+    let (_file, path) = place(async || {
+        let file = File::used().await;
+        fs::set_permissions(&file.path, fs::Permissions::from_mode(0o444)).unwrap();
+        give_to_nobody(&[file.folder.path(), &file.path]);
+        file
+    })
+    .await;
+    if runs_as_nobody("opening::a_file_that_can_not_be_written_is_refused", &path) {
+        let error = SqliteStorage::open(&path).await.unwrap_err();
+        assert!(matches!(&error, OpenError::ReadOnlyFile(named) if *named == path), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_folder_that_can_not_be_written_is_refused() {
+    let (file, path) = place(async || {
+        let file = File::used().await;
+        fs::set_permissions(file.folder.path(), fs::Permissions::from_mode(0o555)).unwrap();
+        give_to_nobody(&[file.folder.path(), &file.path]);
+        file
+    })
+    .await;
+    if runs_as_nobody("opening::a_folder_that_can_not_be_written_is_refused", &path) {
+        let folder = path.parent().unwrap();
+        for path in [path.clone(), folder.join("new.db")] {
+            let error = SqliteStorage::open(&path).await.unwrap_err();
+            assert!(matches!(&error, OpenError::ReadOnlyFolder(named) if named == folder), "{error:?}");
+        }
+    }
+    if let Some(file) = file {
+        fs::set_permissions(file.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}

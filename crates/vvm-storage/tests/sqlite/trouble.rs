@@ -1,0 +1,164 @@
+//! What goes wrong while the database is in use.
+
+use crate::file::{File, claim, entry, is_pending, slot, vacant};
+use clock::SystemClock;
+use ielections::{Claim, ReadError, WriteError};
+use std::{fs, pin::pin, sync::Arc, time::Duration};
+use tokio::task::JoinSet;
+use vvm_storage::{Partition, SysVvmStorage};
+
+#[tokio::test]
+async fn while_another_process_writes_reads_go_on_and_writes_are_not_applied() {
+    let file = File::used().await;
+    let storage = file.open().await.unwrap();
+    let by_hand = file.by_hand();
+    by_hand.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let (from, next) = (vacant(Some(1)), entry(2));
+    let at = slot();
+    let sent_at = SystemClock::read();
+    let mut claim = pin!(storage.claim(&at, &from, &next));
+    assert!(is_pending(claim.as_mut()).await);
+    // Answered although a write waits before it in the queue, unless this machine slept for as long as that waits.
+    assert_eq!(storage.read(&at).await.unwrap(), from);
+    let is_pending = is_pending(claim.as_mut()).await;
+    assert!(is_pending || SystemClock::read().since(sent_at) >= Duration::from_secs(1));
+    let error = claim.await.unwrap_err();
+    assert!(matches!(error, WriteError::NotApplied(_)), "{error:?}");
+    assert!(error.to_string().contains("locked for over a second"), "{error}");
+    by_hand.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(storage.read(&at).await.unwrap(), from);
+    crate::file::claim(&storage, 2).await;
+}
+
+#[tokio::test]
+async fn a_write_whose_caller_has_gone_before_its_turn_is_skipped() {
+    let file = File::used().await;
+    let storage = file.open().await.unwrap();
+    let by_hand = file.by_hand();
+    by_hand.execute_batch("BEGIN IMMEDIATE").unwrap();
+    {
+        let (at, from, next) = (slot(), vacant(Some(1)), entry(2));
+        let mut claim = pin!(storage.claim(&at, &from, &next));
+        assert!(is_pending(claim.as_mut()).await);
+        // It has reached the thread: a read that came after it is answered.
+        storage.read(&at).await.unwrap();
+    }
+    by_hand.execute_batch("ROLLBACK").unwrap();
+    storage.close().await;
+    assert_eq!(file.open().await.unwrap().read(&slot()).await.unwrap(), vacant(Some(1)));
+}
+
+#[tokio::test]
+async fn writes_that_wait_together_are_committed_together() {
+    const WRITES: u64 = 64;
+    let file = File::used().await;
+    let storage = file.open().await.unwrap();
+    let by_hand = file.by_hand();
+    by_hand.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let from = vacant(None);
+    let calls: Vec<_> =
+        (0..WRITES).map(|number| (Partition::from_bytes(number.to_be_bytes()), entry(number + 1))).collect();
+    let mut writes: Vec<_> = calls.iter().map(|(at, entry)| storage.claim(at, &from, entry)).collect();
+    for write in &mut writes {
+        assert!(is_pending(write.as_mut()).await);
+    }
+    let before = commits(&file);
+    by_hand.execute_batch("ROLLBACK").unwrap();
+    for write in writes {
+        assert_eq!(write.await.unwrap(), Claim::Claimed);
+    }
+    assert_eq!(commits(&file) - before, 1);
+}
+
+/// How many transactions stand in the log: frames whose header names a database size (SQLite file format, 4.2).
+fn commits(file: &File) -> usize {
+    const HEADER: usize = 32;
+    const FRAME_HEADER: usize = 24;
+    let log = fs::read(file.path.with_extension("db-wal")).unwrap();
+    if log.is_empty() {
+        return 0;
+    }
+    let word = |at: usize| u32::from_be_bytes(log[at..at + 4].try_into().unwrap());
+    let (page, salt) = (word(8) as usize, (word(16), word(20)));
+    (HEADER..log.len())
+        .step_by(FRAME_HEADER + page)
+        .take_while(|&frame| (word(frame + 8), word(frame + 12)) == salt)
+        .filter(|&frame| word(frame + 4) != 0)
+        .count()
+}
+
+#[tokio::test]
+async fn a_file_that_is_deleted_or_replaced_in_use_is_noticed() {
+    for replaced in [false, true] {
+        let file = File::used().await;
+        let storage = file.open().await.unwrap();
+        fs::remove_file(&file.path).unwrap();
+        if replaced {
+            fs::write(&file.path, "").unwrap();
+        }
+        let error = storage.claim(&slot(), &vacant(Some(1)), &entry(2)).await.unwrap_err();
+        assert!(matches!(error, WriteError::Fatal(_)), "{error:?}");
+        assert!(error.to_string().contains("deleted or replaced"), "{error}");
+        assert!(matches!(storage.read(&slot()).await, Err(ReadError::Fatal(_))));
+    }
+}
+
+#[tokio::test]
+async fn a_table_that_is_missing_is_fatal() {
+    let file = File::used().await;
+    let storage = file.open().await.unwrap();
+    file.by_hand().execute_batch("DROP TABLE leader").unwrap();
+    let error = storage.claim(&slot(), &vacant(None), &entry(1)).await.unwrap_err();
+    assert!(matches!(error, WriteError::Fatal(_)), "{error:?}");
+    assert!(matches!(storage.read(&slot()).await, Err(ReadError::Fatal(_))));
+}
+
+#[tokio::test]
+async fn a_row_that_makes_no_sense_is_fatal_and_keeps_to_itself() {
+    for nonsense in
+        ["epoch = 0", "epoch = -1", "ttl_nanos = 0", "write = NULL", "holder = NULL", "incarnation = x'00'"]
+    {
+        let file = File::used().await;
+        let storage = file.open().await.unwrap();
+        claim(&storage, 2).await;
+        file.by_hand().execute_batch(&format!("UPDATE leader SET {nonsense}")).unwrap();
+        let (at, other) = (slot(), Partition::from_bytes(*b"other"));
+        let (from, next) = (vacant(None), entry(3));
+        // In one transaction with a write that is in order.
+        let (broken, sound) =
+            tokio::join!(biased; storage.claim(&at, &from, &next), storage.claim(&other, &from, &next));
+        assert!(matches!(broken, Err(WriteError::Fatal(_))), "{nonsense}: {broken:?}");
+        assert!(sound.is_ok(), "{nonsense}: {sound:?}");
+        assert!(matches!(storage.read(&at).await, Err(ReadError::Fatal(_))), "{nonsense}");
+        assert_eq!(storage.read(&other).await.unwrap().entry(), Some(&next));
+    }
+}
+
+#[tokio::test]
+async fn a_record_without_a_stamp_proves_no_age() {
+    let file = File::used().await;
+    let storage = file.open().await.unwrap();
+    claim(&storage, 2).await;
+    for foreign in
+        ["boot_id = NULL", "boot_id = 'another'", "time_namespace = 1", "issued_at_nanos = 1 << 62"]
+    {
+        file.by_hand().execute_batch(&format!("UPDATE leader SET {foreign}")).unwrap();
+        let slot = storage.read(&slot()).await.unwrap();
+        assert!(matches!(slot, ielections::Slot::Held { proven_age: None, .. }), "{foreign}: {slot:?}");
+    }
+}
+
+#[tokio::test]
+async fn settling_at_once_leaves_one_value() {
+    let file = File::used().await;
+    let handles = [file.open().await.unwrap(), file.open().await.unwrap()].map(Arc::new);
+    let mut settlers = JoinSet::new();
+    for number in 0..16_u8 {
+        let storage = Arc::clone(&handles[usize::from(number) % 2]);
+        settlers.spawn(async move { storage.settle(&slot(), &[number]).await.unwrap() });
+    }
+    let mut values = settlers.join_all().await;
+    values.dedup();
+    assert_eq!(values.len(), 1, "{values:?}");
+    assert_eq!(handles[0].setting(&slot()).await.unwrap().as_ref(), values.first());
+}
