@@ -7,42 +7,48 @@ use crate::{
 use async_trait::async_trait;
 use ielections::{AcquireError, Candidacy, Elections, Leadership, Spawn, env::Task};
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 use vvm_orch::{Acquisition, NotLeading, Problem, RunningVvm, Vvm, VvmConfig};
 use vvm_storage::ElectionKey;
 
-/// Drops tasks, as a runtime does that was shut down: all of them, or those of one name.
+/// Drops the tasks of one name, or all, as a runtime does that is shut down.
 #[derive(Debug)]
 struct Dropping {
     only: Option<&'static str>,
+    /// When. A token that is cancelled from the start drops tasks before their first poll.
+    at: CancellationToken,
     others: Arc<dyn Spawn>,
 }
 
 impl Spawn for Dropping {
     fn spawn(&self, name: &'static str, task: Task) {
-        if self.only.is_none_or(|only| only == name) {
-            drop(task);
-        } else {
+        if self.only.is_some_and(|only| only != name) {
             self.others.spawn(name, task);
+        } else if !self.at.is_cancelled() {
+            let at = self.at.clone();
+            self.others.spawn(name, Box::pin(async move { _ = at.run_until_cancelled(task).await }));
         }
     }
 }
 
-fn launch_dropping(
-    process: &Process,
-    only: Option<&'static str>,
-    journal: &Journal,
-) -> RunningVvm<ElectionKey> {
+fn launch_on(process: &Process, spawn: Dropping, journal: &Journal) -> RunningVvm<ElectionKey> {
     let mut config = VvmConfig::new(vec![Cluster::key()], process.holder.clone(), &process.env);
-    config.spawn = Arc::new(Dropping { only, others: Arc::clone(&process.env.spawn) });
+    config.spawn = Arc::new(spawn);
     let services = ["a", "b"].map(|name| Probe::new(name, journal).boxed()).into();
     Vvm::provide(config, Arc::clone(&process.elections), services).launch(TTL, Acquisition::DEFAULT)
+}
+
+fn dropping_at_once(process: &Process, only: Option<&'static str>) -> Dropping {
+    let at = CancellationToken::new();
+    at.cancel();
+    Dropping { only, at, others: Arc::clone(&process.env.spawn) }
 }
 
 #[test]
 fn on_a_runtime_that_is_gone_nothing_waits_for_ever() {
     run(async |cluster| {
         let process = cluster.process("leader");
-        let running = launch_dropping(&process, None, &Journal::default());
+        let running = launch_on(&process, dropping_at_once(&process, None), &Journal::default());
         let broken = |problem| matches!(problem, Problem::Broken { task: "vvm shutdowner", panic: None });
         assert!(broken(running.problem().await.unwrap()));
         assert!(matches!(running.leading().await, Err(NotLeading::Problem(_))));
@@ -54,7 +60,8 @@ fn on_a_runtime_that_is_gone_nothing_waits_for_ever() {
 fn a_launcher_that_was_dropped_is_a_problem() {
     run(async |cluster| {
         let process = cluster.process("leader");
-        let running = launch_dropping(&process, Some("vvm launcher"), &Journal::default());
+        let running =
+            launch_on(&process, dropping_at_once(&process, Some("vvm launcher")), &Journal::default());
         let problem = running.problem().await.unwrap();
         assert!(matches!(problem, Problem::Broken { task: "vvm launcher", panic: None }), "{problem:?}");
         assert!(running.shutdown().await.is_err());
@@ -67,10 +74,31 @@ fn a_service_that_was_dropped_is_not_proven_to_have_stopped() {
     run(async |cluster| {
         let journal = Journal::default();
         let process = cluster.process("leader");
-        let running = launch_dropping(&process, Some("vvm service"), &journal);
+        let running = launch_on(&process, dropping_at_once(&process, Some("vvm service")), &journal);
         let refused = running.leading().await.unwrap_err();
         assert!(matches!(refused, NotLeading::Problem(Problem::Dropped { .. })), "{refused:?}");
         assert!(running.shutdown().await.is_err());
+        assert!(cluster.record().await.is_some());
+        assert!(process.killer.earliest().is_some());
+    });
+}
+
+#[test]
+fn a_shutdowner_that_is_dropped_tells_the_services_and_leaves_the_deadline_armed() {
+    run(async |cluster| {
+        let journal = Journal::default();
+        let process = cluster.process("leader");
+        let at = CancellationToken::new();
+        let others = Arc::clone(&process.env.spawn);
+        let dropping = Dropping { only: Some("vvm shutdowner"), at: at.clone(), others };
+        let running = launch_on(&process, dropping, &journal);
+        running.leading().await.unwrap();
+        at.cancel();
+        let Err(problem) = running.shutdown().await else { panic!() };
+        assert!(matches!(problem, Problem::Broken { task: "vvm shutdowner", panic: None }), "{problem:?}");
+        journal.shows("a ends").await;
+        journal.shows("b ends").await;
+        // Nobody has joined them.
         assert!(cluster.record().await.is_some());
         assert!(process.killer.earliest().is_some());
     });

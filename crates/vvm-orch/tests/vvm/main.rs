@@ -1,6 +1,7 @@
 //! The orchestrator on `mem`, on a clock that only tests move.
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
+mod campaign;
 mod environment;
 mod loss;
 mod probe;
