@@ -82,7 +82,7 @@ impl SysVvmStorage for SqliteStorage {
 
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
         let at = at.to_vec();
-        self.lane.read(move |rows: &Rows<'_>| at.iter().map(|at| rows.slot(at)).collect()).await
+        self.lane.read(move |rows: &Rows<'_>| rows.slots(&at)).await
     }
 
     async fn settle(&self, at: &Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
