@@ -1,10 +1,29 @@
 //! The environment of a real process: operating-system randomness, and a tokio runtime that drives the engine.
 
-use crate::{Entropy, Spawn, env::Task};
+use crate::{Entropy, Env, Spawn, env::Task};
+use clock::{SystemClock, SystemWallClock};
+use deadman::Deadman;
 use std::{
-    fmt,
-    sync::{Mutex, PoisonError},
+    fmt, io,
+    sync::{Arc, Mutex, PoisonError},
 };
+
+impl Env {
+    /// The environment of a real process: the machine's clocks, the operating system's randomness, tasks on `runtime`,
+    /// and whatever is to end the process (usually [`Deadman::system`]).
+    ///
+    /// # Errors
+    /// As [`SystemClock::start`].
+    pub fn system(deadman: Deadman, runtime: tokio::runtime::Handle) -> io::Result<Self> {
+        Ok(Self {
+            clock: Arc::new(SystemClock::start()?),
+            wall: Arc::new(SystemWallClock),
+            deadman,
+            entropy: Arc::new(OsEntropy::default()),
+            spawn: Arc::new(TokioSpawn::on(runtime)),
+        })
+    }
+}
 
 /// The operating system's randomness, fetched by the block: a campaign needs three numbers, and a system call for each
 /// would be most of what an uncontended acquisition costs.
