@@ -8,6 +8,33 @@
 //!
 //! What does not: elections (crate `ielections`), and running a command in a process of its own (crate `vvm-host`).
 //!
+//! ```
+//! # use deadman::{Deadman, SystemOptions};
+//! # use ielections::{Env, Holder, Ttl, elections};
+//! # use vvm_orch::{Acquisition, Vvm, VvmConfig, service_fn};
+//! # use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
+//! # use std::{error::Error, num::NonZeroU32, sync::Arc};
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn Error>> {
+//! let env = Env::system(Deadman::system(SystemOptions::default())?, tokio::runtime::Handle::current())?;
+//! let storage = vvm_storage::open("mem:", env.clock.clone()).await?;
+//! let elections = elections(Arc::new(ElectionsTtlStorage::new(storage)), env.clone());
+//! let slot = ElectionKey { cluster: "payroll".into(), slot: SlotNumber::new(NonZeroU32::MIN) };
+//!
+//! let payroll = service_fn("payroll", async |cx| {
+//!     println!("this process leads, with epoch {}", cx.standing.epoch());
+//!     cx.stop.cancelled().await;
+//!     Ok(())
+//! });
+//! let config = VvmConfig::new(vec![slot], Holder::new("one of us")?, &env);
+//! let vvm = Vvm::provide(config, elections, vec![payroll]).launch(Ttl::DEFAULT, Acquisition::Forever);
+//! vvm.leading().await?;
+//! // Until there is a problem, or the host has reasons of its own:
+//! vvm.shutdown().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! No runtime: time, spawning and elections come in from outside, so that a simulation can own them all.
 #![forbid(unsafe_code)]
 

@@ -1,0 +1,31 @@
+//! Works only while this process leads. Run it in two terminals and end one of them with Ctrl-C, or with `kill -9`:
+//! `cargo run -p vvm-orch --example only_while_leading`
+#![forbid(unsafe_code)]
+
+use deadman::{Deadman, SystemOptions};
+use ielections::{Env, Holder, Ttl, elections};
+use std::{error::Error, num::NonZeroU32, sync::Arc};
+use vvm_orch::{Acquisition, Vvm, VvmConfig, service_fn};
+use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let env = Env::system(Deadman::system(SystemOptions::default())?, tokio::runtime::Handle::current())?;
+    let storage = vvm_storage::open("sqlite:payroll.db", env.clock.clone()).await?;
+    let elections = elections(Arc::new(ElectionsTtlStorage::new(storage)), env.clone());
+    let slot = ElectionKey { cluster: "payroll".into(), slot: SlotNumber::new(NonZeroU32::MIN) };
+
+    let payroll = service_fn("payroll", async |cx| {
+        println!("this process leads, with epoch {}", cx.standing.epoch());
+        cx.stop.cancelled().await;
+        Ok(())
+    });
+    let config = VvmConfig::new(vec![slot], Holder::new("one of us")?, &env);
+    let vvm = Vvm::provide(config, elections, vec![payroll]).launch(Ttl::DEFAULT, Acquisition::Forever);
+    tokio::select! {
+        biased;
+        _ = vvm.problem() => {}
+        interrupt = tokio::signal::ctrl_c() => interrupt?,
+    }
+    Ok(vvm.shutdown().await?)
+}
