@@ -89,6 +89,36 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
     }
 }
 
+/// Whether processes other than this one can share the storage that `url` names: what
+/// [`SysVvmStorage::shared_between_processes`] says, without opening it or needing its driver.
+///
+/// # Errors
+/// When the URL names no storage of any version.
+pub fn shared_between_processes(url: &str) -> Result<bool, OpenError> {
+    match parse(url)? {
+        Place::Mem | Place::Sled(_) => Ok(false),
+        Place::Sqlite(_) => Ok(true),
+    }
+}
+
+/// Whether the storage that `url` names is there already, so that opening it would create nothing. Memory never is.
+///
+/// # Errors
+/// When the URL names no storage of any version.
+pub fn exists(url: &str) -> Result<bool, OpenError> {
+    let found = match parse(url)? {
+        Place::Mem => return Ok(false),
+        Place::Sqlite(path) | Place::Sled(path) => std::fs::metadata(path),
+    };
+    match found {
+        // An empty file is one that would become a database when opened.
+        Ok(metadata) => Ok(!metadata.is_file() || metadata.len() > 0),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        // Opening will tell what is in the way, in its own words.
+        Err(_) => Ok(true),
+    }
+}
+
 fn parse(url: &str) -> Result<Place<'_>, OpenError> {
     let malformed = |why| Err(OpenError::Malformed { url: url.to_owned(), why });
     // A path may have a colon in it, but no scheme has a slash or a dot.
@@ -161,6 +191,28 @@ mod tests {
             assert_eq!(parse(&format!("sqlite:{path}")).unwrap(), Place::Sqlite(path));
             assert_eq!(parse(&format!("sled:{path}")).unwrap(), Place::Sled(path));
         }
+    }
+
+    #[test]
+    fn only_a_file_with_something_in_it_exists() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("elections.db");
+        let url = format!("sqlite:{}", path.display());
+        assert!(!exists("mem:").unwrap());
+        assert!(!exists(&url).unwrap());
+        std::fs::write(&path, "").unwrap();
+        assert!(!exists(&url).unwrap());
+        std::fs::write(&path, "not a database, which opening will say").unwrap();
+        assert!(exists(&url).unwrap());
+        assert!(exists("elections.db").is_err());
+    }
+
+    #[test]
+    fn what_is_shared_is_known_before_opening() {
+        assert!(shared_between_processes("sqlite:elections.db").unwrap());
+        assert!(!shared_between_processes("sled:folder").unwrap());
+        assert!(!shared_between_processes("mem:").unwrap());
+        assert!(shared_between_processes("elections.db").is_err());
     }
 
     #[test]
