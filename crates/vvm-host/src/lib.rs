@@ -1,1 +1,46 @@
-//! vvm-host
+//! Run a command only while leading: what the `vvm` binary is made of.
+//!
+//! `vvm run` is a chain of three processes, all of them this binary:
+//!
+//! - the *guardian*, which the user starts: single-threaded for its whole life, a sub-reaper, able to be process 1;
+//! - the *host*: elections, the deadman, and every decision about the worker;
+//! - the *worker*: first a shim that ties itself to the host, then the user's command.
+//!
+//! Whichever of the three dies, the others see to it that nothing the worker started lives on (`docs/architecture.md`).
+//!
+//! - `cli`: arguments, durations, exit statuses.
+//! - `guardian`, `host`, `worker`: the three.
+//! - `link`, `stage`: how they talk, and how one starts the next.
+//! - `processes`: who descends from us, and how to end them all.
+//! - `signals`, `readable`, `announce`: signals in, waiting, lines out.
+//! - `report`: the result file.
+//! - `status`: `vvm status`.
+#![forbid(unsafe_code)]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "vvm needs Linux: parent-death signals, sub-reapers and process descriptors are its containment"
+);
+
+mod announce;
+mod cli;
+mod guardian;
+mod host;
+mod link;
+mod processes;
+mod readable;
+mod report;
+mod signals;
+mod stage;
+mod status;
+mod worker;
+
+use std::process::ExitCode;
+
+/// What the `vvm` binary does: reads the command line of this process, does what it says, and returns its exit status.
+///
+/// Must be called from the main thread of a process that has no other thread yet: the guardian stays single-threaded
+/// for its whole life, and parent-death signals are bound to the thread that spawns.
+pub fn main() -> ExitCode {
+    cli::main()
+}

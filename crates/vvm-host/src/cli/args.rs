@@ -1,0 +1,236 @@
+//! The arguments, and the help that explains them.
+
+use super::{duration::GivenDuration, exit};
+use clap::{Args, Parser, Subcommand};
+use ielections::{Holder, Ttl, record::HolderTooLong};
+use std::{ffi::OsString, num::NonZeroU32, path::PathBuf, str::FromStr, time::Duration};
+
+/// Run things on one machine at a time: leader election you can trust with your data.
+#[derive(Debug, Parser)]
+#[command(name = "vvm", version, subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(RunArgs),
+    Status(StatusArgs),
+    #[command(hide = true)]
+    RunHost(RunArgs),
+    #[command(hide = true)]
+    RunWorker(WorkerArgs),
+}
+
+/// Run a command only while this process leads.
+///
+/// Start the same line on several machines or in several terminals: one of them runs the command, the others stand by.
+/// When the leader stops, crashes or hangs, its command and everything that it started are dead before the next one
+/// starts.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = exit::HELP, after_long_help = concat_help(), override_usage = RUN_USAGE)]
+pub(crate) struct RunArgs {
+    /// Where leadership is recorded, e.g. sqlite:/var/lib/payroll/leader.db
+    #[arg(long, value_name = "URL")]
+    pub(crate) storage: String,
+    /// What is led: all who may replace each other give the same name
+    #[arg(long, value_parser = parse_name)]
+    pub(crate) name: String,
+    /// How many may lead at once, each in a slot of its own; the same number for everybody
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) slots: NonZeroU32,
+    /// How long a dead leader's record stands: the longest pause without anybody leading
+    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = parse_ttl)]
+    pub(crate) ttl: Ttl,
+    /// How long to wait for leadership: never (wait for ever), 0 (take a free slot or leave), or a duration
+    #[arg(long, value_name = "never|0|DURATION", default_value = "never")]
+    pub(crate) acquire_timeout: AcquireTimeout,
+    /// Leave once it is certain that somebody alive leads, which can take one TTL
+    #[arg(long = "try", conflicts_with = "acquire_timeout")]
+    pub(crate) try_once: bool,
+    /// When leadership is lost and the command has been stopped: exit, or rejoin as a candidate
+    #[arg(long, value_name = "exit|rejoin", default_value = "exit")]
+    pub(crate) on_loss: OnLoss,
+    /// How long the command has to stop after TERM before it is killed
+    #[arg(long, value_name = "DURATION", default_value = "8s", value_parser = parse_duration)]
+    pub(crate) stop_timeout: Duration,
+    /// Who we are, for people who look at the record [default: HOSTNAME:PID]
+    #[arg(long, value_parser = parse_holder)]
+    pub(crate) holder: Option<Holder>,
+    /// What keeps the command's processes together: auto or guardian
+    #[arg(long, value_name = "auto|guardian", default_value = "auto")]
+    pub(crate) containment: Containment,
+    /// Exit status when leadership was lost
+    #[arg(long, value_name = "N", default_value_t = exit::LOST)]
+    pub(crate) exit_code_lost: u8,
+    /// Exit status when leadership was not acquired in time
+    #[arg(long, value_name = "N", default_value_t = exit::NOT_ACQUIRED)]
+    pub(crate) exit_code_timeout: u8,
+    /// Write how it ended to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) result_file: Option<PathBuf>,
+    /// The command and its arguments, after --
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+impl RunArgs {
+    /// Who we are, to people: as told, or the machine's name and the number of this process.
+    ///
+    /// # Errors
+    /// When the machine's name is longer than a holder may be, which uname(2) does not allow for.
+    pub(crate) fn holder(&self) -> Result<Holder, HolderTooLong> {
+        self.holder.clone().map_or_else(
+            || {
+                let machine = rustix::system::uname();
+                let process = rustix::process::getpid();
+                Holder::new(format!("{}:{process}", machine.nodename().to_string_lossy()))
+            },
+            Ok,
+        )
+    }
+}
+
+/// Show who leads which slot.
+///
+/// A slot is held as long as a record stands in it: a leader that died a moment ago is still shown, until another one
+/// takes its slot over. A free slot shows the epoch of its last leadership.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = STATUS_HELP)]
+pub(crate) struct StatusArgs {
+    /// Where leadership is recorded, as told to vvm run
+    #[arg(long, value_name = "URL")]
+    pub(crate) storage: String,
+    /// What is led, as told to vvm run
+    #[arg(long, value_parser = parse_name)]
+    pub(crate) name: String,
+    /// As JSON: one array with an object for each slot
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct WorkerArgs {
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+const STATUS_HELP: &str = "\
+Example:
+  vvm status --storage sqlite:/var/lib/payroll/leader.db --name payroll --json
+
+Exit status: 0; 64 wrong arguments; 66 no such storage or name; 69 the storage
+refused; 71 the system refused";
+
+const RUN_USAGE: &str = "vvm run --storage URL --name NAME [OPTIONS] -- CMD [ARGS…]";
+
+const EXAMPLE: &str = "\
+Example:
+  vvm run --storage sqlite:/var/lib/payroll/leader.db --name payroll -- ./worker --nightly
+
+  CMD finds VVM_LEADER_NAME, _SLOT, _EPOCH, _HOLDER and _INCARNATION in its environment; pass the epoch along
+  with each write, and let the receiver refuse smaller ones. Other VVM_ variables are taken out of it.
+  TERM, INT, HUP, QUIT, USR1 and USR2 are passed on to CMD; TERM and INT stop: CMD has --stop-timeout, and a second
+  one kills at once. At a terminal, Ctrl-Z stops CMD and vvm; unless continued before the deadline (0.8 TTL), the
+  kernel ends both, because by then somebody else may lead.";
+
+fn concat_help() -> String {
+    format!("{EXAMPLE}\n\n{}", exit::HELP)
+}
+
+/// How long to wait for leadership.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AcquireTimeout {
+    /// For ever.
+    Never,
+    /// This long; zero for one look.
+    After(Duration),
+}
+
+impl FromStr for AcquireTimeout {
+    type Err = <GivenDuration as FromStr>::Err;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "never" {
+            return Ok(Self::Never);
+        }
+        text.parse().map(|GivenDuration(duration)| Self::After(duration))
+    }
+}
+
+/// What follows a loss.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OnLoss {
+    Exit,
+    Rejoin,
+}
+
+/// Neither `exit` nor `rejoin`.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("write exit or rejoin")]
+pub(crate) struct NotOnLoss;
+
+impl FromStr for OnLoss {
+    type Err = NotOnLoss;
+
+    fn from_str(text: &str) -> Result<Self, NotOnLoss> {
+        match text {
+            "exit" => Ok(Self::Exit),
+            "rejoin" => Ok(Self::Rejoin),
+            _ => Err(NotOnLoss),
+        }
+    }
+}
+
+/// What keeps the worker's processes together. One level so far; `auto` is the best that is to be had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Containment {
+    Auto,
+    Guardian,
+}
+
+/// No level of containment that this version has.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum NotContainment {
+    #[error("this version can't contain by {0}: write auto or guardian")]
+    NotBuilt(String),
+    #[error("write auto or guardian")]
+    Unknown,
+}
+
+impl FromStr for Containment {
+    type Err = NotContainment;
+
+    fn from_str(text: &str) -> Result<Self, NotContainment> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "guardian" => Ok(Self::Guardian),
+            "cgroup" | "pidns" => Err(NotContainment::NotBuilt(text.into())),
+            _ => Err(NotContainment::Unknown),
+        }
+    }
+}
+
+fn parse_duration(text: &str) -> Result<Duration, <GivenDuration as FromStr>::Err> {
+    text.parse().map(|GivenDuration(duration)| duration)
+}
+
+fn parse_ttl(text: &str) -> Result<Ttl, Box<dyn std::error::Error + Send + Sync>> {
+    Ok(Ttl::new(parse_duration(text)?)?)
+}
+
+fn parse_holder(text: &str) -> Result<Holder, HolderTooLong> {
+    Holder::new(text)
+}
+
+/// A text that can't be a name.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("a name has 1 to 255 bytes and no control characters")]
+struct NotAName;
+
+/// A name stands in records, in lines for people, and in an environment variable.
+fn parse_name(text: &str) -> Result<String, NotAName> {
+    let fits = (1..=255).contains(&text.len()) && !text.chars().any(char::is_control);
+    if fits { Ok(text.into()) } else { Err(NotAName) }
+}

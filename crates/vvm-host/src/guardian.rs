@@ -1,0 +1,99 @@
+//! The guardian: the process that the user starts, and the last one to go.
+//!
+//! What lives here: starting the host, passing signals on to it, and, when the host ends in whatever way, killing
+//! everything that descends from it before this process ends too.
+//!
+//! What does not: any decision. The guardian holds no lease, reads no storage, and knows the kill deadline only because
+//! the host tells it.
+//!
+//! Why a process of its own: a process can't clean up after its own SIGKILL. And why single-threaded: what it does must
+//! work as process 1, out of memory, and while everything else hangs.
+
+mod countdown;
+mod ending;
+mod terminal;
+mod watch;
+
+use crate::{
+    announce::say,
+    cli::{args::RunArgs, exit},
+    link::{self, message::ToHost},
+    processes::{Family, ForeignProcFs},
+    report::{Report, Unwritable},
+    signals::Signals,
+    stage,
+};
+use countdown::Countdown;
+use ielections::{Holder, record::HolderTooLong};
+use rustix::process::{PidfdFlags, getpid, pidfd_open, set_child_subreaper};
+use std::{
+    ffi::OsString,
+    io,
+    os::{fd::AsFd as _, unix::process::CommandExt as _},
+    process::ExitCode,
+};
+use terminal::Terminal;
+use watch::{Guardian, Told};
+
+/// Why nothing was started.
+#[derive(Debug, thiserror::Error)]
+enum StartError {
+    #[error(transparent)]
+    ProcFs(#[from] ForeignProcFs),
+    #[error("--result-file: {0}")]
+    ResultFile(#[from] Unwritable),
+    #[error("--holder: {0}")]
+    Holder(#[from] HolderTooLong),
+    #[error("the system has no room for another process: {0}")]
+    System(#[from] io::Error),
+}
+
+/// `vvm run`.
+pub(crate) fn main(run: &RunArgs) -> ExitCode {
+    match start(run) {
+        Ok((guardian, holder)) => ending::end(run, &holder, guardian.watch()),
+        Err(refusal) => {
+            say!("{refusal}");
+            match refusal {
+                StartError::ResultFile(_) | StartError::Holder(_) => exit::MISUSE.into(),
+                StartError::ProcFs(_) | StartError::System(_) => exit::SYSTEM.into(),
+            }
+        }
+    }
+}
+
+fn start(run: &RunArgs) -> Result<(Guardian, Holder), StartError> {
+    let family = Family::of_this_process()?;
+    let holder = run.holder()?;
+    if let Some(path) = &run.result_file {
+        Report::check_writable(path)?;
+    }
+    // From here on no signal is lost: what comes before the host can take it waits in the link.
+    let signals = Signals::catch()?;
+    let terminal = Terminal::of_this_process();
+    let countdown = Countdown::new()?;
+    set_child_subreaper(Some(getpid())).map_err(io::Error::from)?;
+
+    let (link, far) = link::pair()?;
+    let mut command = stage::command(stage::HOST, host_arguments(run, &holder), far);
+    // A group of its own, so that what a terminal does to its foreground group reaches the host only through us.
+    command.process_group(0);
+    let host = stage::start(command)?;
+    let process = pidfd_open(host, PidfdFlags::empty()).map_err(io::Error::from)?;
+    let this_process = pidfd_open(getpid(), PidfdFlags::empty()).map_err(io::Error::from)?;
+    let begin = ToHost::Begin { guardian: getpid(), terminal_group: terminal.group() };
+    // A host that has died already is found by the watch.
+    let _ = link.say_with(&begin, &[rustix::stdio::stdin(), this_process.as_fd()]);
+    let told = Told::default();
+    let guardian =
+        Guardian { host, process, link, link_open: true, family, signals, terminal, countdown, told };
+    Ok((guardian, holder))
+}
+
+/// What the host needs to know is what we were told, and who we are.
+fn host_arguments(run: &RunArgs, holder: &Holder) -> Vec<OsString> {
+    // The first two are this program and `run`.
+    let as_told = std::env::args_os().skip(2);
+    let implied = run.holder.is_none().then(|| ["--holder".into(), holder.as_str().into()]);
+    implied.into_iter().flatten().chain(as_told).collect()
+}

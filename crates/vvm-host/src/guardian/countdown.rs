@@ -1,0 +1,86 @@
+//! The guardian's own deadline: shortly after the host's, it ends everything, even if the host does not.
+//!
+//! The host has timers of its own and dies by them. This one is for the case that it can't, and a timer that wakes is
+//! the right kind: it works in process 1, which ignores kill timers, and it leaves alive who has to clean up. A timer
+//! that *kills* the guardian would not: after a suspend both would be due at once, and what the worker left behind would
+//! be left to nobody. That a guardian is stopped or hangs is for a living host to notice (`host::guardian_lapse`).
+
+use clock::Instant;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::Duration,
+};
+
+/// How long after the host's deadline: twice what its second layer takes, so that the host can have its last words.
+const BEHIND_THE_HOST: Duration = deadman::SECOND_LAYER_BEHIND.saturating_mul(2);
+
+/// The timer.
+#[derive(Debug)]
+pub(super) struct Countdown(OwnedFd);
+
+impl Countdown {
+    /// A timer that stands still.
+    ///
+    /// # Errors
+    /// When the process is out of descriptors.
+    pub(super) fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        Ok(Self(timerfd_create(TimerfdClockId::Boottime, flags)?))
+    }
+
+    /// Replaces the deadline, as the host says.
+    ///
+    /// # Errors
+    /// When the kernel refuses; the deadline before it is then still in force.
+    pub(super) fn set(&self, deadline: Option<Instant>) -> io::Result<()> {
+        let wake_at = deadline.map_or(Duration::ZERO, |at| {
+            // Zero would disarm; the first nanosecond after boot is as much in the past.
+            Duration::from_nanos(at.after(BEHIND_THE_HOST).as_nanos().clamp(1, i64::MAX as u64))
+        });
+        let once = Itimerspec {
+            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
+            it_value: Timespec { tv_sec: wake_at.as_secs() as i64, tv_nsec: wake_at.subsec_nanos().into() },
+        };
+        timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &once)?;
+        Ok(())
+    }
+}
+
+/// Readable once the deadline has passed.
+impl AsFd for Countdown {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clock::SystemClock;
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    fn has_rung(countdown: &Countdown) -> bool {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut [PollFd::new(countdown, PollFlags::IN)], Some(&at_once)).unwrap() > 0
+    }
+
+    #[test]
+    fn rings_after_the_deadline_unless_it_moved() {
+        let countdown = Countdown::new().unwrap();
+        let deadline = SystemClock::read().after(Duration::from_millis(20));
+        countdown.set(Some(deadline)).unwrap();
+        assert!(!has_rung(&countdown));
+        poll(&mut [PollFd::new(&countdown, PollFlags::IN)], None).unwrap();
+        assert!(SystemClock::read() >= deadline.after(BEHIND_THE_HOST));
+        countdown.set(Some(Instant::NEVER)).unwrap();
+        assert!(!has_rung(&countdown));
+        countdown.set(Some(Instant::ORIGIN)).unwrap();
+        assert!(has_rung(&countdown));
+        countdown.set(None).unwrap();
+        assert!(!has_rung(&countdown));
+    }
+}

@@ -1,0 +1,56 @@
+//! From how the host ended to how `vvm` ends.
+
+use super::watch::End;
+use crate::{
+    announce::say,
+    cli::{args::RunArgs, exit},
+    link::message::Farewell,
+    processes::Ended,
+    report::{Outcome, Report},
+};
+use ielections::Holder;
+use rustix::process::{Pid, Signal, getpid};
+use std::process::ExitCode;
+
+/// Says and writes what the host no longer could, and ends as it ended.
+pub(super) fn end(run: &RunArgs, holder: &Holder, end: End) -> ExitCode {
+    match end.told.farewell {
+        Some(Farewell::Exit(status)) => status.into(),
+        Some(Farewell::DieOf(signal)) => die_of(signal),
+        None => {
+            let (outcome, status) = without_farewell(&end);
+            let reason = format!("the host {}", end.host);
+            say!("{}: {outcome}: {reason}", run.name);
+            if let Some(path) = &run.result_file {
+                let mut report =
+                    Report::new(outcome, &run.name, holder).because(reason).ending(Farewell::Exit(status));
+                if let Some(leading) = end.told.leading {
+                    report = report.leading(leading.slot, leading.epoch, leading.incarnation);
+                }
+                report.write(path).unwrap_or_else(|refusal| say!("{refusal}"));
+            }
+            status.into()
+        }
+    }
+}
+
+/// The host never said how to end: it was ended.
+fn without_farewell(end: &End) -> (Outcome, u8) {
+    match end.host {
+        Ended::Exited(exit::DEADMAN) => (Outcome::Deadline, exit::DEADMAN),
+        Ended::Signalled(number) => {
+            let outcome = if end.deadline_passed { Outcome::Deadline } else { Outcome::HostDied };
+            (outcome, exit::by_signal(number))
+        }
+        Ended::Exited(_) => (Outcome::HostDied, exit::SYSTEM),
+    }
+}
+
+/// Dies of `signal`, as its default action would have it. Process 1 can't, and exits as a shell would report it.
+fn die_of(signal: Signal) -> ExitCode {
+    if getpid() != Pid::INIT {
+        // Returns only when it failed, and then the status says the same.
+        let _ = signal_hook::low_level::emulate_default_handler(signal.as_raw());
+    }
+    exit::by_signal(signal.as_raw()).into()
+}

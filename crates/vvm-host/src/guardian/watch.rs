@@ -1,0 +1,146 @@
+//! The loop that a guardian spends its life in, and what it does at the end of it.
+
+use super::{countdown::Countdown, terminal::Terminal};
+use crate::{
+    announce::say,
+    link::{
+        Heard, Link,
+        message::{Farewell, ToGuardian, ToHost},
+    },
+    processes::{Ended, Family, Reap, Reaped, end_all, reap},
+    signals::Signals,
+};
+use clock::{Instant, SystemClock};
+use ielections::{Epoch, Incarnation};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    process::{Pid, Signal},
+};
+use std::os::fd::OwnedFd;
+
+/// A guardian at work.
+#[derive(Debug)]
+pub(super) struct Guardian {
+    pub(super) host: Pid,
+    /// Readable once the host has ended: independent of SIGCHLD, which whoever started us may have blocked.
+    pub(super) process: OwnedFd,
+    pub(super) link: Link<ToHost, ToGuardian>,
+    pub(super) link_open: bool,
+    pub(super) family: Family,
+    pub(super) signals: Signals,
+    pub(super) terminal: Terminal,
+    pub(super) countdown: Countdown,
+    pub(super) told: Told,
+}
+
+/// What the host has said, for the end.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Told {
+    pub(super) deadline: Option<Instant>,
+    pub(super) leading: Option<Leading>,
+    pub(super) farewell: Option<Farewell>,
+}
+
+/// The leadership that the host held last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leading {
+    pub(super) slot: u32,
+    pub(super) epoch: Epoch,
+    pub(super) incarnation: Incarnation,
+}
+
+/// How the host ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End {
+    pub(super) told: Told,
+    /// Whether the host outlived its deadline, so that whatever killed it was right.
+    pub(super) deadline_passed: bool,
+    pub(super) host: Ended,
+}
+
+impl Guardian {
+    /// Watches until the host has ended or the deadline has passed; then kills and reaps every descendant.
+    pub(super) fn watch(mut self) -> End {
+        let mut host_ended = None;
+        let mut deadline_passed = false;
+        while host_ended.is_none() && !deadline_passed {
+            let [deadline, heard, signalled] = self.wait();
+            deadline_passed |= deadline;
+            if heard {
+                self.listen();
+            }
+            if signalled {
+                self.pass_signals_on();
+            }
+            // Always: as a sub-reaper, or as process 1, we may be given strangers' children at any time.
+            while let Reap::One(reaped) = reap() {
+                host_ended = host_ended.or(self.is_host(reaped));
+            }
+        }
+        deadline_passed |= self.told.deadline.is_some_and(|deadline| SystemClock::read() >= deadline);
+        end_all(&self.family, |reaped| host_ended = host_ended.or(self.is_host(reaped)));
+        // What the host said last may have come while it was ending.
+        self.listen();
+        // Nobody is left to reap, so the host was among those reaped; if the kernel lost it, it was not by our kill.
+        let host = host_ended.unwrap_or(Ended::Exited(0));
+        End { told: self.told, deadline_passed, host }
+    }
+
+    fn is_host(&self, reaped: Reaped) -> Option<Ended> {
+        (reaped.pid == self.host).then_some(reaped.ended)
+    }
+
+    /// Blocks until there is something to do: deadline, link, signals. The host's end wakes too.
+    fn wait(&self) -> [bool; 3] {
+        let link = if self.link_open { PollFlags::IN } else { PollFlags::empty() };
+        let mut fds = [
+            PollFd::new(&self.countdown, PollFlags::IN),
+            PollFd::new(&self.link, link),
+            PollFd::new(&self.signals, PollFlags::IN),
+            PollFd::new(&self.process, PollFlags::IN),
+        ];
+        // Interrupted, out of memory: looking at everything is right after each of them.
+        if poll(&mut fds[..], None).is_err() {
+            return [false, true, true];
+        }
+        [&fds[0], &fds[1], &fds[2]].map(|fd| !fd.revents().is_empty())
+    }
+
+    fn listen(&mut self) {
+        while self.link_open {
+            match self.link.hear() {
+                Some(Heard::Message(message, _)) => self.note(message),
+                Some(Heard::End) => self.link_open = false,
+                None => return,
+            }
+        }
+    }
+
+    fn note(&mut self, message: ToGuardian) {
+        match message {
+            ToGuardian::Deadline(deadline) => {
+                self.told.deadline = deadline;
+                match self.countdown.set(deadline) {
+                    // A host that never hears this starts no work.
+                    Ok(()) => {
+                        let _ = self.link.say(&ToHost::InForce(deadline));
+                    }
+                    Err(refusal) => say!("the guardian's timer can't be set: {refusal}"),
+                }
+            }
+            ToGuardian::Leading { slot, epoch, incarnation } => {
+                self.told.leading = Some(Leading { slot, epoch, incarnation });
+            }
+            ToGuardian::Farewell(farewell) => self.told.farewell = Some(farewell),
+        }
+    }
+
+    fn pass_signals_on(&mut self) {
+        let caught = self.signals.pending().unwrap_or_default();
+        for caught in caught.into_iter().filter(|caught| caught.signal != Signal::CHILD) {
+            let delivered = caught.from_terminal && self.terminal.reaches_the_worker();
+            // A host that does not listen can't act on it either; its deadline is what ends it.
+            let _ = self.link.say(&ToHost::Signalled { signal: caught.signal, delivered });
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The host: leads, and decides about the worker.
+//!
+//! What lives here: the process between guardian and worker. Its main thread runs everything asynchronous and is the
+//! one that starts workers; one other thread watches the guardian.
+//!
+//! What does not: the protocol (`ielections`), the order of start and stop (`vvm-orch`), the worker's processes
+//! (`worker`).
+
+mod conclusion;
+mod control;
+mod guardian_lapse;
+mod guardian_watch;
+mod lead;
+mod service;
+mod stop_requests;
+mod storage;
+mod surroundings;
+mod trigger;
+
+use crate::{
+    announce::say,
+    cli::{args::RunArgs, exit},
+    link::message::{Farewell, ToGuardian, ToHost},
+    processes::{Family, ForeignProcFs, end_all},
+    signals::Signals,
+    stage::{self, TakeUpError, TakenUp},
+};
+use clock::{Clock, SystemClock};
+use control::Control;
+use deadman::{ArmError, Deadman, SystemOptions, SystemTrigger};
+use guardian_watch::GuardianWatch;
+use ielections::record::HolderTooLong;
+use rustix::process::{Signal, getpid, pidfd_send_signal, set_child_subreaper};
+use std::{io, process::ExitCode, sync::Arc};
+use surroundings::Surroundings;
+use tokio::runtime;
+use trigger::GuardedTrigger;
+
+/// Why the host did not come to anything. It is said on standard error, and the guardian reports the rest.
+#[derive(Debug, thiserror::Error)]
+enum StartError {
+    #[error(transparent)]
+    TakeUp(#[from] TakeUpError),
+    #[error(transparent)]
+    ProcFs(#[from] ForeignProcFs),
+    #[error(transparent)]
+    Holder(#[from] HolderTooLong),
+    #[error("the system refuses what vvm needs: {0}")]
+    System(#[from] io::Error),
+    #[error(transparent)]
+    Deadman(#[from] ArmError),
+}
+
+/// The host of a `vvm run`.
+pub(crate) fn main(run: &RunArgs) -> ExitCode {
+    match host(run) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Nobody is left who would read it.
+        Err(StartError::TakeUp(TakeUpError::Abandoned)) => exit::SYSTEM.into(),
+        Err(refusal @ StartError::TakeUp(TakeUpError::NotAStage)) => {
+            say!("{refusal}");
+            exit::MISUSE.into()
+        }
+        Err(refusal) => {
+            say!("{refusal}");
+            exit::SYSTEM.into()
+        }
+    }
+}
+
+fn host(run: &RunArgs) -> Result<(), StartError> {
+    let TakenUp { link, first, descriptors } = stage::take_up::<ToGuardian, ToHost>()?;
+    let (ToHost::Begin { terminal_group, .. }, Ok([input, guardian])) =
+        (first, <[_; 2]>::try_from(descriptors))
+    else {
+        return Err(TakeUpError::NotAStage.into());
+    };
+    let family = Family::of_this_process()?;
+    // What the worker's processes leave behind becomes ours, so that we can wait for the last of them (I6).
+    set_child_subreaper(Some(getpid())).map_err(io::Error::from)?;
+    let signals = Signals::catch()?;
+    let watch = GuardianWatch::start(guardian, family)?;
+
+    let runtime = runtime::Builder::new_current_thread().enable_io().build()?;
+    let guardian = Arc::new(link);
+    let clock = Arc::new(SystemClock::start()?) as Arc<dyn Clock>;
+    let trigger = Arc::new(GuardedTrigger::over(
+        SystemTrigger::start(SystemOptions::default())?,
+        Arc::clone(&guardian),
+    ));
+    let surroundings = Arc::new(Surroundings {
+        holder: run.holder()?,
+        run: run.clone(),
+        input,
+        terminal_group,
+        family,
+        clock,
+        control: Control::new(),
+        guardian,
+        deadline: trigger.deadline(),
+    });
+    let deadman = Deadman::with_trigger(trigger);
+    let farewell = runtime.block_on(conclude(&surroundings, deadman, signals))?;
+
+    // Whatever went wrong: nothing of the worker outlives this process, and nothing is left for the guardian to do.
+    end_all(&surroundings.family, drop);
+    let _ = surroundings.guardian.say(&ToGuardian::Farewell(farewell));
+    let guardian = watch.end();
+    if surroundings.control.guardian_lapsed.is_cancelled() {
+        // It does not listen, and everything else is gone. (Process 1 can't be killed, and ends when it goes on.)
+        let _ = pidfd_send_signal(&guardian, Signal::KILL);
+    }
+    Ok(())
+}
+
+/// Leads, and listens meanwhile.
+async fn conclude(
+    surroundings: &Arc<Surroundings>,
+    deadman: Deadman,
+    signals: Signals,
+) -> io::Result<Farewell> {
+    let listening = surroundings.control.listen(
+        Arc::clone(&surroundings.guardian),
+        signals,
+        Arc::clone(&surroundings.clock),
+    );
+    tokio::select! {
+        biased;
+        never = listening => match never? {},
+        farewell = lead::lead(surroundings, deadman) => Ok(farewell),
+    }
+}

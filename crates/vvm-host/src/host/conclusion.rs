@@ -1,0 +1,154 @@
+//! What a campaign came to: outcome, exit status, and the words for it.
+
+use super::{
+    storage::StorageError,
+    surroundings::{Course, Surroundings},
+};
+use crate::{
+    announce::say,
+    cli::exit,
+    link::message::Farewell,
+    processes::Ended,
+    report::{Outcome, Report},
+    worker::{spawn::SpawnError, supervise::Supervised},
+};
+use ielections::AcquireError;
+use rustix::process::Signal;
+use vvm_orch::{Failure, Problem};
+use vvm_storage::{OpenError, SettleError};
+
+/// How a `vvm run` is to end, and why.
+#[derive(Debug)]
+pub(super) struct Conclusion {
+    pub(super) outcome: Outcome,
+    pub(super) farewell: Farewell,
+    pub(super) reason: Option<String>,
+}
+
+/// What ended a campaign or a leadership, seen first.
+#[derive(Debug)]
+pub(super) enum Cause {
+    /// We were asked to stop, by this signal.
+    Asked(Signal),
+    /// The guardian did not listen for as long as a deadline lasts.
+    GuardianLapsed,
+    /// There was no storage to campaign on.
+    Storage(StorageError),
+    /// Something went wrong, or the worker ended.
+    Problem(Problem),
+}
+
+impl Conclusion {
+    fn exit(outcome: Outcome, status: u8, reason: impl ToString) -> Self {
+        Self { outcome, farewell: Farewell::Exit(status), reason: Some(reason.to_string()) }
+    }
+
+    /// Of a campaign that ended for `cause`.
+    pub(super) fn of(surroundings: &Surroundings, course: &Course, cause: &Cause) -> Self {
+        let run = &surroundings.run;
+        match cause {
+            Cause::Asked(signal) => match course.supervised.get() {
+                Some(supervised) => Self::of_worker(Outcome::Stopped, supervised),
+                None => Self {
+                    outcome: Outcome::StoppedWhileWaiting,
+                    farewell: Farewell::DieOf(*signal),
+                    reason: None,
+                },
+            },
+            Cause::GuardianLapsed => Self::exit(
+                Outcome::Deadline,
+                exit::KILLED,
+                "the guardian was stopped (by Ctrl-Z?) or hung beyond the kill deadline",
+            ),
+            Cause::Storage(refusal) => Self::no_storage(refusal, run.exit_code_timeout),
+            Cause::Problem(Problem::Lost(loss)) => Self::exit(Outcome::Lost, run.exit_code_lost, loss),
+            Cause::Problem(Problem::Ended { .. }) => match course.supervised.get() {
+                Some(supervised) => Self::of_worker(Outcome::WorkerEnded, supervised),
+                None => Self::exit(Outcome::SystemRefused, exit::SYSTEM, "the command vanished"),
+            },
+            Cause::Problem(Problem::NotAcquired(refusal)) => {
+                Self::not_acquired(refusal, run.exit_code_timeout)
+            }
+            Cause::Problem(Problem::StartFailed { cause, .. }) => Self::not_started(cause),
+            Cause::Problem(problem) => Self::exit(Outcome::SystemRefused, exit::SYSTEM, problem),
+        }
+    }
+
+    /// The worker's own end is ours.
+    fn of_worker(outcome: Outcome, supervised: &Supervised) -> Self {
+        let Some(ended) = supervised.ended else {
+            return Self::exit(outcome, exit::SYSTEM, "the end of the command went unnoticed");
+        };
+        let farewell = match ended {
+            Ended::Exited(status) => Farewell::Exit(status),
+            // Told to stop, and stopped by just that: service managers take it for the clean stop that it is.
+            Ended::Signalled(number) => supervised
+                .told
+                .iter()
+                .find(|told| told.as_raw() == number)
+                .map_or(Farewell::Exit(exit::by_signal(number)), |told| Farewell::DieOf(*told)),
+        };
+        Self { outcome, farewell, reason: Some(format!("the command {ended}")) }
+    }
+
+    fn no_storage(refusal: &StorageError, timeout_status: u8) -> Self {
+        let (outcome, status) = match refusal {
+            StorageError::NotShared { .. } => (Outcome::Misuse, exit::MISUSE),
+            StorageError::Open(OpenError::Sqlite(_)) => (Outcome::StorageRefused, exit::STORAGE),
+            // Whatever else is wrong with opening is wrong with the URL.
+            StorageError::Open(_) => (Outcome::Misuse, exit::MISUSE),
+            StorageError::Settle(SettleError::Differs { .. }) => (Outcome::Conflict, exit::CONFLICT),
+            StorageError::Settle(_) => (Outcome::StorageRefused, exit::STORAGE),
+            StorageError::TimedOut(_) => (Outcome::NotAcquired, timeout_status),
+        };
+        Self::exit(outcome, status, refusal)
+    }
+
+    fn not_acquired(refusal: &AcquireError, timeout_status: u8) -> Self {
+        match refusal {
+            AcquireError::TimedOut { .. } => Self::exit(Outcome::NotAcquired, timeout_status, refusal),
+            AcquireError::LeaderSeen { .. } => Self::exit(Outcome::LeaderSeen, timeout_status, refusal),
+            AcquireError::TtlTooShort { .. } => Self::exit(Outcome::Misuse, exit::MISUSE, refusal),
+            AcquireError::Refused(_) | AcquireError::EpochWentBack { .. } => {
+                Self::exit(Outcome::StorageRefused, exit::STORAGE, refusal)
+            }
+            AcquireError::Closing | AcquireError::NoSlots | AcquireError::Deadman(_) => {
+                Self::exit(Outcome::SystemRefused, exit::SYSTEM, refusal)
+            }
+        }
+    }
+
+    fn not_started(cause: &Failure) -> Self {
+        let status = cause.downcast_ref::<SpawnError>().and_then(SpawnError::command_status);
+        match status {
+            Some(exit::NOT_FOUND) => Self::exit(Outcome::CommandNotFound, exit::NOT_FOUND, cause),
+            Some(status) => Self::exit(Outcome::CommandNotExecutable, status, cause),
+            None => Self::exit(Outcome::SystemRefused, exit::SYSTEM, cause),
+        }
+    }
+
+    /// For whoever watches.
+    pub(super) fn announce(&self, surroundings: &Surroundings, course: &Course) {
+        let name = &surroundings.run.name;
+        let slot = course.leadership.get().map(|leadership| format!(" slot {}", leadership.slot));
+        let reason = self.reason.as_ref().map(|reason| format!(": {reason}"));
+        let (slot, reason) = (slot.unwrap_or_default(), reason.unwrap_or_default());
+        say!("{name}{slot}: {}{reason}", self.outcome);
+    }
+
+    /// For the result file.
+    pub(super) fn report(&self, surroundings: &Surroundings, course: &Course) -> Report {
+        let mut report =
+            Report::new(self.outcome, &surroundings.run.name, &surroundings.holder).ending(self.farewell);
+        if let Some(reason) = &self.reason {
+            report = report.because(reason);
+        }
+        if let Some(leadership) = course.leadership.get() {
+            report = report.leading(leadership.slot, leadership.epoch, leadership.incarnation);
+        }
+        if let Some(ended) = course.supervised.get().and_then(|supervised| supervised.ended) {
+            report = report.of_worker(ended);
+        }
+        report
+    }
+}

@@ -1,0 +1,134 @@
+//! What this process is told from outside, by signals and by the guardian, sorted for those who act on it.
+
+use super::{
+    conclusion::Cause,
+    stop_requests::{At, Request, StopRequests},
+};
+use crate::{
+    link::{
+        Heard, Link,
+        message::{ToGuardian, ToHost},
+    },
+    readable::Readable,
+    signals::{Caught, Signals, asks_to_stop},
+    worker::supervise::Passed,
+};
+use clock::{Clock, Instant};
+use rustix::process::Signal;
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+};
+use tokio::sync::{Notify, broadcast, watch};
+use tokio_util::sync::CancellationToken;
+
+/// Signals on their way to the worker: as many as can come before it is looked at. More merge, as pending ones do.
+const SIGNALS: usize = 64;
+
+/// What was told.
+#[derive(Debug)]
+pub(super) struct Control {
+    /// Somebody asked to stop.
+    pub(super) stop: CancellationToken,
+    /// By this signal.
+    stop_signal: OnceLock<Signal>,
+    /// Somebody asked again.
+    pub(super) kill: CancellationToken,
+    /// The guardian has not listened for so long that it counts as gone.
+    pub(super) guardian_lapsed: CancellationToken,
+    /// For the worker.
+    pub(super) signals: broadcast::Sender<Passed>,
+    /// The deadline that the guardian's own timer stands at.
+    pub(super) in_force: watch::Sender<Option<Instant>>,
+    /// Rings after a child has ended.
+    pub(super) children: Arc<Notify>,
+}
+
+impl Control {
+    /// Nothing has been told yet.
+    pub(super) fn new() -> Self {
+        Self {
+            stop: CancellationToken::new(),
+            stop_signal: OnceLock::new(),
+            kill: CancellationToken::new(),
+            guardian_lapsed: CancellationToken::new(),
+            signals: broadcast::Sender::new(SIGNALS),
+            in_force: watch::Sender::new(None),
+            children: Arc::new(Notify::new()),
+        }
+    }
+
+    /// Listens as long as it is polled.
+    ///
+    /// # Errors
+    /// When the runtime can't poll any more. A guardian that is gone is no error here: somebody else watches for that.
+    ///
+    /// # Cancel safety
+    /// May be dropped at will.
+    pub(super) async fn listen(
+        &self,
+        guardian: Arc<Link<ToGuardian, ToHost>>,
+        mut signals: Signals,
+        clock: Arc<dyn Clock>,
+    ) -> io::Result<std::convert::Infallible> {
+        let mut requests = StopRequests::default();
+        let guardian_socket = Readable::of(&*guardian)?;
+        let signals_socket = Readable::of(&signals)?;
+        let mut guardian_speaks = true;
+        loop {
+            tokio::select! {
+                biased;
+                caught = signals_socket.find(|| signals.pending()) => {
+                    for Caught { signal, .. } in caught? {
+                        if signal == Signal::CHILD {
+                            self.children.notify_one();
+                        }
+                        // The others are for the worker, and whoever means it signals the guardian.
+                        if asks_to_stop(signal) {
+                            let passed = Passed { signal, delivered: false };
+                            self.asked_to_stop(requests.on(clock.now(), At::Host), passed);
+                        }
+                    }
+                }
+                heard = guardian_socket.find(|| guardian.hear()), if guardian_speaks => match heard? {
+                    Heard::Message(ToHost::Signalled { signal, delivered }, _) => {
+                        let passed = Passed { signal, delivered };
+                        if asks_to_stop(signal) {
+                            self.asked_to_stop(requests.on(clock.now(), At::Guardian), passed);
+                        } else {
+                            self.pass_on(passed);
+                        }
+                    }
+                    Heard::Message(ToHost::InForce(deadline), _) => {
+                        self.in_force.send_replace(deadline);
+                    }
+                    Heard::Message(ToHost::Begin { .. }, _) => {}
+                    Heard::End => guardian_speaks = false,
+                },
+            }
+        }
+    }
+
+    /// That we were asked to stop, and by which signal.
+    pub(super) fn asked(&self) -> Cause {
+        Cause::Asked(self.stop_signal.get().copied().unwrap_or(Signal::TERM))
+    }
+
+    fn asked_to_stop(&self, request: Request, passed: Passed) {
+        match request {
+            Request::Stop => {
+                // The first stands.
+                let _ = self.stop_signal.set(passed.signal);
+                self.pass_on(passed);
+                self.stop.cancel();
+            }
+            Request::Echo => {}
+            Request::Kill => self.kill.cancel(),
+        }
+    }
+
+    fn pass_on(&self, passed: Passed) {
+        // Without a worker nobody receives it, and it is for nobody.
+        let _ = self.signals.send(passed);
+    }
+}

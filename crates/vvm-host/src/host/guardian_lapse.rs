@@ -1,0 +1,26 @@
+//! Noticing a guardian that lives and does not listen: stopped (Ctrl-Z does that), or hung.
+//!
+//! The guardian confirms each deadline that it is told. Once the last one that it confirmed has passed, nobody would
+//! clean up after this process any more, so that it must not go on.
+
+use clock::{Clock, Instant};
+use std::{sync::Arc, time::Duration};
+use tokio::sync::watch;
+
+/// What a confirmation that is there already may need to be noticed.
+const NOTICING: Duration = Duration::from_millis(10);
+
+/// Resolves once the deadline that the guardian confirmed last has passed.
+///
+/// # Cancel safety
+/// May be dropped and called again at will.
+pub(super) async fn lapsed(mut in_force: watch::Receiver<Option<Instant>>, clock: &Arc<dyn Clock>) {
+    loop {
+        let confirmed = in_force.borrow_and_update().unwrap_or(Instant::NEVER);
+        tokio::select! {
+            biased;
+            Ok(()) = in_force.changed() => {}
+            () = clock.sleep_until(confirmed.after(NOTICING)) => return,
+        }
+    }
+}

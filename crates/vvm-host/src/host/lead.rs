@@ -1,0 +1,121 @@
+//! Campaigning, leading, and doing so again after a loss.
+
+use super::{
+    conclusion::{Cause, Conclusion},
+    guardian_lapse::lapsed,
+    service::WorkerService,
+    storage,
+    surroundings::{Course, Surroundings},
+};
+use crate::{
+    announce::say,
+    cli::args::{AcquireTimeout, OnLoss},
+    link::message::Farewell,
+    report::Outcome,
+};
+use clock::SystemWallClock;
+use deadman::Deadman;
+use ielections::{Env, OsEntropy, TokioSpawn, TtlStorage as _, elections};
+use std::{pin::pin, sync::Arc};
+use tokio::runtime::Handle;
+use vvm_orch::{Acquisition, Vvm, VvmConfig};
+use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
+
+/// Leads until that is over for good, and says how to end.
+///
+/// # Cancel safety
+/// Not cancel safe: dropped, it leaves a leadership whose work has not stopped.
+pub(super) async fn lead(surroundings: &Arc<Surroundings>, deadman: Deadman) -> Farewell {
+    let run = &surroundings.run;
+    let env = Env {
+        clock: Arc::clone(&surroundings.clock),
+        wall: Arc::new(SystemWallClock),
+        deadman,
+        entropy: Arc::new(OsEntropy::default()),
+        spawn: Arc::new(TokioSpawn::on(Handle::current())),
+    };
+    let control = &surroundings.control;
+    let opened = tokio::select! {
+        biased;
+        opened = storage::open(surroundings) => opened,
+        () = control.stop.cancelled() => return conclude(surroundings, &Course::default(), &control.asked()).farewell,
+    };
+    let storage = match opened {
+        Ok(storage) => storage,
+        Err(refusal) => {
+            return conclude(surroundings, &Course::default(), &Cause::Storage(refusal)).farewell;
+        }
+    };
+    let farewell = loop {
+        let course = Arc::new(Course::default());
+        let cause = campaign(surroundings, &env, &storage, &course).await;
+        let conclusion = conclude(surroundings, &course, &cause);
+        if conclusion.outcome != Outcome::Lost || run.on_loss != OnLoss::Rejoin {
+            break conclusion.farewell;
+        }
+    };
+    storage.close().await;
+    farewell
+}
+
+/// Draws the conclusion, and says and writes it.
+fn conclude(surroundings: &Surroundings, course: &Course, cause: &Cause) -> Conclusion {
+    let conclusion = Conclusion::of(surroundings, course, cause);
+    conclusion.announce(surroundings, course);
+    if let Some(path) = &surroundings.run.result_file {
+        let report = conclusion.report(surroundings, course);
+        report.write(path).unwrap_or_else(|refusal| say!("{refusal}"));
+    }
+    conclusion
+}
+
+/// One campaign, and the leadership that it may come to, until all of it has ended.
+async fn campaign(
+    surroundings: &Arc<Surroundings>,
+    env: &Env,
+    storage: &Arc<ElectionsTtlStorage>,
+    course: &Arc<Course>,
+) -> Cause {
+    let run = &surroundings.run;
+    let cluster = ClusterName::from(run.name.as_str());
+    let slots =
+        SlotNumber::all(run.slots).map(|slot| ElectionKey { cluster: cluster.clone(), slot }).collect();
+    let mut config = VvmConfig::new(slots, surroundings.holder.clone(), env);
+    // Supervision ends by killing, so there is nothing to give up on before the kill deadline does.
+    config.stop_timeout = std::time::Duration::MAX;
+    let acquisition = match (run.try_once, run.acquire_timeout) {
+        (true, _) => Acquisition::UntilLeaderSeen,
+        (false, AcquireTimeout::Never) => Acquisition::Forever,
+        (false, AcquireTimeout::After(duration)) => Acquisition::Within(duration),
+    };
+    let service = WorkerService { surroundings: Arc::clone(surroundings), course: Arc::clone(course) };
+    let elections = elections(Arc::clone(storage) as Arc<_>, env.clone());
+    let vvm = Vvm::provide(config, elections, vec![Box::new(service)]).launch(run.ttl, acquisition);
+    say!("{}: waiting for leadership, as {}", run.name, surroundings.holder);
+
+    let control = &surroundings.control;
+    let course_of_things = async {
+        let first = tokio::select! {
+            biased;
+            problem = vvm.problem() => problem,
+            () = control.stop.cancelled() => None,
+        };
+        // Afterwards all has stopped: the worker and what it left behind, the renewals, the elections. What went wrong
+        // on the way shows in how the worker ended.
+        let _ = vvm.shutdown().await;
+        first.map_or_else(|| control.asked(), Cause::Problem)
+    };
+    let mut course_of_things = pin!(course_of_things);
+    tokio::select! {
+        biased;
+        cause = &mut course_of_things => cause,
+        () = lapsed(control.in_force.subscribe(), &surroundings.clock) => {
+            control.guardian_lapsed.cancel();
+            // At once, while somebody can still end all of it: us.
+            control.kill.cancel();
+            control.stop.cancel();
+            course_of_things.await;
+            Cause::GuardianLapsed
+        }
+    }
+}

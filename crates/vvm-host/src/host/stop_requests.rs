@@ -1,0 +1,88 @@
+//! Telling a second request to stop from an echo of the first.
+//!
+//! A service manager signals every process of a unit, so guardian and host both get the one TERM; `timeout` signals a
+//! process and then its group, so one process gets it twice. Neither means "kill at once", which a person's second
+//! Ctrl-C does.
+
+use clock::Instant;
+use std::time::Duration;
+
+/// Two requests to one process that are closer than this are one: far below what a person's hand does, far above what
+/// a program needs between two calls of kill.
+const ECHO: Duration = Duration::from_millis(100);
+
+/// Which of our processes was signalled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum At {
+    Guardian,
+    Host,
+}
+
+/// What a request means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Request {
+    /// Stop.
+    Stop,
+    /// What has been asked for already.
+    Echo,
+    /// Stop waiting.
+    Kill,
+}
+
+/// The requests so far.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct StopRequests {
+    at_guardian: Option<Instant>,
+    at_host: Option<Instant>,
+}
+
+impl StopRequests {
+    /// What the request that comes now means.
+    pub(super) fn on(&mut self, now: Instant, at: At) -> Request {
+        let is_first = self.at_guardian.is_none() && self.at_host.is_none();
+        let place = match at {
+            At::Guardian => &mut self.at_guardian,
+            At::Host => &mut self.at_host,
+        };
+        match *place {
+            None => {
+                *place = Some(now);
+                if is_first { Request::Stop } else { Request::Echo }
+            }
+            Some(earlier) if now.since(earlier) < ECHO => Request::Echo,
+            Some(_) => Request::Kill,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::ORIGIN.after(Duration::from_millis(millis))
+    }
+
+    #[test]
+    fn a_second_request_kills() {
+        let mut requests = StopRequests::default();
+        assert_eq!(requests.on(at(0), At::Guardian), Request::Stop);
+        assert_eq!(requests.on(at(150), At::Guardian), Request::Kill);
+    }
+
+    #[test]
+    fn one_request_to_every_process_is_one() {
+        let mut requests = StopRequests::default();
+        assert_eq!(requests.on(at(0), At::Guardian), Request::Stop);
+        assert_eq!(requests.on(at(300), At::Host), Request::Echo);
+        assert_eq!(requests.on(at(500), At::Host), Request::Kill);
+    }
+
+    #[test]
+    fn a_request_to_a_process_and_its_group_is_one() {
+        let mut requests = StopRequests::default();
+        assert_eq!(requests.on(at(0), At::Guardian), Request::Stop);
+        assert_eq!(requests.on(at(1), At::Guardian), Request::Echo);
+        assert_eq!(requests.on(at(101), At::Guardian), Request::Kill);
+    }
+}

@@ -1,0 +1,86 @@
+//! The storage that the command line names: opened, shared, and of one mind with us about the cluster's size.
+
+use super::surroundings::Surroundings;
+use crate::{announce::say, cli::args::AcquireTimeout};
+use clock::Instant;
+use ielections::WriteError;
+use std::{sync::Arc, time::Duration};
+use vvm_storage::{ClusterName, ElectionsTtlStorage, SettleError, sqlite};
+
+/// Between two attempts to open a storage that is busy or full: as often as a campaign would look at it.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// No storage to campaign on.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StorageError {
+    /// The URL is wrong, or what it names can't be opened.
+    #[error("--storage: {0}")]
+    Open(#[from] vvm_storage::OpenError),
+    /// Every process would lead in a storage of its own.
+    #[error(
+        "--storage {url}: other processes can't share this storage, so that each of them would lead: use sqlite:PATH"
+    )]
+    NotShared {
+        /// What was asked for.
+        url: String,
+    },
+    /// The cluster's slot count.
+    #[error("--slots: {0}")]
+    Settle(#[from] SettleError),
+    /// It stayed busy or full for as long as leadership was to be waited for.
+    #[error("the storage could not be opened in time: {0}")]
+    TimedOut(String),
+}
+
+impl StorageError {
+    /// Whether it may pass by itself.
+    fn is_passing(&self) -> bool {
+        match self {
+            Self::Open(vvm_storage::OpenError::Sqlite(cause)) => {
+                matches!(cause, sqlite::OpenError::Locked(_) | sqlite::OpenError::Full(_))
+            }
+            Self::Settle(SettleError::Storage(cause)) => !matches!(cause, WriteError::Fatal(_)),
+            Self::Open(_) | Self::Settle(_) | Self::NotShared { .. } | Self::TimedOut(_) => false,
+        }
+    }
+}
+
+/// Opens the storage, and goes on trying while what is in the way may pass, as long as leadership is waited for.
+///
+/// # Errors
+/// [`StorageError`].
+///
+/// # Cancel safety
+/// May be dropped at will, and called again.
+pub(super) async fn open(surroundings: &Surroundings) -> Result<Arc<ElectionsTtlStorage>, StorageError> {
+    let Surroundings { run, clock, .. } = surroundings;
+    let give_up_at = match run.acquire_timeout {
+        AcquireTimeout::Never => Instant::NEVER,
+        AcquireTimeout::After(duration) => clock.now().after(duration),
+    };
+    let mut said = false;
+    loop {
+        let refusal = match attempt(surroundings).await {
+            Err(refusal) if refusal.is_passing() => refusal,
+            outcome => return outcome,
+        };
+        if clock.now() >= give_up_at {
+            return Err(StorageError::TimedOut(refusal.to_string()));
+        }
+        if !std::mem::replace(&mut said, true) {
+            say!("{}: {refusal}; trying again", run.name);
+        }
+        clock.sleep_until(clock.now().after(PAUSE).min(give_up_at)).await;
+    }
+}
+
+async fn attempt(surroundings: &Surroundings) -> Result<Arc<ElectionsTtlStorage>, StorageError> {
+    let run = &surroundings.run;
+    if !vvm_storage::url::shared_between_processes(&run.storage)? {
+        return Err(StorageError::NotShared { url: run.storage.clone() });
+    }
+    let sysvvm = vvm_storage::open(&run.storage, Arc::clone(&surroundings.clock)).await?;
+    let storage = Arc::new(ElectionsTtlStorage::new(sysvvm));
+    storage.settle_slot_count(&ClusterName::from(run.name.as_str()), run.slots).await?;
+    Ok(storage)
+}

@@ -1,0 +1,46 @@
+//! What the parts of the host share.
+
+use super::control::Control;
+use crate::{
+    cli::args::RunArgs,
+    link::{
+        Link,
+        message::{ToGuardian, ToHost},
+    },
+    processes::Family,
+    worker::environment::Leadership,
+};
+use clock::{Clock, Instant};
+use ielections::Holder;
+use rustix::process::Pid;
+use std::{
+    os::fd::OwnedFd,
+    sync::{Arc, OnceLock},
+};
+use tokio::sync::watch;
+
+/// Everything that lasts as long as the process.
+#[derive(Debug)]
+pub(super) struct Surroundings {
+    pub(super) run: RunArgs,
+    pub(super) holder: Holder,
+    /// The worker's standard input.
+    pub(super) input: OwnedFd,
+    /// The process group for the worker to share with the guardian.
+    pub(super) terminal_group: Option<Pid>,
+    pub(super) family: Family,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) control: Control,
+    pub(super) guardian: Arc<Link<ToGuardian, ToHost>>,
+    /// The kill deadline, as it moves.
+    pub(super) deadline: watch::Receiver<Option<Instant>>,
+}
+
+/// What became of one campaign, as far as the worker knows.
+#[derive(Debug, Default)]
+pub(super) struct Course {
+    /// Set once leading.
+    pub(super) leadership: OnceLock<Leadership>,
+    /// Set once the last process of the worker is reaped.
+    pub(super) supervised: OnceLock<crate::worker::supervise::Supervised>,
+}

@@ -1,0 +1,46 @@
+//! The deadman's trigger of this process, which also tells the guardian and whoever supervises the worker.
+
+use crate::link::{
+    Link,
+    message::{ToGuardian, ToHost},
+};
+use clock::Instant;
+use deadman::{Subject, Trigger};
+use std::{io, sync::Arc};
+use tokio::sync::watch;
+
+/// Sets the system's own timers, and passes the deadline on.
+#[derive(Debug)]
+pub(super) struct GuardedTrigger {
+    system: Arc<dyn Trigger>,
+    guardian: Arc<Link<ToGuardian, ToHost>>,
+    deadline: watch::Sender<Option<Instant>>,
+}
+
+impl GuardedTrigger {
+    /// On top of `system`.
+    pub(super) fn over(system: Arc<dyn Trigger>, guardian: Arc<Link<ToGuardian, ToHost>>) -> Self {
+        Self { system, guardian, deadline: watch::Sender::new(None) }
+    }
+
+    /// The earliest deadline, as it moves.
+    pub(super) fn deadline(&self) -> watch::Receiver<Option<Instant>> {
+        self.deadline.subscribe()
+    }
+}
+
+impl Trigger for GuardedTrigger {
+    fn set_earliest(&self, earliest: Option<(Instant, &Subject)>) -> io::Result<()> {
+        self.system.set_earliest(earliest)?;
+        let deadline = earliest.map(|(at, _)| at);
+        // A guardian that has not listened for so long that the link is full keeps the earlier deadline, which is safe:
+        // it goes, and takes everything with it (I4).
+        let _ = self.guardian.say(&ToGuardian::Deadline(deadline));
+        self.deadline.send_replace(deadline);
+        Ok(())
+    }
+
+    fn now(&self) -> Instant {
+        self.system.now()
+    }
+}

@@ -1,0 +1,131 @@
+//! [`Family`]: the descendants of this process, found from the top so that the cost follows the size of the tree.
+
+use super::proc_fs::{self, ForeignProcFs};
+use rustix::{
+    io::{self, Errno},
+    process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal},
+};
+use std::collections::{HashMap, HashSet};
+
+/// The descendants of this process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Family {
+    root: Pid,
+    source: Source,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    /// `/proc/PID/task/*/children`: as long as the tree is big.
+    Children,
+    /// `/proc/*/stat`: as long as the machine is busy, but every kernel has it.
+    Everybody,
+}
+
+/// A process, and whose child it was when it was found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Member {
+    pub(crate) pid: Pid,
+    parent: Pid,
+}
+
+impl Family {
+    /// # Errors
+    /// When `/proc` can't be relied upon.
+    pub(crate) fn of_this_process() -> Result<Self, ForeignProcFs> {
+        proc_fs::check()?;
+        let source = if proc_fs::lists_children() { Source::Children } else { Source::Everybody };
+        Ok(Self { root: getpid(), source })
+    }
+
+    /// Everybody below this process, zombies included. A tree that changes meanwhile may be seen incompletely.
+    pub(crate) fn descendants(&self) -> Vec<Member> {
+        match self.source {
+            Source::Children => self.below(proc_fs::children_of),
+            Source::Everybody => {
+                let mut children = HashMap::<Pid, Vec<Pid>>::new();
+                for (child, parent) in proc_fs::everybody() {
+                    children.entry(parent).or_default().push(child);
+                }
+                self.below(|parent| children.remove(&parent).unwrap_or_default())
+            }
+        }
+    }
+
+    /// Sends `signal` to exactly the process that was found, never to another that got its number since.
+    ///
+    /// # Errors
+    /// `SRCH` when it is gone, `PERM` when it runs as somebody else.
+    pub(crate) fn signal(&self, member: Member, signal: Signal) -> io::Result<()> {
+        // The descriptor pins one process; only if that one is still of this family is it the one that was found.
+        let process = pidfd_open(member.pid, PidfdFlags::empty())?;
+        match proc_fs::parent_of(member.pid) {
+            Ok(parent) if parent == member.parent || parent == self.root => {
+                pidfd_send_signal(&process, signal)
+            }
+            _ => Err(Errno::SRCH),
+        }
+    }
+
+    fn below(&self, mut children_of: impl FnMut(Pid) -> Vec<Pid>) -> Vec<Member> {
+        let mut found = Vec::<Member>::new();
+        // A process that moves up while we look could be met twice, and a number used again could close a circle.
+        let mut seen = HashSet::from([self.root]);
+        let mut parents = vec![self.root];
+        while let Some(parent) = parents.pop() {
+            for pid in children_of(parent) {
+                if seen.insert(pid) {
+                    found.push(Member { pid, parent });
+                    parents.push(pid);
+                }
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command, Stdio};
+
+    /// A shell that waits for two sleeping children.
+    fn small_tree() -> Child {
+        let mut shell = Command::new("sh")
+            .args(["-c", "sleep 60 & sleep 60 & echo up; wait"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let out = shell.stdout.take().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+        shell
+    }
+
+    #[test]
+    fn both_sources_find_the_same_tree() {
+        let mut shell = small_tree();
+        for source in [Source::Children, Source::Everybody] {
+            // Other tests of this process have children too: only what hangs below the shell counts.
+            let family = Family { root: Pid::from_child(&shell), source };
+            let found = family.descendants();
+            assert_eq!(found.len(), 2, "{source:?}: {found:?}");
+        }
+        let family = Family { root: Pid::from_child(&shell), source: Source::Children };
+        for member in family.descendants() {
+            family.signal(member, Signal::KILL).unwrap();
+        }
+        shell.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_of_another_family_is_not_signalled() {
+        let mut stranger = Command::new("sleep").arg("60").spawn().unwrap();
+        let family = Family { root: Pid::from_raw(2).unwrap(), source: Source::Children };
+        let mistaken = Member { pid: Pid::from_child(&stranger), parent: Pid::from_raw(3).unwrap() };
+        assert_eq!(family.signal(mistaken, Signal::KILL), Err(Errno::SRCH));
+        assert!(stranger.try_wait().unwrap().is_none());
+        stranger.kill().unwrap();
+        stranger.wait().unwrap();
+    }
+}

@@ -1,0 +1,56 @@
+//! Killing until none is left.
+//!
+//! One pass kills everybody it can see and reaps everybody who has ended, and starts over as long as it reaped any,
+//! because a dead parent's children have become ours by then. When a pass reaps nobody, each of our children has been
+//! sent SIGKILL, so that an end is sure to come, and a next pass after it.
+
+use super::{
+    Family, Reaped,
+    reap::{Reap, reap, wait_for_any},
+};
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal},
+};
+
+/// What a pass has left.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Sweep {
+    /// No descendant.
+    Clear,
+    /// Some: sweep again once a child has ended. Those named run as another user and may not be killed by this one.
+    Waiting { out_of_reach: Vec<Pid> },
+}
+
+/// Kills every descendant and reaps what has ended. Never blocks.
+pub(crate) fn sweep(family: &Family, mut on_reaped: impl FnMut(Reaped)) -> Sweep {
+    loop {
+        let mut out_of_reach = Vec::new();
+        for member in family.descendants() {
+            if family.signal(member, Signal::KILL) == Err(Errno::PERM) {
+                out_of_reach.push(member.pid);
+            }
+        }
+        let mut reaped_any = false;
+        loop {
+            match reap() {
+                Reap::One(reaped) => {
+                    reaped_any = true;
+                    on_reaped(reaped);
+                }
+                Reap::Childless => return Sweep::Clear,
+                Reap::NoneYet if reaped_any => break,
+                Reap::NoneYet => return Sweep::Waiting { out_of_reach },
+            }
+        }
+    }
+}
+
+/// Kills every descendant, reaps, and returns once none is left.
+///
+/// Blocks; a process in an uninterruptible system call, or of a user out of reach, is waited for.
+pub(crate) fn end_all(family: &Family, mut on_reaped: impl FnMut(Reaped)) {
+    while let Sweep::Waiting { .. } = sweep(family, &mut on_reaped) {
+        wait_for_any();
+    }
+}

@@ -1,0 +1,208 @@
+//! The result file: how a `vvm run` ended, told apart from how its worker ended.
+
+use crate::{link::message::Farewell, processes::Ended};
+use ielections::{Epoch, Holder, Incarnation};
+use serde::Serialize;
+use std::{
+    fmt,
+    fs::Permissions,
+    io::{self, Write as _},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+use tempfile::NamedTempFile;
+
+/// What became of it. The names in the file are these in `snake_case`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Outcome {
+    /// The worker ended by itself.
+    WorkerEnded,
+    /// We were told to stop, and the worker has stopped.
+    Stopped,
+    /// We were told to stop before we led.
+    StoppedWhileWaiting,
+    /// Leadership was lost, and the worker has stopped.
+    Lost,
+    /// Leadership was not acquired in time.
+    NotAcquired,
+    /// Somebody else leads, and that was to be the end of it (`--try`).
+    LeaderSeen,
+    /// The storage refused for good.
+    StorageRefused,
+    /// The storage holds another configuration.
+    Conflict,
+    /// There is no such command.
+    CommandNotFound,
+    /// The command can't be executed.
+    CommandNotExecutable,
+    /// The arguments don't fit the storage.
+    Misuse,
+    /// The operating system refused something that we need.
+    SystemRefused,
+    /// Killed at the deadline.
+    Deadline,
+    /// The host ended in a way that it should not.
+    HostDied,
+}
+
+/// For people.
+impl fmt::Display for Outcome {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::WorkerEnded => "the command has ended",
+            Self::Stopped => "stopped",
+            Self::StoppedWhileWaiting => "stopped while waiting for leadership",
+            Self::Lost => "leadership lost, the command has been stopped",
+            Self::NotAcquired => "not acquired in time",
+            Self::LeaderSeen => "somebody else leads",
+            Self::StorageRefused => "the storage refuses",
+            Self::Conflict => "configuration conflict",
+            Self::CommandNotFound => "command not found",
+            Self::CommandNotExecutable => "the command can't be executed",
+            Self::Misuse => "the arguments don't fit the storage",
+            Self::SystemRefused => "the system refuses",
+            Self::Deadline => "killed at the deadline",
+            Self::HostDied => "the host died",
+        })
+    }
+}
+
+/// What the file says.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub(crate) struct Report {
+    outcome: Outcome,
+    /// The exit status of `vvm`; none when it died of a signal.
+    exit_status: Option<u8>,
+    /// The signal that `vvm` died of.
+    signal: Option<i32>,
+    reason: Option<String>,
+    worker_exit_status: Option<u8>,
+    worker_signal: Option<i32>,
+    name: String,
+    holder: String,
+    slot: Option<u32>,
+    epoch: Option<u64>,
+    incarnation: Option<String>,
+}
+
+/// The result file can't be written.
+#[derive(Debug, thiserror::Error)]
+#[error("can't write {}: {cause}: its folder must exist and let this user write", path.display())]
+pub(crate) struct Unwritable {
+    path: PathBuf,
+    cause: io::Error,
+}
+
+impl Report {
+    /// A report of `outcome` for those who lead `name`.
+    pub(crate) fn new(outcome: Outcome, name: &str, holder: &Holder) -> Self {
+        Self {
+            outcome,
+            exit_status: None,
+            signal: None,
+            reason: None,
+            worker_exit_status: None,
+            worker_signal: None,
+            name: name.into(),
+            holder: holder.as_str().into(),
+            slot: None,
+            epoch: None,
+            incarnation: None,
+        }
+    }
+
+    /// Why.
+    pub(crate) fn because(self, reason: impl fmt::Display) -> Self {
+        Self { reason: Some(reason.to_string()), ..self }
+    }
+
+    /// How `vvm` is going to end.
+    pub(crate) fn ending(self, farewell: Farewell) -> Self {
+        match farewell {
+            Farewell::Exit(status) => Self { exit_status: Some(status), ..self },
+            Farewell::DieOf(signal) => Self { signal: Some(signal.as_raw()), ..self },
+        }
+    }
+
+    /// How the worker ended.
+    pub(crate) fn of_worker(self, ended: Ended) -> Self {
+        match ended {
+            Ended::Exited(status) => Self { worker_exit_status: Some(status), ..self },
+            Ended::Signalled(number) => Self { worker_signal: Some(number), ..self },
+        }
+    }
+
+    /// The leadership held last.
+    pub(crate) fn leading(self, slot: u32, epoch: Epoch, incarnation: Incarnation) -> Self {
+        let incarnation = Some(incarnation.to_string());
+        Self { slot: Some(slot), epoch: Some(epoch.get()), incarnation, ..self }
+    }
+
+    /// Finds out early whether a report will have a place.
+    ///
+    /// # Errors
+    /// When it won't.
+    pub(crate) fn check_writable(path: &Path) -> Result<(), Unwritable> {
+        let probe = beside(path).map(drop);
+        probe.map_err(|cause| Unwritable { path: path.into(), cause })
+    }
+
+    /// Writes the file whole or not at all: a reader never finds half of one.
+    ///
+    /// # Errors
+    /// When the folder is gone, full, or not ours to write in.
+    pub(crate) fn write(&self, path: &Path) -> Result<(), Unwritable> {
+        let written = || {
+            let mut file = beside(path)?;
+            serde_json::to_writer_pretty(&mut file, self)?;
+            file.write_all(b"\n")?;
+            file.as_file().sync_all()?;
+            file.persist(path)?;
+            Ok(())
+        };
+        written().map_err(|cause| Unwritable { path: path.into(), cause })
+    }
+}
+
+/// A nameless place on the file system of `path`, with the permissions of an ordinary new file.
+fn beside(path: &Path) -> io::Result<NamedTempFile> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // The process's umask takes its part from this.
+    let ordinary = Permissions::from_mode(0o666);
+    tempfile::Builder::new().prefix(".vvm-result-").permissions(ordinary).tempfile_in(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::Signal;
+
+    #[test]
+    fn the_file_says_what_happened_and_replaces_an_older_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("result.json");
+        std::fs::write(&path, "of an earlier run").unwrap();
+        let holder = Holder::new("here:1").unwrap();
+        let report = Report::new(Outcome::Stopped, "payroll", &holder)
+            .leading(2, Epoch::new(7).unwrap(), Incarnation::from_bytes([1; 16]))
+            .of_worker(Ended::Signalled(15))
+            .ending(Farewell::DieOf(Signal::TERM));
+        report.write(&path).unwrap();
+        let found = serde_json::from_slice::<serde_json::Value>(&std::fs::read(&path).unwrap()).unwrap();
+        assert_eq!(found["outcome"], "stopped");
+        assert_eq!(found["signal"], 15);
+        assert_eq!(found["exit_status"], serde_json::Value::Null);
+        assert_eq!(found["worker_signal"], 15);
+        assert_eq!((&found["slot"], &found["epoch"]), (&2.into(), &7.into()));
+        assert_eq!(found["incarnation"], "01".repeat(16));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_missing_folder_is_found_early() {
+        let folder = tempfile::tempdir().unwrap();
+        let refusal = Report::check_writable(&folder.path().join("missing/result.json")).unwrap_err();
+        assert!(refusal.to_string().contains("its folder must exist"), "{refusal}");
+    }
+}

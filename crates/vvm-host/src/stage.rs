@@ -1,0 +1,83 @@
+//! The stages of `vvm run` are one binary: guardian, host, and the shim that becomes the worker. Here is how one stage
+//! starts the next, and how that one takes up the link it was given.
+//!
+//! The link travels as standard input, because that is the one descriptor that a child can take over without `unsafe`;
+//! the standard input that belongs there follows as the first descriptor over the link itself.
+
+use crate::link::{Heard, Link, message::Message};
+use rustix::{
+    fs::{Mode, OFlags},
+    net::{SocketType, sockopt::socket_type},
+    process::Pid,
+};
+use std::{
+    ffi::OsString,
+    io,
+    os::{fd::OwnedFd, unix::process::CommandExt as _},
+    process::{Command, Stdio},
+};
+
+/// This very binary, even when its file was replaced or removed since (proc(5)).
+const OWN_BINARY: &str = "/proc/self/exe";
+
+/// The name of the hidden command that starts the host.
+pub(crate) const HOST: &str = "run-host";
+/// The name of the hidden command that starts the shim of a worker.
+pub(crate) const WORKER: &str = "run-worker";
+
+/// There is no stage before this one.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TakeUpError {
+    /// Somebody else started the process.
+    #[error("this command is for vvm's own use: start `vvm run` instead")]
+    NotAStage,
+    /// It ended while this one was starting.
+    #[error("the vvm that started this process has ended")]
+    Abandoned,
+}
+
+/// The command that starts a stage with `far` for its end of the link. The caller adds environment and process group.
+pub(crate) fn command(stage: &str, arguments: impl IntoIterator<Item = OsString>, far: OwnedFd) -> Command {
+    let mut command = Command::new(OWN_BINARY);
+    command.arg0("vvm").arg(stage).args(arguments).stdin(Stdio::from(far));
+    command
+}
+
+/// Starts what `command` says.
+///
+/// # Errors
+/// When the system has no room for another process.
+pub(crate) fn start(mut command: Command) -> io::Result<Pid> {
+    // The handle is dropped on purpose: whoever ends is reaped by number, with all the others (`processes`).
+    Ok(Pid::from_child(&command.spawn()?))
+}
+
+/// The link to the stage before, its first message, and the descriptors that came with it.
+#[derive(Debug)]
+pub(crate) struct TakenUp<Out, In> {
+    pub(crate) link: Link<Out, In>,
+    pub(crate) first: In,
+    pub(crate) descriptors: Vec<OwnedFd>,
+}
+
+/// Takes up the link that the stage before gave us, and its first message.
+///
+/// Afterwards standard input is empty.
+///
+/// # Errors
+/// When there is no such link, or its other end is gone already.
+pub(crate) fn take_up<Out: Message, In: Message>() -> Result<TakenUp<Out, In>, TakeUpError> {
+    let input = rustix::stdio::stdin();
+    if socket_type(input) != Ok(SocketType::SEQPACKET) {
+        return Err(TakeUpError::NotAStage);
+    }
+    let socket = rustix::io::fcntl_dupfd_cloexec(input, 3).map_err(|_| TakeUpError::Abandoned)?;
+    let nothing = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    nothing.and_then(rustix::stdio::dup2_stdin).map_err(|_| TakeUpError::Abandoned)?;
+    let link = Link::over(socket);
+    link.wait();
+    match link.hear() {
+        Some(Heard::Message(first, descriptors)) => Ok(TakenUp { link, first, descriptors }),
+        Some(Heard::End) | None => Err(TakeUpError::Abandoned),
+    }
+}

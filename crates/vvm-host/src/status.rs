@@ -1,0 +1,136 @@
+//! `vvm status`: who leads which slot. Only looks: nothing is created, claimed or settled.
+
+use crate::{
+    announce::say,
+    cli::{args::StatusArgs, exit},
+};
+use clock::{Clock, SystemClock};
+use ielections::{ReadError, Slot, TtlStorage as _};
+use serde::Serialize;
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+    sync::Arc,
+};
+use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
+
+/// Why there is nothing to show.
+#[derive(Debug, thiserror::Error)]
+enum StatusError {
+    #[error("--storage: {0}")]
+    Open(#[from] vvm_storage::OpenError),
+    #[error("--storage {0}: only the process that has it open can see into it")]
+    NotShared(String),
+    #[error("--storage {0}: there is no such storage yet: the first `vvm run` creates it")]
+    NoStorage(String),
+    #[error("nobody has ever campaigned for {name} in {storage}: check --name")]
+    UnknownName { name: String, storage: String },
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("the system refuses what vvm needs: {0}")]
+    System(io::Error),
+    #[error("can't write: {0}")]
+    Output(io::Error),
+}
+
+/// One slot, as it is shown.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+struct Line {
+    slot: u32,
+    state: &'static str,
+    holder: Option<String>,
+    epoch: Option<u64>,
+    incarnation: Option<String>,
+    ttl_ms: Option<u64>,
+}
+
+/// `vvm status`.
+pub(crate) fn main(args: &StatusArgs) -> ExitCode {
+    let shown = look(args).and_then(|lines| show(args, &lines).map_err(StatusError::Output));
+    match shown {
+        Ok(()) => ExitCode::SUCCESS,
+        // A reader that has seen enough, as `head`.
+        Err(StatusError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(refusal) => {
+            say!("{refusal}");
+            match refusal {
+                StatusError::Open(vvm_storage::OpenError::Sqlite(_)) | StatusError::Read(_) => exit::STORAGE,
+                StatusError::Open(_) | StatusError::NotShared(_) => exit::MISUSE,
+                StatusError::NoStorage(_) | StatusError::UnknownName { .. } => exit::UNKNOWN,
+                StatusError::System(_) | StatusError::Output(_) => exit::SYSTEM,
+            }
+            .into()
+        }
+    }
+}
+
+fn look(args: &StatusArgs) -> Result<Vec<Line>, StatusError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+    runtime.map_err(StatusError::System)?.block_on(async {
+        let clock = Arc::new(SystemClock::start().map_err(StatusError::System)?) as Arc<dyn Clock>;
+        if !vvm_storage::url::shared_between_processes(&args.storage)? {
+            return Err(StatusError::NotShared(args.storage.clone()));
+        }
+        if !vvm_storage::url::exists(&args.storage)? {
+            return Err(StatusError::NoStorage(args.storage.clone()));
+        }
+        let storage = ElectionsTtlStorage::new(vvm_storage::open(&args.storage, clock).await?);
+        let lines = read(&storage, args).await;
+        storage.close().await;
+        lines
+    })
+}
+
+async fn read(storage: &ElectionsTtlStorage, args: &StatusArgs) -> Result<Vec<Line>, StatusError> {
+    let cluster = ClusterName::from(args.name.as_str());
+    let unknown = || StatusError::UnknownName { name: args.name.clone(), storage: args.storage.clone() };
+    let count = storage.slot_count(&cluster).await?.ok_or_else(unknown)?;
+    let keys = SlotNumber::all(count).map(|slot| ElectionKey { cluster: cluster.clone(), slot });
+    let keys = keys.collect::<Vec<_>>();
+    let slots = storage.scan(&keys).await?;
+    Ok(keys.iter().zip(&slots).map(|(key, slot)| Line::of(key.slot, slot)).collect())
+}
+
+impl Line {
+    fn of(number: SlotNumber, slot: &Slot) -> Self {
+        let entry = slot.entry();
+        Self {
+            slot: number.get().get(),
+            state: if entry.is_some() { "held" } else { "free" },
+            holder: entry.map(|entry| entry.holder.to_string()),
+            // A free slot still has its epoch: that of the last leadership.
+            epoch: slot.last_epoch().map(|epoch| epoch.get()),
+            incarnation: entry.map(|entry| entry.incarnation().to_string()),
+            // At most a day (`Ttl::MAX`).
+            ttl_ms: entry.map(|entry| entry.ttl.get().as_millis() as u64),
+        }
+    }
+}
+
+fn show(args: &StatusArgs, lines: &[Line]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, lines)?;
+        return writeln!(out);
+    }
+    let number = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+    let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    writeln!(
+        out,
+        "{:>4}  {:5}  {:>14}  {:>9}  {:32}  HOLDER",
+        "SLOT", "STATE", "EPOCH", "TTL", "INCARNATION"
+    )?;
+    for line in lines {
+        let ttl = line.ttl_ms.map_or_else(
+            || "-".to_owned(),
+            |millis| format!("{:?}", std::time::Duration::from_millis(millis)),
+        );
+        let (epoch, incarnation, holder) = (number(line.epoch), text(&line.incarnation), text(&line.holder));
+        writeln!(
+            out,
+            "{:>4}  {:5}  {epoch:>14}  {ttl:>9}  {incarnation:32}  {holder}",
+            line.slot, line.state
+        )?;
+    }
+    Ok(())
+}

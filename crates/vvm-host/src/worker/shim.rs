@@ -1,0 +1,60 @@
+//! The worker's process before it becomes the command.
+//!
+//! A binary of its own making rather than code between fork and exec, because what runs there must be `unsafe` and may
+//! not even allocate; this may do both, and needs neither.
+
+use crate::{
+    announce::say,
+    cli::{args::WorkerArgs, exit},
+    link::message::{FromShim, ToShim},
+    stage::{self, TakeUpError, TakenUp},
+};
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use std::{
+    io,
+    os::unix::process::CommandExt as _,
+    process::{Command, ExitCode},
+};
+
+/// Becomes the command, or says why not.
+pub(crate) fn main(worker: &WorkerArgs) -> ExitCode {
+    match become_command(worker) {
+        Ok(status) => status.into(),
+        // Nobody is left who would read it.
+        Err(TakeUpError::Abandoned) => exit::SYSTEM.into(),
+        Err(refusal) => {
+            say!("{refusal}");
+            exit::MISUSE.into()
+        }
+    }
+}
+
+fn become_command(worker: &WorkerArgs) -> Result<u8, TakeUpError> {
+    // When the host ends, the kernel ends this process, and the command it becomes: execution keeps the setting
+    // (PR_SET_PDEATHSIG(2const)) unless the command is set-uid. First of all, so that no moment is without it.
+    let tied = set_parent_process_death_signal(Some(Signal::KILL));
+    let TakenUp { link, first: ToShim { host }, descriptors } = stage::take_up::<FromShim, ToShim>()?;
+    // A host that ended before the kernel was asked has left us to somebody else.
+    if getppid() != Some(host) {
+        return Err(TakeUpError::Abandoned);
+    }
+    let input = descriptors.into_iter().next().ok_or(TakeUpError::Abandoned)?;
+    let (command, arguments) = worker.command.split_first().ok_or(TakeUpError::NotAStage)?;
+    let error = match tied.and_then(|()| rustix::stdio::dup2_stdin(input)) {
+        // Returns only when it failed. On success the link closes without a word.
+        Ok(()) => Command::new(command).args(arguments).exec(),
+        Err(refusal) => refusal.into(),
+    };
+    let errno = error.raw_os_error().unwrap_or_default();
+    // A host that is gone needs no answer.
+    let _ = link.say(&FromShim { errno });
+    Ok(status_of(&error))
+}
+
+/// As a shell reports it.
+pub(crate) fn status_of(error: &io::Error) -> u8 {
+    match error.kind() {
+        io::ErrorKind::NotFound => exit::NOT_FOUND,
+        _ => exit::NOT_EXECUTABLE,
+    }
+}
