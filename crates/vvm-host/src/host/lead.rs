@@ -18,7 +18,7 @@ use deadman::Deadman;
 use ielections::{Env, OsEntropy, TokioSpawn, TtlStorage as _, elections};
 use std::{pin::pin, sync::Arc};
 use tokio::runtime::Handle;
-use vvm_orch::{Acquisition, Vvm, VvmConfig};
+use vvm_orch::{Acquisition, Problem, Vvm, VvmConfig};
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
 
 /// Leads until that is over for good, and says how to end.
@@ -103,7 +103,12 @@ async fn campaign(
         // Afterwards all has stopped: the worker and what it left behind, the renewals, the elections. What went wrong
         // on the way shows in how the worker ended.
         let _ = vvm.shutdown().await;
-        first.map_or_else(|| control.asked(), Cause::Problem)
+        match first {
+            // Told by somebody who also told us, only sooner.
+            Some(Problem::Ended { .. }) | None if control.stop.is_cancelled() => control.asked(),
+            Some(problem) => Cause::Problem(problem),
+            None => control.asked(),
+        }
     };
     let mut course_of_things = pin!(course_of_things);
     tokio::select! {

@@ -42,6 +42,10 @@ const KILLING: Duration = Duration::from_millis(200);
 /// Of a short TTL, this part: a third of what services have to stop in after a loss (0.15).
 const KILLING_SHARE: u32 = 20;
 
+/// How long one signal to many processes may take to reach us by way of the guardian, on a busy machine. Only a worker
+/// that somebody else has killed by TERM or INT is kept waiting for it.
+const ON_ITS_WAY: Duration = Duration::from_millis(500);
+
 #[async_trait]
 impl Service<ElectionKey> for WorkerService {
     fn name(&self) -> &str {
@@ -81,7 +85,12 @@ impl Service<ElectionKey> for WorkerService {
             return Err(refusal.into());
         }
         Ok(Box::pin(async move {
-            let supervised = supervision.run().await;
+            let mut supervised = supervision.run().await;
+            if let Some(signal) = supervised.stopped_unasked()
+                && surroundings.is_asked_to_stop_soon().await
+            {
+                supervised.told.push(signal);
+            }
             // Set once: a course has one worker.
             let _ = course.supervised.set(supervised);
             Ok(())
@@ -112,6 +121,15 @@ impl Surroundings {
             () = stop.cancelled() => Err(ToldToStop.into()),
             // As long as an acquisition counts as fresh.
             () = self.clock.sleep(ttl.get() / 4) => Err(GuardianSilent.into()),
+        }
+    }
+
+    /// Whether a request to stop has come, or comes so soon that it is the one that the worker has died of.
+    async fn is_asked_to_stop_soon(&self) -> bool {
+        tokio::select! {
+            biased;
+            () = self.control.stop.cancelled() => true,
+            () = self.clock.sleep(ON_ITS_WAY) => false,
         }
     }
 

@@ -56,6 +56,15 @@ pub(crate) struct Supervised {
     pub(crate) told: Vec<Signal>,
 }
 
+impl Supervised {
+    /// The signal that the command died of, if it asks to stop and did not come through us: a terminal or a service
+    /// manager has signalled everybody, and the command was faster than the news of it.
+    pub(crate) fn stopped_unasked(&self) -> Option<Signal> {
+        let Some(Ended::Signalled(number)) = self.ended else { return None };
+        Signal::from_named_raw(number).filter(|signal| asks_to_stop(*signal) && !self.told.contains(signal))
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     Working,

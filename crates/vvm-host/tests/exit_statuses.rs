@@ -1,0 +1,215 @@
+//! Every exit status that the help promises.
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+mod harness;
+
+use harness::{Trial, eventually};
+use rustix::process::Signal;
+
+#[test]
+fn the_workers_own() {
+    let trial = Trial::new();
+    assert_eq!(trial.run(["true"]).finish().code(), 0);
+    assert_eq!(trial.run_script("exit 3").finish().code(), 3);
+    // Also where it is one that vvm uses itself: the result file tells them apart.
+    assert_eq!(trial.run_script("exit 79").finish().code(), 79);
+}
+
+#[test]
+fn of_a_worker_that_died_of_a_signal_nobody_sent_through_us() {
+    let trial = Trial::new();
+    assert_eq!(trial.run_script("kill -SEGV $$").finish().code(), 128 + 11);
+    assert_eq!(trial.run_script("kill -TERM $$").finish().code(), 128 + 15);
+    assert_eq!(trial.run_script("kill -KILL $$").finish().code(), 128 + 9);
+}
+
+#[test]
+fn of_a_worker_that_was_told_to_stop_and_died_of_it() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let trial = Trial::new();
+        let mut running = trial.run_script("echo up; exec sleep 1000").start();
+        running.stdout.wait_for("up");
+        running.signal(signal);
+        assert_eq!(running.finish().signal(), signal.as_raw());
+    }
+}
+
+#[test]
+fn of_a_worker_that_was_told_to_stop_and_exited() {
+    let trial = Trial::new();
+    let mut running = trial.run_script("trap 'exit 5' TERM; echo up; while :; do sleep 0.01; done").start();
+    running.stdout.wait_for("up");
+    running.signal(Signal::TERM);
+    assert_eq!(running.finish().code(), 5);
+}
+
+#[test]
+fn misuse_is_64_and_says_what_to_write() {
+    let trial = Trial::new();
+    let run = || trial.run(["true"]);
+    let table = [
+        (run().with(["--ttl", "20"]), "Write 20s"),
+        (run().with(["--ttl", "1ms"]), "between 100ms and 24h"),
+        (run().with(["--ttl", "100ms"]), "at least 500ms"),
+        (run().with(["--stop-timeout", "soon"]), "write a duration like 20s"),
+        (run().with(["--acquire-timeout", "10"]), "Write 10s"),
+        (run().with(["--slots", "0"]), "--slots"),
+        (run().with(["--on-loss", "panic"]), "write exit or rejoin"),
+        (run().with(["--containment", "cgroup"]), "write auto or guardian"),
+        (run().with(["--name", ""]), "1 to 255 bytes"),
+        (run().with(["--holder", &"x".repeat(256)]), "at most 255"),
+        (run().with(["--no-such-option"]), "--no-such-option"),
+        (run().with(["--try", "--acquire-timeout", "1s"]), "cannot be used with"),
+        (run().with(["--storage", "mem:"]), "use sqlite:PATH"),
+        (run().with(["--storage", "sled:leader"]), "use sqlite:PATH"),
+        (run().with(["--storage", "leader.db"]), "`sqlite:leader.db`"),
+        (run().with(["--storage", "sqlite:"]), "the path is missing"),
+        (run().with(["--result-file", "/no/such/folder/result"]), "its folder must exist"),
+        (trial.run([]), "CMD"),
+    ];
+    for (run, hint) in table {
+        let line = run.command_line().join(" ");
+        let finished = run.finish();
+        assert_eq!(finished.code(), 64, "{line}: {:#?}", finished.stderr);
+        assert!(finished.says(hint), "{line}: {:#?}", finished.stderr);
+    }
+}
+
+#[test]
+fn a_storage_that_refuses_for_good_is_69() {
+    let trial = Trial::new();
+    std::fs::write(
+        trial.folder().join("text"),
+        "not a database, but long enough to be looked at".repeat(100),
+    )
+    .unwrap();
+    let text = format!("sqlite:{}", trial.folder().join("text").display());
+    let missing = format!("sqlite:{}", trial.folder().join("missing/leader.db").display());
+    let folder = format!("sqlite:{}", trial.folder().display());
+    for (url, hint) in [
+        (text, "not a database: name another file"),
+        (missing, "create it (mkdir -p)"),
+        (folder, "is not a file"),
+    ] {
+        let finished = trial.run(["true"]).with(["--storage", &url]).finish();
+        assert_eq!(finished.code(), 69, "{url}: {:#?}", finished.stderr);
+        assert!(finished.says(hint), "{url}: {:#?}", finished.stderr);
+    }
+}
+
+#[test]
+fn a_system_that_refuses_what_vvm_needs_is_71() {
+    let trial = Trial::new();
+    // Enough descriptors to begin with, not enough for a link to the host.
+    let limited = ["sh", "-c", "ulimit -n 6; exec \"$@\"", "sh"];
+    let finished = trial.run(["true"]).through(limited).finish();
+    assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
+    assert!(finished.says("the system has no room"), "{:#?}", finished.stderr);
+}
+
+#[test]
+fn not_acquired_in_time_is_75_or_what_was_asked_for() {
+    let trial = Trial::new();
+    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", "2s"]).start();
+    leader.stdout.wait_for("up");
+    let standby = || trial.run(["echo", "never"]);
+    for (run, code) in [
+        (standby().with(["--acquire-timeout", "0"]), 75),
+        (standby().with(["--acquire-timeout", "300ms", "--exit-code-timeout", "42"]), 42),
+        (standby().with(["--try", "--ttl", "2s"]), 75),
+    ] {
+        let line = run.command_line().join(" ");
+        let finished = run.finish();
+        assert_eq!(finished.code(), code, "{line}: {:#?}", finished.stderr);
+        assert_eq!(finished.stdout, Vec::<String>::new(), "{line}");
+    }
+    leader.signal(Signal::TERM);
+    leader.finish();
+}
+
+/// `--try` must not take a dead leader's record for a leader, or a job would never run again after a crash.
+#[test]
+fn a_try_takes_over_from_a_leader_that_crashed() {
+    let trial = Trial::new();
+    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", "1s"]).start();
+    leader.stdout.wait_for("up");
+    leader.signal(Signal::KILL);
+    leader.finish();
+    let finished = trial.run(["echo", "took over"]).with(["--ttl", "1s", "--try"]).finish();
+    assert_eq!(finished.code(), 0, "{:#?}", finished.stderr);
+    assert_eq!(finished.stdout, ["took over"]);
+}
+
+#[test]
+fn another_slot_count_is_78_and_names_both() {
+    let trial = Trial::new();
+    assert_eq!(trial.run(["true"]).with(["--slots", "2"]).finish().code(), 0);
+    let finished = trial.run(["true"]).with(["--slots", "3"]).finish();
+    assert_eq!(finished.code(), 78);
+    assert!(finished.says("has 2 slots in this storage, not 3"), "{:#?}", finished.stderr);
+}
+
+#[test]
+fn a_command_that_cant_be_executed_is_126_and_one_that_is_not_there_127() {
+    let trial = Trial::new();
+    let finished = trial.run(["/etc/passwd"]).finish();
+    assert_eq!(finished.code(), 126);
+    assert!(finished.says("can't run /etc/passwd: Permission denied"), "{:#?}", finished.stderr);
+    let finished = trial.run(["no-such-command"]).finish();
+    assert_eq!(finished.code(), 127);
+    assert!(finished.says("can't run no-such-command"), "{:#?}", finished.stderr);
+    // The slot is free again at once, and the worker's own 127 is just a status.
+    assert_eq!(trial.run_script("exit 127").with(["--acquire-timeout", "0"]).finish().code(), 127);
+}
+
+/// A storage that can't be written in time: somebody keeps it locked.
+#[test]
+fn leadership_lost_is_79_or_what_was_asked_for_and_the_worker_has_stopped() {
+    for (options, code) in [(&[][..], 79), (&["--exit-code-lost", "7"][..], 7)] {
+        let trial = Trial::new();
+        let worker = "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.01; done";
+        let mut running =
+            trial.run_script(worker).with(["--ttl", "1s"]).with(options.iter().copied()).start();
+        running.stdout.wait_for("up");
+        let lock = trial.lock_storage();
+        running.stdout.wait_for("told");
+        running.wait();
+        drop(lock);
+        let finished = running.finish();
+        assert_eq!(finished.code(), code, "{:#?}", finished.stderr);
+        assert!(
+            finished.says("leadership lost, the command has been stopped: no renewal"),
+            "{:#?}",
+            finished.stderr
+        );
+    }
+}
+
+/// A worker that won't stop is killed before the deadline, so that the host can still say what happened.
+#[test]
+fn after_a_loss_a_worker_that_ignores_term_is_killed_before_the_deadline() {
+    let trial = Trial::new();
+    let worker = "trap '' TERM; echo up; while :; do sleep 0.01; done";
+    let mut running = trial.run_script(worker).with(["--ttl", "4s"]).start();
+    running.stdout.wait_for("up");
+    let lock = trial.lock_storage();
+    running.wait();
+    drop(lock);
+    assert_eq!(running.finish().code(), 79);
+    eventually("nobody left", || trial.processes().0.is_empty());
+}
+
+#[test]
+fn a_loss_can_be_followed_by_another_campaign() {
+    let trial = Trial::new();
+    let worker = "echo up $VVM_LEADER_EPOCH; exec sleep 1000";
+    let mut running = trial.run_script(worker).with(["--ttl", "1s", "--on-loss", "rejoin"]).start();
+    let first = running.stdout.wait_for("up");
+    let lock = trial.lock_storage();
+    running.stderr.wait_for("leadership lost");
+    drop(lock);
+    let second = running.stdout.wait_for("up");
+    assert!(second > first, "{first}, then {second}");
+    running.signal(Signal::TERM);
+    assert_eq!(running.finish().signal(), 15);
+}

@@ -1,0 +1,109 @@
+//! Real processes for the tests: starting `vvm`, hearing what it and its worker say, and finding every process that
+//! descends from it, wherever it went.
+//!
+//! Each trial marks its environment, which every descendant inherits; that is how one is found that has left session,
+//! group, parent and user behind.
+#![allow(dead_code, unused_imports, reason = "each test binary uses its own part of this")]
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+mod lines;
+mod processes;
+mod run;
+
+pub(crate) use lines::Lines;
+pub(crate) use processes::{Processes, command_line, eventually, state};
+pub(crate) use run::{Finished, Run, Running};
+
+use rustix::process::Pid;
+use std::{path::Path, time::Duration};
+
+/// Repeats `trial` until it took less than `bound`, at most ten times.
+///
+/// A machine that is busy with other things can delay any process by more than a bound that the design promises, so one
+/// trial in ten must keep it. What is wrong with the program, and not with the machine, shows in all of them.
+pub(crate) fn within(what: &str, bound: Duration, mut trial: impl FnMut() -> Duration) {
+    let mut took = Vec::new();
+    while took.len() < 10 {
+        took.push(trial());
+        if took.last().is_some_and(|took| *took < bound) {
+            println!("{what}: {took:?}");
+            return;
+        }
+    }
+    panic!("{what}: not once within {bound:?}: {took:?}");
+}
+
+/// Far longer than anything here takes, and short enough to see a test fail: not a bound that anything promises.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A place for one trial: a folder with a storage in it, and a mark for its processes.
+pub(crate) struct Trial {
+    folder: tempfile::TempDir,
+    mark: String,
+}
+
+impl Trial {
+    /// A trial of its own, with an empty storage.
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        // The folder's name is unlike any other's.
+        let mark = folder.path().file_name().unwrap().to_str().unwrap().to_owned();
+        Self { folder, mark }
+    }
+
+    /// Its folder.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The storage that all runs of this trial share.
+    pub(crate) fn storage(&self) -> String {
+        format!("sqlite:{}", self.folder.path().join("leader.db").display())
+    }
+
+    /// `vvm run` on the storage, for the name `payroll`. The TTL is the default, long enough for a busy machine.
+    pub(crate) fn run<'a>(&self, command: impl IntoIterator<Item = &'a str>) -> Run {
+        Run::new(self, command)
+    }
+
+    /// `vvm run` of a shell script.
+    pub(crate) fn run_script(&self, script: &str) -> Run {
+        self.run(["sh", "-c", script])
+    }
+
+    /// Keeps the storage locked until the value is dropped: writes of others are not applied meanwhile.
+    pub(crate) fn lock_storage(&self) -> rusqlite::Connection {
+        let connection = rusqlite::Connection::open(self.folder.path().join("leader.db")).unwrap();
+        connection.busy_timeout(PATIENCE).unwrap();
+        connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+        connection
+    }
+
+    /// Every process of this trial that lives.
+    pub(crate) fn processes(&self) -> Processes {
+        Processes::marked(&self.mark)
+    }
+
+    /// The process whose command line begins with `command`, once there is one.
+    pub(crate) fn process(&self, command: &str) -> Pid {
+        let mut found = None;
+        eventually(command, || {
+            let mut processes = self.processes().0.into_iter();
+            found = processes.find(|pid| command_line(*pid).starts_with(command));
+            found.is_some()
+        });
+        found.unwrap()
+    }
+
+    /// What marks its processes: the value of `TRIAL` in their environment.
+    pub(crate) fn mark(&self) -> &str {
+        &self.mark
+    }
+}
+
+impl Drop for Trial {
+    /// A test that fails leaves nothing behind either.
+    fn drop(&mut self) {
+        self.processes().kill();
+    }
+}

@@ -1,0 +1,166 @@
+//! One `vvm run`.
+
+use super::{Lines, Trial, processes};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use std::{
+    os::unix::process::ExitStatusExt as _,
+    process::{Child, Command, ExitStatus, Stdio},
+};
+
+/// A `vvm run` that has not begun.
+pub(crate) struct Run {
+    before: Vec<String>,
+    options: Vec<String>,
+    command: Vec<String>,
+    environment: Vec<(String, String)>,
+    stdin: Stdio,
+    mark: String,
+}
+
+/// A `vvm run` that has.
+pub(crate) struct Running {
+    pub(crate) guardian: Pid,
+    child: Child,
+    pub(crate) stdout: Lines,
+    pub(crate) stderr: Lines,
+    mark: String,
+}
+
+impl Run {
+    pub(super) fn new<'a>(trial: &Trial, command: impl IntoIterator<Item = &'a str>) -> Self {
+        let storage = trial.storage();
+        let options = ["--storage", &storage, "--name", "payroll"].map(String::from).to_vec();
+        Self {
+            before: Vec::new(),
+            options,
+            command: command.into_iter().map(String::from).collect(),
+            environment: Vec::new(),
+            stdin: Stdio::null(),
+            mark: trial.mark().into(),
+        }
+    }
+
+    /// With these options; one that is there already is replaced.
+    pub(crate) fn with<'a>(mut self, options: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut options = options.into_iter().map(String::from).peekable();
+        while let Some(option) = options.next() {
+            let value = options.next_if(|next| !next.starts_with("--"));
+            if let Some(place) = self.options.iter().position(|there| *there == option) {
+                self.options.drain(place..place + 2);
+            }
+            self.options.extend([option].into_iter().chain(value));
+        }
+        self
+    }
+
+    /// Started through another command, as `unshare …`.
+    pub(crate) fn through<'a>(mut self, command: impl IntoIterator<Item = &'a str>) -> Self {
+        self.before = command.into_iter().map(String::from).collect();
+        self
+    }
+
+    /// With a variable in its environment.
+    pub(crate) fn environment(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// With this standard input.
+    pub(crate) fn stdin(mut self, stdin: impl Into<Stdio>) -> Self {
+        self.stdin = stdin.into();
+        self
+    }
+
+    /// The whole command line.
+    pub(crate) fn command_line(&self) -> Vec<String> {
+        let vvm = [env!("CARGO_BIN_EXE_vvm").to_owned(), "run".into()];
+        let parts = [&self.before[..], &vvm, &self.options, &["--".into()], &self.command];
+        parts.concat()
+    }
+
+    /// Starts it.
+    pub(crate) fn start(self) -> Running {
+        let line = self.command_line();
+        let mut child = Command::new(&line[0])
+            .args(&line[1..])
+            .envs(self.environment)
+            .env("TRIAL", &self.mark)
+            .stdin(self.stdin)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = Lines::of("stdout", child.stdout.take().unwrap());
+        let stderr = Lines::of("stderr", child.stderr.take().unwrap());
+        Running { guardian: Pid::from_child(&child), child, stdout, stderr, mark: self.mark }
+    }
+
+    /// Starts it, and waits for its end.
+    pub(crate) fn finish(self) -> Finished {
+        self.start().finish()
+    }
+}
+
+/// A `vvm run` that has ended.
+pub(crate) struct Finished {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: Vec<String>,
+    pub(crate) stderr: Vec<String>,
+}
+
+impl Running {
+    /// The host, once there is one.
+    pub(crate) fn host(&self) -> Pid {
+        let mut host = None;
+        processes::eventually("a host", || {
+            host = processes::Processes::marked(&self.mark)
+                .with(" run-host ")
+                .into_iter()
+                .find(|pid| parent(*pid) == Some(self.guardian));
+            host.is_some()
+        });
+        host.unwrap()
+    }
+
+    /// Sends a signal to the guardian.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.guardian, signal).unwrap();
+    }
+
+    /// Waits for its end, and for the end of everything that holds its outputs.
+    pub(crate) fn finish(mut self) -> Finished {
+        let status = self.child.wait().unwrap();
+        Finished { status, stdout: self.stdout.rest(), stderr: self.stderr.rest() }
+    }
+
+    /// Waits until the guardian has ended, without reaping it.
+    pub(crate) fn wait(&self) {
+        let ended_but_kept = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(self.guardian), ended_but_kept).unwrap();
+    }
+}
+
+impl Finished {
+    /// The exit status.
+    ///
+    /// # Panics
+    /// When it died of a signal.
+    pub(crate) fn code(&self) -> i32 {
+        self.status.code().unwrap_or_else(|| panic!("{}: {:#?}", self.status, self.stderr))
+    }
+
+    /// The signal that it died of.
+    pub(crate) fn signal(&self) -> i32 {
+        self.status.signal().unwrap_or_else(|| panic!("{}: {:#?}", self.status, self.stderr))
+    }
+
+    /// Whether a line on standard error contains `text`.
+    pub(crate) fn says(&self, text: &str) -> bool {
+        self.stderr.iter().any(|line| line.contains(text))
+    }
+}
+
+fn parent(pid: Pid) -> Option<Pid> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    Pid::from_raw(stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()?)
+}

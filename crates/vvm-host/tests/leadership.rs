@@ -1,0 +1,201 @@
+//! What a run says about its leadership: to its worker, in the result file, and to `vvm status`.
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+mod harness;
+
+use harness::{Finished, Trial};
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+use std::process::Command;
+
+/// `vvm status` on the trial's storage.
+fn status(trial: &Trial, arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_vvm"))
+        .args(["status", "--storage", &trial.storage()])
+        .args(arguments)
+        .output()
+        .unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// The variables that a worker found, without the names.
+fn told(finished: &Finished) -> Vec<&str> {
+    finished.stdout.iter().filter_map(|line| line.split_once('=')).map(|(_, value)| value).collect()
+}
+
+#[test]
+fn the_worker_finds_the_leadership_and_nothing_else_of_ours() {
+    let trial = Trial::new();
+    let finished = trial
+        .run_script("env | grep ^VVM_ | sort")
+        .with(["--holder", "machine 1", "--slots", "3"])
+        .environment("VVM_STORAGE_PASSWORD", "secret")
+        .environment("VVM_LEADER_EPOCH", "1")
+        .finish();
+    let names = finished.stdout.iter().filter_map(|line| line.split_once('=')).map(|(name, _)| name);
+    let expected = [
+        "VVM_LEADER_EPOCH",
+        "VVM_LEADER_HOLDER",
+        "VVM_LEADER_INCARNATION",
+        "VVM_LEADER_NAME",
+        "VVM_LEADER_SLOT",
+    ];
+    assert_eq!(names.collect::<Vec<_>>(), expected);
+    let [epoch, holder, incarnation, name, slot] = told(&finished)[..] else {
+        panic!("{:?}", finished.stdout)
+    };
+    assert!(epoch.parse::<u64>().unwrap() > 1);
+    assert_eq!(holder, "machine 1");
+    assert_eq!(incarnation.len(), 32);
+    assert_eq!(name, "payroll");
+    assert!(["1", "2", "3"].contains(&slot), "{slot}");
+}
+
+#[test]
+fn each_leadership_has_a_larger_epoch_and_an_incarnation_of_its_own() {
+    let trial = Trial::new();
+    let run = || trial.run_script("env | grep -E '_(EPOCH|INCARNATION)=' | sort").finish();
+    let (first, second) = (run(), run());
+    let epoch = |finished: &Finished| told(finished)[0].parse::<u64>().unwrap();
+    assert!(epoch(&second) > epoch(&first));
+    assert_ne!(told(&first)[1], told(&second)[1]);
+}
+
+/// The holder that people see is the process that they started.
+#[test]
+fn the_default_holder_is_machine_and_process() {
+    let trial = Trial::new();
+    let running = trial.run_script("echo $VVM_LEADER_HOLDER").start();
+    let machine = rustix::system::uname();
+    let expected = format!("{}:{}", machine.nodename().to_str().unwrap(), running.guardian);
+    assert_eq!(running.finish().stdout, [expected]);
+}
+
+#[test]
+fn standard_input_is_the_workers() {
+    let trial = Trial::new();
+    std::fs::write(trial.folder().join("input"), "first\nsecond\n").unwrap();
+    let input = std::fs::File::open(trial.folder().join("input")).unwrap();
+    let finished = trial.run(["cat"]).stdin(input).finish();
+    assert_eq!(finished.stdout, ["first", "second"]);
+}
+
+/// The worker inherits what it needs, and nothing that keeps our sockets or files open.
+#[test]
+fn the_worker_has_no_descriptors_of_ours() {
+    let trial = Trial::new();
+    let finished = trial.run_script("ls /proc/$$/fd").finish();
+    // Some shells keep a descriptor for themselves, above 9.
+    let ours = finished.stdout.iter().filter(|fd| fd.len() == 1).collect::<Vec<_>>();
+    assert_eq!(ours, ["0", "1", "2"]);
+}
+
+fn result(
+    trial: &Trial,
+    script: &str,
+    options: &[&str],
+    then: impl FnOnce(&Trial, &harness::Running),
+) -> Value {
+    let path = trial.folder().join("result.json");
+    let options = [options, &["--result-file", path.to_str().unwrap()]].concat();
+    let mut running = trial.run_script(&format!("echo up; {script}")).with(options).start();
+    running.stdout.wait_for("up");
+    then(trial, &running);
+    running.finish();
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn the_result_file_tells_how_it_ended() {
+    let trial = Trial::new();
+    let found = result(&trial, "exit 79", &["--holder", "here"], |_, _| {});
+    assert_eq!(found["outcome"], "worker_ended");
+    assert_eq!((&found["exit_status"], &found["worker_exit_status"]), (&79.into(), &79.into()));
+    assert_eq!(
+        (&found["name"], &found["holder"], &found["slot"]),
+        (&"payroll".into(), &"here".into(), &1.into())
+    );
+    assert!(found["epoch"].as_u64().is_some() && found["incarnation"].as_str().is_some(), "{found}");
+
+    let found = result(&trial, "exec sleep 1000", &[], |_, running| running.signal(Signal::TERM));
+    assert_eq!(found["outcome"], "stopped");
+    assert_eq!((&found["exit_status"], &found["signal"]), (&Value::Null, &15.into()));
+
+    let lost = |trial: &Trial, running: &harness::Running| {
+        let lock = trial.lock_storage();
+        running.wait();
+        drop(lock);
+    };
+    let found = result(&trial, "exec sleep 1000", &["--ttl", "1s"], lost);
+    assert_eq!(found["outcome"], "lost");
+    assert_eq!((&found["exit_status"], &found["worker_signal"]), (&79.into(), &15.into()));
+    assert!(found["reason"].as_str().unwrap().contains("no renewal"), "{found}");
+}
+
+/// What the host can't say any more, the guardian does.
+#[test]
+fn the_result_file_tells_of_a_host_that_was_killed() {
+    let trial = Trial::new();
+    let killed = |_: &Trial, running: &harness::Running| kill_process(running.host(), Signal::KILL).unwrap();
+    let found = result(&trial, "exec sleep 1000", &[], killed);
+    assert_eq!((&found["outcome"], &found["exit_status"]), (&"host_died".into(), &137.into()));
+    assert!(found["epoch"].as_u64().is_some() && found["incarnation"].as_str().is_some(), "{found}");
+
+    // Of its own: the record of a leader that was killed stands for a TTL.
+    let trial = Trial::new();
+    let stopped = |_: &Trial, running: &harness::Running| kill_process(running.host(), Signal::STOP).unwrap();
+    let found = result(&trial, "exec sleep 1000", &["--ttl", "1s"], stopped);
+    assert_eq!((&found["outcome"], &found["exit_status"]), (&"deadline".into(), &137.into()));
+}
+
+#[test]
+fn status_shows_each_slot() {
+    let trial = Trial::new();
+    let script = "echo $VVM_LEADER_SLOT $VVM_LEADER_EPOCH $VVM_LEADER_INCARNATION; exec sleep 1000";
+    let mut running =
+        trial.run_script(script).with(["--slots", "2", "--holder", "here", "--ttl", "30s"]).start();
+    let line = running.stdout.wait_for(" ");
+    let [slot, epoch, incarnation] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+
+    let (code, out, _) = status(&trial, &["--name", "payroll", "--json"]);
+    assert_eq!(code, 0);
+    let found = serde_json::from_str::<Vec<Value>>(&out).unwrap();
+    assert_eq!(found.len(), 2);
+    for (number, line) in (1..).zip(&found) {
+        assert_eq!(line["slot"], number);
+        if slot == number.to_string() {
+            assert_eq!((&line["state"], &line["holder"]), (&"held".into(), &"here".into()));
+            assert_eq!((line["epoch"].to_string().as_str(), &line["ttl_ms"]), (epoch, &30_000.into()));
+            assert_eq!(line["incarnation"], incarnation);
+        } else {
+            assert_eq!((&line["state"], &line["holder"]), (&"free".into(), &Value::Null));
+        }
+    }
+    let (_, table, _) = status(&trial, &["--name", "payroll"]);
+    assert_eq!(table.lines().count(), 3, "{table}");
+    assert!(table.contains(epoch) && table.contains("here") && table.contains("30s"), "{table}");
+
+    running.signal(Signal::TERM);
+    running.finish();
+    let (_, out, _) = status(&trial, &["--name", "payroll", "--json"]);
+    let found = serde_json::from_str::<Vec<Value>>(&out).unwrap();
+    assert!(found.iter().all(|line| line["state"] == "free"), "{out}");
+}
+
+#[test]
+fn status_creates_nothing_and_says_what_it_did_not_find() {
+    let trial = Trial::new();
+    let (code, out, error) = status(&trial, &["--name", "payroll"]);
+    assert_eq!((code, out.as_str()), (66, ""));
+    assert!(error.contains("no such storage yet"), "{error}");
+    assert_eq!(std::fs::read_dir(trial.folder()).unwrap().count(), 0);
+
+    trial.run(["true"]).finish();
+    let (code, out, error) = status(&trial, &["--name", "payrol"]);
+    assert_eq!((code, out.as_str()), (66, ""));
+    assert!(error.contains("nobody has ever campaigned for payrol"), "{error}");
+    // The question has not become a campaign.
+    assert_eq!(status(&trial, &["--name", "payrol"]).0, 66);
+    assert_eq!(status(&trial, &["--name", "payroll"]).0, 0);
+}

@@ -1,0 +1,186 @@
+//! At a terminal: Ctrl-C, Ctrl-Z, `fg`, and standard input.
+//!
+//! The terminal is a pseudo-terminal, with a shell on it that has job control.
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+mod harness;
+
+use harness::{Lines, Trial, eventually, state};
+use rustix::{
+    fs::{Mode, OFlags},
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+};
+use std::{
+    fs::File,
+    io::Write as _,
+    process::{Child, Command, Stdio},
+};
+
+const CTRL_C: &[u8] = b"\x03";
+const CTRL_Z: &[u8] = b"\x1a";
+
+/// A shell on a terminal of its own.
+struct Terminal {
+    shell: Child,
+    keyboard: File,
+    screen: Lines,
+}
+
+impl Terminal {
+    fn new(trial: &Trial) -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let side = || {
+            let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+            Stdio::from(rustix::fs::open(&name, flags, Mode::empty()).unwrap())
+        };
+        let shell = Command::new("setsid")
+            .args(["--ctty", "bash", "--norc", "--noprofile", "--noediting", "-i"])
+            .env("TRIAL", trial.mark())
+            .env("PS1", "")
+            .stdin(side())
+            .stdout(side())
+            .stderr(side())
+            .spawn()
+            .unwrap();
+        let keyboard = File::from(master);
+        let screen = Lines::of("the screen", keyboard.try_clone().unwrap());
+        let mut terminal = Self { shell, keyboard, screen };
+        // Without the echo of what is typed, everything on the screen is somebody's output. (The words come apart here,
+        // so that their own echo is not taken for them.)
+        terminal.type_line("stty -echo; echo rea''dy");
+        terminal.screen.wait_for("ready");
+        terminal
+    }
+
+    fn type_line(&mut self, line: &str) {
+        self.press(format!("{line}\n").as_bytes());
+    }
+
+    fn press(&mut self, keys: &[u8]) {
+        self.keyboard.write_all(keys).unwrap();
+    }
+
+    /// Ends the shell, which ends the terminal.
+    fn close(mut self) {
+        self.type_line("exit");
+        self.shell.wait().unwrap();
+    }
+}
+
+/// The command line, for a shell.
+fn line(trial: &Trial, script: &str, options: &[&str]) -> String {
+    let run = trial.run_script(script).with(options.iter().copied());
+    let quoted = run.command_line().into_iter().map(|word| format!("'{}'", word.replace('\'', "'\\''")));
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn ctrl_c_reaches_the_worker_once_and_stops() {
+    let trial = Trial::new();
+    let mut terminal = Terminal::new(&trial);
+    let script = "trap 'echo interrupted' INT; echo up; n=0; while [ $n -lt 30 ]; do sleep 0.01; n=$((n+1)); done; exit 9";
+    terminal.type_line(&format!("{}; echo status $?", line(&trial, script, &[])));
+    terminal.screen.wait_for("up");
+    terminal.press(CTRL_C);
+    terminal.screen.wait_for("interrupted");
+    terminal.screen.wait_for("stopped: the command exited with status 9");
+    terminal.screen.wait_for("status 9");
+    terminal.type_line("exit");
+    let rest = terminal.screen.rest();
+    let times = rest.iter().filter(|line| line.contains("interrupted")).count();
+    assert_eq!(times, 1, "{rest:#?}");
+    terminal.shell.wait().unwrap();
+}
+
+#[test]
+fn ctrl_c_ends_a_worker_and_vvm_dies_of_it_too() {
+    let trial = Trial::new();
+    let mut terminal = Terminal::new(&trial);
+    // A shell goes on after a command that exited, but not after one that died of the interrupt.
+    let run = line(&trial, "echo up; exec sleep 1000", &[]);
+    terminal.type_line(&format!("for i in 1 2; do {run}; done; echo over"));
+    terminal.screen.wait_for("up");
+    terminal.press(CTRL_C);
+    terminal.screen.wait_for("stopped: the command was ended by SIGINT");
+    terminal.type_line("echo status $?");
+    terminal.screen.wait_for("status 130");
+    terminal.close();
+    assert_eq!(trial.processes().describe(), Vec::<String>::new());
+}
+
+#[test]
+fn ctrl_z_stops_and_fg_resumes() {
+    let trial = Trial::new();
+    let mut terminal = Terminal::new(&trial);
+    terminal.type_line(&line(&trial, "echo up; exec sleep 1000", &[]));
+    terminal.screen.wait_for("up");
+    let worker = trial.process("sleep 1000");
+    terminal.press(CTRL_Z);
+    terminal.screen.wait_for("Stopped");
+    eventually("the worker is stopped", || state(worker) == Some('T'));
+    terminal.type_line("fg");
+    eventually("the worker goes on", || state(worker) == Some('S'));
+    terminal.press(CTRL_C);
+    terminal.screen.wait_for("stopped: the command was ended by SIGINT");
+    terminal.close();
+}
+
+#[test]
+fn ctrl_z_for_too_long_is_the_end() {
+    let trial = Trial::new();
+    let mut terminal = Terminal::new(&trial);
+    terminal.type_line(&line(&trial, "echo up; exec sleep 1000", &["--ttl", "1s"]));
+    terminal.screen.wait_for("up");
+    terminal.press(CTRL_Z);
+    terminal.screen.wait_for("Stopped");
+    terminal.screen.wait_for("killed at the deadline: the guardian was stopped (by Ctrl-Z?)");
+    eventually("nobody left", || trial.processes().with(env!("CARGO_BIN_EXE_vvm")).is_empty());
+    terminal.close();
+}
+
+#[test]
+fn the_worker_reads_what_is_typed() {
+    let trial = Trial::new();
+    let mut terminal = Terminal::new(&trial);
+    terminal.type_line(&line(
+        &trial,
+        "echo up; read word; echo got $word; read word; echo end of input",
+        &[],
+    ));
+    terminal.screen.wait_for("up");
+    terminal.type_line("hello");
+    terminal.screen.wait_for("got hello");
+    // Ctrl-D
+    terminal.press(b"\x04");
+    terminal.screen.wait_for("end of input");
+    terminal.close();
+}
+
+/// As in any job: what reads in the background is stopped until it comes to the foreground.
+#[test]
+fn a_worker_in_the_background_waits_for_the_foreground_to_read() {
+    let trial = Trial::new();
+    let mut terminal = Terminal::new(&trial);
+    terminal.type_line(&format!("{} &", line(&trial, "echo up; read word; echo got $word", &[])));
+    terminal.screen.wait_for("up");
+    let worker = trial.process("sh -c");
+    eventually("the worker is stopped", || state(worker) == Some('T'));
+    terminal.type_line("fg");
+    terminal.type_line("hello");
+    terminal.screen.wait_for("got hello");
+    terminal.close();
+}
+
+/// A host that writes in the background of such a terminal would be stopped, and killed at the deadline.
+#[test]
+fn a_terminal_that_stops_background_writers_does_not_stop_the_host() {
+    let trial = Trial::new();
+    let mut terminal = Terminal::new(&trial);
+    terminal.type_line("stty tostop");
+    terminal.type_line(&format!("{}; echo status $?", line(&trial, "sleep 2; exit 4", &["--ttl", "1s"])));
+    terminal.screen.wait_for("status 4");
+    terminal.close();
+}
