@@ -1,0 +1,195 @@
+//! What a state's trials amount to, and the table of all states.
+
+use crate::{
+    state::State,
+    trial::{Death, Trial, TrialError},
+};
+use serde::Serialize;
+use std::{fmt, time::Duration};
+
+/// How long after its deadline a process may at most have run an instruction of its own, on any machine: the kernel's
+/// signal does not wait for the scheduler. It is sent [`SECOND_LAYER_BEHIND`](deadman::SECOND_LAYER_BEHIND); the rest is
+/// for a timer interrupt that a busy hypervisor delivers late.
+const WORKED_AT_MOST: Duration = Duration::from_millis(20);
+
+/// What was seen in one state.
+#[derive(Debug, Serialize)]
+pub(crate) struct Verdict {
+    state: State,
+    trials: usize,
+    by_thread: usize,
+    by_kernel: usize,
+    #[serde(flatten)]
+    late: Lateness,
+    /// How long after the deadline an instruction was last run, where that is known.
+    worked_max_ms: Option<f64>,
+    pub(crate) violations: Vec<String>,
+}
+
+/// How long after the deadline, in milliseconds.
+#[derive(Debug, Default, Serialize)]
+struct Lateness {
+    late_min_ms: f64,
+    late_median_ms: f64,
+    late_max_ms: f64,
+}
+
+impl Verdict {
+    /// `at_most` is how long after its deadline a process must be dead.
+    pub(crate) fn of(state: State, at_most: Duration, outcomes: Vec<Result<Trial, TrialError>>) -> Self {
+        let violations = outcomes.iter().filter_map(|outcome| violation(state, at_most, outcome)).collect();
+        let trials: Vec<&Trial> = outcomes.iter().flatten().collect();
+        let by = |death| trials.iter().filter(|trial| trial.by == death).count();
+        Self {
+            state,
+            trials: outcomes.len(),
+            by_thread: by(Death::Thread),
+            by_kernel: by(Death::Kernel),
+            late: Lateness::of(trials.iter().map(|trial| trial.late()).collect()),
+            worked_max_ms: trials.iter().filter_map(|trial| trial.worked()).max().map(in_ms),
+            violations,
+        }
+    }
+}
+
+fn violation(state: State, at_most: Duration, outcome: &Result<Trial, TrialError>) -> Option<String> {
+    let trial = match outcome {
+        Ok(trial) => trial,
+        Err(error) => return Some(format!("{state}: {error}")),
+    };
+    // A stopped process has no thread that could come first.
+    let is_ours = match trial.by {
+        Death::Thread => state != State::Stopped,
+        Death::Kernel => true,
+        Death::Other(_) | Death::None => false,
+    };
+    if trial.is_early() {
+        Some(format!("{state}: died before its deadline, {}", trial.by))
+    } else if !is_ours {
+        Some(format!("{state}: died {}, {:.1?} after its deadline", trial.by, trial.late()))
+    } else if state.leaves_signs() && trial.worked().is_none_or(|worked| worked > WORKED_AT_MOST) {
+        Some(format!("{state}: last seen running {:.1?} after its deadline", trial.worked()))
+    } else if trial.late() > at_most {
+        Some(format!("{state}: died {:.1?} after its deadline, {}", trial.late(), trial.by))
+    } else {
+        None
+    }
+}
+
+impl Lateness {
+    fn of(mut all: Vec<Duration>) -> Self {
+        all.sort();
+        let at = |index: usize| all.get(index).copied().map_or(0.0, in_ms);
+        Self {
+            late_min_ms: at(0),
+            late_median_ms: at(all.len() / 2),
+            late_max_ms: at(all.len().saturating_sub(1)),
+        }
+    }
+}
+
+fn in_ms(span: Duration) -> f64 {
+    span.as_secs_f64() * 1e3
+}
+
+/// All of it, for programs.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report<'a> {
+    seed: u64,
+    trials: usize,
+    violations: usize,
+    states: &'a [Verdict],
+}
+
+impl<'a> Report<'a> {
+    pub(crate) fn new(seed: u64, states: &'a [Verdict]) -> Self {
+        Self {
+            seed,
+            trials: states.iter().map(|verdict| verdict.trials).sum(),
+            violations: states.iter().map(|verdict| verdict.violations.len()).sum(),
+            states,
+        }
+    }
+}
+
+/// All of it, for people.
+#[derive(Debug)]
+pub(crate) struct Table<'a>(pub(crate) &'a [Verdict]);
+
+impl fmt::Display for Table<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "{:41}{:^26}  {:^9}  {:^19}", "", "gone after deadline, ms", "ran until", "ended by")?;
+        let mut line = |cells: [&dyn fmt::Display; 8]| {
+            let [state, trials, min, median, max, worked, thread, kernel] = cells;
+            writeln!(
+                out,
+                "{state:<32} {trials:>6}  {min:>8} {median:>8} {max:>8}  {worked:>9}  {thread:>9} {kernel:>9}"
+            )
+        };
+        line([&"", &"trials", &"min", &"median", &"max", &"max", &"thread", &"kernel"])?;
+        for Verdict { state, trials, by_thread, by_kernel, late, worked_max_ms, .. } in self.0 {
+            let ms = [late.late_min_ms, late.late_median_ms, late.late_max_ms].map(|ms| format!("{ms:.2}"));
+            let worked = worked_max_ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2}"));
+            line([state, trials, &ms[0], &ms[1], &ms[2], &worked, by_thread, by_kernel])?;
+        }
+        let violations: Vec<&String> = self.0.iter().flat_map(|verdict| &verdict.violations).collect();
+        for violation in &violations {
+            writeln!(out, "VIOLATION {violation}")?;
+        }
+        writeln!(out, "{} violations", violations.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clock::Instant;
+    use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
+
+    const AT_MOST: Duration = Duration::from_millis(20);
+
+    const DEADLINE: Instant = Instant::from_nanos(1_000);
+
+    /// A death this long after the deadline, of a process that last ran just before.
+    fn death(by: Death, late: Duration) -> Trial {
+        Trial { deadline: DEADLINE, died: DEADLINE.after(late), by, last_sign: Some(DEADLINE) }
+    }
+
+    fn violates(state: State, trial: Trial) -> bool {
+        violation(state, AT_MOST, &Ok(trial)).is_some()
+    }
+
+    #[test]
+    fn in_time_and_of_the_deadman_is_no_violation() {
+        for state in State::ALL {
+            assert!(!violates(state, death(Death::Kernel, AT_MOST)));
+            assert_eq!(violates(state, death(Death::Thread, Duration::ZERO)), state == State::Stopped);
+        }
+    }
+
+    #[test]
+    fn early_late_and_of_something_else_are_violations() {
+        let a_little = Duration::from_nanos(1);
+        let early = Trial { died: DEADLINE.before(a_little), ..death(Death::Thread, Duration::ZERO) };
+        assert!(violates(State::Idle, early));
+        assert!(violates(State::Idle, death(Death::Thread, AT_MOST + a_little)));
+        assert!(violates(State::Idle, death(Death::Other(ExitStatus::from_raw(15)), Duration::ZERO)));
+        assert!(violates(State::Idle, death(Death::None, Duration::ZERO)));
+        assert!(violation(State::Idle, AT_MOST, &Err(TrialError::NoDeadline(String::new()))).is_some());
+    }
+
+    #[test]
+    fn running_on_is_a_violation_and_so_is_a_spinner_without_a_sign() {
+        let ran_until = |last_sign| Trial { last_sign, ..death(Death::Kernel, Duration::ZERO) };
+        assert!(!violates(State::Spinning, ran_until(Some(DEADLINE.after(WORKED_AT_MOST)))));
+        assert!(violates(State::Spinning, ran_until(Some(DEADLINE.after(WORKED_AT_MOST * 2)))));
+        assert!(violates(State::Spinning, ran_until(None)));
+        assert!(!violates(State::Idle, ran_until(None)));
+    }
+
+    #[test]
+    fn lateness_is_ordered() {
+        let late = Lateness::of([3, 1, 2].map(Duration::from_millis).to_vec());
+        assert_eq!((late.late_min_ms, late.late_median_ms, late.late_max_ms), (1.0, 2.0, 3.0));
+    }
+}
