@@ -32,6 +32,8 @@ enum Command {
     Sim(Passed),
     /// Real vvm processes on one file, killed at random for three minutes: `--duration SECONDS`, `--seed S`.
     Safety(Passed),
+    /// Real processes that arm a deadman and hang, and when they are dead: `--trials N`, `--json`.
+    Deadman(Passed),
     /// What it costs, beside the goals: `--quick`, `--only NAME`, `--json`.
     Bench(Passed),
 }
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Command::Sim(passed) if passed.arguments == ["--broken"] => broken::run(),
         Command::Sim(passed) => evidence::run("simulation", &passed.arguments),
         Command::Safety(passed) => evidence::build("vvm-host") && evidence::run("safety", &passed.arguments),
+        Command::Deadman(passed) => evidence::run("deadman-trials", &passed.arguments),
         Command::Bench(passed) => evidence::build("vvm-host") && evidence::run("bench", &passed.arguments),
     };
     if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
