@@ -9,14 +9,16 @@
 //! 5. A campaign that ends without a slot deletes what its unresolved attempts may have left.
 
 mod resolve;
+mod step;
 mod terms;
 mod view;
 
+pub use step::{CampaignEvent, CampaignStep, Won};
 pub use terms::{Patience, Terms};
 
 use super::attempts::{Attempt, Attempts};
 use crate::{
-    Claim, Entropy, Entry, Epoch, Incarnation, ReadError, Slot, Swap, Timing, Vacant, Version, WriteError,
+    Claim, Entropy, Entry, Epoch, Incarnation, ReadError, Slot, Swap, Timing, Vacant, Version,
     elections::AcquireError, timing::Jitter,
 };
 use clock::{Instant, WallClock};
@@ -46,6 +48,11 @@ struct Target {
     slot: usize,
     basis: Basis,
     attempts: Attempts,
+    /// The last attempt went unanswered, and no read has been answered since: the next step is a read and no further
+    /// write, or an outage would pile up attempts (I11).
+    unread: bool,
+    /// The largest write number that an attempt had: never used again, whatever became of it.
+    last_write: u64,
 }
 
 /// What an attempt replaces.
@@ -72,57 +79,6 @@ enum Intent {
     Verify(usize),
     Attempt,
     ReadBack,
-}
-
-/// What happened.
-#[derive(Debug)]
-pub enum CampaignEvent {
-    /// The instant asked for has come.
-    Woken,
-    /// A request may go out now.
-    MaySend,
-    /// The scan was answered.
-    Scanned(Result<Vec<Slot>, ReadError>),
-    /// The `get` was answered.
-    Read(Result<Slot, ReadError>),
-    /// The `insert_if_not_exist` or `take_over` was answered.
-    Claimed(Result<Claim, WriteError>),
-    /// The `compare_and_swap` was answered.
-    Swapped(Result<Swap, WriteError>),
-}
-
-/// What to do. Slots are named by their index.
-#[derive(Debug)]
-pub enum CampaignStep {
-    /// Nothing until then; deliver `Woken` at that instant.
-    Sleep(Instant),
-    /// Deliver `MaySend` as soon as a request may go out.
-    Send,
-    /// Call `scan` on all slots now.
-    Scan(Duration),
-    /// Call `get` now.
-    Read(usize, Duration),
-    /// Call `insert_if_not_exist` now.
-    Insert(usize, Vacant, Entry, Duration),
-    /// Call `take_over` now.
-    TakeOver(usize, Entry, Entry, Duration),
-    /// Call `compare_and_swap` now.
-    Renew(usize, Entry, Entry, Duration),
-    /// A slot is ours.
-    Won(Won),
-    /// The campaign is over without one.
-    Failed(AcquireError),
-}
-
-/// A slot that was won, fresh enough to start work on.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Won {
-    /// Which slot.
-    pub slot: usize,
-    /// The record that stands there.
-    pub entry: Entry,
-    /// When the write that put it there was sent (I3).
-    pub sent_at: Instant,
 }
 
 impl Campaign {
@@ -192,11 +148,11 @@ impl Campaign {
     /// its incarnation and epoch.
     pub fn abandon(self) -> Option<(usize, Vec<Entry>)> {
         let target = self.target?;
-        let own = match target.basis {
-            Basis::Own(entry) => Some(entry),
-            Basis::Vacant(_) | Basis::Expired(_) => None,
+        let left: Vec<Entry> = match target.basis {
+            // Whichever of its renewals stands there: they all have its incarnation and epoch.
+            Basis::Own(entry) => vec![entry],
+            Basis::Vacant(_) | Basis::Expired(_) => target.attempts.into_entries().collect(),
         };
-        let left: Vec<Entry> = target.attempts.into_entries().chain(own).collect();
         (!left.is_empty()).then_some((target.slot, left))
     }
 
@@ -222,11 +178,17 @@ impl Campaign {
             if now >= self.gives_up_at && !matches!(target.basis, Basis::Own(_)) {
                 return self.timed_out();
             }
-            return self.queue(Intent::Attempt);
+            return self.queue(if target.unread { Intent::ReadBack } else { Intent::Attempt });
         }
         if now >= self.next_scan {
             return self.queue(Intent::Scan);
         }
+        self.act(now)
+    }
+
+    /// What follows from what was seen, however long ago: a scan that takes longer than a poll must not lead to nothing
+    /// but the next scan (I10).
+    fn act(&mut self, now: Instant) -> CampaignStep {
         if let Some(slot) = self.views.iter().position(|view| view.doubtful) {
             return self.queue(Intent::Verify(slot));
         }
@@ -235,7 +197,8 @@ impl Campaign {
                 Opening::Vacant(vacant) => Basis::Vacant(vacant),
                 Opening::Expired(entry) => Basis::Expired(entry),
             };
-            self.target = Some(Target { slot, basis, attempts: Attempts::default() });
+            self.target =
+                Some(Target { slot, basis, attempts: Attempts::default(), unread: false, last_write: 0 });
             return self.queue(Intent::Attempt);
         }
         if now >= self.gives_up_at {
@@ -288,16 +251,13 @@ impl Campaign {
         let claimed = match &target.basis {
             Basis::Vacant(vacant) => self.fresh_entry(vacant.last_epoch),
             Basis::Expired(observed) => self.fresh_entry(Some(observed.epoch)),
-            Basis::Own(own) => {
-                // Past the last attempt's version, whichever of them applied.
-                let last = target.attempts.last().map_or(own.version, |attempt| attempt.entry.version);
-                Ok(own.renewed(last.next()))
-            }
+            Basis::Own(own) => Ok(own.renewed(Version { write: target.last_write + 1, ..own.version })),
         };
         let entry = match claimed {
             Ok(entry) => entry,
             Err(error) => return self.fail(error),
         };
+        target.last_write = entry.version.write;
         target.attempts.push(Attempt { entry: entry.clone(), sent_at: now });
         let slot = target.slot;
         let basis = target.basis.clone();
@@ -324,7 +284,9 @@ impl Campaign {
                 for (view, slot) in self.views.iter_mut().zip(&slots) {
                     view.see(slot, now);
                 }
-                self.decide(now)
+                // A storage slower than our polls is left in peace between two of them.
+                self.next_scan = self.next_scan.max(now.after(self.terms.poll / 4));
+                self.act(now)
             }
             Err(error) => self.read_failed(now, error),
         }
@@ -357,7 +319,7 @@ impl Campaign {
     fn verified(&mut self, now: Instant, slot: usize, outcome: Result<Slot, ReadError>) -> CampaignStep {
         match outcome {
             Ok(found) => match self.take_in(slot, &found, now) {
-                Ok(()) => self.decide(now),
+                Ok(()) => self.act(now),
                 Err(error) => self.fail(error),
             },
             Err(error) => self.read_failed(now, error),

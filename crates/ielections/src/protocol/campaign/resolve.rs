@@ -29,6 +29,7 @@ impl Campaign {
                 self.fail(AcquireError::Refused(cause))
             }
             Err(WriteError::Unknown(cause)) => {
+                target.unread = true;
                 self.last_failure = Some(cause.to_string());
                 self.queue(Intent::ReadBack)
             }
@@ -38,7 +39,7 @@ impl Campaign {
     pub(super) fn read_back(&mut self, now: Instant, outcome: Result<Slot, ReadError>) -> CampaignStep {
         match outcome {
             Ok(slot) => self.resolve(now, &slot, false),
-            // Still unresolved: the next attempt on the same condition resolves it as well as a read would.
+            // Still unresolved, and read again after a pause.
             Err(error) => self.read_failed(now, error),
         }
     }
@@ -46,6 +47,7 @@ impl Campaign {
     /// What a linearizable answer says about our attempts (I7).
     fn resolve(&mut self, now: Instant, slot: &Slot, refused: bool) -> CampaignStep {
         let Some(target) = &mut self.target else { return self.decide(now) };
+        target.unread = false;
         if let Some(attempt) = target.attempts.shown_by(slot).cloned() {
             return self.confirmed(now, attempt);
         }
@@ -72,7 +74,9 @@ impl Campaign {
         let Some(target) = &mut self.target else { return self.decide(now) };
         target.attempts.settle();
         let slot = target.slot;
-        if self.timing.is_fresh(attempt.sent_at, now) {
+        // A lease counts its writes on from the one that it begins with, so that has to be the last.
+        let is_last = attempt.entry.version.write == target.last_write;
+        if is_last && self.timing.is_fresh(attempt.sent_at, now) {
             self.target = None;
             self.phase = Phase::Over;
             return CampaignStep::Won(Won { slot, entry: attempt.entry, sent_at: attempt.sent_at });

@@ -1,0 +1,40 @@
+//! Campaigns, leases and releases of several candidates, in the [world](crate::world) that judges them.
+
+use crate::{
+    tape::Tape,
+    world::{Counts, World},
+};
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use std::cell::Cell;
+
+/// I1, I3, I5, I7 and I10, with clocks that run up to 10 % fast or slow, calls that land late or never, stalls, crashes
+/// and kills; then a calm, in which as many must lead as can.
+#[test]
+fn candidates_in_trouble_never_lead_at_once_and_lead_again_afterwards() {
+    let met = Cell::new(Counts::default());
+    let mut runner = TestRunner::new(Config { cases: 500, max_shrink_iters: 300, ..Config::default() });
+    let outcome = runner.run(&Tape::up_to(12_000), |tape| {
+        let counts = World::begin(tape).run().map_err(TestCaseError::fail)?;
+        let mut sum = met.get();
+        sum += counts;
+        met.set(sum);
+        Ok(())
+    });
+    if let Err(error) = outcome {
+        panic!("{error}");
+    }
+    // A run that met no trouble proves nothing.
+    let met = met.get();
+    println!("{met:?}");
+    let each = [
+        met.won,
+        met.taken_over,
+        met.renewed,
+        met.lost,
+        met.killed,
+        met.landed_late,
+        met.own_renewed,
+        met.abandoned,
+    ];
+    assert!(each.iter().all(|count| *count >= 100), "{met:?}");
+}
