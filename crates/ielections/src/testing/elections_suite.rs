@@ -1,0 +1,191 @@
+//! The elections suite: what a candidate, a leader and their successor can rely on, on the storage of whoever runs it.
+//!
+//! A storage that has its [`StorageUnderTest`] adds [`ElectionsTestSuite`] and one line,
+//! [`elections_test_suite!`](crate::elections_test_suite). Each case plays several processes: handles of their own,
+//! elections of their own, and deadmen that record instead of killing. Faults come from a
+//! [`FaultyStorage`](crate::testing::mock::FaultyStorage) between a process and the storage.
+//!
+//! Time is the machine's, or a mock clock that jumps to the next timer whenever nothing can run: a storage that answers
+//! without waiting for anything then runs the whole suite in the blink of an eye. Bounds that keep leaders apart are
+//! exact on either; bounds of how quick things are have some slack on the machine's clock.
+#![allow(clippy::unwrap_used, reason = "a case is a test, and fails by panicking")]
+
+mod acquiring;
+mod claiming;
+mod cleaning_up;
+mod dropping;
+mod epochs;
+mod giving_up;
+mod losing;
+mod many;
+mod process;
+mod releasing;
+mod renewing;
+mod running;
+mod scene;
+mod standing;
+mod succession;
+
+pub use acquiring::*;
+pub use claiming::*;
+pub use cleaning_up::*;
+pub use dropping::*;
+pub use epochs::*;
+pub use giving_up::*;
+pub use losing::*;
+pub use many::*;
+pub use process::Process;
+pub use releasing::*;
+pub use renewing::*;
+pub use running::*;
+pub use scene::Scene;
+pub use standing::*;
+pub use succession::*;
+
+use crate::{Ttl, testing::contract::StorageUnderTest};
+use clock::Clock;
+use futures_util::future::{Either, select};
+use std::{
+    pin::pin,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+use testing_time::MockClock;
+
+/// A storage under test, and the time in which elections on it are tested.
+pub trait ElectionsTestSuite: StorageUnderTest {
+    /// The TTL of most leaderships of the suite; some have twice as much. At least what the storage's
+    /// [`Limits`](crate::Limits) ask for. On the machine's clock, a test machine that stands still for a third of it
+    /// fails cases: a second or two are a good choice.
+    fn ttl(&self) -> Ttl;
+
+    /// The clock that the storage lives by, if it is a mock clock. Only for a storage that waits for nothing but this
+    /// clock: time jumps whenever nothing can run.
+    fn mock_clock(&self) -> Option<MockClock> {
+        None
+    }
+}
+
+/// Makes one test per case for a storage: `elections_test_suite!(MyStorage::fresh())`.
+///
+/// The expression is evaluated once in each test, on a tokio runtime, may `await`, and gives a fresh
+/// [`ElectionsTestSuite`](crate::testing::elections_suite::ElectionsTestSuite). A suite in a module of its own can be
+/// run alone.
+#[macro_export]
+macro_rules! elections_test_suite {
+    ($factory:expr) => {
+        $crate::elections_test_suite! { @cases tests $factory }
+    };
+    // The one list of cases: tests and names are both made from it.
+    (@cases $($then:tt)*) => {
+        $crate::elections_test_suite! {
+            @$($then)*;
+            a_free_slot_is_led_at_once
+            a_second_candidate_waits_and_wins_after_the_release
+            a_candidate_without_patience_looks_once
+            a_candidate_gives_up_in_time
+            a_candidacy_for_no_slot_is_refused
+            a_ttl_too_short_for_the_storage_is_refused
+            a_dead_leader_is_followed_after_its_ttl
+            an_observer_waits_the_ttl_of_the_writer
+            a_leader_that_renews_is_never_followed
+            one_of_many_candidates_follows
+            a_try_gives_up_on_a_live_leader
+            a_try_takes_over_from_a_dead_leader
+            epochs_rise_over_release_expiry_and_reopening
+            eight_leaders_in_turn_have_rising_epochs
+            the_same_holder_twice_is_two_leaders_in_turn
+            as_many_lead_as_there_are_slots
+            leaderships_of_one_process_end_on_their_own
+            closing_one_handle_disturbs_no_other
+            a_claim_whose_answer_was_lost_is_found
+            a_claim_that_lands_late_is_found
+            a_take_over_whose_answer_was_lost_is_found
+            a_claim_confirmed_late_is_renewed_before_it_counts
+            an_abandoned_claim_is_deleted
+            claims_that_are_not_applied_are_tried_again
+            a_storage_that_refuses_for_good_ends_a_campaign
+            a_leadership_without_a_deadman_is_none
+            a_renewal_moves_the_deadline_to_its_send
+            a_leadership_is_renewed_for_as_long_as_it_is_held
+            a_renewal_whose_answer_was_lost_is_confirmed
+            a_renewal_that_lands_late_is_confirmed
+            a_lost_renewal_is_not_confirmed_by_the_record_before_it
+            an_outage_shorter_than_the_loss_costs_nothing
+            a_hung_storage_costs_the_leadership_in_time
+            work_that_does_not_stop_is_ended_at_the_deadline
+            a_stolen_record_is_a_loss_at_once
+            a_vanished_record_is_a_loss_at_once
+            a_standing_knows_how_much_time_is_left
+            a_standing_at_risk_is_a_warning
+            work_that_ends_hands_back
+            work_is_told_to_stop_and_waited_for
+            work_that_lost_its_leadership_is_told_at_once
+            a_release_leaves_the_epoch_and_nothing_else
+            a_release_whose_answer_was_lost_is_a_release
+            a_release_that_does_not_get_through_ends_all_the_same
+            a_release_waits_for_the_renewal_in_flight
+            a_dropped_leadership_stays_armed_and_is_not_renewed
+            a_dropped_candidacy_wins_nothing
+            a_candidacy_dropped_in_mid_claim_leaves_nothing
+            a_candidacy_dropped_in_the_moment_of_success_leaves_nothing
+            cleanup_ends_and_refuses_campaigns
+            cleanup_waits_until_work_has_stopped
+            cleanup_may_be_called_again
+            cleanup_leaves_what_was_dropped
+        }
+    };
+    (@tests $factory:expr; $($case:ident)*) => {
+        $(
+            #[test]
+            fn $case() {
+                $crate::testing::elections_suite::run(async { $factory }, async |scene| {
+                    $crate::testing::elections_suite::$case(&scene).await;
+                });
+            }
+        )*
+    };
+    (@names; $($case:ident)*) => {
+        &[$(stringify!($case)),*]
+    };
+}
+
+/// The names of all cases, as the macro makes them.
+pub const CASES: &[&str] = elections_test_suite!(@cases names);
+
+/// How many TTLs a case may take. The longest one leads eight times in turn.
+const LONGEST_CASE: u32 = 60;
+
+/// Runs one case on a fresh storage, on a runtime of its own.
+///
+/// # Panics
+/// When the case fails, or does not end.
+pub fn run<Suite: ElectionsTestSuite>(
+    factory: impl Future<Output = Suite>,
+    case: impl AsyncFnOnce(Scene<Suite>),
+) {
+    let mock = Arc::new(OnceLock::<MockClock>::new());
+    let idle = Arc::clone(&mock);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .on_thread_park(move || {
+            if let Some(clock) = idle.get() {
+                clock.advance_to_next();
+            }
+        })
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let scene = Scene::on(factory.await);
+        // From here on: a factory may wait for the world outside.
+        if let Some(clock) = scene.suite.mock_clock() {
+            mock.set(clock).unwrap();
+        }
+        let (clock, longest): (Arc<dyn Clock>, Duration) =
+            (Arc::clone(&scene.clock), scene.ttl.get() * LONGEST_CASE);
+        match select(pin!(case(scene)), clock.sleep(longest)).await {
+            Either::Left(((), _)) => {}
+            Either::Right(_) => panic!("not done after {longest:?}"),
+        }
+    });
+}

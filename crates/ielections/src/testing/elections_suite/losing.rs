@@ -1,0 +1,77 @@
+//! Losing: when it is noticed, what it leaves of the deadline, and who is ended by it (I3, I4).
+
+use super::{ElectionsTestSuite, Scene};
+use crate::{
+    Handback, Loss,
+    testing::mock::{Fault, Verb},
+};
+
+/// Whatever is in flight: the loss falls at 0.65 TTL, and the deadline stays at 0.8 TTL, of the last confirmed send.
+pub async fn a_hung_storage_costs_the_leadership_in_time(scene: &Scene<impl ElectionsTestSuite>) {
+    let (process, storage) = scene.faulty().await;
+    let leadership = scene.lead(&process, "leader").await;
+    let sent_at = scene.sent_at(leadership.standing(), scene.ttl);
+    storage.fail_always(Verb::CompareAndSwap, Fault::Hang);
+    storage.fail_always(Verb::Get, Fault::Hang);
+    let loss = leadership.lost().await;
+    assert!(matches!(loss, Loss::StorageUnreachable { .. }), "{loss:?}");
+    let loss_at = scene.timing.loss_at(sent_at);
+    assert!(scene.now() >= loss_at, "lost too early");
+    assert!(scene.now() <= loss_at.after(scene.slack), "lost too late");
+    assert_eq!(process.trigger.earliest().unwrap().0, scene.timing.kill_at(sent_at));
+    assert!(storage.counts().hung >= 2, "too few attempts");
+    storage.lose_all();
+    storage.heal();
+    assert_eq!(leadership.release().await, Handback::Released);
+    assert_eq!(process.deadman.armed(), 0);
+}
+
+/// It is dead before anybody else can lead, however its work clings on.
+pub async fn work_that_does_not_stop_is_ended_at_the_deadline(scene: &Scene<impl ElectionsTestSuite>) {
+    let (process, storage) = scene.faulty().await;
+    let leadership = scene.lead(&process, "leader").await;
+    storage.fail_always(Verb::CompareAndSwap, Fault::Hang);
+    storage.fail_always(Verb::Get, Fault::Hang);
+    leadership.lost().await;
+    let kill_at = scene.timing.kill_at(scene.sent_at(leadership.standing(), scene.ttl));
+    assert!(process.trigger.fired().is_empty());
+    scene.clock.sleep_until(kill_at).await;
+    process.trigger.check();
+    let fired = process.trigger.fired();
+    assert_eq!(fired.len(), 1);
+    assert_eq!((fired[0].0, fired[0].1.epoch), (kill_at, leadership.epoch().get()));
+    process.crash();
+    drop(leadership);
+}
+
+/// At the next renewal, with whose record it is; work has no more time than it takes to stop.
+pub async fn a_stolen_record_is_a_loss_at_once(scene: &Scene<impl ElectionsTestSuite>) {
+    let (process, storage) = scene.faulty().await;
+    let leadership = scene.lead(&process, "leader").await;
+    let kill_at = leadership.standing().kill_at();
+    let thief = scene.strangers(leadership.epoch());
+    storage.tamper(&scene.key(0), thief.clone()).await.unwrap();
+    let tampered = scene.now();
+    let loss = leadership.lost().await;
+    let noticed = scene.now();
+    assert_eq!(loss, Loss::Stolen { by: thief.clone() });
+    assert!(noticed <= tampered.after(scene.percent(26) + scene.slack));
+    let tightened = process.trigger.earliest().unwrap().0;
+    assert!(tightened <= kill_at && tightened <= noticed.after(scene.timing.stopping()));
+    assert_eq!(leadership.release().await, Handback::AlreadyGone);
+    assert_eq!(process.deadman.armed(), 0);
+    assert_eq!(scene.slot().await.entry(), Some(&thief), "a release of somebody else's record");
+}
+
+/// Deleted by hand, or forgotten: nobody may lead on that.
+pub async fn a_vanished_record_is_a_loss_at_once(scene: &Scene<impl ElectionsTestSuite>) {
+    let (process, storage) = scene.faulty().await;
+    let leadership = scene.lead(&process, "leader").await;
+    storage.wipe(&scene.key(0)).await.unwrap();
+    let wiped = scene.now();
+    assert_eq!(leadership.lost().await, Loss::Vanished);
+    assert!(scene.now() <= wiped.after(scene.percent(26) + scene.slack));
+    assert!(process.trigger.earliest().unwrap().0 <= scene.now().after(scene.timing.stopping()));
+    assert_eq!(leadership.release().await, Handback::AlreadyGone);
+    assert_eq!(process.deadman.armed(), 0);
+}

@@ -1,0 +1,134 @@
+//! What every case begins with, and the questions that many ask.
+
+use super::{ElectionsTestSuite, Process};
+use crate::{
+    AcquireError, Candidacy, Entry, Epoch, Holder, Leadership, Patience, Slot, Standing, Terms, Timing, Ttl,
+    testing::{contract::StorageUnderTest, mock::FaultyStorage},
+};
+use clock::{Clock, Instant, SystemClock};
+use futures_util::future::{Either, select};
+use std::{pin::pin, sync::Arc, time::Duration};
+
+/// A fresh storage, and the time in which a case plays on it.
+#[derive(Debug)]
+pub struct Scene<Suite> {
+    pub(super) suite: Suite,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) ttl: Ttl,
+    pub(super) timing: Timing,
+    /// How much later than a bound of quickness things may be.
+    pub(super) slack: Duration,
+}
+
+impl<Suite: ElectionsTestSuite> Scene<Suite> {
+    pub(super) fn on(suite: Suite) -> Self {
+        let ttl = suite.ttl();
+        let (clock, slack): (Arc<dyn Clock>, _) = match suite.mock_clock() {
+            Some(clock) => (Arc::new(clock), Duration::from_millis(1)),
+            // A shared test machine may stand still for a while.
+            None => (Arc::new(SystemClock::start().unwrap()), ttl.get()),
+        };
+        Self { suite, clock, ttl, timing: Timing::of(ttl), slack }
+    }
+
+    /// The key with this number.
+    pub(super) fn key(&self, number: u32) -> <Suite as StorageUnderTest>::Key {
+        self.suite.key(format!("slot {number}").as_bytes())
+    }
+
+    /// A process on a handle of its own.
+    pub(super) async fn process(&self) -> Process<Suite::Key> {
+        Process::start(self.suite.open().await, Arc::clone(&self.clock))
+    }
+
+    /// A process behind a network of its own.
+    pub(super) async fn faulty(&self) -> (Process<Suite::Key>, Arc<FaultyStorage<Suite::Key>>) {
+        let storage = FaultyStorage::new(self.suite.open().await, Arc::clone(&self.clock));
+        let storage = Arc::new(storage);
+        (Process::start(Arc::clone(&storage) as _, Arc::clone(&self.clock)), storage)
+    }
+
+    /// For slot 0, for as long as it takes.
+    pub(super) fn candidacy(&self, holder: &str) -> Candidacy<Suite::Key> {
+        self.patient(holder, Patience::Forever)
+    }
+
+    pub(super) fn patient(&self, holder: &str, patience: Patience) -> Candidacy<Suite::Key> {
+        let terms = Terms { patience, ..self.terms(holder) };
+        Candidacy { slots: vec![self.key(0)], terms }
+    }
+
+    pub(super) fn terms(&self, holder: &str) -> Terms {
+        Terms::new(Holder::new(holder).unwrap(), self.ttl)
+    }
+
+    /// The longest time between two looks of a candidate.
+    pub(super) fn poll(&self) -> Duration {
+        self.terms("anybody").poll
+    }
+
+    /// Leads slot 0.
+    pub(super) async fn lead(&self, process: &Process<Suite::Key>, holder: &str) -> Leadership {
+        process.elections.acquire(self.candidacy(holder)).await.unwrap().1
+    }
+
+    /// What stands in slot 0, seen through a handle of its own.
+    pub(super) async fn slot(&self) -> Slot {
+        let storage = self.suite.open().await;
+        let slot = storage.get(&self.key(0)).await.unwrap();
+        storage.close().await;
+        slot
+    }
+
+    /// A record that nobody of the case wrote.
+    pub(super) fn strangers(&self, after: Epoch) -> Entry {
+        Entry {
+            holder: Holder::new("stranger").unwrap(),
+            version: crate::Version { incarnation: crate::Incarnation::from_bytes([0x5a; 16]), write: 0 },
+            ttl: self.ttl,
+            epoch: Epoch::new(after.get() + 1).unwrap(),
+        }
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// That many percent of a TTL.
+    pub(super) fn percent(&self, of_ttl: u32) -> Duration {
+        self.ttl.get() * of_ttl / 100
+    }
+
+    pub(super) async fn pass(&self, span: Duration) {
+        self.clock.sleep(span).await;
+    }
+
+    /// Looks until `seen`, often.
+    pub(super) async fn until(&self, mut seen: impl FnMut() -> bool) {
+        while !seen() {
+            self.pass(self.ttl.get() / 500).await;
+        }
+    }
+
+    /// Whether `future` is still not ready after `span`. It is not dropped, and goes on where it was.
+    pub(super) async fn waits(&self, future: impl Future + Unpin, span: Duration) -> bool {
+        match select(future, pin!(self.pass(span))).await {
+            Either::Left(_) => false,
+            Either::Right(_) => true,
+        }
+    }
+
+    /// When the write was sent that the leadership stands by: what every deadline counts from (I3).
+    pub(super) fn sent_at(&self, standing: &Standing, ttl: Ttl) -> Instant {
+        let kill_after = Timing::of(ttl).kill_at(Instant::ORIGIN).since(Instant::ORIGIN);
+        standing.kill_at().before(kill_after)
+    }
+}
+
+/// Why nothing was acquired.
+pub(super) fn refusal<K>(acquired: Result<(K, Leadership), AcquireError>) -> AcquireError {
+    match acquired {
+        Ok((_, leadership)) => panic!("led under {:?}", leadership.epoch()),
+        Err(error) => error,
+    }
+}

@@ -1,0 +1,145 @@
+//! The elections suite on the drivers of this build.
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+use ielections::Ttl;
+use std::num::NonZeroU32;
+#[cfg(any(feature = "sqlite", feature = "sled"))]
+use std::time::Duration;
+use vvm_storage::{ClusterName, ElectionKey, SlotNumber};
+
+fn key(name: &[u8]) -> ElectionKey {
+    ElectionKey { cluster: ClusterName::new(name), slot: SlotNumber::new(NonZeroU32::MIN) }
+}
+
+/// On the machine's clock: a test machine may stand still for a third of it, which loaded ones do.
+#[cfg(any(feature = "sqlite", feature = "sled"))]
+const REAL_TTL: Ttl = match Ttl::new(Duration::from_secs(2)) {
+    Ok(ttl) => ttl,
+    Err(_) => panic!("two seconds are a TTL"),
+};
+
+#[cfg(feature = "mem")]
+mod mem {
+    use super::*;
+    use async_trait::async_trait;
+    use ielections::{
+        TtlStorage, elections_test_suite,
+        testing::{contract::StorageUnderTest, elections_suite::ElectionsTestSuite},
+    };
+    use std::sync::Arc;
+    use testing_time::MockClock;
+    use vvm_storage::{ElectionsTtlStorage, mem::MemDatabase};
+
+    struct Mem {
+        database: Arc<MemDatabase>,
+        clock: MockClock,
+    }
+
+    impl Mem {
+        fn fresh() -> Self {
+            let clock = MockClock::new();
+            Self { database: MemDatabase::new(Arc::new(clock.clone())), clock }
+        }
+    }
+
+    #[async_trait]
+    impl StorageUnderTest for Mem {
+        type Key = ElectionKey;
+
+        async fn open(&self) -> Arc<dyn TtlStorage<ElectionKey>> {
+            Arc::new(ElectionsTtlStorage::new(self.database.open()))
+        }
+
+        fn key(&self, name: &[u8]) -> ElectionKey {
+            key(name)
+        }
+    }
+
+    impl ElectionsTestSuite for Mem {
+        fn ttl(&self) -> Ttl {
+            Ttl::DEFAULT
+        }
+
+        fn mock_clock(&self) -> Option<MockClock> {
+            Some(self.clock.clone())
+        }
+    }
+
+    elections_test_suite!(Mem::fresh());
+}
+
+#[cfg(feature = "sqlite")]
+mod sqlite {
+    use super::*;
+    use async_trait::async_trait;
+    use ielections::{
+        TtlStorage, elections_test_suite,
+        testing::{contract::StorageUnderTest, elections_suite::ElectionsTestSuite},
+    };
+    use std::sync::Arc;
+    use tempfile::TempDir;
+    use vvm_storage::{ElectionsTtlStorage, sqlite::SqliteStorage};
+
+    /// A file of its own; each handle has a connection of its own to it.
+    struct Sqlite(TempDir);
+
+    #[async_trait]
+    impl StorageUnderTest for Sqlite {
+        type Key = ElectionKey;
+
+        async fn open(&self) -> Arc<dyn TtlStorage<ElectionKey>> {
+            let storage = SqliteStorage::open(&self.0.path().join("elections.db")).await.unwrap();
+            Arc::new(ElectionsTtlStorage::new(Arc::new(storage)))
+        }
+
+        fn key(&self, name: &[u8]) -> ElectionKey {
+            key(name)
+        }
+    }
+
+    impl ElectionsTestSuite for Sqlite {
+        fn ttl(&self) -> Ttl {
+            REAL_TTL
+        }
+    }
+
+    elections_test_suite!(Sqlite(TempDir::new().unwrap()));
+}
+
+#[cfg(feature = "sled")]
+mod sled {
+    use super::*;
+    use async_trait::async_trait;
+    use ielections::{
+        TtlStorage, elections_test_suite,
+        testing::{contract::StorageUnderTest, elections_suite::ElectionsTestSuite},
+    };
+    use std::sync::Arc;
+    use tempfile::TempDir;
+    use vvm_storage::{ElectionsTtlStorage, sled::SledStorage};
+
+    /// A folder of its own; its handles share what one process can have only once.
+    struct Sled(TempDir);
+
+    #[async_trait]
+    impl StorageUnderTest for Sled {
+        type Key = ElectionKey;
+
+        async fn open(&self) -> Arc<dyn TtlStorage<ElectionKey>> {
+            let storage = SledStorage::open(self.0.path()).await.unwrap();
+            Arc::new(ElectionsTtlStorage::new(Arc::new(storage)))
+        }
+
+        fn key(&self, name: &[u8]) -> ElectionKey {
+            key(name)
+        }
+    }
+
+    impl ElectionsTestSuite for Sled {
+        fn ttl(&self) -> Ttl {
+            REAL_TTL
+        }
+    }
+
+    elections_test_suite!(Sled(TempDir::new().unwrap()));
+}
