@@ -1,0 +1,160 @@
+//! Random operations on a driver and on the contract's model: every answer is the same.
+//!
+//! The suite tests sentence by sentence; this finds what no sentence names. Keys, versions and epochs come from a few
+//! each, so that expectations are met about as often as not.
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+use ielections::{
+    Claim, Delete, Entry, Epoch, Holder, Incarnation, Slot, Swap, Ttl, TtlStorage, Vacant, Version,
+    testing::Model,
+};
+use proptest::{collection::vec, option, prelude::*};
+use std::{num::NonZeroU32, sync::Arc};
+use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Insert { key: u32, last_epoch: Option<u64>, entry: Entry },
+    TakeOver { key: u32, observed: Entry, entry: Entry },
+    Swap { key: u32, held: Entry, entry: Entry },
+    Delete { key: u32, incarnation: u8, epoch: u64 },
+    Get { key: u32 },
+    Scan { keys: Vec<u32> },
+    Reopen,
+}
+
+fn entries() -> impl Strategy<Value = Entry> {
+    (0..2_u8, 0..2_u64, 1..4_u64).prop_map(|(incarnation, write, epoch)| Entry {
+        holder: Holder::new(format!("{incarnation}/{write}/{epoch}")).unwrap(),
+        version: Version { incarnation: Incarnation::from_bytes([incarnation; 16]), write },
+        ttl: Ttl::DEFAULT,
+        epoch: Epoch::new(epoch).unwrap(),
+    })
+}
+
+fn operations() -> impl Strategy<Value = Vec<Operation>> {
+    let key = 1..3_u32;
+    vec(
+        prop_oneof![
+            4 => (key.clone(), option::of(1..4_u64), entries())
+                .prop_map(|(key, last_epoch, entry)| Operation::Insert { key, last_epoch, entry }),
+            4 => (key.clone(), entries(), entries())
+                .prop_map(|(key, observed, entry)| Operation::TakeOver { key, observed, entry }),
+            4 => (key.clone(), entries(), entries())
+                .prop_map(|(key, held, entry)| Operation::Swap { key, held, entry }),
+            3 => (key.clone(), 0..2_u8, 1..4_u64)
+                .prop_map(|(key, incarnation, epoch)| Operation::Delete { key, incarnation, epoch }),
+            2 => key.clone().prop_map(|key| Operation::Get { key }),
+            1 => vec(key, 0..4).prop_map(|keys| Operation::Scan { keys }),
+            1 => Just(Operation::Reopen),
+        ],
+        1..60,
+    )
+}
+
+/// What an operation answered; ages are the driver's own.
+#[derive(PartialEq, Debug)]
+enum Answer {
+    Claim(Claim),
+    Swap(Swap),
+    Delete(Delete),
+    Slots(Vec<Slot>),
+}
+
+fn ageless(slot: Slot) -> Slot {
+    match slot {
+        Slot::Held { entry, .. } => Slot::Held { entry, proven_age: None },
+        vacant => vacant,
+    }
+}
+
+fn key(number: u32) -> ElectionKey {
+    ElectionKey { cluster: "payroll".into(), slot: SlotNumber::new(NonZeroU32::new(number).unwrap()) }
+}
+
+async fn answer(storage: &dyn TtlStorage<ElectionKey>, operation: &Operation) -> Answer {
+    match operation {
+        Operation::Insert { key: number, last_epoch, entry } => {
+            let vacant = Vacant { last_epoch: last_epoch.map(|epoch| Epoch::new(epoch).unwrap()) };
+            Answer::Claim(claimed(storage.insert_if_not_exist(&key(*number), vacant, entry).await.unwrap()))
+        }
+        Operation::TakeOver { key: number, observed, entry } => {
+            Answer::Claim(claimed(storage.take_over(&key(*number), observed, entry).await.unwrap()))
+        }
+        Operation::Swap { key: number, held, entry } => {
+            Answer::Swap(match storage.compare_and_swap(&key(*number), held, entry).await.unwrap() {
+                Swap::Swapped => Swap::Swapped,
+                Swap::Mismatch(slot) => Swap::Mismatch(ageless(slot)),
+            })
+        }
+        Operation::Delete { key: number, incarnation, epoch } => {
+            let (incarnation, epoch) =
+                (Incarnation::from_bytes([*incarnation; 16]), Epoch::new(*epoch).unwrap());
+            Answer::Delete(
+                match storage.compare_and_delete(&key(*number), incarnation, epoch).await.unwrap() {
+                    Delete::Deleted => Delete::Deleted,
+                    Delete::Mismatch(slot) => Delete::Mismatch(ageless(slot)),
+                },
+            )
+        }
+        Operation::Get { key: number } => {
+            Answer::Slots(vec![ageless(storage.get(&key(*number)).await.unwrap())])
+        }
+        Operation::Scan { keys } => {
+            let keys: Vec<_> = keys.iter().copied().map(key).collect();
+            Answer::Slots(storage.scan(&keys).await.unwrap().into_iter().map(ageless).collect())
+        }
+        Operation::Reopen => Answer::Slots(Vec::new()),
+    }
+}
+
+fn claimed(claim: Claim) -> Claim {
+    match claim {
+        Claim::Claimed => Claim::Claimed,
+        Claim::Refused(slot) => Claim::Refused(ageless(slot)),
+    }
+}
+
+/// Runs the operations on both, and compares what they answer.
+fn compare(operations: &[Operation], open: impl AsyncFn() -> ElectionsTtlStorage) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let model: Arc<dyn TtlStorage<ElectionKey>> = Model::new().open();
+        let mut storage = open().await;
+        for (step, operation) in operations.iter().enumerate() {
+            if matches!(operation, Operation::Reopen) {
+                storage.close().await;
+                storage = open().await;
+            }
+            let (ours, expected) = (answer(&storage, operation).await, answer(&*model, operation).await);
+            assert_eq!(ours, expected, "step {step}: {operation:?}");
+        }
+        storage.close().await;
+    });
+}
+
+#[cfg(feature = "mem")]
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn mem_answers_as_the_model(operations in operations()) {
+        let database = vvm_storage::mem::MemDatabase::new(Arc::new(clock::SystemClock::start().unwrap()));
+        compare(&operations, async || ElectionsTtlStorage::new(database.open()));
+    }
+}
+
+#[cfg(feature = "sqlite")]
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(50))]
+
+    #[test]
+    fn sqlite_answers_as_the_model(operations in operations()) {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("elections.db");
+        compare(&operations, async || {
+            let storage = vvm_storage::sqlite::SqliteStorage::open(&path).await.unwrap();
+            ElectionsTtlStorage::new(Arc::new(storage))
+        });
+    }
+}
