@@ -2,6 +2,7 @@
 //!
 //! The suite tests sentence by sentence; this finds what no sentence names. Keys, versions and epochs come from a few
 //! each, so that expectations are met about as often as not.
+#![cfg(any(feature = "mem", feature = "sqlite", feature = "sled"))]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 use ielections::{
@@ -154,6 +155,20 @@ proptest! {
         let path = folder.path().join("elections.db");
         compare(&operations, async || {
             let storage = vvm_storage::sqlite::SqliteStorage::open(&path).await.unwrap();
+            ElectionsTtlStorage::new(Arc::new(storage))
+        });
+    }
+}
+
+#[cfg(feature = "sled")]
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(50))]
+
+    #[test]
+    fn sled_answers_as_the_model(operations in operations()) {
+        let folder = tempfile::TempDir::new().unwrap();
+        compare(&operations, async || {
+            let storage = vvm_storage::sled::SledStorage::open(folder.path()).await.unwrap();
             ElectionsTtlStorage::new(Arc::new(storage))
         });
     }
