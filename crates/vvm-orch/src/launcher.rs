@@ -56,13 +56,11 @@ impl<K: Key> Launcher<K> {
             }
             let (hosted, ready) = service.start(slot.clone(), standing.clone(), Arc::clone(&state), &*spawn);
             launched.services.push(hosted);
-            let is_ready = tokio::select! {
+            tokio::select! {
                 biased;
-                () = state.stopping() => false,
-                ready = ready => ready.is_ok(),
-            };
-            if !is_ready {
-                return Some(launched);
+                () = state.stopping() => {}
+                // Or never will be, which its task has reported.
+                _ = ready => {}
             }
         }
         state.services_are_up(Leading { slot, standing });

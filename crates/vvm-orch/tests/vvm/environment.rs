@@ -5,8 +5,11 @@ use crate::{
     rig::{Cluster, Process, TTL, run},
 };
 use async_trait::async_trait;
+use clock::Clock;
+use futures_util::future::poll_immediate;
 use ielections::{AcquireError, Candidacy, Elections, Leadership, Spawn, env::Task};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+use testing_time::MockClock;
 use tokio_util::sync::CancellationToken;
 use vvm_orch::{Acquisition, NotLeading, Problem, RunningVvm, Vvm, VvmConfig};
 use vvm_storage::ElectionKey;
@@ -101,6 +104,44 @@ fn a_shutdowner_that_is_dropped_tells_the_services_and_leaves_the_deadline_armed
         // Nobody has joined them.
         assert!(cluster.record().await.is_some());
         assert!(process.killer.earliest().is_some());
+    });
+}
+
+/// Polls the leadership monitor once a second.
+#[derive(Debug)]
+struct SlowMonitor {
+    clock: MockClock,
+    others: Arc<dyn Spawn>,
+}
+
+impl Spawn for SlowMonitor {
+    fn spawn(&self, name: &'static str, mut task: Task) {
+        if name != "vvm leadership monitor" {
+            return self.others.spawn(name, task);
+        }
+        let clock = self.clock.clone();
+        let slowly = async move {
+            while poll_immediate(&mut task).await.is_none() {
+                clock.sleep(Duration::from_secs(1)).await;
+            }
+        };
+        self.others.spawn(name, Box::pin(slowly));
+    }
+}
+
+#[test]
+fn shutdown_waits_for_the_monitor_too() {
+    run(async |cluster| {
+        let process = cluster.process("leader");
+        let mut config = VvmConfig::new(vec![Cluster::key()], process.holder.clone(), &process.env);
+        let others = Arc::clone(&process.env.spawn);
+        config.spawn = Arc::new(SlowMonitor { clock: cluster.clock.clone(), others });
+        let running =
+            Vvm::provide(config, process.elections.clone(), vec![]).launch(TTL, Acquisition::DEFAULT);
+        running.leading().await.unwrap();
+        // Handing back, before the monitor has stopped, would look like a loss to it.
+        running.shutdown().await.unwrap();
+        assert!(!process.tasks.alive().contains_key("vvm leadership monitor"));
     });
 }
 
