@@ -40,6 +40,7 @@ impl<K: Key> Shutdowner<K> {
             Ok(None) => {}
             Err(early) => self.state.report(Problem::broken(Launcher::<K>::NAME, early)),
         }
+        // The engine's task is ours, too (I9).
         self.elections.cleanup().await;
     }
 
