@@ -76,7 +76,7 @@ impl<K: Key> EngineHandle<K> {
     pub(crate) async fn cleanup(&self) {
         let (done, closed) = oneshot::channel();
         if self.commands.send(Command::Cleanup { done }).is_ok() {
-            // An error means that the task has ended, which is all that closing is about.
+            // The task drops the sender with itself: an error is the news that it has ended (I9).
             drop(closed.await);
         }
     }

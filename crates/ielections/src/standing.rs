@@ -89,7 +89,8 @@ impl Standing {
             return Err(NotEnsured::Lost(loss.clone()));
         }
         let remaining = self.remaining();
-        if remaining < at_least {
+        // No time left is too little, even for a step that asks for none: past the deadline somebody else may lead.
+        if remaining.is_zero() || remaining < at_least {
             return Err(NotEnsured::TooShort { remaining, at_least });
         }
         Ok(())

@@ -32,6 +32,8 @@ const _: () = assert!(RENEWAL + 3 * ATTEMPT + 2 * RETRY <= LOSS);
 const _: () = assert!(RENEWAL * JITTER + GRAIN * 1000 <= RENEWAL * 50);
 // Services are warned before leadership is lost, and have the promised time to stop before they are killed.
 const _: () = assert!(RENEWAL < AT_RISK && AT_RISK < LOSS && LOSS + STOPPING <= KILL);
+// A renewal still in flight at the loss is over before the kill, so that work handed back at the last moment is disarmed.
+const _: () = assert!(LOSS + ATTEMPT <= KILL);
 // I1: with clocks up to 10 % apart, the kill on the slow clock comes before the take-over on the fast one. 1.1 / 0.9
 // covers two clocks that each err by 10 % in opposite directions.
 const _: () = assert!(KILL * 110 < 1000 * 90);

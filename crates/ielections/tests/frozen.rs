@@ -100,7 +100,8 @@ fn a_record_is_observed_from_when_its_answer_came_however_long_the_call_stood_st
         ttl: Ttl::DEFAULT,
         epoch: Epoch::new(1).unwrap(),
     };
-    let storage = Arc::new(StandsStill { clock: clock.clone(), stood_still: AtomicBool::new(false), renewed });
+    let storage =
+        Arc::new(StandsStill { clock: clock.clone(), stood_still: AtomicBool::new(false), renewed });
     let env = Env {
         clock: Arc::new(clock.clone()),
         wall: Arc::new(MockWallClock::default()) as Arc<dyn WallClock>,

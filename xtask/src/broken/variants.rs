@@ -61,7 +61,7 @@ pub(super) const VARIANTS: &[Variant] = &[
         changes: &[Change {
             file: "crates/ielections/src/engine/leading.rs",
             good: "// Dropped: the record is left to expire, and the deadline goes on ticking (I4).",
-            broken: "if let Some(armed) = leading.armed { self.env.deadman.disarm(armed); }",
+            broken: "self.env.deadman.disarm(leading.armed);",
         }],
     },
 ];

@@ -150,7 +150,7 @@ impl<K: Key> Engine<K> {
             key: key.clone(),
             lease,
             standing: standing.clone(),
-            armed: Some(armed),
+            armed,
             gone: false,
             handing_back: None,
             dropped: false,

@@ -20,8 +20,8 @@ pub(super) struct Leading<K> {
     pub(super) key: K,
     pub(super) lease: Lease,
     pub(super) standing: Standing,
-    /// Disarmed only by handing back (I4). `None` once the handle was dropped: still armed, and nobody can undo it.
-    pub(super) armed: Option<Armed>,
+    /// Disarmed only by handing back (I4): dropped with the rest, it stays armed, and nobody can undo it.
+    pub(super) armed: Armed,
     /// The record was seen not to be ours: nothing is left to delete.
     pub(super) gone: bool,
     /// The owner's word that work has stopped, waiting for the renewal in flight to be answered.
@@ -91,7 +91,7 @@ impl<K: Key> Engine<K> {
             return;
         }
         let batch = self.confirmed.iter().filter_map(|&id| match &self.actors.get(id)?.kind {
-            Kind::Leading(leading) => Some((leading.armed.as_ref()?, leading.standing.kill_at())),
+            Kind::Leading(leading) => Some((&leading.armed, leading.standing.kill_at())),
             Kind::Campaigning(_) | Kind::Releasing(_) | Kind::Changing => None,
         });
         self.env.deadman.confirm(batch);
@@ -102,12 +102,10 @@ impl<K: Key> Engine<K> {
         let Kind::Leading(leading) = &mut self.actors[id].kind else { return };
         tracing::warn!(key = %leading.key, epoch = %leading.standing.epoch(), %loss, "leadership lost");
         leading.gone = loss.is_mismatch();
-        if leading.gone
-            && let Some(armed) = &leading.armed
-        {
+        if leading.gone {
             // Somebody else may lead already: work has no more time than it takes to stop (I4: only ever earlier).
             let timing = Timing::of(leading.lease.held().ttl);
-            self.env.deadman.tighten(armed, now.after(timing.stopping()));
+            self.env.deadman.tighten(&leading.armed, now.after(timing.stopping()));
         }
         leading.standing.lose(loss);
         self.wake_at(id, Instant::NEVER);
@@ -152,9 +150,7 @@ impl<K: Key> Engine<K> {
             self.remove(id);
             return;
         };
-        if let Some(armed) = leading.armed {
-            self.env.deadman.disarm(armed);
-        }
+        self.env.deadman.disarm(leading.armed);
         if leading.gone {
             let _ = reply.send(Handback::AlreadyGone);
             self.remove(id);

@@ -47,13 +47,18 @@ pub(super) struct Engine<K: Key> {
     /// Leases with a confirmed renewal that the deadman has not been told of.
     pub(super) confirmed: Vec<usize>,
     pub(super) closing: bool,
-    cleanups: Vec<oneshot::Sender<()>>,
     commanded: bool,
     jitter: u64,
+    /// Dropped with the engine, which is their answer. The last field: whoever hears it finds the storage, the clock
+    /// and every call let go (I9).
+    cleanups: Vec<oneshot::Sender<()>>,
 }
 
 /// How much of one kind is done before the others get their turn.
 const ROUND: usize = 64;
+/// How many rounds are made before other tasks of the runtime get their turn: a storage that answers at once can keep
+/// an engine busy without end.
+const ROUNDS: usize = 32;
 
 impl<K: Key> Engine<K> {
     pub(super) fn new(
@@ -83,9 +88,9 @@ impl<K: Key> Engine<K> {
             others: VecDeque::new(),
             confirmed: Vec::new(),
             closing: false,
-            cleanups: Vec::new(),
             commanded: true,
             jitter,
+            cleanups: Vec::new(),
         }
     }
 
@@ -230,16 +235,9 @@ impl<K: Key> Engine<K> {
         }
     }
 
-    fn finished(&mut self) -> bool {
+    fn finished(&self) -> bool {
         let ending = self.closing || !self.commanded;
-        let idle = self.actors.is_empty() && self.calls.is_empty() && self.answered.is_empty();
-        if ending && idle {
-            for done in self.cleanups.drain(..) {
-                // A caller that no longer waits needs no answer.
-                let _ = done.send(());
-            }
-        }
-        ending && idle
+        ending && self.actors.is_empty() && self.calls.is_empty() && self.answered.is_empty()
     }
 }
 
@@ -251,15 +249,17 @@ impl<K: Key> Future for Engine<K> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let engine = self.get_mut();
-        loop {
-            while engine.round(cx) {}
+        for _ in 0..ROUNDS {
+            let busy = engine.round(cx);
             if engine.finished() {
                 return Poll::Ready(());
             }
-            if engine.timers.poll_due(cx).is_pending() {
+            if !busy && engine.timers.poll_due(cx).is_pending() {
                 return Poll::Pending;
             }
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 

@@ -1,0 +1,165 @@
+//! What is left when everything has ended (I9), and what a violent end leaves standing (I4).
+
+use crate::{Bench, TTL, candidacy, lead, on};
+use clock::Clock;
+use futures_util::FutureExt;
+use ielections::{
+    Env, Handback, Loss, OsEntropy, Spawn, elections,
+    env::Task,
+    testing::mock::{Fault, Verb},
+};
+use std::{
+    pin::pin,
+    sync::{Arc, Mutex},
+    task::{Context, Waker},
+    time::Duration,
+};
+
+/// The bench's own share of the probe is what remains.
+fn assert_nothing_is_left(bench: &Bench) {
+    assert_eq!((Arc::strong_count(&bench.probe), bench.probe.in_flight()), (1, 0));
+}
+
+#[test]
+fn nothing_is_left_when_everything_is_dropped() {
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let process = bench.process();
+        lead(&process, 0).await.release().await;
+        let kept = lead(&process, 1).await;
+        let waiting = Box::pin(process.elections.acquire(candidacy(1)));
+        assert!(waiting.now_or_never().is_none());
+        let (deadman, trigger, tasks) =
+            (process.deadman.clone(), Arc::clone(&process.trigger), process.tasks());
+        assert_eq!(tasks, 1);
+        let handback = kept.release();
+        drop(process);
+        assert_eq!(handback.await, Handback::Released);
+        bench.until(|| Arc::strong_count(&bench.probe) == 1).await;
+        assert_nothing_is_left(&bench);
+        assert_eq!((deadman.armed(), trigger.earliest()), (0, None));
+    });
+    assert_eq!(bench.clock.sleepers(), 0, "a timer outlived its engine");
+}
+
+/// A leadership keeps its engine, and nothing else does.
+#[test]
+fn the_engine_ends_with_the_last_leadership() {
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let process = bench.process();
+        let leadership = lead(&process, 0).await;
+        drop(process);
+        bench.clock.sleep(TTL * 2).await;
+        assert_eq!(leadership.standing().loss(), None, "no longer renewed");
+        let renewals = bench.probe.count(Verb::CompareAndSwap);
+        assert!(renewals >= 7, "{renewals} renewals in two TTLs");
+        leadership.release().await;
+        bench.until(|| Arc::strong_count(&bench.probe) == 1).await;
+    });
+    assert_eq!(bench.clock.sleepers(), 0);
+}
+
+/// A withdrawn claim that hangs, and what it may have written, are seen to first.
+#[test]
+fn cleanup_ends_in_bounded_time_although_the_storage_hangs() {
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let process = bench.process();
+        for verb in [Verb::InsertIfNotExist, Verb::CompareAndDelete] {
+            bench.faulty.fail_always(verb, Fault::Hang);
+        }
+        let mut waiting = Box::pin(process.elections.acquire(candidacy(0)));
+        tokio::select! {
+            biased;
+            _ = &mut waiting => panic!("led on a storage that hangs"),
+            () = bench.until(|| bench.probe.count(Verb::InsertIfNotExist) > 0) => {}
+        }
+        let began = bench.clock.now();
+        process.elections.cleanup().await;
+        // The claim in flight, then three deletes: 0.1 TTL each, and twice 0.05 TTL between.
+        assert!(bench.clock.now() <= began.after(TTL / 2));
+        assert_eq!(process.tasks(), 0);
+        drop(waiting);
+        drop(process);
+        assert_nothing_is_left(&bench);
+    });
+}
+
+/// Holds the engine's task in its hand.
+#[derive(Debug, Default)]
+struct ByHand(Mutex<Vec<Held>>);
+
+struct Held(Task);
+
+impl std::fmt::Debug for Held {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("a task")
+    }
+}
+
+impl Spawn for ByHand {
+    fn spawn(&self, _name: &'static str, task: Task) {
+        self.0.lock().unwrap().push(Held(task));
+    }
+}
+
+/// Whoever hears that cleanup is done finds the engine gone, and not about to go.
+#[test]
+fn cleanup_is_done_when_the_engine_is_dropped() {
+    let bench = Bench::new();
+    let spawn = Arc::new(ByHand::default());
+    let trigger = deadman::recording::RecordingTrigger::on(Arc::new(bench.clock.clone()));
+    let env = Env {
+        clock: Arc::new(bench.clock.clone()),
+        wall: Arc::new(testing_time::MockWallClock::new()),
+        deadman: deadman::Deadman::with_trigger(trigger),
+        entropy: Arc::new(OsEntropy::default()),
+        spawn: Arc::clone(&spawn) as _,
+    };
+    let elections = elections(Arc::clone(&bench.probe) as _, env);
+    let mut cleanup = pin!(elections.cleanup());
+    assert!(cleanup.as_mut().now_or_never().is_none());
+    let Held(mut engine) = spawn.0.lock().unwrap().pop().unwrap();
+    assert!(engine.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    assert!(cleanup.as_mut().now_or_never().is_none(), "the storage is still held");
+    drop(engine);
+    assert!(cleanup.now_or_never().is_some());
+    assert_nothing_is_left(&bench);
+}
+
+/// Nobody renews any more: owners hear of it, and their deadline stands.
+#[test]
+fn a_panic_in_the_driver_loses_what_is_held_and_disarms_nothing() {
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let process = bench.process();
+        let leadership = lead(&process, 0).await;
+        let kill_at = leadership.standing().kill_at();
+        *bench.probe.act.lock().unwrap() = Some(Box::new(|_| panic!("a driver's bug, on purpose")));
+        assert_eq!(leadership.lost().await, Loss::Dropped);
+        assert_eq!((process.deadman.armed(), process.trigger.earliest().unwrap().0), (1, kill_at));
+        assert!(process.elections.acquire(candidacy(1)).await.is_err());
+        assert_eq!(leadership.release().await, Handback::LeftToExpire);
+        assert_eq!(process.deadman.armed(), 1);
+        process.elections.cleanup().await;
+        assert_eq!(process.tasks(), 0);
+    });
+}
+
+#[test]
+fn a_runtime_that_ends_loses_what_is_held_and_disarms_nothing() {
+    let bench = Bench::new();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (process, leadership) = runtime.block_on(async {
+        let process = bench.process();
+        let leadership = lead(&process, 0).await;
+        (process, leadership)
+    });
+    assert_eq!(leadership.standing().loss(), None);
+    drop(runtime);
+    assert_eq!(leadership.standing().loss(), Some(&Loss::Dropped));
+    assert_eq!(leadership.remaining(), Duration::ZERO);
+    assert_eq!(process.deadman.armed(), 1);
+    assert_eq!(bench.clock.sleepers(), 0);
+}

@@ -1,0 +1,106 @@
+//! Many at once: bounded, renewals first, deadlines moved in batches, and others of the runtime kept alive (I11).
+
+use crate::{Bench, TTL, candidacy, lead, on};
+use clock::Clock;
+use futures_util::future::join_all;
+use ielections::testing::mock::{Fault, Verb};
+use std::{sync::Arc, time::Duration};
+
+const ANSWERS_AFTER: Duration = Duration::from_millis(10);
+
+#[test]
+fn no_more_calls_are_in_flight_than_allowed() {
+    let bench = Bench::new().in_flight(3);
+    on(&bench.clock, async {
+        for verb in Verb::ALL {
+            bench.faulty.fail_always(verb, Fault::SlowAnswer(ANSWERS_AFTER));
+        }
+        let process = bench.process();
+        let leaderships = join_all((0..20).map(|slot| lead(&process, slot))).await;
+        bench.clock.sleep(TTL).await;
+        assert_eq!(bench.probe.most(), 3, "of {} calls", bench.probe.calls().len());
+        join_all(leaderships.into_iter().map(|leadership| leadership.release())).await;
+        assert_eq!((bench.probe.most(), process.deadman.armed()), (3, 0));
+    });
+}
+
+#[test]
+fn renewals_go_before_whatever_else_waits() {
+    let bench = Bench::new().in_flight(1);
+    on(&bench.clock, async {
+        let process = bench.process();
+        let leadership = lead(&process, 0).await;
+        let before = leadership.standing().kill_at();
+        // A crowd that keeps the one call busy for more than a second a look.
+        bench.faulty.fail_always(Verb::Scan, Fault::SlowAnswer(ANSWERS_AFTER));
+        let crowd = join_all((0..200).map(|_| process.elections.acquire(candidacy(0))));
+        let renewed = bench.until(|| leadership.standing().kill_at() > before);
+        tokio::select! {
+            biased;
+            () = renewed => {}
+            _ = crowd => panic!("two leaders"),
+        }
+        let renewal =
+            bench.probe.calls().into_iter().find(|(verb, _)| *verb == Verb::CompareAndSwap).unwrap();
+        let due = before.before(TTL * 8 / 10).after(TTL / 4);
+        assert!(renewal.1 <= due.after(ANSWERS_AFTER), "waited behind the crowd until {:?}", renewal.1);
+        leadership.release().await;
+    });
+}
+
+/// One call of the trigger for a thousand renewals that are confirmed together.
+#[test]
+fn deadlines_are_moved_in_batches() {
+    const HELD: u32 = 1_000;
+    let bench = Bench::new();
+    // Not advanced while idle: all of them come due in one step.
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let process = bench.process();
+        let mut leaderships = Vec::new();
+        for slot in 0..HELD {
+            leaderships.push(lead(&process, slot).await);
+        }
+        assert_eq!(process.trigger.calls(), 1, "the same deadline is told once");
+        let kill_at = leaderships[0].standing().kill_at();
+        bench.clock.advance(TTL / 4);
+        while leaderships.iter().any(|leadership| leadership.standing().kill_at() == kill_at) {
+            tokio::task::yield_now().await;
+        }
+        // The engine does 64 of one kind in a round, and tells once a round.
+        let calls = process.trigger.calls();
+        assert!(calls <= 1 + HELD as usize / 64 + 1, "{calls} calls for {HELD} renewals");
+        assert_eq!(process.trigger.earliest().unwrap().0, leaderships[0].standing().kill_at());
+        join_all(leaderships.into_iter().map(|leadership| leadership.release())).await;
+    });
+}
+
+/// A storage that answers at once, and time that has always passed: work without end.
+#[test]
+fn an_engine_that_is_always_busy_lets_others_run() {
+    const RENEWALS: usize = 10_000;
+    let bench = Bench::new();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let process = bench.process();
+        let leadership = lead(&process, 0).await;
+        let (clock, probe) = (bench.clock.clone(), Arc::downgrade(&bench.probe));
+        *bench.probe.act.lock().unwrap() = Some(Box::new(move |_| {
+            // The next renewal is due as soon as this one is answered. Bounded, so that a failure ends.
+            if probe.upgrade().is_some_and(|probe| probe.count(Verb::CompareAndSwap) < RENEWALS) {
+                clock.advance(TTL / 4);
+            }
+        }));
+        bench.clock.advance(TTL / 4);
+        while bench.probe.count(Verb::CompareAndSwap) < 100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(bench.probe.count(Verb::CompareAndSwap) < RENEWALS / 2, "nobody else had a turn");
+        // What was confirmed meanwhile has reached the deadman.
+        assert!(!process.trigger.check());
+        *bench.probe.act.lock().unwrap() = None;
+        assert_eq!(leadership.standing().loss(), None);
+        leadership.release().await;
+        assert!(bench.clock.now() > clock::Instant::ORIGIN.after(TTL));
+    });
+}

@@ -1,0 +1,79 @@
+//! The engine in mock time: what it asks of the storage at once, what it leaves behind, and what stops it.
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+mod ending;
+mod load;
+mod order;
+mod probe;
+mod time;
+
+use clock::Clock;
+use ielections::{
+    Candidacy, EngineSettings, Holder, Leadership, Terms, Ttl, TtlStorage,
+    testing::{Model, elections_suite::Process, mock::FaultyStorage},
+};
+use probe::Probe;
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+use testing_time::MockClock;
+
+/// A model, a network before it, a probe before that; and the clock that they live by.
+struct Bench {
+    clock: MockClock,
+    faulty: Arc<FaultyStorage<u32>>,
+    probe: Arc<Probe>,
+    settings: EngineSettings,
+}
+
+const TTL: Duration = Ttl::DEFAULT.get();
+
+impl Bench {
+    fn new() -> Self {
+        let clock = MockClock::new();
+        let time: Arc<dyn Clock> = Arc::new(clock.clone());
+        let faulty = Arc::new(FaultyStorage::new(Model::new().open(), Arc::clone(&time)));
+        let probe = Arc::new(Probe::before(Arc::clone(&faulty) as _, time));
+        Self { clock, faulty, probe, settings: EngineSettings::default() }
+    }
+
+    fn in_flight(self, most: usize) -> Self {
+        let max_in_flight = NonZeroUsize::new(most).unwrap();
+        Self { settings: EngineSettings { max_in_flight, ..self.settings }, ..self }
+    }
+
+    fn process(&self) -> Process<u32> {
+        let storage = Arc::clone(&self.probe) as Arc<dyn TtlStorage<u32>>;
+        Process::with_settings(storage, Arc::new(self.clock.clone()), self.settings)
+    }
+
+    /// Looks until `seen`, once a millisecond.
+    async fn until(&self, seen: impl Fn() -> bool) {
+        while !seen() {
+            self.clock.sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+fn candidacy(slot: u32) -> Candidacy<u32> {
+    Candidacy { slots: vec![slot], terms: Terms::new(Holder::new("somebody").unwrap(), Ttl::DEFAULT) }
+}
+
+async fn lead(process: &Process<u32>, slot: u32) -> Leadership {
+    process.elections.acquire(candidacy(slot)).await.unwrap().1
+}
+
+/// On a runtime that advances the clock whenever nothing can run.
+fn on(clock: &MockClock, course: impl Future<Output = ()>) {
+    let idle = clock.clone();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .on_thread_park(move || _ = idle.advance_to_next())
+        .build()
+        .unwrap();
+    let limit = clock.sleep(Duration::from_secs(3600));
+    runtime.block_on(async {
+        tokio::select! {
+            biased;
+            () = course => {}
+            () = limit => panic!("not done after an hour"),
+        }
+    });
+}

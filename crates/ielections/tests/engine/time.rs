@@ -1,0 +1,71 @@
+//! What falls at its time whatever hangs, and what a leadership knows of time when nobody tells it.
+
+use crate::{Bench, TTL, candidacy, lead, on};
+use clock::Clock;
+use ielections::{
+    AcquireError, Loss, NotEnsured, Timing, Ttl,
+    testing::mock::{Fault, Verb},
+};
+use std::time::Duration;
+
+const TIMING: Timing = Timing::of(Ttl::DEFAULT);
+
+/// To the nanosecond, and for all of them, with every call that may be in flight hung (I3).
+#[test]
+fn the_loss_falls_at_its_instant_although_every_call_hangs() {
+    let bench = Bench::new().in_flight(1);
+    on(&bench.clock, async {
+        let process = bench.process();
+        let leaderships = [lead(&process, 0).await, lead(&process, 1).await];
+        let sent_at = leaderships.each_ref().map(|one| one.standing().kill_at().before(TTL * 8 / 10));
+        for verb in Verb::ALL {
+            bench.faulty.fail_always(verb, Fault::Hang);
+        }
+        for (leadership, sent_at) in leaderships.iter().zip(sent_at) {
+            let loss = leadership.lost().await;
+            assert!(matches!(loss, Loss::StorageUnreachable { .. }), "{loss:?}");
+            assert_eq!(bench.clock.now(), TIMING.loss_at(sent_at));
+            assert_eq!(leadership.standing().kill_at(), TIMING.kill_at(sent_at));
+        }
+        assert!(process.trigger.fired().is_empty());
+        bench.clock.sleep_until(TIMING.kill_at(sent_at[0])).await;
+        assert!(process.trigger.check(), "nothing would have ended this process");
+    });
+}
+
+/// The engine did not run for so long that it could not even say so: the standing knows by itself.
+#[test]
+fn a_standing_past_its_deadline_ensures_nothing() {
+    let bench = Bench::new();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let process = bench.process();
+        let leadership = lead(&process, 0).await;
+        let kill_at = leadership.standing().kill_at();
+        bench.clock.advance_to(kill_at.before(Duration::from_nanos(1)));
+        assert_eq!(leadership.ensure(Duration::ZERO), Ok(()));
+        bench.clock.advance_to(kill_at);
+        assert_eq!(leadership.standing().loss(), None, "the engine has run");
+        let ensured = leadership.ensure(Duration::ZERO);
+        assert!(matches!(ensured, Err(NotEnsured::TooShort { .. })), "{ensured:?}");
+        assert_eq!(leadership.lost().await, Loss::Suspended);
+        assert_eq!(bench.probe.count(Verb::CompareAndSwap), 0, "lost is lost, without asking");
+        leadership.release().await;
+    });
+}
+
+/// The limit of the driver, where it is above that of the type.
+#[test]
+fn a_ttl_that_the_driver_can_not_serve_is_refused() {
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let least = TTL + Duration::from_nanos(1);
+        *bench.probe.min_ttl.lock().unwrap() = Some(least);
+        let refused = bench.process().elections.acquire(candidacy(0)).await;
+        assert!(
+            matches!(&refused, Err(AcquireError::TtlTooShort { ttl, least: stated }) if (*ttl, *stated) == (TTL, least)),
+            "{refused:?}"
+        );
+        assert!(bench.probe.calls().is_empty());
+    });
+}
