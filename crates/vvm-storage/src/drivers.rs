@@ -9,6 +9,8 @@
 
 #[cfg(feature = "mem")]
 pub mod mem;
+#[cfg(feature = "scylla")]
+pub mod scylla;
 #[cfg(feature = "sled")]
 pub mod sled;
 #[cfg(feature = "sqlite")]

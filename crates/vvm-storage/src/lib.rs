@@ -2,9 +2,9 @@
 //!
 //! - [`SysVvmStorage`]: what a new backend implements.
 //! - [`ElectionsTtlStorage`]: the storage of elections on top of it; owns every key prefix.
-//! - [`mem`], [`sqlite`], [`sled`] (features): drivers, in this process's memory, in a file that processes share, and in
-//!   a folder that one process has.
-//! - [`open`]: the storage that a URL names.
+//! - [`mem`], [`sqlite`], `sled`, `scylla` (features): drivers, in this process's memory, in a file that processes share,
+//!   in a folder that one process has, and on a cluster of ScyllaDB or Apache Cassandra.
+//! - [`open`], [`init_storage`]: the storage that a URL names.
 //!
 //! Each driver is a feature, and the crate compiles with any one of them alone, or with none.
 #![forbid(unsafe_code)]
@@ -18,6 +18,8 @@ pub mod url;
 
 #[cfg(feature = "mem")]
 pub use drivers::mem;
+#[cfg(feature = "scylla")]
+pub use drivers::scylla;
 #[cfg(feature = "sled")]
 pub use drivers::sled;
 #[cfg(feature = "sqlite")]
@@ -26,4 +28,4 @@ pub use elections::{BeyondLimits, ElectionsTtlStorage, SettingCorrupt, SettleErr
 pub use key::{ClusterName, ElectionKey, KEY_PREFIX_SLOT_COUNT, KEY_PREFIX_VVM_LEADER, SlotNumber};
 pub use partition::Partition;
 pub use sysvvm::SysVvmStorage;
-pub use url::{OpenError, open};
+pub use url::{OpenError, init_storage, open};

@@ -5,19 +5,20 @@
 //! | `mem:` | this process's memory, empty at first, gone at its end |
 //! | `sled:elections`, `sled:/var/lib/vvm/elections` | a folder that one process has, created on first use |
 //! | `sqlite:elections.db`, `sqlite:/var/lib/vvm/elections.db` | a file, created on first use |
+//! | `scylla://host1,host2:9042/keyspace?datacenter=dc1` | a keyspace of ScyllaDB or Apache Cassandra; see module `scylla` |
 //!
-//! What follows `sqlite:` and `sled:` is a path as the system takes it, with nothing to escape. A `?` is refused, since a driver may
-//! come to take options behind one.
+//! What follows `sqlite:` and `sled:` is a path as the system takes it, with nothing to escape. A `?` in it is refused,
+//! since a driver may come to take options behind one.
 
 use crate::SysVvmStorage;
 use clock::Clock;
 use std::sync::Arc;
 
 /// Every scheme that there is a driver for, in this build or another.
-const SCHEMES: &str = "mem:, sqlite:PATH, sled:PATH";
+const SCHEMES: &str = "mem:, sqlite:PATH, sled:PATH, scylla://HOST/KEYSPACE";
 
 /// Databases that are meant to have a driver, and have none in this version.
-const PLANNED: [&str; 2] = ["scylla", "dynamodb"];
+const PLANNED: [&str; 1] = ["dynamodb"];
 
 /// Why a storage could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +65,10 @@ pub enum OpenError {
     #[cfg(feature = "sled")]
     #[error(transparent)]
     Sled(#[from] crate::sled::OpenError),
+    /// The keyspace could not be opened, or not be made ready.
+    #[cfg(feature = "scylla")]
+    #[error(transparent)]
+    Scylla(#[from] crate::scylla::OpenError),
 }
 
 /// What a URL names.
@@ -72,6 +77,8 @@ enum Place<'url> {
     Mem,
     Sqlite(&'url str),
     Sled(&'url str),
+    /// The whole URL.
+    Scylla(&'url str),
 }
 
 /// Opens the storage that `url` names. `clock` is for drivers whose time is this process's own (`mem:`).
@@ -86,6 +93,7 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
         Place::Mem => open_mem(clock),
         Place::Sqlite(path) => open_sqlite(path).await,
         Place::Sled(path) => open_sled(path).await,
+        Place::Scylla(url) => open_scylla(url).await,
     }
 }
 
@@ -97,17 +105,19 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
 pub fn shared_between_processes(url: &str) -> Result<bool, OpenError> {
     match parse(url)? {
         Place::Mem | Place::Sled(_) => Ok(false),
-        Place::Sqlite(_) => Ok(true),
+        Place::Sqlite(_) | Place::Scylla(_) => Ok(true),
     }
 }
 
-/// Whether the storage that `url` names is there already, so that opening it would create nothing. Memory never is.
+/// Whether the storage that `url` names is there already, so that opening it would create nothing. Memory never is, and a
+/// cluster, whose keyspaces are not created by opening, always.
 ///
 /// # Errors
 /// When the URL names no storage of any version.
 pub fn exists(url: &str) -> Result<bool, OpenError> {
     let found = match parse(url)? {
         Place::Mem => return Ok(false),
+        Place::Scylla(_) => return Ok(true),
         Place::Sqlite(path) | Place::Sled(path) => std::fs::metadata(path),
     };
     match found {
@@ -117,6 +127,25 @@ pub fn exists(url: &str) -> Result<bool, OpenError> {
         // Opening will tell what is in the way, in its own words.
         Err(_) => Ok(true),
     }
+}
+
+/// Makes the storage ready that `url` names: creates what [`open`] would look for in vain. May be run again, and by many
+/// at once; what is there already is checked, and left as it is.
+///
+/// # Errors
+/// When the URL names no storage of this build, when the storage refuses, and when what is there was made otherwise.
+///
+/// # Cancel safety
+/// Dropped, it leaves what it has created so far; running it again creates the rest.
+pub async fn init_storage(url: &str) -> Result<(), OpenError> {
+    match parse(url)? {
+        Place::Mem => {}
+        // Opening creates it.
+        Place::Sqlite(path) => open_sqlite(path).await?.close().await,
+        Place::Sled(path) => open_sled(path).await?.close().await,
+        Place::Scylla(url) => init_scylla(url).await?,
+    }
+    Ok(())
 }
 
 fn parse(url: &str) -> Result<Place<'_>, OpenError> {
@@ -143,6 +172,7 @@ fn parse(url: &str) -> Result<Place<'_>, OpenError> {
         }
         "sled" if place.contains('?') => malformed("it takes no options, and no `?` in the path"),
         "sled" => Ok(Place::Sled(place)),
+        "scylla" => Ok(Place::Scylla(url)),
         _ => Err(match PLANNED.into_iter().find(|planned| *planned == scheme) {
             Some(scheme) => OpenError::NotInThisVersion { scheme },
             None => OpenError::UnknownScheme { scheme: scheme.to_owned() },
@@ -180,6 +210,26 @@ async fn open_sled(_path: &str) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
     Err(OpenError::NotInThisBuild { scheme: "sled" })
 }
 
+#[cfg(feature = "scylla")]
+async fn open_scylla(url: &str) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
+    Ok(Arc::new(crate::scylla::ScyllaStorage::open(url).await?))
+}
+
+#[cfg(not(feature = "scylla"))]
+async fn open_scylla(_url: &str) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
+    Err(OpenError::NotInThisBuild { scheme: "scylla" })
+}
+
+#[cfg(feature = "scylla")]
+async fn init_scylla(url: &str) -> Result<(), OpenError> {
+    Ok(crate::scylla::init(url).await?)
+}
+
+#[cfg(not(feature = "scylla"))]
+async fn init_scylla(_url: &str) -> Result<(), OpenError> {
+    Err(OpenError::NotInThisBuild { scheme: "scylla" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,6 +241,8 @@ mod tests {
             assert_eq!(parse(&format!("sqlite:{path}")).unwrap(), Place::Sqlite(path));
             assert_eq!(parse(&format!("sled:{path}")).unwrap(), Place::Sled(path));
         }
+        let cluster = "scylla://host1,host2:9042/keyspace?datacenter=dc1";
+        assert_eq!(parse(cluster).unwrap(), Place::Scylla(cluster));
     }
 
     #[test]
@@ -210,6 +262,7 @@ mod tests {
     #[test]
     fn what_is_shared_is_known_before_opening() {
         assert!(shared_between_processes("sqlite:elections.db").unwrap());
+        assert!(shared_between_processes("scylla://host/keyspace").unwrap());
         assert!(!shared_between_processes("sled:folder").unwrap());
         assert!(!shared_between_processes("mem:").unwrap());
         assert!(shared_between_processes("elections.db").is_err());
@@ -234,8 +287,7 @@ mod tests {
             ("sled:", "the path is missing"),
             ("sled:///var/lib/elections", "write `sled:elections` or"),
             ("sled:elections?mode=rw", "takes no options"),
-            ("scylla://host1,host2:9042/keyspace", "no driver for `scylla:` yet; it has mem:, sqlite:PATH"),
-            ("dynamodb://eu-west-1/table", "no driver for `dynamodb:` yet"),
+            ("dynamodb://eu-west-1/table", "no driver for `dynamodb:` yet; it has mem:, sqlite:PATH"),
         ];
         for (url, part) in table {
             let error = parse(url).unwrap_err().to_string();

@@ -1,0 +1,133 @@
+//! The verbs: each one statement, sent once.
+
+mod statements;
+
+pub(super) use statements::{Levels, Statements};
+
+use super::{
+    errors::{Closed, Trouble},
+    open::{Address, OpenError},
+    rows::Record,
+};
+use crate::{Partition, SysVvmStorage};
+use async_trait::async_trait;
+use futures_util::future::try_join_all;
+use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+/// A handle on a keyspace: connections of its own.
+#[derive(Debug)]
+pub struct ScyllaStorage {
+    /// `None` once closed. A call that runs keeps the connections until it ends.
+    statements: Mutex<Option<Arc<Statements>>>,
+}
+
+impl ScyllaStorage {
+    /// Connects to the keyspace that `url` names, as the module's documentation says, and checks its table. Creates
+    /// nothing: that is [`init_storage`](crate::init_storage)'s.
+    ///
+    /// # Errors
+    /// See [`OpenError`]: each says what to do.
+    ///
+    /// # Cancel safety
+    /// Dropped, it leaves nothing open.
+    pub async fn open(url: &str) -> Result<Self, OpenError> {
+        let statements = super::open::open(&Address::parse(url)?).await?;
+        Ok(Self { statements: Mutex::new(Some(Arc::new(statements))) })
+    }
+
+    fn statements(&self) -> Result<Arc<Statements>, Closed> {
+        self.statements.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(Closed)
+    }
+
+    fn for_write(&self) -> Result<Arc<Statements>, WriteError> {
+        self.statements().map_err(|closed| WriteError::Fatal(closed.into()))
+    }
+
+    fn for_read(&self) -> Result<Arc<Statements>, ReadError> {
+        self.statements().map_err(|closed| ReadError::Fatal(closed.into()))
+    }
+
+    /// `None` if `entry` stands there now, else what stands there instead.
+    async fn swap(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Option<Slot>, WriteError> {
+        let (new, old) = (Record::of_entry(entry), Record::of_slot(from));
+        let answer = self.for_write()?.swap(at.as_bytes(), &new, &old).await;
+        let outcome =
+            answer.and_then(|columns| Ok(if columns.applied()? { None } else { Some(columns.slot()?) }));
+        outcome.map_err(Trouble::of_write)
+    }
+}
+
+#[async_trait]
+impl SysVvmStorage for ScyllaStorage {
+    fn limits(&self) -> Limits {
+        Limits {
+            // An attempt may take a tenth of it: room for a transaction's four round trips between data centres, 50 ms
+            // each.
+            min_ttl: Duration::from_secs(2),
+            // CQL takes 65,535; keys are kept in memory by the server.
+            max_key_bytes: 16 << 10,
+            max_value_bytes: 16 << 10,
+            // As many requests at once: a twentieth of what one connection takes.
+            scan_batch: 100,
+        }
+    }
+
+    fn shared_between_processes(&self) -> bool {
+        true
+    }
+
+    async fn claim(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
+        Ok(self.swap(at, from, entry).await?.map_or(Claim::Claimed, Claim::Refused))
+    }
+
+    async fn renew(&self, at: &Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
+        let from = Slot::Held { entry: held.clone(), proven_age: None };
+        Ok(self.swap(at, &from, entry).await?.map_or(Swap::Swapped, Swap::Mismatch))
+    }
+
+    async fn release(
+        &self,
+        at: &Partition,
+        incarnation: Incarnation,
+        epoch: Epoch,
+    ) -> Result<Delete, WriteError> {
+        let answer = self.for_write()?.release(at.as_bytes(), incarnation, epoch).await;
+        let outcome = answer.and_then(|columns| {
+            let applied = columns.applied()?;
+            Ok(if applied { Delete::Deleted } else { Delete::Mismatch(columns.slot()?) })
+        });
+        outcome.map_err(Trouble::of_write)
+    }
+
+    async fn read(&self, at: &Partition) -> Result<Slot, ReadError> {
+        let answer = self.for_read()?.read(at.as_bytes()).await;
+        answer.and_then(|columns| Ok(columns.slot()?)).map_err(Trouble::of_read)
+    }
+
+    async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
+        let statements = self.for_read()?;
+        let reads = at.iter().map(async |at| Ok(statements.peek(at.as_bytes()).await?.slot()?));
+        try_join_all(reads).await.map_err(Trouble::of_read)
+    }
+
+    async fn settle(&self, at: &Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
+        let answer = self.for_write()?.settle(at.as_bytes(), value).await;
+        let stands = answer.and_then(|columns| {
+            Ok(if columns.applied()? { None } else { columns.setting()? }.unwrap_or_else(|| value.to_vec()))
+        });
+        stands.map_err(Trouble::of_write)
+    }
+
+    async fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, ReadError> {
+        let answer = self.for_read()?.setting(at.as_bytes()).await;
+        answer.and_then(|columns| Ok(columns.setting()?)).map_err(Trouble::of_read)
+    }
+
+    async fn close(&self) {
+        self.statements.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}

@@ -1,0 +1,144 @@
+//! The prepared statements, each with its consistency.
+
+use super::super::{
+    errors::Trouble,
+    rows::{self, Columns, Record},
+};
+use ::scylla::{
+    client::session::Session,
+    errors::PrepareError,
+    serialize::row::SerializeRow,
+    statement::{Consistency, SerialConsistency, prepared::PreparedStatement},
+};
+use ielections::{Epoch, Incarnation};
+use std::fmt;
+
+/// Who has to agree. One choice for all that is ever written to a table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in super::super) enum Levels {
+    /// A majority of all replicas.
+    Global,
+    /// A majority of the replicas of this data centre.
+    Local(String),
+}
+
+impl Levels {
+    pub(in super::super) fn serial(&self) -> SerialConsistency {
+        match self {
+            Self::Global => SerialConsistency::Serial,
+            Self::Local(_) => SerialConsistency::LocalSerial,
+        }
+    }
+
+    pub(in super::super) fn commit(&self) -> Consistency {
+        match self {
+            Self::Global => Consistency::Quorum,
+            Self::Local(_) => Consistency::LocalQuorum,
+        }
+    }
+
+    fn read(&self) -> Consistency {
+        match self {
+            Self::Global => Consistency::Serial,
+            Self::Local(_) => Consistency::LocalSerial,
+        }
+    }
+}
+
+/// As it is recorded with the table.
+impl fmt::Display for Levels {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Global => out.write_str("SERIAL"),
+            Self::Local(datacenter) => write!(out, "LOCAL_SERIAL in {datacenter}"),
+        }
+    }
+}
+
+pub(in super::super) struct Statements {
+    session: Session,
+    swap: PreparedStatement,
+    release: PreparedStatement,
+    read: PreparedStatement,
+    peek: PreparedStatement,
+    settle: PreparedStatement,
+    setting: PreparedStatement,
+}
+
+impl Statements {
+    pub(in super::super) async fn prepare(
+        session: Session,
+        keyspace: &str,
+        levels: &Levels,
+    ) -> Result<Self, PrepareError> {
+        let prepare = async |text: String, consistency: Consistency| {
+            let mut statement = session.prepare(text).await?;
+            statement.set_consistency(consistency);
+            Ok::<_, PrepareError>(statement)
+        };
+        let (commit, read) = (levels.commit(), levels.read());
+        Ok(Self {
+            swap: prepare(rows::swap(keyspace), commit).await?,
+            release: prepare(rows::release(keyspace), commit).await?,
+            read: prepare(rows::read(keyspace), read).await?,
+            // One replica: cheap, and stale for as long as it takes to hear of a write.
+            peek: prepare(rows::read(keyspace), Consistency::LocalOne).await?,
+            settle: prepare(rows::settle(keyspace), commit).await?,
+            setting: prepare(rows::setting(keyspace), read).await?,
+            session,
+        })
+    }
+
+    pub(super) async fn swap(
+        &self,
+        at: &[u8],
+        new: &Record<'_>,
+        old: &Record<'_>,
+    ) -> Result<Columns, Trouble> {
+        let new = (new.epoch, new.incarnation, new.write, new.ttl_nanos, new.holder);
+        let old = (old.epoch, old.incarnation, old.write, old.ttl_nanos, old.holder);
+        let values = (new.0, new.1, new.2, new.3, new.4, at, old.0, old.1, old.2, old.3, old.4);
+        self.execute(&self.swap, values).await
+    }
+
+    pub(super) async fn release(
+        &self,
+        at: &[u8],
+        incarnation: Incarnation,
+        epoch: Epoch,
+    ) -> Result<Columns, Trouble> {
+        let values = (at, epoch.get().cast_signed(), incarnation.as_bytes().as_slice());
+        self.execute(&self.release, values).await
+    }
+
+    pub(super) async fn read(&self, at: &[u8]) -> Result<Columns, Trouble> {
+        self.execute(&self.read, (at,)).await
+    }
+
+    pub(super) async fn peek(&self, at: &[u8]) -> Result<Columns, Trouble> {
+        self.execute(&self.peek, (at,)).await
+    }
+
+    pub(super) async fn settle(&self, at: &[u8], value: &[u8]) -> Result<Columns, Trouble> {
+        self.execute(&self.settle, (at, value)).await
+    }
+
+    pub(super) async fn setting(&self, at: &[u8]) -> Result<Columns, Trouble> {
+        self.execute(&self.setting, (at,)).await
+    }
+
+    async fn execute(
+        &self,
+        statement: &PreparedStatement,
+        values: impl SerializeRow,
+    ) -> Result<Columns, Trouble> {
+        Columns::of(self.session.execute_unpaged(statement, values).await?)
+    }
+}
+
+impl fmt::Debug for Statements {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes = self.session.get_cluster_state().get_nodes_info().len();
+        out.debug_struct("Statements").field("nodes", &nodes).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,200 @@
+//! Which error of the database or of its client library is which error of the contract: the table in the driver's
+//! documentation, as code.
+
+use ::scylla::errors::{BadQuery, DbError, ExecutionError, RequestAttemptError};
+use ielections::{ReadError, WriteError};
+use std::error::Error;
+
+/// What is known of a request that failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Outcome {
+    /// No server has begun with it.
+    NotBegun,
+    /// No server has begun with it, nor will any as long as things are as they are.
+    Refused,
+    /// It may have been carried out.
+    Unknown,
+}
+
+/// A request failed.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// Somebody says so.
+    Failed(Box<ExecutionError>),
+    /// It was answered with a row that makes no sense.
+    Damaged(Damaged),
+    /// It was answered with something that can't be read.
+    Unreadable(Box<dyn Error + Send + Sync>),
+}
+
+/// A row that this driver never wrote.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "the table has a row that no election wrote: {0}. Stop everybody, and look who else writes to the table"
+)]
+pub(super) struct Damaged(pub(super) String);
+
+/// The handle was closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("this handle of the database is closed: open another one")]
+pub(super) struct Closed;
+
+impl From<ExecutionError> for Trouble {
+    fn from(error: ExecutionError) -> Self {
+        Self::Failed(Box::new(error))
+    }
+}
+
+impl From<Damaged> for Trouble {
+    fn from(damaged: Damaged) -> Self {
+        Self::Damaged(damaged)
+    }
+}
+
+impl Trouble {
+    pub(super) fn of_write(self) -> WriteError {
+        match self {
+            Self::Failed(error) => match outcome(&error) {
+                Outcome::NotBegun => WriteError::NotApplied(error.into()),
+                Outcome::Refused => WriteError::Fatal(error.into()),
+                Outcome::Unknown => WriteError::Unknown(error.into()),
+            },
+            // A row comes with a refusal alone.
+            Self::Damaged(damaged) => WriteError::Fatal(damaged.into()),
+            Self::Unreadable(cause) => WriteError::Unknown(cause),
+        }
+    }
+
+    pub(super) fn of_read(self) -> ReadError {
+        match self {
+            Self::Failed(error) => match outcome(&error) {
+                Outcome::Refused => ReadError::Fatal(error.into()),
+                Outcome::NotBegun | Outcome::Unknown => ReadError::Unavailable(error.into()),
+            },
+            Self::Damaged(damaged) => ReadError::Fatal(damaged.into()),
+            Self::Unreadable(cause) => ReadError::Unavailable(cause),
+        }
+    }
+}
+
+/// (I7) Whatever is not certain is unknown, kinds of error that a later version of the library adds included.
+///
+/// A request is sent once: the error is that of the one attempt, never of one that followed another.
+pub(super) fn outcome(error: &ExecutionError) -> Outcome {
+    match error {
+        ExecutionError::EmptyPlan
+        | ExecutionError::ConnectionPoolError(_)
+        | ExecutionError::PrepareError(_) => Outcome::NotBegun,
+        ExecutionError::BadQuery(
+            BadQuery::SerializationError(_)
+            | BadQuery::PartitionKeyExtraction
+            | BadQuery::ValuesTooLongForKey(..),
+        ) => Outcome::Refused,
+        ExecutionError::LastAttemptError(error) => of_attempt(error),
+        _ => Outcome::Unknown,
+    }
+}
+
+fn of_attempt(error: &RequestAttemptError) -> Outcome {
+    match error {
+        RequestAttemptError::UnableToAllocStreamId => Outcome::NotBegun,
+        RequestAttemptError::SerializationError(_)
+        | RequestAttemptError::CqlRequestSerialization(_)
+        | RequestAttemptError::RepreparedIdChanged { .. } => Outcome::Refused,
+        RequestAttemptError::DbError(error, _) => of_server(error),
+        _ => Outcome::Unknown,
+    }
+}
+
+fn of_server(error: &DbError) -> Outcome {
+    match error {
+        DbError::Unprepared { .. } => Outcome::NotBegun,
+        DbError::SyntaxError
+        | DbError::Invalid
+        | DbError::ConfigError
+        | DbError::AlreadyExists { .. }
+        | DbError::ProtocolError
+        | DbError::AuthenticationError
+        | DbError::Unauthorized => Outcome::Refused,
+        _ => Outcome::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::scylla::{
+        errors::{ConnectionPoolError, OperationType, WriteType},
+        statement::Consistency,
+    };
+    use std::time::Duration;
+
+    fn said(error: DbError) -> ExecutionError {
+        ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, String::new()))
+    }
+
+    fn kinds(error: &ExecutionError) -> (&'static str, &'static str) {
+        let write = match Trouble::from(error.clone()).of_write() {
+            WriteError::NotApplied(_) => "NotApplied",
+            WriteError::Unknown(_) => "Unknown",
+            WriteError::Fatal(_) => "Fatal",
+        };
+        let read = match Trouble::from(error.clone()).of_read() {
+            ReadError::Unavailable(_) => "Unavailable",
+            ReadError::Fatal(_) => "Fatal",
+        };
+        (write, read)
+    }
+
+    #[test]
+    fn each_error_is_what_the_table_says() {
+        let consistency = Consistency::Serial;
+        let (received, required, numfailures) = (1, 2, 1);
+        let not_begun = [
+            ExecutionError::EmptyPlan,
+            ExecutionError::ConnectionPoolError(ConnectionPoolError::Initializing),
+            ExecutionError::LastAttemptError(RequestAttemptError::UnableToAllocStreamId),
+            said(DbError::Unprepared { statement_id: Default::default() }),
+        ];
+        let refused = [
+            DbError::SyntaxError,
+            DbError::Invalid,
+            DbError::ConfigError,
+            DbError::AlreadyExists { keyspace: String::new(), table: String::new() },
+            DbError::ProtocolError,
+            DbError::AuthenticationError,
+            DbError::Unauthorized,
+        ]
+        .map(said);
+        let write_type = WriteType::Cas;
+        let unknown = [
+            DbError::WriteTimeout { consistency, received, required, write_type: write_type.clone() },
+            DbError::WriteFailure { consistency, received, required, numfailures, write_type },
+            DbError::ReadTimeout { consistency, received, required, data_present: true },
+            DbError::ReadFailure { consistency, received, required, numfailures, data_present: true },
+            DbError::Unavailable { consistency, required, alive: 1 },
+            DbError::Overloaded,
+            DbError::IsBootstrapping,
+            DbError::TruncateError,
+            DbError::ServerError,
+            DbError::RateLimitReached { op_type: OperationType::Write, rejected_by_coordinator: true },
+            DbError::FunctionFailure {
+                keyspace: String::new(),
+                function: String::new(),
+                arg_types: Vec::new(),
+            },
+            DbError::Other(0x1700),
+        ]
+        .map(said);
+        let unanswered = ExecutionError::RequestTimeout(Duration::from_secs(2));
+        for error in &not_begun {
+            assert_eq!(kinds(error), ("NotApplied", "Unavailable"), "{error:?}");
+        }
+        for error in &refused {
+            assert_eq!(kinds(error), ("Fatal", "Fatal"), "{error:?}");
+        }
+        for error in unknown.iter().chain([&unanswered]) {
+            assert_eq!(kinds(error), ("Unknown", "Unavailable"), "{error:?}");
+        }
+    }
+}

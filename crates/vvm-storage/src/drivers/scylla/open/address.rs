@@ -1,0 +1,180 @@
+//! `scylla://…`, taken apart.
+
+use super::{super::driver::Levels, OpenError};
+use std::path::PathBuf;
+
+/// Where a cluster is, which keyspace, and how to speak to it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in super::super) struct Address {
+    /// With their ports.
+    pub(super) contact_points: Vec<String>,
+    pub(super) keyspace: String,
+    pub(super) datacenter: Option<String>,
+    pub(super) levels: Levels,
+    pub(super) user: Option<String>,
+    pub(super) password_file: Option<PathBuf>,
+    pub(super) replication: Option<Replication>,
+}
+
+/// For a keyspace that is to be created.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Replication {
+    /// As many in each data centre there is.
+    Everywhere(u32),
+    /// As many in each of these data centres.
+    In(Vec<(String, u32)>),
+}
+
+const SCHEME: &str = "scylla://";
+
+/// CQL's own limit.
+const LONGEST_NAME: usize = 48;
+
+impl Address {
+    pub(in super::super) fn parse(url: &str) -> Result<Self, OpenError> {
+        parse(url).map_err(|why| OpenError::Url { url: url.to_owned(), why })
+    }
+}
+
+fn parse(url: &str) -> Result<Address, String> {
+    let rest = url.strip_prefix(SCHEME).ok_or("write scylla://host1,host2:9042/keyspace")?;
+    let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
+    let (hosts, keyspace) =
+        place.split_once('/').ok_or("the keyspace is missing: write scylla://host/keyspace")?;
+    if hosts.contains('@') {
+        return Err(
+            "users and passwords don't go before the hosts: write ?user=NAME, and put the password into the \
+                    environment (VVM_STORAGE_PASSWORD) or a file (password_file=PATH)"
+                .into(),
+        );
+    }
+    let contact_points = hosts.split(',').map(contact_point).collect::<Result<_, _>>()?;
+    let is_name = |name: &str| {
+        (1..=LONGEST_NAME).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    if !is_name(keyspace) {
+        return Err(format!("`{keyspace}` is no keyspace: letters, digits and `_`, at most {LONGEST_NAME}"));
+    }
+    let mut address = Address {
+        contact_points,
+        keyspace: keyspace.to_owned(),
+        datacenter: None,
+        levels: Levels::Global,
+        user: None,
+        password_file: None,
+        replication: None,
+    };
+    let mut is_local = false;
+    for option in options.split('&').filter(|option| !option.is_empty()) {
+        let (name, value) = option
+            .split_once('=')
+            .filter(|(_, value)| !value.is_empty())
+            .ok_or_else(|| format!("`{option}` says nothing: write {option}=VALUE, or leave it out"))?;
+        match (name, value) {
+            ("datacenter", _) => address.datacenter = Some(value.to_owned()),
+            ("serial", "local") => is_local = true,
+            ("serial", "global") => is_local = false,
+            ("serial", _) => return Err("serial is `local` or `global`".into()),
+            ("user", _) => address.user = Some(value.to_owned()),
+            ("password_file", _) => address.password_file = Some(value.into()),
+            ("password", _) => {
+                return Err("others can read a command line: put the password into the environment \
+                            (VVM_STORAGE_PASSWORD) or a file (password_file=PATH)"
+                    .into());
+            }
+            ("replication", _) => address.replication = Some(replication(value)?),
+            _ => {
+                return Err(format!(
+                    "there is no option `{name}`; there are datacenter, serial, user, password_file, replication"
+                ));
+            }
+        }
+    }
+    if is_local {
+        let datacenter = address.datacenter.clone().ok_or(
+            "serial=local needs a data centre, the same for everybody: two would have two leaders. Add datacenter=NAME",
+        )?;
+        address.levels = Levels::Local(datacenter);
+    }
+    Ok(address)
+}
+
+fn contact_point(host: &str) -> Result<String, String> {
+    let is_address = host.starts_with('[');
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if !is_address || name.ends_with(']') => (name, Some(port)),
+        _ => (host, None),
+    };
+    if name.is_empty() || (!is_address && name.contains(':')) {
+        return Err(format!("`{host}` is no contact point: write host, host:9042 or [address]:9042"));
+    }
+    match port {
+        None => Ok(format!("{name}:9042")),
+        Some(port) if port.parse::<u16>().is_ok_and(|port| port > 0) => Ok(host.to_owned()),
+        Some(port) => Err(format!("`{port}` is no port")),
+    }
+}
+
+fn replication(value: &str) -> Result<Replication, String> {
+    let factor = |text: &str| text.parse::<u32>().ok().filter(|factor| *factor > 0);
+    if let Some(factor) = factor(value) {
+        return Ok(Replication::Everywhere(factor));
+    }
+    let each = value.split(',').map(|part| {
+        let (datacenter, count) = part.split_once(':')?;
+        Some((datacenter.to_owned(), factor(count)?)).filter(|(datacenter, _)| !datacenter.contains('\''))
+    });
+    each.collect::<Option<_>>()
+        .map(Replication::In)
+        .ok_or_else(|| "replication is a number, `3`, or one for each data centre, `dc1:3,dc2:3`".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_hosts_a_keyspace_and_options() {
+        let address = parse(
+            "scylla://a,b:9043,[::1]:9044,[::2]/elections?datacenter=dc1&serial=local&user=vvm&password_file=/run/x=y\
+             &replication=dc1:3,dc2:2",
+        )
+        .unwrap();
+        assert_eq!(address.contact_points, ["a:9042", "b:9043", "[::1]:9044", "[::2]:9042"]);
+        assert_eq!(address.keyspace, "elections");
+        assert_eq!(address.levels, Levels::Local("dc1".into()));
+        assert_eq!(address.user.as_deref(), Some("vvm"));
+        assert_eq!(address.password_file, Some("/run/x=y".into()));
+        let each = [("dc1".to_owned(), 3), ("dc2".to_owned(), 2)];
+        assert_eq!(address.replication, Some(Replication::In(each.into())));
+        let plain = parse("scylla://a/b").unwrap();
+        assert_eq!((plain.levels, plain.replication), (Levels::Global, None));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_the_way_out() {
+        let table = [
+            ("scylla:host/keyspace", "write scylla://"),
+            ("scylla://host", "the keyspace is missing"),
+            ("scylla://host/", "no keyspace"),
+            ("scylla://host/a-b", "no keyspace"),
+            ("scylla:///keyspace", "no contact point"),
+            ("scylla://a,,b/keyspace", "no contact point"),
+            ("scylla://::1/keyspace", "[address]:9042"),
+            ("scylla://a:0/keyspace", "no port"),
+            ("scylla://vvm:secret@a/keyspace", "VVM_STORAGE_PASSWORD"),
+            ("scylla://a/keyspace?user=vvm&password=secret", "VVM_STORAGE_PASSWORD"),
+            ("scylla://a/keyspace?serial=local", "Add datacenter=NAME"),
+            ("scylla://a/keyspace?serial=quorum", "`local` or `global`"),
+            ("scylla://a/keyspace?user", "write user=VALUE"),
+            ("scylla://a/keyspace?replicas=3", "no option `replicas`"),
+            ("scylla://a/keyspace?replication=0", "a number, `3`"),
+            ("scylla://a/keyspace?replication=d'c:3", "a number, `3`"),
+        ];
+        for (url, part) in table {
+            let why = parse(url).unwrap_err();
+            assert!(why.contains(part), "{url}: {why}");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! How slots and settings are laid out, the statements of each verb, and what their answers say.
+//!
+//! A leader record is the static columns of its slot's partition, so that rows beside it can be fenced by it in one
+//! transaction. `incarnation` is null where nobody ever led, and empty once released. A setting is the one row of a
+//! partition of its own.
+
+use super::errors::{Damaged, Trouble};
+use ::scylla::{
+    response::query_result::QueryResult,
+    value::{CqlValue, Row},
+};
+use ielections::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
+use std::{collections::BTreeMap, time::Duration};
+
+/// The table's name, in whatever keyspace.
+pub(super) const TABLE: &str = "sysvvm";
+
+/// Its columns, as the schema has them: name, type, kind.
+pub(super) const COLUMNS: [(&str, &str, &str); 8] = [
+    ("pk", "blob", "partition_key"),
+    ("cc", "blob", "clustering"),
+    ("epoch", "bigint", "static"),
+    ("incarnation", "blob", "static"),
+    ("write", "bigint", "static"),
+    ("ttl_nanos", "bigint", "static"),
+    ("holder", "text", "static"),
+    ("value", "blob", "regular"),
+];
+
+/// Claims and renewals alike: replaces exactly one record, or exactly one vacancy, by a record. Its values are those of
+/// the new record, the partition, those of the old one.
+pub(super) fn swap(keyspace: &str) -> String {
+    format!(
+        "UPDATE \"{keyspace}\".{TABLE} SET epoch = ?, incarnation = ?, write = ?, ttl_nanos = ?, holder = ? \
+         WHERE pk = ? \
+         IF epoch = ? AND incarnation = ? AND write = ? AND ttl_nanos = ? AND holder = ?"
+    )
+}
+
+/// The comparisons behind the second are true of whatever was ever written. They are there to be shown in a refusal.
+pub(super) fn release(keyspace: &str) -> String {
+    format!(
+        "UPDATE \"{keyspace}\".{TABLE} SET incarnation = 0x, write = 0, ttl_nanos = 0, holder = '' WHERE pk = ? \
+         IF epoch = ? AND incarnation = ? AND write >= {} AND ttl_nanos >= 0 AND holder >= ''",
+        i64::MIN
+    )
+}
+
+pub(super) fn read(keyspace: &str) -> String {
+    format!(
+        "SELECT epoch, incarnation, write, ttl_nanos, holder FROM \"{keyspace}\".{TABLE} WHERE pk = ? LIMIT 1"
+    )
+}
+
+/// A setting's row; its name only has to be one.
+const SETTING: &str = "0x00";
+
+pub(super) fn settle(keyspace: &str) -> String {
+    format!("INSERT INTO \"{keyspace}\".{TABLE} (pk, cc, value) VALUES (?, {SETTING}, ?) IF NOT EXISTS")
+}
+
+pub(super) fn setting(keyspace: &str) -> String {
+    format!("SELECT value FROM \"{keyspace}\".{TABLE} WHERE pk = ? AND cc = {SETTING}")
+}
+
+/// The columns of a leader record, as statements take them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record<'a> {
+    pub(super) epoch: Option<i64>,
+    pub(super) incarnation: Option<&'a [u8]>,
+    pub(super) write: Option<i64>,
+    pub(super) ttl_nanos: Option<i64>,
+    pub(super) holder: Option<&'a str>,
+}
+
+impl<'a> Record<'a> {
+    pub(super) fn of_entry(entry: &'a Entry) -> Self {
+        Self {
+            epoch: Some(entry.epoch.get().cast_signed()),
+            incarnation: Some(entry.version.incarnation.as_bytes()),
+            // All 64 bits, as they are: a version is only ever compared for being equal.
+            write: Some(entry.version.write.cast_signed()),
+            // At most 24 h, far within 63 bits.
+            ttl_nanos: Some(entry.ttl.get().as_nanos() as i64),
+            holder: Some(entry.holder.as_str()),
+        }
+    }
+
+    pub(super) fn of_slot(slot: &'a Slot) -> Self {
+        match slot {
+            Slot::Held { entry, .. } => Self::of_entry(entry),
+            Slot::Vacant(Vacant { last_epoch: None }) => {
+                Self { epoch: None, incarnation: None, write: None, ttl_nanos: None, holder: None }
+            }
+            // As `release` left it.
+            Slot::Vacant(Vacant { last_epoch: Some(epoch) }) => Self {
+                epoch: Some(epoch.get().cast_signed()),
+                incarnation: Some(&[]),
+                write: Some(0),
+                ttl_nanos: Some(0),
+                holder: Some(""),
+            },
+        }
+    }
+}
+
+/// The columns of the one row that an answer has at most, by name: which ones a refusal has, and in which order, is up
+/// to server and statement. A column that is null is left out.
+#[derive(Debug, Default)]
+pub(super) struct Columns(BTreeMap<String, CqlValue>);
+
+impl Columns {
+    pub(super) fn of(answer: QueryResult) -> Result<Self, Trouble> {
+        let unreadable = |cause: &dyn ToString| Trouble::Unreadable(cause.to_string().into());
+        let rows = answer.into_rows_result().map_err(|cause| unreadable(&cause))?;
+        let Some(row) = rows.maybe_first_row::<Row>().map_err(|cause| unreadable(&cause))? else {
+            return Ok(Self::default());
+        };
+        let names = rows.column_specs().iter().map(|column| column.name().to_owned());
+        Ok(Self(names.zip(row.columns).filter_map(|(name, value)| Some((name, value?))).collect()))
+    }
+
+    /// Whether a transaction was applied.
+    pub(super) fn applied(&self) -> Result<bool, Trouble> {
+        match self.0.get("[applied]") {
+            Some(CqlValue::Boolean(applied)) => Ok(*applied),
+            other => Err(Trouble::Unreadable(
+                format!("a transaction was answered with {other:?} for an outcome").into(),
+            )),
+        }
+    }
+
+    /// What stands in the slot.
+    pub(super) fn slot(&self) -> Result<Slot, Damaged> {
+        let Some(epoch) = self.bigint("epoch")? else {
+            return Ok(Slot::Vacant(Vacant { last_epoch: None }));
+        };
+        let epoch = Epoch::new(epoch.cast_unsigned()).map_err(damaged)?;
+        let incarnation = self.blob("incarnation")?.ok_or_else(|| missing("incarnation"))?;
+        if incarnation.is_empty() {
+            return Ok(Slot::Vacant(Vacant { last_epoch: Some(epoch) }));
+        }
+        let incarnation =
+            incarnation.try_into().map_err(|_| damaged("an incarnation that has not 16 bytes"))?;
+        let holder = match self.0.get("holder") {
+            Some(CqlValue::Text(holder)) => holder.as_str(),
+            Some(CqlValue::Empty) => "",
+            other => return Err(damaged(format!("{other:?} for a holder"))),
+        };
+        let ttl = self.bigint("ttl_nanos")?.ok_or_else(|| missing("ttl_nanos"))?;
+        let entry = Entry {
+            holder: Holder::new(holder).map_err(damaged)?,
+            version: Version {
+                incarnation: Incarnation::from_bytes(incarnation),
+                write: self.bigint("write")?.ok_or_else(|| missing("write"))?.cast_unsigned(),
+            },
+            ttl: Ttl::new(Duration::from_nanos(ttl.cast_unsigned())).map_err(damaged)?,
+            epoch,
+        };
+        Ok(Slot::Held { entry, proven_age: None })
+    }
+
+    /// What stands in a setting.
+    pub(super) fn setting(&self) -> Result<Option<Vec<u8>>, Damaged> {
+        Ok(self.blob("value")?.map(<[u8]>::to_vec))
+    }
+
+    fn bigint(&self, name: &str) -> Result<Option<i64>, Damaged> {
+        match self.0.get(name) {
+            None => Ok(None),
+            Some(CqlValue::BigInt(number)) => Ok(Some(*number)),
+            Some(other) => Err(damaged(format!("{other:?} in column {name}"))),
+        }
+    }
+
+    fn blob(&self, name: &str) -> Result<Option<&[u8]>, Damaged> {
+        match self.0.get(name) {
+            None => Ok(None),
+            Some(CqlValue::Blob(bytes)) => Ok(Some(bytes)),
+            Some(CqlValue::Empty) => Ok(Some(&[])),
+            Some(other) => Err(damaged(format!("{other:?} in column {name}"))),
+        }
+    }
+}
+
+fn missing(column: &str) -> Damaged {
+    Damaged(format!("column {column} is null where others are not"))
+}
+
+fn damaged(what: impl ToString) -> Damaged {
+    Damaged(what.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns(changes: &[(&str, Option<CqlValue>)]) -> Columns {
+        let mut columns = BTreeMap::from([
+            ("epoch".to_owned(), CqlValue::BigInt(5)),
+            ("incarnation".to_owned(), CqlValue::Blob(vec![7; 16])),
+            ("write".to_owned(), CqlValue::BigInt(-1)),
+            ("ttl_nanos".to_owned(), CqlValue::BigInt(1_000_000_000)),
+            ("holder".to_owned(), CqlValue::Text("host".to_owned())),
+        ]);
+        for (name, value) in changes {
+            match value {
+                Some(value) => drop(columns.insert((*name).to_owned(), value.clone())),
+                None => drop(columns.remove(*name)),
+            }
+        }
+        Columns(columns)
+    }
+
+    #[test]
+    fn a_slot_is_told_by_name_and_a_damaged_one_is_no_vacancy() {
+        let Ok(Slot::Held { entry, proven_age: None }) = columns(&[]).slot() else { panic!("not held") };
+        assert_eq!((entry.epoch.get(), entry.version.write), (5, u64::MAX));
+        let released = columns(&[("incarnation", Some(CqlValue::Blob(Vec::new())))]).slot();
+        assert_eq!(released, Ok(Slot::Vacant(Vacant { last_epoch: Some(entry.epoch) })));
+        assert_eq!(Columns::default().slot(), Ok(Slot::Vacant(Vacant { last_epoch: None })));
+        for (name, value) in [
+            ("epoch", Some(CqlValue::BigInt(0))),
+            ("epoch", Some(CqlValue::Int(5))),
+            ("incarnation", None),
+            ("incarnation", Some(CqlValue::Blob(vec![7; 15]))),
+            ("write", None),
+            ("ttl_nanos", None),
+            ("ttl_nanos", Some(CqlValue::BigInt(-1))),
+            ("holder", None),
+        ] {
+            assert!(columns(&[(name, value.clone())]).slot().is_err(), "{name}: {value:?}");
+        }
+    }
+
+    #[test]
+    fn an_outcome_that_is_not_there_is_not_guessed() {
+        let outcome = |value| columns(&[("[applied]", value)]).applied();
+        assert!(matches!(outcome(Some(CqlValue::Boolean(true))), Ok(true)));
+        assert!(matches!(outcome(Some(CqlValue::Boolean(false))), Ok(false)));
+        assert!(matches!(outcome(None), Err(Trouble::Unreadable(_))));
+    }
+}

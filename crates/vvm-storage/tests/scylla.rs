@@ -1,0 +1,169 @@
+//! The suites on a real cluster, each case with names of its own, and what is `scylla`'s own: its messages.
+//!
+//! `cargo xtask test-drivers` starts a server and runs this with `VVM_TEST_SCYLLA=host:port`; a cluster of your own will
+//! do. It creates keyspaces named `vvm_test_…` and leaves them there.
+#![cfg(feature = "scylla")]
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+use ::scylla::client::{session::Session, session_builder::SessionBuilder};
+use vvm_storage::{
+    Partition, SysVvmStorage, init_storage,
+    scylla::{OpenError, ScyllaStorage},
+};
+
+/// Where the cluster is. Without one these tests fail: what was asked for and can't be had is no success.
+fn contact_point() -> String {
+    std::env::var("VVM_TEST_SCYLLA").expect(
+        "VVM_TEST_SCYLLA=host:port says where a cluster is; `cargo xtask test-drivers --only scylla` starts one",
+    )
+}
+
+fn url(keyspace: &str, options: &str) -> String {
+    format!("scylla://{}/{keyspace}?{options}", contact_point())
+}
+
+/// A name that no run before had.
+fn fresh(name: &str) -> String {
+    let mut bytes = [0; 6];
+    std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom").unwrap(), &mut bytes).unwrap();
+    format!("vvm_test_{name}_{}", bytes.map(|byte| format!("{byte:02x}")).concat())
+}
+
+mod contract {
+    use super::*;
+    use async_trait::async_trait;
+    use ielections::{TtlStorage, storage_contract_suite, testing::contract::StorageUnderTest};
+    use std::{num::NonZeroU32, sync::Arc};
+    use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
+
+    /// One keyspace for all cases, and names in it for each.
+    struct Scylla {
+        url: String,
+        names: String,
+    }
+
+    impl Scylla {
+        async fn fresh() -> Self {
+            let url = url("vvm_test_contract", "replication=1");
+            init_storage(&url).await.unwrap();
+            Self { url, names: fresh("case") }
+        }
+    }
+
+    #[async_trait]
+    impl StorageUnderTest for Scylla {
+        type Key = ElectionKey;
+
+        async fn open(&self) -> Arc<dyn TtlStorage<ElectionKey>> {
+            Arc::new(ElectionsTtlStorage::new(Arc::new(ScyllaStorage::open(&self.url).await.unwrap())))
+        }
+
+        fn key(&self, name: &[u8]) -> ElectionKey {
+            let cluster = ClusterName::new([self.names.as_bytes(), name].concat());
+            ElectionKey { cluster, slot: SlotNumber::new(NonZeroU32::MIN) }
+        }
+    }
+
+    storage_contract_suite!(Scylla::fresh().await);
+}
+
+/// Somebody else's connection.
+async fn session() -> Session {
+    SessionBuilder::new().known_node(contact_point()).build().await.unwrap()
+}
+
+/// Some data centre that there is.
+async fn datacenter() -> String {
+    let state = session().await.get_cluster_state();
+    state.get_nodes_info()[0].datacenter.clone().unwrap()
+}
+
+async fn refused(url: &str) -> OpenError {
+    ScyllaStorage::open(url).await.expect_err("opened")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_missing_is_said() {
+    let keyspace = fresh("missing");
+    let of = |options: &str| url(&keyspace, options);
+    assert!(matches!(refused(&of("")).await, OpenError::NoKeyspace(name) if name == keyspace));
+    let error = init_storage(&of("")).await.unwrap_err().to_string();
+    assert!(error.contains("replication=3"), "{error}");
+    let error = refused(&of("datacenter=nowhere")).await;
+    assert!(matches!(&error, OpenError::NoDatacenter { there, .. } if !there.is_empty()), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_does_not_answer_is_named() {
+    // Port 1 of this machine: nobody listens.
+    let error = refused("scylla://127.0.0.1:1/elections").await;
+    assert!(matches!(error, OpenError::Unreachable { .. }), "{error}");
+    assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_keyspace_is_written_at_one_level_only() {
+    let (global, local) = (fresh("global"), fresh("local"));
+    let datacenter = datacenter().await;
+    let here = format!("serial=local&datacenter={datacenter}");
+    init_storage(&url(&global, "replication=1")).await.unwrap();
+    init_storage(&url(&local, &format!("replication={datacenter}:1&{here}"))).await.unwrap();
+    for (keyspace, options) in [(&global, here.as_str()), (&local, "")] {
+        let url = url(keyspace, options);
+        assert!(matches!(refused(&url).await, OpenError::OtherLevel { .. }), "{url}");
+        assert!(init_storage(&url).await.is_err(), "{url}");
+    }
+    assert!(ScyllaStorage::open(&url(&local, &here)).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_would_end_records_or_is_not_ours_is_refused() {
+    let session = session().await;
+    let (foreign, altered) = (fresh("foreign"), fresh("altered"));
+    init_storage(&url(&altered, "replication=1")).await.unwrap();
+    let replication = "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}";
+    for statement in [
+        format!("CREATE KEYSPACE {foreign} WITH replication = {replication}"),
+        format!("CREATE TABLE {foreign}.sysvvm (pk blob PRIMARY KEY, value blob)"),
+        format!("ALTER TABLE {altered}.sysvvm WITH default_time_to_live = 60"),
+    ] {
+        session.query_unpaged(statement, ()).await.unwrap();
+    }
+    for keyspace in [&foreign, &altered] {
+        let error = refused(&url(keyspace, "")).await;
+        assert!(matches!(error, OpenError::OtherTable { .. }), "{error}");
+    }
+    assert!(
+        matches!(init_storage(&url(&foreign, "")).await, Err(error) if error.to_string().contains("another keyspace"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_keyspace_that_was_dropped_can_be_created_again() {
+    let keyspace = fresh("again");
+    let url = url(&keyspace, "replication=1");
+    for _ in 0..2 {
+        init_storage(&url).await.unwrap();
+        let storage = ScyllaStorage::open(&url).await.unwrap();
+        let stands = storage.settle(&Partition::from_bytes(*b"setting"), b"value").await.unwrap();
+        assert_eq!(stands, b"value");
+        storage.close().await;
+        session().await.query_unpaged(format!("DROP KEYSPACE {keyspace}"), ()).await.unwrap();
+    }
+    assert!(matches!(refused(&url).await, OpenError::NoKeyspace(_)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_may_create_at_once_and_again() {
+    let url = url(&fresh("many"), "replication=1");
+    let mut creators = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let url = url.clone();
+        creators.spawn(async move { init_storage(&url).await });
+    }
+    for created in creators.join_all().await {
+        created.unwrap();
+    }
+    init_storage(&url).await.unwrap();
+    assert!(ScyllaStorage::open(&url).await.is_ok());
+}
