@@ -34,6 +34,8 @@ enum Command {
     Safety(Passed),
     /// Real processes that arm a deadman and hang, and when they are dead: `--trials N`, `--json`.
     Deadman(Passed),
+    /// The suites of every driver, on real servers that it starts and ends: `--only mem,sqlite,sled,scylla`.
+    TestDrivers(Passed),
     /// What it costs, beside the goals: `--quick`, `--only NAME`, `--json`.
     Bench(Passed),
 }
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Sim(passed) => evidence::run("simulation", &passed.arguments),
         Command::Safety(passed) => evidence::build("vvm-host") && evidence::run("safety", &passed.arguments),
         Command::Deadman(passed) => evidence::run("deadman-trials", &passed.arguments),
+        Command::TestDrivers(passed) => evidence::run("servers", &passed.arguments),
         Command::Bench(passed) => evidence::build("vvm-host") && evidence::run("bench", &passed.arguments),
     };
     if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }

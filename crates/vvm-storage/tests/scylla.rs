@@ -6,8 +6,14 @@
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 use ::scylla::client::{session::Session, session_builder::SessionBuilder};
+use async_trait::async_trait;
+use ielections::{
+    Ttl, TtlStorage,
+    testing::{contract::StorageUnderTest, elections_suite::ElectionsTestSuite},
+};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use vvm_storage::{
-    Partition, SysVvmStorage, init_storage,
+    ClusterName, ElectionKey, ElectionsTtlStorage, Partition, SlotNumber, SysVvmStorage, init_storage,
     scylla::{OpenError, ScyllaStorage},
 };
 
@@ -29,42 +35,49 @@ fn fresh(name: &str) -> String {
     format!("vvm_test_{name}_{}", bytes.map(|byte| format!("{byte:02x}")).concat())
 }
 
+/// One keyspace for all cases, and names in it for each.
+struct Scylla {
+    url: String,
+    names: String,
+}
+
+impl Scylla {
+    async fn fresh() -> Self {
+        let url = url("vvm_test_suites", "replication=1");
+        init_storage(&url).await.unwrap();
+        Self { url, names: fresh("case") }
+    }
+}
+
+#[async_trait]
+impl StorageUnderTest for Scylla {
+    type Key = ElectionKey;
+
+    async fn open(&self) -> Arc<dyn TtlStorage<ElectionKey>> {
+        Arc::new(ElectionsTtlStorage::new(Arc::new(ScyllaStorage::open(&self.url).await.unwrap())))
+    }
+
+    fn key(&self, name: &[u8]) -> ElectionKey {
+        let cluster = ClusterName::new([self.names.as_bytes(), name].concat());
+        ElectionKey { cluster, slot: SlotNumber::new(NonZeroU32::MIN) }
+    }
+}
+
+impl ElectionsTestSuite for Scylla {
+    fn ttl(&self) -> Ttl {
+        // A server shares the machine with the tests, and both may stand still for a third of it.
+        Ttl::new(Duration::from_secs(4)).unwrap()
+    }
+}
+
 mod contract {
-    use super::*;
-    use async_trait::async_trait;
-    use ielections::{TtlStorage, storage_contract_suite, testing::contract::StorageUnderTest};
-    use std::{num::NonZeroU32, sync::Arc};
-    use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
+    use super::Scylla;
+    ielections::storage_contract_suite!(Scylla::fresh().await);
+}
 
-    /// One keyspace for all cases, and names in it for each.
-    struct Scylla {
-        url: String,
-        names: String,
-    }
-
-    impl Scylla {
-        async fn fresh() -> Self {
-            let url = url("vvm_test_contract", "replication=1");
-            init_storage(&url).await.unwrap();
-            Self { url, names: fresh("case") }
-        }
-    }
-
-    #[async_trait]
-    impl StorageUnderTest for Scylla {
-        type Key = ElectionKey;
-
-        async fn open(&self) -> Arc<dyn TtlStorage<ElectionKey>> {
-            Arc::new(ElectionsTtlStorage::new(Arc::new(ScyllaStorage::open(&self.url).await.unwrap())))
-        }
-
-        fn key(&self, name: &[u8]) -> ElectionKey {
-            let cluster = ClusterName::new([self.names.as_bytes(), name].concat());
-            ElectionKey { cluster, slot: SlotNumber::new(NonZeroU32::MIN) }
-        }
-    }
-
-    storage_contract_suite!(Scylla::fresh().await);
+mod elections {
+    use super::Scylla;
+    ielections::elections_test_suite!(Scylla::fresh().await);
 }
 
 /// Somebody else's connection.

@@ -1,0 +1,127 @@
+//! Running the cases of one driver, and counting them. The cases are tests of `vvm-storage`: one each, so that a failure
+//! names itself.
+
+use servers::owned;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::{
+    env, fmt,
+    io::{self, BufRead, BufReader},
+    process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// Which tests of `vvm-storage` are a driver's.
+#[derive(Debug)]
+pub(crate) struct Suite<'a> {
+    /// The driver's feature.
+    pub(crate) feature: &'static str,
+    /// The files of tests.
+    pub(crate) tests: &'static [&'static str],
+    /// The module in it, if not all is this driver's.
+    pub(crate) only: Option<&'static str>,
+    /// The variable that tells the tests where the server is.
+    pub(crate) server: Option<(&'static str, &'a str)>,
+}
+
+/// What came of them.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Cases {
+    passed: usize,
+    failed: usize,
+    /// Whether the run came to its end, and said that all is well.
+    succeeded: bool,
+}
+
+impl Suite<'_> {
+    /// Runs them, a few at a time; their output goes where ours goes.
+    ///
+    /// # Errors
+    /// Why they could not be run.
+    pub(crate) fn run(&self) -> Result<Cases, String> {
+        let system = |error: io::Error| format!("cargo could not be run: {error}");
+        // A person who interrupts ends cargo. We go on to the end, and take the server down.
+        let interrupted = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(system)?;
+        }
+        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut command = owned::command(cargo).map_err(system)?;
+        command
+            .args(["test", "--locked", "--package", "vvm-storage", "--no-default-features"])
+            .args(["--features", self.feature, "--no-fail-fast"])
+            .args(self.tests.iter().flat_map(|test| ["--test", test]))
+            .args(["--", "--test-threads=4"])
+            // With colons, or the file of one module would be another module's name.
+            .args(self.only.map(|module| format!("{module}::")))
+            .envs(self.server)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(system)?;
+        let mut cases = Cases::default();
+        if let Some(output) = child.stdout.take() {
+            for line in BufReader::new(output).lines() {
+                let line = line.map_err(system)?;
+                println!("{line}");
+                cases.count(&line);
+                if interrupted.load(Ordering::Relaxed) {
+                    // Gone already is as good.
+                    let _gone = child.kill();
+                }
+            }
+        }
+        cases.succeeded = child.wait().map_err(system)?.success();
+        if interrupted.load(Ordering::Relaxed) {
+            return Err("interrupted".into());
+        }
+        Ok(cases)
+    }
+}
+
+impl Cases {
+    /// `test name ... ok`, as Rust's own tests report it.
+    fn count(&mut self, line: &str) {
+        match line.strip_prefix("test ").and_then(|rest| rest.rsplit_once(" ... ")) {
+            Some((_, "ok")) => self.passed += 1,
+            Some((_, "FAILED")) => self.failed += 1,
+            _ => {}
+        }
+    }
+
+    /// No case at all is no success.
+    pub(crate) fn all_passed(&self) -> bool {
+        self.succeeded && self.passed > 0 && self.failed == 0
+    }
+}
+
+impl fmt::Display for Cases {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { passed, failed, succeeded } = self;
+        write!(out, "{passed:3} cases passed, {failed} failed")?;
+        if !succeeded && *failed == 0 {
+            out.write_str(", and the run did not come to its end")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_run_with_cases_has_passed() {
+        let mut cases = Cases { succeeded: true, ..Cases::default() };
+        assert!(!cases.all_passed(), "no case");
+        for line in ["running 2 tests", "test a::b ... ok", "test result: ok. 1 passed", "test c ... ok"] {
+            cases.count(line);
+        }
+        assert_eq!((cases.passed, cases.failed), (2, 0));
+        assert!(cases.all_passed());
+        assert!(!Cases { succeeded: false, ..cases }.all_passed());
+        cases.count("test d ... FAILED");
+        assert!(!cases.all_passed());
+    }
+}

@@ -1,0 +1,33 @@
+//! `cargo xtask test-drivers`: the suites of every driver on the real thing, and how many cases each passed.
+//!
+//! What lives here: the command line. What doesn't: which driver is run where ([`drivers`]), how the cases are run and
+//! counted ([`cases`]).
+#![forbid(unsafe_code)]
+
+mod cases;
+mod drivers;
+
+use clap::Parser;
+use drivers::Driver;
+use servers::owned;
+use std::{env, process::ExitCode};
+
+/// The suites of every driver, on real servers.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask test-drivers")]
+struct CommandLine {
+    /// Only these, with commas in between; all of them otherwise.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Driver>,
+}
+
+fn main() -> ExitCode {
+    let mut arguments = env::args_os().skip(1);
+    if env::args_os().nth(1).is_some_and(|first| first == owned::GUARD) {
+        let error = owned::become_command(arguments.by_ref().skip(1));
+        eprintln!("test-drivers: {error}");
+        return ExitCode::FAILURE;
+    }
+    let CommandLine { only } = CommandLine::parse();
+    if drivers::run(&only) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,51 @@
+//! A server does not outlive its owner, however that one ends.
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+use rustix::process::{Pid, Signal, getpid, kill_process, test_kill_process};
+use servers::owned::{GUARD, wait_until};
+use std::{
+    convert::Infallible,
+    io::{BufRead, BufReader},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_servers");
+
+#[test]
+fn a_server_dies_with_an_owner_that_is_killed() {
+    // The owner says when the server is there, and waits for an end of its input that never comes.
+    let script = format!("{PROGRAM} {GUARD} $$ sh -c 'echo $$; exec sleep 1000' & read never");
+    let mut owner = Command::new("sh")
+        .args(["-c", &script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(owner.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let server = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
+    assert!(test_kill_process(server).is_ok(), "the server is not there");
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    let is_gone = wait_until(Duration::from_secs(10), || {
+        // Dead as soon as it is a zombie; whoever inherits it may take its time to reap.
+        let status = std::fs::read_to_string(format!("/proc/{}/stat", server.as_raw_nonzero()));
+        Ok::<_, Infallible>(status.map_or(true, |status| status.contains(") Z ")))
+    });
+    if is_gone != Ok(true) {
+        kill_process(server, Signal::KILL).unwrap();
+    }
+    assert_eq!(is_gone, Ok(true));
+}
+
+#[test]
+fn nothing_is_started_for_an_owner_that_is_gone() {
+    let not_its_parent = getpid().as_raw_nonzero().get() + 1;
+    let started =
+        Command::new(PROGRAM).args([GUARD, &not_its_parent.to_string(), "echo", "started"]).output();
+    let started = started.unwrap();
+    assert!(!started.status.success());
+    assert!(started.stdout.is_empty());
+    assert!(String::from_utf8_lossy(&started.stderr).contains("owner is gone"));
+}
