@@ -4,14 +4,14 @@
 use crate::{
     Claim, Delete, Entry, Epoch, Incarnation, Key, ReadError, Slot, Swap, TtlStorage, Vacant, WriteError,
 };
-use clock::{Clock, Sleep};
+use clock::Clock;
+use futures_util::future::{Either, select};
 use std::{
-    future::poll_fn,
     pin::{Pin, pin},
     sync::Arc,
-    task::Poll,
     time::Duration,
 };
+use tokio_util::sync::CancellationToken;
 
 /// A call in flight, and whose it is.
 pub(super) type Call = Pin<Box<dyn Future<Output = (usize, Reply)> + Send>>;
@@ -40,10 +40,14 @@ pub(super) fn call<K: Key>(
     storage: Arc<dyn TtlStorage<K>>,
     clock: Arc<dyn Clock>,
     timeout: Duration,
+    withdrawn: Option<CancellationToken>,
     request: Request<K>,
 ) -> Call {
     Box::pin(async move {
-        let limit = Limit { clock, timeout };
+        // A read may be dropped at will, and nobody should wait for one on behalf of a campaign that is over (I10). A
+        // write runs its whole time.
+        let withdrawn = withdrawn.filter(|_| matches!(request, Request::Get(_) | Request::Scan(_)));
+        let limit = Limit { clock, timeout, withdrawn };
         let reply = match request {
             Request::Get(key) => Reply::Read(bounded(storage.get(&key), limit).await),
             Request::Scan(keys) => Reply::Scanned(bounded(storage.scan(&keys), limit).await),
@@ -89,18 +93,24 @@ impl GivenUp for WriteError {
 struct Limit {
     clock: Arc<dyn Clock>,
     timeout: Duration,
+    withdrawn: Option<CancellationToken>,
+}
+
+impl Limit {
+    async fn reached(self) {
+        let expiry = self.clock.sleep(self.timeout);
+        match self.withdrawn {
+            Some(withdrawn) => drop(select(expiry, pin!(withdrawn.cancelled())).await),
+            None => expiry.await,
+        }
+    }
 }
 
 async fn bounded<T, E: GivenUp>(call: impl Future<Output = Result<T, E>>, limit: Limit) -> Result<T, E> {
-    let mut call = pin!(call);
-    // Only a call that is not answered at once costs a timer.
-    let mut expiry: Option<Sleep> = None;
-    poll_fn(|cx| {
-        if let Poll::Ready(answer) = call.as_mut().poll(cx) {
-            return Poll::Ready(answer);
-        }
-        let expiry = expiry.get_or_insert_with(|| limit.clock.sleep(limit.timeout));
-        expiry.as_mut().poll(cx).map(|()| Err(E::given_up(TimedOut(limit.timeout))))
-    })
-    .await
+    let timeout = limit.timeout;
+    // The limit is not begun before the call has been polled: one that is answered at once costs no timer.
+    match select(pin!(call), pin!(limit.reached())).await {
+        Either::Left((answer, _)) => answer,
+        Either::Right(((), _)) => Err(E::given_up(TimedOut(timeout))),
+    }
 }

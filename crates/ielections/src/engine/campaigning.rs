@@ -15,6 +15,7 @@ use crate::{
 use deadman::Subject;
 use std::{mem, sync::Arc, task::Context, time::Duration};
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 /// One candidate.
 pub(super) struct Campaigning<K> {
@@ -24,6 +25,8 @@ pub(super) struct Campaigning<K> {
     holder: Arc<str>,
     reply: Option<oneshot::Sender<Answer<K>>>,
     calling: bool,
+    /// Ends the read in flight, if one is.
+    pub(super) withdrawn: CancellationToken,
 }
 
 impl<K: Key> Engine<K> {
@@ -44,19 +47,28 @@ impl<K: Key> Engine<K> {
         let wall = Arc::clone(&self.env.wall);
         let campaign = Campaign::begin(candidacy.terms, candidacy.slots.len(), self.now, entropy, wall);
         let slots = candidacy.slots.into();
-        let campaigning = Campaigning { ticket, campaign, slots, holder, reply: Some(reply), calling: false };
+        let campaigning = Campaigning {
+            ticket,
+            campaign,
+            slots,
+            holder,
+            reply: Some(reply),
+            calling: false,
+            withdrawn: CancellationToken::new(),
+        };
         let id = self.add(Kind::Campaigning(Box::new(campaigning)));
         self.tickets.insert(ticket, id);
         self.step_campaign(cx, id, CampaignEvent::Woken);
     }
 
-    /// Ends a campaign whose caller is gone, or that is to end. What is in flight is answered first.
+    /// Ends a campaign whose caller is gone, or that is to end. A write in flight is answered first.
     pub(super) fn withdraw(&mut self, ticket: u64) {
         let Some(&id) = self.tickets.get(&ticket) else { return };
         let Kind::Campaigning(campaigning) = &mut self.actors[id].kind else { return };
         if let Some(reply) = campaigning.reply.take() {
             drop(reply.send(Err(AcquireError::Closing)));
         }
+        campaigning.withdrawn.cancel();
         if !campaigning.calling {
             self.abandon(id);
         }

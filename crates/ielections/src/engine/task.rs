@@ -106,7 +106,11 @@ impl<K: Key> Engine<K> {
     pub(super) fn call(&mut self, cx: &mut Context<'_>, id: usize, timeout: Duration, request: Request<K>) {
         let storage = Arc::clone(&self.storage);
         let clock = Arc::clone(&self.env.clock);
-        let mut call = call::call(id, storage, clock, timeout, request);
+        let withdrawn = match self.actors.get(id).map(|actor| &actor.kind) {
+            Some(Kind::Campaigning(campaigning)) => Some(campaigning.withdrawn.clone()),
+            Some(Kind::Leading(_) | Kind::Releasing(_) | Kind::Changing) | None => None,
+        };
+        let mut call = call::call(id, storage, clock, timeout, withdrawn, request);
         match call.as_mut().poll(cx) {
             Poll::Ready(answer) => self.answered.push_back(answer),
             Poll::Pending => self.calls.push(call),
