@@ -24,9 +24,14 @@ impl Terms {
     /// What a shorter poll counts as: below it a standby would do little else than look (I10).
     pub const MIN_POLL: Duration = Duration::from_millis(5);
 
-    /// The usual terms: wait for ever, look at least once a second and four times a TTL.
+    /// The usual terms: wait for ever, with the [usual poll](Self::usual_poll).
     pub fn new(holder: Holder, ttl: Ttl) -> Self {
-        Self { holder, ttl, patience: Patience::Forever, poll: Self::POLL.min(ttl.get() / 4) }
+        Self { holder, ttl, patience: Patience::Forever, poll: Self::usual_poll(ttl) }
+    }
+
+    /// Look at least once a second and four times a TTL.
+    pub fn usual_poll(ttl: Ttl) -> Duration {
+        Self::POLL.min(ttl.get() / 4)
     }
 }
 
