@@ -1,6 +1,7 @@
 //! The result file: how a `vvm run` ended, told apart from how its worker ended.
 
 use crate::{link::message::Farewell, processes::Ended};
+use clock::Instant;
 use ielections::{Epoch, Holder, Incarnation};
 use serde::Serialize;
 use std::{
@@ -84,6 +85,10 @@ pub(crate) struct Report {
     slot: Option<u32>,
     epoch: Option<u64>,
     incarnation: Option<String>,
+    /// The kill deadline that was in force when the host ended without a word, in nanoseconds since boot.
+    kill_deadline_ns: Option<u64>,
+    /// When the guardian had seen its end, on the same clock.
+    host_ended_ns: Option<u64>,
 }
 
 /// The result file can't be written.
@@ -109,6 +114,8 @@ impl Report {
             slot: None,
             epoch: None,
             incarnation: None,
+            kill_deadline_ns: None,
+            host_ended_ns: None,
         }
     }
 
@@ -137,6 +144,11 @@ impl Report {
     pub(crate) fn leading(self, slot: u32, epoch: Epoch, incarnation: Incarnation) -> Self {
         let incarnation = Some(incarnation.to_string());
         Self { slot: Some(slot), epoch: Some(epoch.get()), incarnation, ..self }
+    }
+
+    /// The kill deadline that was in force, and when the guardian had seen the host's end.
+    pub(crate) fn with_deadline(self, deadline: Instant, ended: Instant) -> Self {
+        Self { kill_deadline_ns: Some(deadline.as_nanos()), host_ended_ns: Some(ended.as_nanos()), ..self }
     }
 
     /// Finds out early whether a report will have a place.
@@ -187,6 +199,7 @@ mod tests {
         let report = Report::new(Outcome::Stopped, "payroll", &holder)
             .leading(2, Epoch::new(7).unwrap(), Incarnation::from_bytes([1; 16]))
             .of_worker(Ended::Signalled(15))
+            .with_deadline(Instant::from_nanos(1_000), Instant::from_nanos(1_400))
             .ending(Farewell::DieOf(Signal::TERM));
         report.write(&path).unwrap();
         let found = serde_json::from_slice::<serde_json::Value>(&std::fs::read(&path).unwrap()).unwrap();
@@ -195,6 +208,7 @@ mod tests {
         assert_eq!(found["exit_status"], serde_json::Value::Null);
         assert_eq!(found["worker_signal"], 15);
         assert_eq!((&found["slot"], &found["epoch"]), (&2.into(), &7.into()));
+        assert_eq!((&found["kill_deadline_ns"], &found["host_ended_ns"]), (&1_000.into(), &1_400.into()));
         assert_eq!(found["incarnation"], "01".repeat(16));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }

@@ -9,14 +9,13 @@ use crate::{
     report::{Outcome, Report},
 };
 use ielections::Holder;
-use rustix::process::{Pid, Signal, getpid};
 use std::process::ExitCode;
 
 /// Says and writes what the host no longer could, and ends as it ended.
 pub(super) fn end(run: &RunArgs, holder: &Holder, end: End) -> ExitCode {
     match end.told.farewell {
         Some(Farewell::Exit(status)) => status.into(),
-        Some(Farewell::DieOf(signal)) => die_of(signal),
+        Some(Farewell::DieOf(signal)) => exit::die_of(signal),
         None => {
             let (outcome, status) = without_farewell(&end);
             let reason = format!("the host {}", end.host);
@@ -26,6 +25,9 @@ pub(super) fn end(run: &RunArgs, holder: &Holder, end: End) -> ExitCode {
                     Report::new(outcome, &run.name, holder).because(reason).ending(Farewell::Exit(status));
                 if let Some(leading) = end.told.leading {
                     report = report.leading(leading.slot, leading.epoch, leading.incarnation);
+                }
+                if let Some(deadline) = end.told.deadline {
+                    report = report.with_deadline(deadline, end.reaped_at);
                 }
                 report.write(path).unwrap_or_else(|refusal| say!("{refusal}"));
             }
@@ -44,13 +46,4 @@ fn without_farewell(end: &End) -> (Outcome, u8) {
         }
         Ended::Exited(_) => (Outcome::HostDied, exit::SYSTEM),
     }
-}
-
-/// Dies of `signal`, as its default action would have it. Process 1 can't, and exits as a shell would report it.
-fn die_of(signal: Signal) -> ExitCode {
-    if getpid() != Pid::INIT {
-        // Returns only when it failed, and then the status says the same.
-        let _ = signal_hook::low_level::emulate_default_handler(signal.as_raw());
-    }
-    exit::by_signal(signal.as_raw()).into()
 }

@@ -56,6 +56,8 @@ pub(super) struct End {
     /// Whether the host outlived its deadline, so that whatever killed it was right.
     pub(super) deadline_passed: bool,
     pub(super) host: Ended,
+    /// When it was reaped.
+    pub(super) reaped_at: Instant,
 }
 
 impl Guardian {
@@ -82,12 +84,12 @@ impl Guardian {
         // What the host said last may have come while it was ending.
         self.listen();
         // Nobody is left to reap, so the host was among those reaped; if the kernel lost it, it was not by our kill.
-        let host = host_ended.unwrap_or(Ended::Exited(0));
-        End { told: self.told, deadline_passed, host }
+        let (host, reaped_at) = host_ended.unwrap_or((Ended::Exited(0), SystemClock::read()));
+        End { told: self.told, deadline_passed, host, reaped_at }
     }
 
-    fn is_host(&self, reaped: Reaped) -> Option<Ended> {
-        (reaped.pid == self.host).then_some(reaped.ended)
+    fn is_host(&self, reaped: Reaped) -> Option<(Ended, Instant)> {
+        (reaped.pid == self.host).then(|| (reaped.ended, SystemClock::read()))
     }
 
     /// Blocks until there is something to do: deadline, link, signals. The host's end wakes too.
