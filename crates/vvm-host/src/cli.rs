@@ -21,7 +21,10 @@ pub(crate) fn main() -> ExitCode {
     match cli.command {
         Command::Run(run) => crate::guardian::main(&run),
         Command::Status(status) => crate::status::main(&status),
+        Command::Demo(demo) => crate::demo::main(&demo),
         Command::RunHost(run) => crate::host::main(&run),
         Command::RunWorker(worker) => crate::worker::shim::main(&worker),
+        Command::DemoCandidate(candidate) => crate::demo::candidate_main(&candidate),
+        Command::DemoWorker(worker) => crate::demo::worker_main(&worker),
     }
 }

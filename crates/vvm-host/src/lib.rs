@@ -14,7 +14,7 @@
 //! - `processes`: who descends from us, and how to end them all.
 //! - `signals`, `readable`, `announce`: signals in, waiting, lines out.
 //! - `report`: the result file.
-//! - `status`: `vvm status`.
+//! - `status`: `vvm status`. `demo`: `vvm demo`.
 #![forbid(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
@@ -24,6 +24,7 @@ compile_error!(
 
 mod announce;
 mod cli;
+mod demo;
 mod guardian;
 mod host;
 mod link;

@@ -18,7 +18,7 @@ use std::{
 };
 
 /// This very binary, even when its file was replaced or removed since (proc(5)).
-const OWN_BINARY: &str = "/proc/self/exe";
+pub(crate) const OWN_BINARY: &str = "/proc/self/exe";
 
 /// The name of the hidden command that starts the host.
 pub(crate) const HOST: &str = "run-host";

@@ -5,70 +5,10 @@
 
 mod harness;
 
-use harness::{Lines, Trial, eventually, state};
-use rustix::{
-    fs::{Mode, OFlags},
-    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-};
-use std::{
-    fs::File,
-    io::Write as _,
-    process::{Child, Command, Stdio},
-};
+use harness::{Terminal, Trial, eventually, state};
 
 const CTRL_C: &[u8] = b"\x03";
 const CTRL_Z: &[u8] = b"\x1a";
-
-/// A shell on a terminal of its own.
-struct Terminal {
-    shell: Child,
-    keyboard: File,
-    screen: Lines,
-}
-
-impl Terminal {
-    fn new(trial: &Trial) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-        grantpt(&master).unwrap();
-        unlockpt(&master).unwrap();
-        let name = ptsname(&master, Vec::new()).unwrap();
-        let side = || {
-            let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-            Stdio::from(rustix::fs::open(&name, flags, Mode::empty()).unwrap())
-        };
-        let shell = Command::new("setsid")
-            .args(["--ctty", "bash", "--norc", "--noprofile", "--noediting", "-i"])
-            .env("TRIAL", trial.mark())
-            .env("PS1", "")
-            .stdin(side())
-            .stdout(side())
-            .stderr(side())
-            .spawn()
-            .unwrap();
-        let keyboard = File::from(master);
-        let screen = Lines::of("the screen", keyboard.try_clone().unwrap());
-        let mut terminal = Self { shell, keyboard, screen };
-        // Without the echo of what is typed, everything on the screen is somebody's output. (The words come apart here,
-        // so that their own echo is not taken for them.)
-        terminal.type_line("stty -echo; echo rea''dy");
-        terminal.screen.wait_for("ready");
-        terminal
-    }
-
-    fn type_line(&mut self, line: &str) {
-        self.press(format!("{line}\n").as_bytes());
-    }
-
-    fn press(&mut self, keys: &[u8]) {
-        self.keyboard.write_all(keys).unwrap();
-    }
-
-    /// Ends the shell, which ends the terminal.
-    fn close(mut self) {
-        self.type_line("exit");
-        self.shell.wait().unwrap();
-    }
-}
 
 /// The command line, for a shell.
 fn line(trial: &Trial, script: &str, options: &[&str]) -> String {

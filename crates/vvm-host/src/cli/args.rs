@@ -1,6 +1,7 @@
 //! The arguments, and the help that explains them.
 
 use super::{duration::GivenDuration, exit};
+use crate::demo::args::{DemoArgs, DemoCandidateArgs, DemoWorkerArgs};
 use clap::{Args, Parser, Subcommand};
 use ielections::{Holder, Ttl, record::HolderTooLong};
 use std::{ffi::OsString, num::NonZeroU32, path::PathBuf, str::FromStr, time::Duration};
@@ -17,10 +18,15 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Run(RunArgs),
     Status(StatusArgs),
+    Demo(DemoArgs),
     #[command(hide = true)]
     RunHost(RunArgs),
     #[command(hide = true)]
     RunWorker(WorkerArgs),
+    #[command(hide = true)]
+    DemoCandidate(DemoCandidateArgs),
+    #[command(hide = true)]
+    DemoWorker(DemoWorkerArgs),
 }
 
 /// Run a command only while this process leads.
@@ -216,7 +222,7 @@ fn parse_duration(text: &str) -> Result<Duration, <GivenDuration as FromStr>::Er
     text.parse().map(|GivenDuration(duration)| duration)
 }
 
-fn parse_ttl(text: &str) -> Result<Ttl, Box<dyn std::error::Error + Send + Sync>> {
+pub(crate) fn parse_ttl(text: &str) -> Result<Ttl, Box<dyn std::error::Error + Send + Sync>> {
     Ok(Ttl::new(parse_duration(text)?)?)
 }
 

@@ -5,7 +5,10 @@ use rustix::{
     io::{self, Errno},
     process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal},
 };
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    os::fd::OwnedFd,
+};
 
 /// The descendants of this process.
 #[derive(Clone, Copy, Debug)]
@@ -52,17 +55,38 @@ impl Family {
         }
     }
 
+    /// Those among them whose parent is `parent`.
+    pub(crate) fn children_of(&self, parent: Pid) -> Vec<Member> {
+        self.descendants().into_iter().filter(|member| member.parent == parent).collect()
+    }
+
+    /// The one among them that is `top`, and everybody below it.
+    pub(crate) fn tree_of(&self, top: Pid) -> Vec<Member> {
+        let mut tree = HashSet::from([top]);
+        // Parents are found before their children.
+        let within = |member: &Member| {
+            tree.contains(&member.pid) || (tree.contains(&member.parent) && tree.insert(member.pid))
+        };
+        self.descendants().into_iter().filter(within).collect()
+    }
+
     /// Sends `signal` to exactly the process that was found, never to another that got its number since.
     ///
     /// # Errors
     /// `SRCH` when it is gone, `PERM` when it runs as somebody else.
     pub(crate) fn signal(&self, member: Member, signal: Signal) -> io::Result<()> {
+        pidfd_send_signal(&self.pin(member)?, signal)
+    }
+
+    /// A descriptor of exactly the process that was found, readable once it has ended.
+    ///
+    /// # Errors
+    /// `SRCH` when it is gone.
+    pub(crate) fn pin(&self, member: Member) -> io::Result<OwnedFd> {
         // The descriptor pins one process; only if that one is still of this family is it the one that was found.
         let process = pidfd_open(member.pid, PidfdFlags::empty())?;
         match proc_fs::parent_of(member.pid) {
-            Ok(parent) if parent == member.parent || parent == self.root => {
-                pidfd_send_signal(&process, signal)
-            }
+            Ok(parent) if parent == member.parent || parent == self.root => Ok(process),
             _ => Err(Errno::SRCH),
         }
     }
@@ -111,6 +135,12 @@ mod tests {
             let found = family.descendants();
             assert_eq!(found.len(), 2, "{source:?}: {found:?}");
         }
+        let family = Family::of_this_process().unwrap();
+        let top = Pid::from_child(&shell);
+        let tree = family.tree_of(top).iter().map(|member| member.pid).collect::<Vec<_>>();
+        let below = family.children_of(top).iter().map(|member| member.pid).collect::<Vec<_>>();
+        assert_eq!((tree[0], tree.len(), below.len()), (top, 3, 2));
+        assert!(below.iter().all(|pid| tree.contains(pid)));
         let family = Family { root: Pid::from_child(&shell), source: Source::Children };
         for member in family.descendants() {
             family.signal(member, Signal::KILL).unwrap();

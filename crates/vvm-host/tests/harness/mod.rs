@@ -9,10 +9,12 @@
 mod lines;
 mod processes;
 mod run;
+mod terminal;
 
 pub(crate) use lines::Lines;
 pub(crate) use processes::{Processes, command_line, eventually, state};
 pub(crate) use run::{Finished, Run, Running};
+pub(crate) use terminal::Terminal;
 
 use rustix::process::Pid;
 use std::{path::Path, time::Duration};

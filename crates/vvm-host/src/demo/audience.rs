@@ -1,0 +1,61 @@
+//! Who watches: a terminal, a file or pipe, or a program. Each is told the same and shows it in its own way.
+
+mod json;
+mod lines;
+mod terminal;
+
+use super::{act::Act, draw_terminal::Scene, event::Event, verdict::Verdict};
+use clock::Instant;
+use std::{
+    env, fmt,
+    io::{self, IsTerminal as _},
+    path::Path,
+};
+
+/// Somebody who watches.
+pub(crate) trait Audience: fmt::Debug {
+    /// A new act begins.
+    ///
+    /// # Errors
+    /// When standard output is gone; so for all of these.
+    fn act(&mut self, act: Act) -> io::Result<()>;
+
+    /// Something has happened, in a run that began at `began`.
+    fn event(&mut self, event: &Event, began: Instant) -> io::Result<()>;
+
+    /// Nothing has happened, but time goes by.
+    fn moment(&mut self, scene: &Scene<'_>) -> io::Result<()>;
+
+    /// The run is over, and this came of it.
+    fn verdict(&mut self, finale: &Finale<'_>) -> io::Result<()>;
+
+    /// Whatever happens next is not for this audience: leaves standard output in order.
+    fn dismiss(&mut self) -> io::Result<()>;
+}
+
+/// What came of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Finale<'run> {
+    pub(crate) scene: Scene<'run>,
+    pub(crate) verdict: &'run Verdict,
+    pub(crate) picture: &'run Path,
+}
+
+/// Whoever reads our standard output.
+pub(crate) fn of_standard_output(json: bool) -> Box<dyn Audience> {
+    // Each is a wish that the terminal be left alone (no-color.org; terminfo's name for one that can do nothing).
+    let colours = env::var_os("NO_COLOR").is_none_or(|wish| wish.is_empty());
+    let dumb = env::var_os("TERM").is_none_or(|name| name == "dumb");
+    if json {
+        Box::new(json::Json)
+    } else if io::stdout().is_terminal() && !dumb && terminal::is_large_enough() {
+        Box::new(terminal::Terminal::new(colours))
+    } else {
+        Box::new(lines::Lines)
+    }
+}
+
+/// A claim with a sign before it.
+fn sign(held: bool) -> &'static str {
+    if held { "✓" } else { "✗" }
+}

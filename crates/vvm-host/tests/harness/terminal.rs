@@ -1,0 +1,66 @@
+//! A terminal with a shell that has job control.
+
+use super::{Lines, Trial};
+use rustix::{
+    fs::{Mode, OFlags},
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+};
+use std::{
+    fs::File,
+    io::Write as _,
+    process::{Child, Command, Stdio},
+};
+
+/// A shell on a terminal of its own.
+pub(crate) struct Terminal {
+    pub(crate) shell: Child,
+    keyboard: File,
+    pub(crate) screen: Lines,
+}
+
+impl Terminal {
+    /// A new one, whose shell listens.
+    pub(crate) fn new(trial: &Trial) -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let side = || {
+            let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+            Stdio::from(rustix::fs::open(&name, flags, Mode::empty()).unwrap())
+        };
+        let shell = Command::new("setsid")
+            .args(["--ctty", "bash", "--norc", "--noprofile", "--noediting", "-i"])
+            .env("TRIAL", trial.mark())
+            .env("PS1", "")
+            .stdin(side())
+            .stdout(side())
+            .stderr(side())
+            .spawn()
+            .unwrap();
+        let keyboard = File::from(master);
+        let screen = Lines::of("the screen", keyboard.try_clone().unwrap());
+        let mut terminal = Self { shell, keyboard, screen };
+        // Without the echo of what is typed, everything on the screen is somebody's output. (The words come apart here,
+        // so that their own echo is not taken for them.)
+        terminal.type_line("stty -echo; echo rea''dy");
+        terminal.screen.wait_for("ready");
+        terminal
+    }
+
+    /// Types a line.
+    pub(crate) fn type_line(&mut self, line: &str) {
+        self.press(format!("{line}\n").as_bytes());
+    }
+
+    /// Presses keys.
+    pub(crate) fn press(&mut self, keys: &[u8]) {
+        self.keyboard.write_all(keys).unwrap();
+    }
+
+    /// Ends the shell, which ends the terminal.
+    pub(crate) fn close(mut self) {
+        self.type_line("exit");
+        self.shell.wait().unwrap();
+    }
+}
