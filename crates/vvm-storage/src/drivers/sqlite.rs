@@ -23,16 +23,17 @@
 //! | `CORRUPT`, `NOTADB`, a row that makes no sense | `Fatal` | `Unknown` | `Fatal` |
 //! | `ERROR` (a table is missing), `MISMATCH`, `CONSTRAINT`, `MISUSE`, `TOOBIG` | `Fatal` | `Unknown` | `Fatal` |
 //! | `IOERR`, `NOMEM`, `CANTOPEN`, `INTERRUPT`, any other | `NotApplied` | `Unknown` | `Unavailable` |
-//! | file deleted or replaced while open | `Fatal` | – | `Fatal` |
+//! | file, `-wal` or `-shm` deleted or replaced while open | `Fatal` | – | `Fatal` |
 //! | the thread has ended | `Unknown` | `Unknown` | `Unavailable` |
 //!
 //! What fails before `COMMIT` was never committed and is rolled back: certainly not applied. At `COMMIT`, a failed sync
 //! may leave a whole transaction in the log, which a crash of all processes would bring back: unknown.
 //!
 //! **What it can't do.** A process that is stopped (`SIGSTOP`) in the middle of a transaction keeps the write lock, and
-//! everybody's renewals wait until it goes on or ends; a leader is ended by its deadman. Deleting or replacing the file
-//! while it is in use makes a second storage, in which nobody leads yet: every handle refuses from then on, but whoever
-//! opens the new file can lead at once.
+//! everybody's renewals wait until it goes on or ends; a leader is ended by its deadman. Deleting or replacing the file,
+//! its `-wal` or its `-shm` while they are in use makes a second storage: every handle refuses from then on, but whoever
+//! opens the new one can lead at once, while the leader of the old one works on until its renewals have failed for long
+//! enough (0.65 TTL, and 0.8 TTL at most).
 
 mod driver;
 mod errors;

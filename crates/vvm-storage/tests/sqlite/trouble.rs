@@ -5,7 +5,7 @@ use clock::SystemClock;
 use ielections::{Claim, ReadError, WriteError};
 use std::{fs, pin::pin, sync::Arc, time::Duration};
 use tokio::task::JoinSet;
-use vvm_storage::{Partition, SysVvmStorage};
+use vvm_storage::{Partition, SysVvmStorage, sqlite::SqliteStorage};
 
 #[tokio::test]
 async fn while_another_process_writes_reads_go_on_and_writes_are_not_applied() {
@@ -100,6 +100,29 @@ async fn a_file_that_is_deleted_or_replaced_in_use_is_noticed() {
         assert!(matches!(error, WriteError::Fatal(_)), "{error:?}");
         assert!(error.to_string().contains("deleted or replaced"), "{error}");
         assert!(matches!(storage.read(&slot()).await, Err(ReadError::Fatal(_))));
+    }
+}
+
+/// Somebody tidies up. Whoever opens the database next gets a log, or an index of it, that its users don't look at.
+#[tokio::test]
+async fn a_log_or_an_index_that_is_deleted_or_replaced_in_use_is_noticed() {
+    for suffix in ["db-wal", "db-shm"] {
+        for by_whom in ["by name", "by a symbolic link"] {
+            let file = File::used().await;
+            let storage = if by_whom == "by name" {
+                file.open().await.unwrap()
+            } else {
+                let link = file.path.with_file_name("link");
+                std::os::unix::fs::symlink(&file.path, &link).unwrap();
+                SqliteStorage::open(&link).await.unwrap()
+            };
+            claim(&storage, 2).await;
+            fs::remove_file(file.path.with_extension(suffix)).unwrap();
+            let error = storage.claim(&slot(), &vacant(Some(2)), &entry(3)).await.unwrap_err();
+            assert!(matches!(error, WriteError::Fatal(_)), "{suffix} {by_whom}: {error:?}");
+            assert!(error.to_string().contains("deleted or replaced"), "{error}");
+            assert!(matches!(storage.read(&slot()).await, Err(ReadError::Fatal(_))), "{suffix} {by_whom}");
+        }
     }
 }
 

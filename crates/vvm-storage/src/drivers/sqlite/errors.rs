@@ -16,7 +16,10 @@ pub(super) enum Trouble {
     ReadOnly(String),
     #[error("the database is damaged: stop everybody and restore it from a backup ({0})")]
     Damaged(String),
-    #[error("the database file was deleted or replaced while it was in use: restart whoever uses it")]
+    #[error(
+        "the database file, or its -wal or -shm beside it, was deleted or replaced while it was in use: \
+         restart whoever uses it, and leave these files alone"
+    )]
     Replaced,
     #[error("the database is not as this program left it: {0}")]
     Foreign(String),

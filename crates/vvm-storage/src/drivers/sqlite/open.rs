@@ -14,7 +14,11 @@ use super::{
 use file_system::FileSystem;
 use place::Place;
 use rusqlite::{Connection, OpenFlags};
-use std::{io, path::Path, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// How long opening waits for a lock of another process, which may be creating the same file on a disk that is slow to
 /// sync (seconds, where others write much).
@@ -54,7 +58,8 @@ fn open_on(
     schema::prepare(&path, &connection)?;
     // From here on the writer waits in its own way.
     connection.busy_timeout(Duration::ZERO).map_err(|error| error::of_sqlite(&path, error))?;
-    let place = Place::of(path)?;
+    let beside = connection.path().map_or_else(|| path.clone(), PathBuf::from);
+    let place = Place::of(path, &beside)?;
     Ok(Database { connection, place, origin: Origin::of_this_process() })
 }
 
@@ -63,7 +68,7 @@ impl Database {
         Rows::of(&self.connection, self.origin.as_ref())
     }
 
-    /// Whether the file is still the one that its path leads to.
+    /// Whether the files are still those that their paths lead to.
     pub(super) fn check_in_place(&self) -> Result<(), Trouble> {
         if self.place.is_unchanged() { Ok(()) } else { Err(Trouble::Replaced) }
     }
@@ -72,7 +77,7 @@ impl Database {
         !self.connection.is_autocommit()
     }
 
-    /// Takes the write lock, and checks under it that the file is in place.
+    /// Takes the write lock, and checks under it that the files are in place.
     pub(super) fn begin(&self) -> Result<(), Trouble> {
         if self.is_in_transaction() {
             // A roll-back that failed before: nothing goes on until it succeeds.

@@ -11,22 +11,45 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A database file, told from any other that may come to have its path.
+/// An open database's files, told from any others that may come to have their paths: the file itself, its log and the
+/// log's index. Without its index a log has a second one soon, and who uses that neither waits for our locks nor sees
+/// what we write.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Place([Located; 3]);
+
+#[derive(Debug)]
+struct Located {
     path: PathBuf,
     identity: (u64, u64),
 }
 
 impl Place {
-    pub(super) fn of(path: PathBuf) -> Result<Self, OpenError> {
+    /// Of a database that has been read: as long as it is open, SQLite keeps log and index where they are.
+    ///
+    /// `beside` is the path without symbolic links, where those two lie.
+    pub(super) fn of(path: PathBuf, beside: &Path) -> Result<Self, OpenError> {
+        let companion = |suffix| {
+            let mut name = beside.as_os_str().to_owned();
+            name.push(suffix);
+            Located::at(name.into())
+        };
+        Ok(Self([Located::at(path)?, companion("-wal")?, companion("-shm")?]))
+    }
+
+    pub(super) fn is_unchanged(&self) -> bool {
+        self.0.iter().all(Located::is_unchanged)
+    }
+}
+
+impl Located {
+    fn at(path: PathBuf) -> Result<Self, OpenError> {
         match fs::metadata(&path) {
             Ok(metadata) => Ok(Self { identity: identity(&metadata), path }),
             Err(cause) => Err(OpenError::System { path, cause }),
         }
     }
 
-    pub(super) fn is_unchanged(&self) -> bool {
+    fn is_unchanged(&self) -> bool {
         // A path that can't be looked at says nothing: writing and reading will.
         fs::metadata(&self.path).map_or_else(
             |error| error.kind() != io::ErrorKind::NotFound,
