@@ -3,9 +3,9 @@
 //! A reader that has stopped reading, a terminal that is paused, or one that stops background writers (`stty tostop`)
 //! must not stall a process that has a lease to renew: what can't be written at once is dropped.
 
+use crate::processes::own_group;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    process::getpgrp,
     termios::{LocalModes, tcgetattr, tcgetpgrp},
 };
 use std::{fmt, io::Write as _};
@@ -22,7 +22,7 @@ pub(crate) fn write_line(line: &[u8]) {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     let ready = poll(&mut fds, Some(&at_once)).is_ok() && fds[0].revents().contains(PollFlags::OUT);
     let stops_us = tcgetattr(target).is_ok_and(|modes| modes.local_modes.contains(LocalModes::TOSTOP))
-        && tcgetpgrp(target) != Ok(getpgrp());
+        && tcgetpgrp(target).ok() != own_group();
     if ready && !stops_us {
         // Nobody is left to tell that standard error is gone.
         let _ = std::io::stderr().write_all(line);

@@ -4,8 +4,9 @@ pub(crate) mod args;
 pub(crate) mod duration;
 pub(crate) mod exit;
 
+use crate::announce::say;
 use args::{Cli, Command};
-use clap::Parser as _;
+use clap::{Parser as _, error::ErrorKind};
 use std::process::ExitCode;
 
 /// Reads the command line and does what it says.
@@ -15,6 +16,11 @@ pub(crate) fn main() -> ExitCode {
         Err(refusal) => {
             // Help and version, when asked for, are no errors. Nobody is left to tell that the output is gone.
             let _ = refusal.print();
+            let mut words = std::env::args_os().skip(1);
+            let is_run = words.next().is_some_and(|command| command == "run");
+            if is_run && refusal.kind() == ErrorKind::UnknownArgument && !words.any(|word| word == "--") {
+                say!("the command to run stands behind --, as in: vvm run … -- CMD ARGS…");
+            }
             return if refusal.use_stderr() { exit::MISUSE.into() } else { ExitCode::SUCCESS };
         }
     };
@@ -22,9 +28,9 @@ pub(crate) fn main() -> ExitCode {
         Command::Run(run) => crate::guardian::main(&run),
         Command::Status(status) => crate::status::main(&status),
         Command::Demo(demo) => crate::demo::main(&demo),
-        Command::RunHost(run) => crate::host::main(&run),
-        Command::RunWorker(worker) => crate::worker::shim::main(&worker),
         Command::DemoCandidate(candidate) => crate::demo::candidate_main(&candidate),
         Command::DemoWorker(worker) => crate::demo::worker_main(&worker),
+        Command::StageHost(run) => crate::host::main(&run),
+        Command::StageWorker(worker) => crate::worker::shim::main(&worker),
     }
 }

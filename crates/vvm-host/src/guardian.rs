@@ -68,9 +68,9 @@ fn start(run: &RunArgs) -> Result<(Guardian, Holder), StartError> {
     if let Some(path) = &run.result_file {
         Report::check_writable(path)?;
     }
-    // From here on no signal is lost: what comes before the host can take it waits in the link.
-    let signals = Signals::catch()?;
     let terminal = Terminal::of_this_process();
+    // From here on no signal is lost: what comes before the host can take it waits in the link.
+    let signals = Signals::catch_also(terminal.also_caught())?;
     let countdown = Countdown::new()?;
     set_child_subreaper(Some(getpid())).map_err(io::Error::from)?;
 

@@ -11,6 +11,7 @@ mod control;
 mod guardian_lapse;
 mod guardian_watch;
 mod lead;
+mod log;
 mod service;
 mod stop_requests;
 mod storage;
@@ -75,6 +76,7 @@ fn host(run: &RunArgs) -> Result<(), StartError> {
     else {
         return Err(TakeUpError::NotAStage.into());
     };
+    log::start();
     let family = Family::of_this_process()?;
     // What the worker's processes leave behind becomes ours, so that we can wait for the last of them (I6).
     set_child_subreaper(Some(getpid())).map_err(io::Error::from)?;

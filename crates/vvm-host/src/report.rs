@@ -37,7 +37,7 @@ pub(crate) enum Outcome {
     CommandNotFound,
     /// The command can't be executed.
     CommandNotExecutable,
-    /// The arguments don't fit the storage.
+    /// The arguments are wrong, or don't fit the storage.
     Misuse,
     /// The operating system refused something that we need.
     SystemRefused,
@@ -61,7 +61,7 @@ impl fmt::Display for Outcome {
             Self::Conflict => "configuration conflict",
             Self::CommandNotFound => "command not found",
             Self::CommandNotExecutable => "the command can't be executed",
-            Self::Misuse => "the arguments don't fit the storage",
+            Self::Misuse => "wrong arguments",
             Self::SystemRefused => "the system refuses",
             Self::Deadline => "killed at the deadline",
             Self::HostDied => "the host died",
@@ -93,7 +93,7 @@ pub(crate) struct Report {
 
 /// The result file can't be written.
 #[derive(Debug, thiserror::Error)]
-#[error("can't write {}: {cause}: its folder must exist and let this user write", path.display())]
+#[error("can't write {} ({cause}): name a file, in a folder that exists and that this user may write to", path.display())]
 pub(crate) struct Unwritable {
     path: PathBuf,
     cause: io::Error,
@@ -156,8 +156,12 @@ impl Report {
     /// # Errors
     /// When it won't.
     pub(crate) fn check_writable(path: &Path) -> Result<(), Unwritable> {
+        if path.is_dir() {
+            return Err(Unwritable { path: path.into(), cause: io::ErrorKind::IsADirectory.into() });
+        }
+        // The kind alone: the error itself names the file that was tried, which nobody asked for.
         let probe = beside(path).map(drop);
-        probe.map_err(|cause| Unwritable { path: path.into(), cause })
+        probe.map_err(|cause| Unwritable { path: path.into(), cause: cause.kind().into() })
     }
 
     /// Writes the file whole or not at all: a reader never finds half of one.
@@ -217,6 +221,6 @@ mod tests {
     fn a_missing_folder_is_found_early() {
         let folder = tempfile::tempdir().unwrap();
         let refusal = Report::check_writable(&folder.path().join("missing/result.json")).unwrap_err();
-        assert!(refusal.to_string().contains("its folder must exist"), "{refusal}");
+        assert!(refusal.to_string().contains("a folder that exists"), "{refusal}");
     }
 }

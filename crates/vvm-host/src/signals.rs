@@ -43,13 +43,22 @@ impl Signals {
     /// # Errors
     /// When the process is out of descriptors.
     pub(crate) fn catch() -> io::Result<Self> {
+        Self::catch_also(&[])
+    }
+
+    /// [`catch`](Self::catch), and these signals.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn catch_also(also: &[Signal]) -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
         let ignored = ignored_mask();
         let politely_ignored = |signal: &Signal| {
             matches!(*signal, Signal::HUP | Signal::INT | Signal::QUIT)
                 && ignored & (1 << (signal.as_raw() - 1)) != 0
         };
-        let wanted = FORWARDED.into_iter().filter(|signal| !politely_ignored(signal)).chain([Signal::CHILD]);
+        let forwarded = FORWARDED.into_iter().filter(|signal| !politely_ignored(signal));
+        let wanted = forwarded.chain([Signal::CHILD]).chain(also.iter().copied());
         SignalDelivery::with_pipe(read, write, WithOrigin::default(), wanted.map(Signal::as_raw)).map(Self)
     }
 

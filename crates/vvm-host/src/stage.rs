@@ -21,9 +21,9 @@ use std::{
 pub(crate) const OWN_BINARY: &str = "/proc/self/exe";
 
 /// The name of the hidden command that starts the host.
-pub(crate) const HOST: &str = "run-host";
+pub(crate) const HOST: &str = "stage-host";
 /// The name of the hidden command that starts the shim of a worker.
-pub(crate) const WORKER: &str = "run-worker";
+pub(crate) const WORKER: &str = "stage-worker";
 
 /// There is no stage before this one.
 #[derive(Debug, thiserror::Error)]

@@ -4,7 +4,7 @@
 mod harness;
 
 use harness::{Finished, Running, Trial, eventually, within};
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use rustix::process::{Pid, Signal, geteuid, kill_process, test_kill_process};
 use std::{os::unix::fs::MetadataExt as _, time::Duration};
 
 /// What the design promises for the time between the death of host or guardian and that of the last descendant.
@@ -107,4 +107,45 @@ fn what_a_command_leaves_behind_is_gone_when_vvm_ends() {
     assert_eq!(finished.code(), 5);
     assert_eq!(finished.stdout, ["up", "told"]);
     assert_eq!(trial.processes().describe(), Vec::<String>::new());
+}
+
+/// (I6) The record is released when the last process is reaped, and not when the command has ended.
+#[test]
+fn the_record_stands_until_the_last_process_is_gone() {
+    let trial = Trial::new();
+    let script = "(trap '' TERM; setsid sleep 1000 &); echo up; exec sleep 1001";
+    let mut leader = trial.run_script(script).with(["--stop-timeout", "1s"]).start();
+    leader.stdout.wait_for("up");
+    let daemon = trial.process("sleep 1000");
+    leader.signal(Signal::TERM);
+    eventually("the command has ended", || {
+        trial.processes().with("sleep 1001") == [leader.guardian, leader.host()]
+    });
+    let mut looked = 0;
+    loop {
+        let (_, table, _) = trial.status(&["--name", "payroll"]);
+        // Alive after the look means alive at the look.
+        if test_kill_process(daemon).is_err() {
+            break;
+        }
+        assert!(table.contains("held"), "{table}");
+        looked += 1;
+    }
+    assert!(looked > 0, "the daemon did not outlive the command");
+    assert_eq!(leader.finish().signal(), 15);
+    assert!(trial.status(&["--name", "payroll"]).1.contains("free"));
+}
+
+/// The last line, where nobody is left to sweep: the kernel ends the command with its host. (What the command left
+/// behind lives on until the guardian goes on; the documentation says so.)
+#[test]
+fn with_a_stopped_guardian_the_command_still_dies_with_the_host() {
+    let trial = Trial::new();
+    let mut running = trial.run_script("echo up; exec sleep 1000").start();
+    running.stdout.wait_for("up");
+    running.signal(Signal::STOP);
+    kill_process(running.host(), Signal::KILL).unwrap();
+    eventually("the command is gone", || trial.processes().0 == [running.guardian]);
+    running.signal(Signal::CONT);
+    assert_eq!(running.finish().code(), 128 + 9);
 }

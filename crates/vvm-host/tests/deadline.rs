@@ -13,8 +13,8 @@ const TTL: Duration = Duration::from_secs(2);
 /// before we looked; and what a scheduler needs until everybody is gone and we have seen it.
 const DEADLINE: Duration = Duration::from_millis(1600 + 200);
 
-/// A worker that leaves a daemon behind.
-const DAEMON: &str = "(setsid sleep 1000 &); echo up; exec sleep 1001";
+/// A worker that leaves a daemon behind, and neither of them stops when told to.
+const DAEMON: &str = "trap '' TERM; (setsid sleep 1000 &); echo up; exec sleep 1001";
 
 fn start(trial: &Trial) -> Running {
     let mut running = trial.run_script(DAEMON).with(["--ttl", "2s"]).start();
@@ -85,7 +85,8 @@ fn a_stopped_guardian_takes_everything_with_it_at_the_deadline() {
 #[test]
 fn a_guardian_that_goes_on_in_time_goes_on() {
     let trial = Trial::new();
-    let running = start(&trial);
+    let mut running = trial.run_script("echo up; exec sleep 1000").with(["--ttl", "2s"]).start();
+    running.stdout.wait_for("up");
     for _ in 0..3 {
         running.signal(Signal::STOP);
         std::thread::sleep(TTL / 4);
@@ -104,7 +105,7 @@ fn no_worker_starts_while_the_guardian_is_stopped() {
     let mut standby = trial.run(["echo", "started"]).with(["--ttl", "2s"]).start();
     standby.stderr.wait_for("waiting for leadership");
     standby.signal(Signal::STOP);
-    leader.signal(Signal::TERM);
+    leader.signal(Signal::KILL);
     leader.finish();
     standby.stderr.wait_for("the guardian does not answer");
     standby.signal(Signal::CONT);

@@ -187,5 +187,5 @@ fn what_it_can_not_do_is_refused_at_once() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vvm"));
     let output = command.args(["demo", "--picture"]).arg(elsewhere).output().unwrap();
     assert_eq!(output.status.code(), Some(64));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("its folder must exist"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("a folder that exists"));
 }

@@ -53,7 +53,9 @@ fn misuse_is_64_and_says_what_to_write() {
         (run().with(["--ttl", "100ms"]), "at least 500ms"),
         (run().with(["--stop-timeout", "soon"]), "write a duration like 20s"),
         (run().with(["--acquire-timeout", "10"]), "Write 10s"),
-        (run().with(["--slots", "0"]), "--slots"),
+        (run().with(["--slots", "0"]), "from 1 to"),
+        (run().with(["--slots", "-1"]), "from 1 to"),
+        (run().with(["--result-file", "/"]), "name a file"),
         (run().with(["--on-loss", "panic"]), "write exit or rejoin"),
         (run().with(["--containment", "cgroup"]), "write auto or guardian"),
         (run().with(["--name", ""]), "1 to 255 bytes"),
@@ -64,9 +66,15 @@ fn misuse_is_64_and_says_what_to_write() {
         (run().with(["--storage", "sled:leader"]), "use sqlite:PATH"),
         (run().with(["--storage", "leader.db"]), "`sqlite:leader.db`"),
         (run().with(["--storage", "sqlite:"]), "the path is missing"),
-        (run().with(["--result-file", "/no/such/folder/result"]), "its folder must exist"),
+        (run().with(["--result-file", "/no/such/folder/result"]), "a folder that exists"),
         (trial.run([]), "CMD"),
     ];
+    // The command without the two dashes before it.
+    let mut words = run().command_line();
+    words.retain(|word| word != "--");
+    let output = std::process::Command::new(&words[0]).args(&words[1..]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(64) && said.contains("stands behind --"), "{said}");
     for (run, hint) in table {
         let line = run.command_line().join(" ");
         let finished = run.finish();

@@ -44,7 +44,7 @@ fn init(trial: &Trial) -> Pid {
 }
 
 fn host(trial: &Trial) -> Pid {
-    trial.processes().with(" run-host ")[0]
+    trial.processes().with(" stage-host ")[0]
 }
 
 const DAEMON: &str = "(setsid sleep 1000 &); echo up; exec sleep 1001";

@@ -6,18 +6,6 @@ mod harness;
 use harness::{Finished, Trial};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
-use std::process::Command;
-
-/// `vvm status` on the trial's storage.
-fn status(trial: &Trial, arguments: &[&str]) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_vvm"))
-        .args(["status", "--storage", &trial.storage()])
-        .args(arguments)
-        .output()
-        .unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
-}
 
 /// The variables that a worker found, without the names.
 fn told(finished: &Finished) -> Vec<&str> {
@@ -158,7 +146,7 @@ fn status_shows_each_slot() {
     let line = running.stdout.wait_for(" ");
     let [slot, epoch, incarnation] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
 
-    let (code, out, _) = status(&trial, &["--name", "payroll", "--json"]);
+    let (code, out, _) = trial.status(&["--name", "payroll", "--json"]);
     assert_eq!(code, 0);
     let found = serde_json::from_str::<Vec<Value>>(&out).unwrap();
     assert_eq!(found.len(), 2);
@@ -172,13 +160,13 @@ fn status_shows_each_slot() {
             assert_eq!((&line["state"], &line["holder"]), (&"free".into(), &Value::Null));
         }
     }
-    let (_, table, _) = status(&trial, &["--name", "payroll"]);
+    let (_, table, _) = trial.status(&["--name", "payroll"]);
     assert_eq!(table.lines().count(), 3, "{table}");
     assert!(table.contains(epoch) && table.contains("here") && table.contains("30s"), "{table}");
 
     running.signal(Signal::TERM);
     running.finish();
-    let (_, out, _) = status(&trial, &["--name", "payroll", "--json"]);
+    let (_, out, _) = trial.status(&["--name", "payroll", "--json"]);
     let found = serde_json::from_str::<Vec<Value>>(&out).unwrap();
     assert!(found.iter().all(|line| line["state"] == "free"), "{out}");
 }
@@ -186,16 +174,16 @@ fn status_shows_each_slot() {
 #[test]
 fn status_creates_nothing_and_says_what_it_did_not_find() {
     let trial = Trial::new();
-    let (code, out, error) = status(&trial, &["--name", "payroll"]);
+    let (code, out, error) = trial.status(&["--name", "payroll"]);
     assert_eq!((code, out.as_str()), (66, ""));
     assert!(error.contains("no such storage yet"), "{error}");
     assert_eq!(std::fs::read_dir(trial.folder()).unwrap().count(), 0);
 
     trial.run(["true"]).finish();
-    let (code, out, error) = status(&trial, &["--name", "payrol"]);
+    let (code, out, error) = trial.status(&["--name", "payrol"]);
     assert_eq!((code, out.as_str()), (66, ""));
     assert!(error.contains("nobody has ever campaigned for payrol"), "{error}");
     // The question has not become a campaign.
-    assert_eq!(status(&trial, &["--name", "payrol"]).0, 66);
-    assert_eq!(status(&trial, &["--name", "payroll"]).0, 0);
+    assert_eq!(trial.status(&["--name", "payrol"]).0, 66);
+    assert_eq!(trial.status(&["--name", "payroll"]).0, 0);
 }

@@ -6,9 +6,12 @@
 mod harness;
 
 use harness::{Terminal, Trial, eventually, state};
+use rustix::process::{Signal, kill_process};
 
 const CTRL_C: &[u8] = b"\x03";
 const CTRL_Z: &[u8] = b"\x1a";
+const CTRL_D: &[u8] = b"\x04";
+const CTRL_BACKSLASH: &[u8] = b"\x1c";
 
 /// The command line, for a shell.
 fn line(trial: &Trial, script: &str, options: &[&str]) -> String {
@@ -18,21 +21,52 @@ fn line(trial: &Trial, script: &str, options: &[&str]) -> String {
 }
 
 #[test]
-fn ctrl_c_reaches_the_worker_once_and_stops() {
+fn ctrl_c_reaches_the_worker_and_stops() {
     let trial = Trial::new();
     let mut terminal = Terminal::new(&trial);
-    let script = "trap 'echo interrupted' INT; echo up; n=0; while [ $n -lt 30 ]; do sleep 0.01; n=$((n+1)); done; exit 9";
+    let script = "trap 'echo interrupted; exit 9' INT; echo up; while :; do sleep 0.01; done";
     terminal.type_line(&format!("{}; echo status $?", line(&trial, script, &[])));
     terminal.screen.wait_for("up");
     terminal.press(CTRL_C);
     terminal.screen.wait_for("interrupted");
     terminal.screen.wait_for("stopped: the command exited with status 9");
     terminal.screen.wait_for("status 9");
-    terminal.type_line("exit");
-    let rest = terminal.screen.rest();
-    let times = rest.iter().filter(|line| line.contains("interrupted")).count();
-    assert_eq!(times, 1, "{rest:#?}");
-    terminal.shell.wait().unwrap();
+    terminal.close();
+}
+
+/// The terminal has signalled the worker, so that we must not.
+#[test]
+fn what_the_terminal_signals_reaches_the_worker_once() {
+    let trial = Trial::new();
+    let mut terminal = Terminal::new(&trial);
+    // (What a shell starts in its background ignores QUIT.)
+    let script = "trap 'n=$((n+1)); echo quit $n' QUIT; trap 'echo total $n; exit' USR1; n=0
+                  sleep 1000 & echo up; while :; do wait; done";
+    terminal.type_line(&line(&trial, script, &[]));
+    terminal.screen.wait_for("up");
+    // Two signals that come at once merge into one: of so many, some would not.
+    for times in 1..=20 {
+        terminal.press(CTRL_BACKSLASH);
+        terminal.screen.wait_for(&format!("quit {times}"));
+    }
+    kill_process(trial.process("sh -c"), Signal::USR1).unwrap();
+    assert_eq!(terminal.screen.wait_for("total"), "total 20");
+    terminal.close();
+}
+
+/// The terminal signals a group; a worker that has left it gets its signals from us.
+#[test]
+fn ctrl_c_reaches_a_worker_that_left_the_group() {
+    let trial = Trial::new();
+    let mut terminal = Terminal::new(&trial);
+    let script =
+        "exec setsid sh -c \"trap 'echo interrupted; exit 9' INT; echo up; while :; do sleep 0.01; done\"";
+    terminal.type_line(&line(&trial, script, &[]));
+    terminal.screen.wait_for("up");
+    terminal.press(CTRL_C);
+    terminal.screen.wait_for("interrupted");
+    terminal.screen.wait_for("stopped: the command exited with status 9");
+    terminal.close();
 }
 
 #[test]
@@ -93,8 +127,7 @@ fn the_worker_reads_what_is_typed() {
     terminal.screen.wait_for("up");
     terminal.type_line("hello");
     terminal.screen.wait_for("got hello");
-    // Ctrl-D
-    terminal.press(b"\x04");
+    terminal.press(CTRL_D);
     terminal.screen.wait_for("end of input");
     terminal.close();
 }
@@ -112,6 +145,39 @@ fn a_worker_in_the_background_waits_for_the_foreground_to_read() {
     terminal.type_line("hello");
     terminal.screen.wait_for("got hello");
     terminal.close();
+}
+
+/// The terminal's group is one that this namespace has no number for.
+#[test]
+fn in_a_namespace_below_the_terminal_it_works_as_without_one() {
+    let trial = Trial::new();
+    let mut terminal = Terminal::new(&trial);
+    let unshare = "unshare --pid --fork --mount-proc";
+    terminal
+        .type_line(&format!("{unshare} true && echo per''mitted; {unshare} true || echo per''mitted not"));
+    if !terminal.screen.wait_for("permitted").ends_with("not") {
+        let script = "trap 'echo told; exit 9' TERM; echo up; while :; do sleep 0.01; done";
+        terminal.type_line(&format!("{unshare} {}; echo status $?", line(&trial, script, &[])));
+        terminal.screen.wait_for("up");
+        kill_process(trial.process(env!("CARGO_BIN_EXE_vvm")), Signal::TERM).unwrap();
+        terminal.screen.wait_for("told");
+        terminal.screen.wait_for("status 9");
+    }
+    terminal.close();
+}
+
+/// In a container that runs nothing but `vvm`, no shell could continue what Ctrl-Z has stopped.
+#[test]
+fn ctrl_z_without_a_shell_stops_nothing() {
+    let trial = Trial::new();
+    let mut terminal = Terminal::new(&trial);
+    // The shell makes way: what it becomes leads the session.
+    let script = "echo up; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; done; echo done";
+    terminal.type_line(&format!("exec {}", line(&trial, script, &["--ttl", "20s"])));
+    terminal.screen.wait_for("up");
+    terminal.press(CTRL_Z);
+    terminal.screen.wait_for("done");
+    assert!(terminal.shell.wait().unwrap().success());
 }
 
 /// A host that writes in the background of such a terminal would be stopped, and killed at the deadline.

@@ -1,10 +1,13 @@
 //! The arguments, and the help that explains them.
 
 use super::{duration::GivenDuration, exit};
-use crate::demo::args::{DemoArgs, DemoCandidateArgs, DemoWorkerArgs};
+use crate::{
+    demo::args::{DemoArgs, DemoCandidateArgs, DemoWorkerArgs},
+    stage,
+};
 use clap::{Args, Parser, Subcommand};
 use ielections::{Holder, Ttl, record::HolderTooLong};
-use std::{ffi::OsString, num::NonZeroU32, path::PathBuf, str::FromStr, time::Duration};
+use std::{ffi::OsString, fmt, num::NonZeroU32, path::PathBuf, str::FromStr, time::Duration};
 
 /// Run things on one machine at a time: leader election you can trust with your data.
 #[derive(Debug, Parser)]
@@ -20,20 +23,20 @@ pub(crate) enum Command {
     Status(StatusArgs),
     Demo(DemoArgs),
     #[command(hide = true)]
-    RunHost(RunArgs),
-    #[command(hide = true)]
-    RunWorker(WorkerArgs),
-    #[command(hide = true)]
     DemoCandidate(DemoCandidateArgs),
     #[command(hide = true)]
     DemoWorker(DemoWorkerArgs),
+    #[command(hide = true, name = stage::HOST)]
+    StageHost(RunArgs),
+    #[command(hide = true, name = stage::WORKER)]
+    StageWorker(WorkerArgs),
 }
 
 /// Run a command only while this process leads.
 ///
-/// Start the same line on several machines or in several terminals: one of them runs the command, the others stand by.
-/// When the leader stops, crashes or hangs, its command and everything that it started are dead before the next one
-/// starts.
+/// Start the same line several times, wherever the storage can be reached: one of them runs the command, the others
+/// stand by. When the leader stops, crashes or hangs, its command and everything that it started are dead before the
+/// next one starts.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = exit::HELP, after_long_help = concat_help(), override_usage = RUN_USAGE)]
 pub(crate) struct RunArgs {
@@ -44,7 +47,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_parser = parse_name)]
     pub(crate) name: String,
     /// How many may lead at once, each in a slot of its own; the same number for everybody
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_slots, allow_hyphen_values = true)]
     pub(crate) slots: NonZeroU32,
     /// How long a dead leader's record stands: the longest pause without anybody leading
     #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = parse_ttl)]
@@ -196,6 +199,15 @@ pub(crate) enum Containment {
     Guardian,
 }
 
+/// The level in force.
+impl fmt::Display for Containment {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto | Self::Guardian => out.write_str("guardian"),
+        }
+    }
+}
+
 /// No level of containment that this version has.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum NotContainment {
@@ -228,6 +240,18 @@ pub(crate) fn parse_ttl(text: &str) -> Result<Ttl, Box<dyn std::error::Error + S
 
 fn parse_holder(text: &str) -> Result<Holder, HolderTooLong> {
     Holder::new(text)
+}
+
+/// The most slots that a cluster may have: a campaign looks at all of them.
+const MAX_SLOTS: u32 = 100_000;
+
+/// A text that is no number of slots.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("write a number from 1 to {MAX_SLOTS}")]
+struct NotASlotCount;
+
+fn parse_slots(text: &str) -> Result<NonZeroU32, NotASlotCount> {
+    text.parse::<NonZeroU32>().ok().filter(|count| count.get() <= MAX_SLOTS).ok_or(NotASlotCount)
 }
 
 /// A text that can't be a name.

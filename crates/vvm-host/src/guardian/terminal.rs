@@ -3,15 +3,17 @@
 //! With a terminal, guardian and worker are one job: Ctrl-C and Ctrl-Z reach both, `fg` and `bg` move both, and the
 //! worker may read standard input. Without one, the worker gets a group of its own, and signals go to all of it.
 
+use crate::processes::{own_group, own_session};
 use rustix::{
     fs::{Mode, OFlags, open},
-    process::{Pid, getpgrp},
+    process::{Pid, Signal, getpid, kill_process_group},
 };
 
 /// What this process has to do with a terminal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terminal {
     group: Option<Pid>,
+    leads_session: bool,
 }
 
 impl Terminal {
@@ -19,7 +21,24 @@ impl Terminal {
     pub(super) fn of_this_process() -> Self {
         // The one name that can be opened exactly by those who have a controlling terminal (tty(4)).
         let terminal = open("/dev/tty", OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty());
-        Self { group: terminal.is_ok().then(getpgrp) }
+        Self {
+            group: own_group().filter(|_| terminal.is_ok()),
+            leads_session: own_session() == Some(getpid()),
+        }
+    }
+
+    /// The signals to catch beside those that are passed on.
+    pub(super) fn also_caught(self) -> &'static [Signal] {
+        if self.group.is_some() && self.leads_session { &[Signal::TSTP] } else { &[] }
+    }
+
+    /// Ctrl-Z at a terminal whose session we lead: no shell is there that could continue the job (as in a container that
+    /// runs nothing but `vvm`), so that it goes on at once.
+    pub(super) fn undo_stop(self) {
+        if let Some(group) = self.group {
+            // Whoever is in it besides us was stopped by the same keystroke.
+            let _ = kill_process_group(group, Signal::CONT);
+        }
     }
 
     /// The group for the worker to share.

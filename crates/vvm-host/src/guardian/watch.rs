@@ -138,11 +138,17 @@ impl Guardian {
     }
 
     fn pass_signals_on(&mut self) {
-        let caught = self.signals.pending().unwrap_or_default();
-        for caught in caught.into_iter().filter(|caught| caught.signal != Signal::CHILD) {
-            let delivered = caught.from_terminal && self.terminal.reaches_the_worker();
-            // A host that does not listen can't act on it either; its deadline is what ends it.
-            let _ = self.link.say(&ToHost::Signalled { signal: caught.signal, delivered });
+        for caught in self.signals.pending().unwrap_or_default() {
+            match caught.signal {
+                // Reaping happens in any case.
+                Signal::CHILD => {}
+                Signal::TSTP => self.terminal.undo_stop(),
+                signal => {
+                    let delivered = caught.from_terminal && self.terminal.reaches_the_worker();
+                    // A host that does not listen can't act on it either; its deadline is what ends it.
+                    let _ = self.link.say(&ToHost::Signalled { signal, delivered });
+                }
+            }
         }
     }
 }

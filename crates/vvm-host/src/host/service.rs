@@ -70,10 +70,10 @@ impl Service<ElectionKey> for WorkerService {
         let starting = spawn::start(&order)?;
         let patience =
             Patience { stop_timeout: run.stop_timeout, killing: KILLING.min(run.ttl.get() / KILLING_SHARE) };
-        let own_group = surroundings.terminal_group.is_none();
+        let group = surroundings.terminal_group;
         let clock = Arc::clone(&surroundings.clock);
         let family = surroundings.family;
-        let supervision = Supervision::new(starting.pid, own_group, family, clock, patience, orders);
+        let supervision = Supervision::new(starting.pid, group, family, clock, patience, orders);
         let executed = tokio::select! {
             biased;
             executed = starting.executed() => executed,

@@ -47,11 +47,30 @@ pub(super) fn everybody() -> Vec<(Pid, Pid)> {
 /// # Errors
 /// `SRCH` when it is gone or has no parent in this namespace.
 pub(super) fn parent_of(child: Pid) -> io::Result<Pid> {
-    let stat = fs::read_to_string(format!("/proc/{child}/stat"))?;
+    field(&format!("/proc/{child}/stat"), PARENT)?.ok_or_else(|| Errno::SRCH.into())
+}
+
+/// The process group of this process; none if it is one of another PID namespace, for which the system calls have no
+/// number.
+pub(crate) fn own_group() -> Option<Pid> {
+    field("/proc/self/stat", GROUP).ok().flatten()
+}
+
+/// The session of this process; none if it is one of another PID namespace.
+pub(crate) fn own_session() -> Option<Pid> {
+    field("/proc/self/stat", SESSION).ok().flatten()
+}
+
+/// Places after the name, in proc(5)'s order.
+const PARENT: usize = 1;
+const GROUP: usize = 2;
+const SESSION: usize = 3;
+
+fn field(stat: &str, place: usize) -> io::Result<Option<Pid>> {
+    let stat = fs::read_to_string(stat)?;
     // The name in parentheses may contain anything, parentheses too: the state follows the last one (proc(5)).
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let parent = after_name.split_ascii_whitespace().nth(1).and_then(pid);
-    parent.ok_or_else(|| Errno::SRCH.into())
+    Ok(after_name.split_ascii_whitespace().nth(place).and_then(pid))
 }
 
 fn pid(text: &str) -> Option<Pid> {
@@ -72,6 +91,12 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(parent_of(child_pid).is_err());
+    }
+
+    #[test]
+    fn group_and_session_are_those_of_the_system_calls() {
+        assert_eq!(own_group(), Some(rustix::process::getpgrp()));
+        assert_eq!(own_session(), rustix::process::getsid(None).ok());
     }
 
     #[test]

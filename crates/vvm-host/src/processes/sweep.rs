@@ -8,6 +8,7 @@ use super::{
     Family, Reaped,
     reap::{Reap, reap, wait_for_any},
 };
+use crate::announce::say;
 use rustix::{
     io::Errno,
     process::{Pid, Signal},
@@ -50,7 +51,26 @@ pub(crate) fn sweep(family: &Family, mut on_reaped: impl FnMut(Reaped)) -> Sweep
 ///
 /// Blocks; a process in an uninterruptible system call, or of a user out of reach, is waited for.
 pub(crate) fn end_all(family: &Family, mut on_reaped: impl FnMut(Reaped)) {
-    while let Sweep::Waiting { .. } = sweep(family, &mut on_reaped) {
+    let mut complaint = Complaint::default();
+    while let Sweep::Waiting { out_of_reach } = sweep(family, &mut on_reaped) {
+        complaint.about(&out_of_reach);
         wait_for_any();
+    }
+}
+
+/// What is said about processes that can't be killed: once.
+#[derive(Default, Debug)]
+pub(crate) struct Complaint {
+    said: bool,
+}
+
+impl Complaint {
+    /// Says who is waited for, unless that was said before.
+    pub(crate) fn about(&mut self, out_of_reach: &[Pid]) {
+        if out_of_reach.is_empty() || std::mem::replace(&mut self.said, true) {
+            return;
+        }
+        let list = out_of_reach.iter().map(Pid::to_string).collect::<Vec<_>>().join(", ");
+        say!("waiting for processes of another user, which this one may not kill: {list}");
     }
 }

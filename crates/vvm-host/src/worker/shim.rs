@@ -11,7 +11,6 @@ use crate::{
 };
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use std::{
-    io,
     os::unix::process::CommandExt as _,
     process::{Command, ExitCode},
 };
@@ -48,13 +47,6 @@ fn become_command(worker: &WorkerArgs) -> Result<u8, TakeUpError> {
     let errno = error.raw_os_error().unwrap_or_default();
     // A host that is gone needs no answer.
     let _ = link.say(&FromShim { errno });
-    Ok(status_of(&error))
-}
-
-/// As a shell reports it.
-pub(crate) fn status_of(error: &io::Error) -> u8 {
-    match error.kind() {
-        io::ErrorKind::NotFound => exit::NOT_FOUND,
-        _ => exit::NOT_EXECUTABLE,
-    }
+    // Whoever started us has the reason, and decides by it; this only says that it did not come to the command.
+    Ok(exit::NOT_EXECUTABLE)
 }

@@ -1,6 +1,6 @@
 //! Starting a worker, and finding out whether the command could be executed.
 
-use super::{environment::Leadership, shim};
+use super::{environment::Leadership, refusal::Refusal};
 use crate::{
     link::{
         self, Heard, Link,
@@ -34,8 +34,8 @@ pub(crate) enum SpawnError {
     #[error("the system has no room for another process: {0}")]
     System(#[source] io::Error),
     /// The command could not be executed.
-    #[error("can't run {}: {cause}: give its path, or a name that is found in PATH", .command.display())]
-    Command { command: OsString, cause: io::Error },
+    #[error(transparent)]
+    Refused(Refusal),
 }
 
 impl SpawnError {
@@ -43,7 +43,7 @@ impl SpawnError {
     pub(crate) fn command_status(&self) -> Option<u8> {
         match self {
             Self::System(_) => None,
-            Self::Command { cause, .. } => Some(shim::status_of(cause)),
+            Self::Refused(refusal) => Some(refusal.status()),
         }
     }
 }
@@ -65,6 +65,8 @@ pub(crate) struct Starting {
 pub(crate) fn start<Input: AsFd>(order: &Order<'_, Input>) -> Result<Starting, SpawnError> {
     let begin = || {
         let (link, far) = link::pair()?;
+        // Before there is a process, so that nothing can fail that would leave one behind.
+        let readable = Readable::of(&link)?;
         let arguments = std::iter::once("--".into()).chain(order.command.iter().cloned());
         let mut command = stage::command(stage::WORKER, arguments, far);
         command.env_clear().envs(order.leadership.environment(std::env::vars_os()));
@@ -72,7 +74,6 @@ pub(crate) fn start<Input: AsFd>(order: &Order<'_, Input>) -> Result<Starting, S
         let pid = stage::start(command)?;
         // A shim that has died already is found when it is reaped.
         let _ = link.say_with(&ToShim { host: getpid() }, &[order.input.as_fd()]);
-        let readable = Readable::of(&link)?;
         Ok((pid, link, readable))
     };
     let (pid, link, readable) = begin().map_err(SpawnError::System)?;
@@ -94,7 +95,7 @@ impl Starting {
             Heard::End => Ok(()),
             Heard::Message(FromShim { errno }, _) => {
                 let cause = io::Error::from_raw_os_error(errno);
-                Err(SpawnError::Command { command: self.command.clone(), cause })
+                Err(SpawnError::Refused(Refusal::of(self.command.clone(), cause)))
             }
         }
     }

@@ -6,11 +6,11 @@
 
 use crate::{
     announce::say,
-    processes::{Ended, Family, Reap, Reaped, Sweep, reap, sweep},
+    processes::{Complaint, Ended, Family, Reap, Reaped, Sweep, reap, sweep},
     signals::asks_to_stop,
 };
 use clock::{Clock, Instant};
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -76,14 +76,14 @@ enum Phase {
 #[derive(Debug)]
 pub(crate) struct Supervision {
     worker: Pid,
-    /// Whether the worker leads a group of its own, all of which gets the signals.
-    own_group: bool,
+    /// The group that the worker shares with the guardian; without, it leads one, all of which gets the signals.
+    terminal_group: Option<Pid>,
     family: Family,
     clock: Arc<dyn Clock>,
     patience: Patience,
     orders: Orders,
     phase: Phase,
-    said_out_of_reach: bool,
+    complaint: Complaint,
     outcome: Supervised,
 }
 
@@ -91,7 +91,7 @@ impl Supervision {
     /// Of the worker `worker`, a child of this process.
     pub(crate) fn new(
         worker: Pid,
-        own_group: bool,
+        terminal_group: Option<Pid>,
         family: Family,
         clock: Arc<dyn Clock>,
         patience: Patience,
@@ -99,8 +99,8 @@ impl Supervision {
     ) -> Self {
         let outcome = Supervised { ended: None, told: Vec::new() };
         let phase = Phase::Working;
-        let said_out_of_reach = false;
-        Self { worker, own_group, family, clock, patience, orders, phase, said_out_of_reach, outcome }
+        let complaint = Complaint::default();
+        Self { worker, terminal_group, family, clock, patience, orders, phase, complaint, outcome }
     }
 
     /// Kills whatever has been started, without asking it to stop first.
@@ -139,7 +139,7 @@ impl Supervision {
             return match state {
                 Sweep::Clear => true,
                 Sweep::Waiting { out_of_reach } => {
-                    self.say_out_of_reach(&out_of_reach);
+                    self.complaint.about(&out_of_reach);
                     false
                 }
             };
@@ -176,7 +176,8 @@ impl Supervision {
     }
 
     fn pass_on(&mut self, Passed { signal, delivered }: Passed) {
-        if !delivered {
+        // A terminal signals a group, which the worker may have left.
+        if !delivered || getpgid(Some(self.worker)).ok() != self.terminal_group {
             self.signal_worker(signal);
         }
         if asks_to_stop(signal) {
@@ -216,22 +217,13 @@ impl Supervision {
         if self.outcome.ended.is_some() {
             return;
         }
-        let sent = if self.own_group {
-            kill_process_group(self.worker, signal)
-        } else {
-            kill_process(self.worker, signal)
+        let sent = match self.terminal_group {
+            Some(_) => kill_process(self.worker, signal),
+            None => kill_process_group(self.worker, signal),
         };
         if let Err(refusal) = sent {
             let name = signal_hook::low_level::signal_name(signal.as_raw()).unwrap_or("a signal");
             say!("{name} can't be passed on to process {}: {refusal}", self.worker);
         }
-    }
-
-    fn say_out_of_reach(&mut self, processes: &[Pid]) {
-        if processes.is_empty() || std::mem::replace(&mut self.said_out_of_reach, true) {
-            return;
-        }
-        let list = processes.iter().map(Pid::to_string).collect::<Vec<_>>().join(", ");
-        say!("waiting for processes of another user, which this one may not kill: {list}");
     }
 }

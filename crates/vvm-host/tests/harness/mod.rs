@@ -17,7 +17,7 @@ pub(crate) use run::{Finished, Run, Running};
 pub(crate) use terminal::Terminal;
 
 use rustix::process::Pid;
-use std::{path::Path, time::Duration};
+use std::{path::Path, process::Command, time::Duration};
 
 /// Repeats `trial` until it took less than `bound`, at most ten times.
 ///
@@ -79,6 +79,14 @@ impl Trial {
         connection.busy_timeout(PATIENCE).unwrap();
         connection.execute_batch("BEGIN IMMEDIATE").unwrap();
         connection
+    }
+
+    /// `vvm status` on the storage: exit status, standard output, standard error.
+    pub(crate) fn status(&self, arguments: &[&str]) -> (i32, String, String) {
+        let mut status = Command::new(env!("CARGO_BIN_EXE_vvm"));
+        let output = status.args(["status", "--storage", &self.storage()]).args(arguments).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
     }
 
     /// Every process of this trial that lives.

@@ -114,7 +114,7 @@ impl Running {
         let mut host = None;
         processes::eventually("a host", || {
             host = processes::Processes::marked(&self.mark)
-                .with(" run-host ")
+                .with(" stage-host ")
                 .into_iter()
                 .find(|pid| parent(*pid) == Some(self.guardian));
             host.is_some()
