@@ -98,10 +98,12 @@ fn become_candidate(candidate: &DemoCandidateArgs) -> io::Error {
     Command::new(OWN_BINARY).arg0("vvm").args(arguments).exec()
 }
 
-/// Ends guardian, host and worker by SIGKILL, as a machine that crashes would: nobody can clean up after anybody.
+/// Ends guardian, host and worker by SIGKILL, as a machine that crashes would.
+///
+/// The host goes first: it alone can hand the record back, and would if it saw one of the others go.
 pub(crate) fn crash(family: &Family, guardian: Pid) {
-    for member in family.tree_of(guardian) {
-        // One that is gone by now was its parent's to take along.
+    for member in family.children_of(guardian).into_iter().chain(family.tree_of(guardian)) {
+        // One that is gone by now went with its parent.
         let _ = family.signal(member, Signal::KILL);
     }
 }

@@ -58,6 +58,11 @@ impl Measured {
             let mark = timeline.mark(kind)?;
             timeline.next_at_work(mark.at).map(|(_, began)| mark.at.until(began))
         };
+        // Who hands the record back has not crashed: the next one did not have to wait until it expired.
+        let crashed = timeline
+            .mark(MarkKind::Crashed)
+            .and_then(|mark| timeline.led_by(mark.lane, mark.at))
+            .filter(|leadership| !leadership.released);
         let died = timeline.mark(MarkKind::HostDied).map(|mark| mark.at);
         let deadline = timeline.mark(MarkKind::Deadline).map(|mark| mark.at);
         let next = timeline
@@ -66,7 +71,7 @@ impl Measured {
             .map(|(_, began)| began);
         Self {
             renewals: timeline.leaderships.first().map_or(0, |first| first.renewals.len()),
-            crash_failover: until_next(MarkKind::Crashed),
+            crash_failover: crashed.and_then(|_| until_next(MarkKind::Crashed)),
             handover: until_next(MarkKind::AskedToStop),
             kill_after_deadline: died.zip(deadline).map(|(died, deadline)| Offset::of(died, deadline)),
             next_after_kill: next.zip(died).map(|(next, died)| Offset::of(next, died)),

@@ -35,6 +35,8 @@ pub(crate) struct Leadership {
     pub(crate) renewals: Vec<Instant>,
     /// When the record was seen free, or in another's hands.
     pub(crate) gone: Option<Instant>,
+    /// Whether it was handed back, and not taken.
+    pub(crate) released: bool,
     /// By the worker's own word.
     pub(crate) work: Option<Work>,
 }
@@ -86,7 +88,9 @@ impl Timeline {
             }
             What::Renewed(epoch) => self.leadership(lane, epoch, at).renewals.push(at),
             What::Released(epoch) => {
-                self.leadership(lane, epoch, at).gone.get_or_insert(at);
+                let leadership = self.leadership(lane, epoch, at);
+                leadership.released = true;
+                leadership.gone.get_or_insert(at);
             }
             What::WorkBegan(epoch, _) => {
                 self.leadership(lane, epoch, at).work.get_or_insert(Work { began: at, ended: None });
@@ -114,8 +118,8 @@ impl Timeline {
     fn leadership(&mut self, lane: Lane, epoch: Epoch, at: Instant) -> &mut Leadership {
         let found = self.leaderships.iter().position(|leadership| leadership.epoch == epoch);
         let place = found.unwrap_or_else(|| {
-            let (renewals, gone, work) = (Vec::new(), None, None);
-            self.leaderships.push(Leadership { lane, epoch, elected: at, renewals, gone, work });
+            let (renewals, gone, released, work) = (Vec::new(), None, false, None);
+            self.leaderships.push(Leadership { lane, epoch, elected: at, renewals, gone, released, work });
             self.leaderships.len() - 1
         });
         &mut self.leaderships[place]

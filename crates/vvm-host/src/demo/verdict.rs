@@ -239,6 +239,20 @@ mod tests {
     }
 
     #[test]
+    fn a_crash_that_hands_back_is_none() {
+        let mut timeline = Timeline::beginning_at(rehearsal::BEGAN);
+        for event in rehearsal::events() {
+            timeline.take(event);
+            if event.what == What::Crashed {
+                let what = What::Released(rehearsal::epoch(1));
+                timeline.take(Event { at: event.at, lane: event.lane, what });
+            }
+        }
+        let verdict = Verdict::on(&timeline, &rehearsal::evidence(), rehearsal::ttl(), None);
+        assert_eq!(failures(&verdict), ["crash: the next one works after"]);
+    }
+
+    #[test]
     fn what_was_not_seen_does_not_hold() {
         let verdict = verdict(|event| event.lane == Lane::A && event.at < rehearsal::at(1_000));
         assert_eq!(failures(&verdict).len(), 5, "all but what the logs say: {verdict:?}");
