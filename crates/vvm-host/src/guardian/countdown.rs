@@ -32,6 +32,11 @@ impl Countdown {
         Ok(Self(timerfd_create(TimerfdClockId::Boottime, flags)?))
     }
 
+    /// When it rings for a deadline of the host.
+    pub(super) fn rings_at(deadline: Instant) -> Instant {
+        deadline.after(BEHIND_THE_HOST)
+    }
+
     /// Replaces the deadline, as the host says.
     ///
     /// # Errors
@@ -39,7 +44,7 @@ impl Countdown {
     pub(super) fn set(&self, deadline: Option<Instant>) -> io::Result<()> {
         let wake_at = deadline.map_or(Duration::ZERO, |at| {
             // Zero would disarm; the first nanosecond after boot is as much in the past.
-            Duration::from_nanos(at.after(BEHIND_THE_HOST).as_nanos().clamp(1, i64::MAX as u64))
+            Duration::from_nanos(Self::rings_at(at).as_nanos().clamp(1, i64::MAX as u64))
         });
         let once = Itimerspec {
             it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
@@ -50,7 +55,7 @@ impl Countdown {
     }
 }
 
-/// Readable once the deadline has passed.
+/// Readable once it has rung.
 impl AsFd for Countdown {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

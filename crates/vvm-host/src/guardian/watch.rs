@@ -61,25 +61,20 @@ pub(super) struct End {
 }
 
 impl Guardian {
-    /// Watches until the host has ended or the deadline has passed; then kills and reaps every descendant.
+    /// Watches until the host has ended or is overdue; then kills and reaps every descendant.
     pub(super) fn watch(mut self) -> End {
         let mut host_ended = None;
-        let mut deadline_passed = false;
-        while host_ended.is_none() && !deadline_passed {
-            let [deadline, heard, signalled] = self.wait();
-            deadline_passed |= deadline;
-            if heard {
-                self.listen();
-            }
-            if signalled {
-                self.pass_signals_on();
-            }
+        while host_ended.is_none() && !has_passed(self.told.deadline.map(Countdown::rings_at)) {
+            self.wait();
+            // First, since the deadline may have moved while we did not run.
+            self.listen();
+            self.pass_signals_on();
             // Always: as a sub-reaper, or as process 1, we may be given strangers' children at any time.
             while let Reap::One(reaped) = reap() {
                 host_ended = host_ended.or(self.is_host(reaped));
             }
         }
-        deadline_passed |= self.told.deadline.is_some_and(|deadline| SystemClock::read() >= deadline);
+        let deadline_passed = has_passed(self.told.deadline);
         end_all(&self.family, |reaped| host_ended = host_ended.or(self.is_host(reaped)));
         // What the host said last may have come while it was ending.
         self.listen();
@@ -92,20 +87,18 @@ impl Guardian {
         (reaped.pid == self.host).then(|| (reaped.ended, SystemClock::read()))
     }
 
-    /// Blocks until there is something to do: deadline, link, signals. The host's end wakes too.
-    fn wait(&self) -> [bool; 3] {
-        let link = if self.link_open { PollFlags::IN } else { PollFlags::empty() };
+    /// Blocks until there is something to do: the deadline, signals, the host's end, the link.
+    fn wait(&self) {
         let mut fds = [
             PollFd::new(&self.countdown, PollFlags::IN),
-            PollFd::new(&self.link, link),
             PollFd::new(&self.signals, PollFlags::IN),
             PollFd::new(&self.process, PollFlags::IN),
+            PollFd::new(&self.link, PollFlags::IN),
         ];
+        // A link that has ended would wake for ever.
+        let of_interest = if self.link_open { &mut fds[..] } else { &mut fds[..3] };
         // Interrupted, out of memory: looking at everything is right after each of them.
-        if poll(&mut fds[..], None).is_err() {
-            return [false, true, true];
-        }
-        [&fds[0], &fds[1], &fds[2]].map(|fd| !fd.revents().is_empty())
+        let _ = poll(of_interest, None);
     }
 
     fn listen(&mut self) {
@@ -151,4 +144,8 @@ impl Guardian {
             }
         }
     }
+}
+
+fn has_passed(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|at| SystemClock::read() >= at)
 }

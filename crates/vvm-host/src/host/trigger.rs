@@ -33,8 +33,8 @@ impl Trigger for GuardedTrigger {
     fn set_earliest(&self, earliest: Option<(Instant, &Subject)>) -> io::Result<()> {
         self.system.set_earliest(earliest)?;
         let deadline = earliest.map(|(at, _)| at);
-        // A guardian that has not listened for so long that the link is full keeps the earlier deadline, which is safe:
-        // it goes, and takes everything with it (I4).
+        // A guardian that has not listened for so long that the link is full hears nothing of it: it then counts as
+        // gone once the deadline that it confirmed last has passed, which is no later than this one was (I4).
         let _ = self.guardian.say(&ToGuardian::Deadline(deadline));
         self.deadline.send_replace(deadline);
         Ok(())
