@@ -14,6 +14,17 @@ pub enum ArmError {
     )]
     UnkillableInit,
     /// The system refused the timer or the thread.
-    #[error("the kill deadline could not be set")]
+    #[error("the kill deadline could not be set: {0}")]
     Kernel(#[source] io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_of_the_system_says_what_it_lacks() {
+        let refusal = ArmError::Kernel(io::Error::other("too many open files"));
+        assert_eq!(refusal.to_string(), "the kill deadline could not be set: too many open files");
+    }
 }

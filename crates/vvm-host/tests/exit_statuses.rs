@@ -60,6 +60,8 @@ fn misuse_is_64_and_says_what_to_write() {
         (run().with(["--containment", "cgroup"]), "write auto or guardian"),
         (run().with(["--name", ""]), "1 to 255 bytes"),
         (run().with(["--holder", &"x".repeat(256)]), "at most 255"),
+        (run().with(["--holder", ""]), "no control characters"),
+        (run().with(["--holder", "two\nlines"]), "no control characters"),
         (run().with(["--no-such-option"]), "--no-such-option"),
         (run().with(["--try", "--acquire-timeout", "1s"]), "cannot be used with"),
         (run().with(["--storage", "mem:"]), "use sqlite:PATH"),

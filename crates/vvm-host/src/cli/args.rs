@@ -36,7 +36,7 @@ pub(crate) enum Command {
 ///
 /// Start the same line several times, wherever the storage can be reached: one of them runs the command, the others
 /// stand by. When the leader stops, crashes or hangs, its command and everything that it started are dead before the
-/// next one starts.
+/// next one starts; --containment says what is out of reach.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = exit::HELP, after_long_help = concat_help(), override_usage = RUN_USAGE)]
 pub(crate) struct RunArgs {
@@ -68,6 +68,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_parser = parse_holder)]
     pub(crate) holder: Option<Holder>,
     /// What keeps the command's processes together: auto or guardian
+    ///
+    /// guardian: vvm is two processes, and when one of them is killed, stopped or hangs, the other one ends whatever CMD
+    /// has started. When both are killed (killall -9 vvm) or stopped at once, the kernel ends CMD, but what CMD has
+    /// started lives on, beside the next leader's.
     #[arg(long, value_name = "auto|guardian", default_value = "auto")]
     pub(crate) containment: Containment,
     /// Exit status when leadership was lost
@@ -238,8 +242,19 @@ pub(crate) fn parse_ttl(text: &str) -> Result<Ttl, Box<dyn std::error::Error + S
     Ok(Ttl::new(parse_duration(text)?)?)
 }
 
-fn parse_holder(text: &str) -> Result<Holder, HolderTooLong> {
-    Holder::new(text)
+/// A text that can't be a holder.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+enum NotAHolder {
+    #[error(transparent)]
+    TooLong(#[from] HolderTooLong),
+    #[error("a holder has 1 to 255 bytes and no control characters")]
+    Unreadable,
+}
+
+/// A holder stands in lines for people, like a name.
+fn parse_holder(text: &str) -> Result<Holder, NotAHolder> {
+    let is_readable = !text.is_empty() && !text.chars().any(char::is_control);
+    if is_readable { Ok(Holder::new(text)?) } else { Err(NotAHolder::Unreadable) }
 }
 
 /// The most slots that a cluster may have: a campaign looks at all of them.
