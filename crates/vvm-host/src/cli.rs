@@ -28,6 +28,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Run(run) => crate::guardian::main(&run),
         Command::Status(status) => crate::status::main(&status),
         Command::Demo(demo) => crate::demo::main(&demo),
+        Command::InitStorage(init) => crate::init_storage::main(&init),
         Command::DemoCandidate(candidate) => crate::demo::candidate_main(&candidate),
         Command::DemoWorker(worker) => crate::demo::worker_main(&worker),
         Command::StageHost(run) => crate::host::main(&run),

@@ -83,7 +83,8 @@ fn host(run: &RunArgs) -> Result<(), StartError> {
     let signals = Signals::catch()?;
     let watch = GuardianWatch::start(guardian, family)?;
 
-    let runtime = runtime::Builder::new_current_thread().enable_io().build()?;
+    // Its timers are for the clients of databases; ours count suspend.
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let guardian = Arc::new(link);
     let clock = Arc::new(SystemClock::start()?) as Arc<dyn Clock>;
     let trigger = Arc::new(GuardedTrigger::over(

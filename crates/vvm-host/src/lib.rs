@@ -14,7 +14,7 @@
 //! - `processes`: who descends from us, and how to end them all.
 //! - `signals`, `readable`, `announce`: signals in, waiting, lines out.
 //! - `report`: the result file.
-//! - `status`: `vvm status`. `demo`: `vvm demo`.
+//! - `status`: `vvm status`. `init_storage`: `vvm init-storage`. `demo`: `vvm demo`.
 #![forbid(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
@@ -27,6 +27,7 @@ mod cli;
 mod demo;
 mod guardian;
 mod host;
+mod init_storage;
 mod link;
 mod processes;
 mod readable;

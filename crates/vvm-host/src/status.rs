@@ -53,9 +53,10 @@ pub(crate) fn main(args: &StatusArgs) -> ExitCode {
         Err(StatusError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(refusal) => {
             say!("{refusal}");
-            match refusal {
-                StatusError::Open(vvm_storage::OpenError::Sqlite(_)) | StatusError::Read(_) => exit::STORAGE,
-                StatusError::Open(_) | StatusError::NotShared(_) => exit::MISUSE,
+            match &refusal {
+                StatusError::Open(cause) if cause.is_misuse() => exit::MISUSE,
+                StatusError::Open(_) | StatusError::Read(_) => exit::STORAGE,
+                StatusError::NotShared(_) => exit::MISUSE,
                 StatusError::NoStorage(_) | StatusError::UnknownName { .. } => exit::UNKNOWN,
                 StatusError::System(_) | StatusError::Output(_) => exit::SYSTEM,
             }
@@ -65,7 +66,7 @@ pub(crate) fn main(args: &StatusArgs) -> ExitCode {
 }
 
 fn look(args: &StatusArgs) -> Result<Vec<Line>, StatusError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(StatusError::System)?.block_on(async {
         let clock = Arc::new(SystemClock::start().map_err(StatusError::System)?) as Arc<dyn Clock>;
         if !vvm_storage::url::shared_between_processes(&args.storage)? {

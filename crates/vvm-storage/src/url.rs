@@ -71,6 +71,41 @@ pub enum OpenError {
     Scylla(#[from] crate::scylla::OpenError),
 }
 
+impl OpenError {
+    /// Whether what was asked for makes no sense, in this build at least; no storage was asked.
+    pub fn is_misuse(&self) -> bool {
+        match self {
+            Self::NoScheme { .. }
+            | Self::UnknownScheme { .. }
+            | Self::NotInThisBuild { .. }
+            | Self::NotInThisVersion { .. }
+            | Self::Malformed { .. } => true,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => false,
+            #[cfg(feature = "sled")]
+            Self::Sled(_) => false,
+            #[cfg(feature = "scylla")]
+            Self::Scylla(error) => matches!(error, crate::scylla::OpenError::Url { .. }),
+        }
+    }
+
+    /// Whether it may pass by itself, so that trying again can help.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(error) => {
+                matches!(error, crate::sqlite::OpenError::Locked(_) | crate::sqlite::OpenError::Full(_))
+            }
+            #[cfg(feature = "scylla")]
+            Self::Scylla(error) => {
+                use crate::scylla::OpenError::{Request, Unreachable};
+                matches!(error, Unreachable { .. } | Request(_))
+            }
+            _ => false,
+        }
+    }
+}
+
 /// What a URL names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place<'url> {
@@ -243,6 +278,19 @@ mod tests {
         }
         let cluster = "scylla://host1,host2:9042/keyspace?datacenter=dc1";
         assert_eq!(parse(cluster).unwrap(), Place::Scylla(cluster));
+    }
+
+    #[test]
+    fn a_wrong_url_is_misuse_and_does_not_pass() {
+        let error = parse("elections.db").unwrap_err();
+        assert!(error.is_misuse() && !error.is_passing());
+        #[cfg(feature = "sqlite")]
+        {
+            let path = || "elections.db".into();
+            let locked = OpenError::from(crate::sqlite::OpenError::Locked(path()));
+            assert!(locked.is_passing() && !locked.is_misuse());
+            assert!(!OpenError::from(crate::sqlite::OpenError::NotADatabase(path())).is_passing());
+        }
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub(crate) enum Command {
     Run(RunArgs),
     Status(StatusArgs),
     Demo(DemoArgs),
+    InitStorage(InitStorageArgs),
     #[command(hide = true)]
     DemoCandidate(DemoCandidateArgs),
     #[command(hide = true)]
@@ -123,6 +124,18 @@ pub(crate) struct StatusArgs {
     pub(crate) json: bool,
 }
 
+/// Make a storage ready: create the keyspace and table that it needs on a cluster.
+///
+/// Once per storage, by whoever may create them. May be run again, and by many at once: what is there is checked, and left
+/// as it is. A file needs none of this.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = INIT_STORAGE_HELP)]
+pub(crate) struct InitStorageArgs {
+    /// Where leadership is to be recorded, as told to vvm run; replication=N says how many copies there shall be
+    #[arg(long, value_name = "URL")]
+    pub(crate) storage: String,
+}
+
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WorkerArgs {
     #[arg(last = true, required = true)]
@@ -135,6 +148,13 @@ Example:
 
 Exit status: 0; 64 wrong arguments; 66 no such storage or name; 69 the storage
 refused; 71 the system refused";
+
+const INIT_STORAGE_HELP: &str = "\
+Example:
+  vvm init-storage --storage 'scylla://host1,host2/elections?replication=3'
+
+Exit status: 0; 64 wrong arguments; 69 the storage refused; 71 the system
+refused";
 
 const RUN_USAGE: &str = "vvm run --storage URL --name NAME [OPTIONS] -- CMD [ARGS…]";
 

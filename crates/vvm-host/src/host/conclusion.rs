@@ -15,7 +15,7 @@ use crate::{
 use ielections::AcquireError;
 use rustix::process::Signal;
 use vvm_orch::{Failure, Problem};
-use vvm_storage::{OpenError, SettleError};
+use vvm_storage::SettleError;
 
 /// How a `vvm run` is to end, and why.
 #[derive(Debug)]
@@ -94,9 +94,8 @@ impl Conclusion {
     fn no_storage(refusal: &StorageError, timeout_status: u8) -> Self {
         let (outcome, status) = match refusal {
             StorageError::NotShared { .. } => (Outcome::Misuse, exit::MISUSE),
-            StorageError::Open(OpenError::Sqlite(_)) => (Outcome::StorageRefused, exit::STORAGE),
-            // Whatever else is wrong with opening is wrong with the URL.
-            StorageError::Open(_) => (Outcome::Misuse, exit::MISUSE),
+            StorageError::Open(cause) if cause.is_misuse() => (Outcome::Misuse, exit::MISUSE),
+            StorageError::Open(_) => (Outcome::StorageRefused, exit::STORAGE),
             StorageError::Settle(SettleError::Differs { .. }) => (Outcome::Conflict, exit::CONFLICT),
             StorageError::Settle(_) => (Outcome::StorageRefused, exit::STORAGE),
             StorageError::TimedOut(_) => (Outcome::NotAcquired, timeout_status),

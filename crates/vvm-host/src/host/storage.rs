@@ -5,7 +5,7 @@ use crate::{announce::say, cli::args::AcquireTimeout};
 use clock::Instant;
 use ielections::WriteError;
 use std::{sync::Arc, time::Duration};
-use vvm_storage::{ClusterName, ElectionsTtlStorage, SettleError, sqlite};
+use vvm_storage::{ClusterName, ElectionsTtlStorage, SettleError};
 
 /// Between two attempts to open a storage that is busy or full: as often as a campaign would look at it.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -36,11 +36,9 @@ impl StorageError {
     /// Whether it may pass by itself.
     fn is_passing(&self) -> bool {
         match self {
-            Self::Open(vvm_storage::OpenError::Sqlite(cause)) => {
-                matches!(cause, sqlite::OpenError::Locked(_) | sqlite::OpenError::Full(_))
-            }
+            Self::Open(cause) => cause.is_passing(),
             Self::Settle(SettleError::Storage(cause)) => !matches!(cause, WriteError::Fatal(_)),
-            Self::Open(_) | Self::Settle(_) | Self::NotShared { .. } | Self::TimedOut(_) => false,
+            Self::Settle(_) | Self::NotShared { .. } | Self::TimedOut(_) => false,
         }
     }
 }

@@ -61,11 +61,11 @@ pub enum OpenError {
     },
     /// The keyspace is missing.
     #[error(
-        "there is no keyspace `{0}`: initialize this storage first, with replication=3, or mend the name"
+        "there is no keyspace `{0}`: run `vvm init-storage` with this URL and replication=3, or mend the name"
     )]
     NoKeyspace(String),
     /// The table is missing.
-    #[error("keyspace `{0}` has no table for elections: initialize this storage first")]
+    #[error("keyspace `{0}` has no table for elections: run `vvm init-storage` with this URL")]
     NoTable(String),
     /// A keyspace is to be created, and nobody said how.
     #[error(

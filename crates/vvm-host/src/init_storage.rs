@@ -1,0 +1,33 @@
+//! `vvm init-storage`: creates what a storage needs before anybody can lead in it.
+
+use crate::{
+    announce::say,
+    cli::{args::InitStorageArgs, exit},
+};
+use std::{io, process::ExitCode};
+
+/// Why the storage is not ready.
+#[derive(Debug, thiserror::Error)]
+enum InitError {
+    #[error("--storage: {0}")]
+    Storage(#[from] vvm_storage::OpenError),
+    #[error("the system refuses what vvm needs: {0}")]
+    System(#[from] io::Error),
+}
+
+/// `vvm init-storage`.
+pub(crate) fn main(args: &InitStorageArgs) -> ExitCode {
+    let Err(refusal) = init(args) else { return ExitCode::SUCCESS };
+    say!("{refusal}");
+    match &refusal {
+        InitError::Storage(cause) if cause.is_misuse() => exit::MISUSE,
+        InitError::Storage(_) => exit::STORAGE,
+        InitError::System(_) => exit::SYSTEM,
+    }
+    .into()
+}
+
+fn init(args: &InitStorageArgs) -> Result<(), InitError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(vvm_storage::init_storage(&args.storage))?)
+}

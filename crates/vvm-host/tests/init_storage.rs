@@ -1,0 +1,45 @@
+//! `vvm init-storage`: makes ready what can be, and says what is in the way.
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+use std::process::{Command, Output};
+
+fn init(storage: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_vvm")).args(["init-storage", "--storage", storage]).output().unwrap()
+}
+
+fn refused(storage: &str, status: i32, hint: &str) {
+    let output = init(storage);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{storage}: {said}");
+    assert!(said.contains(hint), "{storage}: {said}");
+}
+
+#[test]
+fn a_file_is_made_once_and_left_alone_after_that() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("leader.db");
+    let storage = format!("sqlite:{}", path.display());
+    assert!(init(&storage).status.success());
+    let made = std::fs::read(&path).unwrap();
+    assert!(init(&storage).status.success());
+    assert_eq!(std::fs::read(&path).unwrap(), made);
+}
+
+#[test]
+fn what_is_in_the_way_is_said() {
+    refused("leader.db", 64, "`sqlite:leader.db`");
+    refused("sqlite:/no/such/folder/leader.db", 69, "/no/such/folder");
+}
+
+#[cfg(not(feature = "scylla"))]
+#[test]
+fn a_cluster_needs_a_build_with_its_driver() {
+    refused("scylla://host/elections", 64, "feature `scylla`");
+}
+
+#[cfg(feature = "scylla")]
+#[test]
+fn a_cluster_that_is_not_there_is_named() {
+    refused("scylla://host", 64, "the keyspace is missing");
+    refused("scylla://127.0.0.1:1/elections", 69, "no node answers at 127.0.0.1:1");
+}
