@@ -1,6 +1,6 @@
 //! Why a database can't be opened, each with the way out.
 
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 use rustix::fs::{Access, access};
 use std::{
     io,
@@ -127,6 +127,9 @@ pub(super) fn of_sqlite(path: &Path, cause: rusqlite::Error) -> OpenError {
             OpenError::Locked(path)
         }
         Some(ErrorCode::DiskFull) => OpenError::Full(path),
+        // The log's index is made when the first one opens the database, and SQLite has a code of its own for no room
+        // for it. It passes as a full disk does.
+        _ if extended(&cause) == Some(ffi::SQLITE_IOERR_SHMSIZE) => OpenError::Full(path),
         Some(ErrorCode::NotADatabase) => OpenError::NotADatabase(path),
         Some(ErrorCode::DatabaseCorrupt) => OpenError::Damaged { path, cause },
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
@@ -141,5 +144,24 @@ pub(super) fn of_sqlite(path: &Path, cause: rusqlite::Error) -> OpenError {
             }
         }
         _ => OpenError::Sqlite { path, cause },
+    }
+}
+
+fn extended(cause: &rusqlite::Error) -> Option<i32> {
+    cause.sqlite_error().map(|error| error.extended_code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_room_is_told_from_a_broken_disk() {
+        let told =
+            |code| of_sqlite(Path::new("x"), rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
+        for no_room in [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_SHMSIZE] {
+            assert!(matches!(told(no_room), OpenError::Full(_)), "{no_room}");
+        }
+        assert!(matches!(told(ffi::SQLITE_IOERR_READ), OpenError::Sqlite { .. }));
     }
 }
