@@ -1,7 +1,7 @@
 //! What measurements on `mem` stand on: a runtime of one thread, the system's clock, elections through the public API.
 
 use clock::{Clock, Instant, SystemClock, SystemWallClock};
-use deadman::{Deadman, Subject, Trigger};
+use deadman::{ArmError, Deadman, Subject, SystemOptions, Trigger};
 use ielections::{
     AcquireError, Candidacy, Elections, Env, Holder, Leadership, OsEntropy, Terms, TokioSpawn, Ttl,
     elections, record::HolderTooLong,
@@ -15,6 +15,8 @@ use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, mem
 pub(crate) enum Deadline {
     /// Nothing: deadlines are kept in order, and nobody is told.
     Ignored,
+    /// What acts in production: a thread, and a timer in the kernel. At most one bed of a process has it.
+    System,
 }
 
 /// Elections on `mem`, and a cluster to elect for.
@@ -33,6 +35,8 @@ pub(crate) enum BedError {
     #[error("the runtime or the clock could not be started: {0}")]
     System(#[from] io::Error),
     #[error(transparent)]
+    Deadman(#[from] ArmError),
+    #[error(transparent)]
     Holder(#[from] HolderTooLong),
 }
 
@@ -43,6 +47,7 @@ impl Bed {
         let storage = Arc::new(ElectionsTtlStorage::new(MemDatabase::new(Arc::clone(&clock)).open()));
         let deadman = match deadline {
             Deadline::Ignored => Deadman::with_trigger(Arc::new(Ignores)),
+            Deadline::System => Deadman::system(SystemOptions::default())?,
         };
         let env = Env {
             clock: Arc::clone(&clock),

@@ -86,7 +86,7 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, HeldError> {
             found.iter().map(|found| each(found.bytes_of_rows)).collect(),
         ),
         Figure::new(
-            "CPU of a renewal on mem, deadline ignored",
+            "CPU of a renewal on mem, deadman of the system",
             Unit::Microseconds,
             samples(|found| found.cpu.as_secs_f64() * 1e6 / found.renewals as f64),
         )
@@ -118,7 +118,7 @@ impl Round {
     fn hold(self) -> Result<Found, HeldError> {
         let ttl = Ttl::new(Duration::from_millis(self.ttl_millis))?;
         let only_rows = Bed::make(Deadline::Ignored)?;
-        let bed = Bed::make(Deadline::Ignored)?;
+        let bed = Bed::make(Deadline::System)?;
         let slots = || (1..=self.leaderships.get()).filter_map(NonZeroU32::new);
 
         // Warm-up: both beds have been through everything once.
