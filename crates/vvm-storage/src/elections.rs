@@ -89,10 +89,12 @@ impl TtlStorage<ElectionKey> for ElectionsTtlStorage {
     }
 
     async fn scan(&self, keys: &[ElectionKey]) -> Result<Vec<Slot>, ReadError> {
-        let mut slots = Vec::with_capacity(keys.len());
+        let mut slots = Vec::new();
         for batch in keys.chunks(self.limits.scan_batch.max(1)) {
             let partitions = batch.iter().map(|key| self.for_read(key)).collect::<Result<Vec<_>, _>>()?;
-            slots.extend(self.sysvvm.peek(&partitions).await?);
+            let mut batch = self.sysvvm.peek(&partitions).await?;
+            // The first batch most often is the only one.
+            if slots.is_empty() { slots = batch } else { slots.append(&mut batch) }
         }
         Ok(slots)
     }

@@ -3,15 +3,10 @@
 use super::{MemDatabase, errors::Closed, rows::Leader};
 use crate::{Partition, SysVvmStorage};
 use async_trait::async_trait;
-use ielections::{
-    Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, Ttl, Vacant, WriteError,
-};
-use std::{
-    collections::btree_map::Entry as Place,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, Ttl, WriteError};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 /// A handle on a [`MemDatabase`].
@@ -60,23 +55,22 @@ impl SysVvmStorage for MemStorage {
     async fn claim(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
         let database = self.open_for_write()?;
         let now = database.clock.now();
-        let written = || Leader::Held { entry: entry.clone(), issued_at: now };
-        match (database.rows().leaders.entry(at.clone()), from) {
-            (Place::Vacant(place), Slot::Vacant(Vacant { last_epoch: None })) => {
-                place.insert(written());
-            }
-            (Place::Vacant(_), _) => return Ok(Claim::Refused(Slot::Vacant(Vacant { last_epoch: None }))),
-            (Place::Occupied(mut place), from) => {
-                let expected = match (place.get(), from) {
-                    (Leader::Released(epoch), Slot::Vacant(vacant)) => vacant.last_epoch == Some(*epoch),
-                    (leader, Slot::Held { entry, .. }) => leader.holds(entry),
-                    (Leader::Held { .. }, Slot::Vacant(_)) => false,
-                };
-                if !expected {
-                    return Ok(Claim::Refused(place.get().slot(now)));
-                }
-                place.insert(written());
-            }
+        let mut rows = database.rows();
+        let stands = rows.leaders.get_mut(at);
+        let expected = match (&stands, from) {
+            (None, Slot::Vacant(vacant)) => vacant.last_epoch.is_none(),
+            (Some(Leader::Released(epoch)), Slot::Vacant(vacant)) => vacant.last_epoch == Some(*epoch),
+            (Some(leader), Slot::Held { entry, .. }) => leader.holds(entry),
+            (None, Slot::Held { .. }) | (Some(Leader::Held { .. }), Slot::Vacant(_)) => false,
+        };
+        if !expected {
+            return Ok(Claim::Refused(rows.slot(at, now)));
+        }
+        let written = Leader::Held { entry: entry.clone(), issued_at: now };
+        match stands {
+            Some(leader) => *leader = written,
+            // Only here the key is copied: most slots that are claimed have been led before.
+            None => drop(rows.leaders.insert(at.clone(), written)),
         }
         Ok(Claim::Claimed)
     }
