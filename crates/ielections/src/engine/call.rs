@@ -48,20 +48,20 @@ pub(super) fn call<K: Key>(
         // write runs its whole time.
         let withdrawn = withdrawn.filter(|_| matches!(request, Request::Get(_) | Request::Scan(_)));
         let limit = Limit { clock, timeout, withdrawn };
-        let reply = match request {
-            Request::Get(key) => Reply::Read(bounded(storage.get(&key), limit).await),
-            Request::Scan(keys) => Reply::Scanned(bounded(storage.scan(&keys), limit).await),
+        let reply = match &request {
+            Request::Get(key) => Reply::Read(bounded(storage.get(key), limit).await),
+            Request::Scan(keys) => Reply::Scanned(bounded(storage.scan(keys), limit).await),
             Request::Insert(key, vacant, entry) => {
-                Reply::Claimed(bounded(storage.insert_if_not_exist(&key, vacant, &entry), limit).await)
+                Reply::Claimed(bounded(storage.insert_if_not_exist(key, *vacant, entry), limit).await)
             }
             Request::TakeOver(key, observed, entry) => {
-                Reply::Claimed(bounded(storage.take_over(&key, &observed, &entry), limit).await)
+                Reply::Claimed(bounded(storage.take_over(key, observed, entry), limit).await)
             }
             Request::Swap(key, held, entry) => {
-                Reply::Swapped(bounded(storage.compare_and_swap(&key, &held, &entry), limit).await)
+                Reply::Swapped(bounded(storage.compare_and_swap(key, held, entry), limit).await)
             }
             Request::Delete(key, incarnation, epoch) => {
-                Reply::Deleted(bounded(storage.compare_and_delete(&key, incarnation, epoch), limit).await)
+                Reply::Deleted(bounded(storage.compare_and_delete(key, *incarnation, *epoch), limit).await)
             }
         };
         (actor, reply)
