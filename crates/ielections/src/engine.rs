@@ -47,13 +47,14 @@ pub(crate) fn start<K: Key>(
 ) -> EngineHandle<K> {
     let (commands, inbox) = mpsc::unbounded_channel();
     let spawn = Arc::clone(&env.spawn);
-    let engine = task::Engine::new(storage, env, settings, inbox, commands.downgrade());
+    let commands = Arc::new(commands);
+    let engine = task::Engine::new(storage, env, settings, inbox, Arc::downgrade(&commands));
     spawn.spawn("elections", Box::pin(engine));
     EngineHandle { commands, next_ticket: AtomicU64::new(0) }
 }
 
 pub(crate) struct EngineHandle<K> {
-    commands: UnboundedSender<Command<K>>,
+    commands: Arc<UnboundedSender<Command<K>>>,
     next_ticket: AtomicU64,
 }
 
@@ -127,40 +128,31 @@ impl Drop for Grant {
 #[derive(Debug)]
 pub(crate) struct Hold {
     standing: Standing,
-    owner: Option<Box<dyn Owner>>,
-}
-
-/// The way back to the engine, without its key type.
-trait Owner: Send + Sync + fmt::Debug {
-    fn hand_back(&self, reply: oneshot::Sender<Handback>);
-    fn dropped(&self);
-}
-
-struct LeaseOwner<K> {
-    commands: UnboundedSender<Command<K>>,
     lease: usize,
+    /// `None` once it was handed back.
+    engine: Option<Arc<dyn WayBack>>,
 }
 
-impl<K: Key> Owner for LeaseOwner<K> {
-    fn hand_back(&self, reply: oneshot::Sender<Handback>) {
+/// The way back to the engine, one for all leases, without its key type.
+trait WayBack: Send + Sync + fmt::Debug {
+    fn hand_back(&self, lease: usize, reply: oneshot::Sender<Handback>);
+    fn dropped(&self, lease: usize);
+}
+
+impl<K: Key> WayBack for UnboundedSender<Command<K>> {
+    fn hand_back(&self, lease: usize, reply: oneshot::Sender<Handback>) {
         // Without a task the reply is dropped, which the waiting side reads as "left to expire".
-        drop(self.commands.send(Command::HandBack { lease: self.lease, reply }));
+        drop(self.send(Command::HandBack { lease, reply }));
     }
 
-    fn dropped(&self) {
-        drop(self.commands.send(Command::Dropped { lease: self.lease }));
-    }
-}
-
-impl<K> fmt::Debug for LeaseOwner<K> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "lease {}", self.lease)
+    fn dropped(&self, lease: usize) {
+        drop(self.send(Command::Dropped { lease }));
     }
 }
 
 impl Hold {
-    fn new<K: Key>(standing: Standing, commands: UnboundedSender<Command<K>>, lease: usize) -> Self {
-        Self { standing, owner: Some(Box::new(LeaseOwner { commands, lease })) }
+    fn new<K: Key>(standing: Standing, lease: usize, engine: Arc<UnboundedSender<Command<K>>>) -> Self {
+        Self { standing, lease, engine: Some(engine) }
     }
 
     pub(crate) fn standing(&self) -> &Standing {
@@ -169,8 +161,8 @@ impl Hold {
 
     pub(crate) fn hand_back(mut self) -> impl Future<Output = Handback> + Send + use<> {
         let (reply, handback) = oneshot::channel();
-        if let Some(owner) = self.owner.take() {
-            owner.hand_back(reply);
+        if let Some(engine) = self.engine.take() {
+            engine.hand_back(self.lease, reply);
         }
         async move { handback.await.unwrap_or(Handback::LeftToExpire) }
     }
@@ -178,8 +170,8 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if let Some(owner) = self.owner.take() {
-            owner.dropped();
+        if let Some(engine) = self.engine.take() {
+            engine.dropped(self.lease);
         }
     }
 }

@@ -10,7 +10,7 @@ pub enum Loss {
     #[error("taken over by {} at {:?}", by.holder, by.epoch)]
     Stolen {
         /// What stands there.
-        by: Entry,
+        by: Box<Entry>,
     },
     /// The record is gone: deleted by somebody, or forgotten by the storage.
     #[error("the record is gone from the storage")]

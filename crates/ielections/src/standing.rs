@@ -39,7 +39,7 @@ struct Cell {
     clock: Arc<dyn Clock>,
     /// When the last confirmed write was sent, in the clock's nanoseconds: everything else follows from it (I3).
     confirmed_sent_at: AtomicU64,
-    loss: OnceLock<Box<Loss>>,
+    loss: OnceLock<Loss>,
     /// Rings when the standing is lost.
     lost: Notify,
 }
@@ -98,7 +98,7 @@ impl Standing {
 
     /// Why the leadership is over, if it is.
     pub fn loss(&self) -> Option<&Loss> {
-        self.0.loss.get().map(|loss| &**loss)
+        self.0.loss.get()
     }
 
     /// Resolves when the leadership is over or must be handed back.
@@ -151,7 +151,7 @@ impl Standing {
 
     /// The first loss stands (I8).
     pub(crate) fn lose(&self, loss: Loss) {
-        if self.0.loss.set(Box::new(loss)).is_ok() {
+        if self.0.loss.set(loss).is_ok() {
             self.0.lost.notify_waiters();
         }
     }

@@ -146,8 +146,7 @@ impl<K: Key> Engine<K> {
         let (Some(reply), Some(commands)) = (campaigning.reply.take(), self.commands.upgrade()) else {
             return self.release_unused(id, key, &entry);
         };
-        let subject =
-            Subject { key: key.to_string().into(), holder: campaigning.holder, epoch: entry.epoch.get() };
+        let subject = Subject { key: self.text(&key), holder: campaigning.holder, epoch: entry.epoch.get() };
         let armed = match self.env.deadman.arm(subject, Timing::of(entry.ttl).kill_at(sent_at)) {
             Ok(armed) => armed,
             Err(error) => {
@@ -169,7 +168,7 @@ impl<K: Key> Engine<K> {
         }));
         self.wake_at(id, wake_at);
         // A grant that reaches nobody hands itself back.
-        drop(reply.send(Ok((key, Grant(Some(Hold::new(standing, commands, id)))))));
+        drop(reply.send(Ok((key, Grant(Some(Hold::new(standing, id, commands)))))));
     }
 
     /// Deletes what the campaign's unresolved attempts may have left, and ends it.

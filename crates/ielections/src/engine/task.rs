@@ -13,13 +13,14 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use slab::Slab;
 use std::{
     collections::{BTreeMap, VecDeque},
+    fmt::Write,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Weak},
     task::{Context, Poll},
     time::Duration,
 };
 use tokio::sync::{
-    mpsc::{UnboundedReceiver, WeakUnboundedSender},
+    mpsc::{UnboundedReceiver, UnboundedSender},
     oneshot,
 };
 
@@ -29,7 +30,7 @@ pub(super) struct Engine<K: Key> {
     pub(super) settings: EngineSettings,
     inbox: UnboundedReceiver<Command<K>>,
     /// For the handles of leaderships. Weak, so that the task ends when nobody is left to command it.
-    pub(super) commands: WeakUnboundedSender<Command<K>>,
+    pub(super) commands: Weak<UnboundedSender<Command<K>>>,
     /// The present, read at the beginning of a round and after each answer: what is sent counts from a reading before it
     /// (I3), what an answer shows from a reading after it (I5), and nothing else needs one of its own.
     pub(super) now: Instant,
@@ -49,6 +50,8 @@ pub(super) struct Engine<K: Key> {
     pub(super) closing: bool,
     commanded: bool,
     jitter: u64,
+    /// Where keys are written out for people, so that each costs one allocation.
+    text: String,
     /// Dropped with the engine, which is their answer. The last field: whoever hears it finds the storage, the clock
     /// and every call let go (I9).
     cleanups: Vec<oneshot::Sender<()>>,
@@ -66,7 +69,7 @@ impl<K: Key> Engine<K> {
         env: Env,
         settings: EngineSettings,
         inbox: UnboundedReceiver<Command<K>>,
-        commands: WeakUnboundedSender<Command<K>>,
+        commands: Weak<UnboundedSender<Command<K>>>,
     ) -> Self {
         let timers = Timers::new(Arc::clone(&env.clock));
         let jitter = env.entropy.next_u64();
@@ -90,6 +93,7 @@ impl<K: Key> Engine<K> {
             closing: false,
             commanded: true,
             jitter,
+            text: String::new(),
             cleanups: Vec::new(),
         }
     }
@@ -100,6 +104,14 @@ impl<K: Key> Engine<K> {
         let mixed = (self.jitter ^ (self.jitter >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         Jitter::from_random(mixed ^ (mixed >> 31))
+    }
+
+    /// The key as people read it.
+    pub(super) fn text(&mut self, key: &K) -> Arc<str> {
+        self.text.clear();
+        // Nothing but the key itself can fail here, and then what it did write has to do.
+        let _ = write!(self.text, "{key}");
+        self.text.as_str().into()
     }
 
     /// Sends a request for the actor. Its first poll happens here: what is answered at once never needs a wake-up.

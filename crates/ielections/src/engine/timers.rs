@@ -39,13 +39,13 @@ impl Timers {
         Some(actor)
     }
 
-    /// Ready when something may be due. A sleep for an instant earlier than the queue's is kept: waking once for
-    /// nothing is cheaper than a new sleep for every renewal.
+    /// Ready when something may be due. A sleep for an instant earlier than the queue's is kept, also when the queue is
+    /// empty: waking once for nothing is cheaper than a new sleep for every renewal, or for every leadership.
     pub(super) fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(&(earliest, _)) = self.queue.first() else {
-            self.sleep = None;
+        let earliest = self.queue.first().map_or(Instant::NEVER, |&(at, _)| at);
+        if earliest == Instant::NEVER && self.sleep.is_none() {
             return Poll::Pending;
-        };
+        }
         let (_, sleep) = match &mut self.sleep {
             Some(sleep) if sleep.0 <= earliest => sleep,
             stale => stale.insert((earliest, self.clock.sleep_until(earliest))),

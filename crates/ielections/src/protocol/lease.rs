@@ -257,7 +257,7 @@ impl Lease {
         }
         match slot {
             Slot::Held { entry, .. } if entry.version == self.held.version => self.pause(now),
-            Slot::Held { entry, .. } => self.lose(Loss::Stolen { by: entry.clone() }),
+            Slot::Held { entry, .. } => self.lose(Loss::Stolen { by: Box::new(entry.clone()) }),
             Slot::Vacant(_) => self.lose(Loss::Vanished),
         }
     }

@@ -45,7 +45,7 @@ fn shutdown_the_record_is_changed_under_a_leaders_feet_and_the_vvm_shuts_down() 
         };
         process.storage.tamper(&Cluster::key(), thief.clone()).await.unwrap();
 
-        let stolen = |problem: Problem| matches!(problem, Problem::Lost(Loss::Stolen { by }) if by == thief);
+        let stolen = |problem: Problem| matches!(problem, Problem::Lost(Loss::Stolen { by }) if *by == thief);
         assert!(stolen(running.problem().await.unwrap()));
         // By itself: nobody called `shutdown`.
         journal.shows("a ends").await;

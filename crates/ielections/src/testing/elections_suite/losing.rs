@@ -54,7 +54,7 @@ pub async fn a_stolen_record_is_a_loss_at_once(scene: &Scene<impl ElectionsTestS
     let tampered = scene.now();
     let loss = leadership.lost().await;
     let noticed = scene.now();
-    assert_eq!(loss, Loss::Stolen { by: thief.clone() });
+    assert_eq!(loss, Loss::Stolen { by: Box::new(thief.clone()) });
     assert!(noticed <= tampered.after(scene.percent(26) + scene.slack));
     let tightened = process.trigger.earliest().unwrap().0;
     assert!(tightened <= kill_at && tightened <= noticed.after(scene.timing.stopping()));
