@@ -9,6 +9,7 @@ pub(crate) enum Unit {
     PairsPerSecond,
     Bytes,
     Microseconds,
+    Ratio,
 }
 
 /// One quantity, measured more than once.

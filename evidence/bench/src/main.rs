@@ -11,6 +11,8 @@ mod held;
 mod pairs;
 mod report;
 mod resources;
+mod sqlite;
+mod succession;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use figure::Figure;
@@ -47,6 +49,10 @@ enum Measurement {
     Pairs,
     /// Memory and CPU of many leaderships held at once.
     Held,
+    /// Acquire, renew and release on SQLite, beside the same statements made directly.
+    Sqlite,
+    /// Fail-over and hand-over between real processes.
+    Succession,
 }
 
 impl Measurement {
@@ -54,6 +60,8 @@ impl Measurement {
         Ok(match self {
             Self::Pairs => pairs::measure(quick)?,
             Self::Held => held::measure(quick)?,
+            Self::Sqlite => sqlite::measure(quick)?,
+            Self::Succession => succession::measure(quick)?,
         })
     }
 }

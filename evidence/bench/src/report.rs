@@ -70,6 +70,7 @@ impl Unit {
             Self::PairsPerSecond => format!("{number:.0}/s"),
             Self::Bytes => format!("{number:.0} B"),
             Self::Microseconds => format!("{number:.2} µs"),
+            Self::Ratio => format!("{number:.2}"),
         }
     }
 }
