@@ -100,6 +100,7 @@ macro_rules! elections_test_suite {
             closing_one_handle_disturbs_no_other
             a_claim_whose_answer_was_lost_is_found
             a_claim_that_lands_late_is_found
+            a_claim_that_was_overtaken_lands_on_nothing
             a_take_over_whose_answer_was_lost_is_found
             a_claim_confirmed_late_is_renewed_before_it_counts
             an_abandoned_claim_is_deleted
@@ -110,6 +111,8 @@ macro_rules! elections_test_suite {
             a_leadership_is_renewed_for_as_long_as_it_is_held
             a_renewal_whose_answer_was_lost_is_confirmed
             a_renewal_that_lands_late_is_confirmed
+            a_renewal_that_outlasts_its_attempt_is_confirmed
+            a_renewal_that_was_overtaken_lands_on_nothing
             a_lost_renewal_is_not_confirmed_by_the_record_before_it
             an_outage_shorter_than_the_loss_costs_nothing
             a_hung_storage_costs_the_leadership_in_time

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 mod campaign;
+mod contradiction;
 mod lease;
 mod outage;
 mod release;

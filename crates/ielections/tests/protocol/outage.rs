@@ -25,14 +25,14 @@ impl Entropy for Counting {
     }
 }
 
-const BEGAN: Instant = Instant::from_nanos(1_000_000_000_000);
+pub(crate) const BEGAN: Instant = Instant::from_nanos(1_000_000_000_000);
 
-fn campaign(patience: Patience, poll: Duration) -> Campaign {
+pub(crate) fn campaign(patience: Patience, poll: Duration) -> Campaign {
     let terms = Terms { holder: Holder::new("somebody").unwrap(), ttl: Ttl::DEFAULT, patience, poll };
     Campaign::begin(terms, 1, BEGAN, Arc::new(Counting::default()), Arc::new(MockWallClock::new()))
 }
 
-fn vacant() -> Slot {
+pub(crate) fn vacant() -> Slot {
     Slot::Vacant(Vacant::default())
 }
 
@@ -47,7 +47,7 @@ fn held() -> Slot {
 }
 
 /// Lets the campaign send what it waits to send.
-fn sends(campaign: &mut Campaign, now: Instant, event: CampaignEvent) -> CampaignStep {
+pub(crate) fn sends(campaign: &mut Campaign, now: Instant, event: CampaignEvent) -> CampaignStep {
     let step = campaign.on(now, event);
     assert!(matches!(step, CampaignStep::Send), "{step:?}");
     campaign.on(now, CampaignEvent::MaySend)

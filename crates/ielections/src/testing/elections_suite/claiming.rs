@@ -31,6 +31,20 @@ pub async fn a_claim_that_lands_late_is_found(scene: &Scene<impl ElectionsTestSu
     leadership.release().await;
 }
 
+/// Overtaken by the attempt after it, and by that one's release: the ghost of a claim leads nothing.
+pub async fn a_claim_that_was_overtaken_lands_on_nothing(scene: &Scene<impl ElectionsTestSuite>) {
+    let (process, storage) = scene.faulty().await;
+    storage.fail_next(Verb::InsertIfNotExist, Fault::HeldBack);
+    let leadership = scene.lead(&process, "first").await;
+    let epoch = leadership.epoch();
+    leadership.release().await;
+    assert_eq!(storage.under_way(), 1);
+    storage.land_late().await;
+    assert_eq!((storage.counts().refused_late, storage.counts().landed_late), (1, 0));
+    let slot = scene.slot().await;
+    assert_eq!((slot.entry(), slot.last_epoch()), (None, Some(epoch)));
+}
+
 /// A take-over is a claim as well.
 pub async fn a_take_over_whose_answer_was_lost_is_found(scene: &Scene<impl ElectionsTestSuite>) {
     let dead = scene.process().await;

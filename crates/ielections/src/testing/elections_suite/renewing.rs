@@ -81,6 +81,33 @@ pub async fn a_renewal_that_lands_late_is_confirmed(scene: &Scene<impl Elections
     leadership.release().await;
 }
 
+/// The attempt has timed out by then, and the next one finds what it wrote: it counts from its own send.
+pub async fn a_renewal_that_outlasts_its_attempt_is_confirmed(scene: &Scene<impl ElectionsTestSuite>) {
+    let (process, storage) = scene.faulty().await;
+    let leadership = scene.lead(&process, "leader").await;
+    let delay = scene.timing.attempt_timeout() + scene.percent(2);
+    storage.fail_next(Verb::CompareAndSwap, Fault::SlowRequest(delay));
+    let seen_at = renewed(scene, &process, &leadership).await;
+    let sent_at = scene.sent_at(leadership.standing(), scene.ttl);
+    assert!(sent_at.after(delay) <= seen_at, "counted from another attempt");
+    assert_eq!(storage.counts().landed_late, 1);
+    assert!(storage.counts().calls[&Verb::CompareAndSwap] >= 2);
+    leadership.release().await;
+}
+
+/// Overtaken by the attempt after it, and by the release: it finds nothing to renew.
+pub async fn a_renewal_that_was_overtaken_lands_on_nothing(scene: &Scene<impl ElectionsTestSuite>) {
+    let (process, storage) = scene.faulty().await;
+    let leadership = scene.lead(&process, "leader").await;
+    storage.fail_next(Verb::CompareAndSwap, Fault::HeldBack);
+    renewed(scene, &process, &leadership).await;
+    leadership.release().await;
+    assert_eq!(storage.under_way(), 1);
+    storage.land_late().await;
+    assert_eq!((storage.counts().refused_late, storage.counts().landed_late), (1, 0));
+    assert_eq!(scene.slot().await.entry(), None);
+}
+
 /// It leaves the old record in place, with the incarnation of the leader and another version: no success.
 pub async fn a_lost_renewal_is_not_confirmed_by_the_record_before_it(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
