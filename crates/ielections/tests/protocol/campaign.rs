@@ -12,7 +12,12 @@ use std::cell::Cell;
 #[test]
 fn candidates_in_trouble_never_lead_at_once_and_lead_again_afterwards() {
     let met = Cell::new(Counts::default());
-    let mut runner = TestRunner::new(Config { cases: 500, max_shrink_iters: 300, ..Config::default() });
+    let mut runner = TestRunner::new(Config {
+        cases: 500,
+        max_shrink_iters: 300,
+        failure_persistence: None,
+        ..Config::default()
+    });
     let outcome = runner.run(&Tape::up_to(12_000), |tape| {
         let counts = World::begin(tape).run().map_err(TestCaseError::fail)?;
         let mut sum = met.get();

@@ -5,6 +5,7 @@ use crate::outage::{BEGAN, campaign, sends, vacant};
 use clock::Instant;
 use ielections::{
     AcquireError, Claim, Entry, Epoch, Holder, Incarnation, Patience, Slot, Terms, Ttl, Vacant, Version,
+    WriteError,
     protocol::{Campaign, CampaignEvent, CampaignStep},
 };
 
@@ -50,6 +51,21 @@ fn a_slot_that_seems_to_go_back_is_looked_at_closely() {
     assert!(matches!(sends(&mut campaign, expired, CampaignEvent::Woken), CampaignStep::Scan(_)));
     let step = sends(&mut campaign, expired, CampaignEvent::Scanned(Ok(vec![held(5)])));
     assert!(matches!(step, CampaignStep::TakeOver(0, ..)), "{step:?}");
+}
+
+/// A record of the epoch that was released comes before the release, and not after it.
+#[test]
+fn a_released_slot_that_seems_held_again_is_looked_at_closely() {
+    let mut campaign = campaign(Patience::Forever, Terms::POLL);
+    sends(&mut campaign, BEGAN, CampaignEvent::Woken);
+    let released = Slot::Vacant(Vacant { last_epoch: Some(epoch(5)) });
+    sends(&mut campaign, BEGAN, CampaignEvent::Scanned(Ok(vec![released])));
+    let busy = WriteError::NotApplied("busy".into());
+    let step = campaign.on(BEGAN, CampaignEvent::Claimed(Err(busy)));
+    let CampaignStep::Sleep(until) = step else { panic!("{step:?}") };
+    sends(&mut campaign, until, CampaignEvent::Woken);
+    let step = sends(&mut campaign, until, CampaignEvent::Scanned(Ok(vec![held(5)])));
+    assert!(matches!(step, CampaignStep::Read(0, _)), "{step:?}");
 }
 
 #[test]

@@ -6,7 +6,9 @@
 mod campaign;
 mod contradiction;
 mod lease;
+mod opening;
 mod outage;
+mod own_record;
 mod release;
 mod tape;
 mod world;

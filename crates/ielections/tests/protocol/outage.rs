@@ -17,7 +17,7 @@ use testing_time::MockWallClock;
 
 /// Counts up, so that no two numbers are the same.
 #[derive(Debug, Default)]
-struct Counting(AtomicU8);
+pub(crate) struct Counting(AtomicU8);
 
 impl Entropy for Counting {
     fn fill(&self, bytes: &mut [u8]) {
@@ -36,7 +36,7 @@ pub(crate) fn vacant() -> Slot {
     Slot::Vacant(Vacant::default())
 }
 
-fn held() -> Slot {
+pub(crate) fn held() -> Slot {
     let entry = Entry {
         holder: Holder::new("somebody else").unwrap(),
         version: Version { incarnation: Incarnation::from_bytes([0xff; 16]), write: 0 },
