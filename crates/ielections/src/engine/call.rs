@@ -5,13 +5,12 @@ use crate::{
     Claim, Delete, Entry, Epoch, Incarnation, Key, ReadError, Slot, Swap, TtlStorage, Vacant, WriteError,
 };
 use clock::Clock;
-use futures_util::future::{Either, select};
+use futures_util::future::{AbortRegistration, Abortable, Either, select};
 use std::{
     pin::{Pin, pin},
     sync::Arc,
     time::Duration,
 };
-use tokio_util::sync::CancellationToken;
 
 /// A call in flight, and whose it is.
 pub(super) type Call = Pin<Box<dyn Future<Output = (usize, Reply)> + Send>>;
@@ -26,6 +25,12 @@ pub(super) enum Request<K> {
     Delete(K, Incarnation, Epoch),
 }
 
+impl<K> Request<K> {
+    pub(super) fn is_read(&self) -> bool {
+        matches!(self, Self::Get(_) | Self::Scan(_))
+    }
+}
+
 /// What it answered.
 pub(super) enum Reply {
     Read(Result<Slot, ReadError>),
@@ -38,16 +43,10 @@ pub(super) enum Reply {
 pub(super) fn call<K: Key>(
     actor: usize,
     storage: Arc<dyn TtlStorage<K>>,
-    clock: Arc<dyn Clock>,
-    timeout: Duration,
-    withdrawn: Option<CancellationToken>,
+    limit: Limit,
     request: Request<K>,
 ) -> Call {
     Box::pin(async move {
-        // A read may be dropped at will, and nobody should wait for one on behalf of a campaign that is over (I10). A
-        // write runs its whole time.
-        let withdrawn = withdrawn.filter(|_| matches!(request, Request::Get(_) | Request::Scan(_)));
-        let limit = Limit { clock, timeout, withdrawn };
         let reply = match &request {
             Request::Get(key) => Reply::Read(bounded(storage.get(key), limit).await),
             Request::Scan(keys) => Reply::Scanned(bounded(storage.scan(keys), limit).await),
@@ -90,17 +89,19 @@ impl GivenUp for WriteError {
     }
 }
 
-struct Limit {
-    clock: Arc<dyn Clock>,
-    timeout: Duration,
-    withdrawn: Option<CancellationToken>,
+/// What ends a call that is not answered.
+pub(super) struct Limit {
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) timeout: Duration,
+    /// Aborted when nobody waits for the answer any more. For reads alone.
+    pub(super) withdrawn: Option<AbortRegistration>,
 }
 
 impl Limit {
     async fn reached(self) {
         let expiry = self.clock.sleep(self.timeout);
         match self.withdrawn {
-            Some(withdrawn) => drop(select(expiry, pin!(withdrawn.cancelled())).await),
+            Some(withdrawn) => drop(Abortable::new(expiry, withdrawn).await),
             None => expiry.await,
         }
     }

@@ -13,9 +13,9 @@ use crate::{
     protocol::{Campaign, CampaignEvent, CampaignStep, Lease, Release, Won},
 };
 use deadman::Subject;
+use futures_util::future::AbortHandle;
 use std::{mem, sync::Arc, task::Context, time::Duration};
 use tokio::sync::oneshot;
-use tokio_util::sync::CancellationToken;
 
 /// One candidate.
 pub(super) struct Campaigning<K> {
@@ -25,8 +25,8 @@ pub(super) struct Campaigning<K> {
     holder: Arc<str>,
     reply: Option<oneshot::Sender<Answer<K>>>,
     calling: bool,
-    /// Ends the read in flight, if one is.
-    pub(super) withdrawn: CancellationToken,
+    /// Ends the last read, if it is still in flight.
+    reading: Option<AbortHandle>,
 }
 
 impl<K: Key> Engine<K> {
@@ -54,7 +54,7 @@ impl<K: Key> Engine<K> {
             holder,
             reply: Some(reply),
             calling: false,
-            withdrawn: CancellationToken::new(),
+            reading: None,
         };
         let id = self.add(Kind::Campaigning(Box::new(campaigning)));
         self.tickets.insert(ticket, id);
@@ -68,7 +68,9 @@ impl<K: Key> Engine<K> {
         if let Some(reply) = campaigning.reply.take() {
             drop(reply.send(Err(AcquireError::Closing)));
         }
-        campaigning.withdrawn.cancel();
+        if let Some(reading) = &campaigning.reading {
+            reading.abort();
+        }
         if !campaigning.calling {
             self.abandon(id);
         }
@@ -132,10 +134,16 @@ impl<K: Key> Engine<K> {
     }
 
     fn ask(&mut self, cx: &mut Context<'_>, id: usize, timeout: Duration, request: Request<K>) {
-        if let Kind::Campaigning(campaigning) = &mut self.actors[id].kind {
-            campaigning.calling = true;
-        }
-        self.call(cx, id, timeout, request);
+        let Kind::Campaigning(campaigning) = &mut self.actors[id].kind else { return };
+        campaigning.calling = true;
+        // A read may be dropped at will, and nobody should wait for one on behalf of a campaign that is over (I10). A
+        // write runs its whole time.
+        let withdrawn = request.is_read().then(|| {
+            let (reading, withdrawn) = AbortHandle::new_pair();
+            campaigning.reading = Some(reading);
+            withdrawn
+        });
+        self.call(cx, id, timeout, withdrawn, request);
     }
 
     /// Arms the deadman, and only then lets the owner know (I4).

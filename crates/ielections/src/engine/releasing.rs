@@ -52,7 +52,7 @@ impl<K: Key> Engine<K> {
             ReleaseStep::Sleep(until) => self.wake_at(id, until),
             ReleaseStep::Send => self.queue(id, Turn::Other),
             ReleaseStep::Delete { incarnation, epoch, timeout } => {
-                self.call(cx, id, timeout, Request::Delete(key, incarnation, epoch));
+                self.call(cx, id, timeout, None, Request::Delete(key, incarnation, epoch));
             }
             ReleaseStep::Done(handback) => {
                 if let Some(reply) = releasing.reply.take() {

@@ -4,12 +4,15 @@
 use super::{
     Command,
     actor::{Actor, Kind},
-    call::{self, Call, Reply, Request},
+    call::{self, Call, Limit, Reply, Request},
     timers::Timers,
 };
 use crate::{EngineSettings, Env, Key, Loss, TtlStorage, timing::Jitter};
 use clock::Instant;
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::{
+    future::AbortRegistration,
+    stream::{FuturesUnordered, StreamExt},
+};
 use slab::Slab;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -115,14 +118,17 @@ impl<K: Key> Engine<K> {
     }
 
     /// Sends a request for the actor. Its first poll happens here: what is answered at once never needs a wake-up.
-    pub(super) fn call(&mut self, cx: &mut Context<'_>, id: usize, timeout: Duration, request: Request<K>) {
+    pub(super) fn call(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: usize,
+        timeout: Duration,
+        withdrawn: Option<AbortRegistration>,
+        request: Request<K>,
+    ) {
         let storage = Arc::clone(&self.storage);
-        let clock = Arc::clone(&self.env.clock);
-        let withdrawn = match self.actors.get(id).map(|actor| &actor.kind) {
-            Some(Kind::Campaigning(campaigning)) => Some(campaigning.withdrawn.clone()),
-            Some(Kind::Leading(_) | Kind::Releasing(_) | Kind::Changing) | None => None,
-        };
-        let mut call = call::call(id, storage, clock, timeout, withdrawn, request);
+        let limit = Limit { clock: Arc::clone(&self.env.clock), timeout, withdrawn };
+        let mut call = call::call(id, storage, limit, request);
         match call.as_mut().poll(cx) {
             Poll::Ready(answer) => self.answered.push_back(answer),
             Poll::Pending => self.calls.push(call),
