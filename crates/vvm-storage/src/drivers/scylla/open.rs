@@ -36,7 +36,9 @@ pub(super) async fn open(address: &Address) -> Result<Statements, OpenError> {
         .map_err(|cause| OpenError::Prepare(Box::new(cause)))
 }
 
-/// Creates what is missing: keyspace and table. May be run again, and by many at once.
+/// Creates what is missing: keyspace and table. May be run again, and by many at once. On a cluster of several nodes, one
+/// that comes second may look before the schema has reached its node, and then fails with [`OpenError::NoTable`]: run it
+/// again.
 ///
 /// # Errors
 /// See [`OpenError`]: also when what is there was made otherwise.
