@@ -14,6 +14,6 @@ mod reap;
 mod sweep;
 
 pub(crate) use family::Family;
-pub(crate) use proc_fs::{ForeignProcFs, own_group, own_session};
+pub(crate) use proc_fs::{ForeignProcFs, group_of, own_group, own_session};
 pub(crate) use reap::{Ended, Reap, Reaped, reap};
 pub(crate) use sweep::{Complaint, Sweep, end_all, sweep};

@@ -56,6 +56,11 @@ pub(crate) fn own_group() -> Option<Pid> {
     field("/proc/self/stat", GROUP).ok().flatten()
 }
 
+/// The process group of `process`; none if it is gone or in a group of another PID namespace.
+pub(crate) fn group_of(process: Pid) -> Option<Pid> {
+    field(&format!("/proc/{process}/stat"), GROUP).ok().flatten()
+}
+
 /// The session of this process; none if it is one of another PID namespace.
 pub(crate) fn own_session() -> Option<Pid> {
     field("/proc/self/stat", SESSION).ok().flatten()
@@ -67,10 +72,13 @@ const GROUP: usize = 2;
 const SESSION: usize = 3;
 
 fn field(stat: &str, place: usize) -> io::Result<Option<Pid>> {
-    let stat = fs::read_to_string(stat)?;
+    Ok(field_in(&fs::read_to_string(stat)?, place))
+}
+
+fn field_in(stat: &str, place: usize) -> Option<Pid> {
     // The name in parentheses may contain anything, parentheses too: the state follows the last one (proc(5)).
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    Ok(after_name.split_ascii_whitespace().nth(place).and_then(pid))
+    after_name.split_ascii_whitespace().nth(place).and_then(pid)
 }
 
 fn pid(text: &str) -> Option<Pid> {
@@ -80,6 +88,7 @@ fn pid(text: &str) -> Option<Pid> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::process::CommandExt as _;
 
     #[test]
     fn a_child_is_listed_and_names_its_parent() {
@@ -93,10 +102,27 @@ mod tests {
         assert!(parent_of(child_pid).is_err());
     }
 
+    // A child's group, not our own: the tests may run in a group of another PID namespace.
     #[test]
-    fn group_and_session_are_those_of_the_system_calls() {
-        assert_eq!(own_group(), Some(rustix::process::getpgrp()));
-        assert_eq!(own_session(), rustix::process::getsid(None).ok());
+    fn a_child_with_a_group_of_its_own_leads_it() {
+        let mut child = std::process::Command::new("sleep").arg("60").process_group(0).spawn().unwrap();
+        let child_pid = Pid::from_child(&child);
+        assert_eq!(group_of(child_pid), Some(child_pid));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(group_of(child_pid), None);
+    }
+
+    #[test]
+    fn each_field_is_read_from_its_place_whatever_the_name() {
+        let stat = "40 (a) S 1 2 3) S 41 42 43 0 -1";
+        let places = [PARENT, GROUP, SESSION].map(|place| field_in(stat, place));
+        assert_eq!(places, [41, 42, 43].map(Pid::from_raw));
+        assert_eq!(
+            field_in("40 (foreign) S 41 0 0 0 -1", SESSION),
+            None,
+            "a session of another PID namespace"
+        );
     }
 
     #[test]

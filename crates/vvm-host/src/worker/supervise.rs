@@ -6,11 +6,11 @@
 
 use crate::{
     announce::say,
-    processes::{Complaint, Ended, Family, Reap, Reaped, Sweep, reap, sweep},
+    processes::{Complaint, Ended, Family, Reap, Reaped, Sweep, group_of, reap, sweep},
     signals::asks_to_stop,
 };
 use clock::{Clock, Instant};
-use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -177,7 +177,9 @@ impl Supervision {
 
     fn pass_on(&mut self, Passed { signal, delivered }: Passed) {
         // A terminal signals a group, which the worker may have left.
-        if !delivered || getpgid(Some(self.worker)).ok() != self.terminal_group {
+        let heard =
+            delivered && self.terminal_group.is_some_and(|group| group_of(self.worker) == Some(group));
+        if !heard {
             self.signal_worker(signal);
         }
         if asks_to_stop(signal) {
