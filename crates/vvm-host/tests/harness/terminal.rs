@@ -60,7 +60,8 @@ impl Terminal {
 
     /// Ends the shell, which ends the terminal.
     pub(crate) fn close(mut self) {
-        self.type_line("exit");
+        // Not `exit`, which stays if the shell has not heard yet that a stopped job has ended.
+        self.type_line("exec true");
         self.shell.wait().unwrap();
     }
 }
