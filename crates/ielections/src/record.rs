@@ -40,6 +40,16 @@ impl Entry {
         Self { version, ..self.clone() }
     }
 
+    /// Whether `other` is this very write: what a renewal or takeover compares (contract 3).
+    pub fn is_same_write(&self, other: &Self) -> bool {
+        self.version == other.version && self.epoch == other.epoch
+    }
+
+    /// Whether it belongs to this leadership, whatever its version: what a release compares (contract 4).
+    pub fn is_of(&self, incarnation: Incarnation, epoch: Epoch) -> bool {
+        self.incarnation() == incarnation && self.epoch == epoch
+    }
+
     /// Total order of the states of one slot: a smaller one was there earlier, whatever order answers arrive in.
     pub fn age_order(&self) -> (Epoch, u64) {
         (self.epoch, self.version.write)
@@ -74,6 +84,18 @@ impl Slot {
         match self {
             Self::Held { entry, .. } => Some(entry),
             Self::Vacant(_) => None,
+        }
+    }
+
+    /// Whether the slot is in the very state `expected`, as a claim compares it (contract 2 and 3): the same last epoch
+    /// of a vacant one, the same write of a held one, however old.
+    pub fn is_as_expected(&self, expected: &Self) -> bool {
+        match (self, expected) {
+            (Self::Vacant(stands), Self::Vacant(expected)) => stands == expected,
+            (Self::Held { entry: stands, .. }, Self::Held { entry: expected, .. }) => {
+                stands.is_same_write(expected)
+            }
+            (Self::Vacant(_), Self::Held { .. }) | (Self::Held { .. }, Self::Vacant(_)) => false,
         }
     }
 

@@ -45,12 +45,11 @@ impl Leader {
 
     /// Whether this version, of this epoch, stands there.
     pub(super) fn holds(&self, expected: &Entry) -> bool {
-        matches!(self, Self::Held { entry, .. }
-            if entry.version == expected.version && entry.epoch == expected.epoch)
+        matches!(self, Self::Held { entry, .. } if entry.is_same_write(expected))
     }
 
     /// Whether any version of this leadership stands there.
     pub(super) fn is_of(&self, incarnation: Incarnation, epoch: Epoch) -> bool {
-        matches!(self, Self::Held { entry, .. } if entry.incarnation() == incarnation && entry.epoch == epoch)
+        matches!(self, Self::Held { entry, .. } if entry.is_of(incarnation, epoch))
     }
 }

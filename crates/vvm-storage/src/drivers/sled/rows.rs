@@ -63,7 +63,7 @@ impl Rows {
         issued_at: Instant,
     ) -> Result<Claim, WriteError> {
         let stands = self.slot(at).map_err(Trouble::before_write)?;
-        if !is_as_expected(&stands, from) {
+        if !stands.is_as_expected(from) {
             return Ok(Claim::Refused(stands));
         }
         self.put(at, entry, issued_at)?;
@@ -78,7 +78,7 @@ impl Rows {
         issued_at: Instant,
     ) -> Result<Swap, WriteError> {
         let stands = self.slot(at).map_err(Trouble::before_write)?;
-        if !stands.entry().is_some_and(|stands| is_same_version(stands, held)) {
+        if !stands.entry().is_some_and(|stands| stands.is_same_write(held)) {
             return Ok(Swap::Mismatch(stands));
         }
         self.put(at, entry, issued_at)?;
@@ -92,7 +92,7 @@ impl Rows {
         epoch: Epoch,
     ) -> Result<Delete, WriteError> {
         let stands = self.slot(at).map_err(Trouble::before_write)?;
-        if !stands.entry().is_some_and(|entry| entry.incarnation() == incarnation && entry.epoch == epoch) {
+        if !stands.entry().is_some_and(|entry| entry.is_of(incarnation, epoch)) {
             return Ok(Delete::Mismatch(stands));
         }
         self.insert(&self.leaders, at, &epoch.get().to_be_bytes())?;
@@ -164,20 +164,6 @@ fn decode(row: &[u8]) -> Result<Leader, Trouble> {
 
 fn damaged(what: impl ToString) -> Trouble {
     Trouble::Damaged(what.to_string())
-}
-
-fn is_same_version(one: &Entry, other: &Entry) -> bool {
-    one.version == other.version && one.epoch == other.epoch
-}
-
-fn is_as_expected(stands: &Slot, expected: &Slot) -> bool {
-    match (stands, expected) {
-        (Slot::Vacant(stands), Slot::Vacant(expected)) => stands == expected,
-        (Slot::Held { entry: stands, .. }, Slot::Held { entry: expected, .. }) => {
-            is_same_version(stands, expected)
-        }
-        (Slot::Vacant(_), Slot::Held { .. }) | (Slot::Held { .. }, Slot::Vacant(_)) => false,
-    }
 }
 
 #[cfg(test)]

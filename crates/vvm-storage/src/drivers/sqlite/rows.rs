@@ -81,7 +81,7 @@ impl<'database> Rows<'database> {
         issued_at: Instant,
     ) -> Result<Claim, Trouble> {
         let stands = self.slot(at)?;
-        if !is_as_expected(&stands, from) {
+        if !stands.is_as_expected(from) {
             return Ok(Claim::Refused(stands));
         }
         self.put(at, entry, issued_at)?;
@@ -96,7 +96,7 @@ impl<'database> Rows<'database> {
         issued_at: Instant,
     ) -> Result<Swap, Trouble> {
         let stands = self.slot(at)?;
-        if !stands.entry().is_some_and(|entry| is_same_version(entry, held)) {
+        if !stands.entry().is_some_and(|entry| entry.is_same_write(held)) {
             return Ok(Swap::Mismatch(stands));
         }
         self.put(at, entry, issued_at)?;
@@ -110,7 +110,7 @@ impl<'database> Rows<'database> {
         epoch: Epoch,
     ) -> Result<Delete, Trouble> {
         let stands = self.slot(at)?;
-        if !stands.entry().is_some_and(|entry| entry.incarnation() == incarnation && entry.epoch == epoch) {
+        if !stands.entry().is_some_and(|entry| entry.is_of(incarnation, epoch)) {
             return Ok(Delete::Mismatch(stands));
         }
         self.connection.prepare_cached(VACATE)?.execute(params![at.as_bytes(), epoch.get().cast_signed()])?;
@@ -174,18 +174,4 @@ impl<'database> Rows<'database> {
 
 fn damaged(what: impl ToString) -> Trouble {
     Trouble::Damaged(what.to_string())
-}
-
-fn is_same_version(one: &Entry, other: &Entry) -> bool {
-    one.version == other.version && one.epoch == other.epoch
-}
-
-fn is_as_expected(stands: &Slot, expected: &Slot) -> bool {
-    match (stands, expected) {
-        (Slot::Vacant(stands), Slot::Vacant(expected)) => stands == expected,
-        (Slot::Held { entry: stands, .. }, Slot::Held { entry: expected, .. }) => {
-            is_same_version(stands, expected)
-        }
-        (Slot::Vacant(_), Slot::Held { .. }) | (Slot::Held { .. }, Slot::Vacant(_)) => false,
-    }
 }
