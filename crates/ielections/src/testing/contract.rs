@@ -21,6 +21,7 @@ mod releases;
 mod renewals;
 mod scans;
 mod scene;
+mod settling;
 
 pub use claims::*;
 pub use closing::*;

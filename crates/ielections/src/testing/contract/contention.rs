@@ -3,60 +3,15 @@
 use super::{
     StorageUnderTest,
     scene::{Scene, vacant},
+    settling::{Settled, of_claim, of_swap, settled, standing},
 };
-use crate::{Claim, Entry, Epoch, Key, Slot, Swap, TtlStorage, Version, WriteError};
+use crate::{Epoch, Slot, TtlStorage, Version};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
 const WRITERS: u8 = 8;
 const SWAPS: u64 = 1000;
 const TAKE_OVERS: u64 = 50;
-
-/// What stands there, waiting out a storage that is busy.
-async fn standing<K: Key>(handle: &dyn TtlStorage<K>, key: &K) -> Slot {
-    loop {
-        match handle.get(key).await {
-            Ok(slot) => return slot,
-            Err(crate::ReadError::Unavailable(_)) => tokio::task::yield_now().await,
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
-
-/// What became of a write.
-enum Settled {
-    Applied,
-    /// Refused; this stands there.
-    Refused(Slot),
-    /// Not applied so far, and perhaps later: this stands there.
-    Undecided(Slot),
-}
-
-/// Resolves what is unknown as a leader would, by reading back (I7).
-async fn settled<K: Key>(
-    outcome: Result<Result<(), Slot>, WriteError>,
-    ours: &Entry,
-    handle: &dyn TtlStorage<K>,
-    key: &K,
-) -> Settled {
-    match outcome {
-        Ok(Ok(())) => Settled::Applied,
-        Ok(Err(slot)) => Settled::Refused(slot),
-        Err(WriteError::NotApplied(_)) => Settled::Refused(standing(handle, key).await),
-        Err(WriteError::Unknown(_)) => match standing(handle, key).await {
-            slot if slot.entry() == Some(ours) => Settled::Applied,
-            slot => Settled::Undecided(slot),
-        },
-        Err(error) => panic!("{error}"),
-    }
-}
-
-fn outcome_of(claim: Claim) -> Result<(), Slot> {
-    match claim {
-        Claim::Claimed => Ok(()),
-        Claim::Refused(slot) => Err(slot),
-    }
-}
 
 /// Handles for the writers: two of them, so that contention is between processes and within one.
 async fn handles<S: StorageUnderTest>(storage: &S) -> [Arc<dyn TtlStorage<S::Key>>; 2] {
@@ -75,8 +30,7 @@ pub async fn one_of_many_claims_wins(storage: &impl StorageUnderTest) {
             let entry = scene.entry(author, u64::from(author));
             candidates.spawn(async move {
                 loop {
-                    let outcome =
-                        handle.insert_if_not_exist(&key, vacant(None), &entry).await.map(outcome_of);
+                    let outcome = handle.insert_if_not_exist(&key, vacant(None), &entry).await.map(of_claim);
                     match settled(outcome, &entry, &*handle, &key).await {
                         Settled::Applied => return Some(entry),
                         Settled::Refused(slot) | Settled::Undecided(slot) => match slot.entry() {
@@ -91,7 +45,7 @@ pub async fn one_of_many_claims_wins(storage: &impl StorageUnderTest) {
         }
         let winners: Vec<_> = candidates.join_all().await.into_iter().flatten().collect();
         assert_eq!(winners.len(), 1, "{winners:?}");
-        assert_eq!(scene.there.get(&key).await.unwrap().entry(), Some(&winners[0]));
+        assert_eq!(standing(&*scene.there, &key).await.entry(), Some(&winners[0]));
     }
 }
 
@@ -111,7 +65,7 @@ pub async fn one_of_many_take_overs_wins_each_epoch(storage: &impl StorageUnderT
                 let observed = slot.entry().expect("nobody releases").clone();
                 ours.version = ours.version.next();
                 ours.epoch = Epoch::new(observed.epoch.get() + 1).unwrap();
-                let outcome = handle.take_over(&key, &observed, &ours).await.map(outcome_of);
+                let outcome = handle.take_over(&key, &observed, &ours).await.map(of_claim);
                 slot = match settled(outcome, &ours, &*handle, &key).await {
                     Settled::Applied => {
                         epochs.push(ours.epoch.get());
@@ -134,7 +88,7 @@ pub async fn one_of_many_take_overs_wins_each_epoch(storage: &impl StorageUnderT
     epochs.dedup();
     assert_eq!(epochs.len() as u64, given, "an epoch was given twice");
     // Each epoch follows the one before, so those between first and last are all there but for undecided ones.
-    let last = scene.stands().await.last_epoch().expect("nobody releases").get();
+    let last = standing(&*scene.there, &scene.key).await.last_epoch().expect("nobody releases").get();
     assert!(
         (given..=given + undecided.iter().sum::<u64>()).contains(&(last - 1)),
         "{given} given, {last} stands"
@@ -159,10 +113,7 @@ pub async fn eight_writers_lose_no_renewal(storage: &impl StorageUnderTest) {
                 let held = slot.entry().expect("nobody releases").clone();
                 let write = (held.version.write / step + 1) * step + u64::from(writer);
                 let ours = held.renewed(Version { write, ..held.version });
-                let outcome = handle.compare_and_swap(&key, &held, &ours).await.map(|swap| match swap {
-                    Swap::Swapped => Ok(()),
-                    Swap::Mismatch(slot) => Err(slot),
-                });
+                let outcome = handle.compare_and_swap(&key, &held, &ours).await.map(of_swap);
                 slot = match settled(outcome, &ours, &*handle, &key).await {
                     Settled::Applied => {
                         swaps += 1;
@@ -180,6 +131,7 @@ pub async fn eight_writers_lose_no_renewal(storage: &impl StorageUnderTest) {
     }
     let undecided: u64 = writers.join_all().await.into_iter().sum();
     let answered = SWAPS * u64::from(WRITERS);
-    let stand = scene.stands().await.entry().expect("nobody releases").version.write / step;
+    let stand =
+        standing(&*scene.there, &scene.key).await.entry().expect("nobody releases").version.write / step;
     assert!((answered..=answered + undecided).contains(&stand), "{answered} answered, {stand} stand");
 }

@@ -3,34 +3,47 @@
 use super::{
     StorageUnderTest,
     scene::{Scene, next},
+    settling::{Settled, of_swap, settled, standing},
 };
-use crate::{Slot, Swap};
+use crate::{Entry, Slot};
 use std::{future::poll_fn, task::Poll};
 
 /// Drops writes at every stage, and goes on from what stands there: always one of the two records, never a mixture.
 pub async fn a_dropped_write_is_applied_whole_or_not_at_all(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
-    let mut standing = scene.entry(1, 1);
-    scene.claim(None, &standing).await;
+    let mut held = scene.entry(1, 1);
+    scene.claim(None, &held).await;
     for round in 0..100 {
-        let attempt = next(&standing);
-        let mut swap = scene.here.compare_and_swap(&scene.key, &standing, &attempt);
+        let attempt = next(&held);
+        let mut swap = scene.here.compare_and_swap(&scene.key, &held, &attempt);
         for _ in 0..round % 4 {
             if poll_fn(|context| Poll::Ready(swap.as_mut().poll(context))).await.is_ready() {
                 break;
             }
         }
         drop(swap);
-        // It may land between any two of the steps that follow; the version says so each time.
+        // It may land between any two of the steps that follow, and keep the storage busy meanwhile; the version says
+        // what stands each time.
+        one_of(standing(&*scene.there, &scene.key).await, &[&held, &attempt]);
         let after = next(&attempt);
-        match scene.there.get(&scene.key).await.unwrap() {
-            Slot::Held { entry, .. } if entry == standing || entry == attempt => {}
-            other => panic!("{other:?} is neither {standing:?} nor {attempt:?}"),
-        }
-        standing = match scene.here.compare_and_swap(&scene.key, &standing, &after).await.unwrap() {
-            Swap::Swapped => after,
-            Swap::Mismatch(Slot::Held { entry, .. }) if entry == attempt => attempt,
-            Swap::Mismatch(other) => panic!("{other:?} is neither {standing:?} nor {attempt:?}"),
+        held = loop {
+            let outcome = scene.here.compare_and_swap(&scene.key, &held, &after).await.map(of_swap);
+            let stands = match settled(outcome, &after, &*scene.there, &scene.key).await {
+                Settled::Applied => break after,
+                // An attempt before this one, undecided then, may have landed.
+                Settled::Refused(slot) | Settled::Undecided(slot) => one_of(slot, &[&held, &attempt, &after]),
+            };
+            if stands != held {
+                break stands;
+            }
         };
+    }
+}
+
+/// What stands there, which has to be one of these.
+fn one_of(slot: Slot, records: &[&Entry]) -> Entry {
+    match slot {
+        Slot::Held { entry, .. } if records.contains(&&entry) => entry,
+        other => panic!("{other:?} is none of {records:?}"),
     }
 }
