@@ -20,12 +20,18 @@ impl<K: Clone + Eq + Ord + Hash + Debug + Display + Send + Sync + 'static> Key f
 pub struct Limits {
     /// The shortest TTL that the driver's round trips leave room for.
     pub min_ttl: Duration,
-    /// The longest key, in bytes, after prefixes.
+    /// The longest key, in bytes, after prefixes. At least [`Limits::LEAST_KEY_BYTES`].
     pub max_key_bytes: usize,
     /// The longest value, in bytes.
     pub max_value_bytes: usize,
     /// How many keys one [`TtlStorage::scan`] asks for at a time.
     pub scan_batch: usize,
+}
+
+impl Limits {
+    /// What every storage must be able to carry: a cluster's name as long as a host's may be (255 bytes, RFC 1035), a
+    /// slot, prefixes, and escapes.
+    pub const LEAST_KEY_BYTES: usize = 512;
 }
 
 /// The outcome of a claim ([`TtlStorage::insert_if_not_exist`], [`TtlStorage::take_over`]).

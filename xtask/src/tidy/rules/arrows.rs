@@ -13,8 +13,8 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// Each crate and what it may depend on. Packages under `evidence/` and `xtask` may depend on anything, and nothing on
-/// them.
+/// Each crate and what it may depend on. Packages under `evidence/`, `examples/` and `xtask` may depend on anything, and
+/// nothing on them.
 const MAP: [(&str, &[&str]); 8] = [
     ("clock", &[]),
     ("testing-time", &["clock"]),
@@ -81,7 +81,8 @@ fn of_package(package: &Package, all: &[Package]) -> Vec<Finding> {
 }
 
 fn is_free(package: &Package) -> bool {
-    package.name == "xtask" || package.folder().starts_with("evidence")
+    let folder = package.folder();
+    package.name == "xtask" || ["evidence", "examples"].iter().any(|free| folder.starts_with(free))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::{
     StorageUnderTest,
     scene::{Scene, ageless, held, next, vacant, vacant_slot},
 };
-use crate::{Claim, Delete, Entry, Holder, ReadError, Slot, Swap, WriteError};
+use crate::{Claim, Delete, Entry, Holder, Limits, ReadError, Slot, Swap, WriteError};
 
 /// Names that encodings confuse: empty, each byte alone, all bytes, prefixes of each other, separators, numbers.
 fn hostile_names() -> Vec<Vec<u8>> {
@@ -48,6 +48,10 @@ pub async fn a_long_key_is_carried_whole_or_refused_for_good(storage: &impl Stor
     const LONGEST: usize = 64 << 20;
     let scene = Scene::set(storage).await;
     let most = scene.here.limits().max_key_bytes;
+    assert!(
+        most >= Limits::LEAST_KEY_BYTES,
+        "keys of {most} bytes are too short: see Limits::LEAST_KEY_BYTES"
+    );
     let mut lengths = vec![LONG];
     if most < LONGEST {
         lengths.extend([most - ROOM, most + 1]);

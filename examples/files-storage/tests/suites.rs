@@ -1,0 +1,46 @@
+//! Both suites, each by one line: what makes a backend one that elections can trust.
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+use async_trait::async_trait;
+use files_storage::FilesStorage;
+use ielections::{
+    Ttl, TtlStorage, elections_test_suite, storage_contract_suite,
+    testing::{contract::StorageUnderTest, elections_suite::ElectionsTestSuite},
+};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use tempfile::TempDir;
+use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
+
+/// A folder of its own.
+struct Files(TempDir);
+
+#[async_trait]
+impl StorageUnderTest for Files {
+    type Key = ElectionKey;
+
+    async fn open(&self) -> Arc<dyn TtlStorage<ElectionKey>> {
+        let storage = FilesStorage::open(&self.0.path().join("records")).unwrap();
+        Arc::new(ElectionsTtlStorage::new(Arc::new(storage)))
+    }
+
+    fn key(&self, name: &[u8]) -> ElectionKey {
+        ElectionKey { cluster: ClusterName::new(name), slot: SlotNumber::new(NonZeroU32::MIN) }
+    }
+}
+
+impl ElectionsTestSuite for Files {
+    fn ttl(&self) -> Ttl {
+        // On the machine's clock: a test machine may stand still for a third of it, which loaded ones do.
+        Ttl::new(Duration::from_secs(2)).unwrap()
+    }
+}
+
+mod contract {
+    use super::*;
+    storage_contract_suite!(Files(TempDir::new().unwrap()));
+}
+
+mod elections {
+    use super::*;
+    elections_test_suite!(Files(TempDir::new().unwrap()));
+}
