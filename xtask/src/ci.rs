@@ -1,13 +1,17 @@
 //! `cargo xtask ci`: everything that must hold before a change lands, one step after another.
 //!
-//! What lives here: running the steps and saying what came of each. What they are stands in [`steps`].
+//! What lives here: running the steps and saying what came of each. What they are stands in [`steps`], what they
+//! need of the machine in [`needs`], how long they may take in [`limit`].
 
+mod limit;
+mod needs;
 mod outcome;
 mod steps;
 
 use crate::workspace::Workspace;
 use clap::Args;
 use clock::SystemClock;
+use needs::Need;
 use outcome::{Outcome, Report};
 
 /// How to run the steps.
@@ -16,9 +20,13 @@ pub(crate) struct Options {
     /// Run the later steps although an earlier one failed.
     #[arg(long)]
     keep_going: bool,
+    /// Fail if a step has to be left out because this machine lacks what it needs.
+    #[arg(long)]
+    all: bool,
 }
 
-/// Runs the steps, and prints a summary of all of them; whether every single one ran and held.
+/// Runs the steps, and prints a summary of all of them; whether every one held that this machine can run, or every
+/// single one if all were asked for.
 pub(crate) fn run(options: &Options) -> bool {
     let workspace = match Workspace::read() {
         Ok(workspace) => workspace,
@@ -36,6 +44,10 @@ pub(crate) fn run(options: &Options) -> bool {
             report.add(step.name, Outcome::NotRun(why));
             continue;
         }
+        if let Some(missing) = step.need.and_then(Need::missing) {
+            report.add(step.name, Outcome::LeftOut(missing));
+            continue;
+        }
         println!("==> {}/{count} {}: {}", index + 1, step.name, step.work);
         let start = SystemClock::read();
         let result = step.work.run(&workspace.root);
@@ -48,5 +60,5 @@ pub(crate) fn run(options: &Options) -> bool {
         report.add(step.name, outcome);
     }
     print!("{report}");
-    report.all_held()
+    report.held(options.all)
 }

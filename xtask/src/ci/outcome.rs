@@ -8,6 +8,8 @@ pub(super) enum Outcome {
     Failed(Duration, String),
     /// With the reason.
     NotRun(String),
+    /// With what the machine lacks.
+    LeftOut(String),
 }
 
 /// The outcomes in the order of the steps.
@@ -24,9 +26,13 @@ impl Report {
         failed.map(|(step, _)| step.as_str())
     }
 
-    /// A step that did not run has not held.
-    pub(super) fn all_held(&self) -> bool {
-        self.0.iter().all(|(_, outcome)| matches!(outcome, Outcome::Held(_)))
+    /// Whether every step held; one that was left out counts as such unless `all` were asked for.
+    pub(super) fn held(&self, all: bool) -> bool {
+        self.0.iter().all(|(_, outcome)| match outcome {
+            Outcome::Held(_) => true,
+            Outcome::LeftOut(_) => !all,
+            Outcome::Failed(..) | Outcome::NotRun(_) => false,
+        })
     }
 }
 
@@ -36,6 +42,7 @@ impl fmt::Display for Outcome {
             Self::Held(took) => write!(out, "ok      {:8.1} s", took.as_secs_f64()),
             Self::Failed(took, cause) => write!(out, "FAILED  {:8.1} s  {cause}", took.as_secs_f64()),
             Self::NotRun(why) => write!(out, "not run: {why}"),
+            Self::LeftOut(missing) => write!(out, "LEFT OUT: {missing}"),
         }
     }
 }
@@ -50,7 +57,9 @@ impl fmt::Display for Report {
             |wanted: fn(&Outcome) -> bool| self.0.iter().filter(|(_, outcome)| wanted(outcome)).count();
         let held = count(|outcome| matches!(outcome, Outcome::Held(_)));
         let failed = count(|outcome| matches!(outcome, Outcome::Failed(..)));
-        writeln!(out, "ci: {held} held, {failed} failed, {} not run", self.0.len() - held - failed)
+        let left_out = count(|outcome| matches!(outcome, Outcome::LeftOut(_)));
+        let not_run = self.0.len() - held - failed - left_out;
+        writeln!(out, "ci: {held} held, {failed} failed, {not_run} not run, {left_out} left out")
     }
 }
 
@@ -62,13 +71,25 @@ mod tests {
     fn a_step_that_did_not_run_is_listed_with_its_reason_and_has_not_held() {
         let mut report = Report::default();
         report.add("fmt".into(), Outcome::Held(Duration::from_millis(400)));
-        assert!(report.all_held());
+        assert!(report.held(true));
         report.add("tests".into(), Outcome::NotRun("no reason".into()));
-        assert!(!report.all_held());
+        assert!(!report.held(false));
         assert_eq!(report.first_failure(), None);
         assert_eq!(
             report.to_string(),
-            "fmt    ok           0.4 s\ntests  not run: no reason\nci: 1 held, 0 failed, 1 not run\n"
+            "fmt    ok           0.4 s\ntests  not run: no reason\nci: 1 held, 0 failed, 1 not run, 0 left out\n"
+        );
+    }
+
+    #[test]
+    fn what_the_machine_lacks_is_named_and_fails_only_if_all_were_asked_for() {
+        let mut report = Report::default();
+        report.add("scylla".into(), Outcome::LeftOut("no JDK".into()));
+        assert!(report.held(false));
+        assert!(!report.held(true));
+        assert_eq!(
+            report.to_string(),
+            "scylla  LEFT OUT: no JDK\nci: 0 held, 0 failed, 0 not run, 1 left out\n"
         );
     }
 
@@ -78,6 +99,6 @@ mod tests {
         report.add("clippy".into(), Outcome::Failed(Duration::ZERO, "exit status: 101".into()));
         report.add("docs".into(), Outcome::Failed(Duration::ZERO, "exit status: 101".into()));
         assert_eq!(report.first_failure(), Some("clippy"));
-        assert!(!report.all_held());
+        assert!(!report.held(false));
     }
 }

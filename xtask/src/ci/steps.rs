@@ -3,6 +3,7 @@
 //! Lints, documentation and single features share their checked dependencies, and tests their built ones: each set of
 //! flags and features costs a build of its own, so there are as few as show what has to be shown.
 
+use super::{limit, needs::Need};
 use crate::{
     broken, tidy,
     workspace::{Workspace, cargo},
@@ -14,6 +15,7 @@ use std::{fmt, io, path::Path, process::ExitStatus};
 pub(super) struct Step {
     pub(super) name: String,
     pub(super) work: Work,
+    pub(super) need: Option<Need>,
 }
 
 #[derive(Debug)]
@@ -27,7 +29,7 @@ pub(super) enum Work {
 pub(super) fn all(workspace: &Workspace) -> Vec<Step> {
     let mut steps = vec![
         Step::cargo("fmt", "fmt --all -- --check"),
-        Step { name: "tidy".into(), work: Work::Tidy },
+        Step { name: "tidy".into(), work: Work::Tidy, need: None },
         Step::cargo("clippy", "clippy --locked --workspace --all-targets --all-features -- -D warnings"),
         Step::cargo("docs", "doc --locked --workspace --no-deps --all-features")
             .with("RUSTDOCFLAGS", "-D warnings"),
@@ -38,9 +40,19 @@ pub(super) fn all(workspace: &Workspace) -> Vec<Step> {
         "simulation",
         "run --locked --release --quiet --package simulation -- --seeds 1000",
     ));
-    steps.push(Step { name: "broken variants".into(), work: Work::Broken });
+    steps.push(Step { name: "broken variants".into(), work: Work::Broken, need: None });
+    steps.extend(SERVERS.map(|(driver, server_at)| {
+        let command = format!("run --locked --quiet --package servers -- --only {driver}");
+        Step {
+            need: Some(Need { server_at }),
+            ..Step::cargo(&format!("{driver} on a real server"), &command)
+        }
+    }));
     steps
 }
+
+/// Drivers whose suites need a server, and where one may be named. The others run with the tests.
+const SERVERS: [(&str, &str); 1] = [("scylla", "VVM_TEST_SCYLLA")];
 
 /// Layers that others take alone: elections without a runtime and a database, storage with each one of its drivers.
 fn single_features(workspace: &Workspace) -> Vec<Step> {
@@ -66,7 +78,7 @@ impl Step {
     /// `line` is split at blanks: no argument of ours has one.
     fn cargo(name: &str, line: &str) -> Self {
         let arguments = line.split(' ').map(str::to_owned).collect();
-        Self { name: name.into(), work: Work::Cargo { arguments, flags: None } }
+        Self { name: name.into(), work: Work::Cargo { arguments, flags: None }, need: None }
     }
 
     fn with(mut self, variable: &'static str, value: &'static str) -> Self {
@@ -89,7 +101,7 @@ impl Work {
             Self::Cargo { arguments, flags } => {
                 let mut command = cargo();
                 command.args(arguments).envs(*flags).current_dir(root);
-                verdict(command.status())
+                verdict(limit::run(&mut command))
             }
         }
     }
@@ -99,7 +111,7 @@ fn verdict(ended: io::Result<ExitStatus>) -> Result<(), String> {
     match ended {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(status.to_string()),
-        Err(cause) => Err(format!("cargo could not be started: {cause}")),
+        Err(cause) => Err(format!("cargo did not run to its end: {cause}")),
     }
 }
 

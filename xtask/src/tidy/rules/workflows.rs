@@ -5,7 +5,7 @@ use crate::tidy::tree::{File, Tree};
 
 pub(super) const RULE: Rule = Rule {
     name: "workflows",
-    fix: "let workflows run `cargo xtask …` alone and put the logic into xtask; let `.ci/run` run the README's test command",
+    fix: "let workflows run `cargo xtask …` alone and put the logic into xtask; let `.ci/run` run the README's test command, with `--all`",
     find,
 };
 
@@ -22,13 +22,17 @@ fn find(tree: &Tree) -> Vec<Finding> {
             }
         }
     }
-    let runs_it = |file: &File| commands(&file.text).eq([format!("exec {TEST_COMMAND}")]);
+    let runs_it = |file: &File| commands(&file.text).eq([format!("exec {TEST_COMMAND} --all")]);
     let says_it = |file: &File| file.text.lines().any(|line| line.trim() == TEST_COMMAND);
     let holds = |path: &str, condition: &dyn Fn(&File) -> bool| {
         tree.files().iter().any(|file| file.path == path && condition(file))
     };
     if !holds(SCRIPT, &runs_it) {
-        findings.push(Finding::new(SCRIPT, 1, format!("does not run `{TEST_COMMAND}` and nothing else")));
+        findings.push(Finding::new(
+            SCRIPT,
+            1,
+            format!("does not run `{TEST_COMMAND} --all` and nothing else"),
+        ));
     }
     if !holds("README.md", &says_it) {
         findings.push(Finding::new(
@@ -62,7 +66,7 @@ mod tests {
 
     const WORKFLOW: &str = "steps:\n  - uses: actions/checkout@v4\n  - run: cargo xtask ci\n";
     const README: &str = "```sh\ncargo xtask ci\n```\n";
-    const RUN: &str = "#!/usr/bin/env bash\nset -e\ncd x\nexec cargo xtask ci\n";
+    const RUN: &str = "#!/usr/bin/env bash\nset -e\ncd x\nexec cargo xtask ci --all\n";
 
     #[test]
     fn logic_outside_xtask_is_found() {
