@@ -2,6 +2,7 @@
 //! folder of its own, and gone when their owner is, even if it is killed.
 //!
 //! - [`cassandra`]: Apache Cassandra, one node or three.
+//! - [`dynamodb`]: DynamoDB Local, one process.
 //! - [`jars`]: where servers that run on Java come from.
 //! - [`owned`]: a process that does not outlive its owner.
 //!
@@ -9,5 +10,6 @@
 #![forbid(unsafe_code)]
 
 pub mod cassandra;
+pub mod dynamodb;
 pub mod jars;
 pub mod owned;
