@@ -31,9 +31,8 @@ fn run_for(command: &mut Command, limit: Duration) -> io::Result<ExitStatus> {
             return Ok(status);
         }
         if SystemClock::read().since(start) > limit {
-            // The whole group: what cargo started holds our output open.
-            let group = format!("-{}", child.id());
-            Command::new("kill").args(["-s", "KILL", "--", &group]).status()?;
+            // The whole group: what cargo started holds our output open. The shell's own kill is on every system.
+            Command::new("sh").args(["-c", &format!("kill -s KILL -- -{}", child.id())]).status()?;
             child.wait()?;
             return Err(io::Error::new(io::ErrorKind::TimedOut, format!("ended after {limit:?}: it hangs")));
         }
