@@ -1,6 +1,6 @@
 //! Why a leadership ended: typed, so that a caller can tell a thief from a network.
 
-use crate::Entry;
+use crate::{Entry, Epoch};
 use std::sync::Arc;
 
 /// Why a leadership is over, or must be handed back.
@@ -12,9 +12,25 @@ pub enum Loss {
         /// What stands there.
         by: Box<Entry>,
     },
-    /// The record is gone: deleted by somebody, or forgotten by the storage.
+    /// The record is gone: somebody deleted it.
     #[error("the record is gone from the storage")]
     Vanished,
+    /// The record is gone, and its epoch with it: the storage went back in time.
+    #[error(
+        "the storage went back in time: it knew {held:?} before and knows {found:?} now; was it restored from a backup?"
+    )]
+    EpochWentBack {
+        /// The epoch of this leadership.
+        held: Epoch,
+        /// What the slot shows as its last one.
+        found: Option<Epoch>,
+    },
+    /// The storage is not the one any more in which the record stood.
+    #[error("the storage was replaced: {cause}")]
+    StorageReplaced {
+        /// What the storage said.
+        cause: Arc<str>,
+    },
     /// No renewal was confirmed in time.
     #[error("no renewal was confirmed in time{}", last_failure.as_ref().map(|cause| format!(": {cause}")).unwrap_or_default())]
     StorageUnreachable {
@@ -36,9 +52,14 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// Whether the storage showed that the record is no longer ours. There is nothing left to release then, and the
-    /// kill deadline is tightened.
+    /// Whether the storage showed that the record is no longer ours: there is nothing left to release.
     pub fn is_mismatch(&self) -> bool {
-        matches!(self, Self::Stolen { .. } | Self::Vanished)
+        matches!(self, Self::Stolen { .. } | Self::Vanished | Self::EpochWentBack { .. })
+    }
+
+    /// Whether the storage showed that somebody else may lead already: work has no more time than it takes to stop, and
+    /// the kill deadline is brought forward.
+    pub fn tightens_deadline(&self) -> bool {
+        self.is_mismatch() || matches!(self, Self::StorageReplaced { .. })
     }
 }

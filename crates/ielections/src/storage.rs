@@ -70,9 +70,14 @@ pub enum ReadError {
     /// Not answered. Try again.
     #[error("the storage did not answer: {0}")]
     Unavailable(#[source] Cause),
-    /// Refused for good: credentials, schema, configuration. Trying again is pointless until somebody mends it.
+    /// Refused for good: credentials, schema, configuration. Trying again is pointless until somebody mends it. It says
+    /// nothing about the record: nobody else got in by it.
     #[error("the storage refused for good: {0}")]
     Fatal(#[source] Cause),
+    /// This is not the storage any more that it was: it was deleted, replaced, restored. **Somebody else may lead
+    /// already**, in what stands in its place, so that what is held is lost at once.
+    #[error("the storage was replaced: {0}")]
+    Replaced(#[source] Cause),
 }
 
 /// A write failed.
@@ -86,8 +91,13 @@ pub enum WriteError {
     #[error("unknown whether applied: {0}")]
     Unknown(#[source] Cause),
     /// Certainly not applied, and trying again is pointless until somebody mends credentials, schema, configuration.
+    /// It says nothing about the record: nobody else got in by it.
     #[error("refused for good: {0}")]
     Fatal(#[source] Cause),
+    /// This is not the storage any more that it was: it was deleted, replaced, restored. Whatever became of the write,
+    /// others don't see it, and **somebody else may lead already**, so that what is held is lost at once.
+    #[error("the storage was replaced: {0}")]
+    Replaced(#[source] Cause),
 }
 
 /// The storage that an election needs (the reference's ITTLStorage).
@@ -105,6 +115,10 @@ pub enum WriteError {
 /// 9. A write error is [`WriteError::NotApplied`] only if the write is not applied and never will be. Everything
 ///    ambiguous, a time-out above all, is [`WriteError::Unknown`].
 /// 10. Keys don't meet: no write of one key changes another, whatever bytes the keys have.
+///
+/// Which error is for whom: `Fatal` is said to *us* (credentials, schema), and a leader goes on trying, since nobody else
+/// got in by it. A driver that notices that it is cut off from what *others* use (its file was replaced) says `Replaced`,
+/// and a leader is lost at once. One that can't notice says neither: an epoch that went back shows by itself.
 ///
 /// # Cancel safety
 /// Dropping the future of a write is the same as [`WriteError::Unknown`]: it may still be applied, even later. Reads

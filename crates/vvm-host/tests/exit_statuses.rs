@@ -5,6 +5,7 @@ mod harness;
 
 use harness::{Trial, eventually};
 use rustix::process::Signal;
+use std::time::Duration;
 
 #[test]
 fn the_workers_own() {
@@ -193,6 +194,26 @@ fn leadership_lost_is_79_or_what_was_asked_for_and_the_worker_has_stopped() {
             finished.stderr
         );
     }
+}
+
+/// Somebody else may lead in what stands in its place: not at the loss instant, but as soon as it shows.
+#[test]
+fn a_storage_that_is_deleted_under_a_leader_costs_it_at_once() {
+    const TTL: Duration = Duration::from_secs(8);
+    let trial = Trial::new();
+    let mut running = trial.run_script("echo up; exec sleep 1000").with(["--ttl", "8s"]).start();
+    running.stdout.wait_for("up");
+    for suffix in ["", "-wal", "-shm"] {
+        std::fs::remove_file(trial.folder().join(format!("leader.db{suffix}"))).unwrap();
+    }
+    let deleted = clock::SystemClock::read();
+    running.wait();
+    // The next renewal, and what the work may take to stop; without any hurry it would be 0.65 TTL at least.
+    let took = clock::SystemClock::read().since(deleted);
+    assert!(took < TTL * 2 / 5 + Duration::from_secs(1), "{took:?}");
+    let finished = running.finish();
+    assert_eq!(finished.code(), 79, "{:#?}", finished.stderr);
+    assert!(finished.says("the storage was replaced"), "{:#?}", finished.stderr);
 }
 
 /// A worker that won't stop is killed before the deadline, so that the host can still say what happened.

@@ -55,7 +55,7 @@ impl<K: Key> Stopping<'_, K> {
         let stopping = self.timing.stopping();
         async move {
             let tightened = async {
-                if standing.lost().await.is_mismatch() {
+                if standing.lost().await.tightens_deadline() {
                     clock.sleep(stopping).await;
                 } else {
                     pending().await

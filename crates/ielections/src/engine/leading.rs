@@ -102,7 +102,7 @@ impl<K: Key> Engine<K> {
         let Kind::Leading(leading) = &mut self.actors[id].kind else { return };
         tracing::warn!(key = %leading.key, epoch = %leading.standing.epoch(), %loss, "leadership lost");
         leading.gone = loss.is_mismatch();
-        if leading.gone {
+        if loss.tightens_deadline() {
             // Somebody else may lead already: work has no more time than it takes to stop (I4: only ever earlier).
             let timing = Timing::of(leading.lease.held().ttl);
             self.env.deadman.tighten(&leading.armed, now.after(timing.stopping()));

@@ -294,7 +294,8 @@ impl Campaign {
 
     fn read_failed(&mut self, now: Instant, error: ReadError) -> CampaignStep {
         match error {
-            ReadError::Fatal(cause) => self.fail(AcquireError::Refused(cause)),
+            // Candidates have nothing to lose yet: to them, one that was replaced refuses like any other.
+            ReadError::Fatal(cause) | ReadError::Replaced(cause) => self.fail(AcquireError::Refused(cause)),
             ReadError::Unavailable(cause) => {
                 self.last_failure = Some(cause.to_string());
                 self.pause(now)

@@ -3,11 +3,12 @@
 //! 1. Validity counts from the send of the attempt that was confirmed (I3), never from its answer.
 //! 2. An unknown outcome is resolved by version, by read-back or by the next attempt's answer (I7).
 //! 3. The loss instant is absolute: whatever is in flight, it falls at `sent + 0.65 TTL`.
-//! 4. A record that shows anything but one of our own writes is a loss at once.
+//! 4. A record that shows anything but one of our own writes is a loss at once, and so is a storage that says that it is
+//!    not the same any more.
 //! 5. Loss is final: no later answer revives a lease.
 
 use super::attempts::{Attempt, Attempts};
-use crate::{Entry, Loss, ReadError, Slot, Swap, Timing, WriteError, timing::Jitter};
+use crate::{Entry, Loss, ReadError, Slot, Swap, Timing, WriteError, storage::Cause, timing::Jitter};
 use clock::Instant;
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -224,6 +225,8 @@ impl Lease {
                 self.failed(cause.to_string());
                 self.read_back(now)
             }
+            // Somebody else may lead already in what stands in its place (I1).
+            Err(WriteError::Replaced(cause)) => self.replaced(&cause),
         }
     }
 
@@ -246,7 +249,12 @@ impl Lease {
                 self.failed(cause.to_string());
                 self.pause(now)
             }
+            Err(ReadError::Replaced(cause)) => self.replaced(&cause),
         }
+    }
+
+    fn replaced(&mut self, cause: &Cause) -> LeaseStep {
+        self.lose(Loss::StorageReplaced { cause: cause.to_string().into() })
     }
 
     /// What the storage shows decides: one of our writes confirms that attempt from *its* send; the version we held is
@@ -257,6 +265,9 @@ impl Lease {
         }
         match slot {
             Slot::Held { entry, .. } if entry.version == self.held.version => self.pause(now),
+            slot if slot.last_epoch() < Some(self.held.epoch) => {
+                self.lose(Loss::EpochWentBack { held: self.held.epoch, found: slot.last_epoch() })
+            }
             Slot::Held { entry, .. } => self.lose(Loss::Stolen { by: Box::new(entry.clone()) }),
             Slot::Vacant(_) => self.lose(Loss::Vanished),
         }

@@ -82,7 +82,9 @@ impl Release {
             }
             ReleaseEvent::Deleted(Ok(Delete::Deleted)) => ReleaseStep::Done(Handback::Released),
             ReleaseEvent::Deleted(Ok(Delete::Mismatch(slot))) => ReleaseStep::Done(self.mismatch(&slot)),
-            ReleaseEvent::Deleted(Err(WriteError::Fatal(_))) => ReleaseStep::Done(Handback::LeftToExpire),
+            ReleaseEvent::Deleted(Err(WriteError::Fatal(_) | WriteError::Replaced(_))) => {
+                ReleaseStep::Done(Handback::LeftToExpire)
+            }
             ReleaseEvent::Deleted(Err(error)) => {
                 self.unresolved |= matches!(error, WriteError::Unknown(_));
                 if self.tried >= ATTEMPTS {

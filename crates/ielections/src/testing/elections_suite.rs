@@ -119,6 +119,7 @@ macro_rules! elections_test_suite {
             work_that_does_not_stop_is_ended_at_the_deadline
             a_stolen_record_is_a_loss_at_once
             a_vanished_record_is_a_loss_at_once
+            a_storage_that_was_replaced_is_a_loss_at_once
             a_standing_knows_how_much_time_is_left
             a_standing_at_risk_is_a_warning
             work_that_ends_hands_back

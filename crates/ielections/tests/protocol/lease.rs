@@ -50,6 +50,8 @@ struct Course {
     /// When the call is answered, and how, where its parcel does not say.
     answer: Option<(Instant, usize, Option<WriteError>)>,
     tampered: bool,
+    /// An answer said that the storage is not the same any more.
+    replaced: bool,
 }
 
 fn cause() -> ielections::storage::Cause {
@@ -74,6 +76,7 @@ impl Course {
             may_send_at: None,
             answer: None,
             tampered: false,
+            replaced: false,
             tape,
             lease,
         }
@@ -110,6 +113,7 @@ impl Course {
             6 => (self.now.after(self.tape.span(TTL * 2)), Some(WriteError::Unknown(cause()))),
             7 => (Instant::NEVER, Some(WriteError::Unknown(cause()))),
             8 => (Instant::NEVER, Some(WriteError::NotApplied(cause()))),
+            _ if self.tape.chance(10) => (Instant::NEVER, Some(WriteError::Replaced(cause()))),
             _ => (Instant::NEVER, Some(WriteError::Fatal(cause()))),
         };
         // A call that takes its whole time is one that timed out.
@@ -121,6 +125,7 @@ impl Course {
 
     fn answered(&mut self, parcel: usize, error: Option<WriteError>) -> LeaseEvent {
         self.lease.answered();
+        self.replaced |= matches!(error, Some(WriteError::Replaced(_)));
         let parcel = &self.under_way[parcel];
         let found = parcel.found.clone();
         match (&parcel.renewal, error, found) {
@@ -129,6 +134,7 @@ impl Course {
             (Some(_), None, Some(Err(slot))) => LeaseEvent::Swapped(Ok(Swap::Mismatch(slot))),
             (None, None, Some(Err(slot))) => LeaseEvent::Read(Ok(slot)),
             (None, Some(WriteError::Fatal(cause)), _) => LeaseEvent::Read(Err(ReadError::Fatal(cause))),
+            (None, Some(WriteError::Replaced(cause)), _) => LeaseEvent::Read(Err(ReadError::Replaced(cause))),
             (None, ..) => LeaseEvent::Read(Err(ReadError::Unavailable(cause()))),
             (Some(_), None, None) => panic!("answered before it arrived"),
         }
@@ -137,10 +143,11 @@ impl Course {
     /// One event, and the judgement of what the lease made of it. `false` when the lease is over.
     fn step(&mut self) -> Result<bool, TestCaseError> {
         if self.tape.chance(2) {
-            self.slot = if self.tape.chance(50) {
-                Slot::Vacant(Vacant { last_epoch: Epoch::new(7).ok() })
-            } else {
-                Slot::Held { entry: entry(2, 8), proven_age: None }
+            self.slot = match self.tape.below(4) {
+                0 => Slot::Vacant(Vacant { last_epoch: Epoch::new(7).ok() }),
+                1 => Slot::Vacant(Vacant { last_epoch: None }),
+                2 => Slot::Held { entry: entry(2, 6), proven_age: None },
+                _ => Slot::Held { entry: entry(2, 8), proven_age: None },
             };
             self.tampered = true;
         }
@@ -151,6 +158,7 @@ impl Course {
         let stall = if self.tape.chance(5) { self.tape.span(TTL) } else { Duration::ZERO };
         self.now = self.now.max(due).after(stall);
         self.land(self.now);
+        prop_assert!(!self.replaced, "held on a storage that said that it was replaced");
         let event = if let Some((_, parcel, error)) = self.answer.take_if(|answer| answer.0 <= self.now) {
             self.answered(parcel, error)
         } else if may_send_at <= self.now {
@@ -227,9 +235,12 @@ impl Course {
             slot.entry().is_some_and(|entry| self.sent.iter().any(|(version, _)| *version == entry.version))
         };
         match loss {
-            Loss::Stolen { .. } | Loss::Vanished => {
+            Loss::Stolen { .. } | Loss::Vanished | Loss::EpochWentBack { .. } => {
                 prop_assert!(self.tampered && !ours(&self.slot), "{loss:?}, but the record is ours");
+                let went_back = self.slot.last_epoch() < Some(self.lease.held().epoch);
+                prop_assert_eq!(went_back, matches!(loss, Loss::EpochWentBack { .. }), "{:?}", self.slot);
             }
+            Loss::StorageReplaced { .. } => prop_assert!(self.replaced),
             Loss::Suspended | Loss::StorageUnreachable { .. } => {}
             other => return Err(TestCaseError::fail(format!("a lease can't know of {other:?}"))),
         }

@@ -23,7 +23,7 @@
 //! | `CORRUPT`, `NOTADB`, a row that makes no sense | `Fatal` | `Unknown` | `Fatal` |
 //! | `ERROR` (a table is missing), `MISMATCH`, `CONSTRAINT`, `MISUSE`, `TOOBIG` | `Fatal` | `Unknown` | `Fatal` |
 //! | `IOERR`, `NOMEM`, `CANTOPEN`, `INTERRUPT`, any other | `NotApplied` | `Unknown` | `Unavailable` |
-//! | file, `-wal` or `-shm` deleted or replaced while open | `Fatal` | – | `Fatal` |
+//! | file, `-wal` or `-shm` deleted or replaced while open | `Replaced` | `Replaced` | `Replaced` |
 //! | the thread has ended | `Unknown` | `Unknown` | `Unavailable` |
 //!
 //! What fails before `COMMIT` was never committed and is rolled back: certainly not applied. At `COMMIT`, a failed sync
@@ -31,9 +31,11 @@
 //!
 //! **What it can't do.** A process that is stopped (`SIGSTOP`) in the middle of a transaction keeps the write lock, and
 //! everybody's renewals wait until it goes on or ends; a leader is ended by its deadman. Deleting or replacing the file,
-//! its `-wal` or its `-shm` while they are in use makes a second storage: every handle refuses from then on, but whoever
-//! opens the new one can lead at once, while the leader of the old one works on until its renewals have failed for long
-//! enough (0.65 TTL, and 0.8 TTL at most).
+//! its `-wal` or its `-shm` while they are in use makes a second storage, and whoever opens the new one can lead at once.
+//! Every handle on the old one looks before each read, before each transaction and after each commit whether its files
+//! are still those that their paths lead to, and answers `Replaced` from then on, by which a leader is lost at once. So
+//! a leader works on beside a new one until its next renewal (0.25 TTL) and for as long as its work takes to stop (0.15
+//! TTL at most).
 
 mod driver;
 mod errors;

@@ -97,9 +97,9 @@ async fn a_file_that_is_deleted_or_replaced_in_use_is_noticed() {
             fs::write(&file.path, "").unwrap();
         }
         let error = storage.claim(&slot(), &vacant(Some(1)), &entry(2)).await.unwrap_err();
-        assert!(matches!(error, WriteError::Fatal(_)), "{error:?}");
+        assert!(matches!(error, WriteError::Replaced(_)), "{error:?}");
         assert!(error.to_string().contains("deleted or replaced"), "{error}");
-        assert!(matches!(storage.read(&slot()).await, Err(ReadError::Fatal(_))));
+        assert!(matches!(storage.read(&slot()).await, Err(ReadError::Replaced(_))));
     }
 }
 
@@ -119,9 +119,9 @@ async fn a_log_or_an_index_that_is_deleted_or_replaced_in_use_is_noticed() {
             claim(&storage, 2).await;
             fs::remove_file(file.path.with_extension(suffix)).unwrap();
             let error = storage.claim(&slot(), &vacant(Some(2)), &entry(3)).await.unwrap_err();
-            assert!(matches!(error, WriteError::Fatal(_)), "{suffix} {by_whom}: {error:?}");
+            assert!(matches!(error, WriteError::Replaced(_)), "{suffix} {by_whom}: {error:?}");
             assert!(error.to_string().contains("deleted or replaced"), "{error}");
-            assert!(matches!(storage.read(&slot()).await, Err(ReadError::Fatal(_))), "{suffix} {by_whom}");
+            assert!(matches!(storage.read(&slot()).await, Err(ReadError::Replaced(_))), "{suffix} {by_whom}");
         }
     }
 }

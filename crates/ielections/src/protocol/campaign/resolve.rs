@@ -28,6 +28,8 @@ impl Campaign {
                 target.attempts.discard_last();
                 self.fail(AcquireError::Refused(cause))
             }
+            // What it may have left is deleted, should the storage come back.
+            Err(WriteError::Replaced(cause)) => self.fail(AcquireError::Refused(cause)),
             Err(WriteError::Unknown(cause)) => {
                 target.unread = true;
                 self.last_failure = Some(cause.to_string());

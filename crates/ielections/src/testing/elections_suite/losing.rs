@@ -75,3 +75,24 @@ pub async fn a_vanished_record_is_a_loss_at_once(scene: &Scene<impl ElectionsTes
     assert_eq!(leadership.release().await, Handback::AlreadyGone);
     assert_eq!(process.deadman.armed(), 0);
 }
+
+/// Somebody else may lead already in what stands in its place, so that nothing is waited for. What is handed back is
+/// deleted all the same, should the storage come back.
+pub async fn a_storage_that_was_replaced_is_a_loss_at_once(scene: &Scene<impl ElectionsTestSuite>) {
+    for verb in [Verb::CompareAndSwap, Verb::Get] {
+        let (process, storage) = scene.faulty().await;
+        let leadership = scene.lead(&process, "leader").await;
+        let sent_at = scene.sent_at(leadership.standing(), scene.ttl);
+        // A read-back is what follows a renewal without an answer.
+        storage.fail_next(Verb::CompareAndSwap, Fault::LostRequest);
+        storage.fail_next(verb, Fault::Replaced);
+        let loss = leadership.lost().await;
+        assert!(matches!(loss, Loss::StorageReplaced { .. }), "{verb:?}: {loss:?}");
+        // The second attempt at the latest, which comes after a pause.
+        assert!(scene.now() <= sent_at.after(scene.percent(31) + scene.slack), "{verb:?}");
+        assert!(process.trigger.earliest().unwrap().0 <= scene.now().after(scene.timing.stopping()));
+        assert_eq!(leadership.release().await, Handback::Released);
+        assert_eq!(process.deadman.armed(), 0);
+        assert_eq!(scene.slot().await.entry(), None);
+    }
+}

@@ -20,7 +20,7 @@ impl<K: Key> FaultyStorage<K> {
         let reads = matches!(verb, Verb::Get | Verb::Scan);
         match fault {
             Some(Fault::NotApplied) => counts.not_applied += 1,
-            Some(Fault::Fatal) => counts.fatal += 1,
+            Some(Fault::Fatal | Fault::Replaced) => counts.fatal += 1,
             Some(Fault::LostRequest) => counts.lost_requests += 1,
             Some(Fault::Late(_) | Fault::HeldBack) if reads => counts.lost_requests += 1,
             Some(Fault::SlowRequest(_)) => counts.slow_requests += 1,
@@ -43,6 +43,7 @@ impl<K: Key> FaultyStorage<K> {
         match fault {
             Fault::NotApplied => Err(WriteError::NotApplied(Injected(fault).into())),
             Fault::Fatal => Err(WriteError::Fatal(Injected(fault).into())),
+            Fault::Replaced => Err(WriteError::Replaced(Injected(fault).into())),
             Fault::LostRequest => Err(unknown()),
             Fault::LostAnswer => {
                 if write.await?.applied() {
@@ -110,6 +111,7 @@ impl<K: Key> FaultyStorage<K> {
         let read = pin!(read);
         match fault {
             Fault::Fatal => Err(ReadError::Fatal(Injected(fault).into())),
+            Fault::Replaced => Err(ReadError::Replaced(Injected(fault).into())),
             Fault::NotApplied | Fault::LostRequest | Fault::Late(_) | Fault::HeldBack => Err(unavailable()),
             Fault::LostAnswer => {
                 read.await?;

@@ -10,7 +10,7 @@ pub struct Counts {
     pub calls: BTreeMap<Verb, u64>,
     /// Calls failed with `NotApplied` or `Unavailable`.
     pub not_applied: u64,
-    /// Calls failed with `Fatal`.
+    /// Calls failed with `Fatal` or `Replaced`.
     pub fatal: u64,
     /// Writes that failed with `Unknown` and were never applied, and reads that never arrived.
     pub lost_requests: u64,

@@ -38,6 +38,8 @@ pub enum Fault {
     NotApplied,
     /// Fails with `Fatal` and never reaches the storage.
     Fatal,
+    /// Fails with `Replaced` and never reaches the storage.
+    Replaced,
     /// Fails with `Unknown` and never reaches the storage.
     LostRequest,
     /// Applied, then fails with `Unknown`.

@@ -44,6 +44,7 @@ impl<K: Key> FaultyStorage<K> {
         self.storage.get(key).await.map_err(|error| match error {
             ReadError::Unavailable(cause) => WriteError::NotApplied(cause),
             ReadError::Fatal(cause) => WriteError::Fatal(cause),
+            ReadError::Replaced(cause) => WriteError::Replaced(cause),
         })
     }
 }

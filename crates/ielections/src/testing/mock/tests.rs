@@ -111,6 +111,7 @@ fn what_fails_before_it_arrives_changes_nothing() {
     for (fault, is_right) in [
         (Fault::NotApplied, (|e| matches!(e, WriteError::NotApplied(_))) as fn(&WriteError) -> bool),
         (Fault::Fatal, |e| matches!(e, WriteError::Fatal(_))),
+        (Fault::Replaced, |e| matches!(e, WriteError::Replaced(_))),
         (Fault::LostRequest, |e| matches!(e, WriteError::Unknown(_))),
     ] {
         let (bench, first) = Bench::held();

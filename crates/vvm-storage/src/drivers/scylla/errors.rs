@@ -138,10 +138,12 @@ mod tests {
             WriteError::NotApplied(_) => "NotApplied",
             WriteError::Unknown(_) => "Unknown",
             WriteError::Fatal(_) => "Fatal",
+            WriteError::Replaced(_) => "Replaced",
         };
         let read = match Trouble::from(error.clone()).of_read() {
             ReadError::Unavailable(_) => "Unavailable",
             ReadError::Fatal(_) => "Fatal",
+            ReadError::Replaced(_) => "Replaced",
         };
         (write, read)
     }

@@ -56,12 +56,17 @@ impl From<rusqlite::Error> for Trouble {
 impl Trouble {
     /// Nothing of the transaction was committed, and it is rolled back.
     pub(super) fn before_commit(self) -> WriteError {
-        if self.is_for_good() { WriteError::Fatal(self.into()) } else { WriteError::NotApplied(self.into()) }
+        match self {
+            Self::Replaced => WriteError::Replaced(self.into()),
+            _ if self.is_for_good() => WriteError::Fatal(self.into()),
+            _ => WriteError::NotApplied(self.into()),
+        }
     }
 
-    /// `COMMIT` itself failed.
+    /// `COMMIT` itself failed, or the files were replaced before it was done.
     pub(super) fn at_commit(self) -> WriteError {
         match self {
+            Self::Replaced => WriteError::Replaced(self.into()),
             Self::Busy | Self::Full => WriteError::NotApplied(self.into()),
             Self::ReadOnly(_) => WriteError::Fatal(self.into()),
             // (I7) The log may hold all of it.
@@ -70,12 +75,16 @@ impl Trouble {
     }
 
     pub(super) fn of_read(self) -> ReadError {
-        if self.is_for_good() { ReadError::Fatal(self.into()) } else { ReadError::Unavailable(self.into()) }
+        match self {
+            Self::Replaced => ReadError::Replaced(self.into()),
+            _ if self.is_for_good() => ReadError::Fatal(self.into()),
+            _ => ReadError::Unavailable(self.into()),
+        }
     }
 
     fn is_for_good(&self) -> bool {
         match self {
-            Self::ReadOnly(_) | Self::Damaged(_) | Self::Replaced | Self::Foreign(_) => true,
+            Self::ReadOnly(_) | Self::Damaged(_) | Self::Foreign(_) | Self::Replaced => true,
             Self::Busy | Self::Full | Self::Failed(_) => false,
         }
     }
@@ -105,6 +114,7 @@ mod tests {
             WriteError::NotApplied(_) => "NotApplied",
             WriteError::Unknown(_) => "Unknown",
             WriteError::Fatal(_) => "Fatal",
+            WriteError::Replaced(_) => "Replaced",
         }
     }
 
@@ -158,6 +168,8 @@ mod tests {
                 assert_eq!(matches!(read, ReadError::Fatal(_)), read_is_fatal, "{code} to a read: {read}");
             }
         }
-        assert_eq!(kind(&Trouble::Replaced.before_commit()), "Fatal");
+        assert_eq!(kind(&Trouble::Replaced.before_commit()), "Replaced");
+        assert_eq!(kind(&Trouble::Replaced.at_commit()), "Replaced");
+        assert!(matches!(Trouble::Replaced.of_read(), ReadError::Replaced(_)));
     }
 }

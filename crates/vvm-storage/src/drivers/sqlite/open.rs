@@ -90,7 +90,8 @@ impl Database {
         })
     }
 
-    /// Commits; when that fails, nothing of the transaction goes on.
+    /// Commits, and checks again that the files are in place: what they were before it proves nothing, and a commit to a
+    /// file that was replaced meanwhile is one that nobody sees. When it fails, nothing of the transaction goes on.
     pub(super) fn commit(&self) -> Result<(), Trouble> {
         let outcome = self.connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
         if let Err(error) = outcome {
@@ -100,7 +101,7 @@ impl Database {
             }
             return Err(error.into());
         }
-        Ok(())
+        self.check_in_place()
     }
 
     fn roll_back(&self) -> Result<(), Trouble> {

@@ -68,3 +68,17 @@ async fn every_commit_is_synced_to_a_write_ahead_log() {
     };
     assert_eq!(storage.lane.write(pragmas).await.unwrap(), (FULL, "wal".to_owned()));
 }
+
+/// Between the check that begins a transaction and its commit.
+#[tokio::test]
+async fn a_write_to_a_file_that_is_replaced_before_its_commit_is_none() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = folder.path().join("elections.db");
+    let storage = SqliteStorage::open(&path).await.unwrap();
+    let replaced = move |_: &Rows<'_>| {
+        std::fs::remove_file(&path).unwrap();
+        Ok(())
+    };
+    let outcome = storage.lane.write(replaced).await;
+    assert!(matches!(outcome, Err(WriteError::Replaced(_))), "{outcome:?}");
+}
