@@ -34,7 +34,8 @@ enum Command {
     Safety(Passed),
     /// Real processes that arm a deadman and hang, and when they are dead: `--trials N`, `--json`.
     Deadman(Passed),
-    /// The suites of every driver, on real servers that it starts and ends: `--only mem,sqlite,sled,scylla`.
+    /// The suites of every driver, on real servers that it starts and ends: `--only mem,sqlite,sled,scylla`. Or two
+    /// `vvm run` processes that take turns on each: `--story`.
     TestDrivers(Passed),
     /// What it costs, beside the goals: `--quick`, `--only NAME`, `--json`.
     Bench(Passed),
@@ -47,6 +48,12 @@ struct Passed {
     arguments: Vec<OsString>,
 }
 
+impl Passed {
+    fn has(&self, option: &str) -> bool {
+        self.arguments.iter().any(|argument| argument == option)
+    }
+}
+
 fn main() -> ExitCode {
     let done = match CommandLine::parse().command {
         Command::Ci(options) => ci::run(&options),
@@ -55,6 +62,9 @@ fn main() -> ExitCode {
         Command::Sim(passed) => evidence::run("simulation", &passed.arguments),
         Command::Safety(passed) => evidence::build("vvm-host") && evidence::run("safety", &passed.arguments),
         Command::Deadman(passed) => evidence::run("deadman-trials", &passed.arguments),
+        Command::TestDrivers(passed) if passed.has("--story") => {
+            evidence::build_plain("vvm-host", "scylla") && evidence::run_plain("faults", &passed.arguments)
+        }
         Command::TestDrivers(passed) => evidence::run_plain("servers", &passed.arguments),
         Command::Bench(passed) => evidence::build("vvm-host") && evidence::run("bench", &passed.arguments),
     };

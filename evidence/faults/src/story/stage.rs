@@ -1,0 +1,64 @@
+//! The storages that the story is played on: a file, or a server that ends with it.
+
+use crate::{Server, place};
+use servers::{cassandra::Cassandra, owned};
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+use tempfile::TempDir;
+
+/// A storage, the program, and a folder for what is said.
+pub(crate) struct Stage {
+    vvm: PathBuf,
+    name: &'static str,
+    url: String,
+    /// Ends with the stage.
+    _server: Option<Cassandra>,
+    folder: TempDir,
+}
+
+impl Stage {
+    /// On a file without a server; on one node with it.
+    pub(crate) fn set(server: Option<Server>, vvm: &Path) -> Result<Self, String> {
+        let folder = TempDir::with_prefix("story-").map_err(|error| error.to_string())?;
+        let (name, url, server) = match server {
+            None => ("SQLite", format!("sqlite:{}", folder.path().join("story.db").display()), None),
+            Some(Server::Scylla) => {
+                let cassandra = Cassandra::start(1, &place::target()).map_err(|error| error.to_string())?;
+                let url = format!("scylla://{}/story", cassandra.contact_points());
+                init(vvm, &format!("{url}?replication=1"))?;
+                ("Apache Cassandra 5.0.5", url, Some(cassandra))
+            }
+        };
+        Ok(Self { vvm: vvm.to_owned(), name, url, _server: server, folder })
+    }
+
+    pub(crate) fn vvm(&self) -> &Path {
+        &self.vvm
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name)
+    }
+}
+
+/// `vvm init-storage`, as a person would.
+fn init(vvm: &Path, url: &str) -> Result<(), String> {
+    let system = |error: io::Error| format!("`vvm init-storage` can't be run: {error}");
+    let mut command = owned::command(vvm).map_err(system)?;
+    let command = command.args(["init-storage", "--storage", url]).stdin(Stdio::null()).stdout(Stdio::null());
+    let ended = command.status().map_err(system)?;
+    if ended.success() { Ok(()) } else { Err(format!("`vvm init-storage` has failed: {ended}")) }
+}
