@@ -34,8 +34,8 @@ enum Command {
     Safety(Passed),
     /// Real processes that arm a deadman and hang, and when they are dead: `--trials N`, `--json`.
     Deadman(Passed),
-    /// The suites of every driver, on real servers that it starts and ends: `--only mem,sqlite,sled,scylla`. Or two
-    /// `vvm run` processes that take turns on each: `--story`.
+    /// The suites of every driver, on real servers that it starts and ends: `--only mem,sqlite,sled,scylla`, `--nodes 3`.
+    /// Or two `vvm run` processes that take turns on each: `--story`.
     TestDrivers(Passed),
     /// What it costs, beside the goals: `--quick`, `--only NAME`, `--json`.
     Bench(Passed),

@@ -11,21 +11,21 @@ use ielections::{
     Ttl, TtlStorage,
     testing::{contract::StorageUnderTest, elections_suite::ElectionsTestSuite},
 };
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, num::NonZeroU32, sync::Arc, time::Duration};
 use vvm_storage::{
     ClusterName, ElectionKey, ElectionsTtlStorage, Partition, SlotNumber, SysVvmStorage, init_storage,
     scylla::{OpenError, ScyllaStorage},
 };
 
-/// Where the cluster is. Without one these tests fail: what was asked for and can't be had is no success.
-fn contact_point() -> String {
+/// Where the cluster is: one node of it, or several with commas in between. Without one these tests fail: what was asked for and can't be had is no success.
+fn contact_points() -> String {
     std::env::var("VVM_TEST_SCYLLA").expect(
         "VVM_TEST_SCYLLA=host:port says where a cluster is; `cargo xtask test-drivers --only scylla` starts one",
     )
 }
 
 fn url(keyspace: &str, options: &str) -> String {
-    format!("scylla://{}/{keyspace}?{options}", contact_point())
+    format!("scylla://{}/{keyspace}?{options}", contact_points())
 }
 
 /// A name that no run before had.
@@ -33,6 +33,11 @@ fn fresh(name: &str) -> String {
     let mut bytes = [0; 6];
     std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom").unwrap(), &mut bytes).unwrap();
     format!("vvm_test_{name}_{}", bytes.map(|byte| format!("{byte:02x}")).concat())
+}
+
+/// As many copies as there are nodes, and three where there are more.
+async fn copies() -> usize {
+    session().await.get_cluster_state().get_nodes_info().len().min(3)
 }
 
 /// One keyspace for all cases, and names in it for each.
@@ -43,7 +48,8 @@ struct Scylla {
 
 impl Scylla {
     async fn fresh() -> Self {
-        let url = url("vvm_test_suites", "replication=1");
+        let copies = copies().await;
+        let url = url(&format!("vvm_test_suites_{copies}"), &format!("replication={copies}"));
         init_storage(&url).await.unwrap();
         Self { url, names: fresh("case") }
     }
@@ -82,7 +88,7 @@ mod elections {
 
 /// Somebody else's connection.
 async fn session() -> Session {
-    SessionBuilder::new().known_node(contact_point()).build().await.unwrap()
+    SessionBuilder::new().known_nodes(contact_points().split(',')).build().await.unwrap()
 }
 
 /// Some data centre that there is.
@@ -168,15 +174,27 @@ async fn a_keyspace_that_was_dropped_can_be_created_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_may_create_at_once_and_again() {
-    let url = url(&fresh("many"), "replication=1");
-    let mut creators = tokio::task::JoinSet::new();
-    for _ in 0..8 {
-        let url = url.clone();
-        creators.spawn(async move { init_storage(&url).await });
+    let options = format!("replication={}", copies().await);
+    for _ in 0..5 {
+        let url = url(&fresh("many"), &options);
+        let mut creators = tokio::task::JoinSet::new();
+        for creator in 0..10_u8 {
+            let url = url.clone();
+            creators.spawn(async move {
+                init_storage(&url).await.unwrap();
+                // Whichever node is asked has it now.
+                let storage = ScyllaStorage::open(&url).await.unwrap();
+                storage.settle(&Partition::from_bytes(*b"creator"), &[creator]).await
+            });
+        }
+        let mut stand = BTreeSet::new();
+        for settled in creators.join_all().await {
+            // Ten at once are in each other's way.
+            if let Ok(stands) = settled {
+                stand.insert(stands);
+            }
+        }
+        assert_eq!(stand.len(), 1, "one table, and one value in it: {stand:?}");
+        init_storage(&url).await.unwrap();
     }
-    for created in creators.join_all().await {
-        created.unwrap();
-    }
-    init_storage(&url).await.unwrap();
-    assert!(ScyllaStorage::open(&url).await.is_ok());
 }

@@ -23,13 +23,13 @@ pub(crate) enum Driver {
 /// An address of a cluster that is there already.
 const SCYLLA: &str = "VVM_TEST_SCYLLA";
 
-/// Runs the drivers asked for, or all of them; whether every case of every one passed.
-pub(crate) fn run(only: &[Driver]) -> bool {
+/// Runs the drivers asked for, or all of them, on clusters of so many nodes; whether every case of every one passed.
+pub(crate) fn run(only: &[Driver], nodes: u8) -> bool {
     let asked_for = if only.is_empty() { Driver::value_variants() } else { only };
     let mut table = Vec::new();
     for driver in asked_for {
         println!("==> {}", driver.name());
-        let outcome = driver.run();
+        let outcome = driver.run(nodes);
         if let Err(why) = &outcome {
             eprintln!("{}: {why}", driver.name());
         }
@@ -56,7 +56,7 @@ impl Driver {
     }
 
     /// What came of its cases, and what they ran on; or why none did.
-    fn run(self) -> Result<(Cases, String), String> {
+    fn run(self, nodes: u8) -> Result<(Cases, String), String> {
         match self {
             Self::Mem | Self::Sqlite | Self::Sled => {
                 let suite = Suite {
@@ -85,9 +85,10 @@ impl Driver {
                                 "{error}\nOr point {SCYLLA}=host:port at a cluster that is there already."
                             )
                         };
-                        let cassandra = Cassandra::start(1, &target()).map_err(way_out)?;
+                        let cassandra = Cassandra::start(nodes, &target()).map_err(way_out)?;
                         let cases = on(&cassandra.contact_points())?;
-                        Ok((cases, "Apache Cassandra 5.0.5, one node".into()))
+                        let counted = if nodes == 1 { "one node".into() } else { format!("{nodes} nodes") };
+                        Ok((cases, format!("Apache Cassandra 5.0.5, {counted}")))
                     }
                 }
             }

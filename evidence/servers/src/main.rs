@@ -19,6 +19,9 @@ struct CommandLine {
     /// Only these, with commas in between; all of them otherwise.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Driver>,
+    /// Of how many nodes a cluster is, where one is started: one, or three that replicate.
+    #[arg(long, default_value = "1", value_parser = clap::value_parser!(u8).range(1..=9))]
+    nodes: u8,
 }
 
 fn main() -> ExitCode {
@@ -28,6 +31,6 @@ fn main() -> ExitCode {
         eprintln!("test-drivers: {error}");
         return ExitCode::FAILURE;
     }
-    let CommandLine { only } = CommandLine::parse();
-    if drivers::run(&only) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let CommandLine { only, nodes } = CommandLine::parse();
+    if drivers::run(&only, nodes) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

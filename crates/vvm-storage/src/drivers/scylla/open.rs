@@ -1,6 +1,7 @@
 //! From an address to statements that are ready, and everything that opening refuses.
 
 mod address;
+mod creation;
 mod error;
 mod schema;
 
@@ -23,6 +24,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long nodes may differ in their schema before that is an error.
+const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// A node that hangs is asked no more once it has kept silent for twice as long: before the third attempt of a renewal
 /// at the default TTL.
 const KEEPALIVE: Duration = Duration::from_secs(1);
@@ -30,23 +34,27 @@ const KEEPALIVE: Duration = Duration::from_secs(1);
 /// Connects, checks, prepares.
 pub(super) async fn open(address: &Address) -> Result<Statements, OpenError> {
     let session = connect(address).await?;
-    schema::check(&session, address).await?;
+    match schema::check(&session, address).await {
+        // Created a moment ago, it may not have reached the node that was asked.
+        Err(OpenError::NoKeyspace(_) | OpenError::NoTable(_)) => {
+            creation::agree(&session).await?;
+            schema::check(&session, address).await?;
+        }
+        checked => checked?,
+    }
     Statements::prepare(session, &address.keyspace, &address.levels)
         .await
         .map_err(|cause| OpenError::Prepare(Box::new(cause)))
 }
 
-/// Creates what is missing: keyspace and table. May be run again, and by many at once. On a cluster of several nodes, one
-/// that comes second may look before the schema has reached its node, and then fails with [`OpenError::NoTable`]: run it
-/// again.
+/// Creates what is missing: keyspace and table. May be run again, and by many at once.
 ///
 /// # Errors
 /// See [`OpenError`]: also when what is there was made otherwise.
 pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
     let address = Address::parse(url)?;
     let session = connect(&address).await?;
-    schema::create(&session, &address).await?;
-    schema::check(&session, &address).await
+    creation::create(&session, &address).await
 }
 
 async fn connect(address: &Address) -> Result<Session, OpenError> {
@@ -71,6 +79,9 @@ async fn connect(address: &Address) -> Result<Session, OpenError> {
         .connection_timeout(CONNECTION_TIMEOUT)
         .keepalive_interval(KEEPALIVE)
         .keepalive_timeout(KEEPALIVE)
+        // Asked for where it matters.
+        .auto_await_schema_agreement(false)
+        .schema_agreement_timeout(AGREEMENT_TIMEOUT)
         .keyspaces_to_fetch([address.keyspace.as_str()]);
     if let Some(user) = &address.user {
         builder = builder.user(user, password(address)?);

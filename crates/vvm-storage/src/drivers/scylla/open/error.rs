@@ -91,6 +91,9 @@ pub enum OpenError {
         /// The level asked for.
         wanted: String,
     },
+    /// No clock, to wait by while others create the same things.
+    #[error("a clock's thread can't be started ({0}): raise this process's limits")]
+    Clock(#[source] io::Error),
     /// The statements can't be prepared.
     #[error("the cluster refuses a statement: {0}")]
     Prepare(#[source] Box<PrepareError>),

@@ -1,0 +1,167 @@
+//! Keyspace and table, created when asked to: by many at once, while nodes hear of it one after another.
+
+use super::{
+    super::{
+        errors::{Outcome, outcome},
+        rows::{COLUMNS, TABLE},
+    },
+    Address, OpenError,
+    address::Replication,
+    schema,
+};
+use ::scylla::{
+    client::session::Session,
+    errors::{DbError, ExecutionError, RequestAttemptError},
+    policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy},
+    statement::{Consistency, unprepared::Statement},
+};
+use clock::{Clock, SystemClock};
+use std::{fmt, sync::Arc, time::Duration};
+
+/// How long a node may take to change the schema.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long creators may be in each other's way, and nodes may take to hear of what was created.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Creates what is missing, and returns once every node that can be reached serves it.
+pub(super) async fn create(session: &Session, address: &Address) -> Result<(), OpenError> {
+    let clock = SystemClock::start().map_err(OpenError::Clock)?;
+    let give_up_at = clock.now().after(PATIENCE);
+    loop {
+        match attempt(session, address).await {
+            Err(error) if passes(&error) && clock.now() < give_up_at => clock.sleep(PAUSE).await,
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Whether somebody who creates the same things at the same time may be the cause, or a node that has not heard of it.
+fn passes(error: &OpenError) -> bool {
+    match error {
+        OpenError::NoKeyspace(_) | OpenError::NoTable(_) => true,
+        OpenError::Request(cause) => is_missing(cause) || outcome(cause) != Outcome::Refused,
+        _ => false,
+    }
+}
+
+/// Also said of a keyspace or a table that is there, but not in the node's memory yet.
+fn is_missing(cause: &ExecutionError) -> bool {
+    matches!(cause, ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Invalid, _)))
+}
+
+async fn attempt(session: &Session, address: &Address) -> Result<(), OpenError> {
+    let Address { keyspace, .. } = address;
+    if !schema::keyspace_exists(session, address).await? {
+        let replication = address.replication.as_ref().ok_or(OpenError::NoReplication)?;
+        change(
+            session,
+            format!(
+                "CREATE KEYSPACE IF NOT EXISTS \"{keyspace}\" \
+                 WITH replication = {{'class': 'NetworkTopologyStrategy', {replication}}}"
+            ),
+        )
+        .await?;
+    }
+    agree(session).await?;
+    if schema::table_comment(session, address).await?.is_none() {
+        let created = change(session, table(address)).await;
+        agree(session).await?;
+        // Somebody else was a little faster: what counts is what is there now.
+        if schema::table_comment(session, address).await?.is_none() {
+            created?;
+        }
+    }
+    schema::check(session, address).await?;
+    served_everywhere(session, keyspace).await
+}
+
+/// A node writes down what is created before it has it in memory, and says meanwhile that it agrees with the others on
+/// what was there before. So each that can be reached is asked for the table itself.
+async fn served_everywhere(session: &Session, keyspace: &str) -> Result<(), OpenError> {
+    let state = session.get_cluster_state();
+    for node in state.get_nodes_info().iter().filter(|node| node.is_connected()) {
+        let mut read = Statement::new(format!("SELECT value FROM \"{keyspace}\".{TABLE} WHERE pk = 0x00"));
+        let this_node = NodeIdentifier::Node(Arc::clone(node));
+        read.set_load_balancing_policy(Some(SingleTargetLoadBalancingPolicy::new(this_node, None)));
+        read.set_consistency(Consistency::One);
+        match session.query_unpaged(read, ()).await {
+            Err(cause) if is_missing(&cause) => return Err(OpenError::NoTable(keyspace.to_owned())),
+            // Whatever else fails, the table is known.
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Its identity follows from its name. Otherwise each node that is asked to create it at the same time makes up one of
+/// its own, and the table of the loser is lost with what was written to it.
+fn table(address: &Address) -> String {
+    let Address { keyspace, .. } = address;
+    let columns = COLUMNS.map(|(name, of_type, kind)| {
+        format!("{name} {of_type}{}", if kind == "static" { " static" } else { "" })
+    });
+    format!(
+        "CREATE TABLE IF NOT EXISTS \"{keyspace}\".{TABLE} ({}, PRIMARY KEY (pk, cc)) WITH id = {} AND comment = '{}'",
+        columns.join(", "),
+        identity(keyspace),
+        // A quote in a string of CQL is doubled.
+        schema::comment(address).replace('\'', "''"),
+    )
+}
+
+/// As the options of a replication strategy are written.
+impl fmt::Display for Replication {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Everywhere(factor) => write!(out, "'replication_factor': {factor}"),
+            Self::In(each) => {
+                let each = each.iter().map(|(datacenter, factor)| format!("'{datacenter}': {factor}"));
+                out.write_str(&each.collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+}
+
+async fn change(session: &Session, statement: String) -> Result<(), OpenError> {
+    let mut statement = Statement::new(statement);
+    statement.set_request_timeout(Some(CHANGE_TIMEOUT));
+    session.query_unpaged(statement, ()).await.map(drop).map_err(OpenError::of_request)
+}
+
+/// Waits until all nodes that can be reached have the same schema.
+pub(super) async fn agree(session: &Session) -> Result<(), OpenError> {
+    match session.await_schema_agreement().await {
+        Ok(_version) => Ok(()),
+        Err(cause) => Err(OpenError::of_request(ExecutionError::SchemaAgreementError(cause))),
+    }
+}
+
+/// A UUID of the keyspace's name (FNV-1a, 128 bits): tables of two keyspaces are told apart.
+fn identity(keyspace: &str) -> String {
+    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    let hash = keyspace.bytes().fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
+    // Version 8, variant 1 of RFC 9562: custom bits.
+    let hash = (hash & !(0xf << 76) & !(0x3 << 62)) | (0x8 << 76) | (0x2 << 62);
+    let digits = format!("{hash:032x}");
+    let parts = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
+    parts.join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::identity;
+
+    #[test]
+    fn keyspaces_have_identities_of_their_own() {
+        let one = identity("elections");
+        assert_eq!(one, identity("elections"));
+        assert_ne!(one, identity("Elections"));
+        assert_eq!(one.len(), 36);
+        assert_eq!(one.as_bytes()[14], b'8', "{one}: version");
+        assert!(b"89ab".contains(&one.as_bytes()[19]), "{one}: variant");
+    }
+}
