@@ -36,8 +36,15 @@ pub(super) async fn check(session: &Session, address: &Address) -> Result<(), Op
     let columns: BTreeSet<_> = rows(session, columns, (keyspace, TABLE)).await?.iter().map(texts).collect();
     let ours =
         COLUMNS.map(|(name, of_type, kind)| vec![name.to_owned(), of_type.to_owned(), kind.to_owned()]);
-    if columns != BTreeSet::from(ours) {
-        return Err(other("it has other columns"));
+    let ours = BTreeSet::from(ours);
+    if columns != ours {
+        // Somebody is creating it, and the node that was asked has not written down all of it yet.
+        let is_begun = columns.is_subset(&ours);
+        return Err(if is_begun {
+            OpenError::NoTable(keyspace.clone())
+        } else {
+            other("it has other columns")
+        });
     }
     let ends =
         "SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?";
