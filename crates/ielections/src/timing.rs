@@ -22,6 +22,7 @@ const LOSS: u32 = 650;
 const KILL: u32 = 800;
 const STOPPING: u32 = 150;
 const FRESH: u32 = 250;
+const OUTAGE: u32 = 1000 + 3 * ATTEMPT + 2 * RETRY;
 /// Renewals fall on multiples of this, so that those due about the same time share one wake-up (I11).
 const GRAIN: u32 = 1;
 /// The largest share of a renewal interval by which jitter brings it forward; with the grain, 5 %.
@@ -91,6 +92,12 @@ impl Timing {
         now.since(sent_at) <= self.share(FRESH)
     }
 
+    /// How long a storage may be of no use to a candidate that only looks whether somebody leads (28 s): a TTL and the
+    /// attempts of one renewal. By then every leader has lost its leadership, too, and there is nobody to be seen.
+    pub fn outage(self) -> Duration {
+        self.share(OUTAGE)
+    }
+
     fn share(self, thousandths: u32) -> Duration {
         self.ttl.get() * thousandths / 1000
     }
@@ -132,6 +139,7 @@ mod tests {
         assert_eq!(seconds(timing.loss_at(sent_at)), 13.0);
         assert_eq!(seconds(timing.kill_at(sent_at)), 16.0);
         assert_eq!(timing.stopping(), Duration::from_secs(3));
+        assert_eq!(timing.outage(), Duration::from_secs(28));
     }
 
     #[test]

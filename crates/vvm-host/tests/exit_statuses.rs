@@ -151,6 +151,26 @@ fn a_try_takes_over_from_a_leader_that_crashed() {
     assert_eq!(finished.stdout, ["took over"]);
 }
 
+/// Nobody is seen to lead by asking in vain: neither while the storage is opened, nor afterwards.
+#[test]
+fn a_try_on_a_storage_that_is_of_no_use_is_75_in_bounded_time() {
+    for before in [None, Some("a database that is ours")] {
+        let trial = Trial::new();
+        if before.is_some() {
+            trial.run(["true"]).finish();
+        }
+        let by_hand = rusqlite::Connection::open(trial.folder().join("leader.db")).unwrap();
+        by_hand.execute_batch("BEGIN EXCLUSIVE").unwrap();
+        let began = clock::SystemClock::read();
+        let finished = trial.run(["echo", "never"]).with(["--try", "--ttl", "1s"]).finish();
+        let took = clock::SystemClock::read().since(began);
+        assert_eq!(finished.code(), 75, "{before:?}: {:#?}", finished.stderr);
+        assert!(finished.says("locked"), "{before:?}: {:#?}", finished.stderr);
+        // Opening waits five seconds for a lock; the rest is for a busy machine.
+        assert!(took < Duration::from_secs(15), "{before:?}: {took:?}");
+    }
+}
+
 #[test]
 fn another_slot_count_is_78_and_names_both() {
     let trial = Trial::new();

@@ -33,6 +33,8 @@ pub struct Campaign {
     entropy: Arc<dyn Entropy>,
     wall: Arc<dyn WallClock>,
     gives_up_at: Instant,
+    /// Since when nothing has come of asking the storage.
+    stuck_since: Option<Instant>,
     views: Vec<View>,
     target: Option<Target>,
     phase: Phase,
@@ -101,6 +103,7 @@ impl Campaign {
             entropy,
             wall,
             gives_up_at,
+            stuck_since: None,
             views: vec![View::default(); slots],
             target: None,
             phase: Phase::Waiting(now),
@@ -208,8 +211,19 @@ impl Campaign {
             let leader = self.views.iter().find_map(View::holder).map(|entry| entry.holder.clone());
             return self.fail(AcquireError::LeaderSeen { leader });
         }
+        // All there was to ask has been answered.
+        self.stuck_since = None;
         let opens_at = self.views.iter().map(View::opens_at).min().unwrap_or(Instant::NEVER);
         self.wait(opens_at.min(self.next_scan).min(self.gives_up_at))
+    }
+
+    /// When a storage that has been of no use since `stuck_since` ends the campaign. One that waits for a leader to be
+    /// seen has no time limit of its own, and without a storage nobody is ever seen (I10).
+    fn hopeless_at(&self, stuck_since: Instant) -> Instant {
+        match self.terms.patience {
+            Patience::UntilLeaderSeen => stuck_since.after(self.timing.outage()),
+            Patience::Forever | Patience::Within(_) => Instant::NEVER,
+        }
     }
 
     fn timed_out(&mut self) -> CampaignStep {
@@ -306,7 +320,8 @@ impl Campaign {
     /// A while without calls, shorter than a poll so that an outage is noticed to be over.
     fn pause(&mut self, now: Instant) -> CampaignStep {
         self.refusals = 0;
-        if now >= self.gives_up_at {
+        let stuck_since = *self.stuck_since.get_or_insert(now);
+        if now >= self.gives_up_at.min(self.hopeless_at(stuck_since)) {
             return self.timed_out();
         }
         let longest = self.terms.poll.min(self.timing.retry_pause());

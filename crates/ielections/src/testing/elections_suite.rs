@@ -92,6 +92,8 @@ macro_rules! elections_test_suite {
             one_of_many_candidates_follows
             a_try_gives_up_on_a_live_leader
             a_try_takes_over_from_a_dead_leader
+            a_try_gives_up_on_a_storage_that_is_of_no_use
+            a_try_forgets_trouble_that_has_passed
             epochs_rise_over_release_expiry_and_reopening
             eight_leaders_in_turn_have_rising_epochs
             the_same_holder_twice_is_two_leaders_in_turn

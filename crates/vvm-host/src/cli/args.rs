@@ -56,7 +56,8 @@ pub(crate) struct RunArgs {
     /// How long to wait for leadership: never (wait for ever), 0 (take a free slot or leave), or a duration
     #[arg(long, value_name = "never|0|DURATION", default_value = "never")]
     pub(crate) acquire_timeout: AcquireTimeout,
-    /// Leave once it is certain that somebody alive leads, which can take one TTL
+    /// Leave once it is certain that somebody alive leads, which can take one TTL, or when the storage has been of no use
+    /// for 1.4 TTL
     #[arg(long = "try", conflicts_with = "acquire_timeout")]
     pub(crate) try_once: bool,
     /// When leadership is lost and the command has been stopped: exit, or rejoin as a candidate

@@ -3,7 +3,7 @@
 use super::surroundings::Surroundings;
 use crate::{announce::say, cli::args::AcquireTimeout};
 use clock::Instant;
-use ielections::WriteError;
+use ielections::{Timing, WriteError};
 use std::{sync::Arc, time::Duration};
 use vvm_storage::{ClusterName, ElectionsTtlStorage, SettleError};
 
@@ -52,9 +52,11 @@ impl StorageError {
 /// May be dropped at will, and called again.
 pub(super) async fn open(surroundings: &Surroundings) -> Result<Arc<ElectionsTtlStorage>, StorageError> {
     let Surroundings { run, clock, .. } = surroundings;
-    let give_up_at = match run.acquire_timeout {
-        AcquireTimeout::Never => Instant::NEVER,
-        AcquireTimeout::After(duration) => clock.now().after(duration),
+    let give_up_at = match (run.try_once, run.acquire_timeout) {
+        // As the campaign itself would (I10).
+        (true, _) => clock.now().after(Timing::of(run.ttl).outage()),
+        (false, AcquireTimeout::Never) => Instant::NEVER,
+        (false, AcquireTimeout::After(duration)) => clock.now().after(duration),
     };
     let mut said = false;
     loop {

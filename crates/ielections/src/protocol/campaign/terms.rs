@@ -43,6 +43,8 @@ pub enum Patience {
     /// For so long; [`Duration::ZERO`] is one look, and a claim if that finds an opening.
     Within(Duration),
     /// Until a live leader was seen on every slot: somebody was seen to renew or to take over. Can take one TTL, which
-    /// a try that gave up at the first sight of a *record* would save, and then never run again after a crash.
+    /// a try that gave up at the first sight of a *record* would save, and then never run again after a crash. While
+    /// nothing comes of asking the storage, it goes on for [`Timing::outage`](crate::Timing::outage) (1.4 TTL), and is
+    /// then out of time.
     UntilLeaderSeen,
 }

@@ -1,7 +1,10 @@
 //! A try that gives up once it knows that somebody leads, and not before: cron jobs must run again after a crash.
 
 use super::{ElectionsTestSuite, Scene, scene::refusal};
-use crate::{AcquireError, Patience};
+use crate::{
+    AcquireError, Patience,
+    testing::mock::{Fault, Verb},
+};
 
 /// Within a TTL: by then a live leader was seen to renew.
 pub async fn a_try_gives_up_on_a_live_leader(scene: &Scene<impl ElectionsTestSuite>) {
@@ -28,5 +31,49 @@ pub async fn a_try_takes_over_from_a_dead_leader(scene: &Scene<impl ElectionsTes
     let (_, leadership) = second.elections.acquire(candidacy).await.unwrap();
     assert!(scene.now() >= sent_at.after(scene.ttl.get()));
     leadership.release().await;
+    drop(dead);
+}
+
+/// Nobody is seen by asking a storage in vain (I10): neither one that does not answer, nor one that takes no claim.
+pub async fn a_try_gives_up_on_a_storage_that_is_of_no_use(scene: &Scene<impl ElectionsTestSuite>) {
+    for (verb, fault) in [
+        (Verb::Scan, Fault::Hang),
+        (Verb::Scan, Fault::NotApplied),
+        (Verb::InsertIfNotExist, Fault::NotApplied),
+        (Verb::InsertIfNotExist, Fault::LostRequest),
+    ] {
+        let (process, storage) = scene.faulty().await;
+        storage.fail_always(verb, fault);
+        let began = scene.now();
+        let outcome = process.elections.acquire(scene.patient("try", Patience::UntilLeaderSeen)).await;
+        let AcquireError::TimedOut { last_failure: Some(_) } = refusal(outcome) else {
+            panic!("{verb:?}, {fault:?}: gave up for another reason");
+        };
+        let took = scene.now().since(began);
+        assert!(took >= scene.timing.outage(), "{verb:?}, {fault:?}: gave up after {took:?}");
+        // The first call and the last, each with its time, and the pause before the last.
+        let bound = scene.timing.outage() + scene.percent(25) + scene.slack;
+        assert!(took <= bound, "{verb:?}, {fault:?}: only after {took:?}");
+        storage.lose_all();
+        process.elections.cleanup().await;
+    }
+}
+
+/// Trouble that has passed counts for nothing: a try that has to watch a dead leader's long TTL does.
+pub async fn a_try_forgets_trouble_that_has_passed(scene: &Scene<impl ElectionsTestSuite>) {
+    let (first, (second, storage)) = (scene.process().await, scene.faulty().await);
+    let mut dead = scene.candidacy("dead");
+    dead.terms.ttl = crate::Ttl::new(scene.ttl.get() * 2).unwrap();
+    let (_, dead) = first.elections.acquire(dead).await.unwrap();
+    first.crash();
+    storage.fail_next(Verb::Scan, Fault::NotApplied);
+    let candidacy = scene.patient("second", Patience::UntilLeaderSeen);
+    let more_trouble = async {
+        scene.pass(scene.timing.outage() + scene.percent(20)).await;
+        storage.fail_next(Verb::Scan, Fault::NotApplied);
+    };
+    let (acquired, ()) = tokio::join!(second.elections.acquire(candidacy), more_trouble);
+    acquired.unwrap().1.release().await;
+    assert_eq!(storage.counts().not_applied, 2);
     drop(dead);
 }
