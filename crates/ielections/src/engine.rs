@@ -141,7 +141,7 @@ trait WayBack: Send + Sync + fmt::Debug {
 
 impl<K: Key> WayBack for UnboundedSender<Command<K>> {
     fn hand_back(&self, lease: usize, reply: oneshot::Sender<Handback>) {
-        // Without a task the reply is dropped, which the waiting side reads as "left to expire".
+        // Without a task the reply is dropped, which the waiting side reads as "still armed".
         drop(self.send(Command::HandBack { lease, reply }));
     }
 
@@ -164,7 +164,7 @@ impl Hold {
         if let Some(engine) = self.engine.take() {
             engine.hand_back(self.lease, reply);
         }
-        async move { handback.await.unwrap_or(Handback::LeftToExpire) }
+        async move { handback.await.unwrap_or(Handback::StillArmed) }
     }
 }
 

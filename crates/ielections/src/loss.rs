@@ -46,6 +46,12 @@ pub enum Loss {
     /// The leadership was handed back.
     #[error("the leadership was handed back")]
     HandedBack,
+    /// The elections' task has ended: its runtime was shut down, or something that was injected panicked. Nothing is
+    /// renewed any more, and nobody is left who could disarm: the process ends at the kill deadline (I4).
+    #[error(
+        "the elections' task has ended (was its runtime shut down?), so that the process ends at the kill deadline"
+    )]
+    EngineEnded,
     /// The handle was dropped without being handed back: renewal has stopped and the deadline stays armed (I4).
     #[error("the leadership was dropped without being handed back")]
     Dropped,

@@ -11,12 +11,15 @@ pub struct VvmConfig<K> {
     pub slots: Vec<K>,
     /// Who leads, for people. The reference's `ip`.
     pub holder: Holder,
+    /// How long one service may take to become ready; `None`, the default, for as long as it takes, since a service may
+    /// have a night's work to read back. A loss or a shutdown ends a start at any time, with or without this.
+    pub start_timeout: Option<Duration>,
     /// How long all services together may take to stop. After a loss, the kill deadline cuts it short.
     pub stop_timeout: Duration,
     /// The longest time between two looks at the slots while campaigning; `None` for what
     /// [`Terms::new`](ielections::Terms::new) chooses.
     pub poll: Option<Duration>,
-    /// The clock that `stop_timeout` is counted on: the elections' own.
+    /// The clock that these are counted on: the elections' own.
     pub clock: Arc<dyn Clock>,
     /// Drives the VVM's tasks and its services.
     pub spawn: Arc<dyn Spawn>,
@@ -32,6 +35,7 @@ impl<K> VvmConfig<K> {
         Self {
             slots,
             holder,
+            start_timeout: None,
             stop_timeout: Self::STOP_TIMEOUT,
             poll: None,
             clock: Arc::clone(&env.clock),

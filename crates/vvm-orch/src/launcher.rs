@@ -9,8 +9,9 @@ use crate::{
     monitor::Monitor,
     state::State,
 };
+use clock::Clock;
 use ielections::{Candidacy, Elections, Key, Leadership, Spawn};
-use std::sync::Arc;
+use std::{future::pending, sync::Arc, time::Duration};
 
 pub(crate) struct Launcher<K: Key> {
     pub(crate) state: Arc<State<K>>,
@@ -18,6 +19,8 @@ pub(crate) struct Launcher<K: Key> {
     pub(crate) candidacy: Candidacy<K>,
     pub(crate) services: Vec<Planned<K>>,
     pub(crate) spawn: Arc<dyn Spawn>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) start_timeout: Option<Duration>,
 }
 
 /// What there is to be stopped once a slot was acquired.
@@ -33,7 +36,7 @@ impl<K: Key> Launcher<K> {
     pub(crate) const NAME: &str = "vvm launcher";
 
     pub(crate) async fn run(self) -> Option<Launched> {
-        let Self { state, elections, candidacy, services, spawn } = self;
+        let Self { state, elections, candidacy, services, spawn, clock, start_timeout } = self;
         let acquired = tokio::select! {
             biased;
             // Dropping the acquisition withdraws the candidacy, and leaves nothing behind.
@@ -55,15 +58,31 @@ impl<K: Key> Launcher<K> {
                 return Some(launched);
             }
             let (hosted, ready) = service.start(slot.clone(), standing.clone(), Arc::clone(&state), &*spawn);
+            let name = hosted.name();
             launched.services.push(hosted);
             tokio::select! {
                 biased;
                 () = state.stopping() => {}
                 // Or never will be, which its task has reported.
                 _ = ready => {}
+                after = too_long(&clock, start_timeout) => {
+                    // It is told to stop, and waited for, like any other.
+                    state.report(Problem::StartTimedOut { service: name, after });
+                }
             }
         }
         state.services_are_up(Leading { slot, standing });
         Some(launched)
+    }
+}
+
+/// Resolves, if there is a limit, when it has passed; says what it was.
+async fn too_long(clock: &Arc<dyn Clock>, limit: Option<Duration>) -> Duration {
+    match limit {
+        Some(limit) => {
+            clock.sleep(limit).await;
+            limit
+        }
+        None => pending().await,
     }
 }

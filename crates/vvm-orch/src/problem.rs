@@ -2,7 +2,7 @@
 
 use crate::task::EndedEarly;
 use ielections::{AcquireError, Loss};
-use std::{error::Error, sync::Arc};
+use std::{error::Error, sync::Arc, time::Duration};
 
 /// Why a service failed, in its own words; shared, because a problem is read by whoever asks.
 pub type Failure = Arc<dyn Error + Send + Sync>;
@@ -13,7 +13,8 @@ pub enum Problem {
     /// No slot was acquired.
     #[error("leadership was not acquired: {0}")]
     NotAcquired(#[source] Arc<AcquireError>),
-    /// The leadership is over, or must be handed back.
+    /// The leadership is over, or must be handed back. With [`Loss::EngineEnded`] nobody could disarm when it was: the
+    /// process ends at the kill deadline.
     #[error("leadership was lost: {0}")]
     Lost(#[source] Loss),
     /// A service did not become ready.
@@ -24,6 +25,14 @@ pub enum Problem {
         /// What it said.
         #[source]
         cause: Failure,
+    },
+    /// A service did not become ready in time ([`VvmConfig::start_timeout`](crate::VvmConfig)).
+    #[error("service {service} was not ready after {after:?}")]
+    StartTimedOut {
+        /// Which.
+        service: Arc<str>,
+        /// How long it had.
+        after: Duration,
     },
     /// A service ended although nobody told it to.
     #[error("service {service} ended by itself{}", failure.as_ref().map(|cause| format!(": {cause}")).unwrap_or_default())]

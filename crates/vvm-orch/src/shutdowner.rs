@@ -12,7 +12,7 @@ use crate::{
     task::{EndedEarly, Joined, caught},
 };
 use clock::Clock;
-use ielections::{Elections, Key, Timing};
+use ielections::{Elections, Handback, Key, Loss, Timing};
 use std::{sync::Arc, time::Duration};
 
 pub(crate) struct Shutdowner<K: Key> {
@@ -62,6 +62,10 @@ impl<K: Key> Shutdowner<K> {
             let epoch = leadership.epoch();
             let handback = leadership.release().await;
             tracing::info!(%epoch, ?handback, "the leadership was handed back");
+            if handback == Handback::StillArmed {
+                // Usually known by now. Not when the engine ended after the monitor.
+                self.state.report(Problem::Lost(Loss::EngineEnded));
+            }
         }
     }
 }

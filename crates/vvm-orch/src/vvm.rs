@@ -66,6 +66,8 @@ impl<K: Key> Vvm<K> {
             candidacy: Candidacy { slots: config.slots, terms },
             services,
             spawn: Arc::clone(&config.spawn),
+            clock: Arc::clone(&config.clock),
+            start_timeout: config.start_timeout,
         };
         let launched = Joined::spawn(&*config.spawn, Launcher::<K>::NAME, launcher.run());
         let shutdowner = Shutdowner {

@@ -1,12 +1,15 @@
 //! Storage calls, each bounded in time. [`bounded`] is the one function of the crate that may drop a write half-way;
-//! what it drops is reported as `Unknown` (I7, I10).
+//! what it drops is reported as `Unknown` (I7, I10). So is what a driver's panic drops: one bug in a driver must not end
+//! the engine, which is all that can disarm a deadline.
 
 use crate::{
     Claim, Delete, Entry, Epoch, Incarnation, Key, ReadError, Slot, Swap, TtlStorage, Vacant, WriteError,
 };
 use clock::Clock;
-use futures_util::future::{AbortRegistration, Abortable, Either, select};
+use futures_util::future::{AbortRegistration, Abortable, Either, FutureExt, select};
 use std::{
+    any::Any,
+    panic::AssertUnwindSafe,
     pin::{Pin, pin},
     sync::Arc,
     time::Duration,
@@ -67,25 +70,37 @@ pub(super) fn call<K: Key>(
     })
 }
 
-/// No answer within the bound.
+/// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-#[error("no answer within {0:?}")]
-struct TimedOut(Duration);
-
-/// What a call that was given up counts as.
-trait GivenUp {
-    fn given_up(timed_out: TimedOut) -> Self;
+enum NoAnswer {
+    #[error("no answer within {0:?}")]
+    InTime(Duration),
+    #[error("the storage driver panicked: {0}")]
+    Panicked(String),
 }
 
-impl GivenUp for ReadError {
-    fn given_up(timed_out: TimedOut) -> Self {
-        Self::Unavailable(Box::new(timed_out))
+impl NoAnswer {
+    fn from_panic(payload: &(dyn Any + Send)) -> Self {
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        Self::Panicked(text.unwrap_or("a payload that is no text").to_owned())
     }
 }
 
-impl GivenUp for WriteError {
-    fn given_up(timed_out: TimedOut) -> Self {
-        Self::Unknown(Box::new(timed_out))
+/// What a call without an answer counts as.
+trait Unanswered {
+    fn unanswered(why: NoAnswer) -> Self;
+}
+
+impl Unanswered for ReadError {
+    fn unanswered(why: NoAnswer) -> Self {
+        Self::Unavailable(Box::new(why))
+    }
+}
+
+impl Unanswered for WriteError {
+    fn unanswered(why: NoAnswer) -> Self {
+        Self::Unknown(Box::new(why))
     }
 }
 
@@ -107,11 +122,14 @@ impl Limit {
     }
 }
 
-async fn bounded<T, E: GivenUp>(call: impl Future<Output = Result<T, E>>, limit: Limit) -> Result<T, E> {
+async fn bounded<T, E: Unanswered>(call: impl Future<Output = Result<T, E>>, limit: Limit) -> Result<T, E> {
     let timeout = limit.timeout;
+    // Unwind safe: the call is over with its panic, and what a driver keeps beside it is for the driver to know.
+    let call = AssertUnwindSafe(call).catch_unwind();
     // The limit is not begun before the call has been polled: one that is answered at once costs no timer.
     match select(pin!(call), pin!(limit.reached())).await {
-        Either::Left((answer, _)) => answer,
-        Either::Right(((), _)) => Err(E::given_up(TimedOut(timeout))),
+        Either::Left((Ok(answer), _)) => answer,
+        Either::Left((Err(payload), _)) => Err(E::unanswered(NoAnswer::from_panic(&*payload))),
+        Either::Right(((), _)) => Err(E::unanswered(NoAnswer::InTime(timeout))),
     }
 }

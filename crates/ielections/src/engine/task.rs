@@ -285,13 +285,13 @@ impl<K: Key> Future for Engine<K> {
     }
 }
 
-/// A task that ends with leases held (its runtime shut down, a driver panicked) renews nothing any more; their owners
-/// hear of it, and their deadlines stay armed (I4).
+/// A task that ends with leases held (its runtime shut down, something injected panicked) renews nothing any more; their
+/// owners hear of it, and their deadlines stay armed (I4).
 impl<K: Key> Drop for Engine<K> {
     fn drop(&mut self) {
         for (_, actor) in &self.actors {
             if let Kind::Leading(leading) = &actor.kind {
-                leading.standing.lose(Loss::Dropped);
+                leading.standing.lose(Loss::EngineEnded);
             }
         }
     }

@@ -10,7 +10,10 @@ use ielections::{
 };
 use std::{
     pin::pin,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Waker},
     time::Duration,
 };
@@ -128,25 +131,33 @@ fn cleanup_is_done_when_the_engine_is_dropped() {
     assert_nothing_is_left(&bench);
 }
 
-/// Nobody renews any more: owners hear of it, and their deadline stands.
+/// A call without an answer (I7), like any other: renewed at the next attempt, or lost in time and handed back.
 #[test]
-fn a_panic_in_the_driver_loses_what_is_held_and_disarms_nothing() {
+fn a_panic_in_the_driver_is_a_call_without_an_answer() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
         let leadership = lead(&process, 0).await;
-        let kill_at = leadership.standing().kill_at();
-        *bench.probe.act.lock().unwrap() = Some(Box::new(|_| panic!("a driver's bug, on purpose")));
-        assert_eq!(leadership.lost().await, Loss::Dropped);
-        assert_eq!((process.deadman.armed(), process.trigger.earliest().unwrap().0), (1, kill_at));
-        assert!(process.elections.acquire(candidacy(1)).await.is_err());
+        let bugs = AtomicUsize::new(2);
+        *bench.probe.act.lock().unwrap() = Some(Box::new(move |_| {
+            let bug = bugs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+            assert!(bug.is_err(), "a driver's bug, on purpose");
+        }));
+        bench.clock.sleep(TTL).await;
+        assert_eq!(leadership.standing().loss(), None);
+
+        *bench.probe.act.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Box::new(|_| panic!("a driver's bug, on purpose")));
+        let Loss::StorageUnreachable { last_failure: Some(said) } = leadership.lost().await else { panic!() };
+        assert_eq!(&*said, "the storage driver panicked: a driver's bug, on purpose");
         assert_eq!(leadership.release().await, Handback::LeftToExpire);
-        assert_eq!(process.deadman.armed(), 1);
+        assert_eq!(process.deadman.armed(), 0);
         process.elections.cleanup().await;
         assert_eq!(process.tasks(), 0);
     });
 }
 
+/// Nobody renews any more: owners hear of it, and their deadline stands, whatever they hand back (I4).
 #[test]
 fn a_runtime_that_ends_loses_what_is_held_and_disarms_nothing() {
     let bench = Bench::new();
@@ -158,8 +169,10 @@ fn a_runtime_that_ends_loses_what_is_held_and_disarms_nothing() {
     });
     assert_eq!(leadership.standing().loss(), None);
     drop(runtime);
-    assert_eq!(leadership.standing().loss(), Some(&Loss::Dropped));
+    assert_eq!(leadership.standing().loss(), Some(&Loss::EngineEnded));
     assert_eq!(leadership.remaining(), Duration::ZERO);
-    assert_eq!(process.deadman.armed(), 1);
+    let kill_at = leadership.standing().kill_at();
+    assert_eq!(leadership.release().now_or_never(), Some(Handback::StillArmed));
+    assert_eq!((process.deadman.armed(), process.trigger.earliest().unwrap().0), (1, kill_at));
     assert_eq!(bench.clock.sleepers(), 0);
 }

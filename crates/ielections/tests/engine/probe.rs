@@ -9,7 +9,7 @@ use ielections::{
 use std::{
     fmt,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -74,7 +74,8 @@ impl Probe {
         let in_flight = self.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(in_flight, Ordering::SeqCst);
         let guard = InFlight(&self.in_flight);
-        if let Some(act) = &*self.act.lock().unwrap() {
+        // An act may panic.
+        if let Some(act) = &*self.act.lock().unwrap_or_else(PoisonError::into_inner) {
             act(verb);
         }
         guard

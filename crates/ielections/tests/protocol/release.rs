@@ -86,6 +86,7 @@ proptest! {
             Handback::Released => prop_assert!(deleted_by_us || !was_ours && !is_ours(&slot)),
             Handback::AlreadyGone => prop_assert!(!is_ours(&slot) && !deleted_by_us),
             Handback::LeftToExpire => {}
+            Handback::StillArmed => prop_assert!(false, "a release knows of no deadline"),
         }
     }
 }

@@ -16,11 +16,11 @@ use vvm_storage::ElectionKey;
 
 /// Drops the tasks of one name, or all, as a runtime does that is shut down.
 #[derive(Debug)]
-struct Dropping {
-    only: Option<&'static str>,
+pub(crate) struct Dropping {
+    pub(crate) only: Option<&'static str>,
     /// When. A token that is cancelled from the start drops tasks before their first poll.
-    at: CancellationToken,
-    others: Arc<dyn Spawn>,
+    pub(crate) at: CancellationToken,
+    pub(crate) others: Arc<dyn Spawn>,
 }
 
 impl Spawn for Dropping {
@@ -29,7 +29,14 @@ impl Spawn for Dropping {
             self.others.spawn(name, task);
         } else if !self.at.is_cancelled() {
             let at = self.at.clone();
-            self.others.spawn(name, Box::pin(async move { _ = at.run_until_cancelled(task).await }));
+            let until = async move {
+                tokio::select! {
+                    biased;
+                    () = at.cancelled() => {}
+                    () = task => {}
+                }
+            };
+            self.others.spawn(name, Box::pin(until));
         }
     }
 }
@@ -163,7 +170,7 @@ impl Elections<ElectionKey> for Panicking {
 }
 
 /// Waits for the problem before it calls `shutdown`.
-async fn by_itself(running: RunningVvm<ElectionKey>) -> Result<(), Problem> {
+pub(crate) async fn by_itself(running: RunningVvm<ElectionKey>) -> Result<(), Problem> {
     running.problem().await;
     running.shutdown().await
 }

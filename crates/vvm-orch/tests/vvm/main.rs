@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 mod campaign;
+mod engine_ended;
 mod environment;
 mod loss;
 mod probe;
@@ -9,4 +10,5 @@ mod reference;
 mod rig;
 mod services;
 mod shutdown;
+mod starting;
 mod stopping;

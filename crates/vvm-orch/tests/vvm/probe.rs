@@ -52,6 +52,8 @@ pub(crate) enum Act {
     EndWhenTold(Result<(), &'static str>),
     /// Ends with this when the test cancels the token, and listens to nobody else.
     EndAt(CancellationToken, Result<(), &'static str>),
+    /// Ends after so long, and listens to nobody.
+    EndAfter(MockClock, Duration),
     /// Takes so long to end when told to stop.
     EndSlowly(MockClock, Duration),
     /// Panics when the test cancels the token.
@@ -101,6 +103,10 @@ impl Act {
             Self::EndAt(go, result) => {
                 go.cancelled().await;
                 Ok(result?)
+            }
+            Self::EndAfter(clock, span) => {
+                clock.sleep(span).await;
+                Ok(())
             }
             Self::EndSlowly(clock, span) => {
                 told.await;

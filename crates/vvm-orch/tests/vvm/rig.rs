@@ -99,6 +99,7 @@ impl Cluster {
         let elections = elections(Arc::clone(&storage) as Arc<dyn TtlStorage<_>>, env.clone());
         Process {
             holder: Holder::new(name).unwrap(),
+            start_timeout: None,
             stop_timeout: Duration::from_secs(8),
             storage,
             env,
@@ -112,6 +113,7 @@ impl Cluster {
 /// What one process has of its own.
 pub(crate) struct Process {
     pub(crate) holder: Holder,
+    pub(crate) start_timeout: Option<Duration>,
     pub(crate) stop_timeout: Duration,
     pub(crate) storage: Arc<FaultyStorage<ElectionKey>>,
     pub(crate) env: Env,
@@ -123,6 +125,7 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) fn vvm(&self, services: Services) -> Vvm<ElectionKey> {
         let mut config = VvmConfig::new(vec![Cluster::key()], self.holder.clone(), &self.env);
+        config.start_timeout = self.start_timeout;
         config.stop_timeout = self.stop_timeout;
         Vvm::provide(config, Arc::clone(&self.elections), services)
     }
