@@ -17,7 +17,9 @@ mod watch;
 use crate::{
     announce::say,
     cli::{args::RunArgs, exit},
+    containment,
     link::{self, message::ToHost},
+    namespace,
     processes::{Family, ForeignProcFs},
     report::{Report, Unwritable},
     signals::Signals,
@@ -44,6 +46,8 @@ enum StartError {
     ResultFile(#[from] Unwritable),
     #[error("--holder: {0}")]
     Holder(#[from] HolderTooLong),
+    #[error(transparent)]
+    Containment(#[from] namespace::refusal::Refusal),
     #[error("the system has no room for another process: {0}")]
     System(#[from] io::Error),
 }
@@ -56,7 +60,9 @@ pub(crate) fn main(run: &RunArgs) -> ExitCode {
             say!("{refusal}");
             match refusal {
                 StartError::ResultFile(_) | StartError::Holder(_) => exit::MISUSE.into(),
-                StartError::ProcFs(_) | StartError::System(_) => exit::SYSTEM.into(),
+                StartError::ProcFs(_) | StartError::Containment(_) | StartError::System(_) => {
+                    exit::SYSTEM.into()
+                }
             }
         }
     }
@@ -68,6 +74,8 @@ fn start(run: &RunArgs) -> Result<(Guardian, Holder), StartError> {
     if let Some(path) = &run.result_file {
         Report::check_writable(path)?;
     }
+    // Before anything else is started: nobody shall wait for leadership, or win it, and then have nothing to work in.
+    let level = containment::establish(run.containment)?;
     let terminal = Terminal::of_this_process();
     // From here on no signal is lost: what comes before the host can take it waits in the link.
     let signals = Signals::catch_also(terminal.also_caught())?;
@@ -81,12 +89,12 @@ fn start(run: &RunArgs) -> Result<(Guardian, Holder), StartError> {
     let host = stage::start(command)?;
     let process = pidfd_open(host, PidfdFlags::empty()).map_err(io::Error::from)?;
     let this_process = pidfd_open(getpid(), PidfdFlags::empty()).map_err(io::Error::from)?;
-    let begin = ToHost::Begin { guardian: getpid(), terminal_group: terminal.group() };
+    let begin = ToHost::Begin { guardian: getpid(), terminal_group: terminal.group(), level };
     // A host that has died already is found by the watch.
     let _ = link.say_with(&begin, &[rustix::stdio::stdin(), this_process.as_fd()]);
     let told = Told::default();
     let guardian =
-        Guardian { host, process, link, link_open: true, family, signals, terminal, countdown, told };
+        Guardian { host, process, link, link_open: true, family, level, signals, terminal, countdown, told };
     Ok((guardian, holder))
 }
 

@@ -71,7 +71,7 @@ pub(crate) fn main(run: &RunArgs) -> ExitCode {
 
 fn host(run: &RunArgs) -> Result<(), StartError> {
     let TakenUp { link, first, descriptors } = stage::take_up::<ToGuardian, ToHost>()?;
-    let (ToHost::Begin { terminal_group, .. }, Ok([input, guardian])) =
+    let (ToHost::Begin { terminal_group, level, .. }, Ok([input, guardian])) =
         (first, <[_; 2]>::try_from(descriptors))
     else {
         return Err(TakeUpError::NotAStage.into());
@@ -97,6 +97,7 @@ fn host(run: &RunArgs) -> Result<(), StartError> {
         input,
         terminal_group,
         family,
+        level,
         clock,
         control: Control::new(),
         guardian,

@@ -10,6 +10,7 @@
 //!
 //! - `cli`: arguments, durations, exit statuses.
 //! - `guardian`, `host`, `worker`: the three.
+//! - `containment`: the levels there are. `namespace`: a worker's own PID namespace.
 //! - `link`, `stage`: how they talk, and how one starts the next.
 //! - `processes`: who descends from us, and how to end them all.
 //! - `signals`, `readable`, `announce`: signals in, waiting, lines out.
@@ -24,11 +25,13 @@ compile_error!(
 
 mod announce;
 mod cli;
+mod containment;
 mod demo;
 mod guardian;
 mod host;
 mod init_storage;
 mod link;
+mod namespace;
 mod processes;
 mod readable;
 mod report;

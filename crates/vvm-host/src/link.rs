@@ -93,7 +93,8 @@ impl<Out: Message, In: Message> Link<Out, In> {
         let received = loop {
             let into = &mut [IoSliceMut::new(&mut bytes)];
             match recvmsg(&self.socket, into, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-                Err(Errno::INTR) => {}
+                // Reset is said once, by an end that went with words of ours unheard. Its own last words come after it.
+                Err(Errno::INTR | Errno::CONNRESET) => {}
                 outcome => break outcome,
             }
         };
@@ -131,13 +132,18 @@ mod tests {
         message::{ToGuardian, ToHost},
         *,
     };
+    use crate::containment::Level;
     use clock::Instant;
 
     #[test]
     fn a_message_arrives_whole_with_its_descriptors() {
         let (guardian, far) = pair::<ToHost, ToGuardian>().unwrap();
         let host = Link::<ToGuardian, ToHost>::over(far);
-        let begin = ToHost::Begin { guardian: rustix::process::getpid(), terminal_group: None };
+        let begin = ToHost::Begin {
+            guardian: rustix::process::getpid(),
+            terminal_group: None,
+            level: Level::Guardian,
+        };
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         guardian.say_with(&begin, &[reader.as_fd()]).unwrap();
         drop(reader);
@@ -167,5 +173,16 @@ mod tests {
         assert!(matches!(guardian.hear(), Some(Heard::Message(ToGuardian::Deadline(None), _))));
         assert!(matches!(guardian.hear(), Some(Heard::End)));
         assert_eq!(guardian.say(&ToHost::InForce(None)), Err(Errno::PIPE));
+    }
+
+    #[test]
+    fn the_last_words_of_one_who_did_not_listen_are_heard() {
+        let (guardian, far) = pair::<ToHost, ToGuardian>().unwrap();
+        let host = Link::<ToGuardian, ToHost>::over(far);
+        guardian.say(&ToHost::InForce(None)).unwrap();
+        host.say(&ToGuardian::Deadline(None)).unwrap();
+        drop(host);
+        assert!(matches!(guardian.hear(), Some(Heard::Message(ToGuardian::Deadline(None), _))));
+        assert!(matches!(guardian.hear(), Some(Heard::End)));
     }
 }

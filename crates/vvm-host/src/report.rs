@@ -1,6 +1,6 @@
 //! The result file: how a `vvm run` ended, told apart from how its worker ended.
 
-use crate::{link::message::Farewell, processes::Ended};
+use crate::{containment::Level, link::message::Farewell, processes::Ended};
 use clock::Instant;
 use ielections::{Epoch, Holder, Incarnation};
 use serde::Serialize;
@@ -80,6 +80,8 @@ pub(crate) struct Report {
     reason: Option<String>,
     worker_exit_status: Option<u8>,
     worker_signal: Option<i32>,
+    /// What held the worker's processes: the level in force.
+    containment: Option<String>,
     name: String,
     holder: String,
     slot: Option<u32>,
@@ -109,6 +111,7 @@ impl Report {
             reason: None,
             worker_exit_status: None,
             worker_signal: None,
+            containment: None,
             name: name.into(),
             holder: holder.as_str().into(),
             slot: None,
@@ -122,6 +125,11 @@ impl Report {
     /// Why.
     pub(crate) fn because(self, reason: impl fmt::Display) -> Self {
         Self { reason: Some(reason.to_string()), ..self }
+    }
+
+    /// What held the worker's processes.
+    pub(crate) fn contained(self, level: Level) -> Self {
+        Self { containment: Some(level.to_string()), ..self }
     }
 
     /// How `vvm` is going to end.
@@ -203,6 +211,7 @@ mod tests {
         let report = Report::new(Outcome::Stopped, "payroll", &holder)
             .leading(2, Epoch::new(7).unwrap(), Incarnation::from_bytes([1; 16]))
             .of_worker(Ended::Signalled(15))
+            .contained(Level::PidNamespace)
             .with_deadline(Instant::from_nanos(1_000), Instant::from_nanos(1_400))
             .ending(Farewell::DieOf(Signal::TERM));
         report.write(&path).unwrap();
@@ -211,6 +220,7 @@ mod tests {
         assert_eq!(found["signal"], 15);
         assert_eq!(found["exit_status"], serde_json::Value::Null);
         assert_eq!(found["worker_signal"], 15);
+        assert_eq!(found["containment"], "pidns");
         assert_eq!((&found["slot"], &found["epoch"]), (&2.into(), &7.into()));
         assert_eq!((&found["kill_deadline_ns"], &found["host_ended_ns"]), (&1_000.into(), &1_400.into()));
         assert_eq!(found["incarnation"], "01".repeat(16));

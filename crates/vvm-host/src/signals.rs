@@ -46,6 +46,15 @@ impl Signals {
         Self::catch_also(&[])
     }
 
+    /// Catches the ends of children, and nothing else.
+    ///
+    /// # Errors
+    /// As [`catch`](Self::catch).
+    pub(crate) fn of_children() -> io::Result<Self> {
+        let (read, write) = UnixStream::pair()?;
+        SignalDelivery::with_pipe(read, write, WithOrigin::default(), [Signal::CHILD.as_raw()]).map(Self)
+    }
+
     /// [`catch`](Self::catch), and these signals.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use rustix::{
 };
 use std::{
     ffi::OsString,
-    io,
+    io, iter,
     os::{fd::OwnedFd, unix::process::CommandExt as _},
     process::{Command, Stdio},
 };
@@ -24,6 +24,10 @@ pub(crate) const OWN_BINARY: &str = "/proc/self/exe";
 pub(crate) const HOST: &str = "stage-host";
 /// The name of the hidden command that starts the shim of a worker.
 pub(crate) const WORKER: &str = "stage-worker";
+/// The name of the hidden command that makes a PID namespace for a worker.
+pub(crate) const NAMESPACE: &str = "stage-namespace";
+/// The name of the hidden command that is process 1 of that namespace.
+pub(crate) const INIT: &str = "stage-init";
 
 /// There is no stage before this one.
 #[derive(Debug, thiserror::Error)]
@@ -38,9 +42,21 @@ pub(crate) enum TakeUpError {
 
 /// The command that starts a stage with `far` for its end of the link. The caller adds environment and process group.
 pub(crate) fn command(stage: &str, arguments: impl IntoIterator<Item = OsString>, far: OwnedFd) -> Command {
-    let mut command = Command::new(OWN_BINARY);
-    command.arg0("vvm").arg(stage).args(arguments).stdin(Stdio::from(far));
+    let mut command = pass_on(stage, arguments);
+    command.stdin(Stdio::from(far));
     command
+}
+
+/// The command that starts a stage with the link that was given to this process. The caller adds the rest.
+pub(crate) fn pass_on(stage: &str, arguments: impl IntoIterator<Item = OsString>) -> Command {
+    let mut command = Command::new(OWN_BINARY);
+    command.arg0("vvm").arg(stage).args(arguments);
+    command
+}
+
+/// The arguments of a stage that is to come to the user's command.
+pub(crate) fn behind_dashes(command: &[OsString]) -> impl Iterator<Item = OsString> {
+    iter::once("--".into()).chain(command.iter().cloned())
 }
 
 /// Starts what `command` says.
@@ -60,6 +76,19 @@ pub(crate) struct TakenUp<Out, In> {
     pub(crate) descriptors: Vec<OwnedFd>,
 }
 
+/// The link that the stage before gave us, which is our standard input.
+///
+/// # Errors
+/// When there is no such link.
+pub(crate) fn given_link<Out: Message, In: Message>() -> Result<Link<Out, In>, TakeUpError> {
+    let input = rustix::stdio::stdin();
+    if socket_type(input) != Ok(SocketType::SEQPACKET) {
+        return Err(TakeUpError::NotAStage);
+    }
+    let socket = rustix::io::fcntl_dupfd_cloexec(input, 3).map_err(|_| TakeUpError::Abandoned)?;
+    Ok(Link::over(socket))
+}
+
 /// Takes up the link that the stage before gave us, and its first message.
 ///
 /// Afterwards standard input is empty.
@@ -67,14 +96,9 @@ pub(crate) struct TakenUp<Out, In> {
 /// # Errors
 /// When there is no such link, or its other end is gone already.
 pub(crate) fn take_up<Out: Message, In: Message>() -> Result<TakenUp<Out, In>, TakeUpError> {
-    let input = rustix::stdio::stdin();
-    if socket_type(input) != Ok(SocketType::SEQPACKET) {
-        return Err(TakeUpError::NotAStage);
-    }
-    let socket = rustix::io::fcntl_dupfd_cloexec(input, 3).map_err(|_| TakeUpError::Abandoned)?;
+    let link = given_link()?;
     let nothing = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
     nothing.and_then(rustix::stdio::dup2_stdin).map_err(|_| TakeUpError::Abandoned)?;
-    let link = Link::over(socket);
     link.wait();
     match link.hear() {
         Some(Heard::Message(first, descriptors)) => Ok(TakenUp { link, first, descriptors }),

@@ -3,12 +3,9 @@
 
 mod harness;
 
-use harness::{Finished, Running, Trial, eventually, within};
+use harness::{Finished, Level, OUTLIVING, Running, Trial, eventually, promptly};
 use rustix::process::{Pid, Signal, geteuid, kill_process, test_kill_process};
-use std::{os::unix::fs::MetadataExt as _, time::Duration};
-
-/// What the design promises for the time between the death of host or guardian and that of the last descendant.
-const OUTLIVING: Duration = Duration::from_millis(50);
+use std::os::unix::fs::MetadataExt as _;
 
 /// Workers that try to get away: how many processes each has once all are there, and what it does.
 const FUGITIVES: [(&str, usize, &str); 5] = [
@@ -30,23 +27,20 @@ const FUGITIVES: [(&str, usize, &str); 5] = [
     ),
 ];
 
-/// Guardian and host.
-const OURS: usize = 2;
-
 fn start(trial: &Trial, processes: usize, script: &str) -> Running {
     let running = trial.run_script(script).start();
-    eventually("all processes", || trial.processes().0.len() >= OURS + processes);
+    eventually("all processes", || trial.processes().0.len() >= Level::of_this_binary().ours() + processes);
     running
 }
 
-/// Kills the `victim` of a trial; nobody may outlive it by more than was promised.
+/// Kills the `victim` of each trial; nobody may outlive it by more than was promised.
 fn in_time(
     who: &str,
     mut start: impl FnMut(&Trial) -> Running,
     victim: impl Fn(&Running) -> Pid,
     end: impl Fn(Finished),
 ) {
-    within(who, OUTLIVING, || {
+    promptly(who, OUTLIVING, || {
         let trial = Trial::new();
         let running = start(&trial);
         kill_process(victim(&running), Signal::KILL).unwrap();
@@ -117,10 +111,9 @@ fn the_record_stands_until_the_last_process_is_gone() {
     let mut leader = trial.run_script(script).with(["--stop-timeout", "1s"]).start();
     leader.stdout.wait_for("up");
     let daemon = trial.process("sleep 1000");
+    let command = trial.process("sleep 1001");
     leader.signal(Signal::TERM);
-    eventually("the command has ended", || {
-        trial.processes().with("sleep 1001") == [leader.guardian, leader.host()]
-    });
+    eventually("the command has ended", || test_kill_process(command).is_err());
     let mut looked = 0;
     loop {
         let (_, table, _) = trial.status(&["--name", "payroll"]);

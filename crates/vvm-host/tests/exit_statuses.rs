@@ -58,7 +58,7 @@ fn misuse_is_64_and_says_what_to_write() {
         (run().with(["--slots", "-1"]), "from 1 to"),
         (run().with(["--result-file", "/"]), "name a file"),
         (run().with(["--on-loss", "panic"]), "write exit or rejoin"),
-        (run().with(["--containment", "cgroup"]), "write auto or guardian"),
+        (run().with(["--containment", "cage"]), "write auto, guardian"),
         (run().with(["--name", ""]), "1 to 255 bytes"),
         (run().with(["--holder", &"x".repeat(256)]), "at most 255"),
         (run().with(["--holder", ""]), "no control characters"),

@@ -3,7 +3,7 @@
 
 mod harness;
 
-use harness::{Trial, command_line, eventually, within};
+use harness::{OUTLIVING, Trial, command_line, eventually, promptly, within};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{process::Command, time::Duration};
 
@@ -77,7 +77,7 @@ fn orphans_are_reaped() {
 fn nothing_outlives_a_killed_host_or_init() {
     let Some(unshare) = unshare() else { return };
     for (who, victim) in [("host", host as fn(&Trial) -> Pid), ("init", init)] {
-        within(who, Duration::from_millis(50), || {
+        promptly(who, OUTLIVING, || {
             let trial = Trial::new();
             let mut running = trial.run_script(DAEMON).through(unshare.clone()).start();
             running.stdout.wait_for("up");

@@ -2,12 +2,13 @@
 
 use super::{duration::GivenDuration, exit};
 use crate::{
+    containment::Wanted,
     demo::args::{DemoArgs, DemoCandidateArgs, DemoWorkerArgs},
     stage,
 };
 use clap::{Args, Parser, Subcommand};
 use ielections::{Holder, Ttl, record::HolderTooLong};
-use std::{ffi::OsString, fmt, num::NonZeroU32, path::PathBuf, str::FromStr, time::Duration};
+use std::{ffi::OsString, num::NonZeroU32, path::PathBuf, str::FromStr, time::Duration};
 
 /// Run things on one machine at a time: leader election you can trust with your data.
 #[derive(Debug, Parser)]
@@ -29,6 +30,10 @@ pub(crate) enum Command {
     DemoWorker(DemoWorkerArgs),
     #[command(hide = true, name = stage::HOST)]
     StageHost(RunArgs),
+    #[command(hide = true, name = stage::NAMESPACE)]
+    StageNamespace(WorkerArgs),
+    #[command(hide = true, name = stage::INIT)]
+    StageInit(WorkerArgs),
     #[command(hide = true, name = stage::WORKER)]
     StageWorker(WorkerArgs),
 }
@@ -69,13 +74,19 @@ pub(crate) struct RunArgs {
     /// Who we are, for people who look at the record [default: HOSTNAME:PID]
     #[arg(long, value_parser = parse_holder)]
     pub(crate) holder: Option<Holder>,
-    /// What keeps the command's processes together: auto or guardian
+    /// What keeps the command's processes together: auto, guardian or pidns
     ///
     /// guardian: vvm is two processes, and when one of them is killed, stopped or hangs, the other one ends whatever CMD
     /// has started. When both are killed (killall -9 vvm) or stopped at once, the kernel ends CMD, but what CMD has
     /// started lives on, beside the next leader's.
-    #[arg(long, value_name = "auto|guardian", default_value = "auto")]
-    pub(crate) containment: Containment,
+    ///
+    /// pidns: the same, and CMD in a PID namespace of its own, which the kernel ends as a whole when the host is dead,
+    /// whatever became of the guardian. CMD sees its own processes only, by other numbers. Needs root or CAP_SYS_ADMIN,
+    /// or a kernel that gives user namespaces to everybody; sudo does nothing inside of one.
+    ///
+    /// auto: what changes nothing for CMD, so guardian.
+    #[arg(long, value_name = "LEVEL", default_value = "auto")]
+    pub(crate) containment: Wanted,
     /// Exit status when leadership was lost
     #[arg(long, value_name = "N", default_value_t = exit::LOST)]
     pub(crate) exit_code_lost: u8,
@@ -139,7 +150,7 @@ pub(crate) struct InitStorageArgs {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WorkerArgs {
-    #[arg(last = true, required = true)]
+    #[arg(last = true)]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -213,44 +224,6 @@ impl FromStr for OnLoss {
             "exit" => Ok(Self::Exit),
             "rejoin" => Ok(Self::Rejoin),
             _ => Err(NotOnLoss),
-        }
-    }
-}
-
-/// What keeps the worker's processes together. One level so far; `auto` is the best that is to be had.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Containment {
-    Auto,
-    Guardian,
-}
-
-/// The level in force.
-impl fmt::Display for Containment {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto | Self::Guardian => out.write_str("guardian"),
-        }
-    }
-}
-
-/// No level of containment that this version has.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub(crate) enum NotContainment {
-    #[error("this version can't contain by {0}: write auto or guardian")]
-    NotBuilt(String),
-    #[error("write auto or guardian")]
-    Unknown,
-}
-
-impl FromStr for Containment {
-    type Err = NotContainment;
-
-    fn from_str(text: &str) -> Result<Self, NotContainment> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "guardian" => Ok(Self::Guardian),
-            "cgroup" | "pidns" => Err(NotContainment::NotBuilt(text.into())),
-            _ => Err(NotContainment::Unknown),
         }
     }
 }

@@ -21,8 +21,10 @@ pub(super) fn end(run: &RunArgs, holder: &Holder, end: End) -> ExitCode {
             let reason = format!("the host {}", end.host);
             say!("{}: {outcome}: {reason}", run.name);
             if let Some(path) = &run.result_file {
-                let mut report =
-                    Report::new(outcome, &run.name, holder).because(reason).ending(Farewell::Exit(status));
+                let mut report = Report::new(outcome, &run.name, holder)
+                    .contained(end.level)
+                    .because(reason)
+                    .ending(Farewell::Exit(status));
                 if let Some(leading) = end.told.leading {
                     report = report.leading(leading.slot, leading.epoch, leading.incarnation);
                 }

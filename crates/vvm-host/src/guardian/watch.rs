@@ -3,6 +3,7 @@
 use super::{countdown::Countdown, terminal::Terminal};
 use crate::{
     announce::say,
+    containment::Level,
     link::{
         Heard, Link,
         message::{Farewell, ToGuardian, ToHost},
@@ -27,6 +28,7 @@ pub(super) struct Guardian {
     pub(super) link: Link<ToHost, ToGuardian>,
     pub(super) link_open: bool,
     pub(super) family: Family,
+    pub(super) level: Level,
     pub(super) signals: Signals,
     pub(super) terminal: Terminal,
     pub(super) countdown: Countdown,
@@ -52,6 +54,8 @@ pub(super) struct Leading {
 /// How the host ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct End {
+    /// What held the worker's processes.
+    pub(super) level: Level,
     pub(super) told: Told,
     /// Whether the host outlived its deadline, so that whatever killed it was right.
     pub(super) deadline_passed: bool,
@@ -80,7 +84,7 @@ impl Guardian {
         self.listen();
         // Nobody is left to reap, so the host was among those reaped; if the kernel lost it, it was not by our kill.
         let (host, reaped_at) = host_ended.unwrap_or((Ended::Exited(0), SystemClock::read()));
-        End { told: self.told, deadline_passed, host, reaped_at }
+        End { level: self.level, told: self.told, deadline_passed, host, reaped_at }
     }
 
     fn is_host(&self, reaped: Reaped) -> Option<(Ended, Instant)> {

@@ -91,7 +91,12 @@ async fn campaign(
     let service = WorkerService { surroundings: Arc::clone(surroundings), course: Arc::clone(course) };
     let elections = elections(Arc::clone(storage) as Arc<_>, env.clone());
     let vvm = Vvm::provide(config, elections, vec![Box::new(service)]).launch(run.ttl, acquisition);
-    say!("{}: waiting for leadership as {}, containment: {}", run.name, surroundings.holder, run.containment);
+    say!(
+        "{}: waiting for leadership as {}, containment: {}",
+        run.name,
+        surroundings.holder,
+        surroundings.level
+    );
 
     let control = &surroundings.control;
     let course_of_things = async {

@@ -66,20 +66,19 @@ impl Service<ElectionKey> for WorkerService {
             leadership,
             input: &surroundings.input,
             group: surroundings.terminal_group,
+            level: surroundings.level,
         };
-        let starting = spawn::start(&order)?;
+        let mut starting = spawn::start(&order)?;
         let patience =
             Patience { stop_timeout: run.stop_timeout, killing: KILLING.min(run.ttl.get() / KILLING_SHARE) };
-        let group = surroundings.terminal_group;
-        let clock = Arc::clone(&surroundings.clock);
-        let family = surroundings.family;
-        let supervision = Supervision::new(starting.pid, group, family, clock, patience, orders);
         let executed = tokio::select! {
             biased;
             executed = starting.executed() => executed,
             // Stopping is the same, whether or not it has become the command by now.
             () = cx.stop.cancelled() => Ok(()),
         };
+        let clock = Arc::clone(&surroundings.clock);
+        let supervision = Supervision::new(starting.hold, surroundings.family, clock, patience, orders);
         if let Err(refusal) = executed {
             supervision.kill_at_once().run().await;
             return Err(refusal.into());

@@ -3,6 +3,7 @@
 use super::control::Control;
 use crate::{
     cli::args::RunArgs,
+    containment::Level,
     link::{
         Link,
         message::{ToGuardian, ToHost},
@@ -29,6 +30,8 @@ pub(super) struct Surroundings {
     /// The process group for the worker to share with the guardian.
     pub(super) terminal_group: Option<Pid>,
     pub(super) family: Family,
+    /// What else holds the worker's processes.
+    pub(super) level: Level,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) control: Control,
     pub(super) guardian: Arc<Link<ToGuardian, ToHost>>,

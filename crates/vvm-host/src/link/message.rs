@@ -1,6 +1,9 @@
 //! What the stages say to each other.
 
+pub(crate) mod namespace;
+
 use super::frame::Frame;
+use crate::containment::Level;
 use clock::Instant;
 use ielections::{Epoch, Incarnation};
 use rustix::process::{Pid, Signal};
@@ -20,6 +23,8 @@ pub(crate) enum ToHost {
         guardian: Pid,
         /// The process group that the worker shall share, so that the terminal treats both as one job.
         terminal_group: Option<Pid>,
+        /// What else than guardian and host shall hold the worker's processes.
+        level: Level,
     },
     /// A signal came. `delivered`: a terminal made it, so the worker has it already.
     Signalled { signal: Signal, delivered: bool },
@@ -50,7 +55,8 @@ pub(crate) enum Farewell {
 /// The host to the shim of a worker. With it comes the worker's standard input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ToShim {
-    pub(crate) host: Pid,
+    /// Whose child it has to be.
+    pub(crate) parent: Pid,
 }
 
 /// The shim of a worker to the host: the command could not be executed, for this reason (an `errno`).
@@ -88,6 +94,16 @@ fn pid(word: u64) -> Option<Pid> {
     Pid::from_raw(i32::try_from(word).ok()?)
 }
 
+const LEVELS: [Level; 2] = [Level::Guardian, Level::PidNamespace];
+
+fn level_word(level: Level) -> u64 {
+    LEVELS.into_iter().zip(0..).find_map(|(one, word)| (one == level).then_some(word)).unwrap_or(u64::MAX)
+}
+
+fn level(word: u64) -> Option<Level> {
+    LEVELS.get(usize::try_from(word).ok()?).copied()
+}
+
 fn signal_word(signal: Signal) -> u64 {
     u64::from(signal.as_raw().unsigned_abs())
 }
@@ -99,8 +115,9 @@ fn signal(word: u64) -> Option<Signal> {
 impl Message for ToHost {
     fn to_frame(&self) -> Frame {
         match *self {
-            Self::Begin { guardian, terminal_group } => {
-                frame(1, [pid_word(guardian), terminal_group.map_or(NONE, pid_word)])
+            Self::Begin { guardian, terminal_group, level } => {
+                let group = terminal_group.map_or(NONE, pid_word);
+                frame(1, [pid_word(guardian), group, level_word(level)])
             }
             Self::Signalled { signal, delivered } => frame(2, [signal_word(signal), u64::from(delivered)]),
             Self::InForce(deadline) => frame(3, instant_words(deadline)),
@@ -108,9 +125,9 @@ impl Message for ToHost {
     }
 
     fn from_frame(frame: &Frame) -> Option<Self> {
-        let [first, second, ..] = frame.words;
+        let [first, second, third, _] = frame.words;
         Some(match frame.kind {
-            1 => Self::Begin { guardian: pid(first)?, terminal_group: pid(second) },
+            1 => Self::Begin { guardian: pid(first)?, terminal_group: pid(second), level: level(third)? },
             2 => Self::Signalled { signal: signal(first)?, delivered: second != 0 },
             3 => Self::InForce(instant(frame.words)),
             _ => return None,
@@ -152,11 +169,11 @@ impl Message for ToGuardian {
 
 impl Message for ToShim {
     fn to_frame(&self) -> Frame {
-        frame(32, [pid_word(self.host)])
+        frame(32, [pid_word(self.parent)])
     }
 
     fn from_frame(frame: &Frame) -> Option<Self> {
-        (frame.kind == 32).then_some(Self { host: pid(frame.words[0])? })
+        (frame.kind == 32).then_some(Self { parent: pid(frame.words[0])? })
     }
 }
 
@@ -179,8 +196,8 @@ mod tests {
         let pid = rustix::process::getpid();
         let incarnation = Incarnation::from_bytes(std::array::from_fn(|place| place as u8));
         let to_host = [
-            ToHost::Begin { guardian: pid, terminal_group: None },
-            ToHost::Begin { guardian: pid, terminal_group: Some(pid) },
+            ToHost::Begin { guardian: pid, terminal_group: None, level: Level::Guardian },
+            ToHost::Begin { guardian: pid, terminal_group: Some(pid), level: Level::PidNamespace },
             ToHost::Signalled { signal: Signal::TERM, delivered: false },
             ToHost::Signalled { signal: Signal::INT, delivered: true },
             ToHost::InForce(None),
@@ -201,7 +218,7 @@ mod tests {
             assert_eq!(ToGuardian::from_frame(&message.to_frame()), Some(message));
             assert_eq!(ToHost::from_frame(&message.to_frame()), None);
         }
-        assert_eq!(ToShim::from_frame(&ToShim { host: pid }.to_frame()), Some(ToShim { host: pid }));
+        assert_eq!(ToShim::from_frame(&ToShim { parent: pid }.to_frame()), Some(ToShim { parent: pid }));
         assert_eq!(FromShim::from_frame(&FromShim { errno: 2 }.to_frame()), Some(FromShim { errno: 2 }));
     }
 }

@@ -29,12 +29,12 @@ pub(crate) fn main(worker: &WorkerArgs) -> ExitCode {
 }
 
 fn become_command(worker: &WorkerArgs) -> Result<u8, TakeUpError> {
-    // When the host ends, the kernel ends this process, and the command it becomes: execution keeps the setting
+    // When its parent ends (the host, or process 1 of its namespace), the kernel ends this process, and the command it becomes: execution keeps the setting
     // (PR_SET_PDEATHSIG(2const)) unless the command is set-uid. First of all, so that no moment is without it.
     let tied = set_parent_process_death_signal(Some(Signal::KILL));
-    let TakenUp { link, first: ToShim { host }, descriptors } = stage::take_up::<FromShim, ToShim>()?;
-    // A host that ended before the kernel was asked has left us to somebody else.
-    if getppid() != Some(host) {
+    let TakenUp { link, first: ToShim { parent }, descriptors } = stage::take_up::<FromShim, ToShim>()?;
+    // A parent that ended before the kernel was asked has left us to somebody else.
+    if getppid() != Some(parent) {
         return Err(TakeUpError::Abandoned);
     }
     let input = descriptors.into_iter().next().ok_or(TakeUpError::Abandoned)?;

@@ -1,11 +1,21 @@
 //! Starting a worker, and finding out whether the command could be executed.
 
-use super::{environment::Leadership, refusal::Refusal};
+use super::{
+    environment::Leadership,
+    hold::{Apart, Hold},
+    refusal::Refusal,
+    reins::{Group, Reins},
+};
 use crate::{
+    containment::Level,
     link::{
         self, Heard, Link,
-        message::{FromShim, ToShim},
+        message::{
+            FromShim, ToShim,
+            namespace::{FromInit, ToInit},
+        },
     },
+    namespace,
     readable::Readable,
     stage,
 };
@@ -13,7 +23,11 @@ use rustix::process::{Pid, getpid};
 use std::{
     ffi::OsString,
     io,
-    os::{fd::AsFd, unix::process::CommandExt as _},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::process::CommandExt as _,
+    },
+    process::Command,
 };
 
 /// A command that is to become a worker.
@@ -25,6 +39,8 @@ pub(crate) struct Order<'a, Input> {
     pub(crate) input: Input,
     /// The process group to join; a new one of its own without.
     pub(crate) group: Option<Pid>,
+    /// What else than this process shall hold it.
+    pub(crate) level: Level,
 }
 
 /// No worker.
@@ -33,6 +49,9 @@ pub(crate) enum SpawnError {
     /// The operating system refused the process.
     #[error("the system has no room for another process: {0}")]
     System(#[source] io::Error),
+    /// There is nothing to contain it in.
+    #[error(transparent)]
+    Containment(namespace::refusal::Refusal),
     /// The command could not be executed.
     #[error(transparent)]
     Refused(Refusal),
@@ -42,7 +61,7 @@ impl SpawnError {
     /// The status of a shell that could not execute a command; none when it did not come to that.
     pub(crate) fn command_status(&self) -> Option<u8> {
         match self {
-            Self::System(_) => None,
+            Self::System(_) | Self::Containment(_) => None,
             Self::Refused(refusal) => Some(refusal.status()),
         }
     }
@@ -51,7 +70,7 @@ impl SpawnError {
 /// A worker's process on its way to the command.
 #[derive(Debug)]
 pub(crate) struct Starting {
-    pub(crate) pid: Pid,
+    pub(crate) hold: Hold,
     link: Link<ToShim, FromShim>,
     readable: Readable,
     command: OsString,
@@ -67,17 +86,40 @@ pub(crate) fn start<Input: AsFd>(order: &Order<'_, Input>) -> Result<Starting, S
         let (link, far) = link::pair()?;
         // Before there is a process, so that nothing can fail that would leave one behind.
         let readable = Readable::of(&link)?;
-        let arguments = std::iter::once("--".into()).chain(order.command.iter().cloned());
-        let mut command = stage::command(stage::WORKER, arguments, far);
-        command.env_clear().envs(order.leadership.environment(std::env::vars_os()));
-        command.process_group(order.group.map_or(0, Pid::as_raw_pid));
-        let pid = stage::start(command)?;
+        let (hold, parent) = match order.level {
+            Level::Guardian => (Hold::Child(start_shim(order, far)?), getpid()),
+            Level::PidNamespace => (Hold::Apart(start_apart(order, far)?), Pid::INIT),
+        };
         // A shim that has died already is found when it is reaped.
-        let _ = link.say_with(&ToShim { host: getpid() }, &[order.input.as_fd()]);
-        Ok((pid, link, readable))
+        let _ = link.say_with(&ToShim { parent }, &[order.input.as_fd()]);
+        Ok((hold, link, readable))
     };
-    let (pid, link, readable) = begin().map_err(SpawnError::System)?;
-    Ok(Starting { pid, link, readable, command: order.command.first().cloned().unwrap_or_default() })
+    let (hold, link, readable) = begin().map_err(SpawnError::System)?;
+    Ok(Starting { hold, link, readable, command: order.command.first().cloned().unwrap_or_default() })
+}
+
+/// The shim as a child of this process.
+fn start_shim<Input>(order: &Order<'_, Input>, shim: OwnedFd) -> io::Result<Reins> {
+    let worker = stage::start(stage_of(order, stage::WORKER, shim))?;
+    let group = order.group.map_or(Group::Own, |group| Group::Terminal(Some(group)));
+    Ok(Reins { worker, group })
+}
+
+/// The shim as a child of process 1 of a namespace of its own.
+fn start_apart<Input>(order: &Order<'_, Input>, shim: OwnedFd) -> io::Result<Apart> {
+    let (link, far) = link::pair::<ToInit, FromInit>()?;
+    let readable = Readable::of(&link)?;
+    let outside = stage::start(stage_of(order, stage::NAMESPACE, far))?;
+    // One that has ended already is found when it is reaped.
+    let _ = link.say_with(&ToInit::Begin { shares_group: order.group.is_some() }, &[shim.as_fd()]);
+    Ok(Apart::new(outside, link, readable))
+}
+
+fn stage_of<Input>(order: &Order<'_, Input>, stage: &str, far: OwnedFd) -> Command {
+    let mut command = stage::command(stage, stage::behind_dashes(order.command), far);
+    command.env_clear().envs(order.leadership.environment(std::env::vars_os()));
+    command.process_group(order.group.map_or(0, Pid::as_raw_pid));
+    command
 }
 
 impl Starting {
@@ -88,11 +130,11 @@ impl Starting {
     ///
     /// # Cancel safety
     /// May be dropped and called again at will.
-    pub(crate) async fn executed(&self) -> Result<(), SpawnError> {
+    pub(crate) async fn executed(&mut self) -> Result<(), SpawnError> {
         let heard = self.readable.find(|| self.link.hear()).await.map_err(SpawnError::System)?;
         match heard {
-            // The shim's end closes on exec, and when it is killed, which its reaping tells.
-            Heard::End => Ok(()),
+            // The shim's end closes on exec; when there never was a shim; and when it is killed, which its reaping tells.
+            Heard::End => self.hold.refusal().map_or(Ok(()), |refusal| Err(SpawnError::Containment(refusal))),
             Heard::Message(FromShim { errno }, _) => {
                 let cause = io::Error::from_raw_os_error(errno);
                 Err(SpawnError::Refused(Refusal::of(self.command.clone(), cause)))

@@ -4,13 +4,13 @@
 //! the kill deadline, whichever comes first, and what is left then is killed. What it leaves behind when it ends by
 //! itself is told, and killed, in the same way.
 
+use super::hold::Hold;
 use crate::{
-    announce::say,
-    processes::{Complaint, Ended, Family, Reap, Reaped, Sweep, group_of, reap, sweep},
+    processes::{Complaint, Ended, Family, Reap, Reaped, Sweep, reap, sweep},
     signals::asks_to_stop,
 };
 use clock::{Clock, Instant};
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::Signal;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -75,9 +75,7 @@ enum Phase {
 /// A worker under supervision.
 #[derive(Debug)]
 pub(crate) struct Supervision {
-    worker: Pid,
-    /// The group that the worker shares with the guardian; without, it leads one, all of which gets the signals.
-    terminal_group: Option<Pid>,
+    hold: Hold,
     family: Family,
     clock: Arc<dyn Clock>,
     patience: Patience,
@@ -88,10 +86,9 @@ pub(crate) struct Supervision {
 }
 
 impl Supervision {
-    /// Of the worker `worker`, a child of this process.
+    /// Of the worker that `hold` has hold of.
     pub(crate) fn new(
-        worker: Pid,
-        terminal_group: Option<Pid>,
+        hold: Hold,
         family: Family,
         clock: Arc<dyn Clock>,
         patience: Patience,
@@ -100,7 +97,7 @@ impl Supervision {
         let outcome = Supervised { ended: None, told: Vec::new() };
         let phase = Phase::Working;
         let complaint = Complaint::default();
-        Self { worker, terminal_group, family, clock, patience, orders, phase, complaint, outcome }
+        Self { hold, family, clock, patience, orders, phase, complaint, outcome }
     }
 
     /// Kills whatever has been started, without asking it to stop first.
@@ -119,6 +116,7 @@ impl Supervision {
             tokio::select! {
                 biased;
                 () = self.orders.children.notified() => {}
+                () = self.hold.stirs() => {}
                 () = self.orders.kill.cancelled(), if self.phase != Phase::Killing => self.phase = Phase::Killing,
                 // A lagging receiver has missed signals, which then merge, as pending signals do.
                 Ok(passed) = self.orders.signals.recv() => self.pass_on(passed),
@@ -132,6 +130,9 @@ impl Supervision {
 
     /// Reaps whoever has ended; when killing, kills whoever hasn't. Whether nobody is left.
     fn collect(&mut self) -> bool {
+        let worked = self.outcome.ended.is_none();
+        // Before those are reaped who have said so.
+        self.outcome.ended = self.outcome.ended.or(self.hold.ended());
         if self.phase == Phase::Killing {
             let mut reaped = Vec::new();
             let state = sweep(&self.family, |one| reaped.push(one));
@@ -144,7 +145,6 @@ impl Supervision {
                 }
             };
         }
-        let worked = self.outcome.ended.is_none();
         loop {
             match reap() {
                 Reap::One(one) => self.note(one),
@@ -159,8 +159,9 @@ impl Supervision {
     }
 
     fn note(&mut self, reaped: Reaped) {
-        if reaped.pid == self.worker {
-            self.outcome.ended = Some(reaped.ended);
+        if reaped.pid == self.hold.process() {
+            // Of a worker in a namespace it may have been said before how it ended.
+            self.outcome.ended.get_or_insert(reaped.ended);
         }
     }
 
@@ -175,15 +176,12 @@ impl Supervision {
         }
     }
 
-    fn pass_on(&mut self, Passed { signal, delivered }: Passed) {
-        // A terminal signals a group, which the worker may have left.
-        let heard =
-            delivered && self.terminal_group.is_some_and(|group| group_of(self.worker) == Some(group));
-        if !heard {
-            self.signal_worker(signal);
+    fn pass_on(&mut self, passed: Passed) {
+        if self.outcome.ended.is_none() {
+            self.hold.pass_on(passed);
         }
-        if asks_to_stop(signal) {
-            self.outcome.told.push(signal);
+        if asks_to_stop(passed.signal) {
+            self.outcome.told.push(passed.signal);
         }
     }
 
@@ -194,7 +192,7 @@ impl Supervision {
             self.pass_on(Passed { signal: Signal::TERM, delivered: false });
         }
         // A stopped process hears no TERM before it continues.
-        self.signal_worker(Signal::CONT);
+        self.pass_on(Passed { signal: Signal::CONT, delivered: false });
     }
 
     /// The command has ended; what it left behind is told to, now that it has become ours.
@@ -212,20 +210,5 @@ impl Supervision {
 
     fn begin_stopping(&mut self) {
         self.phase = Phase::Stopping { until: self.clock.now().after(self.patience.stop_timeout) };
-    }
-
-    /// Until it is reaped the worker keeps its number, so nobody else can be meant by it.
-    fn signal_worker(&self, signal: Signal) {
-        if self.outcome.ended.is_some() {
-            return;
-        }
-        let sent = match self.terminal_group {
-            Some(_) => kill_process(self.worker, signal),
-            None => kill_process_group(self.worker, signal),
-        };
-        if let Err(refusal) = sent {
-            let name = signal_hook::low_level::signal_name(signal.as_raw()).unwrap_or("a signal");
-            say!("{name} can't be passed on to process {}: {refusal}", self.worker);
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! One `vvm run`.
 
-use super::{Lines, Trial, processes};
+use super::{Level, Lines, Trial, processes};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::{
     os::unix::process::ExitStatusExt as _,
@@ -29,7 +29,9 @@ pub(crate) struct Running {
 impl Run {
     pub(super) fn new<'a>(trial: &Trial, command: impl IntoIterator<Item = &'a str>) -> Self {
         let storage = trial.storage();
-        let options = ["--storage", &storage, "--name", "payroll"].map(String::from).to_vec();
+        let level = Level::of_this_binary().name();
+        let options = ["--storage", &storage, "--name", "payroll", "--containment", level];
+        let options = options.map(String::from).to_vec();
         Self {
             before: Vec::new(),
             options,

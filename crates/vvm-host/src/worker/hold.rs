@@ -1,0 +1,114 @@
+//! The host's hold on a worker: as a child of its own, or by way of the process 1 of a PID namespace.
+
+use super::{reins::Reins, supervise::Passed};
+use crate::{
+    announce::say,
+    link::{
+        Heard, Link,
+        message::namespace::{FromInit, ToInit},
+    },
+    namespace::refusal::Refusal,
+    processes::Ended,
+    readable::Readable,
+};
+use rustix::process::Pid;
+
+/// A hold on a worker.
+#[derive(Debug)]
+pub(crate) enum Hold {
+    /// It is a child of this process.
+    Child(Reins),
+    /// It is in a namespace of its own.
+    Apart(Apart),
+}
+
+/// A hold by way of process 1 of its namespace.
+#[derive(Debug)]
+pub(crate) struct Apart {
+    /// The child of this process that keeps the namespace.
+    outside: Pid,
+    link: Link<ToInit, FromInit>,
+    readable: Readable,
+    link_open: bool,
+    refusal: Option<Refusal>,
+    ended: Option<Ended>,
+}
+
+impl Hold {
+    /// The child of this process that ends as the worker does, or, if it is not the worker itself, when all is over.
+    pub(crate) fn process(&self) -> Pid {
+        match self {
+            Self::Child(reins) => reins.worker,
+            Self::Apart(apart) => apart.outside,
+        }
+    }
+
+    /// Passes a signal on to a worker that has not ended.
+    pub(crate) fn pass_on(&self, passed: Passed) {
+        match self {
+            Self::Child(reins) => reins.pass_on(passed),
+            Self::Apart(apart) => {
+                if let Err(refusal) = apart.link.say(&ToInit::Signal(passed)) {
+                    say!("a signal can't be passed on into the worker's namespace: {refusal}");
+                }
+            }
+        }
+    }
+
+    /// How the worker ended, if somebody else than the kernel has said so: reaping tells the rest. Never blocks.
+    pub(crate) fn ended(&mut self) -> Option<Ended> {
+        match self {
+            Self::Child(_) => None,
+            Self::Apart(apart) => {
+                while apart.link_open
+                    && let Some(heard) = apart.link.hear()
+                {
+                    apart.note(heard);
+                }
+                apart.ended
+            }
+        }
+    }
+
+    /// Why there is no worker, if the namespace is to blame. Never blocks.
+    pub(crate) fn refusal(&mut self) -> Option<Refusal> {
+        self.ended();
+        match self {
+            Self::Child(_) => None,
+            Self::Apart(apart) => apart.refusal,
+        }
+    }
+
+    /// Waits until there is something new; for ever where the kernel tells everything.
+    ///
+    /// # Cancel safety
+    /// May be dropped and called again at will: what is heard is kept.
+    pub(crate) async fn stirs(&mut self) {
+        match self {
+            Self::Apart(apart) if apart.link_open => {
+                match apart.readable.find(|| apart.link.hear()).await {
+                    Ok(heard) => apart.note(heard),
+                    // Only where the runtime shuts down, which waits for nobody.
+                    Err(_) => apart.link_open = false,
+                }
+            }
+            Self::Apart(_) | Self::Child(_) => std::future::pending().await,
+        }
+    }
+}
+
+impl Apart {
+    /// By way of the child `outside`, over `link`.
+    pub(crate) fn new(outside: Pid, link: Link<ToInit, FromInit>, readable: Readable) -> Self {
+        Self { outside, link, readable, link_open: true, refusal: None, ended: None }
+    }
+
+    fn note(&mut self, heard: Heard<FromInit>) {
+        match heard {
+            Heard::Message(FromInit::Ended(ended), _) => self.ended = Some(ended),
+            Heard::Message(FromInit::Refused(refusal), _) => self.refusal = Some(refusal),
+            Heard::Message(FromInit::Ready, _) => {}
+            Heard::End => self.link_open = false,
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The level of containment that the tests of a binary run at.
+//!
+//! Most tests say what holds at every level. They stand in a file of their own each, which runs them at level guardian;
+//! `tests/pidns.rs` takes the same files in, and runs them at its own.
+
+use std::process::Command;
+
+/// A level, as `--containment` names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Level {
+    Guardian,
+    PidNamespace,
+}
+
+impl Level {
+    /// Of this binary. Where the machine does not have it, guardian, which it falls back on; that it is then refused has
+    /// a test of its own.
+    pub(crate) fn of_this_binary() -> Self {
+        match env!("CARGO_CRATE_NAME") {
+            "pidns" if gives_pid_namespaces() => Self::PidNamespace,
+            _ => Self::Guardian,
+        }
+    }
+
+    /// Its name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Guardian => "guardian",
+            Self::PidNamespace => "pidns",
+        }
+    }
+
+    /// How many processes of ours there are beside a worker's: guardian and host; and two that keep a namespace.
+    pub(crate) fn ours(self) -> usize {
+        match self {
+            Self::Guardian => 2,
+            Self::PidNamespace => 4,
+        }
+    }
+}
+
+/// Whether this machine gives us a PID namespace with a `/proc` of its own: asked of another program than ours.
+pub(crate) fn gives_pid_namespaces() -> bool {
+    is_permitted(&["unshare", "--pid", "--fork", "--mount-proc", "true"]) || gives_user_namespaces(&[])
+}
+
+/// Whether it gives one inside a user namespace, to a process that `through` starts.
+pub(crate) fn gives_user_namespaces(through: &[&str]) -> bool {
+    let unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "true"];
+    is_permitted(&[through, &unshare].concat())
+}
+
+/// Whether a command succeeds; it may fail because it is forbidden, and for no other reason.
+fn is_permitted(line: &[&str]) -> bool {
+    let output = Command::new(line[0]).args(&line[1..]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let forbidden = ["Operation not permitted", "No space left on device", "Permission denied"];
+    assert!(
+        output.status.success() || forbidden.iter().any(|refusal| said.contains(refusal)),
+        "{line:?}: {said}"
+    );
+    output.status.success()
+}
