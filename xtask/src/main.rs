@@ -35,7 +35,7 @@ enum Command {
     /// Real processes that arm a deadman and hang, and when they are dead: `--trials N`, `--json`.
     Deadman(Passed),
     /// The suites of every driver, on real servers that it starts and ends: `--only mem,sqlite,sled,scylla`, `--nodes 3`.
-    /// Or two `vvm run` processes that take turns on each: `--story`.
+    /// Or two `vvm run` processes that take turns on each: `--story`. Or leaders on servers in trouble: `--faults`.
     TestDrivers(Passed),
     /// What it costs, beside the goals: `--quick`, `--only NAME`, `--json`.
     Bench(Passed),
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
         Command::Sim(passed) => evidence::run("simulation", &passed.arguments),
         Command::Safety(passed) => evidence::build("vvm-host") && evidence::run("safety", &passed.arguments),
         Command::Deadman(passed) => evidence::run("deadman-trials", &passed.arguments),
-        Command::TestDrivers(passed) if passed.has("--story") => {
+        Command::TestDrivers(passed) if passed.has("--story") || passed.has("--faults") => {
             evidence::build_plain("vvm-host", "scylla") && evidence::run_plain("faults", &passed.arguments)
         }
         Command::TestDrivers(passed) => evidence::run_plain("servers", &passed.arguments),

@@ -1,26 +1,38 @@
-//! `cargo xtask test-drivers --story`: the manual flow of two processes, played by itself on real servers.
+//! `cargo xtask test-drivers --faults` and `--story`: elections on real servers that are stopped, killed, cut off and
+//! made to answer falsely; and the manual flow of two processes, played by itself.
 //!
-//! What lives here: the command line. What doesn't: the plot ([`story`]), the servers (package `servers`).
+//! What lives here: the command line. What doesn't: the plot of the story ([`story`]), what goes wrong in a fault run and
+//! what must hold in it ([`faults`]), the servers (package `servers`).
 #![forbid(unsafe_code)]
 
+mod faults;
 mod interruption;
 mod place;
 mod story;
 
 use clap::{Parser, ValueEnum};
 use servers::owned;
-use std::{env, path::PathBuf, process::ExitCode};
+use std::{env, path::PathBuf, process::ExitCode, time::Duration};
 
-/// The story of two processes.
+/// Elections on servers in trouble, and the story of two processes.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask test-drivers")]
 struct CommandLine {
+    /// Make trouble: servers stopped and killed, connections cut and slowed, answers forged.
+    #[arg(long, required_unless_present = "story")]
+    faults: bool,
     /// Play the story: two `vvm run` processes take turns, and one of them crashes.
-    #[arg(long, required = true)]
+    #[arg(long)]
     story: bool,
     /// Only these, with commas in between; all of them otherwise. The story is always played on SQLite as well.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Server>,
+    /// How long the trouble lasts on each kind of server, in seconds.
+    #[arg(long, default_value_t = faults::WHOLE.as_secs())]
+    duration: u64,
+    /// The seed of the troubles; a random one if not given.
+    #[arg(long)]
+    seed: Option<u64>,
     /// The vvm program; the one beside this program if not given.
     #[arg(long)]
     vvm: Option<PathBuf>,
@@ -40,13 +52,33 @@ fn main() -> ExitCode {
         eprintln!("test-drivers: {error}");
         return ExitCode::FAILURE;
     }
-    let CommandLine { only, vvm, .. } = CommandLine::parse();
+    let CommandLine { faults, story, only, duration, seed, vvm } = CommandLine::parse();
     let servers = if only.is_empty() { Server::value_variants() } else { &only };
-    match story::play(vvm, servers) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("story: FAILED: {why}");
-            ExitCode::FAILURE
+    let mut held = true;
+    if story {
+        held &= report("story", story::play(vvm, servers));
+    }
+    if faults {
+        let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+        for server in servers {
+            let name = server.name();
+            held &= report(name, faults::run(*server, Duration::from_secs(duration), seed));
+        }
+    }
+    if held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn report(what: &str, outcome: Result<(), String>) -> bool {
+    if let Err(why) = &outcome {
+        eprintln!("{what}: FAILED: {why}");
+    }
+    outcome.is_ok()
+}
+
+impl Server {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Scylla => "scylla",
         }
     }
 }

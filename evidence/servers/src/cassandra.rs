@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use std::{
     io,
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 use tempfile::TempDir;
@@ -72,6 +72,8 @@ pub struct Cassandra {
 pub struct Node {
     process: Owned,
     address: Ipv4Addr,
+    configuration: NodeConfiguration,
+    jars: PathBuf,
 }
 
 impl Cassandra {
@@ -92,10 +94,8 @@ impl Cassandra {
                 token: token(index, addresses.len()),
             };
             configuration.write().map_err(system("a node's configuration"))?;
-            let command = java::command(&jars, &configuration).map_err(system("java"))?;
-            let log = configuration.folder.join("log");
-            let process = Owned::start(command, &log).map_err(system("java"))?;
-            cluster.nodes.push(Node { process, address });
+            let process = launch(&jars, &configuration)?;
+            cluster.nodes.push(Node { process, address, configuration, jars: jars.clone() });
             // The others find the ring through the first; after that they may come together.
             if index == 0 {
                 cluster.nodes[0].wait_until_ready()?;
@@ -118,6 +118,11 @@ impl Cassandra {
 }
 
 impl Node {
+    /// Where its clients come.
+    pub fn client_address(&self) -> SocketAddr {
+        SocketAddr::from((self.address, CLIENT_PORT))
+    }
+
     /// Stops it as it stands (`SIGSTOP`): it answers nobody, and its connections stay.
     ///
     /// # Errors
@@ -142,8 +147,22 @@ impl Node {
         self.process.signal(Signal::KILL)
     }
 
+    /// Starts it again after its end, with its data, and waits until it answers.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn start_again(&mut self) -> Result<(), StartError> {
+        let has_ended = owned::wait_until(PATIENCE, || self.process.ended().map(|ended| ended.is_some()));
+        if !has_ended.map_err(system("java"))? {
+            let last_words = self.process.last_words();
+            return Err(StartError::Node { address: self.address, how: "has not ended", last_words });
+        }
+        self.process = launch(&self.jars, &self.configuration)?;
+        self.wait_until_ready()
+    }
+
     fn wait_until_ready(&mut self) -> Result<(), StartError> {
-        let address = SocketAddr::from((self.address, CLIENT_PORT));
+        let address = self.client_address();
         let mut has_ended = false;
         let is_ready = owned::wait_until(PATIENCE, || {
             has_ended = self.process.ended().map_err(system("java"))?.is_some();
@@ -156,6 +175,11 @@ impl Node {
         };
         Err(StartError::Node { address: self.address, how, last_words: self.process.last_words() })
     }
+}
+
+fn launch(jars: &Path, configuration: &NodeConfiguration) -> Result<Owned, StartError> {
+    let command = java::command(jars, configuration).map_err(system("java"))?;
+    Owned::start(command, &configuration.folder.join("log")).map_err(system("java"))
 }
 
 /// Addresses of this machine alone, next to each other, on which nobody has the ports of a node.

@@ -8,6 +8,7 @@ const LOG_CONFIGURATION: &str = "<configuration><appender name=\"OUT\" class=\"c
     <encoder><pattern>%level %date %logger: %msg%n</pattern></encoder></appender>\
     <root level=\"WARN\"><appender-ref ref=\"OUT\"/></root></configuration>\n";
 
+#[derive(Debug)]
 pub(super) struct NodeConfiguration {
     pub(super) folder: PathBuf,
     pub(super) address: Ipv4Addr,

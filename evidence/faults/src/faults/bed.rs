@@ -1,0 +1,37 @@
+//! What a fault run needs of a kind of server: where contenders connect, and what can be done to it.
+
+use super::{happened::Happened, trouble::Trouble};
+use std::net::SocketAddr;
+
+/// Servers in trouble. What was done ends with [`mend`](Self::mend), and the servers with the bed.
+pub(super) trait Bed {
+    /// For people.
+    fn name(&self) -> &'static str;
+
+    /// The servers, as a contender's proxies reach them.
+    fn servers(&self) -> Vec<SocketAddr>;
+
+    /// Where the proxy of `contender` before `server` listens.
+    fn front(&self, contender: usize, server: SocketAddr) -> SocketAddr;
+
+    /// The storage by way of proxies, or directly.
+    fn url(&self, contender: Option<usize>) -> String;
+
+    /// What a run must have met beyond what can be done to connections.
+    fn must_happen(&self) -> &'static [Happened];
+
+    /// What can be done to these servers.
+    fn troubles(&self) -> &'static [Trouble];
+
+    /// Does it, to whichever server chance chooses; what was done.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    fn trouble(&mut self, trouble: Trouble, dice: &mut fastrand::Rng) -> Result<Vec<Happened>, String>;
+
+    /// Undoes it, and waits until every server answers.
+    ///
+    /// # Errors
+    /// When one does not.
+    fn mend(&mut self) -> Result<(), String>;
+}

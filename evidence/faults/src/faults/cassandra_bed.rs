@@ -1,0 +1,93 @@
+//! Three nodes of Apache Cassandra, every record on each.
+//!
+//! The client library finds the other nodes by what the first one says, at the port that it came to: so the proxies of a
+//! contender listen on the nodes' own addresses, at a port of that contender's.
+
+use super::{bed::Bed, happened::Happened, trouble::Trouble};
+use crate::place;
+use servers::cassandra::Cassandra;
+use std::net::SocketAddr;
+
+/// The proxies of the first contender.
+const FIRST_PORT: u16 = 9100;
+
+pub(super) struct CassandraBed {
+    cluster: Cassandra,
+    addresses: Vec<SocketAddr>,
+    stopped: Vec<usize>,
+    killed: Vec<usize>,
+}
+
+impl CassandraBed {
+    pub(super) fn start() -> Result<Self, String> {
+        let mut cluster = Cassandra::start(3, &place::target()).map_err(|error| error.to_string())?;
+        let addresses = cluster.nodes().iter().map(|node| node.client_address()).collect();
+        Ok(Self { cluster, addresses, stopped: Vec::new(), killed: Vec::new() })
+    }
+
+    fn stop(&mut self, index: usize) -> Result<(), String> {
+        self.stopped.push(index);
+        self.cluster.nodes()[index].stop().map_err(|error| error.to_string())
+    }
+}
+
+impl Bed for CassandraBed {
+    fn name(&self) -> &'static str {
+        "Apache Cassandra 5.0.5, three nodes, replication 3"
+    }
+
+    fn servers(&self) -> Vec<SocketAddr> {
+        self.addresses.clone()
+    }
+
+    fn front(&self, contender: usize, server: SocketAddr) -> SocketAddr {
+        SocketAddr::new(server.ip(), FIRST_PORT + contender as u16)
+    }
+
+    fn url(&self, contender: Option<usize>) -> String {
+        let points = self.addresses.iter().map(|server| match contender {
+            Some(contender) => self.front(contender, *server).to_string(),
+            None => server.to_string(),
+        });
+        format!("scylla://{}/faults?replication=3", points.collect::<Vec<_>>().join(","))
+    }
+
+    fn must_happen(&self) -> &'static [Happened] {
+        &[Happened::ServerStopped, Happened::QuorumLost, Happened::ServerRestarted]
+    }
+
+    fn troubles(&self) -> &'static [Trouble] {
+        &[Trouble::StopOne, Trouble::StopMost, Trouble::KillOne]
+    }
+
+    fn trouble(&mut self, trouble: Trouble, dice: &mut fastrand::Rng) -> Result<Vec<Happened>, String> {
+        let chosen = dice.usize(..self.addresses.len());
+        match trouble {
+            Trouble::StopOne => {
+                self.stop(chosen)?;
+                Ok(vec![Happened::ServerStopped])
+            }
+            Trouble::StopMost => {
+                self.stop(chosen)?;
+                self.stop((chosen + 1) % self.addresses.len())?;
+                Ok(vec![Happened::ServerStopped, Happened::ServerStopped, Happened::QuorumLost])
+            }
+            Trouble::KillOne => {
+                self.killed.push(chosen);
+                self.cluster.nodes()[chosen].kill().map_err(|error| error.to_string())?;
+                Ok(vec![Happened::ServerRestarted])
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn mend(&mut self) -> Result<(), String> {
+        for index in self.stopped.drain(..) {
+            self.cluster.nodes()[index].go_on().map_err(|error| error.to_string())?;
+        }
+        for index in self.killed.drain(..) {
+            self.cluster.nodes()[index].start_again().map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+}

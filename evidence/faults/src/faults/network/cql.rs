@@ -1,0 +1,145 @@
+//! CQL between a contender and a node: frames are passed on, held up, or answered in the node's place.
+//!
+//! Questions are told apart by their stream, so frames may overtake each other.
+
+mod frame;
+
+use super::Surroundings;
+use crate::faults::happened::Happened;
+use frame::{Ambiguous, Frame};
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::{
+    io::{AsyncWrite, AsyncWriteExt},
+    net::{TcpStream, tcp::OwnedReadHalf, tcp::OwnedWriteHalf},
+    task::JoinSet,
+};
+
+/// The prepared statements that are transactions. Nodes call the same text by the same name.
+#[derive(Default)]
+pub(in super::super) struct Statements(Mutex<HashSet<Vec<u8>>>);
+
+/// What an answer is awaited for.
+enum Awaited {
+    /// The name of a transaction that is being prepared.
+    Name,
+    /// An outcome, to be replaced.
+    Outcome(Ambiguous),
+}
+
+struct Relay {
+    surroundings: Surroundings,
+    to_client: tokio::sync::Mutex<OwnedWriteHalf>,
+    to_server: tokio::sync::Mutex<OwnedWriteHalf>,
+    awaited: Mutex<HashMap<[u8; 2], Awaited>>,
+}
+
+/// Passes everything on until both sides have ended. What a client sent before it went away is passed on, too.
+pub(super) async fn relay(client: TcpStream, server: TcpStream, surroundings: Surroundings) {
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let relay = Arc::new(Relay {
+        surroundings,
+        to_client: to_client.into(),
+        to_server: to_server.into(),
+        awaited: Mutex::default(),
+    });
+    // Whoever has gone is told by the end of what is sent.
+    let _ended = tokio::join!(questions(&relay, from_client), answers(&relay, from_server));
+}
+
+async fn questions(relay: &Arc<Relay>, mut from_client: OwnedReadHalf) -> io::Result<()> {
+    let mut under_way = JoinSet::new();
+    while let Ok(Some(question)) = Frame::read(&mut from_client).await {
+        while under_way.try_join_next().is_some() {}
+        if let Some(text) = question.prepares()
+            && text.contains(" IF ")
+        {
+            relay.awaited().insert(question.stream(), Awaited::Name);
+        }
+        let writes = question.executes().is_some_and(|name| relay.statements().contains(name));
+        if writes && relay.forges() {
+            let what = if fastrand::bool() { Ambiguous::WriteTimeout } else { Ambiguous::CasWriteUnknown };
+            if fastrand::bool() {
+                relay.surroundings.counts.add(Happened::ForgedUnsent);
+                send(&relay.to_client, &question.forge(what)).await?;
+                continue;
+            }
+            relay.awaited().insert(question.stream(), Awaited::Outcome(what));
+        }
+        if relay.is_silent() {
+            let relay = Arc::clone(relay);
+            under_way.spawn(async move {
+                relay.surroundings.clone().arrival().await;
+                if send(&relay.to_server, &question).await.is_ok() && writes {
+                    relay.surroundings.counts.add(Happened::WriteDelivered);
+                }
+            });
+        } else {
+            send(&relay.to_server, &question).await?;
+        }
+    }
+    while under_way.join_next().await.is_some() {}
+    relay.to_server.lock().await.shutdown().await
+}
+
+async fn answers(relay: &Arc<Relay>, mut from_server: OwnedReadHalf) -> io::Result<()> {
+    let mut under_way = JoinSet::new();
+    while let Ok(Some(mut answer)) = Frame::read(&mut from_server).await {
+        while under_way.try_join_next().is_some() {}
+        let awaited = relay.awaited().remove(&answer.stream());
+        match (awaited, answer.prepared(), answer.applied()) {
+            (Some(Awaited::Name), Some(name), _) => _ = relay.statements().insert(name.to_vec()),
+            (Some(Awaited::Outcome(what)), _, Some(applied)) => {
+                let happened = if applied { Happened::ForgedApplied } else { Happened::ForgedRefused };
+                relay.surroundings.counts.add(happened);
+                answer = answer.forge(what);
+            }
+            // Other answers are passed on, a node's own errors among them.
+            _ => {}
+        }
+        if relay.is_clear() {
+            // A client that has gone may have sent writes that are still under way.
+            let _gone = send(&relay.to_client, &answer).await;
+        } else {
+            let relay = Arc::clone(relay);
+            under_way.spawn(async move {
+                relay.surroundings.clone().arrival().await;
+                relay.surroundings.counts.add(Happened::AnswerDelayed);
+                let _gone = send(&relay.to_client, &answer).await;
+            });
+        }
+    }
+    while under_way.join_next().await.is_some() {}
+    relay.to_client.lock().await.shutdown().await
+}
+
+async fn send(to: &tokio::sync::Mutex<impl AsyncWrite + Unpin>, frame: &Frame) -> io::Result<()> {
+    to.lock().await.write_all(&frame.0).await
+}
+
+impl Relay {
+    fn forges(&self) -> bool {
+        fastrand::f64() < self.surroundings.now().forged
+    }
+
+    fn is_silent(&self) -> bool {
+        self.surroundings.now().path == super::Path::Silent
+    }
+
+    fn is_clear(&self) -> bool {
+        self.surroundings.now().path == super::Path::Clear
+    }
+
+    /// Every change is one step, so poison carries no information here.
+    fn awaited(&self) -> MutexGuard<'_, HashMap<[u8; 2], Awaited>> {
+        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn statements(&self) -> MutexGuard<'_, HashSet<Vec<u8>>> {
+        self.surroundings.statements.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
