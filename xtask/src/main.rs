@@ -34,8 +34,9 @@ enum Command {
     Safety(Passed),
     /// Real processes that arm a deadman and hang, and when they are dead: `--trials N`, `--json`.
     Deadman(Passed),
-    /// The suites of every driver, on real servers that it starts and ends: `--only mem,sqlite,sled,scylla`, `--nodes 3`.
-    /// Or two `vvm run` processes that take turns on each: `--story`. Or leaders on servers in trouble: `--faults`.
+    /// The suites of every driver, on real servers that it starts and ends: `--only mem,sqlite,sled,scylla,dynamodb`,
+    /// `--nodes 3`. Or two `vvm run` processes that take turns on each: `--story`. Or leaders on servers in trouble:
+    /// `--faults`.
     TestDrivers(Passed),
     /// What it costs, beside the goals: `--quick`, `--only NAME`, `--json`.
     Bench(Passed),

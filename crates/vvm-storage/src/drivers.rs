@@ -7,6 +7,8 @@
 //! - `rows.rs`: how slots and settings are laid out in the database.
 //! - `errors.rs`: which error of the database is `NotApplied`, which `Unknown`, which `Fatal`.
 
+#[cfg(feature = "dynamodb")]
+pub mod dynamodb;
 #[cfg(feature = "mem")]
 pub mod mem;
 #[cfg(feature = "scylla")]

@@ -2,8 +2,9 @@
 //!
 //! - [`SysVvmStorage`]: what a new backend implements.
 //! - [`ElectionsTtlStorage`]: the storage of elections on top of it; owns every key prefix.
-//! - [`mem`], [`sqlite`], `sled`, `scylla` (features): drivers, in this process's memory, in a file that processes share,
-//!   in a folder that one process has, and on a cluster of ScyllaDB or Apache Cassandra.
+//! - [`mem`], [`sqlite`], `sled`, `scylla`, `dynamodb` (features): drivers, in this process's memory, in a file that
+//!   processes share, in a folder that one process has, on a cluster of ScyllaDB or Apache Cassandra, and on a table of
+//!   Amazon's DynamoDB.
 //! - [`open`], [`init_storage`]: the storage that a URL names.
 //!
 //! Each driver is a feature, and the crate compiles with any one of them alone, or with none.
@@ -16,6 +17,8 @@ mod partition;
 mod sysvvm;
 pub mod url;
 
+#[cfg(feature = "dynamodb")]
+pub use drivers::dynamodb;
 #[cfg(feature = "mem")]
 pub use drivers::mem;
 #[cfg(feature = "scylla")]

@@ -6,6 +6,7 @@
 //! | `sled:elections`, `sled:/var/lib/vvm/elections` | a folder that one process has, created on first use |
 //! | `sqlite:elections.db`, `sqlite:/var/lib/vvm/elections.db` | a file, created on first use |
 //! | `scylla://host1,host2:9042/keyspace?datacenter=dc1` | a keyspace of ScyllaDB or Apache Cassandra; see module `scylla` |
+//! | `dynamodb://eu-west-1/elections` | a table of Amazon's DynamoDB; see module `dynamodb` |
 //!
 //! What follows `sqlite:` and `sled:` is a path as the system takes it, with nothing to escape. A `?` in it is refused,
 //! since a driver may come to take options behind one.
@@ -15,10 +16,7 @@ use clock::Clock;
 use std::sync::Arc;
 
 /// Every scheme that there is a driver for, in this build or another.
-const SCHEMES: &str = "mem:, sqlite:PATH, sled:PATH, scylla://HOST/KEYSPACE";
-
-/// Databases that are meant to have a driver, and have none in this version.
-const PLANNED: [&str; 1] = ["dynamodb"];
+const SCHEMES: &str = "mem:, sqlite:PATH, sled:PATH, scylla://HOST/KEYSPACE, dynamodb://REGION/TABLE";
 
 /// Why a storage could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -43,12 +41,6 @@ pub enum OpenError {
         /// What was asked for, and the feature that would turn it on.
         scheme: &'static str,
     },
-    /// No build of this version has the driver.
-    #[error("this version has no driver for `{scheme}:` yet; it has {SCHEMES}")]
-    NotInThisVersion {
-        /// What was asked for.
-        scheme: &'static str,
-    },
     /// The scheme is known, and what follows it makes no sense.
     #[error("`{url}`: {why}")]
     Malformed {
@@ -69,6 +61,10 @@ pub enum OpenError {
     #[cfg(feature = "scylla")]
     #[error(transparent)]
     Scylla(#[from] crate::scylla::OpenError),
+    /// The table could not be opened, or not be made ready.
+    #[cfg(feature = "dynamodb")]
+    #[error(transparent)]
+    DynamoDb(#[from] crate::dynamodb::OpenError),
 }
 
 impl OpenError {
@@ -78,7 +74,6 @@ impl OpenError {
             Self::NoScheme { .. }
             | Self::UnknownScheme { .. }
             | Self::NotInThisBuild { .. }
-            | Self::NotInThisVersion { .. }
             | Self::Malformed { .. } => true,
             #[cfg(feature = "sqlite")]
             Self::Sqlite(_) => false,
@@ -86,6 +81,8 @@ impl OpenError {
             Self::Sled(_) => false,
             #[cfg(feature = "scylla")]
             Self::Scylla(error) => matches!(error, crate::scylla::OpenError::Url { .. }),
+            #[cfg(feature = "dynamodb")]
+            Self::DynamoDb(error) => matches!(error, crate::dynamodb::OpenError::Url { .. }),
         }
     }
 
@@ -101,6 +98,11 @@ impl OpenError {
                 use crate::scylla::OpenError::{Request, Unreachable};
                 matches!(error, Unreachable { .. } | Request(_))
             }
+            #[cfg(feature = "dynamodb")]
+            Self::DynamoDb(error) => {
+                use crate::dynamodb::OpenError::{BeingCreated, Request, Unreachable};
+                matches!(error, Unreachable { .. } | BeingCreated(_) | Request { .. })
+            }
             _ => false,
         }
     }
@@ -114,6 +116,8 @@ enum Place<'url> {
     Sled(&'url str),
     /// The whole URL.
     Scylla(&'url str),
+    /// The whole URL.
+    DynamoDb(&'url str),
 }
 
 /// Opens the storage that `url` names. `clock` is for drivers whose time is this process's own (`mem:`).
@@ -129,6 +133,7 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
         Place::Sqlite(path) => open_sqlite(path).await,
         Place::Sled(path) => open_sled(path).await,
         Place::Scylla(url) => open_scylla(url).await,
+        Place::DynamoDb(url) => open_dynamodb(url).await,
     }
 }
 
@@ -140,19 +145,19 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
 pub fn shared_between_processes(url: &str) -> Result<bool, OpenError> {
     match parse(url)? {
         Place::Mem | Place::Sled(_) => Ok(false),
-        Place::Sqlite(_) | Place::Scylla(_) => Ok(true),
+        Place::Sqlite(_) | Place::Scylla(_) | Place::DynamoDb(_) => Ok(true),
     }
 }
 
-/// Whether the storage that `url` names is there already, so that opening it would create nothing. Memory never is, and a
-/// cluster, whose keyspaces are not created by opening, always.
+/// Whether the storage that `url` names is there already, so that opening it would create nothing. Memory never is, and
+/// what opening doesn't create, a keyspace or a table of a cluster, always.
 ///
 /// # Errors
 /// When the URL names no storage of any version.
 pub fn exists(url: &str) -> Result<bool, OpenError> {
     let found = match parse(url)? {
         Place::Mem => return Ok(false),
-        Place::Scylla(_) => return Ok(true),
+        Place::Scylla(_) | Place::DynamoDb(_) => return Ok(true),
         Place::Sqlite(path) | Place::Sled(path) => std::fs::metadata(path),
     };
     match found {
@@ -179,6 +184,7 @@ pub async fn init_storage(url: &str) -> Result<(), OpenError> {
         Place::Sqlite(path) => open_sqlite(path).await?.close().await,
         Place::Sled(path) => open_sled(path).await?.close().await,
         Place::Scylla(url) => init_scylla(url).await?,
+        Place::DynamoDb(url) => init_dynamodb(url).await?,
     }
     Ok(())
 }
@@ -208,10 +214,8 @@ fn parse(url: &str) -> Result<Place<'_>, OpenError> {
         "sled" if place.contains('?') => malformed("it takes no options, and no `?` in the path"),
         "sled" => Ok(Place::Sled(place)),
         "scylla" => Ok(Place::Scylla(url)),
-        _ => Err(match PLANNED.into_iter().find(|planned| *planned == scheme) {
-            Some(scheme) => OpenError::NotInThisVersion { scheme },
-            None => OpenError::UnknownScheme { scheme: scheme.to_owned() },
-        }),
+        "dynamodb" => Ok(Place::DynamoDb(url)),
+        _ => Err(OpenError::UnknownScheme { scheme: scheme.to_owned() }),
     }
 }
 
@@ -265,6 +269,26 @@ async fn init_scylla(_url: &str) -> Result<(), OpenError> {
     Err(OpenError::NotInThisBuild { scheme: "scylla" })
 }
 
+#[cfg(feature = "dynamodb")]
+async fn open_dynamodb(url: &str) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
+    Ok(Arc::new(crate::dynamodb::DynamoDbStorage::open(url).await?))
+}
+
+#[cfg(not(feature = "dynamodb"))]
+async fn open_dynamodb(_url: &str) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
+    Err(OpenError::NotInThisBuild { scheme: "dynamodb" })
+}
+
+#[cfg(feature = "dynamodb")]
+async fn init_dynamodb(url: &str) -> Result<(), OpenError> {
+    Ok(crate::dynamodb::init(url).await?)
+}
+
+#[cfg(not(feature = "dynamodb"))]
+async fn init_dynamodb(_url: &str) -> Result<(), OpenError> {
+    Err(OpenError::NotInThisBuild { scheme: "dynamodb" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,6 +302,8 @@ mod tests {
         }
         let cluster = "scylla://host1,host2:9042/keyspace?datacenter=dc1";
         assert_eq!(parse(cluster).unwrap(), Place::Scylla(cluster));
+        let table = "dynamodb://eu-west-1/elections?endpoint=http://localhost:8000";
+        assert_eq!(parse(table).unwrap(), Place::DynamoDb(table));
     }
 
     #[test]
@@ -311,6 +337,7 @@ mod tests {
     fn what_is_shared_is_known_before_opening() {
         assert!(shared_between_processes("sqlite:elections.db").unwrap());
         assert!(shared_between_processes("scylla://host/keyspace").unwrap());
+        assert!(shared_between_processes("dynamodb://eu-west-1/table").unwrap());
         assert!(!shared_between_processes("sled:folder").unwrap());
         assert!(!shared_between_processes("mem:").unwrap());
         assert!(shared_between_processes("elections.db").is_err());
@@ -335,7 +362,6 @@ mod tests {
             ("sled:", "the path is missing"),
             ("sled:///var/lib/elections", "write `sled:elections` or"),
             ("sled:elections?mode=rw", "takes no options"),
-            ("dynamodb://eu-west-1/table", "no driver for `dynamodb:` yet; it has mem:, sqlite:PATH"),
         ];
         for (url, part) in table {
             let error = parse(url).unwrap_err().to_string();

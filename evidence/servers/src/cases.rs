@@ -22,8 +22,8 @@ pub(crate) struct Suite<'a> {
     pub(crate) tests: &'static [&'static str],
     /// The module in it, if not all is this driver's.
     pub(crate) only: Option<&'static str>,
-    /// The variable that tells the tests where the server is.
-    pub(crate) server: Option<(&'static str, &'a str)>,
+    /// What tells the tests where the server is.
+    pub(crate) environment: &'a [(&'a str, &'a str)],
 }
 
 /// What came of them.
@@ -56,7 +56,7 @@ impl Suite<'_> {
             .args(["--", "--test-threads=4"])
             // With colons, or the file of one module would be another module's name.
             .args(self.only.map(|module| format!("{module}::")))
-            .envs(self.server)
+            .envs(self.environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
         let mut child = command.spawn().map_err(system)?;

@@ -4,7 +4,7 @@
 
 use crate::cases::{Cases, Suite};
 use clap::ValueEnum;
-use servers::cassandra::Cassandra;
+use servers::{cassandra::Cassandra, dynamodb::DynamoDbLocal};
 use std::{env, path::PathBuf};
 
 /// Every driver that there is.
@@ -18,10 +18,19 @@ pub(crate) enum Driver {
     Sled,
     /// On Apache Cassandra, or whatever `VVM_TEST_SCYLLA=host:port` leads to.
     Scylla,
+    /// On DynamoDB Local, or whatever `VVM_TEST_DYNAMODB=http://host:port` leads to.
+    Dynamodb,
 }
 
 /// An address of a cluster that is there already.
 const SCYLLA: &str = "VVM_TEST_SCYLLA";
+
+/// The endpoint of a DynamoDB that is there already, AWS's own for example. Credentials are the environment's then.
+const DYNAMODB: &str = "VVM_TEST_DYNAMODB";
+
+/// DynamoDB Local takes any; it wants them to be the same for everybody who is to see the same tables.
+const LOCAL_CREDENTIALS: [(&str, &str); 2] =
+    [("AWS_ACCESS_KEY_ID", "local"), ("AWS_SECRET_ACCESS_KEY", "local")];
 
 /// Runs the drivers asked for, or all of them, on clusters of so many nodes; whether every case of every one passed.
 pub(crate) fn run(only: &[Driver], nodes: u8) -> bool {
@@ -52,6 +61,7 @@ impl Driver {
             Self::Sqlite => "sqlite",
             Self::Sled => "sled",
             Self::Scylla => "scylla",
+            Self::Dynamodb => "dynamodb",
         }
     }
 
@@ -63,7 +73,7 @@ impl Driver {
                     feature: self.name(),
                     tests: &["contract", "elections"],
                     only: Some(self.name()),
-                    server: None,
+                    environment: &[],
                 };
                 Ok((suite.run()?, "this machine".into()))
             }
@@ -73,7 +83,7 @@ impl Driver {
                         feature: "scylla",
                         tests: &["scylla"],
                         only: None,
-                        server: Some((SCYLLA, address)),
+                        environment: &[(SCYLLA, address)],
                     }
                     .run()
                 };
@@ -89,6 +99,25 @@ impl Driver {
                         let cases = on(&cassandra.contact_points())?;
                         let counted = if nodes == 1 { "one node".into() } else { format!("{nodes} nodes") };
                         Ok((cases, format!("Apache Cassandra 5.0.5, {counted}")))
+                    }
+                }
+            }
+            Self::Dynamodb => {
+                let on = |environment: &[(&str, &str)]| {
+                    Suite { feature: "dynamodb", tests: &["dynamodb"], only: None, environment }.run()
+                };
+                match env::var(DYNAMODB) {
+                    Ok(endpoint) => Ok((on(&[(DYNAMODB, &endpoint)])?, endpoint)),
+                    Err(_) => {
+                        let way_out = |error| {
+                            format!(
+                                "{error}\nOr point {DYNAMODB}=http://host:port at one that is there already."
+                            )
+                        };
+                        let local = DynamoDbLocal::start(&target()).map_err(way_out)?;
+                        let [id, secret] = LOCAL_CREDENTIALS;
+                        let cases = on(&[(DYNAMODB, &local.endpoint()), id, secret])?;
+                        Ok((cases, "DynamoDB Local 2.6.1".into()))
                     }
                 }
             }

@@ -82,7 +82,7 @@ impl DynamoDbLocal {
     /// See [`StartError`]; nothing is left running.
     pub fn start(target: &Path) -> Result<Self, StartError> {
         let jars = jars::fetch(ARTIFACT, target)?;
-        let folder = TempDir::with_prefix("dynamodb-").map_err(system("a temporary folder"))?;
+        let folder = folder().map_err(system("a temporary folder"))?;
         let mut attempts = 1..PORTS;
         loop {
             let address = free_address()?;
@@ -148,6 +148,12 @@ impl DynamoDbLocal {
 
 fn trouble(process: &Owned, address: SocketAddr, how: &'static str) -> StartError {
     StartError::Server { address, how, last_words: process.last_words() }
+}
+
+/// In memory, where there is a file system for it: each write is synced, and on a disk that others use one can take
+/// seconds. Files there outlive the process, which is all that is asked of them.
+fn folder() -> io::Result<TempDir> {
+    TempDir::with_prefix_in("dynamodb-", "/dev/shm").or_else(|_| TempDir::with_prefix("dynamodb-"))
 }
 
 fn run(jars: &Path, folder: &Path, address: SocketAddr) -> Result<Owned, StartError> {

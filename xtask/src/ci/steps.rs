@@ -52,7 +52,7 @@ pub(super) fn all(workspace: &Workspace) -> Vec<Step> {
 }
 
 /// Drivers whose suites need a server, and where one may be named. The others run with the tests.
-const SERVERS: [(&str, &str); 1] = [("scylla", "VVM_TEST_SCYLLA")];
+const SERVERS: [(&str, &str); 2] = [("scylla", "VVM_TEST_SCYLLA"), ("dynamodb", "VVM_TEST_DYNAMODB")];
 
 /// Layers that others take alone: elections without a runtime and a database, storage with each one of its drivers.
 fn single_features(workspace: &Workspace) -> Vec<Step> {

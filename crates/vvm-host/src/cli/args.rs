@@ -164,6 +164,7 @@ refused; 71 the system refused";
 const INIT_STORAGE_HELP: &str = "\
 Example:
   vvm init-storage --storage 'scylla://host1,host2/elections?replication=3'
+  vvm init-storage --storage dynamodb://eu-west-1/elections
 
 Exit status: 0; 64 wrong arguments; 69 the storage refused; 71 the system
 refused";

@@ -1,0 +1,69 @@
+//! Driver `dynamodb`: a table of Amazon's DynamoDB. Several machines, no server of one's own.
+//!
+//! Tried on DynamoDB Local 2.6.1, and against a server of the tests for what that can't show; AWS itself was not tried.
+//!
+//! **How the contract is kept.** One partition per slot, whose first item is the leader record. Each verb that writes is
+//! one conditional `UpdateItem`, which DynamoDB applies whole or not at all and in one order; the answer to one that was
+//! refused shows the item that was in its way (`ReturnValuesOnConditionCheckFailure`). Reads are consistent; `peek` is
+//! not, and costs half. A release removes the record from the item and leaves the epoch. Nothing but these updates
+//! writes to the table. The client library's retries are off, so that nothing is sent twice: an update that was applied
+//! would be refused by what it wrote itself.
+//!
+//! **Never early.** Nothing ends a record but a write. Time to live, by which DynamoDB deletes items by its own clock, is
+//! refused on every attribute that records have. No age is ever proven, so a standby that comes anew waits one TTL of its
+//! own. Clocks matter for one thing alone: AWS refuses requests that are signed with a clock more than minutes off.
+//!
+//! **Where.** `dynamodb://region/table?option=value&…`. The region has to be there, and is taken from nowhere else:
+//! processes with two regions would have two tables, and two leaders.
+//!
+//! | option | meaning |
+//! |---|---|
+//! | `endpoint=http://localhost:8000` | another address than AWS's own: DynamoDB Local, or one of a private network |
+//! | `profile=payroll` | the profile of `~/.aws/config` with the credentials |
+//!
+//! Everything else is as with every program on AWS, by the SDK's own chain: credentials from the environment, a profile,
+//! a web identity, or the role of the container or machine; `AWS_USE_FIPS_ENDPOINT` and its like. `SSL_CERT_FILE` names
+//! other roots of trust than the system's. What is not built in is `aws sso login`. Credentials that end are fetched again
+//! within a request, so whoever gives them has to answer within an attempt's time, a tenth of the TTL.
+//!
+//! **What it needs.** `dynamodb:UpdateItem`, `GetItem`, `BatchGetItem`, `DescribeTable` and `DescribeTimeToLive` on the
+//! table, and `CreateTable` for who runs [`init_storage`](crate::init_storage), which creates a table that is paid per
+//! request. A partition key `pk` and a sort key `cc`, both binary, are what a table of one's own making must have.
+//! Protect it against deletion: with the table go the epochs.
+//!
+//! **What it costs.** A renewal is one write unit (1 KB), a claim or a release one, a claim's read one read unit, a look
+//! at 100 slots 50. At the default TTL a leadership renews 720 times an hour, and each standby looks up to 3,600 times.
+//!
+//! **Errors.** What reached a server may have been applied unless the server says that it was not.
+//!
+//! | what went wrong | to a write | to a read |
+//! |---|---|---|
+//! | no connection could be made: name, network, TLS, or not within 1 s | `NotApplied` | `Unavailable` |
+//! | credentials: whoever gives them fails or takes too long | `NotApplied` | `Unavailable` |
+//! | credentials: none, or badly configured | `Fatal` | `Fatal` |
+//! | `ProvisionedThroughputExceeded`, `RequestLimitExceeded`, `Throttling` | `NotApplied` | `Unavailable` |
+//! | `TransactionConflict` | `NotApplied` | – |
+//! | `AccessDenied`, `NotAuthorized`, `OptInRequired` | `Fatal` | `Fatal` |
+//! | `UnrecognizedClient`, `InvalidSignature` (a wrong clock, too), `IncompleteSignature`, `MissingAuthenticationToken`, `ExpiredToken`, `RequestExpired` | `Fatal` | `Fatal` |
+//! | `Validation`, `Serialization`, `UnknownOperation`, `InvalidEndpoint`, `ItemCollectionSizeLimitExceeded` | `Fatal` | `Fatal` |
+//! | `ResourceNotFound`: the table was deleted | `Replaced` | `Replaced` |
+//! | `ReplicatedWriteConflict`: it became a global table | `Replaced` | – |
+//! | HTTP status 500 and above, whatever it says | `Unknown` | `Unavailable` |
+//! | no answer within the request timeout, 2 s | `Unknown` | `Unavailable` |
+//! | connection broken before the answer, or an answer that can't be read | `Unknown` | `Unavailable` |
+//! | any other | `Unknown` | `Unavailable` |
+//! | an item that makes no sense, or a refusal that shows nothing in the way | `Fatal` | `Fatal` |
+//!
+//! **What it can't do.** A global table is refused, since each region would take its own writes; one that is made global
+//! while it is in use is noticed when two regions collide, or when it is opened the next time. A table that was restored
+//! from a backup has a new name: until everybody uses that name, the old one and the new one have a leader each. Closing
+//! ends the sockets within moments, not before it returns: the library's tasks end by themselves.
+
+mod driver;
+mod errors;
+mod open;
+mod rows;
+
+pub use driver::DynamoDbStorage;
+pub use open::OpenError;
+pub(crate) use open::init;

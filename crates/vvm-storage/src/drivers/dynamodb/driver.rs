@@ -1,0 +1,150 @@
+//! The verbs: each one request, sent once.
+
+mod requests;
+
+pub(super) use requests::Requests;
+
+use super::{
+    errors::{Closed, Damaged, Trouble},
+    open::{Address, OpenError},
+    rows,
+};
+use crate::{Partition, SysVvmStorage};
+use async_trait::async_trait;
+use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+/// A handle on a table: connections of its own.
+#[derive(Debug)]
+pub struct DynamoDbStorage {
+    /// `None` once closed. A call that runs keeps the connections until it ends.
+    requests: Mutex<Option<Requests>>,
+}
+
+impl DynamoDbStorage {
+    /// Opens the table that `url` names, as the module's documentation says, and checks it. Creates nothing: that is
+    /// [`init_storage`](crate::init_storage)'s.
+    ///
+    /// # Errors
+    /// See [`OpenError`]: each says what to do.
+    ///
+    /// # Cancel safety
+    /// Dropped, it leaves nothing open.
+    pub async fn open(url: &str) -> Result<Self, OpenError> {
+        Ok(Self::on(super::open::open(&Address::parse(url)?).await?))
+    }
+
+    pub(super) fn on(requests: Requests) -> Self {
+        Self { requests: Mutex::new(Some(requests)) }
+    }
+
+    fn requests(&self) -> Result<Requests, Closed> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(Closed)
+    }
+
+    fn for_write(&self) -> Result<Requests, WriteError> {
+        self.requests().map_err(|closed| WriteError::Fatal(closed.into()))
+    }
+
+    fn for_read(&self) -> Result<Requests, ReadError> {
+        self.requests().map_err(|closed| ReadError::Fatal(closed.into()))
+    }
+
+    /// `None` if `entry` stands there now, else what stands there instead.
+    async fn swap(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Option<Slot>, WriteError> {
+        let requests = self.for_write()?;
+        let swap = rows::swap(requests.update(at.as_bytes()), from, entry);
+        let stands = requests.unless_refused(swap).await.and_then(|refusal| match refusal {
+            None => Ok(None),
+            Some(item) => match rows::slot(item.as_ref())? {
+                stands if stands.is_as_expected(from) => Err(Damaged::not_shown().into()),
+                stands => Ok(Some(stands)),
+            },
+        });
+        stands.map_err(Trouble::of_write)
+    }
+}
+
+#[async_trait]
+impl SysVvmStorage for DynamoDbStorage {
+    fn limits(&self) -> Limits {
+        Limits {
+            // An attempt may take a tenth of it: room for a write, and for the connection that it may have to make.
+            min_ttl: Duration::from_secs(2),
+            // DynamoDB's own, for the key of a partition.
+            max_key_bytes: 2048,
+            // DynamoDB takes 400 KB; a write costs one unit for each KB.
+            max_value_bytes: 16 << 10,
+            // As many items as one request may ask for.
+            scan_batch: requests::PEEKED_AT_ONCE,
+        }
+    }
+
+    fn shared_between_processes(&self) -> bool {
+        true
+    }
+
+    async fn claim(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
+        Ok(self.swap(at, from, entry).await?.map_or(Claim::Claimed, Claim::Refused))
+    }
+
+    async fn renew(&self, at: &Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
+        let from = Slot::Held { entry: held.clone(), proven_age: None };
+        Ok(self.swap(at, &from, entry).await?.map_or(Swap::Swapped, Swap::Mismatch))
+    }
+
+    async fn release(
+        &self,
+        at: &Partition,
+        incarnation: Incarnation,
+        epoch: Epoch,
+    ) -> Result<Delete, WriteError> {
+        let requests = self.for_write()?;
+        let release = rows::release(requests.update(at.as_bytes()), incarnation, epoch);
+        let outcome = requests.unless_refused(release).await.and_then(|refusal| match refusal {
+            None => Ok(Delete::Deleted),
+            Some(item) => Ok(Delete::Mismatch(rows::slot(item.as_ref())?)),
+        });
+        outcome.map_err(Trouble::of_write)
+    }
+
+    async fn read(&self, at: &Partition) -> Result<Slot, ReadError> {
+        let item = self.for_read()?.read(at.as_bytes()).await;
+        item.and_then(|item| Ok(rows::slot(item.as_ref())?)).map_err(Trouble::of_read)
+    }
+
+    async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
+        let requests = self.for_read()?;
+        let mut slots = Vec::with_capacity(at.len());
+        for at in at.chunks(requests::PEEKED_AT_ONCE) {
+            let items = requests.peek(at).await.map_err(Trouble::of_read)?;
+            for at in at {
+                let slot = rows::slot(items.get(at.as_bytes()));
+                slots.push(slot.map_err(|damaged| Trouble::from(damaged).of_read())?);
+            }
+        }
+        Ok(slots)
+    }
+
+    async fn settle(&self, at: &Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
+        let requests = self.for_write()?;
+        let settle = rows::settle(requests.update(at.as_bytes()), value);
+        let stands = requests.unless_refused(settle).await.and_then(|refusal| match refusal {
+            None => Ok(value.to_vec()),
+            Some(item) => Ok(rows::setting(item.as_ref())?.ok_or_else(Damaged::not_shown)?),
+        });
+        stands.map_err(Trouble::of_write)
+    }
+
+    async fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, ReadError> {
+        let item = self.for_read()?.read(at.as_bytes()).await;
+        item.and_then(|item| Ok(rows::setting(item.as_ref())?)).map_err(Trouble::of_read)
+    }
+
+    async fn close(&self) {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}

@@ -1,0 +1,92 @@
+//! From an address to requests that can be sent, and everything that opening refuses.
+
+mod address;
+mod error;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub(super) use address::Address;
+pub use error::OpenError;
+
+use super::driver::Requests;
+use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_credential_types::provider::ProvideCredentials;
+use aws_sdk_dynamodb::{
+    Client,
+    config::{Builder, StalledStreamProtectionConfig, retry::RetryConfig, timeout::TimeoutConfig},
+};
+use clock::SystemClock;
+use std::time::Duration;
+
+/// How long a request may take: as an attempt may at the default TTL of 20 s. Elections cut shorter at shorter TTLs.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The part of it for connecting, the handshake of TLS included: a machine that doesn't answer is not waited for as long as
+/// one that works.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long a new table may take to become active; DynamoDB needs some ten seconds.
+const CREATION_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Connects, and checks the table.
+pub(super) async fn open(address: &Address) -> Result<Requests, OpenError> {
+    open_with(&configuration(address).await?, address).await
+}
+
+/// Creates the table if it is missing. May be run again, and by many at once.
+///
+/// # Errors
+/// See [`OpenError`]: also when what is there was made otherwise.
+pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
+    let address = Address::parse(url)?;
+    init_with(&configuration(&address).await?, &address).await
+}
+
+async fn open_with(configuration: &SdkConfig, address: &Address) -> Result<Requests, OpenError> {
+    let client = client(configuration);
+    table::check(&client, address).await?;
+    Ok(Requests::new(client, address.table.clone()))
+}
+
+async fn init_with(configuration: &SdkConfig, address: &Address) -> Result<(), OpenError> {
+    let client = client(configuration);
+    let clock = SystemClock::start().map_err(OpenError::System)?;
+    table::create(&client, address, &clock).await?;
+    table::check(&client, address).await
+}
+
+/// What the address leaves open, from where every program on AWS has it: environment, profile, machine.
+async fn configuration(address: &Address) -> Result<SdkConfig, OpenError> {
+    let mut loader =
+        aws_config::defaults(BehaviorVersion::v2026_01_12()).region(Region::new(address.region.clone()));
+    if let Some(endpoint) = &address.endpoint {
+        loader = loader.endpoint_url(endpoint);
+    }
+    if let Some(profile) = &address.profile {
+        loader = loader.profile_name(profile);
+    }
+    let configuration = loader.load().await;
+    // Asked for here, where there is time to look everywhere: within a request, looking would look like a slow network.
+    let credentials = match configuration.credentials_provider() {
+        Some(provider) => provider.provide_credentials().await.map(drop),
+        None => Ok(()),
+    };
+    credentials.map_err(OpenError::of_credentials)?;
+    Ok(configuration)
+}
+
+fn client(configuration: &SdkConfig) -> Client {
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .operation_attempt_timeout(REQUEST_TIMEOUT)
+        .build();
+    // Nothing is sent twice: a second time would be refused, by what the first one wrote. Requests that fetch credentials
+    // are others, and go by the SDK's own rules.
+    let configuration = Builder::from(configuration)
+        .retry_config(RetryConfig::disabled())
+        .timeout_config(timeouts)
+        .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
+        .build();
+    Client::from_conf(configuration)
+}

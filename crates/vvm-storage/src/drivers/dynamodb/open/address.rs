@@ -1,0 +1,126 @@
+//! `dynamodb://…`, taken apart.
+
+use super::OpenError;
+
+/// Where a table is, and how to get there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in super::super) struct Address {
+    pub(super) region: String,
+    pub(super) table: String,
+    pub(super) endpoint: Option<String>,
+    pub(super) profile: Option<String>,
+}
+
+const SCHEME: &str = "dynamodb://";
+
+const SECRETS: &str = "secrets don't go into a URL, which others can read: put them where AWS's own tools look \
+                       (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, profile=NAME, a role of the machine)";
+
+impl Address {
+    pub(in super::super) fn parse(url: &str) -> Result<Self, OpenError> {
+        parse(url).map_err(|why| OpenError::Url { url: url.to_owned(), why })
+    }
+}
+
+fn parse(url: &str) -> Result<Address, String> {
+    let rest = url.strip_prefix(SCHEME).ok_or("write dynamodb://region/table")?;
+    let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
+    if place.contains('@') {
+        return Err(SECRETS.into());
+    }
+    let (region, table) =
+        place.split_once('/').ok_or("the table is missing: write dynamodb://region/table")?;
+    if region.is_empty() {
+        return Err(
+            "the region is missing: write dynamodb://eu-west-1/table. It isn't taken from the environment, \
+                    since two processes in two regions would have two tables, and both would lead"
+                .into(),
+        );
+    }
+    if !region.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-') {
+        return Err(format!("`{region}` is no region: one looks like eu-west-1"));
+    }
+    // DynamoDB's own rule.
+    let is_name = (3..=255).contains(&table.len())
+        && table.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
+    if !is_name {
+        return Err(format!("`{table}` is no table: 3 to 255 letters, digits, `_`, `-`, `.`"));
+    }
+    let mut address =
+        Address { region: region.to_owned(), table: table.to_owned(), endpoint: None, profile: None };
+    for option in options.split('&').filter(|option| !option.is_empty()) {
+        let (name, value) = option
+            .split_once('=')
+            .filter(|(_, value)| !value.is_empty())
+            .ok_or_else(|| format!("`{option}` says nothing: write {option}=VALUE, or leave it out"))?;
+        match name {
+            "endpoint" => address.endpoint = Some(endpoint(value)?),
+            "profile" => address.profile = Some(value.to_owned()),
+            "user" | "password" | "access_key_id" | "secret_access_key" | "session_token" => {
+                return Err(SECRETS.into());
+            }
+            _ => return Err(format!("there is no option `{name}`; there are endpoint, profile")),
+        }
+    }
+    Ok(address)
+}
+
+fn endpoint(value: &str) -> Result<String, String> {
+    let wrong = || format!("`{value}` is no endpoint: write endpoint=http://localhost:8000 or https://…");
+    let authority = ["http://", "https://"].iter().find_map(|scheme| value.strip_prefix(scheme));
+    let authority = authority.ok_or_else(wrong)?.trim_end_matches('/');
+    if authority.contains('@') {
+        return Err(SECRETS.into());
+    }
+    if authority.is_empty() || authority.contains(['/', '#', ' ']) {
+        return Err(wrong());
+    }
+    Ok(value.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_a_region_a_table_and_options() {
+        let address =
+            parse("dynamodb://eu-west-1/vvm.elections?endpoint=http://localhost:8000&profile=payroll")
+                .unwrap();
+        assert_eq!((address.region.as_str(), address.table.as_str()), ("eu-west-1", "vvm.elections"));
+        assert_eq!(address.endpoint.as_deref(), Some("http://localhost:8000"));
+        assert_eq!(address.profile.as_deref(), Some("payroll"));
+        let plain = parse("dynamodb://us-gov-east-1/abc").unwrap();
+        assert_eq!((plain.endpoint, plain.profile), (None, None));
+        for endpoint in ["https://vpce-1.dynamodb.eu-west-1.vpce.amazonaws.com", "http://[::1]:8000/"] {
+            let address = parse(&format!("dynamodb://eu-west-1/abc?endpoint={endpoint}")).unwrap();
+            assert_eq!(address.endpoint.as_deref(), Some(endpoint));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_the_way_out() {
+        let table = [
+            ("dynamodb:eu-west-1/table", "write dynamodb://region/table"),
+            ("dynamodb://eu-west-1", "the table is missing"),
+            ("dynamodb:///table", "both would lead"),
+            ("dynamodb://Ireland/table", "looks like eu-west-1"),
+            ("dynamodb://localhost:8000/table", "looks like eu-west-1"),
+            ("dynamodb://eu-west-1/", "3 to 255"),
+            ("dynamodb://eu-west-1/ab", "3 to 255"),
+            ("dynamodb://eu-west-1/a/b", "3 to 255"),
+            ("dynamodb://key:secret@eu-west-1/table", "AWS_SECRET_ACCESS_KEY"),
+            ("dynamodb://eu-west-1/table?secret_access_key=secret", "AWS_SECRET_ACCESS_KEY"),
+            ("dynamodb://eu-west-1/table?endpoint=http://key:secret@host", "AWS_SECRET_ACCESS_KEY"),
+            ("dynamodb://eu-west-1/table?endpoint", "write endpoint=VALUE"),
+            ("dynamodb://eu-west-1/table?endpoint=localhost:8000", "write endpoint=http://"),
+            ("dynamodb://eu-west-1/table?endpoint=http://", "write endpoint=http://"),
+            ("dynamodb://eu-west-1/table?endpoint=http://host/path", "write endpoint=http://"),
+            ("dynamodb://eu-west-1/table?retries=3", "no option `retries`"),
+        ];
+        for (url, part) in table {
+            let why = parse(url).unwrap_err();
+            assert!(why.contains(part), "{url}: {why}");
+        }
+    }
+}

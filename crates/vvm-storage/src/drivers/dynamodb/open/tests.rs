@@ -1,0 +1,331 @@
+//! What DynamoDB Local can't show: tables that only AWS has, refusals that only AWS gives, and how many requests it takes.
+
+mod server;
+
+use super::*;
+use crate::{
+    Partition, SysVvmStorage,
+    dynamodb::{DynamoDbStorage, OpenError},
+};
+use aws_credential_types::{Credentials, provider::SharedCredentialsProvider};
+use ielections::{
+    Claim, Delete, Entry, Epoch, Holder, Incarnation, ReadError, Slot, Swap, Ttl, Vacant, Version, WriteError,
+};
+use server::{Answer, Server, ok, refusal};
+
+/// What DescribeTable says of a table as we make it, with something added.
+fn described(status: &str, more: &str) -> Answer {
+    Some((
+        200,
+        format!(
+            r#"{{"Table":{{"TableName":"elections","TableStatus":"{status}",
+                "KeySchema":[{{"AttributeName":"pk","KeyType":"HASH"}},{{"AttributeName":"cc","KeyType":"RANGE"}}],
+                "AttributeDefinitions":[{{"AttributeName":"pk","AttributeType":"B"}},
+                                        {{"AttributeName":"cc","AttributeType":"B"}}]{more}}}}}"#
+        ),
+    ))
+}
+
+/// What an active table of ours answers that is otherwise `script`ed.
+fn of_ours(operation: &str) -> Answer {
+    match operation {
+        "DescribeTable" => described("ACTIVE", ""),
+        "DescribeTimeToLive" => ok(r#"{"TimeToLiveDescription":{"TimeToLiveStatus":"DISABLED"}}"#),
+        _ => ok("{}"),
+    }
+}
+
+fn place(server: &Server) -> (SdkConfig, Address) {
+    let address = Address::parse(&format!("dynamodb://eu-west-1/elections?endpoint={}", server.endpoint()));
+    let credentials = Credentials::new("key", "secret", None, None, "this test");
+    let configuration = SdkConfig::builder()
+        .behavior_version(BehaviorVersion::v2026_01_12())
+        .region(Region::new("eu-west-1"))
+        .endpoint_url(server.endpoint())
+        .credentials_provider(SharedCredentialsProvider::new(credentials))
+        .build();
+    (configuration, address.unwrap())
+}
+
+async fn opened(script: impl Fn(&str, usize) -> Answer + Send + Sync + 'static) -> (Server, DynamoDbStorage) {
+    let server = Server::start(script).await.unwrap();
+    let (configuration, address) = place(&server);
+    let storage = DynamoDbStorage::on(open_with(&configuration, &address).await.unwrap());
+    server.asked();
+    (server, storage)
+}
+
+async fn refused(script: impl Fn(&str, usize) -> Answer + Send + Sync + 'static) -> OpenError {
+    let server = Server::start(script).await.unwrap();
+    let (configuration, address) = place(&server);
+    open_with(&configuration, &address).await.expect_err("opened")
+}
+
+async fn refused_table(status: &'static str, more: &'static str) -> OpenError {
+    refused(move |operation, _| match operation {
+        "DescribeTable" => described(status, more),
+        _ => of_ours(operation),
+    })
+    .await
+}
+
+fn entry() -> Entry {
+    Entry {
+        holder: Holder::new("somebody").unwrap(),
+        version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 0 },
+        ttl: Ttl::DEFAULT,
+        epoch: Epoch::new(1).unwrap(),
+    }
+}
+
+fn partition() -> Partition {
+    Partition::from_bytes(*b"partition")
+}
+
+#[tokio::test]
+async fn a_global_table_is_refused_of_either_kind() {
+    for (more, regions) in [
+        (r#","Replicas":[{"RegionName":"us-east-1"},{"RegionName":"eu-west-3"}]"#, "us-east-1, eu-west-3"),
+        (r#","GlobalTableVersion":"2017.11.29""#, "other regions"),
+    ] {
+        let error = refused_table("ACTIVE", more).await;
+        assert!(matches!(&error, OpenError::GlobalTable { .. }), "{error}");
+        assert!(error.to_string().contains(regions) && error.to_string().contains("two leaders"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_table_that_is_not_active_is_refused() {
+    assert!(matches!(refused_table("CREATING", "").await, OpenError::BeingCreated(_)));
+    for status in ["DELETING", "ARCHIVED", "INACCESSIBLE_ENCRYPTION_CREDENTIALS", "SOMETHING_NEW"] {
+        let error = refused_table(status, "").await;
+        assert!(matches!(&error, OpenError::NotUsable { .. }), "{error}");
+        assert!(error.to_string().contains(status), "{error}");
+    }
+    // Its throughput is being changed, say: it can be used all the while.
+    let (_server, _storage) = opened(|operation, _| match operation {
+        "DescribeTable" => described("UPDATING", ""),
+        _ => of_ours(operation),
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn time_to_live_is_refused_until_it_is_off() {
+    for status in ["ENABLING", "ENABLED", "DISABLING"] {
+        let error = refused(move |operation, _| match operation {
+            "DescribeTimeToLive" => Some((
+                200,
+                format!(
+                    r#"{{"TimeToLiveDescription":{{"TimeToLiveStatus":"{status}","AttributeName":"epoch"}}}}"#
+                ),
+            )),
+            _ => of_ours(operation),
+        })
+        .await;
+        assert!(matches!(&error, OpenError::TimeToLive { .. }), "{status}: {error}");
+        assert!(error.to_string().contains("`epoch`"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn what_aws_refuses_is_said_with_the_way_out() {
+    let table = [
+        (400, "AccessDeniedException", "policy of these credentials"),
+        (400, "UnrecognizedClientException", "renew or mend them"),
+        (400, "InvalidSignatureException", "machine's clock"),
+        (400, "ExpiredTokenException", "renew or mend them"),
+        (400, "ResourceNotFoundException", "no table `elections` in http://127.0.0.1"),
+        (400, "UnknownOperationException", "may not be DynamoDB"),
+        (400, "ThrottlingException", "Try again"),
+        (500, "InternalServerError", "Try again"),
+    ];
+    for (status, code, hint) in table {
+        for operation in ["DescribeTable", "DescribeTimeToLive"] {
+            let error = refused(move |asked, _| match asked {
+                _ if asked == operation => refusal(status, code),
+                _ => of_ours(asked),
+            })
+            .await
+            .to_string();
+            assert!(error.contains(hint), "{operation}, {code}: {error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_missing_table_is_created_and_waited_for() {
+    let server = Server::start(|operation, before| match (operation, before) {
+        // Not there; created, and unheard of yet; being created; there.
+        ("DescribeTable", 0 | 1) => refusal(400, "ResourceNotFoundException"),
+        ("DescribeTable", 2) => described("CREATING", ""),
+        // Somebody else was a little faster.
+        ("CreateTable", _) => refusal(400, "ResourceInUseException"),
+        _ => of_ours(operation),
+    });
+    let server = server.await.unwrap();
+    let (configuration, address) = place(&server);
+    init_with(&configuration, &address).await.unwrap();
+    let asked = [("CreateTable", 1), ("DescribeTable", 5), ("DescribeTimeToLive", 1)];
+    assert_eq!(server.asked(), asked.map(|(operation, count)| (operation.to_owned(), count)));
+
+    // What is there is left as it is.
+    let server = Server::start(|operation, _| of_ours(operation)).await.unwrap();
+    let (configuration, address) = place(&server);
+    init_with(&configuration, &address).await.unwrap();
+    assert!(server.asked().iter().all(|(operation, _)| operation.starts_with("Describe")));
+}
+
+#[tokio::test]
+async fn a_creation_that_is_refused_is_said() {
+    let server = Server::start(|operation, _| match operation {
+        "DescribeTable" => refusal(400, "ResourceNotFoundException"),
+        _ => refusal(400, "AccessDeniedException"),
+    });
+    let server = server.await.unwrap();
+    let (configuration, address) = place(&server);
+    let error = init_with(&configuration, &address).await.unwrap_err();
+    assert!(matches!(error, OpenError::Denied(_)), "{error}");
+}
+
+#[tokio::test]
+async fn each_verb_is_one_request() {
+    let (server, storage) = opened(|operation, _| of_ours(operation)).await;
+    let (at, entry) = (partition(), entry());
+    let one = |operation: &str| vec![(operation.to_owned(), 1)];
+
+    let vacant = Slot::Vacant(Vacant { last_epoch: None });
+    assert_eq!(storage.claim(&at, &vacant, &entry).await.unwrap(), Claim::Claimed);
+    assert_eq!(server.asked(), one("UpdateItem"));
+    assert_eq!(storage.renew(&at, &entry, &entry).await.unwrap(), Swap::Swapped);
+    assert_eq!(server.asked(), one("UpdateItem"));
+    assert_eq!(storage.release(&at, entry.incarnation(), entry.epoch).await.unwrap(), Delete::Deleted);
+    assert_eq!(server.asked(), one("UpdateItem"));
+    assert_eq!(storage.read(&at).await.unwrap(), vacant);
+    assert_eq!(server.asked(), one("GetItem"));
+    assert_eq!(storage.settle(&at, b"3").await.unwrap(), b"3");
+    assert_eq!(server.asked(), one("UpdateItem"));
+    assert_eq!(storage.setting(&at).await.unwrap(), None);
+    assert_eq!(server.asked(), one("GetItem"));
+    assert_eq!(storage.peek(&vec![at; 101]).await.unwrap().len(), 101);
+    assert_eq!(server.asked(), [("BatchGetItem".to_owned(), 2)]);
+}
+
+#[tokio::test]
+async fn reads_are_consistent_and_looks_are_cheap() {
+    let (server, storage) = opened(|operation, _| of_ours(operation)).await;
+    let partition = partition();
+    storage.read(&partition).await.unwrap();
+    assert!(server.text("GetItem").contains(r#""ConsistentRead":true"#));
+    storage.setting(&partition).await.unwrap();
+    assert!(server.text("GetItem").contains(r#""ConsistentRead":true"#));
+    // The same slot twice, which DynamoDB would refuse.
+    storage.peek(&[partition.clone(), partition]).await.unwrap();
+    let text = server.text("BatchGetItem");
+    assert_eq!(text.matches(r#""pk""#).count(), 1, "{text}");
+    assert!(!text.contains("ConsistentRead"), "{text}");
+}
+
+#[tokio::test]
+async fn what_fails_is_sent_once_and_told_apart() {
+    let table: [(fn() -> Answer, _); 5] = [
+        (|| refusal(400, "ProvisionedThroughputExceededException"), "NotApplied"),
+        (|| refusal(500, "InternalServerError"), "Unknown"),
+        (|| refusal(503, "ServiceUnavailable"), "Unknown"),
+        (|| None, "Unknown"),
+        (|| refusal(400, "ExpiredTokenException"), "Fatal"),
+    ];
+    for (answer, expected) in table {
+        let (server, storage) = opened(move |operation, _| match operation {
+            "UpdateItem" => answer(),
+            _ => of_ours(operation),
+        })
+        .await;
+        let outcome = storage.renew(&partition(), &entry(), &entry()).await;
+        let found = match &outcome {
+            Err(WriteError::NotApplied(_)) => "NotApplied",
+            Err(WriteError::Unknown(_)) => "Unknown",
+            Err(WriteError::Fatal(_)) => "Fatal",
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(found, expected, "{outcome:?}");
+        assert_eq!(server.asked(), [("UpdateItem".to_owned(), 1)], "{outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_was_sent_nothing() {
+    let (server, storage) = opened(|operation, _| match operation {
+        // Cut, so that no connection is left to send on.
+        "GetItem" => None,
+        _ => of_ours(operation),
+    })
+    .await;
+    assert!(matches!(storage.read(&partition()).await, Err(ReadError::Unavailable(_))));
+    drop(server);
+    let outcome = loop {
+        // The runtime ends the server in a moment of its own.
+        match storage.renew(&partition(), &entry(), &entry()).await {
+            Err(WriteError::Unknown(_)) | Ok(_) => tokio::task::yield_now().await,
+            outcome => break outcome,
+        }
+    };
+    assert!(matches!(outcome, Err(WriteError::NotApplied(_))), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_is_given_up_in_time() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let (configuration, _) = place(&Server::start(|_, _| None).await.unwrap());
+    let configuration = configuration.into_builder().endpoint_url(endpoint).build();
+    let storage = DynamoDbStorage::on(Requests::new(client(&configuration), "elections".into()));
+    let began_at = SystemClock::read();
+    let outcome = storage.renew(&partition(), &entry(), &entry()).await;
+    assert!(matches!(outcome, Err(WriteError::Unknown(_))), "{outcome:?}");
+    let taken = SystemClock::read().since(began_at);
+    assert!(taken >= REQUEST_TIMEOUT && taken < 5 * REQUEST_TIMEOUT, "{taken:?}");
+}
+
+#[tokio::test]
+async fn what_a_batch_leaves_out_is_asked_for_again() {
+    const KEY: &str = r#"{"pk":{"B":"cGFydGl0aW9u"},"cc":{"B":"AA=="}}"#;
+    let left_out = || Some((200, format!(r#"{{"UnprocessedKeys":{{"elections":{{"Keys":[{KEY}]}}}}}}"#)));
+    let two = [Partition::from_bytes(*b"another"), partition()];
+    let (server, storage) = opened(move |operation, before| match (operation, before) {
+        ("BatchGetItem", 0) => left_out(),
+        ("BatchGetItem", _) => ok(
+            r#"{"Responses":{"elections":[{"pk":{"B":"cGFydGl0aW9u"},"cc":{"B":"AA=="},"epoch":{"N":"5"}}]}}"#,
+        ),
+        _ => of_ours(operation),
+    })
+    .await;
+    let slots = storage.peek(&two).await.unwrap();
+    assert_eq!(slots.iter().map(Slot::last_epoch).collect::<Vec<_>>(), [None, Epoch::new(5).ok()]);
+    assert_eq!(server.asked(), [("BatchGetItem".to_owned(), 2)]);
+
+    // One that brings nothing is not asked for ever (I10).
+    let (server, storage) = opened(move |operation, _| match operation {
+        "BatchGetItem" => left_out(),
+        _ => of_ours(operation),
+    })
+    .await;
+    assert!(matches!(storage.peek(&two).await, Err(ReadError::Unavailable(_))));
+    assert_eq!(server.asked(), [("BatchGetItem".to_owned(), 2)]);
+}
+
+#[tokio::test]
+async fn a_refusal_without_a_reason_is_fatal() {
+    let (_server, storage) = opened(|operation, _| match operation {
+        "UpdateItem" => refusal(400, "ConditionalCheckFailedException"),
+        _ => of_ours(operation),
+    })
+    .await;
+    let vacant = Slot::Vacant(Vacant { last_epoch: None });
+    let outcome = storage.claim(&partition(), &vacant, &entry()).await;
+    assert!(matches!(outcome, Err(WriteError::Fatal(_))), "{outcome:?}");
+    assert!(matches!(storage.settle(&partition(), b"3").await, Err(WriteError::Fatal(_))));
+    // To a renewal, the record is gone.
+    let outcome = storage.renew(&partition(), &entry(), &entry()).await;
+    assert!(matches!(outcome, Ok(Swap::Mismatch(Slot::Vacant(_)))), "{outcome:?}");
+}

@@ -1,0 +1,216 @@
+//! How slots and settings are laid out, the condition of each verb, and what an item says.
+//!
+//! A leader record is one item, at the first place of its slot's partition, so that items beside it can be fenced by it in
+//! one transaction. Released, it keeps its epoch and nothing else. A setting is the one item of a partition of its own.
+
+use super::errors::Damaged;
+use aws_sdk_dynamodb::{
+    operation::update_item::builders::UpdateItemFluentBuilder, primitives::Blob, types::AttributeValue,
+};
+use ielections::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
+use std::{collections::HashMap, fmt::Display, str::FromStr, time::Duration};
+
+/// The table's keys, both binary: which partition, and which item in it.
+pub(super) const PARTITION: &str = "pk";
+pub(super) const PLACE: &str = "cc";
+
+/// The attributes of items beside their keys. A TTL of the server on one of them would end records by its clock.
+pub(super) const ATTRIBUTES: [&str; 6] = [EPOCH, INCARNATION, WRITE, TTL, HOLDER, VALUE];
+
+const EPOCH: &str = "epoch";
+const INCARNATION: &str = "incarnation";
+const WRITE: &str = "write";
+const TTL: &str = "ttl_nanos";
+const HOLDER: &str = "holder";
+const VALUE: &str = "value";
+
+/// An item, by the names of its attributes.
+pub(super) type Item = HashMap<String, AttributeValue>;
+
+/// The first place in a partition: a key may not be empty.
+const FIRST: [u8; 1] = [0];
+
+/// Where the leader record, or the setting, of a partition stands.
+pub(super) fn key(partition: &[u8]) -> Item {
+    Item::from([(PARTITION.into(), binary(partition)), (PLACE.into(), binary(&FIRST))])
+}
+
+/// The partition of an item, if it has a key of ours.
+pub(super) fn partition(item: &Item) -> Option<&[u8]> {
+    match item.get(PARTITION)? {
+        AttributeValue::B(bytes) => Some(bytes.as_ref()),
+        _ => None,
+    }
+}
+
+/// Claims and renewals alike: replaces exactly `from`, one record or one vacancy, by `entry`.
+pub(super) fn swap(update: UpdateItemFluentBuilder, from: &Slot, entry: &Entry) -> UpdateItemFluentBuilder {
+    let update = named(update, [EPOCH, INCARNATION, WRITE, TTL, HOLDER])
+        .update_expression("SET #epoch = :epoch, #incarnation = :incarnation, #write = :write, #ttl_nanos = :ttl, #holder = :holder")
+        .expression_attribute_values(":epoch", number(entry.epoch.get()))
+        .expression_attribute_values(":incarnation", binary(entry.incarnation().as_bytes()))
+        .expression_attribute_values(":write", number(entry.version.write))
+        .expression_attribute_values(":ttl", number(entry.ttl.get().as_nanos()))
+        .expression_attribute_values(":holder", AttributeValue::S(entry.holder.as_str().into()));
+    match from {
+        Slot::Vacant(Vacant { last_epoch: None }) => {
+            named(update, [PARTITION]).condition_expression("attribute_not_exists(#pk)")
+        }
+        Slot::Vacant(Vacant { last_epoch: Some(epoch) }) => update
+            .condition_expression("#epoch = :old_epoch AND attribute_not_exists(#incarnation)")
+            .expression_attribute_values(":old_epoch", number(epoch.get())),
+        Slot::Held { entry: old, .. } => update
+            .condition_expression(
+                "#epoch = :old_epoch AND #incarnation = :old_incarnation AND #write = :old_write",
+            )
+            .expression_attribute_values(":old_epoch", number(old.epoch.get()))
+            .expression_attribute_values(":old_incarnation", binary(old.incarnation().as_bytes()))
+            .expression_attribute_values(":old_write", number(old.version.write)),
+    }
+}
+
+/// Makes the slot vacant if it holds this leadership, whatever its version.
+pub(super) fn release(
+    update: UpdateItemFluentBuilder,
+    incarnation: Incarnation,
+    epoch: Epoch,
+) -> UpdateItemFluentBuilder {
+    named(update, [EPOCH, INCARNATION, WRITE, TTL, HOLDER])
+        .update_expression("REMOVE #incarnation, #write, #ttl_nanos, #holder")
+        .condition_expression("#epoch = :epoch AND #incarnation = :incarnation")
+        .expression_attribute_values(":epoch", number(epoch.get()))
+        .expression_attribute_values(":incarnation", binary(incarnation.as_bytes()))
+}
+
+/// Stores a setting, unless one stands.
+pub(super) fn settle(update: UpdateItemFluentBuilder, value: &[u8]) -> UpdateItemFluentBuilder {
+    named(update, [PARTITION, VALUE])
+        .update_expression("SET #value = :value")
+        .condition_expression("attribute_not_exists(#pk)")
+        .expression_attribute_values(":value", binary(value))
+}
+
+/// What stands in a slot.
+pub(super) fn slot(item: Option<&Item>) -> Result<Slot, Damaged> {
+    let Some(item) = item else { return Ok(Slot::Vacant(Vacant { last_epoch: None })) };
+    let epoch = Epoch::new(numeral(item, EPOCH)?).map_err(damaged)?;
+    if !item.contains_key(INCARNATION) {
+        return Ok(Slot::Vacant(Vacant { last_epoch: Some(epoch) }));
+    }
+    let incarnation =
+        bytes(item, INCARNATION)?.try_into().map_err(|_| damaged("its incarnation has not 16 bytes"))?;
+    let Some(AttributeValue::S(holder)) = item.get(HOLDER) else { return Err(wrong(item, HOLDER)) };
+    let entry = Entry {
+        holder: Holder::new(holder.as_str()).map_err(damaged)?,
+        version: Version { incarnation: Incarnation::from_bytes(incarnation), write: numeral(item, WRITE)? },
+        ttl: Ttl::new(Duration::from_nanos(numeral(item, TTL)?)).map_err(damaged)?,
+        epoch,
+    };
+    Ok(Slot::Held { entry, proven_age: None })
+}
+
+/// What stands in a setting.
+pub(super) fn setting(item: Option<&Item>) -> Result<Option<Vec<u8>>, Damaged> {
+    item.map(|item| bytes(item, VALUE).map(<[u8]>::to_vec)).transpose()
+}
+
+/// Some names, `write` and `value` among them, are words of DynamoDB's own: in expressions all are written with a `#`.
+fn named<const N: usize>(update: UpdateItemFluentBuilder, names: [&str; N]) -> UpdateItemFluentBuilder {
+    names.into_iter().fold(update, |update, name| update.expression_attribute_names(format!("#{name}"), name))
+}
+
+fn binary(bytes: &[u8]) -> AttributeValue {
+    AttributeValue::B(Blob::new(bytes))
+}
+
+/// DynamoDB's numbers have 38 digits: every `u64` is exact.
+fn number(number: impl Display) -> AttributeValue {
+    AttributeValue::N(number.to_string())
+}
+
+fn numeral<N: FromStr>(item: &Item, name: &str) -> Result<N, Damaged> {
+    match item.get(name) {
+        Some(AttributeValue::N(number)) => number.parse().map_err(|_| wrong(item, name)),
+        _ => Err(wrong(item, name)),
+    }
+}
+
+fn bytes<'item>(item: &'item Item, name: &str) -> Result<&'item [u8], Damaged> {
+    match item.get(name) {
+        Some(AttributeValue::B(bytes)) => Ok(bytes.as_ref()),
+        _ => Err(wrong(item, name)),
+    }
+}
+
+fn wrong(item: &Item, name: &str) -> Damaged {
+    match item.get(name) {
+        Some(value) => Damaged(format!("{value:?} for its {name}")),
+        None => Damaged(format!("it has no {name}")),
+    }
+}
+
+fn damaged(what: impl ToString) -> Damaged {
+    Damaged(what.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(changes: &[(&str, Option<AttributeValue>)]) -> Item {
+        let mut item = key(b"partition");
+        let columns = [
+            (EPOCH, number(5)),
+            (INCARNATION, binary(&[7; 16])),
+            (WRITE, number(u64::MAX)),
+            (TTL, number(1_000_000_000)),
+            (HOLDER, AttributeValue::S("host".into())),
+        ];
+        item.extend(columns.map(|(name, value)| (name.to_owned(), value)));
+        for (name, value) in changes {
+            match value {
+                Some(value) => drop(item.insert((*name).to_owned(), value.clone())),
+                None => drop(item.remove(*name)),
+            }
+        }
+        item
+    }
+
+    #[test]
+    fn a_slot_is_told_and_a_damaged_one_is_no_vacancy() {
+        let Ok(Slot::Held { entry, proven_age: None }) = slot(Some(&item(&[]))) else { panic!("not held") };
+        assert_eq!((entry.epoch.get(), entry.version.write), (5, u64::MAX));
+        assert_eq!(entry.holder.as_str(), "host");
+        let released = [(INCARNATION, None), (WRITE, None), (TTL, None), (HOLDER, None)];
+        assert_eq!(slot(Some(&item(&released))), Ok(Slot::Vacant(Vacant { last_epoch: Some(entry.epoch) })));
+        assert_eq!(slot(None), Ok(Slot::Vacant(Vacant { last_epoch: None })));
+        for (name, value) in [
+            (EPOCH, None),
+            (EPOCH, Some(number(0))),
+            (EPOCH, Some(AttributeValue::S("5".into()))),
+            (INCARNATION, Some(binary(&[7; 15]))),
+            (INCARNATION, Some(AttributeValue::Null(true))),
+            (WRITE, None),
+            (WRITE, Some(number(-1))),
+            (TTL, None),
+            (TTL, Some(number("1.5"))),
+            (TTL, Some(number(0))),
+            (HOLDER, None),
+        ] {
+            assert!(slot(Some(&item(&[(name, value.clone())]))).is_err(), "{name}: {value:?}");
+        }
+    }
+
+    #[test]
+    fn a_setting_is_told_and_a_damaged_one_is_not_none() {
+        assert_eq!(setting(None), Ok(None));
+        assert_eq!(setting(Some(&item(&[(VALUE, Some(binary(b"3")))]))), Ok(Some(b"3".to_vec())));
+        assert!(setting(Some(&item(&[]))).is_err());
+    }
+
+    #[test]
+    fn an_item_is_found_by_its_partition() {
+        assert_eq!(partition(&item(&[])), Some(&b"partition"[..]));
+        assert_eq!(partition(&item(&[(PARTITION, Some(number(1)))])), None);
+    }
+}

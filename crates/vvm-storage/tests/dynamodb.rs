@@ -1,0 +1,200 @@
+//! The suites on a real DynamoDB, each case with names of its own, and what is `dynamodb`'s own: its messages.
+//!
+//! `cargo xtask test-drivers` starts DynamoDB Local and runs this with `VVM_TEST_DYNAMODB=http://…`; AWS itself will do
+//! (`https://dynamodb.eu-west-1.amazonaws.com`, with `AWS_REGION` and credentials). It creates tables named `vvm_test_…`
+//! and leaves them there.
+#![cfg(feature = "dynamodb")]
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+use async_trait::async_trait;
+use aws_config::{BehaviorVersion, Region};
+use aws_sdk_dynamodb::{
+    Client,
+    types::{
+        AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
+        TimeToLiveSpecification,
+    },
+};
+use ielections::{
+    Ttl, TtlStorage,
+    testing::{contract::StorageUnderTest, elections_suite::ElectionsTestSuite},
+};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use vvm_storage::{
+    ClusterName, ElectionKey, ElectionsTtlStorage, Partition, SlotNumber, SysVvmStorage,
+    dynamodb::{DynamoDbStorage, OpenError},
+    init_storage,
+};
+
+/// Where DynamoDB is. Without one these tests fail: what was asked for and can't be had is no success.
+fn endpoint() -> String {
+    std::env::var("VVM_TEST_DYNAMODB").expect(
+        "VVM_TEST_DYNAMODB=http://host:port says where DynamoDB is; `cargo xtask test-drivers --only dynamodb` starts one",
+    )
+}
+
+fn region() -> String {
+    std::env::var("AWS_REGION").unwrap_or_else(|_| "eu-west-1".into())
+}
+
+fn url(table: &str) -> String {
+    format!("dynamodb://{}/{table}?endpoint={}", region(), endpoint())
+}
+
+/// A name that no run before had.
+fn fresh(name: &str) -> String {
+    let mut bytes = [0; 6];
+    std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom").unwrap(), &mut bytes).unwrap();
+    format!("vvm_test_{name}_{}", bytes.map(|byte| format!("{byte:02x}")).concat())
+}
+
+/// One table for all cases, and names in it for each.
+struct DynamoDb {
+    url: String,
+    names: String,
+}
+
+impl DynamoDb {
+    async fn fresh() -> Self {
+        let url = url("vvm_test_suites");
+        init_storage(&url).await.unwrap();
+        Self { url, names: fresh("case") }
+    }
+}
+
+#[async_trait]
+impl StorageUnderTest for DynamoDb {
+    type Key = ElectionKey;
+
+    async fn open(&self) -> Arc<dyn TtlStorage<ElectionKey>> {
+        Arc::new(ElectionsTtlStorage::new(Arc::new(DynamoDbStorage::open(&self.url).await.unwrap())))
+    }
+
+    fn key(&self, name: &[u8]) -> ElectionKey {
+        let cluster = ClusterName::new([self.names.as_bytes(), name].concat());
+        ElectionKey { cluster, slot: SlotNumber::new(NonZeroU32::MIN) }
+    }
+}
+
+impl ElectionsTestSuite for DynamoDb {
+    fn ttl(&self) -> Ttl {
+        // A server shares the machine with the tests, and both may stand still for a third of it.
+        Ttl::new(Duration::from_secs(4)).unwrap()
+    }
+}
+
+mod contract {
+    use super::DynamoDb;
+    ielections::storage_contract_suite!(DynamoDb::fresh().await);
+}
+
+mod elections {
+    use super::DynamoDb;
+    ielections::elections_test_suite!(DynamoDb::fresh().await);
+}
+
+/// Somebody else's connection.
+async fn client() -> Client {
+    let loader = aws_config::defaults(BehaviorVersion::v2026_01_12());
+    let loader = loader.region(Region::new(region())).endpoint_url(endpoint());
+    Client::new(&loader.load().await)
+}
+
+async fn refused(url: &str) -> OpenError {
+    DynamoDbStorage::open(url).await.expect_err("opened")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_is_missing_or_elsewhere_is_named() {
+    let table = fresh("missing");
+    let error = refused(&url(&table)).await;
+    assert!(matches!(&error, OpenError::NoTable { table: name, .. } if *name == table), "{error}");
+    assert!(error.to_string().contains("vvm init-storage"), "{error}");
+
+    init_storage(&url(&table)).await.unwrap();
+    let elsewhere = if region() == "us-east-1" { "eu-west-1" } else { "us-east-1" };
+    let elsewhere = format!("dynamodb://{elsewhere}/{table}?endpoint={}", endpoint());
+    let error = refused(&elsewhere).await.to_string();
+    assert!(error.contains("in another region"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_that_does_not_answer_is_named() {
+    // Port 1 of this machine: nobody listens.
+    let error = refused("dynamodb://eu-west-1/elections?endpoint=http://127.0.0.1:1").await;
+    assert!(matches!(error, OpenError::Unreachable { .. }), "{error}");
+    assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_something_else_made_is_refused() {
+    let table = fresh("foreign");
+    let attribute = AttributeDefinition::builder().attribute_name("pk");
+    let key = KeySchemaElement::builder().attribute_name("pk").key_type(KeyType::Hash);
+    let creation = client().await.create_table().table_name(&table).billing_mode(BillingMode::PayPerRequest);
+    creation
+        .attribute_definitions(attribute.attribute_type(ScalarAttributeType::S).build().unwrap())
+        .key_schema(key.build().unwrap())
+        .send()
+        .await
+        .unwrap();
+    let error = refused(&url(&table)).await;
+    assert!(matches!(error, OpenError::OtherTable { .. }), "{error}");
+    assert!(error.to_string().contains("its key is pk (HASH, S), and not"), "{error}");
+    let error = init_storage(&url(&table)).await.unwrap_err().to_string();
+    assert!(error.contains("Use another table"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn time_to_live_is_refused_on_what_leaders_write() {
+    let client = client().await;
+    for (attribute, is_ours) in [("ttl_nanos", true), ("something_else", false)] {
+        let table = fresh("ttl");
+        init_storage(&url(&table)).await.unwrap();
+        let ends =
+            TimeToLiveSpecification::builder().enabled(true).attribute_name(attribute).build().unwrap();
+        client
+            .update_time_to_live()
+            .table_name(&table)
+            .time_to_live_specification(ends)
+            .send()
+            .await
+            .unwrap();
+        match DynamoDbStorage::open(&url(&table)).await {
+            Ok(_) => assert!(!is_ours, "opened with time to live on {attribute}"),
+            Err(error) => {
+                assert!(matches!(error, OpenError::TimeToLive { .. }) && is_ours, "{attribute}: {error}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_was_deleted_can_be_created_again() {
+    let table = fresh("again");
+    let url = url(&table);
+    for _ in 0..2 {
+        init_storage(&url).await.unwrap();
+        let storage = DynamoDbStorage::open(&url).await.unwrap();
+        let stands = storage.settle(&Partition::from_bytes(*b"setting"), b"value").await.unwrap();
+        assert_eq!(stands, b"value");
+        storage.close().await;
+        client().await.delete_table().table_name(&table).send().await.unwrap();
+    }
+    assert!(matches!(refused(&url).await, OpenError::NoTable { .. }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_may_create_at_once_and_again() {
+    let url = url(&fresh("many"));
+    let mut creators = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let url = url.clone();
+        creators.spawn(async move { init_storage(&url).await });
+    }
+    for created in creators.join_all().await {
+        created.unwrap();
+    }
+    init_storage(&url).await.unwrap();
+    assert!(DynamoDbStorage::open(&url).await.is_ok());
+}
