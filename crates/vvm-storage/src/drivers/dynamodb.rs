@@ -32,7 +32,8 @@
 //! Protect it against deletion: with the table go the epochs.
 //!
 //! **What it costs.** A renewal is one write unit (1 KB), a claim or a release one, a claim's read one read unit, a look
-//! at 100 slots 50. At the default TTL a leadership renews 720 times an hour, and each standby looks up to 3,600 times.
+//! at 100 slots 50. At the default TTL a leadership renews 720 times an hour, and each standby looks 3,600 to
+//! 4,800 times.
 //!
 //! **Errors.** What reached a server may have been applied unless the server says that it was not.
 //!
