@@ -6,6 +6,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use std::{
     env, fmt,
     io::{self, BufRead, BufReader},
+    ops::Add,
     process::Stdio,
     sync::{
         Arc,
@@ -96,6 +97,20 @@ impl Cases {
     }
 }
 
+/// Of one run after another.
+impl Add for Cases {
+    type Output = Self;
+
+    fn add(self, next: Self) -> Self {
+        Self {
+            passed: self.passed + next.passed,
+            failed: self.failed + next.failed,
+            // A run without a case is one that was forgotten.
+            succeeded: self.succeeded && self.passed > 0 && next.succeeded && next.passed > 0,
+        }
+    }
+}
+
 impl fmt::Display for Cases {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { passed, failed, succeeded } = self;
@@ -121,7 +136,13 @@ mod tests {
         assert_eq!((cases.passed, cases.failed), (2, 0));
         assert!(cases.all_passed());
         assert!(!Cases { succeeded: false, ..cases }.all_passed());
+        assert!((cases + cases).all_passed());
+        assert!(
+            !(cases + Cases { succeeded: true, ..Cases::default() }).all_passed(),
+            "no case in the second run"
+        );
         cases.count("test d ... FAILED");
         assert!(!cases.all_passed());
+        assert!(!(cases + cases).all_passed());
     }
 }

@@ -1,24 +1,28 @@
 //! Apache Cassandra 5.0.5: one node, or three that replicate.
 
 mod configuration;
+mod faketime;
 mod java;
+mod locks;
+mod plan;
+
+pub use faketime::FaketimeMissing;
+pub use plan::Plan;
 
 use crate::{
-    jars::{self, Artifact, JarsError},
+    jars::JarsError,
     owned::{self, Owned},
 };
 use configuration::NodeConfiguration;
+use locks::Locks;
 use rustix::process::Signal;
 use std::{
     io,
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
     path::{Path, PathBuf},
     time::Duration,
 };
 use tempfile::TempDir;
-
-const ARTIFACT: Artifact =
-    Artifact { group: "org.apache.cassandra", name: "cassandra-all", version: "5.0.5" };
 
 /// Where clients come. Every node has an address of its own, so that all have this port.
 const CLIENT_PORT: u16 = 9042;
@@ -35,6 +39,9 @@ pub enum StartError {
     /// No jars.
     #[error(transparent)]
     Jars(#[from] JarsError),
+    /// A node's clock can't be moved.
+    #[error(transparent)]
+    Faketime(#[from] FaketimeMissing),
     /// A file or a process is not to be had.
     #[error("{what}: {cause}")]
     System {
@@ -64,7 +71,8 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> StartError {
 pub struct Cassandra {
     /// Before the folder that they write to, which is dropped after them.
     nodes: Vec<Node>,
-    _folder: TempDir,
+    locks: Option<Locks>,
+    folder: TempDir,
 }
 
 /// A node of a cluster.
@@ -77,32 +85,19 @@ pub struct Node {
 }
 
 impl Cassandra {
-    /// Starts a cluster of so many nodes, from jars that are fetched once into `target`.
+    /// Starts a cluster of so many nodes that let everybody in: [`Plan`] has the rest.
     ///
     /// # Errors
     /// See [`StartError`]; nothing is left running.
     pub fn start(nodes: u8, target: &Path) -> Result<Self, StartError> {
-        let jars = jars::fetch(ARTIFACT, target)?;
-        let folder = TempDir::with_prefix("cassandra-").map_err(system("a temporary folder"))?;
-        let addresses = free_addresses(nodes)?;
-        let mut cluster = Self { nodes: Vec::new(), _folder: folder };
-        for (index, &address) in addresses.iter().enumerate() {
-            let configuration = NodeConfiguration {
-                folder: cluster._folder.path().join(format!("node-{}", index + 1)),
-                address,
-                seed: addresses[0],
-                token: token(index, addresses.len()),
-            };
-            configuration.write().map_err(system("a node's configuration"))?;
-            let process = launch(&jars, &configuration)?;
-            cluster.nodes.push(Node { process, address, configuration, jars: jars.clone() });
-            // The others find the ring through the first; after that they may come together.
-            if index == 0 {
-                cluster.nodes[0].wait_until_ready()?;
-            }
-        }
-        cluster.nodes.iter_mut().try_for_each(Node::wait_until_ready)?;
-        Ok(cluster)
+        Plan::of(nodes).start(target)
+    }
+
+    /// The folder with certificates and keys, if the cluster is locked: `authority.pem`, who signed the nodes'
+    /// certificates (for their addresses and `nodes.vvm.test`) and `client.pem` with `client.key`; `stranger.pem`, who
+    /// signed `strange-client.pem` with `strange-client.key`.
+    pub fn locks(&self) -> Option<&Path> {
+        self.locks.as_ref().map(Locks::folder)
     }
 
     /// Where clients begin.
@@ -178,44 +173,9 @@ impl Node {
 }
 
 fn launch(jars: &Path, configuration: &NodeConfiguration) -> Result<Owned, StartError> {
-    let command = java::command(jars, configuration).map_err(system("java"))?;
+    let mut command = java::command(jars, configuration).map_err(system("java"))?;
+    if !configuration.ahead.is_zero() {
+        faketime::move_ahead(&mut command, configuration.ahead)?;
+    }
     Owned::start(command, &configuration.folder.join("log")).map_err(system("java"))
-}
-
-/// Addresses of this machine alone, next to each other, on which nobody has the ports of a node.
-fn free_addresses(count: u8) -> Result<Vec<Ipv4Addr>, StartError> {
-    let mut last = io::Error::other("no node was asked for");
-    for _ in 0..20 {
-        let [second, third] = [fastrand::u8(1..255), fastrand::u8(1..255)];
-        let addresses: Vec<_> = (1..=count).map(|node| Ipv4Addr::new(127, second, third, node)).collect();
-        let is_free = |address: &Ipv4Addr| {
-            [CLIENT_PORT, NODE_PORT]
-                .into_iter()
-                .try_for_each(|port| TcpListener::bind((*address, port)).map(drop))
-        };
-        match addresses.iter().try_for_each(is_free) {
-            Ok(()) => return Ok(addresses),
-            Err(cause) => last = cause,
-        }
-    }
-    Err(system("addresses of this machine alone (127.0.0.0/8)")(last))
-}
-
-/// Where a node's part of the ring begins: as many equal parts as there are nodes.
-fn token(index: usize, count: usize) -> i64 {
-    let part = u64::MAX / count as u64;
-    i64::MIN.wrapping_add_unsigned(part * index as u64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::token;
-
-    #[test]
-    fn tokens_divide_the_ring() {
-        assert_eq!(
-            [0, 1, 2].map(|index| token(index, 3)),
-            [i64::MIN, -3074457345618258603, 3074457345618258602]
-        );
-    }
 }

@@ -4,8 +4,11 @@
 
 use crate::cases::{Cases, Suite};
 use clap::ValueEnum;
-use servers::{cassandra::Cassandra, dynamodb::DynamoDbLocal};
-use std::{env, path::PathBuf};
+use servers::{cassandra::Plan, dynamodb::DynamoDbLocal};
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
 
 /// Every driver that there is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -32,13 +35,13 @@ const DYNAMODB: &str = "VVM_TEST_DYNAMODB";
 const LOCAL_CREDENTIALS: [(&str, &str); 2] =
     [("AWS_ACCESS_KEY_ID", "local"), ("AWS_SECRET_ACCESS_KEY", "local")];
 
-/// Runs the drivers asked for, or all of them, on clusters of so many nodes; whether every case of every one passed.
-pub(crate) fn run(only: &[Driver], nodes: u8) -> bool {
+/// Runs the drivers asked for, or all of them, on such a cluster; whether every case of every one passed.
+pub(crate) fn run(only: &[Driver], cluster: &Plan) -> bool {
     let asked_for = if only.is_empty() { Driver::value_variants() } else { only };
     let mut table = Vec::new();
     for driver in asked_for {
         println!("==> {}", driver.name());
-        let outcome = driver.run(nodes);
+        let outcome = driver.run(cluster);
         if let Err(why) = &outcome {
             eprintln!("{}: {why}", driver.name());
         }
@@ -66,7 +69,7 @@ impl Driver {
     }
 
     /// What came of its cases, and what they ran on; or why none did.
-    fn run(self, nodes: u8) -> Result<(Cases, String), String> {
+    fn run(self, cluster: &Plan) -> Result<(Cases, String), String> {
         match self {
             Self::Mem | Self::Sqlite | Self::Sled => {
                 let suite = Suite {
@@ -77,31 +80,16 @@ impl Driver {
                 };
                 Ok((suite.run()?, "this machine".into()))
             }
-            Self::Scylla => {
-                let on = |address: &str| {
-                    Suite {
-                        feature: "scylla",
-                        tests: &["scylla"],
-                        only: None,
-                        environment: &[(SCYLLA, address)],
-                    }
-                    .run()
-                };
-                match env::var(SCYLLA) {
-                    Ok(address) => Ok((on(&address)?, address)),
-                    Err(_) => {
-                        let way_out = |error| {
-                            format!(
-                                "{error}\nOr point {SCYLLA}=host:port at a cluster that is there already."
-                            )
-                        };
-                        let cassandra = Cassandra::start(nodes, &target()).map_err(way_out)?;
-                        let cases = on(&cassandra.contact_points())?;
-                        let counted = if nodes == 1 { "one node".into() } else { format!("{nodes} nodes") };
-                        Ok((cases, format!("Apache Cassandra 5.0.5, {counted}")))
-                    }
+            Self::Scylla => match env::var(SCYLLA) {
+                Ok(address) => {
+                    let cases = scylla(&["scylla", "scylla_clocks"], &[(SCYLLA, &address)])?;
+                    Ok((
+                        cases,
+                        format!("{address}; not run: passwords and TLS, on a cluster of our own alone"),
+                    ))
                 }
-            }
+                Err(_) => on_cassandra(cluster),
+            },
             Self::Dynamodb => {
                 let on = |environment: &[(&str, &str)]| {
                     Suite { feature: "dynamodb", tests: &["dynamodb"], only: None, environment }.run()
@@ -123,6 +111,28 @@ impl Driver {
             }
         }
     }
+}
+
+/// All that there is for a cluster: on an open one, and on one that asks for a certificate and a password.
+fn on_cassandra(cluster: &Plan) -> Result<(Cases, String), String> {
+    let way_out = |error| format!("{error}\nOr point {SCYLLA}=host:port at a cluster that is there already.");
+    let open = cluster.start(&target()).map_err(way_out)?;
+    let ahead = cluster.ahead().as_secs().to_string();
+    let cases = scylla(
+        &["scylla", "scylla_clocks"],
+        &[(SCYLLA, &open.contact_points()), ("VVM_TEST_SCYLLA_AHEAD", &ahead)],
+    )?;
+    drop(open);
+    let locked = Plan::of(1).locked().start(&target()).map_err(way_out)?;
+    let locks = locked.locks().unwrap_or(Path::new("")).display().to_string();
+    let environment =
+        [("VVM_TEST_SCYLLA_LOCKED", &*locked.contact_points()), ("VVM_TEST_SCYLLA_LOCKS", &*locks)];
+    let cases = cases + scylla(&["scylla_locked"], &environment)?;
+    Ok((cases, format!("Apache Cassandra 5.0.5, {cluster}")))
+}
+
+fn scylla(tests: &'static [&'static str], environment: &[(&str, &str)]) -> Result<Cases, String> {
+    Suite { feature: "scylla", tests, only: None, environment }.run()
 }
 
 /// Where cargo builds: servers are kept there.

@@ -1,7 +1,9 @@
 //! Driver `scylla`: ScyllaDB and Apache Cassandra, over CQL. Several machines.
 //!
-//! Tried on Apache Cassandra 5.0.5 (`paxos_variant: v2`). Every statement is one that ScyllaDB's documentation has too,
-//! but ScyllaDB itself was not tried.
+//! Tried on Apache Cassandra 5.0.5 (`paxos_variant: v2`): both suites on one node and on three, one of these with its clock
+//! 8 s ahead; passwords, permissions and TLS 1.3 on one node. Every statement is one that ScyllaDB's documentation has
+//! too, but ScyllaDB itself was not tried. What is needed of either is version 4 of CQL's protocol, and lightweight
+//! transactions.
 //!
 //! **How the contract is kept.** One partition per slot, whose static columns are the leader record. Each verb is one
 //! lightweight transaction on it, linearized by `SERIAL`; reads are `SERIAL` too. A release writes a marker over the
@@ -11,7 +13,9 @@
 //! then finished all the same is answered with a refusal that shows our own version; elections know it for a success.)
 //!
 //! **Never early.** Nothing ends a record but a write: no TTL of the server is used, and a table that has one is
-//! refused. No age is ever proven, so a standby that comes anew waits one TTL of its own; no clock of any server matters.
+//! refused. No age is ever proven, so a standby that comes anew waits one TTL of its own. No clock matters: no statement
+//! has a timestamp, cells get that of their transaction's ballot, and a ballot is larger than those before it whatever
+//! the clock of the node that makes it shows.
 //!
 //! **Where.** `scylla://host1,host2:9042/keyspace?option=value&…`: contact points (port 9042 unless given), the
 //! keyspace, and:
@@ -22,35 +26,43 @@
 //! | `serial=local` | `LOCAL_SERIAL` and `LOCAL_QUORUM` within `datacenter`, which must be named. Default: `SERIAL` and `QUORUM` over all |
 //! | `user=vvm` | logs in; the password is in the environment variable `VVM_STORAGE_PASSWORD`, unless |
 //! | `password_file=path` | the password is the first line of this file |
+//! | `tls_ca=path` | TLS 1.2 or 1.3, with nodes whose certificates were signed by one of these (PEM) |
+//! | `tls_certificate=path`, `tls_key=path` | what we show to a node that asks (PEM; the key without a passphrase) |
+//! | `tls_name=name` | nodes' certificates have to bear this name, or with `*` any. Default: the node's address |
 //! | `replication=3`, `replication=dc1:3,dc2:3` | for a keyspace that [`init_storage`](crate::init_storage) creates |
 //!
 //! The level, and for `LOCAL_SERIAL` the data centre, are recorded with the table when it is created. Whoever comes with
-//! another is refused: two levels on one row would not see each other, and both could lead. There is no TLS yet.
+//! another is refused: two levels on one row would not see each other, and both could lead. A login needs `SELECT` and
+//! `MODIFY` on the keyspace, and `CREATE` to create it. `tls_name=*` is for an authority that signs nothing but nodes:
+//! whoever has any certificate of it could pose as one. Nodes are known by their addresses alone, so that no host name of
+//! the URL can stand in for `tls_name`. The machine's wall clock decides whether a certificate is valid today.
 //!
 //! **Errors.** What reached a server may have been applied unless the server says that it did not even begin.
 //!
-//! | what went wrong | to a write | to a read |
-//! |---|---|---|
-//! | no connection to any node, or none free on it; no node to ask; a statement that could not be prepared | `NotApplied` | `Unavailable` |
-//! | `Unprepared` (prepared again by the library, and forgotten again) | `NotApplied` | `Unavailable` |
-//! | a value that doesn't fit the column: the table is not ours | `Fatal` | `Fatal` |
-//! | `SyntaxError`, `Invalid`, `ConfigError`, `AlreadyExists`, `ProtocolError` | `Fatal` | `Fatal` |
-//! | `AuthenticationError`, `Unauthorized` | `Fatal` | `Fatal` |
-//! | the statement's id changed when it was prepared again: the table was altered | `Fatal` | `Fatal` |
-//! | no answer within the request timeout, 2 s | `Unknown` | `Unavailable` |
-//! | connection broken before the answer | `Unknown` | `Unavailable` |
-//! | an answer that can't be read | `Unknown` | `Unavailable` |
-//! | `WriteTimeout` (contention is one, of type `Cas`), `WriteFailure`, `CAS_WRITE_UNKNOWN` (0x1700) | `Unknown` | `Unavailable` |
-//! | `ReadTimeout`, `ReadFailure`: a transaction reads after an earlier round of it may have been accepted | `Unknown` | `Unavailable` |
-//! | `Unavailable` (no quorum), `Overloaded`: also said when it is time to commit | `Unknown` | `Unavailable` |
-//! | `IsBootstrapping`, `TruncateError`, `RateLimitReached`, `FunctionFailure`, `ServerError`, any other | `Unknown` | `Unavailable` |
-//! | applied, with a row that makes no sense | – | `Fatal` |
-//! | refused, with a row that makes no sense | `Fatal` | – |
+//! | what went wrong | to a write | to a read | because |
+//! |---|---|---|---|
+//! | no connection to any node, or none free on it; no node to ask | `NotApplied` | `Unavailable` | nothing was sent |
+//! | `Unprepared` (prepared again by the library, and forgotten again) | `NotApplied` | `Unavailable` | a node looks a statement up before it begins |
+//! | a value that doesn't fit the column | `Fatal` | `Fatal` | nothing was sent, and the table is not ours |
+//! | `SyntaxError`, `Invalid`, `ConfigError`, `AlreadyExists`, `ProtocolError` | `Fatal` | `Fatal` | said of the statement, before it is begun: keyspace or table were dropped or altered |
+//! | `AuthenticationError`, `Unauthorized` | `Fatal` | `Fatal` | looked at before it is begun |
+//! | the statement's id changed when it was prepared again | `Fatal` | `Fatal` | the table was altered; nothing was executed |
+//! | no answer within the request timeout, 2 s | `Unknown` | `Unavailable` | it may be on its way, and was seen to be applied later |
+//! | connection broken before the answer | `Unknown` | `Unavailable` | the node may have begun |
+//! | an answer that can't be read | `Unknown` | `Unavailable` | the node has done something |
+//! | `WriteTimeout` (contention is one, of type `Cas`), `WriteFailure`, `CAS_WRITE_UNKNOWN` (0x1700) | `Unknown` | `Unavailable` | some replicas may have accepted it, and a later transaction then finishes it |
+//! | `ReadTimeout`, `ReadFailure` | `Unknown` | `Unavailable` | a transaction reads after an earlier round of it may have been accepted |
+//! | `Unavailable` (no quorum), `Overloaded` | `Unknown` | `Unavailable` | said at the beginning, but also when it is time to commit |
+//! | `IsBootstrapping`, `TruncateError`, `RateLimitReached`, `FunctionFailure`, `ServerError`, any other | `Unknown` | `Unavailable` | nothing says when |
+//! | applied, with a row that makes no sense | – | `Fatal` | somebody else writes to the table |
+//! | refused, with a row that makes no sense | `Fatal` | – | likewise |
+//!
+//! **Closing** ends the library's tasks and their sockets, and waits until the last of them has ended. A call that runs
+//! keeps them until it ends; one that nobody drives to its end is waited for in vain, for 5 s.
 //!
 //! **What it can't do.** With `commitlog_sync: periodic`, Cassandra's default, a power cut of a whole quorum may forget
 //! the last seconds, an epoch among them; `batch` or `group` does not. In ScyllaDB, versions that have no lightweight
-//! transactions on tablets need a keyspace without (`tablets = {'enabled': false}`). Closing ends the sockets within
-//! moments, not before it returns: the library's tasks end by themselves.
+//! transactions on tablets need a keyspace without (`tablets = {'enabled': false}`).
 
 mod driver;
 mod errors;

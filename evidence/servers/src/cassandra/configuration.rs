@@ -1,7 +1,7 @@
 //! A node's folder and the two files that it reads.
 
-use super::NODE_PORT;
-use std::{fs, io, net::Ipv4Addr, path::PathBuf};
+use super::{NODE_PORT, locks::Locks};
+use std::{fs, io, net::Ipv4Addr, path::PathBuf, time::Duration};
 
 /// Only what it complains about.
 const LOG_CONFIGURATION: &str = "<configuration><appender name=\"OUT\" class=\"ch.qos.logback.core.ConsoleAppender\">\
@@ -15,6 +15,10 @@ pub(super) struct NodeConfiguration {
     /// The node that knows the others.
     pub(super) seed: Ipv4Addr,
     pub(super) token: i64,
+    /// By how much its wall clock is ahead of the machine's.
+    pub(super) ahead: Duration,
+    /// Without any, everybody is let in.
+    pub(super) locks: Option<Locks>,
 }
 
 impl NodeConfiguration {
@@ -54,7 +58,11 @@ impl NodeConfiguration {
              rpc_address: {address}\n\
              endpoint_snitch: SimpleSnitch\n\
              paxos_variant: v2\n\
-             authenticator: AllowAllAuthenticator\n"
+             {}",
+            self.locks.as_ref().map_or_else(
+                || "authenticator: AllowAllAuthenticator\n".into(),
+                |locks| locks.configuration(*address)
+            ),
         )
     }
 }

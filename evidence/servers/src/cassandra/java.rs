@@ -7,14 +7,17 @@ use std::{io, path::Path, process::Command};
 const MAIN: &str = "org.apache.cassandra.service.CassandraDaemon";
 
 /// Small, compiled in haste, and alone in the world: no waiting for a ring to settle.
-const QUICK: [&str; 7] = [
+const QUICK: [&str; 8] = [
     "-Xms256m",
     "-Xmx512m",
     "-XX:TieredStopAtLevel=1",
-    "-Dcassandra.ring_delay_ms=1",
+    // No wait of a node that is alone with its tokens, but how long a joining one calls for the others.
+    "-Dcassandra.ring_delay_ms=20000",
     "-Dcassandra.skip_wait_for_gossip_to_settle=0",
     "-Dcassandra.gossip_settle_min_wait_ms=100",
     "-Dcassandra.auto_bootstrap=false",
+    // The first user, where there are users.
+    "-Dcassandra.superuser_setup_delay_ms=0",
 ];
 
 const EXPORTS: [&str; 9] = [

@@ -6,7 +6,7 @@ pub(super) use statements::{Levels, Statements};
 
 use super::{
     errors::{Closed, Trouble},
-    open::{Address, OpenError},
+    open::{Address, Ending, OpenError},
     rows::Record,
 };
 use crate::{Partition, SysVvmStorage};
@@ -23,6 +23,7 @@ use std::{
 pub struct ScyllaStorage {
     /// `None` once closed. A call that runs keeps the connections until it ends.
     statements: Mutex<Option<Arc<Statements>>>,
+    ending: Ending,
 }
 
 impl ScyllaStorage {
@@ -35,8 +36,8 @@ impl ScyllaStorage {
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let statements = super::open::open(&Address::parse(url)?).await?;
-        Ok(Self { statements: Mutex::new(Some(Arc::new(statements))) })
+        let (statements, ending) = super::open::open(&Address::parse(url)?).await?;
+        Ok(Self { statements: Mutex::new(Some(Arc::new(statements))), ending })
     }
 
     fn statements(&self) -> Result<Arc<Statements>, Closed> {
@@ -128,6 +129,7 @@ impl SysVvmStorage for ScyllaStorage {
     }
 
     async fn close(&self) {
-        self.statements.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(self.statements.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.ending.clone().wait().await;
     }
 }

@@ -3,7 +3,7 @@
 
 use ::scylla::errors::{BadQuery, DbError, ExecutionError, RequestAttemptError};
 use ielections::{ReadError, WriteError};
-use std::error::Error;
+use std::{error::Error, fmt};
 
 /// What is known of a request that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +25,48 @@ pub(super) enum Trouble {
     Damaged(Damaged),
     /// It was answered with something that can't be read.
     Unreadable(Box<dyn Error + Send + Sync>),
+}
+
+/// What went wrong, and what to do where the database's own words don't say.
+#[derive(Debug)]
+struct Failed(Box<ExecutionError>);
+
+impl fmt::Display for Failed {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(cause) = self;
+        match &**cause {
+            ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, words)) => match error {
+                DbError::Unavailable { required, alive, .. } => write!(
+                    out,
+                    "no quorum: {required} copies have to answer, and the nodes of {alive} are up. Start the others, or \
+                     ALTER KEYSPACE to fewer copies"
+                ),
+                DbError::Unauthorized => write!(out, "{words}: GRANT SELECT and MODIFY on the keyspace"),
+                DbError::Invalid => write!(
+                    out,
+                    "{words}: somebody has dropped or altered keyspace or table. `vvm init-storage` creates what is \
+                     missing"
+                ),
+                _ => write!(out, "{cause}"),
+            },
+            ExecutionError::RequestTimeout(after) => {
+                write!(
+                    out,
+                    "no answer within {after:?}: nodes hang, are overloaded, or can't reach each other"
+                )
+            }
+            ExecutionError::EmptyPlan | ExecutionError::ConnectionPoolError(_) => {
+                write!(out, "no node can be reached: start them, or mend the network ({cause})")
+            }
+            _ => write!(out, "{cause}"),
+        }
+    }
+}
+
+impl Error for Failed {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.0)
+    }
 }
 
 /// A row that this driver never wrote.
@@ -55,9 +97,9 @@ impl Trouble {
     pub(super) fn of_write(self) -> WriteError {
         match self {
             Self::Failed(error) => match outcome(&error) {
-                Outcome::NotBegun => WriteError::NotApplied(error.into()),
-                Outcome::Refused => WriteError::Fatal(error.into()),
-                Outcome::Unknown => WriteError::Unknown(error.into()),
+                Outcome::NotBegun => WriteError::NotApplied(Failed(error).into()),
+                Outcome::Refused => WriteError::Fatal(Failed(error).into()),
+                Outcome::Unknown => WriteError::Unknown(Failed(error).into()),
             },
             // A row comes with a refusal alone.
             Self::Damaged(damaged) => WriteError::Fatal(damaged.into()),
@@ -68,8 +110,8 @@ impl Trouble {
     pub(super) fn of_read(self) -> ReadError {
         match self {
             Self::Failed(error) => match outcome(&error) {
-                Outcome::Refused => ReadError::Fatal(error.into()),
-                Outcome::NotBegun | Outcome::Unknown => ReadError::Unavailable(error.into()),
+                Outcome::Refused => ReadError::Fatal(Failed(error).into()),
+                Outcome::NotBegun | Outcome::Unknown => ReadError::Unavailable(Failed(error).into()),
             },
             Self::Damaged(damaged) => ReadError::Fatal(damaged.into()),
             Self::Unreadable(cause) => ReadError::Unavailable(cause),

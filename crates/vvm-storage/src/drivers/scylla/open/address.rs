@@ -1,6 +1,11 @@
 //! `scylla://…`, taken apart.
 
-use super::{super::driver::Levels, OpenError};
+use super::{
+    super::driver::Levels,
+    OpenError,
+    tls::{Names, Own, Tls},
+};
+use rustls::pki_types::ServerName;
 use std::path::PathBuf;
 
 /// Where a cluster is, which keyspace, and how to speak to it.
@@ -13,6 +18,7 @@ pub(in super::super) struct Address {
     pub(super) levels: Levels,
     pub(super) user: Option<String>,
     pub(super) password_file: Option<PathBuf>,
+    pub(super) tls: Option<Tls>,
     pub(super) replication: Option<Replication>,
 }
 
@@ -32,22 +38,37 @@ const LONGEST_NAME: usize = 48;
 
 impl Address {
     pub(in super::super) fn parse(url: &str) -> Result<Self, OpenError> {
-        parse(url).map_err(|why| OpenError::Url { url: url.to_owned(), why })
+        parse(url).map_err(|why| OpenError::Url { url: without_secrets(url), why })
     }
+}
+
+/// As it may be shown: what was meant for a password goes into no log.
+fn without_secrets(url: &str) -> String {
+    let (place, options) = url.split_once('?').map_or((url, None), |(place, options)| (place, Some(options)));
+    let place = match (place.strip_prefix(SCHEME), place.rsplit_once('@')) {
+        (Some(_), Some((_secret, hosts))) => format!("{SCHEME}…@{hosts}"),
+        _ => place.to_owned(),
+    };
+    let Some(options) = options else { return place };
+    let options = options.split('&').map(|option| match option.split_once('=') {
+        Some(("password", _secret)) => "password=…",
+        _ => option,
+    });
+    format!("{place}?{}", options.collect::<Vec<_>>().join("&"))
 }
 
 fn parse(url: &str) -> Result<Address, String> {
     let rest = url.strip_prefix(SCHEME).ok_or("write scylla://host1,host2:9042/keyspace")?;
     let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
-    let (hosts, keyspace) =
-        place.split_once('/').ok_or("the keyspace is missing: write scylla://host/keyspace")?;
-    if hosts.contains('@') {
+    if place.contains('@') {
         return Err(
             "users and passwords don't go before the hosts: write ?user=NAME, and put the password into the \
                     environment (VVM_STORAGE_PASSWORD) or a file (password_file=PATH)"
                 .into(),
         );
     }
+    let (hosts, keyspace) =
+        place.split_once('/').ok_or("the keyspace is missing: write scylla://host/keyspace")?;
     let contact_points = hosts.split(',').map(contact_point).collect::<Result<_, _>>()?;
     let is_name = |name: &str| {
         (1..=LONGEST_NAME).contains(&name.len())
@@ -63,9 +84,11 @@ fn parse(url: &str) -> Result<Address, String> {
         levels: Levels::Global,
         user: None,
         password_file: None,
+        tls: None,
         replication: None,
     };
     let mut is_local = false;
+    let mut files = TlsFiles::default();
     for option in options.split('&').filter(|option| !option.is_empty()) {
         let (name, value) = option
             .split_once('=')
@@ -83,14 +106,20 @@ fn parse(url: &str) -> Result<Address, String> {
                             (VVM_STORAGE_PASSWORD) or a file (password_file=PATH)"
                     .into());
             }
+            ("tls_ca", _) => files.authority = Some(value.into()),
+            ("tls_certificate", _) => files.certificate = Some(value.into()),
+            ("tls_key", _) => files.key = Some(value.into()),
+            ("tls_name", _) => files.names = Some(names(value)?),
             ("replication", _) => address.replication = Some(replication(value)?),
             _ => {
                 return Err(format!(
-                    "there is no option `{name}`; there are datacenter, serial, user, password_file, replication"
+                    "there is no option `{name}`; there are datacenter, serial, user, password_file, tls_ca, \
+                     tls_certificate, tls_key, tls_name, replication"
                 ));
             }
         }
     }
+    address.tls = files.together()?;
     if is_local {
         let datacenter = address.datacenter.clone().ok_or(
             "serial=local needs a data centre, the same for everybody: two would have two leaders. Add datacenter=NAME",
@@ -98,6 +127,46 @@ fn parse(url: &str) -> Result<Address, String> {
         address.levels = Levels::Local(datacenter);
     }
     Ok(address)
+}
+
+/// The options about TLS, one by one.
+#[derive(Default)]
+struct TlsFiles {
+    authority: Option<PathBuf>,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    names: Option<Names>,
+}
+
+impl TlsFiles {
+    /// `None` if there are none.
+    fn together(self) -> Result<Option<Tls>, String> {
+        let own = match (self.certificate, self.key) {
+            (Some(certificate), Some(key)) => Some(Own { certificate, key }),
+            (None, None) => None,
+            _ => {
+                return Err(
+                    "a certificate has a key: give both, tls_certificate=PATH and tls_key=PATH".into()
+                );
+            }
+        };
+        match self.authority {
+            Some(authority) => Ok(Some(Tls { authority, names: self.names.unwrap_or(Names::Address), own })),
+            None if own.is_some() || self.names.is_some() => {
+                Err("TLS needs the authority that signed the nodes' certificates: add tls_ca=PATH".into())
+            }
+            None => Ok(None),
+        }
+    }
+}
+
+fn names(value: &str) -> Result<Names, String> {
+    if value == "*" {
+        return Ok(Names::Any);
+    }
+    ServerName::try_from(value.to_owned())
+        .map(Names::Is)
+        .map_err(|_| format!("`{value}` is no name of a server: write tls_name=NAME, or tls_name=* for any"))
 }
 
 fn contact_point(host: &str) -> Result<String, String> {
@@ -149,7 +218,30 @@ mod tests {
         let each = [("dc1".to_owned(), 3), ("dc2".to_owned(), 2)];
         assert_eq!(address.replication, Some(Replication::In(each.into())));
         let plain = parse("scylla://a/b").unwrap();
-        assert_eq!((plain.levels, plain.replication), (Levels::Global, None));
+        assert_eq!((plain.levels, plain.replication, plain.tls), (Levels::Global, None, None));
+    }
+
+    #[test]
+    fn an_authority_turns_tls_on() {
+        let tls = |options: &str| parse(&format!("scylla://a/b?{options}")).unwrap().tls.unwrap();
+        let plain = Tls { authority: "ca".into(), names: Names::Address, own: None };
+        assert_eq!(tls("tls_ca=ca"), plain);
+        let own = Own { certificate: "c".into(), key: "k".into() };
+        let whole = tls("tls_key=k&tls_ca=ca&tls_certificate=c&tls_name=nodes.example");
+        let name = ServerName::try_from("nodes.example").unwrap();
+        assert_eq!(whole, Tls { names: Names::Is(name), own: Some(own), ..plain.clone() });
+        assert_eq!(tls("tls_ca=ca&tls_name=*"), Tls { names: Names::Any, ..plain });
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        for url in
+            ["scylla://vvm:sec/r@et@a/keyspace", "scylla://a/keyspace?user=vvm&password=sec=ret&serial=local"]
+        {
+            let error = Address::parse(url).unwrap_err().to_string();
+            assert!(error.contains("VVM_STORAGE_PASSWORD") && error.contains("a/keyspace"), "{error}");
+            assert!(!error.contains("sec") && !error.contains("ret"), "{error}");
+        }
     }
 
     #[test]
@@ -168,6 +260,11 @@ mod tests {
             ("scylla://a/keyspace?serial=local", "Add datacenter=NAME"),
             ("scylla://a/keyspace?serial=quorum", "`local` or `global`"),
             ("scylla://a/keyspace?user", "write user=VALUE"),
+            ("scylla://a/keyspace?tls_certificate=c&tls_ca=ca", "give both"),
+            ("scylla://a/keyspace?tls_key=k&tls_ca=ca", "give both"),
+            ("scylla://a/keyspace?tls_certificate=c&tls_key=k", "add tls_ca=PATH"),
+            ("scylla://a/keyspace?tls_name=a", "add tls_ca=PATH"),
+            ("scylla://a/keyspace?tls_ca=ca&tls_name=a b", "no name of a server"),
             ("scylla://a/keyspace?replicas=3", "no option `replicas`"),
             ("scylla://a/keyspace?replication=0", "a number, `3`"),
             ("scylla://a/keyspace?replication=d'c:3", "a number, `3`"),

@@ -1,10 +1,7 @@
 //! Why a keyspace can't be opened, each with the way out.
 
-use super::{Address, PASSWORD};
-use ::scylla::errors::{
-    ConnectionError, ConnectionPoolError, ConnectionSetupRequestErrorKind, DbError, ExecutionError,
-    MetadataError, NewSessionError, PrepareError, RequestAttemptError,
-};
+use super::PASSWORD;
+use ::scylla::errors::{DbError, ExecutionError, NewSessionError, PrepareError, RequestAttemptError};
 use std::{io, path::PathBuf};
 
 /// Why a keyspace could not be opened, or not be made ready. Nothing that was there has been changed.
@@ -37,6 +34,43 @@ pub enum OpenError {
         /// What the last attempt says.
         cause: Box<NewSessionError>,
     },
+    /// TLS does not come about.
+    #[error("no TLS with the nodes at {contact_points}: {way_out} ({why})")]
+    Tls {
+        /// Who was asked.
+        contact_points: String,
+        /// What to do.
+        way_out: &'static str,
+        /// What was wrong.
+        why: String,
+    },
+    /// A file of TLS can't be used.
+    #[error("{}: {why}. It has to be one of PEM, a key without a passphrase", .path.display())]
+    TlsFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Something listens there that speaks no CQL.
+    #[error("what listens at {contact_points} does not answer in CQL: {way_out}")]
+    NoCql {
+        /// Who was asked.
+        contact_points: String,
+        /// What to do.
+        way_out: &'static str,
+    },
+    /// No version of the protocol in common.
+    #[error(
+        "the nodes at {contact_points} don't speak version 4 of CQL's protocol: Cassandra does from 3.0 on, unless \
+         native_transport_allow_older_protocols forbids it ({why})"
+    )]
+    Protocol {
+        /// Who was asked.
+        contact_points: String,
+        /// What they say.
+        why: String,
+    },
     /// The cluster wants to know who we are.
     #[error(
         "the cluster asks for a user: add user=NAME, and put the password into {PASSWORD} or a file (password_file=PATH)"
@@ -49,7 +83,9 @@ pub enum OpenError {
         user: String,
     },
     /// The user may not do it.
-    #[error("the user may not do this: grant it ({0})")]
+    #[error(
+        "the user may not do this ({0}): GRANT it. Who leads needs SELECT and MODIFY, who creates CREATE"
+    )]
     Unauthorized(String),
     /// The data centre is missing.
     #[error("there is no data centre `{wanted}`; there are: {there}")]
@@ -57,6 +93,19 @@ pub enum OpenError {
         /// What was asked for.
         wanted: String,
         /// Those that nodes say they are in.
+        there: String,
+    },
+    /// The level is local to a data centre that has none of the records.
+    #[error(
+        "keyspace `{keyspace}` has no copies in data centre `{datacenter}`, so that nothing can be agreed on there; it \
+         has {there}. Name one of these with datacenter=, or ALTER KEYSPACE"
+    )]
+    NoCopies {
+        /// The keyspace.
+        keyspace: String,
+        /// The data centre asked for.
+        datacenter: String,
+        /// Where copies are.
         there: String,
     },
     /// The keyspace is missing.
@@ -106,25 +155,6 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    pub(super) fn of_connecting(address: &Address, cause: NewSessionError) -> Self {
-        if let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(
-            ConnectionPoolError::Broken {
-                last_connection_error: ConnectionError::ConnectionSetupRequestError(setup),
-            },
-        )) = &cause
-        {
-            match &setup.error {
-                ConnectionSetupRequestErrorKind::MissingAuthentication => return Self::UserWanted,
-                ConnectionSetupRequestErrorKind::DbError(
-                    DbError::AuthenticationError | DbError::Unauthorized,
-                    _,
-                ) => return Self::Credentials { user: address.user.clone().unwrap_or_default() },
-                _ => {}
-            }
-        }
-        Self::Unreachable { contact_points: address.contact_points.join(", "), cause: Box::new(cause) }
-    }
-
     pub(super) fn of_request(cause: ExecutionError) -> Self {
         match cause {
             ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Unauthorized, why)) => {

@@ -7,7 +7,11 @@ use super::{
     super::rows::{COLUMNS, TABLE},
     Address, OpenError,
 };
-use ::scylla::{client::session::Session, value::Row};
+use ::scylla::{
+    client::session::Session,
+    statement::{Consistency, unprepared::Statement},
+    value::Row,
+};
 use std::collections::BTreeSet;
 
 /// A change of the columns that an older version would misread raises the number.
@@ -54,6 +58,17 @@ pub(super) async fn check(session: &Session, address: &Address) -> Result<(), Op
         return Err(other("a default TTL would end records by a server's clock: alter it to 0"));
     }
     Ok(())
+}
+
+/// Reads the table as anybody would: what may be prepared need not be allowed. Whatever else is wrong with the cluster will
+/// be said by whoever wants something of it.
+pub(super) async fn check_permission(session: &Session, keyspace: &str) -> Result<(), OpenError> {
+    let mut read = Statement::new(format!("SELECT value FROM \"{keyspace}\".{TABLE} WHERE pk = 0x00"));
+    read.set_consistency(Consistency::LocalOne);
+    match session.query_unpaged(read, ()).await.map_err(OpenError::of_request) {
+        Err(error @ OpenError::Unauthorized(_)) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 pub(super) async fn keyspace_exists(session: &Session, address: &Address) -> Result<bool, OpenError> {

@@ -1,0 +1,111 @@
+//! What stands between us and a node, found among the layers of the client library's errors.
+
+use super::{Address, OpenError, tls};
+use ::scylla::errors::{
+    BrokenConnectionError, BrokenConnectionErrorKind, ConnectionError, ConnectionPoolError,
+    ConnectionSetupRequestErrorKind, DbError, FrameHeaderParseError, MetadataError, NewSessionError,
+};
+use std::{error::Error, io};
+
+impl OpenError {
+    pub(super) fn of_connecting(address: &Address, cause: NewSessionError) -> Self {
+        let contact_points = address.contact_points.join(", ");
+        let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(ConnectionPoolError::Broken {
+            last_connection_error: error,
+        })) = &cause
+        else {
+            return Self::Unreachable { contact_points, cause: Box::new(cause) };
+        };
+        if let ConnectionError::ConnectionSetupRequestError(setup) = error {
+            match &setup.error {
+                ConnectionSetupRequestErrorKind::MissingAuthentication => return Self::UserWanted,
+                ConnectionSetupRequestErrorKind::DbError(
+                    DbError::AuthenticationError | DbError::Unauthorized,
+                    _,
+                ) => return Self::Credentials { user: address.user.clone().unwrap_or_default() },
+                ConnectionSetupRequestErrorKind::DbError(DbError::ProtocolError, why) => {
+                    return Self::Protocol { contact_points, why: why.clone() };
+                }
+                _ => {}
+            }
+        }
+        match of_stream(error) {
+            Some(Stream::Tls(error)) => {
+                Self::Tls { contact_points, way_out: tls::way_out(error), why: error.to_string() }
+            }
+            Some(Stream::Version(version)) => Self::Protocol {
+                contact_points,
+                why: format!("it answers in version {version} of the protocol"),
+            },
+            Some(Stream::HungUp) if address.tls.is_some() => Self::Tls {
+                contact_points,
+                way_out: "the node hung up after the handshake, as one does that misses a certificate of ours: give one \
+                          with tls_certificate=PATH and tls_key=PATH that an authority signed which the node trusts",
+                why: error.to_string(),
+            },
+            Some(Stream::NoCql | Stream::HungUp) => {
+                let way_out = if address.tls.is_some() {
+                    "name the port at which nodes speak CQL with TLS"
+                } else {
+                    "name the port of CQL (9042), and if nodes speak TLS there, add tls_ca=PATH"
+                };
+                Self::NoCql { contact_points, way_out }
+            }
+            None => Self::Unreachable { contact_points, cause: Box::new(cause) },
+        }
+    }
+}
+
+/// What went wrong with the bytes of a connection.
+enum Stream<'a> {
+    Tls(&'a rustls::Error),
+    /// A frame of CQL, in a version that we don't speak.
+    Version(u8),
+    /// It hung up at our first words.
+    HungUp,
+    /// Something listens, and what it says is no CQL.
+    NoCql,
+}
+
+fn of_stream(error: &ConnectionError) -> Option<Stream<'_>> {
+    match error {
+        ConnectionError::IoError(error) => of_io(error),
+        ConnectionError::BrokenConnection(error) => of_broken(error),
+        ConnectionError::ConnectionSetupRequestError(setup) => match &setup.error {
+            ConnectionSetupRequestErrorKind::BrokenConnection(error) => of_broken(error),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn of_broken(error: &BrokenConnectionError) -> Option<Stream<'_>> {
+    match error.downcast_ref()? {
+        BrokenConnectionErrorKind::FrameHeaderParseError(error) => match error {
+            FrameHeaderParseError::HeaderIoError(error)
+            | FrameHeaderParseError::BodyChunkIoError(_, error) => of_io(error),
+            // Of CQL, these are all versions that there have been; a first byte of anything else is something else.
+            FrameHeaderParseError::VersionNotSupported(version) if (1..=6).contains(version) => {
+                Some(Stream::Version(*version))
+            }
+            _ => Some(Stream::NoCql),
+        },
+        BrokenConnectionErrorKind::WriteError(error) => of_io(error),
+        // Broken before the first words were sent.
+        BrokenConnectionErrorKind::ChannelError => Some(Stream::HungUp),
+        _ => None,
+    }
+}
+
+fn of_io(error: &io::Error) -> Option<Stream<'_>> {
+    let inner: Option<&(dyn Error + 'static)> = error.get_ref().map(|inner| inner as _);
+    if let Some(error) = inner.and_then(|inner| inner.downcast_ref()) {
+        return Some(Stream::Tls(error));
+    }
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+            Some(Stream::HungUp)
+        }
+        _ => None,
+    }
+}
