@@ -15,6 +15,7 @@ mod log;
 mod service;
 mod stop_requests;
 mod storage;
+mod storage_watch;
 mod surroundings;
 mod trigger;
 
@@ -99,7 +100,7 @@ fn host(run: &RunArgs) -> Result<(), StartError> {
         family,
         level,
         clock,
-        control: Control::new(),
+        control: Arc::new(Control::new()),
         guardian,
         deadline: trigger.deadline(),
     });

@@ -22,6 +22,17 @@ pub(crate) fn asks_to_stop(signal: Signal) -> bool {
     matches!(signal, Signal::TERM | Signal::INT)
 }
 
+/// Whether `signal` ends a `vvm` that has no worker to pass it on to: what it would do to any program that knows nothing
+/// of it, so that closing a terminal ends a candidate, too. USR1 and USR2 are for a worker or for nobody.
+pub(crate) fn ends_a_candidate(signal: Signal) -> bool {
+    asks_to_stop(signal) || matches!(signal, Signal::HUP | Signal::QUIT)
+}
+
+/// `SIGTERM` and so on, for people.
+pub(crate) fn name(signal: Signal) -> &'static str {
+    signal_hook::low_level::signal_name(signal.as_raw()).unwrap_or("a signal")
+}
+
 /// A signal that came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Caught {

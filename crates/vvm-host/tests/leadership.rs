@@ -6,6 +6,7 @@ mod harness;
 use harness::{Finished, Trial};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
+use std::time::Duration;
 
 /// The variables that a worker found, without the names.
 fn told(finished: &Finished) -> Vec<&str> {
@@ -186,4 +187,32 @@ fn status_creates_nothing_and_says_what_it_did_not_find() {
     // The question has not become a campaign.
     assert_eq!(trial.status(&["--name", "payrol"]).0, 66);
     assert_eq!(trial.status(&["--name", "payroll"]).0, 0);
+}
+
+/// Once when it begins, with what is in the way, and once when it is over; however often it is tried in between.
+#[test]
+fn trouble_with_the_storage_is_said_once_and_so_is_its_end() {
+    let trial = Trial::new();
+    let mut leader = trial.run_script("echo up; exec sleep 1000").start();
+    leader.stdout.wait_for("up");
+    let mut candidate = trial.run(["echo", "leads"]).start();
+    candidate.stderr.wait_for("waiting for leadership");
+    // While it can't look: the leader dies, so long ago that its record has expired, and the storage is locked.
+    let host = candidate.host();
+    kill_process(host, Signal::STOP).unwrap();
+    leader.signal(Signal::KILL);
+    leader.finish();
+    trial.lock_storage().execute_batch("UPDATE leader SET issued_at_nanos = 0; COMMIT").unwrap();
+    let lock = trial.lock_storage();
+    kill_process(host, Signal::CONT).unwrap();
+
+    let began = candidate.stderr.wait_for("trouble with the storage");
+    assert!(began.contains("locked") && began.contains("trying again"), "{began}");
+    // An attempt waits a second for the lock, and the pause after it is shorter.
+    std::thread::sleep(Duration::from_secs(4));
+    drop(lock);
+    let finished = candidate.finish();
+    assert_eq!((finished.code(), &finished.stdout), (0, &vec!["leads".to_owned()]), "{:#?}", finished.stderr);
+    let said = |text| finished.stderr.iter().filter(|line| line.contains(text)).count();
+    assert_eq!((said("trouble with the storage"), said("the storage works again")), (1, 1));
 }

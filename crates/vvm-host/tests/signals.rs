@@ -15,25 +15,6 @@ const REPORTER: &str = "for s in TERM INT HUP QUIT USR1 USR2; do trap \"echo $s\
 const NOT_AN_ECHO: Duration = Duration::from_millis(150);
 
 #[test]
-fn each_signal_is_passed_on() {
-    let trial = Trial::new();
-    let mut running = trial.run_script(REPORTER).with(["--stop-timeout", "100ms"]).start();
-    running.stdout.wait_for("up");
-    for (signal, name) in [
-        (Signal::HUP, "HUP"),
-        (Signal::QUIT, "QUIT"),
-        (Signal::USR1, "USR1"),
-        (Signal::USR2, "USR2"),
-        (Signal::INT, "INT"),
-    ] {
-        running.signal(signal);
-        running.stdout.wait_for(name);
-    }
-    // The last one stops, and the worker would not.
-    assert_eq!(running.finish().code(), 128 + 9);
-}
-
-#[test]
 fn the_whole_group_of_the_worker_gets_them() {
     let trial = Trial::new();
     let script = "trap 'echo parent' USR1; sh -c \"trap 'echo child; exit' USR1; echo up; while :; do sleep 0.01; done\" & wait; wait";
@@ -127,24 +108,6 @@ fn a_request_while_waiting_for_leadership_ends_at_once() {
     }
     leader.signal(Signal::TERM);
     leader.finish();
-}
-
-/// Other signals mean nothing to a standby: there is no worker to pass them on to, and they must not end it.
-#[test]
-fn a_standby_lives_through_signals_that_are_for_a_worker() {
-    let trial = Trial::new();
-    let mut leader = trial.run_script("echo up; exec sleep 1000").start();
-    leader.stdout.wait_for("up");
-    let mut standby = trial.run(["echo", "leads"]).start();
-    standby.stderr.wait_for("waiting for leadership");
-    for signal in [Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2] {
-        standby.signal(signal);
-        kill_process(standby.host(), signal).unwrap();
-    }
-    leader.signal(Signal::TERM);
-    leader.finish();
-    let finished = standby.finish();
-    assert_eq!((finished.code(), finished.stdout), (0, vec!["leads".to_owned()]));
 }
 
 #[test]

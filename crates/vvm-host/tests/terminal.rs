@@ -115,6 +115,47 @@ fn ctrl_z_for_too_long_is_the_end() {
     terminal.close();
 }
 
+/// Nobody would contain its command: it leaves the slot to others, and is a candidate again when it is continued.
+#[test]
+fn a_standby_that_wins_while_it_is_stopped_hands_back_and_stays_a_standby() {
+    let trial = Trial::new();
+    let mut leader = trial.run_script("echo up; exec sleep 1000").start();
+    leader.stdout.wait_for("up");
+    let mut terminal = Terminal::new(&trial);
+    terminal.type_line(&line(&trial, "echo mi''ne; exec sleep 1000", &["--ttl", "2s"]));
+    terminal.screen.wait_for("waiting for leadership");
+    terminal.press(CTRL_Z);
+    terminal.screen.wait_for("Stopped");
+    leader.signal(Signal::TERM);
+    leader.finish();
+    terminal.screen.wait_for("not leading: the guardian does not answer");
+    assert_eq!(trial.run(["echo", "another's turn"]).finish().stdout, ["another's turn"]);
+    terminal.type_line("fg");
+    // (The shell repeats the line that it continues, where the word comes apart.)
+    terminal.screen.wait_for("mine");
+    terminal.press(CTRL_C);
+    terminal.screen.wait_for("stopped: the command was ended by SIGINT");
+    terminal.close();
+}
+
+/// As it does any other program.
+#[test]
+fn a_terminal_that_is_closed_ends_a_candidate() {
+    let trial = Trial::new();
+    let mut leader = trial.run_script("echo up; exec sleep 1000").start();
+    leader.stdout.wait_for("up");
+    let mut terminal = Terminal::new(&trial);
+    terminal.type_line(&format!("{} &", line(&trial, "echo never", &["--name", "payroll"])));
+    terminal.screen.wait_for("waiting for leadership");
+    // What the terminal's end does to the shell, which passes it on.
+    kill_process(rustix::process::Pid::from_child(&terminal.shell), Signal::HUP).unwrap();
+    terminal.screen.wait_for("stopped while waiting for leadership: by SIGHUP");
+    terminal.shell.wait().unwrap();
+    leader.signal(Signal::TERM);
+    leader.finish();
+    eventually("nobody left", || trial.processes().0.is_empty());
+}
+
 #[test]
 fn the_worker_reads_what_is_typed() {
     let trial = Trial::new();

@@ -1,6 +1,7 @@
 //! What a campaign came to: outcome, exit status, and the words for it.
 
 use super::{
+    service::GuardianSilent,
     storage::StorageError,
     surroundings::{Course, Surroundings},
 };
@@ -10,6 +11,7 @@ use crate::{
     link::message::Farewell,
     processes::Ended,
     report::{Outcome, Report},
+    signals,
     worker::{spawn::SpawnError, supervise::Supervised},
 };
 use ielections::AcquireError;
@@ -38,6 +40,13 @@ pub(super) enum Cause {
     Problem(Problem),
 }
 
+impl Cause {
+    /// Whether a slot was won while the guardian did not listen: nothing was started, and nothing is wrong once it does.
+    pub(super) fn is_silent_guardian(&self) -> bool {
+        matches!(self, Self::Problem(Problem::StartFailed { cause, .. }) if cause.is::<GuardianSilent>())
+    }
+}
+
 impl Conclusion {
     fn exit(outcome: Outcome, status: u8, reason: impl ToString) -> Self {
         Self { outcome, farewell: Farewell::Exit(status), reason: Some(reason.to_string()) }
@@ -52,7 +61,7 @@ impl Conclusion {
                 None => Self {
                     outcome: Outcome::StoppedWhileWaiting,
                     farewell: Farewell::DieOf(*signal),
-                    reason: None,
+                    reason: Some(format!("by {}", signals::name(*signal))),
                 },
             },
             Cause::GuardianLapsed => Self::exit(

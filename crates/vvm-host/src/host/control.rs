@@ -10,7 +10,7 @@ use crate::{
         message::{ToGuardian, ToHost},
     },
     readable::Readable,
-    signals::{Caught, Signals, asks_to_stop},
+    signals::{Caught, Signals, asks_to_stop, ends_a_candidate},
     worker::supervise::Passed,
 };
 use clock::{Clock, Instant};
@@ -93,7 +93,8 @@ impl Control {
                 heard = guardian_socket.find(|| guardian.hear()), if guardian_speaks => match heard? {
                     Heard::Message(ToHost::Signalled { signal, delivered }, _) => {
                         let passed = Passed { signal, delivered };
-                        if asks_to_stop(signal) {
+                        let for_us = if self.has_worker() { asks_to_stop } else { ends_a_candidate };
+                        if for_us(signal) {
                             self.asked_to_stop(requests.on(clock.now(), At::Guardian), passed);
                         } else {
                             self.pass_on(passed);
@@ -112,6 +113,11 @@ impl Control {
     /// That we were asked to stop, and by which signal.
     pub(super) fn asked(&self) -> Cause {
         Cause::Asked(self.stop_signal.get().copied().unwrap_or(Signal::TERM))
+    }
+
+    /// Whether there is a worker to pass signals on to, or one on its way.
+    fn has_worker(&self) -> bool {
+        self.signals.receiver_count() > 0
     }
 
     fn asked_to_stop(&self, request: Request, passed: Passed) {

@@ -10,6 +10,15 @@ use tokio::sync::watch;
 /// What a confirmation that is there already may need to be noticed.
 const NOTICING: Duration = Duration::from_millis(10);
 
+/// Resolves once the guardian has confirmed, from when `in_force` was subscribed to, that there is no deadline any more:
+/// the last thing that it is told of a leadership that it was too late for.
+///
+/// # Cancel safety
+/// May be dropped and called again at will.
+pub(super) async fn listens_again(mut in_force: watch::Receiver<Option<Instant>>) {
+    while in_force.changed().await.is_ok() && in_force.borrow_and_update().is_some() {}
+}
+
 /// Resolves once the deadline that the guardian confirmed last has passed.
 ///
 /// # Cancel safety

@@ -2,9 +2,10 @@
 
 use super::{
     conclusion::{Cause, Conclusion},
-    guardian_lapse::lapsed,
-    service::WorkerService,
+    guardian_lapse::{lapsed, listens_again},
+    service::{GuardianSilent, WorkerService},
     storage,
+    storage_watch::WatchedStorage,
     surroundings::{Course, Surroundings},
 };
 use crate::{
@@ -19,7 +20,7 @@ use ielections::{Env, OsEntropy, TokioSpawn, TtlStorage as _, elections};
 use std::{pin::pin, sync::Arc};
 use tokio::runtime::Handle;
 use vvm_orch::{Acquisition, Problem, Vvm, VvmConfig};
-use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
+use vvm_storage::{ClusterName, ElectionKey, SlotNumber};
 
 /// Leads until that is over for good, and says how to end.
 ///
@@ -41,14 +42,24 @@ pub(super) async fn lead(surroundings: &Arc<Surroundings>, deadman: Deadman) -> 
         () = control.stop.cancelled() => return conclude(surroundings, &Course::default(), &control.asked()).farewell,
     };
     let storage = match opened {
-        Ok(storage) => storage,
+        Ok(storage) => Arc::new(WatchedStorage::new(storage, &run.name, Arc::clone(control))),
         Err(refusal) => {
             return conclude(surroundings, &Course::default(), &Cause::Storage(refusal)).farewell;
         }
     };
     let farewell = loop {
+        let in_force = control.in_force.subscribe();
         let course = Arc::new(Course::default());
         let cause = campaign(surroundings, &env, &storage, &course).await;
+        if cause.is_silent_guardian() {
+            say!("{}: not leading: {GuardianSilent}; waiting for it", run.name);
+            tokio::select! {
+                biased;
+                () = control.stop.cancelled() => {}
+                () = listens_again(in_force) => {}
+            }
+            continue;
+        }
         let conclusion = conclude(surroundings, &course, &cause);
         if conclusion.outcome != Outcome::Lost || run.on_loss != OnLoss::Rejoin {
             break conclusion.farewell;
@@ -73,7 +84,7 @@ fn conclude(surroundings: &Surroundings, course: &Course, cause: &Cause) -> Conc
 async fn campaign(
     surroundings: &Arc<Surroundings>,
     env: &Env,
-    storage: &Arc<ElectionsTtlStorage>,
+    storage: &Arc<WatchedStorage>,
     course: &Arc<Course>,
 ) -> Cause {
     let run = &surroundings.run;

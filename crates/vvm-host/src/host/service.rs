@@ -27,7 +27,7 @@ pub(super) struct WorkerService {
 
 /// The guardian did not answer, so a worker would not be contained.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the guardian does not answer (is it stopped?), so that the command would not be contained")]
+#[error("the guardian does not answer (stopped by Ctrl-Z?), so that the command would not be contained")]
 pub(super) struct GuardianSilent;
 
 /// The worker was not started, because it was to be stopped already.

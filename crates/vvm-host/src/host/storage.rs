@@ -24,8 +24,8 @@ pub(super) enum StorageError {
         /// What was asked for.
         url: String,
     },
-    /// The cluster's slot count.
-    #[error("--slots: {0}")]
+    /// The cluster's slot count, which is the first thing that is asked for.
+    #[error(transparent)]
     Settle(#[from] SettleError),
     /// It stayed busy or full for as long as leadership was to be waited for.
     #[error("the storage could not be opened in time: {0}")]

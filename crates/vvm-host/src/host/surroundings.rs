@@ -33,7 +33,7 @@ pub(super) struct Surroundings {
     /// What else holds the worker's processes.
     pub(super) level: Level,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) control: Control,
+    pub(super) control: Arc<Control>,
     pub(super) guardian: Arc<Link<ToGuardian, ToHost>>,
     /// The kill deadline, as it moves.
     pub(super) deadline: watch::Receiver<Option<Instant>>,

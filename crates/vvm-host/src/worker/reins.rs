@@ -1,7 +1,7 @@
 //! Passing signals to the command. Only its parent may: until that one reaps it, its number means nobody else.
 
 use super::supervise::Passed;
-use crate::{announce::say, processes::group_of};
+use crate::{announce::say, processes::group_of, signals};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// A hold on the command, for its parent.
@@ -36,7 +36,7 @@ impl Reins {
             Group::Own => kill_process_group(self.worker, signal),
         };
         if let Err(refusal) = sent {
-            let name = signal_hook::low_level::signal_name(signal.as_raw()).unwrap_or("a signal");
+            let name = signals::name(signal);
             say!("{name} can't be passed on to process {}: {refusal}", self.worker);
         }
     }
