@@ -15,6 +15,8 @@ mod harness;
 mod init;
 #[path = "leadership.rs"]
 mod leadership;
+#[path = "signal_table.rs"]
+mod signal_table;
 #[path = "signals.rs"]
 mod signals;
 #[path = "terminal.rs"]

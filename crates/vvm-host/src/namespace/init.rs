@@ -65,8 +65,16 @@ fn serve(
     // When the process outside ends, the kernel ends this one, and everything here. It does so when the host ends.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| Refusal { step: Step::Link, errno })?;
+    let Some(shim) = descriptors.into_iter().next() else { return Ok(()) };
     // Only now that both of us are tied: a host that had ended before would have taken nobody with it.
-    let Some(shim) = descriptors.into_iter().next().filter(|_| link.hear().is_none()) else { return Ok(()) };
+    let mut early = Vec::new();
+    while let Some(heard) = link.hear() {
+        match heard {
+            Heard::Message(ToInit::Signal(passed), _) => early.push(passed),
+            Heard::Message(ToInit::Begin { .. } | ToInit::TryOut, _) => {}
+            Heard::End => return Ok(()),
+        }
+    }
     let signals = Signals::of_children().map_err(at(Step::Link))?;
 
     let mut command = stage::command(stage::WORKER, stage::behind_dashes(&worker.command), shim);
@@ -76,7 +84,10 @@ fn serve(
         command.process_group(0);
     }
     let pid = stage::start(command).map_err(at(Step::Process))?;
-    watch(link, signals, Reins { worker: pid, group });
+    let reins = Reins { worker: pid, group };
+    // What came before there was anybody to have it is for the command, too, which may never come to be by it.
+    early.into_iter().for_each(|passed| reins.pass_on(passed));
+    watch(link, signals, reins);
     Ok(())
 }
 
