@@ -3,11 +3,13 @@
 //! Choosing the earliest and handing it to the trigger happen under one lock, so that two renewals confirmed at once
 //! cannot leave the older choice in force.
 
+mod order;
+
 use crate::{ArmError, Subject, Trigger};
 use clock::Instant;
+use order::{Order, Place};
 use slab::Slab;
 use std::{
-    collections::BTreeSet,
     fmt, io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -27,18 +29,11 @@ struct Shared {
 #[derive(Default)]
 struct Set {
     deadlines: Slab<Deadline>,
-    order: BTreeSet<Place>,
+    /// Each deadline has a place here that is true. Those that it had before it moved, and those of deadlines that have
+    /// ended, stay until they are the first, or too many.
+    order: Order,
     /// What the trigger was told last.
     told: Option<Place>,
-}
-
-/// A deadline's place in the order. The generation stands before the slab's index, so that deadlines of one instant
-/// are ordered by age, and so that what the trigger was told is never taken for a later deadline at the same index.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    at: Instant,
-    generation: u64,
-    id: usize,
 }
 
 struct Deadline {
@@ -85,10 +80,8 @@ impl Deadman {
         }
         let generation = NEXT_GENERATION.fetch_add(1, Ordering::Relaxed);
         let id = set.deadlines.insert(Deadline { at, generation, subject });
-        let place = Place { at, generation, id };
-        set.order.insert(place);
+        set.order.insert(Place { at, generation, id });
         if let Err(cause) = self.tell(&mut set) {
-            set.order.remove(&place);
             set.deadlines.remove(id);
             return Err(ArmError::Kernel(cause));
         }
@@ -119,8 +112,7 @@ impl Deadman {
     /// Ends a deadline: the caller's word that the work behind it has stopped.
     pub fn disarm(&self, armed: Armed) {
         let mut set = self.lock();
-        if let Some(at) = set.find(&armed).map(|deadline| deadline.at) {
-            set.order.remove(&Place { at, generation: armed.generation, id: armed.id });
+        if set.find(&armed).is_some() {
             set.deadlines.remove(armed.id);
         }
         self.tell_or_stay(&mut set);
@@ -139,7 +131,7 @@ impl Deadman {
     }
 
     fn tell(&self, set: &mut Set) -> io::Result<()> {
-        let earliest = set.order.first().copied();
+        let earliest = set.earliest();
         if earliest == set.told {
             return Ok(());
         }
@@ -164,19 +156,42 @@ impl Set {
 
     fn shift(&mut self, armed: &Armed, new: Instant, moves: impl Fn(Instant) -> bool) {
         let Some(deadline) = self.find(armed).filter(|deadline| moves(deadline.at)) else { return };
-        let old = Place { at: deadline.at, generation: armed.generation, id: armed.id };
         deadline.at = new;
-        self.order.remove(&old);
-        self.order.insert(Place { at: new, ..old });
+        self.order.insert(Place { at: new, generation: armed.generation, id: armed.id });
+    }
+
+    /// The place of the earliest deadline: the first that is true, since every deadline has one that is (I4).
+    fn earliest(&mut self) -> Option<Place> {
+        self.prune();
+        while let Some(first) = self.order.first() {
+            let deadline = self.deadlines.get(first.id);
+            if deadline.is_some_and(|found| found.generation == first.generation && found.at == first.at) {
+                return Some(first);
+            }
+            self.order.drop_first();
+        }
+        None
+    }
+
+    /// Forgets the places that are no longer true before they are many times the others (I11).
+    fn prune(&mut self) {
+        const FEW: usize = 64;
+        if self.order.len() <= 4 * self.deadlines.len() + FEW {
+            return;
+        }
+        let places = self.deadlines.iter();
+        self.order = places
+            .map(|(id, deadline)| Place { at: deadline.at, generation: deadline.generation, id })
+            .collect();
     }
 }
 
 impl fmt::Debug for Deadman {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let set = self.lock();
+        let mut set = self.lock();
         out.debug_struct("Deadman")
             .field("armed", &set.deadlines.len())
-            .field("earliest", &set.order.first().map(|place| place.at))
+            .field("earliest", &set.earliest().map(|place| place.at))
             .finish()
     }
 }

@@ -117,6 +117,28 @@ fn a_whole_batch_is_one_call_and_an_unchanged_earliest_none() {
     assert_eq!(bench.trigger.calls(), 2);
 }
 
+#[test]
+fn deadlines_that_ended_or_were_tightened_leave_little_behind() {
+    const MANY: u64 = 1_000;
+    let bench = Bench::new();
+    let mut lasting: Vec<Armed> = (0..10).map(|n| bench.arm(10 * MANY + n, n)).collect();
+    for n in 0..MANY {
+        // None of them is ever the earliest, so that nothing is found out about them by the way.
+        bench.deadman.disarm(bench.arm(20 * MANY + n, n));
+        bench.deadman.confirm([(&lasting[9], at(40 * MANY))]);
+        bench.deadman.tighten(&lasting[9], at(30 * MANY - n));
+        let set = bench.deadman.lock();
+        assert!(set.order.len() <= 4 * (set.deadlines.len() + 1) + 64, "{} places", set.order.len());
+    }
+    assert_eq!(bench.trigger.calls(), 1);
+    for n in 0..10 {
+        let told = if n == 9 { at(29 * MANY + 1) } else { at(10 * MANY + n) };
+        assert_eq!(bench.told(), Some((told, n)));
+        bench.deadman.disarm(lasting.remove(0));
+    }
+    assert_eq!(bench.told(), None);
+}
+
 /// One step. Numbers pick one of the armed deadlines, and an instant in milliseconds.
 #[derive(Clone, Debug)]
 enum Step {
