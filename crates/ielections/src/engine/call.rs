@@ -15,7 +15,10 @@ use std::{
     time::Duration,
 };
 
-/// A call in flight, and whose it is.
+/// A request on its way to its answer, however long that takes.
+type Asked = Pin<Box<dyn Future<Output = Reply> + Send>>;
+
+/// A call in flight, bounded in time, and whose it is.
 pub(super) type Call = Pin<Box<dyn Future<Output = (usize, Reply)> + Send>>;
 
 /// What to ask of the storage.
@@ -32,6 +35,19 @@ impl<K> Request<K> {
     pub(super) fn is_read(&self) -> bool {
         matches!(self, Self::Get(_) | Self::Scan(_))
     }
+
+    /// What the call counts as without an answer (I7).
+    pub(super) fn unanswered(&self) -> fn(NoAnswer) -> Reply {
+        match self {
+            Self::Get(_) => |why| Reply::Read(Err(ReadError::Unavailable(why.into()))),
+            Self::Scan(_) => |why| Reply::Scanned(Err(ReadError::Unavailable(why.into()))),
+            Self::Insert(..) | Self::TakeOver(..) => {
+                |why| Reply::Claimed(Err(WriteError::Unknown(why.into())))
+            }
+            Self::Swap(..) => |why| Reply::Swapped(Err(WriteError::Unknown(why.into()))),
+            Self::Delete(..) => |why| Reply::Deleted(Err(WriteError::Unknown(why.into()))),
+        }
+    }
 }
 
 /// What it answered.
@@ -43,36 +59,39 @@ pub(super) enum Reply {
     Deleted(Result<Delete, WriteError>),
 }
 
-pub(super) fn call<K: Key>(
-    actor: usize,
-    storage: Arc<dyn TtlStorage<K>>,
-    limit: Limit,
-    request: Request<K>,
-) -> Call {
-    Box::pin(async move {
-        let reply = match &request {
-            Request::Get(key) => Reply::Read(bounded(storage.get(key), limit).await),
-            Request::Scan(keys) => Reply::Scanned(bounded(storage.scan(keys), limit).await),
+/// Begins a call without a limit, which the caller adds unless the first poll brings the answer: a storage in memory
+/// then costs neither a timer nor what would withdraw it.
+pub(super) fn ask<K: Key>(storage: Arc<dyn TtlStorage<K>>, request: Request<K>) -> Asked {
+    let unanswered = request.unanswered();
+    let asked = async move {
+        match &request {
+            Request::Get(key) => Reply::Read(storage.get(key).await),
+            Request::Scan(keys) => Reply::Scanned(storage.scan(keys).await),
             Request::Insert(key, vacant, entry) => {
-                Reply::Claimed(bounded(storage.insert_if_not_exist(key, *vacant, entry), limit).await)
+                Reply::Claimed(storage.insert_if_not_exist(key, *vacant, entry).await)
             }
             Request::TakeOver(key, observed, entry) => {
-                Reply::Claimed(bounded(storage.take_over(key, observed, entry), limit).await)
+                Reply::Claimed(storage.take_over(key, observed, entry).await)
             }
             Request::Swap(key, held, entry) => {
-                Reply::Swapped(bounded(storage.compare_and_swap(key, held, entry), limit).await)
+                Reply::Swapped(storage.compare_and_swap(key, held, entry).await)
             }
             Request::Delete(key, incarnation, epoch) => {
-                Reply::Deleted(bounded(storage.compare_and_delete(key, *incarnation, *epoch), limit).await)
+                Reply::Deleted(storage.compare_and_delete(key, *incarnation, *epoch).await)
             }
-        };
-        (actor, reply)
-    })
+        }
+    };
+    // Unwind safe: the call is over with its panic, and what a driver keeps beside it is for the driver to know.
+    let caught = AssertUnwindSafe(asked).catch_unwind();
+    Box::pin(caught.map(move |outcome| match outcome {
+        Ok(reply) => reply,
+        Err(payload) => unanswered(NoAnswer::from_panic(&*payload)),
+    }))
 }
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-enum NoAnswer {
+pub(super) enum NoAnswer {
     #[error("no answer within {0:?}")]
     InTime(Duration),
     #[error("the storage driver panicked: {0}")]
@@ -84,23 +103,6 @@ impl NoAnswer {
         let text = payload.downcast_ref::<&str>().copied();
         let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
         Self::Panicked(text.unwrap_or("a payload that is no text").to_owned())
-    }
-}
-
-/// What a call without an answer counts as.
-trait Unanswered {
-    fn unanswered(why: NoAnswer) -> Self;
-}
-
-impl Unanswered for ReadError {
-    fn unanswered(why: NoAnswer) -> Self {
-        Self::Unavailable(Box::new(why))
-    }
-}
-
-impl Unanswered for WriteError {
-    fn unanswered(why: NoAnswer) -> Self {
-        Self::Unknown(Box::new(why))
     }
 }
 
@@ -122,14 +124,11 @@ impl Limit {
     }
 }
 
-async fn bounded<T, E: Unanswered>(call: impl Future<Output = Result<T, E>>, limit: Limit) -> Result<T, E> {
+/// The answer, or `unanswered` once the limit is reached.
+pub(super) async fn bounded(asked: Asked, limit: Limit, unanswered: fn(NoAnswer) -> Reply) -> Reply {
     let timeout = limit.timeout;
-    // Unwind safe: the call is over with its panic, and what a driver keeps beside it is for the driver to know.
-    let call = AssertUnwindSafe(call).catch_unwind();
-    // The limit is not begun before the call has been polled: one that is answered at once costs no timer.
-    match select(pin!(call), pin!(limit.reached())).await {
-        Either::Left((Ok(answer), _)) => answer,
-        Either::Left((Err(payload), _)) => Err(E::unanswered(NoAnswer::from_panic(&*payload))),
-        Either::Right(((), _)) => Err(E::unanswered(NoAnswer::InTime(timeout))),
+    match select(asked, pin!(limit.reached())).await {
+        Either::Left((reply, _)) => reply,
+        Either::Right(((), _)) => unanswered(NoAnswer::InTime(timeout)),
     }
 }

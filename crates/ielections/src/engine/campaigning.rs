@@ -13,8 +13,8 @@ use crate::{
     protocol::{Campaign, CampaignEvent, CampaignStep, Lease, Release, Won},
 };
 use deadman::Subject;
-use futures_util::future::AbortHandle;
-use std::{mem, sync::Arc, task::Context, time::Duration};
+use futures_util::future::{AbortHandle, AbortRegistration};
+use std::{mem, sync::Arc, task::Context};
 use tokio::sync::oneshot;
 
 /// One candidate.
@@ -25,7 +25,7 @@ pub(super) struct Campaigning<K> {
     holder: Arc<str>,
     reply: Option<oneshot::Sender<Answer<K>>>,
     calling: bool,
-    /// Ends the last read, if it is still in flight.
+    /// Ends the last read that was not answered at once, if it is still in flight.
     reading: Option<AbortHandle>,
 }
 
@@ -103,47 +103,42 @@ impl<K: Key> Engine<K> {
         let Kind::Campaigning(campaigning) = &mut self.actors[id].kind else { return };
         let step = campaigning.campaign.on(now, event);
         let withdrawn = campaigning.reply.is_none();
-        let slots = Arc::clone(&campaigning.slots);
-        let key = |slot: usize| slots[slot].clone();
-        match step {
-            CampaignStep::Won(won) => self.won(id, won),
+        let key = |slot: usize| campaigning.slots[slot].clone();
+        let (request, timeout) = match step {
+            CampaignStep::Won(won) => return self.won(id, won),
             CampaignStep::Failed(error) => {
                 if let Some(reply) = campaigning.reply.take() {
                     drop(reply.send(Err(error)));
                 }
-                self.abandon(id);
+                return self.abandon(id);
             }
             // An acquisition that nobody waits for any more goes no further.
-            _ if withdrawn => self.abandon(id),
-            CampaignStep::Sleep(until) => self.wake_at(id, until),
-            CampaignStep::Send => self.queue(id, Turn::Other),
-            CampaignStep::Scan(timeout) => {
-                self.ask(cx, id, timeout, Request::Scan(Arc::clone(&slots)));
-            }
-            CampaignStep::Read(slot, timeout) => self.ask(cx, id, timeout, Request::Get(key(slot))),
+            _ if withdrawn => return self.abandon(id),
+            CampaignStep::Sleep(until) => return self.wake_at(id, until),
+            CampaignStep::Send => return self.queue(id, Turn::Other),
+            CampaignStep::Scan(timeout) => (Request::Scan(Arc::clone(&campaigning.slots)), timeout),
+            CampaignStep::Read(slot, timeout) => (Request::Get(key(slot)), timeout),
             CampaignStep::Insert(slot, vacant, entry, timeout) => {
-                self.ask(cx, id, timeout, Request::Insert(key(slot), vacant, entry));
+                (Request::Insert(key(slot), vacant, entry), timeout)
             }
             CampaignStep::TakeOver(slot, observed, entry, timeout) => {
-                self.ask(cx, id, timeout, Request::TakeOver(key(slot), observed, entry));
+                (Request::TakeOver(key(slot), observed, entry), timeout)
             }
             CampaignStep::Renew(slot, held, entry, timeout) => {
-                self.ask(cx, id, timeout, Request::Swap(key(slot), held, entry));
+                (Request::Swap(key(slot), held, entry), timeout)
             }
-        }
+        };
+        campaigning.calling = true;
+        self.call(cx, id, timeout, request);
     }
 
-    fn ask(&mut self, cx: &mut Context<'_>, id: usize, timeout: Duration, request: Request<K>) {
-        let Kind::Campaigning(campaigning) = &mut self.actors[id].kind else { return };
-        campaigning.calling = true;
-        // A read may be dropped at will, and nobody should wait for one on behalf of a campaign that is over (I10). A
-        // write runs its whole time.
-        let withdrawn = request.is_read().then(|| {
-            let (reading, withdrawn) = AbortHandle::new_pair();
-            campaigning.reading = Some(reading);
-            withdrawn
-        });
-        self.call(cx, id, timeout, withdrawn, request);
+    /// A read may be dropped at will, and nobody should wait for one on behalf of a campaign that is over (I10). A write
+    /// runs its whole time.
+    pub(super) fn withdrawable(&mut self, id: usize) -> Option<AbortRegistration> {
+        let Kind::Campaigning(campaigning) = &mut self.actors.get_mut(id)?.kind else { return None };
+        let (reading, withdrawn) = AbortHandle::new_pair();
+        campaigning.reading = Some(reading);
+        Some(withdrawn)
     }
 
     /// Arms the deadman, and only then lets the owner know (I4).

@@ -68,12 +68,12 @@ impl<K: Key> Engine<K> {
             LeaseStep::Swap { held, entry, timeout, loss_at } => {
                 let key = leading.key.clone();
                 self.wake_at(id, loss_at);
-                self.call(cx, id, timeout, None, Request::Swap(key, held, entry));
+                self.call(cx, id, timeout, Request::Swap(key, held, entry));
             }
             LeaseStep::ReadBack { timeout, loss_at } => {
                 let key = leading.key.clone();
                 self.wake_at(id, loss_at);
-                self.call(cx, id, timeout, None, Request::Get(key));
+                self.call(cx, id, timeout, Request::Get(key));
             }
             LeaseStep::Confirmed { sent_at, wake_at } => {
                 leading.standing.confirm(sent_at);

@@ -47,12 +47,12 @@ impl<K: Key> Engine<K> {
     fn step_release(&mut self, cx: &mut Context<'_>, id: usize, event: ReleaseEvent) {
         let now = self.now;
         let Kind::Releasing(releasing) = &mut self.actors[id].kind else { return };
-        let key = releasing.key.clone();
         match releasing.release.on(now, event) {
             ReleaseStep::Sleep(until) => self.wake_at(id, until),
             ReleaseStep::Send => self.queue(id, Turn::Other),
             ReleaseStep::Delete { incarnation, epoch, timeout } => {
-                self.call(cx, id, timeout, None, Request::Delete(key, incarnation, epoch));
+                let key = releasing.key.clone();
+                self.call(cx, id, timeout, Request::Delete(key, incarnation, epoch));
             }
             ReleaseStep::Done(handback) => {
                 if let Some(reply) = releasing.reply.take() {

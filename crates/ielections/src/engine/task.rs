@@ -9,10 +9,7 @@ use super::{
 };
 use crate::{EngineSettings, Env, Key, Loss, TtlStorage, timing::Jitter};
 use clock::Instant;
-use futures_util::{
-    future::AbortRegistration,
-    stream::{FuturesUnordered, StreamExt},
-};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use slab::Slab;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -117,18 +114,17 @@ impl<K: Key> Engine<K> {
         self.text.as_str().into()
     }
 
-    /// Sends a request for the actor. Its first poll happens here: what is answered at once never needs a wake-up.
-    pub(super) fn call(
-        &mut self,
-        cx: &mut Context<'_>,
-        id: usize,
-        timeout: Duration,
-        withdrawn: Option<AbortRegistration>,
-        request: Request<K>,
-    ) {
-        let storage = Arc::clone(&self.storage);
+    /// Sends a request for the actor. Its first poll happens here: what is answered at once needs neither a limit nor a
+    /// wake-up.
+    pub(super) fn call(&mut self, cx: &mut Context<'_>, id: usize, timeout: Duration, request: Request<K>) {
+        let (is_read, unanswered) = (request.is_read(), request.unanswered());
+        let mut asked = call::ask(Arc::clone(&self.storage), request);
+        if let Poll::Ready(reply) = asked.as_mut().poll(cx) {
+            return self.answered.push_back((id, reply));
+        }
+        let withdrawn = if is_read { self.withdrawable(id) } else { None };
         let limit = Limit { clock: Arc::clone(&self.env.clock), timeout, withdrawn };
-        let mut call = call::call(id, storage, limit, request);
+        let mut call: Call = Box::pin(async move { (id, call::bounded(asked, limit, unanswered).await) });
         match call.as_mut().poll(cx) {
             Poll::Ready(answer) => self.answered.push_back(answer),
             Poll::Pending => self.calls.push(call),

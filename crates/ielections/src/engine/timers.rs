@@ -1,6 +1,7 @@
 //! The engine's one timer queue: the earliest wake-up of every actor, and one sleep of the clock for all of them.
 
 use clock::{Clock, Instant, Sleep};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::{
     collections::BTreeSet,
     sync::Arc,
@@ -11,12 +12,15 @@ use std::{
 pub(super) struct Timers {
     clock: Arc<dyn Clock>,
     queue: BTreeSet<(Instant, usize)>,
-    sleep: Option<(Instant, Sleep)>,
+    /// At most one. In a set, which polls it again only when it has woken this task: each poll reads the clock.
+    sleep: FuturesUnordered<Sleep>,
+    /// [`Instant::NEVER`] without a sleep.
+    sleeps_until: Instant,
 }
 
 impl Timers {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, queue: BTreeSet::new(), sleep: None }
+        Self { clock, queue: BTreeSet::new(), sleep: FuturesUnordered::new(), sleeps_until: Instant::NEVER }
     }
 
     /// Moves `actor`'s wake-up; [`Instant::NEVER`] means none, before and after.
@@ -43,19 +47,15 @@ impl Timers {
     /// empty: waking once for nothing is cheaper than a new sleep for every renewal, or for every leadership.
     pub(super) fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let earliest = self.queue.first().map_or(Instant::NEVER, |&(at, _)| at);
-        if earliest == Instant::NEVER && self.sleep.is_none() {
-            return Poll::Pending;
+        if earliest < self.sleeps_until {
+            self.sleep.clear();
+            self.sleep.push(self.clock.sleep_until(earliest));
+            self.sleeps_until = earliest;
         }
-        let (_, sleep) = match &mut self.sleep {
-            Some(sleep) if sleep.0 <= earliest => sleep,
-            stale => stale.insert((earliest, self.clock.sleep_until(earliest))),
-        };
-        match sleep.as_mut().poll(cx) {
-            Poll::Ready(()) => {
-                self.sleep = None;
-                Poll::Ready(())
-            }
-            Poll::Pending => Poll::Pending,
+        if let Poll::Ready(Some(())) = self.sleep.poll_next_unpin(cx) {
+            self.sleeps_until = Instant::NEVER;
+            return Poll::Ready(());
         }
+        Poll::Pending
     }
 }
