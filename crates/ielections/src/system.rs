@@ -54,16 +54,15 @@ impl Entropy for OsEntropy {
     /// might repeat must never be used.
     fn fill(&self, bytes: &mut [u8]) {
         let mut block = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for byte in bytes {
-            if block.used == Block::BYTES {
+        for part in bytes.chunks_mut(Block::BYTES) {
+            if Block::BYTES - block.used < part.len() {
                 if let Err(error) = getrandom::fill(&mut block.bytes) {
                     panic!("the operating system gives no randomness: {error}");
                 }
                 block.used = 0;
             }
-            let next = block.used;
-            *byte = block.bytes[next];
-            block.used += 1;
+            part.copy_from_slice(&block.bytes[block.used..][..part.len()]);
+            block.used += part.len();
         }
     }
 }

@@ -53,7 +53,7 @@ impl Timing {
     /// When to renew a lease last confirmed by a call sent at `sent_at` (5 s later), up to 5 % earlier: by `jitter`, so
     /// that leases drift apart, and to a multiple of 20 ms, so that 100,000 of them don't wake the process as often.
     pub fn renew_at(self, sent_at: Instant, jitter: Jitter) -> Instant {
-        let forward = (self.share(RENEWAL) * JITTER / 1000).mul_f64(jitter.0);
+        let forward = jitter.of(self.share(RENEWAL) * JITTER / 1000);
         sent_at.after(self.share(RENEWAL)).before(forward).floor(self.share(GRAIN))
     }
 
@@ -103,23 +103,29 @@ impl Timing {
     }
 }
 
-/// A random share in [0, 1).
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Jitter(f64);
+/// A random share in [0, 1), in units of 2⁻⁶⁴.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Jitter(u64);
 
 impl Jitter {
     /// None at all: the latest moment.
-    pub const NONE: Self = Self(0.0);
+    pub const NONE: Self = Self(0);
 
     /// From random bits.
-    pub fn from_random(bits: u64) -> Self {
-        // 53 bits are what an f64 holds exactly.
-        Self((bits >> 11) as f64 / (1_u64 << 53) as f64)
+    pub const fn from_random(bits: u64) -> Self {
+        Self(bits)
     }
 
     /// A duration between `least` and `most`.
     pub fn between(self, least: Duration, most: Duration) -> Duration {
-        least + most.saturating_sub(least).mul_f64(self.0)
+        least + self.of(most.saturating_sub(least))
+    }
+
+    /// This share of a span; of one longer than 584 years, this share of 584 years.
+    fn of(self, span: Duration) -> Duration {
+        let nanos = span.as_nanos().min(u64::MAX.into());
+        // Of two factors below 2⁶⁴ the upper half of the product is below both.
+        Duration::from_nanos(((nanos * u128::from(self.0)) >> 64) as u64)
     }
 }
 

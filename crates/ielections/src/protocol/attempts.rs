@@ -33,6 +33,11 @@ impl Attempts {
         self.0.last()
     }
 
+    /// The attempt sent last, taken out: it is the one that applied.
+    pub(super) fn take_last(&mut self) -> Option<Attempt> {
+        self.0.pop()
+    }
+
     /// The last attempt was certainly not applied.
     pub(super) fn discard_last(&mut self) {
         self.0.pop();

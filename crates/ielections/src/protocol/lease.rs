@@ -205,7 +205,7 @@ impl Lease {
 
     fn swapped(&mut self, now: Instant, outcome: Result<Swap, WriteError>, jitter: Jitter) -> LeaseStep {
         match outcome {
-            Ok(Swap::Swapped) => match self.attempts.last().cloned() {
+            Ok(Swap::Swapped) => match self.attempts.take_last() {
                 Some(attempt) => self.confirmed(now, attempt, jitter),
                 None => self.pause(now),
             },

@@ -13,7 +13,7 @@ impl Campaign {
     ) -> CampaignStep {
         let Some(target) = &mut self.target else { return self.decide(now) };
         match outcome {
-            Ok(None) => match target.attempts.last().cloned() {
+            Ok(None) => match target.attempts.take_last() {
                 Some(attempt) => self.confirmed(now, attempt),
                 None => self.decide(now),
             },
