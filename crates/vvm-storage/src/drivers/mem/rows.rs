@@ -1,15 +1,16 @@
-//! How slots and settings lie in memory: two ordered maps, and as few bytes per record as the record allows (I11).
+//! How slots and settings lie in memory: two hash maps, since nothing asks for their order, and as few bytes per record as
+//! the record allows (I11).
 
 use crate::Partition;
 use clock::Instant;
+use foldhash::HashMap;
 use ielections::{Entry, Epoch, Incarnation, Slot, Vacant};
-use std::collections::BTreeMap;
 
 /// All there is.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
-    pub(super) leaders: BTreeMap<Partition, Leader>,
-    pub(super) settings: BTreeMap<Partition, Box<[u8]>>,
+    pub(super) leaders: HashMap<Partition, Leader>,
+    pub(super) settings: HashMap<Partition, Box<[u8]>>,
 }
 
 /// A slot that has been led at least once.
@@ -22,8 +23,8 @@ pub(super) enum Leader {
 }
 
 impl Rows {
-    /// What stands in a slot, as seen at `now`.
-    pub(super) fn slot(&self, at: &Partition, now: Instant) -> Slot {
+    /// What stands in a slot, as seen `now`. Only the age of a record needs to know when that is.
+    pub(super) fn slot(&self, at: &Partition, now: impl FnOnce() -> Instant) -> Slot {
         match self.leaders.get(at) {
             None => Slot::Vacant(Vacant { last_epoch: None }),
             Some(leader) => leader.slot(now),
@@ -32,13 +33,13 @@ impl Rows {
 }
 
 impl Leader {
-    /// What others see of it at `now`.
-    pub(super) fn slot(&self, now: Instant) -> Slot {
+    /// What others see of it `now`.
+    fn slot(&self, now: impl FnOnce() -> Instant) -> Slot {
         match self {
             Self::Released(epoch) => Slot::Vacant(Vacant { last_epoch: Some(*epoch) }),
             // (I5) Both readings come from the database's clock, the earlier one from after the call was issued.
             Self::Held { entry, issued_at } => {
-                Slot::Held { entry: entry.clone(), proven_age: Some(now.since(*issued_at)) }
+                Slot::Held { entry: entry.clone(), proven_age: Some(now().since(*issued_at)) }
             }
         }
     }
