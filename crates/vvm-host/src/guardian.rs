@@ -22,6 +22,7 @@ use crate::{
     namespace,
     processes::{Family, ForeignProcFs},
     report::{Report, Unwritable},
+    shortage::Shortage,
     signals::Signals,
     stage,
 };
@@ -48,8 +49,14 @@ enum StartError {
     Holder(#[from] HolderTooLong),
     #[error(transparent)]
     Containment(#[from] namespace::refusal::Refusal),
-    #[error("the system has no room for another process: {0}")]
-    System(#[from] io::Error),
+    #[error(transparent)]
+    System(Shortage),
+}
+
+impl From<io::Error> for StartError {
+    fn from(cause: io::Error) -> Self {
+        Self::System(cause.into())
+    }
 }
 
 /// `vvm run`.

@@ -24,6 +24,7 @@ use crate::{
     cli::{args::RunArgs, exit},
     link::message::{Farewell, ToGuardian, ToHost},
     processes::{Family, ForeignProcFs, end_all},
+    shortage::Shortage,
     signals::Signals,
     stage::{self, TakeUpError, TakenUp},
 };
@@ -47,22 +48,32 @@ enum StartError {
     ProcFs(#[from] ForeignProcFs),
     #[error(transparent)]
     Holder(#[from] HolderTooLong),
-    #[error("the system refuses what vvm needs: {0}")]
-    System(#[from] io::Error),
     #[error(transparent)]
-    Deadman(#[from] ArmError),
+    System(Shortage),
+    #[error(transparent)]
+    Deadman(ArmError),
+}
+
+impl From<io::Error> for StartError {
+    fn from(cause: io::Error) -> Self {
+        Self::System(cause.into())
+    }
+}
+
+impl From<ArmError> for StartError {
+    fn from(refusal: ArmError) -> Self {
+        match refusal {
+            ArmError::Kernel(cause) => Self::System(cause.into()),
+            ArmError::Passed | ArmError::UnkillableInit => Self::Deadman(refusal),
+        }
+    }
 }
 
 /// The host of a `vvm run`.
 pub(crate) fn main(run: &RunArgs) -> ExitCode {
     match host(run) {
         Ok(()) => ExitCode::SUCCESS,
-        // Nobody is left who would read it.
-        Err(StartError::TakeUp(TakeUpError::Abandoned)) => exit::SYSTEM.into(),
-        Err(refusal @ StartError::TakeUp(TakeUpError::NotAStage)) => {
-            say!("{refusal}");
-            exit::MISUSE.into()
-        }
+        Err(StartError::TakeUp(refusal)) => refusal.conclude(),
         Err(refusal) => {
             say!("{refusal}");
             exit::SYSTEM.into()

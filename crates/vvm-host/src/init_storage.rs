@@ -3,6 +3,7 @@
 use crate::{
     announce::say,
     cli::{args::InitStorageArgs, exit},
+    shortage::Shortage,
 };
 use std::{io, process::ExitCode};
 
@@ -11,8 +12,14 @@ use std::{io, process::ExitCode};
 enum InitError {
     #[error("--storage: {0}")]
     Storage(#[from] vvm_storage::OpenError),
-    #[error("the system refuses what vvm needs: {0}")]
-    System(#[from] io::Error),
+    #[error(transparent)]
+    System(Shortage),
+}
+
+impl From<io::Error> for InitError {
+    fn from(cause: io::Error) -> Self {
+        Self::System(cause.into())
+    }
 }
 
 /// `vvm init-storage`.
@@ -21,6 +28,7 @@ pub(crate) fn main(args: &InitStorageArgs) -> ExitCode {
     say!("{refusal}");
     match &refusal {
         InitError::Storage(cause) if cause.is_misuse() => exit::MISUSE,
+        InitError::Storage(cause) if cause.is_of_system() => exit::SYSTEM,
         InitError::Storage(_) => exit::STORAGE,
         InitError::System(_) => exit::SYSTEM,
     }

@@ -14,7 +14,7 @@
 //! - `link`, `stage`: how they talk, and how one starts the next.
 //! - `processes`: who descends from us, and how to end them all.
 //! - `signals`, `readable`, `announce`: signals in, waiting, lines out.
-//! - `report`: the result file.
+//! - `report`: the result file. `shortage`: what the system refused, and the way out.
 //! - `status`: `vvm status`. `init_storage`: `vvm init-storage`. `demo`: `vvm demo`.
 #![forbid(unsafe_code)]
 
@@ -35,6 +35,7 @@ mod namespace;
 mod processes;
 mod readable;
 mod report;
+mod shortage;
 mod signals;
 mod stage;
 mod status;

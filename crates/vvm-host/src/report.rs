@@ -95,10 +95,22 @@ pub(crate) struct Report {
 
 /// The result file can't be written.
 #[derive(Debug, thiserror::Error)]
-#[error("can't write {} ({cause}): name a file, in a folder that exists and that this user may write to", path.display())]
+#[error("can't write {} ({cause}): {}", path.display(), self.way_out())]
 pub(crate) struct Unwritable {
     path: PathBuf,
-    cause: io::Error,
+    /// The kind alone: the error itself names the file that was tried, which nobody asked for.
+    cause: io::ErrorKind,
+}
+
+impl Unwritable {
+    fn way_out(&self) -> &'static str {
+        match self.cause {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room on its disk",
+            io::ErrorKind::PermissionDenied => "let this user write to its folder",
+            io::ErrorKind::ReadOnlyFilesystem => "name a file on a disk that is mounted to be written",
+            _ => "name a file, in a folder that exists and that this user may write to",
+        }
+    }
 }
 
 impl Report {
@@ -165,11 +177,9 @@ impl Report {
     /// When it won't.
     pub(crate) fn check_writable(path: &Path) -> Result<(), Unwritable> {
         if path.is_dir() {
-            return Err(Unwritable { path: path.into(), cause: io::ErrorKind::IsADirectory.into() });
+            return Err(Unwritable { path: path.into(), cause: io::ErrorKind::IsADirectory });
         }
-        // The kind alone: the error itself names the file that was tried, which nobody asked for.
-        let probe = beside(path).map(drop);
-        probe.map_err(|cause| Unwritable { path: path.into(), cause: cause.kind().into() })
+        beside(path).map(drop).map_err(|cause| Unwritable { path: path.into(), cause: cause.kind() })
     }
 
     /// Writes the file whole or not at all: a reader never finds half of one.
@@ -177,7 +187,7 @@ impl Report {
     /// # Errors
     /// When the folder is gone, full, or not ours to write in.
     pub(crate) fn write(&self, path: &Path) -> Result<(), Unwritable> {
-        let written = || {
+        let written = || -> io::Result<()> {
             let mut file = beside(path)?;
             serde_json::to_writer_pretty(&mut file, self)?;
             file.write_all(b"\n")?;
@@ -185,7 +195,7 @@ impl Report {
             file.persist(path)?;
             Ok(())
         };
-        written().map_err(|cause| Unwritable { path: path.into(), cause })
+        written().map_err(|cause| Unwritable { path: path.into(), cause: cause.kind() })
     }
 }
 
@@ -225,6 +235,21 @@ mod tests {
         assert_eq!((&found["kill_deadline_ns"], &found["host_ended_ns"]), (&1_000.into(), &1_400.into()));
         assert_eq!(found["incarnation"], "01".repeat(16));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_in_the_way_of_a_report_is_what_is_to_be_mended() {
+        let table = [
+            (io::ErrorKind::StorageFull, "make room"),
+            (io::ErrorKind::QuotaExceeded, "make room"),
+            (io::ErrorKind::PermissionDenied, "let this user write"),
+            (io::ErrorKind::ReadOnlyFilesystem, "mounted to be written"),
+            (io::ErrorKind::NotFound, "a folder that exists"),
+        ];
+        for (cause, way_out) in table {
+            let text = Unwritable { path: "result".into(), cause }.to_string();
+            assert!(text.contains(way_out), "{text}");
+        }
     }
 
     #[test]

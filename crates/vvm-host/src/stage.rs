@@ -4,9 +4,15 @@
 //! The link travels as standard input, because that is the one descriptor that a child can take over without `unsafe`;
 //! the standard input that belongs there follows as the first descriptor over the link itself.
 
-use crate::link::{Heard, Link, message::Message};
+use crate::{
+    announce::say,
+    cli::exit,
+    link::{Heard, Link, message::Message},
+    shortage::Shortage,
+};
 use rustix::{
     fs::{Mode, OFlags},
+    io::Errno,
     net::{SocketType, sockopt::socket_type},
     process::Pid,
 };
@@ -14,7 +20,7 @@ use std::{
     ffi::OsString,
     io, iter,
     os::{fd::OwnedFd, unix::process::CommandExt as _},
-    process::{Command, Stdio},
+    process::{Command, ExitCode, Stdio},
 };
 
 /// This very binary, even when its file was replaced or removed since (proc(5)).
@@ -38,6 +44,31 @@ pub(crate) enum TakeUpError {
     /// It ended while this one was starting.
     #[error("the vvm that started this process has ended")]
     Abandoned,
+    /// There is nothing to read instead of the link.
+    #[error(
+        "/dev/null can't be opened, which every process of vvm needs: {0}: is /dev there, and all of it?"
+    )]
+    NoNull(Errno),
+    /// The system refused.
+    #[error(transparent)]
+    System(#[from] Shortage),
+}
+
+impl TakeUpError {
+    /// What it is said and ended with: nothing where nobody is left who would read it.
+    pub(crate) fn conclude(&self) -> ExitCode {
+        match self {
+            Self::Abandoned => exit::SYSTEM.into(),
+            Self::NotAStage => {
+                say!("{self}");
+                exit::MISUSE.into()
+            }
+            Self::NoNull(_) | Self::System(_) => {
+                say!("{self}");
+                exit::SYSTEM.into()
+            }
+        }
+    }
 }
 
 /// The command that starts a stage with `far` for its end of the link. The caller adds environment and process group.
@@ -85,7 +116,7 @@ pub(crate) fn given_link<Out: Message, In: Message>() -> Result<Link<Out, In>, T
     if socket_type(input) != Ok(SocketType::SEQPACKET) {
         return Err(TakeUpError::NotAStage);
     }
-    let socket = rustix::io::fcntl_dupfd_cloexec(input, 3).map_err(|_| TakeUpError::Abandoned)?;
+    let socket = rustix::io::fcntl_dupfd_cloexec(input, 3).map_err(Shortage::from)?;
     Ok(Link::over(socket))
 }
 
@@ -94,11 +125,15 @@ pub(crate) fn given_link<Out: Message, In: Message>() -> Result<Link<Out, In>, T
 /// Afterwards standard input is empty.
 ///
 /// # Errors
-/// When there is no such link, or its other end is gone already.
+/// When there is no such link, its other end is gone already, or the system refuses what that takes.
 pub(crate) fn take_up<Out: Message, In: Message>() -> Result<TakenUp<Out, In>, TakeUpError> {
     let link = given_link()?;
     let nothing = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-    nothing.and_then(rustix::stdio::dup2_stdin).map_err(|_| TakeUpError::Abandoned)?;
+    let nothing = nothing.map_err(|errno| match errno {
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM => TakeUpError::System(errno.into()),
+        _ => TakeUpError::NoNull(errno),
+    })?;
+    rustix::stdio::dup2_stdin(nothing).map_err(Shortage::from)?;
     link.wait();
     match link.hear() {
         Some(Heard::Message(first, descriptors)) => Ok(TakenUp { link, first, descriptors }),

@@ -3,6 +3,7 @@
 use crate::{
     announce::say,
     cli::{args::StatusArgs, exit},
+    shortage::Shortage,
 };
 use clock::{Clock, SystemClock};
 use ielections::{ReadError, Slot, TtlStorage as _};
@@ -27,8 +28,8 @@ enum StatusError {
     UnknownName { name: String, storage: String },
     #[error(transparent)]
     Read(#[from] ReadError),
-    #[error("the system refuses what vvm needs: {0}")]
-    System(io::Error),
+    #[error(transparent)]
+    System(Shortage),
     #[error("can't write: {0}")]
     Output(io::Error),
 }
@@ -55,6 +56,7 @@ pub(crate) fn main(args: &StatusArgs) -> ExitCode {
             say!("{refusal}");
             match &refusal {
                 StatusError::Open(cause) if cause.is_misuse() => exit::MISUSE,
+                StatusError::Open(cause) if cause.is_of_system() => exit::SYSTEM,
                 StatusError::Open(_) | StatusError::Read(_) => exit::STORAGE,
                 StatusError::NotShared(_) => exit::MISUSE,
                 StatusError::NoStorage(_) | StatusError::UnknownName { .. } => exit::UNKNOWN,
@@ -67,8 +69,9 @@ pub(crate) fn main(args: &StatusArgs) -> ExitCode {
 
 fn look(args: &StatusArgs) -> Result<Vec<Line>, StatusError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(StatusError::System)?.block_on(async {
-        let clock = Arc::new(SystemClock::start().map_err(StatusError::System)?) as Arc<dyn Clock>;
+    runtime.map_err(|cause| StatusError::System(cause.into()))?.block_on(async {
+        let clock = Arc::new(SystemClock::start().map_err(|cause| StatusError::System(cause.into()))?)
+            as Arc<dyn Clock>;
         if !vvm_storage::url::shared_between_processes(&args.storage)? {
             return Err(StatusError::NotShared(args.storage.clone()));
         }

@@ -108,14 +108,68 @@ fn a_storage_that_refuses_for_good_is_69() {
     }
 }
 
+/// From none for a link to the host, to none for the command, by way of the storage.
 #[test]
-fn a_system_that_refuses_what_vvm_needs_is_71() {
+fn a_system_that_refuses_what_vvm_needs_is_71_and_the_limit_is_named() {
     let trial = Trial::new();
-    // Enough descriptors to begin with, not enough for a link to the host.
-    let limited = ["sh", "-c", "ulimit -n 6; exec \"$@\"", "sh"];
-    let finished = trial.run(["true"]).through(limited).finish();
-    assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
-    assert!(finished.says("the system has no room"), "{:#?}", finished.stderr);
+    let mut refused = 0;
+    for files in 4.. {
+        let script = format!("ulimit -n {files}; exec \"$@\"");
+        let finished = trial.run(["echo", "ran"]).through(["sh", "-c", &script, "sh"]).finish();
+        if finished.status.success() {
+            assert_eq!(finished.stdout, ["ran"]);
+            break;
+        }
+        assert_eq!(finished.code(), 71, "{files} files: {:#?}", finished.stderr);
+        assert!(finished.says("ulimit -n"), "{files} files: {:#?}", finished.stderr);
+        assert_eq!(finished.stdout, Vec::<String>::new());
+        refused += 1;
+    }
+    assert!(refused > 5, "refused {refused} times");
+}
+
+/// Every process of ours reads from it where there is nothing to read; what is wrong must not look like a crash.
+#[test]
+fn a_machine_without_dev_null_is_told_so() {
+    let trial = Trial::new();
+    let without = "mount -t tmpfs none /dev && exec \"$@\"";
+    let unshare = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"];
+    let permitted = std::process::Command::new(unshare[0])
+        .args(&unshare[1..])
+        .args([without, "sh", "true"])
+        .stderr(std::process::Stdio::null())
+        .status()
+        .unwrap();
+    let through = [&unshare[..], &[without, "sh"]].concat();
+    let finished = trial.run(["true"]).through(through).finish();
+    // Where mounts are forbidden, there is nothing to see: the shell says so, in its own status.
+    if permitted.success() {
+        assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
+        assert!(finished.says("/dev/null can't be opened"), "{:#?}", finished.stderr);
+    }
+}
+
+#[test]
+fn a_log_that_was_cut_off_in_use_is_named_with_the_way_out() {
+    for cut in [None, Some(100)] {
+        let trial = Trial::new();
+        let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", "1h"]).start();
+        leader.stdout.wait_for("up");
+        let log = trial.folder().join("leader.db-wal");
+        match cut {
+            None => std::fs::remove_file(&log).unwrap(),
+            Some(length) => std::fs::File::options().write(true).open(&log).unwrap().set_len(length).unwrap(),
+        }
+        let finished = trial.run(["true"]).finish();
+        assert_eq!(finished.code(), 69, "{cut:?}: {:#?}", finished.stderr);
+        assert!(
+            finished.says("stop everybody who does, then start again"),
+            "{cut:?}: {:#?}",
+            finished.stderr
+        );
+        leader.signal(Signal::TERM);
+        leader.finish();
+    }
 }
 
 #[test]

@@ -86,6 +86,20 @@ impl OpenError {
         }
     }
 
+    /// Whether it was not the storage that refused, but the system something that this process needs.
+    pub fn is_of_system(&self) -> bool {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(error) => {
+                matches!(
+                    error,
+                    crate::sqlite::OpenError::Thread(_) | crate::sqlite::OpenError::Descriptors(_)
+                )
+            }
+            _ => false,
+        }
+    }
+
     /// Whether it may pass by itself, so that trying again can help.
     pub fn is_passing(&self) -> bool {
         match self {

@@ -46,6 +46,8 @@ fn without_farewell(end: &End) -> (Outcome, u8) {
             let outcome = if end.deadline_passed { Outcome::Deadline } else { Outcome::HostDied };
             (outcome, exit::by_signal(number))
         }
+        // It could not begin, and has said what it lacked.
+        Ended::Exited(exit::SYSTEM) => (Outcome::SystemRefused, exit::SYSTEM),
         Ended::Exited(_) => (Outcome::HostDied, exit::SYSTEM),
     }
 }

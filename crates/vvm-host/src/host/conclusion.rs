@@ -104,6 +104,7 @@ impl Conclusion {
         let (outcome, status) = match refusal {
             StorageError::NotShared { .. } => (Outcome::Misuse, exit::MISUSE),
             StorageError::Open(cause) if cause.is_misuse() => (Outcome::Misuse, exit::MISUSE),
+            StorageError::Open(cause) if cause.is_of_system() => (Outcome::SystemRefused, exit::SYSTEM),
             StorageError::Open(_) => (Outcome::StorageRefused, exit::STORAGE),
             StorageError::Settle(SettleError::Differs { .. }) => (Outcome::Conflict, exit::CONFLICT),
             StorageError::Settle(_) => (Outcome::StorageRefused, exit::STORAGE),

@@ -6,7 +6,6 @@
 
 use super::refusal::{Refusal, Step};
 use crate::{
-    announce::say,
     cli::{args::WorkerArgs, exit},
     link::{
         Heard, Link,
@@ -34,11 +33,7 @@ pub(crate) fn main(worker: &WorkerArgs) -> ExitCode {
     let taken_up = if getpid() == Pid::INIT { stage::take_up() } else { Err(TakeUpError::NotAStage) };
     let TakenUp { link, first, descriptors } = match taken_up {
         Ok(taken_up) => taken_up,
-        Err(TakeUpError::Abandoned) => return exit::SYSTEM.into(),
-        Err(refusal @ TakeUpError::NotAStage) => {
-            say!("{refusal}");
-            return exit::MISUSE.into();
-        }
+        Err(refusal) => return refusal.conclude(),
     };
     match serve(worker, &link, first, descriptors) {
         Ok(()) => ExitCode::SUCCESS,

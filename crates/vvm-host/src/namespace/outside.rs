@@ -2,11 +2,10 @@
 
 use super::refusal::{Refusal, Step};
 use crate::{
-    announce::say,
     cli::{args::WorkerArgs, exit},
     link::message::namespace::{FromInit, ToInit},
     signals::Signals,
-    stage::{self, TakeUpError},
+    stage,
 };
 use nix::sched::{CloneFlags, unshare};
 use rustix::{
@@ -24,11 +23,7 @@ use std::{
 pub(crate) fn main(worker: &WorkerArgs) -> ExitCode {
     let link = match stage::given_link::<FromInit, ToInit>() {
         Ok(link) => link,
-        Err(TakeUpError::Abandoned) => return exit::SYSTEM.into(),
-        Err(refusal @ TakeUpError::NotAStage) => {
-            say!("{refusal}");
-            return exit::MISUSE.into();
-        }
+        Err(refusal) => return refusal.conclude(),
     };
     match start(worker).and_then(wait) {
         Ok(ended) => match ended.signal().and_then(Signal::from_named_raw) {

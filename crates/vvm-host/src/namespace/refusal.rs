@@ -1,5 +1,6 @@
 //! Why there is no PID namespace to be had, and what to do about it.
 
+use crate::shortage::Shortage;
 use rustix::io::Errno;
 use std::{fmt, io};
 
@@ -41,9 +42,7 @@ impl fmt::Display for Refusal {
         let errno = self.errno;
         write!(out, "--containment pidns: ")?;
         match self.step {
-            Step::Link | Step::Process => {
-                write!(out, "the system has no room for another process: {errno}")
-            }
+            Step::Link | Step::Process => Shortage::from(errno).fmt(out),
             Step::Namespace => write!(
                 out,
                 "this kernel makes no PID namespace ({errno}): raise user.max_pid_namespaces (sysctl), use a kernel \

@@ -4,7 +4,6 @@
 //! not even allocate; this may do both, and needs neither.
 
 use crate::{
-    announce::say,
     cli::{args::WorkerArgs, exit},
     link::message::{FromShim, ToShim},
     stage::{self, TakeUpError, TakenUp},
@@ -19,12 +18,7 @@ use std::{
 pub(crate) fn main(worker: &WorkerArgs) -> ExitCode {
     match become_command(worker) {
         Ok(status) => status.into(),
-        // Nobody is left who would read it.
-        Err(TakeUpError::Abandoned) => exit::SYSTEM.into(),
-        Err(refusal) => {
-            say!("{refusal}");
-            exit::MISUSE.into()
-        }
+        Err(refusal) => refusal.conclude(),
     }
 }
 

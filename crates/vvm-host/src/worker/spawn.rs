@@ -17,6 +17,7 @@ use crate::{
     },
     namespace,
     readable::Readable,
+    shortage::Shortage,
     stage,
 };
 use rustix::process::{Pid, getpid};
@@ -47,8 +48,8 @@ pub(crate) struct Order<'a, Input> {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SpawnError {
     /// The operating system refused the process.
-    #[error("the system has no room for another process: {0}")]
-    System(#[source] io::Error),
+    #[error(transparent)]
+    System(Shortage),
     /// There is nothing to contain it in.
     #[error(transparent)]
     Containment(namespace::refusal::Refusal),
@@ -58,6 +59,10 @@ pub(crate) enum SpawnError {
 }
 
 impl SpawnError {
+    fn of_system(cause: io::Error) -> Self {
+        Self::System(cause.into())
+    }
+
     /// The status of a shell that could not execute a command; none when it did not come to that.
     pub(crate) fn command_status(&self) -> Option<u8> {
         match self {
@@ -94,7 +99,7 @@ pub(crate) fn start<Input: AsFd>(order: &Order<'_, Input>) -> Result<Starting, S
         let _ = link.say_with(&ToShim { parent }, &[order.input.as_fd()]);
         Ok((hold, link, readable))
     };
-    let (hold, link, readable) = begin().map_err(SpawnError::System)?;
+    let (hold, link, readable) = begin().map_err(SpawnError::of_system)?;
     Ok(Starting { hold, link, readable, command: order.command.first().cloned().unwrap_or_default() })
 }
 
@@ -131,7 +136,7 @@ impl Starting {
     /// # Cancel safety
     /// May be dropped and called again at will.
     pub(crate) async fn executed(&mut self) -> Result<(), SpawnError> {
-        let heard = self.readable.find(|| self.link.hear()).await.map_err(SpawnError::System)?;
+        let heard = self.readable.find(|| self.link.hear()).await.map_err(SpawnError::of_system)?;
         match heard {
             // The shim's end closes on exec; when there never was a shim; and when it is killed, which its reaping tells.
             Heard::End => self.hold.refusal().map_or(Ok(()), |refusal| Err(SpawnError::Containment(refusal))),

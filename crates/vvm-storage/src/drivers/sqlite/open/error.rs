@@ -1,8 +1,12 @@
 //! Why a database can't be opened, each with the way out.
 
 use rusqlite::{ErrorCode, ffi};
-use rustix::fs::{Access, access};
+use rustix::{
+    fs::{Access, access},
+    io::Errno,
+};
 use std::{
+    fs::File,
     io,
     path::{Path, PathBuf},
 };
@@ -111,8 +115,19 @@ pub enum OpenError {
         /// What SQLite says.
         cause: rusqlite::Error,
     },
+    /// The log was cut off under those that use it.
+    #[error(
+        "the log beside {} (its -wal) was deleted or truncated while somebody uses the database: stop everybody who \
+         does, then start again, and leave these files alone", .0.display()
+    )]
+    LogCutOff(PathBuf),
+    /// The process is out of descriptors.
+    #[error("{} can't be opened, because this process may not open so many files: allow more (ulimit -n)", .0.display())]
+    Descriptors(PathBuf),
     /// The process is out of threads.
-    #[error("the thread that would own the database could not be started: {0}")]
+    #[error(
+        "no thread for the database: {0}: allow more processes and threads (ulimit -u, TasksMax=, pids.max)"
+    )]
     Thread(#[source] io::Error),
     /// The thread panicked while it opened the database.
     #[error("the thread that opened the database ended before it had done so")]
@@ -130,6 +145,7 @@ pub(super) fn of_sqlite(path: &Path, cause: rusqlite::Error) -> OpenError {
         // The log's index is made when the first one opens the database, and SQLite has a code of its own for no room
         // for it. It passes as a full disk does.
         _ if extended(&cause) == Some(ffi::SQLITE_IOERR_SHMSIZE) => OpenError::Full(path),
+        _ if extended(&cause) == Some(ffi::SQLITE_IOERR_SHORT_READ) => OpenError::LogCutOff(path),
         Some(ErrorCode::NotADatabase) => OpenError::NotADatabase(path),
         Some(ErrorCode::DatabaseCorrupt) => OpenError::Damaged { path, cause },
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
@@ -140,11 +156,20 @@ pub(super) fn of_sqlite(path: &Path, cause: rusqlite::Error) -> OpenError {
                 Some(folder) if access(folder, Access::WRITE_OK | Access::EXEC_OK).is_err() => {
                     OpenError::ReadOnlyFolder(folder.to_owned())
                 }
+                Some(folder) if lacks_descriptors(folder) => OpenError::Descriptors(path),
                 _ => OpenError::Sqlite { path, cause },
             }
         }
         _ => OpenError::Sqlite { path, cause },
     }
+}
+
+/// Whether as many descriptors as a database needs (for itself, its log, its index, and its folder) are not to be had.
+/// SQLite has closed its own by now, and doesn't tell what it lacked.
+fn lacks_descriptors(folder: &Path) -> bool {
+    const NEEDED: usize = 4;
+    let opened = (0..NEEDED).map(|_| File::open(folder)).collect::<io::Result<Vec<_>>>();
+    opened.is_err_and(|error| matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE)))
 }
 
 fn extended(cause: &rusqlite::Error) -> Option<i32> {
