@@ -6,6 +6,7 @@
 mod bed;
 mod cassandra_bed;
 mod contender;
+mod dynamodb_bed;
 mod happened;
 mod ledger;
 mod network;
@@ -18,6 +19,7 @@ use bed::Bed;
 use cassandra_bed::CassandraBed;
 use clock::{Instant, SystemClock};
 use contender::{Contender, Manner};
+use dynamodb_bed::DynamoDbBed;
 use happened::Counts;
 use ielections::{Timing, Ttl};
 use ledger::Ledger;
@@ -60,12 +62,13 @@ pub(crate) fn run(server: Server, duration: Duration, seed: u64) -> Result<(), S
     let interruption = Interruption::listen().map_err(text)?;
     let mut bed: Box<dyn Bed> = match server {
         Server::Scylla => Box::new(CassandraBed::start()?),
+        Server::Dynamodb => Box::new(DynamoDbBed::start()?),
     };
     println!("{}; seed {seed}, {CONTENDERS} contenders for {SLOTS} slots, TTL {TTL}", bed.name());
     let runtime = Runtime::new().map_err(text)?;
     let clock = SystemClock::start().map_err(text)?;
     let counts = Arc::new(Counts::default());
-    let mut network = Network::new(CONTENDERS, Arc::clone(&counts), clock.clone());
+    let mut network = Network::new(CONTENDERS, bed.protocol(), Arc::clone(&counts), clock.clone());
     for contender in 0..CONTENDERS {
         for server in bed.servers() {
             let front = bed.front(contender, server);
@@ -111,11 +114,21 @@ fn enter(
 ) -> Result<JoinSet<()>, String> {
     let open = |contender| {
         let url = bed.url(contender);
-        let opened = runtime.block_on(async {
+        let open = async || {
             if contender.is_none() {
                 vvm_storage::init_storage(&url).await?;
             }
             vvm_storage::open(&url, Arc::new(clock.clone())).await
+        };
+        // A server that has only just begun may take too long.
+        let mut attempts = 1..5;
+        let opened = runtime.block_on(async {
+            loop {
+                match open().await {
+                    Err(error) if error.is_passing() && attempts.next().is_some() => {}
+                    done => return done,
+                }
+            }
         });
         opened.map(ElectionsTtlStorage::new).map_err(|error| error.to_string())
     };

@@ -12,7 +12,13 @@ mod story;
 
 use clap::{Parser, ValueEnum};
 use servers::owned;
-use std::{env, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    env, io,
+    os::unix::process::CommandExt,
+    path::PathBuf,
+    process::{Command, ExitCode},
+    time::Duration,
+};
 
 /// Elections on servers in trouble, and the story of two processes.
 #[derive(Debug, Parser)]
@@ -43,7 +49,13 @@ struct CommandLine {
 pub(crate) enum Server {
     /// Apache Cassandra.
     Scylla,
+    /// DynamoDB Local.
+    Dynamodb,
 }
+
+/// DynamoDB Local takes any; it wants them to be the same for everybody who is to see the same tables.
+const LOCAL_CREDENTIALS: [(&str, &str); 2] =
+    [("AWS_ACCESS_KEY_ID", "local"), ("AWS_SECRET_ACCESS_KEY", "local")];
 
 fn main() -> ExitCode {
     let mut arguments = env::args_os().skip(1);
@@ -54,6 +66,10 @@ fn main() -> ExitCode {
     }
     let CommandLine { faults, story, only, duration, seed, vvm } = CommandLine::parse();
     let servers = if only.is_empty() { Server::value_variants() } else { &only };
+    if servers.contains(&Server::Dynamodb) && !has_local_credentials() {
+        eprintln!("test-drivers: {}", with_local_credentials());
+        return ExitCode::FAILURE;
+    }
     let mut held = true;
     if story {
         held &= report("story", story::play(vvm, servers));
@@ -68,6 +84,19 @@ fn main() -> ExitCode {
     if held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+fn has_local_credentials() -> bool {
+    LOCAL_CREDENTIALS.iter().all(|(name, value)| env::var(name).is_ok_and(|found| found == *value))
+}
+
+/// Becomes this program with other credentials in its environment, which it can't change for itself. Returns why it could
+/// not.
+fn with_local_credentials() -> io::Error {
+    match env::current_exe() {
+        Ok(program) => Command::new(program).args(env::args_os().skip(1)).envs(LOCAL_CREDENTIALS).exec(),
+        Err(error) => error,
+    }
+}
+
 fn report(what: &str, outcome: Result<(), String>) -> bool {
     if let Err(why) = &outcome {
         eprintln!("{what}: FAILED: {why}");
@@ -79,6 +108,7 @@ impl Server {
     fn name(self) -> &'static str {
         match self {
             Self::Scylla => "scylla",
+            Self::Dynamodb => "dynamodb",
         }
     }
 }

@@ -66,6 +66,11 @@ impl Owned {
         Ok(Self { child, log: log.to_owned() })
     }
 
+    /// Its number, which nobody else can have before this is dropped.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Whether it has ended by itself.
     ///
     /// # Errors

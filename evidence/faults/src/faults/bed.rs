@@ -1,12 +1,15 @@
 //! What a fault run needs of a kind of server: where contenders connect, and what can be done to it.
 
-use super::{happened::Happened, trouble::Trouble};
+use super::{happened::Happened, network::Protocol, trouble::Trouble};
 use std::net::SocketAddr;
 
 /// Servers in trouble. What was done ends with [`mend`](Self::mend), and the servers with the bed.
 pub(super) trait Bed {
     /// For people.
     fn name(&self) -> &'static str;
+
+    /// What they speak.
+    fn protocol(&self) -> Protocol;
 
     /// The servers, as a contender's proxies reach them.
     fn servers(&self) -> Vec<SocketAddr>;

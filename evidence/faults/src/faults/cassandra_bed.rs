@@ -3,7 +3,7 @@
 //! The client library finds the other nodes by what the first one says, at the port that it came to: so the proxies of a
 //! contender listen on the nodes' own addresses, at a port of that contender's.
 
-use super::{bed::Bed, happened::Happened, trouble::Trouble};
+use super::{bed::Bed, happened::Happened, network::Protocol, trouble::Trouble};
 use crate::place;
 use servers::cassandra::Cassandra;
 use std::net::SocketAddr;
@@ -34,6 +34,10 @@ impl CassandraBed {
 impl Bed for CassandraBed {
     fn name(&self) -> &'static str {
         "Apache Cassandra 5.0.5, three nodes, replication 3"
+    }
+
+    fn protocol(&self) -> Protocol {
+        Protocol::cql()
     }
 
     fn servers(&self) -> Vec<SocketAddr> {

@@ -15,6 +15,8 @@ pub(crate) enum Happened {
     ForgedRefused,
     /// A write was answered in that way, and never sent.
     ForgedUnsent,
+    /// A write was answered with "too many requests", and never sent.
+    Throttled,
     /// A connection was cut while it was in use.
     ConnectionCut,
     /// A new connection was ended before it began.
@@ -46,6 +48,7 @@ impl fmt::Display for Happened {
             Self::ForgedApplied => "ambiguous answers forged after the write was applied",
             Self::ForgedRefused => "ambiguous answers forged after the write was refused",
             Self::ForgedUnsent => "ambiguous answers forged to a write that was lost",
+            Self::Throttled => "writes throttled",
             Self::ConnectionCut => "connections cut",
             Self::ConnectionRefused => "connections refused",
             Self::AnswerDelayed => "answers delayed",

@@ -1,9 +1,10 @@
 //! The network between each contender and each server: connections that are cut, slow or silent, and answers that are
 //! forged, as the weather has it.
 //!
-//! What lives here: connections. What doesn't: what goes over them ([`cql`]).
+//! What lives here: connections. What doesn't: what goes over them ([`cql`], [`http`]).
 
-pub(super) mod cql;
+mod cql;
+mod http;
 mod weather;
 
 pub(super) use weather::{Path, Weather};
@@ -18,18 +19,38 @@ use tokio::{
     task::JoinSet,
 };
 
+/// What is spoken.
+#[derive(Clone)]
+pub(super) enum Protocol {
+    /// By Cassandra. What is known of its statements is known to every connection.
+    Cql(Arc<cql::Statements>),
+    /// By DynamoDB.
+    Http,
+}
+
+impl Protocol {
+    pub(super) fn cql() -> Self {
+        Self::Cql(Arc::default())
+    }
+}
+
 /// What every connection needs.
 #[derive(Clone)]
-pub(super) struct Surroundings {
-    pub(super) weather: watch::Receiver<Weather>,
-    pub(super) counts: Arc<Counts>,
-    pub(super) clock: SystemClock,
-    pub(super) statements: Arc<cql::Statements>,
+struct Surroundings {
+    weather: watch::Receiver<Weather>,
+    counts: Arc<Counts>,
+    clock: SystemClock,
+    protocol: Protocol,
 }
 
 impl Surroundings {
     fn now(&self) -> Weather {
         *self.weather.borrow()
+    }
+
+    /// Whether the outcome of a write that begins now is forged.
+    fn forges(&self) -> bool {
+        fastrand::f64() < self.now().forged
     }
 
     /// Returns when what is under way may arrive: at once in clear weather, after a silence or a delay otherwise.
@@ -47,26 +68,31 @@ impl Surroundings {
 }
 
 /// All of it. Dropping it ends every connection.
-pub(crate) struct Network {
+pub(super) struct Network {
     weather: Vec<watch::Sender<Weather>>,
     proxies: JoinSet<()>,
     counts: Arc<Counts>,
     clock: SystemClock,
-    statements: Arc<cql::Statements>,
+    protocol: Protocol,
 }
 
 impl Network {
     /// Clear weather for so many contenders, and no way to anywhere.
-    pub(crate) fn new(contenders: usize, counts: Arc<Counts>, clock: SystemClock) -> Self {
+    pub(super) fn new(
+        contenders: usize,
+        protocol: Protocol,
+        counts: Arc<Counts>,
+        clock: SystemClock,
+    ) -> Self {
         let weather = (0..contenders).map(|_| watch::Sender::new(Weather::CLEAR)).collect();
-        Self { weather, proxies: JoinSet::new(), counts, clock, statements: Arc::default() }
+        Self { weather, proxies: JoinSet::new(), counts, clock, protocol }
     }
 
     /// Opens a way for a contender: from `listen` to `server`.
     ///
     /// # Errors
     /// When `listen` is not to be had.
-    pub(crate) fn open(
+    pub(super) fn open(
         &mut self,
         runtime: &Handle,
         contender: usize,
@@ -78,19 +104,19 @@ impl Network {
             weather: self.weather[contender].subscribe(),
             counts: Arc::clone(&self.counts),
             clock: self.clock.clone(),
-            statements: Arc::clone(&self.statements),
+            protocol: self.protocol.clone(),
         };
         self.proxies.spawn_on(serve(listener, server, surroundings), runtime);
         Ok(())
     }
 
     /// Changes the weather of one contender.
-    pub(crate) fn set(&self, contender: usize, weather: Weather) {
+    pub(super) fn set(&self, contender: usize, weather: Weather) {
         self.weather[contender].send_replace(weather);
     }
 
     /// Changes everybody's.
-    pub(crate) fn set_all(&self, weather: Weather) {
+    pub(super) fn set_all(&self, weather: Weather) {
         (0..self.weather.len()).for_each(|contender| self.set(contender, weather));
     }
 }
@@ -123,10 +149,16 @@ async fn connection(client: TcpStream, server: SocketAddr, surroundings: Surroun
     let _best_effort = client.set_nodelay(true).and(server.set_nodelay(true));
     let mut weather = surroundings.clone();
     let counts = Arc::clone(&surroundings.counts);
+    let relay = async {
+        match surroundings.protocol.clone() {
+            Protocol::Cql(statements) => cql::relay(client, server, surroundings, statements).await,
+            Protocol::Http => http::relay(client, server, surroundings).await,
+        }
+    };
     tokio::select! {
         biased;
         () = weather.cut() => counts.add(Happened::ConnectionCut),
-        () = cql::relay(client, server, surroundings) => {}
+        () = relay => {}
     }
 }
 

@@ -1,7 +1,7 @@
 //! One `vvm run` of the story, and the worker that it runs while it leads.
 
 use super::Stage;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use servers::owned::{self, Owned};
 use std::{
     fmt, fs, io,
@@ -81,7 +81,16 @@ impl Candidate {
     }
 
     /// Kills it and all that it runs, and waits until it is gone.
+    ///
+    /// The host, its child, goes first: it alone can hand the record back, and would if it saw the guardian go.
     pub(crate) fn crash(mut self) -> Result<(), String> {
+        let guardian = self.process.id();
+        let children = fs::read_to_string(format!("/proc/{guardian}/task/{guardian}/children"));
+        let children = children.map_err(|error| format!("who belongs to {}: {error}", self.name))?;
+        for child in children.split_whitespace().filter_map(|child| Pid::from_raw(child.parse().ok()?)) {
+            // Gone already is as good.
+            let _gone = kill_process(child, Signal::KILL);
+        }
         self.signal(Signal::KILL)?;
         self.wait()
     }

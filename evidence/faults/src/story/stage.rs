@@ -1,7 +1,7 @@
 //! The storages that the story is played on: a file, or a server that ends with it.
 
 use crate::{Server, place};
-use servers::{cassandra::Cassandra, owned};
+use servers::{cassandra::Cassandra, dynamodb::DynamoDbLocal, owned};
 use std::{
     fmt, io,
     path::{Path, PathBuf},
@@ -15,7 +15,7 @@ pub(crate) struct Stage {
     name: &'static str,
     url: String,
     /// Ends with the stage.
-    _server: Option<Cassandra>,
+    _server: Option<Box<dyn fmt::Debug>>,
     folder: TempDir,
 }
 
@@ -29,7 +29,13 @@ impl Stage {
                 let cassandra = Cassandra::start(1, &place::target()).map_err(|error| error.to_string())?;
                 let url = format!("scylla://{}/story", cassandra.contact_points());
                 init(vvm, &format!("{url}?replication=1"))?;
-                ("Apache Cassandra 5.0.5", url, Some(cassandra))
+                ("Apache Cassandra 5.0.5", url, Some(Box::new(cassandra) as _))
+            }
+            Some(Server::Dynamodb) => {
+                let local = DynamoDbLocal::start(&place::target()).map_err(|error| error.to_string())?;
+                let url = format!("dynamodb://eu-west-1/story?endpoint={}", local.endpoint());
+                init(vvm, &url)?;
+                ("DynamoDB Local 2.6.1", url, Some(Box::new(local) as _))
             }
         };
         Ok(Self { vvm: vvm.to_owned(), name, url, _server: server, folder })
@@ -54,11 +60,19 @@ impl fmt::Display for Stage {
     }
 }
 
-/// `vvm init-storage`, as a person would.
+/// `vvm init-storage`, as a person would: again, if a server that has only just begun takes too long.
 fn init(vvm: &Path, url: &str) -> Result<(), String> {
     let system = |error: io::Error| format!("`vvm init-storage` can't be run: {error}");
-    let mut command = owned::command(vvm).map_err(system)?;
-    let command = command.args(["init-storage", "--storage", url]).stdin(Stdio::null()).stdout(Stdio::null());
-    let ended = command.status().map_err(system)?;
-    if ended.success() { Ok(()) } else { Err(format!("`vvm init-storage` has failed: {ended}")) }
+    let mut attempts = 1..5;
+    loop {
+        let mut command = owned::command(vvm).map_err(system)?;
+        let command = command.args(["init-storage", "--storage", url]);
+        let ended = command.stdin(Stdio::null()).stdout(Stdio::null()).status().map_err(system)?;
+        if ended.success() {
+            return Ok(());
+        }
+        if attempts.next().is_none() {
+            return Err(format!("`vvm init-storage` has failed: {ended}"));
+        }
+    }
 }

@@ -32,17 +32,24 @@ enum Awaited {
 
 struct Relay {
     surroundings: Surroundings,
+    statements: Arc<Statements>,
     to_client: tokio::sync::Mutex<OwnedWriteHalf>,
     to_server: tokio::sync::Mutex<OwnedWriteHalf>,
     awaited: Mutex<HashMap<[u8; 2], Awaited>>,
 }
 
 /// Passes everything on until both sides have ended. What a client sent before it went away is passed on, too.
-pub(super) async fn relay(client: TcpStream, server: TcpStream, surroundings: Surroundings) {
+pub(super) async fn relay(
+    client: TcpStream,
+    server: TcpStream,
+    surroundings: Surroundings,
+    statements: Arc<Statements>,
+) {
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     let relay = Arc::new(Relay {
         surroundings,
+        statements,
         to_client: to_client.into(),
         to_server: to_server.into(),
         awaited: Mutex::default(),
@@ -61,7 +68,7 @@ async fn questions(relay: &Arc<Relay>, mut from_client: OwnedReadHalf) -> io::Re
             relay.awaited().insert(question.stream(), Awaited::Name);
         }
         let writes = question.executes().is_some_and(|name| relay.statements().contains(name));
-        if writes && relay.forges() {
+        if writes && relay.surroundings.forges() {
             let what = if fastrand::bool() { Ambiguous::WriteTimeout } else { Ambiguous::CasWriteUnknown };
             if fastrand::bool() {
                 relay.surroundings.counts.add(Happened::ForgedUnsent);
@@ -122,10 +129,6 @@ async fn send(to: &tokio::sync::Mutex<impl AsyncWrite + Unpin>, frame: &Frame) -
 }
 
 impl Relay {
-    fn forges(&self) -> bool {
-        fastrand::f64() < self.surroundings.now().forged
-    }
-
     fn is_silent(&self) -> bool {
         self.surroundings.now().path == super::Path::Silent
     }
@@ -140,6 +143,6 @@ impl Relay {
     }
 
     fn statements(&self) -> MutexGuard<'_, HashSet<Vec<u8>>> {
-        self.surroundings.statements.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.statements.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
