@@ -114,8 +114,11 @@ impl OpenError {
             }
             #[cfg(feature = "dynamodb")]
             Self::DynamoDb(error) => {
-                use crate::dynamodb::OpenError::{BeingCreated, Request, Unreachable};
-                matches!(error, Unreachable { .. } | BeingCreated(_) | Request { .. })
+                use crate::dynamodb::OpenError::{BeingCreated, CredentialsNotFetched, Request, Unreachable};
+                matches!(
+                    error,
+                    CredentialsNotFetched(_) | Unreachable { .. } | BeingCreated(_) | Request { .. }
+                )
             }
             _ => false,
         }

@@ -31,9 +31,9 @@
 //! request. A partition key `pk` and a sort key `cc`, both binary, are what a table of one's own making must have.
 //! Protect it against deletion: with the table go the epochs.
 //!
-//! **What it costs.** A renewal is one write unit (1 KB), a claim or a release one, a claim's read one read unit, a look
-//! at 100 slots 50. At the default TTL a leadership renews 720 times an hour, and each standby looks 3,600 to
-//! 4,800 times.
+//! **What it costs.** A claim, a renewal or a release is one write unit (up to 1 KB), a look at a slot half a read unit, a
+//! read-back a whole one. Nothing else is asked. At the default TTL a leadership renews 720 times an hour, and each
+//! standby looks 3,600 to 4,800 times.
 //!
 //! **Errors.** What reached a server may have been applied unless the server says that it was not.
 //!

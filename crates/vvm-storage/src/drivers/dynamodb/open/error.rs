@@ -24,6 +24,9 @@ pub enum OpenError {
          profile=NAME, or a role of the machine or container ({0})"
     )]
     NoCredentials(String),
+    /// Whoever gives them out doesn't.
+    #[error("the AWS credentials can't be fetched: look at who gives them out, or try again ({0})")]
+    CredentialsNotFetched(String),
     /// They are wrong, or not valid any more.
     #[error(
         "AWS does not take these credentials: renew or mend them, check the machine's clock, and that the account uses \
@@ -124,7 +127,13 @@ pub enum OpenError {
 impl OpenError {
     pub(super) fn of_credentials(error: CredentialsError) -> Self {
         let words: Vec<_> = chain(&error).map(ToString::to_string).collect();
-        Self::NoCredentials(words.join(": "))
+        let said = words.join(": ");
+        match error {
+            CredentialsError::CredentialsNotLoaded(_) | CredentialsError::InvalidConfiguration(_) => {
+                Self::NoCredentials(said)
+            }
+            _ => Self::CredentialsNotFetched(said),
+        }
     }
 
     pub(super) fn of_failure(address: &Address, failure: Failure) -> Self {

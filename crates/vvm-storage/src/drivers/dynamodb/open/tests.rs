@@ -7,7 +7,10 @@ use crate::{
     Partition, SysVvmStorage,
     dynamodb::{DynamoDbStorage, OpenError},
 };
-use aws_credential_types::{Credentials, provider::SharedCredentialsProvider};
+use aws_credential_types::{
+    Credentials,
+    provider::{SharedCredentialsProvider, error::CredentialsError},
+};
 use ielections::{
     Claim, Delete, Entry, Epoch, Holder, Incarnation, ReadError, Slot, Swap, Ttl, Vacant, Version, WriteError,
 };
@@ -35,16 +38,19 @@ fn of_ours(operation: &str) -> Answer {
     }
 }
 
-fn place(server: &Server) -> (SdkConfig, Address) {
-    let address = Address::parse(&format!("dynamodb://eu-west-1/elections?endpoint={}", server.endpoint()));
+fn configured(endpoint: &str) -> SdkConfig {
     let credentials = Credentials::new("key", "secret", None, None, "this test");
-    let configuration = SdkConfig::builder()
+    SdkConfig::builder()
         .behavior_version(BehaviorVersion::v2026_01_12())
         .region(Region::new("eu-west-1"))
-        .endpoint_url(server.endpoint())
+        .endpoint_url(endpoint)
         .credentials_provider(SharedCredentialsProvider::new(credentials))
-        .build();
-    (configuration, address.unwrap())
+        .build()
+}
+
+fn place(server: &Server) -> (SdkConfig, Address) {
+    let address = Address::parse(&format!("dynamodb://eu-west-1/elections?endpoint={}", server.endpoint()));
+    (configured(server.endpoint()), address.unwrap())
 }
 
 async fn opened(script: impl Fn(&str, usize) -> Answer + Send + Sync + 'static) -> (Server, DynamoDbStorage) {
@@ -153,6 +159,15 @@ async fn what_aws_refuses_is_said_with_the_way_out() {
     }
 }
 
+#[test]
+fn credentials_that_may_come_are_told_from_none() {
+    let open_error = |error| crate::OpenError::from(OpenError::of_credentials(error));
+    let none = open_error(CredentialsError::not_loaded("no provider has any"));
+    assert!(none.to_string().contains("AWS_ACCESS_KEY_ID") && !none.is_passing(), "{none}");
+    let late = open_error(CredentialsError::provider_error("503"));
+    assert!(late.to_string().contains("503") && late.is_passing(), "{late}");
+}
+
 #[tokio::test]
 async fn a_missing_table_is_created_and_waited_for() {
     let server = Server::start(|operation, before| match (operation, before) {
@@ -253,33 +268,27 @@ async fn what_fails_is_sent_once_and_told_apart() {
     }
 }
 
+/// A handle on a table at a place where no server of ours is.
+fn at(listener: &std::net::TcpListener) -> DynamoDbStorage {
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    DynamoDbStorage::on(Requests::new(client(&configured(&endpoint)), "elections".into()))
+}
+
 #[tokio::test]
 async fn a_server_that_is_gone_was_sent_nothing() {
-    let (server, storage) = opened(|operation, _| match operation {
-        // Cut, so that no connection is left to send on.
-        "GetItem" => None,
-        _ => of_ours(operation),
-    })
-    .await;
-    assert!(matches!(storage.read(&partition()).await, Err(ReadError::Unavailable(_))));
-    drop(server);
-    let outcome = loop {
-        // The runtime ends the server in a moment of its own.
-        match storage.renew(&partition(), &entry(), &entry()).await {
-            Err(WriteError::Unknown(_)) | Ok(_) => tokio::task::yield_now().await,
-            outcome => break outcome,
-        }
-    };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let storage = at(&listener);
+    drop(listener);
+    let outcome = storage.renew(&partition(), &entry(), &entry()).await;
     assert!(matches!(outcome, Err(WriteError::NotApplied(_))), "{outcome:?}");
+    assert!(matches!(storage.read(&partition()).await, Err(ReadError::Unavailable(_))));
 }
 
 #[tokio::test]
 async fn a_server_that_hangs_is_given_up_in_time() {
+    // The system connects for it, and nobody ever answers.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    let (configuration, _) = place(&Server::start(|_, _| None).await.unwrap());
-    let configuration = configuration.into_builder().endpoint_url(endpoint).build();
-    let storage = DynamoDbStorage::on(Requests::new(client(&configuration), "elections".into()));
+    let storage = at(&listener);
     let began_at = SystemClock::read();
     let outcome = storage.renew(&partition(), &entry(), &entry()).await;
     assert!(matches!(outcome, Err(WriteError::Unknown(_))), "{outcome:?}");
