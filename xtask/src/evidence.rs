@@ -15,7 +15,13 @@ pub(crate) fn run(package: &str, arguments: &[OsString]) -> bool {
     succeeds(package, &["run", "--quiet", "--release", "--locked", "--package", package, "--"], arguments)
 }
 
-/// The same, not optimised: where servers take the time, the build would take more of it.
+/// The same, with features, of which there may be none.
+pub(crate) fn run_with_features(package: &str, features: &str, arguments: &[OsString]) -> bool {
+    let run = ["run", "--quiet", "--release", "--locked", "--package", package, "--features", features, "--"];
+    succeeds(package, &run, arguments)
+}
+
+/// Runs `package` as it is built by default, not optimised: where servers take the time, the build would take more of it.
 pub(crate) fn run_plain(package: &str, arguments: &[OsString]) -> bool {
     succeeds(package, &["run", "--quiet", "--locked", "--package", package, "--"], arguments)
 }

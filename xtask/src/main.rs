@@ -38,7 +38,8 @@ enum Command {
     /// `--nodes 3`. Or two `vvm run` processes that take turns on each: `--story`. Or leaders on servers in trouble:
     /// `--faults`.
     TestDrivers(Passed),
-    /// What it costs, beside the goals: `--quick`, `--only NAME`, `--json`.
+    /// What it costs, beside the goals: `--quick`, `--only NAME`, `--json`. Or what one storage costs: `--storage URL`,
+    /// `--cassandra NODES` on a cluster that it starts and ends.
     Bench(Passed),
 }
 
@@ -52,6 +53,28 @@ struct Passed {
 impl Passed {
     fn has(&self, option: &str) -> bool {
         self.arguments.iter().any(|argument| argument == option)
+    }
+
+    /// Whether `option` is there, its value behind it or in it.
+    fn names(&self, option: &str) -> bool {
+        self.texts().any(|text| text.split('=').next() == Some(option))
+    }
+
+    /// The features of the drivers that are asked for.
+    fn drivers(&self) -> String {
+        let is_url_of =
+            |text: &str, scheme| text.trim_start_matches("--storage=").split(':').next() == Some(scheme);
+        let asked_for = |scheme| self.texts().any(|text| is_url_of(text, scheme));
+        let scylla = asked_for("scylla") || self.names("--cassandra");
+        [("sled", asked_for("sled")), ("scylla", scylla)]
+            .into_iter()
+            .filter_map(|(feature, asked_for)| asked_for.then_some(feature))
+            .collect::<Vec<_>>()
+            .join(",")
+    }
+
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        self.arguments.iter().filter_map(|argument| argument.to_str())
     }
 }
 
@@ -68,6 +91,9 @@ fn main() -> ExitCode {
                 && evidence::run_plain("faults", &passed.arguments)
         }
         Command::TestDrivers(passed) => evidence::run_plain("servers", &passed.arguments),
+        Command::Bench(passed) if passed.names("--storage") || passed.names("--cassandra") => {
+            evidence::run_with_features("bench", &passed.drivers(), &passed.arguments)
+        }
         Command::Bench(passed) => evidence::build("vvm-host") && evidence::run("bench", &passed.arguments),
     };
     if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -7,7 +7,7 @@ use ielections::{
     elections, record::HolderTooLong,
 };
 use std::{io, num::NonZeroU32, sync::Arc};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, mem::MemDatabase};
 
 /// What acts at a kill deadline while we measure.
@@ -49,14 +49,8 @@ impl Bed {
             Deadline::Ignored => Deadman::with_trigger(Arc::new(Ignores)),
             Deadline::System => Deadman::system(SystemOptions::default())?,
         };
-        let env = Env {
-            clock: Arc::clone(&clock),
-            wall: Arc::new(SystemWallClock),
-            deadman,
-            entropy: Arc::new(OsEntropy::default()),
-            spawn: Arc::new(TokioSpawn::on(runtime.handle().clone())),
-        };
-        let elections = elections(Arc::clone(&storage) as _, env);
+        let elections =
+            elections_on(Arc::clone(&storage), Arc::clone(&clock), deadman, runtime.handle().clone());
         let (cluster, holder) = (ClusterName::from("bench"), Holder::new("bench")?);
         Ok(Self { runtime, clock, storage, elections, cluster, holder })
     }
@@ -72,9 +66,26 @@ impl Bed {
     }
 }
 
+/// Elections of this process.
+pub(crate) fn elections_on(
+    storage: Arc<ElectionsTtlStorage>,
+    clock: Arc<dyn Clock>,
+    deadman: Deadman,
+    runtime: Handle,
+) -> Arc<dyn Elections<ElectionKey>> {
+    let env = Env {
+        clock,
+        wall: Arc::new(SystemWallClock),
+        deadman,
+        entropy: Arc::new(OsEntropy::default()),
+        spawn: Arc::new(TokioSpawn::on(runtime)),
+    };
+    elections(storage, env)
+}
+
 /// Does nothing at any deadline.
 #[derive(Debug)]
-struct Ignores;
+pub(crate) struct Ignores;
 
 impl Trigger for Ignores {
     fn set_earliest(&self, _earliest: Option<(Instant, &Subject)>) -> io::Result<()> {

@@ -7,15 +7,19 @@ use serde::Serialize;
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Unit {
     PairsPerSecond,
+    PerSecond,
     Bytes,
     Microseconds,
+    Milliseconds,
+    Seconds,
     Ratio,
+    Count,
 }
 
 /// One quantity, measured more than once.
 #[derive(Clone, Debug)]
 pub(crate) struct Figure {
-    name: &'static str,
+    name: String,
     unit: Unit,
     /// In ascending order.
     samples: Vec<f64>,
@@ -48,9 +52,9 @@ pub(crate) struct Goal {
 }
 
 impl Figure {
-    pub(crate) fn new(name: &'static str, unit: Unit, mut samples: Vec<f64>) -> Self {
+    pub(crate) fn new(name: impl Into<String>, unit: Unit, mut samples: Vec<f64>) -> Self {
         samples.sort_by(f64::total_cmp);
-        Self { name, unit, samples, goals: Vec::new() }
+        Self { name: name.into(), unit, samples, goals: Vec::new() }
     }
 
     #[must_use]
@@ -59,8 +63,8 @@ impl Figure {
         self
     }
 
-    pub(crate) fn name(&self) -> &'static str {
-        self.name
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(crate) fn unit(&self) -> Unit {

@@ -6,19 +6,25 @@
 #![forbid(unsafe_code)]
 
 mod bed;
+#[cfg(feature = "scylla")]
+mod cluster;
 mod figure;
 mod held;
 mod pairs;
 mod report;
 mod resources;
-mod sqlite;
+mod storage;
 mod succession;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use figure::Figure;
-use std::{error::Error, io, process::ExitCode};
+use std::{
+    error::Error,
+    io::{self, Write},
+    process::ExitCode,
+};
 
-/// What it costs: pairs, held leaderships, SQLite, fail-over and hand-over, beside their goals.
+/// What it costs: pairs, held leaderships, storages, fail-over and hand-over, beside their goals.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
 struct CommandLine {
@@ -28,6 +34,14 @@ struct CommandLine {
     /// This measurement alone; may be given more than once.
     #[arg(long, value_name = "NAME")]
     only: Vec<Measurement>,
+    /// This storage alone: each verb beside its bare statement, 64 leaders that renew at once, 100 candidates at once.
+    /// `sqlite:PATH`, `sled:PATH`, `scylla://HOSTS/KEYSPACE`; the keyspace is made ready where it is missing.
+    #[arg(long, value_name = "URL", conflicts_with = "only")]
+    storage: Option<String>,
+    /// As `--storage`, on a cluster of so many nodes of Apache Cassandra, started for it.
+    #[cfg(feature = "scylla")]
+    #[arg(long, value_name = "NODES", conflicts_with_all = ["only", "storage"])]
+    cassandra: Option<std::num::NonZeroU8>,
     /// Fewer and shorter rounds: whether it works, not what it costs.
     #[arg(long)]
     quick: bool,
@@ -49,7 +63,7 @@ enum Measurement {
     Pairs,
     /// Memory and CPU of many leaderships held at once.
     Held,
-    /// Acquire, renew and release on SQLite, beside the same statements made directly.
+    /// Acquire, renew and release on SQLite, beside the bare statements.
     Sqlite,
     /// Fail-over and hand-over between real processes.
     Succession,
@@ -60,13 +74,18 @@ impl Measurement {
         Ok(match self {
             Self::Pairs => pairs::measure(quick)?,
             Self::Held => held::measure(quick)?,
-            Self::Sqlite => sqlite::measure(quick)?,
+            Self::Sqlite => storage::measure_sqlite_verbs(quick)?,
             Self::Succession => succession::measure(quick)?,
         })
     }
 }
 
 fn main() -> ExitCode {
+    #[cfg(feature = "scylla")]
+    if let Some(error) = cluster::guard() {
+        eprintln!("bench: {error}");
+        return ExitCode::FAILURE;
+    }
     match run(&CommandLine::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -80,16 +99,24 @@ fn run(line: &CommandLine) -> Result<(), Box<dyn Error>> {
     if let Some(Part::HeldRound(round)) = &line.part {
         return Ok(round.run()?);
     }
+    let mut out = io::stdout().lock();
+    if let Some(url) = &line.storage {
+        return print(&mut out, line, &storage::measure(url, line.quick)?);
+    }
+    #[cfg(feature = "scylla")]
+    if let Some(nodes) = line.cassandra {
+        let cluster = cluster::Cluster::start(nodes)?;
+        return print(&mut out, line, &storage::measure(&cluster.url(), line.quick)?);
+    }
     let chosen = if line.only.is_empty() { Measurement::value_variants() } else { &line.only };
     let mut figures = Vec::new();
     for measurement in chosen {
         figures.extend(measurement.run(line.quick)?);
     }
-    let mut out = io::stdout().lock();
-    if line.json {
-        report::json(&mut out, &figures)?
-    } else {
-        report::table(&mut out, &figures)?
-    }
-    Ok(())
+    print(&mut out, line, &figures)
+}
+
+fn print(out: &mut impl Write, line: &CommandLine, figures: &[Figure]) -> Result<(), Box<dyn Error>> {
+    let printed = if line.json { report::json(out, figures) } else { report::table(out, figures) };
+    Ok(printed?)
 }

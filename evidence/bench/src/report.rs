@@ -34,7 +34,7 @@ pub(crate) fn json(out: &mut impl Write, figures: &[Figure]) -> io::Result<()> {
 
 #[derive(Serialize)]
 struct Line<'figure> {
-    name: &'static str,
+    name: &'figure str,
     unit: Unit,
     min: f64,
     median: f64,
@@ -67,10 +67,13 @@ impl<'figure> Line<'figure> {
 impl Unit {
     fn written(self, number: f64) -> String {
         match self {
-            Self::PairsPerSecond => format!("{number:.0}/s"),
+            Self::PairsPerSecond | Self::PerSecond => format!("{number:.0}/s"),
             Self::Bytes => format!("{number:.0} B"),
             Self::Microseconds => format!("{number:.2} µs"),
+            Self::Milliseconds => format!("{number:.1} ms"),
+            Self::Seconds => format!("{number:.2} s"),
             Self::Ratio => format!("{number:.2}"),
+            Self::Count => format!("{number:.0}"),
         }
     }
 }

@@ -1,0 +1,132 @@
+//! What elections cost on one storage, beside its bare statements: `--storage URL`.
+//!
+//! What lives here: which parts there are, and what they stand on. Each part has slots of its own, never led before, in a
+//! cluster named after this run; their rows stay behind, released.
+
+mod bare;
+mod filling;
+mod renewals;
+mod verbs;
+
+use crate::{
+    bed::{Ignores, elections_on},
+    figure::Figure,
+};
+use bare::BareStatements;
+use clock::{Clock, SystemClock};
+use deadman::Deadman;
+use ielections::{
+    AcquireError, Candidacy, Elections, Entry, Epoch, Handback, Holder, Incarnation, ReadError, Terms, Ttl,
+    TtlStorage, Version, WriteError,
+    record::{EpochOutOfRange, HolderTooLong},
+};
+use std::{error::Error, io, num::NonZeroU32, sync::Arc};
+use tokio::runtime::Runtime;
+use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, OpenError, SlotNumber};
+
+/// No figure.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StorageError {
+    #[error("no folder, clock or runtime: {0}")]
+    System(#[from] io::Error),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error("the bare statements could not be made: {0}")]
+    Bare(#[from] Box<dyn Error + Send + Sync>),
+    #[error("a slot that nobody else wants was not acquired: {0}")]
+    Acquire(#[from] AcquireError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    #[error("a record was not released: {0:?}")]
+    Release(Handback),
+    #[error("a write that nobody stands in the way of was refused")]
+    Refused,
+    #[error(transparent)]
+    Epoch(#[from] EpochOutOfRange),
+    #[error(transparent)]
+    Holder(#[from] HolderTooLong),
+}
+
+/// All parts: the verbs, many renewals at once, many candidates at once.
+pub(crate) fn measure(url: &str, quick: bool) -> Result<Vec<Figure>, StorageError> {
+    let runtime = runtime()?;
+    runtime.block_on(async {
+        vvm_storage::init_storage(url).await?;
+        let scene = Scene::open(url).await?;
+        let mut bare = bare::open(url).await?;
+        let mut figures = verbs::measure(&scene, &mut *bare, rounds(quick)).await?;
+        figures.extend(renewals::measure(&scene, quick).await?);
+        figures.extend(filling::measure(&scene, quick).await?);
+        scene.storage.close().await;
+        Ok(figures)
+    })
+}
+
+/// The verbs alone, on a file of SQLite in a temporary folder.
+pub(crate) fn measure_sqlite_verbs(quick: bool) -> Result<Vec<Figure>, StorageError> {
+    let folder = tempfile::tempdir()?;
+    let url = format!("sqlite:{}", folder.path().join("ours.db").display());
+    runtime()?.block_on(async {
+        let scene = Scene::open(&url).await?;
+        let figures = verbs::measure(&scene, &mut *bare::open(&url).await?, rounds(quick)).await?;
+        scene.storage.close().await;
+        Ok(figures)
+    })
+}
+
+fn runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+fn rounds(quick: bool) -> u32 {
+    if quick { 20 } else { 400 }
+}
+
+/// A storage, and a cluster in it to elect for.
+struct Scene {
+    scheme: String,
+    clock: Arc<dyn Clock>,
+    storage: Arc<ElectionsTtlStorage>,
+    cluster: ClusterName,
+    holder: Holder,
+}
+
+impl Scene {
+    async fn open(url: &str) -> Result<Self, StorageError> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::start()?);
+        let storage = vvm_storage::open(url, Arc::clone(&clock)).await?;
+        let run = format!("bench-{}-{}", std::process::id(), clock.now().as_nanos());
+        Ok(Self {
+            scheme: url.split(':').next().unwrap_or_default().to_owned(),
+            clock,
+            storage: Arc::new(ElectionsTtlStorage::new(storage)),
+            cluster: ClusterName::from(run.as_str()),
+            holder: Holder::new("10.0.0.7")?,
+        })
+    }
+
+    /// Elections as a process of their own would have them, but for the connection, which all share.
+    fn elections(&self) -> Arc<dyn Elections<ElectionKey>> {
+        let deadman = Deadman::with_trigger(Arc::new(Ignores));
+        let runtime = tokio::runtime::Handle::current();
+        elections_on(Arc::clone(&self.storage), Arc::clone(&self.clock), deadman, runtime)
+    }
+
+    fn key(&self, slot: u32) -> ElectionKey {
+        let slot = SlotNumber::new(NonZeroU32::MIN.saturating_add(slot));
+        ElectionKey { cluster: self.cluster.clone(), slot }
+    }
+
+    fn candidacy(&self, slots: impl IntoIterator<Item = u32>) -> Candidacy<ElectionKey> {
+        let slots = slots.into_iter().map(|slot| self.key(slot)).collect();
+        Candidacy { slots, terms: Terms::new(self.holder.clone(), Ttl::DEFAULT) }
+    }
+
+    /// What a first claim of a slot would write.
+    fn entry(&self) -> Result<Entry, StorageError> {
+        let version = Version { incarnation: Incarnation::from_bytes([7; 16]), write: 0 };
+        Ok(Entry { holder: self.holder.clone(), version, ttl: Ttl::DEFAULT, epoch: Epoch::new(1)? })
+    }
+}

@@ -1,0 +1,63 @@
+//! The statements that a driver can't do without, made directly over the same client library: one file for each driver.
+//!
+//! A new driver adds its file, a line in [`open`], and a feature.
+
+#[cfg(feature = "scylla")]
+mod scylla;
+#[cfg(feature = "sled")]
+mod sled;
+mod sqlite;
+
+use super::StorageError;
+use async_trait::async_trait;
+use std::error::Error;
+
+/// Whatever the client library said.
+pub(super) type BareError = Box<dyn Error + Send + Sync>;
+
+/// One conditional write for each verb, with the columns and the durability that the driver's have, and nothing else.
+/// Slots are the caller's to number; each is claimed, renewed and released once, in that order.
+#[async_trait(?Send)]
+pub(super) trait BareStatements {
+    /// Claims a slot that was never led, without looking first.
+    async fn claim(&mut self, slot: u32) -> Result<(), BareError>;
+
+    /// Replaces the claim by another write.
+    async fn renew(&mut self, slot: u32) -> Result<(), BareError>;
+
+    /// Makes the slot vacant.
+    async fn release(&mut self, slot: u32) -> Result<(), BareError>;
+}
+
+/// The statements of the driver that `url` names, in a place of the same kind.
+pub(super) async fn open(url: &str) -> Result<Box<dyn BareStatements>, StorageError> {
+    match url.split_once(':') {
+        Some(("sqlite", path)) => Ok(Box::new(sqlite::Sqlite::beside(path)?)),
+        #[cfg(feature = "sled")]
+        Some(("sled", path)) => Ok(Box::new(sled::Sled::beside(path)?)),
+        #[cfg(feature = "scylla")]
+        Some(("scylla", _)) => Ok(Box::new(scylla::Scylla::connect(url).await?)),
+        _ => Err(StorageError::Bare(
+            format!(
+                "no bare statements to hold `{url}` against: it needs a feature of this program, or a file"
+            )
+            .into(),
+        )),
+    }
+}
+
+/// A folder of our own beside `path`: on the same disk.
+fn folder_beside(path: &str) -> std::io::Result<tempfile::TempDir> {
+    let path = std::path::absolute(path)?;
+    tempfile::Builder::new().prefix("bench-").tempdir_in(path.parent().unwrap_or(&path))
+}
+
+/// What a record has, beside its epoch and its count of writes.
+const INCARNATION: [u8; 16] = [7; 16];
+const TTL_NANOS: i64 = 20_000_000_000;
+const HOLDER: &str = "10.0.0.7";
+
+/// A partition's key, as long as the driver's is.
+fn key(slot: u32) -> Vec<u8> {
+    [b"\x01bench-4242-1234567890123".as_slice(), &slot.to_be_bytes()].concat()
+}

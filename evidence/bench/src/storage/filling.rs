@@ -1,0 +1,38 @@
+//! A hundred candidates for a hundred slots, all at once: how long until every slot is led.
+
+use super::{Scene, StorageError};
+use crate::figure::{Figure, Unit};
+use clock::SystemClock;
+use futures_util::future::{join_all, try_join_all};
+use ielections::Handback;
+
+const CANDIDATES: u32 = 100;
+/// Slots that no other part uses.
+const FIRST_SLOT: u32 = 20_000;
+
+pub(super) async fn measure(scene: &Scene, quick: bool) -> Result<Vec<Figure>, StorageError> {
+    let rounds = if quick { 1 } else { 5 };
+    let mut seconds = Vec::new();
+    for round in 0..rounds {
+        seconds.push(one_round(scene, FIRST_SLOT + round * CANDIDATES).await?);
+    }
+    let name = format!("{CANDIDATES} candidates, until {CANDIDATES} slots are led");
+    Ok(vec![Figure::new(name, Unit::Seconds, seconds)])
+}
+
+async fn one_round(scene: &Scene, first_slot: u32) -> Result<f64, StorageError> {
+    let candidates: Vec<_> = (0..CANDIDATES).map(|_| scene.elections()).collect();
+    let candidacy = scene.candidacy(first_slot..first_slot + CANDIDATES);
+    let began = SystemClock::read();
+    let led = try_join_all(candidates.iter().map(|elections| elections.acquire(candidacy.clone()))).await?;
+    let took = began.until(SystemClock::read());
+    for handback in join_all(led.into_iter().map(|(_, leadership)| leadership.release())).await {
+        if handback != Handback::Released {
+            return Err(StorageError::Release(handback));
+        }
+    }
+    for elections in candidates {
+        elections.cleanup().await;
+    }
+    Ok(took.as_secs_f64())
+}

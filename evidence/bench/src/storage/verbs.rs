@@ -1,0 +1,90 @@
+//! One acquisition, one renewal, one release, and beside each the bare statement, by turns in one run.
+//!
+//! Ours goes all the way: through an engine for acquiring and releasing, through [`TtlStorage`] for renewing, which an
+//! engine does at a time of its own. An acquisition reads before it writes; what it is held against is the write alone.
+
+use super::{BareStatements, Scene, StorageError};
+use crate::figure::{Figure, Side, Statistic, Unit};
+use clock::SystemClock;
+use ielections::{Elections, Handback, Swap, TtlStorage};
+use vvm_storage::ElectionKey;
+
+/// What a verb may cost, as a multiple of its bare statement: a tenth for us, and as much again for the read that
+/// acquiring begins with.
+const GOALS: [(&str, f64); 3] = [("acquire", 2.2), ("renew", 1.1), ("release", 1.1)];
+
+/// Microseconds of one acquisition, one renewal and one release.
+type Sample = [f64; 3];
+
+pub(super) async fn measure(
+    scene: &Scene,
+    bare: &mut dyn BareStatements,
+    rounds: u32,
+) -> Result<Vec<Figure>, StorageError> {
+    let elections = scene.elections();
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    // The first rounds fill caches, prepare statements and open what is opened on first use.
+    const WARM_UP: u32 = 3;
+    for round in 0..WARM_UP + rounds {
+        let sample = (through_elections(scene, &*elections, round).await?, directly(bare, round).await?);
+        if round >= WARM_UP {
+            ours.push(sample.0);
+            theirs.push(sample.1);
+        }
+    }
+    elections.cleanup().await;
+    Ok(figures(&scene.scheme, &ours, &theirs))
+}
+
+fn figures(scheme: &str, ours: &[Sample], theirs: &[Sample]) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for (index, (verb, goal)) in GOALS.into_iter().enumerate() {
+        let of = |samples: &[Sample]| samples.iter().map(|sample| sample[index]).collect::<Vec<f64>>();
+        let (our, their) = (of(ours), of(theirs));
+        let ratios = our.iter().zip(&their).map(|(our, their)| our / their).collect();
+        figures.push(Figure::new(format!("{verb} on {scheme}"), Unit::Microseconds, our));
+        figures.push(Figure::new(format!("{verb}, the bare statement"), Unit::Microseconds, their));
+        figures.push(Figure::new(format!("{verb}, ratio of each pair"), Unit::Ratio, ratios).with_goal(
+            Statistic::Median,
+            Side::AtMost,
+            goal,
+        ));
+    }
+    figures
+}
+
+async fn through_elections(
+    scene: &Scene,
+    elections: &dyn Elections<ElectionKey>,
+    slot: u32,
+) -> Result<Sample, StorageError> {
+    let (won, acquire) = timed(elections.acquire(scene.candidacy([slot]))).await;
+    let (key, leadership) = won?;
+    let held = scene.storage.get(&key).await?.entry().cloned().ok_or(StorageError::Refused)?;
+    let renewed = held.renewed(held.version.next());
+    let (swap, renew) = timed(scene.storage.compare_and_swap(&key, &held, &renewed)).await;
+    if swap? != Swap::Swapped {
+        return Err(StorageError::Refused);
+    }
+    match timed(leadership.release()).await {
+        (Handback::Released, release) => Ok([acquire, renew, release]),
+        (other, _) => Err(StorageError::Release(other)),
+    }
+}
+
+async fn directly(bare: &mut dyn BareStatements, slot: u32) -> Result<Sample, StorageError> {
+    let (claimed, claim) = timed(bare.claim(slot)).await;
+    claimed?;
+    let (renewed, renew) = timed(bare.renew(slot)).await;
+    renewed?;
+    let (released, release) = timed(bare.release(slot)).await;
+    released?;
+    Ok([claim, renew, release])
+}
+
+/// What came of it, and how many microseconds it took.
+async fn timed<T>(call: impl Future<Output = T>) -> (T, f64) {
+    let began = SystemClock::read();
+    let outcome = call.await;
+    (outcome, began.until(SystemClock::read()).as_secs_f64() * 1e6)
+}
