@@ -1,18 +1,41 @@
-//! What holds the worker's processes together: which levels there are, which one was asked for, which one is in force.
+//! What holds the worker's processes together: which levels there are, which one was asked for, and the one in force.
 //!
-//! What lives here: [`Level`], [`Wanted`], and [`establish`], which finds out whether this machine has the level wanted
-//! before anybody campaigns for anything.
+//! What lives here: [`Level`], [`Wanted`], and [`Containment`], which is established before anybody campaigns for
+//! anything. [`sweep`](sweep()) and [`end_all`] kill and reap until nobody is left in it.
 //!
-//! What does not: killing (`processes`), and starting a worker inside of it (`worker`, `namespace`).
+//! What does not: finding and reaping processes (`processes`), and starting a worker inside (`worker`, `namespace`).
+//!
+//! - `control_group`: one for the worker. `delegation`: where that may be.
+//!
+//! Why sweeping works: this process is a sub-reaper, so whatever its descendants leave behind becomes its own child,
+//! whatever session, group, or user they moved to. No child left therefore means no descendant left.
 
-use crate::namespace::{self, refusal::Refusal};
-use std::{fmt, str::FromStr};
+pub(crate) mod control_group;
+mod delegation;
+mod sweep;
+
+pub(crate) use sweep::{Complaint, Sweep, end_all, sweep};
+
+use crate::{
+    link::{
+        self,
+        message::{FromShim, ToShim},
+    },
+    namespace,
+    processes::{Family, ForeignProcFs},
+    stage,
+};
+use control_group::ControlGroup;
+use rustix::process::Pid;
+use std::{fmt, io, os::fd::OwnedFd, path::Path, str::FromStr, sync::Arc};
 
 /// What keeps the worker's processes from getting away. Each level has all that the first one has, and something on top.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Level {
     /// Guardian and host, each of which ends everything when the other one dies.
     Guardian,
+    /// A control group of the worker's own, in which everybody can be killed at once.
+    ControlGroup,
     /// A PID namespace of the worker's own, which the kernel ends with the host.
     PidNamespace,
 }
@@ -22,6 +45,7 @@ impl fmt::Display for Level {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Guardian => "guardian",
+            Self::ControlGroup => "cgroup",
             Self::PidNamespace => "pidns",
         })
     }
@@ -38,12 +62,8 @@ pub(crate) enum Wanted {
 
 /// No level of containment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub(crate) enum NotALevel {
-    #[error("this version can't contain by cgroup: write auto, guardian or pidns")]
-    NotBuilt,
-    #[error("write auto, guardian or pidns")]
-    Unknown,
-}
+#[error("write auto, guardian, cgroup or pidns")]
+pub(crate) struct NotALevel;
 
 impl FromStr for Wanted {
     type Err = NotALevel;
@@ -52,20 +72,96 @@ impl FromStr for Wanted {
         match text {
             "auto" => Ok(Self::Auto),
             "guardian" => Ok(Self::Exactly(Level::Guardian)),
+            "cgroup" => Ok(Self::Exactly(Level::ControlGroup)),
             "pidns" => Ok(Self::Exactly(Level::PidNamespace)),
-            "cgroup" => Err(NotALevel::NotBuilt),
-            _ => Err(NotALevel::Unknown),
+            _ => Err(NotALevel),
         }
     }
 }
 
-/// The level that will be in force.
-///
-/// # Errors
-/// When the one wanted is not to be had here.
-pub(crate) fn establish(wanted: Wanted) -> Result<Level, Refusal> {
-    match wanted {
-        Wanted::Auto | Wanted::Exactly(Level::Guardian) => Ok(Level::Guardian),
-        Wanted::Exactly(Level::PidNamespace) => namespace::try_out().map(|()| Level::PidNamespace),
+/// The level asked for is not to be had here.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error(transparent)]
+    ProcFs(#[from] ForeignProcFs),
+    #[error(transparent)]
+    ControlGroup(#[from] delegation::Refusal),
+    #[error(transparent)]
+    Namespace(#[from] namespace::refusal::Refusal),
+}
+
+/// The containment in force, as one process has hold of it: guardian and host each have one.
+#[derive(Clone, Debug)]
+pub(crate) struct Containment {
+    pub(crate) level: Level,
+    /// The descendants of this process.
+    pub(crate) family: Family,
+    /// Where the worker's processes are, if they have a group.
+    pub(crate) group: Option<Arc<ControlGroup>>,
+}
+
+impl Containment {
+    /// The level wanted, tried out. A group is there from now on, until it is [dissolved](Self::dissolve).
+    ///
+    /// # Errors
+    /// When it is not to be had here.
+    pub(crate) fn establish(wanted: Wanted) -> Result<Self, Refusal> {
+        let (level, group) = match wanted {
+            Wanted::Auto => delegation::own_group()
+                .ok()
+                .filter(|own| delegation::is_delegated(own))
+                .and_then(|own| tried_group(&own).ok())
+                .map_or((Level::Guardian, None), |group| (Level::ControlGroup, Some(group))),
+            Wanted::Exactly(Level::Guardian) => (Level::Guardian, None),
+            Wanted::Exactly(Level::ControlGroup) => {
+                let own = delegation::own_group()?;
+                let group =
+                    tried_group(&own).map_err(|cause| delegation::Refusal::NotDelegated { own, cause })?;
+                (Level::ControlGroup, Some(group))
+            }
+            Wanted::Exactly(Level::PidNamespace) => {
+                namespace::try_out()?;
+                (Level::PidNamespace, None)
+            }
+        };
+        Ok(Self { level, family: Family::of_this_process()?, group: group.map(Arc::new) })
     }
+
+    /// Of whoever descends from this process, and nothing on top.
+    pub(crate) fn by_family(family: Family) -> Self {
+        Self { level: Level::Guardian, family, group: None }
+    }
+
+    /// What another process has established: its level, and the folder of its group.
+    ///
+    /// # Errors
+    /// When `/proc` can't be relied upon.
+    pub(crate) fn taken_over(level: Level, group: Option<OwnedFd>) -> Result<Self, ForeignProcFs> {
+        let group = group.map(|folder| Arc::new(ControlGroup::of(folder)));
+        Ok(Self { level, family: Family::of_this_process()?, group })
+    }
+
+    /// Removes what was made for it. Nobody may be left in it.
+    pub(crate) fn dissolve(&self) {
+        if let Some(group) = &self.group {
+            // One that is gone already is as good; an empty one that stays does no harm.
+            let _ = group.remove();
+        }
+    }
+}
+
+/// A group that takes processes in: not every one does that lets others be made below it.
+fn tried_group(own: &Path) -> io::Result<ControlGroup> {
+    let group = ControlGroup::below(own)?;
+    let (near, far) = link::pair::<ToShim, FromShim>()?;
+    let admitted = stage::command(stage::WORKER, [], far).spawn().and_then(|mut shim| {
+        let admitted = group.admit(Pid::from_child(&shim));
+        // Told nothing, it ends.
+        drop(near);
+        shim.wait()?;
+        admitted
+    });
+    // Nobody is in it.
+    admitted.inspect_err(|_| drop(group.remove()))?;
+    Ok(group)
 }

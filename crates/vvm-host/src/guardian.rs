@@ -17,10 +17,8 @@ mod watch;
 use crate::{
     announce::say,
     cli::{args::RunArgs, exit},
-    containment,
+    containment::{self, Containment},
     link::{self, message::ToHost},
-    namespace,
-    processes::{Family, ForeignProcFs},
     report::{Report, Unwritable},
     shortage::Shortage,
     signals::Signals,
@@ -41,14 +39,12 @@ use watch::{Guardian, Told};
 /// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
-    #[error(transparent)]
-    ProcFs(#[from] ForeignProcFs),
     #[error("--result-file: {0}")]
     ResultFile(#[from] Unwritable),
     #[error("--holder: {0}")]
     Holder(#[from] HolderTooLong),
     #[error(transparent)]
-    Containment(#[from] namespace::refusal::Refusal),
+    Containment(#[from] containment::Refusal),
     #[error(transparent)]
     System(Shortage),
 }
@@ -67,22 +63,24 @@ pub(crate) fn main(run: &RunArgs) -> ExitCode {
             say!("{refusal}");
             match refusal {
                 StartError::ResultFile(_) | StartError::Holder(_) => exit::MISUSE.into(),
-                StartError::ProcFs(_) | StartError::Containment(_) | StartError::System(_) => {
-                    exit::SYSTEM.into()
-                }
+                StartError::Containment(_) | StartError::System(_) => exit::SYSTEM.into(),
             }
         }
     }
 }
 
 fn start(run: &RunArgs) -> Result<(Guardian, Holder), StartError> {
-    let family = Family::of_this_process()?;
     let holder = run.holder()?;
     if let Some(path) = &run.result_file {
         Report::check_writable(path)?;
     }
     // Before anything else is started: nobody shall wait for leadership, or win it, and then have nothing to work in.
-    let level = containment::establish(run.containment)?;
+    let containment = Containment::establish(run.containment)?;
+    let guardian = start_host(run, &holder, containment.clone()).inspect_err(|_| containment.dissolve())?;
+    Ok((guardian, holder))
+}
+
+fn start_host(run: &RunArgs, holder: &Holder, containment: Containment) -> io::Result<Guardian> {
     let terminal = Terminal::of_this_process();
     // From here on no signal is lost: what comes before the host can take it waits in the link.
     let signals = Signals::catch_also(terminal.also_caught())?;
@@ -90,19 +88,20 @@ fn start(run: &RunArgs) -> Result<(Guardian, Holder), StartError> {
     set_child_subreaper(Some(getpid())).map_err(io::Error::from)?;
 
     let (link, far) = link::pair()?;
-    let mut command = stage::command(stage::HOST, host_arguments(run, &holder), far);
+    let mut command = stage::command(stage::HOST, host_arguments(run, holder), far);
     // A group of its own, so that what a terminal does to its foreground group reaches the host only through us.
     command.process_group(0);
     let host = stage::start(command)?;
     let process = pidfd_open(host, PidfdFlags::empty()).map_err(io::Error::from)?;
     let this_process = pidfd_open(getpid(), PidfdFlags::empty()).map_err(io::Error::from)?;
-    let begin = ToHost::Begin { guardian: getpid(), terminal_group: terminal.group(), level };
+    let begin =
+        ToHost::Begin { guardian: getpid(), terminal_group: terminal.group(), level: containment.level };
     // A host that has died already is found by the watch.
-    let _ = link.say_with(&begin, &[rustix::stdio::stdin(), this_process.as_fd()]);
+    let mut descriptors = vec![rustix::stdio::stdin(), this_process.as_fd()];
+    descriptors.extend(containment.group.as_ref().map(|group| group.as_fd()));
+    let _ = link.say_with(&begin, &descriptors);
     let told = Told::default();
-    let guardian =
-        Guardian { host, process, link, link_open: true, family, level, signals, terminal, countdown, told };
-    Ok((guardian, holder))
+    Ok(Guardian { host, process, link, link_open: true, containment, signals, terminal, countdown, told })
 }
 
 /// What the host needs to know is what we were told, and who we are.

@@ -22,8 +22,9 @@ mod trigger;
 use crate::{
     announce::say,
     cli::{args::RunArgs, exit},
+    containment::{Containment, end_all},
     link::message::{Farewell, ToGuardian, ToHost},
-    processes::{Family, ForeignProcFs, end_all},
+    processes::ForeignProcFs,
     shortage::Shortage,
     signals::Signals,
     stage::{self, TakeUpError, TakenUp},
@@ -83,17 +84,18 @@ pub(crate) fn main(run: &RunArgs) -> ExitCode {
 
 fn host(run: &RunArgs) -> Result<(), StartError> {
     let TakenUp { link, first, descriptors } = stage::take_up::<ToGuardian, ToHost>()?;
-    let (ToHost::Begin { terminal_group, level, .. }, Ok([input, guardian])) =
-        (first, <[_; 2]>::try_from(descriptors))
+    let mut descriptors = descriptors.into_iter();
+    let (ToHost::Begin { terminal_group, level, .. }, Some(input), Some(guardian)) =
+        (first, descriptors.next(), descriptors.next())
     else {
         return Err(TakeUpError::NotAStage.into());
     };
     log::start();
-    let family = Family::of_this_process()?;
+    let containment = Containment::taken_over(level, descriptors.next())?;
     // What the worker's processes leave behind becomes ours, so that we can wait for the last of them (I6).
     set_child_subreaper(Some(getpid())).map_err(io::Error::from)?;
     let signals = Signals::catch()?;
-    let watch = GuardianWatch::start(guardian, family)?;
+    let watch = GuardianWatch::start(guardian, containment.clone())?;
 
     // Its timers are for the clients of databases; ours count suspend.
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
@@ -108,8 +110,7 @@ fn host(run: &RunArgs) -> Result<(), StartError> {
         run: run.clone(),
         input,
         terminal_group,
-        family,
-        level,
+        containment,
         clock,
         control: Arc::new(Control::new()),
         guardian,
@@ -119,11 +120,12 @@ fn host(run: &RunArgs) -> Result<(), StartError> {
     let farewell = runtime.block_on(conclude(&surroundings, deadman, signals))?;
 
     // Whatever went wrong: nothing of the worker outlives this process, and nothing is left for the guardian to do.
-    end_all(&surroundings.family, drop);
+    end_all(&surroundings.containment, drop);
     let _ = surroundings.guardian.say(&ToGuardian::Farewell(farewell));
     let guardian = watch.end();
     if surroundings.control.guardian_lapsed.is_cancelled() {
         // It does not listen, and everything else is gone. (Process 1 can't be killed, and ends when it goes on.)
+        surroundings.containment.dissolve();
         let _ = pidfd_send_signal(&guardian, Signal::KILL);
     }
     Ok(())

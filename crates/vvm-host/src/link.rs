@@ -26,8 +26,8 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-/// The most descriptors that go with one message: a stage's standard input and its guardian.
-const MAX_DESCRIPTORS: usize = 2;
+/// The most descriptors that go with one message: a stage's standard input, its guardian, and a folder.
+const MAX_DESCRIPTORS: usize = 3;
 
 /// One end of a link, over which `Out` is said and `In` is heard.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl<Out: Message, In: Message> Link<Out, In> {
         self.say_with(message, &[])
     }
 
-    /// Says `message` and hands over descriptors, at most two.
+    /// Says `message` and hands over descriptors, at most three.
     ///
     /// # Errors
     /// As [`say`](Self::say).

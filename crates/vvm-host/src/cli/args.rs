@@ -74,17 +74,20 @@ pub(crate) struct RunArgs {
     /// Who we are, for people who look at the record [default: HOSTNAME:PID]
     #[arg(long, value_parser = parse_holder)]
     pub(crate) holder: Option<Holder>,
-    /// What keeps the command's processes together: auto, guardian or pidns
+    /// What keeps the command's processes together: auto, guardian, cgroup or pidns
     ///
     /// guardian: vvm is two processes, and when one of them is killed, stopped or hangs, the other one ends whatever CMD
     /// has started. When both are killed (killall -9 vvm) or stopped at once, the kernel ends CMD, but what CMD has
     /// started lives on, beside the next leader's.
     ///
-    /// pidns: the same, and CMD in a PID namespace of its own, which the kernel ends as a whole when the host is dead,
+    /// cgroup: the same, and CMD in a control group of its own, in which everybody can be killed at once, however fast
+    /// they fork. Needs cgroup v2, and that vvm's own group is delegated to it: systemd's Delegate=yes.
+    ///
+    /// pidns: as guardian, and CMD in a PID namespace of its own, which the kernel ends as a whole when the host is dead,
     /// whatever became of the guardian. CMD sees its own processes only, by other numbers. Needs root or CAP_SYS_ADMIN,
     /// or a kernel that gives user namespaces to everybody; sudo does nothing inside of one.
     ///
-    /// auto: what changes nothing for CMD, so guardian.
+    /// auto: cgroup where one is delegated to us, else guardian.
     #[arg(long, value_name = "LEVEL", default_value = "auto")]
     pub(crate) containment: Wanted,
     /// Exit status when leadership was lost

@@ -16,7 +16,8 @@ use super::{
     timeline::Timeline,
 };
 use crate::{
-    processes::{Ended, Family, Reap, end_all, reap},
+    containment::{Containment, end_all},
+    processes::{Ended, Family, Reap, reap},
     signals::{Signals, asks_to_stop},
 };
 use clock::SystemClock;
@@ -121,7 +122,7 @@ impl Watch<'_> {
 
     /// Ends all that is left, and returns once nothing is.
     pub(super) fn clean_up(&mut self) {
-        end_all(&self.family, drop);
+        end_all(&Containment::by_family(self.family), drop);
     }
 
     fn place(&mut self, lane: Lane) -> &mut Place {

@@ -3,12 +3,12 @@
 use super::{countdown::Countdown, terminal::Terminal};
 use crate::{
     announce::say,
-    containment::Level,
+    containment::{Containment, Level, end_all},
     link::{
         Heard, Link,
         message::{Farewell, ToGuardian, ToHost},
     },
-    processes::{Ended, Family, Reap, Reaped, end_all, reap},
+    processes::{Ended, Reap, Reaped, reap},
     signals::Signals,
 };
 use clock::{Instant, SystemClock};
@@ -27,8 +27,7 @@ pub(super) struct Guardian {
     pub(super) process: OwnedFd,
     pub(super) link: Link<ToHost, ToGuardian>,
     pub(super) link_open: bool,
-    pub(super) family: Family,
-    pub(super) level: Level,
+    pub(super) containment: Containment,
     pub(super) signals: Signals,
     pub(super) terminal: Terminal,
     pub(super) countdown: Countdown,
@@ -79,12 +78,13 @@ impl Guardian {
             }
         }
         let deadline_passed = has_passed(self.told.deadline);
-        end_all(&self.family, |reaped| host_ended = host_ended.or(self.is_host(reaped)));
+        end_all(&self.containment, |reaped| host_ended = host_ended.or(self.is_host(reaped)));
+        self.containment.dissolve();
         // What the host said last may have come while it was ending.
         self.listen();
         // Nobody is left to reap, so the host was among those reaped; if the kernel lost it, it was not by our kill.
         let (host, reaped_at) = host_ended.unwrap_or((Ended::Exited(0), SystemClock::read()));
-        End { level: self.level, told: self.told, deadline_passed, host, reaped_at }
+        End { level: self.containment.level, told: self.told, deadline_passed, host, reaped_at }
     }
 
     fn is_host(&self, reaped: Reaped) -> Option<(Ended, Instant)> {

@@ -148,7 +148,7 @@ impl Conclusion {
     /// For the result file.
     pub(super) fn report(&self, surroundings: &Surroundings, course: &Course) -> Report {
         let mut report = Report::new(self.outcome, &surroundings.run.name, &surroundings.holder)
-            .contained(surroundings.level)
+            .contained(surroundings.containment.level)
             .ending(self.farewell);
         if let Some(reason) = &self.reason {
             report = report.because(reason);

@@ -3,7 +3,7 @@
 //! A thread of its own, because the main one may hang in a storage call just then; and not a parent-death signal, because
 //! the kernel would end only this process, and what its worker left behind would live on without either of us.
 
-use crate::processes::{Family, end_all};
+use crate::containment::{Containment, end_all};
 use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
     io::Errno,
@@ -29,12 +29,12 @@ impl GuardianWatch {
     ///
     /// # Errors
     /// When the process is out of descriptors or threads.
-    pub(super) fn start(guardian: OwnedFd, family: Family) -> io::Result<Self> {
+    pub(super) fn start(guardian: OwnedFd, containment: Containment) -> io::Result<Self> {
         let guardian = Arc::new(guardian);
         let enough = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let thread = thread::Builder::new().name("guardian-watch".into()).spawn({
             let (guardian, enough) = (Arc::clone(&guardian), Arc::clone(&enough));
-            move || watch(&guardian, &enough, &family)
+            move || watch(&guardian, &enough, &containment)
         })?;
         Ok(Self { guardian, enough, thread })
     }
@@ -49,13 +49,14 @@ impl GuardianWatch {
     }
 }
 
-fn watch(guardian: &OwnedFd, enough: &OwnedFd, family: &Family) {
+fn watch(guardian: &OwnedFd, enough: &OwnedFd, containment: &Containment) {
     let mut fds = [PollFd::new(guardian, PollFlags::IN), PollFd::new(enough, PollFlags::IN)];
     while poll(&mut fds, None) == Err(Errno::INTR) {}
     if fds[0].revents().is_empty() {
         return;
     }
-    end_all(family, drop);
+    end_all(containment, drop);
+    containment.dissolve();
     // Not `exit`: handlers and destructors could wait for whatever hangs. Ends this process, and with it this thread.
     let _ = kill_process(getpid(), Signal::KILL);
 }

@@ -106,7 +106,7 @@ async fn campaign(
         "{}: waiting for leadership as {}, containment: {}",
         run.name,
         surroundings.holder,
-        surroundings.level
+        surroundings.containment.level
     );
 
     let control = &surroundings.control;

@@ -66,7 +66,7 @@ impl Service<ElectionKey> for WorkerService {
             leadership,
             input: &surroundings.input,
             group: surroundings.terminal_group,
-            level: surroundings.level,
+            containment: &surroundings.containment,
         };
         let mut starting = spawn::start(&order)?;
         let patience =
@@ -78,7 +78,8 @@ impl Service<ElectionKey> for WorkerService {
             () = cx.stop.cancelled() => Ok(()),
         };
         let clock = Arc::clone(&surroundings.clock);
-        let supervision = Supervision::new(starting.hold, surroundings.family, clock, patience, orders);
+        let containment = surroundings.containment.clone();
+        let supervision = Supervision::new(starting.hold, containment, clock, patience, orders);
         if let Err(refusal) = executed {
             supervision.kill_at_once().run().await;
             return Err(refusal.into());

@@ -3,12 +3,11 @@
 use super::control::Control;
 use crate::{
     cli::args::RunArgs,
-    containment::Level,
+    containment::Containment,
     link::{
         Link,
         message::{ToGuardian, ToHost},
     },
-    processes::Family,
     worker::environment::Leadership,
 };
 use clock::{Clock, Instant};
@@ -29,9 +28,7 @@ pub(super) struct Surroundings {
     pub(super) input: OwnedFd,
     /// The process group for the worker to share with the guardian.
     pub(super) terminal_group: Option<Pid>,
-    pub(super) family: Family,
-    /// What else holds the worker's processes.
-    pub(super) level: Level,
+    pub(super) containment: Containment,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) control: Arc<Control>,
     pub(super) guardian: Arc<Link<ToGuardian, ToHost>>,

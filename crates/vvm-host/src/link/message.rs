@@ -18,7 +18,8 @@ pub(crate) trait Message: Sized {
 /// The guardian to the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ToHost {
-    /// The first message. With it come the worker's standard input and a descriptor of the guardian's process.
+    /// The first message. With it come the worker's standard input, a descriptor of the guardian's process, and the folder
+    /// of the worker's control group, if it has one.
     Begin {
         guardian: Pid,
         /// The process group that the worker shall share, so that the terminal treats both as one job.
@@ -94,7 +95,7 @@ fn pid(word: u64) -> Option<Pid> {
     Pid::from_raw(i32::try_from(word).ok()?)
 }
 
-const LEVELS: [Level; 2] = [Level::Guardian, Level::PidNamespace];
+const LEVELS: [Level; 3] = [Level::Guardian, Level::ControlGroup, Level::PidNamespace];
 
 fn level_word(level: Level) -> u64 {
     LEVELS.into_iter().zip(0..).find_map(|(one, word)| (one == level).then_some(word)).unwrap_or(u64::MAX)

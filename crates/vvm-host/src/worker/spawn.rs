@@ -7,7 +7,7 @@ use super::{
     reins::{Group, Reins},
 };
 use crate::{
-    containment::Level,
+    containment::{Containment, Level},
     link::{
         self, Heard, Link,
         message::{
@@ -41,7 +41,7 @@ pub(crate) struct Order<'a, Input> {
     /// The process group to join; a new one of its own without.
     pub(crate) group: Option<Pid>,
     /// What else than this process shall hold it.
-    pub(crate) level: Level,
+    pub(crate) containment: &'a Containment,
 }
 
 /// No worker.
@@ -91,10 +91,14 @@ pub(crate) fn start<Input: AsFd>(order: &Order<'_, Input>) -> Result<Starting, S
         let (link, far) = link::pair()?;
         // Before there is a process, so that nothing can fail that would leave one behind.
         let readable = Readable::of(&link)?;
-        let (hold, parent) = match order.level {
-            Level::Guardian => (Hold::Child(start_shim(order, far)?), getpid()),
+        let (hold, parent) = match order.containment.level {
+            Level::Guardian | Level::ControlGroup => (Hold::Child(start_shim(order, far)?), getpid()),
             Level::PidNamespace => (Hold::Apart(start_apart(order, far)?), Pid::INIT),
         };
+        if let (Some(group), Hold::Child(reins)) = (&order.containment.group, &hold) {
+            // Before it is told to become the command. One that is never told ends.
+            group.admit(reins.worker)?;
+        }
         // A shim that has died already is found when it is reaped.
         let _ = link.say_with(&ToShim { parent }, &[order.input.as_fd()]);
         Ok((hold, link, readable))

@@ -6,7 +6,8 @@
 
 use super::hold::Hold;
 use crate::{
-    processes::{Complaint, Ended, Family, Reap, Reaped, Sweep, reap, sweep},
+    containment::{Complaint, Containment, Sweep, sweep},
+    processes::{Ended, Reap, Reaped, reap},
     signals::asks_to_stop,
 };
 use clock::{Clock, Instant};
@@ -76,7 +77,7 @@ enum Phase {
 #[derive(Debug)]
 pub(crate) struct Supervision {
     hold: Hold,
-    family: Family,
+    containment: Containment,
     clock: Arc<dyn Clock>,
     patience: Patience,
     orders: Orders,
@@ -89,7 +90,7 @@ impl Supervision {
     /// Of the worker that `hold` has hold of.
     pub(crate) fn new(
         hold: Hold,
-        family: Family,
+        containment: Containment,
         clock: Arc<dyn Clock>,
         patience: Patience,
         orders: Orders,
@@ -97,7 +98,7 @@ impl Supervision {
         let outcome = Supervised { ended: None, told: Vec::new() };
         let phase = Phase::Working;
         let complaint = Complaint::default();
-        Self { hold, family, clock, patience, orders, phase, complaint, outcome }
+        Self { hold, containment, clock, patience, orders, phase, complaint, outcome }
     }
 
     /// Kills whatever has been started, without asking it to stop first.
@@ -135,7 +136,7 @@ impl Supervision {
         self.outcome.ended = self.outcome.ended.or(self.hold.ended());
         if self.phase == Phase::Killing {
             let mut reaped = Vec::new();
-            let state = sweep(&self.family, |one| reaped.push(one));
+            let state = sweep(&self.containment, |one| reaped.push(one));
             reaped.into_iter().for_each(|one| self.note(one));
             return match state {
                 Sweep::Clear => true,
@@ -200,10 +201,10 @@ impl Supervision {
         if self.phase == Phase::Working {
             self.begin_stopping();
         }
-        for member in self.family.descendants() {
+        for member in self.containment.family.descendants() {
             for signal in [Signal::TERM, Signal::CONT] {
                 // Gone, or out of reach, which the killing will tell.
-                let _ = self.family.signal(member, signal);
+                let _ = self.containment.family.signal(member, signal);
             }
         }
     }

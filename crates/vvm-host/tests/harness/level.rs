@@ -1,14 +1,19 @@
 //! The level of containment that the tests of a binary run at.
 //!
 //! Most tests say what holds at every level. They stand in a file of their own each, which runs them at level guardian;
-//! `tests/pidns.rs` takes the same files in, and runs them at its own.
+//! `tests/cgroup.rs` and `tests/pidns.rs` take the same files in, and run them at their own.
 
-use std::process::Command;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// A level, as `--containment` names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Level {
     Guardian,
+    ControlGroup,
     PidNamespace,
 }
 
@@ -17,6 +22,7 @@ impl Level {
     /// a test of its own.
     pub(crate) fn of_this_binary() -> Self {
         match env!("CARGO_CRATE_NAME") {
+            "cgroup" if own_group().is_some_and(|own| lets_us_make_groups(&own)) => Self::ControlGroup,
             "pidns" if gives_pid_namespaces() => Self::PidNamespace,
             _ => Self::Guardian,
         }
@@ -26,6 +32,7 @@ impl Level {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Guardian => "guardian",
+            Self::ControlGroup => "cgroup",
             Self::PidNamespace => "pidns",
         }
     }
@@ -33,7 +40,7 @@ impl Level {
     /// How many processes of ours there are beside a worker's: guardian and host; and two that keep a namespace.
     pub(crate) fn ours(self) -> usize {
         match self {
-            Self::Guardian => 2,
+            Self::Guardian | Self::ControlGroup => 2,
             Self::PidNamespace => 4,
         }
     }
@@ -60,4 +67,18 @@ fn is_permitted(line: &[&str]) -> bool {
         "{line:?}: {said}"
     );
     output.status.success()
+}
+
+/// The folder of the control group (version 2) that we are in, where one is mounted whole.
+pub(crate) fn own_group() -> Option<PathBuf> {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mount = mounts.lines().find(|line| line.split(' ').nth(2) == Some("cgroup2"))?;
+    Some(Path::new(mount.split(' ').nth(1)?).join(group)).filter(|folder| folder.is_dir())
+}
+
+/// Whether we may make control groups in this one.
+pub(crate) fn lets_us_make_groups(group: &Path) -> bool {
+    tempfile::tempdir_in(group).is_ok()
 }

@@ -12,7 +12,7 @@ mod processes;
 mod run;
 mod terminal;
 
-pub(crate) use level::{Level, gives_pid_namespaces, gives_user_namespaces};
+pub(crate) use level::{Level, gives_pid_namespaces, gives_user_namespaces, lets_us_make_groups, own_group};
 pub(crate) use lines::Lines;
 pub(crate) use processes::{Processes, command_line, eventually, state};
 pub(crate) use run::{Finished, Run, Running};

@@ -4,11 +4,11 @@
 //! because a dead parent's children have become ours by then. When a pass reaps nobody, each of our children has been
 //! sent SIGKILL, so that an end is sure to come, and a next pass after it.
 
-use super::{
-    Family, Reaped,
-    reap::{Reap, reap, wait_for_any},
+use super::Containment;
+use crate::{
+    announce::say,
+    processes::{Reap, Reaped, reap, wait_for_any},
 };
-use crate::announce::say;
 use rustix::{
     io::Errno,
     process::{Pid, Signal},
@@ -24,8 +24,13 @@ pub(crate) enum Sweep {
 }
 
 /// Kills every descendant and reaps what has ended. Never blocks.
-pub(crate) fn sweep(family: &Family, mut on_reaped: impl FnMut(Reaped)) -> Sweep {
+pub(crate) fn sweep(containment: &Containment, mut on_reaped: impl FnMut(Reaped)) -> Sweep {
+    let family = containment.family;
     loop {
+        if let Some(group) = &containment.group {
+            // First, so that nobody is left who forks. Where it fails, the next few lines do what they can.
+            let _ = group.kill();
+        }
         let mut out_of_reach = Vec::new();
         for member in family.descendants() {
             if family.signal(member, Signal::KILL) == Err(Errno::PERM) {
@@ -50,9 +55,9 @@ pub(crate) fn sweep(family: &Family, mut on_reaped: impl FnMut(Reaped)) -> Sweep
 /// Kills every descendant, reaps, and returns once none is left.
 ///
 /// Blocks; a process in an uninterruptible system call, or of a user out of reach, is waited for.
-pub(crate) fn end_all(family: &Family, mut on_reaped: impl FnMut(Reaped)) {
+pub(crate) fn end_all(containment: &Containment, mut on_reaped: impl FnMut(Reaped)) {
     let mut complaint = Complaint::default();
-    while let Sweep::Waiting { out_of_reach } = sweep(family, &mut on_reaped) {
+    while let Sweep::Waiting { out_of_reach } = sweep(containment, &mut on_reaped) {
         complaint.about(&out_of_reach);
         wait_for_any();
     }
