@@ -3,7 +3,7 @@
 
 mod harness;
 
-use harness::{Running, Trial, eventually, within};
+use harness::{Running, Trial, command_line, eventually, within};
 use rustix::process::{Signal, kill_process};
 use std::time::Duration;
 
@@ -108,8 +108,14 @@ fn no_worker_starts_while_the_guardian_is_stopped() {
     leader.signal(Signal::KILL);
     leader.finish();
     standby.stderr.wait_for("the guardian does not answer");
+    assert!(trial.processes().with("echo started").iter().all(|pid| command_line(*pid).contains("vvm")));
     standby.signal(Signal::CONT);
+    // It has stayed a candidate.
     let finished = standby.finish();
-    assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
-    assert_eq!(finished.stdout, Vec::<String>::new());
+    assert_eq!(
+        (finished.code(), &finished.stdout[..]),
+        (0, &["started".to_owned()][..]),
+        "{:#?}",
+        finished.stderr
+    );
 }
