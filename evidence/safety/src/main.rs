@@ -3,8 +3,11 @@
 //! `safety --duration 180 --instances 5 --ttl-ms 1000` runs it and prints what was done, what was seen and what was
 //! violated: two workers at once (an exclusive lock that a worker holds until the kernel has ended it), epochs that
 //! don't rise, a worker that outlives its host by more than 50 ms, a leader less than 60 % of the time.
+//!
+//! `safety fugitives` is about workers that try to get away ([`fugitives`]).
 #![forbid(unsafe_code)]
 
+mod fugitives;
 mod instance;
 mod orphans;
 mod proc_fs;
@@ -52,6 +55,8 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Workers that try to get away, and how long the last of them outlives its host.
+    Fugitives(fugitives::Options),
     /// The worker that `vvm run` starts: not for people.
     #[command(hide = true)]
     Work {
@@ -69,6 +74,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let done = match &args.command {
         Some(Command::Work { folder }) => worker::work(folder),
+        Some(Command::Fugitives(options)) => program(&args).and_then(|vvm| fugitives::run(&vvm, options)),
         None => run(&args),
     };
     match done {
@@ -81,7 +87,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &Args) -> io::Result<bool> {
+/// The `vvm` to try.
+fn program(args: &Args) -> io::Result<PathBuf> {
     let vvm = match &args.vvm {
         Some(vvm) => vvm.clone(),
         None => std::env::current_exe()?.with_file_name("vvm"),
@@ -90,6 +97,11 @@ fn run(args: &Args) -> io::Result<bool> {
         let hint = format!("{} is missing: build it with `cargo build --release -p vvm-host`", vvm.display());
         return Err(io::Error::new(io::ErrorKind::NotFound, hint));
     }
+    Ok(vvm)
+}
+
+fn run(args: &Args) -> io::Result<bool> {
+    let vvm = program(args)?;
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     println!("seed {seed}; {} candidates, TTL {} ms, {} s", args.instances, args.ttl_ms, args.duration);
     let mut rng = Rng::with_seed(seed);

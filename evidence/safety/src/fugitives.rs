@@ -1,0 +1,111 @@
+//! Workers that try to get away, and by how much the last of their processes outlives the host.
+//!
+//! `safety fugitives --trials 20` goes through every kind of worker, everything that may happen to guardian and host,
+//! and every level of containment that this machine has, also with `vvm` as process 1 of a PID namespace. It fails when
+//! somebody outlived the host (or the guardian, where that is the one killed) by more than 50 ms where the level
+//! promises that nobody does. What a level does not promise is measured, too, and printed as such.
+
+mod kind;
+mod place;
+mod run;
+
+use crate::OUTLIVES;
+use clap::Args;
+use kind::{Blow, KINDS, Kind};
+use place::{PLACES, Place};
+use rustix::process::geteuid;
+use std::{fs, io, path::Path, time::Duration};
+
+/// Which trials.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Options {
+    /// How many of each kind.
+    #[arg(long, default_value_t = 20)]
+    trials: usize,
+    /// Only lines that contain this, e.g. pidns, or storm.
+    #[arg(long)]
+    only: Option<String>,
+}
+
+/// What came of the trials of one line.
+struct Line {
+    title: String,
+    promised: bool,
+    /// Sorted; none for one that nobody ended.
+    took: Vec<Option<Duration>>,
+}
+
+/// Runs them; whether all promises were kept.
+pub(crate) fn run(vvm: &Path, options: &Options) -> io::Result<bool> {
+    println!("{} trials each; load {}", options.trials, load()?);
+    let mut kept = true;
+    let mut lines = 0;
+    for place in PLACES {
+        if let Some(refusal) = place.refusal(vvm)? {
+            println!("{}: not to be had here: {refusal}", place.title());
+            continue;
+        }
+        for (kind, blow) in KINDS.into_iter().flat_map(|kind| Blow::ALL.map(|blow| (kind, blow))) {
+            let title = format!("{}; {}; {}", place.title(), kind.title, blow.title());
+            if options.only.as_ref().is_some_and(|only| !title.contains(only.as_str())) {
+                continue;
+            }
+            if kind.needs_root && !geteuid().is_root() {
+                println!("{title}: not run, because only root may do that");
+                continue;
+            }
+            let line = measure(vvm, options.trials, place, kind, blow, title)?;
+            println!("{line}");
+            kept &= line.is_kept();
+            lines += 1;
+        }
+    }
+    println!("{lines} lines; load {}", load()?);
+    if lines == 0 {
+        println!("nothing was tried");
+    }
+    Ok(kept && lines > 0)
+}
+
+fn measure(
+    vvm: &Path,
+    trials: usize,
+    place: Place,
+    kind: Kind,
+    blow: Blow,
+    title: String,
+) -> io::Result<Line> {
+    let mut took = (0..trials).map(|_| run::trial(vvm, place, kind, blow)).collect::<io::Result<Vec<_>>>()?;
+    took.sort_by_key(|took| took.unwrap_or(Duration::MAX));
+    Ok(Line { title, promised: place.promises(kind, blow), took })
+}
+
+impl Line {
+    fn is_kept(&self) -> bool {
+        !self.promised || self.took.iter().all(|took| took.is_some_and(|took| took <= OUTLIVES))
+    }
+}
+
+impl std::fmt::Display for Line {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = |took: Option<&Option<Duration>>| match took {
+            Some(Some(took)) => format!("{:.1} ms", took.as_secs_f64() * 1e3),
+            Some(None) => "never".into(),
+            None => "-".into(),
+        };
+        let verdict = match (self.promised, self.is_kept()) {
+            (true, true) => "kept",
+            (true, false) => "BROKEN",
+            (false, _) => "not promised",
+        };
+        let (median, most) = (text(self.took.get(self.took.len() / 2)), text(self.took.last()));
+        write!(out, "{}: median {median}, most {most}: {verdict}", self.title)
+    }
+}
+
+/// How many processes want the processors, in the last minute, and how many processors there are.
+fn load() -> io::Result<String> {
+    let text = fs::read_to_string("/proc/loadavg")?;
+    let processors = std::thread::available_parallelism()?;
+    Ok(format!("{} on {processors} processors", text.split(' ').next().unwrap_or_default()))
+}

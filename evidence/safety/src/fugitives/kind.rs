@@ -1,0 +1,72 @@
+//! The workers, and what happens to guardian and host.
+
+/// A worker that tries to get away.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kind {
+    pub(super) title: &'static str,
+    /// Run by a shell.
+    pub(super) script: &'static str,
+    /// How many processes it has at least, once all are there.
+    pub(super) processes: usize,
+    pub(super) needs_root: bool,
+    /// It starts others as fast as it can.
+    pub(super) storms: bool,
+}
+
+/// All of them.
+pub(super) const KINDS: [Kind; 6] = [
+    Kind::of("own session", "setsid sleep 1000 & wait", 2),
+    Kind::of("double fork", "(setsid sh -c 'sleep 1000 & :' &); exec sleep 1001", 2),
+    Kind {
+        needs_root: true,
+        ..Kind::of(
+            "another user",
+            "setpriv --reuid 65534 --clear-groups sleep 1000 & exec setpriv --reuid 65534 --clear-groups sleep 1001",
+            2,
+        )
+    },
+    Kind::of("ignores TERM", "trap '' TERM HUP INT QUIT; setsid sleep 1000 & sleep 1001 & wait", 3),
+    Kind::of(
+        "a tree of fifty",
+        "for a in 1 2 3 4 5; do (for b in 1 2 3 4 5 6 7 8 9 10; do sleep 1000 & done; wait) & done; wait",
+        56,
+    ),
+    Kind {
+        storms: true,
+        ..Kind::of(
+            "a storm of forks",
+            "(setsid sh -c 'storm() { while :; do (:) & done; }; storm' &)
+             (setsid sh -c 'next() { (next &); }; next' &); exec sleep 1001",
+            2,
+        )
+    },
+];
+
+impl Kind {
+    const fn of(title: &'static str, script: &'static str, processes: usize) -> Self {
+        Self { title, script, processes, needs_root: false, storms: false }
+    }
+}
+
+/// What happens to guardian and host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Blow {
+    HostKilled,
+    GuardianKilled,
+    HostStopped,
+    BothStopped,
+}
+
+impl Blow {
+    pub(super) const ALL: [Self; 4] =
+        [Self::HostKilled, Self::GuardianKilled, Self::HostStopped, Self::BothStopped];
+
+    pub(super) const fn title(self) -> &'static str {
+        match self {
+            Self::HostKilled => "host killed",
+            Self::GuardianKilled => "guardian killed",
+            Self::HostStopped => "host stopped",
+            Self::BothStopped => "both stopped",
+        }
+    }
+}

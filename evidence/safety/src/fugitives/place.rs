@@ -1,0 +1,65 @@
+//! Where `vvm` runs, how it contains its worker, and what it promises there.
+
+use super::kind::{Blow, Kind};
+use std::{
+    io,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+/// A level of containment, outside or as process 1 of a PID namespace.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    level: &'static str,
+    is_first: bool,
+}
+
+/// All of them.
+pub(super) const PLACES: [Place; 5] = [
+    Place { level: "guardian", is_first: false },
+    Place { level: "cgroup", is_first: false },
+    Place { level: "pidns", is_first: false },
+    Place { level: "guardian", is_first: true },
+    Place { level: "pidns", is_first: true },
+];
+
+impl Place {
+    pub(super) fn title(self) -> String {
+        format!("{}{}", self.level, if self.is_first { " as process 1" } else { "" })
+    }
+
+    /// Whether nobody may outlive the host.
+    pub(super) fn promises(self, kind: Kind, blow: Blow) -> bool {
+        // A namespace whose process 1 ends is gone with it, whoever is stopped (and stopped it can't clean up).
+        let ends_with_it = self.is_first && blow == Blow::GuardianKilled;
+        match self.level {
+            "pidns" => true,
+            _ if ends_with_it => true,
+            "cgroup" => blow != Blow::BothStopped,
+            _ => blow != Blow::BothStopped && !kind.storms,
+        }
+    }
+
+    /// `vvm run` of `worker` here, on a storage in `folder`.
+    pub(super) fn command(self, vvm: &Path, folder: &Path, worker: &[&str]) -> Command {
+        let mut command = if self.is_first {
+            let mut unshare = Command::new("unshare");
+            unshare.args(["--pid", "--fork", "--mount-proc", "--kill-child"]).arg(vvm);
+            unshare
+        } else {
+            Command::new(vvm)
+        };
+        let storage = format!("sqlite:{}", folder.join("storage.db").display());
+        command.args(["run", "--storage", &storage, "--name", "fugitives", "--ttl", "1s"]);
+        command.args(["--containment", self.level, "--"]).args(worker).stdin(Stdio::null());
+        command
+    }
+
+    /// Why it is not to be had on this machine, if it isn't.
+    pub(super) fn refusal(self, vvm: &Path) -> io::Result<Option<String>> {
+        let folder = tempfile::tempdir()?;
+        let output = self.command(vvm, folder.path(), &["true"]).output()?;
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Ok((!output.status.success()).then_some(said))
+    }
+}

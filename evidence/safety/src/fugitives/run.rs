@@ -1,0 +1,128 @@
+//! One trial: a worker is started, something happens to guardian and host, and the last of the worker is waited for.
+
+use super::{
+    kind::{Blow, Kind},
+    place::Place,
+};
+use crate::proc_fs;
+use clock::SystemClock;
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    fs, io,
+    path::Path,
+    process::{Child, Stdio},
+    time::Duration,
+};
+
+/// For how long a trial is watched: far longer than any bound, short enough to go through those that keep none.
+const WATCHED: Duration = Duration::from_secs(3);
+/// For how long a worker may take to be there.
+const STARTS: Duration = Duration::from_secs(30);
+
+/// What marks the processes of a trial, in their environment.
+const MARK: &str = "FUGITIVE";
+
+/// The processes of a trial.
+#[derive(Default)]
+struct Found {
+    guardian: Option<Pid>,
+    host: Option<Pid>,
+    of_worker: Vec<Pid>,
+    all: Vec<Pid>,
+}
+
+/// How long the last of the worker outlived the host, or the guardian if that is the one killed; `None` if it was still
+/// there at the end.
+pub(super) fn trial(vvm: &Path, place: Place, kind: Kind, blow: Blow) -> io::Result<Option<Duration>> {
+    let folder = tempfile::tempdir()?;
+    let mark = folder.path().display().to_string();
+    let mut command = place.command(vvm, folder.path(), &["sh", "-c", kind.script]);
+    command.env(MARK, &mark).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    let took = strike(&mark, kind, blow);
+    clean_up(&mut child, &mark)?;
+    took
+}
+
+fn strike(mark: &str, kind: Kind, blow: Blow) -> io::Result<Option<Duration>> {
+    let mut found = Found::default();
+    let is_there = wait(STARTS, || {
+        found = find(mark);
+        found.of_worker.len() >= kind.processes
+    });
+    let (Some(_), Some(guardian), Some(host)) = (is_there, found.guardian, found.host) else {
+        return Err(io::Error::other(format!("the worker did not start: {}", kind.title)));
+    };
+    match blow {
+        Blow::HostKilled => kill_process(host, Signal::KILL)?,
+        Blow::GuardianKilled => kill_process(guardian, Signal::KILL)?,
+        Blow::HostStopped => kill_process(host, Signal::STOP)?,
+        Blow::BothStopped => {
+            kill_process(guardian, Signal::STOP)?;
+            kill_process(host, Signal::STOP)?;
+        }
+    }
+    let victim = if blow == Blow::GuardianKilled { guardian } else { host };
+    if wait(STARTS, || proc_fs::status(victim.as_raw_nonzero().get()).is_none_or(|of| of.zombie)).is_none() {
+        return Err(io::Error::other(format!("{} outlived the deadline", blow.title())));
+    }
+    Ok(wait(WATCHED, || find(mark).of_worker.is_empty()))
+}
+
+/// Looks until `condition` holds; how long that took, unless it was too long.
+fn wait(most: Duration, mut condition: impl FnMut() -> bool) -> Option<Duration> {
+    let began = SystemClock::read();
+    loop {
+        if condition() {
+            return Some(SystemClock::read().since(began));
+        }
+        if SystemClock::read().since(began) > most {
+            return None;
+        }
+        // Between two looks, so that looking does not take the processor from what is looked at.
+        SystemClock::block_for(Duration::from_millis(1));
+    }
+}
+
+/// Every process that has the mark in its environment. (That of a zombie is empty.)
+fn find(mark: &str) -> Found {
+    let variable = format!("{MARK}={mark}").into_bytes();
+    let mut found = Found::default();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    for pid in entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)) {
+        let read = |file| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        if !read("environ").split(|byte| *byte == 0).any(|one| one == variable) {
+            continue;
+        }
+        found.all.push(pid);
+        let line = String::from_utf8_lossy(&read("cmdline")).into_owned();
+        let mut words = line.split('\0');
+        let program = words.next().and_then(|word| word.rsplit('/').next());
+        match (program, words.next()) {
+            (Some("vvm"), Some("run")) => found.guardian = Some(pid),
+            (Some("vvm"), Some("stage-host")) => found.host = Some(pid),
+            // What keeps a namespace is ours; a shim is on its way to be the worker.
+            (Some("vvm"), Some("stage-namespace" | "stage-init")) | (Some("unshare"), _) => {}
+            _ => found.of_worker.push(pid),
+        }
+    }
+    found
+}
+
+fn clean_up(child: &mut Child, mark: &str) -> io::Result<()> {
+    if let Some(guardian) = find(mark).guardian {
+        // One that was stopped goes on, and tidies up.
+        let _ = kill_process(guardian, Signal::CONT);
+        let _ = wait(WATCHED, || find(mark).all.is_empty());
+    }
+    // Stopped processes die of it, too; a storm may need more than one look.
+    let all_gone = wait(STARTS, || {
+        let found = find(mark);
+        for pid in &found.all {
+            let _ = kill_process(*pid, Signal::KILL);
+        }
+        found.all.is_empty()
+    });
+    child.wait()?;
+    all_gone.map(drop).ok_or_else(|| io::Error::other("processes of a trial can't be killed"))
+}
