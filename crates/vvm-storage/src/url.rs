@@ -108,10 +108,7 @@ impl OpenError {
                 matches!(error, crate::sqlite::OpenError::Locked(_) | crate::sqlite::OpenError::Full(_))
             }
             #[cfg(feature = "scylla")]
-            Self::Scylla(error) => {
-                use crate::scylla::OpenError::{Request, Unreachable};
-                matches!(error, Unreachable { .. } | Request(_))
-            }
+            Self::Scylla(error) => error.is_passing(),
             #[cfg(feature = "dynamodb")]
             Self::DynamoDb(error) => {
                 use crate::dynamodb::OpenError::{BeingCreated, CredentialsNotFetched, Request, Unreachable};

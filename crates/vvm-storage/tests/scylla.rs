@@ -8,7 +8,7 @@
 use ::scylla::client::{session::Session, session_builder::SessionBuilder};
 use async_trait::async_trait;
 use ielections::{
-    Ttl, TtlStorage,
+    Ttl, TtlStorage, WriteError,
     testing::{contract::StorageUnderTest, elections_suite::ElectionsTestSuite},
 };
 use std::{collections::BTreeSet, num::NonZeroU32, sync::Arc, time::Duration};
@@ -108,8 +108,40 @@ async fn what_is_missing_is_said() {
     assert!(matches!(refused(&of("")).await, OpenError::NoKeyspace(name) if name == keyspace));
     let error = init_storage(&of("")).await.unwrap_err().to_string();
     assert!(error.contains("replication=3"), "{error}");
+    let error = init_storage(&of("replication=nowhere:3")).await.unwrap_err();
+    assert!(error.to_string().contains("the cluster refuses") && !error.is_passing(), "{error}");
     let error = refused(&of("datacenter=nowhere")).await;
     assert!(matches!(&error, OpenError::NoDatacenter { there, .. } if !there.is_empty()), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_is_dropped_under_a_handle_is_said() {
+    let keyspace = fresh("dropped");
+    let url = url(&keyspace, "replication=1");
+    init_storage(&url).await.unwrap();
+    let storage = ScyllaStorage::open(&url).await.unwrap();
+    session().await.query_unpaged(format!("DROP KEYSPACE {keyspace}"), ()).await.unwrap();
+    let write = storage.settle(&Partition::from_bytes(*b"setting"), b"value").await;
+    assert!(
+        matches!(&write, Err(WriteError::Fatal(cause)) if cause.to_string().contains("`vvm init-storage` creates")),
+        "{write:?}"
+    );
+}
+
+/// On a runtime of one thread, so that whatever is not ended yet is seen to be there.
+#[tokio::test]
+async fn closing_waits_for_the_end_of_every_task() {
+    let url = url(&fresh("closing"), "replication=1");
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    init_storage(&url).await.unwrap();
+    assert_eq!(tasks(), before, "after creating");
+    let storage = ScyllaStorage::open(&url).await.unwrap();
+    assert!(tasks() > before);
+    storage.close().await;
+    assert_eq!(tasks(), before, "after closing");
+    refused(&url.replace("closing", "missing")).await;
+    assert_eq!(tasks(), before, "after a refusal");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -113,15 +113,26 @@ impl Driver {
     }
 }
 
-/// All that there is for a cluster: on an open one, and on one that asks for a certificate and a password.
+/// All that there is for a cluster: on an open one, on what is left of it when the other nodes are killed, and on one that
+/// asks for a certificate and a password.
 fn on_cassandra(cluster: &Plan) -> Result<(Cases, String), String> {
     let way_out = |error| format!("{error}\nOr point {SCYLLA}=host:port at a cluster that is there already.");
-    let open = cluster.start(&target()).map_err(way_out)?;
+    let mut open = cluster.start(&target()).map_err(way_out)?;
     let ahead = cluster.ahead().as_secs().to_string();
     let cases = scylla(
         &["scylla", "scylla_clocks"],
         &[(SCYLLA, &open.contact_points()), ("VVM_TEST_SCYLLA_AHEAD", &ahead)],
     )?;
+    let cases = match open.nodes() {
+        [first, others @ ..] if others.len() > 1 => {
+            for node in others {
+                node.kill().map_err(|cause| format!("a node can't be killed: {cause}"))?;
+            }
+            let first = first.client_address().to_string();
+            cases + scylla(&["scylla_minority"], &[(SCYLLA, &first)])?
+        }
+        _ => cases,
+    };
     drop(open);
     let locked = Plan::of(1).locked().start(&target()).map_err(way_out)?;
     let locks = locked.locks().unwrap_or(Path::new("")).display().to_string();

@@ -1,6 +1,9 @@
 //! Why a keyspace can't be opened, each with the way out.
 
-use super::PASSWORD;
+use super::{
+    super::errors::{Outcome, outcome},
+    PASSWORD,
+};
 use ::scylla::errors::{DbError, ExecutionError, NewSessionError, PrepareError, RequestAttemptError};
 use std::{io, path::PathBuf};
 
@@ -147,14 +150,34 @@ pub enum OpenError {
     #[error("the cluster refuses a statement: {0}")]
     Prepare(#[source] Box<PrepareError>),
     /// A request failed.
-    #[error("the cluster did not answer: {0}. Try again")]
+    #[error("{}", of_failure(.0))]
     Request(#[source] Box<ExecutionError>),
     /// An answer that can't be read.
     #[error("the cluster answered something that can't be read: {0}")]
     Unreadable(String),
 }
 
+fn of_failure(cause: &ExecutionError) -> String {
+    match cause {
+        ExecutionError::LastAttemptError(RequestAttemptError::DbError(_, words))
+            if outcome(cause) == Outcome::Refused =>
+        {
+            format!("the cluster refuses: {words}")
+        }
+        _ => format!("the cluster did not answer: {cause}. Try again"),
+    }
+}
+
 impl OpenError {
+    /// Whether it may pass by itself, so that trying again can help.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } => true,
+            Self::Request(cause) => outcome(cause) != Outcome::Refused,
+            _ => false,
+        }
+    }
+
     pub(super) fn of_request(cause: ExecutionError) -> Self {
         match cause {
             ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Unauthorized, why)) => {
