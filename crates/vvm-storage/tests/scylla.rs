@@ -71,8 +71,9 @@ impl StorageUnderTest for Scylla {
 
 impl ElectionsTestSuite for Scylla {
     fn ttl(&self) -> Ttl {
-        // A server shares the machine with the tests, and both may stand still for a third of it.
-        Ttl::new(Duration::from_secs(4)).unwrap()
+        // Servers share the machine with the tests, and all may stand still for a third of it.
+        let seconds = if contact_points().contains(',') { 6 } else { 4 };
+        Ttl::new(Duration::from_secs(seconds)).unwrap()
     }
 }
 

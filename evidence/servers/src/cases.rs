@@ -23,6 +23,8 @@ pub(crate) struct Suite<'a> {
     pub(crate) tests: &'static [&'static str],
     /// The module in it, if not all is this driver's.
     pub(crate) only: Option<&'static str>,
+    /// How many cases at once: as much as the server's machine bears without being late.
+    pub(crate) threads: u8,
     /// What tells the tests where the server is.
     pub(crate) environment: &'a [(&'a str, &'a str)],
 }
@@ -54,7 +56,7 @@ impl Suite<'_> {
             .args(["test", "--locked", "--package", "vvm-storage", "--no-default-features"])
             .args(["--features", self.feature, "--no-fail-fast"])
             .args(self.tests.iter().flat_map(|test| ["--test", test]))
-            .args(["--", "--test-threads=4"])
+            .args(["--", &format!("--test-threads={}", self.threads)])
             // With colons, or the file of one module would be another module's name.
             .args(self.only.map(|module| format!("{module}::")))
             .envs(self.environment.iter().copied())

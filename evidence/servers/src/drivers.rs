@@ -76,6 +76,7 @@ impl Driver {
                     feature: self.name(),
                     tests: &["contract", "elections"],
                     only: Some(self.name()),
+                    threads: 4,
                     environment: &[],
                 };
                 Ok((suite.run()?, "this machine".into()))
@@ -92,7 +93,8 @@ impl Driver {
             },
             Self::Dynamodb => {
                 let on = |environment: &[(&str, &str)]| {
-                    Suite { feature: "dynamodb", tests: &["dynamodb"], only: None, environment }.run()
+                    Suite { feature: "dynamodb", tests: &["dynamodb"], only: None, threads: 4, environment }
+                        .run()
                 };
                 match env::var(DYNAMODB) {
                     Ok(endpoint) => Ok((on(&[(DYNAMODB, &endpoint)])?, endpoint)),
@@ -143,7 +145,10 @@ fn on_cassandra(cluster: &Plan) -> Result<(Cases, String), String> {
 }
 
 fn scylla(tests: &'static [&'static str], environment: &[(&str, &str)]) -> Result<Cases, String> {
-    Suite { feature: "scylla", tests, only: None, environment }.run()
+    // Three nodes on two cores are busy with each other.
+    let is_cluster = environment.iter().any(|(_, value)| value.contains(','));
+    let threads = if is_cluster { 2 } else { 4 };
+    Suite { feature: "scylla", tests, only: None, threads, environment }.run()
 }
 
 /// Where cargo builds: servers are kept there.

@@ -121,7 +121,7 @@ macro_rules! storage_contract_suite {
 /// The names of all cases, as the macro makes them.
 pub const CASES: &[&str] = storage_contract_suite!(@cases names);
 
-/// The longest that a case may take. The longest one writes for 90 s.
+/// The longest that a case may take. The longest one writes for 30 s.
 pub const LONGEST_CASE: Duration = Duration::from_secs(300);
 
 /// Runs a case to its end, and fails it where it hangs.

@@ -16,7 +16,7 @@ const TAKE_OVERS: u64 = 50;
 
 /// How long the swaps may take. Writers that don't know of each other stand in each other's way: a cluster whose nodes
 /// have to agree on each swap gets through a few dozen a second.
-const LONGEST_SWAPPING: Duration = Duration::from_secs(90);
+const LONGEST_SWAPPING: Duration = Duration::from_secs(30);
 
 /// Handles for the writers: two of them, so that contention is between processes and within one.
 async fn handles<S: StorageUnderTest>(storage: &S) -> [Arc<dyn TtlStorage<S::Key>>; 2] {
