@@ -7,24 +7,25 @@ use crate::{
     link::message::Farewell,
     processes::Ended,
     report::{Outcome, Report},
+    signals::ends_a_candidate,
 };
 use ielections::Holder;
+use rustix::process::Signal;
 use std::process::ExitCode;
 
 /// Says and writes what the host no longer could, and ends as it ended.
 pub(super) fn end(run: &RunArgs, holder: &Holder, end: End) -> ExitCode {
     match end.told.farewell {
-        Some(Farewell::Exit(status)) => status.into(),
-        Some(Farewell::DieOf(signal)) => exit::die_of(signal),
+        Some(farewell) => part(farewell),
         None => {
-            let (outcome, status) = without_farewell(&end);
+            let (outcome, farewell) = without_farewell(&end);
             let reason = format!("the host {}", end.host);
             say!("{}: {outcome}: {reason}", run.name);
             if let Some(path) = &run.result_file {
                 let mut report = Report::new(outcome, &run.name, holder)
                     .contained(end.level)
                     .because(reason)
-                    .ending(Farewell::Exit(status));
+                    .ending(farewell);
                 if let Some(leading) = end.told.leading {
                     report = report.leading(leading.slot, leading.epoch, leading.incarnation);
                 }
@@ -33,21 +34,60 @@ pub(super) fn end(run: &RunArgs, holder: &Holder, end: End) -> ExitCode {
                 }
                 report.write(path).unwrap_or_else(|refusal| say!("{refusal}"));
             }
-            status.into()
+            part(farewell)
         }
     }
 }
 
+fn part(farewell: Farewell) -> ExitCode {
+    match farewell {
+        Farewell::Exit(status) => status.into(),
+        Farewell::DieOf(signal) => exit::die_of(signal),
+    }
+}
+
 /// The host never said how to end: it was ended.
-fn without_farewell(end: &End) -> (Outcome, u8) {
+fn without_farewell(end: &End) -> (Outcome, Farewell) {
     match end.host {
-        Ended::Exited(exit::DEADMAN) => (Outcome::Deadline, exit::DEADMAN),
-        Ended::Signalled(number) => {
-            let outcome = if end.deadline_passed { Outcome::Deadline } else { Outcome::HostDied };
-            (outcome, exit::by_signal(number))
-        }
+        Ended::Exited(exit::DEADMAN) => (Outcome::Deadline, Farewell::Exit(exit::DEADMAN)),
+        Ended::Signalled(number) => match Signal::from_named_raw(number).filter(|signal| asks_to_end(end, *signal)) {
+            Some(signal) => (Outcome::StoppedWhileWaiting, Farewell::DieOf(signal)),
+            None => {
+                let outcome = if end.deadline_passed { Outcome::Deadline } else { Outcome::HostDied };
+                (outcome, Farewell::Exit(exit::by_signal(number)))
+            }
+        },
         // It could not begin, and has said what it lacked.
-        Ended::Exited(exit::SYSTEM) => (Outcome::SystemRefused, exit::SYSTEM),
-        Ended::Exited(_) => (Outcome::HostDied, exit::SYSTEM),
+        Ended::Exited(exit::SYSTEM) => (Outcome::SystemRefused, Farewell::Exit(exit::SYSTEM)),
+        Ended::Exited(_) => (Outcome::HostDied, Farewell::Exit(exit::SYSTEM)),
+    }
+}
+
+/// A host that was asked to end before it could listen: a Ctrl-C in its first moments, while it is still in our group.
+fn asks_to_end(end: &End, signal: Signal) -> bool {
+    end.told.leading.is_none() && ends_a_candidate(signal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{containment::Level, guardian::watch::Told};
+    use clock::Instant;
+
+    #[test]
+    fn a_host_that_is_signalled_in_its_first_moments_was_asked_to_end() {
+        let end = |number| End {
+            told: Told::default(),
+            deadline_passed: false,
+            host: Ended::Signalled(number),
+            level: Level::Guardian,
+            reaped_at: Instant::ORIGIN,
+        };
+        for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
+            let (outcome, farewell) = without_farewell(&end(signal.as_raw()));
+            assert_eq!((outcome, farewell), (Outcome::StoppedWhileWaiting, Farewell::DieOf(signal)));
+        }
+        let killed = without_farewell(&end(Signal::KILL.as_raw()));
+        assert_eq!(killed, (Outcome::HostDied, Farewell::Exit(exit::KILLED)));
     }
 }

@@ -100,7 +100,7 @@ pub enum OpenError {
         mode: String,
     },
     /// The system refused to tell or to open.
-    #[error("{} can't be opened: {cause}", .path.display())]
+    #[error("{} can't be opened: {cause}{}", .path.display(), way_out(path, cause))]
     System {
         /// The file or its folder.
         path: PathBuf,
@@ -132,6 +132,14 @@ pub enum OpenError {
     /// The thread panicked while it opened the database.
     #[error("the thread that opened the database ended before it had done so")]
     ThreadEnded,
+}
+
+fn way_out(path: &Path, cause: &io::Error) -> &'static str {
+    match cause.kind() {
+        io::ErrorKind::PermissionDenied => ": let this user into its folders",
+        io::ErrorKind::NotFound if path.is_relative() => ": the working folder is gone; name the whole path",
+        _ => "",
+    }
 }
 
 /// What SQLite says, in our words. Which of file and folder is in the way it doesn't tell; the system does.
