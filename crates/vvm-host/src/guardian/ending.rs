@@ -50,13 +50,15 @@ fn part(farewell: Farewell) -> ExitCode {
 fn without_farewell(end: &End) -> (Outcome, Farewell) {
     match end.host {
         Ended::Exited(exit::DEADMAN) => (Outcome::Deadline, Farewell::Exit(exit::DEADMAN)),
-        Ended::Signalled(number) => match Signal::from_named_raw(number).filter(|signal| asks_to_end(end, *signal)) {
-            Some(signal) => (Outcome::StoppedWhileWaiting, Farewell::DieOf(signal)),
-            None => {
-                let outcome = if end.deadline_passed { Outcome::Deadline } else { Outcome::HostDied };
-                (outcome, Farewell::Exit(exit::by_signal(number)))
+        Ended::Signalled(number) => {
+            match Signal::from_named_raw(number).filter(|signal| asks_to_end(end, *signal)) {
+                Some(signal) => (Outcome::StoppedWhileWaiting, Farewell::DieOf(signal)),
+                None => {
+                    let outcome = if end.deadline_passed { Outcome::Deadline } else { Outcome::HostDied };
+                    (outcome, Farewell::Exit(exit::by_signal(number)))
+                }
             }
-        },
+        }
         // It could not begin, and has said what it lacked.
         Ended::Exited(exit::SYSTEM) => (Outcome::SystemRefused, Farewell::Exit(exit::SYSTEM)),
         Ended::Exited(_) => (Outcome::HostDied, Farewell::Exit(exit::SYSTEM)),

@@ -91,11 +91,8 @@ fn a_loss_while_a_service_starts_stops_the_starting_and_the_started() {
     run(async |cluster| {
         let journal = Journal::default();
         let process = cluster.process("leader");
-        let running = process.launch(vec![
-            Probe::new("a", &journal).boxed(),
-            Probe::new("b", &journal).start(Act::EndWhenTold(Err("interrupted"))).boxed(),
-            Probe::new("c", &journal).boxed(),
-        ]);
+        let interrupted = Act::EndWhenTold(Err("interrupted"));
+        let running = process.launch(Probe::three_with(interrupted, &journal));
         journal.shows("b starts").await;
         process.storage.wipe(&Cluster::key()).await.unwrap();
         let refused = running.leading().await.unwrap_err();

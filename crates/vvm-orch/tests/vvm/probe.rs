@@ -75,6 +75,12 @@ impl Probe {
         }
     }
 
+    /// Three in a row, the second of which starts like this.
+    pub(crate) fn three_with<K: Key>(start: Act, journal: &Journal) -> Vec<Box<dyn Service<K>>> {
+        let [first, second, third] = ["a", "b", "c"].map(|name| Self::new(name, journal));
+        vec![first.boxed(), second.start(start).boxed(), third.boxed()]
+    }
+
     pub(crate) fn start(self, start: Act) -> Self {
         Self { start, ..self }
     }

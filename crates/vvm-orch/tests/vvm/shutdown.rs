@@ -49,11 +49,8 @@ fn while_services_start() {
     run(async |cluster| {
         let journal = Journal::default();
         let process = cluster.process("leader");
-        let running = process.launch(vec![
-            Probe::new("a", &journal).boxed(),
-            Probe::new("b", &journal).start(Act::EndWhenTold(Err("interrupted"))).boxed(),
-            Probe::new("c", &journal).boxed(),
-        ]);
+        let interrupted = Act::EndWhenTold(Err("interrupted"));
+        let running = process.launch(Probe::three_with(interrupted, &journal));
         journal.shows("b starts").await;
         running.shutdown().await.unwrap();
         assert_eq!(journal.lines()[2..], ["b starts", "b is told to stop", "a is told to stop", "a ends"]);

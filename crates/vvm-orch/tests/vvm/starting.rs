@@ -17,11 +17,8 @@ fn a_start_that_takes_too_long_is_a_problem_and_is_stopped_like_any_other() {
         let journal = Journal::default();
         let mut process = cluster.process("leader");
         process.start_timeout = Some(LIMIT);
-        let running = process.launch(vec![
-            Probe::new("a", &journal).boxed(),
-            Probe::new("b", &journal).start(Act::EndWhenTold(Err("interrupted"))).boxed(),
-            Probe::new("c", &journal).boxed(),
-        ]);
+        let interrupted = Act::EndWhenTold(Err("interrupted"));
+        let running = process.launch(Probe::three_with(interrupted, &journal));
         journal.shows("b starts").await;
         let began = cluster.clock.now();
         let Err(NotLeading::Problem(Problem::StartTimedOut { service, after })) = running.leading().await

@@ -3,9 +3,8 @@
 
 use super::{
     StorageUnderTest,
-    scene::{Scene, held, next, refused, vacant, vacant_slot},
+    scene::{Scene, held, next, others_than_next, refused, vacant, vacant_slot},
 };
-use crate::{Epoch, Incarnation, Version};
 
 /// A slot that nobody led can be claimed.
 pub async fn a_claim_takes_a_slot_that_was_never_led(storage: &impl StorageUnderTest) {
@@ -95,20 +94,7 @@ pub async fn a_take_over_of_anything_else_is_refused(storage: &impl StorageUnder
     scene.claim(None, &first).await;
     let standing = next(&first);
     scene.renew(&first, &standing).await;
-    let others = [
-        ("the version before", first.clone()),
-        ("the version after", next(&standing)),
-        ("the same write of another incarnation", {
-            let incarnation = Incarnation::from_bytes([3; 16]);
-            standing.renewed(Version { incarnation, ..standing.version })
-        }),
-        ("another epoch", {
-            let mut other = standing.clone();
-            other.epoch = Epoch::new(2).unwrap();
-            other
-        }),
-    ];
-    for (what, observed) in others {
+    for (what, observed) in others_than_next(&first) {
         let claim = scene.here.take_over(&scene.key, &observed, &intruder).await.unwrap();
         assert_eq!(refused(claim), held(&standing), "{what}");
         assert_eq!(scene.stands().await, held(&standing), "{what}");

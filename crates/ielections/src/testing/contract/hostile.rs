@@ -4,7 +4,7 @@ use super::{
     StorageUnderTest,
     scene::{Scene, ageless, held, next, vacant, vacant_slot},
 };
-use crate::{Claim, Delete, Entry, Holder, Limits, ReadError, Slot, Swap, WriteError};
+use crate::{Claim, Delete, Entry, Holder, Limits, Slot, Swap};
 
 /// Names that encodings confuse: empty, each byte alone, all bytes, prefixes of each other, separators, numbers.
 fn hostile_names() -> Vec<Vec<u8>> {
@@ -64,7 +64,7 @@ pub async fn a_long_key_is_carried_whole_or_refused_for_good(storage: &impl Stor
             if bytes + ROOM <= most {
                 carries(&scene, &key, &entry).await;
             } else if bytes > most {
-                refuses(&scene, &key, &entry).await;
+                scene.is_refused(&key, &entry).await;
             }
         }
     }
@@ -77,21 +77,6 @@ async fn carries<K: crate::Key>(scene: &Scene<K>, key: &K, entry: &Entry) {
     let renewed = next(entry);
     assert_eq!(scene.here.compare_and_swap(key, entry, &renewed).await.unwrap(), Swap::Swapped);
     assert_eq!(ageless(scene.there.get(key).await.unwrap()), held(&renewed));
-}
-
-async fn refuses<K: crate::Key>(scene: &Scene<K>, key: &K, entry: &Entry) {
-    let claim = scene.here.insert_if_not_exist(key, vacant(None), entry).await;
-    assert!(matches!(claim, Err(WriteError::Fatal(_))), "claim: {claim:?}");
-    let claim = scene.here.take_over(key, entry, entry).await;
-    assert!(matches!(claim, Err(WriteError::Fatal(_))), "take-over: {claim:?}");
-    let swap = scene.here.compare_and_swap(key, entry, entry).await;
-    assert!(matches!(swap, Err(WriteError::Fatal(_))), "renewal: {swap:?}");
-    let delete = scene.here.compare_and_delete(key, entry.incarnation(), entry.epoch).await;
-    assert!(matches!(delete, Err(WriteError::Fatal(_))), "release: {delete:?}");
-    let get = scene.here.get(key).await;
-    assert!(matches!(get, Err(ReadError::Fatal(_))), "read: {get:?}");
-    let scan = scene.here.scan(std::slice::from_ref(key)).await;
-    assert!(matches!(scan, Err(ReadError::Fatal(_))), "scan: {scan:?}");
 }
 
 /// Holders are kept byte for byte: none, 255 bytes, every character below 256, zero bytes, what looks like SQL.

@@ -2,9 +2,9 @@
 
 use super::{
     StorageUnderTest,
-    scene::{Scene, held, mismatch, next, vacant_slot},
+    scene::{Scene, held, mismatch, next, others_than_next, vacant_slot},
 };
-use crate::{Epoch, Incarnation, Version};
+use crate::Version;
 
 /// The holder of a record can renew it, again and again.
 pub async fn a_renewal_replaces_what_is_held(storage: &impl StorageUnderTest) {
@@ -29,20 +29,7 @@ pub async fn a_renewal_of_anything_else_is_refused(storage: &impl StorageUnderTe
     scene.claim(None, &first).await;
     let standing = next(&first);
     scene.renew(&first, &standing).await;
-    let others = [
-        ("the version before", first.clone()),
-        ("the version after", next(&standing)),
-        ("the same write of another incarnation", {
-            let incarnation = Incarnation::from_bytes([3; 16]);
-            standing.renewed(Version { incarnation, ..standing.version })
-        }),
-        ("another epoch", {
-            let mut other = standing.clone();
-            other.epoch = Epoch::new(2).unwrap();
-            other
-        }),
-    ];
-    for (what, assumed) in others {
+    for (what, assumed) in others_than_next(&first) {
         let renewed = assumed.renewed(Version { write: 7, ..assumed.version });
         let swap = scene.here.compare_and_swap(&scene.key, &assumed, &renewed).await.unwrap();
         assert_eq!(mismatch(swap), held(&standing), "{what}");

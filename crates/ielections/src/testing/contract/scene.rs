@@ -2,7 +2,8 @@
 
 use super::StorageUnderTest;
 use crate::{
-    Claim, Delete, Entry, Epoch, Holder, Incarnation, Key, Slot, Swap, Ttl, TtlStorage, Vacant, Version,
+    Claim, Delete, Entry, Epoch, Holder, Incarnation, Key, ReadError, Slot, Swap, Ttl, TtlStorage, Vacant,
+    Version, WriteError,
 };
 use std::sync::Arc;
 
@@ -55,6 +56,22 @@ impl<K: Key> Scene<K> {
         assert_eq!(delete, Delete::Deleted, "a release of what stands there");
     }
 
+    /// Every verb fails for good.
+    pub(super) async fn is_refused(&self, key: &K, entry: &Entry) {
+        let claim = self.here.insert_if_not_exist(key, vacant(None), entry).await;
+        assert!(matches!(claim, Err(WriteError::Fatal(_))), "claim: {claim:?}");
+        let claim = self.here.take_over(key, entry, entry).await;
+        assert!(matches!(claim, Err(WriteError::Fatal(_))), "take-over: {claim:?}");
+        let swap = self.here.compare_and_swap(key, entry, &next(entry)).await;
+        assert!(matches!(swap, Err(WriteError::Fatal(_))), "renewal: {swap:?}");
+        let delete = self.here.compare_and_delete(key, entry.incarnation(), entry.epoch).await;
+        assert!(matches!(delete, Err(WriteError::Fatal(_))), "release: {delete:?}");
+        let get = self.here.get(key).await;
+        assert!(matches!(get, Err(ReadError::Fatal(_))), "read: {get:?}");
+        let scan = self.here.scan(std::slice::from_ref(key)).await;
+        assert!(matches!(scan, Err(ReadError::Fatal(_))), "scan: {scan:?}");
+    }
+
     /// What others see in the slot; ages are for the cases that are about them.
     pub(super) async fn stands(&self) -> Slot {
         ageless(self.there.get(&self.key).await.unwrap())
@@ -64,6 +81,21 @@ impl<K: Key> Scene<K> {
 /// The record after `entry` in the same leadership.
 pub(super) fn next(entry: &Entry) -> Entry {
     entry.renewed(entry.version.next())
+}
+
+/// What might be taken for the record after `first`, and is not: with what tells it apart.
+pub(super) fn others_than_next(first: &Entry) -> [(&'static str, Entry); 4] {
+    let standing = next(first);
+    let incarnation = Incarnation::from_bytes([3; 16]);
+    [
+        ("the version before", first.clone()),
+        ("the version after", next(&standing)),
+        (
+            "the same write of another incarnation",
+            standing.renewed(Version { incarnation, ..standing.version }),
+        ),
+        ("another epoch", Entry { epoch: Epoch::new(first.epoch.get() + 1).unwrap(), ..standing }),
+    ]
 }
 
 pub(super) fn vacant(last_epoch: Option<u64>) -> Vacant {
