@@ -24,7 +24,7 @@ use tokio::{runtime::Builder, task::JoinSet};
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, Partition, SlotNumber, SysVvmStorage, mem::MemDatabase};
 
 const AMBIGUOUS: u64 = 100_000;
-const CONTENDERS: u64 = 8;
+const CONTENDERS: u64 = 6;
 const SLOTS: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
 /// What happened, in the whole world.
