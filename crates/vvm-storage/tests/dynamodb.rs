@@ -78,8 +78,8 @@ impl StorageUnderTest for DynamoDb {
 
 impl ElectionsTestSuite for DynamoDb {
     fn ttl(&self) -> Ttl {
-        // A server shares the machine with the tests, and both may stand still for a third of it.
-        Ttl::new(Duration::from_secs(4)).unwrap()
+        // A server shares the machine with the tests, and a write may take half a second: less than a tenth of it.
+        Ttl::new(Duration::from_secs(6)).unwrap()
     }
 }
 
