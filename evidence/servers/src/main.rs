@@ -22,7 +22,8 @@ struct CommandLine {
     /// Of how many nodes a cluster is, where one is started: one, or three that replicate.
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u8).range(1..=9))]
     nodes: u8,
-    /// By how many seconds the last node's clock is ahead of the others (needs Debian's package `faketime`).
+    /// By how many seconds the last node's clock is ahead of the others: then only fail-over is tried (needs Debian's
+    /// package `faketime`).
     #[arg(long, default_value = "0")]
     ahead: u32,
 }
