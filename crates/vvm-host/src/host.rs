@@ -21,6 +21,7 @@ mod trigger;
 
 use crate::{
     announce::say,
+    async_runtime,
     cli::{args::RunArgs, exit},
     containment::{Containment, end_all},
     link::message::{Farewell, ToGuardian, ToHost},
@@ -37,7 +38,6 @@ use ielections::record::HolderTooLong;
 use rustix::process::{Signal, getpid, pidfd_send_signal, set_child_subreaper};
 use std::{io, process::ExitCode, sync::Arc};
 use surroundings::Surroundings;
-use tokio::runtime;
 use trigger::GuardedTrigger;
 
 /// Why the host did not come to anything. It is said on standard error, and the guardian reports the rest.
@@ -98,7 +98,7 @@ fn host(run: &RunArgs) -> Result<(), StartError> {
     let watch = GuardianWatch::start(guardian, containment.clone())?;
 
     // Its timers are for the clients of databases; ours count suspend.
-    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = async_runtime::start()?;
     let guardian = Arc::new(link);
     let clock = Arc::new(SystemClock::start()?) as Arc<dyn Clock>;
     let trigger = Arc::new(GuardedTrigger::over(

@@ -2,6 +2,7 @@
 
 use crate::{
     announce::say,
+    async_runtime,
     cli::{args::InitStorageArgs, exit},
     shortage::Shortage,
 };
@@ -36,6 +37,6 @@ pub(crate) fn main(args: &InitStorageArgs) -> ExitCode {
 }
 
 fn init(args: &InitStorageArgs) -> Result<(), InitError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = async_runtime::start()?;
     Ok(runtime.block_on(vvm_storage::init_storage(&args.storage))?)
 }

@@ -24,6 +24,7 @@ compile_error!(
 );
 
 mod announce;
+mod async_runtime;
 mod cli;
 mod containment;
 mod demo;

@@ -2,6 +2,7 @@
 
 use crate::{
     announce::say,
+    async_runtime,
     cli::{args::StatusArgs, exit},
     shortage::Shortage,
 };
@@ -68,7 +69,7 @@ pub(crate) fn main(args: &StatusArgs) -> ExitCode {
 }
 
 fn look(args: &StatusArgs) -> Result<Vec<Line>, StatusError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = async_runtime::start();
     runtime.map_err(|cause| StatusError::System(cause.into()))?.block_on(async {
         let clock = Arc::new(SystemClock::start().map_err(|cause| StatusError::System(cause.into()))?)
             as Arc<dyn Clock>;
