@@ -6,11 +6,13 @@
 //!
 //! - [`record`]: the words of the protocol as types.
 //! - [`storage`]: [`TtlStorage`], the one seam towards a database, and its contract.
+//! - [`documents`]: what only the leader of one epoch can write.
 //! - [`timing`]: every interval of the protocol, derived from the TTL in one place.
 //! - [`env`](mod@env): clock, deadman, randomness and spawning, all of which come in from outside.
 //! - `testing` (feature): the public suites and the storage mock.
 #![forbid(unsafe_code)]
 
+pub mod documents;
 pub mod elections;
 mod engine;
 pub mod env;
@@ -26,6 +28,10 @@ mod system;
 pub mod testing;
 pub mod timing;
 
+pub use documents::{
+    BeyondDocumentLimits, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentVersion,
+    DocumentWrite, Fence, FenceState, Fenced, OnlyIf, Page, Scan,
+};
 pub use elections::{AcquireError, Candidacy, Elections, EngineSettings, elections, elections_with};
 pub use env::{Entropy, Env, Spawn};
 pub use leadership::{Leadership, Ran};

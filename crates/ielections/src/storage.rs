@@ -1,7 +1,7 @@
 //! [`TtlStorage`]: what an election needs of a database. The contract stands here, sentence by sentence, and the
 //! contract suite (feature `testing`) tests each of them.
 
-use crate::{Entry, Epoch, Incarnation, Slot, Vacant};
+use crate::{DocumentStorage, Entry, Epoch, Incarnation, Slot, Vacant};
 use async_trait::async_trait;
 use std::{
     error::Error,
@@ -152,6 +152,11 @@ pub trait TtlStorage<K: Key>: Debug + Send + Sync + 'static {
     /// What stands in the slots, in the order of `keys`. Cheap, may be stale: a hint, and safe as one, since a version
     /// that was seen was certainly written before it was seen.
     async fn scan(&self, keys: &[K]) -> Result<Vec<Slot>, ReadError>;
+
+    /// The documents beside the records, where this storage can fence some.
+    fn documents(&self) -> Option<&dyn DocumentStorage<K>> {
+        None
+    }
 
     /// Ends the driver's threads and sockets (I9). Every call after it fails with `Fatal`.
     async fn close(&self);

@@ -3,6 +3,7 @@
 //! What lives here: keys become partitions, and what the driver can't carry is refused before it is asked. What does
 //! not: anything about one database (`drivers`), anything about when to claim or renew (crate `ielections`).
 
+mod documents;
 mod limits;
 mod settings;
 
@@ -12,7 +13,8 @@ pub use settings::{SettingCorrupt, SettleError};
 use crate::{ElectionKey, SysVvmStorage};
 use async_trait::async_trait;
 use ielections::{
-    Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, TtlStorage, Vacant, WriteError,
+    Claim, Delete, DocumentStorage, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, TtlStorage,
+    Vacant, WriteError,
 };
 use std::sync::Arc;
 
@@ -97,6 +99,10 @@ impl TtlStorage<ElectionKey> for ElectionsTtlStorage {
             if slots.is_empty() { slots = batch } else { slots.append(&mut batch) }
         }
         Ok(slots)
+    }
+
+    fn documents(&self) -> Option<&dyn DocumentStorage<ElectionKey>> {
+        self.sysvvm.documents().map(|_| self as _)
     }
 
     async fn close(&self) {

@@ -1,6 +1,7 @@
 //! The sysvvm keyspace: one partition per election key, and one driver per database behind one trait.
 //!
 //! - [`SysVvmStorage`]: what a new backend implements.
+//! - [`SysVvmDocuments`]: what it implements to keep documents beside the leader records.
 //! - [`ElectionsTtlStorage`]: the storage of elections on top of it; owns every key prefix.
 //! - [`mem`], [`sqlite`], `sled`, `scylla`, `dynamodb` (features): drivers, in this process's memory, in a file that
 //!   processes share, in a folder that one process has, on a cluster of ScyllaDB or Apache Cassandra, and on a table of
@@ -10,6 +11,7 @@
 //! Each driver is a feature, and the crate compiles with any one of them alone, or with none.
 #![forbid(unsafe_code)]
 
+mod documents;
 mod drivers;
 mod elections;
 mod key;
@@ -17,6 +19,7 @@ mod partition;
 mod sysvvm;
 pub mod url;
 
+pub use documents::SysVvmDocuments;
 #[cfg(feature = "dynamodb")]
 pub use drivers::dynamodb;
 #[cfg(feature = "mem")]

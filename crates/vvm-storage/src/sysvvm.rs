@@ -1,6 +1,6 @@
 //! [`SysVvmStorage`]: the one seam that a new database implements.
 
-use crate::Partition;
+use crate::{Partition, SysVvmDocuments};
 use async_trait::async_trait;
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
 use std::fmt::Debug;
@@ -47,6 +47,11 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
 
     /// The value that [`settle`](Self::settle) stored, if any; linearizable.
     async fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, ReadError>;
+
+    /// The documents of this driver, if it can fence some.
+    fn documents(&self) -> Option<&dyn SysVvmDocuments> {
+        None
+    }
 
     /// Ends the driver's threads and sockets (I9). Every call after it fails with `Fatal`.
     async fn close(&self);

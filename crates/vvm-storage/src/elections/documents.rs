@@ -1,0 +1,67 @@
+//! Documents of elections: keys become partitions, and what the driver can't carry is refused before it is asked.
+
+use super::ElectionsTtlStorage;
+use crate::{ElectionKey, SysVvmDocuments};
+use async_trait::async_trait;
+use ielections::{
+    BeyondDocumentLimits, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite, Fence,
+    FenceState, Fenced, Page, ReadError, Scan, WriteError,
+};
+
+/// The driver keeps no documents, and says so before anybody can ask for one.
+#[derive(Debug, thiserror::Error)]
+#[error("this storage keeps no documents")]
+struct NoDocuments;
+
+impl ElectionsTtlStorage {
+    fn driver(&self) -> Result<&dyn SysVvmDocuments, NoDocuments> {
+        self.sysvvm.documents().ok_or(NoDocuments)
+    }
+
+    fn driver_for_read(&self) -> Result<&dyn SysVvmDocuments, ReadError> {
+        self.driver().map_err(|none| ReadError::Fatal(none.into()))
+    }
+}
+
+#[async_trait]
+impl DocumentStorage<ElectionKey> for ElectionsTtlStorage {
+    fn document_limits(&self) -> DocumentLimits {
+        let nothing = DocumentLimits {
+            max_id_bytes: 0,
+            max_body_bytes: 0,
+            max_batch: 0,
+            max_batch_bytes: 0,
+            max_page: 0,
+        };
+        self.driver().map_or(nothing, SysVvmDocuments::document_limits)
+    }
+
+    async fn write_documents(
+        &self,
+        key: &ElectionKey,
+        fence: &Fence,
+        batch: &[DocumentWrite],
+    ) -> Result<Fenced, WriteError> {
+        let driver = self.driver().map_err(|none| WriteError::Fatal(none.into()))?;
+        let partition = self.for_write(key, None)?;
+        let beyond = |beyond: BeyondDocumentLimits| WriteError::Fatal(beyond.into());
+        driver.document_limits().check(batch).map_err(beyond)?;
+        driver.write_documents(&partition, fence, batch).await
+    }
+
+    async fn fence_state(&self, key: &ElectionKey) -> Result<FenceState, ReadError> {
+        self.driver_for_read()?.fence_state(&self.for_read(key)?).await
+    }
+
+    async fn document(&self, key: &ElectionKey, id: &DocumentId) -> Result<Option<Document>, ReadError> {
+        let driver = self.driver_for_read()?;
+        driver.document_limits().check_id(id).map_err(|beyond| ReadError::Fatal(beyond.into()))?;
+        driver.document(&self.for_read(key)?, id).await
+    }
+
+    async fn scan_documents(&self, key: &ElectionKey, scan: &Scan) -> Result<Page, ReadError> {
+        let driver = self.driver_for_read()?;
+        let within = Scan { limit: scan.limit.clamp(1, driver.document_limits().max_page), ..scan.clone() };
+        driver.scan_documents(&self.for_read(key)?, &within).await
+    }
+}
