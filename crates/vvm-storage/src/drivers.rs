@@ -5,6 +5,7 @@
 //! - `driver.rs`: the verbs of [`SysVvmStorage`](crate::SysVvmStorage). Its helpers, where it needs any, stand in
 //!   `driver/`; so for the others.
 //! - `rows.rs`: how slots and settings are laid out in the database.
+//! - `driver/documents.rs`, `rows/documents.rs`: the same for documents, where a driver keeps some.
 //! - `errors.rs`: which error of the database is `NotApplied`, which `Unknown`, which `Fatal`.
 
 #[cfg(feature = "dynamodb")]

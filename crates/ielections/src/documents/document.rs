@@ -1,7 +1,7 @@
 //! A document, its name and its version.
 
 use bytes::Bytes;
-use std::fmt;
+use std::{borrow::Borrow, fmt};
 
 /// The name of a document within its slot: any bytes, at least one. Ordered as bytes are, and scans follow that order.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,6 +22,19 @@ impl DocumentId {
 
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The same id in memory of its own: it may be part of a larger buffer, which it would keep.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        Self(Bytes::copy_from_slice(&self.0))
+    }
+}
+
+/// A storage finds a document by its bytes alone.
+impl Borrow<[u8]> for DocumentId {
+    fn borrow(&self) -> &[u8] {
         &self.0
     }
 }

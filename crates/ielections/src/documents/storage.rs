@@ -4,7 +4,7 @@ use super::{Document, DocumentId, DocumentLimits, DocumentVersion, DocumentWrite
 use crate::{Epoch, Incarnation, Key, ReadError, Slot, WriteError};
 use async_trait::async_trait;
 use bytes::Bytes;
-use std::fmt::Debug;
+use std::{fmt::Debug, ops::Bound};
 
 /// What must stand for a batch to be applied (I2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,6 +55,14 @@ pub struct Scan {
 }
 
 impl Scan {
+    /// From where on ids belong to the scan, if they have its prefix.
+    pub fn start(&self) -> Bound<&[u8]> {
+        match &self.after {
+            Some(after) if *after.as_bytes() >= *self.prefix => Bound::Excluded(after.as_bytes()),
+            _ => Bound::Included(&self.prefix),
+        }
+    }
+
     /// The smallest id that is too large for the prefix; `None` where no id is.
     pub fn end(&self) -> Option<Vec<u8>> {
         let kept = self.prefix.iter().rposition(|byte| *byte != u8::MAX)?;
@@ -127,6 +135,19 @@ pub trait DocumentStorage<K: Key>: Debug + Send + Sync + 'static {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_scan_starts_at_its_prefix_or_behind_the_document_before() {
+        let scan = |after: &'static [u8]| Scan {
+            prefix: Bytes::from_static(b"b"),
+            after: DocumentId::new(after).ok(),
+            limit: 1,
+        };
+        assert_eq!(scan(b"").start(), Bound::Included(&b"b"[..]));
+        assert_eq!(scan(b"a").start(), Bound::Included(&b"b"[..]));
+        assert_eq!(scan(b"b").start(), Bound::Excluded(&b"b"[..]));
+        assert_eq!(scan(b"bc").start(), Bound::Excluded(&b"bc"[..]));
+    }
 
     #[test]
     fn a_prefix_ends_before_the_next_one() {

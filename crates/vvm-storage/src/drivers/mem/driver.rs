@@ -1,7 +1,9 @@
 //! The verbs: each one look-up and one assignment under one lock.
 
+mod documents;
+
 use super::{MemDatabase, errors::Closed, rows::Leader};
-use crate::{Partition, SysVvmStorage};
+use crate::{Partition, SysVvmDocuments, SysVvmStorage};
 use async_trait::async_trait;
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, Ttl, WriteError};
 use std::{
@@ -132,6 +134,10 @@ impl SysVvmStorage for MemStorage {
     async fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, ReadError> {
         let database = self.open_for_read()?;
         Ok(database.rows().settings.get(at).map(|value| value.to_vec()))
+    }
+
+    fn documents(&self) -> Option<&dyn SysVvmDocuments> {
+        Some(self)
     }
 
     async fn close(&self) {

@@ -4,7 +4,7 @@ use super::{MemStorage, rows::Rows};
 use clock::Clock;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Slots and settings in memory.
+/// Slots, settings and documents in memory.
 #[derive(Debug)]
 pub struct MemDatabase {
     /// The clock that ages are counted on: one for the database, since those who share it may have clocks of their own.
@@ -23,7 +23,8 @@ impl MemDatabase {
         Arc::new(MemStorage::of(Arc::clone(self)))
     }
 
-    /// Every change is one assignment, so a panic elsewhere leaves whole rows: poison carries no information here.
+    /// Every change is one assignment, or a batch in which nothing can panic, so a panic elsewhere leaves whole rows:
+    /// poison carries no information here.
     pub(super) fn rows(&self) -> MutexGuard<'_, Rows> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }

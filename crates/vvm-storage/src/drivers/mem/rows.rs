@@ -1,8 +1,11 @@
 //! How slots and settings lie in memory: two hash maps, since nothing asks for their order, and as few bytes per record as
-//! the record allows (I11).
+//! the record allows (I11). Documents have a map of their own, in which a partition without any is not found.
+
+mod documents;
 
 use crate::Partition;
 use clock::Instant;
+use documents::Documents;
 use foldhash::HashMap;
 use ielections::{Entry, Epoch, Incarnation, Slot, Vacant};
 
@@ -11,6 +14,7 @@ use ielections::{Entry, Epoch, Incarnation, Slot, Vacant};
 pub(super) struct Rows {
     pub(super) leaders: HashMap<Partition, Leader>,
     pub(super) settings: HashMap<Partition, Box<[u8]>>,
+    documents: HashMap<Partition, Documents>,
 }
 
 /// A slot that has been led at least once.
