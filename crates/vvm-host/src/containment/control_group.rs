@@ -4,15 +4,18 @@
 //! It is made by the guardian, and both it and the host have hold of it: as a descriptor of its folder, because the
 //! group file system may be found elsewhere, or nowhere, by the time that it matters.
 
+use clock::SystemClock;
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     fs::{Mode, OFlags, openat},
-    io::{Errno, write},
+    io::{Errno, read, write},
     process::{Pid, Signal, kill_process},
 };
 use std::{
     fs, io,
     os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 /// A control group, while it exists.
@@ -20,6 +23,9 @@ use std::{
 pub(crate) struct ControlGroup {
     folder: OwnedFd,
 }
+
+/// How long a group that was left may seem to be full.
+const LEAVING: Duration = Duration::from_millis(100);
 
 /// How many names are tried: namesakes are what others of our number left behind, in other PID namespaces or long ago.
 const NAMES: u32 = 1_000;
@@ -88,10 +94,25 @@ impl ControlGroup {
 
     /// Removes the group, and those that the worker has made inside of it.
     ///
+    /// Waits a moment for those who have ended: one that was reaped may be counted as inside for a little longer.
+    ///
     /// # Errors
     /// When there is still somebody in it.
     pub(super) fn remove(&self) -> io::Result<()> {
-        self.folders()?.into_iter().rev().try_for_each(fs::remove_dir)
+        let give_up_at = SystemClock::read().after(LEAVING);
+        loop {
+            // Read before the try: a change after that is not missed.
+            let events = self.open("cgroup.events", OFlags::RDONLY)?;
+            read(&events, &mut [0; 128])?;
+            let outcome = self.folders()?.into_iter().rev().try_for_each(fs::remove_dir);
+            let left = SystemClock::read().until(give_up_at);
+            let is_busy =
+                outcome.as_ref().is_err_and(|refusal| refusal.kind() == io::ErrorKind::ResourceBusy);
+            if !is_busy || left.is_zero() {
+                return outcome;
+            }
+            await_change(&events, left);
+        }
     }
 
     /// Its folder, and those inside of it, each before what is inside of itself.
@@ -110,9 +131,21 @@ impl ControlGroup {
     }
 
     fn tell(&self, file: &str, what: &str) -> rustix::io::Result<()> {
-        let file = openat(&self.folder, file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-        write(&file, what.as_bytes()).map(drop)
+        write(&self.open(file, OFlags::WRONLY)?, what.as_bytes()).map(drop)
     }
+
+    fn open(&self, file: &str, access: OFlags) -> rustix::io::Result<OwnedFd> {
+        openat(&self.folder, file, access | OFlags::CLOEXEC, Mode::empty())
+    }
+}
+
+/// Returns when the events of a group have changed since they were read (cgroups(7): `POLLPRI`), at the latest after
+/// `longest`.
+fn await_change(events: &OwnedFd, longest: Duration) {
+    // What can't be said in seconds and nanoseconds is far beyond what is ever asked for.
+    let longest = Timespec::try_from(longest).ok();
+    // Interrupted, or with no memory: the next try tells.
+    let _ = poll(&mut [PollFd::new(events, PollFlags::PRI)], longest.as_ref());
 }
 
 /// Its folder.

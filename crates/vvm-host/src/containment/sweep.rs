@@ -31,6 +31,7 @@ pub(crate) fn sweep(containment: &Containment, mut on_reaped: impl FnMut(Reaped)
             // First, so that nobody is left who forks. Where it fails, the next few lines do what they can.
             let _ = group.kill();
         }
+        family.kill_groups();
         let mut out_of_reach = Vec::new();
         for member in family.descendants() {
             if family.signal(member, Signal::KILL) == Err(Errno::PERM) {

@@ -3,11 +3,14 @@
 use super::proc_fs::{self, ForeignProcFs};
 use rustix::{
     io::{self, Errno},
-    process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal},
+    process::{
+        Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process_group, pidfd_open,
+        pidfd_send_signal, waitid,
+    },
 };
 use std::{
     collections::{HashMap, HashSet},
-    os::fd::OwnedFd,
+    os::fd::{AsFd as _, OwnedFd},
 };
 
 /// The descendants of this process.
@@ -70,6 +73,23 @@ impl Family {
         self.descendants().into_iter().filter(within).collect()
     }
 
+    /// Kills the process group of each child that leads one, which most often is a whole tree at once: whoever has to be
+    /// found first lives on until then.
+    ///
+    /// By number, since the kernel knows no better way before 6.9: only our own reaping can free that number, and what
+    /// other threads reap between these two calls has not been followed by a whole round of all numbers.
+    pub(crate) fn kill_groups(&self) {
+        let Source::Children = self.source else { return };
+        // Read, not asked for: a group of another PID namespace has no number that a system call could return.
+        let own = proc_fs::own_group();
+        for child in proc_fs::children_of(self.root) {
+            if proc_fs::group_of(child) == Some(child) && own != Some(child) {
+                // Gone, or partly out of reach: whoever is left is killed one by one.
+                let _ = kill_process_group(child, Signal::KILL);
+            }
+        }
+    }
+
     /// Sends `signal` to exactly the process that was found, never to another that got its number since.
     ///
     /// # Errors
@@ -85,6 +105,9 @@ impl Family {
     pub(crate) fn pin(&self, member: Member) -> io::Result<OwnedFd> {
         // The descriptor pins one process; only if that one is still of this family is it the one that was found.
         let process = pidfd_open(member.pid, PidfdFlags::empty())?;
+        if self.root == getpid() && is_own_child(&process) {
+            return Ok(process);
+        }
         match proc_fs::parent_of(member.pid) {
             Ok(parent) if parent == member.parent || parent == self.root => Ok(process),
             _ => Err(Errno::SRCH),
@@ -106,6 +129,12 @@ impl Family {
         }
         found
     }
+}
+
+/// Whether the process is a child of ours that nobody has reaped: far cheaper to ask than `/proc`.
+fn is_own_child(process: &OwnedFd) -> bool {
+    let only_look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    waitid(WaitId::PidFd(process.as_fd()), only_look).is_ok()
 }
 
 #[cfg(test)]
@@ -145,6 +174,41 @@ mod tests {
         for member in family.descendants() {
             family.signal(member, Signal::KILL).unwrap();
         }
+        shell.wait().unwrap();
+    }
+
+    /// Alone in a process group of its own, so that nothing else of these tests is hit.
+    #[test]
+    fn a_childs_group_is_killed_whole_and_no_other_is() {
+        use std::os::unix::process::CommandExt as _;
+        let quiet = || Command::new("sh").args(["-c", "sleep 60 & wait"]).process_group(0).spawn().unwrap();
+        let mut shell = Command::new("sh");
+        // Its child leads a group, and a second one shares the shell's.
+        shell.args(["-c", "setsid sh -c 'sleep 60 & echo up; wait' & sleep 60 & wait"]);
+        let mut shell = shell.process_group(0).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        let out = shell.stdout.take().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+        let mut stranger = quiet();
+        let top = Pid::from_child(&shell);
+        let family = Family { root: top, source: Source::Children };
+        let leader =
+            family.children_of(top).into_iter().find(|one| proc_fs::group_of(one.pid) == Some(one.pid));
+        let apart = family.tree_of(leader.unwrap().pid);
+        assert_eq!(apart.len(), 2, "{apart:?}");
+        let pinned = apart.iter().map(|one| family.pin(*one).unwrap()).collect::<Vec<_>>();
+        family.kill_groups();
+        for process in &pinned {
+            let mut ended = [rustix::event::PollFd::new(process, rustix::event::PollFlags::IN)];
+            rustix::event::poll(&mut ended, None).unwrap();
+        }
+        assert!(shell.try_wait().unwrap().is_none(), "leads a group, but is no child of the root's");
+        assert!(stranger.try_wait().unwrap().is_none());
+        Family { root: getpid(), source: Source::Children }.tree_of(top).into_iter().for_each(|one| {
+            let _ = rustix::process::kill_process(one.pid, Signal::KILL);
+        });
+        kill_process_group(Pid::from_child(&stranger), Signal::KILL).unwrap();
+        stranger.wait().unwrap();
         shell.wait().unwrap();
     }
 
