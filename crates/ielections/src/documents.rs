@@ -1,6 +1,7 @@
 //! Fenced documents: what only the leader of one epoch can write, in its slot's partition.
 //!
 //! - [`Document`], [`DocumentId`], [`DocumentWrite`]: what is written.
+//! - [`Documents`]: what a service under a leadership writes and reads with.
 //! - [`DocumentStorage`]: the seam towards a database, beside [`TtlStorage`](crate::TtlStorage), and its contract.
 //!
 //! **One number makes it safe.** A partition counts the batches that were ever written to it, and a batch names the
@@ -8,11 +9,19 @@
 //! copy of it never (I2); and whether an unanswered one has landed is read from the count (I7).
 
 mod document;
+mod error;
+mod handle;
+mod lane;
 mod limits;
+mod partition;
 mod storage;
 mod write;
 
 pub use document::{Document, DocumentId, DocumentVersion, NotAnId};
+pub use error::{DocumentReadError, DocumentWriteError};
+pub use handle::Documents;
+pub(crate) use lane::{Lane, RenewalTurn};
 pub use limits::{BeyondDocumentLimits, DocumentLimits};
+pub(crate) use partition::{KeyPartition, NoPartition, Partition};
 pub use storage::{DocumentStorage, Fence, FenceState, Fenced, Page, Scan};
 pub use write::{DocumentWrite, OnlyIf};

@@ -7,18 +7,21 @@
 //! `max_in_flight` calls. One owner of all state: no lock, and no order of locks to get wrong.
 
 mod actor;
-mod call;
+pub(crate) mod call;
 mod campaigning;
 mod leading;
 mod releasing;
 mod task;
 mod timers;
 
-use crate::{AcquireError, Candidacy, EngineSettings, Env, Handback, Key, Leadership, Standing, TtlStorage};
+use crate::{
+    AcquireError, Candidacy, EngineSettings, Env, Epoch, Handback, Incarnation, Key, Leadership, Slot,
+    Standing, TtlStorage,
+};
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -28,12 +31,13 @@ use tokio::sync::{
 };
 
 /// What the handles ask of the task. The channel has no bound; what fills it has: one command for each campaign begun
-/// or withdrawn and for each leadership given back.
+/// or withdrawn and for each leadership given back or deposed.
 pub(crate) enum Command<K> {
     Campaign { ticket: u64, candidacy: Candidacy<K>, reply: oneshot::Sender<Answer<K>> },
     Withdraw { ticket: u64 },
     HandBack { lease: usize, reply: oneshot::Sender<Handback> },
     Dropped { lease: usize },
+    Shown { lease: usize, epoch: Epoch, incarnation: Incarnation, slot: Slot },
     Cleanup { done: oneshot::Sender<()> },
 }
 
@@ -147,6 +151,21 @@ impl<K: Key> WayBack for UnboundedSender<Command<K>> {
 
     fn dropped(&self, lease: usize) {
         drop(self.send(Command::Dropped { lease }));
+    }
+}
+
+/// The way by which the documents of one lease report what they saw in its slot. Keeps no engine running.
+pub(crate) struct Reports<K> {
+    lease: usize,
+    commands: Weak<UnboundedSender<Command<K>>>,
+}
+
+impl<K> Reports<K> {
+    pub(crate) fn shown(&self, epoch: Epoch, incarnation: Incarnation, slot: Slot) {
+        if let Some(commands) = self.commands.upgrade() {
+            // A task that is gone has lost the lease already.
+            drop(commands.send(Command::Shown { lease: self.lease, epoch, incarnation, slot }));
+        }
     }
 }
 

@@ -29,8 +29,9 @@ pub mod testing;
 pub mod timing;
 
 pub use documents::{
-    BeyondDocumentLimits, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentVersion,
-    DocumentWrite, Fence, FenceState, Fenced, OnlyIf, Page, Scan,
+    BeyondDocumentLimits, Document, DocumentId, DocumentLimits, DocumentReadError, DocumentStorage,
+    DocumentVersion, DocumentWrite, DocumentWriteError, Documents, Fence, FenceState, Fenced, OnlyIf, Page,
+    Scan,
 };
 pub use elections::{AcquireError, Candidacy, Elections, EngineSettings, elections, elections_with};
 pub use env::{Entropy, Env, Spawn};

@@ -1,6 +1,9 @@
 //! [`Standing`]: what work under a leadership may know of it. Read-only, cheap to clone, no way to hand back.
 
-use crate::{Entry, Epoch, Incarnation, Loss, Timing};
+use crate::{
+    Entry, Epoch, Incarnation, Loss, Timing,
+    documents::{Lane, Partition},
+};
 use clock::{Clock, Instant};
 use std::{
     fmt,
@@ -14,7 +17,7 @@ use tokio::sync::Notify;
 
 /// How one leadership stands, for the work that runs under it.
 #[derive(Clone)]
-pub struct Standing(Arc<Cell>);
+pub struct Standing(Arc<Cell<dyn Partition>>);
 
 /// There is not so much time left under this leadership.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -32,7 +35,7 @@ pub enum NotEnsured {
     },
 }
 
-struct Cell {
+struct Cell<P: ?Sized> {
     epoch: Epoch,
     incarnation: Incarnation,
     timing: Timing,
@@ -42,10 +45,19 @@ struct Cell {
     loss: OnceLock<Loss>,
     /// Rings when the standing is lost.
     lost: Notify,
+    /// Made when somebody first asks for documents (I11).
+    lane: OnceLock<Arc<Lane>>,
+    /// Where the documents are. In the same allocation, and last, since only there a type may be left open.
+    partition: P,
 }
 
 impl Standing {
-    pub(crate) fn new(entry: &Entry, sent_at: Instant, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(
+        entry: &Entry,
+        sent_at: Instant,
+        clock: Arc<dyn Clock>,
+        partition: impl Partition + 'static,
+    ) -> Self {
         Self(Arc::new(Cell {
             epoch: entry.epoch,
             incarnation: entry.incarnation(),
@@ -54,6 +66,8 @@ impl Standing {
             confirmed_sent_at: AtomicU64::new(sent_at.as_nanos()),
             loss: OnceLock::new(),
             lost: Notify::new(),
+            lane: OnceLock::new(),
+            partition,
         }))
     }
 
@@ -136,6 +150,55 @@ impl Standing {
                 biased;
                 () = rung => {}
                 () = self.0.clock.sleep_until(at_risk_at) => {}
+            }
+        }
+    }
+
+    pub(crate) fn timing(&self) -> Timing {
+        self.0.timing
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.0.clock
+    }
+
+    pub(crate) fn partition(&self) -> &dyn Partition {
+        &self.0.partition
+    }
+
+    /// What writes of documents go through; `None` where nobody has asked for documents.
+    pub(crate) fn lane(&self) -> Option<&Arc<Lane>> {
+        self.0.lane.get()
+    }
+
+    /// The lane; `make` makes it unless there is one.
+    pub(crate) fn open_lane(&self, make: impl FnOnce() -> Lane) -> &Arc<Lane> {
+        self.0.lane.get_or_init(|| Arc::new(make()))
+    }
+
+    /// Why nothing may be written under this leadership any more. While elections close, its holder still leads.
+    pub(crate) fn over(&self) -> Option<Loss> {
+        match self.loss() {
+            Some(loss) if *loss != Loss::Closing => Some(loss.clone()),
+            // The engine would have said so, had it run.
+            _ if self.0.clock.now() >= self.kill_at() => Some(Loss::Suspended),
+            _ => None,
+        }
+    }
+
+    /// Resolves when nothing may be written any more.
+    pub(crate) async fn until_over(&self) -> Loss {
+        loop {
+            let rung = self.0.lost.notified();
+            tokio::pin!(rung);
+            rung.as_mut().enable();
+            if let Some(loss) = self.over() {
+                return loss;
+            }
+            tokio::select! {
+                biased;
+                () = rung => {}
+                () = self.0.clock.sleep_until(self.kill_at()) => {}
             }
         }
     }

@@ -67,6 +67,16 @@ impl Timing {
         self.share(ATTEMPT)
     }
 
+    /// How long a renewal waits for a batch of documents that is at the storage (1 s).
+    pub fn renewal_patience(self) -> Duration {
+        self.share(RETRY)
+    }
+
+    /// How long a batch of documents is tried without getting anywhere (8 s): three attempts and their pauses.
+    pub fn document_patience(self) -> Duration {
+        self.share(3 * ATTEMPT + 2 * RETRY)
+    }
+
     /// When services are warned that leadership is at risk (10 s after the last confirmed send).
     pub fn at_risk_at(self, sent_at: Instant) -> Instant {
         sent_at.after(self.share(AT_RISK))

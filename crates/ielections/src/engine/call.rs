@@ -4,6 +4,7 @@
 
 use crate::{
     Claim, Delete, Entry, Epoch, Incarnation, Key, ReadError, Slot, Swap, TtlStorage, Vacant, WriteError,
+    documents::RenewalTurn,
 };
 use clock::Clock;
 use futures_util::future::{AbortRegistration, Abortable, Either, FutureExt, select};
@@ -15,8 +16,8 @@ use std::{
     time::Duration,
 };
 
-/// A request on its way to its answer, however long that takes.
-type Asked = Pin<Box<dyn Future<Output = Reply> + Send>>;
+/// A call on its way to its answer, however long that takes.
+pub(crate) type Asked<'call, T> = Pin<Box<dyn Future<Output = T> + Send + 'call>>;
 
 /// A call in flight, bounded in time, and whose it is.
 pub(super) type Call = Pin<Box<dyn Future<Output = (usize, Reply)> + Send>>;
@@ -27,7 +28,7 @@ pub(super) enum Request<K> {
     Scan(Arc<[K]>),
     Insert(K, Vacant, Entry),
     TakeOver(K, Entry, Entry),
-    Swap(K, Entry, Entry),
+    Swap(K, Entry, Entry, Option<RenewalTurn>),
     Delete(K, Incarnation, Epoch),
 }
 
@@ -61,7 +62,7 @@ pub(super) enum Reply {
 
 /// Begins a call without a limit, which the caller adds unless the first poll brings the answer: a storage in memory
 /// then costs neither a timer nor what would withdraw it.
-pub(super) fn ask<K: Key>(storage: Arc<dyn TtlStorage<K>>, request: Request<K>) -> Asked {
+pub(super) fn ask<K: Key>(storage: Arc<dyn TtlStorage<K>>, request: Request<K>) -> Asked<'static, Reply> {
     let unanswered = request.unanswered();
     let asked = async move {
         match &request {
@@ -73,7 +74,10 @@ pub(super) fn ask<K: Key>(storage: Arc<dyn TtlStorage<K>>, request: Request<K>) 
             Request::TakeOver(key, observed, entry) => {
                 Reply::Claimed(storage.take_over(key, observed, entry).await)
             }
-            Request::Swap(key, held, entry) => {
+            Request::Swap(key, held, entry, turn) => {
+                if let Some(turn) = turn {
+                    turn.come().await;
+                }
                 Reply::Swapped(storage.compare_and_swap(key, held, entry).await)
             }
             Request::Delete(key, incarnation, epoch) => {
@@ -81,8 +85,16 @@ pub(super) fn ask<K: Key>(storage: Arc<dyn TtlStorage<K>>, request: Request<K>) 
             }
         }
     };
+    caught(asked, unanswered)
+}
+
+/// The call, whose driver may panic: what it counts as then is what `unanswered` says.
+pub(crate) fn caught<'call, T: 'call>(
+    call: impl Future<Output = T> + Send + 'call,
+    unanswered: fn(NoAnswer) -> T,
+) -> Asked<'call, T> {
     // Unwind safe: the call is over with its panic, and what a driver keeps beside it is for the driver to know.
-    let caught = AssertUnwindSafe(asked).catch_unwind();
+    let caught = AssertUnwindSafe(call).catch_unwind();
     Box::pin(caught.map(move |outcome| match outcome {
         Ok(reply) => reply,
         Err(payload) => unanswered(NoAnswer::from_panic(&*payload)),
@@ -91,7 +103,7 @@ pub(super) fn ask<K: Key>(storage: Arc<dyn TtlStorage<K>>, request: Request<K>) 
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NoAnswer {
+pub(crate) enum NoAnswer {
     #[error("no answer within {0:?}")]
     InTime(Duration),
     #[error("the storage driver panicked: {0}")]
@@ -107,11 +119,11 @@ impl NoAnswer {
 }
 
 /// What ends a call that is not answered.
-pub(super) struct Limit {
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) timeout: Duration,
+pub(crate) struct Limit {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) timeout: Duration,
     /// Aborted when nobody waits for the answer any more. For reads alone.
-    pub(super) withdrawn: Option<AbortRegistration>,
+    pub(crate) withdrawn: Option<AbortRegistration>,
 }
 
 impl Limit {
@@ -125,7 +137,7 @@ impl Limit {
 }
 
 /// The answer, or `unanswered` once the limit is reached.
-pub(super) async fn bounded(asked: Asked, limit: Limit, unanswered: fn(NoAnswer) -> Reply) -> Reply {
+pub(crate) async fn bounded<T>(asked: Asked<'_, T>, limit: Limit, unanswered: fn(NoAnswer) -> T) -> T {
     let timeout = limit.timeout;
     match select(asked, pin!(limit.reached())).await {
         Either::Left((reply, _)) => reply,

@@ -1,7 +1,7 @@
 //! Candidates: from the command to the leadership, or to nothing left behind.
 
 use super::{
-    Answer, Grant, Hold,
+    Answer, Grant, Hold, Reports,
     actor::{Kind, Turn},
     call::{Reply, Request},
     leading::Leading,
@@ -10,11 +10,17 @@ use super::{
 };
 use crate::{
     AcquireError, Candidacy, Entry, Key, Standing, Timing,
+    documents::{KeyPartition, NoPartition},
     protocol::{Campaign, CampaignEvent, CampaignStep, Lease, Release, Won},
 };
+use clock::Instant;
 use deadman::Subject;
 use futures_util::future::{AbortHandle, AbortRegistration};
-use std::{mem, sync::Arc, task::Context};
+use std::{
+    mem,
+    sync::{Arc, Weak},
+    task::Context,
+};
 use tokio::sync::oneshot;
 
 /// One candidate.
@@ -125,7 +131,7 @@ impl<K: Key> Engine<K> {
                 (Request::TakeOver(key(slot), observed, entry), timeout)
             }
             CampaignStep::Renew(slot, held, entry, timeout) => {
-                (Request::Swap(key(slot), held, entry), timeout)
+                (Request::Swap(key(slot), held, entry, None), timeout)
             }
         };
         campaigning.calling = true;
@@ -157,7 +163,7 @@ impl<K: Key> Engine<K> {
                 return self.release_unused(id, key, &entry);
             }
         };
-        let standing = Standing::new(&entry, sent_at, Arc::clone(&self.env.clock));
+        let standing = self.standing(id, &key, &entry, sent_at);
         let lease = Lease::begin(entry, sent_at, self.settings.renewal_attempts, self.jitter());
         let wake_at = lease.wake_at();
         self.actors[id].kind = Kind::Leading(Box::new(Leading {
@@ -172,6 +178,16 @@ impl<K: Key> Engine<K> {
         self.wake_at(id, wake_at);
         // A grant that reaches nobody hands itself back.
         drop(reply.send(Ok((key, Grant(Some(Hold::new(standing, id, commands)))))));
+    }
+
+    fn standing(&self, id: usize, key: &K, entry: &Entry, sent_at: Instant) -> Standing {
+        let clock = Arc::clone(&self.env.clock);
+        if self.storage.documents().is_none() {
+            return Standing::new(entry, sent_at, clock, NoPartition);
+        }
+        let reports = Reports { lease: id, commands: Weak::clone(&self.commands) };
+        let storage = Arc::downgrade(&self.storage);
+        Standing::new(entry, sent_at, clock, KeyPartition { key: key.clone(), storage, reports })
     }
 
     /// Deletes what the campaign's unresolved attempts may have left, and ends it.

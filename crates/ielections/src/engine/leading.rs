@@ -7,7 +7,8 @@ use super::{
     task::Engine,
 };
 use crate::{
-    Handback, Key, Loss, Standing, Timing,
+    Epoch, Handback, Incarnation, Key, Loss, Slot, Standing, Timing,
+    documents::RenewalTurn,
     protocol::{Lease, LeaseEvent, LeaseStep, Release},
 };
 use clock::Instant;
@@ -52,6 +53,23 @@ impl<K: Key> Engine<K> {
         self.settle(id);
     }
 
+    /// What the documents of a lease saw in its slot. The lease under this number may be another one by now.
+    pub(super) fn shown(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: usize,
+        epoch: Epoch,
+        incarnation: Incarnation,
+        slot: Slot,
+    ) {
+        if let Some(actor) = self.actors.get(id)
+            && let Kind::Leading(leading) = &actor.kind
+            && leading.lease.held().is_of(incarnation, epoch)
+        {
+            self.step_lease(cx, id, LeaseEvent::Shown(slot));
+        }
+    }
+
     fn step_lease(&mut self, cx: &mut Context<'_>, id: usize, event: LeaseEvent) {
         let now = self.now;
         let jitter = self.jitter();
@@ -67,8 +85,9 @@ impl<K: Key> Engine<K> {
             }
             LeaseStep::Swap { held, entry, timeout, loss_at } => {
                 let key = leading.key.clone();
+                let turn = RenewalTurn::of(&leading.standing);
                 self.wake_at(id, loss_at);
-                self.call(cx, id, timeout, Request::Swap(key, held, entry));
+                self.call(cx, id, timeout, Request::Swap(key, held, entry, turn));
             }
             LeaseStep::ReadBack { timeout, loss_at } => {
                 let key = leading.key.clone();

@@ -139,6 +139,9 @@ impl<K: Key> Engine<K> {
             Command::Withdraw { ticket } => self.withdraw(ticket),
             Command::HandBack { lease, reply } => self.hand_back(lease, reply),
             Command::Dropped { lease } => self.dropped(lease),
+            Command::Shown { lease, epoch, incarnation, slot } => {
+                self.shown(cx, lease, epoch, incarnation, slot)
+            }
             Command::Cleanup { done } => {
                 self.cleanups.push(done);
                 self.close();

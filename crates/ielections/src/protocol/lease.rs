@@ -63,6 +63,8 @@ pub enum LeaseEvent {
     Swapped(Result<Swap, WriteError>),
     /// The read-back was answered.
     Read(Result<Slot, ReadError>),
+    /// Somebody else's record, or none, was seen where this lease's should stand, by other means than its own calls.
+    Shown(Slot),
 }
 
 /// What to do.
@@ -161,6 +163,14 @@ impl Lease {
             LeaseEvent::MaySend => self.woken(now),
             LeaseEvent::Swapped(outcome) => self.swapped(now, outcome, jitter),
             LeaseEvent::Read(outcome) => self.read(now, outcome, jitter),
+            LeaseEvent::Shown(slot) => {
+                let ours = |entry: &Entry| entry.is_of(self.held.incarnation(), self.held.epoch);
+                if slot.entry().is_some_and(ours) {
+                    self.woken(now)
+                } else {
+                    self.resolve(now, &slot, jitter)
+                }
+            }
         }
     }
 
