@@ -25,6 +25,9 @@ pub(crate) enum Driver {
     Dynamodb,
 }
 
+/// What is run on a cluster that lets everybody in.
+const OPEN: &[&str] = &["scylla", "scylla_clocks", "scylla_documents"];
+
 /// An address of a cluster that is there already.
 const SCYLLA: &str = "VVM_TEST_SCYLLA";
 
@@ -83,7 +86,7 @@ impl Driver {
             }
             Self::Scylla => match env::var(SCYLLA) {
                 Ok(address) => {
-                    let cases = scylla(&["scylla", "scylla_clocks"], &[(SCYLLA, &address)])?;
+                    let cases = scylla(OPEN, &[(SCYLLA, &address)])?;
                     Ok((
                         cases,
                         format!("{address}; not run: passwords and TLS, on a cluster of our own alone"),
@@ -127,7 +130,7 @@ fn on_cassandra(cluster: &Plan) -> Result<(Cases, String), String> {
         let cases = scylla(&["scylla_clocks"], &environment)?;
         return Ok((cases, format!("Apache Cassandra 5.0.5, {cluster}: fail-over alone")));
     }
-    let cases = scylla(&["scylla", "scylla_clocks"], &[(SCYLLA, &open.contact_points())])?;
+    let cases = scylla(OPEN, &[(SCYLLA, &open.contact_points())])?;
     let cases = match open.nodes() {
         [first, others @ ..] if others.len() > 1 => {
             for node in others {

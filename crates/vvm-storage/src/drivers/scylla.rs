@@ -13,6 +13,19 @@
 //! The client library retries nothing and sends nothing twice. (A transaction that the server first lost to another and
 //! then finished all the same is answered with a refusal that shows our own version; elections know it for a success.)
 //!
+//! **Documents** are rows of their slot's partition. A batch is one conditional batch of CQL: a statement on the static
+//! columns that compares epoch, incarnation and the number of the last batch, and one for each document, those with a
+//! condition of their own included. `batch_size_fail_threshold` does not apply: Cassandra and ScyllaDB measure batches
+//! without conditions alone, and of those only what goes to several partitions. An id is drawn for each batch and stored
+//! with its number, which tells a refusal from one that shows our own batch (as above). What remains: a deposed leader may
+//! be told that its last batch was refused, although it landed before the one who deposed it, if that one has written
+//! since. All reads are `SERIAL`.
+//!
+//! A deleted document leaves a tombstone for `gc_grace_seconds`, ten days unless altered. Scans read over them: Cassandra
+//! warns of 1,000 on a page and refuses it at 100,000 (`tombstone_failure_threshold`). Renewals don't meet any: the first
+//! row of a partition with documents is one that nobody deletes. Put a document again rather than delete it and make
+//! another.
+//!
 //! **Never early.** Nothing ends a record but a write: no TTL of the server is used, and a table that has one is
 //! refused. No age is ever proven, so a standby that comes anew waits one TTL of its own. No clock matters: no statement
 //! has a timestamp, cells get that of their transaction's ballot, and a ballot is larger than those before it whatever
@@ -34,7 +47,8 @@
 //!
 //! The level, and for `LOCAL_SERIAL` the data centre, are recorded with the table when it is created. Whoever comes with
 //! another is refused: two levels on one row would not see each other, and both could lead. A login needs `SELECT` and
-//! `MODIFY` on the keyspace, and `CREATE` to create it. `tls_name=*` is for an authority that signs nothing but nodes:
+//! `MODIFY` on the keyspace, `CREATE` to create it, and `ALTER` to add columns to the table of an earlier version, which
+//! is refused until [`init_storage`](crate::init_storage) has done that; who leads on it goes on meanwhile. `tls_name=*` is for an authority that signs nothing but nodes:
 //! whoever has any certificate of it could pose as one. Nodes are known by their addresses alone, so that no host name of
 //! the URL can stand in for `tls_name`. The machine's wall clock decides whether a certificate is valid today.
 //!
@@ -57,6 +71,7 @@
 //! | `IsBootstrapping`, `TruncateError`, `RateLimitReached`, `FunctionFailure`, `ServerError`, any other | `Unknown` | `Unavailable` | nothing says when |
 //! | applied, with a row that makes no sense | – | `Fatal` | somebody else writes to the table |
 //! | refused, with a row that makes no sense | `Fatal` | – | likewise |
+//! | a batch of documents that is refused, with its own id in the row | applied | – | it was lost, and finished by another |
 //!
 //! **Closing** ends the library's tasks and their sockets, and waits until the last of them has ended. A call that runs
 //! keeps them until it ends; one that nobody drives to its end is waited for in vain, for 5 s.

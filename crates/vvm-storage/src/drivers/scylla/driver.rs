@@ -1,5 +1,6 @@
 //! The verbs: each one statement, sent once.
 
+mod documents;
 mod statements;
 
 pub(super) use statements::{Levels, Statements};
@@ -9,10 +10,12 @@ use super::{
     open::{Address, Ending, OpenError},
     rows::Record,
 };
-use crate::{Partition, SysVvmStorage};
+use crate::{Partition, SysVvmDocuments, SysVvmStorage};
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
+use ielections::{
+    Claim, Delete, Entry, Epoch, Incarnation, Limits, OsEntropy, ReadError, Slot, Swap, WriteError,
+};
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -24,6 +27,8 @@ pub struct ScyllaStorage {
     /// `None` once closed. A call that runs keeps the connections until it ends.
     statements: Mutex<Option<Arc<Statements>>>,
     ending: Ending,
+    /// What tells the batches of documents apart.
+    entropy: OsEntropy,
 }
 
 impl ScyllaStorage {
@@ -37,7 +42,8 @@ impl ScyllaStorage {
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (statements, ending) = super::open::open(&Address::parse(url)?).await?;
-        Ok(Self { statements: Mutex::new(Some(Arc::new(statements))), ending })
+        let statements = Mutex::new(Some(Arc::new(statements)));
+        Ok(Self { statements, ending, entropy: OsEntropy::default() })
     }
 
     fn statements(&self) -> Result<Arc<Statements>, Closed> {
@@ -126,6 +132,10 @@ impl SysVvmStorage for ScyllaStorage {
     async fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, ReadError> {
         let answer = self.for_read()?.setting(at.as_bytes()).await;
         answer.and_then(|columns| Ok(columns.setting()?)).map_err(Trouble::of_read)
+    }
+
+    fn documents(&self) -> Option<&dyn SysVvmDocuments> {
+        Some(self)
     }
 
     async fn close(&self) {

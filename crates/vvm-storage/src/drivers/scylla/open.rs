@@ -36,7 +36,7 @@ async fn make_ready(session: Session, address: &Address) -> Result<Statements, O
     replication::check_datacenter(&session, address)?;
     match schema::check(&session, address).await {
         // Created a moment ago, it may not have reached the node that was asked.
-        Err(OpenError::NoKeyspace(_) | OpenError::NoTable(_)) => {
+        Err(OpenError::NoKeyspace(_) | OpenError::NoTable(_) | OpenError::BeforeDocuments(_)) => {
             creation::agree(&session).await?;
             schema::check(&session, address).await?;
         }
@@ -50,7 +50,7 @@ async fn make_ready(session: Session, address: &Address) -> Result<Statements, O
     statements.map_err(|cause| OpenError::Prepare(Box::new(cause)))
 }
 
-/// Creates what is missing: keyspace and table. May be run again, and by many at once.
+/// Creates what is missing: keyspace, table, columns. May be run again, and by many at once.
 ///
 /// # Errors
 /// See [`OpenError`]: also when what is there was made otherwise.

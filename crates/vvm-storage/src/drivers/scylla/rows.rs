@@ -2,21 +2,27 @@
 //!
 //! A leader record is the static columns of its slot's partition, so that rows beside it can be fenced by it in one
 //! transaction. `incarnation` is null where nobody ever led, and empty once released. A setting is the one row of a
-//! partition of its own.
+//! partition of its own. Documents are such rows: `documents.rs` says how.
+
+mod documents;
+
+pub(super) use documents::{
+    delete, delete_if, documents, fence, lookup, opening, place, put, put_if, scan, scanned,
+};
 
 use super::errors::{Damaged, Trouble};
 use ::scylla::{
     response::query_result::QueryResult,
     value::{CqlValue, Row},
 };
-use ielections::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
+use ielections::{DocumentVersion, Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
 use std::{collections::BTreeMap, time::Duration};
 
 /// The table's name, in whatever keyspace.
 pub(super) const TABLE: &str = "sysvvm";
 
 /// Its columns, as the schema has them: name, type, kind.
-pub(super) const COLUMNS: [(&str, &str, &str); 8] = [
+pub(super) const COLUMNS: [(&str, &str, &str); 11] = [
     ("pk", "blob", "partition_key"),
     ("cc", "blob", "clustering"),
     ("epoch", "bigint", "static"),
@@ -25,7 +31,13 @@ pub(super) const COLUMNS: [(&str, &str, &str); 8] = [
     ("ttl_nanos", "bigint", "static"),
     ("holder", "text", "static"),
     ("value", "blob", "regular"),
+    ("last_batch", "bigint", "static"),
+    ("last_batch_id", "blob", "static"),
+    ("version", "bigint", "regular"),
 ];
+
+/// Those that came with documents: a table from before has the others.
+pub(super) const COLUMNS_OF_DOCUMENTS: [&str; 3] = ["last_batch", "last_batch_id", "version"];
 
 /// Claims and renewals alike: replaces exactly one record, or exactly one vacancy, by a record. Its values are those of
 /// the new record, the partition, those of the old one.
@@ -48,7 +60,8 @@ pub(super) fn release(keyspace: &str) -> String {
 
 pub(super) fn read(keyspace: &str) -> String {
     format!(
-        "SELECT epoch, incarnation, write, ttl_nanos, holder FROM \"{keyspace}\".{TABLE} WHERE pk = ? LIMIT 1"
+        "SELECT epoch, incarnation, write, ttl_nanos, holder, last_batch FROM \"{keyspace}\".{TABLE} \
+         WHERE pk = ? LIMIT 1"
     )
 }
 
@@ -158,6 +171,17 @@ impl Columns {
             epoch,
         };
         Ok(Slot::Held { entry, proven_age: None })
+    }
+
+    /// The last batch of documents that the partition took.
+    pub(super) fn last_batch(&self) -> Result<DocumentVersion, Damaged> {
+        let number = self.bigint("last_batch")?.map(i64::cast_unsigned);
+        Ok(number.map_or(DocumentVersion::NONE, DocumentVersion::from_stored))
+    }
+
+    /// Whether the last batch that the partition took is the very one that `id` was drawn for.
+    pub(super) fn last_batch_is(&self, id: &[u8]) -> Result<bool, Damaged> {
+        Ok(self.blob("last_batch_id")? == Some(id))
     }
 
     /// What stands in a setting.

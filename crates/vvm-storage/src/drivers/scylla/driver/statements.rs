@@ -1,8 +1,11 @@
 //! The prepared statements, each with its consistency.
 
-use super::super::{
-    errors::Trouble,
-    rows::{self, Columns, Record},
+use super::{
+    super::{
+        errors::Trouble,
+        rows::{self, Columns, Record},
+    },
+    documents::DocumentStatements,
 };
 use ::scylla::{
     client::session::Session,
@@ -37,7 +40,7 @@ impl Levels {
         }
     }
 
-    fn read(&self) -> Consistency {
+    pub(super) fn read(&self) -> Consistency {
         match self {
             Self::Global => Consistency::Serial,
             Self::Local(_) => Consistency::LocalSerial,
@@ -56,13 +59,14 @@ impl fmt::Display for Levels {
 }
 
 pub(in super::super) struct Statements {
-    session: Session,
+    pub(super) session: Session,
     swap: PreparedStatement,
     release: PreparedStatement,
     read: PreparedStatement,
     peek: PreparedStatement,
     settle: PreparedStatement,
     setting: PreparedStatement,
+    pub(super) documents: DocumentStatements,
 }
 
 impl Statements {
@@ -71,12 +75,9 @@ impl Statements {
         keyspace: &str,
         levels: &Levels,
     ) -> Result<Self, PrepareError> {
-        let prepare = async |text: String, consistency: Consistency| {
-            let mut statement = session.prepare(text).await?;
-            statement.set_consistency(consistency);
-            Ok::<_, PrepareError>(statement)
-        };
+        let prepare = |text, consistency| prepare(&session, text, consistency);
         let (commit, read) = (levels.commit(), levels.read());
+        let documents = DocumentStatements::prepare(&session, keyspace, levels).await?;
         Ok(Self {
             swap: prepare(rows::swap(keyspace), commit).await?,
             release: prepare(rows::release(keyspace), commit).await?,
@@ -85,6 +86,7 @@ impl Statements {
             peek: prepare(rows::read(keyspace), Consistency::LocalOne).await?,
             settle: prepare(rows::settle(keyspace), commit).await?,
             setting: prepare(rows::setting(keyspace), read).await?,
+            documents,
             session,
         })
     }
@@ -134,6 +136,16 @@ impl Statements {
     ) -> Result<Columns, Trouble> {
         Columns::of(self.session.execute_unpaged(statement, values).await?)
     }
+}
+
+pub(super) async fn prepare(
+    session: &Session,
+    text: String,
+    consistency: Consistency,
+) -> Result<PreparedStatement, PrepareError> {
+    let mut statement = session.prepare(text).await?;
+    statement.set_consistency(consistency);
+    Ok(statement)
 }
 
 impl fmt::Debug for Statements {

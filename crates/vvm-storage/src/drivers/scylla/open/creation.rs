@@ -3,7 +3,7 @@
 use super::{
     super::{
         errors::{Outcome, outcome},
-        rows::{COLUMNS, TABLE},
+        rows::{COLUMNS, COLUMNS_OF_DOCUMENTS, TABLE},
     },
     Address, OpenError,
     address::Replication,
@@ -41,13 +41,14 @@ pub(super) async fn create(session: &Session, address: &Address) -> Result<(), O
 /// Whether somebody who creates the same things at the same time may be the cause, or a node that has not heard of it.
 fn passes(error: &OpenError) -> bool {
     match error {
-        OpenError::NoKeyspace(_) | OpenError::NoTable(_) => true,
+        OpenError::NoKeyspace(_) | OpenError::NoTable(_) | OpenError::BeforeDocuments(_) => true,
         OpenError::Request(cause) => is_missing(cause) || outcome(cause) != Outcome::Refused,
         _ => false,
     }
 }
 
-/// Also said of a keyspace or a table that is there, but not in the node's memory yet.
+/// Also said of a keyspace or a table that is there, but not in the node's memory yet, and of a column that somebody else
+/// has added meanwhile.
 fn is_missing(cause: &ExecutionError) -> bool {
     matches!(cause, ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Invalid, _)))
 }
@@ -74,8 +75,33 @@ async fn attempt(session: &Session, address: &Address) -> Result<(), OpenError> 
             created?;
         }
     }
-    schema::check(session, address).await?;
+    match schema::check(session, address).await {
+        Err(OpenError::BeforeDocuments(_)) => {
+            extend(session, address).await?;
+            schema::check(session, address).await?;
+        }
+        checked => checked?,
+    }
     served_everywhere(session, keyspace).await
+}
+
+/// Adds to the table of an earlier version what documents need. Who leads on it can go on: what was there is left alone.
+async fn extend(session: &Session, address: &Address) -> Result<(), OpenError> {
+    let stand = schema::columns(session, address).await?;
+    for (name, of_type, kind) in COLUMNS {
+        let is_missing = !stand.iter().any(|column| column.first().is_some_and(|stands| stands == name));
+        if is_missing && COLUMNS_OF_DOCUMENTS.contains(&name) {
+            let column = column(name, of_type, kind);
+            let Address { keyspace, .. } = address;
+            change(session, format!("ALTER TABLE \"{keyspace}\".{TABLE} ADD {column}")).await?;
+            agree(session).await?;
+        }
+    }
+    Ok(())
+}
+
+fn column(name: &str, of_type: &str, kind: &str) -> String {
+    format!("{name} {of_type}{}", if kind == "static" { " static" } else { "" })
 }
 
 /// A node writes down what is created before it has it in memory, and says meanwhile that it agrees with the others on
@@ -83,7 +109,9 @@ async fn attempt(session: &Session, address: &Address) -> Result<(), OpenError> 
 async fn served_everywhere(session: &Session, keyspace: &str) -> Result<(), OpenError> {
     let state = session.get_cluster_state();
     for node in state.get_nodes_info().iter().filter(|node| node.is_connected()) {
-        let mut read = Statement::new(format!("SELECT value FROM \"{keyspace}\".{TABLE} WHERE pk = 0x00"));
+        let columns = COLUMNS.map(|(name, ..)| name).join(", ");
+        let mut read =
+            Statement::new(format!("SELECT {columns} FROM \"{keyspace}\".{TABLE} WHERE pk = 0x00"));
         let this_node = NodeIdentifier::Node(Arc::clone(node));
         read.set_load_balancing_policy(Some(SingleTargetLoadBalancingPolicy::new(this_node, None)));
         read.set_consistency(Consistency::One);
@@ -100,9 +128,7 @@ async fn served_everywhere(session: &Session, keyspace: &str) -> Result<(), Open
 /// its own, and the table of the loser is lost with what was written to it.
 fn table(address: &Address) -> String {
     let Address { keyspace, .. } = address;
-    let columns = COLUMNS.map(|(name, of_type, kind)| {
-        format!("{name} {of_type}{}", if kind == "static" { " static" } else { "" })
-    });
+    let columns = COLUMNS.map(|(name, of_type, kind)| column(name, of_type, kind));
     format!(
         "CREATE TABLE IF NOT EXISTS \"{keyspace}\".{TABLE} ({}, PRIMARY KEY (pk, cc)) WITH id = {} AND comment = '{}'",
         columns.join(", "),

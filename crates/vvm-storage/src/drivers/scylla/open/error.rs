@@ -87,7 +87,8 @@ pub enum OpenError {
     },
     /// The user may not do it.
     #[error(
-        "the user may not do this ({0}): GRANT it. Who leads needs SELECT and MODIFY, who creates CREATE"
+        "the user may not do this ({0}): GRANT it. Who leads needs SELECT and MODIFY, who creates CREATE, who adds \
+         columns ALTER"
     )]
     Unauthorized(String),
     /// The data centre is missing.
@@ -119,6 +120,12 @@ pub enum OpenError {
     /// The table is missing.
     #[error("keyspace `{0}` has no table for elections: run `vvm init-storage` with this URL")]
     NoTable(String),
+    /// The table lacks columns that it had to have since.
+    #[error(
+        "the table for elections in keyspace `{0}` is from before there were documents: run `vvm init-storage` with this \
+         URL, by a user who may ALTER it. That adds columns, while others lead"
+    )]
+    BeforeDocuments(String),
     /// A keyspace is to be created, and nobody said how.
     #[error(
         "how many copies shall there be? Add replication=3, or replication=dc1:3,dc2:3 for each data centre"

@@ -4,7 +4,7 @@
 //! at which level it is written.
 
 use super::{
-    super::rows::{COLUMNS, TABLE},
+    super::rows::{COLUMNS, COLUMNS_OF_DOCUMENTS, TABLE},
     Address, OpenError,
 };
 use ::scylla::{
@@ -36,19 +36,19 @@ pub(super) async fn check(session: &Session, address: &Address) -> Result<(), Op
     if stands != levels.to_string() {
         return Err(OpenError::OtherLevel { stands: stands.to_owned(), wanted: levels.to_string() });
     }
-    let columns = "SELECT column_name, type, kind FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?";
-    let columns: BTreeSet<_> = rows(session, columns, (keyspace, TABLE)).await?.iter().map(texts).collect();
+    let columns = columns(session, address).await?;
     let ours =
         COLUMNS.map(|(name, of_type, kind)| vec![name.to_owned(), of_type.to_owned(), kind.to_owned()]);
     let ours = BTreeSet::from(ours);
-    if columns != ours {
+    if !columns.is_subset(&ours) {
+        return Err(other("it has other columns"));
+    }
+    let missing: Vec<_> = ours.difference(&columns).map(|column| &*column[0]).collect();
+    if !missing.is_empty() {
+        let is_old = missing.iter().all(|name| COLUMNS_OF_DOCUMENTS.contains(name));
         // Somebody is creating it, and the node that was asked has not written down all of it yet.
-        let is_begun = columns.is_subset(&ours);
-        return Err(if is_begun {
-            OpenError::NoTable(keyspace.clone())
-        } else {
-            other("it has other columns")
-        });
+        let begun = OpenError::NoTable(keyspace.clone());
+        return Err(if is_old { OpenError::BeforeDocuments(keyspace.clone()) } else { begun });
     }
     let ends =
         "SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?";
@@ -58,6 +58,15 @@ pub(super) async fn check(session: &Session, address: &Address) -> Result<(), Op
         return Err(other("a default TTL would end records by a server's clock: alter it to 0"));
     }
     Ok(())
+}
+
+/// Name, type and kind of each that the table has.
+pub(super) async fn columns(
+    session: &Session,
+    address: &Address,
+) -> Result<BTreeSet<Vec<String>>, OpenError> {
+    let columns = "SELECT column_name, type, kind FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?";
+    Ok(rows(session, columns, (&address.keyspace, TABLE)).await?.iter().map(texts).collect())
 }
 
 /// Reads the table as anybody would: what may be prepared need not be allowed. Whatever else is wrong with the cluster will

@@ -1,0 +1,66 @@
+//! The verbs of documents: a batch is one conditional batch of CQL on one partition, sent once.
+
+mod statements;
+
+pub(super) use statements::DocumentStatements;
+
+use super::{super::errors::Trouble, ScyllaStorage};
+use crate::{Partition, SysVvmDocuments};
+use async_trait::async_trait;
+use ielections::{
+    Document, DocumentId, DocumentLimits, DocumentWrite, Entropy as _, Fence, FenceState, Fenced, Page,
+    ReadError, Scan, WriteError,
+};
+
+/// How many documents a page has at most: with the largest of bodies 32 MiB, which one node of Cassandra on two cores shows
+/// within half a second.
+const MAX_PAGE: u16 = 128;
+
+#[async_trait]
+impl SysVvmDocuments for ScyllaStorage {
+    fn document_limits(&self) -> DocumentLimits {
+        DocumentLimits {
+            // CQL takes 65,535; the server keeps an index of them.
+            max_id_bytes: 1 << 10,
+            // Cassandra and ScyllaDB take half a segment of their commit log, 16 MiB and more. But a transaction sends its
+            // batch to each replica twice, and renewals wait for it: so much takes less than a tenth of a second.
+            max_batch_bytes: 1 << 20,
+            max_body_bytes: 256 << 10,
+            max_batch: 256,
+            max_page: MAX_PAGE.into(),
+        }
+    }
+
+    async fn write_documents(
+        &self,
+        at: &Partition,
+        fence: &Fence,
+        batch: &[DocumentWrite],
+    ) -> Result<Fenced, WriteError> {
+        let mut id = [0; 16];
+        self.entropy.fill(&mut id);
+        let answer = self.for_write()?.write_documents(at.as_bytes(), fence, &id, batch).await;
+        let outcome = answer.and_then(|columns| {
+            // The server may lose to another transaction that then finishes ours, find our own batch when it tries again,
+            // and refuse it.
+            let written = columns.applied()? || columns.last_batch_is(&id)?;
+            Ok(if written { Fenced::Written } else { Fenced::Refused })
+        });
+        outcome.map_err(Trouble::of_write)
+    }
+
+    async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
+        let answer = self.for_read()?.read(at.as_bytes()).await;
+        let state =
+            answer.and_then(|columns| Ok(FenceState { slot: columns.slot()?, last: columns.last_batch()? }));
+        state.map_err(Trouble::of_read)
+    }
+
+    async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
+        self.for_read()?.document(at.as_bytes(), id).await.map_err(Trouble::of_read)
+    }
+
+    async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
+        self.for_read()?.scan_documents(at.as_bytes(), scan).await.map_err(Trouble::of_read)
+    }
+}

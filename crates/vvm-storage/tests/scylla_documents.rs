@@ -1,0 +1,144 @@
+//! What documents are on a real cluster beside their suite: tables from before there were any, deleted documents by the
+//! thousand, pages as large as they may be.
+//!
+//! `cargo xtask test-drivers --only scylla` runs it, as it does `scylla.rs`, which says more.
+#![cfg(feature = "scylla")]
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+use ::scylla::client::{session::Session, session_builder::SessionBuilder};
+use bytes::Bytes;
+use ielections::{
+    Claim, DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Fenced, Holder, Incarnation,
+    OnlyIf, Scan, Slot, Swap, Ttl, Vacant, Version,
+};
+use vvm_storage::{
+    Partition, SysVvmDocuments, SysVvmStorage, init_storage,
+    scylla::{OpenError, ScyllaStorage},
+};
+
+fn contact_points() -> String {
+    std::env::var("VVM_TEST_SCYLLA").expect(
+        "VVM_TEST_SCYLLA=host:port says where a cluster is; `cargo xtask test-drivers --only scylla` starts one",
+    )
+}
+
+async fn session() -> Session {
+    SessionBuilder::new().known_nodes(contact_points().split(',')).build().await.unwrap()
+}
+
+/// A keyspace that no run before had, and with it a URL.
+async fn fresh(name: &str) -> (String, String) {
+    let mut bytes = [0; 6];
+    std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom").unwrap(), &mut bytes).unwrap();
+    let keyspace = format!("vvm_test_{name}_{}", bytes.map(|byte| format!("{byte:02x}")).concat());
+    let copies = session().await.get_cluster_state().get_nodes_info().len().min(3);
+    let url = format!("scylla://{}/{keyspace}?replication={copies}", contact_points());
+    (keyspace, url)
+}
+
+fn entry() -> Entry {
+    Entry {
+        holder: Holder::new("somebody").unwrap(),
+        version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 0 },
+        ttl: Ttl::DEFAULT,
+        epoch: Epoch::new(1).unwrap(),
+    }
+}
+
+fn partition() -> Partition {
+    Partition::from_bytes(*b"partition")
+}
+
+/// A storage of its own, on which `entry` leads.
+async fn led(url: &str) -> ScyllaStorage {
+    init_storage(url).await.unwrap();
+    let storage = ScyllaStorage::open(url).await.unwrap();
+    let vacant = Slot::Vacant(Vacant { last_epoch: None });
+    assert_eq!(storage.claim(&partition(), &vacant, &entry()).await.unwrap(), Claim::Claimed);
+    storage
+}
+
+async fn write(storage: &ScyllaStorage, after: u64, batch: &[DocumentWrite]) -> Fenced {
+    let after = DocumentVersion::from_stored(after);
+    let fence = Fence { epoch: entry().epoch, incarnation: entry().incarnation(), after };
+    storage.write_documents(&partition(), &fence, batch).await.unwrap()
+}
+
+fn put(id: impl Into<Bytes>, bytes: usize) -> DocumentWrite {
+    let id = DocumentId::new(id).unwrap();
+    DocumentWrite::Put { id, body: vec![b'x'; bytes].into(), only_if: OnlyIf::Always }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_from_before_documents_is_said_and_extended_while_others_lead() {
+    let (keyspace, url) = fresh("before").await;
+    let storage = led(&url).await;
+    for column in ["last_batch", "last_batch_id", "version"] {
+        let drop = format!("ALTER TABLE {keyspace}.sysvvm DROP {column}");
+        session().await.query_unpaged(drop, ()).await.unwrap();
+    }
+    session().await.await_schema_agreement().await.unwrap();
+    let error = ScyllaStorage::open(&url).await.expect_err("opened");
+    assert!(matches!(error, OpenError::BeforeDocuments(_)), "{error}");
+    assert!(error.to_string().contains("run `vvm init-storage`"), "{error}");
+
+    let mut extending = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let url = url.clone();
+        extending.spawn(async move { init_storage(&url).await });
+    }
+    for extended in extending.join_all().await {
+        extended.unwrap();
+    }
+    let renewed = entry().renewed(entry().version.next());
+    assert_eq!(storage.renew(&partition(), &entry(), &renewed).await.unwrap(), Swap::Swapped);
+    let storage = ScyllaStorage::open(&url).await.unwrap();
+    assert_eq!(write(&storage, 0, &[put("a", 1)]).await, Fenced::Written);
+}
+
+/// A renewal's condition is on static columns alone, for which Cassandra reads the first row that lives. With a thousand
+/// tombstones in front of it, nodes would refuse the renewals of a leader that deleted a hundred thousand documents.
+#[tokio::test(flavor = "multi_thread")]
+async fn deleted_documents_are_not_in_the_way_of_renewals() {
+    let (keyspace, url) = fresh("tombstones").await;
+    let storage = led(&url).await;
+    let ids: Vec<Vec<u8>> = (0..1_000_u32).map(|number| number.to_be_bytes().to_vec()).collect();
+    let mut batches = 0;
+    for ids in ids.chunks(250) {
+        let deletes: Vec<_> = ids
+            .iter()
+            .map(|id| DocumentWrite::Delete {
+                id: DocumentId::new(id.clone()).unwrap(),
+                only_if: OnlyIf::Always,
+            })
+            .collect();
+        assert_eq!(write(&storage, batches, &deletes).await, Fenced::Written);
+        batches += 1;
+    }
+    let session = session().await;
+    let mut read = ::scylla::statement::unprepared::Statement::new(format!(
+        "SELECT epoch FROM {keyspace}.sysvvm WHERE pk = ? LIMIT 1"
+    ));
+    read.set_tracing(true);
+    let answer = session.query_unpaged(read, (partition().as_bytes(),)).await.unwrap();
+    let trace = session.get_tracing_info(&answer.tracing_id().unwrap()).await.unwrap();
+    let words: Vec<_> = trace.events.into_iter().filter_map(|event| event.activity).collect();
+    // As Cassandra says it, and as ScyllaDB does.
+    let met_none = |words: &String| words.contains(" and 0 tombstone cells") || words.contains(", 0 dead)");
+    assert!(words.iter().any(met_none), "{words:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_the_largest_documents_comes_in_time() {
+    let (_, url) = fresh("large").await;
+    let storage = led(&url).await;
+    let limits = storage.document_limits();
+    for number in 0..limits.max_page {
+        let large = put(number.to_be_bytes().to_vec(), limits.max_body_bytes);
+        assert_eq!(write(&storage, number as u64, &[large]).await, Fenced::Written);
+    }
+    let scan = Scan { prefix: Bytes::new(), after: None, limit: limits.max_page };
+    let page = storage.scan_documents(&partition(), &scan).await.unwrap();
+    // A server may stop at less, and says so.
+    assert!(page.documents.len() == limits.max_page || page.next.is_some(), "{}", page.documents.len());
+}
