@@ -9,6 +9,13 @@
 //! writes to the table. The client library's retries are off, so that nothing is sent twice: an update that was applied
 //! would be refused by what it wrote itself.
 //!
+//! **Documents** are items of their slot's partition. A batch is one `TransactWriteItems`: a `ConditionCheck` of the leader
+//! record for epoch and incarnation, an update of an item that has the number of the last batch and the ids that it wrote,
+//! and a put or delete for each document, with its condition. While it runs, a renewal or claim of the slot is refused as
+//! a conflict, and so is it while one of them runs: nothing is done then, and it may be sent again. A look at the fence is
+//! a consistent read of the last batch and one `TransactGetItems` of all that it wrote, so that no batch is half done when
+//! it is told; it fails, and is to be tried again, while one is under way. Scans are consistent queries.
+//!
 //! **Never early.** Nothing ends a record but a write. Time to live, by which DynamoDB deletes items by its own clock, is
 //! refused on every attribute that records have. No age is ever proven, so a standby that comes anew waits one TTL of its
 //! own. Clocks matter for one thing alone: AWS refuses requests that are signed with a clock more than minutes off.
@@ -27,13 +34,15 @@
 //! within a request, so whoever gives them has to answer within an attempt's time, a tenth of the TTL.
 //!
 //! **What it needs.** `dynamodb:UpdateItem`, `GetItem`, `BatchGetItem`, `DescribeTable` and `DescribeTimeToLive` on the
-//! table, and `CreateTable` for who runs [`init_storage`](crate::init_storage), which creates a table that is paid per
+//! table, for documents also `ConditionCheckItem`, `PutItem`, `DeleteItem` and `Query`, and `CreateTable` for who runs [`init_storage`](crate::init_storage), which creates a table that is paid per
 //! request. A partition key `pk` and a sort key `cc`, both binary, are what a table of one's own making must have.
 //! Protect it against deletion: with the table go the epochs.
 //!
 //! **What it costs.** A claim, a renewal or a release is one write unit (up to 1 KB), a look at a slot half a read unit, a
 //! read-back a whole one. Nothing else is asked. At the default TTL a leadership renews 720 times an hour, and each
-//! standby looks 3,600 to 4,800 times.
+//! standby looks 3,600 to 4,800 times. A document that is written or deleted is two write units for each KB of its item,
+//! of which a batch has two more (the check, and the number with the ids). A look at the fence is two read units for each
+//! of the items that the last batch wrote and 4 KB, and five more; a document that is read one for 4 KB, and so is a scan.
 //!
 //! **Errors.** What reached a server may have been applied unless the server says that it was not.
 //!
@@ -44,6 +53,10 @@
 //! | credentials: none, or badly configured | `Fatal` | `Fatal` |
 //! | `ProvisionedThroughputExceeded`, `RequestLimitExceeded`, `Throttling` | `NotApplied` | `Unavailable` |
 //! | `TransactionConflict` | `NotApplied` | – |
+//! | `TransactionCanceled`, a reason is `ConditionalCheckFailed` | refused | – |
+//! | …, a reason is `AccessDenied`, `ValidationError`, `ItemCollectionSizeLimitExceeded` | `Fatal` | `Fatal` |
+//! | …, a reason is `TransactionConflict`, `ThrottlingError`, `ProvisionedThroughputExceeded` | `NotApplied` | `Unavailable` |
+//! | …, for no reason that is known | `Unknown` | `Unavailable` |
 //! | `AccessDenied`, `NotAuthorized`, `OptInRequired` | `Fatal` | `Fatal` |
 //! | `UnrecognizedClient`, `InvalidSignature` (a wrong clock, too), `IncompleteSignature`, `MissingAuthenticationToken`, `ExpiredToken`, `RequestExpired` | `Fatal` | `Fatal` |
 //! | `Validation`, `Serialization`, `UnknownOperation`, `InvalidEndpoint`, `ItemCollectionSizeLimitExceeded` | `Fatal` | `Fatal` |

@@ -1,5 +1,6 @@
 //! The verbs: each one request, sent once.
 
+mod documents;
 mod requests;
 
 pub(super) use requests::Requests;
@@ -9,7 +10,7 @@ use super::{
     open::{Address, OpenError},
     rows,
 };
-use crate::{Partition, SysVvmStorage};
+use crate::{Partition, SysVvmDocuments, SysVvmStorage};
 use async_trait::async_trait;
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
 use std::{
@@ -142,6 +143,10 @@ impl SysVvmStorage for DynamoDbStorage {
     async fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, ReadError> {
         let item = self.for_read()?.read(at.as_bytes()).await;
         item.and_then(|item| Ok(rows::setting(item.as_ref())?)).map_err(Trouble::of_read)
+    }
+
+    fn documents(&self) -> Option<&dyn SysVvmDocuments> {
+        Some(self)
     }
 
     async fn close(&self) {

@@ -1,8 +1,11 @@
 //! Which error of the database or of its client library is which error of the contract: the table in the driver's
 //! documentation, as code.
 
+mod cancellation;
 #[cfg(test)]
 mod tests;
+
+pub(super) use cancellation::Cancellation;
 
 use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_dynamodb::{
@@ -207,7 +210,7 @@ impl Failure {
 
 /// Code and message of the server where there are any, what the library says otherwise: all of it, since the outermost
 /// says the least.
-fn said<E>(error: &SdkError<E, HttpResponse>) -> String
+pub(super) fn said<E>(error: &SdkError<E, HttpResponse>) -> String
 where
     E: ProvideErrorMetadata + Error + 'static,
 {

@@ -2,6 +2,13 @@
 //!
 //! A leader record is one item, at the first place of its slot's partition, so that items beside it can be fenced by it in
 //! one transaction. Released, it keeps its epoch and nothing else. A setting is the one item of a partition of its own.
+//! Documents are such items: `documents.rs` says how.
+
+mod documents;
+
+pub(super) use documents::{
+    Batches, MAX_ID_BYTES, batch, batches_key, document, document_key, id_of, scanned,
+};
 
 use super::errors::Damaged;
 use aws_sdk_dynamodb::{
@@ -15,14 +22,16 @@ pub(super) const PARTITION: &str = "pk";
 pub(super) const PLACE: &str = "cc";
 
 /// The attributes of items beside their keys. A TTL of the server on one of them would end records by its clock.
-pub(super) const ATTRIBUTES: [&str; 6] = [EPOCH, INCARNATION, WRITE, TTL, HOLDER, VALUE];
+pub(super) const ATTRIBUTES: [&str; 8] = [EPOCH, INCARNATION, WRITE, TTL, HOLDER, VALUE, VERSION, IDS];
 
 const EPOCH: &str = "epoch";
 const INCARNATION: &str = "incarnation";
 const WRITE: &str = "write";
 const TTL: &str = "ttl_nanos";
 const HOLDER: &str = "holder";
-const VALUE: &str = "value";
+pub(super) const VALUE: &str = "value";
+pub(super) const VERSION: &str = "version";
+const IDS: &str = "ids";
 
 /// An item, by the names of its attributes.
 pub(super) type Item = HashMap<String, AttributeValue>;
@@ -32,7 +41,11 @@ const FIRST: [u8; 1] = [0];
 
 /// Where the leader record, or the setting, of a partition stands.
 pub(super) fn key(partition: &[u8]) -> Item {
-    Item::from([(PARTITION.into(), binary(partition)), (PLACE.into(), binary(&FIRST))])
+    key_of(partition, &FIRST)
+}
+
+fn key_of(partition: &[u8], place: &[u8]) -> Item {
+    Item::from([(PARTITION.into(), binary(partition)), (PLACE.into(), binary(place))])
 }
 
 /// The partition of an item, if it has a key of ours.

@@ -19,8 +19,8 @@ pub(super) const PEEKED_AT_ONCE: usize = 100;
 /// What requests are sent with, and to which table.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Requests {
-    client: Client,
-    table: String,
+    pub(super) client: Client,
+    pub(super) table: String,
 }
 
 impl Requests {
@@ -56,7 +56,12 @@ impl Requests {
 
     /// A partition's first item, as the last write left it.
     pub(super) async fn read(&self, partition: &[u8]) -> Result<Option<Item>, Trouble> {
-        let read = self.client.get_item().table_name(&self.table).set_key(Some(rows::key(partition)));
+        self.get(rows::key(partition)).await
+    }
+
+    /// The item of this key, as the last write left it.
+    pub(super) async fn get(&self, key: Item) -> Result<Option<Item>, Trouble> {
+        let read = self.client.get_item().table_name(&self.table).set_key(Some(key));
         let answer = read.consistent_read(true).send().await.map_err(Failure::of)?;
         Ok(answer.item)
     }

@@ -1,5 +1,6 @@
 //! What DynamoDB Local can't show: tables that only AWS has, refusals that only AWS gives, and how many requests it takes.
 
+mod documents;
 mod server;
 
 use super::*;

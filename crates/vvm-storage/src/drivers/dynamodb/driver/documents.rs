@@ -1,0 +1,54 @@
+//! The verbs of documents: a batch is one transaction, sent once.
+
+mod requests;
+
+use super::{
+    super::{errors::Trouble, rows::MAX_ID_BYTES},
+    DynamoDbStorage,
+};
+use crate::{Partition, SysVvmDocuments};
+use async_trait::async_trait;
+use ielections::{
+    Document, DocumentId, DocumentLimits, DocumentWrite, Fence, FenceState, Fenced, Page, ReadError, Scan,
+    WriteError,
+};
+
+#[async_trait]
+impl SysVvmDocuments for DynamoDbStorage {
+    fn document_limits(&self) -> DocumentLimits {
+        DocumentLimits {
+            max_id_bytes: MAX_ID_BYTES,
+            // DynamoDB takes items of 400 KB, with their keys and the names of their attributes.
+            max_body_bytes: 384 << 10,
+            // A transaction has 100 actions, or reads as many items: the leader record and the count are among them.
+            max_batch: 98,
+            // A transaction takes 4 MB, with a partition's key of up to 2 KB in each item, and every id once more in the
+            // count. A quarter of it, or a renewal would wait for long behind it.
+            max_batch_bytes: 1 << 20,
+            // It answers with 1 MB at most.
+            max_page: 1_000,
+        }
+    }
+
+    async fn write_documents(
+        &self,
+        at: &Partition,
+        fence: &Fence,
+        batch: &[DocumentWrite],
+    ) -> Result<Fenced, WriteError> {
+        let written = self.for_write()?.write_documents(at.as_bytes(), fence, batch).await;
+        written.map_err(Trouble::of_write)
+    }
+
+    async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
+        self.for_read()?.fence_state(at.as_bytes()).await.map_err(Trouble::of_read)
+    }
+
+    async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
+        self.for_read()?.document(at.as_bytes(), id).await.map_err(Trouble::of_read)
+    }
+
+    async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
+        self.for_read()?.scan_documents(at.as_bytes(), scan).await.map_err(Trouble::of_read)
+    }
+}
