@@ -15,7 +15,10 @@ use crate::{
     DocumentId, DocumentVersion, FenceState, ReadError, Standing, WriteError,
     engine::call::{Limit, NoAnswer, bounded, caught},
 };
-use futures_util::stream::{self, StreamExt, TryStreamExt};
+use futures_util::{
+    FutureExt,
+    stream::{self, StreamExt, TryStreamExt},
+};
 use gate::Gate;
 use line::{Answer, Line, Pace, Step};
 use std::{
@@ -114,8 +117,9 @@ impl Lane {
         standing: &Standing,
         ids: Vec<DocumentId>,
     ) -> Result<HashMap<DocumentId, DocumentVersion>, ReadError> {
-        let reads =
-            ids.iter().map(|id| self.bounded(standing, standing.partition().document(id), unavailable));
+        // Boxed, and collected: otherwise the compiler can't tell that a write may move to another thread.
+        let read = |id| self.bounded(standing, standing.partition().document(id), unavailable).boxed();
+        let reads: Vec<_> = ids.iter().map(read).collect();
         let found = stream::iter(reads).buffer_unordered(READS_AT_ONCE);
         let found: Vec<_> = found.try_collect().await?;
         Ok(found.into_iter().flatten().map(|document| (document.id, document.version)).collect())
