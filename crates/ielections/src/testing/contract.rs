@@ -8,19 +8,19 @@
 #![allow(clippy::unwrap_used, reason = "a case is a test, and fails by panicking")]
 
 #[cfg(test)]
-mod catches;
+pub(in crate::testing) mod catches;
 mod claims;
 mod closing;
 mod contention;
 mod dropping;
 mod epochs;
-mod hostile;
+pub(in crate::testing) mod hostile;
 mod never_early;
 mod reads;
 mod releases;
 mod renewals;
 mod scans;
-mod scene;
+pub(in crate::testing) mod scene;
 mod settling;
 
 pub use claims::*;

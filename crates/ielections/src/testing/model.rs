@@ -1,11 +1,14 @@
-//! The contract as plainly as it can be written: a map from keys to slots. What a real storage is compared with, and
-//! what the mock and the planted bugs of the suite's own tests stand on.
+//! The contract as plainly as it can be written: a map from keys to slots, and one to documents. What a real storage is
+//! compared with, and what the mock and the planted bugs of the suites' own tests stand on.
+
+mod documents;
 
 use crate::{
-    Claim, Delete, Entry, Epoch, Incarnation, Key, Limits, ReadError, Slot, Swap, Ttl, TtlStorage, Vacant,
-    WriteError,
+    Claim, Delete, DocumentStorage, Entry, Epoch, Incarnation, Key, Limits, ReadError, Slot, Swap, Ttl,
+    TtlStorage, Vacant, WriteError,
 };
 use async_trait::async_trait;
+use documents::Documents;
 use std::{
     collections::BTreeMap,
     sync::{
@@ -17,13 +20,19 @@ use std::{
 /// The data of a model storage, shared by its handles.
 #[derive(Debug)]
 pub struct Model<K> {
-    slots: Mutex<BTreeMap<K, Slot>>,
+    state: Mutex<State<K>>,
+}
+
+#[derive(Debug)]
+struct State<K> {
+    slots: BTreeMap<K, Slot>,
+    documents: BTreeMap<K, Documents>,
 }
 
 impl<K: Key> Model<K> {
     /// No slot was ever led.
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { slots: Mutex::default() })
+        Arc::new(Self { state: Mutex::new(State { slots: BTreeMap::new(), documents: BTreeMap::new() }) })
     }
 
     /// A handle of its own, as another process would have.
@@ -31,9 +40,15 @@ impl<K: Key> Model<K> {
         Arc::new(ModelStorage { model: Arc::clone(self), closed: AtomicBool::new(false) })
     }
 
-    /// Every change is one assignment, so poison carries no information here.
-    fn slots(&self) -> MutexGuard<'_, BTreeMap<K, Slot>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Nothing panics half-way through a change, so poison carries no information here.
+    fn state(&self) -> MutexGuard<'_, State<K>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Key> State<K> {
+    fn slot(&self, key: &K) -> Slot {
+        self.slots.get(key).cloned().unwrap_or(Slot::Vacant(Vacant::default()))
     }
 }
 
@@ -57,11 +72,8 @@ impl<K: Key> ModelStorage<K> {
         expected: impl Fn(&Slot) -> bool,
         next: Slot,
     ) -> Result<Result<(), Slot>, WriteError> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(WriteError::Fatal(Closed.into()));
-        }
-        let mut slots = self.model.slots();
-        let slot = slots.entry(key.clone()).or_insert(Slot::Vacant(Vacant::default()));
+        let mut state = self.for_write()?;
+        let slot = state.slots.entry(key.clone()).or_insert(Slot::Vacant(Vacant::default()));
         if !expected(slot) {
             return Ok(Err(slot.clone()));
         }
@@ -70,12 +82,20 @@ impl<K: Key> ModelStorage<K> {
     }
 
     fn read(&self, keys: &[K]) -> Result<Vec<Slot>, ReadError> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(ReadError::Fatal(Closed.into()));
-        }
-        let slots = self.model.slots();
-        let vacant = Slot::Vacant(Vacant::default());
-        Ok(keys.iter().map(|key| slots.get(key).unwrap_or(&vacant).clone()).collect())
+        let state = self.for_read()?;
+        Ok(keys.iter().map(|key| state.slot(key)).collect())
+    }
+
+    fn for_write(&self) -> Result<MutexGuard<'_, State<K>>, WriteError> {
+        self.open().map_err(|closed| WriteError::Fatal(closed.into()))
+    }
+
+    fn for_read(&self) -> Result<MutexGuard<'_, State<K>>, ReadError> {
+        self.open().map_err(|closed| ReadError::Fatal(closed.into()))
+    }
+
+    fn open(&self) -> Result<MutexGuard<'_, State<K>>, Closed> {
+        if self.closed.load(Ordering::Acquire) { Err(Closed) } else { Ok(self.model.state()) }
     }
 }
 
@@ -128,6 +148,10 @@ impl<K: Key> TtlStorage<K> for ModelStorage<K> {
 
     async fn scan(&self, keys: &[K]) -> Result<Vec<Slot>, ReadError> {
         self.read(keys)
+    }
+
+    fn documents(&self) -> Option<&dyn DocumentStorage<K>> {
+        Some(self)
     }
 
     async fn close(&self) {

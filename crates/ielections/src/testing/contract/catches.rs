@@ -13,7 +13,7 @@ use tokio::task::{LocalSet, spawn_local};
 
 /// A key that is its name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-struct Name(Vec<u8>);
+pub(in crate::testing) struct Name(pub(in crate::testing) Vec<u8>);
 
 impl fmt::Display for Name {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,7 +7,7 @@ use super::{
 use crate::{Claim, Delete, Entry, Holder, Limits, Slot, Swap};
 
 /// Names that encodings confuse: empty, each byte alone, all bytes, prefixes of each other, separators, numbers.
-fn hostile_names() -> Vec<Vec<u8>> {
+pub(in crate::testing) fn hostile_names() -> Vec<Vec<u8>> {
     let mut names = vec![Vec::new(), (0..=255).collect(), (0..=255).rev().collect()];
     names.extend((0..=255).map(|byte| vec![byte]));
     names.extend(

@@ -8,25 +8,25 @@ use crate::{
 use std::sync::Arc;
 
 /// Two handles on one storage, and a key that nobody led.
-pub(super) struct Scene<K> {
+pub(in crate::testing) struct Scene<K> {
     /// The handle that the case writes through.
-    pub(super) here: Arc<dyn TtlStorage<K>>,
+    pub(in crate::testing) here: Arc<dyn TtlStorage<K>>,
     /// The handle that it checks through, as another process would.
-    pub(super) there: Arc<dyn TtlStorage<K>>,
-    pub(super) key: K,
+    pub(in crate::testing) there: Arc<dyn TtlStorage<K>>,
+    pub(in crate::testing) key: K,
     /// The shortest that the storage allows.
-    pub(super) ttl: Ttl,
+    pub(in crate::testing) ttl: Ttl,
 }
 
 impl<K: Key> Scene<K> {
-    pub(super) async fn set<S: StorageUnderTest<Key = K>>(storage: &S) -> Self {
+    pub(in crate::testing) async fn set<S: StorageUnderTest<Key = K>>(storage: &S) -> Self {
         let (here, there) = (storage.open().await, storage.open().await);
         let ttl = Ttl::new(here.limits().min_ttl.max(Ttl::MIN)).unwrap();
         Self { here, there, key: storage.key(b"key"), ttl }
     }
 
     /// The first record of an acquisition attempt by `author`.
-    pub(super) fn entry(&self, author: u8, epoch: u64) -> Entry {
+    pub(in crate::testing) fn entry(&self, author: u8, epoch: u64) -> Entry {
         Entry {
             holder: Holder::new(format!("author {author}")).unwrap(),
             version: Version { incarnation: Incarnation::from_bytes([author; 16]), write: 0 },
@@ -36,28 +36,28 @@ impl<K: Key> Scene<K> {
     }
 
     /// Claims the slot, which must be vacant since `last_epoch`.
-    pub(super) async fn claim(&self, last_epoch: Option<u64>, entry: &Entry) {
+    pub(in crate::testing) async fn claim(&self, last_epoch: Option<u64>, entry: &Entry) {
         let claim = self.here.insert_if_not_exist(&self.key, vacant(last_epoch), entry).await.unwrap();
         assert_eq!(claim, Claim::Claimed, "a claim of a slot vacant since {last_epoch:?}");
     }
 
-    pub(super) async fn renew(&self, held: &Entry, entry: &Entry) {
+    pub(in crate::testing) async fn renew(&self, held: &Entry, entry: &Entry) {
         let swap = self.here.compare_and_swap(&self.key, held, entry).await.unwrap();
         assert_eq!(swap, Swap::Swapped, "a renewal of what stands there");
     }
 
-    pub(super) async fn take_over(&self, observed: &Entry, entry: &Entry) {
+    pub(in crate::testing) async fn take_over(&self, observed: &Entry, entry: &Entry) {
         let claim = self.here.take_over(&self.key, observed, entry).await.unwrap();
         assert_eq!(claim, Claim::Claimed, "a take-over of what stands there");
     }
 
-    pub(super) async fn release(&self, entry: &Entry) {
+    pub(in crate::testing) async fn release(&self, entry: &Entry) {
         let delete = self.here.compare_and_delete(&self.key, entry.incarnation(), entry.epoch).await.unwrap();
         assert_eq!(delete, Delete::Deleted, "a release of what stands there");
     }
 
     /// Every verb fails for good.
-    pub(super) async fn is_refused(&self, key: &K, entry: &Entry) {
+    pub(in crate::testing) async fn is_refused(&self, key: &K, entry: &Entry) {
         let claim = self.here.insert_if_not_exist(key, vacant(None), entry).await;
         assert!(matches!(claim, Err(WriteError::Fatal(_))), "claim: {claim:?}");
         let claim = self.here.take_over(key, entry, entry).await;
@@ -73,18 +73,18 @@ impl<K: Key> Scene<K> {
     }
 
     /// What others see in the slot; ages are for the cases that are about them.
-    pub(super) async fn stands(&self) -> Slot {
+    pub(in crate::testing) async fn stands(&self) -> Slot {
         ageless(self.there.get(&self.key).await.unwrap())
     }
 }
 
 /// The record after `entry` in the same leadership.
-pub(super) fn next(entry: &Entry) -> Entry {
+pub(in crate::testing) fn next(entry: &Entry) -> Entry {
     entry.renewed(entry.version.next())
 }
 
 /// What might be taken for the record after `first`, and is not: with what tells it apart.
-pub(super) fn others_than_next(first: &Entry) -> [(&'static str, Entry); 4] {
+pub(in crate::testing) fn others_than_next(first: &Entry) -> [(&'static str, Entry); 4] {
     let standing = next(first);
     let incarnation = Incarnation::from_bytes([3; 16]);
     [
@@ -98,19 +98,19 @@ pub(super) fn others_than_next(first: &Entry) -> [(&'static str, Entry); 4] {
     ]
 }
 
-pub(super) fn vacant(last_epoch: Option<u64>) -> Vacant {
+pub(in crate::testing) fn vacant(last_epoch: Option<u64>) -> Vacant {
     Vacant { last_epoch: last_epoch.map(|epoch| Epoch::new(epoch).unwrap()) }
 }
 
-pub(super) fn vacant_slot(last_epoch: Option<u64>) -> Slot {
+pub(in crate::testing) fn vacant_slot(last_epoch: Option<u64>) -> Slot {
     Slot::Vacant(vacant(last_epoch))
 }
 
-pub(super) fn held(entry: &Entry) -> Slot {
+pub(in crate::testing) fn held(entry: &Entry) -> Slot {
     Slot::Held { entry: entry.clone(), proven_age: None }
 }
 
-pub(super) fn ageless(slot: Slot) -> Slot {
+pub(in crate::testing) fn ageless(slot: Slot) -> Slot {
     match slot {
         Slot::Held { entry, .. } => held(&entry),
         vacant => vacant,
@@ -118,7 +118,7 @@ pub(super) fn ageless(slot: Slot) -> Slot {
 }
 
 /// What stands there instead, ageless.
-pub(super) fn refused(claim: Claim) -> Slot {
+pub(in crate::testing) fn refused(claim: Claim) -> Slot {
     match claim {
         Claim::Refused(slot) => ageless(slot),
         Claim::Claimed => panic!("a claim was applied that had to be refused"),
@@ -126,7 +126,7 @@ pub(super) fn refused(claim: Claim) -> Slot {
 }
 
 /// What stands there instead, ageless.
-pub(super) fn mismatch(swap: Swap) -> Slot {
+pub(in crate::testing) fn mismatch(swap: Swap) -> Slot {
     match swap {
         Swap::Mismatch(slot) => ageless(slot),
         Swap::Swapped => panic!("a renewal was applied that had to be refused"),
@@ -134,7 +134,7 @@ pub(super) fn mismatch(swap: Swap) -> Slot {
 }
 
 /// What stands there instead, ageless.
-pub(super) fn not_deleted(delete: Delete) -> Slot {
+pub(in crate::testing) fn not_deleted(delete: Delete) -> Slot {
     match delete {
         Delete::Mismatch(slot) => ageless(slot),
         Delete::Deleted => panic!("a release was applied that had to be refused"),

@@ -1,0 +1,115 @@
+//! Calls that wait out a storage that is busy, and what became of a write (I7).
+//!
+//! Nothing here counts attempts. A case has an end of its own, [`LONGEST_CASE`](crate::testing::contract::LONGEST_CASE).
+
+use crate::{
+    Document, DocumentId, DocumentStorage, DocumentWrite, Fence, FenceState, Fenced, Key, Page, ReadError,
+    Scan, TtlStorage, WriteError,
+};
+
+/// The documents of a handle.
+pub(super) fn documents<K: Key>(handle: &dyn TtlStorage<K>) -> &dyn DocumentStorage<K> {
+    handle.documents().expect("this storage keeps no documents")
+}
+
+/// `None`: not answered, and to be asked again.
+fn answered<T>(outcome: Result<T, ReadError>) -> Option<T> {
+    match outcome {
+        Ok(answer) => Some(answer),
+        Err(ReadError::Unavailable(_)) => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+pub(super) async fn state<K: Key>(handle: &dyn TtlStorage<K>, key: &K) -> FenceState {
+    loop {
+        if let Some(state) = answered(documents(handle).fence_state(key).await) {
+            return state;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+pub(super) async fn document<K: Key>(
+    handle: &dyn TtlStorage<K>,
+    key: &K,
+    id: &DocumentId,
+) -> Option<Document> {
+    loop {
+        if let Some(document) = answered(documents(handle).document(key, id).await) {
+            return document;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn page<K: Key>(handle: &dyn TtlStorage<K>, key: &K, scan: &Scan) -> Page {
+    loop {
+        if let Some(page) = answered(documents(handle).scan_documents(key, scan).await) {
+            return page;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// All pages of a scan, each of which has to keep to it.
+pub(super) async fn scanned<K: Key>(handle: &dyn TtlStorage<K>, key: &K, mut scan: Scan) -> Vec<Document> {
+    let most = scan.limit.min(documents(handle).document_limits().max_page);
+    let mut all: Vec<Document> = Vec::new();
+    loop {
+        let Page { documents, next } = page(handle, key, &scan).await;
+        assert!(documents.len() <= most, "{} documents on a page of {most}", documents.len());
+        for document in documents {
+            assert!(scan.takes(&document.id), "{:?} does not belong to {scan:?}", document.id);
+            if let Some(before) = all.last() {
+                assert!(before.id < document.id, "{:?} behind {:?}", document.id, before.id);
+            }
+            all.push(document);
+        }
+        let Some(next) = next else { return all };
+        assert!(scan.after.as_ref().is_none_or(|after| *after < next), "{scan:?} comes back to {next:?}");
+        assert!(all.last().is_none_or(|last| last.id <= next), "{scan:?} goes back to {next:?}");
+        scan.after = Some(next);
+        // On a storage that never waits, nobody would get a turn between two pages.
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Sends a batch; `None` if it may or may not have been applied, and may yet be.
+pub(super) async fn sent<K: Key>(
+    handle: &dyn TtlStorage<K>,
+    key: &K,
+    fence: &Fence,
+    batch: &[DocumentWrite],
+) -> Option<Fenced> {
+    loop {
+        match documents(handle).write_documents(key, fence, batch).await {
+            Ok(outcome) => return Some(outcome),
+            Err(WriteError::NotApplied(_)) => tokio::task::yield_now().await,
+            Err(WriteError::Unknown(_)) => return None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Sends a batch of a leader whose only one it is at the time: the count says what became of it.
+pub(super) async fn settled<K: Key>(
+    handle: &dyn TtlStorage<K>,
+    key: &K,
+    fence: &Fence,
+    batch: &[DocumentWrite],
+) -> Fenced {
+    let mut undecided = false;
+    loop {
+        match sent(handle, key, fence, batch).await {
+            Some(Fenced::Refused) if undecided => {
+                let state = state(handle, key).await;
+                // As long as it leads, nobody else counts. Later the count says it all the same, unless the next
+                // leader has written already.
+                return if state.last > fence.after { Fenced::Written } else { Fenced::Refused };
+            }
+            Some(outcome) => return outcome,
+            None => undecided = true,
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Contention: of many batches after the same one exactly one lands, and none is lost or counted twice.
+
+use super::{
+    StorageUnderTest,
+    calls::{self, documents, sent, settled},
+    stage::{Stage, fence, id, put, put_if},
+};
+use crate::{Claim, DocumentId, Fenced, OnlyIf, TtlStorage};
+use clock::SystemClock;
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::task::JoinSet;
+
+const WRITERS: u8 = 8;
+const BATCHES: u32 = 100;
+
+/// How long eight may write. Writers that don't know of each other stand in each other's way: a cluster whose nodes have
+/// to agree on each batch gets through a few dozen a second.
+const LONGEST_WRITING: Duration = Duration::from_secs(30);
+
+/// Of many batches that are sent at once after the same one, one lands.
+pub async fn one_of_many_batches_at_once_lands(storage: &impl StorageUnderTest) {
+    let stage = Stage::led(storage).await;
+    for round in 0..20 {
+        let mut writers = JoinSet::new();
+        for writer in 1..=WRITERS {
+            let handle = if writer % 2 == 0 { &stage.scene.here } else { &stage.scene.there };
+            let (handle, key, fence) = (Arc::clone(handle), stage.scene.key.clone(), stage.fence(round));
+            writers.spawn(async move {
+                let batch = [put("winner", [writer]), put([writer, round as u8], "landed")];
+                // What is undecided is decided once the others are done: their count or its own is in its way.
+                let outcome = sent(&*handle, &key, &fence, &batch).await;
+                (outcome == Some(Fenced::Written)).then_some(writer)
+            });
+        }
+        let winners: Vec<_> = writers.join_all().await.into_iter().flatten().collect();
+        // If all were left in doubt, an empty one settles it.
+        settled(&*stage.scene.here, &stage.scene.key, &stage.fence(round), &[]).await;
+        let landed = stage.shown().await;
+        let landed: Vec<_> = landed.iter().filter(|document| document.version.get() == round + 1).collect();
+        assert_eq!(stage.last().await, round + 1);
+        assert!(winners.len() <= 1, "{winners:?}");
+        if let [winner] = winners[..] {
+            assert_eq!(landed.len(), 2, "{landed:?}");
+            assert!(landed.iter().any(|document| document.body == [winner][..]), "{landed:?}");
+        }
+        assert!([0, 2].contains(&landed.len()), "{landed:?}");
+    }
+}
+
+/// Eight writers of one leadership that all try again until they get through: every batch that was reported written is
+/// there, once, and the count is their number.
+pub async fn eight_writers_lose_no_batch(storage: &impl StorageUnderTest) {
+    let stage = Stage::led(storage).await;
+    let end = SystemClock::read().after(LONGEST_WRITING);
+    let mut writers = JoinSet::new();
+    for writer in 0..WRITERS {
+        let handle = if writer % 2 == 0 { &stage.scene.here } else { &stage.scene.there };
+        let (handle, key, entry) = (Arc::clone(handle), stage.scene.key.clone(), stage.entry.clone());
+        writers.spawn(async move {
+            let mut written = Vec::new();
+            while written.len() < BATCHES as usize && SystemClock::read() < end {
+                let name = [&[writer][..], &(written.len() as u32).to_be_bytes()].concat();
+                let batch = [put_if(&name, "once", OnlyIf::Absent), put("shared", &name)];
+                loop {
+                    let state = calls::state(&*handle, &key).await;
+                    // (I7) An attempt that was left in doubt has landed, or never will once the count went on.
+                    if calls::document(&*handle, &key, &id(&name)).await.is_some() {
+                        break;
+                    }
+                    let fence = fence(&entry, state.last.get());
+                    if sent(&*handle, &key, &fence, &batch).await == Some(Fenced::Written) {
+                        break;
+                    }
+                }
+                written.push(id(&name));
+            }
+            written
+        });
+    }
+    let written: Vec<_> = writers.join_all().await.into_iter().flatten().collect();
+    assert!(!written.is_empty(), "not one batch in {LONGEST_WRITING:?}");
+    let written: BTreeSet<DocumentId> = written.into_iter().collect();
+    let mut shown = stage.shown().await;
+    let shared = shown.pop().expect("the shared document");
+    assert_eq!(shared.id, id("shared"));
+    let standing: BTreeSet<_> = shown.iter().map(|document| document.id.clone()).collect();
+    assert_eq!(standing, written);
+    // Each batch put one document that nobody touched since: as many versions as batches, and the last is the shared one's.
+    let versions: BTreeSet<_> = shown.iter().map(|document| document.version.get()).collect();
+    assert_eq!(versions, (1..=written.len() as u64).collect());
+    assert_eq!((stage.last().await, shared.version.get()), (written.len() as u64, written.len() as u64));
+    assert_eq!(
+        shown.iter().find(|document| document.version == shared.version).map(|last| last.id.as_bytes()),
+        Some(&*shared.body)
+    );
+}
+
+/// A leader that goes on writing while it is deposed and after that, round after round: what it had written at the moment
+/// of the take-over is all that it ever writes.
+pub async fn a_deposed_leader_that_goes_on_writes_nothing(storage: &impl StorageUnderTest) {
+    let mut stage = Stage::led(storage).await;
+    let mut number = 0;
+    for round in 0..12 {
+        let (old, handle, key) =
+            (stage.entry.clone(), Arc::clone(&stage.scene.here), stage.scene.key.clone());
+        let deposed = Arc::new(AtomicBool::new(false));
+        let goes_on = Arc::clone(&deposed);
+        let writer = tokio::spawn(async move {
+            let (mut after, mut left) = (number, 20);
+            while left > 0 {
+                left -= u64::from(goes_on.load(Ordering::SeqCst));
+                match sent(&*handle, &key, &fence(&old, after), &[put("a", after.to_string())]).await {
+                    Some(Fenced::Written) => after += 1,
+                    // The fence may stand elsewhere, or this one may have landed: the count says where to go on.
+                    Some(Fenced::Refused) | None => {
+                        after = calls::state(&*handle, &key).await.last.get();
+                    }
+                }
+                tokio::task::yield_now().await;
+            }
+        });
+        // Under way before it is deposed, so that the two meet.
+        while calls::state(&*stage.scene.there, &stage.scene.key).await.last.get() < number + 5 {
+            tokio::task::yield_now().await;
+        }
+        // At another moment of a write each time, also where both take their turns on one thread.
+        for _ in 0..round % 4 {
+            tokio::task::yield_now().await;
+        }
+        take_over(&mut stage).await;
+        let stands = (stage.last().await, stage.shown().await);
+        deposed.store(true, Ordering::SeqCst);
+        writer.await.unwrap();
+        assert_eq!((stage.last().await, stage.shown().await), stands);
+        number = stands.0;
+    }
+}
+
+/// Takes over through the other handle, as another process would.
+async fn take_over<K: crate::Key>(stage: &mut Stage<K>) {
+    let author = stage.entry.incarnation().as_bytes()[0] + 1;
+    let next = stage.scene.entry(author, stage.entry.epoch.get() + 1);
+    let there: &dyn TtlStorage<K> = &*stage.scene.there;
+    loop {
+        match there.take_over(&stage.scene.key, &stage.entry, &next).await {
+            Ok(Claim::Claimed) => break,
+            Ok(Claim::Refused(slot)) if slot.entry() == Some(&next) => break,
+            Ok(Claim::Refused(slot)) => panic!("{slot:?}"),
+            Err(crate::WriteError::NotApplied(_) | crate::WriteError::Unknown(_)) => {
+                tokio::task::yield_now().await;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    stage.entry = next;
+    assert!(documents(there).fence_state(&stage.scene.key).await.is_ok());
+}

@@ -1,0 +1,153 @@
+//! What every case begins with: a slot that is led, and who writes documents there.
+
+use super::{
+    StorageUnderTest,
+    calls::{self, documents},
+};
+use crate::{
+    Document, DocumentId, DocumentVersion, DocumentWrite, Entry, Fence, Fenced, Key, OnlyIf, Scan,
+    testing::contract::scene::Scene,
+};
+use bytes::Bytes;
+
+/// A slot, and the record under which the case writes.
+pub(super) struct Stage<K> {
+    /// Writes go through its `here`, and are looked at through its `there`, as by another process.
+    pub(super) scene: Scene<K>,
+    pub(super) entry: Entry,
+}
+
+impl<K: Key> Stage<K> {
+    /// Nobody ever led; the record is not claimed.
+    pub(super) async fn empty<S: StorageUnderTest<Key = K>>(storage: &S) -> Self {
+        let scene = Scene::set(storage).await;
+        let entry = scene.entry(1, 5);
+        Self { scene, entry }
+    }
+
+    /// Led, for the first time.
+    pub(super) async fn led<S: StorageUnderTest<Key = K>>(storage: &S) -> Self {
+        Self::empty(storage).await.claimed(None).await
+    }
+
+    /// Led, for the first time, at another key than the other stages of a case.
+    pub(super) async fn led_at<S: StorageUnderTest<Key = K>>(storage: &S, name: &[u8]) -> Self {
+        let mut stage = Self::empty(storage).await;
+        stage.scene.key = storage.key(name);
+        stage.claimed(None).await
+    }
+
+    async fn claimed(self, last_epoch: Option<u64>) -> Self {
+        self.scene.claim(last_epoch, &self.entry).await;
+        self
+    }
+
+    /// The next leader takes the record over, and the case writes as that one from now on.
+    pub(super) async fn taken_over(&mut self) {
+        let next = self.next_leader();
+        self.scene.take_over(&self.entry, &next).await;
+        self.entry = next;
+    }
+
+    /// As [`taken_over`](Self::taken_over), by a release and a claim.
+    pub(super) async fn handed_over(&mut self) {
+        let next = self.next_leader();
+        self.scene.release(&self.entry).await;
+        self.scene.claim(Some(self.entry.epoch.get()), &next).await;
+        self.entry = next;
+    }
+
+    fn next_leader(&self) -> Entry {
+        let author = self.entry.incarnation().as_bytes()[0] + 1;
+        self.scene.entry(author, self.entry.epoch.get() + 1)
+    }
+
+    pub(super) fn fence(&self, after: u64) -> Fence {
+        fence(&self.entry, after)
+    }
+
+    pub(super) async fn written(&self, after: u64, batch: &[DocumentWrite]) {
+        let (documents, fence) = (documents(&*self.scene.here), self.fence(after));
+        let outcome = documents.write_documents(&self.scene.key, &fence, batch).await.unwrap();
+        assert_eq!(outcome, Fenced::Written, "{batch:?} after {after}");
+    }
+
+    /// Writes in as many batches as it needs; which number the last of them has.
+    pub(super) async fn all_written(&self, mut after: u64, writes: &[DocumentWrite]) -> u64 {
+        let limits = documents(&*self.scene.here).document_limits();
+        let mut left = writes;
+        while !left.is_empty() {
+            let fits = |count: &usize| limits.check(&left[..*count]).is_ok();
+            let most = (1..=left.len().min(limits.max_batch)).take_while(fits).last();
+            let (batch, rest) = left.split_at(most.expect("a document that fits into a batch"));
+            self.written(after, batch).await;
+            (left, after) = (rest, after + 1);
+        }
+        after
+    }
+
+    /// It is refused, and nothing is other than before.
+    pub(super) async fn refuses(&self, what: &str, fence: &Fence, batch: &[DocumentWrite]) {
+        let before = (self.state().await, self.shown().await);
+        for handle in [&self.scene.here, &self.scene.there] {
+            let outcome = documents(&**handle).write_documents(&self.scene.key, fence, batch).await.unwrap();
+            assert_eq!(outcome, Fenced::Refused, "{what}");
+        }
+        assert_eq!((self.state().await, self.shown().await), before, "{what}");
+    }
+
+    /// The number of the last batch, and the record's write, as others see them.
+    async fn state(&self) -> (u64, Option<Entry>) {
+        let state = calls::state(&*self.scene.there, &self.scene.key).await;
+        (state.last.get(), state.slot.entry().cloned())
+    }
+
+    pub(super) async fn last(&self) -> u64 {
+        self.state().await.0
+    }
+
+    pub(super) async fn document(&self, id: &DocumentId) -> Option<Document> {
+        calls::document(&*self.scene.there, &self.scene.key, id).await
+    }
+
+    /// All documents, as others see them.
+    pub(super) async fn shown(&self) -> Vec<Document> {
+        self.scanned(Scan { limit: usize::MAX, ..Scan::default() }).await
+    }
+
+    pub(super) async fn scanned(&self, scan: Scan) -> Vec<Document> {
+        calls::scanned(&*self.scene.there, &self.scene.key, scan).await
+    }
+}
+
+pub(super) fn fence(entry: &Entry, after: u64) -> Fence {
+    Fence { epoch: entry.epoch, incarnation: entry.incarnation(), after: version(after) }
+}
+
+pub(super) const fn version(number: u64) -> DocumentVersion {
+    DocumentVersion::from_stored(number)
+}
+
+pub(super) fn id(bytes: impl AsRef<[u8]>) -> DocumentId {
+    DocumentId::new(bytes.as_ref().to_vec()).unwrap()
+}
+
+pub(super) fn put(name: impl AsRef<[u8]>, body: impl AsRef<[u8]>) -> DocumentWrite {
+    put_if(name, body, OnlyIf::Always)
+}
+
+pub(super) fn put_if(name: impl AsRef<[u8]>, body: impl AsRef<[u8]>, only_if: OnlyIf) -> DocumentWrite {
+    DocumentWrite::Put { id: id(name), body: Bytes::copy_from_slice(body.as_ref()), only_if }
+}
+
+pub(super) fn delete(name: impl AsRef<[u8]>) -> DocumentWrite {
+    delete_if(name, OnlyIf::Always)
+}
+
+pub(super) fn delete_if(name: impl AsRef<[u8]>, only_if: OnlyIf) -> DocumentWrite {
+    DocumentWrite::Delete { id: id(name), only_if }
+}
+
+pub(super) fn document(name: impl AsRef<[u8]>, number: u64, body: impl AsRef<[u8]>) -> Document {
+    Document { id: id(name), version: version(number), body: Bytes::copy_from_slice(body.as_ref()) }
+}
