@@ -1,7 +1,7 @@
 //! Opening: what stands in the way is said, and nothing that was there is changed.
 
 use crate::file::{File, claim, entry, slot, vacant};
-use ielections::WriteError;
+use ielections::{DocumentId, WriteError};
 use rustix::process::geteuid;
 use std::{
     env, fs,
@@ -23,7 +23,7 @@ async fn a_file_is_made_on_first_use_and_found_on_the_second() {
     let number = |pragma| by_hand.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).unwrap();
     assert_eq!(
         (number("application_id"), number("user_version")),
-        (i64::from(u32::from_be_bytes(*b"VVM1")), 1)
+        (i64::from(u32::from_be_bytes(*b"VVM1")), 2)
     );
     let mode: String = by_hand.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
     assert_eq!(mode, "wal");
@@ -97,11 +97,46 @@ async fn a_database_of_another_program_is_refused_and_left_as_it_is() {
 #[tokio::test]
 async fn a_file_of_a_newer_version_is_refused_and_left_as_it_is() {
     let file = File::used().await;
-    file.by_hand().pragma_update(None, "user_version", 2).unwrap();
+    file.by_hand().pragma_update(None, "user_version", 3).unwrap();
     let before = fs::read(&file.path).unwrap();
     let error = file.open().await.unwrap_err();
-    assert!(matches!(error, OpenError::Newer { found: 2, known: 1, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Newer { found: 3, known: 2, .. }), "{error:?}");
     assert_eq!(fs::read(&file.path).unwrap(), before);
+}
+
+/// As the first format left it: without the tables of documents.
+async fn of_the_first_format() -> File {
+    let file = File::used().await;
+    file.by_hand().execute_batch("DROP TABLE batch; DROP TABLE document; PRAGMA user_version = 1").unwrap();
+    file
+}
+
+#[tokio::test]
+async fn a_file_of_an_older_version_is_brought_to_this_one_by_whoever_opens_it_first() {
+    let file = of_the_first_format().await;
+    let handles = tokio::join!(file.open(), file.open(), file.open());
+    for handle in [handles.0, handles.1, handles.2] {
+        let handle = handle.unwrap();
+        assert_eq!(handle.read(&slot()).await.unwrap(), vacant(Some(1)));
+        let documents = handle.documents().unwrap();
+        assert_eq!(documents.fence_state(&slot()).await.unwrap().last.get(), 0);
+        assert_eq!(documents.document(&slot(), &DocumentId::new("a").unwrap()).await.unwrap(), None);
+    }
+    let version: i64 = file.by_hand().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    assert_eq!(version, 2);
+}
+
+#[tokio::test]
+async fn a_file_that_can_not_be_brought_to_this_version_is_left_as_it_is() {
+    let file = of_the_first_format().await;
+    // The second of the two tables that it lacks is there, and is not ours.
+    file.by_hand().execute_batch("CREATE TABLE document (minutes TEXT)").unwrap();
+    assert!(file.open().await.is_err());
+    let by_hand = file.by_hand();
+    let version: i64 = by_hand.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    assert_eq!(version, 1);
+    let found = "SELECT count(*) FROM sqlite_schema WHERE name = 'batch'";
+    assert_eq!(by_hand.query_row(found, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
 }
 
 #[tokio::test]

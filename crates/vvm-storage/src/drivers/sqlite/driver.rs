@@ -1,11 +1,12 @@
 //! The verbs: each one job for the thread that owns the connection.
 
+mod documents;
 mod job;
 mod lane;
 mod writer;
 
 use super::{open::OpenError, rows::Rows};
-use crate::{Partition, SysVvmStorage};
+use crate::{Partition, SysVvmDocuments, SysVvmStorage};
 use async_trait::async_trait;
 use clock::{Instant, SystemClock};
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
@@ -93,6 +94,10 @@ impl SysVvmStorage for SqliteStorage {
     async fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, ReadError> {
         let at = at.clone();
         self.lane.read(move |rows: &Rows<'_>| rows.setting(&at)).await
+    }
+
+    fn documents(&self) -> Option<&dyn SysVvmDocuments> {
+        Some(self)
     }
 
     async fn close(&self) {

@@ -24,6 +24,9 @@ use std::{
 /// sync (seconds, where others write much).
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Room for every statement of this driver, and a few: none is prepared twice.
+const STATEMENTS: usize = 32;
+
 /// An open database.
 #[derive(Debug)]
 pub(super) struct Database {
@@ -52,6 +55,7 @@ fn open_on(
     let connection = Connection::open_with_flags(&path, flags)
         .and_then(|connection| {
             connection.busy_timeout(PATIENCE)?;
+            connection.set_prepared_statement_cache_capacity(STATEMENTS);
             Ok(connection)
         })
         .map_err(|error| error::of_sqlite(&path, error))?;

@@ -3,6 +3,7 @@
 //! One row per slot, which stays when the slot is released: the epoch survives in it (I2). Each verb reads, compares and
 //! writes with one statement each; that nobody comes in between is the transaction's doing.
 
+mod documents;
 mod neighbours;
 mod stamp;
 #[cfg(test)]
@@ -18,8 +19,10 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use stamp::Stamp;
 use std::time::Duration;
 
-/// Version 1. A later one adds its statements behind these, and raises `USER_VERSION`.
-pub(super) const SCHEMA: &str = "
+/// What each format added to the one before: a file that has the first so many has the format of that number.
+pub(super) const SCHEMAS: [&str; 2] = [SLOTS_AND_SETTINGS, documents::DOCUMENTS];
+
+const SLOTS_AND_SETTINGS: &str = "
     CREATE TABLE leader (
         pk BLOB PRIMARY KEY NOT NULL,
         epoch INTEGER NOT NULL,

@@ -1,6 +1,6 @@
 //! Whose database it is, in which format, and how it is to be kept.
 
-use super::{super::rows::SCHEMA, OpenError, PATIENCE, error::of_sqlite};
+use super::{super::rows::SCHEMAS, OpenError, PATIENCE, error::of_sqlite};
 use clock::SystemClock;
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use std::{path::Path, thread, time::Duration};
@@ -8,17 +8,18 @@ use std::{path::Path, thread, time::Duration};
 /// "VVM1": what `file` and other programs know the database by.
 const APPLICATION_ID: i64 = 0x5656_4d31;
 
-/// The format of the rows. A change that an older version would misread raises it.
-const USER_VERSION: i64 = 1;
+/// The format of the rows. A change that an older version would misread raises it, and so does a new table: then the
+/// statements that bring a file of the format before to this one stand in [`SCHEMAS`].
+const USER_VERSION: i64 = SCHEMAS.len() as i64;
 
-/// Checks that the database is ours, or nobody's and then makes it ours.
+/// Checks that the database is ours, or nobody's and then makes it ours. One of an older format is brought to this one.
 pub(super) fn prepare(path: &Path, connection: &Connection) -> Result<(), OpenError> {
     let sqlite = |cause| of_sqlite(path, cause);
     // Before anything is changed, the way of keeping a log included: a database of somebody else stays as it is.
-    let is_new = {
+    let found = {
         // One view of it all, while somebody else may be creating it.
         let view = connection.unchecked_transaction().map_err(sqlite)?;
-        is_new(path, &view)?
+        format(path, &view)?
     };
     if connection.is_readonly(rusqlite::MAIN_DB).map_err(sqlite)? {
         return Err(OpenError::ReadOnlyFile(path.to_owned()));
@@ -27,22 +28,22 @@ pub(super) fn prepare(path: &Path, connection: &Connection) -> Result<(), OpenEr
     connection.pragma_update(None, "synchronous", "FULL").map_err(sqlite)?;
     // Where a sync to disk is asked for in a special way (macOS); without effect elsewhere.
     connection.pragma_update(None, "fullfsync", true).map_err(sqlite)?;
-    if is_new {
-        create(path, connection)?;
+    if found < SCHEMAS.len() {
+        complete(path, connection)?;
     }
     Ok(())
 }
 
-/// Whether nobody has used this database yet. Within a transaction.
-fn is_new(path: &Path, view: &Connection) -> Result<bool, OpenError> {
+/// How many of the [`SCHEMAS`] it has: none if nobody has used this database yet. Within a transaction.
+fn format(path: &Path, view: &Connection) -> Result<usize, OpenError> {
     let number =
         |sql| view.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(|cause| of_sqlite(path, cause));
     let application = number("PRAGMA application_id")?;
     let version = number("PRAGMA user_version")?;
     let tables = number("SELECT count(*) FROM sqlite_schema")?;
     match (application, version) {
-        (0, 0) if tables == 0 => Ok(true),
-        (APPLICATION_ID, USER_VERSION) => Ok(false),
+        (0, 0) if tables == 0 => Ok(0),
+        (APPLICATION_ID, found @ 1..=USER_VERSION) => Ok(found as usize),
         (APPLICATION_ID, found) if found > USER_VERSION => {
             Err(OpenError::Newer { path: path.to_owned(), found, known: USER_VERSION })
         }
@@ -50,13 +51,17 @@ fn is_new(path: &Path, view: &Connection) -> Result<bool, OpenError> {
     }
 }
 
-/// Several processes may create the same file: the first makes it, the others find it made.
-fn create(path: &Path, connection: &Connection) -> Result<(), OpenError> {
+/// Creates what is missing, all or nothing. Several processes may do so to the same file: the first makes it, the others
+/// find it made. One that has it open already goes on: what it knows of stays as it is.
+fn complete(path: &Path, connection: &Connection) -> Result<(), OpenError> {
     let sqlite = |cause| of_sqlite(path, cause);
     let transaction =
         rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(sqlite)?;
-    if is_new(path, &transaction)? {
-        transaction.execute_batch(SCHEMA).map_err(sqlite)?;
+    let found = format(path, &transaction)?;
+    if found < SCHEMAS.len() {
+        for schema in SCHEMAS.iter().skip(found) {
+            transaction.execute_batch(schema).map_err(sqlite)?;
+        }
         transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(sqlite)?;
         transaction.pragma_update(None, "user_version", USER_VERSION).map_err(sqlite)?;
     }

@@ -45,7 +45,7 @@ impl Rows<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drivers::sqlite::rows::SCHEMA;
+    use crate::drivers::sqlite::rows::SCHEMAS;
     use clock::Instant;
     use ielections::{Entry, Epoch, Holder, Incarnation, Ttl, Version};
     use rusqlite::Connection;
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn a_walk_finds_what_a_search_for_each_slot_finds() {
         let connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch(SCHEMA).unwrap();
+        connection.execute_batch(&SCHEMAS.concat()).unwrap();
         let rows = Rows { connection: &connection, origin: None, now: Instant::ORIGIN };
         for number in (100..400).step_by(3) {
             rows.put(&partition(number), &entry(number), Instant::ORIGIN).unwrap();

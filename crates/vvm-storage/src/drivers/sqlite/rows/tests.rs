@@ -1,8 +1,8 @@
 //! How rows are kept: synced, and within what room there is.
 
 use super::{super::SqliteStorage, *};
-use crate::SysVvmStorage;
-use ielections::WriteError;
+use crate::{SysVvmDocuments, SysVvmStorage};
+use ielections::{DocumentId, DocumentVersion, DocumentWrite, Fence, Fenced, OnlyIf, Scan, WriteError};
 
 const VACANT: Slot = Slot::Vacant(Vacant { last_epoch: None });
 
@@ -54,6 +54,64 @@ async fn a_full_database_takes_no_more_loses_nothing_and_goes_on_with_room() {
 
     limit_pages(&storage, u32::MAX - 1).await;
     assert_eq!(storage.claim(&next, &from, &old).await.unwrap(), Claim::Claimed);
+}
+
+#[tokio::test]
+async fn a_batch_for_which_there_is_no_room_leaves_nothing_behind_and_others_be() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let storage = SqliteStorage::open(&folder.path().join("elections.db")).await.unwrap();
+    let (first, other, entry) = (partition(1), partition(2), entry());
+    storage.claim(&first, &VACANT, &entry).await.unwrap();
+    storage.claim(&other, &VACANT, &entry).await.unwrap();
+    limit_pages(&storage, 12).await;
+    let fence = |after| Fence { epoch: entry.epoch, incarnation: entry.incarnation(), after };
+    let put = |number: u16| DocumentWrite::Put {
+        id: DocumentId::new(number.to_be_bytes().to_vec()).unwrap(),
+        body: vec![1; 1000].into(),
+        only_if: OnlyIf::Always,
+    };
+    let large: Vec<_> = (0..100).map(put).collect();
+    let (none, small, renewed) =
+        (fence(DocumentVersion::NONE), [put(1)], entry.renewed(entry.version.next()));
+    // All in one transaction, before and behind the one that does not fit.
+    let (before, refused, behind) = tokio::join!(biased;
+        storage.renew(&other, &entry, &renewed),
+        storage.write_documents(&first, &none, &large),
+        storage.write_documents(&other, &none, &small),
+    );
+    assert_eq!(before.unwrap(), Swap::Swapped);
+    assert!(matches!(refused, Err(WriteError::NotApplied(_))), "{refused:?}");
+    assert_eq!(behind.unwrap(), Fenced::Written);
+    assert_eq!(storage.fence_state(&first).await.unwrap().last, DocumentVersion::NONE);
+    let scan = Scan { limit: 1000, ..Scan::default() };
+    assert_eq!(storage.scan_documents(&first, &scan).await.unwrap().documents, []);
+    assert_eq!(storage.scan_documents(&other, &scan).await.unwrap().documents.len(), 1);
+
+    limit_pages(&storage, u32::MAX - 1).await;
+    assert_eq!(storage.write_documents(&first, &none, &large).await.unwrap(), Fenced::Written);
+}
+
+#[tokio::test]
+async fn a_page_ends_with_its_bytes_and_the_scan_goes_on() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let storage = SqliteStorage::open(&folder.path().join("elections.db")).await.unwrap();
+    let (at, entry) = (partition(1), entry());
+    storage.claim(&at, &VACANT, &entry).await.unwrap();
+    let put = |number: u8| DocumentWrite::Put {
+        id: DocumentId::new(vec![number]).unwrap(),
+        body: vec![number; 400 << 10].into(),
+        only_if: OnlyIf::Always,
+    };
+    for number in 0..4 {
+        let after = DocumentVersion::from_stored(number.into());
+        let fence = Fence { epoch: entry.epoch, incarnation: entry.incarnation(), after };
+        storage.write_documents(&at, &fence, &[put(number)]).await.unwrap();
+    }
+    let first = storage.scan_documents(&at, &Scan { limit: 100, ..Scan::default() }).await.unwrap();
+    assert_eq!((first.documents.len(), first.next.as_ref()), (3, Some(&first.documents[2].id)));
+    let rest = Scan { after: first.next, limit: 100, ..Scan::default() };
+    let rest = storage.scan_documents(&at, &rest).await.unwrap();
+    assert_eq!((rest.documents.len(), rest.next), (1, None));
 }
 
 #[tokio::test]

@@ -1,0 +1,48 @@
+//! The verbs of documents: jobs for the same thread, in the same transactions, as those of slots.
+
+use super::{super::rows::Rows, SqliteStorage};
+use crate::{Partition, SysVvmDocuments};
+use async_trait::async_trait;
+use ielections::{
+    Document, DocumentId, DocumentLimits, DocumentWrite, Fence, FenceState, Fenced, Page, ReadError, Scan,
+    WriteError,
+};
+
+#[async_trait]
+impl SysVvmDocuments for SqliteStorage {
+    fn document_limits(&self) -> DocumentLimits {
+        DocumentLimits {
+            max_id_bytes: 1 << 10,
+            max_body_bytes: 1 << 20,
+            // These bound how long one call keeps the thread, for which renewals wait: some 10 ms.
+            max_batch: 256,
+            max_batch_bytes: 2 << 20,
+            max_page: 256,
+        }
+    }
+
+    async fn write_documents(
+        &self,
+        at: &Partition,
+        fence: &Fence,
+        batch: &[DocumentWrite],
+    ) -> Result<Fenced, WriteError> {
+        let (at, fence, batch) = (at.clone(), *fence, batch.to_vec());
+        self.lane.write(move |rows: &Rows<'_>| rows.write_documents(&at, &fence, &batch)).await
+    }
+
+    async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
+        let at = at.clone();
+        self.lane.read(move |rows: &Rows<'_>| rows.fence_state(&at)).await
+    }
+
+    async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
+        let (at, id) = (at.clone(), id.clone());
+        self.lane.read(move |rows: &Rows<'_>| rows.document(&at, &id)).await
+    }
+
+    async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
+        let (at, scan) = (at.clone(), scan.clone());
+        self.lane.read(move |rows: &Rows<'_>| rows.scan_documents(&at, &scan)).await
+    }
+}

@@ -1,0 +1,176 @@
+//! Documents: a row for each, and one for each partition that took a batch, which stays when its documents go.
+//!
+//! A batch is several statements within a transaction that has others' writes, too. So it has a savepoint: where it fails
+//! in the middle (a full disk), what it did is taken back, and theirs stays.
+
+use super::{Rows, damaged};
+use crate::{Partition, drivers::sqlite::errors::Trouble};
+use bytes::Bytes;
+use ielections::{
+    Document, DocumentId, DocumentVersion, DocumentWrite, Fence, FenceState, Fenced, OnlyIf, Page, Scan,
+    Slot, Vacant,
+};
+use rusqlite::{OptionalExtension, params};
+use std::ops::Bound;
+
+/// Beside `leader` and not in it: most slots have no documents, and a record is replaced as a whole.
+pub(super) const DOCUMENTS: &str = "
+    CREATE TABLE batch (
+        pk BLOB PRIMARY KEY NOT NULL,
+        last INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE document (
+        pk BLOB NOT NULL,
+        id BLOB NOT NULL,
+        version INTEGER NOT NULL,
+        body BLOB NOT NULL,
+        PRIMARY KEY (pk, id)
+    ) STRICT, WITHOUT ROWID;
+";
+
+/// Record and count in one statement, which sees one moment. Who wrote a batch led, and left a row in `leader` for good.
+const FENCE: &str = "
+    SELECT epoch, incarnation, write, ttl_nanos, holder, issued_at_nanos, boot_id, time_namespace, last
+    FROM leader LEFT JOIN batch USING (pk) WHERE pk = ?1";
+
+const COUNT: &str = "INSERT OR REPLACE INTO batch (pk, last) VALUES (?1, ?2)";
+
+const VERSION: &str = "SELECT version FROM document WHERE pk = ?1 AND id = ?2";
+
+const PUT: &str = "INSERT OR REPLACE INTO document (pk, id, version, body) VALUES (?1, ?2, ?3, ?4)";
+
+const DELETE: &str = "DELETE FROM document WHERE pk = ?1 AND id = ?2";
+
+const READ: &str = "SELECT version, body FROM document WHERE pk = ?1 AND id = ?2";
+
+const SCAN: &str = "SELECT id, version, body FROM document WHERE pk = ?1 AND id >= ?2 ORDER BY id";
+
+/// A page ends behind the document with which it has so many bytes: it keeps the thread as long as it takes to read them.
+const PAGE_BYTES: usize = 1 << 20;
+
+impl Rows<'_> {
+    pub(in super::super) fn fence_state(&self, at: &Partition) -> Result<FenceState, Trouble> {
+        let mut statement = self.connection.prepare_cached(FENCE)?;
+        let mut rows = statement.query(params![at.as_bytes()])?;
+        let Some(row) = rows.next()? else {
+            let slot = Slot::Vacant(Vacant { last_epoch: None });
+            return Ok(FenceState { slot, last: DocumentVersion::NONE });
+        };
+        let last = row.get::<_, Option<i64>>(8)?.map_or(DocumentVersion::NONE, version);
+        Ok(FenceState { slot: self.decode(row)?, last })
+    }
+
+    pub(in super::super) fn write_documents(
+        &self,
+        at: &Partition,
+        fence: &Fence,
+        batch: &[DocumentWrite],
+    ) -> Result<Fenced, Trouble> {
+        if !self.fence_state(at)?.admits(fence) {
+            return Ok(Fenced::Refused);
+        }
+        for write in batch.iter().filter(|write| write.only_if() != OnlyIf::Always) {
+            if !write.only_if().holds(self.document_version(at, write.id())?) {
+                return Ok(Fenced::Refused);
+            }
+        }
+        self.all_or_nothing(|| {
+            let number = fence.after.next();
+            batch.iter().try_for_each(|write| self.apply(at, number, write))?;
+            self.connection
+                .prepare_cached(COUNT)?
+                .execute(params![at.as_bytes(), number.get().cast_signed()])?;
+            Ok(Fenced::Written)
+        })
+    }
+
+    /// Takes back what `work` did if it fails, and leaves the rest of the transaction be.
+    fn all_or_nothing<T>(&self, work: impl FnOnce() -> Result<T, Trouble>) -> Result<T, Trouble> {
+        let run = |statement: &str| self.connection.prepare_cached(statement)?.execute([]);
+        run("SAVEPOINT batch")?;
+        let outcome = work();
+        // SQLite itself may have rolled back all of it, and no savepoint is left.
+        if outcome.is_err() && !self.connection.is_autocommit() {
+            let taken_back = run("ROLLBACK TO batch");
+            if taken_back.and_then(|_| run("RELEASE batch")).is_err() {
+                // Nothing of it may be committed: the others are carried out again.
+                run("ROLLBACK")?;
+            }
+            return outcome;
+        }
+        if outcome.is_ok() {
+            run("RELEASE batch")?;
+        }
+        outcome
+    }
+
+    fn apply(&self, at: &Partition, number: DocumentVersion, write: &DocumentWrite) -> Result<(), Trouble> {
+        match write {
+            DocumentWrite::Put { id, body, .. } => self.connection.prepare_cached(PUT)?.execute(params![
+                at.as_bytes(),
+                id.as_bytes(),
+                number.get().cast_signed(),
+                &**body
+            ])?,
+            DocumentWrite::Delete { id, .. } => {
+                self.connection.prepare_cached(DELETE)?.execute(params![at.as_bytes(), id.as_bytes()])?
+            }
+        };
+        Ok(())
+    }
+
+    fn document_version(&self, at: &Partition, id: &DocumentId) -> Result<Option<DocumentVersion>, Trouble> {
+        let mut statement = self.connection.prepare_cached(VERSION)?;
+        let found =
+            statement.query_row(params![at.as_bytes(), id.as_bytes()], |row| row.get(0)).optional()?;
+        Ok(found.map(version))
+    }
+
+    pub(in super::super) fn document(
+        &self,
+        at: &Partition,
+        id: &DocumentId,
+    ) -> Result<Option<Document>, Trouble> {
+        let mut statement = self.connection.prepare_cached(READ)?;
+        let found = statement
+            .query_row(params![at.as_bytes(), id.as_bytes()], |row| {
+                Ok((row.get(0)?, row.get::<_, Vec<u8>>(1)?))
+            })
+            .optional()?;
+        Ok(found.map(|(number, body)| Document {
+            id: id.clone(),
+            version: version(number),
+            body: body.into(),
+        }))
+    }
+
+    pub(in super::super) fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, Trouble> {
+        let start = match scan.start() {
+            // The next larger id is this one and a zero byte.
+            Bound::Excluded(after) => [after, &[0]].concat(),
+            Bound::Included(start) => start.to_vec(),
+            Bound::Unbounded => Vec::new(),
+        };
+        let mut statement = self.connection.prepare_cached(SCAN)?;
+        let mut rows = statement.query(params![at.as_bytes(), start])?;
+        let (mut page, mut bytes) = (Page { documents: Vec::new(), next: None }, 0);
+        while let Some(row) = rows.next()? {
+            let id = DocumentId::new(row.get::<_, Vec<u8>>(0)?).map_err(damaged)?;
+            if !scan.takes(&id) {
+                break;
+            }
+            if page.documents.len() >= scan.limit || bytes >= PAGE_BYTES {
+                page.next = page.documents.last().map(|last| last.id.clone());
+                break;
+            }
+            let body = Bytes::from(row.get::<_, Vec<u8>>(2)?);
+            bytes += body.len();
+            page.documents.push(Document { id, version: version(row.get(1)?), body });
+        }
+        Ok(page)
+    }
+}
+
+fn version(stored: i64) -> DocumentVersion {
+    DocumentVersion::from_stored(stored.cast_unsigned())
+}
