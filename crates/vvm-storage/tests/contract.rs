@@ -14,7 +14,9 @@ mod mem {
     use super::*;
     use async_trait::async_trait;
     use clock::SystemClock;
-    use ielections::{TtlStorage, storage_contract_suite, testing::contract::StorageUnderTest};
+    use ielections::{
+        TtlStorage, document_contract_suite, storage_contract_suite, testing::contract::StorageUnderTest,
+    };
     use std::sync::Arc;
     use vvm_storage::{ElectionsTtlStorage, mem::MemDatabase};
 
@@ -33,14 +35,25 @@ mod mem {
         }
     }
 
-    storage_contract_suite!(Mem(MemDatabase::new(Arc::new(SystemClock::start().unwrap()))));
+    fn fresh() -> Mem {
+        Mem(MemDatabase::new(Arc::new(SystemClock::start().unwrap())))
+    }
+
+    storage_contract_suite!(fresh());
+
+    mod documents {
+        use super::*;
+        document_contract_suite!(fresh());
+    }
 }
 
 #[cfg(feature = "sqlite")]
 mod sqlite {
     use super::*;
     use async_trait::async_trait;
-    use ielections::{TtlStorage, storage_contract_suite, testing::contract::StorageUnderTest};
+    use ielections::{
+        TtlStorage, document_contract_suite, storage_contract_suite, testing::contract::StorageUnderTest,
+    };
     use std::sync::Arc;
     use tempfile::TempDir;
     use vvm_storage::{ElectionsTtlStorage, sqlite::SqliteStorage};
@@ -63,13 +76,20 @@ mod sqlite {
     }
 
     storage_contract_suite!(Sqlite(TempDir::new().unwrap()));
+
+    mod documents {
+        use super::*;
+        document_contract_suite!(Sqlite(TempDir::new().unwrap()));
+    }
 }
 
 #[cfg(feature = "sled")]
 mod sled {
     use super::*;
     use async_trait::async_trait;
-    use ielections::{TtlStorage, storage_contract_suite, testing::contract::StorageUnderTest};
+    use ielections::{
+        TtlStorage, document_contract_suite, storage_contract_suite, testing::contract::StorageUnderTest,
+    };
     use std::sync::Arc;
     use tempfile::TempDir;
     use vvm_storage::{ElectionsTtlStorage, sled::SledStorage};
@@ -92,4 +112,9 @@ mod sled {
     }
 
     storage_contract_suite!(Sled(TempDir::new().unwrap()));
+
+    mod documents {
+        use super::*;
+        document_contract_suite!(Sled(TempDir::new().unwrap()));
+    }
 }

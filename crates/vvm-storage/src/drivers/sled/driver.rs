@@ -1,5 +1,6 @@
 //! The verbs: each one call to the thread that owns the database.
 
+mod documents;
 mod lane;
 
 pub(super) use lane::Lane;
@@ -8,7 +9,7 @@ use super::{
     errors::{Closed, Trouble},
     open::OpenError,
 };
-use crate::{Partition, SysVvmStorage};
+use crate::{Partition, SysVvmDocuments, SysVvmStorage};
 use async_trait::async_trait;
 use clock::SystemClock;
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
@@ -113,6 +114,10 @@ impl SysVvmStorage for SledStorage {
     async fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, ReadError> {
         let at = at.clone();
         self.for_read()?.read(move |rows| rows.setting(&at).map_err(Trouble::of_read)).await
+    }
+
+    fn documents(&self) -> Option<&dyn SysVvmDocuments> {
+        Some(self)
     }
 
     async fn close(&self) {

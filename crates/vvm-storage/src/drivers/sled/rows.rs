@@ -1,6 +1,6 @@
 //! How slots and settings are laid out, and what each verb does to them.
 //!
-//! Two trees, `leader` and `setting`, with partitions for keys. A leader row begins with the epoch, and stays when the
+//! Three trees: `leader` and `setting`, with partitions for keys, and `document`. A leader row begins with the epoch, and stays when the
 //! slot is released: the epoch survives in it (I2).
 //!
 //! | bytes | 0–7 | 8–23 | 24–31 | 32–39 | 40– |
@@ -9,6 +9,8 @@
 //! | released | epoch | | | | |
 //!
 //! Numbers are big-endian. Each verb reads, compares and writes; nobody comes in between, since one thread does all.
+
+mod documents;
 
 use super::errors::Trouble;
 use crate::Partition;
@@ -25,6 +27,9 @@ const HEAD: usize = 8 + 16 + 8 + 8;
 pub(super) struct Rows {
     leaders: ::sled::Tree,
     settings: ::sled::Tree,
+    documents: ::sled::Tree,
+    /// Who gives out numbers for partitions with documents.
+    database: ::sled::Db,
     /// When the write of a version was issued (I5). Only of this process, and forgotten with the last handle.
     issued: BTreeMap<Partition, (Version, Instant)>,
 }
@@ -34,6 +39,8 @@ impl Rows {
         Ok(Self {
             leaders: database.open_tree("leader")?,
             settings: database.open_tree("setting")?,
+            documents: database.open_tree("document")?,
+            database: database.clone(),
             issued: BTreeMap::new(),
         })
     }

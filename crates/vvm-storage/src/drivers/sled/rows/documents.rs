@@ -1,0 +1,140 @@
+//! Documents: one tree, in which those of a partition are neighbours, and the number of its last batch stands before them.
+//!
+//! | key | value |
+//! |---|---|
+//! | 0, partition | number of the partition, number of its last batch |
+//! | 1, number of the partition, id | number of the batch that put it, body |
+//!
+//! Numbers have 8 bytes, big-endian. One tree, because that is what sled writes a batch to as a whole. A number for the
+//! partition, because sled writes up to 17 neighbours as one page, moves a page of 128 KiB or more into a file of its own,
+//! and nobody syncs that file: so rows are short.
+
+use super::{Rows, damaged};
+use crate::{Partition, drivers::sled::errors::Trouble};
+use bytes::Bytes;
+use ielections::{
+    Document, DocumentId, DocumentVersion, DocumentWrite, Fence, FenceState, Fenced, OnlyIf, Page, Scan,
+    WriteError,
+};
+use std::ops::Bound;
+
+/// A partition that took a batch.
+struct Count {
+    /// What its documents have in common. No other partition ever has the same.
+    partition: [u8; 8],
+    last: DocumentVersion,
+}
+
+impl Rows {
+    fn count(&self, at: &Partition) -> Result<Option<Count>, Trouble> {
+        let Some(row) = self.documents.get(count_key(at))? else { return Ok(None) };
+        let (partition, last) = row.split_first_chunk().ok_or_else(short)?;
+        Ok(Some(Count { partition: *partition, last: decode(last)?.0 }))
+    }
+
+    pub(in super::super) fn fence_state(&self, at: &Partition) -> Result<FenceState, Trouble> {
+        let last = self.count(at)?.map_or(DocumentVersion::NONE, |count| count.last);
+        Ok(FenceState { slot: self.slot(at)?, last })
+    }
+
+    pub(in super::super) fn write_documents(
+        &self,
+        at: &Partition,
+        fence: &Fence,
+        batch: &[DocumentWrite],
+    ) -> Result<Fenced, WriteError> {
+        if !self.admits(at, fence, batch).map_err(Trouble::before_write)? {
+            return Ok(Fenced::Refused);
+        }
+        let partition = self.number(at).map_err(Trouble::before_write)?;
+        let version = fence.after.next();
+        let mut writes = ::sled::Batch::default();
+        for write in batch {
+            match write {
+                DocumentWrite::Put { id, body, .. } => {
+                    writes.insert(key(partition, id.as_bytes()), [&number(version), &**body].concat());
+                }
+                DocumentWrite::Delete { id, .. } => writes.remove(key(partition, id.as_bytes())),
+            }
+        }
+        writes.insert(count_key(at), [partition, number(version)].concat());
+        self.documents.apply_batch(writes).map_err(|error| Trouble::from(error).while_writing())?;
+        Ok(Fenced::Written)
+    }
+
+    /// The partition's number, or one for it.
+    fn number(&self, at: &Partition) -> Result<[u8; 8], Trouble> {
+        match self.count(at)? {
+            Some(count) => Ok(count.partition),
+            // One that is not used, because the batch fails, is used by nobody.
+            None => Ok(self.database.generate_id()?.to_be_bytes()),
+        }
+    }
+
+    fn admits(&self, at: &Partition, fence: &Fence, batch: &[DocumentWrite]) -> Result<bool, Trouble> {
+        if !self.fence_state(at)?.admits(fence) {
+            return Ok(false);
+        }
+        for write in batch.iter().filter(|write| write.only_if() != OnlyIf::Always) {
+            let stands = self.document(at, write.id())?;
+            if !write.only_if().holds(stands.map(|document| document.version)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    pub(in super::super) fn document(
+        &self,
+        at: &Partition,
+        id: &DocumentId,
+    ) -> Result<Option<Document>, Trouble> {
+        let Some(Count { partition, .. }) = self.count(at)? else { return Ok(None) };
+        let Some(row) = self.documents.get(key(partition, id.as_bytes()))? else { return Ok(None) };
+        let (version, body) = decode(&row)?;
+        Ok(Some(Document { id: id.clone(), version, body: Bytes::copy_from_slice(body) }))
+    }
+
+    pub(in super::super) fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, Trouble> {
+        let mut page = Page { documents: Vec::new(), next: None };
+        let Some(Count { partition, .. }) = self.count(at)? else { return Ok(page) };
+        let start = scan.start().map(|id| key(partition, id));
+        let partition = key(partition, &[]);
+        for row in self.documents.range((start, Bound::Unbounded)) {
+            let (key, row) = row?;
+            let Some(id) = key.strip_prefix(&*partition) else { break };
+            let id = DocumentId::new(Bytes::copy_from_slice(id)).map_err(damaged)?;
+            if !scan.takes(&id) {
+                break;
+            }
+            if page.documents.len() >= scan.limit {
+                page.next = page.documents.last().map(|last| last.id.clone());
+                break;
+            }
+            let (version, body) = decode(&row)?;
+            page.documents.push(Document { id, version, body: Bytes::copy_from_slice(body) });
+        }
+        Ok(page)
+    }
+}
+
+fn count_key(at: &Partition) -> Vec<u8> {
+    [&[0], at.as_bytes()].concat()
+}
+
+fn key(partition: [u8; 8], id: &[u8]) -> Vec<u8> {
+    [&[1], &partition[..], id].concat()
+}
+
+fn number(version: DocumentVersion) -> [u8; 8] {
+    version.get().to_be_bytes()
+}
+
+fn decode(row: &[u8]) -> Result<(DocumentVersion, &[u8]), Trouble> {
+    let (version, body) = row.split_first_chunk().ok_or_else(short)?;
+    Ok((DocumentVersion::from_stored(u64::from_be_bytes(*version)), body))
+}
+
+fn short() -> Trouble {
+    damaged("a row of a document is too short")
+}
