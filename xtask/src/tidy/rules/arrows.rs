@@ -22,7 +22,7 @@ const MAP: [(&str, &[&str]); 8] = [
     ("ielections", &["clock", "deadman"]),
     ("vvm-storage", &["clock", "ielections"]),
     ("vvm-orch", &["clock", "ielections"]),
-    ("primary-only", &["ielections"]),
+    ("primary-only", &["clock", "ielections"]),
     ("vvm-host", &["clock", "deadman", "ielections", "primary-only", "vvm-orch", "vvm-storage"]),
 ];
 

@@ -1,0 +1,216 @@
+//! Questions to a service: answered while it runs, waiting while it is rebuilt, refused otherwise.
+
+use crate::{probe::Steps, rig::run};
+use futures_util::FutureExt;
+use ielections::DocumentLimits;
+use primary_only::{GetOrCreateError, Unavailable};
+
+#[test]
+fn lookup_instance() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let reign = process.lead().await;
+        let created = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
+        let found = process.service.lookup(&"x".into()).await.unwrap().unwrap();
+        assert!(found.is(&created));
+        assert_eq!(found.id(), "x");
+        assert!(process.service.lookup(&"y".into()).await.unwrap().is_none());
+        reign.end().await.unwrap();
+    });
+}
+
+#[test]
+fn lookup_instance_interruptible() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        process.documents.hold_scans(true);
+        let reign = process.lead().await;
+        process.documents.scans(1).await;
+        // Dropped half-way …
+        let x = "x".to_owned();
+        assert!(process.service.lookup(&x).now_or_never().is_none());
+        assert!(process.service.get_all().now_or_never().is_none());
+        // … or ended by the end of the term.
+        let lookup = process.service.lookup(&x);
+        let step_down = reign.end();
+        let (answer, led) = tokio::join!(lookup, step_down);
+        assert!(matches!(answer, Err(Unavailable::NotLeader)));
+        led.unwrap();
+    });
+}
+
+#[test]
+fn lookup_instance_after_step_down() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        assert!(matches!(process.service.lookup(&"x".into()).await, Err(Unavailable::NotLeader)));
+        let reign = process.lead().await;
+        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
+        instance.persisted().await.unwrap();
+        reign.end().await.unwrap();
+        assert!(matches!(process.service.lookup(&"x".into()).await, Err(Unavailable::NotLeader)));
+    });
+}
+
+#[test]
+fn get_all_instances_after_step_down() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let reign = process.lead().await;
+        for id in ["b", "a", "c"] {
+            process.service.get_or_create(id.into(), Steps::new()).await.unwrap();
+        }
+        let all = process.service.get_all().await.unwrap();
+        assert_eq!(all.iter().map(|instance| instance.id().as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
+        reign.end().await.unwrap();
+        assert!(matches!(process.service.get_all().await, Err(Unavailable::NotLeader)));
+    });
+}
+
+#[test]
+fn get_or_create_instance_interruptible() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        process.documents.hold_scans(true);
+        let reign = process.lead().await;
+        process.documents.scans(1).await;
+        assert!(process.service.get_or_create("x".into(), Steps::new()).now_or_never().is_none());
+        let asked = process.service.get_or_create("x".into(), Steps::new());
+        let (answer, led) = tokio::join!(asked, reign.end());
+        assert!(matches!(answer, Err(GetOrCreateError::Unavailable(Unavailable::NotLeader))));
+        led.unwrap();
+        assert_eq!(process.probe.journal.count("x runs"), 0);
+    });
+}
+
+#[test]
+fn who_waited_through_a_term_is_not_answered_by_the_next() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        process.documents.hold_scans(true);
+        let first = process.lead().await;
+        process.documents.scans(1).await;
+        let asked = process.service.get_all();
+        tokio::pin!(asked);
+        assert!(asked.as_mut().now_or_never().is_none());
+        first.end().await.unwrap();
+        let second = process.lead().await;
+        process.documents.scans(2).await;
+        // It was not polled in between.
+        assert!(matches!(asked.await, Err(Unavailable::NotLeader)));
+        process.documents.hold_scans(false);
+        assert!(process.service.get_all().await.unwrap().is_empty());
+        second.end().await.unwrap();
+    });
+}
+
+#[test]
+fn leaving_rebuilding_wakes_who_waits() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        process.documents.hold_scans(true);
+        let reign = process.lead().await;
+        process.documents.scans(1).await;
+        let (x, y) = ("x".to_owned(), "y".to_owned());
+        let (found, all, created, ()) = tokio::join!(
+            process.service.lookup(&x),
+            process.service.get_all(),
+            process.service.get_or_create(y, Steps::new()),
+            async {
+                tokio::task::yield_now().await;
+                process.documents.hold_scans(false);
+            },
+        );
+        assert!(found.unwrap().is_none());
+        assert!(all.unwrap().len() <= 1);
+        assert!(created.unwrap().created);
+        reign.end().await.unwrap();
+    });
+}
+
+#[test]
+fn create_when_not_primary() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let refused = process.service.get_or_create("x".into(), Steps::new()).await.unwrap_err();
+        assert!(matches!(refused, GetOrCreateError::Unavailable(Unavailable::NotLeader)));
+        assert!(process.probe.journal.lines().is_empty());
+    });
+}
+
+#[test]
+fn another_request_under_the_same_id_is_refused() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let reign = process.lead().await;
+        let ask = |request| process.service.get_or_create("x".into(), Steps::requesting(request));
+        assert!(ask("copy").await.unwrap().created);
+        assert!(!ask("copy").await.unwrap().created);
+        let refused = ask("move").await.unwrap_err();
+        assert!(matches!(&refused, GetOrCreateError::AnotherRequest(id) if id == "x"));
+        reign.end().await.unwrap();
+
+        // The instance knows its request after a fail-over, too.
+        let reign = process.lead().await;
+        assert!(matches!(ask("move").await, Err(GetOrCreateError::AnotherRequest(_))));
+        assert!(!ask("copy").await.unwrap().created);
+        reign.end().await.unwrap();
+    });
+}
+
+#[test]
+fn an_instance_that_conflicts_with_others_is_refused() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let reign = process.lead().await;
+        process.service.get_or_create("x".into(), Steps::new()).await.unwrap();
+        let alone = process.service.get_or_create("y".into(), Steps::requesting("alone")).await.unwrap_err();
+        assert_eq!(alone.to_string(), "conflicts with another instance: x is there");
+        assert!(process.service.lookup(&"y".into()).await.unwrap().is_none());
+        // Asked for the one that is there, nobody is asked about conflicts.
+        assert!(!process.service.get_or_create("x".into(), Steps::new()).await.unwrap().created);
+        reign.end().await.unwrap();
+    });
+}
+
+#[test]
+fn an_instance_that_can_not_be_built_leaves_nothing() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let reign = process.lead().await;
+        let ask = |request| process.service.get_or_create("x".into(), Steps::requesting(request));
+        assert!(matches!(ask("not to be built").await, Err(GetOrCreateError::Build(_))));
+        assert!(process.service.get_all().await.unwrap().is_empty());
+        assert!(ask("copy").await.unwrap().created);
+        reign.end().await.unwrap();
+    });
+}
+
+#[test]
+fn a_service_whose_code_panics_when_asked_goes_on() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let reign = process.lead().await;
+        let service = process.service.clone();
+        let asked =
+            tokio::spawn(
+                async move { service.get_or_create("x".into(), Steps::requesting("to panic")).await },
+            );
+        assert!(asked.await.unwrap_err().is_panic());
+        assert!(process.service.get_or_create("x".into(), Steps::new()).await.unwrap().created);
+        reign.end().await.unwrap();
+    });
+}
+
+#[test]
+fn an_id_that_no_document_can_have_is_refused_at_once() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let reign = process.lead().await;
+        let DocumentLimits { max_id_bytes, .. } = reign.standing().documents().unwrap().limits();
+        let refused =
+            process.service.get_or_create("x".repeat(max_id_bytes), Steps::new()).await.unwrap_err();
+        assert!(matches!(refused, GetOrCreateError::TooLarge(_)));
+        reign.end().await.unwrap();
+    });
+}

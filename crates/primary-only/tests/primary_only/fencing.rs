@@ -1,0 +1,243 @@
+//! Fencing: what a deposed leader writes does not land, ends its term, and is never tried again. What an instance was
+//! told of its writes is so.
+
+use crate::{
+    faults::WriteFault,
+    probe::Steps,
+    rig::{run, usurp},
+};
+use primary_only::{Deposed, LeadError, Outcome, StateError, Unavailable};
+
+#[test]
+fn a_deposed_writer_ends_its_term_at_once() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let probe = process.probe.clone();
+        process.probe.act("x", move |mut cx| {
+            let (go, journal) = (probe.go.clone(), probe.journal.clone());
+            async move {
+                cx.state.insert().await?;
+                go.wait("deposed").await;
+                for _ in 0..3 {
+                    let next = cx.state.doc().next();
+                    let Err(error) = cx.state.update(next).await else { panic!("written") };
+                    assert!(matches!(error, StateError::Deposed(_)), "{error}");
+                    assert!(cx.stop.is_cancelled());
+                    journal.write("x is deposed");
+                }
+                // A run that does not care is harmless, too.
+                Ok(())
+            }
+        });
+        let mut reign = process.lead().await;
+        for id in ["x", "y"] {
+            let instance = process.service.get_or_create(id.into(), Steps::new()).await.unwrap().handle;
+            instance.persisted().await.unwrap();
+        }
+        let other = process.service.lookup(&"y".into()).await.unwrap().unwrap();
+        let writes = process.documents.written();
+        usurp(&cluster).await;
+        let before = cluster.documents().await;
+        process.probe.go.give("deposed");
+        // Nobody tells it to stop.
+        let led = (&mut reign.led).await.unwrap();
+        assert_eq!(led, Err(LeadError::Deposed(Deposed { current: None })));
+        assert!(matches!(other.completed().await, Outcome::Interrupted));
+        assert!(matches!(process.service.get_all().await, Err(Unavailable::NotLeader)));
+        assert_eq!(process.probe.journal.count("x is deposed"), 3);
+        // What was refused once is not asked for again.
+        assert!(process.documents.written() <= writes + 1);
+        assert_eq!(cluster.documents().await, before);
+        reign.leadership.release().await;
+    });
+}
+
+#[test]
+fn a_deposed_leader_s_late_write_does_not_land_on_its_successor_s() {
+    run(async |cluster| {
+        let [old, new] = ["a", "b"].map(|name| cluster.process(name));
+        let probe = old.probe.clone();
+        old.probe.act("x", move |mut cx| {
+            let (go, journal) = (probe.go.clone(), probe.journal.clone());
+            async move {
+                cx.state.insert().await?;
+                go.wait("write").await;
+                let next = Steps { taken: 999, ..Steps::new() };
+                let written = cx.state.update(next).await;
+                journal.write("x wrote");
+                Ok(written?)
+            }
+        });
+        let reign = old.lead().await;
+        let instance = old.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
+        instance.persisted().await.unwrap();
+        old.documents.hold_writes(true);
+        old.probe.go.give("write");
+        tokio::task::yield_now().await;
+        usurp(&cluster).await;
+        let successor = new.lead().await;
+        assert!(new.service.lookup(&"x".into()).await.unwrap().is_some());
+        let before = cluster.documents().await;
+        old.documents.hold_writes(false);
+        old.probe.journal.shows("x wrote", 1).await;
+        assert_eq!(cluster.documents().await, before);
+        assert!(matches!(instance.completed().await, Outcome::Interrupted));
+        successor.end().await.unwrap();
+        drop(reign.end().await);
+    });
+}
+
+#[test]
+fn a_write_whose_answer_was_lost_is_found_and_not_repeated() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let probe = process.probe.clone();
+        process.probe.act("x", move |mut cx| {
+            let go = probe.go.clone();
+            async move {
+                cx.state.insert().await?;
+                for step in 1..=5 {
+                    let next = cx.state.doc().next();
+                    cx.state.update(next).await?;
+                    assert_eq!(cx.state.doc().taken, step);
+                }
+                go.wait("delete").await;
+                Ok(cx.state.delete().await?)
+            }
+        });
+        use WriteFault::{AnswerLost, NotApplied, RequestLost};
+        process.documents.fail_writes(&[
+            AnswerLost,
+            RequestLost,
+            NotApplied,
+            AnswerLost,
+            AnswerLost,
+            RequestLost,
+        ]);
+        let reign = process.lead().await;
+        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
+        instance.persisted().await.unwrap();
+        process.documents.fail_writes(&[AnswerLost, RequestLost, RequestLost]);
+        process.probe.go.give("delete");
+        let outcome = instance.completed().await;
+        assert!(outcome.is_completed(), "{outcome}");
+        assert!(cluster.documents().await.is_empty());
+        assert!(process.service.lookup(&"x".into()).await.unwrap().is_none());
+        reign.end().await.unwrap();
+    });
+}
+
+#[test]
+fn a_write_whose_future_was_dropped_is_finished_before_the_next() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let probe = process.probe.clone();
+        let documents = std::sync::Arc::clone(&process.documents);
+        process.probe.act("x", move |mut cx| {
+            let (go, documents) = (probe.go.clone(), documents.clone());
+            async move {
+                cx.state.insert().await?;
+                documents.hold_writes(true);
+                let next = cx.state.doc().next();
+                tokio::select! {
+                    biased;
+                    _ = cx.state.update(next) => panic!("not held"),
+                    () = go.wait("dropped") => {}
+                }
+                documents.hold_writes(false);
+                let next = Steps { taken: 10, ..Steps::new() };
+                cx.state.update(next).await?;
+                Ok(())
+            }
+        });
+        let reign = process.lead().await;
+        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
+        instance.persisted().await.unwrap();
+        process.probe.go.give("dropped");
+        let outcome = instance.completed().await;
+        assert!(outcome.is_completed(), "{outcome}");
+        assert!(cluster.documents().await[0].body.ends_with(b"{\"taken\":10,\"request\":\"\"}"));
+        reign.end().await.unwrap();
+    });
+}
+
+#[test]
+fn a_write_that_a_run_left_behind_is_waited_for() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let documents = std::sync::Arc::clone(&process.documents);
+        let probe = process.probe.clone();
+        process.probe.act("x", move |mut cx| {
+            let (go, documents) = (probe.go.clone(), documents.clone());
+            async move {
+                cx.state.insert().await?;
+                documents.hold_writes(true);
+                tokio::select! {
+                    biased;
+                    _ = cx.state.delete() => panic!("not held"),
+                    () = go.wait("leave") => {}
+                }
+                panic!("in the midst of a write")
+            }
+        });
+        let reign = process.lead().await;
+        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
+        instance.persisted().await.unwrap();
+        process.probe.go.give("leave");
+        cluster.sleep(1).await;
+        assert!(instance.outcome().is_none());
+        process.documents.hold_writes(false);
+        assert!(matches!(instance.completed().await, Outcome::Panicked(_)));
+        assert!(cluster.documents().await.is_empty());
+        assert!(process.service.lookup(&"x".into()).await.unwrap().is_none());
+        reign.end().await.unwrap();
+    });
+}
+
+#[test]
+fn an_interrupted_run_may_still_write_where_it_stopped() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        process.probe.act("x", |mut cx| async move {
+            cx.state.insert().await?;
+            cx.stop.cancelled().await;
+            let next = cx.state.doc().next();
+            cx.state.update(next).await?;
+            Err(primary_only::Interrupted.into())
+        });
+        let reign = process.lead().await;
+        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
+        instance.persisted().await.unwrap();
+        reign.end().await.unwrap();
+        assert!(cluster.documents().await[0].body.ends_with(b"{\"taken\":1,\"request\":\"\"}"));
+    });
+}
+
+#[test]
+fn a_write_that_the_storage_does_not_take_ends_with_the_term() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let probe = process.probe.clone();
+        process.probe.act("x", move |mut cx| {
+            let journal = probe.journal.clone();
+            async move {
+                let refused = cx.state.insert().await;
+                assert!(
+                    matches!(refused, Err(StateError::OutOfTime { .. } | StateError::Lost(_))),
+                    "{refused:?}"
+                );
+                journal.write("x gave up");
+                Ok(refused?)
+            }
+        });
+        process.documents.fail_every_write(Some(WriteFault::NotApplied));
+        let reign = process.lead().await;
+        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
+        cluster.sleep(60).await;
+        assert_eq!(process.probe.journal.count("x gave up"), 0);
+        reign.end().await.unwrap();
+        assert_eq!(process.probe.journal.count("x gave up"), 1);
+        assert!(matches!(instance.completed().await, Outcome::Interrupted));
+        assert!(cluster.documents().await.is_empty());
+    });
+}

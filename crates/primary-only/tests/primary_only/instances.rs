@@ -1,0 +1,247 @@
+//! Instances: run once, ended on every path, forgotten when their document does not stand.
+
+use crate::{
+    probe::{Probe, Steps},
+    rig::run,
+};
+use primary_only::{Course, NotPersisted, Outcome, StateError};
+
+#[test]
+fn basic_create_instance() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        process.probe.act("x", |mut cx| async move {
+            assert!(!cx.state.is_persisted());
+            cx.state.insert().await?;
+            assert!(cx.state.is_persisted());
+            while cx.state.doc().taken < 3 {
+                let next = cx.state.doc().next();
+                cx.state.update(next).await?;
+            }
+            Ok(())
+        });
+        let reign = process.lead().await;
+        let got = process.service.get_or_create("x".into(), Steps::new()).await.unwrap();
+        assert!(got.created);
+        assert!(got.handle.completed().await.is_completed());
+        got.handle.persisted().await.unwrap();
+        let documents = cluster.documents().await;
+        assert_eq!(documents.len(), 1);
+        assert_eq!(documents[0].id.as_bytes(), b"primary-only/probe\0x");
+        assert_eq!(&documents[0].body[..], b"\x01\x00\x00\x00\x01{\"taken\":3,\"request\":\"\"}");
+        reign.end().await.unwrap();
+    });
+}
+
+#[test]
+fn double_create_instance() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let reign = process.lead().await;
+        let ask = || process.service.get_or_create("x".into(), Steps::new());
+        let (one, two) = tokio::join!(ask(), ask());
+        let (one, two) = (one.unwrap(), two.unwrap());
+        assert!(one.created && !two.created);
+        assert!(one.handle.is(&two.handle));
+        one.handle.persisted().await.unwrap();
+        reign.end().await.unwrap();
+        assert_eq!(process.probe.journal.count("x runs"), 1);
+    });
+}
+
+#[test]
+fn an_instance_that_fails_before_its_document_stands_is_forgotten() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        process.probe.act("x", |_| async { Err("no luck".into()) });
+        let reign = process.lead().await;
+        let ask = || process.service.get_or_create("x".into(), Steps::new());
+        let instance = ask().await.unwrap().handle;
+        let failed = instance.completed().await;
+        assert!(matches!(&failed, Outcome::Failed(failure) if failure.to_string() == "no luck"));
+        assert!(matches!(instance.persisted().await, Err(NotPersisted(Outcome::Failed(_)))));
+        // Who has heard of the end finds no trace.
+        assert!(process.service.lookup(&"x".into()).await.unwrap().is_none());
+        assert!(ask().await.unwrap().created);
+        reign.end().await.unwrap();
+    });
+}
+
+#[test]
+fn an_instance_that_fails_while_its_document_stands_is_kept_and_resumes_in_the_next_term() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        process.probe.act("x", |mut cx| async move {
+            let resumed = cx.state.is_persisted();
+            cx.state.insert().await?;
+            if resumed { Ok(cx.state.delete().await?) } else { Err("no luck".into()) }
+        });
+        let reign = process.lead().await;
+        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
+        assert!(matches!(instance.completed().await, Outcome::Failed(_)));
+        let again = process.service.get_or_create("x".into(), Steps::new()).await.unwrap();
+        assert!(!again.created && again.handle.is(&instance));
+        assert_eq!(process.probe.journal.count("x runs"), 1);
+        reign.end().await.unwrap();
+
+        let reign = process.lead().await;
+        if let Some(instance) = process.service.lookup(&"x".into()).await.unwrap() {
+            assert!(instance.completed().await.is_completed());
+        }
+        assert_eq!(process.probe.journal.count("x runs"), 2);
+        assert!(cluster.documents().await.is_empty());
+        reign.end().await.unwrap();
+    });
+}
+
+#[test]
+fn a_panic_completes_the_instance_and_nothing_else() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        process.probe.act("x", |_| async { panic!("had enough") });
+        let reign = process.lead().await;
+        let other = process.service.get_or_create("y".into(), Steps::new()).await.unwrap().handle;
+        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
+        let panicked = instance.completed().await;
+        assert!(matches!(&panicked, Outcome::Panicked(message) if &**message == "had enough"));
+        assert!(matches!(instance.persisted().await, Err(NotPersisted(Outcome::Panicked(_)))));
+        assert!(process.service.lookup(&"x".into()).await.unwrap().is_none());
+        other.persisted().await.unwrap();
+        assert!(other.outcome().is_none());
+        reign.end().await.unwrap();
+        assert!(matches!(other.completed().await, Outcome::Interrupted));
+    });
+}
+
+#[test]
+fn deleting_the_document_releases_the_instance_without_interrupting_it() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let probe = process.probe.clone();
+        process.probe.act("x", move |mut cx| {
+            let probe = probe.clone();
+            async move {
+                cx.state.insert().await?;
+                cx.state.delete().await?;
+                probe.journal.write("x tidies up");
+                assert!(!cx.stop.is_cancelled());
+                probe.go.wait("tidy").await;
+                Ok(())
+            }
+        });
+        let reign = process.lead().await;
+        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
+        process.probe.journal.shows("x tidies up", 1).await;
+        assert!(process.service.lookup(&"x".into()).await.unwrap().is_none());
+        assert!(instance.outcome().is_none());
+
+        // One that follows is another one, and runs when the first has ended: never two of one id.
+        let next = process.service.get_or_create("x".into(), Steps::new()).await.unwrap();
+        assert!(next.created && !next.handle.is(&instance));
+        cluster.sleep(60).await;
+        assert_eq!(process.probe.journal.count("x runs"), 1);
+        assert_eq!(next.handle.status().course, Course::Waiting);
+        process.probe.go.give("tidy");
+        assert!(instance.completed().await.is_completed());
+        assert!(next.handle.completed().await.is_completed());
+        let lines = process.probe.journal.lines();
+        assert_eq!(lines[1..], ["x runs", "x tidies up", "x ends", "x runs", "x tidies up", "x ends"]);
+        reign.end().await.unwrap();
+    });
+}
+
+#[test]
+fn no_more_run_at_once_than_may_and_the_others_follow_in_order() {
+    run(async |cluster| {
+        let process = cluster.process_with("a", Probe::at_most(2));
+        for id in ["a", "b", "c", "d"] {
+            let probe = process.probe.clone();
+            process.probe.act(id, move |mut cx| {
+                let go = probe.go.clone();
+                async move {
+                    cx.state.insert().await?;
+                    go.wait(id).await;
+                    Ok(cx.state.delete().await?)
+                }
+            });
+        }
+        let reign = process.lead().await;
+        let mut instances = Vec::new();
+        for id in ["a", "b", "c", "d"] {
+            instances.push(process.service.get_or_create(id.into(), Steps::new()).await.unwrap().handle);
+        }
+        process.probe.journal.shows("b runs", 1).await;
+        cluster.sleep(60).await;
+        assert_eq!(process.probe.journal.lines(), ["prepares", "a runs", "b runs"]);
+        assert_eq!(process.tasks.runners(), 2);
+        let status = process.service.status();
+        assert_eq!((status.instances, status.running, status.waiting), (4, 2, 2));
+        for id in ["b", "c", "a", "d"] {
+            process.probe.go.give(id);
+        }
+        for instance in instances {
+            assert!(instance.completed().await.is_completed());
+        }
+        let runs: Vec<_> =
+            process.probe.journal.lines().into_iter().filter(|line| line.ends_with("runs")).collect();
+        assert_eq!(runs, ["a runs", "b runs", "c runs", "d runs"]);
+        reign.end().await.unwrap();
+    });
+}
+
+#[test]
+fn a_cell_does_what_its_document_allows() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        process.probe.act("x", |mut cx| async move {
+            assert!(matches!(cx.state.update(Steps::new()).await, Err(StateError::NotInserted)));
+            assert!(matches!(cx.state.delete().await, Err(StateError::NotInserted)));
+            cx.state.insert().await?;
+            cx.state.insert().await?;
+            let huge =
+                Steps::requesting(&"x".repeat(cx.standing.documents().unwrap().limits().max_body_bytes));
+            assert!(matches!(cx.state.update(huge).await, Err(StateError::TooLarge(_))));
+            assert_eq!(cx.state.doc(), &Steps::new());
+            cx.state.delete().await?;
+            assert!(matches!(cx.state.delete().await, Err(StateError::NotInserted)));
+            // What was deleted may be begun again by the same run.
+            cx.state.insert().await?;
+            Ok(cx.state.delete().await?)
+        });
+        let reign = process.lead().await;
+        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
+        let outcome = instance.completed().await;
+        assert!(outcome.is_completed(), "{outcome}");
+        assert!(cluster.documents().await.is_empty());
+        reign.end().await.unwrap();
+    });
+}
+
+#[test]
+fn a_document_that_somebody_else_wrote_is_a_conflict() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let probe = process.probe.clone();
+        process.probe.act("x", move |mut cx| {
+            let go = probe.go.clone();
+            async move {
+                cx.state.insert().await?;
+                go.wait("written").await;
+                let next = cx.state.doc().next();
+                match cx.state.update(next).await {
+                    Err(StateError::Conflict { found: Some(_) }) => Err("a conflict".into()),
+                    other => Err(format!("{other:?}").into()),
+                }
+            }
+        });
+        let reign = process.lead().await;
+        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
+        instance.persisted().await.unwrap();
+        process.put(reign.standing(), b"primary-only/probe\0x", b"mine").await;
+        process.probe.go.give("written");
+        let outcome = instance.completed().await;
+        assert_eq!(outcome.to_string(), "failed: a conflict");
+        assert_eq!(&cluster.documents().await[0].body[..], b"mine");
+        reign.end().await.unwrap();
+    });
+}

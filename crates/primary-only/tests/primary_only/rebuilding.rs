@@ -1,0 +1,350 @@
+//! Rebuilding: every document becomes an instance, or a report; what can't be read fails the service for its term.
+
+use crate::{
+    faults::ReadFault,
+    probe::{Probe, Steps},
+    rig::{Process, run},
+};
+use primary_only::{
+    BoxError, GetOrCreateError, Outcome, RegistryBuilder, RegistryConfig, RunContext, SchemaVersion, Service,
+    ServiceState, Task, Unavailable,
+};
+use std::sync::{Arc, Mutex};
+
+#[test]
+fn recreate_instance_on_step_up() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let probe = process.probe.clone();
+        process.probe.act("x", move |mut cx| {
+            let journal = probe.journal.clone();
+            async move {
+                journal.write(format!("x is at {}", cx.state.doc().taken));
+                cx.state.insert().await?;
+                let next = cx.state.doc().next();
+                cx.state.update(next).await?;
+                journal.write("x took a step");
+                cx.stop.cancelled().await;
+                Err(primary_only::Interrupted.into())
+            }
+        });
+        for term in 0..3 {
+            let reign = process.lead().await;
+            if term == 0 {
+                process.service.get_or_create("x".into(), Steps::new()).await.unwrap();
+            }
+            process.probe.journal.shows("x took a step", term + 1).await;
+            let instance = process.service.lookup(&"x".into()).await.unwrap().unwrap();
+            instance.persisted().await.unwrap();
+            assert_eq!(instance.status().report["began_with"], term);
+            reign.end().await.unwrap();
+        }
+        let at: Vec<_> =
+            process.probe.journal.lines().into_iter().filter(|line| line.contains("at")).collect();
+        assert_eq!(at, ["x is at 0", "x is at 1", "x is at 2"]);
+    });
+}
+
+#[test]
+fn another_process_goes_on_where_the_first_stopped() {
+    run(async |cluster| {
+        let [first, second] = ["a", "b"].map(|name| cluster.process(name));
+        let reign = first.lead().await;
+        let instance = first.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
+        instance.persisted().await.unwrap();
+        reign.end().await.unwrap();
+        let reign = second.lead().await;
+        assert!(second.service.lookup(&"x".into()).await.unwrap().is_some());
+        second.probe.journal.shows("x runs", 1).await;
+        reign.end().await.unwrap();
+    });
+}
+
+#[test]
+fn step_down_before_rebuilding_instances() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let reign = process.lead().await;
+        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
+        instance.persisted().await.unwrap();
+        reign.end().await.unwrap();
+
+        process.documents.hold_scans(true);
+        let reign = process.lead().await;
+        process.documents.scans(2).await;
+        reign.end().await.unwrap();
+        assert!(matches!(process.service.status().state, ServiceState::Paused));
+        assert_eq!(process.probe.journal.count("x runs"), 1);
+        assert_eq!(process.tasks.runners(), 0);
+
+        process.documents.hold_scans(false);
+        let reign = process.lead().await;
+        assert!(process.service.lookup(&"x".into()).await.unwrap().is_some());
+        reign.end().await.unwrap();
+        assert_eq!(process.probe.journal.count("x runs"), 2);
+    });
+}
+
+#[test]
+fn a_term_that_ends_while_preparing_is_not_rebuilt() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let journal = process.probe.journal.clone();
+        process.probe.prepare_by(move |cx| {
+            let journal = journal.clone();
+            async move {
+                cx.stop.cancelled().await;
+                journal.write("prepared");
+                Ok(())
+            }
+        });
+        let reign = process.lead().await;
+        process.probe.journal.shows("prepares", 1).await;
+        reign.end().await.unwrap();
+        // Waited for, not dropped.
+        assert_eq!(process.probe.journal.lines(), ["prepares", "prepared"]);
+        assert_eq!(process.documents.scanned(), 0);
+    });
+}
+
+#[test]
+fn recreate_instances_fails() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        process.documents.fail_scans(&[ReadFault::Fatal]);
+        let reign = process.lead().await;
+        for _ in 0..2 {
+            let failed = process.service.lookup(&"x".into()).await;
+            assert!(matches!(failed, Err(Unavailable::RebuildFailed(_))), "{failed:?}");
+            let failed = process.service.get_or_create("x".into(), Steps::new()).await;
+            let failed = failed.unwrap_err();
+            assert!(
+                matches!(failed, GetOrCreateError::Unavailable(Unavailable::RebuildFailed(_))),
+                "{failed}"
+            );
+            cluster.sleep(60).await;
+        }
+        let status = process.service.status();
+        assert!(matches!(status.state, ServiceState::RebuildFailed(_)));
+        let failure = status.failure.unwrap();
+        assert!(failure.starts_with("its documents could not be read: "), "{failure}");
+        reign.end().await.unwrap();
+        assert!(matches!(process.service.status().state, ServiceState::Paused));
+
+        // The next term begins anew.
+        let reign = process.lead().await;
+        assert!(process.service.get_or_create("x".into(), Steps::new()).await.unwrap().created);
+        reign.end().await.unwrap();
+    });
+}
+
+#[test]
+fn rebuild_service_fails() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        process.probe.prepare_by(|_| async { Err("no index".into()) });
+        let reign = process.lead().await;
+        let Err(Unavailable::RebuildFailed(failure)) = process.service.get_all().await else { panic!() };
+        assert_eq!(failure.to_string(), "preparing it failed: no index");
+        reign.end().await.unwrap();
+
+        process.probe.prepare_by(|_| async { panic!("no index at all") });
+        let reign = process.lead().await;
+        let Err(Unavailable::RebuildFailed(failure)) = process.service.get_all().await else { panic!() };
+        assert_eq!(failure.to_string(), "preparing it failed: it panicked: no index at all");
+        reign.end().await.unwrap();
+
+        process.probe.prepare_by(|_| async { Ok(()) });
+        let reign = process.lead().await;
+        assert!(process.service.get_all().await.unwrap().is_empty());
+        reign.end().await.unwrap();
+    });
+}
+
+#[test]
+fn a_storage_that_answers_late_is_asked_again() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        process.documents.fail_scans(&[ReadFault::Unavailable; 3]);
+        let reign = process.lead().await;
+        assert!(process.service.get_all().await.unwrap().is_empty());
+        assert_eq!(process.documents.scanned(), 4);
+        reign.end().await.unwrap();
+
+        process.documents.fail_every_scan(Some(ReadFault::Unavailable));
+        let reign = process.lead().await;
+        assert!(matches!(process.service.get_all().await, Err(Unavailable::RebuildFailed(_))));
+        reign.end().await.unwrap();
+    });
+}
+
+#[test]
+fn what_ran_already_is_interrupted_when_the_rebuild_fails() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let reign = process.lead().await;
+        for id in ["a", "b"] {
+            let instance = process.service.get_or_create(id.into(), Steps::new()).await.unwrap().handle;
+            instance.persisted().await.unwrap();
+        }
+        reign.end().await.unwrap();
+
+        process.documents.page_size(1);
+        process.documents.pass_scans(1);
+        process.documents.fail_every_scan(Some(ReadFault::Fatal));
+        let reign = process.lead().await;
+        process.probe.journal.shows("a ends", 2).await;
+        assert!(matches!(process.service.get_all().await, Err(Unavailable::RebuildFailed(_))));
+        assert_eq!(process.probe.journal.count("b runs"), 1);
+        reign.end().await.unwrap();
+    });
+}
+
+#[test]
+fn the_first_instances_run_before_the_last_are_read() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let reign = process.lead().await;
+        for id in 0..10 {
+            let instance = process.service.get_or_create(id.to_string(), Steps::new()).await.unwrap().handle;
+            instance.persisted().await.unwrap();
+        }
+        reign.end().await.unwrap();
+
+        process.documents.page_size(3);
+        let (journal, documents) = (process.probe.journal.clone(), Arc::clone(&process.documents));
+        let scanned_at = Arc::new(Mutex::new(None));
+        process.probe.act("0", {
+            let scanned_at = Arc::clone(&scanned_at);
+            move |cx| {
+                scanned_at.lock().unwrap().get_or_insert(documents.scanned());
+                crate::probe::hold(cx)
+            }
+        });
+        let before = process.documents.scanned();
+        let reign = process.lead().await;
+        assert_eq!(process.service.get_all().await.unwrap().len(), 10);
+        // Ten documents are four pages of three.
+        assert_eq!(process.documents.scanned() - before, 4);
+        assert!(scanned_at.lock().unwrap().unwrap() < before + 4);
+        for id in 0..10 {
+            journal.shows(&format!("{id} runs"), 2).await;
+        }
+        reign.end().await.unwrap();
+    });
+}
+
+#[test]
+fn a_document_that_makes_no_instance_is_quarantined_and_the_others_run() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let leadership = process.acquire(1).await;
+        let put = async |id: &str, body: &[u8]| {
+            let id = [b"primary-only/probe\0", id.as_bytes()].concat();
+            process.put(leadership.standing(), &id, body).await;
+        };
+        put("cut", b"\x01\x00").await;
+        put("foreign", b"{}").await;
+        put("garbled", b"\x01\x00\x00\x00\x01{\"taken\":tru").await;
+        put("newer", b"\x01\x00\x00\x00\x02{}").await;
+        put("panics", b"\x01\x00\x00\x00\x01{\"taken\":0,\"request\":\"to panic\"}").await;
+        put("refused", b"\x01\x00\x00\x00\x01{\"taken\":0,\"request\":\"not to be built\"}").await;
+        put("whole", b"\x01\x00\x00\x00\x01{\"taken\":7,\"request\":\"\"}").await;
+        process.put(leadership.standing(), b"primary-only/probe\0\xff", b"\x01").await;
+        process.put(leadership.standing(), b"primary-only/probe2\0other", b"\x01").await;
+        let before = cluster.documents().await;
+
+        let reign = process.reign(leadership).await;
+        let all = process.service.get_all().await.unwrap();
+        assert_eq!(all.iter().map(|instance| instance.id().as_str()).collect::<Vec<_>>(), ["whole"]);
+        process.probe.journal.shows("whole runs", 1).await;
+        let quarantined = process.service.status().quarantined;
+        let reasons: Vec<_> = quarantined.iter().map(|one| (one.id.as_str(), one.reason.as_str())).collect();
+        let starts = [
+            ("cut", "a body of 2 bytes is too short for an envelope"),
+            ("foreign", "an envelope of format 123, and this program reads 1"),
+            ("garbled", "EOF while parsing a value"),
+            ("newer", "written with schema version 2, and this program reads 1"),
+            ("panics", "it panicked: built to panic"),
+            ("refused", "not to be built"),
+            ("\u{fffd}", "invalid utf-8 sequence"),
+        ];
+        assert_eq!(reasons.len(), starts.len(), "{reasons:?}");
+        for ((id, reason), (expected, start)) in reasons.iter().zip(starts) {
+            assert_eq!(*id, expected);
+            assert!(reason.starts_with(start), "{reason}");
+        }
+
+        // Nobody runs over it, and nobody touches it.
+        let lookup = process.service.lookup(&"garbled".into()).await;
+        assert!(matches!(lookup, Err(Unavailable::Quarantined { .. })), "{lookup:?}");
+        let created = process.service.get_or_create("garbled".into(), Steps::new()).await;
+        assert!(matches!(created, Err(GetOrCreateError::Unavailable(Unavailable::Quarantined { .. }))));
+        assert_eq!(cluster.documents().await, before);
+        reign.end().await.unwrap();
+    });
+}
+
+/// The probe, as its next version has it.
+struct Upgraded(Arc<Mutex<Vec<u64>>>);
+struct UpgradedTask(u64, Arc<Mutex<Vec<u64>>>);
+
+impl Service for Upgraded {
+    type Id = String;
+    type Doc = u64;
+    type Task = UpgradedTask;
+
+    const NAME: &'static str = "upgraded";
+    const COLLECTION: &'static str = Probe::NAME;
+    const SCHEMA: SchemaVersion = SchemaVersion::new(2);
+
+    fn build(&self, _: &String, doc: &u64) -> Result<UpgradedTask, BoxError> {
+        Ok(UpgradedTask(*doc, Arc::clone(&self.0)))
+    }
+
+    fn upgrade(&self, from: SchemaVersion, json: &[u8]) -> Result<u64, BoxError> {
+        assert_eq!(from, SchemaVersion::FIRST);
+        Ok(serde_json::from_slice::<Steps>(json)?.taken)
+    }
+}
+
+#[async_trait::async_trait]
+impl Task for UpgradedTask {
+    type Doc = u64;
+
+    async fn run(&self, mut cx: RunContext<u64>) -> Result<(), BoxError> {
+        self.1.lock().unwrap().push(self.0);
+        let next = *cx.state.doc() + 1;
+        Ok(cx.state.update(next).await?)
+    }
+}
+
+#[test]
+fn documents_of_an_older_version_are_upgraded_when_they_are_written() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let reign = process.lead().await;
+        let begun = Steps { taken: 41, ..Steps::new() };
+        let instance = process.service.get_or_create("x".into(), begun).await.unwrap().handle;
+        instance.persisted().await.unwrap();
+        reign.end().await.unwrap();
+
+        let read = Arc::new(Mutex::new(Vec::new()));
+        let mut builder = RegistryBuilder::new(RegistryConfig::new(&process.env));
+        let service = builder.register(Upgraded(Arc::clone(&read))).unwrap();
+        let newer = Process { registry: builder.build(), ..process };
+        let reign = newer.lead().await;
+        let instance = service.lookup(&"x".into()).await.unwrap().unwrap();
+        assert!(matches!(instance.completed().await, Outcome::Completed));
+        assert_eq!(*read.lock().unwrap(), [41]);
+        assert_eq!(&cluster.documents().await[0].body[..], b"\x01\x00\x00\x00\x0242");
+        reign.end().await.unwrap();
+
+        // The older program leaves it alone.
+        let older = cluster.process("b");
+        let reign = older.lead().await;
+        let lookup = older.service.lookup(&"x".into()).await;
+        assert!(matches!(lookup, Err(Unavailable::Quarantined { .. })), "{lookup:?}");
+        reign.end().await.unwrap();
+    });
+}

@@ -1,0 +1,101 @@
+//! How services and instances are doing, as people and dashboards read it.
+
+use crate::{
+    probe::{Probe, Steps},
+    rig::run,
+};
+use serde_json::json;
+use std::time::Duration;
+
+#[test]
+fn report_service_status() {
+    run(async |cluster| {
+        let process = cluster.process_with("a", Probe::at_most(1));
+        let status = || serde_json::to_value(process.registry.status()).unwrap();
+        let paused = json!([{
+            "service": "probe", "state": "paused", "instances": 0, "running": 0, "waiting": 0,
+            "rebuilt_in_seconds": null, "quarantined": [],
+        }]);
+        assert_eq!(status(), paused);
+        let reign = process.lead().await;
+        for id in ["x", "y"] {
+            process.service.get_or_create(id.into(), Steps::new()).await.unwrap();
+        }
+        process.probe.journal.shows("x runs", 1).await;
+        let running = json!([{
+            "service": "probe", "state": "running", "instances": 2, "running": 1, "waiting": 1,
+            "rebuilt_in_seconds": 0.0, "quarantined": [],
+        }]);
+        assert_eq!(status(), running);
+        reign.end().await.unwrap();
+        let mut paused = paused;
+        paused[0]["rebuilt_in_seconds"] = json!(0.0);
+        assert_eq!(status(), paused);
+
+        process.probe.prepare_by(|_| async { Err("no index".into()) });
+        let reign = process.lead().await;
+        drop(process.service.get_all().await);
+        assert_eq!(status()[0]["state"], "rebuild-failed");
+        assert_eq!(status()[0]["failure"], "preparing it failed: no index");
+        reign.end().await.unwrap();
+    });
+}
+
+#[test]
+fn report_of_each_instance() {
+    run(async |cluster| {
+        let process = cluster.process_with("a", Probe::at_most(2));
+        process.probe.act("b", |_| async { Ok(()) });
+        process.probe.act("c", |mut cx| async move {
+            cx.state.insert().await?;
+            Err("no luck".into())
+        });
+        let reign = process.lead().await;
+        let mut handles = Vec::new();
+        for (id, doc) in [
+            ("a", Steps { taken: 3, ..Steps::new() }),
+            ("b", Steps::new()),
+            ("c", Steps::new()),
+            ("d", Steps::requesting("to panic when asked")),
+            ("e", Steps::new()),
+        ] {
+            handles.push(process.service.get_or_create(id.into(), doc).await.unwrap().handle);
+        }
+        handles[2].completed().await;
+        handles[3].persisted().await.unwrap();
+        let reports = serde_json::to_value(process.registry.instances()).unwrap();
+        // `b` has ended without a document, and so is gone.
+        assert_eq!(
+            reports,
+            json!([
+                { "service": "probe", "id": "a", "course": "running", "persisted": true, "report": { "began_with": 3 } },
+                { "service": "probe", "id": "c", "course": "ended", "outcome": "failed: no luck", "persisted": true,
+                  "report": { "began_with": 0 } },
+                { "service": "probe", "id": "d", "course": "running", "persisted": true, "report": reports[2]["report"] },
+                { "service": "probe", "id": "e", "course": "waiting", "persisted": false, "report": { "began_with": 0 } },
+            ])
+        );
+        assert!(reports[2]["report"].as_str().unwrap().starts_with("it panicked: "));
+        reign.end().await.unwrap();
+        assert!(process.registry.instances().is_empty());
+    });
+}
+
+#[test]
+fn a_slow_rebuild_is_measured() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let clock = cluster.clock.clone();
+        process.probe.prepare_by(move |_| {
+            let clock = clock.clone();
+            async move {
+                clock::Clock::sleep(&clock, Duration::from_secs(30)).await;
+                Ok(())
+            }
+        });
+        let reign = process.lead().await;
+        process.service.get_all().await.unwrap();
+        assert_eq!(process.service.status().rebuilt_in, Some(Duration::from_secs(30)));
+        reign.end().await.unwrap();
+    });
+}

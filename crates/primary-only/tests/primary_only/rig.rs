@@ -1,0 +1,209 @@
+//! Processes that share a database in memory, on a clock that only moves when everything is idle, so that each test is
+//! the same every time.
+
+use crate::{
+    faults::FaultyDocuments,
+    probe::{Probe, Steps},
+    tasks::CountingSpawn,
+};
+use clock::{Clock, Instant, Sleep};
+use deadman::{Deadman, recording::RecordingTrigger};
+use ielections::{
+    Candidacy, Document, DocumentId, DocumentVersion, DocumentWrite, Elections, Entropy, Env, Holder,
+    Leadership, OnlyIf, Scan, Slot, Spawn, Standing, Terms, Ttl, TtlStorage, elections,
+};
+use primary_only::{
+    Handle, LeadError, Registry, RegistryBuilder, RegistryConfig, ServiceHandle, ServiceState,
+};
+use std::{
+    num::NonZeroU32,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use testing_time::{MockClock, MockWallClock};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber, mem::MemDatabase};
+
+/// Runs a test on one thread. Time passes only while nobody can do anything.
+pub(crate) fn run<Test: Future<Output = ()>>(test: impl FnOnce(Cluster) -> Test) {
+    let cluster = Cluster::new();
+    let clock = cluster.clock.clone();
+    let limit = clock.now().after(Duration::from_secs(3600));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .on_thread_park(move || {
+            let next = clock.advance_to_next();
+            assert!(next.is_some_and(|now| now < limit), "the test waits for what does not happen");
+        })
+        .build()
+        .unwrap();
+    runtime.block_on(test(cluster));
+}
+
+/// Slots in one storage.
+pub(crate) struct Cluster {
+    pub(crate) clock: MockClock,
+    database: Arc<MemDatabase>,
+}
+
+/// What one process has of its own.
+pub(crate) struct Process {
+    pub(crate) name: Holder,
+    pub(crate) env: Env,
+    pub(crate) documents: Arc<FaultyDocuments>,
+    pub(crate) elections: Arc<dyn Elections<ElectionKey>>,
+    pub(crate) tasks: Arc<CountingSpawn>,
+    pub(crate) registry: Registry,
+    pub(crate) probe: Probe,
+    pub(crate) service: ServiceHandle<Probe>,
+}
+
+/// A leadership under which a registry leads.
+pub(crate) struct Reign {
+    pub(crate) leadership: Leadership,
+    pub(crate) stop: CancellationToken,
+    pub(crate) led: JoinHandle<Result<(), LeadError>>,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let clock = MockClock::starting_at(Instant::from_nanos(1_000_000_000));
+        let database = MemDatabase::new(Arc::new(clock.clone()));
+        Self { clock, database }
+    }
+
+    pub(crate) fn key(slot: u32) -> ElectionKey {
+        let slot = SlotNumber::new(NonZeroU32::new(slot).unwrap());
+        ElectionKey { cluster: "tests".into(), slot }
+    }
+
+    pub(crate) fn sleep(&self, seconds: u64) -> Sleep {
+        self.clock.sleep(Duration::from_secs(seconds))
+    }
+
+    /// The storage itself, past every fence of the process under test.
+    pub(crate) fn storage(&self) -> ElectionsTtlStorage {
+        ElectionsTtlStorage::new(self.database.open())
+    }
+
+    /// The documents of the first slot, whoever's they are.
+    pub(crate) async fn documents(&self) -> Vec<Document> {
+        let storage = self.storage();
+        let scan = Scan { limit: 1_000, ..Scan::default() };
+        storage.documents().unwrap().scan_documents(&Self::key(1), &scan).await.unwrap().documents
+    }
+
+    /// A process that has one probe for a service.
+    pub(crate) fn process(&self, name: &str) -> Process {
+        self.process_with(name, Probe::default())
+    }
+
+    pub(crate) fn process_with(&self, name: &str, probe: Probe) -> Process {
+        let documents = Arc::new(FaultyDocuments::before(Arc::new(self.storage())));
+        let tasks = Arc::new(CountingSpawn::default());
+        let trigger = RecordingTrigger::on(Arc::new(self.clock.clone()));
+        let env = Env {
+            clock: Arc::new(self.clock.clone()),
+            wall: Arc::new(MockWallClock::new()),
+            deadman: Deadman::with_trigger(trigger),
+            entropy: Arc::new(Seeded(AtomicU64::new(name.bytes().map(u64::from).sum()))),
+            spawn: Arc::clone(&tasks) as Arc<dyn Spawn>,
+        };
+        let elections = elections(Arc::clone(&documents) as Arc<dyn TtlStorage<_>>, env.clone());
+        let mut builder = RegistryBuilder::new(RegistryConfig::new(&env));
+        let service = builder.register(probe.clone()).unwrap();
+        let registry = builder.build();
+        let name = Holder::new(name).unwrap();
+        Process { name, env, documents, elections, tasks, registry, probe, service }
+    }
+}
+
+impl Process {
+    /// Elections of a VVM, which closes them.
+    pub(crate) fn fresh_elections(&self) -> Arc<dyn Elections<ElectionKey>> {
+        elections(Arc::clone(&self.documents) as Arc<dyn TtlStorage<_>>, self.env.clone())
+    }
+
+    /// The instance of this id, once the process leads.
+    pub(crate) async fn created(&self, id: &str) -> Handle<Probe> {
+        loop {
+            match self.service.get_or_create(id.into(), Steps::new()).await {
+                Ok(got) => return got.handle,
+                Err(_) => self.env.clock.sleep(Duration::from_millis(1)).await,
+            }
+        }
+    }
+
+    pub(crate) async fn acquire(&self, slot: u32) -> Leadership {
+        let terms = Terms::new(self.name.clone(), Ttl::DEFAULT);
+        let candidacy = Candidacy { slots: vec![Cluster::key(slot)], terms };
+        let (_, leadership) = self.elections.acquire(candidacy).await.unwrap();
+        leadership
+    }
+
+    /// Leads the first slot, as soon as it can be had.
+    pub(crate) async fn lead(&self) -> Reign {
+        self.lead_slot(1).await
+    }
+
+    pub(crate) async fn lead_slot(&self, slot: u32) -> Reign {
+        self.reign(self.acquire(slot).await).await
+    }
+
+    /// Steps up under a leadership, and returns as soon as the term has begun.
+    pub(crate) async fn reign(&self, leadership: Leadership) -> Reign {
+        let stop = CancellationToken::new();
+        let (registry, standing, told) = (self.registry.clone(), leadership.standing().clone(), stop.clone());
+        let led = tokio::spawn(async move { registry.lead(standing, told).await });
+        while matches!(self.registry.status()[0].state, ServiceState::Paused) && !led.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        Reign { leadership, stop, led }
+    }
+
+    /// Puts a document there that no instance wrote, as the leader that a program before was.
+    pub(crate) async fn put(&self, standing: &Standing, id: &[u8], body: &[u8]) -> DocumentVersion {
+        let (id, body) = (DocumentId::new(id.to_vec()).unwrap(), body.to_vec().into());
+        let write = DocumentWrite::Put { id, body, only_if: OnlyIf::Always };
+        standing.documents().unwrap().write(vec![write]).await.unwrap()
+    }
+}
+
+impl Reign {
+    pub(crate) fn standing(&self) -> &Standing {
+        self.leadership.standing()
+    }
+
+    /// Tells the registry to stop, waits until it has, and hands back.
+    pub(crate) async fn end(self) -> Result<(), LeadError> {
+        self.stop.cancel();
+        let led = self.led.await.unwrap();
+        self.leadership.release().await;
+        led
+    }
+}
+
+/// Takes the first slot away from whoever leads it, behind its back.
+pub(crate) async fn usurp(cluster: &Cluster) {
+    let (storage, key) = (cluster.storage(), Cluster::key(1));
+    let Slot::Held { entry, .. } = storage.get(&key).await.unwrap() else { panic!("nobody leads") };
+    storage.compare_and_delete(&key, entry.incarnation(), entry.epoch).await.unwrap();
+}
+
+/// The same numbers every time.
+#[derive(Debug)]
+struct Seeded(AtomicU64);
+
+impl Entropy for Seeded {
+    fn fill(&self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            // The increment and the mixing of splitmix64.
+            let seed = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+            let mixed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            chunk.copy_from_slice(&(mixed ^ (mixed >> 27)).to_le_bytes()[..chunk.len()]);
+        }
+    }
+}

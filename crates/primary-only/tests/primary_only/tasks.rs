@@ -1,0 +1,113 @@
+//! Tasks that are counted, so that a test sees whether one is left (I9), and conditions to wait for.
+
+use ielections::{Spawn, env::Task};
+use std::{
+    collections::BTreeMap,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Poll},
+};
+use tokio::sync::Notify;
+
+/// Counts the tasks that have not ended, by name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CountingSpawn {
+    alive: Arc<Mutex<BTreeMap<&'static str, usize>>>,
+    change: Change,
+}
+
+impl CountingSpawn {
+    /// How many runners there are.
+    pub(crate) fn runners(&self) -> usize {
+        self.alive.lock().unwrap().get("primary-only runner").copied().unwrap_or_default()
+    }
+
+    /// Waits until no task is left.
+    pub(crate) async fn all_end(&self) {
+        self.change.until(|| self.alive.lock().unwrap().is_empty()).await;
+    }
+}
+
+impl Spawn for CountingSpawn {
+    fn spawn(&self, name: &'static str, task: Task) {
+        *self.alive.lock().unwrap().entry(name).or_default() += 1;
+        drop(tokio::spawn(Counted { name, tasks: self.clone(), task: Some(task) }));
+    }
+}
+
+struct Counted {
+    name: &'static str,
+    tasks: CountingSpawn,
+    task: Option<Task>,
+}
+
+impl Future for Counted {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.task.as_mut().map_or(Poll::Ready(()), |task| task.as_mut().poll(cx))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        // The task itself goes first: what it signals as it goes comes while it still counts.
+        drop(self.task.take());
+        {
+            let mut alive = self.tasks.alive.lock().unwrap();
+            let count = alive.entry(self.name).or_default();
+            *count -= 1;
+            if *count == 0 {
+                alive.remove(self.name);
+            }
+        }
+        self.tasks.change.happened();
+    }
+}
+
+/// Wakes who waits for a condition.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Change(Arc<Notify>);
+
+impl Change {
+    pub(crate) fn happened(&self) {
+        self.0.notify_waiters();
+    }
+
+    pub(crate) async fn until(&self, condition: impl Fn() -> bool) {
+        loop {
+            let change = self.0.notified();
+            if condition() {
+                return;
+            }
+            change.await;
+        }
+    }
+}
+
+/// What happened, in order. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Journal {
+    lines: Arc<Mutex<Vec<String>>>,
+    change: Change,
+}
+
+impl Journal {
+    pub(crate) fn write(&self, line: impl Into<String>) {
+        self.lines.lock().unwrap().push(line.into());
+        self.change.happened();
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.lines.lock().unwrap().clone()
+    }
+
+    pub(crate) fn count(&self, line: &str) -> usize {
+        self.lines.lock().unwrap().iter().filter(|written| *written == line).count()
+    }
+
+    /// Waits until this has happened so often.
+    pub(crate) async fn shows(&self, line: &str, times: usize) {
+        self.change.until(|| self.count(line) >= times).await;
+    }
+}
