@@ -69,8 +69,9 @@ impl Group {
 }
 
 impl Drop for Group {
+    /// With what is in it, also after a failure, and before the trial sees to its processes.
     fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.0);
+        harness::remove_group(&self.0);
     }
 }
 

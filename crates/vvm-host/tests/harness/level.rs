@@ -3,6 +3,8 @@
 //! Most tests say what holds at every level. They stand in a file of their own each, which runs them at level guardian;
 //! `tests/cgroup.rs` and `tests/pidns.rs` take the same files in, and run them at their own.
 
+use super::eventually;
+use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -58,7 +60,7 @@ pub(crate) fn gives_user_namespaces(through: &[&str]) -> bool {
 }
 
 /// Whether a command succeeds; it may fail because it is forbidden, and for no other reason.
-fn is_permitted(line: &[&str]) -> bool {
+pub(crate) fn is_permitted(line: &[&str]) -> bool {
     let output = Command::new(line[0]).args(&line[1..]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let forbidden = ["Operation not permitted", "No space left on device", "Permission denied"];
@@ -76,6 +78,30 @@ pub(crate) fn own_group() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mount = mounts.lines().find(|line| line.split(' ').nth(2) == Some("cgroup2"))?;
     Some(Path::new(mount.split(' ').nth(1)?).join(group)).filter(|folder| folder.is_dir())
+}
+
+/// Kills whoever is in a control group, and removes it with those inside. A process takes its time to end, and a group
+/// with a process in it stays.
+pub(crate) fn remove_group(group: &Path) {
+    eventually("a control group of this trial is removed", || {
+        for folder in groups_from(group) {
+            let members = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+            for member in members.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)) {
+                // Gone already is as good.
+                let _gone = kill_process(member, Signal::KILL);
+            }
+            // Tried again until it is done.
+            let _busy = fs::remove_dir(&folder);
+        }
+        !group.exists()
+    });
+}
+
+/// It and all inside of it, the innermost first.
+fn groups_from(group: &Path) -> Vec<PathBuf> {
+    let inside = fs::read_dir(group).into_iter().flatten().flatten().map(|entry| entry.path());
+    let inside = inside.filter(|path| path.is_dir()).flat_map(|path| groups_from(&path));
+    inside.chain([group.to_owned()]).collect()
 }
 
 /// Whether we may make control groups in this one.

@@ -12,14 +12,21 @@ mod processes;
 mod run;
 mod terminal;
 
-pub(crate) use level::{Level, gives_pid_namespaces, gives_user_namespaces, lets_us_make_groups, own_group};
+pub(crate) use level::{
+    Level, gives_pid_namespaces, gives_user_namespaces, is_permitted, lets_us_make_groups, own_group,
+    remove_group,
+};
 pub(crate) use lines::Lines;
 pub(crate) use processes::{Processes, command_line, eventually, state};
 pub(crate) use run::{Finished, Run, Running};
 pub(crate) use terminal::Terminal;
 
 use rustix::{fs::FlockOperation, process::Pid};
-use std::{path::Path, process::Command, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 /// Repeats `trial` until it took less than `bound`, at most ten times.
 ///
@@ -91,6 +98,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Trial {
     folder: tempfile::TempDir,
     mark: String,
+    /// At level control group, the one that all runs begin in, so that the groups that they make can be found.
+    group: Option<PathBuf>,
 }
 
 impl Trial {
@@ -99,7 +108,12 @@ impl Trial {
         let folder = tempfile::tempdir().unwrap();
         // The folder's name is unlike any other's.
         let mark = folder.path().file_name().unwrap().to_str().unwrap().to_owned();
-        Self { folder, mark }
+        let group = (Level::of_this_binary() == Level::ControlGroup).then(|| {
+            let group = own_group().unwrap().join(format!("vvm-trial-{mark}"));
+            std::fs::create_dir(&group).unwrap();
+            group
+        });
+        Self { folder, mark, group }
     }
 
     /// Its folder.
@@ -164,5 +178,8 @@ impl Drop for Trial {
     /// A test that fails leaves nothing behind either.
     fn drop(&mut self) {
         self.processes().kill();
+        if let Some(group) = &self.group {
+            remove_group(group);
+        }
     }
 }

@@ -4,6 +4,7 @@ use super::{Level, Lines, Trial, processes};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::{
     os::unix::process::ExitStatusExt as _,
+    path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
 };
 
@@ -15,6 +16,7 @@ pub(crate) struct Run {
     environment: Vec<(String, String)>,
     stdin: Stdio,
     mark: String,
+    group: Option<PathBuf>,
 }
 
 /// A `vvm run` that has.
@@ -39,6 +41,7 @@ impl Run {
             environment: Vec::new(),
             stdin: Stdio::null(),
             mark: trial.mark().into(),
+            group: trial.group.clone(),
         }
     }
 
@@ -76,7 +79,12 @@ impl Run {
     /// The whole command line.
     pub(crate) fn command_line(&self) -> Vec<String> {
         let vvm = [env!("CARGO_BIN_EXE_vvm").to_owned(), "run".into()];
-        let parts = [&self.before[..], &vvm, &self.options, &["--".into()], &self.command];
+        let enter = self.group.iter().flat_map(|group| {
+            let enter = format!("echo 0 > {}/cgroup.procs && exec \"$@\"", group.display());
+            ["sh".into(), "-c".into(), enter, "sh".into()]
+        });
+        let enter = enter.collect::<Vec<String>>();
+        let parts = [&enter[..], &self.before, &vvm, &self.options, &["--".into()], &self.command];
         parts.concat()
     }
 
