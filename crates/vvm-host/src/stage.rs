@@ -57,16 +57,16 @@ pub(crate) enum TakeUpError {
 impl TakeUpError {
     /// What it is said and ended with: nothing where nobody is left who would read it.
     pub(crate) fn conclude(&self) -> ExitCode {
+        if !matches!(self, Self::Abandoned) {
+            say!("{self}");
+        }
+        self.status().into()
+    }
+
+    fn status(&self) -> u8 {
         match self {
-            Self::Abandoned => exit::SYSTEM.into(),
-            Self::NotAStage => {
-                say!("{self}");
-                exit::MISUSE.into()
-            }
-            Self::NoNull(_) | Self::System(_) => {
-                say!("{self}");
-                exit::SYSTEM.into()
-            }
+            Self::NotAStage => exit::MISUSE,
+            Self::Abandoned | Self::NoNull(_) | Self::System(_) => exit::SYSTEM,
         }
     }
 }
@@ -128,15 +128,33 @@ pub(crate) fn given_link<Out: Message, In: Message>() -> Result<Link<Out, In>, T
 /// When there is no such link, its other end is gone already, or the system refuses what that takes.
 pub(crate) fn take_up<Out: Message, In: Message>() -> Result<TakenUp<Out, In>, TakeUpError> {
     let link = given_link()?;
-    let nothing = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-    let nothing = nothing.map_err(|errno| match errno {
-        Errno::MFILE | Errno::NFILE | Errno::NOMEM => TakeUpError::System(errno.into()),
-        _ => TakeUpError::NoNull(errno),
-    })?;
-    rustix::stdio::dup2_stdin(nothing).map_err(Shortage::from)?;
+    rustix::stdio::dup2_stdin(open_null("/dev/null")?).map_err(Shortage::from)?;
     link.wait();
     match link.hear() {
         Some(Heard::Message(first, descriptors)) => Ok(TakenUp { link, first, descriptors }),
         Some(Heard::End) | None => Err(TakeUpError::Abandoned),
+    }
+}
+
+fn open_null(path: &str) -> Result<OwnedFd, TakeUpError> {
+    let opened = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    opened.map_err(|errno| match errno {
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM => TakeUpError::System(errno.into()),
+        _ => TakeUpError::NoNull(errno),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With a path of its own, since few may take the machine's away: `tests/exit_statuses.rs` does, where it is let.
+    #[test]
+    fn a_null_that_is_not_there_is_named_with_its_status() {
+        let refusal = open_null("/nowhere/null").unwrap_err();
+        assert!(matches!(refusal, TakeUpError::NoNull(Errno::NOENT)), "{refusal:?}");
+        assert!(refusal.to_string().starts_with("/dev/null can't be opened"), "{refusal}");
+        assert_eq!(refusal.status(), 71);
+        assert!(open_null("/dev/null").is_ok());
     }
 }
