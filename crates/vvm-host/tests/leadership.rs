@@ -41,6 +41,14 @@ fn the_worker_finds_the_leadership_and_nothing_else_of_ours() {
     assert!(["1", "2", "3"].contains(&slot), "{slot}");
 }
 
+/// Only the storage in use has secrets: on a file, what belongs to a database is the worker's own.
+#[test]
+fn the_worker_keeps_the_credentials_of_other_storages() {
+    let trial = Trial::new();
+    let run = trial.run_script("echo $AWS_SECRET_ACCESS_KEY").environment("AWS_SECRET_ACCESS_KEY", "kept");
+    assert_eq!(run.finish().stdout, ["kept"]);
+}
+
 #[test]
 fn each_leadership_has_a_larger_epoch_and_an_incarnation_of_its_own() {
     let trial = Trial::new();

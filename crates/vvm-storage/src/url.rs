@@ -11,6 +11,10 @@
 //! What follows `sqlite:` and `sled:` is a path as the system takes it, with nothing to escape. A `?` in it is refused,
 //! since a driver may come to take options behind one.
 
+mod credentials;
+
+pub use credentials::credentials;
+
 use crate::SysVvmStorage;
 use clock::Clock;
 use std::sync::Arc;

@@ -90,6 +90,9 @@ pub(crate) struct RunArgs {
     /// auto: cgroup where one is delegated to us, else guardian.
     #[arg(long, value_name = "LEVEL", default_value = "auto")]
     pub(crate) containment: Wanted,
+    /// Leave the storage's credentials in the command's environment: on dynamodb, AWS_ACCESS_KEY_ID and what goes with it
+    #[arg(long)]
+    pub(crate) keep_credentials: bool,
     /// Exit status when leadership was lost
     #[arg(long, value_name = "N", default_value_t = exit::LOST)]
     pub(crate) exit_code_lost: u8,

@@ -61,9 +61,11 @@ impl Service<ElectionKey> for WorkerService {
         let leadership = course.leadership.get_or_init(|| surroundings.leadership(&cx.slot, &cx.standing));
         surroundings.announce(leadership);
 
+        let credentials = vvm_storage::url::credentials(&run.storage);
         let order = Order {
             command: &run.command,
             leadership,
+            withheld: if run.keep_credentials { &[] } else { credentials },
             input: &surroundings.input,
             group: surroundings.terminal_group,
             containment: &surroundings.containment,

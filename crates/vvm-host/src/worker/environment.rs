@@ -3,7 +3,7 @@
 use ielections::{Epoch, Holder, Incarnation};
 use std::ffi::OsString;
 
-/// Whatever begins like this is for `vvm`: its configuration, and the credentials of its storage.
+/// Whatever begins like this is for `vvm`: its configuration, and what it alone calls so.
 const OURS: &[u8] = b"VVM_";
 
 /// The leadership that a worker works under.
@@ -17,12 +17,15 @@ pub(crate) struct Leadership {
 }
 
 impl Leadership {
-    /// The environment of a worker, out of that of this process.
+    /// The environment of a worker, out of that of this process, without the variables `withheld`.
     pub(crate) fn environment(
         &self,
         inherited: impl IntoIterator<Item = (OsString, OsString)>,
+        withheld: &[&str],
     ) -> Vec<(OsString, OsString)> {
-        let kept = inherited.into_iter().filter(|(name, _)| !name.as_encoded_bytes().starts_with(OURS));
+        let kept = inherited.into_iter().filter(|(name, _)| {
+            !name.as_encoded_bytes().starts_with(OURS) && !withheld.iter().any(|withheld| name == withheld)
+        });
         let told = [
             ("VVM_LEADER_NAME", self.name.clone()),
             ("VVM_LEADER_SLOT", self.slot.to_string()),
@@ -47,12 +50,20 @@ mod tests {
             holder: Holder::new("here:1").unwrap(),
             incarnation: Incarnation::from_bytes([0xab; 16]),
         };
-        let inherited = [("PATH", "/bin"), ("VVM_SECRET", "x"), ("VVM_LEADER_EPOCH", "16"), ("VVMX", "kept")];
+        let inherited = [
+            ("PATH", "/bin"),
+            ("VVM_SECRET", "x"),
+            ("VVM_LEADER_EPOCH", "16"),
+            ("VVMX", "kept"),
+            ("KEY", "secret"),
+            ("KEYS", "kept"),
+        ];
         let inherited = inherited.map(|(name, value)| (name.into(), value.into()));
-        let environment = leadership.environment(inherited);
+        let environment = leadership.environment(inherited, &["KEY", "TOKEN"]);
         let expected = [
             ("PATH", "/bin"),
             ("VVMX", "kept"),
+            ("KEYS", "kept"),
             ("VVM_LEADER_NAME", "payroll"),
             ("VVM_LEADER_SLOT", "2"),
             ("VVM_LEADER_EPOCH", "17"),

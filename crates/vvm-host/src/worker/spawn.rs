@@ -36,6 +36,8 @@ use std::{
 pub(crate) struct Order<'a, Input> {
     pub(crate) command: &'a [OsString],
     pub(crate) leadership: &'a Leadership,
+    /// Variables of this process's environment that it shall not see.
+    pub(crate) withheld: &'a [&'a str],
     /// The worker's standard input.
     pub(crate) input: Input,
     /// The process group to join; a new one of its own without.
@@ -126,7 +128,7 @@ fn start_apart<Input>(order: &Order<'_, Input>, shim: OwnedFd) -> io::Result<Apa
 
 fn stage_of<Input>(order: &Order<'_, Input>, stage: &str, far: OwnedFd) -> Command {
     let mut command = stage::command(stage, stage::behind_dashes(order.command), far);
-    command.env_clear().envs(order.leadership.environment(std::env::vars_os()));
+    command.env_clear().envs(order.leadership.environment(std::env::vars_os(), order.withheld));
     command.process_group(order.group.map_or(0, Pid::as_raw_pid));
     command
 }

@@ -1,0 +1,33 @@
+//! Which secrets a storage reads from the environment.
+
+use super::{Place, parse};
+
+/// The environment variables that the storage's credentials are read from: secrets, which a process that is started here
+/// and has no business in the storage should not inherit. What only says where credentials are is not among them. None
+/// where `url` names no storage.
+pub fn credentials(url: &str) -> &'static [&'static str] {
+    match parse(url) {
+        Ok(Place::Scylla(_)) => &["VVM_STORAGE_PASSWORD"],
+        Ok(Place::DynamoDb(_)) => &[
+            "AWS_ACCESS_KEY_ID",
+            "AWS_SECRET_ACCESS_KEY",
+            "SECRET_ACCESS_KEY",
+            "AWS_SESSION_TOKEN",
+            "AWS_CONTAINER_AUTHORIZATION_TOKEN",
+        ],
+        Ok(Place::Mem | Place::Sqlite(_) | Place::Sled(_)) | Err(_) => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_those_of_the_storage_in_use() {
+        let aws = credentials("dynamodb://eu-west-1/elections");
+        assert!(aws.contains(&"AWS_SECRET_ACCESS_KEY") && !aws.contains(&"AWS_PROFILE"));
+        assert_eq!(credentials("scylla://host/keyspace"), ["VVM_STORAGE_PASSWORD"]);
+        assert!(credentials("sqlite:elections.db").is_empty());
+    }
+}
