@@ -56,7 +56,7 @@ impl Suite<'_> {
             .args(["test", "--locked", "--package", "vvm-storage", "--no-default-features"])
             .args(["--features", self.feature, "--no-fail-fast"])
             .args(self.tests.iter().flat_map(|test| ["--test", test]))
-            .args(["--", &format!("--test-threads={}", self.threads)])
+            .args(["--", "--show-output", &format!("--test-threads={}", self.threads)])
             // With colons, or the file of one module would be another module's name.
             .args(self.only.map(|module| format!("{module}::")))
             .envs(self.environment.iter().copied())

@@ -17,6 +17,8 @@ pub(super) struct NodeConfiguration {
     pub(super) token: i64,
     /// By how much its wall clock is ahead of the machine's.
     pub(super) ahead: Duration,
+    /// Whether clocks of the cluster differ.
+    pub(super) clocks_differ: bool,
     /// Without any, everybody is let in.
     pub(super) locks: Option<Locks>,
 }
@@ -58,7 +60,11 @@ impl NodeConfiguration {
              rpc_address: {address}\n\
              endpoint_snitch: SimpleSnitch\n\
              paxos_variant: v2\n\
+             internode_timeout: {}\n\
              {}",
+            // Its default. Without, the age of a message counts from its arrival, and not from when its sender's clock says
+            // that it was made: as docs/storage.md advises where clocks differ.
+            !self.clocks_differ,
             self.locks.as_ref().map_or_else(
                 || "authenticator: AllowAllAuthenticator\n".into(),
                 |locks| locks.configuration(*address)

@@ -68,6 +68,7 @@ impl Plan {
                 seed: addresses[0],
                 token: token(index, addresses.len()),
                 ahead: if index + 1 == addresses.len() { self.ahead } else { Duration::ZERO },
+                clocks_differ: !self.ahead.is_zero(),
                 locks: cluster.locks.clone(),
             };
             configuration.write().map_err(system("a node's configuration"))?;
