@@ -1,0 +1,191 @@
+//! Writing and reading while the storage behaves: what shares a batch, in which order, within which limits.
+
+use super::*;
+use futures_util::future::join_all;
+use ielections::{BeyondDocumentLimits, DocumentWriteError, Scan};
+use storage::{Call, Fate, LIMITS};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// One after the other, each as one document of its own, while the first is at the storage.
+async fn write_behind(documents: &Documents, bench: &Bench, batches: Vec<Vec<DocumentWrite>>) {
+    bench.storage.writes([Fate::Slow(SECOND)]);
+    let first = documents.write(vec![put("first", "first")]);
+    let others = join_all(batches.into_iter().map(|batch| documents.write(batch)));
+    let (first, others) = tokio::join!(first, others);
+    first.unwrap();
+    for other in others {
+        other.unwrap();
+    }
+}
+
+#[test]
+fn what_was_written_is_read_and_versions_rise() {
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let process = bench.process();
+        let leadership = lead(&process).await;
+        let documents = documents(&leadership);
+        let first = documents.write(vec![put("a", "1"), put("b", "1")]).await.unwrap();
+        let second = documents.write(vec![put("b", "2")]).await.unwrap();
+        assert_eq!(second, first.next());
+        let read = documents.get(&id("b")).await.unwrap().unwrap();
+        assert_eq!((read.version, &read.body[..]), (second, b"2".as_slice()));
+        let page = documents.scan(&Scan { limit: 10, ..Scan::default() }).await.unwrap();
+        let versions: Vec<_> = page.documents.iter().map(|document| document.version).collect();
+        assert_eq!(versions, [first, second]);
+        // The count is read once.
+        assert_eq!(bench.storage.count(Call::FenceState), 1);
+        let _ = leadership.release().await;
+    });
+}
+
+#[test]
+fn the_count_goes_on_where_the_last_leadership_left_it() {
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let process = bench.process();
+        let mut last = None;
+        for _ in 0..3 {
+            let leadership = lead(&process).await;
+            let version = documents(&leadership).write(vec![put("a", "x")]).await.unwrap();
+            assert!(Some(version) > last);
+            last = Some(version);
+            let _ = leadership.release().await;
+        }
+    });
+}
+
+#[test]
+fn writes_that_wait_share_one_batch_in_the_order_in_which_they_came() {
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let process = bench.process();
+        let leadership = lead(&process).await;
+        let batches = (0..5).map(|n| vec![put(&format!("{n}"), &format!("{n}"))]).collect();
+        write_behind(&documents(&leadership), &bench, batches).await;
+        assert_eq!(bench.landed(), [vec!["first"], vec!["0", "1", "2", "3", "4"]]);
+    });
+}
+
+#[test]
+fn a_shared_batch_keeps_the_limits_of_the_storage() {
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let process = bench.process();
+        let leadership = lead(&process).await;
+        let documents = documents(&leadership);
+        // By number: 8 and 8 and 3.
+        let batches = (0..19).map(|n| vec![put(&format!("{n}"), "x")]).collect();
+        write_behind(&documents, &bench, batches).await;
+        let sizes = |from: usize| bench.landed()[from..].iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!(sizes(0), [1, 8, 8, 3]);
+        // By bytes: three bodies of 1024 and their ids fit into 4096, and a fourth does not.
+        let body = "x".repeat(LIMITS.max_body_bytes);
+        let batches = (0..5).map(|n| vec![put(&format!("{n}"), &body)]).collect();
+        write_behind(&documents, &bench, batches).await;
+        assert_eq!(sizes(4), [1, 3, 2]);
+        // A caller's batch is never torn.
+        let five = |from: usize| (from..from + 5).map(|n| put(&format!("{n}"), "x")).collect::<Vec<_>>();
+        write_behind(&documents, &bench, vec![five(0), five(5), five(10)]).await;
+        assert_eq!(sizes(7), [1, 5, 5, 5]);
+    });
+}
+
+#[test]
+fn two_writes_of_one_document_land_in_two_batches_the_later_one_last() {
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let process = bench.process();
+        let leadership = lead(&process).await;
+        let batches = vec![vec![put("a", "1")], vec![put("a", "2")], vec![put("b", "3")]];
+        write_behind(&documents(&leadership), &bench, batches).await;
+        assert_eq!(bench.landed(), [vec!["first"], vec!["1"], vec!["2", "3"]]);
+        assert_eq!(bench.storage.body(&id("a")).unwrap(), "2");
+    });
+}
+
+#[test]
+fn what_is_too_large_is_refused_before_the_storage_is_asked() {
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let process = bench.process();
+        let leadership = lead(&process).await;
+        let documents = documents(&leadership);
+        let too_many = (0..9).map(|n| put(&format!("{n}"), "x")).collect();
+        let refused = documents.write(too_many).await.unwrap_err();
+        let beyond = BeyondDocumentLimits::Batch { writes: 9, most: LIMITS.max_batch };
+        assert_eq!(refused, DocumentWriteError::TooLarge(beyond));
+        documents.get(&id(&"x".repeat(65))).await.unwrap_err();
+        assert_eq!(bench.storage.calls(), []);
+    });
+}
+
+#[test]
+fn nothing_is_read_before_the_count_was() {
+    for scans in [true, false] {
+        let bench = Bench::new();
+        on(&bench.clock, async {
+            let process = bench.process();
+            let leadership = lead(&process).await;
+            let documents = documents(&leadership);
+            // Of two that read at the same time, one reads the count for both.
+            let read = || async {
+                if scans {
+                    documents.scan(&Scan { limit: 1, ..Scan::default() }).await.map(drop).unwrap();
+                } else {
+                    documents.get(&id("a")).await.map(drop).unwrap();
+                }
+            };
+            bench.storage.reads([Fate::SlowAnswer(SECOND)]);
+            tokio::join!(read(), read());
+            let calls: Vec<Call> = bench.storage.calls().into_iter().map(|(call, _)| call).collect();
+            let read = if scans { Call::Scan } else { Call::Document };
+            assert_eq!(calls, [Call::FenceState, read, read]);
+        });
+    }
+}
+
+#[test]
+fn an_empty_batch_asks_whether_the_leadership_stands() {
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let process = bench.process();
+        let leadership = lead(&process).await;
+        let documents = documents(&leadership);
+        documents.write(Vec::new()).await.unwrap();
+        bench.records.wipe(&KEY).await.unwrap();
+        let refused = documents.write(Vec::new()).await.unwrap_err();
+        assert_eq!(refused, DocumentWriteError::Deposed { current: None });
+    });
+}
+
+#[test]
+fn a_storage_without_documents_has_none() {
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let records = Arc::clone(&bench.records) as Arc<dyn TtlStorage<u32>>;
+        let process = Process::start(records, Arc::new(bench.clock.clone()));
+        let leadership = lead(&process).await;
+        assert!(leadership.standing().documents().is_none());
+        let _ = leadership.release().await;
+    });
+}
+
+#[test]
+fn documents_that_outlive_their_elections_keep_nothing_alive() {
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let process = bench.process();
+        let leadership = lead(&process).await;
+        let documents = documents(&leadership);
+        documents.write(vec![put("a", "1")]).await.unwrap();
+        let _ = leadership.release().await;
+        process.elections.cleanup().await;
+        drop(process);
+        assert_eq!(Arc::strong_count(&bench.storage), 1);
+        documents.write(vec![put("a", "2")]).await.unwrap_err();
+        documents.get(&id("a")).await.unwrap_err();
+        assert_eq!(bench.landed(), [["1"]]);
+    });
+}

@@ -1,0 +1,224 @@
+//! Batches without an answer, or with a refusal: each lands once or never, in order, and its callers hear which.
+
+use super::*;
+use futures_util::FutureExt;
+use ielections::{DocumentVersion, DocumentWriteError};
+use storage::{Call, Fate};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_batch_without_an_answer_is_resolved_and_lands_once() {
+    // What becomes of the write, and how often it is sent.
+    for (fate, sent) in [
+        (Fate::LostAnswer, 1),
+        (Fate::LostRequest, 2),
+        (Fate::NotApplied, 2),
+        // Lands on its own before it is sent again, and then refuses the second copy.
+        (Fate::Late(PAUSE), 2),
+        // Lands after the second copy.
+        (Fate::Late(PAUSE * 2), 2),
+        // Longer than an attempt may take.
+        (Fate::SlowAnswer(ATTEMPT * 2), 1),
+        (Fate::Slow(ATTEMPT + SECOND / 2), 2),
+        (Fate::Hang, 2),
+        (Fate::Panic, 2),
+    ] {
+        let bench = Bench::new();
+        on(&bench.clock, async {
+            let process = bench.process();
+            let leadership = lead(&process).await;
+            let documents = documents(&leadership);
+            bench.storage.writes([fate]);
+            let first = documents.write(vec![put("a", "1")]).await.unwrap();
+            assert_eq!(bench.storage.sent(), sent, "{fate:?}");
+            let second = documents.write(vec![put("a", "2")]).await.unwrap();
+            assert_eq!(second, first.next(), "{fate:?}");
+            bench.storage.land_late();
+            assert_eq!(bench.landed(), [["1"], ["2"]], "{fate:?}");
+        });
+    }
+}
+
+#[test]
+fn a_batch_whose_driver_was_dropped_is_settled_before_the_next() {
+    for fate in [Fate::Slow(SECOND), Fate::SlowAnswer(SECOND), Fate::Hang] {
+        let bench = Bench::new();
+        on(&bench.clock, async {
+            let process = bench.process();
+            let leadership = lead(&process).await;
+            let documents = documents(&leadership);
+            bench.storage.writes([fate]);
+            {
+                let mut dropped = Box::pin(documents.write(vec![put("a", "1")]));
+                assert!(waits(&mut dropped).await);
+                assert_eq!(bench.storage.sent(), 1);
+            }
+            documents.write(vec![put("a", "2")]).await.unwrap();
+            bench.storage.land_late();
+            assert_eq!(bench.landed(), [["1"], ["2"]], "{fate:?}");
+        });
+    }
+}
+
+#[test]
+fn who_shared_the_batch_of_a_dropped_driver_is_answered() {
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let process = bench.process();
+        let leadership = lead(&process).await;
+        let documents = documents(&leadership);
+        bench.storage.writes([Fate::Slow(SECOND), Fate::Slow(SECOND)]);
+        let first = documents.write(vec![put("a", "1")]);
+        let mut driver = Box::pin(documents.write(vec![put("b", "2")]));
+        let mut other = Box::pin(documents.write(vec![put("c", "3")]));
+        let shared = async {
+            assert!(waits(&mut driver).await);
+            assert!(waits(&mut other).await);
+        };
+        let (first, ()) = tokio::join!(first, shared);
+        first.unwrap();
+        assert!(waits(&mut driver).await);
+        bench.until(|| bench.storage.sent() == 2).await;
+        drop(driver);
+        other.await.unwrap();
+        bench.storage.land_late();
+        assert_eq!(bench.landed(), [vec!["1"], vec!["2", "3"]]);
+    });
+}
+
+#[test]
+fn a_write_that_is_dropped_before_its_turn_is_never_sent() {
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let process = bench.process();
+        let leadership = lead(&process).await;
+        let documents = documents(&leadership);
+        bench.storage.writes([Fate::Slow(SECOND)]);
+        let first = documents.write(vec![put("a", "1")]);
+        let second = async {
+            let mut dropped = Box::pin(documents.write(vec![put("b", "2")]));
+            assert!(waits(&mut dropped).await);
+            drop(dropped);
+            documents.write(vec![put("c", "3")]).await
+        };
+        let (first, second) = tokio::join!(first, second);
+        first.and(second).unwrap();
+        assert_eq!(bench.landed(), [["1"], ["3"]]);
+    });
+}
+
+#[test]
+fn a_batch_that_is_given_up_unknown_is_settled_before_the_next() {
+    for lands in [true, false] {
+        let bench = Bench::new();
+        on(&bench.clock, async {
+            let process = bench.process();
+            let leadership = lead(&process).await;
+            let documents = documents(&leadership);
+            documents.write(Vec::new()).await.unwrap();
+            bench.storage.always(Some(Fate::LostRequest));
+            bench.storage.writes([if lands { Fate::LostAnswer } else { Fate::LostRequest }]);
+            let unknown = documents.write(vec![put("a", "1")]).await.unwrap_err();
+            assert!(matches!(unknown, DocumentWriteError::Unknown { .. }), "{unknown:?}");
+            bench.storage.always(None);
+            documents.write(vec![put("a", "2")]).await.unwrap();
+            assert_eq!(bench.landed()[1..], [["1"], ["2"]]);
+        });
+    }
+}
+
+#[test]
+fn what_never_arrived_is_not_written_and_may_be_tried_again() {
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let process = bench.process();
+        let leadership = lead(&process).await;
+        let documents = documents(&leadership);
+        let started = bench.clock.now();
+        for (fate, certain) in [(Fate::NotApplied, false), (Fate::Fatal, true)] {
+            bench.storage.always(Some(fate));
+            let failed = documents.write(vec![put("a", "1")]).await.unwrap_err();
+            let right = match failed {
+                DocumentWriteError::NotWritten { .. } => !certain,
+                DocumentWriteError::Refused { .. } => certain,
+                _ => false,
+            };
+            assert!(right, "{fate:?}: {failed:?}");
+            bench.storage.always(None);
+            documents.write(Vec::new()).await.unwrap();
+        }
+        assert_eq!(bench.landed(), [[""; 0], [""; 0]]);
+        // Three attempts and their pauses for the one, and none for the other.
+        assert!(bench.clock.now().since(started) <= ATTEMPT * 4 + PAUSE);
+    });
+}
+
+#[test]
+fn a_failed_condition_hits_its_caller_alone() {
+    for fate in [Fate::Well, Fate::LostAnswer, Fate::Late(SECOND / 2)] {
+        let bench = Bench::new();
+        on(&bench.clock, async {
+            let process = bench.process();
+            let leadership = lead(&process).await;
+            let documents = documents(&leadership);
+            let stands = documents.write(vec![put("a", "1")]).await.unwrap();
+            bench.storage.writes([Fate::Slow(SECOND), fate]);
+            let conditional = |name: &str, body: &str, only_if| vec![put_if(name, body, only_if)];
+            let (first, innocent, absent, elsewhere, version, last) = tokio::join!(
+                documents.write(vec![put("first", "first")]),
+                documents.write(vec![put("b", "2")]),
+                documents.write(conditional("a", "3", OnlyIf::Absent)),
+                documents.write(conditional("none", "4", OnlyIf::Version(stands))),
+                documents.write(conditional("c", "5", OnlyIf::Absent)),
+                documents.write(vec![put("d", "6")]),
+            );
+            let version_of_rest = first.unwrap().next();
+            for innocent in [innocent, version, last] {
+                assert_eq!(innocent.unwrap(), version_of_rest, "{fate:?}");
+            }
+            let conflict = |name: &str, found| DocumentWriteError::Conflict { id: id(name), found };
+            assert_eq!(absent.unwrap_err(), conflict("a", Some(stands)));
+            assert_eq!(elsewhere.unwrap_err(), conflict("none", None));
+            bench.storage.land_late();
+            assert_eq!(bench.landed(), [vec!["1"], vec!["first"], vec!["2", "5", "6"]], "{fate:?}");
+        });
+    }
+}
+
+#[test]
+fn a_conditional_write_that_landed_unheard_is_no_conflict() {
+    // Its second copy is refused by its own first one.
+    for fate in [Fate::LostAnswer, Fate::Late(PAUSE)] {
+        let bench = Bench::new();
+        on(&bench.clock, async {
+            let process = bench.process();
+            let leadership = lead(&process).await;
+            let documents = documents(&leadership);
+            bench.storage.writes([fate]);
+            documents.write(vec![put_if("a", "1", OnlyIf::Absent)]).await.unwrap();
+            assert_eq!(bench.landed(), [["1"]], "{fate:?}");
+        });
+    }
+}
+
+#[test]
+fn one_callers_writes_keep_their_order() {
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let process = bench.process();
+        let leadership = lead(&process).await;
+        let documents = documents(&leadership);
+        bench.storage.writes([Fate::Late(PAUSE * 3), Fate::LostRequest, Fate::LostAnswer, Fate::Hang]);
+        let mut last = DocumentVersion::NONE;
+        for n in 0..6 {
+            let version = documents.write(vec![put("a", &n.to_string())]).await.unwrap();
+            assert!(version > last);
+            last = version;
+        }
+        bench.storage.land_late();
+        assert_eq!(bench.landed(), (0..6).map(|n| vec![n.to_string()]).collect::<Vec<_>>());
+        assert!(bench.storage.count(Call::FenceState) > 1);
+        assert!(documents.get(&id("a")).now_or_never().unwrap().unwrap().is_some());
+    });
+}
