@@ -20,7 +20,8 @@ pub struct ServiceContext<K> {
     pub stop: CancellationToken,
     /// The slot that is led.
     pub slot: K,
-    /// Epoch (fencing token), time left, and [`ensure`](Standing::ensure) before a critical step.
+    /// Epoch (fencing token), time left, [`ensure`](Standing::ensure) before a critical step, and the fenced
+    /// [`documents`](Standing::documents) of the slot.
     pub standing: Standing,
 }
 
