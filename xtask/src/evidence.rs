@@ -10,6 +10,12 @@ pub(crate) fn build(package: &str) -> bool {
     succeeds(package, &["build", "--quiet", "--release", "--locked", "--package", package], &[])
 }
 
+/// The same, with features, of which there may be none.
+pub(crate) fn build_with_features(package: &str, features: &str) -> bool {
+    let build = ["build", "--quiet", "--release", "--locked", "--package", package, "--features", features];
+    succeeds(package, &build, &[])
+}
+
 /// Runs `package` with `arguments`; whether it held.
 pub(crate) fn run(package: &str, arguments: &[OsString]) -> bool {
     succeeds(package, &["run", "--quiet", "--release", "--locked", "--package", package, "--"], arguments)

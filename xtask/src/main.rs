@@ -35,6 +35,9 @@ enum Command {
     Safety(Passed),
     /// Real processes that arm a deadman and hang, and when they are dead: `--trials N`, `--json`.
     Deadman(Passed),
+    /// Real processes that copy a folder together, their leader killed at random, and whether every step counted exactly
+    /// once: `--kills N`, `--storage URL`, `--seed S`.
+    Resume(Passed),
     /// The suites of every driver, on real servers that it starts and ends: `--only mem,sqlite,sled,scylla,dynamodb`,
     /// `--nodes 3`. Or two `vvm run` processes that take turns on each: `--story`. Or leaders on servers in trouble:
     /// `--faults`.
@@ -67,7 +70,7 @@ impl Passed {
             |text: &str, scheme| text.trim_start_matches("--storage=").split(':').next() == Some(scheme);
         let asked_for = |scheme| self.texts().any(|text| is_url_of(text, scheme));
         let scylla = asked_for("scylla") || self.names("--cassandra");
-        [("sled", asked_for("sled")), ("scylla", scylla)]
+        [("sled", asked_for("sled")), ("scylla", scylla), ("dynamodb", asked_for("dynamodb"))]
             .into_iter()
             .filter_map(|(feature, asked_for)| asked_for.then_some(feature))
             .collect::<Vec<_>>()
@@ -86,6 +89,11 @@ fn main() -> ExitCode {
         Command::Sim(passed) if passed.arguments == ["--broken"] => broken::run(),
         Command::Sim(passed) => evidence::run("simulation", &passed.arguments),
         Command::Safety(passed) => evidence::build("vvm-host") && evidence::run("safety", &passed.arguments),
+        Command::Resume(passed) => {
+            let features = passed.drivers();
+            evidence::build_with_features("resumable-copy", &features)
+                && evidence::run_with_features("resumption", &features, &passed.arguments)
+        }
         Command::Deadman(passed) => evidence::run("deadman-trials", &passed.arguments),
         Command::TestDrivers(passed) if passed.has("--story") || passed.has("--faults") => {
             // The story alone needs the program.

@@ -1,0 +1,158 @@
+//! `resumable-copy`: start it on as many processes as you like, kill any of them at any time, and the folder is copied.
+//!
+//! ```text
+//! resumable-copy --storage sqlite:copy.db --from photos --to backup --pause 50ms
+//! ```
+#![forbid(unsafe_code)]
+
+use clap::Parser;
+use clock::Clock;
+use deadman::{Deadman, SystemOptions};
+use ielections::{Env, Holder, Ttl, elections};
+use indicatif::{ProgressBar, ProgressStyle};
+use primary_only::{Handle, Outcome, RegistryBuilder, RegistryConfig, ServiceHandle};
+use resumable_copy::{job::Copies, plan::Plan, progress::Progress};
+use std::{
+    error::Error, io::IsTerminal as _, num::NonZeroU32, path::PathBuf, process::ExitCode, sync::Arc,
+    time::Duration,
+};
+use tokio::sync::oneshot;
+use vvm_orch::{Acquisition, Vvm, VvmConfig, service_fn};
+use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
+
+/// Copies a folder. Start it several times: one process copies, and another goes on where it was killed.
+#[derive(Clone, Parser, Debug)]
+#[command(name = "resumable-copy")]
+struct Args {
+    /// The storage that all processes share.
+    #[arg(long, default_value = "sqlite:resumable-copy.db")]
+    storage: String,
+    /// The folder to copy.
+    #[arg(long)]
+    from: PathBuf,
+    /// Where to.
+    #[arg(long)]
+    to: PathBuf,
+    /// The copy's name: another one is another copy.
+    #[arg(long, default_value = "copy")]
+    name: String,
+    /// How many bytes a step copies.
+    #[arg(long, default_value_t = 1 << 20)]
+    piece: usize,
+    /// How long it rests after each step, in milliseconds.
+    #[arg(long, default_value_t = 0)]
+    pause_ms: u64,
+    /// How long after a leader's death another one may lead, in milliseconds.
+    #[arg(long, default_value_t = 2_000)]
+    ttl_ms: u64,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    tracing_subscriber::fmt().with_max_level(tracing_level()).with_writer(std::io::stderr).init();
+    match run(Args::parse()).await {
+        Ok(status) => status,
+        Err(error) => {
+            eprintln!("resumable-copy: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn tracing_level() -> tracing_subscriber::filter::LevelFilter {
+    tracing_subscriber::filter::LevelFilter::WARN
+}
+
+async fn run(args: Args) -> Result<ExitCode, Box<dyn Error>> {
+    // Relative to where this process was started; the next leader may be elsewhere.
+    let (from, to) = (args.from.canonicalize()?, std::path::absolute(&args.to)?);
+    if to.starts_with(&from) {
+        return Err(
+            format!("{} is inside of {}: choose a folder outside", to.display(), from.display()).into()
+        );
+    }
+    let begin = Progress::begin(from.clone(), to, &Plan::of(&from)?);
+    let env = Env::system(Deadman::system(SystemOptions::default())?, tokio::runtime::Handle::current())?;
+    let storage = vvm_storage::open(&args.storage, env.clock.clone()).await?;
+    let elections = elections(Arc::new(ElectionsTtlStorage::new(storage)), env.clone());
+
+    let mut services = RegistryBuilder::new(RegistryConfig::new(&env));
+    let pause = Duration::from_millis(args.pause_ms);
+    let copies = services.register(Copies { piece: args.piece, pause, clock: env.clock.clone() })?;
+    let registry = services.build();
+
+    let (ended, end) = oneshot::channel();
+    let (name, clock) = (args.name.clone(), env.clock.clone());
+    let work = service_fn("copies", async move |cx| {
+        let asking = async {
+            let outcome = copy(&copies, name, begin, clock).await;
+            // Whoever waited for it has been told to stop.
+            let _ = ended.send(outcome);
+        };
+        let (led, ()) = tokio::join!(registry.lead(cx.standing.clone(), cx.stop.clone()), asking);
+        Ok(led?)
+    });
+    let slot = ElectionKey { cluster: args.name.as_str().into(), slot: SlotNumber::new(NonZeroU32::MIN) };
+    let holder = Holder::new(format!("process {}", std::process::id()))?;
+    let ttl = Ttl::new(Duration::from_millis(args.ttl_ms))?;
+    let vvm = Vvm::provide(VvmConfig::new(vec![slot], holder, &env), elections, vec![work])
+        .launch(ttl, Acquisition::Forever);
+
+    let outcome = tokio::select! {
+        biased;
+        outcome = end => outcome.ok(),
+        _ = vvm.problem() => None,
+        _ = tokio::signal::ctrl_c() => None,
+    };
+    vvm.shutdown().await?;
+    match outcome {
+        Some(Ok(done)) => {
+            println!("{}", serde_json::to_string(&done)?);
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Err(failure)) => Err(failure.into()),
+        None => Ok(ExitCode::FAILURE),
+    }
+}
+
+/// Begins the copy, or finds it, and shows it until it has ended in this process.
+async fn copy(
+    copies: &ServiceHandle<Copies>,
+    name: String,
+    begin: Progress,
+    clock: Arc<dyn Clock>,
+) -> Result<Progress, String> {
+    let copy = copies.get_or_create(name, begin).await.map_err(|error| error.to_string())?.handle;
+    let bar = bar(&copy);
+    let outcome = loop {
+        tokio::select! {
+            biased;
+            outcome = copy.completed() => break outcome,
+            () = clock.sleep(Duration::from_millis(100)) => show(&bar, &copy),
+        }
+    };
+    show(&bar, &copy);
+    bar.abandon();
+    match outcome {
+        Outcome::Completed => Ok(copy.task().progress()),
+        other => Err(other.to_string()),
+    }
+}
+
+fn bar(copy: &Handle<Copies>) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let total = Plan::of(&copy.task().progress().from).map_or(0, |plan| plan.bytes());
+    let style = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {msg}");
+    let bar = ProgressBar::new(total).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_position(copy.task().progress().bytes);
+    bar.reset_eta();
+    bar
+}
+
+fn show(bar: &ProgressBar, copy: &Handle<Copies>) {
+    let progress = copy.task().progress();
+    bar.set_position(progress.bytes);
+    bar.set_message(format!("{} files, {} steps", progress.files, progress.steps));
+}
