@@ -7,6 +7,9 @@
 //! might not. (On Linux sled itself does not ask the disk to empty its cache; this driver does.) A call whose caller has
 //! gone before its turn is skipped.
 //!
+//! **Documents** of all partitions are one tree, to which sled writes a batch as a whole; sync and thread are the same. A
+//! document is small (4 KiB): what sled would move into a file of its own, nobody syncs.
+//!
 //! **Never early.** Nothing ends a record but a write. The age of a record is proven as long as the process that wrote
 //! it keeps a handle open, by its own clock; after that, none is, and an observer waits one TTL of its own.
 //!

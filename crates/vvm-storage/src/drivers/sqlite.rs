@@ -8,6 +8,10 @@
 //! see the last commit of whichever process. They run on the same thread, and wait for a commit of this process, but for
 //! no lock of another. A call whose caller has gone before its turn is skipped.
 //!
+//! **Documents** are such writes, too, in tables of their own, with a savepoint for each batch: one that fails half-way
+//! leaves nothing behind, and the others of its transaction stand. A file from before there were documents gets the tables
+//! when it is opened; versions of this program from that time then refuse to open it, and those that have it open go on.
+//!
 //! **Never early.** Nothing ends a record but a write. A writer stamps each record with boot time, boot id and time
 //! namespace; an age is proven only to a reader of the same boot and the same namespace, whose clock is the writer's
 //! own, and only if the stamp is not in the future. Late by: nothing where an age is proven, else the observer's own
