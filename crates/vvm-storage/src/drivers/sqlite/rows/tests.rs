@@ -91,6 +91,42 @@ async fn a_batch_for_which_there_is_no_room_leaves_nothing_behind_and_others_be(
     assert_eq!(storage.write_documents(&first, &none, &large).await.unwrap(), Fenced::Written);
 }
 
+/// Unlike a full disk, which ends the whole transaction, this fails one statement.
+#[tokio::test]
+async fn a_batch_that_fails_in_the_middle_is_taken_back_and_others_stand() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let storage = SqliteStorage::open(&folder.path().join("elections.db")).await.unwrap();
+    let (at, entry) = (partition(1), entry());
+    storage.claim(&at, &VACANT, &entry).await.unwrap();
+    let refuse = |rows: &Rows<'_>| {
+        let trigger = "CREATE TRIGGER refuse BEFORE INSERT ON document WHEN NEW.id = x'05'
+            BEGIN SELECT RAISE(ABORT, 'not this one'); END";
+        Ok(rows.connection.execute_batch(trigger)?)
+    };
+    storage.lane.write(refuse).await.unwrap();
+    let put = |number: u8| DocumentWrite::Put {
+        id: DocumentId::new(vec![number]).unwrap(),
+        body: vec![number].into(),
+        only_if: OnlyIf::Always,
+    };
+    let (failing, fine): (Vec<_>, Vec<_>) = ((1..9).map(put).collect(), (1..3).map(put).collect());
+    let renewed = entry.renewed(entry.version.next());
+    let after = DocumentVersion::NONE;
+    let fence = Fence { epoch: entry.epoch, incarnation: entry.incarnation(), after };
+    let (before, failed) = tokio::join!(biased;
+        storage.renew(&at, &entry, &renewed),
+        storage.write_documents(&at, &fence, &failing),
+    );
+    assert_eq!(before.unwrap(), Swap::Swapped);
+    assert!(matches!(failed, Err(WriteError::Fatal(_))), "{failed:?}");
+    assert_eq!(storage.fence_state(&at).await.unwrap().last, after);
+    let scan = Scan { limit: 100, ..Scan::default() };
+    assert_eq!(storage.scan_documents(&at, &scan).await.unwrap().documents, []);
+    assert_eq!(storage.write_documents(&at, &fence, &fine).await.unwrap(), Fenced::Written);
+    assert_eq!(storage.scan_documents(&at, &scan).await.unwrap().documents.len(), 2);
+    assert_eq!(storage.read(&at).await.unwrap().entry(), Some(&renewed));
+}
+
 #[tokio::test]
 async fn a_page_ends_with_its_bytes_and_the_scan_goes_on() {
     let folder = tempfile::TempDir::new().unwrap();
