@@ -42,6 +42,9 @@ struct CommandLine {
     #[cfg(feature = "scylla")]
     #[arg(long, value_name = "NODES", conflicts_with_all = ["only", "storage"])]
     cassandra: Option<std::num::NonZeroU8>,
+    /// With `--storage` (then `mem:`, too) or `--cassandra`: documents alone, in batches of 32, by one leader and by eight.
+    #[arg(long, conflicts_with = "only")]
+    documents: bool,
     /// Fewer and shorter rounds: whether it works, not what it costs.
     #[arg(long)]
     quick: bool,
@@ -100,13 +103,17 @@ fn run(line: &CommandLine) -> Result<(), Box<dyn Error>> {
         return Ok(round.run()?);
     }
     let mut out = io::stdout().lock();
+    let measure = if line.documents { storage::measure_documents } else { storage::measure };
     if let Some(url) = &line.storage {
-        return print(&mut out, line, &storage::measure(url, line.quick)?);
+        return print(&mut out, line, &measure(url, line.quick)?);
     }
     #[cfg(feature = "scylla")]
     if let Some(nodes) = line.cassandra {
         let cluster = cluster::Cluster::start(nodes)?;
-        return print(&mut out, line, &storage::measure(&cluster.url(), line.quick)?);
+        return print(&mut out, line, &measure(&cluster.url(), line.quick)?);
+    }
+    if line.documents {
+        return Err("--documents needs a storage to put them into: --storage URL".into());
     }
     let chosen = if line.only.is_empty() { Measurement::value_variants() } else { &line.only };
     let mut figures = Vec::new();

@@ -4,6 +4,7 @@
 //! cluster named after this run; their rows stay behind, released.
 
 mod bare;
+mod documents;
 mod filling;
 mod renewals;
 mod verbs;
@@ -18,6 +19,7 @@ use deadman::Deadman;
 use ielections::{
     AcquireError, Candidacy, Elections, Entry, Epoch, Handback, Holder, Incarnation, ReadError, Terms, Ttl,
     TtlStorage, Version, WriteError,
+    documents::NotAnId,
     record::{EpochOutOfRange, HolderTooLong},
 };
 use std::{error::Error, io, num::NonZeroU32, sync::Arc};
@@ -43,6 +45,10 @@ pub(crate) enum StorageError {
     Release(Handback),
     #[error("a write that nobody stands in the way of was refused")]
     Refused,
+    #[error("this storage keeps no documents")]
+    NoDocuments,
+    #[error(transparent)]
+    Id(#[from] NotAnId),
     #[error(transparent)]
     Epoch(#[from] EpochOutOfRange),
     #[error(transparent)]
@@ -59,6 +65,17 @@ pub(crate) fn measure(url: &str, quick: bool) -> Result<Vec<Figure>, StorageErro
         let mut figures = verbs::measure(&scene, &mut *bare, rounds(quick)).await?;
         figures.extend(renewals::measure(&scene, quick).await?);
         figures.extend(filling::measure(&scene, quick).await?);
+        scene.storage.close().await;
+        Ok(figures)
+    })
+}
+
+/// Documents alone.
+pub(crate) fn measure_documents(url: &str, quick: bool) -> Result<Vec<Figure>, StorageError> {
+    runtime()?.block_on(async {
+        vvm_storage::init_storage(url).await?;
+        let scene = Scene::open(url).await?;
+        let figures = documents::measure(&scene, quick).await?;
         scene.storage.close().await;
         Ok(figures)
     })
