@@ -14,7 +14,7 @@ impl SysVvmDocuments for SqliteStorage {
         DocumentLimits {
             max_id_bytes: 1 << 10,
             max_body_bytes: 1 << 20,
-            // These bound how long one call keeps the thread, for which renewals wait: some 10 ms.
+            // These bound how long one call keeps the thread, for which renewals wait: milliseconds.
             max_batch: 256,
             max_batch_bytes: 2 << 20,
             max_page: 256,
