@@ -93,6 +93,11 @@ mod elections {
     ielections::elections_test_suite!(DynamoDb::fresh().await);
 }
 
+mod documents {
+    use super::DynamoDb;
+    ielections::document_contract_suite!(DynamoDb::fresh().await);
+}
+
 /// Somebody else's connection.
 async fn client() -> Client {
     let loader = aws_config::defaults(BehaviorVersion::v2026_01_12());

@@ -87,6 +87,11 @@ mod elections {
     ielections::elections_test_suite!(Scylla::fresh().await);
 }
 
+mod documents {
+    use super::Scylla;
+    ielections::document_contract_suite!(Scylla::fresh().await);
+}
+
 /// Somebody else's connection.
 async fn session() -> Session {
     SessionBuilder::new().known_nodes(contact_points().split(',')).build().await.unwrap()

@@ -12,8 +12,8 @@ use ielections::{
     ReadError, Scan, WriteError,
 };
 
-/// How many documents a page has at most: with the largest of bodies 32 MiB, which one node of Cassandra on two cores shows
-/// within half a second.
+/// How many documents a page has at most. With the largest of bodies that is 8 MiB, which one node of Cassandra on two quiet
+/// cores shows in a tenth of a second; a page that takes too long would be asked for in vain, again and again.
 const MAX_PAGE: u16 = 128;
 
 #[async_trait]
@@ -25,7 +25,7 @@ impl SysVvmDocuments for ScyllaStorage {
             // Cassandra and ScyllaDB take half a segment of their commit log, 16 MiB and more. But a transaction sends its
             // batch to each replica twice, and renewals wait for it: so much takes less than a tenth of a second.
             max_batch_bytes: 1 << 20,
-            max_body_bytes: 256 << 10,
+            max_body_bytes: 64 << 10,
             max_batch: 256,
             max_page: MAX_PAGE.into(),
         }
