@@ -1,7 +1,7 @@
 //! Driver `scylla`: ScyllaDB and Apache Cassandra, over CQL. Several machines.
 //!
-//! Tried on Apache Cassandra 5.0.5 (`paxos_variant: v2`): the suites of records and elections on one node and on three,
-//! that of documents on one; fail-over on three of which one's clock was 8 s ahead (never early; in time with
+//! Tried on Apache Cassandra 5.0.5 (`paxos_variant: v2`): the suites of records, elections and documents on one node and
+//! on three; fail-over on three of which one's clock was 8 s ahead (never early; in time with
 //! `internode_timeout: false`, which docs/storage.md explains; on a busy machine not every case of the suites passed then);
 //! passwords, permissions and TLS 1.3 on one node. Every statement is one that ScyllaDB's documentation has too, but
 //! ScyllaDB itself was not tried. What is needed of either is version 4 of CQL's protocol, and lightweight transactions.
