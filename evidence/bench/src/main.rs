@@ -13,6 +13,7 @@ mod held;
 mod pairs;
 mod report;
 mod resources;
+mod step_up;
 mod storage;
 mod succession;
 
@@ -58,6 +59,9 @@ enum Part {
     /// One round of `held`, in a process of its own.
     #[command(hide = true)]
     HeldRound(held::Round),
+    /// One round of `step-up`, in a process of its own.
+    #[command(hide = true)]
+    StepUpRound(step_up::Round),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -66,6 +70,8 @@ enum Measurement {
     Pairs,
     /// Memory and CPU of many leaderships held at once.
     Held,
+    /// Step-up of a service with many instances on `mem`: time, and memory of each.
+    StepUp,
     /// Acquire, renew and release on SQLite, beside the bare statements.
     Sqlite,
     /// Fail-over and hand-over between real processes.
@@ -77,6 +83,7 @@ impl Measurement {
         Ok(match self {
             Self::Pairs => pairs::measure(quick)?,
             Self::Held => held::measure(quick)?,
+            Self::StepUp => step_up::measure(quick)?,
             Self::Sqlite => storage::measure_sqlite_verbs(quick)?,
             Self::Succession => succession::measure(quick)?,
         })
@@ -99,8 +106,10 @@ fn main() -> ExitCode {
 }
 
 fn run(line: &CommandLine) -> Result<(), Box<dyn Error>> {
-    if let Some(Part::HeldRound(round)) = &line.part {
-        return Ok(round.run()?);
+    match &line.part {
+        Some(Part::HeldRound(round)) => return Ok(round.run()?),
+        Some(Part::StepUpRound(round)) => return Ok(round.run()?),
+        None => {}
     }
     let mut out = io::stdout().lock();
     let measure = if line.documents { storage::measure_documents } else { storage::measure };

@@ -28,6 +28,7 @@ struct Plan {
     writes: VecDeque<WriteFault>,
     every_write: Option<WriteFault>,
     written: usize,
+    fences_unread: bool,
     scans_held: bool,
     writes_held: bool,
     page: Option<usize>,
@@ -79,6 +80,11 @@ impl FaultyDocuments {
     /// Every write fails for which nothing else is planned.
     pub(crate) fn fail_every_write(&self, fault: Option<WriteFault>) {
         self.plan.lock().unwrap().every_write = fault;
+    }
+
+    /// Until this is taken back, nobody finds out what became of a write.
+    pub(crate) fn hide_fences(&self, hidden: bool) {
+        self.plan.lock().unwrap().fences_unread = hidden;
     }
 
     /// How many writes were asked for.
@@ -148,6 +154,9 @@ impl DocumentStorage<ElectionKey> for FaultyDocuments {
     }
 
     async fn fence_state(&self, key: &ElectionKey) -> Result<FenceState, ReadError> {
+        if self.plan.lock().unwrap().fences_unread {
+            return Err(ReadError::Unavailable("planned".into()));
+        }
         self.documents().fence_state(key).await
     }
 

@@ -128,6 +128,42 @@ fn a_write_whose_answer_was_lost_is_found_and_not_repeated() {
 }
 
 #[test]
+fn a_write_that_stays_in_doubt_for_long_is_found_in_the_end() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let probe = process.probe.clone();
+        process.probe.act("x", move |mut cx| {
+            let go = probe.go.clone();
+            async move {
+                cx.state.insert().await?;
+                go.wait("update").await;
+                let next = cx.state.doc().next();
+                cx.state.update(next).await?;
+                go.wait("delete").await;
+                Ok(cx.state.delete().await?)
+            }
+        });
+        let reign = process.lead().await;
+        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
+        instance.persisted().await.unwrap();
+        for signal in ["update", "delete"] {
+            process.documents.fail_writes(&[WriteFault::AnswerLost]);
+            process.documents.hide_fences(true);
+            process.probe.go.give(signal);
+            // Longer than the lane tries to find out by itself.
+            cluster.sleep(60).await;
+            assert!(instance.outcome().is_none());
+            process.documents.hide_fences(false);
+            cluster.sleep(60).await;
+        }
+        let outcome = instance.completed().await;
+        assert!(outcome.is_completed(), "{outcome}");
+        assert!(cluster.documents().await.is_empty());
+        reign.end().await.unwrap();
+    });
+}
+
+#[test]
 fn a_write_whose_future_was_dropped_is_finished_before_the_next() {
     run(async |cluster| {
         let process = cluster.process("a");

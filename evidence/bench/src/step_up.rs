@@ -1,0 +1,264 @@
+//! Step-up of a service with many instances on `mem`: how long until the first runs, until all are read, until all run;
+//! what each takes of memory, at work and waiting for its turn; and how long the step-down takes.
+//!
+//! Each round is a process of its own, for the reason that `held` has.
+
+use crate::{
+    bed::{Bed, BedError, Deadline},
+    figure::{Figure, Unit},
+    resources::{self, ResourcesError},
+};
+use async_trait::async_trait;
+use clap::Args;
+use ielections::{
+    AcquireError, DocumentId, DocumentWrite, DocumentWriteError, OnlyIf, Standing, TokioSpawn, Ttl,
+    documents::NotAnId,
+};
+use primary_only::{
+    BoxError, Interrupted, LeadError, RegisterError, RegistryBuilder, RegistryConfig, RunContext, Service,
+    Task, Unavailable,
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    env, io,
+    num::{NonZeroU32, NonZeroUsize},
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// What one round is to step up with.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Round {
+    #[arg(long)]
+    instances: NonZeroU32,
+    /// How many may run at once; all, if it isn't said.
+    #[arg(long)]
+    at_once: Option<NonZeroUsize>,
+}
+
+/// What one round found.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+struct Found {
+    first_runs: Duration,
+    all_read: Duration,
+    all_run: Duration,
+    stepped_down: Duration,
+    bytes: u64,
+}
+
+/// No figure.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StepUpError {
+    #[error(transparent)]
+    Bed(#[from] BedError),
+    #[error(transparent)]
+    Resources(#[from] ResourcesError),
+    #[error("a slot that nobody else wants was not acquired: {0}")]
+    Acquire(#[from] AcquireError),
+    #[error(transparent)]
+    Id(#[from] NotAnId),
+    #[error("a document was not written: {0}")]
+    Write(#[from] DocumentWriteError),
+    #[error("`mem` keeps no documents")]
+    NoDocuments,
+    #[error(transparent)]
+    Register(#[from] RegisterError),
+    #[error("the service is not to be had: {0}")]
+    Unavailable(#[from] Unavailable),
+    #[error(transparent)]
+    Lead(#[from] LeadError),
+    #[error("of {documents} documents, {found} became instances")]
+    Lacking { documents: u32, found: usize },
+    #[error("a round's process could not be started: {0}")]
+    Start(#[source] io::Error),
+    #[error("a round's process failed: {0}")]
+    Failed(String),
+    #[error("a round's answer is not understood: {0}")]
+    Answer(#[from] serde_json::Error),
+}
+
+pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, StepUpError> {
+    let (rounds, number) = if quick { (1, 10_000) } else { (3, 100_000) };
+    let instances = NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
+    let find = |at_once| {
+        let round = Round { instances, at_once };
+        (0..rounds).map(|_| round.in_own_process()).collect::<Result<Vec<_>, _>>()
+    };
+    let (running, waiting) = (find(None)?, find(Some(NonZeroUsize::MIN))?);
+    let seconds = |what: &str, of: fn(&Found) -> Duration| {
+        let samples = running.iter().map(|found| of(found).as_secs_f64()).collect();
+        Figure::new(format!("step-up with {number} instances on mem: {what}"), Unit::Seconds, samples)
+    };
+    let bytes = |what: &str, found: &[Found]| {
+        let each = |found: &Found| found.bytes as f64 / f64::from(instances.get());
+        Figure::new(format!("memory of an instance {what}"), Unit::Bytes, found.iter().map(each).collect())
+    };
+    Ok(vec![
+        seconds("the first runs", |found| found.first_runs),
+        seconds("all are read", |found| found.all_read),
+        seconds("all run", |found| found.all_run),
+        seconds("stepped down again, all joined", |found| found.stepped_down),
+        bytes("at work, its task included", &running),
+        bytes("that waits for its turn", &waiting),
+    ])
+}
+
+impl Round {
+    fn in_own_process(self) -> Result<Found, StepUpError> {
+        let itself = env::current_exe().map_err(StepUpError::Start)?;
+        let mut command = Command::new(itself);
+        command.arg("step-up-round").args(["--instances", &self.instances.to_string()]);
+        if let Some(at_once) = self.at_once {
+            command.args(["--at-once", &at_once.to_string()]);
+        }
+        let output = command.output().map_err(StepUpError::Start)?;
+        if !output.status.success() {
+            return Err(StepUpError::Failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+        }
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+
+    /// Steps up and down, and writes what it found to the standard output.
+    pub(crate) fn run(self) -> Result<(), StepUpError> {
+        println!("{}", serde_json::to_string(&self.step_up()?)?);
+        Ok(())
+    }
+
+    fn step_up(self) -> Result<Found, StepUpError> {
+        let bed = Bed::make(Deadline::System)?;
+        bed.runtime.block_on(async {
+            let before = bed.acquire(NonZeroU32::MIN, Ttl::DEFAULT).await?;
+            self.write_documents(before.standing()).await?;
+            before.release().await;
+
+            let jobs = Jobs { at_once: self.at_once, running: Arc::default() };
+            let mut builder = RegistryBuilder::new(RegistryConfig {
+                clock: Arc::clone(&bed.clock),
+                spawn: Arc::new(TokioSpawn::on(bed.runtime.handle().clone())),
+                join_timeout: RegistryConfig::JOIN_TIMEOUT,
+            });
+            let (running, service) = (Arc::clone(&jobs.running), builder.register(jobs)?);
+            let registry = builder.build();
+            let leadership = bed.acquire(NonZeroU32::MIN, Ttl::DEFAULT).await?;
+            let (standing, stop) = (leadership.standing().clone(), CancellationToken::new());
+            let resident = resources::resident_bytes()?;
+            let began = bed.clock.now();
+            let since = || bed.clock.now().since(began);
+            let lead = async {
+                registry.lead(standing, stop.clone()).await?;
+                Ok::<_, StepUpError>(bed.clock.now())
+            };
+            let look = async {
+                running.reach(1).await;
+                let first_runs = since();
+                let found = service.get_all().await?.len();
+                let all_read = since();
+                if found != self.instances.get() as usize {
+                    return Err(StepUpError::Lacking { documents: self.instances.get(), found });
+                }
+                let all_run = if self.at_once.is_none() {
+                    running.reach(self.instances.get()).await;
+                    since()
+                } else {
+                    all_read
+                };
+                let bytes = resources::resident_bytes()?.saturating_sub(resident);
+                let told_to_stop = bed.clock.now();
+                stop.cancel();
+                let stepped_down = Duration::ZERO;
+                Ok((Found { first_runs, all_read, all_run, stepped_down, bytes }, told_to_stop))
+            };
+            let (ended, looked) = tokio::join!(lead, async {
+                let looked = look.await;
+                stop.cancel();
+                looked
+            });
+            let (found, told_to_stop) = looked?;
+            leadership.release().await;
+            Ok(Found { stepped_down: ended?.since(told_to_stop), ..found })
+        })
+    }
+
+    /// What an earlier leader has left.
+    async fn write_documents(self, standing: &Standing) -> Result<(), StepUpError> {
+        let documents = standing.documents().ok_or(StepUpError::NoDocuments)?;
+        let ids: Vec<u32> = (0..self.instances.get()).collect();
+        for ids in ids.chunks(documents.limits().max_batch.min(1_000)) {
+            let put = |id: &u32| {
+                let id = DocumentId::new(format!("primary-only/{}\0{id}", Jobs::NAME))?;
+                // The envelope: format 1, schema 1, and the state as JSON.
+                let body = b"\x01\x00\x00\x00\x01{\"step\":17,\"of\":1000}".as_slice().into();
+                Ok(DocumentWrite::Put { id, body, only_if: OnlyIf::Absent })
+            };
+            documents.write(ids.iter().map(put).collect::<Result<_, NotAnId>>()?).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Jobs that wait for their term to end.
+struct Jobs {
+    at_once: Option<NonZeroUsize>,
+    running: Arc<Running>,
+}
+
+struct Job(Arc<Running>);
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Progress {
+    step: u64,
+    of: u64,
+}
+
+/// How many run.
+#[derive(Debug, Default)]
+struct Running {
+    count: AtomicU32,
+    more: Notify,
+}
+
+impl Running {
+    async fn reach(&self, count: u32) {
+        loop {
+            let more = self.more.notified();
+            if self.count.load(Ordering::Relaxed) >= count {
+                return;
+            }
+            more.await;
+        }
+    }
+}
+
+impl Service for Jobs {
+    type Id = u32;
+    type Doc = Progress;
+    type Task = Job;
+
+    const NAME: &'static str = "jobs";
+
+    fn concurrency(&self) -> Option<NonZeroUsize> {
+        self.at_once
+    }
+
+    fn build(&self, _: &u32, _: &Progress) -> Result<Job, BoxError> {
+        Ok(Job(Arc::clone(&self.running)))
+    }
+}
+
+#[async_trait]
+impl Task for Job {
+    type Doc = Progress;
+
+    async fn run(&self, cx: RunContext<Progress>) -> Result<(), BoxError> {
+        self.0.count.fetch_add(1, Ordering::Relaxed);
+        self.0.more.notify_waiters();
+        cx.stop.cancelled().await;
+        Err(Interrupted.into())
+    }
+}
