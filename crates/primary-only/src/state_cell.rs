@@ -17,7 +17,8 @@ use std::{fmt, sync::Arc};
 ///
 /// # Cancel safety
 /// Dropping the future of a write leaves it in doubt, not undone: the cell finishes it before the next one begins, and
-/// the machinery does before the instance counts as ended.
+/// the machinery does before the instance counts as ended. Drive it or drop it: while it is held and not driven, it may
+/// keep the writes of all other instances waiting.
 pub struct StateCell<Doc> {
     doc: Doc,
     stands: Stands,

@@ -40,6 +40,7 @@ mod instances;
 mod joining;
 mod orchestrated;
 mod probe;
+mod races;
 mod rebuilding;
 mod registering;
 mod reporting;
