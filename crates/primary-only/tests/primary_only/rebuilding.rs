@@ -282,6 +282,15 @@ fn a_document_that_makes_no_instance_is_quarantined_and_the_others_run() {
         assert!(matches!(created, Err(GetOrCreateError::Unavailable(Unavailable::Quarantined { .. }))));
         assert_eq!(cluster.documents().await, before);
         reign.end().await.unwrap();
+
+        // Mended, it runs in the next term.
+        let leadership = process.acquire(1).await;
+        let mended = b"\x01\x00\x00\x00\x01{\"taken\":1,\"request\":\"\"}";
+        process.put(leadership.standing(), b"primary-only/probe\0garbled", mended).await;
+        let reign = process.reign(leadership).await;
+        assert!(process.service.lookup(&"garbled".into()).await.unwrap().is_some());
+        assert_eq!(process.service.status().quarantined.len(), starts.len() - 1);
+        reign.end().await.unwrap();
     });
 }
 
