@@ -43,7 +43,7 @@ enum Command {
     /// `--faults`.
     TestDrivers(Passed),
     /// What it costs, beside the goals: `--quick`, `--only NAME`, `--json`. Or what one storage costs: `--storage URL`,
-    /// `--cassandra NODES` on a cluster that it starts and ends.
+    /// `--cassandra NODES` and `--dynamodb-local` on servers that it starts and ends.
     Bench(Passed),
 }
 
@@ -64,13 +64,18 @@ impl Passed {
         self.texts().any(|text| text.split('=').next() == Some(option))
     }
 
+    fn is_of_one_storage(&self) -> bool {
+        ["--storage", "--cassandra", "--dynamodb-local"].iter().any(|option| self.names(option))
+    }
+
     /// The features of the drivers that are asked for.
     fn drivers(&self) -> String {
         let is_url_of =
             |text: &str, scheme| text.trim_start_matches("--storage=").split(':').next() == Some(scheme);
         let asked_for = |scheme| self.texts().any(|text| is_url_of(text, scheme));
         let scylla = asked_for("scylla") || self.names("--cassandra");
-        [("sled", asked_for("sled")), ("scylla", scylla), ("dynamodb", asked_for("dynamodb"))]
+        let dynamodb = asked_for("dynamodb") || self.names("--dynamodb-local");
+        [("sled", asked_for("sled")), ("scylla", scylla), ("dynamodb", dynamodb)]
             .into_iter()
             .filter_map(|(feature, asked_for)| asked_for.then_some(feature))
             .collect::<Vec<_>>()
@@ -101,7 +106,7 @@ fn main() -> ExitCode {
                 && evidence::run_plain("faults", &passed.arguments)
         }
         Command::TestDrivers(passed) => evidence::run_plain("servers", &passed.arguments),
-        Command::Bench(passed) if passed.names("--storage") || passed.names("--cassandra") => {
+        Command::Bench(passed) if passed.is_of_one_storage() => {
             evidence::run_with_features("bench", &passed.drivers(), &passed.arguments)
         }
         Command::Bench(passed) => evidence::build("vvm-host") && evidence::run("bench", &passed.arguments),

@@ -6,10 +6,10 @@
 #![forbid(unsafe_code)]
 
 mod bed;
-#[cfg(feature = "scylla")]
-mod cluster;
 mod figure;
 mod held;
+#[cfg(any(feature = "scylla", feature = "dynamodb"))]
+mod own_servers;
 mod pairs;
 mod report;
 mod resources;
@@ -36,7 +36,8 @@ struct CommandLine {
     #[arg(long, value_name = "NAME")]
     only: Vec<Measurement>,
     /// This storage alone: each verb beside its bare statement, 64 leaders that renew at once, 100 candidates at once.
-    /// `sqlite:PATH`, `sled:PATH`, `scylla://HOSTS/KEYSPACE`; the keyspace is made ready where it is missing.
+    /// `sqlite:PATH`, `sled:PATH`, `scylla://HOSTS/KEYSPACE`, `dynamodb://REGION/TABLE`; keyspace and table are made where
+    /// they are missing.
     #[arg(long, value_name = "URL", conflicts_with = "only")]
     storage: Option<String>,
     /// As `--storage`, on a cluster of so many nodes of Apache Cassandra, started for it.
@@ -46,6 +47,10 @@ struct CommandLine {
     /// With `--storage` (then `mem:`, too) or `--cassandra`: documents alone, in batches of 32, by one leader and by eight.
     #[arg(long, conflicts_with = "only")]
     documents: bool,
+    /// As `--storage`, on DynamoDB Local, started for it.
+    #[cfg(feature = "dynamodb")]
+    #[arg(long, conflicts_with_all = ["only", "storage"])]
+    dynamodb_local: bool,
     /// Fewer and shorter rounds: whether it works, not what it costs.
     #[arg(long)]
     quick: bool,
@@ -91,8 +96,8 @@ impl Measurement {
 }
 
 fn main() -> ExitCode {
-    #[cfg(feature = "scylla")]
-    if let Some(error) = cluster::guard() {
+    #[cfg(any(feature = "scylla", feature = "dynamodb"))]
+    if let Some(error) = own_servers::guard() {
         eprintln!("bench: {error}");
         return ExitCode::FAILURE;
     }
@@ -118,8 +123,15 @@ fn run(line: &CommandLine) -> Result<(), Box<dyn Error>> {
     }
     #[cfg(feature = "scylla")]
     if let Some(nodes) = line.cassandra {
-        let cluster = cluster::Cluster::start(nodes)?;
+        let cluster = own_servers::Cluster::start(nodes)?;
         return print(&mut out, line, &measure(&cluster.url(), line.quick)?);
+    }
+    #[cfg(feature = "dynamodb")]
+    if line.dynamodb_local {
+        let options =
+            [("--json", line.json), ("--quick", line.quick), ("--documents", line.documents)];
+        let given = options.iter().filter(|(_, given)| *given).map(|(option, _)| *option);
+        return own_servers::on_dynamodb_local(&given.collect::<Vec<_>>());
     }
     if line.documents {
         return Err("--documents needs a storage to put them into: --storage URL".into());

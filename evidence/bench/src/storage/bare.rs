@@ -2,6 +2,8 @@
 //!
 //! A new driver adds its file, a line in [`open`], and a feature.
 
+#[cfg(feature = "dynamodb")]
+mod dynamodb;
 #[cfg(feature = "scylla")]
 mod scylla;
 #[cfg(feature = "sled")]
@@ -37,6 +39,8 @@ pub(super) async fn open(url: &str) -> Result<Box<dyn BareStatements>, StorageEr
         Some(("sled", path)) => Ok(Box::new(sled::Sled::beside(path)?)),
         #[cfg(feature = "scylla")]
         Some(("scylla", _)) => Ok(Box::new(scylla::Scylla::connect(url).await?)),
+        #[cfg(feature = "dynamodb")]
+        Some(("dynamodb", _)) => Ok(Box::new(dynamodb::DynamoDb::connect(url).await?)),
         _ => Err(StorageError::Bare(
             format!(
                 "no bare statements to hold `{url}` against: it needs a feature of this program, or a file"
