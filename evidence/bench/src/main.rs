@@ -128,8 +128,7 @@ fn run(line: &CommandLine) -> Result<(), Box<dyn Error>> {
     }
     #[cfg(feature = "dynamodb")]
     if line.dynamodb_local {
-        let options =
-            [("--json", line.json), ("--quick", line.quick), ("--documents", line.documents)];
+        let options = [("--json", line.json), ("--quick", line.quick), ("--documents", line.documents)];
         let given = options.iter().filter(|(_, given)| *given).map(|(option, _)| *option);
         return own_servers::on_dynamodb_local(&given.collect::<Vec<_>>());
     }

@@ -4,8 +4,10 @@
 //! cluster named after this run; their rows stay behind, released.
 
 mod bare;
+mod beside_documents;
 mod documents;
 mod filling;
+mod leader;
 mod renewals;
 mod verbs;
 
@@ -65,6 +67,7 @@ pub(crate) fn measure(url: &str, quick: bool) -> Result<Vec<Figure>, StorageErro
         let mut figures = verbs::measure(&scene, &mut *bare, rounds(quick)).await?;
         figures.extend(renewals::measure(&scene, quick).await?);
         figures.extend(filling::measure(&scene, quick).await?);
+        figures.extend(beside_documents::measure(&scene, quick).await?);
         scene.storage.close().await;
         Ok(figures)
     })

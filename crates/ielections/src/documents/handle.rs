@@ -56,7 +56,8 @@ impl Documents {
     ///
     /// # Cancel safety
     /// Dropping the future is the same as [`DocumentWriteError::Unknown`]: the batch is written, or it is not, and
-    /// whatever is written next through any clone comes after it.
+    /// whatever is written next through any clone comes after it. Drive it or drop it: one that is kept and not polled
+    /// may hold up every other write, since whoever writes drives the batch for those who wait.
     pub async fn write(&self, batch: Vec<DocumentWrite>) -> Result<DocumentVersion, DocumentWriteError> {
         self.lane.write(&self.standing, batch).await
     }

@@ -1,0 +1,155 @@
+//! Sixteen leaders that write documents as fast as they can, and renew: how many documents a second, and what becomes of
+//! the renewals, which wait for no other leader's batches but at the database.
+
+use super::{Scene, StorageError, leader::Leader};
+use crate::figure::{Figure, Side, Statistic, Unit};
+use clock::{Instant, SystemClock};
+use futures_util::future::try_join_all;
+use ielections::{
+    DocumentId, DocumentStorage, DocumentVersion, DocumentWrite, Fence, Fenced, OnlyIf, TtlStorage,
+};
+use std::time::Duration;
+
+const LEADERS: u32 = 16;
+/// Slots that no other part uses.
+const FIRST_SLOT: u32 = 30_000;
+/// How many documents a batch has.
+const BATCH: u32 = 32;
+/// As the state of a task is.
+const BODY: [u8; 256] = [b'x'; 256];
+/// How many documents each leader has: it goes round them.
+const DOCUMENTS: u32 = 1024;
+/// A renewal follows so many batches.
+const BATCHES_A_RENEWAL: u64 = 8;
+/// Between two renewals where nothing else is done.
+const PACE: Duration = Duration::from_millis(200);
+
+/// What three nodes of Cassandra on two cores should take.
+const GOAL: f64 = 5_000.0;
+/// By how much documents may slow down the slowest renewals.
+const SLOWER: f64 = 3.0;
+
+pub(super) async fn measure(scene: &Scene, quick: bool) -> Result<Vec<Figure>, StorageError> {
+    if TtlStorage::documents(&*scene.storage).is_none() {
+        return Ok(Vec::new());
+    }
+    let span = Duration::from_secs(if quick { 2 } else { 10 });
+    let mut writers = Vec::new();
+    for slot in FIRST_SLOT..FIRST_SLOT + LEADERS {
+        let leader = Leader::claim(scene, scene.key(slot)).await?;
+        writers.push(Writer { leader, last: DocumentVersion::NONE });
+    }
+    let until = SystemClock::read().after(span);
+    let idle = Tally::sum(try_join_all(writers.iter_mut().map(|writer| writer.idle(until))).await?);
+    let began = SystemClock::read();
+    let until = began.after(span);
+    let busy = Tally::sum(try_join_all(writers.iter_mut().map(|writer| writer.write(until))).await?);
+    let took = began.until(SystemClock::read()).as_secs_f64();
+    for writer in &writers {
+        writer.leader.release().await?;
+    }
+    let name = |what| format!("{LEADERS} leaders, documents: {what}");
+    let written = (busy.batches.len() * BATCH as usize) as f64;
+    let slower = percentile(&busy.renewals) / percentile(&idle.renewals);
+    let slower = Figure::new(name("p99 of renewals, by that without"), Unit::Ratio, vec![slower]);
+    let rate = Figure::new(name("written"), Unit::PerSecond, vec![written / took]);
+    let networked = !matches!(scene.scheme.as_str(), "sqlite" | "sled" | "mem");
+    let none = |what, count| {
+        Figure::new(name(what), Unit::Count, vec![count]).with_goal(Statistic::Max, Side::AtMost, 0.0)
+    };
+    Ok(vec![
+        if networked { rate.with_goal(Statistic::Median, Side::AtLeast, GOAL) } else { rate },
+        Figure::new(name("each batch of 32"), Unit::Milliseconds, busy.batches),
+        none("batches not confirmed", busy.batches_unconfirmed),
+        Figure::new(name("renewals meanwhile"), Unit::Milliseconds, busy.renewals),
+        Figure::new(name("renewals without"), Unit::Milliseconds, idle.renewals),
+        if networked { slower.with_goal(Statistic::Max, Side::AtMost, SLOWER) } else { slower },
+        none("renewals not confirmed", busy.renewals_unconfirmed + idle.renewals_unconfirmed),
+    ])
+}
+
+/// The ninety-ninth.
+fn percentile(samples: &[f64]) -> f64 {
+    let mut samples = samples.to_vec();
+    samples.sort_by(f64::total_cmp);
+    samples.get((samples.len() * 99).div_ceil(100).saturating_sub(1)).copied().unwrap_or(f64::NAN)
+}
+
+/// One leader that does one thing after another, as a lane does.
+struct Writer<'scene> {
+    leader: Leader<'scene>,
+    last: DocumentVersion,
+}
+
+/// What came of it, in milliseconds.
+#[derive(Default)]
+struct Tally {
+    batches: Vec<f64>,
+    batches_unconfirmed: f64,
+    renewals: Vec<f64>,
+    renewals_unconfirmed: f64,
+}
+
+impl Tally {
+    fn sum(tallies: Vec<Self>) -> Self {
+        let mut all = Self::default();
+        for tally in tallies {
+            all.batches.extend(tally.batches);
+            all.batches_unconfirmed += tally.batches_unconfirmed;
+            all.renewals.extend(tally.renewals);
+            all.renewals_unconfirmed += tally.renewals_unconfirmed;
+        }
+        all
+    }
+
+    fn renewed(&mut self, millis: Option<f64>) {
+        match millis {
+            Some(millis) => self.renewals.push(millis),
+            None => self.renewals_unconfirmed += 1.0,
+        }
+    }
+}
+
+impl Writer<'_> {
+    async fn idle(&mut self, until: Instant) -> Result<Tally, StorageError> {
+        let mut tally = Tally::default();
+        while self.leader.scene.clock.now() < until {
+            tally.renewed(self.leader.renew().await?);
+            self.leader.scene.clock.sleep(PACE).await;
+        }
+        Ok(tally)
+    }
+
+    async fn write(&mut self, until: Instant) -> Result<Tally, StorageError> {
+        let mut tally = Tally::default();
+        while self.leader.scene.clock.now() < until {
+            match self.write_batch().await? {
+                Some(millis) => tally.batches.push(millis),
+                None => tally.batches_unconfirmed += 1.0,
+            }
+            if self.last.get().is_multiple_of(BATCHES_A_RENEWAL) {
+                tally.renewed(self.leader.renew().await?);
+            }
+        }
+        Ok(tally)
+    }
+
+    /// How long it took; `None` if it was not confirmed. The next one goes on from what a read then shows.
+    async fn write_batch(&mut self) -> Result<Option<f64>, StorageError> {
+        let Leader { scene, key, held, .. } = &self.leader;
+        let first = self.last.get() as u32 * BATCH % DOCUMENTS;
+        let put = |number: u32| {
+            let id = DocumentId::new(number.to_be_bytes().to_vec()).map_err(|_| StorageError::Refused)?;
+            Ok(DocumentWrite::Put { id, body: BODY.to_vec().into(), only_if: OnlyIf::Always })
+        };
+        let batch = (first..first + BATCH).map(put).collect::<Result<Vec<_>, StorageError>>()?;
+        let fence = Fence { epoch: held.epoch, incarnation: held.incarnation(), after: self.last };
+        let began = scene.clock.now();
+        if let Ok(Fenced::Written) = scene.storage.write_documents(key, &fence, &batch).await {
+            self.last = self.last.next();
+            return Ok(Some(began.until(scene.clock.now()).as_secs_f64() * 1e3));
+        }
+        self.last = scene.storage.fence_state(key).await?.last;
+        Ok(None)
+    }
+}
