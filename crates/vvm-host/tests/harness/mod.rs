@@ -6,6 +6,7 @@
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part of this")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
+mod ignored;
 mod level;
 mod lines;
 mod processes;
