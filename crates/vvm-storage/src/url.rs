@@ -12,6 +12,8 @@
 //! since a driver may come to take options behind one.
 
 mod credentials;
+#[cfg(any(feature = "dynamodb", feature = "scylla"))]
+pub(crate) mod options;
 
 pub use credentials::credentials;
 

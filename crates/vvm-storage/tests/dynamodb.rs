@@ -33,12 +33,16 @@ fn endpoint() -> String {
     )
 }
 
+/// How long a request may take: cases that ask for an outcome have no other way to say that there is none, and a machine that
+/// is busy with other things can take more than the 2 s that are enough for elections.
+const PATIENCE: &str = "20s";
+
 fn region() -> String {
     std::env::var("AWS_REGION").unwrap_or_else(|_| "eu-west-1".into())
 }
 
 fn url(table: &str) -> String {
-    format!("dynamodb://{}/{table}?endpoint={}", region(), endpoint())
+    format!("dynamodb://{}/{table}?endpoint={}&request_timeout={PATIENCE}", region(), endpoint())
 }
 
 /// A name that no run before had.

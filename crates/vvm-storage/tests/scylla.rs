@@ -24,8 +24,11 @@ fn contact_points() -> String {
     )
 }
 
+/// How long a request may take: as in `dynamodb.rs`. The servers' own times are their defaults.
+const PATIENCE: &str = "20s";
+
 fn url(keyspace: &str, options: &str) -> String {
-    format!("scylla://{}/{keyspace}?{options}", contact_points())
+    format!("scylla://{}/{keyspace}?request_timeout={PATIENCE}&{options}", contact_points())
 }
 
 /// A name that no run before had.

@@ -160,7 +160,7 @@ fn run(jars: &Path, folder: &Path, address: SocketAddr) -> Result<Owned, StartEr
     let mut java = owned::command("java").map_err(system("java"))?;
     // Small, and compiled in haste. The SQLite library of this machine's kind lies among the jars, whose star Java itself
     // reads.
-    java.args(["-Xms64m", "-Xmx256m", "-XX:TieredStopAtLevel=1"])
+    java.args(["-Xms64m", "-Xmx512m", "-XX:TieredStopAtLevel=1"])
         .arg(format!("-Djava.library.path={}", jars.display()))
         .arg("-cp")
         .arg(jars.join("*"))

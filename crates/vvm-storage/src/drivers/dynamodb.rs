@@ -27,6 +27,7 @@
 //! |---|---|
 //! | `endpoint=http://localhost:8000` | another address than AWS's own: DynamoDB Local, or one of a private network |
 //! | `profile=payroll` | the profile of `~/.aws/config` with the credentials |
+//! | `request_timeout=5s` | how long a request may take, from 100 ms to 60 s: 2 s unless given, half of it for connecting. Elections and leaders' documents wait for a tenth of the TTL at most, so more is of use with longer TTLs than 20 s |
 //!
 //! Everything else is as with every program on AWS, by the SDK's own chain: credentials from the environment, a profile,
 //! a web identity, or the role of the container or machine; `AWS_USE_FIPS_ENDPOINT` and its like. `SSL_CERT_FILE` names
@@ -48,7 +49,7 @@
 //!
 //! | what went wrong | to a write | to a read |
 //! |---|---|---|
-//! | no connection could be made: name, network, TLS, or not within 1 s | `NotApplied` | `Unavailable` |
+//! | no connection could be made: name, network, TLS, or not within half the request timeout | `NotApplied` | `Unavailable` |
 //! | credentials: whoever gives them fails or takes too long | `NotApplied` | `Unavailable` |
 //! | credentials: none, or badly configured | `Fatal` | `Fatal` |
 //! | `ProvisionedThroughputExceeded`, `RequestLimitExceeded`, `Throttling` | `NotApplied` | `Unavailable` |
@@ -63,7 +64,7 @@
 //! | `ResourceNotFound`: the table was deleted | `Replaced` | `Replaced` |
 //! | `ReplicatedWriteConflict`: it became a global table | `Replaced` | – |
 //! | HTTP status 500 and above, whatever it says | `Unknown` | `Unavailable` |
-//! | no answer within the request timeout, 2 s | `Unknown` | `Unavailable` |
+//! | no answer within the request timeout | `Unknown` | `Unavailable` |
 //! | connection broken before the answer, or an answer that can't be read | `Unknown` | `Unavailable` |
 //! | any other | `Unknown` | `Unavailable` |
 //! | an item that makes no sense, or a refusal that shows nothing in the way | `Fatal` | `Fatal` |

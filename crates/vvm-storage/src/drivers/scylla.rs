@@ -44,6 +44,7 @@
 //! | `tls_certificate=path`, `tls_key=path` | what we show to a node that asks (PEM; the key without a passphrase) |
 //! | `tls_name=name` | nodes' certificates have to bear this name, or with `*` any. Default: the node's address |
 //! | `replication=3`, `replication=dc1:3,dc2:3` | for a keyspace that [`init_storage`](crate::init_storage) creates |
+//! | `request_timeout=5s` | how long a request may take, from 100 ms to 60 s: 2 s unless given. Elections and leaders' documents wait for a tenth of the TTL at most, so more is of use with longer TTLs than 20 s |
 //!
 //! The level, and for `LOCAL_SERIAL` the data centre, are recorded with the table when it is created. Whoever comes with
 //! another is refused: two levels on one row would not see each other, and both could lead. A login needs `SELECT` and
@@ -62,7 +63,7 @@
 //! | `SyntaxError`, `Invalid`, `ConfigError`, `AlreadyExists`, `ProtocolError` | `Fatal` | `Fatal` | said of the statement, before it is begun: keyspace or table were dropped or altered |
 //! | `AuthenticationError`, `Unauthorized` | `Fatal` | `Fatal` | looked at before it is begun |
 //! | the statement's id changed when it was prepared again | `Fatal` | `Fatal` | the table was altered; nothing was executed |
-//! | no answer within the request timeout, 2 s | `Unknown` | `Unavailable` | it may be on its way, and was seen to be applied later |
+//! | no answer within the request timeout | `Unknown` | `Unavailable` | it may be on its way, and was seen to be applied later |
 //! | connection broken before the answer | `Unknown` | `Unavailable` | the node may have begun |
 //! | an answer that can't be read | `Unknown` | `Unavailable` | the node has done something |
 //! | `WriteTimeout` (contention is one, of type `Cas`), `WriteFailure`, `CAS_WRITE_UNKNOWN` (0x1700) | `Unknown` | `Unavailable` | some replicas may have accepted it, and a later transaction then finishes it |

@@ -19,12 +19,9 @@ use aws_sdk_dynamodb::{
 use clock::SystemClock;
 use std::time::Duration;
 
-/// How long a request may take: as an attempt may at the default TTL of 20 s. Elections cut shorter at shorter TTLs.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The part of it for connecting, the handshake of TLS included: a machine that doesn't answer is not waited for as long as
-/// one that works.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// The part of a request's time that is for connecting, the handshake of TLS included: a machine that doesn't answer is
+/// not waited for as long as one that works.
+const CONNECTING: u32 = 2;
 
 /// How long a new table may take to become active; DynamoDB needs some ten seconds.
 const CREATION_TIMEOUT: Duration = Duration::from_secs(120);
@@ -44,13 +41,13 @@ pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
 }
 
 async fn open_with(configuration: &SdkConfig, address: &Address) -> Result<Requests, OpenError> {
-    let client = client(configuration);
+    let client = client(configuration, address.request_timeout);
     table::check(&client, address).await?;
     Ok(Requests::new(client, address.table.clone()))
 }
 
 async fn init_with(configuration: &SdkConfig, address: &Address) -> Result<(), OpenError> {
-    let client = client(configuration);
+    let client = client(configuration, address.request_timeout);
     let clock = SystemClock::start().map_err(OpenError::System)?;
     table::create(&client, address, &clock).await?;
     table::check(&client, address).await
@@ -76,10 +73,10 @@ async fn configuration(address: &Address) -> Result<SdkConfig, OpenError> {
     Ok(configuration)
 }
 
-fn client(configuration: &SdkConfig) -> Client {
+fn client(configuration: &SdkConfig, request_timeout: Duration) -> Client {
     let timeouts = TimeoutConfig::builder()
-        .connect_timeout(CONNECT_TIMEOUT)
-        .operation_attempt_timeout(REQUEST_TIMEOUT)
+        .connect_timeout(request_timeout / CONNECTING)
+        .operation_attempt_timeout(request_timeout)
         .build();
     // Nothing is sent twice: a second time would be refused, by what the first one wrote. Requests that fetch credentials
     // are others, and go by the SDK's own rules.

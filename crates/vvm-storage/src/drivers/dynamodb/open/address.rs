@@ -1,6 +1,8 @@
 //! `dynamodb://…`, taken apart.
 
 use super::OpenError;
+use crate::url::options::{REQUEST_TIMEOUT, options, request_timeout};
+use std::time::Duration;
 
 /// Where a table is, and how to get there.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -9,6 +11,7 @@ pub(in super::super) struct Address {
     pub(super) table: String,
     pub(super) endpoint: Option<String>,
     pub(super) profile: Option<String>,
+    pub(super) request_timeout: Duration,
 }
 
 const SCHEME: &str = "dynamodb://";
@@ -24,7 +27,7 @@ impl Address {
 
 fn parse(url: &str) -> Result<Address, String> {
     let rest = url.strip_prefix(SCHEME).ok_or("write dynamodb://region/table")?;
-    let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
+    let (place, text) = rest.split_once('?').unwrap_or((rest, ""));
     if place.contains('@') {
         return Err(SECRETS.into());
     }
@@ -46,20 +49,27 @@ fn parse(url: &str) -> Result<Address, String> {
     if !is_name {
         return Err(format!("`{table}` is no table: 3 to 255 letters, digits, `_`, `-`, `.`"));
     }
-    let mut address =
-        Address { region: region.to_owned(), table: table.to_owned(), endpoint: None, profile: None };
-    for option in options.split('&').filter(|option| !option.is_empty()) {
-        let (name, value) = option
-            .split_once('=')
-            .filter(|(_, value)| !value.is_empty())
-            .ok_or_else(|| format!("`{option}` says nothing: write {option}=VALUE, or leave it out"))?;
+    let mut address = Address {
+        region: region.to_owned(),
+        table: table.to_owned(),
+        endpoint: None,
+        profile: None,
+        request_timeout: REQUEST_TIMEOUT,
+    };
+    for option in options(text) {
+        let (name, value) = option?;
         match name {
             "endpoint" => address.endpoint = Some(endpoint(value)?),
             "profile" => address.profile = Some(value.to_owned()),
+            "request_timeout" => address.request_timeout = request_timeout(value)?,
             "user" | "password" | "access_key_id" | "secret_access_key" | "session_token" => {
                 return Err(SECRETS.into());
             }
-            _ => return Err(format!("there is no option `{name}`; there are endpoint, profile")),
+            _ => {
+                return Err(format!(
+                    "there is no option `{name}`; there are endpoint, profile, request_timeout"
+                ));
+            }
         }
     }
     Ok(address)
@@ -87,6 +97,9 @@ mod tests {
         let address =
             parse("dynamodb://eu-west-1/vvm.elections?endpoint=http://localhost:8000&profile=payroll")
                 .unwrap();
+        assert_eq!(address.request_timeout, REQUEST_TIMEOUT);
+        let patient = parse("dynamodb://eu-west-1/abc?request_timeout=10s").unwrap();
+        assert_eq!(patient.request_timeout, Duration::from_secs(10));
         assert_eq!((address.region.as_str(), address.table.as_str()), ("eu-west-1", "vvm.elections"));
         assert_eq!(address.endpoint.as_deref(), Some("http://localhost:8000"));
         assert_eq!(address.profile.as_deref(), Some("payroll"));
@@ -116,6 +129,7 @@ mod tests {
             ("dynamodb://eu-west-1/table?endpoint=localhost:8000", "write endpoint=http://"),
             ("dynamodb://eu-west-1/table?endpoint=http://", "write endpoint=http://"),
             ("dynamodb://eu-west-1/table?endpoint=http://host/path", "write endpoint=http://"),
+            ("dynamodb://eu-west-1/table?request_timeout=10", "request_timeout=5s"),
             ("dynamodb://eu-west-1/table?retries=3", "no option `retries`"),
         ];
         for (url, part) in table {

@@ -7,6 +7,7 @@ use super::*;
 use crate::{
     Partition, SysVvmStorage,
     dynamodb::{DynamoDbStorage, OpenError},
+    url::options::REQUEST_TIMEOUT,
 };
 use aws_credential_types::{
     Credentials,
@@ -272,7 +273,7 @@ async fn what_fails_is_sent_once_and_told_apart() {
 /// A handle on a table at a place where no server of ours is.
 fn at(listener: &std::net::TcpListener) -> DynamoDbStorage {
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    DynamoDbStorage::on(Requests::new(client(&configured(&endpoint)), "elections".into()))
+    DynamoDbStorage::on(Requests::new(client(&configured(&endpoint), REQUEST_TIMEOUT), "elections".into()))
 }
 
 #[tokio::test]

@@ -5,8 +5,9 @@ use super::{
     OpenError,
     tls::{Names, Own, Tls},
 };
+use crate::url::options::{REQUEST_TIMEOUT, options, request_timeout};
 use rustls::pki_types::ServerName;
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 /// Where a cluster is, which keyspace, and how to speak to it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,6 +21,7 @@ pub(in super::super) struct Address {
     pub(super) password_file: Option<PathBuf>,
     pub(super) tls: Option<Tls>,
     pub(super) replication: Option<Replication>,
+    pub(super) request_timeout: Duration,
 }
 
 /// For a keyspace that is to be created.
@@ -59,7 +61,7 @@ fn without_secrets(url: &str) -> String {
 
 fn parse(url: &str) -> Result<Address, String> {
     let rest = url.strip_prefix(SCHEME).ok_or("write scylla://host1,host2:9042/keyspace")?;
-    let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
+    let (place, text) = rest.split_once('?').unwrap_or((rest, ""));
     if place.contains('@') {
         return Err(
             "users and passwords don't go before the hosts: write ?user=NAME, and put the password into the \
@@ -86,14 +88,12 @@ fn parse(url: &str) -> Result<Address, String> {
         password_file: None,
         tls: None,
         replication: None,
+        request_timeout: REQUEST_TIMEOUT,
     };
     let mut is_local = false;
     let mut files = TlsFiles::default();
-    for option in options.split('&').filter(|option| !option.is_empty()) {
-        let (name, value) = option
-            .split_once('=')
-            .filter(|(_, value)| !value.is_empty())
-            .ok_or_else(|| format!("`{option}` says nothing: write {option}=VALUE, or leave it out"))?;
+    for option in options(text) {
+        let (name, value) = option?;
         match (name, value) {
             ("datacenter", _) => address.datacenter = Some(value.to_owned()),
             ("serial", "local") => is_local = true,
@@ -110,11 +110,12 @@ fn parse(url: &str) -> Result<Address, String> {
             ("tls_certificate", _) => files.certificate = Some(value.into()),
             ("tls_key", _) => files.key = Some(value.into()),
             ("tls_name", _) => files.names = Some(names(value)?),
+            ("request_timeout", _) => address.request_timeout = request_timeout(value)?,
             ("replication", _) => address.replication = Some(replication(value)?),
             _ => {
                 return Err(format!(
                     "there is no option `{name}`; there are datacenter, serial, user, password_file, tls_ca, \
-                     tls_certificate, tls_key, tls_name, replication"
+                     tls_certificate, tls_key, tls_name, replication, request_timeout"
                 ));
             }
         }
@@ -207,17 +208,19 @@ mod tests {
     fn an_address_has_hosts_a_keyspace_and_options() {
         let address = parse(
             "scylla://a,b:9043,[::1]:9044,[::2]/elections?datacenter=dc1&serial=local&user=vvm&password_file=/run/x=y\
-             &replication=dc1:3,dc2:2",
+             &replication=dc1:3,dc2:2&request_timeout=500ms",
         )
         .unwrap();
         assert_eq!(address.contact_points, ["a:9042", "b:9043", "[::1]:9044", "[::2]:9042"]);
         assert_eq!(address.keyspace, "elections");
         assert_eq!(address.levels, Levels::Local("dc1".into()));
+        assert_eq!(address.request_timeout, Duration::from_millis(500));
         assert_eq!(address.user.as_deref(), Some("vvm"));
         assert_eq!(address.password_file, Some("/run/x=y".into()));
         let each = [("dc1".to_owned(), 3), ("dc2".to_owned(), 2)];
         assert_eq!(address.replication, Some(Replication::In(each.into())));
         let plain = parse("scylla://a/b").unwrap();
+        assert_eq!(plain.request_timeout, REQUEST_TIMEOUT);
         assert_eq!((plain.levels, plain.replication, plain.tls), (Levels::Global, None, None));
     }
 
@@ -265,6 +268,7 @@ mod tests {
             ("scylla://a/keyspace?tls_certificate=c&tls_key=k", "add tls_ca=PATH"),
             ("scylla://a/keyspace?tls_name=a", "add tls_ca=PATH"),
             ("scylla://a/keyspace?tls_ca=ca&tls_name=a b", "no name of a server"),
+            ("scylla://a/keyspace?request_timeout=5m", "request_timeout=5s"),
             ("scylla://a/keyspace?replicas=3", "no option `replicas`"),
             ("scylla://a/keyspace?replication=0", "a number, `3`"),
             ("scylla://a/keyspace?replication=d'c:3", "a number, `3`"),

@@ -11,10 +11,6 @@ use ::scylla::{
 };
 use std::{env, fs, sync::Arc, time::Duration};
 
-/// How long a request may take: as an attempt may at the default TTL of 20 s, and a little more than servers wait for
-/// each other (1.8 s for the contention of a transaction).
-pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
-
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long nodes may differ in their schema before that is an error.
@@ -39,7 +35,7 @@ pub(super) async fn connect(address: &Address) -> Result<(Session, Ending), Open
         .speculative_execution_policy(None)
         .serial_consistency(Some(address.levels.serial()))
         .consistency(address.levels.commit())
-        .request_timeout(Some(REQUEST_TIMEOUT))
+        .request_timeout(Some(address.request_timeout))
         .load_balancing_policy(policy.build())
         .build();
     let (watch, ending) = Watch::new();
