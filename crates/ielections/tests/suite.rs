@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use ielections::{
-    Ttl, TtlStorage, elections_test_suite,
+    Ttl, TtlStorage, elections_test_suite, fenced_elections_suite,
     testing::{Model, contract::StorageUnderTest, elections_suite::ElectionsTestSuite},
 };
 use std::sync::Arc;
@@ -43,3 +43,4 @@ impl ElectionsTestSuite for InMockTime {
 }
 
 elections_test_suite!(InMockTime::fresh());
+fenced_elections_suite!(InMockTime::fresh());

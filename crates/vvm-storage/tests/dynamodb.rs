@@ -95,6 +95,7 @@ mod contract {
 mod elections {
     use super::DynamoDb;
     ielections::elections_test_suite!(DynamoDb::fresh().await);
+    ielections::fenced_elections_suite!(DynamoDb::fresh().await);
 }
 
 mod documents {

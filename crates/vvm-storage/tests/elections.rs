@@ -23,7 +23,7 @@ mod mem {
     use super::*;
     use async_trait::async_trait;
     use ielections::{
-        TtlStorage, elections_test_suite,
+        TtlStorage, elections_test_suite, fenced_elections_suite,
         testing::{contract::StorageUnderTest, elections_suite::ElectionsTestSuite},
     };
     use std::sync::Arc;
@@ -66,6 +66,7 @@ mod mem {
     }
 
     elections_test_suite!(Mem::fresh());
+    fenced_elections_suite!(Mem::fresh());
 }
 
 #[cfg(feature = "sqlite")]
@@ -73,7 +74,7 @@ mod sqlite {
     use super::*;
     use async_trait::async_trait;
     use ielections::{
-        TtlStorage, elections_test_suite,
+        TtlStorage, elections_test_suite, fenced_elections_suite,
         testing::{contract::StorageUnderTest, elections_suite::ElectionsTestSuite},
     };
     use std::sync::Arc;
@@ -104,6 +105,7 @@ mod sqlite {
     }
 
     elections_test_suite!(Sqlite(TempDir::new().unwrap()));
+    fenced_elections_suite!(Sqlite(TempDir::new().unwrap()));
 }
 
 #[cfg(feature = "sled")]
@@ -111,7 +113,7 @@ mod sled {
     use super::*;
     use async_trait::async_trait;
     use ielections::{
-        TtlStorage, elections_test_suite,
+        TtlStorage, elections_test_suite, fenced_elections_suite,
         testing::{contract::StorageUnderTest, elections_suite::ElectionsTestSuite},
     };
     use std::sync::Arc;
@@ -142,4 +144,5 @@ mod sled {
     }
 
     elections_test_suite!(Sled(TempDir::new().unwrap()));
+    fenced_elections_suite!(Sled(TempDir::new().unwrap()));
 }

@@ -88,6 +88,7 @@ mod contract {
 mod elections {
     use super::Scylla;
     ielections::elections_test_suite!(Scylla::fresh().await);
+    ielections::fenced_elections_suite!(Scylla::fresh().await);
 }
 
 mod documents {

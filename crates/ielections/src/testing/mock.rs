@@ -7,6 +7,7 @@
 
 mod call;
 mod counts;
+mod documents;
 mod fault;
 mod network;
 mod plan;

@@ -164,8 +164,9 @@ fn an_empty_batch_asks_whether_the_leadership_stands() {
 fn a_storage_without_documents_has_none() {
     let bench = Bench::new();
     on(&bench.clock, async {
-        let records = Arc::clone(&bench.records) as Arc<dyn TtlStorage<u32>>;
-        let process = Process::start(records, Arc::new(bench.clock.clone()));
+        let clock: Arc<dyn Clock> = Arc::new(bench.clock.clone());
+        let storage = Storage::without_documents(Arc::clone(&bench.records) as _, Arc::clone(&clock));
+        let process = Process::start(Arc::new(storage), clock);
         let leadership = lead(&process).await;
         assert!(leadership.standing().documents().is_none());
         let _ = leadership.release().await;

@@ -76,6 +76,7 @@ pub(crate) struct Storage {
     records: Arc<dyn TtlStorage<u32>>,
     clock: Arc<dyn Clock>,
     limits: DocumentLimits,
+    has_documents: bool,
     state: Mutex<State>,
 }
 
@@ -95,7 +96,11 @@ pub(crate) const LIMITS: DocumentLimits = DocumentLimits {
 
 impl Storage {
     pub(crate) fn new(records: Arc<dyn TtlStorage<u32>>, clock: Arc<dyn Clock>) -> Self {
-        Self { records, clock, limits: LIMITS, state: Mutex::default() }
+        Self { records, clock, limits: LIMITS, has_documents: true, state: Mutex::default() }
+    }
+
+    pub(crate) fn without_documents(records: Arc<dyn TtlStorage<u32>>, clock: Arc<dyn Clock>) -> Self {
+        Self { has_documents: false, ..Self::new(records, clock) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -361,7 +366,7 @@ impl TtlStorage<u32> for Storage {
     }
 
     fn documents(&self) -> Option<&dyn DocumentStorage<u32>> {
-        Some(self)
+        self.has_documents.then_some(self)
     }
 
     async fn close(&self) {

@@ -12,7 +12,7 @@ const ANSWERS_AFTER: Duration = Duration::from_millis(10);
 fn no_more_calls_are_in_flight_than_allowed() {
     let bench = Bench::new().in_flight(3);
     on(&bench.clock, async {
-        for verb in Verb::ALL {
+        for verb in Verb::RECORDS {
             bench.faulty.fail_always(verb, Fault::SlowAnswer(ANSWERS_AFTER));
         }
         let process = bench.process();

@@ -18,7 +18,7 @@ fn the_loss_falls_at_its_instant_although_every_call_hangs() {
         let process = bench.process();
         let leaderships = [lead(&process, 0).await, lead(&process, 1).await];
         let sent_at = leaderships.each_ref().map(|one| one.standing().kill_at().before(TTL * 8 / 10));
-        for verb in Verb::ALL {
+        for verb in Verb::RECORDS {
             bench.faulty.fail_always(verb, Fault::Hang);
         }
         for (leadership, sent_at) in leaderships.iter().zip(sent_at) {

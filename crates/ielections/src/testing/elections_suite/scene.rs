@@ -74,8 +74,13 @@ impl<Suite: ElectionsTestSuite> Scene<Suite> {
 
     /// What stands in slot 0, seen through a handle of its own.
     pub(super) async fn slot(&self) -> Slot {
+        self.slot_of(0).await
+    }
+
+    /// As [`slot`](Self::slot), of another one.
+    pub(super) async fn slot_of(&self, number: u32) -> Slot {
         let storage = self.suite.open().await;
-        let slot = storage.get(&self.key(0)).await.unwrap();
+        let slot = storage.get(&self.key(number)).await.unwrap();
         storage.close().await;
         slot
     }

@@ -17,12 +17,11 @@ impl<K: Key> FaultyStorage<K> {
         let fault = state.plan.strike(verb);
         let counts = &mut state.counts;
         *counts.calls.entry(verb).or_default() += 1;
-        let reads = matches!(verb, Verb::Get | Verb::Scan);
         match fault {
             Some(Fault::NotApplied) => counts.not_applied += 1,
             Some(Fault::Fatal | Fault::Replaced) => counts.fatal += 1,
             Some(Fault::LostRequest) => counts.lost_requests += 1,
-            Some(Fault::Late(_) | Fault::HeldBack) if reads => counts.lost_requests += 1,
+            Some(Fault::Late(_) | Fault::HeldBack) if verb.reads() => counts.lost_requests += 1,
             Some(Fault::SlowRequest(_)) => counts.slow_requests += 1,
             Some(Fault::SlowAnswer(_)) => counts.slow_answers += 1,
             Some(Fault::Hang) => counts.hung += 1,

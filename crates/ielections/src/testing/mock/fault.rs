@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A verb of [`TtlStorage`](crate::TtlStorage).
+/// A verb of [`TtlStorage`](crate::TtlStorage), or of [`DocumentStorage`](crate::DocumentStorage) beside it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Verb {
     /// `insert_if_not_exist`.
@@ -17,11 +17,19 @@ pub enum Verb {
     Get,
     /// `scan`.
     Scan,
+    /// `write_documents`.
+    WriteDocuments,
+    /// `fence_state`.
+    FenceState,
+    /// `document`.
+    Document,
+    /// `scan_documents`.
+    ScanDocuments,
 }
 
 impl Verb {
-    /// Every verb, in the order of the trait.
-    pub const ALL: [Self; 6] = [
+    /// Every verb of leader records, in the order of the trait.
+    pub const RECORDS: [Self; 6] = [
         Self::InsertIfNotExist,
         Self::TakeOver,
         Self::CompareAndSwap,
@@ -29,6 +37,15 @@ impl Verb {
         Self::Get,
         Self::Scan,
     ];
+
+    /// Every verb of documents, in the order of the trait.
+    pub const DOCUMENTS: [Self; 4] =
+        [Self::WriteDocuments, Self::FenceState, Self::Document, Self::ScanDocuments];
+
+    /// Whether it changes nothing.
+    pub const fn reads(self) -> bool {
+        matches!(self, Self::Get | Self::Scan | Self::FenceState | Self::Document | Self::ScanDocuments)
+    }
 }
 
 /// What goes wrong with a call. Where a fault says `Unknown`, a read says `Unavailable`: reads have no `Unknown`.

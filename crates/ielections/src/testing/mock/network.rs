@@ -1,6 +1,6 @@
 //! What is under way: sent, not yet arrived, and no longer in its caller's hands.
 
-use crate::{Claim, Delete, Swap};
+use crate::{Claim, Delete, Fenced, Swap};
 use clock::Instant;
 use std::{collections::BTreeMap, fmt, pin::Pin};
 
@@ -25,6 +25,12 @@ impl Outcome for Swap {
 impl Outcome for Delete {
     fn applied(&self) -> bool {
         *self == Self::Deleted
+    }
+}
+
+impl Outcome for Fenced {
+    fn applied(&self) -> bool {
+        *self == Self::Written
     }
 }
 

@@ -6,8 +6,8 @@ use super::{
     plan::Plan,
 };
 use crate::{
-    Claim, Delete, Entry, Epoch, Incarnation, Key, Limits, ReadError, Slot, Swap, TtlStorage, Vacant,
-    WriteError,
+    Claim, Delete, DocumentStorage, Entry, Epoch, Incarnation, Key, Limits, ReadError, Slot, Swap,
+    TtlStorage, Vacant, WriteError,
 };
 use async_trait::async_trait;
 use clock::{Clock, Instant};
@@ -181,6 +181,10 @@ impl<K: Key> TtlStorage<K> for FaultyStorage<K> {
 
     async fn scan(&self, keys: &[K]) -> Result<Vec<Slot>, ReadError> {
         self.read(Verb::Scan, self.storage.scan(keys)).await
+    }
+
+    fn documents(&self) -> Option<&dyn DocumentStorage<K>> {
+        self.storage.documents().map(|_| self as _)
     }
 
     async fn close(&self) {

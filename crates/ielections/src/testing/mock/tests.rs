@@ -102,7 +102,7 @@ fn without_faults_every_verb_passes_through() {
     let fourth = entry(3, 0);
     assert_eq!(now(bench.faulty.insert_if_not_exist(&KEY, vacant, &fourth)).unwrap(), Claim::Claimed);
     assert_eq!(now(bench.faulty.scan(&[KEY])).unwrap()[0].entry(), Some(&fourth));
-    let calls = Verb::ALL.map(|verb| (verb, 1)).into();
+    let calls = Verb::RECORDS.map(|verb| (verb, 1)).into();
     assert_eq!(bench.faulty.counts(), Counts { calls, ..Counts::default() });
 }
 
@@ -270,7 +270,7 @@ fn a_slow_answer_to_a_read_is_as_old_as_its_start() {
 #[test]
 fn tampering_overwrites_and_wiping_vacates_whatever_stands_there() {
     let (bench, first) = Bench::held();
-    Verb::ALL.into_iter().for_each(|verb| bench.faulty.fail_always(verb, Fault::Fatal));
+    Verb::RECORDS.into_iter().for_each(|verb| bench.faulty.fail_always(verb, Fault::Fatal));
     let intruder = entry(7, 0);
     now(bench.faulty.tamper(&KEY, intruder.clone())).unwrap();
     assert_eq!(bench.stands(), Some(intruder.clone()));
