@@ -45,6 +45,14 @@ impl Collection {
         document
     }
 
+    /// The collection and the instance of a document, as texts for people; `None` if it is of no collection.
+    pub(crate) fn split(document: &DocumentId) -> Option<(String, String)> {
+        let rest = document.as_bytes().strip_prefix(OURS.as_bytes())?;
+        let end = rest.iter().position(|byte| *byte == 0).filter(|end| *end > 0)?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Some((text(&rest[..end]), text(&rest[end + 1..])))
+    }
+
     /// The text behind the prefix, for people.
     pub(crate) fn name_of(&self, document: &DocumentId) -> String {
         let bytes = document.as_bytes();

@@ -47,7 +47,7 @@ pub(crate) struct UnknownSchema {
 
 /// Not written by this crate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-enum NoEnvelope {
+pub(crate) enum NoEnvelope {
     #[error("a body of {0} bytes is too short for an envelope")]
     Short(usize),
     #[error("an envelope of format {0}, and this program reads {FORMAT}")]
@@ -70,7 +70,8 @@ pub(crate) fn open<S: Service>(service: &S, body: &[u8]) -> Result<S::Doc, BoxEr
     if schema == S::SCHEMA { Ok(serde_json::from_slice(json)?) } else { service.upgrade(schema, json) }
 }
 
-fn parts(body: &[u8]) -> Result<(SchemaVersion, &[u8]), NoEnvelope> {
+/// Takes the envelope off: what is behind it should be JSON.
+pub(crate) fn parts(body: &[u8]) -> Result<(SchemaVersion, &[u8]), NoEnvelope> {
     let short = NoEnvelope::Short(body.len());
     let (format, rest) = body.split_first().ok_or(short)?;
     if *format != FORMAT {

@@ -8,6 +8,7 @@
 //! - [`Service`], [`Task`]: what people write.
 //! - [`RegistryBuilder`], [`Registry`]: the services of a process; [`Registry::lead`] runs them under a leadership.
 //! - [`ServiceHandle`], [`Handle`]: what a program asks of them.
+//! - [`DocumentedInstance`]: an instance as seen from outside, by `vvm status --instances`.
 //! - [`StateCell`]: the only writer of an instance's document. The machinery itself never writes one.
 //!
 //! ```
@@ -83,6 +84,7 @@
 
 mod asking;
 mod collection;
+mod documented;
 mod envelope;
 mod failure;
 mod handle;
@@ -102,6 +104,7 @@ mod term;
 
 pub use asking::{GetOrCreateError, GotOrCreated, Others, ServiceHandle, Unavailable};
 pub use collection::NotACollection;
+pub use documented::{DocumentedInstance, DocumentedState};
 pub use envelope::SchemaVersion;
 pub use failure::{BoxError, Failure};
 pub use handle::{Handle, NotPersisted};

@@ -1,5 +1,7 @@
 //! `vvm status`: who leads which slot. Only looks: nothing is created, claimed or settled.
 
+mod instances;
+
 use crate::{
     announce::say,
     async_runtime,
@@ -8,6 +10,7 @@ use crate::{
 };
 use clock::{Clock, SystemClock};
 use ielections::{ReadError, Slot, TtlStorage as _};
+use primary_only::DocumentedInstance;
 use serde::Serialize;
 use std::{
     io::{self, Write as _},
@@ -44,6 +47,9 @@ struct Line {
     epoch: Option<u64>,
     incarnation: Option<String>,
     ttl_ms: Option<u64>,
+    /// Where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instances: Option<Vec<DocumentedInstance>>,
 }
 
 /// `vvm status`.
@@ -93,7 +99,12 @@ async fn read(storage: &ElectionsTtlStorage, args: &StatusArgs) -> Result<Vec<Li
     let keys = SlotNumber::all(count).map(|slot| ElectionKey { cluster: cluster.clone(), slot });
     let keys = keys.collect::<Vec<_>>();
     let slots = storage.scan(&keys).await?;
-    Ok(keys.iter().zip(&slots).map(|(key, slot)| Line::of(key.slot, slot)).collect())
+    let mut lines = Vec::with_capacity(keys.len());
+    for (key, slot) in keys.iter().zip(&slots) {
+        let instances = if args.instances { Some(instances::read(storage, key).await?) } else { None };
+        lines.push(Line { instances, ..Line::of(key.slot, slot) });
+    }
+    Ok(lines)
 }
 
 impl Line {
@@ -108,6 +119,7 @@ impl Line {
             incarnation: entry.map(|entry| entry.incarnation().to_string()),
             // At most a day (`Ttl::MAX`).
             ttl_ms: entry.map(|entry| entry.ttl.get().as_millis() as u64),
+            instances: None,
         }
     }
 }
@@ -137,5 +149,5 @@ fn show(args: &StatusArgs, lines: &[Line]) -> io::Result<()> {
             line.slot, line.state
         )?;
     }
-    Ok(())
+    instances::show(&mut out, lines.iter().map(|line| (line.slot, line.instances.as_deref())))
 }

@@ -4,9 +4,14 @@
 mod harness;
 
 use harness::{Finished, Trial};
+use ielections::{
+    Claim, DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Fenced, Holder, Incarnation,
+    OnlyIf, Slot, Ttl, TtlStorage as _, Version,
+};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
-use std::time::Duration;
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
 
 /// The variables that a worker found, without the names.
 fn told(finished: &Finished) -> Vec<&str> {
@@ -178,6 +183,61 @@ fn status_shows_each_slot() {
     let (_, out, _) = trial.status(&["--name", "payroll", "--json"]);
     let found = serde_json::from_str::<Vec<Value>>(&out).unwrap();
     assert!(found.iter().all(|line| line["state"] == "free"), "{out}");
+}
+
+/// What a primary-only service writes while it leads, here written in its place.
+fn document(storage: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let clock = Arc::new(clock::SystemClock::start().unwrap());
+        let storage = ElectionsTtlStorage::new(vvm_storage::open(storage, clock).await.unwrap());
+        let key = ElectionKey { cluster: "payroll".into(), slot: SlotNumber::new(NonZeroU32::MIN) };
+        let Slot::Vacant(vacant) = storage.get(&key).await.unwrap() else { panic!("somebody leads") };
+        let epoch = Epoch::new(vacant.last_epoch.map_or(0, Epoch::get) + 1).unwrap();
+        let incarnation = Incarnation::from_bytes([7; 16]);
+        let entry = Entry {
+            holder: Holder::new("services").unwrap(),
+            version: Version { incarnation, write: 0 },
+            ttl: Ttl::DEFAULT,
+            epoch,
+        };
+        assert_eq!(storage.insert_if_not_exist(&key, vacant, &entry).await.unwrap(), Claim::Claimed);
+        let put = |id: &'static str, body: &'static [u8]| DocumentWrite::Put {
+            id: DocumentId::new(id).unwrap(),
+            body: body.into(),
+            only_if: OnlyIf::Always,
+        };
+        let batch = [
+            put("primary-only/copies\0first", b"\x01\0\0\0\x02{\"done\":3}"),
+            put("primary-only/copies\0second", b"nonsense"),
+            put("somebody else's", b""),
+        ];
+        let fence = Fence { epoch, incarnation, after: DocumentVersion::NONE };
+        let documents = storage.documents().unwrap();
+        assert_eq!(documents.write_documents(&key, &fence, &batch).await.unwrap(), Fenced::Written);
+        storage.close().await;
+    });
+}
+
+#[test]
+fn status_shows_the_instances_that_it_is_asked_for() {
+    let trial = Trial::new();
+    trial.run(["true"]).finish();
+    document(&trial.storage());
+    let (_, out, _) = trial.status(&["--name", "payroll", "--json", "--instances"]);
+    let found = serde_json::from_str::<Vec<Value>>(&out).unwrap();
+    let [first, second] = &found[0]["instances"].as_array().unwrap()[..] else { panic!("{out}") };
+    let expected = serde_json::json!({
+        "collection": "copies", "instance": "first", "version": 1, "schema": 2, "state": { "done": 3 },
+    });
+    assert_eq!(*first, expected);
+    assert_eq!((&second["instance"], &second["state"]), (&"second".into(), &Value::Null));
+    assert!(second["problem"].as_str().unwrap().contains("format 110"), "{second}");
+
+    let (_, table, _) = trial.status(&["--name", "payroll", "--instances"]);
+    assert!(table.contains(r#"{"done":3}"#) && table.contains("unreadable: "), "{table}");
+    let (_, out, _) = trial.status(&["--name", "payroll", "--json"]);
+    assert!(!out.contains("instances"), "{out}");
 }
 
 #[test]

@@ -53,15 +53,27 @@ const RECOVERY: Duration = Duration::from_secs(30);
 /// A signal takes a moment to stop a process with hundreds of threads.
 const STOPPING: Duration = Duration::from_millis(200);
 
-/// Makes trouble for `duration`, and at least every kind once.
+/// What is asked of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// How long there is trouble.
+    pub(crate) duration: Duration,
+    /// Of what happens when.
+    pub(crate) seed: u64,
+    /// By how much the clock of a node of Cassandra is ahead of the others'.
+    pub(crate) ahead: Duration,
+}
+
+/// Makes trouble for as long as planned, and at least every kind once.
 ///
 /// # Errors
 /// What was violated, what did not happen though it must, and what could not be run.
-pub(crate) fn run(server: Server, duration: Duration, seed: u64) -> Result<(), String> {
+pub(crate) fn run(server: Server, plan: Plan) -> Result<(), String> {
+    let Plan { duration, seed, ahead } = plan;
     let text = |error: std::io::Error| error.to_string();
     let interruption = Interruption::listen().map_err(text)?;
     let mut bed: Box<dyn Bed> = match server {
-        Server::Scylla => Box::new(CassandraBed::start()?),
+        Server::Scylla => Box::new(CassandraBed::start(ahead)?),
         Server::Dynamodb => Box::new(DynamoDbBed::start()?),
     };
     println!("{}; seed {seed}, {CONTENDERS} contenders for {SLOTS} slots, TTL {TTL}", bed.name());

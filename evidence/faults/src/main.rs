@@ -39,6 +39,10 @@ struct CommandLine {
     /// The seed of the troubles; a random one if not given.
     #[arg(long)]
     seed: Option<u64>,
+    /// By how many seconds the clock of one node of Cassandra is ahead of the others', all the while (needs Debian's package
+    /// `faketime`).
+    #[arg(long, default_value_t = 0, requires = "faults")]
+    ahead: u32,
     /// The vvm program; the one beside this program if not given.
     #[arg(long)]
     vvm: Option<PathBuf>,
@@ -64,7 +68,7 @@ fn main() -> ExitCode {
         eprintln!("test-drivers: {error}");
         return ExitCode::FAILURE;
     }
-    let CommandLine { faults, story, only, duration, seed, vvm } = CommandLine::parse();
+    let CommandLine { faults, story, only, duration, seed, ahead, vvm } = CommandLine::parse();
     let servers = if only.is_empty() { Server::value_variants() } else { &only };
     if servers.contains(&Server::Dynamodb) && !has_local_credentials() {
         eprintln!("test-drivers: {}", with_local_credentials());
@@ -75,10 +79,13 @@ fn main() -> ExitCode {
         held &= report("story", story::play(vvm, servers));
     }
     if faults {
-        let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+        let whole = faults::Plan {
+            duration: Duration::from_secs(duration),
+            seed: seed.unwrap_or_else(|| fastrand::u64(..)),
+            ahead: Duration::from_secs(ahead.into()),
+        };
         for server in servers {
-            let name = server.name();
-            held &= report(name, faults::run(*server, Duration::from_secs(duration), seed));
+            held &= report(server.name(), faults::run(*server, whole));
         }
     }
     if held { ExitCode::SUCCESS } else { ExitCode::FAILURE }

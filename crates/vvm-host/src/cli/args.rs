@@ -140,6 +140,9 @@ pub(crate) struct StatusArgs {
     /// As JSON: one array with an object for each slot
     #[arg(long)]
     pub(crate) json: bool,
+    /// Also the instances of primary-only services: what their documents say
+    #[arg(long)]
+    pub(crate) instances: bool,
 }
 
 /// Make a storage ready: create the keyspace and table that it needs on a cluster.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 /// Servers in trouble. What was done ends with [`mend`](Self::mend), and the servers with the bed.
 pub(super) trait Bed {
     /// For people.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// What they speak.
     fn protocol(&self) -> Protocol;

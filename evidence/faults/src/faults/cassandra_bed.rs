@@ -5,13 +5,14 @@
 
 use super::{bed::Bed, happened::Happened, network::Protocol, trouble::Trouble};
 use crate::place;
-use servers::cassandra::Cassandra;
-use std::net::SocketAddr;
+use servers::cassandra::{Cassandra, Plan};
+use std::{net::SocketAddr, time::Duration};
 
 /// The proxies of the first contender.
 const FIRST_PORT: u16 = 9100;
 
 pub(super) struct CassandraBed {
+    name: String,
     cluster: Cassandra,
     addresses: Vec<SocketAddr>,
     stopped: Vec<usize>,
@@ -19,10 +20,12 @@ pub(super) struct CassandraBed {
 }
 
 impl CassandraBed {
-    pub(super) fn start() -> Result<Self, String> {
-        let mut cluster = Cassandra::start(3, &place::target()).map_err(|error| error.to_string())?;
+    pub(super) fn start(ahead: Duration) -> Result<Self, String> {
+        let plan = Plan::of(3).with_a_clock_ahead(ahead);
+        let mut cluster = plan.start(&place::target()).map_err(|error| error.to_string())?;
         let addresses = cluster.nodes().iter().map(|node| node.client_address()).collect();
-        Ok(Self { cluster, addresses, stopped: Vec::new(), killed: Vec::new() })
+        let name = format!("Apache Cassandra 5.0.5, {plan}, replication 3");
+        Ok(Self { name, cluster, addresses, stopped: Vec::new(), killed: Vec::new() })
     }
 
     fn stop(&mut self, index: usize) -> Result<(), String> {
@@ -32,8 +35,8 @@ impl CassandraBed {
 }
 
 impl Bed for CassandraBed {
-    fn name(&self) -> &'static str {
-        "Apache Cassandra 5.0.5, three nodes, replication 3"
+    fn name(&self) -> &str {
+        &self.name
     }
 
     fn protocol(&self) -> Protocol {

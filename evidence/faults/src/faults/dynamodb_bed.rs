@@ -26,7 +26,7 @@ impl DynamoDbBed {
 }
 
 impl Bed for DynamoDbBed {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "DynamoDB Local 2.6.1"
     }
 
