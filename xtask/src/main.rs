@@ -36,7 +36,7 @@ enum Command {
     /// Real processes that arm a deadman and hang, and when they are dead: `--trials N`, `--json`.
     Deadman(Passed),
     /// Real processes that copy a folder together, their leader killed at random, and whether every step counted exactly
-    /// once: `--kills N`, `--storage URL`, `--seed S`.
+    /// once: `--kills N`, `--storage URL`, `--cassandra NODES`, `--seed S`.
     Resume(Passed),
     /// The suites of every driver, on real servers that it starts and ends: `--only mem,sqlite,sled,scylla,dynamodb`,
     /// `--nodes 3`. Or two `vvm run` processes that take turns on each: `--story`. Or leaders on servers in trouble:

@@ -97,7 +97,7 @@ impl Measurement {
 
 fn main() -> ExitCode {
     #[cfg(any(feature = "scylla", feature = "dynamodb"))]
-    if let Some(error) = own_servers::guard() {
+    if let Some(error) = servers::owned::guard() {
         eprintln!("bench: {error}");
         return ExitCode::FAILURE;
     }
@@ -123,8 +123,8 @@ fn run(line: &CommandLine) -> Result<(), Box<dyn Error>> {
     }
     #[cfg(feature = "scylla")]
     if let Some(nodes) = line.cassandra {
-        let cluster = own_servers::Cluster::start(nodes)?;
-        return print(&mut out, line, &measure(&cluster.url(), line.quick)?);
+        let cluster = servers::cassandra::Cassandra::start(nodes.get(), &servers::target())?;
+        return print(&mut out, line, &measure(&cluster.url("bench"), line.quick)?);
     }
     #[cfg(feature = "dynamodb")]
     if line.dynamodb_local {

@@ -62,9 +62,7 @@ const LOCAL_CREDENTIALS: [(&str, &str); 2] =
     [("AWS_ACCESS_KEY_ID", "local"), ("AWS_SECRET_ACCESS_KEY", "local")];
 
 fn main() -> ExitCode {
-    let mut arguments = env::args_os().skip(1);
-    if env::args_os().nth(1).is_some_and(|first| first == owned::GUARD) {
-        let error = owned::become_command(arguments.by_ref().skip(1));
+    if let Some(error) = owned::guard() {
         eprintln!("test-drivers: {error}");
         return ExitCode::FAILURE;
     }

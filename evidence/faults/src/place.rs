@@ -1,14 +1,9 @@
-//! Where things are: what cargo built and what was fetched once.
+//! Where the vvm program is that cargo built.
 
 use std::{
     env, io,
     path::{Path, PathBuf},
 };
-
-/// Where cargo builds: servers are kept there.
-pub(crate) fn target() -> PathBuf {
-    env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from)
-}
 
 /// The vvm program.
 pub(crate) fn vvm(told: Option<PathBuf>) -> io::Result<PathBuf> {

@@ -1,6 +1,6 @@
 //! Three processes with one copy, and what is done to whoever of them leads.
 
-use crate::{Args, LIFE, PAUSE, PIECE, REST};
+use crate::{Args, LIFE, PAUSE, PIECE, REST, TTL_MS};
 use clock::{Clock, SystemClock};
 use fastrand::Rng;
 use ielections::{Epoch, TtlStorage as _};
@@ -58,7 +58,7 @@ impl Crew {
             ["--name".into(), name.into()],
             ["--piece".into(), PIECE.to_string().into()],
             ["--pause-ms".into(), PAUSE.as_millis().to_string().into()],
-            ["--ttl-ms".into(), args.ttl_ms.to_string().into()],
+            ["--ttl-ms".into(), args.ttl_ms.unwrap_or(TTL_MS).to_string().into()],
         ];
         let mut crew = Self {
             storage,

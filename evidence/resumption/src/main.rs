@@ -28,9 +28,13 @@ struct Args {
     /// The storage; a SQLite file of its own if not given.
     #[arg(long)]
     storage: Option<String>,
-    /// The TTL of the leaderships, in milliseconds.
-    #[arg(long, default_value_t = 500)]
-    ttl_ms: u64,
+    /// As `--storage`, on a cluster of so many nodes of Apache Cassandra, started for it.
+    #[cfg(feature = "scylla")]
+    #[arg(long, value_name = "NODES", conflicts_with = "storage")]
+    cassandra: Option<std::num::NonZeroU8>,
+    /// The TTL of the leaderships, in milliseconds; 500 if not given, 3000 with `--cassandra`.
+    #[arg(long)]
+    ttl_ms: Option<u64>,
     /// The resumable-copy program; the one beside this program if not given.
     #[arg(long)]
     program: Option<PathBuf>,
@@ -41,13 +45,21 @@ const PIECE: usize = 4 << 10;
 const PAUSE: Duration = Duration::from_millis(2);
 /// How long a leader lives once it leads, at most.
 const LIFE: Duration = Duration::from_millis(400);
+/// The shortest of SQLite's.
+const TTL_MS: u64 = 500;
+/// Three nodes, three processes and whoever kills them share a machine.
+#[cfg(feature = "scylla")]
+const TTL_ON_CASSANDRA_MS: u64 = 3000;
 /// A copy may take this long from its last kill to its end.
 const REST: Duration = Duration::from_secs(300);
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
-    match runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(run(&args))) {
+    #[cfg(feature = "scylla")]
+    if let Some(error) = servers::owned::guard() {
+        eprintln!("resumption: {error}");
+        return ExitCode::FAILURE;
+    }
+    match started(Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("resumption: {error}");
@@ -56,9 +68,29 @@ fn main() -> ExitCode {
     }
 }
 
+fn started(args: Args) -> Result<(), Box<dyn Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    #[cfg(feature = "scylla")]
+    let mut args = args;
+    #[cfg(feature = "scylla")]
+    let _cluster = match args.cassandra {
+        Some(nodes) => {
+            let cluster = servers::cassandra::Cassandra::start(nodes.get(), &servers::target())?;
+            let url = cluster.url("resumption");
+            runtime.block_on(vvm_storage::init_storage(&url))?;
+            args.storage = Some(url);
+            args.ttl_ms = Some(args.ttl_ms.unwrap_or(TTL_ON_CASSANDRA_MS));
+            Some(cluster)
+        }
+        None => None,
+    };
+    runtime.block_on(run(&args))
+}
+
 async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
-    println!("seed {seed}: three processes, TTL {} ms, {} leaders to be killed", args.ttl_ms, args.kills);
+    let ttl_ms = args.ttl_ms.unwrap_or(TTL_MS);
+    println!("seed {seed}: three processes, TTL {ttl_ms} ms, {} leaders to be killed", args.kills);
     let mut rng = Rng::with_seed(seed);
     let (mut kills, mut copies, mut steps) = (0, 0, 0);
     let began = SystemClock::read();

@@ -84,6 +84,9 @@ pub struct Node {
     jars: PathBuf,
 }
 
+/// More replicas than that nobody has.
+const MOST_REPLICAS: usize = 3;
+
 impl Cassandra {
     /// Starts a cluster of so many nodes that let everybody in: [`Plan`] has the rest.
     ///
@@ -104,6 +107,12 @@ impl Cassandra {
     pub fn contact_points(&self) -> String {
         let points = self.nodes.iter().map(|node| format!("{}:{CLIENT_PORT}", node.address));
         points.collect::<Vec<_>>().join(",")
+    }
+
+    /// The address of a keyspace that is on all nodes, on three at most, for who creates it.
+    pub fn url(&self, keyspace: &str) -> String {
+        let replicas = self.nodes.len().min(MOST_REPLICAS);
+        format!("scylla://{}/{keyspace}?replication={replicas}", self.contact_points())
     }
 
     /// Its nodes.

@@ -4,11 +4,8 @@
 
 use crate::cases::{Cases, Suite};
 use clap::ValueEnum;
-use servers::{cassandra::Plan, dynamodb::DynamoDbLocal};
-use std::{
-    env,
-    path::{Path, PathBuf},
-};
+use servers::{cassandra::Plan, dynamodb::DynamoDbLocal, target};
+use std::{env, path::Path};
 
 /// Every driver that there is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -155,9 +152,4 @@ fn scylla(tests: &'static [&'static str], environment: &[(&str, &str)]) -> Resul
     let is_cluster = environment.iter().any(|(_, value)| value.contains(','));
     let threads = if is_cluster { 2 } else { 4 };
     Suite { feature: "scylla", tests, only: None, threads, environment }.run()
-}
-
-/// Where cargo builds: servers are kept there.
-fn target() -> PathBuf {
-    env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from)
 }

@@ -13,3 +13,10 @@ pub mod cassandra;
 pub mod dynamodb;
 pub mod jars;
 pub mod owned;
+
+use std::{env, path::PathBuf};
+
+/// Where cargo builds: servers are kept there, too.
+pub fn target() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from)
+}

@@ -10,7 +10,7 @@ mod drivers;
 use clap::Parser;
 use drivers::Driver;
 use servers::{cassandra::Plan, owned};
-use std::{env, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
 /// The suites of every driver, on real servers.
 #[derive(Debug, Parser)]
@@ -29,9 +29,7 @@ struct CommandLine {
 }
 
 fn main() -> ExitCode {
-    let mut arguments = env::args_os().skip(1);
-    if env::args_os().nth(1).is_some_and(|first| first == owned::GUARD) {
-        let error = owned::become_command(arguments.by_ref().skip(1));
+    if let Some(error) = owned::guard() {
         eprintln!("test-drivers: {error}");
         return ExitCode::FAILURE;
     }

@@ -1,5 +1,6 @@
-//! Sixteen leaders that write documents as fast as they can, and renew: how many documents a second, and what becomes of
-//! the renewals, which wait for no other leader's batches but at the database.
+//! Leaders that write documents as fast as they can, and renew: how many documents a second, and what becomes of the
+//! renewals. One leader's wait for none of its batches; those of several leaders meet at the database, where all wait for
+//! each other once it has no more to give.
 
 use super::{Scene, StorageError, leader::Leader};
 use crate::figure::{Figure, Side, Statistic, Unit};
@@ -10,19 +11,26 @@ use ielections::{
 };
 use std::time::Duration;
 
-const LEADERS: u32 = 16;
-/// Slots that no other part uses.
+/// How many leaders there are, and how many documents a batch has, where the storage takes as many.
+#[derive(Clone, Copy)]
+struct Load {
+    leaders: u32,
+    batch: u32,
+}
+
+/// One lane that is full, and a database that is.
+const LOADS: [Load; 2] = [Load { leaders: 1, batch: 256 }, Load { leaders: 16, batch: 32 }];
+/// Slots that no other part uses; each load has a thousand of its own.
 const FIRST_SLOT: u32 = 30_000;
-/// How many documents a batch has.
-const BATCH: u32 = 32;
+const SLOTS: u32 = 1_000;
 /// As the state of a task is.
 const BODY: [u8; 256] = [b'x'; 256];
 /// How many documents each leader has: it goes round them.
 const DOCUMENTS: u32 = 1024;
 /// A renewal follows so many batches.
 const BATCHES_A_RENEWAL: u64 = 8;
-/// Between two renewals where nothing else is done.
-const PACE: Duration = Duration::from_millis(200);
+/// Between two renewals of one leader where nothing else is done.
+const PACE: Duration = Duration::from_millis(50);
 
 /// What three nodes of Cassandra on two cores should take.
 const GOAL: f64 = 5_000.0;
@@ -30,42 +38,53 @@ const GOAL: f64 = 5_000.0;
 const SLOWER: f64 = 3.0;
 
 pub(super) async fn measure(scene: &Scene, quick: bool) -> Result<Vec<Figure>, StorageError> {
-    if TtlStorage::documents(&*scene.storage).is_none() {
-        return Ok(Vec::new());
+    let Some(documents) = TtlStorage::documents(&*scene.storage) else { return Ok(Vec::new()) };
+    let most = u32::try_from(documents.document_limits().max_batch).unwrap_or(u32::MAX);
+    let mut figures = Vec::new();
+    for (number, load) in (0..).zip(LOADS) {
+        let load = Load { batch: load.batch.min(most), ..load };
+        figures.extend(load.measure(scene, FIRST_SLOT + number * SLOTS, quick).await?);
     }
-    let span = Duration::from_secs(if quick { 2 } else { 10 });
-    let mut writers = Vec::new();
-    for slot in FIRST_SLOT..FIRST_SLOT + LEADERS {
-        let leader = Leader::claim(scene, scene.key(slot)).await?;
-        writers.push(Writer { leader, last: DocumentVersion::NONE });
+    Ok(figures)
+}
+
+impl Load {
+    async fn measure(self, scene: &Scene, first_slot: u32, quick: bool) -> Result<Vec<Figure>, StorageError> {
+        let Self { leaders, batch } = self;
+        let span = Duration::from_secs(if quick { 2 } else { 10 });
+        let mut writers = Vec::new();
+        for slot in first_slot..first_slot + leaders {
+            let leader = Leader::claim(scene, scene.key(slot)).await?;
+            writers.push(Writer { leader, batch, last: DocumentVersion::NONE });
+        }
+        let until = SystemClock::read().after(span);
+        let idle = Tally::sum(try_join_all(writers.iter_mut().map(|writer| writer.idle(until))).await?);
+        let began = SystemClock::read();
+        let until = began.after(span);
+        let busy = Tally::sum(try_join_all(writers.iter_mut().map(|writer| writer.write(until))).await?);
+        let took = began.until(SystemClock::read()).as_secs_f64();
+        for writer in &writers {
+            writer.leader.release().await?;
+        }
+        let name = |what| format!("{leaders} writing batches of {batch}: {what}");
+        let written = busy.batches.len() as f64 * f64::from(batch);
+        let slower = percentile(&busy.renewals) / percentile(&idle.renewals);
+        let slower = Figure::new(name("p99 of renewals, by that without"), Unit::Ratio, vec![slower]);
+        let rate = Figure::new(name("documents"), Unit::PerSecond, vec![written / took]);
+        let networked = !matches!(scene.scheme.as_str(), "sqlite" | "sled" | "mem");
+        let none = |what, count| {
+            Figure::new(name(what), Unit::Count, vec![count]).with_goal(Statistic::Max, Side::AtMost, 0.0)
+        };
+        Ok(vec![
+            if networked { rate.with_goal(Statistic::Median, Side::AtLeast, GOAL) } else { rate },
+            Figure::new(name("each batch"), Unit::Milliseconds, busy.batches),
+            none("batches not confirmed", busy.batches_unconfirmed),
+            Figure::new(name("renewals meanwhile"), Unit::Milliseconds, busy.renewals),
+            Figure::new(name("renewals without"), Unit::Milliseconds, idle.renewals),
+            if networked { slower.with_goal(Statistic::Max, Side::AtMost, SLOWER) } else { slower },
+            none("renewals not confirmed", busy.renewals_unconfirmed + idle.renewals_unconfirmed),
+        ])
     }
-    let until = SystemClock::read().after(span);
-    let idle = Tally::sum(try_join_all(writers.iter_mut().map(|writer| writer.idle(until))).await?);
-    let began = SystemClock::read();
-    let until = began.after(span);
-    let busy = Tally::sum(try_join_all(writers.iter_mut().map(|writer| writer.write(until))).await?);
-    let took = began.until(SystemClock::read()).as_secs_f64();
-    for writer in &writers {
-        writer.leader.release().await?;
-    }
-    let name = |what| format!("{LEADERS} leaders, documents: {what}");
-    let written = (busy.batches.len() * BATCH as usize) as f64;
-    let slower = percentile(&busy.renewals) / percentile(&idle.renewals);
-    let slower = Figure::new(name("p99 of renewals, by that without"), Unit::Ratio, vec![slower]);
-    let rate = Figure::new(name("written"), Unit::PerSecond, vec![written / took]);
-    let networked = !matches!(scene.scheme.as_str(), "sqlite" | "sled" | "mem");
-    let none = |what, count| {
-        Figure::new(name(what), Unit::Count, vec![count]).with_goal(Statistic::Max, Side::AtMost, 0.0)
-    };
-    Ok(vec![
-        if networked { rate.with_goal(Statistic::Median, Side::AtLeast, GOAL) } else { rate },
-        Figure::new(name("each batch of 32"), Unit::Milliseconds, busy.batches),
-        none("batches not confirmed", busy.batches_unconfirmed),
-        Figure::new(name("renewals meanwhile"), Unit::Milliseconds, busy.renewals),
-        Figure::new(name("renewals without"), Unit::Milliseconds, idle.renewals),
-        if networked { slower.with_goal(Statistic::Max, Side::AtMost, SLOWER) } else { slower },
-        none("renewals not confirmed", busy.renewals_unconfirmed + idle.renewals_unconfirmed),
-    ])
 }
 
 /// The ninety-ninth.
@@ -78,6 +97,7 @@ fn percentile(samples: &[f64]) -> f64 {
 /// One leader that does one thing after another, as a lane does.
 struct Writer<'scene> {
     leader: Leader<'scene>,
+    batch: u32,
     last: DocumentVersion,
 }
 
@@ -137,12 +157,12 @@ impl Writer<'_> {
     /// How long it took; `None` if it was not confirmed. The next one goes on from what a read then shows.
     async fn write_batch(&mut self) -> Result<Option<f64>, StorageError> {
         let Leader { scene, key, held, .. } = &self.leader;
-        let first = self.last.get() as u32 * BATCH % DOCUMENTS;
+        let first = (self.last.get() as u32).wrapping_mul(self.batch) % DOCUMENTS;
         let put = |number: u32| {
             let id = DocumentId::new(number.to_be_bytes().to_vec()).map_err(|_| StorageError::Refused)?;
             Ok(DocumentWrite::Put { id, body: BODY.to_vec().into(), only_if: OnlyIf::Always })
         };
-        let batch = (first..first + BATCH).map(put).collect::<Result<Vec<_>, StorageError>>()?;
+        let batch = (first..first + self.batch).map(put).collect::<Result<Vec<_>, StorageError>>()?;
         let fence = Fence { epoch: held.epoch, incarnation: held.incarnation(), after: self.last };
         let began = scene.clock.now();
         if let Ok(Fenced::Written) = scene.storage.write_documents(key, &fence, &batch).await {

@@ -4,7 +4,6 @@
 //! contender listen on the nodes' own addresses, at a port of that contender's.
 
 use super::{bed::Bed, happened::Happened, network::Protocol, trouble::Trouble};
-use crate::place;
 use servers::cassandra::{Cassandra, Plan};
 use std::{net::SocketAddr, time::Duration};
 
@@ -22,7 +21,7 @@ pub(super) struct CassandraBed {
 impl CassandraBed {
     pub(super) fn start(ahead: Duration) -> Result<Self, String> {
         let plan = Plan::of(3).with_a_clock_ahead(ahead);
-        let mut cluster = plan.start(&place::target()).map_err(|error| error.to_string())?;
+        let mut cluster = plan.start(&servers::target()).map_err(|error| error.to_string())?;
         let addresses = cluster.nodes().iter().map(|node| node.client_address()).collect();
         let name = format!("Apache Cassandra 5.0.5, {plan}, replication 3");
         Ok(Self { name, cluster, addresses, stopped: Vec::new(), killed: Vec::new() })

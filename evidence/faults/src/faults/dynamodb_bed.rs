@@ -1,7 +1,6 @@
 //! DynamoDB Local. It throttles nobody and never fails by itself: that is forged on the way.
 
 use super::{bed::Bed, happened::Happened, network::Protocol, trouble::Trouble};
-use crate::place;
 use servers::dynamodb::DynamoDbLocal;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
@@ -17,7 +16,7 @@ pub(super) struct DynamoDbBed {
 
 impl DynamoDbBed {
     pub(super) fn start() -> Result<Self, String> {
-        let server = DynamoDbLocal::start(&place::target()).map_err(|error| error.to_string())?;
+        let server = DynamoDbLocal::start(&servers::target()).map_err(|error| error.to_string())?;
         let mut front = (0..20).map(|_| Ipv4Addr::new(127, fastrand::u8(1..255), fastrand::u8(1..255), 1));
         let is_free = |address: &Ipv4Addr| TcpListener::bind((*address, FIRST_PORT)).is_ok();
         let front = front.find(is_free).ok_or("no free address of this machine alone")?;

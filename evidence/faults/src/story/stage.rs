@@ -1,6 +1,6 @@
 //! The storages that the story is played on: a file, or a server that ends with it.
 
-use crate::{Server, place};
+use crate::Server;
 use servers::{cassandra::Cassandra, dynamodb::DynamoDbLocal, owned};
 use std::{
     fmt, io,
@@ -26,13 +26,13 @@ impl Stage {
         let (name, url, server) = match server {
             None => ("SQLite", format!("sqlite:{}", folder.path().join("story.db").display()), None),
             Some(Server::Scylla) => {
-                let cassandra = Cassandra::start(1, &place::target()).map_err(|error| error.to_string())?;
+                let cassandra = Cassandra::start(1, &servers::target()).map_err(|error| error.to_string())?;
                 let url = format!("scylla://{}/story", cassandra.contact_points());
                 init(vvm, &format!("{url}?replication=1"))?;
                 ("Apache Cassandra 5.0.5", url, Some(Box::new(cassandra) as _))
             }
             Some(Server::Dynamodb) => {
-                let local = DynamoDbLocal::start(&place::target()).map_err(|error| error.to_string())?;
+                let local = DynamoDbLocal::start(&servers::target()).map_err(|error| error.to_string())?;
                 let url = format!("dynamodb://eu-west-1/story?endpoint={}", local.endpoint());
                 init(vvm, &url)?;
                 ("DynamoDB Local 2.6.1", url, Some(Box::new(local) as _))

@@ -178,9 +178,11 @@ pub async fn renewals_go_on_beside_writes(scene: &Scene<impl ElectionsTestSuite>
     }
     assert_eq!(leadership.standing().loss(), None);
     assert!(written >= 3, "{written} batches");
-    // Every attempt was the first of its renewal: the record has as many writes as were sent.
     let renewals = scene.slot().await.entry().unwrap().version.write;
     assert!(renewals >= 3, "{renewals} renewals");
-    assert_eq!(storage.counts().calls[&Verb::CompareAndSwap], renewals);
+    // A first attempt is enough, unless a test machine stands still for a tenth of the TTL.
+    let attempts = storage.counts().calls[&Verb::CompareAndSwap];
+    let most = if scene.suite.mock_clock().is_some() { renewals } else { renewals * 2 };
+    assert!((renewals..=most).contains(&attempts), "{attempts} attempts for {renewals} renewals");
     leadership.release().await;
 }
