@@ -51,7 +51,7 @@ pub(super) async fn measure(scene: &Scene, quick: bool) -> Result<Vec<Figure>, S
 impl Load {
     async fn measure(self, scene: &Scene, first_slot: u32, quick: bool) -> Result<Vec<Figure>, StorageError> {
         let Self { leaders, batch } = self;
-        let span = Duration::from_secs(if quick { 2 } else { 10 });
+        let span = Duration::from_secs(if quick { 2 } else { 20 });
         let mut writers = Vec::new();
         for slot in first_slot..first_slot + leaders {
             let leader = Leader::claim(scene, scene.key(slot)).await?;
