@@ -3,7 +3,7 @@
 use crate::{Args, LIFE, PAUSE, PIECE, REST, TTL_MS};
 use clock::{Clock, SystemClock};
 use fastrand::Rng;
-use ielections::{Epoch, TtlStorage as _};
+use ielections::{Epoch, ReadError, Slot, TtlStorage as _};
 use resumable_copy::progress::Progress;
 use std::{
     env,
@@ -13,6 +13,7 @@ use std::{
     num::NonZeroU32,
     path::Path,
     process::{Child, Command, Stdio},
+    slice,
     sync::Arc,
     time::Duration,
 };
@@ -108,15 +109,17 @@ impl Crew {
         }
     }
 
-    /// Whoever leads under an epoch that was not seen before.
+    /// Whoever leads under an epoch that was not seen before. Looks as a candidate does: a read that decides something would
+    /// be a transaction on a cluster, and in the way of the leader's. It may show what stood a moment ago.
     async fn new_leader(&mut self) -> Result<Option<u32>, Box<dyn Error>> {
-        let slot = self.storage.get(&self.key).await?;
-        let Some(entry) = slot.entry() else { return Ok(None) };
+        let slots = match self.storage.scan(slice::from_ref(&self.key)).await {
+            Ok(slots) => slots,
+            Err(ReadError::Unavailable(_)) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let Some(entry) = slots.first().and_then(Slot::entry) else { return Ok(None) };
         let (epoch, holder) = (entry.epoch.get(), entry.holder.as_str());
-        if epoch < self.epoch {
-            return Err(format!("epoch {epoch} after {}", self.epoch).into());
-        }
-        if epoch == self.epoch {
+        if epoch <= self.epoch {
             return Ok(None);
         }
         self.epoch = Epoch::new(epoch)?.get();
