@@ -6,7 +6,7 @@
 mod harness;
 
 use harness::{Terminal, Trial, eventually, state};
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 
 const CTRL_C: &[u8] = b"\x03";
 const CTRL_Z: &[u8] = b"\x1a";
@@ -148,7 +148,7 @@ fn a_terminal_that_is_closed_ends_a_candidate() {
     terminal.type_line(&format!("{} &", line(&trial, "echo never", &["--name", "payroll"])));
     terminal.screen.wait_for("waiting for leadership");
     // What the terminal's end does to the shell, which passes it on.
-    kill_process(rustix::process::Pid::from_child(&terminal.shell), Signal::HUP).unwrap();
+    kill_process(Pid::from_child(&terminal.shell), Signal::HUP).unwrap();
     terminal.screen.wait_for("stopped while waiting for leadership: by SIGHUP");
     terminal.shell.wait().unwrap();
     leader.signal(Signal::TERM);
@@ -179,9 +179,12 @@ fn a_worker_in_the_background_waits_for_the_foreground_to_read() {
     let trial = Trial::new();
     let mut terminal = Terminal::new(&trial);
     terminal.type_line(&format!("{} &", line(&trial, "echo up; read word; echo got $word", &[])));
+    let started = terminal.screen.wait_for("[1] ");
+    let job = started.split(' ').nth(1).and_then(|number| Pid::from_raw(number.parse().ok()?)).unwrap();
     terminal.screen.wait_for("up");
     let worker = trial.process("sh -c");
-    eventually("the worker is stopped", || state(worker) == Some('T'));
+    // The shell's own child, too: `fg` continues nothing that the shell takes to be running.
+    eventually("the job is stopped", || [worker, job].into_iter().all(|process| state(process) == Some('T')));
     terminal.type_line("fg");
     terminal.type_line("hello");
     terminal.screen.wait_for("got hello");
