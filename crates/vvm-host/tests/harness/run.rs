@@ -1,6 +1,6 @@
 //! One `vvm run`.
 
-use super::{Level, Lines, Trial, ignored::ignore_nothing, processes};
+use super::{Level, Lines, Trial, processes};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::{
     os::unix::process::ExitStatusExt as _,
@@ -90,7 +90,6 @@ impl Run {
 
     /// Starts it.
     pub(crate) fn start(self) -> Running {
-        ignore_nothing();
         let line = self.command_line();
         let mut child = Command::new(&line[0])
             .args(&line[1..])
