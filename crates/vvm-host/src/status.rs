@@ -14,6 +14,7 @@ use primary_only::DocumentedInstance;
 use serde::Serialize;
 use std::{
     io::{self, Write as _},
+    num::NonZeroU32,
     process::ExitCode,
     sync::Arc,
 };
@@ -95,10 +96,15 @@ fn look(args: &StatusArgs) -> Result<Vec<Line>, StatusError> {
 async fn read(storage: &ElectionsTtlStorage, args: &StatusArgs) -> Result<Vec<Line>, StatusError> {
     let cluster = ClusterName::from(args.name.as_str());
     let unknown = || StatusError::UnknownName { name: args.name.clone(), storage: args.storage.clone() };
-    let count = storage.slot_count(&cluster).await?.ok_or_else(unknown)?;
-    let keys = SlotNumber::all(count).map(|slot| ElectionKey { cluster: cluster.clone(), slot });
+    let settled = storage.slot_count(&cluster).await?;
+    // A program that leads a slot of its own choice need not have settled how many there are.
+    let keys = SlotNumber::all(settled.unwrap_or(NonZeroU32::MIN))
+        .map(|slot| ElectionKey { cluster: cluster.clone(), slot });
     let keys = keys.collect::<Vec<_>>();
     let slots = storage.scan(&keys).await?;
+    if settled.is_none() && slots.iter().all(|slot| slot.last_epoch().is_none()) {
+        return Err(unknown());
+    }
     let mut lines = Vec::with_capacity(keys.len());
     for (key, slot) in keys.iter().zip(&slots) {
         let instances = if args.instances { Some(instances::read(storage, key).await?) } else { None };

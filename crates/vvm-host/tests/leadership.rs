@@ -186,12 +186,12 @@ fn status_shows_each_slot() {
 }
 
 /// What a primary-only service writes while it leads, here written in its place.
-fn document(storage: &str) {
+fn document(storage: &str, name: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let clock = Arc::new(clock::SystemClock::start().unwrap());
         let storage = ElectionsTtlStorage::new(vvm_storage::open(storage, clock).await.unwrap());
-        let key = ElectionKey { cluster: "payroll".into(), slot: SlotNumber::new(NonZeroU32::MIN) };
+        let key = ElectionKey { cluster: name.into(), slot: SlotNumber::new(NonZeroU32::MIN) };
         let Slot::Vacant(vacant) = storage.get(&key).await.unwrap() else { panic!("somebody leads") };
         let epoch = Epoch::new(vacant.last_epoch.map_or(0, Epoch::get) + 1).unwrap();
         let incarnation = Incarnation::from_bytes([7; 16]);
@@ -223,7 +223,7 @@ fn document(storage: &str) {
 fn status_shows_the_instances_that_it_is_asked_for() {
     let trial = Trial::new();
     trial.run(["true"]).finish();
-    document(&trial.storage());
+    document(&trial.storage(), "payroll");
     let (_, out, _) = trial.status(&["--name", "payroll", "--json", "--instances"]);
     let found = serde_json::from_str::<Vec<Value>>(&out).unwrap();
     let [first, second] = &found[0]["instances"].as_array().unwrap()[..] else { panic!("{out}") };
@@ -238,6 +238,11 @@ fn status_shows_the_instances_that_it_is_asked_for() {
     assert!(table.contains(r#"{"done":3}"#) && table.contains("unreadable: "), "{table}");
     let (_, out, _) = trial.status(&["--name", "payroll", "--json"]);
     assert!(!out.contains("instances"), "{out}");
+
+    // Led by a program that has one slot and never settled that.
+    document(&trial.storage(), "library");
+    let (code, out, error) = trial.status(&["--name", "library"]);
+    assert!(code == 0 && out.contains("held") && out.contains("services"), "{out}{error}");
 }
 
 #[test]
