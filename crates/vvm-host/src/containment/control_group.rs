@@ -24,8 +24,8 @@ pub(crate) struct ControlGroup {
     folder: OwnedFd,
 }
 
-/// How long a group that was left may seem to be full.
-const LEAVING: Duration = Duration::from_millis(100);
+/// How long a group that was left may seem to be full: a storm of processes takes a moment to be reaped on a busy machine.
+const LEAVING: Duration = Duration::from_secs(1);
 
 /// How many names are tried: namesakes are what others of our number left behind, in other PID namespaces or long ago.
 const NAMES: u32 = 1_000;
