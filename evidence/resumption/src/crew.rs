@@ -119,12 +119,28 @@ impl Crew {
         };
         let Some(entry) = slots.first().and_then(Slot::entry) else { return Ok(None) };
         let (epoch, holder) = (entry.epoch.get(), entry.holder.as_str());
-        if epoch <= self.epoch {
+        if epoch < self.epoch {
+            return self.stands_at_last().await.map(|()| None);
+        }
+        if epoch == self.epoch {
             return Ok(None);
         }
         self.epoch = Epoch::new(epoch)?.get();
         let process = holder.strip_prefix("process ").and_then(|number| number.parse().ok());
         process.map(Some).ok_or_else(|| format!("{holder} is none of ours").into())
+    }
+
+    /// A smaller epoch than one that was seen: what a replica showed that is behind, or a violation (I2).
+    async fn stands_at_last(&self) -> Result<(), Box<dyn Error>> {
+        match self.storage.get(&self.key).await {
+            Ok(slot) => match slot.last_epoch().map_or(0, Epoch::get) {
+                epoch if epoch < self.epoch => Err(format!("epoch {epoch} after {}", self.epoch).into()),
+                _ => Ok(()),
+            },
+            // Not answered: it is asked again with the next such look.
+            Err(ReadError::Unavailable(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Whether it was there to be killed.
