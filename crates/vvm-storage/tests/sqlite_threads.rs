@@ -6,14 +6,24 @@ use std::{fs, future::poll_fn, pin::pin, task::Poll};
 use tempfile::TempDir;
 use vvm_storage::{Partition, SysVvmStorage, sqlite::SqliteStorage};
 
-/// How many threads of this process own a database.
+/// The kernel's mark of a task that has begun to exit (`PF_EXITING` of its `sched.h`), in the ninth field of
+/// `/proc/PID/stat` (proc_pid_stat(5)).
+const EXITING: u64 = 0x4;
+
+/// How many threads of this process own a database, and do so still.
+///
+/// A thread that was joined may be listed a moment longer: the kernel wakes who joins before it takes the thread off its
+/// list. But it bears the mark by then, and one that nobody has joined, and that goes on, does not.
 fn owners() -> usize {
     fs::read_dir("/proc/self/task")
         .unwrap()
         .filter(|task| {
             // A thread may end between being listed and being looked at.
-            fs::read_to_string(task.as_ref().unwrap().path().join("comm"))
-                .is_ok_and(|name| name == "vvm-sqlite\n")
+            fs::read_to_string(task.as_ref().unwrap().path().join("stat")).is_ok_and(|stat| {
+                let (id_and_name, fields) = stat.rsplit_once(") ").unwrap();
+                let flags = fields.split(' ').nth(6).unwrap().parse::<u64>().unwrap();
+                id_and_name.ends_with("(vvm-sqlite") && flags & EXITING == 0
+            })
         })
         .count()
 }

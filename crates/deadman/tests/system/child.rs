@@ -81,7 +81,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             deadman.disarm(armed);
             drop(deadman);
             tell(at);
-            println!("{} threads", fs::read_dir("/proc/self/task")?.count());
+            println!("{} threads", threads()?);
             println!("{} timers", fs::read_to_string("/proc/self/timers")?.lines().count());
             return outlive(at);
         }
@@ -119,6 +119,21 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn system() -> Result<Deadman, Box<dyn Error>> {
     Ok(Deadman::system(SystemOptions::default())?)
+}
+
+/// How many threads this process has. One that was joined may be listed a moment longer, and then bears the kernel's mark
+/// of a task that exits (`PF_EXITING` of its `sched.h`, in the ninth field of proc_pid_stat(5)).
+fn threads() -> Result<usize, Box<dyn Error>> {
+    const EXITING: u64 = 0x4;
+    let mut count = 0;
+    for task in fs::read_dir("/proc/self/task")? {
+        // It may end between being listed and being looked at.
+        let Ok(stat) = fs::read_to_string(task?.path().join("stat")) else { continue };
+        let (_, fields) = stat.rsplit_once(") ").ok_or("no name")?;
+        let flags = fields.split(' ').nth(6).ok_or("no flags")?.parse::<u64>()?;
+        count += usize::from(flags & EXITING == 0);
+    }
+    Ok(count)
 }
 
 fn threads_alone(threads_alone: ThreadsAlone) -> Result<Deadman, Box<dyn Error>> {
