@@ -1,6 +1,6 @@
 //! The arguments of `vvm demo`, and of the commands that it starts.
 
-use crate::cli::args::parse_ttl;
+use crate::cli::args::values::parse_ttl;
 use clap::Args;
 use ielections::Ttl;
 use std::{ffi::OsString, path::PathBuf};

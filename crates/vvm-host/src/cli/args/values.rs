@@ -1,0 +1,51 @@
+//! What a value on the command line may be, wherever it is asked for.
+
+pub(crate) use crate::cli::duration::GivenDuration;
+use ielections::{Holder, Ttl, record::HolderTooLong};
+use std::{num::NonZeroU32, str::FromStr, time::Duration};
+
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, <GivenDuration as FromStr>::Err> {
+    text.parse().map(|GivenDuration(duration)| duration)
+}
+
+pub(crate) fn parse_ttl(text: &str) -> Result<Ttl, Box<dyn std::error::Error + Send + Sync>> {
+    Ok(Ttl::new(parse_duration(text)?)?)
+}
+
+/// A text that can't be a holder.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub(crate) enum NotAHolder {
+    #[error(transparent)]
+    TooLong(#[from] HolderTooLong),
+    #[error("a holder has 1 to 255 bytes and no control characters")]
+    Unreadable,
+}
+
+/// A holder stands in lines for people, like a name.
+pub(crate) fn parse_holder(text: &str) -> Result<Holder, NotAHolder> {
+    let is_readable = !text.is_empty() && !text.chars().any(char::is_control);
+    if is_readable { Ok(Holder::new(text)?) } else { Err(NotAHolder::Unreadable) }
+}
+
+/// The most slots that a cluster may have: a campaign looks at all of them.
+const MAX_SLOTS: u32 = 100_000;
+
+/// A text that is no number of slots.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("write a number from 1 to {MAX_SLOTS}")]
+pub(crate) struct NotASlotCount;
+
+pub(crate) fn parse_slots(text: &str) -> Result<NonZeroU32, NotASlotCount> {
+    text.parse::<NonZeroU32>().ok().filter(|count| count.get() <= MAX_SLOTS).ok_or(NotASlotCount)
+}
+
+/// A text that can't be a name.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("a name has 1 to 255 bytes and no control characters")]
+pub(crate) struct NotAName;
+
+/// A name stands in records, in lines for people, and in an environment variable.
+pub(crate) fn parse_name(text: &str) -> Result<String, NotAName> {
+    let fits = (1..=255).contains(&text.len()) && !text.chars().any(char::is_control);
+    if fits { Ok(text.into()) } else { Err(NotAName) }
+}
