@@ -13,7 +13,6 @@ mod guardian_watch;
 mod lead;
 mod log;
 mod service;
-mod stop_requests;
 mod storage;
 mod storage_watch;
 mod surroundings;

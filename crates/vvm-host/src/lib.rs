@@ -13,8 +13,9 @@
 //! - `containment`: the levels there are. `namespace`: a worker's own PID namespace.
 //! - `link`, `stage`: how they talk, and how one starts the next.
 //! - `processes`: who descends from us, and how to end them all.
-//! - `signals`, `readable`, `announce`: signals in, waiting, lines out.
-//! - `report`: the result file. `shortage`: what the system refused, and the way out.
+//! - `signals`, `stop_requests`, `readable`, `announce`: signals in, what they ask for, waiting, lines out.
+//! - `identity`: who we are. `report`: the result file. `shortage`: what the system refused, and the way out.
+//! - [`Host`]: the same around services of a Rust program's own, without a command.
 //! - `status`: `vvm status`. `init_storage`: `vvm init-storage`. `demo`: `vvm demo`.
 #![forbid(unsafe_code)]
 
@@ -28,8 +29,10 @@ mod async_runtime;
 mod cli;
 mod containment;
 mod demo;
+mod embed;
 mod guardian;
 mod host;
+mod identity;
 mod init_storage;
 mod link;
 mod namespace;
@@ -40,7 +43,11 @@ mod shortage;
 mod signals;
 mod stage;
 mod status;
+mod stop_requests;
 mod worker;
+
+pub use embed::{Ended, Host, HostError, HostSettings, OnLoss, Services};
+pub use ielections::{Holder, Ttl};
 
 use std::process::ExitCode;
 
@@ -51,3 +58,8 @@ use std::process::ExitCode;
 pub fn main() -> ExitCode {
     cli::main()
 }
+
+/// The README's example is compiled with the doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

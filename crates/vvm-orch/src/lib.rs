@@ -58,8 +58,3 @@ pub use problem::{Failure, NotLeading, Problem};
 pub use running::{Leading, RunningVvm};
 pub use service::{BoxError, Service, ServiceContext, Work, service_fn};
 pub use vvm::Vvm;
-
-/// The README's example is compiled with the doc tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

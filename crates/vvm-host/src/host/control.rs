@@ -1,9 +1,6 @@
 //! What this process is told from outside, by signals and by the guardian, sorted for those who act on it.
 
-use super::{
-    conclusion::Cause,
-    stop_requests::{At, Request, StopRequests},
-};
+use super::conclusion::Cause;
 use crate::{
     link::{
         Heard, Link,
@@ -11,6 +8,7 @@ use crate::{
     },
     readable::Readable,
     signals::{Caught, Signals, asks_to_stop, ends_a_candidate},
+    stop_requests::{At, Request, StopRequests},
     worker::supervise::Passed,
 };
 use clock::{Clock, Instant};

@@ -1,7 +1,7 @@
 //! `vvm run`.
 
 use super::values::{GivenDuration, parse_duration, parse_holder, parse_name, parse_slots, parse_ttl};
-use crate::{cli::exit, containment::Wanted};
+use crate::{cli::exit, containment::Wanted, identity};
 use clap::Args;
 use ielections::{Holder, Ttl, record::HolderTooLong};
 use std::{ffi::OsString, num::NonZeroU32, path::PathBuf, str::FromStr, time::Duration};
@@ -76,19 +76,12 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
-    /// Who we are, to people: as told, or the machine's name and the number of this process.
+    /// Who we are, to people.
     ///
     /// # Errors
     /// When the machine's name is longer than a holder may be, which uname(2) does not allow for.
     pub(crate) fn holder(&self) -> Result<Holder, HolderTooLong> {
-        self.holder.clone().map_or_else(
-            || {
-                let machine = rustix::system::uname();
-                let process = rustix::process::getpid();
-                Holder::new(format!("{}:{process}", machine.nodename().to_string_lossy()))
-            },
-            Ok,
-        )
+        identity::or_own_name(self.holder.as_ref())
     }
 }
 

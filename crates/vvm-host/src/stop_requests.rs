@@ -13,14 +13,14 @@ const ECHO: Duration = Duration::from_millis(100);
 
 /// Which of our processes was signalled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum At {
+pub(crate) enum At {
     Guardian,
     Host,
 }
 
 /// What a request means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Request {
+pub(crate) enum Request {
     /// Stop.
     Stop,
     /// What has been asked for already.
@@ -31,14 +31,14 @@ pub(super) enum Request {
 
 /// The requests so far.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct StopRequests {
+pub(crate) struct StopRequests {
     at_guardian: Option<Instant>,
     at_host: Option<Instant>,
 }
 
 impl StopRequests {
     /// What the request that comes now means.
-    pub(super) fn on(&mut self, now: Instant, at: At) -> Request {
+    pub(crate) fn on(&mut self, now: Instant, at: At) -> Request {
         let is_first = self.at_guardian.is_none() && self.at_host.is_none();
         let place = match at {
             At::Guardian => &mut self.at_guardian,

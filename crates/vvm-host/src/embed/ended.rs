@@ -1,0 +1,49 @@
+//! How a host ended, for its program and for whoever started that.
+
+use crate::cli::exit;
+use ielections::AcquireError;
+use std::{fmt, process::ExitCode};
+use vvm_orch::Problem;
+
+/// How [`Host::run`](super::Host::run) ended. All services have stopped by then, unless the problem says that one has not.
+#[derive(Clone, Debug)]
+pub enum Ended {
+    /// As it was told to, by TERM, INT, or [`Host::stop`](super::Host::stop).
+    Stopped,
+    /// By this: a loss, a service that ended or failed, a campaign without success.
+    Problem(Problem),
+}
+
+impl Ended {
+    /// The exit status that `vvm run` would have: 0 after a stop, or when a service had done its work; 64, 69, 71, 75 and
+    /// 79 as `docs/vvm-run.md` lists them; 1 for a service that failed.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::Stopped | Self::Problem(Problem::Ended { failure: None, .. }) => 0,
+            Self::Problem(Problem::Lost(_)) => exit::LOST,
+            Self::Problem(Problem::NotAcquired(refusal)) => match **refusal {
+                AcquireError::TimedOut { .. } | AcquireError::LeaderSeen { .. } => exit::NOT_ACQUIRED,
+                AcquireError::TtlTooShort { .. } | AcquireError::NoSlots => exit::MISUSE,
+                AcquireError::Refused(_) | AcquireError::EpochWentBack { .. } => exit::STORAGE,
+                AcquireError::Closing | AcquireError::Deadman(_) => exit::SYSTEM,
+            },
+            Self::Problem(_) => 1,
+        }
+    }
+}
+
+impl From<Ended> for ExitCode {
+    fn from(ended: Ended) -> Self {
+        ended.exit_status().into()
+    }
+}
+
+/// For people.
+impl fmt::Display for Ended {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stopped => out.write_str("stopped"),
+            Self::Problem(problem) => problem.fmt(out),
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What a host is told.
+
+use ielections::{Holder, Ttl};
+use std::{num::NonZeroU32, time::Duration};
+use vvm_orch::{Acquisition, VvmConfig};
+
+/// What follows a loss, once all services have stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OnLoss {
+    /// The end of [`Host::run`](super::Host::run).
+    Exit,
+    /// Another campaign.
+    Rejoin,
+}
+
+/// What a [`Host`](super::Host) is told.
+///
+/// ```
+/// use std::time::Duration;
+/// use vvm_host::{HostSettings, Ttl};
+///
+/// let mut settings = HostSettings::new("sqlite:payroll.db", "payroll");
+/// settings.ttl = Ttl::new(Duration::from_secs(10)).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HostSettings {
+    /// Where leadership is recorded, as for `vvm run --storage`.
+    pub storage: String,
+    /// What is led: all who may replace each other give the same name.
+    pub name: String,
+    /// How many may lead at once, each in a slot of its own; the same number for everybody. One, unless told otherwise.
+    pub slots: NonZeroU32,
+    /// How long a dead leader's record stands. [`Ttl::DEFAULT`], unless told otherwise.
+    pub ttl: Ttl,
+    /// Who we are, to people; `None` for `HOSTNAME:PID`.
+    pub holder: Option<Holder>,
+    /// How long to campaign. For ever, unless told otherwise.
+    pub acquisition: Acquisition,
+    /// What follows a loss. [`OnLoss::Exit`], unless told otherwise: a process that starts afresh has no old state.
+    pub on_loss: OnLoss,
+    /// How long all services together may take to stop. [`VvmConfig::STOP_TIMEOUT`], unless told otherwise.
+    pub stop_timeout: Duration,
+}
+
+impl HostSettings {
+    /// The usual settings, for those who lead `name` on `storage`.
+    pub fn new(storage: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            storage: storage.into(),
+            name: name.into(),
+            slots: NonZeroU32::MIN,
+            ttl: Ttl::DEFAULT,
+            holder: None,
+            acquisition: Acquisition::Forever,
+            on_loss: OnLoss::Exit,
+            stop_timeout: VvmConfig::<vvm_storage::ElectionKey>::STOP_TIMEOUT,
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! `vvm_host::Host`: services of this very process, run only while it leads.
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    io::{BufRead as _, BufReader},
+    os::unix::process::ExitStatusExt as _,
+    path::Path,
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use vvm_host::{Ended, Host, HostError, HostSettings, OnLoss, Ttl};
+use vvm_orch::{Acquisition, Problem, service_fn};
+
+fn settings(folder: &Path) -> HostSettings {
+    HostSettings::new(format!("sqlite:{}", folder.join("leader.db").display()), "payroll")
+}
+
+#[tokio::test]
+async fn a_host_ends_as_its_service_does() {
+    let folder = TempDir::new().unwrap();
+    let done = Host::open(settings(folder.path())).await.unwrap();
+    let done = done.run(|| vec![service_fn("work", async |_| Ok(()))]).await;
+    assert_eq!(done.exit_status(), 0, "the work is done: {done}");
+
+    let failed = Host::open(settings(folder.path())).await.unwrap();
+    let failed = failed.run(|| vec![service_fn("work", async |_| Err("out of paper".into()))]).await;
+    assert_eq!(failed.exit_status(), 1);
+    assert!(failed.to_string().contains("out of paper"), "{failed}");
+}
+
+#[tokio::test]
+async fn a_host_stops_when_it_is_told_to_and_hands_back() {
+    let folder = TempDir::new().unwrap();
+    let host = Host::open(settings(folder.path())).await.unwrap();
+    let stop = host.stop();
+    let ended = host.run(move || {
+        let stop = stop.clone();
+        vec![service_fn("work", async move |cx| {
+            stop.cancel();
+            cx.stop.cancelled().await;
+            Ok(())
+        })]
+    });
+    assert!(matches!(ended.await, Ended::Stopped));
+
+    // Handed back, so that one look is enough.
+    let mut settings = settings(folder.path());
+    settings.acquisition = Acquisition::Within(Duration::ZERO);
+    let next = Host::open(settings).await.unwrap();
+    let next = next.run(|| vec![service_fn("work", async |_| Ok(()))]).await;
+    assert_eq!(next.exit_status(), 0, "{next}");
+}
+
+#[tokio::test]
+async fn a_loss_ends_a_host() {
+    let (ended, leaderships) = after_a_loss(OnLoss::Exit).await;
+    assert_eq!((ended.exit_status(), leaderships), (79, 1), "{ended}");
+}
+
+#[tokio::test]
+async fn a_loss_has_a_host_campaign_again() {
+    let (ended, leaderships) = after_a_loss(OnLoss::Rejoin).await;
+    assert!(matches!(ended, Ended::Stopped), "{ended}");
+    assert_eq!(leaderships, 2);
+}
+
+/// How a host ends that loses its leadership, and is told to stop if it leads again; and how often it led.
+async fn after_a_loss(on_loss: OnLoss) -> (Ended, usize) {
+    let folder = TempDir::new().unwrap();
+    let mut settings = settings(folder.path());
+    settings.on_loss = on_loss;
+    // Work has 0.15 of it to stop in, on a machine that may be slow.
+    settings.ttl = Ttl::new(Duration::from_secs(6)).unwrap();
+    let host = Host::open(settings).await.unwrap();
+    let stop = host.stop();
+    let led = Arc::new(AtomicUsize::new(0));
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let counted = Arc::clone(&led);
+    let running = host.run(move || {
+        let (led, tell) = (Arc::clone(&counted), tell.clone());
+        vec![service_fn("work", async move |cx| {
+            led.fetch_add(1, Ordering::SeqCst);
+            tell.send("leads").unwrap();
+            cx.stop.cancelled().await;
+            tell.send("stops").unwrap();
+            Ok(())
+        })]
+    });
+    let trouble = async {
+        assert_eq!(told.recv().await, Some("leads"));
+        let file = rusqlite::Connection::open(folder.path().join("leader.db")).unwrap();
+        file.execute_batch("BEGIN EXCLUSIVE").unwrap();
+        assert_eq!(told.recv().await, Some("stops"), "nobody can write, so that it must be lost");
+        file.execute_batch("ROLLBACK").unwrap();
+        if told.recv().await.is_some() {
+            stop.cancel();
+        }
+    };
+    let (ended, ()) = tokio::join!(running, trouble);
+    (ended, led.load(Ordering::SeqCst))
+}
+
+#[tokio::test]
+async fn what_is_in_the_way_is_found_when_it_is_opened() {
+    let folder = TempDir::new().unwrap();
+    let wrong = Host::open(HostSettings::new("leader.db", "payroll")).await.unwrap_err();
+    assert_eq!(wrong.exit_status(), 64, "{wrong}");
+    let missing = format!("sqlite:{}", folder.path().join("no/leader.db").display());
+    let missing = Host::open(HostSettings::new(missing, "payroll")).await.unwrap_err();
+    assert_eq!(missing.exit_status(), 69, "{missing}");
+
+    drop(Host::open(settings(folder.path())).await.unwrap());
+    let mut two_slots = settings(folder.path());
+    two_slots.slots = two_slots.slots.saturating_add(1);
+    let conflict = Host::open(two_slots).await.unwrap_err();
+    assert!(matches!(conflict, HostError::Slots(_)), "{conflict}");
+    assert_eq!(conflict.exit_status(), 78);
+}
+
+#[tokio::test]
+async fn who_stands_by_for_too_long_is_told_so() {
+    let folder = TempDir::new().unwrap();
+    let leader = Host::open(settings(folder.path())).await.unwrap();
+    let mut impatient = settings(folder.path());
+    impatient.acquisition = Acquisition::Within(Duration::ZERO);
+    let stop = leader.stop();
+    let (leads, mut leading) = mpsc::unbounded_channel();
+    let leader = leader.run(move || {
+        let leads = leads.clone();
+        vec![service_fn("work", async move |cx| {
+            leads.send(()).unwrap();
+            cx.stop.cancelled().await;
+            Ok(())
+        })]
+    });
+    let other = async {
+        leading.recv().await.unwrap();
+        let other = Host::open(impatient).await.unwrap();
+        let other = other.run(|| vec![service_fn("work", async |_| Ok(()))]).await;
+        assert!(matches!(other, Ended::Problem(Problem::NotAcquired(_))), "{other}");
+        assert_eq!(other.exit_status(), 75);
+        stop.cancel();
+    };
+    tokio::join!(leader, other);
+}
+
+/// Says so to the process that is started by the test below.
+const STUBBORN: &str = "EMBED_STUBBORN";
+
+#[test]
+fn a_second_term_ends_it_at_once() {
+    if let Some(folder) = std::env::var_os(STUBBORN) {
+        return stubborn(Path::new(&folder));
+    }
+    let folder = TempDir::new().unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_second_term_ends_it_at_once", "--nocapture"])
+        .env(STUBBORN, folder.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let process = Pid::from_child(&child);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.ends_with("leads")));
+    kill_process(process, Signal::TERM).unwrap();
+    assert!(lines.any(|line| line.ends_with("won't stop")));
+    // What comes sooner counts as an echo of the first.
+    std::thread::sleep(Duration::from_millis(150));
+    kill_process(process, Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(Signal::TERM.as_raw()));
+}
+
+fn stubborn(folder: &Path) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let host = Host::open(settings(folder)).await.unwrap();
+        let ended = host.run(|| {
+            vec![service_fn("work", async |cx| {
+                println!("leads");
+                cx.stop.cancelled().await;
+                println!("won't stop");
+                std::future::pending().await
+            })]
+        });
+        panic!("it ended: {}", ended.await);
+    });
+}
