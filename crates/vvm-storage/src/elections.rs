@@ -5,12 +5,13 @@
 
 mod documents;
 mod limits;
+mod requests;
 mod settings;
 
 pub use limits::BeyondLimits;
 pub use settings::{SettingCorrupt, SettleError};
 
-use crate::{ElectionKey, SysVvmStorage};
+use crate::{ElectionKey, Partition, SysVvmStorage};
 use async_trait::async_trait;
 use ielections::{
     Claim, Delete, DocumentStorage, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, TtlStorage,
@@ -36,6 +37,17 @@ impl ElectionsTtlStorage {
     /// Whether processes other than this one can share the storage.
     pub fn shared_between_processes(&self) -> bool {
         self.sysvvm.shared_between_processes()
+    }
+
+    /// As many at a time as the driver takes.
+    async fn peek_all(&self, partitions: &[Partition]) -> Result<Vec<Slot>, ReadError> {
+        let mut slots = Vec::new();
+        for batch in partitions.chunks(self.limits.scan_batch.max(1)) {
+            let mut batch = self.sysvvm.peek(batch).await?;
+            // The first batch most often is the only one.
+            if slots.is_empty() { slots = batch } else { slots.append(&mut batch) }
+        }
+        Ok(slots)
     }
 }
 
@@ -91,14 +103,8 @@ impl TtlStorage<ElectionKey> for ElectionsTtlStorage {
     }
 
     async fn scan(&self, keys: &[ElectionKey]) -> Result<Vec<Slot>, ReadError> {
-        let mut slots = Vec::new();
-        for batch in keys.chunks(self.limits.scan_batch.max(1)) {
-            let partitions = batch.iter().map(|key| self.for_read(key)).collect::<Result<Vec<_>, _>>()?;
-            let mut batch = self.sysvvm.peek(&partitions).await?;
-            // The first batch most often is the only one.
-            if slots.is_empty() { slots = batch } else { slots.append(&mut batch) }
-        }
-        Ok(slots)
+        let partitions = keys.iter().map(|key| self.for_read(key)).collect::<Result<Vec<_>, _>>()?;
+        self.peek_all(&partitions).await
     }
 
     fn documents(&self) -> Option<&dyn DocumentStorage<ElectionKey>> {

@@ -13,6 +13,12 @@ pub const KEY_PREFIX_VVM_LEADER: u8 = 1;
 /// The first byte of the partitions that hold a cluster's slot count.
 pub const KEY_PREFIX_SLOT_COUNT: u8 = 2;
 
+/// The first byte of the partitions that hold the pause of a cluster ([`Pause`](crate::Pause)).
+pub const KEY_PREFIX_PAUSE: u8 = 3;
+
+/// The first byte of the partitions that hold the step-down asked for in a cluster ([`StepDown`](crate::StepDown)).
+pub const KEY_PREFIX_STEP_DOWN: u8 = 4;
+
 /// The name of a cluster: any bytes, also none. Those who lead one thing in turns share a name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterName(Arc<[u8]>);
@@ -30,8 +36,22 @@ impl ClusterName {
 
     /// Where the cluster's slot count stands.
     pub(crate) fn slot_count_partition(&self) -> Partition {
+        self.partition(KEY_PREFIX_SLOT_COUNT)
+    }
+
+    /// Where the cluster's pause stands.
+    pub(crate) fn pause_partition(&self) -> Partition {
+        self.partition(KEY_PREFIX_PAUSE)
+    }
+
+    /// Where a step-down of one of the cluster's slots stands.
+    pub(crate) fn step_down_partition(&self) -> Partition {
+        self.partition(KEY_PREFIX_STEP_DOWN)
+    }
+
+    fn partition(&self, prefix: u8) -> Partition {
         let mut bytes = Vec::with_capacity(1 + self.0.len());
-        bytes.push(KEY_PREFIX_SLOT_COUNT);
+        bytes.push(prefix);
         bytes.extend_from_slice(&self.0);
         Partition::from_bytes(bytes)
     }
@@ -141,9 +161,20 @@ mod tests {
         }
 
         #[test]
-        fn settings_and_leaders_never_meet(leader: Vec<u8>, slot: NonZeroU32, settings: Vec<u8>) {
+        fn leaders_settings_and_requests_never_meet(leader: Vec<u8>, slot: NonZeroU32, one: Vec<u8>, other: Vec<u8>) {
             let key = ElectionKey { cluster: ClusterName::new(leader), slot: SlotNumber(slot) };
-            prop_assert_ne!(key.partition(), ClusterName::new(settings).slot_count_partition());
+            let of = |name: Vec<u8>| {
+                let name = ClusterName::new(name);
+                [name.slot_count_partition(), name.pause_partition(), name.step_down_partition()]
+            };
+            let (same, one, other) = (of(one.clone()), of(one), of(other));
+            for (at, partition) in one.iter().enumerate() {
+                prop_assert_ne!(&key.partition(), partition);
+                prop_assert_eq!(&same[at], partition);
+                for (elsewhere, another) in other.iter().enumerate().filter(|(elsewhere, _)| *elsewhere != at) {
+                    prop_assert_ne!(partition, another, "{} {}", at, elsewhere);
+                }
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 //! - [`SysVvmStorage`]: what a new backend implements.
 //! - [`SysVvmDocuments`]: what it implements to keep documents beside the leader records.
 //! - [`ElectionsTtlStorage`]: the storage of elections on top of it; owns every key prefix.
+//! - [`Requests`]: what an operator asks of those who campaign and lead, as records beside theirs.
 //! - [`mem`], [`sqlite`], `sled`, `scylla`, `dynamodb` (features): drivers, in this process's memory, in a file that
 //!   processes share, in a folder that one process has, on a cluster of ScyllaDB or Apache Cassandra, and on a table of
 //!   Amazon's DynamoDB.
@@ -16,6 +17,7 @@ mod drivers;
 mod elections;
 mod key;
 mod partition;
+mod requests;
 mod sysvvm;
 pub mod url;
 
@@ -31,7 +33,11 @@ pub use drivers::sled;
 #[cfg(feature = "sqlite")]
 pub use drivers::sqlite;
 pub use elections::{BeyondLimits, ElectionsTtlStorage, SettingCorrupt, SettleError};
-pub use key::{ClusterName, ElectionKey, KEY_PREFIX_SLOT_COUNT, KEY_PREFIX_VVM_LEADER, SlotNumber};
+pub use key::{
+    ClusterName, ElectionKey, KEY_PREFIX_PAUSE, KEY_PREFIX_SLOT_COUNT, KEY_PREFIX_STEP_DOWN,
+    KEY_PREFIX_VVM_LEADER, SlotNumber,
+};
 pub use partition::Partition;
+pub use requests::{Advanced, Ask, Pause, Requests, Stage, StepDown};
 pub use sysvvm::SysVvmStorage;
 pub use url::{OpenError, init_storage, open};

@@ -2,7 +2,7 @@
 
 use super::ElectionsTtlStorage;
 use crate::{ElectionKey, Partition};
-use ielections::{Entry, ReadError, Ttl, WriteError};
+use ielections::{Entry, Holder, ReadError, Ttl, WriteError};
 use std::time::Duration;
 
 /// Something larger or shorter than the driver's [`Limits`](ielections::Limits) allow.
@@ -59,11 +59,13 @@ impl ElectionsTtlStorage {
         if bytes > most { Err(BeyondLimits::Key { bytes, most }) } else { Ok(partition) }
     }
 
+    pub(super) fn check_holder(&self, holder: &Holder) -> Result<(), BeyondLimits> {
+        let (bytes, most) = (holder.as_str().len(), self.limits.max_value_bytes);
+        if bytes > most { Err(BeyondLimits::Holder { bytes, most }) } else { Ok(()) }
+    }
+
     fn check_entry(&self, entry: &Entry) -> Result<(), BeyondLimits> {
-        let (bytes, most) = (entry.holder.as_str().len(), self.limits.max_value_bytes);
-        if bytes > most {
-            return Err(BeyondLimits::Holder { bytes, most });
-        }
+        self.check_holder(&entry.holder)?;
         let (ttl, least) = (entry.ttl, self.limits.min_ttl);
         if ttl.get() < least {
             return Err(BeyondLimits::Ttl { ttl, least });

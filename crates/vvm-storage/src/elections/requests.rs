@@ -1,0 +1,206 @@
+//! Requests of operators: asked for, looked at, moved on, taken back. What they say stands in `requests`.
+//!
+//! A write that may have been applied is [`WriteError::Unknown`], as everywhere; what stands then, [`requests`] tells, and
+//! trying again is safe: a request that was replaced or released can't come back.
+//!
+//! [`requests`]: ElectionsTtlStorage::requests
+
+use super::{BeyondLimits, ElectionsTtlStorage};
+use crate::{Advanced, Ask, ClusterName, ElectionKey, Partition, Pause, Requests, Stage, StepDown};
+use ielections::{Claim, Delete, Epoch, Holder, ReadError, Slot, Swap, Ttl, WriteError};
+
+impl ElectionsTtlStorage {
+    /// What is asked of the cluster now; linearizable.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    ///
+    /// # Cancel safety
+    /// May be dropped at will.
+    pub async fn requests(&self, cluster: &ClusterName) -> Result<Requests, ReadError> {
+        let [pause, step_down] = self.request_partitions(cluster).map_err(|e| ReadError::Fatal(e.into()))?;
+        let pause = Pause::of(&self.sysvvm.read(&pause).await?);
+        let step_down = StepDown::of(&self.sysvvm.read(&step_down).await?);
+        Ok(Requests { pause, step_down })
+    }
+
+    /// What is asked of the cluster; cheap, may be stale.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    ///
+    /// # Cancel safety
+    /// May be dropped at will.
+    pub async fn peek_requests(&self, cluster: &ClusterName) -> Result<Requests, ReadError> {
+        self.scan_with_requests(cluster, &[]).await.map(|(_, requests)| requests)
+    }
+
+    /// What stands in the slots, in their order, and what is asked of the cluster: one look at all of it, as cheap as a
+    /// scan and as stale.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    ///
+    /// # Cancel safety
+    /// May be dropped at will.
+    pub async fn scan_with_requests(
+        &self,
+        cluster: &ClusterName,
+        keys: &[ElectionKey],
+    ) -> Result<(Vec<Slot>, Requests), ReadError> {
+        let mut partitions = keys.iter().map(|key| self.for_read(key)).collect::<Result<Vec<_>, _>>()?;
+        // The slots first: who sees a slot released sees the request that led to it, where a driver reads in order.
+        partitions.extend(self.request_partitions(cluster).map_err(|e| ReadError::Fatal(e.into()))?);
+        let mut slots = self.peek_all(&partitions).await?;
+        let step_down = slots.pop().and_then(|slot| StepDown::of(&slot));
+        let pause = slots.pop().and_then(|slot| Pause::of(&slot));
+        Ok((slots, Requests { pause, step_down }))
+    }
+
+    /// Pauses the cluster, unless it is paused: returns the pause that stands, and whether it is this one.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    ///
+    /// # Cancel safety
+    /// Dropped, it may or may not have paused.
+    pub async fn pause(
+        &self,
+        cluster: &ClusterName,
+        by: &Holder,
+        ask: Ask,
+    ) -> Result<(Pause, bool), WriteError> {
+        let at = self.checked(cluster.pause_partition(), by)?;
+        let found = self.sysvvm.read(&at).await.map_err(unread)?;
+        if let Some(stands) = Pause::of(&found) {
+            return Ok((stands, false));
+        }
+        let entry = Pause::entry(by, found.last_epoch(), ask).map_err(|e| WriteError::Fatal(e.into()))?;
+        let stands = match self.sysvvm.claim(&at, &found, &entry).await? {
+            Claim::Claimed => return Ok((paused(Slot::Held { entry, proven_age: None })?, true)),
+            Claim::Refused(stands) => stands,
+        };
+        // Paused, or even resumed, in between.
+        paused(stands).map(|pause| (pause, false))
+    }
+
+    /// Takes the pause back; `false` where it does not stand any more.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    ///
+    /// # Cancel safety
+    /// Dropped, it may or may not have been taken back.
+    pub async fn resume(&self, cluster: &ClusterName, pause: &Pause) -> Result<bool, WriteError> {
+        let at = self.checked_partition(cluster.pause_partition())?;
+        let stands = pause.standing();
+        let deleted = self.sysvvm.release(&at, stands.incarnation(), stands.epoch).await?;
+        Ok(deleted == Delete::Deleted)
+    }
+
+    /// Asks the leader of `key` under the epoch `of` to step down, in the place of whatever was asked before.
+    ///
+    /// `first_chance`: how long the others hold back for `to`; or for anybody who is not the one who steps down.
+    ///
+    /// # Errors
+    /// When the storage fails, and when `to` has more than [`StepDown::MAX_TO_BYTES`] bytes.
+    ///
+    /// # Cancel safety
+    /// Dropped, it may or may not have been asked for.
+    pub async fn ask_step_down(
+        &self,
+        key: &ElectionKey,
+        of: Epoch,
+        to: Option<&Holder>,
+        first_chance: Ttl,
+        ask: Ask,
+    ) -> Result<Advanced, WriteError> {
+        let at = self.checked_partition(key.cluster.step_down_partition())?;
+        let found = self.sysvvm.read(&at).await.map_err(unread)?;
+        let entry = StepDown::entry((key.slot, of, to), first_chance, found.last_epoch(), ask)
+            .map_err(|e| WriteError::Fatal(e.into()))?;
+        self.check_text(&entry.holder)?;
+        Ok(match self.sysvvm.claim(&at, &found, &entry).await? {
+            Claim::Claimed => advanced(&Slot::Held { entry, proven_age: None }),
+            Claim::Refused(stands) => Advanced::Overtaken(StepDown::of(&stands)),
+        })
+    }
+
+    /// Moves a step-down on, if it stands as given.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    ///
+    /// # Cancel safety
+    /// Dropped, it may or may not have been moved on.
+    pub async fn advance_step_down(
+        &self,
+        cluster: &ClusterName,
+        request: &StepDown,
+        stage: Stage,
+    ) -> Result<Advanced, WriteError> {
+        let at = self.checked_partition(cluster.step_down_partition())?;
+        let entry = request.at(stage);
+        Ok(match self.sysvvm.renew(&at, request.standing(), &entry).await? {
+            Swap::Swapped => advanced(&Slot::Held { entry, proven_age: None }),
+            Swap::Mismatch(stands) => Advanced::Overtaken(StepDown::of(&stands)),
+        })
+    }
+
+    /// Removes a step-down that is over, at whatever stage. One that was replaced stays.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    ///
+    /// # Cancel safety
+    /// Dropped, it may or may not have been removed.
+    pub async fn remove_step_down(
+        &self,
+        cluster: &ClusterName,
+        request: &StepDown,
+    ) -> Result<(), WriteError> {
+        let at = self.checked_partition(cluster.step_down_partition())?;
+        let stands = request.standing();
+        self.sysvvm.release(&at, stands.incarnation(), stands.epoch).await.map(drop)
+    }
+
+    fn request_partitions(&self, cluster: &ClusterName) -> Result<[Partition; 2], BeyondLimits> {
+        let checked = |partition| self.check_partition(partition);
+        Ok([checked(cluster.pause_partition())?, checked(cluster.step_down_partition())?])
+    }
+
+    fn checked(&self, partition: Partition, text: &Holder) -> Result<Partition, WriteError> {
+        self.check_text(text)?;
+        self.checked_partition(partition)
+    }
+
+    fn checked_partition(&self, partition: Partition) -> Result<Partition, WriteError> {
+        self.check_partition(partition).map_err(|e| WriteError::Fatal(e.into()))
+    }
+
+    fn check_text(&self, text: &Holder) -> Result<(), WriteError> {
+        self.check_holder(text).map_err(|e| WriteError::Fatal(e.into()))
+    }
+}
+
+/// What a read that failed means to a write that depends on it: it was never sent.
+fn unread(error: ReadError) -> WriteError {
+    match error {
+        ReadError::Unavailable(cause) => WriteError::NotApplied(cause),
+        ReadError::Fatal(cause) => WriteError::Fatal(cause),
+        ReadError::Replaced(cause) => WriteError::Replaced(cause),
+    }
+}
+
+/// Somebody paused and resumed between our look and our claim.
+#[derive(Debug, thiserror::Error)]
+#[error("somebody else paused and resumed at the same moment")]
+struct PausedAndResumed;
+
+fn paused(slot: Slot) -> Result<Pause, WriteError> {
+    Pause::of(&slot).ok_or_else(|| WriteError::NotApplied(PausedAndResumed.into()))
+}
+
+fn advanced(slot: &Slot) -> Advanced {
+    StepDown::of(slot).map_or(Advanced::Overtaken(None), Advanced::Done)
+}

@@ -1,0 +1,175 @@
+//! Requests of operators, on the drivers of this build: what stands, what may follow, and that no leader record is touched.
+#![cfg(all(feature = "mem", feature = "sqlite"))]
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+use clock::SystemClock;
+use ielections::{
+    Claim, Entry, Epoch, Holder, Incarnation, Slot, Ttl, TtlStorage as _, Vacant, Version, WriteError,
+};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use vvm_storage::{
+    Advanced, Ask, ClusterName, ElectionKey, ElectionsTtlStorage, Requests, SlotNumber, Stage, StepDown,
+    mem::MemDatabase, sqlite::SqliteStorage,
+};
+
+const FIRST_CHANCE: Ttl = match Ttl::new(Duration::from_millis(2_500)) {
+    Ok(ttl) => ttl,
+    Err(_) => panic!("two and a half seconds are a TTL"),
+};
+
+fn cluster() -> ClusterName {
+    "payroll".into()
+}
+
+fn key(slot: u32) -> ElectionKey {
+    ElectionKey { cluster: cluster(), slot: SlotNumber::new(NonZeroU32::new(slot).unwrap()) }
+}
+
+fn ask(number: u8) -> Ask {
+    Ask { incarnation: Incarnation::from_bytes([number; 16]), since_unix_epoch: Duration::from_millis(1_700) }
+}
+
+fn epoch(number: u64) -> Epoch {
+    Epoch::new(number).unwrap()
+}
+
+fn holder(name: &str) -> Holder {
+    Holder::new(name).unwrap()
+}
+
+/// A storage, and what has to stay while it is in use.
+async fn storages() -> Vec<(ElectionsTtlStorage, Box<dyn std::any::Any>)> {
+    let database = MemDatabase::new(Arc::new(SystemClock::start().unwrap()));
+    let folder = tempfile::tempdir().unwrap();
+    let sqlite = SqliteStorage::open(&folder.path().join("leader.db")).await.unwrap();
+    vec![
+        (ElectionsTtlStorage::new(database.open()), Box::new(database)),
+        (ElectionsTtlStorage::new(Arc::new(sqlite)), Box::new(folder)),
+    ]
+}
+
+#[tokio::test]
+async fn the_first_pause_stands_until_it_is_taken_back() {
+    for (storage, _kept) in storages().await {
+        assert_eq!(storage.requests(&cluster()).await.unwrap(), Requests::default());
+        let (first, is_ours) = storage.pause(&cluster(), &holder("alice: upgrade"), ask(1)).await.unwrap();
+        assert!(is_ours);
+        assert_eq!((first.by(), first.since_unix_epoch()), ("alice: upgrade", Duration::from_millis(1_700)));
+        let (second, is_ours) = storage.pause(&cluster(), &holder("bob"), ask(2)).await.unwrap();
+        assert_eq!((&second, is_ours), (&first, false));
+        assert_eq!(storage.requests(&cluster()).await.unwrap().pause, Some(first.clone()));
+        assert_eq!(storage.peek_requests(&cluster()).await.unwrap().pause, Some(first.clone()));
+        assert_eq!(storage.requests(&"another".into()).await.unwrap(), Requests::default());
+
+        assert!(storage.resume(&cluster(), &first).await.unwrap());
+        assert!(!storage.resume(&cluster(), &first).await.unwrap());
+        assert_eq!(storage.requests(&cluster()).await.unwrap(), Requests::default());
+        // One that was taken back twice does not take back the next one.
+        let (third, is_ours) = storage.pause(&cluster(), &holder("bob"), ask(3)).await.unwrap();
+        assert!(is_ours && third.since_unix_epoch() > first.since_unix_epoch());
+        assert!(!storage.resume(&cluster(), &first).await.unwrap());
+        assert_eq!(storage.requests(&cluster()).await.unwrap().pause, Some(third));
+    }
+}
+
+async fn asked(storage: &ElectionsTtlStorage, to: Option<&str>, number: u8) -> StepDown {
+    let to = to.map(holder);
+    let asked = storage.ask_step_down(&key(2), epoch(7), to.as_ref(), FIRST_CHANCE, ask(number)).await;
+    let Advanced::Done(asked) = asked.unwrap() else { panic!("not asked for") };
+    asked
+}
+
+#[tokio::test]
+async fn a_step_down_goes_on_from_stage_to_stage_and_says_what_it_is_about() {
+    for (storage, _kept) in storages().await {
+        let request = asked(&storage, Some("the next one"), 1).await;
+        assert_eq!((request.stage, request.to.as_ref()), (Stage::Asked, Some(&holder("the next one"))));
+        assert_eq!(request.first_chance(), FIRST_CHANCE.get());
+        assert!(request.is_about(key(2).slot, Some(epoch(7))));
+        assert!(
+            !request.is_about(key(1).slot, Some(epoch(7))) && !request.is_about(key(2).slot, Some(epoch(8)))
+        );
+        assert!(!request.is_about(key(2).slot, None));
+
+        let mut stands = request;
+        for stage in [Stage::Accepted, Stage::Begun] {
+            let moved = storage.advance_step_down(&cluster(), &stands, stage).await.unwrap();
+            let Advanced::Done(moved) = moved else { panic!("{moved:?}") };
+            assert_eq!((moved.stage, &moved.to, moved.of), (stage, &stands.to, stands.of));
+            assert_eq!(storage.requests(&cluster()).await.unwrap().step_down, Some(moved.clone()));
+            stands = moved;
+        }
+        storage.remove_step_down(&cluster(), &stands).await.unwrap();
+        assert_eq!(storage.requests(&cluster()).await.unwrap(), Requests::default());
+    }
+}
+
+/// What a refusal promises: that nothing happens to the leader after it.
+#[tokio::test]
+async fn what_was_withdrawn_is_not_begun_and_what_was_begun_is_not_withdrawn() {
+    for (storage, _kept) in storages().await {
+        let request = asked(&storage, None, 1).await;
+        let withdrawn = storage.advance_step_down(&cluster(), &request, Stage::Withdrawn).await.unwrap();
+        let Advanced::Done(withdrawn) = withdrawn else { panic!("{withdrawn:?}") };
+        let begun = storage.advance_step_down(&cluster(), &request, Stage::Begun).await.unwrap();
+        assert_eq!(begun, Advanced::Overtaken(Some(withdrawn)));
+
+        let request = asked(&storage, None, 2).await;
+        let Advanced::Done(begun) =
+            storage.advance_step_down(&cluster(), &request, Stage::Begun).await.unwrap()
+        else {
+            panic!("not begun")
+        };
+        let withdrawn = storage.advance_step_down(&cluster(), &request, Stage::Withdrawn).await.unwrap();
+        assert_eq!(withdrawn, Advanced::Overtaken(Some(begun)));
+    }
+}
+
+#[tokio::test]
+async fn a_later_step_down_replaces_an_earlier_one_which_can_not_go_on() {
+    for (storage, _kept) in storages().await {
+        let earlier = asked(&storage, Some("a"), 1).await;
+        let later = asked(&storage, None, 2).await;
+        assert_eq!(later.to, None);
+        let begun = storage.advance_step_down(&cluster(), &earlier, Stage::Begun).await.unwrap();
+        assert_eq!(begun, Advanced::Overtaken(Some(later.clone())));
+        storage.remove_step_down(&cluster(), &earlier).await.unwrap();
+        assert_eq!(storage.requests(&cluster()).await.unwrap().step_down, Some(later));
+    }
+}
+
+#[tokio::test]
+async fn leader_records_and_requests_leave_each_other_alone() {
+    for (storage, _kept) in storages().await {
+        let entry = Entry {
+            holder: holder("leader"),
+            version: Version { incarnation: Incarnation::from_bytes([9; 16]), write: 0 },
+            ttl: Ttl::DEFAULT,
+            epoch: epoch(7),
+        };
+        let claimed = storage.insert_if_not_exist(&key(2), Vacant::default(), &entry).await.unwrap();
+        assert_eq!(claimed, Claim::Claimed);
+        let request = asked(&storage, None, 1).await;
+        let (pause, _) = storage.pause(&cluster(), &holder("alice"), ask(2)).await.unwrap();
+        let (slots, requests) =
+            storage.scan_with_requests(&cluster(), &[key(1), key(2), key(3)]).await.unwrap();
+        assert_eq!(slots.iter().map(Slot::entry).collect::<Vec<_>>(), [None, Some(&entry), None]);
+        let found = Requests { pause: Some(pause.clone()), step_down: Some(request.clone()) };
+        assert_eq!(requests, found);
+        storage.resume(&cluster(), &pause).await.unwrap();
+        storage.remove_step_down(&cluster(), &request).await.unwrap();
+        assert_eq!(storage.get(&key(2)).await.unwrap().entry(), Some(&entry));
+        storage.compare_and_delete(&key(2), entry.incarnation(), entry.epoch).await.unwrap();
+        assert_eq!(storage.requests(&cluster()).await.unwrap(), Requests::default());
+    }
+}
+
+#[tokio::test]
+async fn a_standby_with_too_long_a_name_is_refused() {
+    for (storage, _kept) in storages().await {
+        let to = holder(&"x".repeat(Holder::MAX_BYTES));
+        let refused = storage.ask_step_down(&key(2), epoch(7), Some(&to), FIRST_CHANCE, ask(1)).await;
+        assert!(matches!(&refused, Err(WriteError::Fatal(cause)) if cause.to_string().contains("at most")));
+        assert_eq!(storage.requests(&cluster()).await.unwrap(), Requests::default());
+    }
+}
