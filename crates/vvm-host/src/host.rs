@@ -14,7 +14,6 @@ mod lead;
 mod log;
 mod service;
 mod storage;
-mod storage_watch;
 mod surroundings;
 mod trigger;
 
@@ -27,6 +26,7 @@ use crate::{
     processes::ForeignProcFs,
     shortage::Shortage,
     signals::Signals,
+    situation::{Candidate, Situation},
     stage::{self, TakeUpError, TakenUp},
 };
 use clock::{Clock, SystemClock};
@@ -104,8 +104,11 @@ fn host(run: &RunArgs) -> Result<(), StartError> {
         SystemTrigger::start(SystemOptions::default())?,
         Arc::clone(&guardian),
     ));
+    let candidate =
+        Candidate { name: run.name.clone(), holder: run.holder()?, slots: run.slots, ttl: run.ttl };
     let surroundings = Arc::new(Surroundings {
-        holder: run.holder()?,
+        holder: candidate.holder.clone(),
+        situation: Arc::new(Situation::new(candidate, Arc::clone(&clock))),
         run: run.clone(),
         input,
         terminal_group,

@@ -14,6 +14,7 @@
 //! - `link`, `stage`: how they talk, and how one starts the next.
 //! - `processes`: who descends from us, and how to end them all.
 //! - `signals`, `stop_requests`, `readable`, `announce`: signals in, what they ask for, waiting, lines out.
+//! - `situation`: how a host stands, for whoever asks; `storage_watch` is where it hears of its storage.
 //! - `identity`: who we are. `report`: the result file. `shortage`: what the system refused, and the way out.
 //! - [`Host`]: the same around services of a Rust program's own, without a command.
 //! - `status`: `vvm status`. `init_storage`: `vvm init-storage`. `demo`: `vvm demo`.
@@ -41,9 +42,12 @@ mod readable;
 mod report;
 mod shortage;
 mod signals;
+#[allow(dead_code, unused_imports, reason = "those who show it land one after the other")]
+mod situation;
 mod stage;
 mod status;
 mod stop_requests;
+mod storage_watch;
 mod worker;
 
 pub use embed::{Ended, Host, HostError, HostSettings, OnLoss, Services};

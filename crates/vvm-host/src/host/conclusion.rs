@@ -16,6 +16,7 @@ use crate::{
 };
 use ielections::AcquireError;
 use rustix::process::Signal;
+use std::fmt;
 use vvm_orch::{Failure, Problem};
 use vvm_storage::SettleError;
 
@@ -140,9 +141,7 @@ impl Conclusion {
     pub(super) fn announce(&self, surroundings: &Surroundings, course: &Course) {
         let name = &surroundings.run.name;
         let slot = course.leadership.get().map(|leadership| format!(" slot {}", leadership.slot));
-        let reason = self.reason.as_ref().map(|reason| format!(": {reason}"));
-        let (slot, reason) = (slot.unwrap_or_default(), reason.unwrap_or_default());
-        say!("{name}{slot}: {}{reason}", self.outcome);
+        say!("{name}{}: {self}", slot.unwrap_or_default());
     }
 
     /// For the result file.
@@ -160,5 +159,13 @@ impl Conclusion {
             report = report.of_worker(ended);
         }
         report
+    }
+}
+
+/// For people.
+impl fmt::Display for Conclusion {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.outcome.fmt(out)?;
+        self.reason.iter().try_for_each(|reason| write!(out, ": {reason}"))
     }
 }

@@ -5,7 +5,6 @@ use super::{
     guardian_lapse::{lapsed, listens_again},
     service::{GuardianSilent, WorkerService},
     storage,
-    storage_watch::WatchedStorage,
     surroundings::{Course, Surroundings},
 };
 use crate::{
@@ -13,6 +12,8 @@ use crate::{
     cli::args::{AcquireTimeout, OnLoss},
     link::message::Farewell,
     report::Outcome,
+    situation::WhyStopping,
+    storage_watch::WatchedStorage,
 };
 use clock::SystemWallClock;
 use deadman::Deadman;
@@ -42,7 +43,10 @@ pub(super) async fn lead(surroundings: &Arc<Surroundings>, deadman: Deadman) -> 
         () = control.stop.cancelled() => return conclude(surroundings, &Course::default(), &control.asked()).farewell,
     };
     let storage = match opened {
-        Ok(storage) => Arc::new(WatchedStorage::new(storage, &run.name, Arc::clone(control))),
+        Ok(storage) => {
+            let situation = Arc::clone(&surroundings.situation);
+            Arc::new(WatchedStorage::new(storage, situation, control.stop.clone()))
+        }
         Err(refusal) => {
             return conclude(surroundings, &Course::default(), &Cause::Storage(refusal)).farewell;
         }
@@ -60,8 +64,12 @@ pub(super) async fn lead(surroundings: &Arc<Surroundings>, deadman: Deadman) -> 
             }
             continue;
         }
+        if let Cause::Problem(Problem::Lost(loss)) = &cause {
+            surroundings.situation.stops(WhyStopping::Lost(loss.clone()));
+        }
         let conclusion = conclude(surroundings, &course, &cause);
         if conclusion.outcome != Outcome::Lost || run.on_loss != OnLoss::Rejoin {
+            surroundings.situation.ends(conclusion.to_string());
             break conclusion.farewell;
         }
     };
@@ -101,6 +109,7 @@ async fn campaign(
     };
     let service = WorkerService { surroundings: Arc::clone(surroundings), course: Arc::clone(course) };
     let elections = elections(Arc::clone(storage) as Arc<_>, env.clone());
+    surroundings.situation.campaigns();
     let vvm = Vvm::provide(config, elections, vec![Box::new(service)]).launch(run.ttl, acquisition);
     say!(
         "{}: waiting for leadership as {}, containment: {}",

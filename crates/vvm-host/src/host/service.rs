@@ -5,6 +5,7 @@ use super::surroundings::{Course, Surroundings};
 use crate::{
     announce::say,
     link::message::ToGuardian,
+    situation::WhyStopping,
     worker::{
         environment::Leadership,
         spawn::{self, Order},
@@ -13,7 +14,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use ielections::{Standing, Ttl};
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
 use vvm_storage::ElectionKey;
@@ -57,6 +58,8 @@ impl Service<ElectionKey> for WorkerService {
         let run = &surroundings.run;
         // First of all, so that no signal is lost that comes while the worker starts.
         let orders = surroundings.orders(cx.stop.clone());
+        let situation = Arc::clone(&surroundings.situation);
+        situation.starts(cx.slot.slot.get().get(), cx.standing.clone());
         surroundings.guardian_in_force(run.ttl, &cx.stop).await?;
         let leadership = course.leadership.get_or_init(|| surroundings.leadership(&cx.slot, &cx.standing));
         surroundings.announce(leadership);
@@ -86,8 +89,18 @@ impl Service<ElectionKey> for WorkerService {
             supervision.kill_at_once().run().await;
             return Err(refusal.into());
         }
+        situation.works();
         Ok(Box::pin(async move {
-            let mut supervised = supervision.run().await;
+            let mut supervising = pin!(supervision.run());
+            let mut supervised = tokio::select! {
+                biased;
+                supervised = &mut supervising => supervised,
+                () = cx.stop.cancelled() => {
+                    situation.stops_by(&cx.standing, WhyStopping::Asked);
+                    supervising.await
+                }
+            };
+            situation.stops_by(&cx.standing, WhyStopping::WorkEnded);
             if let Some(signal) = supervised.stopped_unasked()
                 && surroundings.is_asked_to_stop_soon().await
             {

@@ -62,8 +62,14 @@ pub(super) async fn open(surroundings: &Surroundings) -> Result<Arc<ElectionsTtl
     loop {
         let refusal = match attempt(surroundings).await {
             Err(refusal) if refusal.is_passing() => refusal,
-            outcome => return outcome,
+            outcome => {
+                if outcome.is_ok() {
+                    surroundings.situation.storage_answered();
+                }
+                return outcome;
+            }
         };
+        surroundings.situation.storage_is_in_trouble(&refusal);
         if clock.now() >= give_up_at {
             return Err(StorageError::TimedOut(refusal.to_string()));
         }

@@ -8,6 +8,7 @@ use crate::{
         Link,
         message::{ToGuardian, ToHost},
     },
+    situation::Situation,
     worker::environment::Leadership,
 };
 use clock::{Clock, Instant};
@@ -24,6 +25,8 @@ use tokio::sync::watch;
 pub(super) struct Surroundings {
     pub(super) run: RunArgs,
     pub(super) holder: Holder,
+    /// What the host tells whoever asks how it stands.
+    pub(super) situation: Arc<Situation>,
     /// The worker's standard input.
     pub(super) input: OwnedFd,
     /// The process group for the worker to share with the guardian.

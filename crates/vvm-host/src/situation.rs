@@ -1,0 +1,241 @@
+//! How this process stands, for whoever asks: one value that a host writes and everybody else reads.
+//!
+//! What lives here: the [`Situation`], with its [`Role`] (which anybody can wait for to change), its [`Telemetry`], what was
+//! last seen of others, and whether the storage answers. What does not: who shows it (an HTTP server, a service manager's
+//! status line, a socket, logs), and anything about workers or command lines, so that a program that embeds elections can
+//! have the same value.
+
+mod histogram;
+mod role;
+mod seen;
+mod snapshot;
+mod telemetry;
+
+pub(crate) use histogram::{Buckets, Histogram};
+pub(crate) use role::{Leading, Role, WhyStopping};
+pub(crate) use seen::Seen;
+pub(crate) use snapshot::Snapshot;
+pub(crate) use telemetry::{Call, Failure, Telemetry};
+
+use clock::{Clock, Instant};
+use ielections::{Holder, Loss, Standing, Ttl};
+use seen::Others;
+use std::{
+    fmt,
+    num::NonZeroU32,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::watch;
+
+/// Who stands for what: fixed for the life of the process.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    /// What is led.
+    pub(crate) name: String,
+    /// Who we are, for people.
+    pub(crate) holder: Holder,
+    /// How many may lead at once.
+    pub(crate) slots: NonZeroU32,
+    /// The leadership duration.
+    pub(crate) ttl: Ttl,
+}
+
+/// How this process stands. Reading never waits for whoever writes, and writing never waits at all.
+pub(crate) struct Situation {
+    candidate: Candidate,
+    clock: Arc<dyn Clock>,
+    began: Instant,
+    role: watch::Sender<Role>,
+    telemetry: Telemetry,
+    others: Mutex<Others>,
+    /// When the storage was last of use, in the clock's nanoseconds; zero if it never was.
+    answered_at: AtomicU64,
+    /// What is in its way since then.
+    trouble: Mutex<Option<Arc<str>>>,
+}
+
+/// Whether this process could lead.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Readiness {
+    /// It leads, or would if a slot were free.
+    Ready,
+    /// It would not, for this reason.
+    NotReady(String),
+}
+
+impl Situation {
+    /// Of a process that has yet to open its storage.
+    pub(crate) fn new(candidate: Candidate, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            candidate,
+            began: clock.now(),
+            clock,
+            role: watch::Sender::new(Role::Opening),
+            telemetry: Telemetry::default(),
+            others: Mutex::default(),
+            answered_at: AtomicU64::new(0),
+            trouble: Mutex::default(),
+        }
+    }
+
+    /// Who stands for what.
+    pub(crate) fn candidate(&self) -> &Candidate {
+        &self.candidate
+    }
+
+    /// What this process does now.
+    pub(crate) fn role(&self) -> Role {
+        self.role.borrow().clone()
+    }
+
+    /// The role, as it changes: one value for each change that is still the last when it is looked at.
+    pub(crate) fn roles(&self) -> watch::Receiver<Role> {
+        self.role.subscribe()
+    }
+
+    /// What was counted so far.
+    pub(crate) fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
+    }
+
+    /// How long ago this value was made.
+    pub(crate) fn age(&self) -> Duration {
+        self.began.until(self.clock.now())
+    }
+
+    /// The leadership, and how much of it is left at the moment of asking; none unless the work may go on.
+    pub(crate) fn leads(&self) -> Option<(Leading, Duration)> {
+        let Role::Leading(leading) = self.role() else { return None };
+        let margin = leading.standing.remaining();
+        (!margin.is_zero()).then_some((leading, margin))
+    }
+
+    /// Whether this process could lead. A standby that reaches its storage is ready, or nothing could ever be rolled out.
+    pub(crate) fn readiness(&self) -> Readiness {
+        let role = self.role();
+        match &role {
+            Role::Opening | Role::Stopping { .. } | Role::Ended { .. } => {
+                Readiness::NotReady(match (&role, self.trouble()) {
+                    (Role::Opening, Some(trouble)) => format!("{role}: {trouble}"),
+                    _ => role.to_string(),
+                })
+            }
+            Role::Campaigning | Role::Starting(_) | Role::Leading(_) => {
+                let useless = self.useless_for();
+                if useless <= self.candidate.ttl.get() {
+                    return Readiness::Ready;
+                }
+                let trouble = self.trouble().map(|trouble| format!(": {trouble}")).unwrap_or_default();
+                let seconds = useless.as_secs();
+                Readiness::NotReady(format!("the storage has been of no use for {seconds} s{trouble}"))
+            }
+        }
+    }
+
+    /// How long the storage has been of no use: since its last answer, or since we began.
+    pub(crate) fn useless_for(&self) -> Duration {
+        let answered_at = Instant::from_nanos(self.answered_at.load(Ordering::Relaxed));
+        answered_at.max(self.began).until(self.clock.now())
+    }
+
+    /// What is in the way of the storage, since it was last of use.
+    pub(crate) fn trouble(&self) -> Option<Arc<str>> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Who leads, as far as we have seen, ourselves not included.
+    pub(crate) fn others(&self) -> Vec<Seen> {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner).list(self.clock.now())
+    }
+
+    /// The present moment, on the clock that everything here is counted on.
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// A campaign begins.
+    pub(crate) fn campaigns(&self) {
+        self.role.send_replace(Role::Campaigning);
+    }
+
+    /// A slot was won, and the work is about to start.
+    pub(crate) fn starts(&self, slot: u32, standing: Standing) {
+        self.telemetry.led();
+        self.others.lock().unwrap_or_else(PoisonError::into_inner).forget(slot);
+        self.role.send_replace(Role::Starting(Leading { slot, standing, since: self.clock.now() }));
+    }
+
+    /// The work has started. Nothing changes unless it was starting.
+    pub(crate) fn works(&self) {
+        self.role.send_if_modified(|role| {
+            let Role::Starting(leading) = role else { return false };
+            *role = Role::Leading(leading.clone());
+            true
+        });
+    }
+
+    /// The work is to stop, or has stopped by itself. The first reason stands; nothing changes unless there is work.
+    pub(crate) fn stops(&self, why: WhyStopping) {
+        // Telling the reason apart from the role that carries it would count a loss twice.
+        let changed = self.role.send_if_modified(|role| {
+            let (Role::Starting(leading) | Role::Leading(leading)) = role else { return false };
+            *role = Role::Stopping { leading: leading.clone(), why: why.clone() };
+            true
+        });
+        if let (true, WhyStopping::Lost(loss)) = (changed, &why) {
+            self.telemetry.lost(loss);
+        }
+    }
+
+    /// [`stops`](Self::stops) for whatever made it so: the loss, if the leadership is lost, else `otherwise`.
+    pub(crate) fn stops_by(&self, standing: &Standing, otherwise: WhyStopping) {
+        self.stops(match standing.loss() {
+            // These are what we do ourselves.
+            None | Some(Loss::Closing | Loss::HandedBack) => otherwise,
+            Some(loss) => WhyStopping::Lost(loss.clone()),
+        });
+    }
+
+    /// Everything is over.
+    pub(crate) fn ends(&self, why: impl Into<Arc<str>>) {
+        self.role.send_replace(Role::Ended { why: why.into() });
+    }
+
+    /// The storage answered, with something that a candidate can use.
+    pub(crate) fn storage_answered(&self) {
+        self.answered_at.fetch_max(self.clock.now().as_nanos(), Ordering::Relaxed);
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        *trouble = None;
+    }
+
+    /// A call failed.
+    pub(crate) fn storage_failed(&self, call: Call, failure: Failure, what: &dyn fmt::Display) {
+        self.telemetry.failed(call, failure);
+        self.storage_is_in_trouble(what);
+    }
+
+    /// Something is in the way of the storage, be it only of opening it.
+    pub(crate) fn storage_is_in_trouble(&self, what: &dyn fmt::Display) {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        *trouble = Some(what.to_string().into());
+    }
+
+    /// This was seen to stand in a slot.
+    pub(crate) fn saw(&self, slot: u32, found: &ielections::Slot) {
+        let now = self.clock.now();
+        self.others.lock().unwrap_or_else(PoisonError::into_inner).saw(slot, found, now);
+    }
+}
+
+impl fmt::Debug for Situation {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Situation({}: {})", self.candidate.name, self.role())
+    }
+}
+
+#[cfg(test)]
+mod tests;

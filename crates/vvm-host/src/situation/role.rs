@@ -1,0 +1,122 @@
+//! [`Role`]: what this process does, in the order in which it does it.
+
+use clock::Instant;
+use ielections::{Loss, Standing};
+use std::{fmt, sync::Arc};
+
+/// What this process does now.
+#[derive(Clone, Debug)]
+pub(crate) enum Role {
+    /// Opens its storage.
+    Opening,
+    /// Waits for leadership.
+    Campaigning,
+    /// Leads, and its work is about to start.
+    Starting(Leading),
+    /// Leads, and works.
+    Leading(Leading),
+    /// Still holds a slot, or did a moment ago, and its work stops or has stopped.
+    Stopping {
+        /// What is held, and how it stands.
+        leading: Leading,
+        /// What made it stop, seen first.
+        why: WhyStopping,
+    },
+    /// Everything has ended, or is about to: nothing is campaigned for any more.
+    Ended {
+        /// The outcome, in words.
+        why: Arc<str>,
+    },
+}
+
+/// A leadership.
+#[derive(Clone, Debug)]
+pub(crate) struct Leading {
+    /// Of the slot with this number.
+    pub(crate) slot: u32,
+    /// Epoch, incarnation, time left, loss.
+    pub(crate) standing: Standing,
+    /// When it was taken note of.
+    pub(crate) since: Instant,
+}
+
+/// Why work stops.
+#[derive(Clone, Debug)]
+pub(crate) enum WhyStopping {
+    /// The leadership is lost.
+    Lost(Loss),
+    /// Somebody told us to.
+    Asked,
+    /// It has ended by itself, or could not start.
+    WorkEnded,
+}
+
+impl Role {
+    /// One word, the same in metrics, JSON and logs.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Opening => "opening",
+            Self::Campaigning => "campaigning",
+            Self::Starting(_) => "starting",
+            Self::Leading(_) => "leading",
+            Self::Stopping { .. } => "stopping",
+            Self::Ended { .. } => "ended",
+        }
+    }
+
+    /// Every word that there is.
+    pub(crate) const WORDS: [&'static str; 6] =
+        ["opening", "campaigning", "starting", "leading", "stopping", "ended"];
+
+    /// The leadership, if there is one, be it one that ends.
+    pub(crate) fn leadership(&self) -> Option<&Leading> {
+        match self {
+            Self::Starting(leading) | Self::Leading(leading) | Self::Stopping { leading, .. } => {
+                Some(leading)
+            }
+            Self::Opening | Self::Campaigning | Self::Ended { .. } => None,
+        }
+    }
+}
+
+/// A line for people.
+impl fmt::Display for Role {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Opening => out.write_str("opening the storage"),
+            Self::Campaigning => out.write_str("waiting for leadership"),
+            Self::Starting(leading) => write!(out, "starting, {leading}"),
+            Self::Leading(leading) => write!(out, "leading, {leading}"),
+            Self::Stopping { leading, why } => write!(out, "stopping, {leading}: {why}"),
+            Self::Ended { why } => write!(out, "ended: {why}"),
+        }
+    }
+}
+
+impl fmt::Display for Leading {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "slot {}, epoch {}", self.slot, self.standing.epoch())
+    }
+}
+
+impl WhyStopping {
+    /// One word, the same in JSON and logs.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Lost(_) => "lost",
+            Self::Asked => "asked",
+            Self::WorkEnded => "work_ended",
+        }
+    }
+}
+
+/// For people.
+impl fmt::Display for WhyStopping {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost(loss) => write!(out, "leadership lost: {loss}"),
+            Self::Asked => out.write_str("told to"),
+            Self::WorkEnded => out.write_str("the work has ended"),
+        }
+    }
+}
