@@ -30,8 +30,8 @@ enum Command {
     /// Simulated worlds with faults: `--seeds N`, `--seed S` for one and its trace, `--broken` for variants of the code
     /// that it must catch.
     Sim(Passed),
-    /// Real vvm processes on one file, killed at random for three minutes: `--duration SECONDS`, `--seed S`. Or
-    /// `fugitives`: workers that try to get away, and how long they outlive their host: `--trials N`, `--only TEXT`.
+    /// Real vvm processes on one file, killed at random for three minutes: `--duration SECONDS` or `--kills N`, `--seed S`.
+    /// Or `fugitives`: workers that try to get away, and how long they outlive their host: `--trials N`, `--only TEXT`.
     Safety(Passed),
     /// Real processes that arm a deadman and hang, and when they are dead: `--trials N`, `--json`.
     Deadman(Passed),

@@ -1,5 +1,6 @@
-//! One `vvm run`: started, and started again some time after it has ended.
+//! One `vvm run`: started, and started again some time after it has ended. Every second one runs on a terminal.
 
+use crate::{proc_fs::Process, terminal::Terminal};
 use clock::{Instant, SystemClock};
 use fastrand::Rng;
 use rustix::process::{Pid, Signal, kill_process};
@@ -10,52 +11,91 @@ use std::{
     time::Duration,
 };
 
+/// What marks the processes of an instance, in their environment.
+pub(crate) const MARK: &str = "SAFETY";
+
 pub(crate) struct Instance {
     vvm: PathBuf,
     folder: PathBuf,
     number: usize,
     ttl: Duration,
-    guardian: Child,
+    starts: u32,
+    life: Life,
     restart_at: Option<Instant>,
+}
+
+/// From a start to an end.
+struct Life {
+    guardian: Child,
+    process: Option<Process>,
+    terminal: Option<Terminal>,
+}
+
+/// An instance that has ended, as far as what it leaves behind is concerned.
+pub(crate) struct Ended {
+    /// `None` when it had ended before it could be looked at.
+    pub(crate) guardian: Option<Process>,
+    /// The value of [`MARK`].
+    pub(crate) mark: String,
 }
 
 impl Instance {
     pub(crate) fn start(vvm: &Path, folder: &Path, number: usize, ttl: Duration) -> io::Result<Self> {
-        let guardian = spawn(vvm, folder, number, ttl)?;
+        let life = spawn(vvm, folder, number, ttl, &mark(folder, number, 0))?;
         let (vvm, folder) = (vvm.to_path_buf(), folder.to_path_buf());
-        Ok(Self { vvm, folder, number, ttl, guardian, restart_at: None })
+        Ok(Self { vvm, folder, number, ttl, starts: 0, life, restart_at: None })
     }
 
     /// Notices an end, and starts anew up to a second later.
-    pub(crate) fn restart_if_due(&mut self, now: Instant, rng: &mut Rng) -> io::Result<()> {
+    pub(crate) fn restart_if_due(&mut self, now: Instant, rng: &mut Rng) -> io::Result<Option<Ended>> {
+        if let Some(terminal) = &self.life.terminal {
+            terminal.read();
+        }
         match self.restart_at {
             Some(at) if now >= at => {
-                self.guardian = spawn(&self.vvm, &self.folder, self.number, self.ttl)?;
+                self.starts += 1;
+                let mark = mark(&self.folder, self.number, self.starts);
+                self.life = spawn(&self.vvm, &self.folder, self.number, self.ttl, &mark)?;
                 self.restart_at = None;
             }
             Some(_) => {}
-            None if self.guardian.try_wait()?.is_some() => {
+            None if self.life.guardian.try_wait()?.is_some() => {
                 self.restart_at = Some(now.after(Duration::from_millis(rng.u64(..1000))));
+                let mark = mark(&self.folder, self.number, self.starts);
+                return Ok(Some(Ended { guardian: self.life.process, mark }));
             }
             None => {}
         }
-        Ok(())
+        Ok(None)
     }
 
     /// The guardian, while it is known to be ours: not reaped, so that its number can't be anybody else's.
-    pub(crate) fn guardian(&self) -> Option<i32> {
-        self.restart_at.is_none().then(|| self.guardian.id() as i32)
+    pub(crate) fn guardian(&self) -> Option<Process> {
+        self.life.process.filter(|_| self.restart_at.is_none())
+    }
+
+    /// Whether it is on a terminal that is open.
+    pub(crate) fn has_terminal(&self) -> bool {
+        self.life.terminal.is_some() && self.restart_at.is_none()
+    }
+
+    /// Closes the terminal: a hangup.
+    pub(crate) fn close_terminal(&mut self) {
+        self.life.terminal = None;
     }
 
     /// Ends it and waits.
     pub(crate) fn end(mut self) -> io::Result<()> {
-        if let Some(pid) = self.guardian().and_then(Pid::from_raw) {
+        if let Some(pid) = self.guardian().and_then(|guardian| Pid::from_raw(guardian.number)) {
             // Gone already is as good.
             let _ = kill_process(pid, Signal::TERM);
             let kill_at = SystemClock::read().after(Duration::from_secs(5));
-            while self.guardian.try_wait()?.is_none() {
+            while self.life.guardian.try_wait()?.is_none() {
+                if let Some(terminal) = &self.life.terminal {
+                    terminal.read();
+                }
                 if SystemClock::read() >= kill_at {
-                    self.guardian.kill()?;
+                    self.life.guardian.kill()?;
                 }
                 SystemClock::block_for(Duration::from_millis(5));
             }
@@ -64,17 +104,29 @@ impl Instance {
     }
 }
 
-fn spawn(vvm: &Path, folder: &Path, number: usize, ttl: Duration) -> io::Result<Child> {
+fn mark(folder: &Path, number: usize, starts: u32) -> String {
+    format!("{}/{number}.{starts}", folder.display())
+}
+
+fn spawn(vvm: &Path, folder: &Path, number: usize, ttl: Duration, mark: &str) -> io::Result<Life> {
     let storage = format!("sqlite:{}", folder.join("storage.db").display());
-    Command::new(vvm)
-        .args(["run", "--storage", &storage, "--name", "safety", "--stop-timeout", "200ms"])
+    let mut line = Command::new(vvm);
+    line.args(["run", "--storage", &storage, "--name", "safety", "--stop-timeout", "200ms"])
         .args(["--holder", &format!("candidate-{number}"), "--ttl", &format!("{}ms", ttl.as_millis())])
-        .arg("--")
+        .args(["--containment", "guardian", "--"])
         .arg(env::current_exe()?)
         .arg("work")
         .arg(folder)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
+        .env(MARK, mark);
+    let terminal = (number % 2 == 1).then(Terminal::open).transpose()?;
+    let mut command = match &terminal {
+        Some(terminal) => terminal.command(&line)?,
+        None => {
+            line.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            line
+        }
+    };
+    let guardian = command.spawn()?;
+    let process = Process::of(guardian.id() as i32);
+    Ok(Life { guardian, process, terminal })
 }

@@ -1,66 +1,99 @@
-//! Workers that outlive their host, and by how much.
+//! Workers, and what they have in the background, that outlive their host, and by how much.
 
-use crate::proc_fs;
+use crate::proc_fs::Process;
 use clock::Instant;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs, io,
-    path::Path,
-    time::Duration,
-};
+use std::{collections::BTreeSet, fs, io, path::Path, time::Duration};
 
 #[derive(Default)]
 pub(crate) struct Orphans {
-    /// Workers that were seen alive: their process, and their host's.
-    living: BTreeMap<i32, i32>,
+    /// Who was seen alive.
+    living: Vec<Bond>,
     known: BTreeSet<String>,
-    /// Since when a living worker has been without its host.
-    orphaned: BTreeMap<i32, Instant>,
     pub(crate) longest: Duration,
     pub(crate) seen: u64,
     pub(crate) violations: Vec<String>,
 }
 
+/// A process that must not outlive another one.
+struct Bond {
+    process: Process,
+    /// `None` when it was gone when first looked for.
+    host: Option<Process>,
+    what: &'static str,
+    /// Since when it has been without its host.
+    orphaned: Option<Instant>,
+    is_late: bool,
+}
+
 impl Orphans {
-    /// Looks at every worker that has left a log.
-    pub(crate) fn look(&mut self, now: Instant, folder: &Path, most: Duration) -> io::Result<()> {
+    /// Looks at every worker that has left a log. Of what is in the background of hosts that are `excused`, nothing is
+    /// promised.
+    pub(crate) fn look(
+        &mut self,
+        now: Instant,
+        folder: &Path,
+        most: Duration,
+        excused: &BTreeSet<Process>,
+    ) -> io::Result<()> {
         for entry in fs::read_dir(folder)? {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            let Some(pid) = name.strip_prefix("worker-").and_then(|rest| rest.split('-').next()) else {
-                continue;
-            };
-            if self.known.contains(&name) {
+            if !name.starts_with("worker-") || self.known.contains(&name) {
                 continue;
             }
             // The first line may not be written yet: then it is looked at next time.
-            let first = fs::read_to_string(folder.join(&name))?;
-            let host = first.lines().next().and_then(|line| line.split(' ').nth(1)).map(str::parse);
-            if let (Ok(pid), Some(Ok(host))) = (pid.parse(), host) {
-                self.known.insert(name);
-                self.living.insert(pid, host);
-            }
-        }
-        let (orphaned, longest, seen, violations) =
-            (&mut self.orphaned, &mut self.longest, &mut self.seen, &mut self.violations);
-        self.living.retain(|worker, host| {
-            let alive = proc_fs::status(*worker).filter(|status| !status.zombie);
-            let Some(status) = alive else {
-                orphaned.remove(worker);
-                return false;
+            let log = fs::read_to_string(folder.join(&name))?;
+            let Some((worker, host, background)) =
+                log.split_once('\n').and_then(|(head, _)| parse(&name, head))
+            else {
+                continue;
             };
-            if status.parent != *host {
-                let since = *orphaned.entry(*worker).or_insert_with(|| {
+            let host = Process::of(host);
+            for (number, what) in [(worker, "worker"), (background, "what a worker had in the background")] {
+                let bond = |process| Bond { process, host, what, orphaned: None, is_late: false };
+                self.living.extend(Process::of(number).map(bond));
+            }
+            self.known.insert(name);
+        }
+        let (longest, seen, violations) = (&mut self.longest, &mut self.seen, &mut self.violations);
+        self.living.retain_mut(|bond| {
+            let is_excused = bond.what != "worker" && bond.host.is_some_and(|host| excused.contains(&host));
+            if is_excused || !bond.process.acts() {
+                return false;
+            }
+            if !bond.host.is_some_and(Process::acts) {
+                let since = *bond.orphaned.get_or_insert_with(|| {
                     *seen += 1;
                     now
                 });
                 let outlived = now.since(since);
-                if outlived > most && *longest <= most {
-                    violations.push(format!("worker {worker} outlived its host {host} by {outlived:?}"));
+                if outlived > most && !bond.is_late {
+                    bond.is_late = true;
+                    let (what, number) = (bond.what, bond.process.number);
+                    violations
+                        .push(format!("{what} ({number}) outlived its host by {outlived:?}, or longer"));
                 }
                 *longest = (*longest).max(outlived);
             }
             true
         });
         Ok(())
+    }
+}
+
+/// The processes that a worker's log names: it, its host, and what it has in the background.
+fn parse(name: &str, head: &str) -> Option<(i32, i32, i32)> {
+    let worker = name.strip_prefix("worker-")?.split('-').next()?.parse().ok()?;
+    let mut words = head.split(' ').skip(1);
+    Some((worker, words.next()?.parse().ok()?, words.nth(1)?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_names_the_worker_its_host_and_what_it_has_in_the_background() {
+        assert_eq!(parse("worker-12-7", "7 11 alone 13"), Some((12, 11, 13)));
+        assert_eq!(parse("worker-12-7", "7 11 alone"), None);
     }
 }

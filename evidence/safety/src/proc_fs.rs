@@ -1,13 +1,49 @@
-//! What /proc says of a process: its parent, its children, whether it still runs.
+//! What /proc says of processes: whether one still runs, its children, and who carries a mark.
 
+use rustix::process::Pid;
 use std::fs;
+
+/// A process, and no other one that got its number later.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Process {
+    pub(crate) number: i32,
+    /// In ticks since boot.
+    started: u64,
+}
 
 /// A process as far as it matters here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Status {
-    pub(crate) parent: i32,
     /// Dead already, and not yet reaped: it acts no more.
     pub(crate) zombie: bool,
+    started: u64,
+}
+
+/// A process that carries a mark.
+#[derive(Clone, Debug)]
+pub(crate) struct Marked {
+    pub(crate) pid: Pid,
+    /// The words of its command line, the program's without its folder.
+    pub(crate) words: Vec<String>,
+}
+
+impl Process {
+    /// Whoever has that number now.
+    pub(crate) fn of(number: i32) -> Option<Self> {
+        status(number).map(|Status { started, .. }| Self { number, started })
+    }
+
+    /// Whether it still acts.
+    pub(crate) fn acts(self) -> bool {
+        status(self.number).is_some_and(|status| !status.zombie && status.started == self.started)
+    }
+}
+
+impl Marked {
+    /// Whether it is `vvm`, as guardian, host, or on its way to be a worker.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.words.first().is_some_and(|program| program == "vvm")
+    }
 }
 
 /// `None` when there is no such process.
@@ -17,11 +53,30 @@ pub(crate) fn status(pid: i32) -> Option<Status> {
     let (_, rest) = stat.rsplit_once(") ")?;
     let mut fields = rest.split(' ');
     let zombie = matches!(fields.next()?, "Z" | "X");
-    Some(Status { parent: fields.next()?.parse().ok()?, zombie })
+    Some(Status { zombie, started: fields.nth(18)?.parse().ok()? })
 }
 
 /// The children of a process; none when it is gone.
 pub(crate) fn children(pid: i32) -> Vec<i32> {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+}
+
+/// Every process with a variable in its environment that `is_mark` knows. (The environment of a zombie is empty.)
+pub(crate) fn marked(is_mark: impl Fn(&[u8]) -> bool) -> Vec<Marked> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+    let marked = pids.filter_map(|pid| {
+        let read = |file| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        if !read("environ").split(|byte| *byte == 0).any(&is_mark) {
+            return None;
+        }
+        let line = String::from_utf8_lossy(&read("cmdline")).into_owned();
+        let mut words: Vec<String> = line.split_terminator('\0').map(str::to_owned).collect();
+        if let Some(program) = words.first_mut() {
+            *program = program.rsplit('/').next().unwrap_or_default().to_owned();
+        }
+        Some(Marked { pid, words })
+    });
+    marked.collect()
 }

@@ -1,61 +1,140 @@
-//! What is done to the processes: SIGKILL, SIGTERM, SIGSTOP and some time later SIGCONT, to guardian, host or worker.
+//! What is done to the processes: SIGKILL, SIGTERM, SIGSTOP and some time later SIGCONT, to guardian, host or worker;
+//! SIGKILL to guardian and host at once; and the end of the terminal.
 
-use crate::{instance::Instance, proc_fs};
+use crate::{
+    instance::Instance,
+    proc_fs::{self, Process},
+};
 use clock::Instant;
 use fastrand::Rng;
 use rustix::process::{Pid, Signal, kill_process};
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
 
 /// What was done, and who is still stopped.
 #[derive(Default)]
 pub(crate) struct Troubles {
-    done: BTreeMap<(&'static str, &'static str), u64>,
+    done: BTreeMap<(Victim, Deed), u64>,
     stopped: Vec<(Instant, Pid)>,
+    /// Guardians and hosts that were killed or stopped.
+    hit: BTreeSet<Process>,
+    /// Those of them where the other one was, too: then nobody is left to contain what the worker has in the background.
+    pub(crate) excused: BTreeSet<Process>,
+}
+
+/// Whom it happens to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Victim {
+    Guardian,
+    Host,
+    Worker,
+    GuardianAndHost,
+    Terminal,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Deed {
+    Kill,
+    Stop,
+    Term,
 }
 
 /// The processes of one candidate.
 struct Family {
-    guardian: i32,
-    host: Option<i32>,
+    index: usize,
+    guardian: Process,
+    host: Option<Process>,
     worker: Option<i32>,
+    has_terminal: bool,
 }
 
 impl Family {
-    fn of(instance: &Instance) -> Option<Self> {
+    fn of((index, instance): (usize, &Instance)) -> Option<Self> {
         let guardian = instance.guardian()?;
-        let host = proc_fs::children(guardian).first().copied();
-        let worker = host.and_then(|host| proc_fs::children(host).first().copied());
-        Some(Self { guardian, host, worker })
+        let host = proc_fs::children(guardian.number).first().copied().and_then(Process::of);
+        let worker = host.and_then(|host| proc_fs::children(host.number).first().copied());
+        Some(Self { index, guardian, host, worker, has_terminal: instance.has_terminal() })
+    }
+
+    /// Who there is.
+    fn victims(&self) -> Vec<Victim> {
+        let there = [
+            (Victim::Guardian, true),
+            (Victim::Host, self.host.is_some()),
+            (Victim::Worker, self.worker.is_some()),
+            (Victim::GuardianAndHost, self.host.is_some()),
+            (Victim::Terminal, self.has_terminal),
+        ];
+        there.into_iter().filter_map(|(victim, is_there)| is_there.then_some(victim)).collect()
+    }
+
+    /// The processes of a victim.
+    fn processes(&self, victim: Victim) -> Vec<i32> {
+        let (guardian, host) = (Some(self.guardian.number), self.host.map(|host| host.number));
+        let processes = match victim {
+            Victim::Guardian => [guardian, None],
+            Victim::Host => [host, None],
+            Victim::Worker => [self.worker, None],
+            Victim::GuardianAndHost => [guardian, host],
+            Victim::Terminal => [None, None],
+        };
+        processes.into_iter().flatten().collect()
     }
 }
 
 impl Troubles {
-    /// One trouble for one process of one candidate.
-    pub(crate) fn make(&mut self, now: Instant, instances: &[Instance], rng: &mut Rng) {
-        let mut candidates: Vec<Family> = instances.iter().filter_map(Family::of).collect();
+    /// How many were the sudden end of somebody.
+    pub(crate) fn kills(&self) -> u64 {
+        self.done.iter().filter(|((_, deed), _)| *deed == Deed::Kill).map(|(_, count)| count).sum()
+    }
+
+    /// One trouble for one candidate.
+    pub(crate) fn make(&mut self, now: Instant, instances: &mut [Instance], rng: &mut Rng) {
+        let mut candidates: Vec<Family> = instances.iter().enumerate().filter_map(Family::of).collect();
         // A standby's end changes little: every second time it is the leader's turn.
         if rng.bool() && candidates.iter().any(|family| family.worker.is_some()) {
             candidates.retain(|family| family.worker.is_some());
         }
-        let Some(Family { guardian, host, worker }) = rng.choice(candidates) else { return };
-        let (role, target) = match rng.u32(..3) {
-            0 => ("guardian", Some(guardian)),
-            1 => ("host", host),
-            _ => ("worker", worker),
+        let Some(family) = rng.choice(candidates) else { return };
+        let Some(victim) = rng.choice(family.victims()) else { return };
+        let deed = match (victim, rng.u32(..5)) {
+            (Victim::GuardianAndHost | Victim::Terminal, _) | (_, 0..3) => Deed::Kill,
+            (_, 3) => Deed::Stop,
+            _ => Deed::Term,
         };
-        let Some(target) = target.and_then(Pid::from_raw) else { return };
-        let (name, signal) = match rng.u32(..3) {
-            0 => ("KILL", Signal::KILL),
-            1 => ("STOP", Signal::STOP),
-            _ => ("TERM", Signal::TERM),
-        };
-        // Between looking and signalling it may have ended; the numbers are not reused within so short a time.
-        if kill_process(target, signal).is_ok() {
-            *self.done.entry((role, name)).or_default() += 1;
-            if signal == Signal::STOP {
+        if deed != Deed::Term {
+            self.hit(&family, victim);
+        }
+        let mut is_done = victim == Victim::Terminal;
+        if let (true, Some(instance)) = (is_done, instances.get_mut(family.index)) {
+            instance.close_terminal();
+        }
+        let mut processes = family.processes(victim);
+        rng.shuffle(&mut processes);
+        for target in processes.into_iter().filter_map(Pid::from_raw) {
+            // Between looking and signalling it may have ended; the numbers are not reused within so short a time.
+            is_done |= kill_process(target, deed.signal()).is_ok();
+            if deed == Deed::Stop {
                 let resume_at = now.after(Duration::from_millis(rng.u64(50..2500)));
                 self.stopped.push((resume_at, target));
             }
+        }
+        *self.done.entry((victim, deed)).or_default() += u64::from(is_done);
+    }
+
+    fn hit(&mut self, family: &Family, victim: Victim) {
+        let guardian =
+            matches!(victim, Victim::Guardian | Victim::GuardianAndHost).then_some(family.guardian);
+        let host = family.host.filter(|_| matches!(victim, Victim::Host | Victim::GuardianAndHost));
+        self.hit.extend([guardian, host].into_iter().flatten());
+        if let Some(host) = family.host
+            && self.hit.contains(&family.guardian)
+            && self.hit.contains(&host)
+        {
+            self.excused.extend([family.guardian, host]);
         }
     }
 
@@ -74,10 +153,46 @@ impl Troubles {
     }
 }
 
+impl Deed {
+    fn signal(self) -> Signal {
+        match self {
+            Self::Kill => Signal::KILL,
+            Self::Stop => Signal::STOP,
+            Self::Term => Signal::TERM,
+        }
+    }
+}
+
 impl fmt::Display for Troubles {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let total: u64 = self.done.values().sum();
-        write!(out, "{total} troubles:")?;
-        self.done.iter().try_for_each(|((role, signal), count)| write!(out, " {count} {signal} to a {role};"))
+        let one = |((victim, deed), count): (&(Victim, Deed), &u64)| match victim {
+            Victim::Terminal => format!("terminal closed {count} times"),
+            _ => format!("{victim} {deed} {count} times"),
+        };
+        let each = self.done.iter().filter(|(_, count)| **count > 0).map(one).collect::<Vec<_>>();
+        let others = self.done.values().sum::<u64>() - self.kills();
+        write!(out, "{} kills and {others} other troubles: {}", self.kills(), each.join("; "))
+    }
+}
+
+impl fmt::Display for Victim {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Guardian => "guardian",
+            Self::Host => "host",
+            Self::Worker => "worker",
+            Self::GuardianAndHost => "guardian and host at once",
+            Self::Terminal => "terminal",
+        })
+    }
+}
+
+impl fmt::Display for Deed {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Kill => "killed",
+            Self::Stop => "stopped for a while",
+            Self::Term => "told to stop",
+        })
     }
 }

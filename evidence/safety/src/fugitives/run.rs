@@ -4,11 +4,11 @@ use super::{
     kind::{Blow, Kind},
     place::Place,
 };
-use crate::proc_fs;
+use crate::proc_fs::{self, Marked};
 use clock::SystemClock;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
-    fs, io,
+    io,
     path::Path,
     process::{Child, Stdio},
     time::Duration,
@@ -88,17 +88,10 @@ fn wait(most: Duration, mut condition: impl FnMut() -> bool) -> Option<Duration>
 fn find(mark: &str) -> Found {
     let variable = format!("{MARK}={mark}").into_bytes();
     let mut found = Found::default();
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    for pid in entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)) {
-        let read = |file| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-        if !read("environ").split(|byte| *byte == 0).any(|one| one == variable) {
-            continue;
-        }
+    for Marked { pid, words } in proc_fs::marked(|one| one == variable) {
         found.all.push(pid);
-        let line = String::from_utf8_lossy(&read("cmdline")).into_owned();
-        let mut words = line.split('\0');
-        let program = words.next().and_then(|word| word.rsplit('/').next());
-        match (program, words.next()) {
+        let mut words = words.iter().map(String::as_str);
+        match (words.next(), words.next()) {
             (Some("vvm"), Some("run")) => found.guardian = Some(pid),
             (Some("vvm"), Some("stage-host")) => found.host = Some(pid),
             // What keeps a namespace is ours; a shim is on its way to be the worker.
