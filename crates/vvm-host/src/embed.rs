@@ -6,6 +6,7 @@
 //! What does not: containment. Services are tasks of this process, and die with it at the kill deadline; a command with
 //! processes of its own wants `vvm run`.
 
+mod campaigns;
 mod ended;
 mod host;
 mod refusal;
@@ -13,6 +14,12 @@ mod settings;
 mod stop;
 
 pub use ended::Ended;
-pub use host::{Host, Services};
+pub use host::Host;
 pub use refusal::HostError;
 pub use settings::{HostSettings, OnLoss};
+
+use vvm_orch::Service;
+use vvm_storage::ElectionKey;
+
+/// The services of one leadership, in the order of their start.
+pub type Services = Vec<Box<dyn Service<ElectionKey>>>;

@@ -1,17 +1,17 @@
 //! [`Host`] itself: opened, and then run to its end.
 
-use super::{Ended, HostError, HostSettings, OnLoss, stop::StopSignals};
-use crate::identity;
+use super::{Ended, HostError, HostSettings, Services, campaigns::Campaigns, stop::StopSignals};
+use crate::{
+    identity,
+    situation::{Candidate, Situation},
+    storage_watch::WatchedStorage,
+};
 use deadman::{Deadman, SystemOptions};
-use ielections::{Elections, Env, Holder, TtlStorage as _, elections};
+use ielections::{Env, TtlStorage as _};
 use std::{fmt, sync::Arc};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
-use vvm_orch::{Problem, Service, Vvm, VvmConfig};
-use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
-
-/// The services of one leadership, in the order of their start.
-pub type Services = Vec<Box<dyn Service<ElectionKey>>>;
+use vvm_storage::ElectionsTtlStorage;
 
 /// Runs services of this program only while it leads.
 ///
@@ -42,12 +42,8 @@ pub type Services = Vec<Box<dyn Service<ElectionKey>>>;
 /// }
 /// ```
 pub struct Host {
-    settings: HostSettings,
-    holder: Holder,
-    env: Env,
-    storage: Arc<ElectionsTtlStorage>,
+    campaigns: Campaigns,
     signals: StopSignals,
-    stop: CancellationToken,
 }
 
 impl Host {
@@ -69,20 +65,30 @@ impl Host {
         let env = Env::system(deadman, Handle::current())?;
         let opened = vvm_storage::open(&settings.storage, Arc::clone(&env.clock)).await;
         let opened = opened.map_err(|cause| HostError::Storage { url: settings.storage.clone(), cause })?;
-        let storage = Arc::new(ElectionsTtlStorage::new(opened));
+        let storage = ElectionsTtlStorage::new(opened);
         storage.settle_slot_count(&settings.cluster(), settings.slots).await?;
+        let candidate = Candidate {
+            name: settings.name.clone(),
+            holder: holder.clone(),
+            slots: settings.slots,
+            ttl: settings.ttl,
+        };
+        let situation = Arc::new(Situation::new(candidate, Arc::clone(&env.clock)));
+        let stop = CancellationToken::new();
+        let storage = WatchedStorage::new(Arc::new(storage), Arc::clone(&situation), stop.clone());
         let signals = StopSignals::catch()?;
-        Ok(Self { settings, holder, env, storage, signals, stop: CancellationToken::new() })
+        let campaigns = Campaigns { settings, holder, env, situation, storage: Arc::new(storage), stop };
+        Ok(Self { campaigns, signals })
     }
 
     /// Clock, spawning and the rest, for what services are made with.
     pub fn env(&self) -> &Env {
-        &self.env
+        &self.campaigns.env
     }
 
     /// Stops the host when it is cancelled, as TERM does.
     pub fn stop(&self) -> CancellationToken {
-        self.stop.clone()
+        self.campaigns.stop.clone()
     }
 
     /// Campaigns, runs what `services` returns while leading, and goes on so until that is over for good.
@@ -93,63 +99,21 @@ impl Host {
     /// # Cancel safety
     /// Dropping the future shuts down without waiting: as long as the runtime lives, services are told to stop and
     /// the record is handed back after them.
-    pub async fn run(self, mut services: impl FnMut() -> Services + Send) -> Ended {
-        let Self { settings, holder, env, storage, signals, stop } = self;
-        let campaigns = async {
-            loop {
-                let elections = elections(Arc::clone(&storage) as Arc<_>, env.clone());
-                let ended = campaign(&settings, &holder, &env, elections, services(), &stop).await;
-                tracing::info!(name = settings.name, %ended, "the campaign has ended");
-                let is_loss = matches!(ended, Ended::Problem(Problem::Lost(_)));
-                if !is_loss || settings.on_loss == OnLoss::Exit || stop.is_cancelled() {
-                    break ended;
-                }
-            }
-        };
+    pub async fn run(self, services: impl FnMut() -> Services + Send) -> Ended {
+        let Self { campaigns, signals } = self;
         let ended = tokio::select! {
             biased;
-            never = signals.heed(stop.clone(), Arc::clone(&env.clock)) => match never {},
-            ended = campaigns => ended,
+            never = signals.heed(&campaigns.stop, &campaigns.env.clock) => match never {},
+            ended = campaigns.run(services) => ended,
         };
-        storage.close().await;
+        campaigns.situation.ends(ended.to_string());
+        campaigns.storage.close().await;
         ended
-    }
-}
-
-/// One campaign, and the leadership that it may come to, until all of it has ended.
-async fn campaign(
-    settings: &HostSettings,
-    holder: &Holder,
-    env: &Env,
-    elections: Arc<dyn Elections<ElectionKey>>,
-    services: Services,
-    stop: &CancellationToken,
-) -> Ended {
-    let cluster = settings.cluster();
-    let slots = SlotNumber::all(settings.slots).map(|slot| ElectionKey { cluster: cluster.clone(), slot });
-    let mut config = VvmConfig::new(slots.collect(), holder.clone(), env);
-    config.stop_timeout = settings.stop_timeout;
-    let vvm = Vvm::provide(config, elections, services).launch(settings.ttl, settings.acquisition);
-    let problem = tokio::select! {
-        biased;
-        problem = vvm.problem() => problem,
-        () = stop.cancelled() => None,
-    };
-    let stopped = vvm.shutdown().await;
-    match problem.or(stopped.err()) {
-        Some(problem) => Ended::Problem(problem),
-        None => Ended::Stopped,
-    }
-}
-
-impl HostSettings {
-    fn cluster(&self) -> ClusterName {
-        ClusterName::from(self.name.as_str())
     }
 }
 
 impl fmt::Debug for Host {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Host").field("settings", &self.settings).field("holder", &self.holder).finish()
+        out.debug_tuple("Host").field(&self.campaigns).finish()
     }
 }

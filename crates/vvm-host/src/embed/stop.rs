@@ -32,7 +32,7 @@ impl StopSignals {
     ///
     /// # Cancel safety
     /// May be dropped at will.
-    pub(super) async fn heed(mut self, stop: CancellationToken, clock: Arc<dyn Clock>) -> Infallible {
+    pub(super) async fn heed(mut self, stop: &CancellationToken, clock: &Arc<dyn Clock>) -> Infallible {
         let mut requests = StopRequests::default();
         loop {
             let caught = tokio::select! {
