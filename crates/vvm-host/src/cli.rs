@@ -3,29 +3,23 @@
 pub(crate) mod args;
 pub(crate) mod duration;
 pub(crate) mod exit;
+pub(crate) mod settings;
 
 use crate::announce::say;
 use args::{Cli, Command};
-use clap::{Parser as _, error::ErrorKind};
-use std::process::ExitCode;
+use clap::{FromArgMatches as _, error::ErrorKind};
+use settings::{Refusal, Settled};
+use std::{ffi::OsString, process::ExitCode};
 
-/// Reads the command line and does what it says.
+/// Reads the command line, and what completes it, and does what it says.
 pub(crate) fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(refusal) => {
-            // Help and version, when asked for, are no errors. Nobody is left to tell that the output is gone.
-            let _ = refusal.print();
-            let mut words = std::env::args_os().skip(1);
-            let is_run = words.next().is_some_and(|command| command == "run");
-            if is_run && refusal.kind() == ErrorKind::UnknownArgument && !words.any(|word| word == "--") {
-                say!("the command to run stands behind --, as in: vvm run … -- CMD ARGS…");
-            }
-            return if refusal.use_stderr() { exit::MISUSE.into() } else { ExitCode::SUCCESS };
-        }
+    let words = std::env::args_os().collect::<Vec<_>>();
+    let (cli, settled) = match read(words.clone(), &std::env::vars_os().collect()) {
+        Ok(read) => read,
+        Err(refusal) => return refuse(&refusal, &words),
     };
     match cli.command {
-        Command::Run(run) => crate::guardian::main(&run),
+        Command::Run(run) => crate::guardian::main(&run, &settled),
         Command::Status(status) => crate::status::main(&status),
         Command::Demo(demo) => crate::demo::main(&demo),
         Command::InitStorage(init) => crate::init_storage::main(&init),
@@ -36,4 +30,51 @@ pub(crate) fn main() -> ExitCode {
         Command::StageInit(worker) => crate::namespace::init::main(&worker),
         Command::StageWorker(worker) => crate::worker::shim::main(&worker),
     }
+}
+
+/// The command line that `words` and `variables` come to.
+fn read(words: Vec<OsString>, variables: &settings::Variables) -> Result<(Cli, Settled), Misuse> {
+    let mut described = settings::described();
+    let settled = settings::settle(&described, words, variables)?;
+    let matches = described.try_get_matches_from_mut(settled.words());
+    let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+    match cli.map_err(|refusal| refusal.format(&mut described)) {
+        Ok(cli) => Ok((cli, settled)),
+        Err(refusal) => {
+            let origins = settled.origins.of_refusal(&refusal);
+            Err(Misuse { refusal: refusal.into(), origins })
+        }
+    }
+}
+
+/// What can't be done, and where it comes from, if not from the command line.
+#[derive(Debug)]
+struct Misuse {
+    refusal: Refusal,
+    origins: Vec<String>,
+}
+
+impl From<Refusal> for Misuse {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, origins: Vec::new() }
+    }
+}
+
+fn refuse(misuse: &Misuse, words: &[OsString]) -> ExitCode {
+    let refusal = match &misuse.refusal {
+        Refusal::CommandLine(refusal) => refusal,
+        refusal => {
+            say!("{refusal}");
+            return exit::MISUSE.into();
+        }
+    };
+    // Help and version, when asked for, are no errors. Nobody is left to tell that the output is gone.
+    let _ = refusal.print();
+    misuse.origins.iter().for_each(|origin| say!("{origin}"));
+    let mut words = words.iter().skip(1);
+    let is_run = words.next().is_some_and(|command| command == "run");
+    if is_run && refusal.kind() == ErrorKind::UnknownArgument && !words.any(|word| word == "--") {
+        say!("the command to run stands behind --, as in: vvm run … -- CMD ARGS…");
+    }
+    if refusal.use_stderr() { exit::MISUSE.into() } else { ExitCode::SUCCESS }
 }

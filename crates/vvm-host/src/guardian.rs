@@ -16,7 +16,7 @@ mod watch;
 
 use crate::{
     announce::say,
-    cli::{args::RunArgs, exit},
+    cli::{args::RunArgs, exit, settings::Settled},
     containment::{self, Containment},
     link::{self, message::ToHost},
     report::{Report, Unwritable},
@@ -55,32 +55,36 @@ impl From<io::Error> for StartError {
     }
 }
 
-/// `vvm run`.
-pub(crate) fn main(run: &RunArgs) -> ExitCode {
-    match start(run) {
-        Ok((guardian, holder)) => ending::end(run, &holder, guardian.watch()),
+/// `vvm run`, as `settled` says, which says all that `run` does.
+pub(crate) fn main(run: &RunArgs, settled: &Settled) -> ExitCode {
+    match start(run, settled.told()) {
+        Ok((guardian, holder)) => ending::end(run, &settled.origins, &holder, guardian.watch()),
         Err(refusal) => {
             say!("{refusal}");
             match refusal {
-                StartError::ResultFile(_) | StartError::Holder(_) => exit::MISUSE.into(),
+                StartError::ResultFile(_) | StartError::Holder(_) => {
+                    settled.origins.all().into_iter().for_each(|origins| say!("{origins}"));
+                    exit::MISUSE.into()
+                }
                 StartError::Containment(_) | StartError::System(_) => exit::SYSTEM.into(),
             }
         }
     }
 }
 
-fn start(run: &RunArgs) -> Result<(Guardian, Holder), StartError> {
+fn start(run: &RunArgs, words: &[OsString]) -> Result<(Guardian, Holder), StartError> {
     let holder = run.holder()?;
     if let Some(path) = &run.result_file {
         Report::check_writable(path)?;
     }
     // Before anything else is started: nobody shall wait for leadership, or win it, and then have nothing to work in.
     let containment = Containment::establish(run.containment)?;
-    let guardian = start_host(run, &holder, containment.clone()).inspect_err(|_| containment.dissolve())?;
+    let arguments = host_arguments(run, &holder, words);
+    let guardian = start_host(arguments, containment.clone()).inspect_err(|_| containment.dissolve())?;
     Ok((guardian, holder))
 }
 
-fn start_host(run: &RunArgs, holder: &Holder, containment: Containment) -> io::Result<Guardian> {
+fn start_host(arguments: Vec<OsString>, containment: Containment) -> io::Result<Guardian> {
     let terminal = Terminal::of_this_process();
     // From here on no signal is lost: what comes before the host can take it waits in the link.
     let signals = Signals::catch_also(terminal.also_caught())?;
@@ -88,7 +92,7 @@ fn start_host(run: &RunArgs, holder: &Holder, containment: Containment) -> io::R
     set_child_subreaper(Some(getpid())).map_err(io::Error::from)?;
 
     let (link, far) = link::pair()?;
-    let mut command = stage::command(stage::HOST, host_arguments(run, holder), far);
+    let mut command = stage::command(stage::HOST, arguments, far);
     // A group of its own, so that what a terminal does to its foreground group reaches the host only through us.
     command.process_group(0);
     let host = stage::start(command)?;
@@ -105,9 +109,7 @@ fn start_host(run: &RunArgs, holder: &Holder, containment: Containment) -> io::R
 }
 
 /// What the host needs to know is what we were told, and who we are.
-fn host_arguments(run: &RunArgs, holder: &Holder) -> Vec<OsString> {
-    // The first two are this program and `run`.
-    let as_told = std::env::args_os().skip(2);
+fn host_arguments(run: &RunArgs, holder: &Holder, words: &[OsString]) -> Vec<OsString> {
     let implied = run.holder.is_none().then(|| ["--holder".into(), holder.as_str().into()]);
-    implied.into_iter().flatten().chain(as_told).collect()
+    implied.into_iter().flatten().chain(words.iter().cloned()).collect()
 }

@@ -8,7 +8,7 @@
 //!
 //! Whichever of the three dies, the others see to it that nothing the worker started lives on (`docs/architecture.md`).
 //!
-//! - `cli`: arguments, durations, exit statuses.
+//! - `cli`: arguments, durations, exit statuses, and settings from the environment and a file.
 //! - `guardian`, `host`, `worker`: the three.
 //! - `containment`: the levels there are. `namespace`: a worker's own PID namespace.
 //! - `link`, `stage`: how they talk, and how one starts the next.

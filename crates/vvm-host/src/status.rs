@@ -25,8 +25,6 @@ use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
 enum StatusError {
     #[error("--storage: {0}")]
     Open(#[from] vvm_storage::OpenError),
-    #[error("--storage {0}: only the process that has it open can see into it")]
-    NotShared(String),
     #[error("--storage {0}: there is no such storage yet: the first `vvm run` creates it")]
     NoStorage(String),
     #[error("nobody has ever campaigned for {name} in {storage}: check --name")]
@@ -66,7 +64,6 @@ pub(crate) fn main(args: &StatusArgs) -> ExitCode {
                 StatusError::Open(cause) if cause.is_misuse() => exit::MISUSE,
                 StatusError::Open(cause) if cause.is_of_system() => exit::SYSTEM,
                 StatusError::Open(_) | StatusError::Read(_) => exit::STORAGE,
-                StatusError::NotShared(_) => exit::MISUSE,
                 StatusError::NoStorage(_) | StatusError::UnknownName { .. } => exit::UNKNOWN,
                 StatusError::System(_) | StatusError::Output(_) => exit::SYSTEM,
             }
@@ -80,9 +77,6 @@ fn look(args: &StatusArgs) -> Result<Vec<Line>, StatusError> {
     runtime.map_err(|cause| StatusError::System(cause.into()))?.block_on(async {
         let clock = Arc::new(SystemClock::start().map_err(|cause| StatusError::System(cause.into()))?)
             as Arc<dyn Clock>;
-        if !vvm_storage::url::shared_between_processes(&args.storage)? {
-            return Err(StatusError::NotShared(args.storage.clone()));
-        }
         if !vvm_storage::url::exists(&args.storage)? {
             return Err(StatusError::NoStorage(args.storage.clone()));
         }

@@ -16,6 +16,8 @@ use std::{
 fn demo(trial: &Trial, options: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vvm"));
     command.arg("demo").args(options).arg("--picture").arg(trial.folder().join("demo.svg"));
+    // A setting for a `vvm run` is not one for the demo's.
+    command.env("VVM_SLOTS", "2").env("VVM_TTL", "soon");
     command.env("TRIAL", trial.mark()).env_remove("TMPDIR").stdin(Stdio::null());
     command
 }

@@ -8,10 +8,12 @@ use crate::{
     cli::exit,
     processes::Family,
     stage::{self, OWN_BINARY},
+    worker::environment::is_ours,
 };
 use ielections::Ttl;
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal, setsid};
 use std::{
+    env,
     ffi::OsString,
     fs::{self, OpenOptions},
     io,
@@ -95,7 +97,9 @@ fn become_candidate(candidate: &DemoCandidateArgs) -> io::Error {
         return io::Error::other("the demo has ended");
     }
     let arguments: &[OsString] = &candidate.arguments;
-    Command::new(OWN_BINARY).arg0("vvm").args(arguments).exec()
+    // Settings in the environment are for a `vvm run` of somebody's own.
+    let environment = env::vars_os().filter(|(name, _)| !is_ours(name));
+    Command::new(OWN_BINARY).arg0("vvm").args(arguments).env_clear().envs(environment).exec()
 }
 
 /// Ends guardian, host and worker by SIGKILL, as a machine that crashes would.

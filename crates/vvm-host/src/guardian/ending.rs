@@ -3,7 +3,7 @@
 use super::watch::End;
 use crate::{
     announce::say,
-    cli::{args::RunArgs, exit},
+    cli::{args::RunArgs, exit, settings::Origins},
     link::message::Farewell,
     processes::Ended,
     report::{Outcome, Report},
@@ -14,9 +14,15 @@ use rustix::process::Signal;
 use std::process::ExitCode;
 
 /// Says and writes what the host no longer could, and ends as it ended.
-pub(super) fn end(run: &RunArgs, holder: &Holder, end: End) -> ExitCode {
+pub(super) fn end(run: &RunArgs, origins: &Origins, holder: &Holder, end: End) -> ExitCode {
     match end.told.farewell {
-        Some(farewell) => part(farewell),
+        Some(farewell) => {
+            // Nothing has run, so that it is not a command's own status.
+            if farewell == Farewell::Exit(exit::MISUSE) && end.told.leading.is_none() {
+                origins.all().into_iter().for_each(|origins| say!("{origins}"));
+            }
+            part(farewell)
+        }
         None => {
             let (outcome, farewell) = without_farewell(&end);
             let reason = format!("the host {}", end.host);

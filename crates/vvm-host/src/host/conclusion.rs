@@ -103,7 +103,6 @@ impl Conclusion {
 
     fn no_storage(refusal: &StorageError, timeout_status: u8) -> Self {
         let (outcome, status) = match refusal {
-            StorageError::NotShared { .. } => (Outcome::Misuse, exit::MISUSE),
             StorageError::Open(cause) if cause.is_misuse() => (Outcome::Misuse, exit::MISUSE),
             StorageError::Open(cause) if cause.is_of_system() => (Outcome::SystemRefused, exit::SYSTEM),
             StorageError::Open(_) => (Outcome::StorageRefused, exit::STORAGE),

@@ -16,14 +16,6 @@ pub(super) enum StorageError {
     /// The URL is wrong, or what it names can't be opened.
     #[error("--storage: {0}")]
     Open(#[from] vvm_storage::OpenError),
-    /// Every process would lead in a storage of its own.
-    #[error(
-        "--storage {url}: other processes can't share this storage, so that each of them would lead: use sqlite:PATH"
-    )]
-    NotShared {
-        /// What was asked for.
-        url: String,
-    },
     /// The cluster's slot count, which is the first thing that is asked for.
     #[error(transparent)]
     Settle(#[from] SettleError),
@@ -38,7 +30,7 @@ impl StorageError {
         match self {
             Self::Open(cause) => cause.is_passing(),
             Self::Settle(SettleError::Storage(cause)) => !matches!(cause, WriteError::Fatal(_)),
-            Self::Settle(_) | Self::NotShared { .. } | Self::TimedOut(_) => false,
+            Self::Settle(_) | Self::TimedOut(_) => false,
         }
     }
 }
@@ -82,9 +74,6 @@ pub(super) async fn open(surroundings: &Surroundings) -> Result<Arc<ElectionsTtl
 
 async fn attempt(surroundings: &Surroundings) -> Result<Arc<ElectionsTtlStorage>, StorageError> {
     let run = &surroundings.run;
-    if !vvm_storage::url::shared_between_processes(&run.storage)? {
-        return Err(StorageError::NotShared { url: run.storage.clone() });
-    }
     let sysvvm = vvm_storage::open(&run.storage, Arc::clone(&surroundings.clock)).await?;
     let storage = Arc::new(ElectionsTtlStorage::new(sysvvm));
     storage.settle_slot_count(&ClusterName::from(run.name.as_str()), run.slots).await?;

@@ -1,10 +1,15 @@
 //! What the command finds in its environment: ours, without what is only ours, and with the leadership.
 
 use ielections::{Epoch, Holder, Incarnation};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 /// Whatever begins like this is for `vvm`: its configuration, and what it alone calls so.
 const OURS: &[u8] = b"VVM_";
+
+/// Whether a variable is for `vvm`, and not for what it starts.
+pub(crate) fn is_ours(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(OURS)
+}
 
 /// The leadership that a worker works under.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,9 +28,9 @@ impl Leadership {
         inherited: impl IntoIterator<Item = (OsString, OsString)>,
         withheld: &[&str],
     ) -> Vec<(OsString, OsString)> {
-        let kept = inherited.into_iter().filter(|(name, _)| {
-            !name.as_encoded_bytes().starts_with(OURS) && !withheld.iter().any(|withheld| name == withheld)
-        });
+        let kept = inherited
+            .into_iter()
+            .filter(|(name, _)| !is_ours(name) && !withheld.iter().any(|withheld| name == withheld));
         let told = [
             ("VVM_LEADER_NAME", self.name.clone()),
             ("VVM_LEADER_SLOT", self.slot.to_string()),

@@ -58,6 +58,21 @@ impl Run {
         self
     }
 
+    /// Without these options and their values.
+    pub(crate) fn without<'a>(mut self, options: impl IntoIterator<Item = &'a str>) -> Self {
+        for option in options {
+            let place = self.options.iter().position(|there| *there == option).unwrap();
+            self.options.drain(place..place + 2);
+        }
+        self
+    }
+
+    /// Without anything behind the options: no dashes, no command.
+    pub(crate) fn without_command(mut self) -> Self {
+        self.command.clear();
+        self
+    }
+
     /// Started through another command, as `unshare …`.
     pub(crate) fn through<'a>(mut self, command: impl IntoIterator<Item = &'a str>) -> Self {
         self.before = command.into_iter().map(String::from).collect();
@@ -84,8 +99,9 @@ impl Run {
             ["sh".into(), "-c".into(), enter, "sh".into()]
         });
         let enter = enter.collect::<Vec<String>>();
-        let parts = [&enter[..], &self.before, &vvm, &self.options, &["--".into()], &self.command];
-        parts.concat()
+        let dashes = (!self.command.is_empty()).then(|| "--".to_owned());
+        let dashes = dashes.as_slice();
+        [&enter[..], &self.before, &vvm, &self.options, dashes, &self.command].concat()
     }
 
     /// Starts it.

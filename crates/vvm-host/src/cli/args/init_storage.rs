@@ -1,5 +1,6 @@
 //! `vvm init-storage`.
 
+use super::values::parse_any_storage;
 use clap::Args;
 
 /// Make a storage ready: create the keyspace and table that it needs on a cluster.
@@ -10,7 +11,7 @@ use clap::Args;
 #[command(after_help = INIT_STORAGE_HELP)]
 pub(crate) struct InitStorageArgs {
     /// Where leadership is to be recorded, as told to vvm run; replication=N says how many copies there shall be
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = parse_any_storage)]
     pub(crate) storage: String,
 }
 

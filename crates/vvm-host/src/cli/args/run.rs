@@ -1,6 +1,9 @@
 //! `vvm run`.
 
-use super::values::{GivenDuration, parse_duration, parse_holder, parse_name, parse_slots, parse_ttl};
+use super::values::{
+    GivenDuration, parse_duration, parse_exit_status, parse_holder, parse_name, parse_slots, parse_storage,
+    parse_ttl,
+};
 use crate::{cli::exit, containment::Wanted, identity};
 use clap::Args;
 use ielections::{Holder, Ttl, record::HolderTooLong};
@@ -15,7 +18,7 @@ use std::{ffi::OsString, num::NonZeroU32, path::PathBuf, str::FromStr, time::Dur
 #[command(after_help = exit::HELP, after_long_help = concat_help(), override_usage = RUN_USAGE)]
 pub(crate) struct RunArgs {
     /// Where leadership is recorded, e.g. sqlite:/var/lib/payroll/leader.db
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = parse_storage)]
     pub(crate) storage: String,
     /// What is led: all who may replace each other give the same name
     #[arg(long, value_parser = parse_name)]
@@ -62,10 +65,10 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) keep_credentials: bool,
     /// Exit status when leadership was lost
-    #[arg(long, value_name = "N", default_value_t = exit::LOST)]
+    #[arg(long, value_name = "N", default_value_t = exit::LOST, value_parser = parse_exit_status)]
     pub(crate) exit_code_lost: u8,
     /// Exit status when leadership was not acquired in time
-    #[arg(long, value_name = "N", default_value_t = exit::NOT_ACQUIRED)]
+    #[arg(long, value_name = "N", default_value_t = exit::NOT_ACQUIRED, value_parser = parse_exit_status)]
     pub(crate) exit_code_timeout: u8,
     /// Write how it ended to this file, as JSON
     #[arg(long, value_name = "FILE")]

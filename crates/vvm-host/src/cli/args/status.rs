@@ -1,6 +1,6 @@
 //! `vvm status`.
 
-use super::values::parse_name;
+use super::values::{parse_name, parse_storage};
 use clap::Args;
 
 /// Show who leads which slot.
@@ -11,7 +11,7 @@ use clap::Args;
 #[command(after_help = STATUS_HELP)]
 pub(crate) struct StatusArgs {
     /// Where leadership is recorded, as told to vvm run
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = parse_storage)]
     pub(crate) storage: String,
     /// What is led, as told to vvm run
     #[arg(long, value_parser = parse_name)]

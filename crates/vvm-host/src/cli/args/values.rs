@@ -12,6 +12,28 @@ pub(crate) fn parse_ttl(text: &str) -> Result<Ttl, Box<dyn std::error::Error + S
     Ok(Ttl::new(parse_duration(text)?)?)
 }
 
+/// A URL of no storage that this program could use.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotAStorage {
+    #[error(transparent)]
+    Url(#[from] vvm_storage::OpenError),
+    /// Every process would lead in a storage of its own, and see nobody else's.
+    #[error("other processes can't share this storage, so that each of them would lead: use sqlite:PATH")]
+    NotShared,
+}
+
+/// A storage that processes share.
+pub(crate) fn parse_storage(url: &str) -> Result<String, NotAStorage> {
+    let is_shared = vvm_storage::url::shared_between_processes(url)?;
+    if is_shared { Ok(url.into()) } else { Err(NotAStorage::NotShared) }
+}
+
+/// A storage, shared or not.
+pub(crate) fn parse_any_storage(url: &str) -> Result<String, NotAStorage> {
+    vvm_storage::url::shared_between_processes(url)?;
+    Ok(url.into())
+}
+
 /// A text that can't be a holder.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub(crate) enum NotAHolder {
@@ -48,4 +70,13 @@ pub(crate) struct NotAName;
 pub(crate) fn parse_name(text: &str) -> Result<String, NotAName> {
     let fits = (1..=255).contains(&text.len()) && !text.chars().any(char::is_control);
     if fits { Ok(text.into()) } else { Err(NotAName) }
+}
+
+/// A text that is no exit status.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("write a number from 0 to 255")]
+pub(crate) struct NotAnExitStatus;
+
+pub(crate) fn parse_exit_status(text: &str) -> Result<u8, NotAnExitStatus> {
+    text.parse().map_err(|_| NotAnExitStatus)
 }
