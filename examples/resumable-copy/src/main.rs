@@ -7,18 +7,13 @@
 
 use clap::Parser;
 use clock::Clock;
-use deadman::{Deadman, SystemOptions};
-use ielections::{Env, Holder, Ttl, elections};
 use indicatif::{ProgressBar, ProgressStyle};
 use primary_only::{Handle, Outcome, RegistryBuilder, RegistryConfig, ServiceHandle};
 use resumable_copy::{job::Copies, plan::Plan, progress::Progress};
-use std::{
-    error::Error, io::IsTerminal as _, num::NonZeroU32, path::PathBuf, process::ExitCode, sync::Arc,
-    time::Duration,
-};
-use tokio::sync::oneshot;
-use vvm_orch::{Acquisition, Vvm, VvmConfig, service_fn};
-use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
+use std::{error::Error, io::IsTerminal as _, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use tokio::sync::mpsc;
+use vvm_host::{Host, HostSettings, Ttl};
+use vvm_orch::service_fn;
 
 /// Copies a folder. Start it several times: one process copies, and another goes on where it was killed.
 #[derive(Clone, Parser, Debug)]
@@ -72,46 +67,39 @@ async fn run(args: Args) -> Result<ExitCode, Box<dyn Error>> {
         );
     }
     let begin = Progress::begin(from.clone(), to, &Plan::of(&from)?);
-    let env = Env::system(Deadman::system(SystemOptions::default())?, tokio::runtime::Handle::current())?;
-    let storage = vvm_storage::open(&args.storage, env.clock.clone()).await?;
-    let elections = elections(Arc::new(ElectionsTtlStorage::new(storage)), env.clone());
+    let mut settings = HostSettings::new(args.storage, args.name.as_str());
+    settings.ttl = Ttl::new(Duration::from_millis(args.ttl_ms))?;
+    let host = Host::open(settings).await?;
 
-    let mut services = RegistryBuilder::new(RegistryConfig::new(&env));
-    let pause = Duration::from_millis(args.pause_ms);
-    let copies = services.register(Copies { piece: args.piece, pause, clock: env.clock.clone() })?;
+    let mut services = RegistryBuilder::new(RegistryConfig::new(host.env()));
+    let (pause, clock) = (Duration::from_millis(args.pause_ms), host.env().clock.clone());
+    let copies = services.register(Copies { piece: args.piece, pause, clock: clock.clone() })?;
     let registry = services.build();
 
-    let (ended, end) = oneshot::channel();
-    let (name, clock) = (args.name.clone(), env.clock.clone());
-    let work = service_fn("copies", async move |cx| {
-        let asking = async {
-            let outcome = copy(&copies, name, begin, clock).await;
-            // Whoever waited for it has been told to stop.
-            let _ = ended.send(outcome);
-        };
-        let (led, ()) = tokio::join!(registry.lead(cx.standing.clone(), cx.stop.clone()), asking);
-        Ok(led?)
+    let (done, mut outcome) = mpsc::unbounded_channel();
+    let stop = host.stop();
+    let ended = host.run(move || {
+        let (registry, copies, name, begin) =
+            (registry.clone(), copies.clone(), args.name.clone(), begin.clone());
+        let (clock, done, stop) = (clock.clone(), done.clone(), stop.clone());
+        vec![service_fn("copies", async move |cx| {
+            let asking = async {
+                // Whoever waits for it is told in the end.
+                let _ = done.send(copy(&copies, name, begin, clock).await);
+                stop.cancel();
+            };
+            let (led, ()) = tokio::join!(registry.lead(cx.standing, cx.stop), asking);
+            Ok(led?)
+        })]
     });
-    let slot = ElectionKey { cluster: args.name.as_str().into(), slot: SlotNumber::new(NonZeroU32::MIN) };
-    let holder = Holder::new(format!("process {}", std::process::id()))?;
-    let ttl = Ttl::new(Duration::from_millis(args.ttl_ms))?;
-    let vvm = Vvm::provide(VvmConfig::new(vec![slot], holder, &env), elections, vec![work])
-        .launch(ttl, Acquisition::Forever);
-
-    let outcome = tokio::select! {
-        biased;
-        outcome = end => outcome.ok(),
-        _ = vvm.problem() => None,
-        _ = tokio::signal::ctrl_c() => None,
-    };
-    vvm.shutdown().await?;
-    match outcome {
+    let ended = ended.await;
+    match outcome.recv().await {
         Some(Ok(done)) => {
             println!("{}", serde_json::to_string(&done)?);
             Ok(ExitCode::SUCCESS)
         }
         Some(Err(failure)) => Err(failure.into()),
-        None => Ok(ExitCode::FAILURE),
+        None => Err(format!("not done: {ended}; start it again, and it goes on where it was").into()),
     }
 }
 
