@@ -6,15 +6,18 @@
 //! What does not: the protocol (`ielections`), the order of start and stop (`vvm-orch`), the worker's processes
 //! (`worker`).
 
+mod cession;
 mod conclusion;
 mod control;
 mod guardian_lapse;
 mod guardian_watch;
+mod health;
 mod lead;
 mod log;
 mod service;
 mod storage;
 mod surroundings;
+mod tenure;
 mod trigger;
 
 use crate::{

@@ -25,6 +25,8 @@ pub(crate) enum Outcome {
     StoppedWhileWaiting,
     /// Leadership was lost, and the worker has stopped.
     Lost,
+    /// The worker did not pass its checks: it was stopped, and the leadership given up.
+    Unhealthy,
     /// Leadership was not acquired in time.
     NotAcquired,
     /// Somebody else leads, and that was to be the end of it (`--try`).
@@ -55,6 +57,7 @@ impl fmt::Display for Outcome {
             Self::Stopped => "stopped",
             Self::StoppedWhileWaiting => "stopped while waiting for leadership",
             Self::Lost => "leadership lost, the command has been stopped",
+            Self::Unhealthy => "unhealthy, the command has been stopped",
             Self::NotAcquired => "not acquired in time",
             Self::LeaderSeen => "somebody else leads",
             Self::StorageRefused => "the storage refuses",

@@ -15,7 +15,7 @@ const LINE_FOR_PEOPLE: (&str, &str) = ("two\nlines", "no control characters");
 const EXIT_STATUS: (&str, &str) = ("256", "write a number from 0 to 255");
 
 /// For each option: a value that it can't have, and a part of what is said to that.
-const BAD: [(&str, (&str, &str)); 16] = [
+const BAD: &[(&str, (&str, &str))] = &[
     ("storage", ("leader.db", "`sqlite:leader.db`")),
     ("name", LINE_FOR_PEOPLE),
     ("slots", ("0", "write a number from 1 to")),
@@ -24,6 +24,15 @@ const BAD: [(&str, (&str, &str)); 16] = [
     ("try", SWITCH),
     ("on-loss", ("panic", "write exit or rejoin")),
     ("stop-timeout", DURATION),
+    ("hold-at-least", DURATION),
+    ("on-exit", ("again", "write release or restart")),
+    ("restart-backoff", DURATION),
+    ("restart-backoff-max", DURATION),
+    ("restart-limit", ("-1", "write never, or a number")),
+    ("check", ("https://localhost/", "there is no TLS here")),
+    ("check-interval", ("0", "write more than 0")),
+    ("check-timeout", ("0s", "write more than 0")),
+    ("check-failures", ("0", "write a number from 1 on")),
     ("holder", LINE_FOR_PEOPLE),
     ("containment", ("cage", "write auto, guardian")),
     ("keep-credentials", SWITCH),

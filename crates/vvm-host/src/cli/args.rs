@@ -1,13 +1,17 @@
 //! The arguments of every command, and the help that explains them. What a value may be stands in [`values`].
 
+mod check;
 mod init_storage;
 mod run;
 mod status;
 pub(crate) mod values;
+mod work;
 
+pub(crate) use check::{Check, Page};
 pub(crate) use init_storage::InitStorageArgs;
 pub(crate) use run::{AcquireTimeout, OnLoss, RunArgs};
 pub(crate) use status::StatusArgs;
+pub(crate) use work::{OnExit, RestartLimit, WorkArgs};
 
 use crate::{
     demo::args::{DemoArgs, DemoCandidateArgs, DemoWorkerArgs},

@@ -1,6 +1,6 @@
 //! The exit statuses of `vvm`, apart from a worker's own.
 //!
-//! 64 to 78 are those of sysexits.h; 79 and 80 are free there; 126, 127 and 128 + n are the shell's.
+//! 64 to 78 are those of sysexits.h; 79 to 81 are free there; 126, 127 and 128 + n are the shell's.
 
 use rustix::process::{Pid, Signal, getpid};
 use std::process::ExitCode;
@@ -19,6 +19,8 @@ pub(crate) const NOT_ACQUIRED: u8 = 75;
 pub(crate) const CONFLICT: u8 = 78;
 /// Leadership was lost, and the worker stopped in time.
 pub(crate) const LOST: u8 = 79;
+/// The worker did not pass its checks, and was stopped.
+pub(crate) const UNHEALTHY: u8 = 81;
 /// Killed at the deadline, by the kernel or on the deadline's behalf.
 pub(crate) const KILLED: u8 = by_signal(9);
 /// The command can't be executed.
@@ -52,5 +54,6 @@ Exit status:
   69   the storage refused for good  79   leadership lost, worker stopped
   71   the system refused a process  80   killed at the deadline, by its thread
   75   not acquired in time         137   killed at the deadline, by the kernel
+  81   --check failed, CMD stopped
   126  CMD can't be executed        127   CMD not found
   --result-file tells these from a worker's own.";

@@ -1,9 +1,10 @@
 //! What a campaign came to: outcome, exit status, and the words for it.
 
 use super::{
+    cession::Reason,
     service::GuardianSilent,
     storage::StorageError,
-    surroundings::{Course, Surroundings},
+    surroundings::{Course, Surroundings, WorkEnd, Worked},
 };
 use crate::{
     announce::say,
@@ -37,6 +38,8 @@ pub(super) enum Cause {
     GuardianLapsed,
     /// There was no storage to campaign on.
     Storage(StorageError),
+    /// The leadership was given up.
+    Ceded(Reason),
     /// Something went wrong, or the worker ended.
     Problem(Problem),
 }
@@ -57,8 +60,13 @@ impl Conclusion {
     pub(super) fn of(surroundings: &Surroundings, course: &Course, cause: &Cause) -> Self {
         let run = &surroundings.run;
         match cause {
-            Cause::Asked(signal) => match course.supervised.get() {
-                Some(supervised) => Self::of_worker(Outcome::Stopped, supervised),
+            Cause::Asked(signal) => match course.worked.get() {
+                Some(Worked { end: WorkEnd::BetweenRuns, .. }) => Self {
+                    outcome: Outcome::Stopped,
+                    farewell: Farewell::DieOf(*signal),
+                    reason: Some(format!("by {}, between two runs of the command", signals::name(*signal))),
+                },
+                Some(worked) => Self::of_worker(Outcome::Stopped, &worked.last),
                 None => Self {
                     outcome: Outcome::StoppedWhileWaiting,
                     farewell: Farewell::DieOf(*signal),
@@ -71,11 +79,26 @@ impl Conclusion {
                 "the guardian was stopped (by Ctrl-Z?) or hung beyond the kill deadline",
             ),
             Cause::Storage(refusal) => Self::no_storage(refusal, run.exit_code_timeout),
-            Cause::Problem(Problem::Lost(loss)) => Self::exit(Outcome::Lost, run.exit_code_lost, loss),
-            Cause::Problem(Problem::Ended { .. }) => match course.supervised.get() {
-                Some(supervised) => Self::of_worker(Outcome::WorkerEnded, supervised),
-                None => Self::exit(Outcome::SystemRefused, exit::SYSTEM, "the command vanished"),
+            Cause::Problem(Problem::Lost(loss)) => match course.worked.get() {
+                // Its work was done, whoever leads now.
+                Some(Worked { last, end: WorkEnd::Finished }) => {
+                    let done = Self::of_worker(Outcome::WorkerEnded, last);
+                    let ended = done.reason.unwrap_or_default();
+                    Self {
+                        reason: Some(format!("{ended}; leadership was lost while it was held: {loss}")),
+                        ..done
+                    }
+                }
+                _ => Self::exit(Outcome::Lost, run.exit_code_lost, loss),
             },
+            Cause::Problem(Problem::Ended { failure, .. }) => match (course.worked.get(), failure) {
+                (Some(worked), _) => Self::of_worker(Outcome::WorkerEnded, &worked.last),
+                (None, Some(cause)) => Self::not_started(cause),
+                (None, None) => Self::exit(Outcome::SystemRefused, exit::SYSTEM, "the command vanished"),
+            },
+            Cause::Ceded(reason @ Reason::Unhealthy(_)) => {
+                Self::exit(Outcome::Unhealthy, exit::UNHEALTHY, reason)
+            }
             Cause::Problem(Problem::NotAcquired(refusal)) => {
                 Self::not_acquired(refusal, run.exit_code_timeout)
             }
@@ -154,7 +177,7 @@ impl Conclusion {
         if let Some(leadership) = course.leadership.get() {
             report = report.leading(leadership.slot, leadership.epoch, leadership.incarnation);
         }
-        if let Some(ended) = course.supervised.get().and_then(|supervised| supervised.ended) {
+        if let Some(ended) = course.worked.get().and_then(|worked| worked.last.ended) {
             report = report.of_worker(ended);
         }
         report

@@ -1,11 +1,12 @@
 //! Campaigning, leading, and doing so again after a loss.
 
 use super::{
+    cession::others_first,
     conclusion::{Cause, Conclusion},
     guardian_lapse::{lapsed, listens_again},
     service::{GuardianSilent, WorkerService},
     storage,
-    surroundings::{Course, Surroundings},
+    surroundings::{Course, Surroundings, WorkEnd},
 };
 use crate::{
     announce::say,
@@ -68,13 +69,30 @@ pub(super) async fn lead(surroundings: &Arc<Surroundings>, deadman: Deadman) -> 
             surroundings.situation.stops(WhyStopping::Lost(loss.clone()));
         }
         let conclusion = conclude(surroundings, &course, &cause);
-        if conclusion.outcome != Outcome::Lost || run.on_loss != OnLoss::Rejoin {
-            surroundings.situation.ends(conclusion.to_string());
-            break conclusion.farewell;
-        }
+        let last = match cause {
+            Cause::Ceded(reason) if reason.rejoins(run.on_loss) => {
+                if !is_asked_while_others_go_first(surroundings).await {
+                    continue;
+                }
+                conclude(surroundings, &Course::default(), &control.asked())
+            }
+            _ if conclusion.outcome == Outcome::Lost && run.on_loss == OnLoss::Rejoin => continue,
+            _ => conclusion,
+        };
+        surroundings.situation.ends(last.to_string());
+        break last.farewell;
     };
     storage.close().await;
     farewell
+}
+
+impl Course {
+    /// Whether its work was stopped to give up the leadership. Work that was done is no less done.
+    fn given_up(&self, problem: &Problem) -> Option<Cause> {
+        let stopped = self.worked.get().is_some_and(|worked| worked.end != WorkEnd::Finished);
+        let reason = self.cession.reason().filter(|_| stopped && matches!(problem, Problem::Ended { .. }));
+        reason.cloned().map(Cause::Ceded)
+    }
 }
 
 /// Draws the conclusion, and says and writes it.
@@ -86,6 +104,15 @@ fn conclude(surroundings: &Surroundings, course: &Course, cause: &Cause) -> Conc
         report.write(path).unwrap_or_else(|refusal| say!("{refusal}"));
     }
     conclusion
+}
+
+/// Gives others the time to lead. Whether we were asked to stop meanwhile.
+async fn is_asked_while_others_go_first(surroundings: &Surroundings) -> bool {
+    tokio::select! {
+        biased;
+        () = surroundings.control.stop.cancelled() => true,
+        () = surroundings.clock.sleep(others_first(surroundings)) => false,
+    }
 }
 
 /// One campaign, and the leadership that it may come to, until all of it has ended.
@@ -131,7 +158,7 @@ async fn campaign(
         match first {
             // Told by somebody who also told us, only sooner.
             Some(Problem::Ended { .. }) | None if control.stop.is_cancelled() => control.asked(),
-            Some(problem) => Cause::Problem(problem),
+            Some(problem) => course.given_up(&problem).unwrap_or(Cause::Problem(problem)),
             None => control.asked(),
         }
     };

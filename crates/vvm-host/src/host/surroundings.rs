@@ -1,6 +1,6 @@
 //! What the parts of the host share.
 
-use super::control::Control;
+use super::{cession::Cession, control::Control};
 use crate::{
     cli::args::RunArgs,
     containment::Containment,
@@ -9,7 +9,7 @@ use crate::{
         message::{ToGuardian, ToHost},
     },
     situation::Situation,
-    worker::environment::Leadership,
+    worker::{environment::Leadership, supervise::Supervised},
 };
 use clock::{Clock, Instant};
 use ielections::Holder;
@@ -44,6 +44,27 @@ pub(super) struct Surroundings {
 pub(super) struct Course {
     /// Set once leading.
     pub(super) leadership: OnceLock<Leadership>,
-    /// Set once the last process of the worker is reaped.
-    pub(super) supervised: OnceLock<crate::worker::supervise::Supervised>,
+    /// Set once nothing of the command runs any more, nor will again.
+    pub(super) worked: OnceLock<Worked>,
+    /// Whether the leadership is to be given up, though it could be kept.
+    pub(super) cession: Cession,
+}
+
+/// How the work of a leadership ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Worked {
+    /// The worker that ran last.
+    pub(super) last: Supervised,
+    pub(super) end: WorkEnd,
+}
+
+/// What was the end of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum WorkEnd {
+    /// The command ended by itself, and that was all of it.
+    Finished,
+    /// The command was stopped.
+    Stopped,
+    /// It was to be started again, and was told not to.
+    BetweenRuns,
 }

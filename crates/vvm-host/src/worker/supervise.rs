@@ -53,6 +53,8 @@ pub(crate) struct Patience {
 pub(crate) struct Supervised {
     /// How the command itself ended.
     pub(crate) ended: Option<Ended>,
+    /// Whether it ended before anything here had begun to stop it.
+    pub(crate) by_itself: bool,
     /// The signals that told it to stop.
     pub(crate) told: Vec<Signal>,
 }
@@ -95,7 +97,7 @@ impl Supervision {
         patience: Patience,
         orders: Orders,
     ) -> Self {
-        let outcome = Supervised { ended: None, told: Vec::new() };
+        let outcome = Supervised { ended: None, by_itself: false, told: Vec::new() };
         let phase = Phase::Working;
         let complaint = Complaint::default();
         Self { hold, containment, clock, patience, orders, phase, complaint, outcome }
@@ -133,7 +135,9 @@ impl Supervision {
     fn collect(&mut self) -> bool {
         let worked = self.outcome.ended.is_none();
         // Before those are reaped who have said so.
-        self.outcome.ended = self.outcome.ended.or(self.hold.ended());
+        if let Some(ended) = self.hold.ended() {
+            self.has_ended(ended);
+        }
         if self.phase == Phase::Killing {
             let mut reaped = Vec::new();
             let state = sweep(&self.containment, |one| reaped.push(one));
@@ -161,8 +165,15 @@ impl Supervision {
 
     fn note(&mut self, reaped: Reaped) {
         if reaped.pid == self.hold.process() {
-            // Of a worker in a namespace it may have been said before how it ended.
-            self.outcome.ended.get_or_insert(reaped.ended);
+            self.has_ended(reaped.ended);
+        }
+    }
+
+    fn has_ended(&mut self, ended: Ended) {
+        // Of a worker in a namespace it may have been said before how it ended.
+        if self.outcome.ended.is_none() {
+            self.outcome.ended = Some(ended);
+            self.outcome.by_itself = self.phase == Phase::Working;
         }
     }
 

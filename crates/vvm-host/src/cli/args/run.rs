@@ -1,8 +1,11 @@
 //! `vvm run`.
 
-use super::values::{
-    GivenDuration, parse_duration, parse_exit_status, parse_holder, parse_name, parse_slots, parse_storage,
-    parse_ttl,
+use super::{
+    values::{
+        GivenDuration, parse_duration, parse_exit_status, parse_holder, parse_name, parse_slots,
+        parse_storage, parse_ttl,
+    },
+    work::WorkArgs,
 };
 use crate::{cli::exit, containment::Wanted, identity};
 use clap::Args;
@@ -42,6 +45,8 @@ pub(crate) struct RunArgs {
     /// How long the command has to stop after TERM before it is killed
     #[arg(long, value_name = "DURATION", default_value = "8s", value_parser = parse_duration)]
     pub(crate) stop_timeout: Duration,
+    #[command(flatten)]
+    pub(crate) work: WorkArgs,
     /// Who we are, for people who look at the record [default: HOSTNAME:PID]
     #[arg(long, value_parser = parse_holder)]
     pub(crate) holder: Option<Holder>,

@@ -1,0 +1,87 @@
+//! Whether the command works, as somebody else sees it.
+//!
+//! What lives here: looking again and again, and counting. How to ask for a page stands in `page`.
+
+mod page;
+
+use crate::cli::args::{Check, WorkArgs};
+use clock::Clock;
+use std::{fmt, sync::Arc, time::Duration};
+
+/// The checks of one worker.
+#[derive(Debug)]
+pub(super) struct Health {
+    check: Check,
+    interval: Duration,
+    timeout: Duration,
+    failures: u32,
+    clock: Arc<dyn Clock>,
+}
+
+/// A check that has failed as often in a row as was allowed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Unhealthy {
+    check: String,
+    failures: u32,
+    last: Failure,
+}
+
+/// One check that failed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+enum Failure {
+    #[error("no answer within {0:?}")]
+    TimedOut(Duration),
+    #[error(transparent)]
+    Page(#[from] page::Failure),
+}
+
+/// For people.
+impl fmt::Display for Unhealthy {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { check, failures, last } = self;
+        let times = if *failures == 1 { "once".into() } else { format!("{failures} times in a row") };
+        write!(out, "the check `{check}` failed {times}: {last}")
+    }
+}
+
+impl Health {
+    /// As it was asked for; none when it was not.
+    pub(super) fn of(work: &WorkArgs, clock: &Arc<dyn Clock>) -> Option<Self> {
+        let check = work.check.clone()?;
+        let (interval, timeout, failures) =
+            (work.check_interval, work.check_timeout, work.check_failures.get());
+        Some(Self { check, interval, timeout, failures, clock: Arc::clone(clock) })
+    }
+
+    /// Resolves when so many checks in a row have failed. The first one comes an interval after the call: a command needs
+    /// a moment before it can answer.
+    ///
+    /// # Cancel safety
+    /// May be dropped at will; the next call begins to count anew.
+    pub(super) async fn fails(&self) -> Unhealthy {
+        let mut in_a_row = 0;
+        loop {
+            self.clock.sleep(self.interval).await;
+            let looked = tokio::select! {
+                biased;
+                looked = self.look() => looked,
+                () = self.clock.sleep(self.timeout) => Err(Failure::TimedOut(self.timeout)),
+            };
+            match looked {
+                Ok(()) => in_a_row = 0,
+                Err(last) => {
+                    in_a_row += 1;
+                    if in_a_row >= self.failures {
+                        return Unhealthy { check: self.check.to_string(), failures: self.failures, last };
+                    }
+                }
+            }
+        }
+    }
+
+    async fn look(&self) -> Result<(), Failure> {
+        match &self.check {
+            Check::Http(page) => Ok(page::look(page).await?),
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The work of one leadership: the command, once or again and again, and what keeps the leadership after it has ended.
+//!
+//! What lives here: starting a command, and what follows its end. What happens between the two stands in
+//! `worker::supervise`; what follows the tenure, in `conclusion`.
+
+mod backoff;
+
+use super::{
+    cession::Reason,
+    health::Health,
+    surroundings::{Course, Surroundings, WorkEnd, Worked},
+};
+use crate::{
+    announce::say,
+    cli::args::{OnExit, RestartLimit},
+    situation::WhyStopping,
+    worker::{
+        environment::Leadership,
+        spawn::{self, Order},
+        supervise::{Orders, Patience, Supervised, Supervision},
+    },
+};
+use backoff::Backoff;
+use clock::Instant;
+use ielections::Standing;
+use std::{pin::pin, sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
+use vvm_orch::{BoxError, ServiceContext};
+use vvm_storage::ElectionKey;
+
+/// How long before the kill deadline waiting ends, and killing begins: a tree of fifty processes takes 10 ms to kill and
+/// reap on an idle machine; the rest is for a busy one, and for handing back.
+const KILLING: Duration = Duration::from_millis(200);
+
+/// Of a short TTL, this part: a third of what services have to stop in after a loss (0.15).
+const KILLING_SHARE: u32 = 20;
+
+/// How long one signal to many processes may take to reach us by way of the guardian, on a busy machine. Only a worker
+/// that somebody else has killed by TERM or INT is kept waiting for it.
+const ON_ITS_WAY: Duration = Duration::from_millis(500);
+
+/// The work of one leadership.
+#[derive(Debug)]
+pub(super) struct Tenure {
+    surroundings: Arc<Surroundings>,
+    course: Arc<Course>,
+    leadership: Leadership,
+    standing: Standing,
+    acquired_at: Instant,
+    /// The work is to stop: told from outside, or because the leadership is given up.
+    stop: CancellationToken,
+    health: Option<Health>,
+}
+
+impl Tenure {
+    /// Under `leadership`, until it is told to stop.
+    pub(super) fn new(
+        surroundings: Arc<Surroundings>,
+        course: Arc<Course>,
+        leadership: Leadership,
+        cx: &ServiceContext<ElectionKey>,
+    ) -> Self {
+        let acquired_at = surroundings.clock.now();
+        let health = Health::of(&surroundings.run.work, &surroundings.clock);
+        let (standing, stop) = (cx.standing.clone(), cx.stop.child_token());
+        Self { surroundings, course, leadership, standing, acquired_at, stop, health }
+    }
+
+    /// What a supervision is told from outside, from now on.
+    pub(super) fn orders(&self) -> Orders {
+        let control = &self.surroundings.control;
+        Orders {
+            signals: control.signals.subscribe(),
+            stop: self.stop.clone(),
+            kill: control.kill.clone(),
+            deadline: self.surroundings.deadline.clone(),
+            children: Arc::clone(&control.children),
+        }
+    }
+
+    /// Starts the command.
+    ///
+    /// # Errors
+    /// When it can't be executed, or the system refuses. Nothing of it runs then.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: dropped, it leaves processes behind that nobody stops.
+    pub(super) async fn start(&self, orders: Orders) -> Result<Supervision, BoxError> {
+        let run = &self.surroundings.run;
+        let credentials = vvm_storage::url::credentials(&run.storage);
+        let order = Order {
+            command: &run.command,
+            leadership: &self.leadership,
+            withheld: if run.keep_credentials { &[] } else { credentials },
+            input: &self.surroundings.input,
+            group: self.surroundings.terminal_group,
+            containment: &self.surroundings.containment,
+        };
+        let mut starting = spawn::start(&order)?;
+        let patience =
+            Patience { stop_timeout: run.stop_timeout, killing: KILLING.min(run.ttl.get() / KILLING_SHARE) };
+        let executed = tokio::select! {
+            biased;
+            executed = starting.executed() => executed,
+            // Stopping is the same, whether or not it has become the command by now.
+            () = self.stop.cancelled() => Ok(()),
+        };
+        let clock = Arc::clone(&self.surroundings.clock);
+        let containment = self.surroundings.containment.clone();
+        let supervision = Supervision::new(starting.hold, containment, clock, patience, orders);
+        match executed {
+            Ok(()) => Ok(supervision),
+            Err(refusal) => {
+                supervision.kill_at_once().run().await;
+                Err(refusal.into())
+            }
+        }
+    }
+
+    /// From the start of the first command until nothing is left to be done under this leadership.
+    ///
+    /// # Errors
+    /// When the command can't be started again.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: dropped, it leaves processes behind that nobody stops.
+    pub(super) async fn run(self, first: Supervision) -> Result<(), BoxError> {
+        let situation = &self.surroundings.situation;
+        situation.works();
+        let mut work = pin!(self.work(first));
+        let ended = tokio::select! {
+            biased;
+            ended = &mut work => ended,
+            () = self.stop.cancelled() => {
+                situation.stops_by(&self.standing, WhyStopping::Asked);
+                work.await
+            }
+            reason = self.course.cession.asked() => {
+                situation.stops_by(&self.standing, WhyStopping::GivenUp(reason.to_string().into()));
+                self.stop.cancel();
+                work.await
+            }
+        };
+        situation.stops_by(&self.standing, WhyStopping::WorkEnded);
+        ended
+    }
+
+    async fn work(&self, first: Supervision) -> Result<(), BoxError> {
+        let mut supervision = first;
+        let mut backoff = Backoff::of(&self.surroundings.run.work);
+        let mut restarts = 0_u32;
+        loop {
+            let began = self.surroundings.clock.now();
+            let last = self.supervise(supervision).await;
+            if !last.by_itself || self.stop.is_cancelled() {
+                self.has_worked(last, WorkEnd::Stopped);
+                return Ok(());
+            }
+            if !self.restarts_after(restarts) {
+                let ended = last.ended.map(|ended| ended.to_string()).unwrap_or_default();
+                self.has_worked(last, WorkEnd::Finished);
+                self.hold(&ended).await;
+                return Ok(());
+            }
+            let pause = backoff.after_a_run_of(self.surroundings.clock.now().since(began));
+            restarts = restarts.saturating_add(1);
+            self.say_restart(&last, pause, restarts);
+            if self.is_stopped_within(pause).await {
+                self.has_worked(last, WorkEnd::BetweenRuns);
+                return Ok(());
+            }
+            // First, so that no signal is lost that comes while it starts.
+            let orders = self.orders();
+            supervision = self.start(orders).await?;
+        }
+    }
+
+    /// Until the last process that the command has started is reaped: a restart finds nothing of it.
+    async fn supervise(&self, supervision: Supervision) -> Supervised {
+        let mut supervised = self.check(supervision).await;
+        if let Some(signal) = supervised.stopped_unasked()
+            && self.is_asked_to_stop_soon().await
+        {
+            supervised.told.push(signal);
+        }
+        supervised
+    }
+
+    /// Asks to give up the leadership when the command does not work.
+    async fn check(&self, supervision: Supervision) -> Supervised {
+        let mut supervised = pin!(supervision.run());
+        let Some(health) = &self.health else { return supervised.await };
+        tokio::select! {
+            biased;
+            supervised = &mut supervised => return supervised,
+            // Whether it works is of no interest any more.
+            () = self.stop.cancelled() => {}
+            unhealthy = health.fails() => self.course.cession.ask(Reason::Unhealthy(unhealthy)),
+        }
+        supervised.await
+    }
+
+    /// Whether a request to stop has come, or comes so soon that it is the one that the worker has died of.
+    async fn is_asked_to_stop_soon(&self) -> bool {
+        tokio::select! {
+            biased;
+            () = self.surroundings.control.stop.cancelled() => true,
+            () = self.surroundings.clock.sleep(ON_ITS_WAY) => false,
+        }
+    }
+
+    fn restarts_after(&self, restarts: u32) -> bool {
+        let work = &self.surroundings.run.work;
+        work.on_exit == OnExit::Restart
+            && match work.restart_limit {
+                RestartLimit::Never => true,
+                RestartLimit::After(limit) => restarts < limit,
+            }
+    }
+
+    fn say_restart(&self, last: &Supervised, pause: Duration, number: u32) {
+        let Leadership { name, slot, .. } = &self.leadership;
+        let ended = last.ended.map(|ended| ended.to_string()).unwrap_or_default();
+        let of = match self.surroundings.run.work.restart_limit {
+            RestartLimit::Never => String::new(),
+            RestartLimit::After(limit) => format!(" of {limit}"),
+        };
+        say!("{name} slot {slot}: the command {ended}; restart {number}{of} in {pause:?}");
+    }
+
+    /// Keeps the leadership for as long as it was to be held at least.
+    async fn hold(&self, ended: &str) {
+        let until = self.acquired_at.after(self.surroundings.run.work.hold_at_least);
+        let left = self.surroundings.clock.now().until(until);
+        if left.is_zero() {
+            return;
+        }
+        let Leadership { name, slot, .. } = &self.leadership;
+        say!("{name} slot {slot}: the command {ended}; holding the leadership for another {left:.1?}");
+        self.is_stopped_within(left).await;
+    }
+
+    async fn is_stopped_within(&self, pause: Duration) -> bool {
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => true,
+            () = self.surroundings.clock.sleep(pause) => false,
+        }
+    }
+
+    fn has_worked(&self, last: Supervised, end: WorkEnd) {
+        // Set once: a course has one tenure.
+        let _ = self.course.worked.set(Worked { last, end });
+    }
+}

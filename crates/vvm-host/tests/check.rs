@@ -1,0 +1,142 @@
+//! `--check`: a leader whose command does not work gives its leadership up.
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+mod harness;
+
+use harness::{Running, Trial};
+use rustix::process::Signal;
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    net::TcpListener,
+    sync::{Arc, Mutex},
+    thread,
+};
+
+/// A server that gives one answer after the other, and then the last one for ever. An empty answer is none at all: it
+/// keeps the connection, and says nothing.
+struct Server {
+    url: String,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    fn answering(answers: &'static [&'static str]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://localhost:{}/ready?x=1", listener.local_addr().unwrap().port());
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        thread::spawn({
+            let asked = Arc::clone(&asked);
+            move || {
+                let mut kept = Vec::new();
+                for stream in listener.incoming() {
+                    let mut stream = stream.unwrap();
+                    let request = BufReader::new(&stream).lines().map_while(Result::ok);
+                    let request = request.take_while(|line| !line.is_empty()).collect::<Vec<_>>();
+                    let number = {
+                        let mut asked = asked.lock().unwrap();
+                        asked.push(request.join("\n"));
+                        asked.len() - 1
+                    };
+                    let answer = answers.get(number).or(answers.last()).unwrap();
+                    let _ = stream.write_all(answer.as_bytes());
+                    if answer.is_empty() {
+                        kept.push(stream);
+                    }
+                }
+            }
+        });
+        Self { url, asked }
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+const GOOD: &str = "HTTP/1.1 204 No Content\r\n\r\n";
+const BAD: &str = "HTTP/1.1 503 Service Unavailable\r\n\r\nno";
+
+fn start(trial: &Trial, url: &str, options: &[&str]) -> Running {
+    let worker = "echo up $VVM_LEADER_EPOCH; exec sleep 1000";
+    let often = ["--check", url, "--check-interval", "20ms"];
+    let mut running = trial.run_script(worker).with(often).with(options.iter().copied()).start();
+    running.stdout.wait_for("up");
+    running
+}
+
+#[test]
+fn a_page_that_fails_as_often_in_a_row_as_was_said_costs_the_leadership() {
+    let trial = Trial::new();
+    let server = Server::answering(&[GOOD, BAD, BAD, GOOD, BAD, BAD, BAD]);
+    let finished = start(&trial, &server.url, &[]).finish();
+    assert_eq!(finished.code(), 81, "{:#?}", finished.stderr);
+    assert!(finished.says("failed 3 times in a row: it answers 503"), "{:#?}", finished.stderr);
+    let asked = server.asked();
+    assert_eq!(asked.len(), 7, "{asked:#?}");
+    assert!(asked[0].starts_with("GET /ready?x=1 HTTP/1.1\nHost: localhost:"), "{}", asked[0]);
+    assert_eq!(trial.run(["true"]).with(["--acquire-timeout", "0"]).finish().code(), 0);
+}
+
+#[test]
+fn a_page_that_never_answers_fails_after_its_time() {
+    let trial = Trial::new();
+    let server = Server::answering(&[""]);
+    let options = ["--check-timeout", "50ms", "--check-failures", "2"];
+    let finished = start(&trial, &server.url, &options).finish();
+    assert_eq!(finished.code(), 81, "{:#?}", finished.stderr);
+    assert!(finished.says("failed 2 times in a row: no answer within 50ms"), "{:#?}", finished.stderr);
+    assert_eq!(server.asked().len(), 2);
+}
+
+#[test]
+fn a_page_that_nobody_serves_fails() {
+    let trial = Trial::new();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let url = format!("http://127.0.0.1:{port}/");
+    let finished = start(&trial, &url, &["--check-failures", "1"]).finish();
+    assert_eq!(finished.code(), 81, "{:#?}", finished.stderr);
+    assert!(finished.says("failed once: 127.0.0.1"), "{:#?}", finished.stderr);
+}
+
+#[test]
+fn a_request_to_stop_is_one_also_while_a_check_is_under_way() {
+    let trial = Trial::new();
+    let server = Server::answering(&[""]);
+    let running = start(&trial, &server.url, &["--check-timeout", "1h"]);
+    harness::eventually("asked", || !server.asked().is_empty());
+    running.signal(Signal::TERM);
+    assert_eq!(running.finish().signal(), 15);
+}
+
+/// It would lead again at once, or within the time that a standby needs to notice.
+#[test]
+fn who_gave_up_is_a_candidate_again_after_the_others() {
+    let trial = Trial::new();
+    let server = Server::answering(&[BAD, BAD, BAD, GOOD]);
+    let mut unhealthy = start(&trial, &server.url, &["--on-loss", "rejoin"]);
+    let mut other = trial.run_script("echo other; exec sleep 1000").start();
+    other.stdout.wait_for("other");
+    unhealthy.stderr.wait_for("unhealthy, the command has been stopped");
+    // No sooner than it would otherwise have been there.
+    unhealthy.stderr.wait_for("waiting for leadership");
+    other.signal(Signal::TERM);
+    other.finish();
+    let again = unhealthy.stdout.wait_for("up");
+    assert!(again.len() > "up ".len(), "{again}");
+    unhealthy.signal(Signal::TERM);
+    assert_eq!(unhealthy.finish().signal(), 15);
+}
+
+#[test]
+fn a_request_to_stop_ends_also_who_lets_the_others_go_first() {
+    let trial = Trial::new();
+    let server = Server::answering(&[BAD]);
+    let mut unhealthy = start(&trial, &server.url, &["--on-loss", "rejoin", "--check-failures", "1"]);
+    unhealthy.stderr.wait_for("unhealthy, the command has been stopped");
+    unhealthy.signal(Signal::TERM);
+    let finished = unhealthy.finish();
+    assert_eq!(finished.signal(), 15);
+    let campaigns =
+        finished.stderr.iter().filter(|line| line.contains(": waiting for leadership as")).count();
+    assert_eq!(campaigns, 1, "{:#?}", finished.stderr);
+}
