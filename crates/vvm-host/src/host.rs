@@ -25,6 +25,7 @@ use crate::{
     async_runtime,
     cli::{args::RunArgs, exit},
     containment::{Containment, end_all},
+    http::{Answers, CantListen, HttpServer},
     link::message::{Farewell, ToGuardian, ToHost},
     processes::ForeignProcFs,
     shortage::Shortage,
@@ -38,7 +39,7 @@ use deadman::{ArmError, Deadman, SystemOptions, SystemTrigger};
 use guardian_watch::GuardianWatch;
 use ielections::record::HolderTooLong;
 use rustix::process::{Signal, getpid, pidfd_send_signal, set_child_subreaper};
-use std::{io, process::ExitCode, sync::Arc};
+use std::{future::pending, io, process::ExitCode, sync::Arc};
 use surroundings::Surroundings;
 use trigger::GuardedTrigger;
 
@@ -51,6 +52,8 @@ enum StartError {
     ProcFs(#[from] ForeignProcFs),
     #[error(transparent)]
     Holder(#[from] HolderTooLong),
+    #[error(transparent)]
+    Http(#[from] CantListen),
     #[error(transparent)]
     System(Shortage),
     #[error(transparent)]
@@ -122,7 +125,10 @@ fn host(run: &RunArgs) -> Result<(), StartError> {
         deadline: trigger.deadline(),
     });
     let deadman = Deadman::with_trigger(trigger);
-    let farewell = runtime.block_on(conclude(&surroundings, deadman, signals))?;
+    let farewell = runtime.block_on(async {
+        let http = run.observe.http.map(HttpServer::bind).transpose()?;
+        conclude(&surroundings, deadman, signals, http).await.map_err(StartError::from)
+    })?;
 
     // Whatever went wrong: nothing of the worker outlives this process, and nothing is left for the guardian to do.
     end_all(&surroundings.containment, drop);
@@ -136,20 +142,33 @@ fn host(run: &RunArgs) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Leads, and listens meanwhile.
+/// Leads, and listens meanwhile, and answers whoever asks.
 async fn conclude(
     surroundings: &Arc<Surroundings>,
     deadman: Deadman,
     signals: Signals,
+    http: Option<HttpServer>,
 ) -> io::Result<Farewell> {
     let listening = surroundings.control.listen(
         Arc::clone(&surroundings.guardian),
         signals,
         Arc::clone(&surroundings.clock),
     );
+    let answers = Answers::new(Arc::clone(&surroundings.situation), Vec::new());
+    let answering = async {
+        match http {
+            Some(server) => {
+                say!("{}: http://{}/ shows how it stands", surroundings.run.name, server.address());
+                server.serve(&answers, &surroundings.clock).await
+            }
+            None => pending().await,
+        }
+    };
     tokio::select! {
         biased;
         never = listening => match never? {},
         farewell = lead::lead(surroundings, deadman) => Ok(farewell),
+        // Last: whoever asks can wait.
+        never = answering => match never {},
     }
 }

@@ -15,6 +15,7 @@
 //! - `processes`: who descends from us, and how to end them all.
 //! - `signals`, `stop_requests`, `readable`, `announce`: signals in, what they ask for, waiting, lines out.
 //! - `situation`: how a host stands, for whoever asks; `storage_watch` is where it hears of its storage.
+//! - `http`: that over HTTP.
 //! - `identity`: who we are. `report`: the result file. `shortage`: what the system refused, and the way out.
 //! - [`Host`]: the same around services of a Rust program's own, without a command.
 //! - `status`: `vvm status`. `init_storage`: `vvm init-storage`. `demo`: `vvm demo`.
@@ -33,6 +34,7 @@ mod demo;
 mod embed;
 mod guardian;
 mod host;
+mod http;
 mod identity;
 mod init_storage;
 mod link;
@@ -42,7 +44,6 @@ mod readable;
 mod report;
 mod shortage;
 mod signals;
-#[allow(dead_code, unused_imports, reason = "those who show it land one after the other")]
 mod situation;
 mod stage;
 mod status;

@@ -14,7 +14,6 @@ mod telemetry;
 pub(crate) use histogram::{Buckets, Histogram};
 pub(crate) use role::{Leading, Role, WhyStopping};
 pub(crate) use seen::Seen;
-pub(crate) use snapshot::Snapshot;
 pub(crate) use telemetry::{Call, Failure, Telemetry};
 
 use clock::{Clock, Instant};
@@ -93,6 +92,7 @@ impl Situation {
     }
 
     /// The role, as it changes: one value for each change that is still the last when it is looked at.
+    #[allow(dead_code, reason = "for the status line of a service manager")]
     pub(crate) fn roles(&self) -> watch::Receiver<Role> {
         self.role.subscribe()
     }

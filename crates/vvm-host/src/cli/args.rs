@@ -2,6 +2,7 @@
 
 mod check;
 mod init_storage;
+mod observe;
 mod run;
 mod status;
 pub(crate) mod values;

@@ -1,6 +1,7 @@
 //! `vvm run`.
 
 use super::{
+    observe::ObserveArgs,
     values::{
         GivenDuration, parse_duration, parse_exit_status, parse_holder, parse_name, parse_slots,
         parse_storage, parse_ttl,
@@ -75,6 +76,8 @@ pub(crate) struct RunArgs {
     /// Exit status when leadership was not acquired in time
     #[arg(long, value_name = "N", default_value_t = exit::NOT_ACQUIRED, value_parser = parse_exit_status)]
     pub(crate) exit_code_timeout: u8,
+    #[command(flatten)]
+    pub(crate) observe: ObserveArgs,
     /// Write how it ended to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) result_file: Option<PathBuf>,

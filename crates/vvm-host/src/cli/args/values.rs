@@ -2,7 +2,7 @@
 
 pub(crate) use crate::cli::duration::GivenDuration;
 use ielections::{Holder, Ttl, record::HolderTooLong};
-use std::{num::NonZeroU32, str::FromStr, time::Duration};
+use std::{net::SocketAddr, num::NonZeroU32, str::FromStr, time::Duration};
 
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, <GivenDuration as FromStr>::Err> {
     text.parse().map(|GivenDuration(duration)| duration)
@@ -79,4 +79,15 @@ pub(crate) struct NotAnExitStatus;
 
 pub(crate) fn parse_exit_status(text: &str) -> Result<u8, NotAnExitStatus> {
     text.parse().map_err(|_| NotAnExitStatus)
+}
+
+/// A text that is no address to listen at.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error(
+    "write an address of this machine and a port, like 127.0.0.1:8080, [::1]:8080, or 0.0.0.0:8080 for everybody"
+)]
+pub(crate) struct NotAnAddress;
+
+pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, NotAnAddress> {
+    text.parse().map_err(|_| NotAnAddress)
 }

@@ -1,0 +1,147 @@
+//! `--http`: what probes, routers and metrics find, of real processes.
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+mod harness;
+
+use harness::{Run, Running, Trial, eventually};
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+use std::{
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+};
+
+/// Starts a run that answers at a free port, and says which.
+fn start(run: Run) -> (Running, SocketAddr) {
+    let mut running = run.with(["--http", "127.0.0.1:0"]).start();
+    let line = running.stderr.wait_for("http://");
+    let address = line.split("http://").nth(1).unwrap().split('/').next().unwrap().parse().unwrap();
+    (running, address)
+}
+
+/// Status and body of the answer, if there is one.
+fn ask(address: SocketAddr, path: &str) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+}
+
+fn answer(address: SocketAddr, path: &str) -> (u16, String) {
+    ask(address, path).unwrap()
+}
+
+fn status(address: SocketAddr) -> Value {
+    serde_json::from_str(&answer(address, "/status").1).unwrap()
+}
+
+fn sample(address: SocketAddr, sample: &str) -> Option<f64> {
+    let (_, metrics) = answer(address, "/metrics");
+    let line = metrics.lines().find_map(|line| line.strip_prefix(sample));
+    line.map(|value| value.trim().parse().unwrap())
+}
+
+#[test]
+fn a_leader_and_a_standby_tell_routers_and_probes_who_is_which() {
+    let trial = Trial::new();
+    let (mut leader, at_leader) = start(trial.run_script("echo up; sleep 60").with(["--holder", "first"]));
+    leader.stdout.wait_for("up");
+    let (mut standby, at_standby) = start(trial.run_script("echo up; sleep 60").with(["--holder", "second"]));
+
+    eventually("the leader leads", || answer(at_leader, "/leader").0 == 200);
+    let said = answer(at_leader, "/leader").1;
+    assert!(said.starts_with("leading: slot 1, epoch ") && said.ends_with(" s left\n"), "{said}");
+    eventually("the standby knows who leads", || answer(at_standby, "/leader").1.contains("slot 1: first"));
+    assert_eq!(answer(at_standby, "/leader").0, 503);
+    assert_eq!((answer(at_leader, "/readyz").0, answer(at_standby, "/readyz").0), (200, 200));
+
+    let margin = sample(at_leader, "vvm_margin_seconds{name=\"payroll\",slot=\"1\"} ").unwrap();
+    assert!(margin > 0.0 && margin <= 16.0, "{margin}");
+    let epoch = sample(at_leader, "vvm_epoch{name=\"payroll\",slot=\"1\"} ").unwrap();
+    assert_eq!(epoch as u64, status(at_leader)["leadership"]["epoch"].as_u64().unwrap());
+    assert_eq!(sample(at_standby, "vvm_epoch{name=\"payroll\",slot=\"1\"} "), None);
+    assert_eq!(sample(at_standby, "vvm_leading{name=\"payroll\"} "), Some(0.0));
+
+    // A clean hand-over moves the answers with it.
+    leader.signal(Signal::TERM);
+    standby.stdout.wait_for("up");
+    eventually("the standby leads", || answer(at_standby, "/leader").0 == 200);
+    leader.finish();
+    assert_eq!(ask(at_leader, "/healthz"), None);
+    standby.signal(Signal::TERM);
+    standby.finish();
+}
+
+#[test]
+fn renewals_and_losses_are_counted() {
+    let trial = Trial::new();
+    let run = trial.run_script("echo up; sleep 60").with(["--ttl", "2s", "--on-loss", "rejoin"]);
+    let (mut running, address) = start(run);
+    running.stdout.wait_for("up");
+    let count = "vvm_renewal_latency_seconds_count{name=\"payroll\"} ";
+    eventually("two renewals", || sample(address, count).unwrap() >= 2.0);
+
+    let lock = trial.lock_storage();
+    let lost = "vvm_losses_total{name=\"payroll\",reason=\"storage_unreachable\"} ";
+    eventually("a loss", || sample(address, lost) == Some(1.0));
+    // Campaigning again on a storage that is of no use for longer than a TTL.
+    eventually("not ready", || answer(address, "/readyz").0 == 503);
+    assert!(status(address)["storage"]["trouble"].is_string());
+    drop(lock);
+    running.stdout.wait_for("up");
+    eventually("it leads again", || answer(address, "/leader").0 == 200);
+    assert_eq!(sample(address, "vvm_leaderships_total{name=\"payroll\"} "), Some(2.0));
+    running.signal(Signal::TERM);
+    running.finish();
+}
+
+/// It must not say that it leads for a moment longer than it may work: a host that was stopped answers nothing, and once
+/// it goes on, it is past its deadline.
+#[test]
+fn a_host_that_does_not_run_answers_nothing() {
+    let trial = Trial::new();
+    let (mut running, address) = start(trial.run_script("echo up; sleep 60").with(["--ttl", "2s"]));
+    running.stdout.wait_for("up");
+    eventually("it leads", || answer(address, "/leader").0 == 200);
+    kill_process(running.host(), Signal::STOP).unwrap();
+    running.wait();
+    assert_eq!(ask(address, "/leader"), None);
+    running.finish();
+}
+
+#[test]
+fn an_address_that_is_taken_ends_it_before_it_campaigns() {
+    let trial = Trial::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let finished = trial.run(["true"]).with(["--http", &address]).finish();
+    assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
+    assert!(finished.says(&format!("--http {address}: can't listen there")), "{:#?}", finished.stderr);
+    assert!(!finished.says("waiting for leadership"), "{:#?}", finished.stderr);
+    let finished = trial.run(["true"]).with(["--http", "8080"]).finish();
+    assert_eq!(finished.code(), 64);
+    assert!(finished.says("like 127.0.0.1:8080"), "{:#?}", finished.stderr);
+}
+
+/// A flood of requests, and of clients that say nothing, takes no renewal from a leader.
+#[test]
+fn a_flood_of_requests_delays_no_renewal() {
+    let trial = Trial::new();
+    let (mut running, address) = start(trial.run_script("echo up; sleep 60").with(["--ttl", "2s"]));
+    running.stdout.wait_for("up");
+    let silent = (0..40).filter_map(|_| TcpStream::connect(address).ok()).collect::<Vec<_>>();
+    let renewals = || status(address)["renewals"]["count"].as_u64().unwrap();
+    let before = renewals();
+    eventually("as many renewals as two TTLs have", || {
+        let asked = (0..20).filter_map(|_| ask(address, "/metrics")).count();
+        assert!(asked > 0);
+        renewals() >= before + 8
+    });
+    let shown = status(address);
+    assert_eq!((&shown["leaderships"], &shown["losses"]), (&1.into(), &serde_json::json!({})));
+    drop(silent);
+    running.signal(Signal::TERM);
+    running.finish();
+}
