@@ -38,6 +38,7 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("keep-credentials", SWITCH),
     ("exit-code-lost", EXIT_STATUS),
     ("exit-code-timeout", EXIT_STATUS),
+    ("http", ("8080", "like 127.0.0.1:8080")),
     ("result-file", ("/", "name a file")),
     ("json", SWITCH),
     ("instances", SWITCH),
