@@ -20,6 +20,7 @@ use crate::{
     containment::{self, Containment},
     link::{self, message::ToHost},
     report::{Report, Unwritable},
+    service_manager::{self, ServiceManager},
     shortage::Shortage,
     signals::Signals,
     stage,
@@ -95,6 +96,7 @@ fn start_host(arguments: Vec<OsString>, containment: Containment) -> io::Result<
     let mut command = stage::command(stage::HOST, arguments, far);
     // A group of its own, so that what a terminal does to its foreground group reaches the host only through us.
     command.process_group(0);
+    command.env_remove(service_manager::VARIABLE);
     let host = stage::start(command)?;
     let process = pidfd_open(host, PidfdFlags::empty()).map_err(io::Error::from)?;
     let this_process = pidfd_open(getpid(), PidfdFlags::empty()).map_err(io::Error::from)?;
@@ -105,7 +107,19 @@ fn start_host(arguments: Vec<OsString>, containment: Containment) -> io::Result<
     descriptors.extend(containment.group.as_ref().map(|group| group.as_fd()));
     let _ = link.say_with(&begin, &descriptors);
     let told = Told::default();
-    Ok(Guardian { host, process, link, link_open: true, containment, signals, terminal, countdown, told })
+    let manager = ServiceManager::of_environment();
+    Ok(Guardian {
+        host,
+        process,
+        link,
+        link_open: true,
+        containment,
+        signals,
+        terminal,
+        countdown,
+        manager,
+        told,
+    })
 }
 
 /// What the host needs to know is what we were told, and who we are.

@@ -18,6 +18,7 @@ mod service;
 mod storage;
 mod surroundings;
 mod tenure;
+mod told_guardian;
 mod trigger;
 
 use crate::{
@@ -167,6 +168,10 @@ async fn conclude(
     tokio::select! {
         biased;
         never = listening => match never? {},
+        never = told_guardian::tell_guardian(
+            Arc::clone(&surroundings.situation),
+            Arc::clone(&surroundings.guardian),
+        ) => match never {},
         farewell = lead::lead(surroundings, deadman) => Ok(farewell),
         // Last: whoever asks can wait.
         never = answering => match never {},

@@ -17,6 +17,7 @@
 //! - `situation`: how a host stands, for whoever asks; `storage_watch` is where it hears of its storage.
 //! - `http`: that over HTTP.
 //! - `identity`: who we are. `report`: the result file. `shortage`: what the system refused, and the way out.
+//! - `service_manager`: what systemd is told.
 //! - [`Host`]: the same around services of a Rust program's own, without a command.
 //! - `status`: `vvm status`. `init_storage`: `vvm init-storage`. `demo`: `vvm demo`.
 #![forbid(unsafe_code)]
@@ -42,6 +43,7 @@ mod namespace;
 mod processes;
 mod readable;
 mod report;
+mod service_manager;
 mod shortage;
 mod signals;
 mod situation;

@@ -9,6 +9,7 @@ use crate::{
         message::{Farewell, ToGuardian, ToHost},
     },
     processes::{Ended, Reap, Reaped, reap},
+    service_manager::ServiceManager,
     signals::Signals,
 };
 use clock::{Instant, SystemClock};
@@ -31,6 +32,7 @@ pub(super) struct Guardian {
     pub(super) signals: Signals,
     pub(super) terminal: Terminal,
     pub(super) countdown: Countdown,
+    pub(super) manager: Option<ServiceManager>,
     pub(super) told: Told,
 }
 
@@ -129,6 +131,11 @@ impl Guardian {
             }
             ToGuardian::Leading { slot, epoch, incarnation } => {
                 self.told.leading = Some(Leading { slot, epoch, incarnation });
+            }
+            ToGuardian::Stands(stands) => {
+                if let Some(manager) = &mut self.manager {
+                    manager.tell(stands);
+                }
             }
             ToGuardian::Farewell(farewell) => self.told.farewell = Some(farewell),
         }

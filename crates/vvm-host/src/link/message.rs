@@ -1,6 +1,9 @@
 //! What the stages say to each other.
 
 pub(crate) mod namespace;
+mod stands;
+
+pub(crate) use stands::Stands;
 
 use super::frame::Frame;
 use crate::containment::Level;
@@ -40,6 +43,8 @@ pub(crate) enum ToGuardian {
     Deadline(Option<Instant>),
     /// A leadership began: what the guardian reports if the host can't any more.
     Leading { slot: u32, epoch: Epoch, incarnation: Incarnation },
+    /// What the host does now, for a service manager.
+    Stands(Stands),
     /// The last message: how `vvm` is to end.
     Farewell(Farewell),
 }
@@ -146,6 +151,7 @@ impl Message for ToGuardian {
             }
             Self::Farewell(Farewell::Exit(status)) => frame(18, [u64::from(status)]),
             Self::Farewell(Farewell::DieOf(signal)) => frame(19, [signal_word(signal)]),
+            Self::Stands(stands) => stands.to_frame(),
         }
     }
 
@@ -163,7 +169,7 @@ impl Message for ToGuardian {
             }
             18 => Self::Farewell(Farewell::Exit(u8::try_from(first).ok()?)),
             19 => Self::Farewell(Farewell::DieOf(signal(first)?)),
-            _ => return None,
+            _ => return Stands::from_frame(frame).map(Self::Stands),
         })
     }
 }
@@ -212,6 +218,11 @@ mod tests {
             ToGuardian::Deadline(Some(Instant::NEVER)),
             ToGuardian::Deadline(None),
             ToGuardian::Leading { slot: u32::MAX, epoch: Epoch::new(Epoch::MAX).unwrap(), incarnation },
+            ToGuardian::Stands(Stands::Waiting),
+            ToGuardian::Stands(Stands::Leading { slot: 7, epoch: Epoch::new(17).unwrap() }),
+            ToGuardian::Stands(Stands::Stopping { slot: 7, epoch: Epoch::new(17).unwrap(), for_good: true }),
+            ToGuardian::Stands(Stands::Stopping { slot: 7, epoch: Epoch::new(17).unwrap(), for_good: false }),
+            ToGuardian::Stands(Stands::Ended),
             ToGuardian::Farewell(Farewell::Exit(255)),
             ToGuardian::Farewell(Farewell::DieOf(Signal::INT)),
         ];

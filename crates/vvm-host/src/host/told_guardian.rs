@@ -1,0 +1,48 @@
+//! The guardian is told how we stand, for the service manager that knows only the guardian.
+
+use crate::{
+    link::{
+        Link,
+        message::{Stands, ToGuardian, ToHost},
+    },
+    situation::{Role, Situation, WhyStopping},
+};
+use std::{convert::Infallible, future, sync::Arc};
+
+/// Tells each change, as long as it is polled.
+///
+/// # Cancel safety
+/// May be dropped at will.
+pub(super) async fn tell_guardian(
+    situation: Arc<Situation>,
+    guardian: Arc<Link<ToGuardian, ToHost>>,
+) -> Infallible {
+    let mut roles = situation.roles();
+    loop {
+        if let Some(stands) = stands(&roles.borrow_and_update()) {
+            // A guardian that has not listened for long hears the next one.
+            let _ = guardian.say(&ToGuardian::Stands(stands));
+        }
+        if roles.changed().await.is_err() {
+            return future::pending().await;
+        }
+    }
+}
+
+/// What there is to tell of a role: nothing before the storage is open.
+fn stands(role: &Role) -> Option<Stands> {
+    Some(match role {
+        Role::Opening => return None,
+        Role::Campaigning => Stands::Waiting,
+        Role::Starting(leading) | Role::Leading(leading) => {
+            Stands::Leading { slot: leading.slot, epoch: leading.standing.epoch() }
+        }
+        Role::Stopping { leading, why } => Stands::Stopping {
+            slot: leading.slot,
+            epoch: leading.standing.epoch(),
+            // After a loss, or a command's end, it depends on what was asked for.
+            for_good: matches!(why, WhyStopping::Asked),
+        },
+        Role::Ended { .. } => Stands::Ended,
+    })
+}
