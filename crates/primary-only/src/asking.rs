@@ -140,7 +140,7 @@ impl<S: Service> ServiceHandle<S> {
 
     /// How each instance is doing, in the order of their ids.
     pub fn instances(&self) -> Vec<InstanceStatus> {
-        self.0.instances()
+        self.0.instances(usize::MAX)
     }
 
     /// Waits out a rebuild, and returns the list while it is certain that the service runs.

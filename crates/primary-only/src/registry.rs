@@ -66,7 +66,8 @@ pub(crate) trait Steps: Send + Sync {
     fn clear(&self);
     fn at_work(&self) -> Vec<String>;
     fn status(&self) -> ServiceStatus;
-    fn instances(&self) -> Vec<InstanceStatus>;
+    /// At most so many, in the order of their ids.
+    fn instances(&self, most: usize) -> Vec<InstanceStatus>;
 }
 
 impl RegistryConfig {
@@ -126,7 +127,17 @@ impl Registry {
 
     /// How each instance is doing. Calls [`Task::report`](crate::Task::report) of every one.
     pub fn instances(&self) -> Vec<InstanceStatus> {
-        self.services.iter().flat_map(|service| service.instances()).collect()
+        self.first_instances(usize::MAX)
+    }
+
+    /// How the first `most` instances are doing, service by service: for a page that somebody reads, of a registry that
+    /// may have a hundred thousand. Calls [`Task::report`](crate::Task::report) of these alone.
+    pub fn first_instances(&self, most: usize) -> Vec<InstanceStatus> {
+        let mut instances = Vec::new();
+        for service in self.services.iter() {
+            instances.extend(service.instances(most - instances.len()));
+        }
+        instances
     }
 }
 
@@ -160,8 +171,8 @@ impl<S: Service> Steps for Roster<S> {
         Roster::status(self)
     }
 
-    fn instances(&self) -> Vec<InstanceStatus> {
-        Roster::instances(self)
+    fn instances(&self, most: usize) -> Vec<InstanceStatus> {
+        Roster::instances(self, most)
     }
 }
 

@@ -237,8 +237,9 @@ impl<S: Service> Roster<S> {
         }
     }
 
-    pub(crate) fn instances(&self) -> Vec<InstanceStatus> {
-        let instances: Vec<_> = self.list().instances.values().cloned().collect();
+    /// At most so many, in the order of their ids.
+    pub(crate) fn instances(&self, most: usize) -> Vec<InstanceStatus> {
+        let instances: Vec<_> = self.list().instances.values().take(most).cloned().collect();
         instances.iter().map(|instance| InstanceStatus::of(instance)).collect()
     }
 }

@@ -22,6 +22,9 @@ pub enum ServiceState {
 }
 
 impl ServiceState {
+    /// The names of all of them.
+    pub const NAMES: [&str; 4] = ["paused", "rebuilding", "running", "rebuild-failed"];
+
     /// Its name, as JSON has it.
     pub const fn name(&self) -> &'static str {
         match self {

@@ -1,7 +1,7 @@
 //! [`Host`]: what `vvm run` does around a command, for services of a Rust program's own.
 //!
 //! What lives here: opening the storage, campaigning, leading, campaigning again, and an end that is told to whoever
-//! started the program, by its exit status. Signals stop it.
+//! started the program, by its exit status. Signals stop it, HTTP shows it.
 //!
 //! What does not: containment. Services are tasks of this process, and die with it at the kill deadline; a command with
 //! processes of its own wants `vvm run`.
@@ -9,6 +9,7 @@
 mod campaigns;
 mod ended;
 mod host;
+mod primary;
 mod refusal;
 mod settings;
 mod stop;

@@ -53,7 +53,7 @@ enum StartError {
     ProcFs(#[from] ForeignProcFs),
     #[error(transparent)]
     Holder(#[from] HolderTooLong),
-    #[error(transparent)]
+    #[error("--http: {0}")]
     Http(#[from] CantListen),
     #[error(transparent)]
     System(Shortage),

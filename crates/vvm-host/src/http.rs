@@ -10,7 +10,6 @@ mod metrics;
 mod open_metrics;
 
 pub(crate) use answers::Answers;
-#[allow(unused_imports, reason = "for hosts that have more to show than a worker")]
 pub(crate) use {
     answers::Extra,
     open_metrics::{Exposition, Kind},
@@ -49,7 +48,7 @@ pub(crate) struct HttpServer {
 
 /// The address can't be listened on.
 #[derive(Debug)]
-pub(crate) struct CantListen {
+pub struct CantListen {
     address: SocketAddr,
     cause: io::Error,
 }
@@ -127,7 +126,7 @@ impl fmt::Display for CantListen {
             io::ErrorKind::PermissionDenied => ": ports below 1024 are root's: choose another one",
             _ => "",
         };
-        write!(out, "--http {address}: can't listen there ({}){way_out}", cause.kind())
+        write!(out, "can't listen at {address} ({}){way_out}", cause.kind())
     }
 }
 

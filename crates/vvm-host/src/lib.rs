@@ -54,6 +54,7 @@ mod storage_watch;
 mod worker;
 
 pub use embed::{Ended, Host, HostError, HostSettings, OnLoss, Services};
+pub use http::CantListen;
 pub use ielections::{Holder, Ttl};
 
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
 //! `leader-service`: a TCP service that one process of many offers, the one that leads.
 //!
 //! ```text
-//! leader-service --storage sqlite:service.db --listen 127.0.0.1:7000
-//! leader-service --storage sqlite:service.db --listen 127.0.0.1:7000
+//! leader-service --storage sqlite:service.db --listen 127.0.0.1:7000 --http 127.0.0.1:8001
+//! leader-service --storage sqlite:service.db --listen 127.0.0.1:7000 --http 127.0.0.1:8002
 //! ```
 //!
 //! Both share one address, because only the leader listens there. End one with Ctrl-C, or with `kill -9`, and ask again:
@@ -26,6 +26,9 @@ struct Args {
     /// Where the leader listens.
     #[arg(long, default_value = "127.0.0.1:7000")]
     listen: SocketAddr,
+    /// Where this process tells how it stands: /healthz, /readyz, /leader, /metrics, and a page.
+    #[arg(long)]
+    http: Option<SocketAddr>,
     /// How long after a leader's death another one may lead, in milliseconds.
     #[arg(long, default_value_t = 5_000)]
     ttl_ms: u64,
@@ -43,6 +46,7 @@ async fn main() -> ExitCode {
             return ExitCode::from(64);
         }
     };
+    settings.http = args.http;
     let host = match Host::open(settings).await {
         Ok(host) => host,
         Err(refusal) => {
@@ -50,6 +54,9 @@ async fn main() -> ExitCode {
             return refusal.exit_status().into();
         }
     };
+    if let Some(address) = host.http() {
+        eprintln!("leader-service: http://{address}/ shows how it stands");
+    }
     let ended = host.run(move || vec![service_fn("greeter", move |cx| greet(cx, args.listen))]).await;
     eprintln!("leader-service: {ended}");
     ended.into()

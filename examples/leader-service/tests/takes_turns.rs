@@ -4,10 +4,11 @@
 use clock::SystemClock;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
-    io::Read as _,
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
+    thread,
     time::Duration,
 };
 
@@ -15,24 +16,50 @@ use std::{
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A process, killed at the latest when its test ends.
-struct Process(Child);
+struct Process {
+    child: Child,
+    http: SocketAddr,
+}
 
 impl Process {
     fn start(place: &Path, listen: SocketAddr) -> Self {
         let storage = format!("sqlite:{}", place.join("service.db").display());
         let mut command = Command::new(env!("CARGO_BIN_EXE_leader-service"));
         command.args(["--storage", &storage, "--listen", &listen.to_string(), "--ttl-ms", "1000"]);
-        Self(command.stdin(Stdio::null()).spawn().unwrap())
+        command.args(["--http", "127.0.0.1:0"]).stdin(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        let http = loop {
+            line.clear();
+            assert_ne!(said.read_line(&mut line).unwrap(), 0, "it ended");
+            let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next());
+            if let Some(address) = address {
+                break address.parse().unwrap();
+            }
+        };
+        // So that it never waits for us to read.
+        thread::spawn(move || io::copy(&mut said, &mut io::stderr()));
+        Self { child, http }
+    }
+
+    /// The status of an answer, and the answer.
+    fn ask(&self, path: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.http).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        (answer.split(' ').nth(1).unwrap().parse().unwrap(), answer)
     }
 
     fn tell(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.0), signal).unwrap();
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     fn ended(mut self) -> ExitStatus {
         let mut status = None;
         eventually("it ends", || {
-            status = self.0.try_wait().unwrap();
+            status = self.child.try_wait().unwrap();
             status
         })
     }
@@ -41,8 +68,8 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         // Of one that has ended already, nothing.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -75,9 +102,15 @@ fn one_listens_at_a_time_and_stops_as_it_is_told() {
     let first_epoch = epoch_above(0, listen);
     // Were it to lead beside the first, the address would be taken, and it would end.
     let second = Process::start(place.path(), listen);
+    eventually("the second one is ready", || (second.ask("/readyz").0 == 200).then_some(()));
+    assert_eq!((first.ask("/leader").0, second.ask("/leader").0), (200, 503));
     first.tell(Signal::TERM);
     let second_epoch = epoch_above(first_epoch, listen);
     assert_eq!(first.ended().code(), Some(0), "a stop that was asked for is no failure");
+
+    eventually("the second one leads", || (second.ask("/leader").0 == 200).then_some(()));
+    let metrics = second.ask("/metrics").1;
+    assert!(metrics.contains(&format!("{second_epoch}\n")) && metrics.ends_with("# EOF\n"), "{metrics}");
 
     let third = Process::start(place.path(), listen);
     second.tell(Signal::KILL);

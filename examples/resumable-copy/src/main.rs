@@ -10,7 +10,10 @@ use clock::Clock;
 use indicatif::{ProgressBar, ProgressStyle};
 use primary_only::{Handle, Outcome, RegistryBuilder, RegistryConfig, ServiceHandle};
 use resumable_copy::{job::Copies, plan::Plan, progress::Progress};
-use std::{error::Error, io::IsTerminal as _, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    error::Error, io::IsTerminal as _, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc,
+    time::Duration,
+};
 use tokio::sync::mpsc;
 use vvm_host::{Host, HostSettings, Ttl};
 use vvm_orch::service_fn;
@@ -40,6 +43,9 @@ struct Args {
     /// How long after a leader's death another one may lead, in milliseconds.
     #[arg(long, default_value_t = 2_000)]
     ttl_ms: u64,
+    /// Where to show how it goes: /status, /metrics, and a page.
+    #[arg(long)]
+    http: Option<SocketAddr>,
 }
 
 #[tokio::main]
@@ -69,12 +75,17 @@ async fn run(args: Args) -> Result<ExitCode, Box<dyn Error>> {
     let begin = Progress::begin(from.clone(), to, &Plan::of(&from)?);
     let mut settings = HostSettings::new(args.storage, args.name.as_str());
     settings.ttl = Ttl::new(Duration::from_millis(args.ttl_ms))?;
-    let host = Host::open(settings).await?;
+    settings.http = args.http;
+    let mut host = Host::open(settings).await?;
 
     let mut services = RegistryBuilder::new(RegistryConfig::new(host.env()));
     let (pause, clock) = (Duration::from_millis(args.pause_ms), host.env().clock.clone());
     let copies = services.register(Copies { piece: args.piece, pause, clock: clock.clone() })?;
     let registry = services.build();
+    host.show(&registry);
+    if let Some(address) = host.http() {
+        eprintln!("resumable-copy: http://{address}/ shows how it goes");
+    }
 
     let (done, mut outcome) = mpsc::unbounded_channel();
     let stop = host.stop();

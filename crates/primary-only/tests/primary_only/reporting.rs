@@ -75,6 +75,8 @@ fn report_of_each_instance() {
                 { "service": "probe", "id": "e", "course": "waiting", "persisted": false, "report": { "began_with": 0 } },
             ])
         );
+        let first = process.registry.first_instances(2);
+        assert_eq!(first.iter().map(|instance| instance.id.as_str()).collect::<Vec<_>>(), ["a", "c"]);
         assert!(reports[2]["report"].as_str().unwrap().starts_with("it panicked: "));
         reign.end().await.unwrap();
         assert!(process.registry.instances().is_empty());

@@ -1,14 +1,18 @@
 //! [`Host`] itself: opened, and then run to its end.
 
-use super::{Ended, HostError, HostSettings, Services, campaigns::Campaigns, stop::StopSignals};
+use super::{
+    Ended, HostError, HostSettings, Services, campaigns::Campaigns, primary::PrimaryOnly, stop::StopSignals,
+};
 use crate::{
+    http::{Answers, Extra, HttpServer},
     identity,
     situation::{Candidate, Situation},
     storage_watch::WatchedStorage,
 };
 use deadman::{Deadman, SystemOptions};
 use ielections::{Env, TtlStorage as _};
-use std::{fmt, sync::Arc};
+use primary_only::Registry;
+use std::{fmt, future::pending, net::SocketAddr, sync::Arc};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use vvm_storage::ElectionsTtlStorage;
@@ -43,6 +47,8 @@ use vvm_storage::ElectionsTtlStorage;
 /// ```
 pub struct Host {
     campaigns: Campaigns,
+    http: Option<HttpServer>,
+    shown: Option<PrimaryOnly>,
     signals: StopSignals,
 }
 
@@ -76,14 +82,26 @@ impl Host {
         let situation = Arc::new(Situation::new(candidate, Arc::clone(&env.clock)));
         let stop = CancellationToken::new();
         let storage = WatchedStorage::new(Arc::new(storage), Arc::clone(&situation), stop.clone());
+        let http = settings.http.map(HttpServer::bind).transpose()?;
         let signals = StopSignals::catch()?;
         let campaigns = Campaigns { settings, holder, env, situation, storage: Arc::new(storage), stop };
-        Ok(Self { campaigns, signals })
+        Ok(Self { campaigns, http, shown: None, signals })
     }
 
     /// Clock, spawning and the rest, for what services are made with.
     pub fn env(&self) -> &Env {
         &self.campaigns.env
+    }
+
+    /// Where HTTP is served, once the host runs.
+    pub fn http(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(HttpServer::address)
+    }
+
+    /// Has HTTP show the services and instances of `registry`, too: in `/status`, in `/metrics`, and on the page. To be
+    /// led, it still has to be one of the [`Services`](super::Services). Of two, the later one is shown.
+    pub fn show(&mut self, registry: &Registry) {
+        self.shown = Some(PrimaryOnly::of(registry));
     }
 
     /// Stops the host when it is cancelled, as TERM does.
@@ -100,11 +118,21 @@ impl Host {
     /// Dropping the future shuts down without waiting: as long as the runtime lives, services are told to stop and
     /// the record is handed back after them.
     pub async fn run(self, services: impl FnMut() -> Services + Send) -> Ended {
-        let Self { campaigns, signals } = self;
+        let Self { campaigns, http, shown, signals } = self;
+        let extras = shown.into_iter().map(|shown| Arc::new(shown) as Arc<dyn Extra>).collect();
+        let answers = Answers::new(Arc::clone(&campaigns.situation), extras);
+        let answering = async {
+            match http {
+                Some(server) => server.serve(&answers, &campaigns.env.clock).await,
+                None => pending().await,
+            }
+        };
         let ended = tokio::select! {
             biased;
             never = signals.heed(&campaigns.stop, &campaigns.env.clock) => match never {},
             ended = campaigns.run(services) => ended,
+            // Last: whoever asks can wait.
+            never = answering => match never {},
         };
         campaigns.situation.ends(ended.to_string());
         campaigns.storage.close().await;

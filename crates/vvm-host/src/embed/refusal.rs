@@ -1,6 +1,6 @@
 //! Why there is no host.
 
-use crate::cli::exit;
+use crate::{cli::exit, http::CantListen};
 use deadman::ArmError;
 use ielections::record::HolderTooLong;
 use std::io;
@@ -24,6 +24,9 @@ pub enum HostError {
     /// The machine's name makes no holder: give one.
     #[error(transparent)]
     Holder(#[from] HolderTooLong),
+    /// The address for HTTP can't be had.
+    #[error("HTTP: {0}")]
+    Http(#[from] CantListen),
     /// The kill deadline can't be enforced here.
     #[error(transparent)]
     Deadman(#[from] ArmError),
@@ -41,7 +44,7 @@ impl HostError {
             Self::Slots(SettleError::Differs { .. }) => exit::CONFLICT,
             Self::Storage { .. } | Self::Slots(_) => exit::STORAGE,
             Self::Holder(_) => exit::MISUSE,
-            Self::Deadman(_) | Self::System(_) => exit::SYSTEM,
+            Self::Http(_) | Self::Deadman(_) | Self::System(_) => exit::SYSTEM,
         }
     }
 }

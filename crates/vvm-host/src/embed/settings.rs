@@ -1,7 +1,7 @@
 //! What a host is told.
 
 use ielections::{Holder, Ttl};
-use std::{num::NonZeroU32, time::Duration};
+use std::{net::SocketAddr, num::NonZeroU32, time::Duration};
 use vvm_orch::{Acquisition, VvmConfig};
 
 /// What follows a loss, once all services have stopped.
@@ -21,6 +21,7 @@ pub enum OnLoss {
 ///
 /// let mut settings = HostSettings::new("sqlite:payroll.db", "payroll");
 /// settings.ttl = Ttl::new(Duration::from_secs(10)).unwrap();
+/// settings.http = Some(([127, 0, 0, 1], 8080).into());
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -41,6 +42,9 @@ pub struct HostSettings {
     pub on_loss: OnLoss,
     /// How long all services together may take to stop. [`VvmConfig::STOP_TIMEOUT`], unless told otherwise.
     pub stop_timeout: Duration,
+    /// Where HTTP is served, if anywhere: `/healthz`, `/readyz`, `/leader`, `/metrics`, `/status`, and a page at `/`, as by
+    /// `vvm run --http`. Port 0 is any that is free.
+    pub http: Option<SocketAddr>,
 }
 
 impl HostSettings {
@@ -55,6 +59,7 @@ impl HostSettings {
             acquisition: Acquisition::Forever,
             on_loss: OnLoss::Exit,
             stop_timeout: VvmConfig::<vvm_storage::ElectionKey>::STOP_TIMEOUT,
+            http: None,
         }
     }
 }

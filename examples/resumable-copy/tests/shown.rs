@@ -1,0 +1,76 @@
+//! What a copy under way shows of itself over HTTP: the report of its instance, and metrics of its service.
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+use clock::SystemClock;
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+/// Far more than all of it takes; a machine may be slow.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Killed when its test ends.
+struct Copying(Child);
+
+impl Drop for Copying {
+    fn drop(&mut self) {
+        // Of one that has ended already, nothing.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn ask(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+#[test]
+fn a_copy_under_way_shows_its_report_and_counts() {
+    let place = tempfile::tempdir().unwrap();
+    let from = place.path().join("from");
+    fs::create_dir(&from).unwrap();
+    fs::write(from.join("large"), vec![7; 1 << 20]).unwrap();
+    let mut copying = Command::new(env!("CARGO_BIN_EXE_resumable-copy"))
+        .args(["--storage", &format!("sqlite:{}", place.path().join("copy.db").display())])
+        .arg("--from")
+        .arg(&from)
+        .arg("--to")
+        .arg(place.path().join("to"))
+        // A thousand steps of a second each: it does not end before it was looked at.
+        .args(["--piece", "1024", "--pause-ms", "1000", "--http", "127.0.0.1:0"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = BufReader::new(copying.stderr.take().unwrap());
+    let _killed_in_the_end = Copying(copying);
+    let line = said.lines().map(Result::unwrap).find(|line| line.contains("http://")).unwrap();
+    let address = line.split("http://").nth(1).unwrap().split('/').next().unwrap();
+
+    let give_up_at = SystemClock::read().after(PATIENCE);
+    loop {
+        let status = serde_json::from_str::<serde_json::Value>(&ask(address, "/status")).unwrap();
+        let instance = &status["instances"][0];
+        if instance["report"]["bytes"].as_u64().is_some_and(|bytes| bytes > 0) {
+            assert_eq!((&status["role"], &instance["course"]), (&"leading".into(), &"running".into()));
+            assert_eq!(status["services"][0]["running"], 1, "{status}");
+            break;
+        }
+        assert!(SystemClock::read() < give_up_at, "it never got on: {status}");
+        SystemClock::block_for(Duration::from_millis(20));
+    }
+    let metrics = ask(address, "/metrics");
+    let service = &metrics[metrics.find("vvm_service_instances{").unwrap()..];
+    assert!(service.contains("course=\"running\"} 1\n"), "{metrics}");
+    let running = "vvm_service_state=\"running\"} 1\n";
+    assert!(metrics.contains(running) && metrics.ends_with("# EOF\n"), "{metrics}");
+}
