@@ -21,6 +21,7 @@ pub(crate) fn main() -> ExitCode {
     match cli.command {
         Command::Run(run) => crate::guardian::main(&run, &settled),
         Command::Status(status) => crate::status::main(&status),
+        Command::Watch(watch) => crate::watch::main(&watch),
         Command::Demo(demo) => crate::demo::main(&demo),
         Command::InitStorage(init) => crate::init_storage::main(&init),
         Command::DemoCandidate(candidate) => crate::demo::candidate_main(&candidate),

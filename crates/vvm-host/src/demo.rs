@@ -13,7 +13,7 @@ mod candidate;
 mod check;
 mod cut;
 mod draw_svg;
-mod draw_terminal;
+pub(crate) mod draw_terminal;
 mod event;
 mod hanging;
 mod heartbeat;

@@ -19,7 +19,8 @@
 //! - `identity`: who we are. `report`: the result file. `shortage`: what the system refused, and the way out.
 //! - `service_manager`: what systemd is told.
 //! - [`Host`]: the same around services of a Rust program's own, without a command.
-//! - `status`: `vvm status`. `init_storage`: `vvm init-storage`. `demo`: `vvm demo`.
+//! - `calendar`: moments and spans as people read them.
+//! - `status`: `vvm status`. `watch`: `vvm watch`. `init_storage`: `vvm init-storage`. `demo`: `vvm demo`.
 #![forbid(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
@@ -29,6 +30,7 @@ compile_error!(
 
 mod announce;
 mod async_runtime;
+mod calendar;
 mod cli;
 mod containment;
 mod demo;
@@ -51,6 +53,7 @@ mod stage;
 mod status;
 mod stop_requests;
 mod storage_watch;
+mod watch;
 mod worker;
 
 pub use embed::{Ended, Host, HostError, HostSettings, OnLoss, Services};

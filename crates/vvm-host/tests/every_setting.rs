@@ -40,6 +40,7 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("exit-code-timeout", EXIT_STATUS),
     ("http", ("8080", "like 127.0.0.1:8080")),
     ("result-file", ("/", "name a file")),
+    ("interval", ("0", "write 100ms or more")),
     ("json", SWITCH),
     ("instances", SWITCH),
 ];

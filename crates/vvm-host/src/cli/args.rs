@@ -6,12 +6,14 @@ mod observe;
 mod run;
 mod status;
 pub(crate) mod values;
+mod watch;
 mod work;
 
 pub(crate) use check::{Check, Page};
 pub(crate) use init_storage::InitStorageArgs;
 pub(crate) use run::{AcquireTimeout, OnLoss, RunArgs};
 pub(crate) use status::StatusArgs;
+pub(crate) use watch::WatchArgs;
 pub(crate) use work::{OnExit, RestartLimit, WorkArgs};
 
 use crate::{
@@ -33,6 +35,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Run(RunArgs),
     Status(StatusArgs),
+    Watch(WatchArgs),
     Demo(DemoArgs),
     InitStorage(InitStorageArgs),
     #[command(hide = true)]

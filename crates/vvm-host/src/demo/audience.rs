@@ -4,7 +4,12 @@ mod json;
 mod lines;
 mod terminal;
 
-use super::{act::Act, draw_terminal::Scene, event::Event, verdict::Verdict};
+use super::{
+    act::Act,
+    draw_terminal::{Palette, Scene},
+    event::Event,
+    verdict::Verdict,
+};
 use clock::Instant;
 use std::{
     env, fmt,
@@ -43,13 +48,12 @@ pub(crate) struct Finale<'run> {
 
 /// Whoever reads our standard output.
 pub(crate) fn of_standard_output(json: bool) -> Box<dyn Audience> {
-    // Each is a wish that the terminal be left alone (no-color.org; terminfo's name for one that can do nothing).
-    let colours = env::var_os("NO_COLOR").is_none_or(|wish| wish.is_empty());
+    // Terminfo's name for one that can do nothing.
     let dumb = env::var_os("TERM").is_none_or(|name| name == "dumb");
     if json {
         Box::new(json::Json)
     } else if io::stdout().is_terminal() && !dumb && terminal::is_large_enough() {
-        Box::new(terminal::Terminal::new(colours))
+        Box::new(terminal::Terminal::new(Palette::of_environment()))
     } else {
         Box::new(lines::Lines)
     }

@@ -46,8 +46,7 @@ pub(super) fn is_large_enough() -> bool {
 }
 
 impl Terminal {
-    pub(super) fn new(colours: bool) -> Self {
-        let palette = if colours { Palette::Colours } else { Palette::Plain };
+    pub(super) fn new(palette: Palette) -> Self {
         Self { palette, last_events: VecDeque::new(), rows: 0, drawn: None }
     }
 

@@ -24,6 +24,14 @@ pub(crate) enum Palette {
     Plain,
 }
 
+impl Palette {
+    /// Colours, unless whoever started us wishes that there are none (no-color.org).
+    pub(crate) fn of_environment() -> Self {
+        let colours = std::env::var_os("NO_COLOR").is_none_or(|wish| wish.is_empty());
+        if colours { Self::Colours } else { Self::Plain }
+    }
+}
+
 /// A row of cells.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Row(Vec<(char, Style)>);

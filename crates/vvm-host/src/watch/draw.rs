@@ -1,0 +1,157 @@
+//! What a terminal shows: the slots, and under them what has changed, the latest first. Draws anew whatever the moment.
+
+use super::{
+    change::{Change, readable},
+    slots::{Seen, Slots},
+};
+use crate::{
+    calendar::Span,
+    demo::draw_terminal::{Row, Style},
+};
+use clock::Instant;
+
+/// What is drawn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scene<'watch> {
+    pub(super) name: &'watch str,
+    pub(super) slots: &'watch Slots,
+    /// The latest last.
+    pub(super) history: &'watch [Change],
+    pub(super) now: Instant,
+}
+
+/// From how many columns on a slot has a line; else it has two.
+const WIDE: usize = 76;
+
+/// From how many columns on there is room for epochs, too.
+const WIDEST: usize = 96;
+
+/// Columns of the parts of a line.
+const SLOT: usize = 6;
+const EPOCH: usize = 15;
+const SEEN: usize = 16;
+const BAR: usize = 20;
+const WORDS: usize = 14;
+
+/// How much of the TTL must be left for all to be well: a leader renews each quarter, and is at risk at a half.
+const WELL: f64 = 0.5;
+
+/// The rows of a picture of this size.
+pub(super) fn picture(scene: &Scene<'_>, columns: usize, rows: usize) -> Vec<Row> {
+    let mut drawn = vec![title(scene), Row::default()];
+    let for_slots = (rows / 2).max(3);
+    let each = if columns >= WIDE { 1 } else { 2 };
+    if columns >= WIDE {
+        drawn.push(heads(columns));
+    }
+    let shown = (for_slots / each).max(1);
+    for (number, seen) in scene.slots.iter().take(shown) {
+        drawn.extend(slot(number, seen, scene.now, columns));
+    }
+    let hidden = scene.slots.iter().len().saturating_sub(shown);
+    if hidden > 0 {
+        drawn.push(of(&format!("  … and {hidden} more slots"), Style::Dim));
+    }
+    if scene.slots.iter().len() == 0 {
+        drawn.push(of("  looking…", Style::Dim));
+    }
+    drawn.extend([Row::default(), of("  CHANGES SEEN (UTC)", Style::Dim)]);
+    for change in scene.history.iter().rev() {
+        let style = if change.what.is_alarming() { Style::Bad } else { Style::Plain };
+        drawn.push(of(&format!("  {}", change.of_today()), style));
+    }
+    drawn.truncate(rows);
+    drawn.iter_mut().for_each(|row| row.cut(columns));
+    drawn
+}
+
+fn of(text: &str, style: Style) -> Row {
+    let mut row = Row::default();
+    row.write(text, style);
+    row
+}
+
+fn title(scene: &Scene<'_>) -> Row {
+    let mut row = of(&format!("  vvm watch {}", scene.name.escape_debug()), Style::Strong);
+    if let Some(answered) = scene.slots.answered() {
+        row.write(&format!("   looked {} ago", Span(answered.until(scene.now))), Style::Dim);
+    }
+    row.write("   q leaves", Style::Dim);
+    row
+}
+
+/// Where the columns of a line begin: holder, epoch, when a renewal was seen, what is left.
+fn places(columns: usize) -> [usize; 4] {
+    let epoch = if columns >= WIDEST { EPOCH } else { 0 };
+    let left = columns.saturating_sub(BAR + WORDS).max(SLOT + SEEN + epoch);
+    [SLOT + 2, left - SEEN - epoch, left - SEEN, left]
+}
+
+fn heads(columns: usize) -> Row {
+    let [holder, epoch, seen, left] = places(columns);
+    let mut row = of("  SLOT", Style::Dim);
+    row.put(holder, "HOLDER", Style::Dim);
+    if epoch < seen {
+        row.put(epoch, "EPOCH", Style::Dim);
+    }
+    row.put(seen, "RENEWAL SEEN", Style::Dim);
+    row.put(left, "LEFT OF TTL, SEEN FROM HERE", Style::Dim);
+    row
+}
+
+fn slot(number: u32, seen: &Seen, now: Instant, columns: usize) -> Vec<Row> {
+    let mut line = of(&format!("{number:>SLOT$}"), Style::Strong);
+    let Some(entry) = seen.slot.entry() else {
+        let last = seen.slot.last_epoch();
+        let last = last.map_or("never led".to_owned(), |epoch| format!("last epoch {epoch}"));
+        line.put(SLOT + 2, &format!("free, {last}"), Style::Dim);
+        return vec![line];
+    };
+    let holder = readable(&entry.holder).to_string();
+    let ago = if seen.moved {
+        format!("{} ago", Span(seen.written.until(now)))
+    } else {
+        // It may have been written long before we began to look.
+        format!("none for {}", Span(seen.written.until(now)))
+    };
+    if columns < WIDE {
+        let at_seen = columns.saturating_sub(SEEN).max(SLOT + 2);
+        line.put(SLOT + 2, &shortened(&holder, at_seen.saturating_sub(SLOT + 3)), Style::Plain);
+        line.put(at_seen, &ago, Style::Dim);
+        let mut second = Row::default();
+        bar(&mut second, SLOT + 2, columns.saturating_sub(SLOT + 2 + WORDS).min(BAR), seen, now);
+        return vec![line, second];
+    }
+    let [at_holder, at_epoch, at_seen, at_left] = places(columns);
+    line.put(at_holder, &shortened(&holder, at_epoch.saturating_sub(at_holder + 1)), Style::Plain);
+    if at_epoch < at_seen {
+        line.put(at_epoch, &entry.epoch.to_string(), Style::Dim);
+    }
+    line.put(at_seen, &ago, Style::Plain);
+    bar(&mut line, at_left, BAR, seen, now);
+    vec![line]
+}
+
+/// A bar, and in words what it shows. Its end stands for the TTL's.
+fn bar(row: &mut Row, at: usize, width: usize, seen: &Seen, now: Instant) {
+    let Some((left, ttl)) = seen.left(now) else { return };
+    let share = left.as_secs_f64() / ttl.as_secs_f64();
+    // A float beyond what there is saturates.
+    let full = ((share * width as f64).ceil() as usize).min(width);
+    let style = if share > WELL { Style::Good } else { Style::Bad };
+    row.put(at, &"█".repeat(full), style);
+    row.put(at + full, &"░".repeat(width - full), Style::Dim);
+    let words = if left.is_zero() { "expired".to_owned() } else { format!("{} of {ttl:?}", Span(left)) };
+    row.put(at + width + 1, &words, if left.is_zero() { Style::Bad } else { Style::Plain });
+}
+
+/// Cut to `room` with a sign that it is.
+fn shortened(text: &str, room: usize) -> String {
+    if text.chars().count() <= room {
+        return text.to_owned();
+    }
+    text.chars().take(room.saturating_sub(1)).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! Look by look, what is told.
+
+use super::*;
+use ielections::{Epoch, Holder, Incarnation, Ttl, Vacant, Version};
+
+const TTL: Ttl = Ttl::DEFAULT;
+
+fn record(holder: &str, epoch: u64, write: u64) -> Slot {
+    let incarnation = Incarnation::from_bytes([epoch as u8; 16]);
+    let (holder, version) = (Holder::new(holder).unwrap(), Version { incarnation, write });
+    let entry = Entry { holder, version, ttl: TTL, epoch: Epoch::new(epoch).unwrap() };
+    Slot::Held { entry, proven_age: None }
+}
+
+fn free(last_epoch: u64) -> Slot {
+    Slot::Vacant(Vacant { last_epoch: Epoch::new(last_epoch).ok() })
+}
+
+fn look(second: u64, found: Result<Slot, ReadError>) -> Look {
+    let at = Instant::ORIGIN.after(Duration::from_secs(100 + second));
+    Look { found: found.map(|slot| vec![(1, slot)]), settled: None, at, wall: Duration::from_secs(second) }
+}
+
+/// What looks at these moments tell, each without its moment.
+fn told(looks: impl IntoIterator<Item = (u64, Result<Slot, ReadError>)>) -> Vec<String> {
+    let mut slots = Slots::default();
+    let changes = looks.into_iter().flat_map(|(at, found)| slots.changes(look(at, found)).unwrap());
+    changes.map(|change| change.to_string().split_once("  ").unwrap().1.to_owned()).collect()
+}
+
+fn unavailable() -> Result<Slot, ReadError> {
+    Err(ReadError::Unavailable("no route".into()))
+}
+
+#[test]
+fn a_life_of_a_slot() {
+    let told = told([
+        (0, Ok(free(0))),
+        (1, Ok(record("a", 3, 1))),
+        (2, Ok(record("a", 3, 2))),
+        (6, Ok(record("a", 3, 3))),
+        (7, Ok(free(3))),
+        (8, Ok(record("b", 4, 1))),
+        (9, Ok(record("c", 5, 1))),
+    ]);
+    let expected = [
+        "slot 1: free, and never led",
+        "slot 1: leads: a, epoch 3, TTL 20s",
+        "slot 1: handed back, free, last epoch 3",
+        "slot 1: leads: b, epoch 4, TTL 20s",
+        "slot 1: leads: c, epoch 5, TTL 20s, after b",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn renewals_that_stop_are_told_once_and_so_is_that_they_go_on() {
+    let told = told([
+        (0, Ok(record("a", 3, 1))),
+        (19, Ok(record("a", 3, 1))),
+        (20, Ok(record("a", 3, 1))),
+        (40, Ok(record("a", 3, 1))),
+        (41, Ok(record("a", 3, 2))),
+        (42, Ok(record("a", 3, 3))),
+    ]);
+    let expected = [
+        "slot 1: held by a, epoch 3, TTL 20s",
+        "slot 1: no renewal of a seen for 20.0s: others may take over",
+        "slot 1: a renews again",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn a_replica_that_is_behind_tells_nothing_and_a_storage_that_went_back_does() {
+    let told = told([
+        (0, Ok(record("b", 4, 7))),
+        (1, Ok(free(3))),
+        (2, Ok(record("b", 4, 6))),
+        (3, Ok(record("b", 4, 8))),
+        (4, Ok(record("a", 3, 9))),
+        (5, Ok(record("a", 3, 9))),
+        (6, Ok(record("a", 3, 9))),
+        (7, Ok(record("a", 3, 9))),
+    ]);
+    let expected = [
+        "slot 1: held by b, epoch 4, TTL 20s",
+        "slot 1: the storage went back in time, from epoch 4 to 3: restored from a backup?",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn a_storage_that_fails_is_told_once_and_one_that_refuses_from_the_beginning_ends_it() {
+    let looks = [(0, Ok(free(3))), (1, unavailable()), (2, unavailable()), (3, Ok(free(3)))];
+    let expected = [
+        "slot 1: free, last epoch 3",
+        "can't look: the storage did not answer: no route; trying again",
+        "can look again",
+    ];
+    assert_eq!(told(looks), expected);
+    let refused = Err(ReadError::Fatal("no such table".into()));
+    assert!(matches!(Slots::default().changes(look(0, refused)), Err(WatchError::Read(_))));
+}
+
+#[test]
+fn what_is_left_counts_from_the_age_that_can_be_proven() {
+    let mut slots = Slots::default();
+    let Slot::Held { entry, .. } = record("a", 3, 1) else { unreachable!() };
+    let slot = Slot::Held { entry, proven_age: Some(Duration::from_secs(4)) };
+    let first = look(0, Ok(slot));
+    let now = first.at.after(Duration::from_secs(2));
+    slots.changes(first).unwrap();
+    let (_, seen) = slots.iter().next().unwrap();
+    assert_eq!(seen.left(now), Some((Duration::from_secs(14), TTL.get())));
+}
+
+#[test]
+fn a_change_is_one_object_on_one_line_of_json() {
+    let mut slots = Slots::default();
+    slots.changes(look(0, Ok(free(3)))).unwrap();
+    let changes = slots.changes(look(61, Ok(record("a\n\"", 4, 1)))).unwrap();
+    let line = changes[0].to_json();
+    assert!(!line.contains('\n'), "{line}");
+    let shown: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!((&shown["event"], &shown["slot"], &shown["epoch"]), (&"leads".into(), &1.into(), &4.into()));
+    assert_eq!((&shown["at"], &shown["unix_ms"]), (&"1970-01-01T00:01:01Z".into(), &61_000.into()));
+    assert_eq!((&shown["holder"], &shown["ttl_ms"]), (&"a\n\"".into(), &20_000.into()));
+}
+
+/// What tests of the picture are drawn of: a leader that renews, one that has stopped to, and a free slot.
+pub(in crate::watch) fn three(now: u64) -> (Slots, Vec<Change>, Instant) {
+    let mut slots = Slots::default();
+    let mut history = Vec::new();
+    let found = |second, first: Slot| Look {
+        found: Ok(vec![(1, first), (2, record("there:77", 1_795_299_437_014, 9)), (3, free(5))]),
+        ..look(second, Ok(free(0)))
+    };
+    for (second, write) in [(0, 1), (9, 2)] {
+        history.extend(slots.changes(found(second, record("here:2040", 1_795_299_437_000, write))).unwrap());
+    }
+    let last = look(now, Ok(free(0)));
+    history.extend(slots.changes(found(now, record("here:2040", 1_795_299_437_000, 2))).unwrap());
+    (slots, history, last.at)
+}

@@ -1,0 +1,109 @@
+//! `vvm watch`: what it says of real processes, in a pipe and on a terminal, and that the terminal is left as it was.
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+mod harness;
+
+use harness::{Lines, Terminal, Trial, eventually};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::process::{Child, Command, Stdio};
+
+fn watch(trial: &Trial, options: &[&str]) -> (Child, Lines) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_vvm"))
+        .args(["watch", "--storage", &trial.storage(), "--name", "payroll", "--interval", "100ms"])
+        .args(options)
+        .env("TRIAL", trial.mark())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = Lines::of("vvm watch", child.stdout.take().unwrap());
+    (child, lines)
+}
+
+#[test]
+fn each_change_is_a_line() {
+    let trial = Trial::new();
+    let mut first = trial.run_script("echo up; sleep 60").with(["--holder", "first"]).start();
+    first.stdout.wait_for("up");
+    let (mut watching, mut lines) = watch(&trial, &[]);
+    lines.wait_for("slot 1: held by first, epoch ");
+    first.signal(Signal::TERM);
+    lines.wait_for("slot 1: handed back, free, last epoch ");
+    let mut second = trial.run_script("echo up; sleep 60").with(["--holder", "second"]).start();
+    lines.wait_for("slot 1: leads: second, epoch ");
+    second.stdout.wait_for("up");
+    second.signal(Signal::TERM);
+    lines.wait_for("handed back");
+    watching.kill().unwrap();
+    watching.wait().unwrap();
+    first.finish();
+    second.finish();
+}
+
+#[test]
+fn a_crash_shows_as_renewals_that_stop_and_each_change_is_an_object() {
+    let trial = Trial::new();
+    let options = ["--holder", "first", "--ttl", "2s"];
+    let mut first = trial.run_script("echo up; sleep 60").with(options).start();
+    first.stdout.wait_for("up");
+    let (mut watching, mut lines) = watch(&trial, &["--json"]);
+    let mut event = |word: &str| -> Value {
+        serde_json::from_str(&lines.wait_for(&format!("\"event\":\"{word}\""))).unwrap()
+    };
+    assert_eq!(event("held")["holder"], "first");
+    for process in trial.processes().0 {
+        if process != Pid::from_child(&watching) {
+            let _gone = kill_process(process, Signal::KILL);
+        }
+    }
+    let overdue = event("overdue");
+    assert_eq!((&overdue["holder"], &overdue["slot"]), (&"first".into(), &1.into()));
+    assert!(overdue["silent_ms"].as_u64().unwrap() >= 2_000, "{overdue}");
+    let mut second = trial.run_script("echo up; sleep 60").with(["--holder", "second"]).start();
+    let leads = event("leads");
+    assert_eq!((&leads["holder"], &leads["after"]), (&"second".into(), &"first".into()));
+    second.stdout.wait_for("up");
+    second.signal(Signal::TERM);
+    second.finish();
+    watching.kill().unwrap();
+    watching.wait().unwrap();
+    first.finish();
+}
+
+#[test]
+fn what_is_not_there_can_not_be_watched() {
+    let trial = Trial::new();
+    let (mut watching, _lines) = watch(&trial, &[]);
+    assert_eq!(watching.wait().unwrap().code(), Some(66));
+}
+
+/// On each way out the terminal gets its own screen, its cursor and its keyboard back.
+#[test]
+fn the_terminal_is_left_as_it_was() {
+    let trial = Trial::new();
+    trial.run(["true"]).finish();
+    let mut terminal = Terminal::new(&trial);
+    let line = format!(
+        "TERM=xterm {} watch --storage {} --name payroll; echo left $(stty -a | grep -o -E -e '-?(icanon|echo) ')",
+        env!("CARGO_BIN_EXE_vvm"),
+        trial.storage()
+    );
+    let watching = || trial.processes().with(" watch ").first().copied();
+    terminal.type_line("stty echo");
+    for way in ["q", "Ctrl-C", "SIGTERM"] {
+        terminal.type_line(&line);
+        let entered = terminal.screen.wait_for("\x1b[?1049h");
+        assert!(entered.contains("\x1b[?25l"), "{way}: {entered:?}");
+        terminal.screen.wait_for("free, last epoch");
+        match way {
+            "q" => terminal.press(b"q"),
+            "Ctrl-C" => terminal.press(b"\x03"),
+            _ => kill_process(watching().unwrap(), Signal::TERM).unwrap(),
+        }
+        let left = terminal.screen.wait_for("\x1b[?25h\x1b[?1049l");
+        let left = if left.contains("left icanon") { left } else { terminal.screen.wait_for("left icanon") };
+        assert!(left.contains("left icanon echo"), "{way}: {left:?}");
+        eventually("it has ended", || watching().is_none());
+    }
+    terminal.close();
+}
