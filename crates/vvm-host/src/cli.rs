@@ -1,8 +1,12 @@
 //! The command line: what there is to say, and what is refused at once.
 
 pub(crate) mod args;
+#[cfg(test)]
+mod documented;
 pub(crate) mod duration;
 pub(crate) mod exit;
+#[cfg(test)]
+mod run_book;
 pub(crate) mod settings;
 
 use crate::announce::say;

@@ -1,0 +1,268 @@
+//! What documents and packaging tell people to write is understood: each `vvm …` line is parsed, and each settings file
+//! read, as the program itself would.
+
+use super::{
+    read,
+    settings::{Variables, described},
+};
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// A line that is shown somewhere, in words.
+struct Shown {
+    place: String,
+    words: Vec<String>,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The files below a folder of the repository whose name ends like this.
+fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
+    let mut found = entries.filter(|path| path.to_str().unwrap().ends_with(ending)).collect::<Vec<_>>();
+    found.sort();
+    found
+}
+
+fn documents() -> Vec<PathBuf> {
+    [files("docs", ".md"), files("packaging", ".md"), vec![root().join("README.md")]].concat()
+}
+
+/// The blocks of a document whose fence says one of these languages, each with the number of its first line.
+fn blocks(text: &str, languages: &[&str]) -> Vec<(usize, Vec<String>)> {
+    let mut found = Vec::new();
+    let mut open: Option<(bool, Vec<String>)> = None;
+    for (number, line) in text.lines().enumerate() {
+        match (line.trim_start().strip_prefix("```"), open.take()) {
+            (Some(language), None) => open = Some((languages.contains(&language), Vec::new())),
+            (Some(_), Some((wanted, lines))) if wanted => found.push((number - lines.len() + 1, lines)),
+            (None, Some((wanted, mut lines))) => {
+                lines.push(line.to_owned());
+                open = Some((wanted, lines));
+            }
+            (Some(_), Some(_)) | (None, None) => {}
+        }
+    }
+    found
+}
+
+/// The words of a line as a shell splits it, up to where another command or a comment begins.
+fn words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quote = None;
+    for letter in line.chars() {
+        match (quote, letter) {
+            (Some(open), close) if open == close => quote = None,
+            (None, '\'' | '"') => quote = Some(letter),
+            (None, ' ') => words.push(String::new()),
+            _ => words.last_mut().unwrap().push(letter),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    let ends = |word: &String| matches!(word.as_str(), "|" | "&&" | "||" | ";" | "&" | ">" | "#");
+    let length = words.iter().position(ends).unwrap_or(words.len());
+    words.truncate(length);
+    words
+}
+
+/// From where `vvm` stands, as `VVM_TTL=5s vvm run …` or `exec vvm run …`.
+fn from_vvm(words: Vec<String>) -> Option<Vec<String>> {
+    let place = words.iter().position(|word| word == "vvm" || word.ends_with("/vvm"))?;
+    let before = &words[..place];
+    let is_start = before
+        .iter()
+        .all(|word| word.contains('=') || ["exec", "sudo", "if", "!", "then"].contains(&word.as_str()));
+    is_start.then(|| words[place..].to_vec())
+}
+
+/// Lines in the blocks of documents, with what a backslash continues.
+fn of_documents() -> Vec<Shown> {
+    let mut shown = Vec::new();
+    for path in documents() {
+        let text = fs::read_to_string(&path).unwrap();
+        for (number, lines) in blocks(&text, &["sh", "bash", "console"]) {
+            let joined = lines.join("\n").replace("\\\n", " ");
+            for line in joined.lines() {
+                let line = line.trim_start().trim_start_matches("$ ");
+                if let Some(words) = from_vvm(words(line)) {
+                    shown.push(Shown { place: format!("{}:{number}", path.display()), words });
+                }
+            }
+        }
+    }
+    shown
+}
+
+/// `Example:` in the help of commands.
+fn of_help() -> Vec<Shown> {
+    let mut shown = Vec::new();
+    for command in described().get_subcommands() {
+        let help = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string);
+        for line in help.iter().flat_map(|help| help.lines()) {
+            // Indented: the others are prose.
+            if let Some(words) = line.strip_prefix("  vvm ").and_then(|_| from_vvm(words(line))) {
+                shown.push(Shown { place: format!("vvm {} --help", command.get_name()), words });
+            }
+        }
+    }
+    shown
+}
+
+/// What the unit starts.
+fn of_units() -> Vec<Shown> {
+    let mut shown = Vec::new();
+    for path in files("packaging", ".service") {
+        let text = fs::read_to_string(&path).unwrap();
+        for line in text.lines().filter_map(|line| line.strip_prefix("ExecStart=")) {
+            let words = from_vvm(words(line)).unwrap();
+            shown.push(Shown { place: path.display().to_string(), words });
+        }
+    }
+    shown
+}
+
+/// What containers start: the words in brackets behind `ENTRYPOINT` and `CMD`, and behind `args:`.
+fn of_containers() -> Vec<Shown> {
+    let list = |text: &str| serde_json::from_str::<Vec<String>>(text.trim()).unwrap();
+    let mut shown = Vec::new();
+    for path in files("packaging", "Containerfile") {
+        let text = fs::read_to_string(&path).unwrap();
+        let behind = |word| text.lines().find_map(|line| line.strip_prefix(word)).map(list).unwrap();
+        shown.push(Shown {
+            place: path.display().to_string(),
+            words: [behind("ENTRYPOINT "), behind("CMD ")].concat(),
+        });
+    }
+    for path in files("packaging", ".yaml") {
+        let text = fs::read_to_string(&path).unwrap();
+        for arguments in text.lines().filter_map(|line| line.trim_start().strip_prefix("args: ")) {
+            let words = [vec!["vvm".to_owned()], list(arguments)].concat();
+            shown.push(Shown { place: path.display().to_string(), words });
+        }
+    }
+    shown
+}
+
+/// The block below `key: |` of a YAML file, without its indentation.
+fn block_of_yaml(text: &str, key: &str) -> String {
+    let mut below =
+        text.lines().skip_while(|line| line.trim_start() != format!("{key}: |")).skip(1).peekable();
+    let depth = below.peek().map_or(0, |line| line.len() - line.trim_start().len());
+    below
+        .map_while(|line| line.is_empty().then_some("").or_else(|| line.strip_prefix(&" ".repeat(depth))))
+        .map(|line| format!("{line}\n"))
+        .collect()
+}
+
+/// Parses it as the program would; `--config` names a file of somebody else's machine, and what is missing without it is
+/// forgiven.
+fn check(shown: &Shown) -> Result<(), String> {
+    let named = shown.words.iter().position(|word| word == "--config");
+    let mut words = shown.words.clone();
+    if let Some(place) = named {
+        words.drain(place..(place + 2).min(words.len()));
+    }
+    let words = words.iter().map(OsString::from).collect();
+    match read(words, &Variables::new()) {
+        Ok(_) => Ok(()),
+        Err(misuse) => {
+            let text = format!("{:?}", misuse.refusal);
+            let is_missing = text.contains("MissingRequiredArgument");
+            let is_help = text.contains("DisplayHelp") || text.contains("DisplayVersion");
+            if is_help || named.is_some() && is_missing {
+                Ok(())
+            } else {
+                Err(format!("{}: {:?}: {}", shown.place, shown.words, misuse.refusal))
+            }
+        }
+    }
+}
+
+fn check_all(shown: &[Shown], at_least: usize) {
+    assert!(shown.len() >= at_least, "only {} lines were found", shown.len());
+    let wrong = shown.iter().filter_map(|shown| check(shown).err()).collect::<Vec<_>>();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn lines_in_documents_are_understood() {
+    check_all(&of_documents(), 4);
+}
+
+#[test]
+fn lines_in_the_help_are_understood() {
+    check_all(&of_help(), 3);
+}
+
+#[test]
+fn lines_in_packaging_are_understood() {
+    check_all(&of_units(), 1);
+    check_all(&of_containers(), 2);
+}
+
+fn check_settings(place: &str, settings: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vvm.toml");
+    fs::write(&path, settings).unwrap();
+    let words = ["vvm".into(), "run".into(), "--config".into(), path.into_os_string()];
+    let outcome = read(words.into(), &Variables::new());
+    assert!(outcome.is_ok(), "{place}: {outcome:?}");
+}
+
+#[test]
+fn settings_files_in_packaging_are_understood() {
+    let path = root().join("packaging/kubernetes.yaml");
+    let settings = block_of_yaml(&fs::read_to_string(path).unwrap(), "vvm.toml");
+    assert!(settings.contains("command = "), "{settings}");
+    check_settings("kubernetes.yaml", &settings);
+}
+
+/// As its comment says: stop-timeout + TTL/4 + 5 s.
+#[test]
+fn pods_have_the_time_that_a_clean_stop_takes() {
+    let text = fs::read_to_string(root().join("packaging/kubernetes.yaml")).unwrap();
+    let settings = block_of_yaml(&text, "vvm.toml");
+    let seconds = |key: &str| {
+        let line = settings.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = \"")).unwrap();
+        line.trim_end_matches("s\"").parse::<u32>().unwrap()
+    };
+    let grace =
+        text.lines().find_map(|line| line.trim_start().strip_prefix("terminationGracePeriodSeconds: "));
+    assert!(grace.unwrap().parse::<u32>().unwrap() >= seconds("stop-timeout") + seconds("ttl") / 4 + 5);
+}
+
+/// Settings files that are shown: blocks of TOML that name a storage.
+#[test]
+fn settings_files_in_documents_are_understood() {
+    let mut found = 0;
+    for document in documents() {
+        let text = fs::read_to_string(&document).unwrap();
+        for (number, lines) in blocks(&text, &["toml"]) {
+            let settings = lines.join("\n");
+            if settings.contains("storage = ") {
+                check_settings(&format!("{}:{number}", document.display()), &settings);
+                found += 1;
+            }
+        }
+    }
+    assert!(found > 0);
+}
+
+#[test]
+fn a_line_that_is_not_understood_is_found() {
+    let line = |line: &str| check(&Shown { place: "here".into(), words: from_vvm(words(line)).unwrap() });
+    assert!(line("vvm run --storage 'sqlite:x.db' --name \"two words\" -- ./worker --any # comment").is_ok());
+    assert!(line("VVM_TTL=5s vvm run --config x.toml | cat").is_ok());
+    for wrong in [
+        "vvm run --config x.toml --tll 5s",
+        "vvm start",
+        "vvm run --storage sqlite:x.db --name x --ttl 5 -- x",
+    ] {
+        assert!(line(wrong).is_err(), "{wrong}");
+    }
+}
