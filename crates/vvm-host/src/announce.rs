@@ -2,17 +2,71 @@
 //!
 //! A reader that has stopped reading, a terminal that is paused, or one that stops background writers (`stty tostop`)
 //! must not stall a process that has a lease to renew: what can't be written at once is dropped.
+//!
+//! For programs, each line is one JSON object instead. What changes the state then comes as an event with fields
+//! (`situation`, by `tracing`), and what is said here to people alone is not said twice.
 
-use crate::processes::own_group;
+use crate::{calendar::Moment, processes::own_group};
+use clock::{SystemWallClock, WallClock as _};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     termios::{LocalModes, tcgetattr, tcgetpgrp},
 };
-use std::{fmt, io::Write as _};
+use serde_json::{Map, Value};
+use std::{fmt, io::Write as _, sync::OnceLock};
+
+/// Who reads standard error.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Readers {
+    /// Lines of text.
+    #[default]
+    People,
+    /// An object a line.
+    Programs,
+}
+
+/// Set once, before anything is said that this concerns.
+static READERS: OnceLock<Readers> = OnceLock::new();
+
+/// From here on, lines are for `readers`.
+pub(crate) fn speak_to(readers: Readers) {
+    // A process has one command line.
+    let _ = READERS.set(readers);
+}
+
+/// Who reads our lines.
+pub(crate) fn readers() -> Readers {
+    READERS.get().copied().unwrap_or_default()
+}
 
 /// Says `line` to whoever watches.
 pub(crate) fn announce(line: fmt::Arguments<'_>) {
-    write_line(format!("vvm: {line}\n").as_bytes());
+    match readers() {
+        Readers::People => write_line(format!("vvm: {line}\n").as_bytes()),
+        Readers::Programs => {
+            write_object("info", "message", Map::from_iter([("message".into(), line.to_string().into())]))
+        }
+    }
+}
+
+/// Says `line` to people; programs are told the same as an event.
+pub(crate) fn announce_to_people(line: fmt::Arguments<'_>) {
+    if readers() == Readers::People {
+        announce(line);
+    }
+}
+
+/// Writes an object on a line of its own: these members, and when, how important, and what it is.
+pub(crate) fn write_object(level: &str, event: &str, members: Map<String, Value>) {
+    let at = SystemWallClock.since_unix_epoch();
+    let mut object = Map::from_iter([
+        ("at".into(), Moment(at).to_string().into()),
+        ("unix_ms".into(), (at.as_millis() as u64).into()),
+        ("level".into(), level.into()),
+        ("event".into(), event.into()),
+    ]);
+    object.extend(members);
+    write_line(format!("{}\n", Value::Object(object)).as_bytes());
 }
 
 /// Writes a line that ends in a newline, or drops it.
@@ -34,3 +88,9 @@ macro_rules! say {
     ($($line:tt)*) => { $crate::announce::announce(format_args!($($line)*)) };
 }
 pub(crate) use say;
+
+/// [`announce_to_people`] with a format string.
+macro_rules! say_to_people {
+    ($($line:tt)*) => { $crate::announce::announce_to_people(format_args!($($line)*)) };
+}
+pub(crate) use say_to_people;

@@ -15,7 +15,7 @@ mod terminal;
 mod watch;
 
 use crate::{
-    announce::say,
+    announce::{self, say},
     cli::{args::RunArgs, exit, settings::Settled},
     containment::{self, Containment},
     link::{self, message::ToHost},
@@ -58,6 +58,7 @@ impl From<io::Error> for StartError {
 
 /// `vvm run`, as `settled` says, which says all that `run` does.
 pub(crate) fn main(run: &RunArgs, settled: &Settled) -> ExitCode {
+    announce::speak_to(run.observe.log_format.0);
     match start(run, settled.told()) {
         Ok((guardian, holder)) => ending::end(run, &settled.origins, &holder, guardian.watch()),
         Err(refusal) => {

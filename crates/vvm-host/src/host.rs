@@ -22,7 +22,7 @@ mod told_guardian;
 mod trigger;
 
 use crate::{
-    announce::say,
+    announce::{self, say},
     async_runtime,
     cli::{args::RunArgs, exit},
     containment::{Containment, end_all},
@@ -78,6 +78,7 @@ impl From<ArmError> for StartError {
 
 /// The host of a `vvm run`.
 pub(crate) fn main(run: &RunArgs) -> ExitCode {
+    announce::speak_to(run.observe.log_format.0);
     match host(run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(StartError::TakeUp(refusal)) => refusal.conclude(),

@@ -49,6 +49,14 @@ pub(crate) enum Outcome {
     HostDied,
 }
 
+impl Outcome {
+    /// As it is called in the file.
+    pub(crate) fn word(self) -> String {
+        // A unit variant is a text, to serde as well.
+        serde_json::to_value(self).ok().and_then(|word| word.as_str().map(Into::into)).unwrap_or_default()
+    }
+}
+
 /// For people.
 impl fmt::Display for Outcome {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

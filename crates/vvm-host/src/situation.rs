@@ -10,6 +10,7 @@ mod role;
 mod seen;
 mod snapshot;
 mod telemetry;
+mod told;
 
 pub(crate) use histogram::{Buckets, Histogram};
 pub(crate) use role::{Leading, Role, WhyStopping};
@@ -159,23 +160,26 @@ impl Situation {
 
     /// A campaign begins.
     pub(crate) fn campaigns(&self) {
-        self.role.send_replace(Role::Campaigning);
+        self.becomes(Role::Campaigning);
     }
 
     /// A slot was won, and the work is about to start.
     pub(crate) fn starts(&self, slot: u32, standing: Standing) {
         self.telemetry.led();
         self.others.lock().unwrap_or_else(PoisonError::into_inner).forget(slot);
-        self.role.send_replace(Role::Starting(Leading { slot, standing, since: self.clock.now() }));
+        self.becomes(Role::Starting(Leading { slot, standing, since: self.clock.now() }));
     }
 
     /// The work has started. Nothing changes unless it was starting.
     pub(crate) fn works(&self) {
-        self.role.send_if_modified(|role| {
+        let changed = self.role.send_if_modified(|role| {
             let Role::Starting(leading) = role else { return false };
             *role = Role::Leading(leading.clone());
             true
         });
+        if changed {
+            told::role(&self.candidate, &self.role());
+        }
     }
 
     /// The work is to stop, or has stopped by itself. The first reason stands; nothing changes unless there is work.
@@ -186,8 +190,11 @@ impl Situation {
             *role = Role::Stopping { leading: leading.clone(), why: why.clone() };
             true
         });
-        if let (true, WhyStopping::Lost(loss)) = (changed, &why) {
-            self.telemetry.lost(loss);
+        if changed {
+            if let WhyStopping::Lost(loss) = &why {
+                self.telemetry.lost(loss);
+            }
+            told::role(&self.candidate, &self.role());
         }
     }
 
@@ -202,7 +209,19 @@ impl Situation {
 
     /// Everything is over.
     pub(crate) fn ends(&self, why: impl Into<Arc<str>>) {
-        self.role.send_replace(Role::Ended { why: why.into() });
+        self.becomes(Role::Ended { why: why.into() });
+    }
+
+    fn becomes(&self, role: Role) {
+        told::role(&self.candidate, &role);
+        self.role.send_replace(role);
+    }
+
+    /// A renewal that was sent then is confirmed now.
+    pub(crate) fn renewed(&self, sent_at: Instant) {
+        let latency = sent_at.until(self.clock.now());
+        self.telemetry.renewed(latency);
+        told::renewal(latency);
     }
 
     /// The storage answered, with something that a candidate can use.

@@ -5,7 +5,7 @@
 //! what it has heard.
 
 use crate::{
-    announce::say,
+    announce::say_to_people,
     situation::{Call, Failure, Situation},
 };
 use async_trait::async_trait;
@@ -82,7 +82,8 @@ impl WatchedStorage {
         *heard.in_a_row(call) = 0;
         if heard.said && heard.reads < TROUBLE && heard.writes < TROUBLE {
             heard.said = false;
-            say!("{}: the storage works again", self.name());
+            say_to_people!("{}: the storage works again", self.name());
+            tracing::info!(target: "vvm", event = "storage_works_again", name = self.name());
         }
     }
 
@@ -93,7 +94,9 @@ impl WatchedStorage {
         *in_a_row = in_a_row.saturating_add(1);
         if *in_a_row >= TROUBLE && !heard.said {
             heard.said = true;
-            say!("{}: trouble with the storage: {error}; trying again", self.name());
+            say_to_people!("{}: trouble with the storage: {error}; trying again", self.name());
+            let (call, failure) = (call.word(), failure.word());
+            tracing::warn!(target: "vvm", event = "storage_trouble", name = self.name(), call, failure, reason = %error);
         }
     }
 
@@ -108,7 +111,7 @@ impl WatchedStorage {
 
     /// A renewal that was sent then is confirmed now.
     fn renewed(&self, sent_at: Instant) {
-        self.situation.telemetry().renewed(sent_at.until(self.situation.now()));
+        self.situation.renewed(sent_at);
     }
 
     /// A renewal whose answer got lost may be found to stand after all.

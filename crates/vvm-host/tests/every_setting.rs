@@ -39,6 +39,7 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("exit-code-lost", EXIT_STATUS),
     ("exit-code-timeout", EXIT_STATUS),
     ("http", ("8080", "like 127.0.0.1:8080")),
+    ("log-format", ("xml", "write text or json")),
     ("result-file", ("/", "name a file")),
     ("interval", ("0", "write 100ms or more")),
     ("json", SWITCH),

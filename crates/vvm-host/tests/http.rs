@@ -118,7 +118,7 @@ fn an_address_that_is_taken_ends_it_before_it_campaigns() {
     let address = taken.local_addr().unwrap().to_string();
     let finished = trial.run(["true"]).with(["--http", &address]).finish();
     assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
-    assert!(finished.says(&format!("--http {address}: can't listen there")), "{:#?}", finished.stderr);
+    assert!(finished.says(&format!("--http: can't listen at {address}")), "{:#?}", finished.stderr);
     assert!(!finished.says("waiting for leadership"), "{:#?}", finished.stderr);
     let finished = trial.run(["true"]).with(["--http", "8080"]).finish();
     assert_eq!(finished.code(), 64);

@@ -7,7 +7,7 @@ use super::{
     surroundings::{Course, Surroundings, WorkEnd, Worked},
 };
 use crate::{
-    announce::say,
+    announce::say_to_people,
     cli::exit,
     link::message::Farewell,
     processes::Ended,
@@ -163,7 +163,12 @@ impl Conclusion {
     pub(super) fn announce(&self, surroundings: &Surroundings, course: &Course) {
         let name = &surroundings.run.name;
         let slot = course.leadership.get().map(|leadership| format!(" slot {}", leadership.slot));
-        say!("{name}{}: {self}", slot.unwrap_or_default());
+        say_to_people!("{name}{}: {self}", slot.unwrap_or_default());
+        let (event, holder) = ("concluded", surroundings.holder.as_str());
+        let slot = course.leadership.get().map(|leadership| leadership.slot);
+        let epoch = course.leadership.get().map(|leadership| leadership.epoch.get());
+        let (outcome, reason) = (self.outcome.word(), self.reason.as_deref());
+        tracing::info!(target: "vvm", event, name = name.as_str(), holder, slot, epoch, outcome, reason);
     }
 
     /// For the result file.

@@ -9,7 +9,7 @@ use super::{
     surroundings::{Course, Surroundings, WorkEnd},
 };
 use crate::{
-    announce::say,
+    announce::{say, say_to_people},
     cli::args::{AcquireTimeout, OnLoss},
     link::message::Farewell,
     report::Outcome,
@@ -138,7 +138,7 @@ async fn campaign(
     let elections = elections(Arc::clone(storage) as Arc<_>, env.clone());
     surroundings.situation.campaigns();
     let vvm = Vvm::provide(config, elections, vec![Box::new(service)]).launch(run.ttl, acquisition);
-    say!(
+    say_to_people!(
         "{}: waiting for leadership as {}, containment: {}",
         run.name,
         surroundings.holder,

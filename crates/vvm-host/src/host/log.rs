@@ -1,10 +1,19 @@
-//! What the libraries below have to say, on standard error, for whoever asks with `VVM_LOG`.
-//!
-//! Without it, only what nobody else says: what concerns the leadership stands in our own lines.
+//! What is logged by `tracing`, on standard error: what the libraries below have to say, for whoever asks with `VVM_LOG`;
+//! and for programs (`--log-format json`) also our own changes of state, which people are told in lines of their own.
 
-use crate::announce::{say, write_line};
-use std::io;
-use tracing_subscriber::EnvFilter;
+use crate::announce::{Readers, readers, say, write_line, write_object};
+use serde_json::{Map, Value};
+use std::{fmt, io};
+use tracing::{
+    Event, Level, Subscriber,
+    field::{Field, Visit},
+};
+use tracing_subscriber::{
+    EnvFilter, Layer,
+    filter::{FilterExt as _, filter_fn},
+    layer::{Context, SubscriberExt as _},
+    util::SubscriberInitExt as _,
+};
 
 /// In the form of `tracing_subscriber::EnvFilter`, e.g. `debug` or `ielections=trace`.
 const VARIABLE: &str = "VVM_LOG";
@@ -12,16 +21,29 @@ const VARIABLE: &str = "VVM_LOG";
 /// Errors; but not the orchestrator's, whose every problem ends up in the last line of a run.
 const USUAL: &str = "error,vvm_orch=off,ielections=off";
 
+/// The target of our own changes of state.
+pub(crate) const OURS: &str = "vvm";
+
 /// Starts to write.
 pub(super) fn start() {
     let wanted = std::env::var(VARIABLE).unwrap_or_else(|_| USUAL.into());
-    let filter = EnvFilter::try_new(&wanted).unwrap_or_else(|refusal| {
+    let wanted = EnvFilter::try_new(&wanted).map(|_| wanted).unwrap_or_else(|refusal| {
         say!("{VARIABLE}: {refusal}: write a level, or TARGET=LEVEL,…");
-        EnvFilter::new(USUAL)
+        USUAL.into()
     });
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).without_time();
     // Refused only where there is one already, and then that one is what somebody wanted.
-    let _ = subscriber.with_writer(|| Droppable).try_init();
+    let _is_first = match readers() {
+        Readers::People => {
+            let subscriber = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(wanted));
+            subscriber.with_ansi(false).without_time().with_writer(|| Droppable).try_init().is_ok()
+        }
+        Readers::Programs => {
+            // By the whole name: a filter's `vvm` would take in every crate whose name begins so.
+            let ours = filter_fn(|event| event.target() == OURS && *event.level() <= Level::INFO);
+            let filter = EnvFilter::new(wanted).or(ours);
+            tracing_subscriber::registry().with(Objects.with_filter(filter)).try_init().is_ok()
+        }
+    };
 }
 
 /// A line at a time, and what can't be written at once is dropped: a log must not hold up a renewal.
@@ -35,5 +57,52 @@ impl io::Write for Droppable {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// Each event as an object.
+struct Objects;
+
+impl<S: Subscriber> Layer<S> for Objects {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut members = Members(Map::new());
+        event.record(&mut members);
+        let Members(mut members) = members;
+        let metadata = event.metadata();
+        if metadata.target() != OURS {
+            members.insert("target".into(), metadata.target().into());
+        }
+        let word = members.remove("event");
+        let word = word.as_ref().and_then(Value::as_str).unwrap_or("log");
+        write_object(&metadata.level().to_string().to_lowercase(), word, members);
+    }
+}
+
+/// The fields of an event.
+struct Members(Map<String, Value>);
+
+impl Visit for Members {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0.insert(field.name().into(), format!("{value:?}").into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name().into(), value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.0.insert(field.name().into(), value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.0.insert(field.name().into(), value.into());
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.0.insert(field.name().into(), value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.0.insert(field.name().into(), value.into());
     }
 }

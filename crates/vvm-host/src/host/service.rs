@@ -5,7 +5,7 @@ use super::{
     surroundings::{Course, Surroundings},
     tenure::Tenure,
 };
-use crate::{announce::say, link::message::ToGuardian, worker::environment::Leadership};
+use crate::{announce::say_to_people, link::message::ToGuardian, worker::environment::Leadership};
 use async_trait::async_trait;
 use ielections::{Standing, Ttl};
 use std::sync::Arc;
@@ -79,7 +79,7 @@ impl Surroundings {
 
     fn announce(&self, leadership: &Leadership) {
         let Leadership { name, slot, epoch, holder, incarnation } = leadership;
-        say!("{name} slot {slot}: leading, epoch {epoch}, as {holder}");
+        say_to_people!("{name} slot {slot}: leading, epoch {epoch}, as {holder}");
         let leading = ToGuardian::Leading { slot: *slot, epoch: *epoch, incarnation: *incarnation };
         // Only for its last words; without, they are shorter.
         let _ = self.guardian.say(&leading);

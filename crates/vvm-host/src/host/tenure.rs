@@ -141,7 +141,9 @@ impl Tenure {
                 work.await
             }
         };
-        situation.stops_by(&self.standing, WhyStopping::WorkEnded);
+        // A command may be faster with a signal than we are.
+        let asked = self.surroundings.control.stop.is_cancelled();
+        situation.stops_by(&self.standing, if asked { WhyStopping::Asked } else { WhyStopping::WorkEnded });
         ended
     }
 

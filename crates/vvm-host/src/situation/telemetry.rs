@@ -105,7 +105,7 @@ impl Telemetry {
     }
 
     /// A renewal was confirmed, so long after it was sent.
-    pub(crate) fn renewed(&self, latency: Duration) {
+    pub(super) fn renewed(&self, latency: Duration) {
         self.renewals.record(latency);
     }
 

@@ -1,8 +1,9 @@
 //! How others can see how a host stands.
 
 use super::values::parse_address;
+use crate::announce::Readers;
 use clap::Args;
-use std::net::SocketAddr;
+use std::{net::SocketAddr, str::FromStr};
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ObserveArgs {
@@ -13,4 +14,31 @@ pub(crate) struct ObserveArgs {
     /// and errors can be read, by whoever reaches the address.
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
     pub(crate) http: Option<SocketAddr>,
+    /// What lines on standard error are: text for people, or one JSON object each for programs
+    ///
+    /// With json, each change of state is an object with event, name, holder, slot, epoch and what else belongs to it, and
+    /// everything else is an event "message". VVM_LOG=debug adds what the libraries say; renewals are debug, too.
+    #[arg(long, value_name = "text|json", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+}
+
+/// What lines are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogFormat(pub(crate) Readers);
+
+/// Neither `text` nor `json`.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("write text or json")]
+pub(crate) struct NotALogFormat;
+
+impl FromStr for LogFormat {
+    type Err = NotALogFormat;
+
+    fn from_str(text: &str) -> Result<Self, NotALogFormat> {
+        match text {
+            "text" => Ok(Self(Readers::People)),
+            "json" => Ok(Self(Readers::Programs)),
+            _ => Err(NotALogFormat),
+        }
+    }
 }
