@@ -5,6 +5,7 @@ pub(crate) mod args;
 mod documented;
 pub(crate) mod duration;
 pub(crate) mod exit;
+mod generated;
 #[cfg(test)]
 mod run_book;
 pub(crate) mod settings;
@@ -28,6 +29,8 @@ pub(crate) fn main() -> ExitCode {
         Command::Watch(watch) => crate::watch::main(&watch),
         Command::Demo(demo) => crate::demo::main(&demo),
         Command::InitStorage(init) => crate::init_storage::main(&init),
+        Command::Completions(completions) => generated::completions(&completions),
+        Command::Man(man) => generated::man(&man),
         Command::DemoCandidate(candidate) => crate::demo::candidate_main(&candidate),
         Command::DemoWorker(worker) => crate::demo::worker_main(&worker),
         Command::StageHost(run) => crate::host::main(&run),

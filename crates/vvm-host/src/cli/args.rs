@@ -1,6 +1,7 @@
 //! The arguments of every command, and the help that explains them. What a value may be stands in [`values`].
 
 mod check;
+mod generated;
 mod init_storage;
 mod observe;
 mod run;
@@ -10,6 +11,7 @@ mod watch;
 mod work;
 
 pub(crate) use check::{Check, Page};
+pub(crate) use generated::{CompletionsArgs, ManArgs};
 pub(crate) use init_storage::InitStorageArgs;
 pub(crate) use run::{AcquireTimeout, OnLoss, RunArgs};
 pub(crate) use status::StatusArgs;
@@ -38,6 +40,8 @@ pub(crate) enum Command {
     Watch(WatchArgs),
     Demo(DemoArgs),
     InitStorage(InitStorageArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
     #[command(hide = true)]
     DemoCandidate(DemoCandidateArgs),
     #[command(hide = true)]

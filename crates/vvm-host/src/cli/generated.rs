@@ -1,0 +1,87 @@
+//! What is made from the description of the command line: completions, and manual pages.
+//!
+//! By the program itself, not by a build step: whoever packages it has what fits it, and needs nothing else.
+
+use super::{
+    args::{CompletionsArgs, ManArgs},
+    exit, settings,
+};
+use crate::announce::say;
+use clap::{Command, builder::Resettable};
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
+
+/// `vvm completions`.
+pub(super) fn completions(args: &CompletionsArgs) -> ExitCode {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut for_people(), "vvm", &mut text);
+    write(&text)
+}
+
+/// `vvm man`.
+pub(super) fn man(args: &ManArgs) -> ExitCode {
+    let cli = for_people();
+    let command = match &args.command {
+        None => cli.disable_help_subcommand(true),
+        Some(name) => match cli.find_subcommand(name) {
+            // As git does: vvm-run(1).
+            Some(command) => page_of(command),
+            None => {
+                let names = cli.get_subcommands().map(Command::get_name).collect::<Vec<_>>().join(", ");
+                say!("there is no command {name:?}: write one of {names}, or none for vvm itself");
+                return exit::MISUSE.into();
+            }
+        },
+    };
+    match page(command) {
+        Ok(text) => write(&text),
+        Err(refusal) => refuse(&refusal),
+    }
+}
+
+/// Notes keep their lines: there are tables among them.
+fn page(command: Command) -> io::Result<Vec<u8>> {
+    let notes = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string);
+    let command = command.after_help(Resettable::Reset).after_long_help(Resettable::Reset);
+    let mut text = Vec::new();
+    clap_mangen::Man::new(command).source(concat!("vvm ", env!("CARGO_PKG_VERSION"))).render(&mut text)?;
+    if let Some(notes) = notes {
+        writeln!(text, ".SH NOTES\n.nf")?;
+        for line in notes.lines() {
+            // `\&` is nothing, and keeps a dot from being a command.
+            writeln!(text, "\\&{}", line.replace('\\', "\\e").replace('-', "\\-"))?;
+        }
+        writeln!(text, ".fi")?;
+    }
+    Ok(text)
+}
+
+/// The command line without what is for our own use.
+fn for_people() -> Command {
+    let cli = settings::described();
+    let visible = cli.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
+    let described = Command::new("vvm").version(env!("CARGO_PKG_VERSION")).subcommand_required(true);
+    described.about(cli.get_about().cloned().unwrap_or_default()).subcommands(visible)
+}
+
+fn page_of(command: &Command) -> Command {
+    let name = command.get_name();
+    command.clone().display_name(format!("vvm-{name}")).bin_name(format!("vvm {name}"))
+}
+
+fn write(text: &[u8]) -> ExitCode {
+    let mut output = io::stdout().lock();
+    match output.write_all(text).and_then(|()| output.flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        // A reader that has seen enough, as `head`.
+        Err(refusal) if refusal.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(refusal) => refuse(&refusal),
+    }
+}
+
+fn refuse(refusal: &io::Error) -> ExitCode {
+    say!("can't write: {refusal}");
+    exit::SYSTEM.into()
+}
