@@ -6,14 +6,17 @@
 //! What does not: the protocol (`ielections`), the order of start and stop (`vvm-orch`), the worker's processes
 //! (`worker`).
 
-mod cession;
+pub(crate) mod cession;
 mod conclusion;
 mod control;
+mod gate;
 mod guardian_lapse;
 mod guardian_watch;
 mod health;
+mod heed;
 mod lead;
 mod log;
+mod lookout;
 mod service;
 mod storage;
 mod surroundings;

@@ -20,6 +20,7 @@
 //! - `service_manager`: what systemd is told.
 //! - [`Host`]: the same around services of a Rust program's own, without a command.
 //! - `calendar`: moments and spans as people read them.
+//! - `operate`: `vvm pause`, `resume`, `step-down`.
 //! - `status`: `vvm status`. `watch`: `vvm watch`. `init_storage`: `vvm init-storage`. `demo`: `vvm demo`.
 #![forbid(unsafe_code)]
 
@@ -42,6 +43,7 @@ mod identity;
 mod init_storage;
 mod link;
 mod namespace;
+mod operate;
 mod processes;
 mod readable;
 mod report;

@@ -5,6 +5,7 @@ mod instances;
 use crate::{
     announce::say,
     async_runtime,
+    calendar::Moment,
     cli::{args::StatusArgs, exit},
     shortage::Shortage,
 };
@@ -18,7 +19,7 @@ use std::{
     process::ExitCode,
     sync::Arc,
 };
-use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
+use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, Requests, SlotNumber, Stage, StepDown};
 
 /// Why there is nothing to show.
 #[derive(Debug, thiserror::Error)]
@@ -46,14 +47,26 @@ struct Line {
     epoch: Option<u64>,
     incarnation: Option<String>,
     ttl_ms: Option<u64>,
+    /// Who paused the whole name, if somebody did.
+    paused_by: Option<String>,
+    /// How far a step-down has come that was asked of this leader, and who shall come next.
+    stepping_down: Option<Stepping>,
     /// Where they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     instances: Option<Vec<DocumentedInstance>>,
 }
 
+/// A step-down, as it is shown.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+struct Stepping {
+    stage: &'static str,
+    to: Option<String>,
+}
+
 /// `vvm status`.
 pub(crate) fn main(args: &StatusArgs) -> ExitCode {
-    let shown = look(args).and_then(|lines| show(args, &lines).map_err(StatusError::Output));
+    let shown =
+        look(args).and_then(|(lines, requests)| show(args, &lines, &requests).map_err(StatusError::Output));
     match shown {
         Ok(()) => ExitCode::SUCCESS,
         // A reader that has seen enough, as `head`.
@@ -72,7 +85,7 @@ pub(crate) fn main(args: &StatusArgs) -> ExitCode {
     }
 }
 
-fn look(args: &StatusArgs) -> Result<Vec<Line>, StatusError> {
+fn look(args: &StatusArgs) -> Result<(Vec<Line>, Requests), StatusError> {
     let runtime = async_runtime::start();
     runtime.map_err(|cause| StatusError::System(cause.into()))?.block_on(async {
         let clock = Arc::new(SystemClock::start().map_err(|cause| StatusError::System(cause.into()))?)
@@ -87,7 +100,10 @@ fn look(args: &StatusArgs) -> Result<Vec<Line>, StatusError> {
     })
 }
 
-async fn read(storage: &ElectionsTtlStorage, args: &StatusArgs) -> Result<Vec<Line>, StatusError> {
+async fn read(
+    storage: &ElectionsTtlStorage,
+    args: &StatusArgs,
+) -> Result<(Vec<Line>, Requests), StatusError> {
     let cluster = ClusterName::from(args.name.as_str());
     let unknown = || StatusError::UnknownName { name: args.name.clone(), storage: args.storage.clone() };
     let settled = storage.slot_count(&cluster).await?;
@@ -95,21 +111,23 @@ async fn read(storage: &ElectionsTtlStorage, args: &StatusArgs) -> Result<Vec<Li
     let keys = SlotNumber::all(settled.unwrap_or(NonZeroU32::MIN))
         .map(|slot| ElectionKey { cluster: cluster.clone(), slot });
     let keys = keys.collect::<Vec<_>>();
-    let slots = storage.scan(&keys).await?;
+    let (slots, requests) = storage.scan_with_requests(&cluster, &keys).await?;
     if settled.is_none() && slots.iter().all(|slot| slot.last_epoch().is_none()) {
         return Err(unknown());
     }
     let mut lines = Vec::with_capacity(keys.len());
     for (key, slot) in keys.iter().zip(&slots) {
         let instances = if args.instances { Some(instances::read(storage, key).await?) } else { None };
-        lines.push(Line { instances, ..Line::of(key.slot, slot) });
+        lines.push(Line { instances, ..Line::of(key.slot, slot, &requests) });
     }
-    Ok(lines)
+    Ok((lines, requests))
 }
 
 impl Line {
-    fn of(number: SlotNumber, slot: &Slot) -> Self {
+    fn of(number: SlotNumber, slot: &Slot, requests: &Requests) -> Self {
         let entry = slot.entry();
+        let step_down = requests.step_down.as_ref();
+        let step_down = step_down.filter(|request| request.is_about(number, slot.last_epoch()));
         Self {
             slot: number.get().get(),
             state: if entry.is_some() { "held" } else { "free" },
@@ -119,16 +137,37 @@ impl Line {
             incarnation: entry.map(|entry| entry.incarnation().to_string()),
             // At most a day (`Ttl::MAX`).
             ttl_ms: entry.map(|entry| entry.ttl.get().as_millis() as u64),
+            paused_by: requests.pause.as_ref().map(|pause| pause.by().to_owned()),
+            stepping_down: step_down.and_then(Stepping::of),
             instances: None,
         }
     }
 }
 
-fn show(args: &StatusArgs, lines: &[Line]) -> io::Result<()> {
+impl Stepping {
+    fn of(request: &StepDown) -> Option<Self> {
+        let stage = match request.stage {
+            Stage::Asked => "asked",
+            Stage::Accepted => "accepted",
+            Stage::Begun => "begun",
+            Stage::Withdrawn => return None,
+        };
+        Some(Self { stage, to: request.to.as_ref().map(ToString::to_string) })
+    }
+}
+
+fn show(args: &StatusArgs, lines: &[Line], requests: &Requests) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if args.json {
         serde_json::to_writer_pretty(&mut out, lines)?;
         return writeln!(out);
+    }
+    if let Some(pause) = &requests.pause {
+        writeln!(out, "paused by {}, since {}", pause.by(), Moment(pause.since_unix_epoch()))?;
+    }
+    for (line, stepping) in lines.iter().filter_map(|line| Some((line, line.stepping_down.as_ref()?))) {
+        let to = stepping.to.as_ref().map_or_else(|| "anybody else".to_owned(), ToString::to_string);
+        writeln!(out, "slot {} is to step down, in favour of {to}: {}", line.slot, stepping.stage)?;
     }
     let number = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
     let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());

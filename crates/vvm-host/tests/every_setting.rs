@@ -44,6 +44,12 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("interval", ("0", "write 100ms or more")),
     ("json", SWITCH),
     ("instances", SWITCH),
+    ("slot", ("0", "write a number from 1 to")),
+    ("to", LINE_FOR_PEOPLE),
+    ("timeout", DURATION),
+    ("reason", ("two\nlines", "without control characters")),
+    ("by", ("two\nlines", "without control characters")),
+    ("wait", DURATION),
 ];
 
 /// A command, and its options but for help.

@@ -86,6 +86,11 @@ impl Pause {
         wall(&self.entry)
     }
 
+    /// Whether it is the one that was asked for with these.
+    pub fn is(&self, ask: Ask) -> bool {
+        self.entry.incarnation() == ask.incarnation
+    }
+
     pub(crate) fn entry(
         by: &Holder,
         last: Option<Epoch>,

@@ -4,8 +4,10 @@ mod check;
 mod generated;
 mod init_storage;
 mod observe;
+mod pause;
 mod run;
 mod status;
+mod step_down;
 pub(crate) mod values;
 mod watch;
 mod work;
@@ -13,8 +15,10 @@ mod work;
 pub(crate) use check::{Check, Page};
 pub(crate) use generated::{CompletionsArgs, ManArgs};
 pub(crate) use init_storage::InitStorageArgs;
+pub(crate) use pause::{PauseArgs, ResumeArgs, Wait};
 pub(crate) use run::{AcquireTimeout, OnLoss, RunArgs};
 pub(crate) use status::StatusArgs;
+pub(crate) use step_down::StepDownArgs;
 pub(crate) use watch::WatchArgs;
 pub(crate) use work::{OnExit, RestartLimit, WorkArgs};
 
@@ -38,6 +42,9 @@ pub(crate) enum Command {
     Run(RunArgs),
     Status(StatusArgs),
     Watch(WatchArgs),
+    StepDown(StepDownArgs),
+    Pause(PauseArgs),
+    Resume(ResumeArgs),
     Demo(DemoArgs),
     InitStorage(InitStorageArgs),
     Completions(CompletionsArgs),

@@ -15,6 +15,8 @@ pub(crate) const STORAGE: u8 = 69;
 pub(crate) const SYSTEM: u8 = 71;
 /// Leadership was not acquired in time.
 pub(crate) const NOT_ACQUIRED: u8 = 75;
+/// Asked for, begun, and not (yet) come to what was asked for. (`EX_PROTOCOL` of sysexits.h, which says nothing here.)
+pub(crate) const UNFINISHED: u8 = 76;
 /// The storage holds another configuration of this cluster.
 pub(crate) const CONFLICT: u8 = 78;
 /// Leadership was lost, and the worker stopped in time.

@@ -4,15 +4,34 @@
 
 use super::{health::Unhealthy, surroundings::Surroundings};
 use crate::cli::args::OnLoss;
-use ielections::Terms;
+use ielections::{Holder, Terms};
 use std::{fmt, time::Duration};
 use tokio::sync::SetOnce;
+
+/// How long others have the first chance after a step-down: five looks of a standby that looks once a second, which is
+/// the longest pause between two.
+pub(crate) const FIRST_CHANCE: Duration = Duration::from_secs(5);
 
 /// Why a leadership is given up.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Reason {
     /// The command does not work.
     Unhealthy(Unhealthy),
+    /// Nobody shall lead.
+    Paused {
+        /// Who said so, and why.
+        by: String,
+    },
+    /// It was not to be found out whether nobody shall lead, so that nothing was started.
+    PauseUnseen {
+        /// What the storage said.
+        cause: String,
+    },
+    /// An operator asked for it.
+    SteppingDown {
+        /// Who shall come next; `None` for anybody else.
+        to: Option<Holder>,
+    },
 }
 
 impl Reason {
@@ -20,7 +39,13 @@ impl Reason {
     pub(super) fn rejoins(&self, on_loss: OnLoss) -> bool {
         match self {
             Self::Unhealthy(_) => on_loss == OnLoss::Rejoin,
+            Self::Paused { .. } | Self::PauseUnseen { .. } | Self::SteppingDown { .. } => true,
         }
+    }
+
+    /// Whether nothing is wrong here: it is campaigned on at once, and whoever is to go first does by the gate (`gate`).
+    pub(super) fn is_wanted(&self) -> bool {
+        !matches!(self, Self::Unhealthy(_))
     }
 }
 
@@ -29,6 +54,10 @@ impl fmt::Display for Reason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unhealthy(unhealthy) => unhealthy.fmt(out),
+            Self::Paused { by } => write!(out, "paused by {by}"),
+            Self::PauseUnseen { cause } => write!(out, "could not see whether it is paused: {cause}"),
+            Self::SteppingDown { to: Some(to) } => write!(out, "asked to step down in favour of {to}"),
+            Self::SteppingDown { to: None } => write!(out, "asked to step down"),
         }
     }
 }

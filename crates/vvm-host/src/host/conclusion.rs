@@ -96,9 +96,8 @@ impl Conclusion {
                 (None, Some(cause)) => Self::not_started(cause),
                 (None, None) => Self::exit(Outcome::SystemRefused, exit::SYSTEM, "the command vanished"),
             },
-            Cause::Ceded(reason @ Reason::Unhealthy(_)) => {
-                Self::exit(Outcome::Unhealthy, exit::UNHEALTHY, reason)
-            }
+            // For any other reason this process is a candidate again, and ends for another cause.
+            Cause::Ceded(reason) => Self::exit(Outcome::Unhealthy, exit::UNHEALTHY, reason),
             Cause::Problem(Problem::NotAcquired(refusal)) => {
                 Self::not_acquired(refusal, run.exit_code_timeout)
             }

@@ -3,8 +3,11 @@
 use super::{
     cession::others_first,
     conclusion::{Cause, Conclusion},
+    gate::Gate,
     guardian_lapse::{lapsed, listens_again},
-    service::{GuardianSilent, WorkerService},
+    heed::Heeding,
+    lookout::Lookout,
+    service::{GuardianSilent, ToldToStop, WorkerService},
     storage,
     surroundings::{Course, Surroundings, WorkEnd},
 };
@@ -21,6 +24,7 @@ use deadman::Deadman;
 use ielections::{Env, OsEntropy, TokioSpawn, TtlStorage as _, elections};
 use std::{pin::pin, sync::Arc};
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 use vvm_orch::{Acquisition, Problem, Vvm, VvmConfig};
 use vvm_storage::{ClusterName, ElectionKey, SlotNumber};
 
@@ -45,8 +49,12 @@ pub(super) async fn lead(surroundings: &Arc<Surroundings>, deadman: Deadman) -> 
     };
     let storage = match opened {
         Ok(storage) => {
+            let lookout = Arc::new(Lookout::of(storage, ClusterName::from(run.name.as_str())));
             let situation = Arc::clone(&surroundings.situation);
-            Arc::new(WatchedStorage::new(storage, situation, control.stop.clone()))
+            let watched =
+                WatchedStorage::new(Arc::clone(&lookout) as Arc<_>, situation, control.stop.clone());
+            let (holder, clock) = (surroundings.holder.clone(), Arc::clone(&surroundings.clock));
+            Arc::new(Gate::before(Arc::new(watched), lookout, holder, clock))
         }
         Err(refusal) => {
             return conclude(surroundings, &Course::default(), &Cause::Storage(refusal)).farewell;
@@ -62,6 +70,14 @@ pub(super) async fn lead(surroundings: &Arc<Surroundings>, deadman: Deadman) -> 
                 biased;
                 () = control.stop.cancelled() => {}
                 () = listens_again(in_force) => {}
+            }
+            continue;
+        }
+        if let Cause::Ceded(reason) = &cause
+            && reason.is_wanted()
+        {
+            if let Some(leadership) = course.leadership.get() {
+                say!("{} slot {}: released: {reason}", run.name, leadership.slot);
             }
             continue;
         }
@@ -87,11 +103,14 @@ pub(super) async fn lead(surroundings: &Arc<Surroundings>, deadman: Deadman) -> 
 }
 
 impl Course {
-    /// Whether its work was stopped to give up the leadership. Work that was done is no less done.
+    /// Whether its work was stopped to give up the leadership, or never begun. Work that was done is no less done.
     fn given_up(&self, problem: &Problem) -> Option<Cause> {
-        let stopped = self.worked.get().is_some_and(|worked| worked.end != WorkEnd::Finished);
-        let reason = self.cession.reason().filter(|_| stopped && matches!(problem, Problem::Ended { .. }));
-        reason.cloned().map(Cause::Ceded)
+        let is_cause = match problem {
+            Problem::Ended { .. } => self.worked.get().is_some_and(|worked| worked.end != WorkEnd::Finished),
+            Problem::StartFailed { cause, .. } => cause.is::<ToldToStop>(),
+            _ => false,
+        };
+        self.cession.reason().filter(|_| is_cause).cloned().map(Cause::Ceded)
     }
 }
 
@@ -119,7 +138,7 @@ async fn is_asked_while_others_go_first(surroundings: &Surroundings) -> bool {
 async fn campaign(
     surroundings: &Arc<Surroundings>,
     env: &Env,
-    storage: &Arc<WatchedStorage>,
+    gate: &Arc<Gate>,
     course: &Arc<Course>,
 ) -> Cause {
     let run = &surroundings.run;
@@ -134,8 +153,12 @@ async fn campaign(
         (false, AcquireTimeout::Never) => Acquisition::Forever,
         (false, AcquireTimeout::After(duration)) => Acquisition::Within(duration),
     };
-    let service = WorkerService { surroundings: Arc::clone(surroundings), course: Arc::clone(course) };
-    let elections = elections(Arc::clone(storage) as Arc<_>, env.clone());
+    let service = WorkerService {
+        surroundings: Arc::clone(surroundings),
+        course: Arc::clone(course),
+        gate: Arc::clone(gate),
+    };
+    let elections = elections(Arc::clone(gate) as Arc<_>, env.clone());
     surroundings.situation.campaigns();
     let vvm = Vvm::provide(config, elections, vec![Box::new(service)]).launch(run.ttl, acquisition);
     say_to_people!(
@@ -146,12 +169,17 @@ async fn campaign(
     );
 
     let control = &surroundings.control;
+    let over = CancellationToken::new();
+    let heeding =
+        Heeding { run, holder: &surroundings.holder, clock: &surroundings.clock, gate, course, over: &over };
+    let heeding = heeding.run(&vvm);
     let course_of_things = async {
         let first = tokio::select! {
             biased;
             problem = vvm.problem() => problem,
             () = control.stop.cancelled() => None,
         };
+        over.cancel();
         // Afterwards all has stopped: the worker and what it left behind, the renewals, the elections. What went wrong
         // on the way shows in how the worker ended.
         let _ = vvm.shutdown().await;
@@ -162,6 +190,7 @@ async fn campaign(
             None => control.asked(),
         }
     };
+    let course_of_things = async { tokio::join!(course_of_things, heeding).0 };
     let mut course_of_things = pin!(course_of_things);
     tokio::select! {
         biased;

@@ -2,12 +2,13 @@
 //! record is released (I6).
 
 use super::{
+    gate::Gate,
     surroundings::{Course, Surroundings},
     tenure::Tenure,
 };
 use crate::{announce::say_to_people, link::message::ToGuardian, worker::environment::Leadership};
 use async_trait::async_trait;
-use ielections::{Standing, Ttl};
+use ielections::{Standing, Timing, Ttl};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
@@ -18,6 +19,7 @@ use vvm_storage::ElectionKey;
 pub(super) struct WorkerService {
     pub(super) surroundings: Arc<Surroundings>,
     pub(super) course: Arc<Course>,
+    pub(super) gate: Arc<Gate>,
 }
 
 /// The guardian did not answer, so a worker would not be contained.
@@ -28,7 +30,7 @@ pub(super) struct GuardianSilent;
 /// The worker was not started, because it was to be stopped already.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("told to stop before the command was started")]
-struct ToldToStop;
+pub(super) struct ToldToStop;
 
 #[async_trait]
 impl Service<ElectionKey> for WorkerService {
@@ -37,7 +39,7 @@ impl Service<ElectionKey> for WorkerService {
     }
 
     async fn start(self: Box<Self>, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
-        let Self { surroundings, course } = *self;
+        let Self { surroundings, course, gate } = *self;
         let run = &surroundings.run;
         let leadership = surroundings.leadership(&cx.slot, &cx.standing);
         let tenure = Tenure::new(Arc::clone(&surroundings), Arc::clone(&course), leadership.clone(), &cx);
@@ -45,6 +47,7 @@ impl Service<ElectionKey> for WorkerService {
         let orders = tenure.orders();
         surroundings.situation.starts(cx.slot.slot.get().get(), cx.standing.clone());
         surroundings.guardian_in_force(run.ttl, &cx.stop).await?;
+        surroundings.may_work(&gate, &course, &cx.stop).await?;
         surroundings.announce(course.leadership.get_or_init(|| leadership));
         let supervision = tenure.start(orders).await?;
         Ok(Box::pin(tenure.run(supervision)))
@@ -52,6 +55,26 @@ impl Service<ElectionKey> for WorkerService {
 }
 
 impl Surroundings {
+    /// Makes sure that the name is not paused, after the slot was acquired and before anything is started under it.
+    async fn may_work(
+        &self,
+        gate: &Gate,
+        course: &Course,
+        stop: &CancellationToken,
+    ) -> Result<(), ToldToStop> {
+        // As long as an acquisition counts as fresh.
+        let ttl = self.run.ttl;
+        let (patience, pause) = (ttl.get() / 4, Timing::of(ttl).retry_pause());
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => Err(ToldToStop),
+            answer = gate.may_work(patience, pause) => answer.map_err(|reason| {
+                course.cession.ask(reason);
+                ToldToStop
+            }),
+        }
+    }
+
     /// Waits until the guardian's own timer stands at our deadline, or at a later one of ours. Without, nobody would
     /// end what the worker leaves behind if both of us were stopped.
     async fn guardian_in_force(&self, ttl: Ttl, stop: &CancellationToken) -> Result<(), BoxError> {

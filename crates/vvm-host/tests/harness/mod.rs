@@ -148,8 +148,13 @@ impl Trial {
 
     /// `vvm status` on the storage: exit status, standard output, standard error.
     pub(crate) fn status(&self, arguments: &[&str]) -> (i32, String, String) {
-        let mut status = Command::new(env!("CARGO_BIN_EXE_vvm"));
-        let output = status.args(["status", "--storage", &self.storage()]).args(arguments).output().unwrap();
+        self.ask("status", arguments)
+    }
+
+    /// Another command about the storage, likewise.
+    pub(crate) fn ask(&self, command: &str, arguments: &[&str]) -> (i32, String, String) {
+        let mut asked = Command::new(env!("CARGO_BIN_EXE_vvm"));
+        let output = asked.args([command, "--storage", &self.storage()]).args(arguments).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
     }

@@ -24,6 +24,18 @@ impl ElectionsTtlStorage {
         Ok(Requests { pause, step_down })
     }
 
+    /// The pause that stands now, if one does; linearizable.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    ///
+    /// # Cancel safety
+    /// May be dropped at will.
+    pub async fn standing_pause(&self, cluster: &ClusterName) -> Result<Option<Pause>, ReadError> {
+        let at = self.check_partition(cluster.pause_partition()).map_err(|e| ReadError::Fatal(e.into()))?;
+        Ok(Pause::of(&self.sysvvm.read(&at).await?))
+    }
+
     /// What is asked of the cluster; cheap, may be stale.
     ///
     /// # Errors

@@ -1,0 +1,134 @@
+//! Heeding what operators ask: a standby that is named accepts, a leader that is asked to give up does.
+//!
+//! A standby sees requests with each scan of the slots, through the gate. A leader scans nothing, so it looks by itself, as
+//! often as a standby would.
+
+use super::{cession::Reason, gate::Gate, surroundings::Course};
+use crate::{announce::say, cli::args::RunArgs};
+use clock::Clock;
+use ielections::{Holder, Terms, Timing, WriteError};
+use std::{sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
+use vvm_orch::{Leading, RunningVvm};
+use vvm_storage::{Advanced, ElectionKey, Requests, Stage, StepDown};
+
+/// Whoever heeds.
+pub(super) struct Heeding<'campaign> {
+    pub(super) run: &'campaign RunArgs,
+    pub(super) holder: &'campaign Holder,
+    pub(super) clock: &'campaign Arc<dyn Clock>,
+    pub(super) gate: &'campaign Gate,
+    pub(super) course: &'campaign Course,
+    /// The campaign is ending: nothing is to be heeded any more.
+    pub(super) over: &'campaign CancellationToken,
+}
+
+impl Heeding<'_> {
+    /// Heeds requests until the campaign is over. A write that is under way then is answered, or runs out of time.
+    ///
+    /// # Cancel safety
+    /// Dropped, a request may or may not have been moved on.
+    pub(super) async fn run(self, vvm: &RunningVvm<ElectionKey>) {
+        let Some(leading) = self.stand_by(vvm).await else { return };
+        self.lead(&leading).await;
+    }
+
+    /// Until this process leads. `None` if it is to stop before that.
+    async fn stand_by(&self, vvm: &RunningVvm<ElectionKey>) -> Option<Leading<ElectionKey>> {
+        let mut seen = self.gate.lookout().seen();
+        let mut said: Option<String> = None;
+        loop {
+            let requests = seen.borrow_and_update().clone();
+            self.say_pause(&requests, &mut said);
+            if let Some(request) = requests.step_down.filter(|request| self.is_named(request)) {
+                // What came of it shows with the next scan.
+                let _ = self.advance(&request, Stage::Accepted).await;
+            }
+            tokio::select! {
+                biased;
+                () = self.over.cancelled() => return None,
+                leading = vvm.leading() => return leading.ok(),
+                // The gate lives as long as we do.
+                _ = seen.changed() => {}
+            }
+        }
+    }
+
+    /// Once when it begins and once when it is over.
+    fn say_pause(&self, requests: &Requests, said: &mut Option<String>) {
+        let name = &self.run.name;
+        let by = requests.pause.as_ref().map(|pause| pause.by().to_owned());
+        match &by {
+            Some(by) if said.as_ref() != Some(by) => {
+                say!("{name}: paused by {by}; waiting until it is resumed")
+            }
+            None if said.is_some() => say!("{name}: resumed"),
+            Some(_) | None => {}
+        }
+        *said = by;
+    }
+
+    fn is_named(&self, request: &StepDown) -> bool {
+        request.stage == Stage::Asked
+            && request.slot.get() <= self.run.slots
+            && request.to.as_ref() == Some(self.holder)
+    }
+
+    /// Until there is a reason to give the leadership up.
+    async fn lead(&self, leading: &Leading<ElectionKey>) {
+        let pause = Terms::usual_poll(self.run.ttl);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.over.cancelled() => return,
+                () = self.clock.sleep(pause) => {}
+            }
+            let looked = tokio::select! {
+                biased;
+                () = self.over.cancelled() => return,
+                looked = self.gate.lookout().look() => looked,
+            };
+            // A storage in trouble shows in the renewals.
+            let Ok(requests) = looked else { continue };
+            if let Some(reason) = self.reason(leading, requests).await {
+                say!("{} slot {}: {reason}; stopping the command", self.run.name, leading.slot.slot);
+                return self.course.cession.ask(reason);
+            }
+        }
+    }
+
+    /// Why this leadership is to be given up, if it is.
+    async fn reason(&self, leading: &Leading<ElectionKey>, requests: Requests) -> Option<Reason> {
+        if let Some(pause) = requests.pause {
+            return Some(Reason::Paused { by: pause.by().to_owned() });
+        }
+        let (slot, epoch) = (leading.slot.slot, leading.standing.epoch());
+        let request = requests.step_down.filter(|request| request.is_about(slot, Some(epoch)))?;
+        match request.stage {
+            Stage::Asked if request.to.is_some() => return None,
+            // The other side may withdraw it up to here, and then learns for sure that nothing happens.
+            Stage::Asked | Stage::Accepted => match self.advance(&request, Stage::Begun).await {
+                Some(Ok(Advanced::Done(_))) => {}
+                // The next look shows what stands.
+                Some(Ok(Advanced::Overtaken(_)) | Err(_)) | None => return None,
+            },
+            // By us, whose leadership it names, although the answer was lost.
+            Stage::Begun => {}
+            Stage::Withdrawn => return None,
+        }
+        self.gate.others_first(slot, epoch, request.first_chance());
+        Some(Reason::SteppingDown { to: request.to })
+    }
+
+    /// Moves a request on. `None` when there was no answer for as long as an attempt of an election may take: then the write
+    /// is dropped, as one that may have been applied or not (I7), and the next look tells.
+    async fn advance(&self, request: &StepDown, stage: Stage) -> Option<Result<Advanced, WriteError>> {
+        let lookout = self.gate.lookout();
+        let limit: Duration = Timing::of(self.run.ttl).attempt_timeout();
+        tokio::select! {
+            biased;
+            outcome = lookout.storage.advance_step_down(&lookout.cluster, request, stage) => Some(outcome),
+            () = self.clock.sleep(limit) => None,
+        }
+    }
+}

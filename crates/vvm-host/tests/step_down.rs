@@ -1,0 +1,187 @@
+//! `vvm step-down`: who leads next, and what it says when nobody can.
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+mod harness;
+
+use harness::{Running, Trial, eventually};
+use ielections::{Claim, Entry, Epoch, Holder, Incarnation, Ttl, TtlStorage as _, Vacant, Version};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::{num::NonZeroU32, sync::Arc};
+use vvm_storage::{ElectionKey, ElectionsTtlStorage, Requests, SlotNumber};
+
+const WORK: &str = "echo $VVM_LEADER_HOLDER works; exec sleep 1000";
+
+/// A run that works as `holder`, once it does.
+fn leader(trial: &Trial, holder: &str) -> Running {
+    let mut running = trial.run_script(WORK).with(["--holder", holder]).start();
+    running.stdout.wait_for("works");
+    running
+}
+
+/// A run that waits as `holder`.
+fn standby(trial: &Trial, holder: &str) -> Running {
+    let mut running = trial.run_script(WORK).with(["--holder", holder]).start();
+    running.stderr.wait_for("waiting for leadership");
+    running
+}
+
+fn step_down(trial: &Trial, arguments: &[&str]) -> (i32, String, String) {
+    trial.ask("step-down", &[&["--name", "payroll"], arguments].concat())
+}
+
+fn slots(trial: &Trial) -> Vec<Value> {
+    serde_json::from_str(&trial.status(&["--name", "payroll", "--json"]).1).unwrap()
+}
+
+#[test]
+fn the_named_standby_comes_next_whoever_else_waits() {
+    let trial = Trial::new();
+    let mut first = leader(&trial, "a");
+    let mut others = ["b", "c", "d"].map(|holder| standby(&trial, holder));
+    let epoch = slots(&trial)[0]["epoch"].as_u64().unwrap();
+
+    let (code, out, error) = step_down(&trial, &["--to", "c"]);
+    assert_eq!(code, 0, "{out}{error}");
+    assert!(
+        out.starts_with("payroll: c leads slot 1 now, epoch ") && out.contains("after the release"),
+        "{out}"
+    );
+    let found = slots(&trial);
+    assert_eq!(found[0]["holder"], "c");
+    assert!(found[0]["epoch"].as_u64().unwrap() > epoch);
+    assert!(out.contains(&found[0]["epoch"].to_string()), "{out}");
+    // Nothing is left of the request.
+    assert_eq!(found[0]["stepping_down"], Value::Null);
+    assert_eq!(others[1].stdout.wait_for("works"), "c works");
+    // The one who stepped down is a candidate again, and can be asked for.
+    first.stderr.wait_for("asked to step down in favour of c; stopping the command");
+    first.stderr.wait_for("released");
+    first.stderr.wait_for("waiting for leadership");
+    let (code, out, error) = step_down(&trial, &["--to", "a"]);
+    assert_eq!(code, 0, "{out}{error}");
+    assert_eq!(first.stdout.wait_for("works"), "a works");
+    first.signal(Signal::TERM);
+    assert_eq!(first.finish().signal(), Signal::TERM.as_raw());
+}
+
+/// With TERM, and the time that it was given; the record stands until then.
+#[test]
+fn the_command_is_stopped_as_usual_before_the_slot_is_released() {
+    let trial = Trial::new();
+    let script = "trap 'echo told; until test -e go; do sleep 0.01; done; echo tidied; exit 3' TERM; echo up; \
+                  while :; do sleep 0.01; done";
+    let script = format!("cd {}; {script}", trial.folder().display());
+    let mut first = trial.run_script(&script).with(["--holder", "a", "--stop-timeout", "60s"]).start();
+    first.stdout.wait_for("up");
+    let mut second = standby(&trial, "b");
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| step_down(&trial, &["--to", "b"]));
+        first.stdout.wait_for("told");
+        let found = slots(&trial);
+        assert_eq!(
+            (&found[0]["holder"], &found[0]["stepping_down"]["stage"]),
+            (&"a".into(), &"begun".into())
+        );
+        let (_, table, _) = trial.status(&["--name", "payroll"]);
+        assert!(table.contains("slot 1 is to step down, in favour of b: begun"), "{table}");
+        std::fs::write(trial.folder().join("go"), "").unwrap();
+        let (code, out, error) = asked.join().unwrap();
+        assert_eq!(code, 0, "{out}{error}");
+    });
+    first.stdout.wait_for("tidied");
+    second.stdout.wait_for("b works");
+}
+
+#[test]
+fn without_a_name_anybody_else_comes_next() {
+    let trial = Trial::new();
+    let _first = leader(&trial, "a");
+    let mut second = standby(&trial, "b");
+    let (code, out, error) = step_down(&trial, &[]);
+    assert_eq!(code, 0, "{out}{error}");
+    assert!(out.contains("b leads slot 1 now"), "{out}");
+    second.stdout.wait_for("b works");
+}
+
+#[test]
+fn without_anybody_else_the_same_one_leads_again() {
+    let trial = Trial::new();
+    let mut only = leader(&trial, "a");
+    let (code, out, error) = step_down(&trial, &[]);
+    assert_eq!((code, out.as_str()), (76, ""), "{error}");
+    assert!(error.contains("nobody else came forward: a leads slot 1 now"), "{error}");
+    only.stdout.wait_for("a works");
+}
+
+#[test]
+fn without_a_standby_of_that_name_nothing_happens_to_the_leader() {
+    let trial = Trial::new();
+    let _leader = leader(&trial, "a");
+    let _other = standby(&trial, "b");
+    let worker = trial.process("sleep 1000");
+    let before = slots(&trial);
+    let (code, out, error) = step_down(&trial, &["--to", "c"]);
+    assert_eq!((code, out.as_str()), (75, ""), "{error}");
+    assert!(error.contains("no standby c has answered") && error.contains("a leads on"), "{error}");
+    assert_eq!((slots(&trial), trial.process("sleep 1000")), (before, worker));
+}
+
+#[test]
+fn what_can_not_be_is_said_at_once() {
+    let trial = Trial::new();
+    let refused = |arguments: &[&str], status, hint: &str| {
+        let (code, out, error) = step_down(&trial, arguments);
+        assert_eq!((code, out.as_str()), (status, ""), "{arguments:?}: {error}");
+        assert!(error.contains(hint), "{arguments:?}: {error}");
+    };
+    refused(&[], 66, "no such storage");
+    trial.run(["true"]).with(["--slots", "2"]).finish();
+    refused(&["--slot", "2"], 75, "nobody leads payroll slot 2");
+    refused(&[], 64, "payroll has 2 slots: say which with --slot N");
+    refused(&["--slot", "3"], 64, "--slot 3: payroll has 2");
+    let (code, _, error) = trial.ask("step-down", &["--name", "payrol"]);
+    assert_eq!(code, 66);
+    assert!(error.contains("nobody has ever campaigned for payrol "), "{error}");
+
+    let running = trial.run_script(WORK).with(["--holder", "a", "--slots", "2"]).start();
+    let mut slot = Value::Null;
+    eventually("somebody leads", || {
+        let found = slots(&trial).into_iter().find(|slot| slot["state"] == "held");
+        slot = found.map_or(Value::Null, |found| found["slot"].clone());
+        !slot.is_null()
+    });
+    refused(&["--slot", &slot.to_string(), "--to", "a"], 75, "a leads payroll slot");
+    drop(running);
+}
+
+/// A leader of another program, or of an earlier version: here the test itself.
+#[test]
+fn a_leader_that_knows_nothing_of_it_is_left_alone() {
+    let trial = Trial::new();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let open = async || {
+        let clock = Arc::new(clock::SystemClock::start().unwrap());
+        ElectionsTtlStorage::new(vvm_storage::open(&trial.storage(), clock).await.unwrap())
+    };
+    let slot = SlotNumber::new(NonZeroU32::MIN);
+    let key = ElectionKey { cluster: "payroll".into(), slot };
+    let entry = Entry {
+        holder: Holder::new("foreign").unwrap(),
+        version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 0 },
+        ttl: Ttl::DEFAULT,
+        epoch: Epoch::new(1).unwrap(),
+    };
+    runtime.block_on(async {
+        let claimed = open().await.insert_if_not_exist(&key, Vacant::default(), &entry).await.unwrap();
+        assert_eq!(claimed, Claim::Claimed);
+    });
+    let (code, _, error) = step_down(&trial, &[]);
+    assert_eq!(code, 75, "{error}");
+    assert!(error.contains("foreign has not answered"), "{error}");
+    runtime.block_on(async {
+        let storage = open().await;
+        assert_eq!(storage.get(&key).await.unwrap().entry(), Some(&entry));
+        assert_eq!(storage.requests(&key.cluster).await.unwrap(), Requests::default());
+    });
+}
