@@ -39,7 +39,7 @@ pub(crate) fn try_out() -> Result<(), Refusal> {
     let answer = match link.hear() {
         Some(Heard::Message(FromInit::Ready, _)) => Ok(()),
         Some(Heard::Message(FromInit::Refused(refusal), _)) => Err(refusal),
-        Some(Heard::Message(FromInit::Ended(_), _) | Heard::End) | None => {
+        Some(Heard::Message(FromInit::Ended(_) | FromInit::AideEnded(..), _) | Heard::End) | None => {
             Err(Refusal { step: Step::Process, errno: Errno::CHILD })
         }
     };

@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 #![allow(clippy::duplicate_mod, reason = "each file taken in brings the harness along")]
 
+#[path = "check.rs"]
+mod check;
 #[path = "containment.rs"]
 mod containment;
 #[path = "deadline.rs"]
@@ -12,6 +14,8 @@ mod deadline;
 mod harness;
 #[path = "init.rs"]
 mod init;
+#[path = "pre_stop.rs"]
+mod pre_stop;
 #[path = "signals.rs"]
 mod signals;
 

@@ -3,7 +3,7 @@
 
 mod harness;
 
-use harness::{Running, Trial};
+use harness::{Running, Trial, command_line, eventually};
 use rustix::process::Signal;
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -103,7 +103,7 @@ fn a_request_to_stop_is_one_also_while_a_check_is_under_way() {
     let trial = Trial::new();
     let server = Server::answering(&[""]);
     let running = start(&trial, &server.url, &["--check-timeout", "1h"]);
-    harness::eventually("asked", || !server.asked().is_empty());
+    eventually("asked", || !server.asked().is_empty());
     running.signal(Signal::TERM);
     assert_eq!(running.finish().signal(), 15);
 }
@@ -139,4 +139,53 @@ fn a_request_to_stop_ends_also_who_lets_the_others_go_first() {
     let campaigns =
         finished.stderr.iter().filter(|line| line.contains(": waiting for leadership as")).count();
     assert_eq!(campaigns, 1, "{:#?}", finished.stderr);
+}
+
+/// It finds what the command finds in its environment, and what it says is not taken for the command's.
+#[test]
+fn a_line_for_the_shell_that_fails_costs_the_leadership() {
+    let trial = Trial::new();
+    let bad = trial.folder().join("bad").display().to_string();
+    let line = format!("echo looked; test -n \"$VVM_LEADER_EPOCH\" && test ! -e {bad}");
+    let mut running = start(&trial, &line, &[]);
+    for _ in 0..5 {
+        running.stderr.wait_for("looked");
+    }
+    std::fs::write(bad, "").unwrap();
+    let finished = running.finish();
+    assert_eq!(finished.code(), 81, "{:#?}", finished.stderr);
+    assert!(finished.says("failed 3 times in a row: it exited with status 1"), "{:#?}", finished.stderr);
+    assert_eq!(finished.stdout.len(), 1, "{:#?}", finished.stdout);
+}
+
+#[test]
+fn a_line_that_hangs_has_failed_and_is_killed_with_what_it_started() {
+    let trial = Trial::new();
+    let line = "echo looked; trap '' TERM; sleep 1001 & sleep 1002; :";
+    let options = ["--check-timeout", "100ms", "--check-failures", "8"];
+    let mut running = start(&trial, line, &options);
+    for _ in 0..7 {
+        running.stderr.wait_for("looked");
+        let left = |command: &str| {
+            let processes = trial.processes().0;
+            processes.into_iter().filter(|pid| command_line(*pid).starts_with(command)).count()
+        };
+        assert!(left("sleep 1001") <= 1 && left("sleep 1002") <= 1, "{:?}", trial.processes().describe());
+    }
+    let finished = running.finish();
+    assert_eq!(finished.code(), 81, "{:#?}", finished.stderr);
+    assert!(finished.says("failed 8 times in a row: no answer within 100ms"), "{:#?}", finished.stderr);
+    assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
+}
+
+/// Ended with the command, before the leadership is released.
+#[test]
+fn a_line_that_hangs_does_not_outlive_the_command() {
+    let trial = Trial::new();
+    let line = "echo looked; trap '' TERM; (setsid sleep 1001 &); while :; do sleep 1002; done";
+    let mut running = start(&trial, line, &["--check-timeout", "1h"]);
+    running.stderr.wait_for("looked");
+    running.signal(Signal::TERM);
+    assert_eq!(running.finish().signal(), 15);
+    assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
 }

@@ -29,6 +29,8 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("restart-backoff", DURATION),
     ("restart-backoff-max", DURATION),
     ("restart-limit", ("-1", "write never, or a number")),
+    ("pre-stop", (" ", "write a line for sh -c")),
+    ("pre-stop-timeout", DURATION),
     ("check", ("https://localhost/", "there is no TLS here")),
     ("check-interval", ("0", "write more than 0")),
     ("check-timeout", ("0s", "write more than 0")),

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 #![allow(clippy::duplicate_mod, reason = "each file taken in brings the harness along")]
 
+#[path = "check.rs"]
+mod check;
 #[path = "containment.rs"]
 mod containment;
 #[path = "deadline.rs"]
@@ -15,6 +17,10 @@ mod harness;
 mod init;
 #[path = "leadership.rs"]
 mod leadership;
+#[path = "on_exit.rs"]
+mod on_exit;
+#[path = "pre_stop.rs"]
+mod pre_stop;
 #[path = "signal_table.rs"]
 mod signal_table;
 #[path = "signals.rs"]

@@ -25,6 +25,7 @@ pub(crate) use work::{OnExit, RestartLimit, WorkArgs};
 use crate::{
     demo::args::{DemoArgs, DemoCandidateArgs, DemoWorkerArgs},
     stage,
+    worker::aide::AideLines,
 };
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
@@ -65,6 +66,8 @@ pub(crate) enum Command {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WorkerArgs {
+    #[command(flatten)]
+    pub(crate) aides: AideLines,
     #[arg(last = true)]
     pub(crate) command: Vec<OsString>,
 }

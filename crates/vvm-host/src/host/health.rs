@@ -1,12 +1,17 @@
 //! Whether the command works, as somebody else sees it.
 //!
-//! What lives here: looking again and again, and counting. How to ask for a page stands in `page`.
+//! What lives here: looking again and again, and counting. How to ask for a page stands in `page`; how a line
+//! for the shell is run, in `worker::aide`.
 
 mod page;
 
-use crate::cli::args::{Check, WorkArgs};
+use crate::{
+    cli::args::{Check, WorkArgs},
+    processes::Ended,
+    worker::aide::{Aide, AideError, Aides},
+};
 use clock::Clock;
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, io, sync::Arc, time::Duration};
 
 /// The checks of one worker.
 #[derive(Debug)]
@@ -31,6 +36,10 @@ pub(super) struct Unhealthy {
 enum Failure {
     #[error("no answer within {0:?}")]
     TimedOut(Duration),
+    #[error("it {0}")]
+    Ended(Ended),
+    #[error("it could not be started: {0}")]
+    System(io::ErrorKind),
     #[error(transparent)]
     Page(#[from] page::Failure),
 }
@@ -58,15 +67,11 @@ impl Health {
     ///
     /// # Cancel safety
     /// May be dropped at will; the next call begins to count anew.
-    pub(super) async fn fails(&self) -> Unhealthy {
+    pub(super) async fn fails(&self, aides: &Aides) -> Unhealthy {
         let mut in_a_row = 0;
         loop {
             self.clock.sleep(self.interval).await;
-            let looked = tokio::select! {
-                biased;
-                looked = self.look() => looked,
-                () = self.clock.sleep(self.timeout) => Err(Failure::TimedOut(self.timeout)),
-            };
+            let looked = self.look(aides).await;
             match looked {
                 Ok(()) => in_a_row = 0,
                 Err(last) => {
@@ -79,9 +84,20 @@ impl Health {
         }
     }
 
-    async fn look(&self) -> Result<(), Failure> {
+    async fn look(&self, aides: &Aides) -> Result<(), Failure> {
+        let limit = self.clock.now().after(self.timeout);
         match &self.check {
-            Check::Http(page) => Ok(page::look(page).await?),
+            Check::Command(_) => match aides.run(Aide::Check, &self.clock, limit).await {
+                Ok(Ended::Exited(0)) => Ok(()),
+                Ok(ended) => Err(Failure::Ended(ended)),
+                Err(AideError::TooLong) => Err(Failure::TimedOut(self.timeout)),
+                Err(AideError::System(cause)) => Err(Failure::System(cause)),
+            },
+            Check::Http(page) => tokio::select! {
+                biased;
+                looked = page::look(page) => Ok(looked?),
+                () = self.clock.sleep_until(limit) => Err(Failure::TimedOut(self.timeout)),
+            },
         }
     }
 }

@@ -35,6 +35,10 @@ const KILLING: Duration = Duration::from_millis(200);
 /// Of a short TTL, this part: a third of what services have to stop in after a loss (0.15).
 const KILLING_SHARE: u32 = 20;
 
+/// Of the TTL, this part is kept for the command to stop in after a loss, half of what there is then (0.15): `--pre-stop`
+/// ends before.
+const LEAST_TO_STOP_SHARE: u32 = 13;
+
 /// How long one signal to many processes may take to reach us by way of the guardian, on a busy machine. Only a worker
 /// that somebody else has killed by TERM or INT is kept waiting for it.
 const ON_ITS_WAY: Duration = Duration::from_millis(500);
@@ -92,13 +96,18 @@ impl Tenure {
             command: &run.command,
             leadership: &self.leadership,
             withheld: if run.keep_credentials { &[] } else { credentials },
+            aides: &run.work.aides(),
             input: &self.surroundings.input,
             group: self.surroundings.terminal_group,
             containment: &self.surroundings.containment,
         };
         let mut starting = spawn::start(&order)?;
-        let patience =
-            Patience { stop_timeout: run.stop_timeout, killing: KILLING.min(run.ttl.get() / KILLING_SHARE) };
+        let patience = Patience {
+            pre_stop_timeout: run.work.pre_stop_timeout,
+            least_to_stop: run.ttl.get() / LEAST_TO_STOP_SHARE,
+            stop_timeout: run.stop_timeout,
+            killing: KILLING.min(run.ttl.get() / KILLING_SHARE),
+        };
         let executed = tokio::select! {
             biased;
             executed = starting.executed() => executed,
@@ -107,7 +116,8 @@ impl Tenure {
         };
         let clock = Arc::clone(&self.surroundings.clock);
         let containment = self.surroundings.containment.clone();
-        let supervision = Supervision::new(starting.hold, containment, clock, patience, orders);
+        let supervision =
+            Supervision::new(starting.hold, starting.aides, containment, clock, patience, orders);
         match executed {
             Ok(()) => Ok(supervision),
             Err(refusal) => {
@@ -154,14 +164,14 @@ impl Tenure {
         loop {
             let began = self.surroundings.clock.now();
             let last = self.supervise(supervision).await;
-            if !last.by_itself || self.stop.is_cancelled() {
-                self.has_worked(last, WorkEnd::Stopped);
-                return Ok(());
-            }
-            if !self.restarts_after(restarts) {
+            if last.by_itself && !self.restarts_after(restarts) {
                 let ended = last.ended.map(|ended| ended.to_string()).unwrap_or_default();
                 self.has_worked(last, WorkEnd::Finished);
                 self.hold(&ended).await;
+                return Ok(());
+            }
+            if !last.by_itself || self.stop.is_cancelled() {
+                self.has_worked(last, WorkEnd::Stopped);
                 return Ok(());
             }
             let pause = backoff.after_a_run_of(self.surroundings.clock.now().since(began));
@@ -190,6 +200,7 @@ impl Tenure {
 
     /// Asks to give up the leadership when the command does not work.
     async fn check(&self, supervision: Supervision) -> Supervised {
+        let aides = supervision.aides();
         let mut supervised = pin!(supervision.run());
         let Some(health) = &self.health else { return supervised.await };
         tokio::select! {
@@ -197,7 +208,7 @@ impl Tenure {
             supervised = &mut supervised => return supervised,
             // Whether it works is of no interest any more.
             () = self.stop.cancelled() => {}
-            unhealthy = health.fails() => self.course.cession.ask(Reason::Unhealthy(unhealthy)),
+            unhealthy = health.fails(&aides) => self.course.cession.ask(Reason::Unhealthy(unhealthy)),
         }
         supervised.await
     }

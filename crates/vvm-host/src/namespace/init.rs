@@ -11,15 +11,18 @@ use crate::{
         Heard, Link,
         message::namespace::{FromInit, ToInit},
     },
-    processes::{Reap, own_group, reap},
+    processes::{Ended, Reap, Reaped, own_group, reap},
     signals::Signals,
     stage::{self, TakeUpError, TakenUp},
-    worker::reins::{Group, Reins},
+    worker::{
+        aide::{self, Aide, AideLines},
+        reins::{Group, Reins},
+    },
 };
 use rustix::{
     event::{PollFd, PollFlags, poll},
     mount::{MountFlags, MountPropagationFlags, mount, mount_change},
-    process::{Pid, Signal, getpid, set_parent_process_death_signal},
+    process::{Pid, Signal, getpid, kill_process_group, set_parent_process_death_signal},
     thread::{CapabilitySet, capabilities, clear_ambient_capability_set, set_capabilities},
 };
 use std::{
@@ -65,8 +68,7 @@ fn serve(
     let mut early = Vec::new();
     while let Some(heard) = link.hear() {
         match heard {
-            Heard::Message(ToInit::Signal(passed), _) => early.push(passed),
-            Heard::Message(ToInit::Begin { .. } | ToInit::TryOut, _) => {}
+            Heard::Message(message, descriptors) => early.push((message, descriptors)),
             Heard::End => return Ok(()),
         }
     }
@@ -79,10 +81,15 @@ fn serve(
         command.process_group(0);
     }
     let pid = stage::start(command).map_err(at(Step::Process))?;
-    let reins = Reins { worker: pid, group };
+    let mut household = Household {
+        link,
+        lines: &worker.aides,
+        at_work: Some(Reins { worker: pid, group }),
+        aides: Vec::new(),
+    };
     // What came before there was anybody to have it is for the command, too, which may never come to be by it.
-    early.into_iter().for_each(|passed| reins.pass_on(passed));
-    watch(link, signals, reins);
+    early.into_iter().for_each(|(message, descriptors)| household.obey(message, descriptors));
+    household.watch(signals);
     Ok(())
 }
 
@@ -104,39 +111,79 @@ fn furnish() -> Result<(), Refusal> {
     give_up().map_err(|errno| Refusal { step: Step::Mapping, errno })
 }
 
-/// Until nobody is left, or nobody listens.
-fn watch(link: &Link<FromInit, ToInit>, mut signals: Signals, reins: Reins) {
-    let mut at_work = Some(reins);
-    loop {
-        // Reaping and listening happen in any case.
-        let _ = signals.pending();
+/// Who is in the namespace on behalf of the host.
+struct Household<'init> {
+    link: &'init Link<FromInit, ToInit>,
+    lines: &'init AideLines,
+    /// The worker, until it is reaped.
+    at_work: Option<Reins>,
+    /// Those beside it, until they are.
+    aides: Vec<(Aide, Pid)>,
+}
+
+impl Household<'_> {
+    /// Until nobody is left, or nobody listens.
+    fn watch(mut self, mut signals: Signals) {
         loop {
-            match reap() {
-                Reap::One(reaped) => {
-                    if at_work.take_if(|reins| reins.worker == reaped.pid).is_some() {
-                        // A host that is gone will be heard of.
-                        let _ = link.say(&FromInit::Ended(reaped.ended));
-                    }
+            // Reaping and listening happen in any case.
+            let _ = signals.pending();
+            loop {
+                match reap() {
+                    Reap::One(reaped) => self.note(reaped),
+                    Reap::NoneYet => break,
+                    Reap::Childless => return,
                 }
-                Reap::NoneYet => break,
-                Reap::Childless => return,
             }
-        }
-        loop {
-            match link.hear() {
-                // Until it is reaped, which only we do, its number means nobody else.
-                Some(Heard::Message(ToInit::Signal(passed), _)) => {
-                    if let Some(reins) = &at_work {
-                        reins.pass_on(passed);
-                    }
+            loop {
+                match self.link.hear() {
+                    Some(Heard::Message(message, descriptors)) => self.obey(message, descriptors),
+                    Some(Heard::End) => return,
+                    None => break,
                 }
-                Some(Heard::Message(ToInit::Begin { .. } | ToInit::TryOut, _)) => {}
-                Some(Heard::End) => return,
-                None => break,
             }
+            let mut fds = [PollFd::new(&signals, PollFlags::IN), PollFd::new(self.link, PollFlags::IN)];
+            // Interrupted: looking at everything is right after that, too.
+            let _ = poll(&mut fds, None);
         }
-        let mut fds = [PollFd::new(&signals, PollFlags::IN), PollFd::new(link, PollFlags::IN)];
-        // Interrupted: looking at everything is right after that, too.
-        let _ = poll(&mut fds, None);
+    }
+
+    fn note(&mut self, reaped: Reaped) {
+        if self.at_work.take_if(|reins| reins.worker == reaped.pid).is_some() {
+            // A host that is gone will be heard of.
+            let _ = self.link.say(&FromInit::Ended(reaped.ended));
+        }
+        if let Some(place) = self.aides.iter().position(|(_, pid)| *pid == reaped.pid) {
+            let (aide, _) = self.aides.swap_remove(place);
+            let _ = self.link.say(&FromInit::AideEnded(aide, reaped.ended));
+        }
+    }
+
+    fn obey(&mut self, message: ToInit, descriptors: Vec<OwnedFd>) {
+        match message {
+            // Until it is reaped, which only we do, its number means nobody else.
+            ToInit::Signal(passed) => {
+                if let Some(reins) = &self.at_work {
+                    reins.pass_on(passed);
+                }
+            }
+            ToInit::Aide(aide) => match self.start(aide, descriptors) {
+                Some(pid) => self.aides.push((aide, pid)),
+                None => {
+                    let _ = self.link.say(&FromInit::AideEnded(aide, Ended::Exited(exit::NOT_EXECUTABLE)));
+                }
+            },
+            ToInit::KillAide(wanted) => {
+                for (_, pid) in self.aides.iter().filter(|(aide, _)| *aide == wanted) {
+                    // It has ended already, and is about to be reaped.
+                    let _ = kill_process_group(*pid, Signal::KILL);
+                }
+            }
+            ToInit::Begin { .. } | ToInit::TryOut => {}
+        }
+    }
+
+    fn start(&self, aide: Aide, descriptors: Vec<OwnedFd>) -> Option<Pid> {
+        let shim = descriptors.into_iter().next()?;
+        stage::start(aide::command(self.lines.of(aide)?, shim).ok()?).ok()
     }
 }

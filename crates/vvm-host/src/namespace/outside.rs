@@ -48,9 +48,10 @@ fn start(worker: &WorkerArgs) -> Result<(Signals, Child), Refusal> {
         .map_err(|errno| Refusal { step: Step::Link, errno })?;
     separate()?;
     // The link is its standard input, as it is ours.
-    let init = stage::pass_on(stage::INIT, stage::behind_dashes(&worker.command))
-        .spawn()
-        .map_err(at(Step::Process))?;
+    let init =
+        stage::pass_on(stage::INIT, worker.aides.arguments().chain(stage::behind_dashes(&worker.command)))
+            .spawn()
+            .map_err(at(Step::Process))?;
     // Process 1 has inherited the terminal's group, if the worker is to have it. This one has nothing to do there.
     // (Refused to a group's leader, which is in a group of its own.)
     let _ = setpgid(None, None);

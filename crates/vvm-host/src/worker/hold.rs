@@ -1,6 +1,6 @@
 //! The host's hold on a worker: as a child of its own, or by way of the process 1 of a PID namespace.
 
-use super::{reins::Reins, supervise::Passed};
+use super::{aide::Aides, reins::Reins, supervise::Passed};
 use crate::{
     announce::say,
     link::{
@@ -12,6 +12,7 @@ use crate::{
     readable::Readable,
 };
 use rustix::process::Pid;
+use std::sync::Arc;
 
 /// A hold on a worker.
 #[derive(Debug)]
@@ -27,7 +28,8 @@ pub(crate) enum Hold {
 pub(crate) struct Apart {
     /// The child of this process that keeps the namespace.
     outside: Pid,
-    link: Link<ToInit, FromInit>,
+    link: Arc<Link<ToInit, FromInit>>,
+    aides: Arc<Aides>,
     readable: Readable,
     link_open: bool,
     refusal: Option<Refusal>,
@@ -98,15 +100,21 @@ impl Hold {
 }
 
 impl Apart {
-    /// By way of the child `outside`, over `link`.
-    pub(crate) fn new(outside: Pid, link: Link<ToInit, FromInit>, readable: Readable) -> Self {
-        Self { outside, link, readable, link_open: true, refusal: None, ended: None }
+    /// By way of the child `outside`, over `link`, which also tells of `aides`.
+    pub(crate) fn new(
+        outside: Pid,
+        link: Arc<Link<ToInit, FromInit>>,
+        aides: Arc<Aides>,
+        readable: Readable,
+    ) -> Self {
+        Self { outside, link, aides, readable, link_open: true, refusal: None, ended: None }
     }
 
     fn note(&mut self, heard: Heard<FromInit>) {
         match heard {
             Heard::Message(FromInit::Ended(ended), _) => self.ended = Some(ended),
             Heard::Message(FromInit::Refused(refusal), _) => self.refusal = Some(refusal),
+            Heard::Message(FromInit::AideEnded(aide, ended), _) => self.aides.has_ended(aide, ended),
             Heard::Message(FromInit::Ready, _) => {}
             Heard::End => self.link_open = false,
         }

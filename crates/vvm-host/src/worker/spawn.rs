@@ -1,6 +1,7 @@
 //! Starting a worker, and finding out whether the command could be executed.
 
 use super::{
+    aide::{AideLines, Aides, ByHost, ByInit, Starter},
     environment::Leadership,
     hold::{Apart, Hold},
     refusal::Refusal,
@@ -29,6 +30,7 @@ use std::{
         unix::process::CommandExt as _,
     },
     process::Command,
+    sync::Arc,
 };
 
 /// A command that is to become a worker.
@@ -38,6 +40,8 @@ pub(crate) struct Order<'a, Input> {
     pub(crate) leadership: &'a Leadership,
     /// Variables of this process's environment that it shall not see.
     pub(crate) withheld: &'a [&'a str],
+    /// What is to be had beside it.
+    pub(crate) aides: &'a AideLines,
     /// The worker's standard input.
     pub(crate) input: Input,
     /// The process group to join; a new one of its own without.
@@ -78,6 +82,7 @@ impl SpawnError {
 #[derive(Debug)]
 pub(crate) struct Starting {
     pub(crate) hold: Hold,
+    pub(crate) aides: Arc<Aides>,
     link: Link<ToShim, FromShim>,
     readable: Readable,
     command: OsString,
@@ -93,9 +98,17 @@ pub(crate) fn start<Input: AsFd>(order: &Order<'_, Input>) -> Result<Starting, S
         let (link, far) = link::pair()?;
         // Before there is a process, so that nothing can fail that would leave one behind.
         let readable = Readable::of(&link)?;
-        let (hold, parent) = match order.containment.level {
-            Level::Guardian | Level::ControlGroup => (Hold::Child(start_shim(order, far)?), getpid()),
-            Level::PidNamespace => (Hold::Apart(start_apart(order, far)?), Pid::INIT),
+        let (hold, aides, parent) = match order.containment.level {
+            Level::Guardian | Level::ControlGroup => {
+                let environment = environment(order);
+                let by_host = ByHost { environment, containment: order.containment.clone() };
+                let aides = Aides::new(order.aides.clone(), Starter::Host(by_host));
+                (Hold::Child(start_shim(order, far)?), aides, getpid())
+            }
+            Level::PidNamespace => {
+                let (apart, aides) = start_apart(order, far)?;
+                (Hold::Apart(apart), aides, Pid::INIT)
+            }
         };
         if let (Some(group), Hold::Child(reins)) = (&order.containment.group, &hold) {
             // Before it is told to become the command. One that is never told ends.
@@ -103,10 +116,10 @@ pub(crate) fn start<Input: AsFd>(order: &Order<'_, Input>) -> Result<Starting, S
         }
         // A shim that has died already is found when it is reaped.
         let _ = link.say_with(&ToShim { parent }, &[order.input.as_fd()]);
-        Ok((hold, link, readable))
+        Ok((hold, aides, link, readable))
     };
-    let (hold, link, readable) = begin().map_err(SpawnError::of_system)?;
-    Ok(Starting { hold, link, readable, command: order.command.first().cloned().unwrap_or_default() })
+    let (hold, aides, link, readable) = begin().map_err(SpawnError::of_system)?;
+    Ok(Starting { hold, aides, link, readable, command: order.command.first().cloned().unwrap_or_default() })
 }
 
 /// The shim as a child of this process.
@@ -117,20 +130,28 @@ fn start_shim<Input>(order: &Order<'_, Input>, shim: OwnedFd) -> io::Result<Rein
 }
 
 /// The shim as a child of process 1 of a namespace of its own.
-fn start_apart<Input>(order: &Order<'_, Input>, shim: OwnedFd) -> io::Result<Apart> {
+fn start_apart<Input>(order: &Order<'_, Input>, shim: OwnedFd) -> io::Result<(Apart, Arc<Aides>)> {
     let (link, far) = link::pair::<ToInit, FromInit>()?;
     let readable = Readable::of(&link)?;
     let outside = stage::start(stage_of(order, stage::NAMESPACE, far))?;
     // One that has ended already is found when it is reaped.
     let _ = link.say_with(&ToInit::Begin { shares_group: order.group.is_some() }, &[shim.as_fd()]);
-    Ok(Apart::new(outside, link, readable))
+    let link = Arc::new(link);
+    let aides = Aides::new(order.aides.clone(), Starter::Init(ByInit { link: Arc::clone(&link) }));
+    Ok((Apart::new(outside, link, Arc::clone(&aides), readable), aides))
 }
 
 fn stage_of<Input>(order: &Order<'_, Input>, stage: &str, far: OwnedFd) -> Command {
-    let mut command = stage::command(stage, stage::behind_dashes(order.command), far);
-    command.env_clear().envs(order.leadership.environment(std::env::vars_os(), order.withheld));
+    // Only process 1 of a namespace has to start those.
+    let aides = order.aides.arguments().filter(|_| stage == stage::NAMESPACE);
+    let mut command = stage::command(stage, aides.chain(stage::behind_dashes(order.command)), far);
+    command.env_clear().envs(environment(order));
     command.process_group(order.group.map_or(0, Pid::as_raw_pid));
     command
+}
+
+fn environment<Input>(order: &Order<'_, Input>) -> Vec<(OsString, OsString)> {
+    order.leadership.environment(std::env::vars_os(), order.withheld)
 }
 
 impl Starting {

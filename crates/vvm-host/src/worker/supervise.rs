@@ -1,18 +1,22 @@
 //! A worker from its start until the last process that it left behind is reaped (I6).
 //!
-//! Stopping is one course, whatever begins it: the command is told, has until the stop timeout or until shortly before
+//! Stopping is one course, whatever begins it: what is to happen before happens, the command is told, has until the stop timeout or until shortly before
 //! the kill deadline, whichever comes first, and what is left then is killed. What it leaves behind when it ends by
 //! itself is told, and killed, in the same way.
 
-use super::hold::Hold;
+use super::{
+    aide::{Aide, AideError, Aides},
+    hold::Hold,
+};
 use crate::{
+    announce::say,
     containment::{Complaint, Containment, Sweep, sweep},
     processes::{Ended, Reap, Reaped, reap},
     signals::asks_to_stop,
 };
 use clock::{Clock, Instant};
 use rustix::process::Signal;
-use std::{sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -42,6 +46,10 @@ pub(crate) struct Passed {
 /// How long things may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
+    /// For what is to happen before the command is told to stop.
+    pub(crate) pre_stop_timeout: Duration,
+    /// What a command that is told to stop must have left until it is killed: what is to happen before ends earlier.
+    pub(crate) least_to_stop: Duration,
     /// Between telling to stop and killing.
     pub(crate) stop_timeout: Duration,
     /// What killing and reaping may take: this long before the kill deadline, waiting ends.
@@ -71,27 +79,47 @@ impl Supervised {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     Working,
-    Stopping { until: Instant },
+    /// It has not been told yet.
+    PreStopping {
+        until: Instant,
+    },
+    Stopping {
+        until: Instant,
+    },
     Killing,
+}
+
+/// What is to happen before the command is told to stop.
+type PreStop = Pin<Box<dyn Future<Output = Result<Ended, AideError>> + Send>>;
+
+async fn pre_stop_of(running: &mut Option<PreStop>) -> Result<Ended, AideError> {
+    match running {
+        Some(running) => running.await,
+        None => std::future::pending().await,
+    }
 }
 
 /// A worker under supervision.
 #[derive(Debug)]
 pub(crate) struct Supervision {
     hold: Hold,
+    aides: Arc<Aides>,
     containment: Containment,
     clock: Arc<dyn Clock>,
     patience: Patience,
     orders: Orders,
     phase: Phase,
+    /// What it is told once it is to stop.
+    held: Vec<Passed>,
     complaint: Complaint,
     outcome: Supervised,
 }
 
 impl Supervision {
-    /// Of the worker that `hold` has hold of.
+    /// Of the worker that `hold` has hold of, with what runs beside it.
     pub(crate) fn new(
         hold: Hold,
+        aides: Arc<Aides>,
         containment: Containment,
         clock: Arc<dyn Clock>,
         patience: Patience,
@@ -100,7 +128,8 @@ impl Supervision {
         let outcome = Supervised { ended: None, by_itself: false, told: Vec::new() };
         let phase = Phase::Working;
         let complaint = Complaint::default();
-        Self { hold, containment, clock, patience, orders, phase, complaint, outcome }
+        let held = Vec::new();
+        Self { hold, aides, containment, clock, patience, orders, phase, held, complaint, outcome }
     }
 
     /// Kills whatever has been started, without asking it to stop first.
@@ -109,11 +138,18 @@ impl Supervision {
         self
     }
 
+    /// What runs beside the worker.
+    pub(crate) fn aides(&self) -> Arc<Aides> {
+        Arc::clone(&self.aides)
+    }
+
     /// Supervises until no descendant of this process is left.
     ///
     /// # Cancel safety
     /// Not cancel safe: dropped, it leaves processes behind that nobody stops.
     pub(crate) async fn run(mut self) -> Supervised {
+        // Dropped, it kills what it has started.
+        let mut pre_stop = None;
         while !self.collect() {
             let wake_at = self.wake_at();
             tokio::select! {
@@ -123,9 +159,20 @@ impl Supervision {
                 () = self.orders.kill.cancelled(), if self.phase != Phase::Killing => self.phase = Phase::Killing,
                 // A lagging receiver has missed signals, which then merge, as pending signals do.
                 Ok(passed) = self.orders.signals.recv() => self.pass_on(passed),
-                () = self.orders.stop.cancelled(), if self.phase == Phase::Working => self.stop(),
+                () = self.orders.stop.cancelled(), if self.phase == Phase::Working => pre_stop = self.stop(),
+                outcome = pre_stop_of(&mut pre_stop), if self.is_pre_stopping() => {
+                    pre_stop = None;
+                    self.tell_after(outcome);
+                }
                 Ok(()) = self.orders.deadline.changed() => {}
-                () = self.clock.sleep_until(wake_at), if self.phase != Phase::Killing => self.phase = Phase::Killing,
+                () = self.clock.sleep_until(wake_at), if self.phase != Phase::Killing => {
+                    if self.is_pre_stopping() {
+                        pre_stop = None;
+                        self.tell_after(Err(AideError::TooLong));
+                    } else {
+                        self.phase = Phase::Killing;
+                    }
+                }
             }
         }
         self.outcome
@@ -166,6 +213,8 @@ impl Supervision {
     fn note(&mut self, reaped: Reaped) {
         if reaped.pid == self.hold.process() {
             self.has_ended(reaped.ended);
+        } else {
+            self.aides.note(reaped.pid, reaped.ended);
         }
     }
 
@@ -178,27 +227,66 @@ impl Supervision {
     }
 
     /// When waiting ends. Shortly before the kill deadline in any case: nothing of the worker may see it, or the
-    /// deadman would end the host, too, and with it the news of how the worker ended.
+    /// deadman would end the host, too, and with it the news of how the worker ended (I4).
     fn wake_at(&mut self) -> Instant {
         let deadline = self.orders.deadline.borrow_and_update().unwrap_or(Instant::NEVER);
         let before_deadline = deadline.before(self.patience.killing);
         match self.phase {
+            Phase::PreStopping { until } => until.min(before_deadline.before(self.patience.least_to_stop)),
             Phase::Stopping { until } => until.min(before_deadline),
             Phase::Working | Phase::Killing => before_deadline,
         }
     }
 
+    fn is_pre_stopping(&self) -> bool {
+        matches!(self.phase, Phase::PreStopping { .. })
+    }
+
     fn pass_on(&mut self, passed: Passed) {
-        if self.outcome.ended.is_none() {
-            self.hold.pass_on(passed);
-        }
-        if asks_to_stop(passed.signal) {
+        let asks = asks_to_stop(passed.signal);
+        if asks {
             self.outcome.told.push(passed.signal);
+        }
+        let comes_first = self.phase == Phase::Working && self.aides.has(Aide::PreStop);
+        if asks && !passed.delivered && (comes_first || self.is_pre_stopping()) {
+            self.held.push(passed);
+        } else if self.outcome.ended.is_none() {
+            self.hold.pass_on(passed);
         }
     }
 
-    fn stop(&mut self) {
+    /// Begins to stop the command: with what is to happen before it is told, if anything is.
+    fn stop(&mut self) -> Option<PreStop> {
+        if !self.aides.has(Aide::PreStop) {
+            self.tell();
+            return None;
+        }
+        let now = self.clock.now();
+        self.phase = Phase::PreStopping { until: now.after(self.patience.pre_stop_timeout) };
+        if self.wake_at() <= now {
+            say!("no time is left for --pre-stop");
+            self.tell();
+            return None;
+        }
+        let (aides, clock) = (Arc::clone(&self.aides), Arc::clone(&self.clock));
+        // When its time is over is seen to by the phase: the kill deadline moves.
+        Some(Box::pin(async move { aides.run(Aide::PreStop, &clock, Instant::NEVER).await }))
+    }
+
+    /// Tells the command to stop, after what was to happen before.
+    fn tell_after(&mut self, pre_stop: Result<Ended, AideError>) {
+        match pre_stop {
+            Ok(Ended::Exited(0)) => {}
+            Ok(ended) => say!("--pre-stop {ended}; the command is told to stop nevertheless"),
+            Err(refusal) => say!("--pre-stop {refusal}; the command is told to stop nevertheless"),
+        }
+        self.tell();
+    }
+
+    fn tell(&mut self) {
         self.begin_stopping();
+        let held = std::mem::take(&mut self.held);
+        held.into_iter().for_each(|passed| self.hold.pass_on(passed));
         // Whoever asked for the stop by a signal has had it passed on already.
         if self.outcome.told.is_empty() {
             self.pass_on(Passed { signal: Signal::TERM, delivered: false });
@@ -209,7 +297,7 @@ impl Supervision {
 
     /// The command has ended; what it left behind is told to, now that it has become ours.
     fn stop_leftovers(&mut self) {
-        if self.phase == Phase::Working {
+        if self.phase == Phase::Working || self.is_pre_stopping() {
             self.begin_stopping();
         }
         for member in self.containment.family.descendants() {

@@ -9,6 +9,8 @@ use std::{
 /// How to find out whether the command works.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Check {
+    /// This line, for `sh -c`, exits with 0.
+    Command(String),
     /// This page answers 2xx.
     Http(Page),
 }
@@ -51,7 +53,7 @@ impl FromStr for Check {
         if text.starts_with("https://") {
             return Err(NotACheck::Tls(text.into()));
         }
-        let Some(rest) = text.strip_prefix("http://") else { return Err(NotACheck::Empty) };
+        let Some(rest) = text.strip_prefix("http://") else { return Ok(Self::Command(text.into())) };
         if rest.contains(|one: char| one.is_whitespace() || one.is_control()) {
             return Err(NotACheck::Unreadable);
         }
@@ -81,6 +83,7 @@ fn addresses(authority: &str) -> Option<Vec<SocketAddr>> {
 impl fmt::Display for Check {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Command(line) => out.write_str(line),
             Self::Http(Page { authority, path, .. }) => write!(out, "http://{authority}{path}"),
         }
     }
@@ -100,7 +103,7 @@ mod tests {
             ("http://10.0.0.7:1?x", "10.0.0.7:1", "/?x"),
         ];
         for (text, address, path) in table {
-            let Check::Http(page) = text.parse().unwrap();
+            let Ok(Check::Http(page)) = text.parse() else { panic!("{text}") };
             assert_eq!((page.addresses[0], page.path.as_str()), (address.parse().unwrap(), path), "{text}");
         }
     }

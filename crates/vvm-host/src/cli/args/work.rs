@@ -1,6 +1,7 @@
 //! `vvm run`: what is done with the command while leading, and when it has ended.
 
 use super::{check::Check, values::parse_duration};
+use crate::worker::aide::AideLines;
 use clap::Args;
 use std::{num::NonZeroU32, str::FromStr, time::Duration};
 
@@ -24,10 +25,17 @@ pub(crate) struct WorkArgs {
     /// and vvm exits with the command's status
     #[arg(long, value_name = "never|N", default_value = "never", allow_hyphen_values = true)]
     pub(crate) restart_limit: RestartLimit,
-    /// Whether the command works: an http URL that has to answer 2xx. When it fails --check-failures times in a row, the
-    /// command is stopped and the leadership released, so that somebody else leads; vvm exits with 81, or, with
-    /// --on-loss rejoin, is a candidate again, after the others
-    #[arg(long, value_name = "http://URL")]
+    /// A line for sh -c that is run before the command is told to stop, when it is to be stopped; TERM or INT is passed on
+    /// afterwards
+    #[arg(long, value_name = "LINE", value_parser = parse_line)]
+    pub(crate) pre_stop: Option<String>,
+    /// How long --pre-stop may take before it is killed; after a loss it has half of what the command has to stop
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_interval)]
+    pub(crate) pre_stop_timeout: Duration,
+    /// Whether the command works: a line for sh -c that has to exit with 0, or an http URL that has to answer 2xx. When
+    /// that fails --check-failures times in a row, the command is stopped and the leadership released, so that somebody
+    /// else leads; vvm exits with 81, or, with --on-loss rejoin, is a candidate again, after the others
+    #[arg(long, value_name = "LINE|http://URL")]
     pub(crate) check: Option<Check>,
     /// How long after the command's start, and after each check, the next one begins
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_interval)]
@@ -38,6 +46,26 @@ pub(crate) struct WorkArgs {
     /// How many checks in a row must fail
     #[arg(long, value_name = "N", default_value = "3", value_parser = parse_failures, allow_hyphen_values = true)]
     pub(crate) check_failures: NonZeroU32,
+}
+
+impl WorkArgs {
+    /// What runs beside the command.
+    pub(crate) fn aides(&self) -> AideLines {
+        let check = match &self.check {
+            Some(Check::Command(line)) => Some(line.clone()),
+            Some(Check::Http(_)) | None => None,
+        };
+        AideLines { pre_stop: self.pre_stop.clone(), check }
+    }
+}
+
+/// A text that is no line for a shell.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("write a line for sh -c, like './drain --now'")]
+pub(crate) struct NotALine;
+
+fn parse_line(text: &str) -> Result<String, NotALine> {
+    if text.trim().is_empty() { Err(NotALine) } else { Ok(text.into()) }
 }
 
 /// A duration that is none.

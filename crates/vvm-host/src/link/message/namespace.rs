@@ -4,7 +4,7 @@ use super::{Frame, Message, frame, signal, signal_word};
 use crate::{
     namespace::refusal::{Refusal, Step},
     processes::Ended,
-    worker::supervise::Passed,
+    worker::{aide::Aide, supervise::Passed},
 };
 use rustix::io::Errno;
 
@@ -20,6 +20,10 @@ pub(crate) enum ToInit {
     TryOut,
     /// A signal for the worker.
     Signal(Passed),
+    /// Start this one. With it comes the end of the link that is for its shim.
+    Aide(Aide),
+    /// Kill it.
+    KillAide(Aide),
 }
 
 /// Process 1 of the namespace to the host; or, before there is one, whoever makes it.
@@ -31,6 +35,8 @@ pub(crate) enum FromInit {
     Refused(Refusal),
     /// The worker has ended. What it left behind may go on.
     Ended(Ended),
+    /// This one has ended, too, or was never started.
+    AideEnded(Aide, Ended),
 }
 
 impl Message for ToInit {
@@ -41,6 +47,8 @@ impl Message for ToInit {
             Self::Signal(Passed { signal, delivered }) => {
                 frame(50, [signal_word(signal), u64::from(delivered)])
             }
+            Self::Aide(aide) => frame(51, [aide_word(aide)]),
+            Self::KillAide(aide) => frame(52, [aide_word(aide)]),
         }
     }
 
@@ -50,6 +58,8 @@ impl Message for ToInit {
             48 => Self::Begin { shares_group: first != 0 },
             49 => Self::TryOut,
             50 => Self::Signal(Passed { signal: signal(first)?, delivered: second != 0 }),
+            51 => Self::Aide(aide(first)?),
+            52 => Self::KillAide(aide(first)?),
             _ => return None,
         })
     }
@@ -64,6 +74,10 @@ impl Message for FromInit {
             }
             Self::Ended(Ended::Exited(status)) => frame(66, [u64::from(status)]),
             Self::Ended(Ended::Signalled(number)) => frame(67, [u64::from(number.unsigned_abs())]),
+            Self::AideEnded(aide, Ended::Exited(status)) => frame(68, [u64::from(status), aide_word(aide)]),
+            Self::AideEnded(aide, Ended::Signalled(number)) => {
+                frame(69, [u64::from(number.unsigned_abs()), aide_word(aide)])
+            }
         }
     }
 
@@ -77,8 +91,25 @@ impl Message for FromInit {
             }
             66 => Self::Ended(Ended::Exited(u8::try_from(first).ok()?)),
             67 => Self::Ended(Ended::Signalled(i32::try_from(first).ok()?)),
+            68 => Self::AideEnded(aide(second)?, Ended::Exited(u8::try_from(first).ok()?)),
+            69 => Self::AideEnded(aide(second)?, Ended::Signalled(i32::try_from(first).ok()?)),
             _ => return None,
         })
+    }
+}
+
+fn aide_word(aide: Aide) -> u64 {
+    match aide {
+        Aide::PreStop => 0,
+        Aide::Check => 1,
+    }
+}
+
+fn aide(word: u64) -> Option<Aide> {
+    match word {
+        0 => Some(Aide::PreStop),
+        1 => Some(Aide::Check),
+        _ => None,
     }
 }
 
@@ -106,6 +137,9 @@ mod tests {
             ToInit::Begin { shares_group: false },
             ToInit::TryOut,
             ToInit::Signal(passed),
+            ToInit::Aide(Aide::PreStop),
+            ToInit::Aide(Aide::Check),
+            ToInit::KillAide(Aide::Check),
         ];
         for message in to_init {
             assert_eq!(ToInit::from_frame(&message.to_frame()), Some(message));
@@ -113,7 +147,9 @@ mod tests {
         }
         let refused = STEPS.map(|step| FromInit::Refused(Refusal { step, errno: Errno::PERM }));
         let ended = [Ended::Exited(255), Ended::Signalled(9)].map(FromInit::Ended);
-        for message in [FromInit::Ready].into_iter().chain(refused).chain(ended) {
+        let aided = [(Aide::PreStop, Ended::Exited(1)), (Aide::Check, Ended::Signalled(9))];
+        let aided = aided.map(|(aide, ended)| FromInit::AideEnded(aide, ended));
+        for message in [FromInit::Ready].into_iter().chain(refused).chain(ended).chain(aided) {
             assert_eq!(FromInit::from_frame(&message.to_frame()), Some(message));
             assert_eq!(ToInit::from_frame(&message.to_frame()), None);
         }
