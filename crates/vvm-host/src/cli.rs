@@ -25,6 +25,7 @@ pub(crate) fn main() -> ExitCode {
     };
     match cli.command {
         Command::Run(run) => crate::guardian::main(&run, &settled),
+        Command::Elect(elect) => crate::elect::main(&elect),
         Command::Status(status) => crate::status::main(&status),
         Command::Watch(watch) => crate::watch::main(&watch),
         Command::StepDown(step_down) => crate::operate::step_down(&step_down),

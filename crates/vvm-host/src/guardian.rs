@@ -10,6 +10,7 @@
 //! work as process 1, out of memory, and while everything else hangs.
 
 mod countdown;
+mod dry_run;
 mod ending;
 mod terminal;
 mod watch;
@@ -59,8 +60,14 @@ impl From<io::Error> for StartError {
 /// `vvm run`, as `settled` says, which says all that `run` does.
 pub(crate) fn main(run: &RunArgs, settled: &Settled) -> ExitCode {
     announce::speak_to(run.observe.log_format.0);
-    match start(run, settled.told()) {
-        Ok((guardian, holder)) => ending::end(run, &settled.origins, &holder, guardian.watch()),
+    let done = if run.dry_run {
+        dry_run::show(run)
+    } else {
+        start(run, settled.told())
+            .map(|(guardian, holder)| ending::end(run, &settled.origins, &holder, guardian.watch()))
+    };
+    match done {
+        Ok(status) => status,
         Err(refusal) => {
             say!("{refusal}");
             match refusal {

@@ -22,6 +22,7 @@
 //! - `calendar`: moments and spans as people read them.
 //! - `operate`: `vvm pause`, `resume`, `step-down`.
 //! - `status`: `vvm status`. `watch`: `vvm watch`. `init_storage`: `vvm init-storage`. `demo`: `vvm demo`.
+//! - `elect`: `vvm elect`, hooks and no command. `prospect`: `--dry-run`.
 #![forbid(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
@@ -35,6 +36,7 @@ mod calendar;
 mod cli;
 mod containment;
 mod demo;
+mod elect;
 mod embed;
 mod guardian;
 mod host;
@@ -45,6 +47,7 @@ mod link;
 mod namespace;
 mod operate;
 mod processes;
+mod prospect;
 mod readable;
 mod report;
 mod service_manager;

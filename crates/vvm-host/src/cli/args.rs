@@ -1,6 +1,7 @@
 //! The arguments of every command, and the help that explains them. What a value may be stands in [`values`].
 
 mod check;
+mod elect;
 mod generated;
 mod init_storage;
 mod observe;
@@ -13,6 +14,7 @@ mod watch;
 mod work;
 
 pub(crate) use check::{Check, Page};
+pub(crate) use elect::ElectArgs;
 pub(crate) use generated::{CompletionsArgs, ManArgs};
 pub(crate) use init_storage::InitStorageArgs;
 pub(crate) use pause::{PauseArgs, ResumeArgs, Wait};
@@ -41,6 +43,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(RunArgs),
+    Elect(ElectArgs),
     Status(StatusArgs),
     Watch(WatchArgs),
     StepDown(StepDownArgs),

@@ -66,8 +66,12 @@ impl Host {
     /// # Cancel safety
     /// May be dropped at will.
     pub async fn open(settings: HostSettings) -> Result<Self, HostError> {
+        Self::open_with(settings, Deadman::system(SystemOptions::default())?).await
+    }
+
+    /// [`open`](Self::open), with what is to happen at the kill deadline.
+    pub(crate) async fn open_with(settings: HostSettings, deadman: Deadman) -> Result<Self, HostError> {
         let holder = identity::or_own_name(settings.holder.as_ref())?;
-        let deadman = Deadman::system(SystemOptions::default())?;
         let env = Env::system(deadman, Handle::current())?;
         let opened = vvm_storage::open(&settings.storage, Arc::clone(&env.clock)).await;
         let opened = opened.map_err(|cause| HostError::Storage { url: settings.storage.clone(), cause })?;

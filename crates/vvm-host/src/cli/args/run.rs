@@ -81,6 +81,10 @@ pub(crate) struct RunArgs {
     /// Write how it ended to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) result_file: Option<PathBuf>,
+    /// Only say what would be done, and who leads now: nothing is created, settled or started. Exit status as of the real
+    /// thing where that would be refused, else 0
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// The command and its arguments, after --
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,

@@ -1,0 +1,129 @@
+//! `vvm elect`: hooks at the beginning and the end of a leadership that somebody else's process works under.
+//!
+//! What lives here: the process around the hooks. A thread of its own runs them ([`hooks`]), and is the deadman's trigger
+//! as well ([`trigger`]); [`service`] is what the orchestrator sees.
+//!
+//! What does not: containment, and any promise that the last leader is dead (I1). Whoever relies on a hook relies on the
+//! fencing token.
+
+mod hooks;
+mod order;
+mod service;
+mod trigger;
+
+use crate::{
+    announce::say,
+    async_runtime,
+    cli::{args::ElectArgs, exit},
+    embed::{Ended, Host, HostError, HostSettings, OnLoss},
+    identity,
+    prospect::Prospect,
+};
+use clock::{Clock as _, SystemClock};
+use deadman::Deadman;
+use hooks::{HookError, HookLines, Hooks};
+use service::HookService;
+use std::{
+    process::ExitCode,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+use vvm_orch::Problem;
+
+/// Between two attempts to open a storage that is busy or full.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What all leaderships of this process share.
+#[derive(Debug)]
+struct Shared {
+    args: ElectArgs,
+    holder: ielections::Holder,
+    hooks: Hooks,
+    /// Why the first hook failed, if it did.
+    failed: OnceLock<HookError>,
+}
+
+/// `vvm elect`.
+pub(crate) fn main(args: &ElectArgs) -> ExitCode {
+    let done = if args.dry_run { show(args) } else { elect(args) };
+    match done {
+        Ok(status) => status.into(),
+        Err(refusal) => {
+            say!("{refusal}");
+            refusal.exit_status().into()
+        }
+    }
+}
+
+/// What would be done.
+fn show(args: &ElectArgs) -> Result<u8, HostError> {
+    let holder = identity::or_own_name(args.holder.as_ref())?;
+    let hooks = [("on lead", args.on_lead.clone()), ("on loss", args.on_loss.clone())];
+    let prospect =
+        Prospect { storage: &args.storage, name: &args.name, slots: args.slots, ttl: args.ttl, holder };
+    Ok(match prospect.show(&hooks) {
+        Ok(()) => 0,
+        Err(refusal) => {
+            say!("{refusal}");
+            refusal.exit_status()
+        }
+    })
+}
+
+fn elect(args: &ElectArgs) -> Result<u8, HostError> {
+    let holder = identity::or_own_name(args.holder.as_ref())?;
+    let lines = HookLines { on_lead: args.on_lead.clone(), on_loss: args.on_loss.clone() };
+    let runtime = async_runtime::start()?;
+    let (hooks, thread) = Hooks::start(args.name.clone(), lines, args.hook_timeout)?;
+    let shared = Arc::new(Shared { args: args.clone(), holder, hooks, failed: OnceLock::new() });
+    let outcome = runtime.block_on(campaign(&shared));
+    // Before the thread, which its tasks may be waiting for.
+    drop(runtime);
+    shared.hooks.end();
+    // One that panicked has said so.
+    let _ = thread.join();
+    outcome
+}
+
+async fn campaign(shared: &Arc<Shared>) -> Result<u8, HostError> {
+    let Shared { args, holder, .. } = &**shared;
+    let mut settings = HostSettings::new(args.storage.clone(), args.name.clone());
+    (settings.slots, settings.ttl, settings.holder) = (args.slots, args.ttl, Some(holder.clone()));
+    settings.on_loss = OnLoss::Rejoin;
+    // Hooks have a limit of their own.
+    settings.stop_timeout = Duration::MAX;
+    let host = open(settings, shared).await?;
+    let ended = host
+        .run(|| {
+            say!("{}: waiting for leadership as {holder}", args.name);
+            vec![Box::new(HookService(Arc::clone(shared)))]
+        })
+        .await;
+    if let Some(failure) = shared.failed.get() {
+        say!("{}: ended: the on-lead hook {failure}", args.name);
+        return Ok(1);
+    }
+    say!("{}: ended: {ended}", args.name);
+    Ok(match ended {
+        Ended::Problem(Problem::NotAcquired(_)) | Ended::Stopped => ended.exit_status(),
+        Ended::Problem(_) => exit::SYSTEM,
+    })
+}
+
+/// Goes on trying while what is in the way may pass.
+async fn open(settings: HostSettings, shared: &Shared) -> Result<Host, HostError> {
+    let clock = SystemClock::start()?;
+    let mut said = false;
+    loop {
+        let deadman = Deadman::with_trigger(shared.hooks.trigger());
+        match Host::open_with(settings.clone(), deadman).await {
+            Err(HostError::Storage { url, cause }) if cause.is_passing() => {
+                if !std::mem::replace(&mut said, true) {
+                    say!("{}: storage {url}: {cause}; trying again", shared.args.name);
+                }
+                clock.sleep(PAUSE).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The thread that runs the hooks, one after the other, whatever becomes of everything else in this process.
+
+use super::{
+    order::{Inbox, Order},
+    trigger::HookTrigger,
+};
+use crate::{announce::say, cli::exit};
+use clock::SystemClock;
+use deadman::Trigger;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
+};
+use std::{
+    ffi::OsString,
+    io,
+    os::{fd::AsFd as _, unix::process::CommandExt as _},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+use tokio::sync::oneshot;
+
+/// The lines, for `sh -c`.
+#[derive(Clone, Debug)]
+pub(super) struct HookLines {
+    pub(super) on_lead: String,
+    pub(super) on_loss: String,
+}
+
+/// A hook that did not do what it was to do.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(super) enum HookError {
+    #[error("could not be started: {0}")]
+    System(io::ErrorKind),
+    #[error("ended with {0}")]
+    Failed(ExitStatus),
+    #[error("took longer than {0:?} and was killed")]
+    TooLong(Duration),
+    #[error("was killed, because the leadership is over")]
+    Overtaken,
+}
+
+/// A hold on the thread.
+#[derive(Debug)]
+pub(super) struct Hooks(Arc<Inbox>);
+
+impl Hooks {
+    /// Starts the thread; it runs until [`end`](Self::end), and is joined by whoever calls this.
+    ///
+    /// # Errors
+    /// When the process is out of descriptors or threads.
+    pub(super) fn start(
+        name: String,
+        lines: HookLines,
+        timeout: Duration,
+    ) -> io::Result<(Self, JoinHandle<()>)> {
+        let inbox = Arc::new(Inbox::new()?);
+        let at_work = AtWork { name, lines, timeout, inbox: Arc::clone(&inbox), leading: None };
+        let thread = thread::Builder::new().name("hooks".into()).spawn(move || at_work.serve())?;
+        Ok((Self(inbox), thread))
+    }
+
+    /// Runs the on-lead hook.
+    ///
+    /// # Errors
+    /// When it fails.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops the waiting; the hook goes on.
+    pub(super) async fn lead(&self, environment: Vec<(OsString, OsString)>) -> Result<(), HookError> {
+        let (done, outcome) = oneshot::channel();
+        self.0.order(Order::Lead { environment, done });
+        outcome.await.unwrap_or(Err(HookError::Overtaken))
+    }
+
+    /// Runs the on-loss hook, after having killed an on-lead hook that still runs.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops the waiting; the hook goes on.
+    pub(super) async fn lose(&self) {
+        let (done, outcome) = oneshot::channel();
+        self.0.order(Order::Lose { done });
+        // A thread that is gone runs nothing any more.
+        let _ = outcome.await;
+    }
+
+    /// Tells the thread to end.
+    pub(super) fn end(&self) {
+        self.0.order(Order::End);
+    }
+
+    /// What a deadman sets.
+    pub(super) fn trigger(&self) -> Arc<dyn Trigger> {
+        Arc::new(HookTrigger(Arc::clone(&self.0)))
+    }
+}
+
+/// The thread's own.
+struct AtWork {
+    name: String,
+    lines: HookLines,
+    timeout: Duration,
+    inbox: Arc<Inbox>,
+    /// The environment of the leadership whose on-loss hook has not run yet.
+    leading: Option<Vec<(OsString, OsString)>>,
+}
+
+impl AtWork {
+    fn serve(mut self) {
+        loop {
+            if self.inbox.is_overdue(SystemClock::read()) {
+                self.die();
+            }
+            match self.inbox.take() {
+                Some(Order::Lead { environment, done }) => {
+                    let outcome = self.run(&self.lines.on_lead, &environment, true);
+                    self.leading = Some(environment);
+                    // Who does not listen any more learns it by the next order.
+                    let _ = done.send(outcome);
+                }
+                Some(Order::Lose { done }) => {
+                    self.lose();
+                    let _ = done.send(());
+                }
+                Some(Order::End) => return,
+                None => self.wait(None, None),
+            }
+        }
+    }
+
+    /// The kill deadline has passed: nobody renews any more, and somebody else may lead soon.
+    fn die(&mut self) -> ! {
+        say!("{}: the kill deadline has passed", self.name);
+        self.lose();
+        // Not `exit` with its handlers, which could wait for whatever hangs.
+        signal_hook::low_level::exit(exit::DEADMAN.into())
+    }
+
+    fn lose(&mut self) {
+        // Once for each leadership.
+        let Some(environment) = self.leading.take() else { return };
+        if let Err(failure) = self.run(&self.lines.on_loss, &environment, false) {
+            say!("{}: the on-loss hook {failure}", self.name);
+        }
+    }
+
+    /// Runs one to its end. `gives_way`: it is killed when the leadership is over.
+    fn run(
+        &self,
+        line: &str,
+        environment: &[(OsString, OsString)],
+        gives_way: bool,
+    ) -> Result<(), HookError> {
+        let mut command = Command::new("sh");
+        command.args(["-c", line]).env_clear().envs(environment.iter().cloned());
+        let mut child = command
+            .process_group(0)
+            .stdin(Stdio::null())
+            .spawn()
+            .map_err(|cause| HookError::System(cause.kind()))?;
+        let limit = SystemClock::read().after(self.timeout);
+        loop {
+            match child.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(status)) => return Err(HookError::Failed(status)),
+                Ok(None) => {}
+                Err(cause) => return Err(HookError::System(cause.kind())),
+            }
+            let now = SystemClock::read();
+            if gives_way && (self.inbox.is_impatient() || self.inbox.is_overdue(now)) {
+                kill(&mut child);
+                return Err(HookError::Overtaken);
+            }
+            if now >= limit {
+                kill(&mut child);
+                return Err(HookError::TooLong(self.timeout));
+            }
+            self.wait(Some((&child, now.until(limit))), Some(gives_way));
+        }
+    }
+
+    /// Blocks until there is something new: an order, the deadline, the end of a child or of its time.
+    fn wait(&self, child: Option<(&Child, Duration)>, gives_way: Option<bool>) {
+        let process =
+            child.and_then(|(child, _)| pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok());
+        let longest = child.and_then(|(_, left)| Timespec::try_from(left).ok());
+        let mut fds = Vec::with_capacity(3);
+        if gives_way != Some(false) {
+            // To a hook that does not give way they mean nothing, and would wake for nothing.
+            fds.push(PollFd::from_borrowed_fd(self.inbox.wake.as_fd(), PollFlags::IN));
+            fds.push(PollFd::from_borrowed_fd(self.inbox.timer.as_fd(), PollFlags::IN));
+        }
+        fds.extend(process.as_ref().map(|process| PollFd::new(process, PollFlags::IN)));
+        // Interrupted: looking at everything is right after that, too.
+        let _ = poll(&mut fds, longest.as_ref());
+    }
+}
+
+/// Kills a hook that was not reaped yet, and whoever shares its process group.
+fn kill(child: &mut Child) {
+    // It has ended already, and is about to be reaped.
+    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+    let _ = child.wait();
+}

@@ -1,0 +1,165 @@
+//! `--dry-run`: what would be done, without doing any of it.
+//!
+//! What lives here: looking at the storage, where nothing is created or settled, and the times that follow from the TTL.
+//! What does not: what only `vvm run` has, as a level of containment (`guardian`).
+
+use crate::{async_runtime, cli::exit, shortage::Shortage};
+use clock::{Clock, Instant, SystemClock};
+use ielections::{Holder, ReadError, Slot, Timing, Ttl, TtlStorage as _, timing::Jitter};
+use std::{fmt, io, num::NonZeroU32, sync::Arc, time::Duration};
+use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, OpenError, SettleError, SlotNumber};
+
+/// Who would campaign for what.
+#[derive(Debug)]
+pub(crate) struct Prospect<'args> {
+    pub(crate) storage: &'args str,
+    pub(crate) name: &'args str,
+    pub(crate) slots: NonZeroU32,
+    pub(crate) ttl: Ttl,
+    pub(crate) holder: Holder,
+}
+
+/// Why it would be refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProspectError {
+    #[error("--storage: {0}")]
+    Open(#[from] OpenError),
+    #[error(
+        "--storage {0}: other processes can't share this storage, so that each of them would lead: use sqlite:PATH"
+    )]
+    NotShared(String),
+    #[error("--ttl {ttl:?} is too short for this storage: at least {least:?}")]
+    TtlTooShort { ttl: Duration, least: Duration },
+    #[error(transparent)]
+    Conflict(SettleError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    System(Shortage),
+}
+
+impl ProspectError {
+    /// The exit status of the real thing.
+    pub(crate) fn exit_status(&self) -> u8 {
+        match self {
+            Self::Open(cause) if cause.is_misuse() => exit::MISUSE,
+            Self::Open(cause) if cause.is_of_system() => exit::SYSTEM,
+            Self::Open(_) | Self::Read(_) => exit::STORAGE,
+            Self::NotShared(_) | Self::TtlTooShort { .. } => exit::MISUSE,
+            Self::Conflict(_) => exit::CONFLICT,
+            Self::System(_) => exit::SYSTEM,
+        }
+    }
+}
+
+/// What a look at the storage shows.
+#[derive(Debug)]
+enum Outlook {
+    /// There is no such storage: the first one to open it creates it.
+    NoStorage,
+    /// What is in the way may pass, and would be waited for.
+    InTheWay(String),
+    /// Who leads.
+    Slots(Vec<(SlotNumber, Slot)>),
+}
+
+impl Prospect<'_> {
+    /// Says what would be done: the lines of `more`, too, each with its name.
+    ///
+    /// # Errors
+    /// [`ProspectError`]: what the real thing would be refused for.
+    pub(crate) fn show(&self, more: &[(&str, String)]) -> Result<(), ProspectError> {
+        let runtime = async_runtime::start().map_err(|cause| ProspectError::System(cause.into()))?;
+        let outlook = runtime.block_on(self.look())?;
+        // Nobody is left to tell that standard output is gone.
+        let _ = self.write(&mut io::stdout().lock(), more, &outlook);
+        Ok(())
+    }
+
+    async fn look(&self) -> Result<Outlook, ProspectError> {
+        if !vvm_storage::url::shared_between_processes(self.storage)? {
+            return Err(ProspectError::NotShared(self.storage.into()));
+        }
+        if !vvm_storage::url::exists(self.storage)? && self.could_be_created() {
+            return Ok(Outlook::NoStorage);
+        }
+        let clock = Arc::new(SystemClock::start().map_err(|cause| ProspectError::System(cause.into()))?);
+        let storage = match vvm_storage::open(self.storage, clock as Arc<dyn Clock>).await {
+            Ok(storage) => ElectionsTtlStorage::new(storage),
+            Err(cause) if cause.is_passing() => return Ok(Outlook::InTheWay(cause.to_string())),
+            Err(cause) => return Err(cause.into()),
+        };
+        let outlook = self.read(&storage).await;
+        storage.close().await;
+        outlook
+    }
+
+    /// Whether opening it would create it. Where its folder is missing, opening it tells so and creates nothing.
+    fn could_be_created(&self) -> bool {
+        let path = self.storage.split_once(':').map_or(self.storage, |(_, path)| path);
+        let folder = std::path::Path::new(path).parent();
+        folder.is_none_or(|folder| folder.as_os_str().is_empty() || folder.is_dir())
+    }
+
+    async fn read(&self, storage: &ElectionsTtlStorage) -> Result<Outlook, ProspectError> {
+        let (ttl, least) = (self.ttl.get(), storage.limits().min_ttl);
+        if ttl < least {
+            return Err(ProspectError::TtlTooShort { ttl, least });
+        }
+        let cluster = ClusterName::from(self.name);
+        if let Some(settled) = storage.slot_count(&cluster).await?
+            && settled != self.slots
+        {
+            let differs = SettleError::Differs { cluster, stands: settled, wanted: self.slots };
+            return Err(ProspectError::Conflict(differs));
+        }
+        let numbers = SlotNumber::all(self.slots).collect::<Vec<_>>();
+        let keys = numbers.iter().map(|slot| ElectionKey { cluster: cluster.clone(), slot: *slot });
+        let slots = storage.scan(&keys.collect::<Vec<_>>()).await?;
+        Ok(Outlook::Slots(numbers.into_iter().zip(slots).collect()))
+    }
+
+    fn write(&self, out: &mut dyn io::Write, more: &[(&str, String)], outlook: &Outlook) -> io::Result<()> {
+        let mut line = |what: &str, text: &dyn fmt::Display| writeln!(out, "{what:<12} {text}");
+        let (name, slots) = (self.name, self.slots);
+        line("would lead", &format_args!("{name}, one of {slots} slots, as {}", self.holder))?;
+        for (what, text) in more {
+            line(what, text)?;
+        }
+        line("times", &self.times())?;
+        line("storage", &self.storage)?;
+        match outlook {
+            Outlook::NoStorage => line("", &"there is none yet: it would be created"),
+            Outlook::InTheWay(what) => line("", &format_args!("{what}; it would be tried again")),
+            Outlook::Slots(slots) => slots.iter().try_for_each(|(number, slot)| {
+                let number = format!("slot {}", number.get());
+                match (slot.entry(), slot.last_epoch()) {
+                    (Some(entry), _) => line(
+                        &number,
+                        &format_args!(
+                            "held by {}, epoch {}, TTL {:?}",
+                            entry.holder,
+                            entry.epoch,
+                            entry.ttl.get()
+                        ),
+                    ),
+                    (None, Some(epoch)) => line(&number, &format_args!("free, last epoch {epoch}")),
+                    (None, None) => line(&number, &"free, never led"),
+                }
+            }),
+        }
+    }
+
+    fn times(&self) -> String {
+        let timing = Timing::of(self.ttl);
+        let after = |at: Instant| at.since(Instant::ORIGIN);
+        format!(
+            "TTL {:?}: renewed every {:?}, at risk {:?} after the last renewal, lost after {:?}, killed after {:?}",
+            self.ttl.get(),
+            after(timing.renew_at(Instant::ORIGIN, Jitter::NONE)),
+            after(timing.at_risk_at(Instant::ORIGIN)),
+            after(timing.loss_at(Instant::ORIGIN)),
+            after(timing.kill_at(Instant::ORIGIN)),
+        )
+    }
+}
