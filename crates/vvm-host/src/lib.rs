@@ -20,8 +20,9 @@
 //! - `service_manager`: what systemd is told.
 //! - [`Host`]: the same around services of a Rust program's own, without a command.
 //! - `calendar`: moments and spans as people read them.
-//! - `operate`: `vvm pause`, `resume`, `step-down`.
-//! - `status`: `vvm status`. `watch`: `vvm watch`. `init_storage`: `vvm init-storage`. `demo`: `vvm demo`.
+//! - `operate`: `vvm pause`, `resume`, `step-down`. `inspection`: opening a storage that is only looked at.
+//! - `status`: `vvm status`. `watch`: `vvm watch`. `doctor`: `vvm doctor`. `init_storage`: `vvm init-storage`.
+//! - `demo`: `vvm demo`.
 //! - `elect`: `vvm elect`, hooks and no command. `prospect`: `--dry-run`.
 #![forbid(unsafe_code)]
 
@@ -36,6 +37,7 @@ mod calendar;
 mod cli;
 mod containment;
 mod demo;
+mod doctor;
 mod elect;
 mod embed;
 mod guardian;
@@ -43,6 +45,7 @@ mod host;
 mod http;
 mod identity;
 mod init_storage;
+mod inspection;
 mod link;
 mod namespace;
 mod operate;

@@ -9,12 +9,11 @@ mod screen;
 mod slots;
 
 use crate::{
-    announce::say,
     async_runtime,
-    cli::{args::WatchArgs, exit},
+    cli::args::WatchArgs,
     demo::draw_terminal::Palette,
+    inspection::{self, InspectError},
     readable::Readable,
-    shortage::Shortage,
     signals::{Signals, ends_a_candidate},
 };
 use clock::{Clock, Instant, SystemClock, SystemWallClock, WallClock as _};
@@ -33,23 +32,6 @@ use std::{
 };
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
 
-/// Why it ended, if nobody asked it to.
-#[derive(Debug, thiserror::Error)]
-enum WatchError {
-    #[error("--storage: {0}")]
-    Open(#[from] vvm_storage::OpenError),
-    #[error("--storage {0}: only the process that has it open can see into it")]
-    NotShared(String),
-    #[error("--storage {0}: there is no such storage yet: the first `vvm run` creates it")]
-    NoStorage(String),
-    #[error(transparent)]
-    Read(ReadError),
-    #[error(transparent)]
-    System(Shortage),
-    #[error("can't write: {0}")]
-    Output(io::Error),
-}
-
 /// How often a terminal is drawn while nothing happens: as often as the tenths of a second that it shows are read.
 const FRAME: Duration = Duration::from_millis(250);
 
@@ -58,36 +40,16 @@ const REMEMBERED: usize = 200;
 
 /// `vvm watch`.
 pub(crate) fn main(args: &WatchArgs) -> ExitCode {
-    let watched = async_runtime::start().map_err(|cause| WatchError::System(cause.into()));
-    let Err(refusal) = watched.and_then(|runtime| runtime.block_on(watch(args))) else {
-        return ExitCode::SUCCESS;
-    };
-    match &refusal {
-        // A reader that has seen enough, as `head`.
-        WatchError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
-        _ => say!("{refusal}"),
+    let watched = async_runtime::start().map_err(InspectError::system);
+    match watched.and_then(|runtime| runtime.block_on(watch(args))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(refusal) => refusal.conclude(),
     }
-    match &refusal {
-        WatchError::Open(cause) if cause.is_misuse() => exit::MISUSE,
-        WatchError::Open(cause) if cause.is_of_system() => exit::SYSTEM,
-        WatchError::Open(_) | WatchError::Read(_) => exit::STORAGE,
-        WatchError::NotShared(_) => exit::MISUSE,
-        WatchError::NoStorage(_) => exit::UNKNOWN,
-        WatchError::System(_) | WatchError::Output(_) => exit::SYSTEM,
-    }
-    .into()
 }
 
-async fn watch(args: &WatchArgs) -> Result<(), WatchError> {
-    let system = |cause: io::Error| WatchError::System(cause.into());
-    let clock = Arc::new(SystemClock::start().map_err(system)?) as Arc<dyn Clock>;
-    if !vvm_storage::url::shared_between_processes(&args.storage)? {
-        return Err(WatchError::NotShared(args.storage.clone()));
-    }
-    if !vvm_storage::url::exists(&args.storage)? {
-        return Err(WatchError::NoStorage(args.storage.clone()));
-    }
-    let storage = ElectionsTtlStorage::new(vvm_storage::open(&args.storage, Arc::clone(&clock)).await?);
+async fn watch(args: &WatchArgs) -> Result<(), InspectError> {
+    let clock = Arc::new(SystemClock::start().map_err(InspectError::system)?) as Arc<dyn Clock>;
+    let storage = inspection::open(&args.storage, &clock).await?;
     let cluster = ClusterName::from(args.name.as_str());
     let looks = Looks { storage: &storage, cluster, clock };
     let watched = match screen::of_standard_output(args.json) {
@@ -99,7 +61,7 @@ async fn watch(args: &WatchArgs) -> Result<(), WatchError> {
 }
 
 /// A line for each change, as long as somebody reads them.
-async fn in_lines(args: &WatchArgs, looks: &Looks<'_>) -> Result<(), WatchError> {
+async fn in_lines(args: &WatchArgs, looks: &Looks<'_>) -> Result<(), InspectError> {
     let (mut slots, mut settled, mut due) = (Slots::default(), None, looks.clock.now());
     loop {
         let look = looks.at(due, settled).await;
@@ -108,25 +70,24 @@ async fn in_lines(args: &WatchArgs, looks: &Looks<'_>) -> Result<(), WatchError>
         let mut out = io::stdout().lock();
         for change in slots.changes(look)? {
             let line = if args.json { change.to_json() } else { change.to_string() };
-            writeln!(out, "{line}").and_then(|()| out.flush()).map_err(WatchError::Output)?;
+            writeln!(out, "{line}").and_then(|()| out.flush()).map_err(InspectError::Output)?;
         }
     }
 }
 
 /// A picture that moves, until somebody asks for the end.
-async fn on_a_terminal(args: &WatchArgs, looks: &Looks<'_>, palette: Palette) -> Result<(), WatchError> {
-    let system = |cause: io::Error| WatchError::System(cause.into());
-    let mut signals = Signals::catch_also(&[Signal::WINCH, Signal::TSTP]).map_err(system)?;
-    let signalled = Readable::of(&signals).map_err(system)?;
-    let screen = Screen::enter(palette).map_err(WatchError::Output)?;
-    let keyboard = screen.keyboard().map_err(system)?;
+async fn on_a_terminal(args: &WatchArgs, looks: &Looks<'_>, palette: Palette) -> Result<(), InspectError> {
+    let mut signals = Signals::catch_also(&[Signal::WINCH, Signal::TSTP]).map_err(InspectError::system)?;
+    let signalled = Readable::of(&signals).map_err(InspectError::system)?;
+    let screen = Screen::enter(palette).map_err(InspectError::Output)?;
+    let keyboard = screen.keyboard().map_err(InspectError::system)?;
     let (mut slots, mut history) = (Slots::default(), Vec::new());
     let clock = &looks.clock;
     // Kept until it is answered, however many frames that takes.
     let mut looking = Box::pin(looks.at(clock.now(), None));
     loop {
         let scene = Scene { name: &args.name, slots: &slots, history: &history, now: clock.now() };
-        screen.draw(&scene).map_err(WatchError::Output)?;
+        screen.draw(&scene).map_err(InspectError::Output)?;
         let key = async {
             match &keyboard {
                 Some(keyboard) => keyboard.find(screen::key).await,
@@ -136,16 +97,16 @@ async fn on_a_terminal(args: &WatchArgs, looks: &Looks<'_>, palette: Palette) ->
         tokio::select! {
             biased;
             caught = signalled.find(|| signals.pending()) => {
-                for caught in caught.map_err(system)? {
+                for caught in caught.map_err(InspectError::system)? {
                     match caught.signal {
-                        Signal::TSTP => screen.suspend().map_err(WatchError::Output)?,
+                        Signal::TSTP => screen.suspend().map_err(InspectError::Output)?,
                         signal if ends_a_candidate(signal) => return Ok(()),
                         // Drawn anew is what all others ask for, if anything.
                         _ => {}
                     }
                 }
             }
-            key = key => if matches!(key.map_err(system)?, b'q' | b'Q' | screen::ESCAPE) { return Ok(()) },
+            key = key => if matches!(key.map_err(InspectError::system)?, b'q' | b'Q' | screen::ESCAPE) { return Ok(()) },
             look = &mut looking => {
                 looking = Box::pin(looks.at(look.at.after(args.interval), look.settled));
                 history.extend(slots.changes(look)?);

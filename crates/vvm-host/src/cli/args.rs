@@ -1,6 +1,7 @@
 //! The arguments of every command, and the help that explains them. What a value may be stands in [`values`].
 
 mod check;
+mod doctor;
 mod elect;
 mod generated;
 mod init_storage;
@@ -14,6 +15,7 @@ mod watch;
 mod work;
 
 pub(crate) use check::{Check, Page};
+pub(crate) use doctor::DoctorArgs;
 pub(crate) use elect::ElectArgs;
 pub(crate) use generated::{CompletionsArgs, ManArgs};
 pub(crate) use init_storage::InitStorageArgs;
@@ -46,6 +48,7 @@ pub(crate) enum Command {
     Elect(ElectArgs),
     Status(StatusArgs),
     Watch(WatchArgs),
+    Doctor(DoctorArgs),
     StepDown(StepDownArgs),
     Pause(PauseArgs),
     Resume(ResumeArgs),

@@ -5,9 +5,10 @@
 //! end, so that it says "at least so long ago" and never claims more.
 
 use super::{
-    Look, WatchError,
+    Look,
     change::{Change, Record, What},
 };
+use crate::inspection::InspectError;
 use clock::Instant;
 use ielections::{Entry, ReadError, Slot};
 use std::{collections::BTreeMap, time::Duration};
@@ -47,7 +48,7 @@ impl Slots {
     }
 
     /// What a look tells. A storage that fails is a change, unless it refuses from the beginning.
-    pub(super) fn changes(&mut self, look: Look) -> Result<Vec<Change>, WatchError> {
+    pub(super) fn changes(&mut self, look: Look) -> Result<Vec<Change>, InspectError> {
         let mut whats = Vec::new();
         match look.found {
             Ok(found) => {
@@ -60,7 +61,7 @@ impl Slots {
                 }
             }
             Err(cause @ (ReadError::Fatal(_) | ReadError::Replaced(_))) if self.answered.is_none() => {
-                return Err(WatchError::Read(cause));
+                return Err(InspectError::Read(cause));
             }
             Err(_) if self.in_trouble => {}
             Err(cause) => {

@@ -100,7 +100,7 @@ fn a_storage_that_fails_is_told_once_and_one_that_refuses_from_the_beginning_end
     ];
     assert_eq!(told(looks), expected);
     let refused = Err(ReadError::Fatal("no such table".into()));
-    assert!(matches!(Slots::default().changes(look(0, refused)), Err(WatchError::Read(_))));
+    assert!(matches!(Slots::default().changes(look(0, refused)), Err(InspectError::Read(_))));
 }
 
 #[test]

@@ -1,0 +1,81 @@
+//! `vvm doctor`: whether this machine and its way to the storage are fit to lead.
+//!
+//! - `measured`: round trips, on a record that nobody campaigns for. `examined`: what follows from them, and from what the
+//!   machine says of itself.
+//! - `finding`: one thing that was found, and how good that is.
+
+mod examined;
+mod finding;
+mod measured;
+
+use crate::{
+    async_runtime,
+    cli::args::DoctorArgs,
+    inspection::{self, InspectError},
+};
+use clock::{Clock, SystemClock};
+use finding::{Finding, Health};
+use serde_json::json;
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+    sync::Arc,
+};
+
+/// `vvm doctor`.
+pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
+    // While this process has no other thread: a namespace is tried out in one that has none.
+    let mut findings = vec![examined::containment(), examined::limits()];
+    let examination = async_runtime::start().map_err(InspectError::system);
+    let examined = examination.and_then(|runtime| runtime.block_on(examine(args)));
+    let shown = examined.and_then(|more| {
+        findings.splice(0..0, more);
+        show(args, &findings).map_err(InspectError::Output)
+    });
+    match shown {
+        Ok(()) if verdict(&findings) == Health::Problem => ExitCode::FAILURE,
+        Ok(()) => ExitCode::SUCCESS,
+        Err(refusal) => refusal.conclude(),
+    }
+}
+
+/// What the storage shows.
+async fn examine(args: &DoctorArgs) -> Result<Vec<Finding>, InspectError> {
+    let clock = Arc::new(SystemClock::start().map_err(InspectError::system)?) as Arc<dyn Clock>;
+    let storage = inspection::open(&args.storage, &clock).await?;
+    let measured = measured::measure(&storage, &clock, args).await;
+    let findings = examined::storage(&storage, args, &measured).await;
+    // Whatever was found: nothing of ours stays open.
+    ielections::TtlStorage::close(&storage).await;
+    findings.map_err(InspectError::Read)
+}
+
+/// As bad as the worst.
+fn verdict(findings: &[Finding]) -> Health {
+    findings.iter().map(|finding| finding.health).max().unwrap_or(Health::Good)
+}
+
+fn show(args: &DoctorArgs, findings: &[Finding]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let verdict = verdict(findings);
+    if args.json {
+        let findings = findings.iter().map(Finding::to_json).collect::<Vec<_>>();
+        let ttl_ms = args.ttl.get().as_millis() as u64;
+        let object = json!({
+            "name": args.name, "ttl_ms": ttl_ms, "verdict": verdict.word(), "findings": findings,
+        });
+        return writeln!(out, "{object:#}");
+    }
+    for finding in findings {
+        writeln!(out, "{:8} {:12} {}", finding.health.word(), finding.about, finding.says)?;
+    }
+    writeln!(
+        out,
+        "\n{}",
+        match verdict {
+            Health::Good => "Fit to lead.",
+            Health::Caution => "Fit to lead, with little room: see what is marked caution.",
+            Health::Problem => "Not fit to lead: see what is marked problem.",
+        }
+    )
+}
