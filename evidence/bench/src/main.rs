@@ -6,9 +6,10 @@
 #![forbid(unsafe_code)]
 
 mod bed;
+mod beside_etcdctl;
 mod figure;
 mod held;
-#[cfg(any(feature = "scylla", feature = "dynamodb"))]
+#[cfg(feature = "dynamodb")]
 mod own_servers;
 mod pairs;
 mod report;
@@ -51,6 +52,10 @@ struct CommandLine {
     #[cfg(feature = "dynamodb")]
     #[arg(long, conflicts_with_all = ["only", "storage"])]
     dynamodb_local: bool,
+    /// `vvm run` beside `etcdctl lock`: hand-over, fail-over, and what waiting costs (needs Debian's packages etcd-server and
+    /// etcd-client).
+    #[arg(long, conflicts_with_all = ["only", "storage", "documents"])]
+    beside_etcdctl: bool,
     /// Fewer and shorter rounds: whether it works, not what it costs.
     #[arg(long)]
     quick: bool,
@@ -67,6 +72,12 @@ enum Part {
     /// One round of `step-up`, in a process of its own.
     #[command(hide = true)]
     StepUpRound(step_up::Round),
+    /// The command that is run beside etcdctl.
+    #[command(hide = true)]
+    EtcdctlWork {
+        /// Where it says since when it runs.
+        file: std::path::PathBuf,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -96,7 +107,6 @@ impl Measurement {
 }
 
 fn main() -> ExitCode {
-    #[cfg(any(feature = "scylla", feature = "dynamodb"))]
     if let Some(error) = servers::owned::guard() {
         eprintln!("bench: {error}");
         return ExitCode::FAILURE;
@@ -114,9 +124,13 @@ fn run(line: &CommandLine) -> Result<(), Box<dyn Error>> {
     match &line.part {
         Some(Part::HeldRound(round)) => return Ok(round.run()?),
         Some(Part::StepUpRound(round)) => return Ok(round.run()?),
+        Some(Part::EtcdctlWork { file }) => return Ok(beside_etcdctl::work(file)?),
         None => {}
     }
     let mut out = io::stdout().lock();
+    if line.beside_etcdctl {
+        return beside_etcdctl::run(&mut out, line.quick, line.json);
+    }
     let measure = if line.documents { storage::measure_documents } else { storage::measure };
     if let Some(url) = &line.storage {
         return print(&mut out, line, &measure(url, line.quick)?);

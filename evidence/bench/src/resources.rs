@@ -1,4 +1,4 @@
-//! What this process uses, as the kernel counts it: resident memory and CPU time.
+//! What this process, or another one, uses, as the kernel counts it: resident memory and CPU time.
 
 use std::{fs, io, time::Duration};
 
@@ -13,15 +13,36 @@ pub(crate) enum ResourcesError {
 
 /// Bytes resident in memory.
 pub(crate) fn resident_bytes() -> Result<u64, ResourcesError> {
-    Ok(field("/proc/self/statm", 1)? * rustix::param::page_size() as u64)
+    resident_bytes_of("self")
+}
+
+/// The same of another process.
+pub(crate) fn resident_bytes_of(process: &str) -> Result<u64, ResourcesError> {
+    Ok(field(&format!("/proc/{process}/statm"), 1)? * rustix::param::page_size() as u64)
+}
+
+/// The same, where a page that several processes use is divided among them.
+pub(crate) fn proportional_bytes_of(process: i32) -> Result<u64, ResourcesError> {
+    let path = format!("/proc/{process}/smaps_rollup");
+    let text =
+        fs::read_to_string(&path).map_err(|cause| ResourcesError::Read { path: path.clone(), cause })?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Pss:")?.split_whitespace().next()?.parse::<u64>().ok());
+    line.map(|kilobytes| kilobytes * 1024).ok_or(ResourcesError::Understand { path, text })
 }
 
 /// CPU time of all threads that run now. To the nanosecond, which `getrusage` is not.
 pub(crate) fn cpu_time() -> Result<Duration, ResourcesError> {
-    const THREADS: &str = "/proc/self/task";
-    let unreadable = |cause| ResourcesError::Read { path: THREADS.to_owned(), cause };
+    cpu_time_of("self")
+}
+
+/// The same of another process.
+pub(crate) fn cpu_time_of(process: &str) -> Result<Duration, ResourcesError> {
+    let threads = format!("/proc/{process}/task");
+    let unreadable = |cause| ResourcesError::Read { path: threads.clone(), cause };
     let mut sum = Duration::ZERO;
-    for thread in fs::read_dir(THREADS).map_err(unreadable)? {
+    for thread in fs::read_dir(&threads).map_err(unreadable)? {
         let path = thread.map_err(unreadable)?.path().join("schedstat");
         sum += Duration::from_nanos(field(&path.display().to_string(), 0)?);
     }

@@ -5,13 +5,14 @@
 //! option to tell it not to.
 
 use crate::{
+    free_address,
     jars::{self, Artifact, JarsError},
     owned::{self, Owned},
 };
 use rustix::process::Signal;
 use std::{
     io::{self, Read, Write},
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -85,7 +86,7 @@ impl DynamoDbLocal {
         let folder = folder().map_err(system("a temporary folder"))?;
         let mut attempts = 1..PORTS;
         loop {
-            let address = free_address()?;
+            let address = free_address().map_err(system("a free port"))?;
             let mut process = run(&jars, folder.path(), address)?;
             match wait_until_ready(&mut process, address) {
                 Ok(()) => return Ok(Self { process, address, jars, folder }),
@@ -189,10 +190,4 @@ fn answers(address: SocketAddr) -> io::Result<()> {
     connection.set_read_timeout(Some(FIRST_BYTE))?;
     connection.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
     connection.read_exact(&mut [0])
-}
-
-/// An address of this machine alone that nobody has at this moment.
-fn free_address() -> Result<SocketAddr, StartError> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(system("a free port"))?;
-    listener.local_addr().map_err(system("a free port"))
 }

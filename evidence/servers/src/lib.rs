@@ -3,6 +3,7 @@
 //!
 //! - [`cassandra`]: Apache Cassandra, one node or three.
 //! - [`dynamodb`]: DynamoDB Local, one process.
+//! - [`etcd`]: etcd, one member; no driver's, but what others elect with.
 //! - [`jars`]: where servers that run on Java come from.
 //! - [`owned`]: a process that does not outlive its owner.
 //!
@@ -11,12 +12,22 @@
 
 pub mod cassandra;
 pub mod dynamodb;
+pub mod etcd;
 pub mod jars;
 pub mod owned;
 
-use std::{env, path::PathBuf};
+use std::{
+    env, io,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    path::PathBuf,
+};
 
 /// Where cargo builds: servers are kept there, too.
 pub fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from)
+}
+
+/// An address of this machine alone that nobody has at this moment.
+fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }

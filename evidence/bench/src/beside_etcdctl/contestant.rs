@@ -1,0 +1,96 @@
+//! Who is compared, and how a candidate of theirs is started.
+
+use super::{TTL, WORK, family::Family};
+use servers::{
+    etcd::Etcd,
+    owned::{self, Owned},
+};
+use std::{
+    env, io,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// A program that runs a command while it holds a lease.
+pub(crate) struct Contestant {
+    title: String,
+    program: PathBuf,
+    how: How,
+}
+
+enum How {
+    Etcdctl { endpoint: String },
+    Vvm { storage: String },
+}
+
+/// A candidate. Dropping it ends it, and all that it runs.
+pub(crate) struct Candidate {
+    pub(crate) process: Owned,
+}
+
+impl Contestant {
+    pub(crate) fn etcdctl(etcd: &Etcd) -> Self {
+        let how = How::Etcdctl { endpoint: etcd.endpoint() };
+        Self { title: format!("etcdctl lock ({})", etcd.version()), program: "etcdctl".into(), how }
+    }
+
+    pub(crate) fn vvm(vvm: &Path, storage: &str, title: &str) -> Self {
+        let how = How::Vvm { storage: storage.to_owned() };
+        Self { title: format!("vvm run ({title})"), program: vvm.to_owned(), how }
+    }
+
+    /// What it is, and on what.
+    pub(crate) fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// The name of its program.
+    pub(crate) fn program(&self) -> String {
+        self.program.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// One that wants to run the command of `scene`.
+    pub(crate) fn start(&self, scene: &Path, number: usize) -> io::Result<Candidate> {
+        let name = scene.file_name().unwrap_or_default();
+        let mut command = owned::command(&self.program)?;
+        match &self.how {
+            How::Etcdctl { endpoint } => {
+                // Before version 3.4 it spoke another protocol unless told.
+                command.env("ETCDCTL_API", "3").args(["--endpoints", endpoint, "lock"]).arg(name);
+                command.args(["--ttl", &TTL.as_secs().to_string()]);
+            }
+            How::Vvm { storage } => {
+                command.args([
+                    "run",
+                    "--storage",
+                    storage,
+                    "--ttl",
+                    &format!("{}s", TTL.as_secs()),
+                    "--name",
+                ]);
+                command.arg(name).arg("--");
+            }
+        }
+        self.work(&mut command, scene)?;
+        let process = Owned::start(command, &scene.with_extension(format!("{number}.log")))?;
+        Ok(Candidate { process })
+    }
+
+    fn work(&self, command: &mut Command, scene: &Path) -> io::Result<()> {
+        command.arg(env::current_exe()?).arg(WORK).arg(scene);
+        Ok(())
+    }
+}
+
+impl Candidate {
+    /// It, and all that it runs.
+    pub(crate) fn family(&self) -> Family {
+        Family::of(self.process.id().cast_signed())
+    }
+}
+
+impl Drop for Candidate {
+    fn drop(&mut self) {
+        self.family().kill_at_once();
+    }
+}

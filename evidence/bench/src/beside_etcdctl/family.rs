@@ -1,0 +1,71 @@
+//! A process and all that descends from it: signals for them, and what they use.
+
+use super::WORK;
+use crate::resources::{self, ResourcesError};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{fs, path::Path, time::Duration};
+
+/// The first one is the ancestor.
+pub(crate) struct Family(Vec<Pid>);
+
+impl Family {
+    pub(crate) fn of(ancestor: i32) -> Self {
+        let mut all: Vec<Pid> = Pid::from_raw(ancestor).into_iter().collect();
+        let mut next = 0;
+        while let Some(pid) = all.get(next) {
+            let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+            all.extend(children.split_whitespace().filter_map(|child| Pid::from_raw(child.parse().ok()?)));
+            next += 1;
+        }
+        Self(all)
+    }
+
+    /// To the ancestor alone.
+    pub(crate) fn signal_first(&self, signal: Signal) {
+        if let Some(first) = self.0.first() {
+            send(*first, signal);
+        }
+    }
+
+    /// To each of them.
+    pub(crate) fn signal_all(&self, signal: Signal) {
+        self.0.iter().for_each(|pid| send(*pid, signal));
+    }
+
+    /// None of them can react to the end of another one.
+    pub(crate) fn kill_at_once(&self) {
+        self.signal_all(Signal::STOP);
+        self.signal_all(Signal::KILL);
+    }
+
+    /// Whether one of them is the command of this scene.
+    pub(crate) fn runs(&self, scene: &Path) -> bool {
+        let is_work = |pid: &Pid| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let mut words = line.split(|byte| *byte == 0).skip(1);
+            words.next() == Some(WORK.as_bytes())
+                && words.next() == Some(scene.as_os_str().as_encoded_bytes())
+        };
+        self.0.iter().any(is_work)
+    }
+
+    /// Memory that is theirs alone, and their share of what others use, too: bytes.
+    pub(crate) fn proportional_bytes(&self) -> Result<u64, ResourcesError> {
+        self.0.iter().map(|pid| resources::proportional_bytes_of(pid.as_raw_pid())).sum()
+    }
+
+    /// What each of them has in memory, added up: what they share is counted more than once.
+    pub(crate) fn resident_bytes(&self) -> Result<u64, ResourcesError> {
+        self.0.iter().map(|pid| resources::resident_bytes_of(&pid.to_string())).sum()
+    }
+
+    /// Of all threads that run now.
+    pub(crate) fn cpu_time(&self) -> Result<Duration, ResourcesError> {
+        self.0.iter().map(|pid| resources::cpu_time_of(&pid.to_string())).sum()
+    }
+}
+
+fn send(pid: Pid, signal: Signal) {
+    // Gone already is as good.
+    let _gone = kill_process(pid, signal);
+}

@@ -1,0 +1,76 @@
+//! What somebody uses who waits for another one's end: all processes of it.
+
+use super::{
+    comparison::{Comparison, Sample},
+    contestant::{Candidate, Contestant},
+};
+use clock::SystemClock;
+use std::{error::Error, io, path::Path, time::Duration};
+
+/// How many wait.
+const WAITING: usize = 3;
+
+/// What starting costs is over by then.
+const SETTLED: Duration = Duration::from_secs(5);
+
+const MEMORY: &str = "it has two processes";
+const CPU: &str = "a standby looks once a second, and its server tells it nothing";
+
+/// One after another: nobody is measured beside the other one's processes.
+pub(crate) fn measure(
+    theirs: &Contestant,
+    ours: &Contestant,
+    folder: &Path,
+    watched: Duration,
+) -> Result<Vec<Comparison>, Box<dyn Error>> {
+    let (theirs, ours) = (used(theirs, folder, watched)?, used(ours, folder, watched)?);
+    let samples =
+        |of: fn(&Used) -> f64, used: &[Used]| used.iter().map(|used| Sample(Some(of(used)))).collect();
+    let line = |title, unit, of, reason| {
+        Comparison::new(title, unit, samples(of, &theirs), samples(of, &ours), reason)
+    };
+    Ok(vec![
+        line("memory of one that waits, RSS added up", "MB", |used| used.resident as f64 / 1e6, MEMORY),
+        line("memory of one that waits, PSS", "MB", |used| used.proportional as f64 / 1e6, MEMORY),
+        line("CPU of one that waits, each minute", "ms", |used| used.cpu.as_secs_f64() * 1e3, CPU),
+    ])
+}
+
+struct Used {
+    resident: u64,
+    proportional: u64,
+    /// Of a minute.
+    cpu: Duration,
+}
+
+fn used(contestant: &Contestant, folder: &Path, watched: Duration) -> Result<Vec<Used>, Box<dyn Error>> {
+    let scene = folder.join(format!("{}-waiting", contestant.program()));
+    let candidates =
+        (0..=WAITING).map(|number| contestant.start(&scene, number)).collect::<io::Result<Vec<_>>>()?;
+    SystemClock::block_for(SETTLED);
+    let cpu = |candidate: &Candidate| candidate.family().cpu_time();
+    // Whoever holds runs a command, and is none of them; there is exactly one.
+    let waiting: Vec<&Candidate> =
+        candidates.iter().filter(|candidate| !candidate.family().runs(&scene)).collect();
+    if waiting.len() != WAITING {
+        return Err(
+            format!("{}: of {} candidates {} wait", contestant.title(), WAITING + 1, waiting.len()).into()
+        );
+    }
+    let before = waiting.iter().map(|one| cpu(one)).collect::<Result<Vec<_>, _>>()?;
+    let began = SystemClock::read();
+    SystemClock::block_for(watched);
+    let minutes = began.until(SystemClock::read()).as_secs_f64() / 60.0;
+    waiting
+        .iter()
+        .zip(before)
+        .map(|(one, before)| {
+            let family = one.family();
+            Ok(Used {
+                resident: family.resident_bytes()?,
+                proportional: family.proportional_bytes()?,
+                cpu: cpu(one)?.saturating_sub(before).div_f64(minutes),
+            })
+        })
+        .collect()
+}
