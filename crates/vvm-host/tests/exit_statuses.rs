@@ -51,7 +51,7 @@ fn misuse_is_64_and_says_what_to_write() {
     let table = [
         (run().with(["--ttl", "20"]), "Write 20s"),
         (run().with(["--ttl", "1ms"]), "between 100ms and 24h"),
-        (run().with(["--ttl", "100ms"]), "at least 500ms"),
+        (run().with(["--ttl", "100ms"]), trial.shortest_ttl()),
         (run().with(["--stop-timeout", "soon"]), "write a duration like 20s"),
         (run().with(["--acquire-timeout", "10"]), "Write 10s"),
         (run().with(["--slots", "0"]), "from 1 to"),
@@ -86,48 +86,6 @@ fn misuse_is_64_and_says_what_to_write() {
     }
 }
 
-#[test]
-fn a_storage_that_refuses_for_good_is_69() {
-    let trial = Trial::new();
-    std::fs::write(
-        trial.folder().join("text"),
-        "not a database, but long enough to be looked at".repeat(100),
-    )
-    .unwrap();
-    let text = format!("sqlite:{}", trial.folder().join("text").display());
-    let missing = format!("sqlite:{}", trial.folder().join("missing/leader.db").display());
-    let folder = format!("sqlite:{}", trial.folder().display());
-    for (url, hint) in [
-        (text, "not a database: name another file"),
-        (missing, "create it (mkdir -p)"),
-        (folder, "is not a file"),
-    ] {
-        let finished = trial.run(["true"]).with(["--storage", &url]).finish();
-        assert_eq!(finished.code(), 69, "{url}: {:#?}", finished.stderr);
-        assert!(finished.says(hint), "{url}: {:#?}", finished.stderr);
-    }
-}
-
-/// From none for a link to the host, to none for the command, by way of the storage.
-#[test]
-fn a_system_that_refuses_what_vvm_needs_is_71_and_the_limit_is_named() {
-    let trial = Trial::new();
-    let mut refused = 0;
-    for files in 4.. {
-        let script = format!("ulimit -n {files}; exec \"$@\"");
-        let finished = trial.run(["echo", "ran"]).through(["sh", "-c", &script, "sh"]).finish();
-        if finished.status.success() {
-            assert_eq!(finished.stdout, ["ran"]);
-            break;
-        }
-        assert_eq!(finished.code(), 71, "{files} files: {:#?}", finished.stderr);
-        assert!(finished.says("ulimit -n"), "{files} files: {:#?}", finished.stderr);
-        assert_eq!(finished.stdout, Vec::<String>::new());
-        refused += 1;
-    }
-    assert!(refused > 5, "refused {refused} times");
-}
-
 /// Every process of ours reads from it where there is nothing to read; what is wrong must not look like a crash. Where
 /// mounts are forbidden, that is all that is shown here; text and status have a test in `stage`, too.
 #[test]
@@ -143,38 +101,16 @@ fn a_machine_without_dev_null_is_told_so() {
 }
 
 #[test]
-fn a_log_that_was_cut_off_in_use_is_named_with_the_way_out() {
-    for cut in [None, Some(100)] {
-        let trial = Trial::new();
-        let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", "1h"]).start();
-        leader.stdout.wait_for("up");
-        let log = trial.folder().join("leader.db-wal");
-        match cut {
-            None => std::fs::remove_file(&log).unwrap(),
-            Some(length) => std::fs::File::options().write(true).open(&log).unwrap().set_len(length).unwrap(),
-        }
-        let finished = trial.run(["true"]).finish();
-        assert_eq!(finished.code(), 69, "{cut:?}: {:#?}", finished.stderr);
-        assert!(
-            finished.says("stop everybody who does, then start again"),
-            "{cut:?}: {:#?}",
-            finished.stderr
-        );
-        leader.signal(Signal::TERM);
-        leader.finish();
-    }
-}
-
-#[test]
 fn not_acquired_in_time_is_75_or_what_was_asked_for() {
     let trial = Trial::new();
-    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", "2s"]).start();
+    let ttl = trial.ttl("2s");
+    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", ttl]).start();
     leader.stdout.wait_for("up");
     let standby = || trial.run(["echo", "never"]);
     for (run, code) in [
         (standby().with(["--acquire-timeout", "0"]), 75),
         (standby().with(["--acquire-timeout", "300ms", "--exit-code-timeout", "42"]), 42),
-        (standby().with(["--try", "--ttl", "2s"]), 75),
+        (standby().with(["--try", "--ttl", ttl]), 75),
     ] {
         let line = run.command_line().join(" ");
         let finished = run.finish();
@@ -189,33 +125,14 @@ fn not_acquired_in_time_is_75_or_what_was_asked_for() {
 #[test]
 fn a_try_takes_over_from_a_leader_that_crashed() {
     let trial = Trial::new();
-    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", "1s"]).start();
+    let ttl = trial.ttl("1s");
+    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", ttl]).start();
     leader.stdout.wait_for("up");
     leader.signal(Signal::KILL);
     leader.finish();
-    let finished = trial.run(["echo", "took over"]).with(["--ttl", "1s", "--try"]).finish();
+    let finished = trial.run(["echo", "took over"]).with(["--ttl", ttl, "--try"]).finish();
     assert_eq!(finished.code(), 0, "{:#?}", finished.stderr);
     assert_eq!(finished.stdout, ["took over"]);
-}
-
-/// Nobody is seen to lead by asking in vain: neither while the storage is opened, nor afterwards.
-#[test]
-fn a_try_on_a_storage_that_is_of_no_use_is_75_in_bounded_time() {
-    for before in [None, Some("a database that is ours")] {
-        let trial = Trial::new();
-        if before.is_some() {
-            trial.run(["true"]).finish();
-        }
-        let by_hand = rusqlite::Connection::open(trial.folder().join("leader.db")).unwrap();
-        by_hand.execute_batch("BEGIN EXCLUSIVE").unwrap();
-        let began = clock::SystemClock::read();
-        let finished = trial.run(["echo", "never"]).with(["--try", "--ttl", "1s"]).finish();
-        let took = clock::SystemClock::read().since(began);
-        assert_eq!(finished.code(), 75, "{before:?}: {:#?}", finished.stderr);
-        assert!(finished.says("locked"), "{before:?}: {:#?}", finished.stderr);
-        // Opening waits five seconds for a lock; the rest is for a busy machine.
-        assert!(took < Duration::from_secs(15), "{before:?}: {took:?}");
-    }
 }
 
 #[test]
@@ -240,49 +157,6 @@ fn a_command_that_cant_be_executed_is_126_and_one_that_is_not_there_127() {
     assert_eq!(trial.run_script("exit 127").with(["--acquire-timeout", "0"]).finish().code(), 127);
 }
 
-/// A storage that can't be written in time: somebody keeps it locked.
-#[test]
-fn leadership_lost_is_79_or_what_was_asked_for_and_the_worker_has_stopped() {
-    for (options, code) in [(&[][..], 79), (&["--exit-code-lost", "7"][..], 7)] {
-        let trial = Trial::new();
-        let worker = "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.01; done";
-        let mut running =
-            trial.run_script(worker).with(["--ttl", "1s"]).with(options.iter().copied()).start();
-        running.stdout.wait_for("up");
-        let lock = trial.lock_storage();
-        running.stdout.wait_for("told");
-        running.wait();
-        drop(lock);
-        let finished = running.finish();
-        assert_eq!(finished.code(), code, "{:#?}", finished.stderr);
-        assert!(
-            finished.says("leadership lost, the command has been stopped: no renewal"),
-            "{:#?}",
-            finished.stderr
-        );
-    }
-}
-
-/// Somebody else may lead in what stands in its place: not at the loss instant, but as soon as it shows.
-#[test]
-fn a_storage_that_is_deleted_under_a_leader_costs_it_at_once() {
-    const TTL: Duration = Duration::from_secs(8);
-    let trial = Trial::new();
-    let mut running = trial.run_script("echo up; exec sleep 1000").with(["--ttl", "8s"]).start();
-    running.stdout.wait_for("up");
-    for suffix in ["", "-wal", "-shm"] {
-        std::fs::remove_file(trial.folder().join(format!("leader.db{suffix}"))).unwrap();
-    }
-    let deleted = clock::SystemClock::read();
-    running.wait();
-    // The next renewal, and what the work may take to stop; without any hurry it would be 0.65 TTL at least.
-    let took = clock::SystemClock::read().since(deleted);
-    assert!(took < TTL * 2 / 5 + Duration::from_secs(1), "{took:?}");
-    let finished = running.finish();
-    assert_eq!(finished.code(), 79, "{:#?}", finished.stderr);
-    assert!(finished.says("the storage was replaced"), "{:#?}", finished.stderr);
-}
-
 /// A worker that won't stop is killed before the deadline, so that the host can still say what happened.
 #[test]
 fn after_a_loss_a_worker_that_ignores_term_is_killed_before_the_deadline() {
@@ -290,9 +164,8 @@ fn after_a_loss_a_worker_that_ignores_term_is_killed_before_the_deadline() {
     let worker = "trap '' TERM; echo up; while :; do sleep 0.01; done";
     let mut running = trial.run_script(worker).with(["--ttl", "4s"]).start();
     running.stdout.wait_for("up");
-    let lock = trial.lock_storage();
+    trial.take_away();
     running.wait();
-    drop(lock);
     assert_eq!(running.finish().code(), 79);
     eventually("nobody left", || trial.processes().0.is_empty());
 }
@@ -301,13 +174,56 @@ fn after_a_loss_a_worker_that_ignores_term_is_killed_before_the_deadline() {
 fn a_loss_can_be_followed_by_another_campaign() {
     let trial = Trial::new();
     let worker = "echo up $VVM_LEADER_EPOCH; exec sleep 1000";
-    let mut running = trial.run_script(worker).with(["--ttl", "1s", "--on-loss", "rejoin"]).start();
+    let mut running =
+        trial.run_script(worker).with(["--ttl", trial.ttl("1s"), "--on-loss", "rejoin"]).start();
     let first = running.stdout.wait_for("up");
-    let lock = trial.lock_storage();
+    trial.take_away();
     running.stderr.wait_for("leadership lost");
-    drop(lock);
     let second = running.stdout.wait_for("up");
     assert!(second > first, "{first}, then {second}");
     running.signal(Signal::TERM);
     assert_eq!(running.finish().signal(), 15);
+}
+
+/// Its record is gone: somebody else may lead already.
+#[test]
+fn leadership_lost_is_79_or_what_was_asked_for_and_the_worker_has_stopped() {
+    for (options, code) in [(&[][..], 79), (&["--exit-code-lost", "7"][..], 7)] {
+        let trial = Trial::new();
+        let worker = "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.01; done";
+        let ttl = ["--ttl", trial.ttl("2s")];
+        let mut running = trial.run_script(worker).with(ttl).with(options.iter().copied()).start();
+        running.stdout.wait_for("up");
+        trial.take_away();
+        running.stdout.wait_for("told");
+        let finished = running.finish();
+        assert_eq!(finished.code(), code, "{:#?}", finished.stderr);
+        assert!(finished.says("leadership lost, the command has been stopped"), "{:#?}", finished.stderr);
+    }
+}
+
+/// Nobody is seen to lead by asking in vain.
+#[test]
+fn a_try_on_a_storage_that_nobody_can_reach_is_75_in_bounded_time() {
+    let trial = Trial::new();
+    let obstruction = trial.obstruct();
+    let began = clock::SystemClock::read();
+    let options = ["--try", "--ttl", trial.ttl("1s"), "--storage", &obstruction.url];
+    let finished = trial.run(["echo", "never"]).with(options).finish();
+    let took = clock::SystemClock::read().since(began);
+    assert_eq!(finished.code(), 75, "{:#?}", finished.stderr);
+    assert_eq!(finished.stdout, Vec::<String>::new());
+    // 1.4 TTL, and how long one attempt to open may take; the rest is for a busy machine.
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    obstruction.remove();
+}
+
+/// A file in a folder that is not there, or a server without the keyspace or table.
+#[test]
+fn a_storage_that_nobody_has_made_is_69_and_says_how_to() {
+    let trial = Trial::new();
+    let (url, hint) = trial.storage_that_was_never_made();
+    let finished = trial.run(["true"]).with(["--storage", &url]).finish();
+    assert_eq!(finished.code(), 69, "{:#?}", finished.stderr);
+    assert!(finished.says(hint), "{:#?}", finished.stderr);
 }

@@ -21,7 +21,7 @@ fn a_hung_host_ends_with_80_at_the_deadline_and_leaves_nobody_behind() {
 fn code_of_a_hung_host() -> i32 {
     let trial = Trial::new();
     let path = trial.folder().join("result.json");
-    let options = ["--ttl", "1s", "--result-file", path.to_str().unwrap()];
+    let options = ["--ttl", trial.ttl("1s"), "--result-file", path.to_str().unwrap()];
     let worker = "trap '' TERM; (setsid sleep 1000 &); echo up; exec sleep 1001";
     let mut running = trial.run_script(worker).with(options).start();
     running.stdout.wait_for("up");

@@ -3,9 +3,9 @@
 
 mod harness;
 
-use harness::{Running, Trial, eventually};
+use harness::{Obstruction, Running, Trial, eventually};
 use rustix::process::Signal;
-use std::{fs, thread, time::Duration};
+use std::{thread, time::Duration};
 
 const SIGNALS: [(Signal, &str); 6] = [
     (Signal::TERM, "TERM"),
@@ -78,12 +78,14 @@ struct Scene {
 #[derive(Default)]
 struct Obstacle {
     leader: Option<Running>,
-    lock: Option<rusqlite::Connection>,
+    obstruction: Option<Obstruction>,
 }
 
 impl Obstacle {
     fn remove(self) {
-        drop(self.lock);
+        if let Some(obstruction) = self.obstruction {
+            obstruction.remove();
+        }
         if let Some(leader) = self.leader {
             leader.signal(Signal::TERM);
             leader.finish();
@@ -97,10 +99,9 @@ impl Scene {
         let mut obstacle = Obstacle::default();
         let running = match state {
             State::Opening => {
-                let by_hand = rusqlite::Connection::open(trial.folder().join("leader.db")).unwrap();
-                by_hand.execute_batch("BEGIN EXCLUSIVE").unwrap();
-                obstacle.lock = Some(by_hand);
-                let mut running = trial.run(["echo", "leads"]).start();
+                let behind = trial.obstruct();
+                let mut running = trial.run(["echo", "leads"]).with(["--storage", &behind.url]).start();
+                obstacle.obstruction = Some(behind);
                 running.stderr.wait_for("trying again");
                 running
             }
@@ -118,13 +119,9 @@ impl Scene {
                 running
             }
             State::Leading | State::Stopping | State::Lost => {
-                let (ttl, stop) = match state {
-                    // What is left to stop in after a loss is a part of it.
-                    State::Lost => ("10s", "1h"),
-                    State::Stopping => ("20s", "1h"),
-                    _ => ("20s", "200ms"),
-                };
-                let options = ["--ttl", ttl, "--stop-timeout", stop];
+                // What is left to stop in after a loss is a part of the TTL.
+                let stop = if matches!(state, State::Leading) { "200ms" } else { "1h" };
+                let options = ["--ttl", "20s", "--stop-timeout", stop];
                 let mut running = trial.run_script(REPORTER).with(options).start();
                 running.stdout.wait_for("up");
                 match state {
@@ -134,7 +131,7 @@ impl Scene {
                         thread::sleep(NOT_AN_ECHO);
                     }
                     State::Lost => {
-                        fs::remove_file(trial.folder().join("leader.db")).unwrap();
+                        trial.take_away();
                         running.stdout.wait_for("TERM");
                     }
                     _ => {}

@@ -30,11 +30,14 @@ fn the_whole_group_of_the_worker_gets_them() {
 #[test]
 fn renewals_go_on_while_the_worker_stops() {
     let trial = Trial::new();
+    let ttl = trial.ttl("1s");
     // Takes longer to stop than its lease lasts.
-    let worker = "trap 'sleep 2.5; echo stopped; exit 0' TERM; echo up; while :; do sleep 0.01; done";
-    let mut running = trial.run_script(worker).with(["--ttl", "1s", "--stop-timeout", "20s"]).start();
+    let longer = if ttl == "1s" { "2.5" } else { "10" };
+    let worker =
+        format!("trap 'sleep {longer}; echo stopped; exit 0' TERM; echo up; while :; do sleep 0.01; done");
+    let mut running = trial.run_script(&worker).with(["--ttl", ttl, "--stop-timeout", "20s"]).start();
     running.stdout.wait_for("up");
-    let standby = trial.run(["true"]).with(["--ttl", "1s"]).start();
+    let standby = trial.run(["true"]).with(["--ttl", ttl]).start();
     running.signal(Signal::TERM);
     running.stdout.wait_for("stopped");
     let finished = running.finish();

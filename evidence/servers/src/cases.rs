@@ -1,5 +1,5 @@
-//! Running the cases of one driver, and counting them. The cases are tests of `vvm-storage`: one each, so that a failure
-//! names itself.
+//! Running the cases of one driver, and counting them. The cases are tests of `vvm-storage`, and end to end those of
+//! `vvm-host`: one each, so that a failure names itself.
 
 use servers::owned;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -14,11 +14,11 @@ use std::{
     },
 };
 
-/// Which tests of `vvm-storage` are a driver's.
+/// Which tests are a driver's.
 #[derive(Debug)]
 pub(crate) struct Suite<'a> {
-    /// The driver's feature.
-    pub(crate) feature: &'static str,
+    /// What is built.
+    pub(crate) build: Build,
     /// The files of tests.
     pub(crate) tests: &'static [&'static str],
     /// The module in it, if not all is this driver's.
@@ -27,6 +27,26 @@ pub(crate) struct Suite<'a> {
     pub(crate) threads: u8,
     /// What tells the tests where the server is.
     pub(crate) environment: &'a [(&'a str, &'a str)],
+}
+
+/// What the tests are built of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Build {
+    /// `vvm-storage`, with the driver's feature alone.
+    Driver(&'static str),
+    /// Everything with all features, as for the tests of the whole workspace: what these have built is not built again.
+    Everything,
+}
+
+impl Build {
+    fn arguments(self) -> Vec<&'static str> {
+        match self {
+            Self::Driver(feature) => {
+                vec!["--package", "vvm-storage", "--no-default-features", "--features", feature]
+            }
+            Self::Everything => vec!["--workspace", "--all-features"],
+        }
+    }
 }
 
 /// What came of them.
@@ -53,8 +73,8 @@ impl Suite<'_> {
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = owned::command(cargo).map_err(system)?;
         command
-            .args(["test", "--locked", "--package", "vvm-storage", "--no-default-features"])
-            .args(["--features", self.feature, "--no-fail-fast"])
+            .args(["test", "--locked", "--no-fail-fast"])
+            .args(self.build.arguments())
             .args(self.tests.iter().flat_map(|test| ["--test", test]))
             .args(["--", "--show-output", &format!("--test-threads={}", self.threads)])
             // With colons, or the file of one module would be another module's name.

@@ -2,7 +2,10 @@
 //!
 //! A driver that was asked for and could not be run has failed: there is no way to skip one but not to ask for it.
 
-use crate::cases::{Cases, Suite};
+use crate::{
+    cases::{Build, Cases, Suite},
+    end_to_end,
+};
 use clap::ValueEnum;
 use servers::{cassandra::Plan, dynamodb::DynamoDbLocal, target};
 use std::{env, path::Path};
@@ -50,11 +53,36 @@ pub(crate) fn run(only: &[Driver], cluster: &Plan) -> bool {
     println!();
     for (name, outcome) in &table {
         match outcome {
-            Ok((cases, place)) => println!("{name:8} {cases}, on {place}"),
+            Ok(Outcome { suites, end_to_end, place }) => {
+                println!("{name:8} {suites}, on {place}");
+                match end_to_end {
+                    Some(end_to_end) => println!("{name:8} {end_to_end}, of `vvm run` end to end"),
+                    None => println!("{name:8} `vvm run` end to end: NOT RUN here"),
+                }
+            }
             Err(_) => println!("{name:8} NOT RUN: see above"),
         }
     }
-    table.iter().all(|(_, outcome)| outcome.as_ref().is_ok_and(|(cases, _)| cases.all_passed()))
+    table.iter().all(|(_, outcome)| outcome.as_ref().is_ok_and(Outcome::all_passed))
+}
+
+/// What came of a driver.
+struct Outcome {
+    /// The suites of the driver itself.
+    suites: Cases,
+    /// Those of processes on it; none where a process of its own has nothing to share, or the server is somebody else's.
+    end_to_end: Option<Cases>,
+    place: String,
+}
+
+impl Outcome {
+    fn all_passed(&self) -> bool {
+        self.suites.all_passed() && self.end_to_end.is_none_or(|cases| cases.all_passed())
+    }
+
+    fn of_suites(suites: Cases, place: String) -> Self {
+        Self { suites, end_to_end: None, place }
+    }
 }
 
 impl Driver {
@@ -69,35 +97,37 @@ impl Driver {
     }
 
     /// What came of its cases, and what they ran on; or why none did.
-    fn run(self, cluster: &Plan) -> Result<(Cases, String), String> {
+    fn run(self, cluster: &Plan) -> Result<Outcome, String> {
         match self {
             Self::Mem | Self::Sqlite | Self::Sled => {
                 let suite = Suite {
-                    feature: self.name(),
+                    build: Build::Driver(self.name()),
                     tests: &["contract", "elections"],
                     only: Some(self.name()),
                     threads: 4,
                     environment: &[],
                 };
-                Ok((suite.run()?, "this machine".into()))
+                let suites = suite.run()?;
+                // The others are one process's own: two that run a command have nothing to share.
+                let end_to_end = (self == Self::Sqlite).then(end_to_end::on_files).transpose()?;
+                Ok(Outcome { suites, end_to_end, place: "this machine".into() })
             }
             Self::Scylla => match env::var(SCYLLA) {
                 Ok(address) => {
                     let cases = scylla(OPEN, &[(SCYLLA, &address)])?;
-                    Ok((
-                        cases,
-                        format!("{address}; not run: passwords and TLS, on a cluster of our own alone"),
-                    ))
+                    let place =
+                        format!("{address}; not run: passwords and TLS, on a cluster of our own alone");
+                    Ok(Outcome::of_suites(cases, place))
                 }
                 Err(_) => on_cassandra(cluster),
             },
             Self::Dynamodb => {
                 let on = |environment: &[(&str, &str)]| {
-                    Suite { feature: "dynamodb", tests: &["dynamodb"], only: None, threads: 4, environment }
-                        .run()
+                    let build = Build::Driver("dynamodb");
+                    Suite { build, tests: &["dynamodb"], only: None, threads: 4, environment }.run()
                 };
                 match env::var(DYNAMODB) {
-                    Ok(endpoint) => Ok((on(&[(DYNAMODB, &endpoint)])?, endpoint)),
+                    Ok(endpoint) => Ok(Outcome::of_suites(on(&[(DYNAMODB, &endpoint)])?, endpoint)),
                     Err(_) => {
                         let way_out = |error| {
                             format!(
@@ -106,8 +136,15 @@ impl Driver {
                         };
                         let local = DynamoDbLocal::start(&target()).map_err(way_out)?;
                         let [id, secret] = LOCAL_CREDENTIALS;
-                        let cases = on(&[(DYNAMODB, &local.endpoint()), id, secret])?;
-                        Ok((cases, "DynamoDB Local 2.6.1".into()))
+                        let suites = on(&[(DYNAMODB, &local.endpoint()), id, secret])?;
+                        let url = format!(
+                            "dynamodb://eu-west-1/{}?endpoint={}",
+                            end_to_end::STORAGE,
+                            local.endpoint()
+                        );
+                        let at = local.address().to_string();
+                        let end_to_end = Some(end_to_end::on_server(&url, &at, &LOCAL_CREDENTIALS)?);
+                        Ok(Outcome { suites, end_to_end, place: "DynamoDB Local 2.6.1".into() })
                     }
                 }
             }
@@ -117,7 +154,7 @@ impl Driver {
 
 /// All that there is for a cluster: on an open one, on what is left of it when the other nodes are killed, and on one that
 /// asks for a certificate and a password.
-fn on_cassandra(cluster: &Plan) -> Result<(Cases, String), String> {
+fn on_cassandra(cluster: &Plan) -> Result<Outcome, String> {
     let way_out = |error| format!("{error}\nOr point {SCYLLA}=host:port at a cluster that is there already.");
     let mut open = cluster.start(&target()).map_err(way_out)?;
     if !cluster.ahead().is_zero() {
@@ -125,9 +162,18 @@ fn on_cassandra(cluster: &Plan) -> Result<(Cases, String), String> {
         let ahead = cluster.ahead().as_secs().to_string();
         let environment = [(SCYLLA, &*open.contact_points()), ("VVM_TEST_SCYLLA_AHEAD", &*ahead)];
         let cases = scylla(&["scylla_clocks"], &environment)?;
-        return Ok((cases, format!("Apache Cassandra 5.0.5, {cluster}: fail-over alone")));
+        let place = format!("Apache Cassandra 5.0.5, {cluster}: fail-over alone");
+        return Ok(Outcome::of_suites(cases, place));
     }
     let cases = scylla(OPEN, &[(SCYLLA, &open.contact_points())])?;
+    let end_to_end = match open.nodes() {
+        // One node, as promised: three on two cores are busy with each other.
+        [_] => {
+            let url = open.url(end_to_end::STORAGE);
+            Some(end_to_end::on_server(&url, &open.contact_points(), &[])?)
+        }
+        _ => None,
+    };
     let cases = match open.nodes() {
         [first, others @ ..] if others.len() > 1 => {
             for node in others {
@@ -144,12 +190,12 @@ fn on_cassandra(cluster: &Plan) -> Result<(Cases, String), String> {
     let environment =
         [("VVM_TEST_SCYLLA_LOCKED", &*locked.contact_points()), ("VVM_TEST_SCYLLA_LOCKS", &*locks)];
     let cases = cases + scylla(&["scylla_locked"], &environment)?;
-    Ok((cases, format!("Apache Cassandra 5.0.5, {cluster}")))
+    Ok(Outcome { suites: cases, end_to_end, place: format!("Apache Cassandra 5.0.5, {cluster}") })
 }
 
 fn scylla(tests: &'static [&'static str], environment: &[(&str, &str)]) -> Result<Cases, String> {
     // Three nodes on two cores are busy with each other.
     let is_cluster = environment.iter().any(|(_, value)| value.contains(','));
     let threads = if is_cluster { 2 } else { 4 };
-    Suite { feature: "scylla", tests, only: None, threads, environment }.run()
+    Suite { build: Build::Driver("scylla"), tests, only: None, threads, environment }.run()
 }

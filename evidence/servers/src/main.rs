@@ -1,11 +1,12 @@
 //! `cargo xtask test-drivers`: the suites of every driver on the real thing, and how many cases each passed.
 //!
 //! What lives here: the command line. What doesn't: which driver is run where ([`drivers`]), how the cases are run and
-//! counted ([`cases`]).
+//! counted ([`cases`]), and which of them run processes ([`end_to_end`]).
 #![forbid(unsafe_code)]
 
 mod cases;
 mod drivers;
+mod end_to_end;
 
 use clap::Parser;
 use drivers::Driver;

@@ -11,6 +11,7 @@ mod level;
 mod lines;
 mod processes;
 mod run;
+mod storage;
 mod terminal;
 
 pub(crate) use level::{
@@ -20,6 +21,7 @@ pub(crate) use level::{
 pub(crate) use lines::Lines;
 pub(crate) use processes::{Processes, command_line, eventually, state};
 pub(crate) use run::{Finished, Run, Running};
+pub(crate) use storage::Obstruction;
 pub(crate) use terminal::Terminal;
 
 use rustix::{fs::FlockOperation, process::Pid};
@@ -125,10 +127,16 @@ impl Trial {
 
     /// The storage that all runs of this trial share.
     pub(crate) fn storage(&self) -> String {
-        format!("sqlite:{}", self.folder.path().join("leader.db").display())
+        let file = || format!("sqlite:{}", self.folder.path().join("leader.db").display());
+        storage::server().unwrap_or_else(file)
     }
 
-    /// `vvm run` on the storage, for the name `payroll`. The TTL is the default, long enough for a busy machine.
+    /// What is led: `payroll`, or on a server that others use a name of this trial's own.
+    pub(crate) fn name(&self) -> String {
+        storage::server().map_or_else(|| "payroll".into(), |_| format!("payroll-{}", self.mark))
+    }
+
+    /// `vvm run` on the storage, for the trial's name. The TTL is the default, long enough for a busy machine.
     pub(crate) fn run<'a>(&self, command: impl IntoIterator<Item = &'a str>) -> Run {
         Run::new(self, command)
     }

@@ -30,9 +30,9 @@ pub(crate) struct Running {
 
 impl Run {
     pub(super) fn new<'a>(trial: &Trial, command: impl IntoIterator<Item = &'a str>) -> Self {
-        let storage = trial.storage();
+        let (storage, name) = (trial.storage(), trial.name());
         let level = Level::of_this_binary().name();
-        let options = ["--storage", &storage, "--name", "payroll", "--containment", level];
+        let options = ["--storage", &storage, "--name", &name, "--containment", level];
         let options = options.map(String::from).to_vec();
         Self {
             before: Vec::new(),

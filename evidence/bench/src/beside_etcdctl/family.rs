@@ -13,8 +13,12 @@ impl Family {
         let mut all: Vec<Pid> = Pid::from_raw(ancestor).into_iter().collect();
         let mut next = 0;
         while let Some(pid) = all.get(next) {
-            let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-            all.extend(children.split_whitespace().filter_map(|child| Pid::from_raw(child.parse().ok()?)));
+            // Any of its threads may have started a process.
+            let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+            let children: Vec<_> =
+                threads.map(|thread| fs::read_to_string(thread.path().join("children"))).collect();
+            let children = children.iter().flatten().flat_map(|children| children.split_whitespace());
+            all.extend(children.filter_map(|child| Pid::from_raw(child.parse().ok()?)));
             next += 1;
         }
         Self(all)

@@ -1,0 +1,138 @@
+//! What is about files alone: a lock that somebody keeps, a file that is deleted, cut off, or none of ours; and how many
+//! files `vvm` may open. The other storages have no such thing; what takes the place of these there is tested beside what
+//! holds everywhere.
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+mod harness;
+
+use harness::Trial;
+use rustix::process::Signal;
+use std::time::Duration;
+
+#[test]
+fn a_storage_that_refuses_for_good_is_69() {
+    let trial = Trial::new();
+    std::fs::write(
+        trial.folder().join("text"),
+        "not a database, but long enough to be looked at".repeat(100),
+    )
+    .unwrap();
+    let text = format!("sqlite:{}", trial.folder().join("text").display());
+    let missing = format!("sqlite:{}", trial.folder().join("missing/leader.db").display());
+    let folder = format!("sqlite:{}", trial.folder().display());
+    for (url, hint) in [
+        (text, "not a database: name another file"),
+        (missing, "create it (mkdir -p)"),
+        (folder, "is not a file"),
+    ] {
+        let finished = trial.run(["true"]).with(["--storage", &url]).finish();
+        assert_eq!(finished.code(), 69, "{url}: {:#?}", finished.stderr);
+        assert!(finished.says(hint), "{url}: {:#?}", finished.stderr);
+    }
+}
+
+/// From none for a link to the host, to none for the command, by way of the storage.
+#[test]
+fn a_system_that_refuses_what_vvm_needs_is_71_and_the_limit_is_named() {
+    let trial = Trial::new();
+    let mut refused = 0;
+    for files in 4.. {
+        let script = format!("ulimit -n {files}; exec \"$@\"");
+        let finished = trial.run(["echo", "ran"]).through(["sh", "-c", &script, "sh"]).finish();
+        if finished.status.success() {
+            assert_eq!(finished.stdout, ["ran"]);
+            break;
+        }
+        assert_eq!(finished.code(), 71, "{files} files: {:#?}", finished.stderr);
+        assert!(finished.says("ulimit -n"), "{files} files: {:#?}", finished.stderr);
+        assert_eq!(finished.stdout, Vec::<String>::new());
+        refused += 1;
+    }
+    assert!(refused > 5, "refused {refused} times");
+}
+
+#[test]
+fn a_log_that_was_cut_off_in_use_is_named_with_the_way_out() {
+    for cut in [None, Some(100)] {
+        let trial = Trial::new();
+        let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", "1h"]).start();
+        leader.stdout.wait_for("up");
+        let log = trial.folder().join("leader.db-wal");
+        match cut {
+            None => std::fs::remove_file(&log).unwrap(),
+            Some(length) => std::fs::File::options().write(true).open(&log).unwrap().set_len(length).unwrap(),
+        }
+        let finished = trial.run(["true"]).finish();
+        assert_eq!(finished.code(), 69, "{cut:?}: {:#?}", finished.stderr);
+        assert!(
+            finished.says("stop everybody who does, then start again"),
+            "{cut:?}: {:#?}",
+            finished.stderr
+        );
+        leader.signal(Signal::TERM);
+        leader.finish();
+    }
+}
+
+/// Nobody is seen to lead by asking in vain: neither while the storage is opened, nor afterwards.
+#[test]
+fn a_try_on_a_storage_that_is_of_no_use_is_75_in_bounded_time() {
+    for before in [None, Some("a database that is ours")] {
+        let trial = Trial::new();
+        if before.is_some() {
+            trial.run(["true"]).finish();
+        }
+        let by_hand = rusqlite::Connection::open(trial.folder().join("leader.db")).unwrap();
+        by_hand.execute_batch("BEGIN EXCLUSIVE").unwrap();
+        let began = clock::SystemClock::read();
+        let finished = trial.run(["echo", "never"]).with(["--try", "--ttl", "1s"]).finish();
+        let took = clock::SystemClock::read().since(began);
+        assert_eq!(finished.code(), 75, "{before:?}: {:#?}", finished.stderr);
+        assert!(finished.says("locked"), "{before:?}: {:#?}", finished.stderr);
+        // Opening waits five seconds for a lock; the rest is for a busy machine.
+        assert!(took < Duration::from_secs(15), "{before:?}: {took:?}");
+    }
+}
+
+/// A storage that can't be written in time: somebody keeps it locked.
+#[test]
+fn a_storage_that_can_not_be_written_for_too_long_costs_the_leadership() {
+    for (options, code) in [(&[][..], 79), (&["--exit-code-lost", "7"][..], 7)] {
+        let trial = Trial::new();
+        let worker = "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.01; done";
+        let mut running =
+            trial.run_script(worker).with(["--ttl", "1s"]).with(options.iter().copied()).start();
+        running.stdout.wait_for("up");
+        let lock = trial.lock_storage();
+        running.stdout.wait_for("told");
+        running.wait();
+        drop(lock);
+        let finished = running.finish();
+        assert_eq!(finished.code(), code, "{:#?}", finished.stderr);
+        assert!(
+            finished.says("leadership lost, the command has been stopped: no renewal"),
+            "{:#?}",
+            finished.stderr
+        );
+    }
+}
+
+/// Somebody else may lead in what stands in its place: not at the loss instant, but as soon as it shows.
+#[test]
+fn a_storage_that_is_deleted_under_a_leader_costs_it_at_once() {
+    const TTL: Duration = Duration::from_secs(8);
+    let trial = Trial::new();
+    let mut running = trial.run_script("echo up; exec sleep 1000").with(["--ttl", "8s"]).start();
+    running.stdout.wait_for("up");
+    for suffix in ["", "-wal", "-shm"] {
+        std::fs::remove_file(trial.folder().join(format!("leader.db{suffix}"))).unwrap();
+    }
+    let deleted = clock::SystemClock::read();
+    running.wait();
+    // The next renewal, and what the work may take to stop; without any hurry it would be 0.65 TTL at least.
+    let took = clock::SystemClock::read().since(deleted);
+    assert!(took < TTL * 2 / 5 + Duration::from_secs(1), "{took:?}");
+    let finished = running.finish();
+    assert_eq!(finished.code(), 79, "{:#?}", finished.stderr);
+    assert!(finished.says("the storage was replaced"), "{:#?}", finished.stderr);
+}
