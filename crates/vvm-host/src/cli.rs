@@ -29,6 +29,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Status(status) => crate::status::main(&status),
         Command::Watch(watch) => crate::watch::main(&watch),
         Command::Doctor(doctor) => crate::doctor::main(&doctor),
+        Command::History(history) => crate::history::main(&history),
         Command::StepDown(step_down) => crate::operate::step_down(&step_down),
         Command::Pause(pause) => crate::operate::pause(&pause),
         Command::Resume(resume) => crate::operate::resume(&resume),

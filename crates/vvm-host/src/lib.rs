@@ -20,6 +20,7 @@
 //! - `service_manager`: what systemd is told.
 //! - [`Host`]: the same around services of a Rust program's own, without a command.
 //! - `calendar`: moments and spans as people read them.
+//! - `history`: who led when, and `vvm history`.
 //! - `operate`: `vvm pause`, `resume`, `step-down`. `inspection`: opening a storage that is only looked at.
 //! - `status`: `vvm status`. `watch`: `vvm watch`. `doctor`: `vvm doctor`. `init_storage`: `vvm init-storage`.
 //! - `demo`: `vvm demo`.
@@ -41,6 +42,7 @@ mod doctor;
 mod elect;
 mod embed;
 mod guardian;
+mod history;
 mod host;
 mod http;
 mod identity;

@@ -23,7 +23,7 @@ use vvm_storage::{Ask, ClusterName, ElectionsTtlStorage};
 
 /// Why a request came to nothing, or not to what was asked for.
 #[derive(Debug, thiserror::Error)]
-enum Refusal {
+pub(crate) enum Refusal {
     #[error("--storage: {0}")]
     Open(#[from] vvm_storage::OpenError),
     #[error("--storage {0}: there is no such storage yet: the first `vvm run` creates it")]
@@ -68,10 +68,10 @@ impl Refusal {
 }
 
 /// A storage, opened to ask something of those who share it.
-struct Desk {
-    storage: ElectionsTtlStorage,
+pub(crate) struct Desk {
+    pub(crate) storage: ElectionsTtlStorage,
     url: String,
-    name: String,
+    pub(crate) name: String,
     cluster: ClusterName,
     clock: Arc<dyn Clock>,
     entropy: OsEntropy,
@@ -98,7 +98,11 @@ impl Desk {
 }
 
 /// Opens the storage, does it, and says what came of it.
-fn conclude(url: &str, name: &str, act: impl AsyncFnOnce(&Desk) -> Result<(), Refusal>) -> ExitCode {
+pub(crate) fn conclude(
+    url: &str,
+    name: &str,
+    act: impl AsyncFnOnce(&Desk) -> Result<(), Refusal>,
+) -> ExitCode {
     let done = async_runtime::start().map_err(Refusal::from).and_then(|runtime| {
         runtime.block_on(async {
             let clock = Arc::new(SystemClock::start()?) as Arc<dyn Clock>;

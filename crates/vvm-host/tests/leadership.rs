@@ -5,8 +5,8 @@ mod harness;
 
 use harness::{Finished, Trial};
 use ielections::{
-    Claim, DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Fenced, Holder, Incarnation,
-    OnlyIf, Slot, Ttl, TtlStorage as _, Version,
+    Claim, DocumentId, DocumentWrite, Entry, Epoch, Fence, Fenced, Holder, Incarnation, OnlyIf, Slot, Ttl,
+    TtlStorage as _, Version,
 };
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
@@ -185,8 +185,8 @@ fn status_shows_each_slot() {
     assert!(found.iter().all(|line| line["state"] == "free"), "{out}");
 }
 
-/// What a primary-only service writes while it leads, here written in its place.
-fn document(storage: &str, name: &str) {
+/// What a primary-only service writes while it leads, here written in its place; and as which batch.
+fn document(storage: &str, name: &str) -> u64 {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let clock = Arc::new(clock::SystemClock::start().unwrap());
@@ -212,23 +212,26 @@ fn document(storage: &str, name: &str) {
             put("primary-only/copies\0second", b"nonsense"),
             put("somebody else's", b""),
         ];
-        let fence = Fence { epoch, incarnation, after: DocumentVersion::NONE };
         let documents = storage.documents().unwrap();
+        // Leaders before may have written their history.
+        let after = documents.fence_state(&key).await.unwrap().last;
+        let fence = Fence { epoch, incarnation, after };
         assert_eq!(documents.write_documents(&key, &fence, &batch).await.unwrap(), Fenced::Written);
         storage.close().await;
-    });
+        after.next().get()
+    })
 }
 
 #[test]
 fn status_shows_the_instances_that_it_is_asked_for() {
     let trial = Trial::new();
     trial.run(["true"]).finish();
-    document(&trial.storage(), "payroll");
+    let batch = document(&trial.storage(), "payroll");
     let (_, out, _) = trial.status(&["--name", "payroll", "--json", "--instances"]);
     let found = serde_json::from_str::<Vec<Value>>(&out).unwrap();
     let [first, second] = &found[0]["instances"].as_array().unwrap()[..] else { panic!("{out}") };
     let expected = serde_json::json!({
-        "collection": "copies", "instance": "first", "version": 1, "schema": 2, "state": { "done": 3 },
+        "collection": "copies", "instance": "first", "version": batch, "schema": 2, "state": { "done": 3 },
     });
     assert_eq!(*first, expected);
     assert_eq!((&second["instance"], &second["state"]), (&"second".into(), &Value::Null));

@@ -4,6 +4,7 @@ mod check;
 mod doctor;
 mod elect;
 mod generated;
+mod history;
 mod init_storage;
 mod observe;
 mod pause;
@@ -18,6 +19,7 @@ pub(crate) use check::{Check, Page};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use elect::ElectArgs;
 pub(crate) use generated::{CompletionsArgs, ManArgs};
+pub(crate) use history::HistoryArgs;
 pub(crate) use init_storage::InitStorageArgs;
 pub(crate) use pause::{PauseArgs, ResumeArgs, Wait};
 pub(crate) use run::{AcquireTimeout, OnLoss, RunArgs};
@@ -49,6 +51,7 @@ pub(crate) enum Command {
     Status(StatusArgs),
     Watch(WatchArgs),
     Doctor(DoctorArgs),
+    History(HistoryArgs),
     StepDown(StepDownArgs),
     Pause(PauseArgs),
     Resume(ResumeArgs),

@@ -3,13 +3,18 @@
 
 use super::{
     gate::Gate,
-    surroundings::{Course, Surroundings},
+    surroundings::{Course, Surroundings, Worked},
     tenure::Tenure,
 };
-use crate::{announce::say_to_people, link::message::ToGuardian, worker::environment::Leadership};
+use crate::{
+    announce::say_to_people,
+    history::{Keeper, PATIENCE, PATIENCE_SHARE},
+    link::message::ToGuardian,
+    worker::environment::Leadership,
+};
 use async_trait::async_trait;
 use ielections::{Standing, Timing, Ttl};
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 use tokio_util::sync::CancellationToken;
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
 use vvm_storage::ElectionKey;
@@ -50,8 +55,35 @@ impl Service<ElectionKey> for WorkerService {
         surroundings.may_work(&gate, &course, &cx.stop).await?;
         surroundings.announce(course.leadership.get_or_init(|| leadership));
         let supervision = tenure.start(orders).await?;
-        Ok(Box::pin(tenure.run(supervision)))
+        let keeper = Keeper::under(&cx.standing, surroundings.holder.as_str());
+        let work = tenure.run(supervision);
+        Ok(Box::pin(remembered(surroundings, course, keeper, work)))
     }
+}
+
+/// Does the work, and notes its start and its end, neither of which anything waits for, but for a moment at the end.
+async fn remembered(
+    surroundings: Arc<Surroundings>,
+    course: Arc<Course>,
+    keeper: Keeper,
+    work: impl Future<Output = Result<(), BoxError>>,
+) -> Result<(), BoxError> {
+    let mut work = pin!(work);
+    let ended = tokio::select! {
+        biased;
+        ended = &mut work => ended,
+        () = keeper.started() => work.await,
+    };
+    let how = match (course.cession.reason(), course.worked.get()) {
+        (Some(reason), _) => reason.to_string(),
+        (None, Some(Worked { last, .. })) => last
+            .ended
+            .map_or_else(|| "the command was stopped".to_owned(), |ended| format!("the command {ended}")),
+        (None, None) => "the command could not be started again".to_owned(),
+    };
+    let patience = PATIENCE.min(surroundings.run.ttl.get() / PATIENCE_SHARE);
+    keeper.ended(&how, &surroundings.clock, patience).await;
+    ended
 }
 
 impl Surroundings {

@@ -11,7 +11,7 @@ impl Desk {
     ///
     /// # Errors
     /// When nobody has ever campaigned for the name, and when the storage fails.
-    pub(super) async fn slots(&self) -> Result<Vec<ElectionKey>, Refusal> {
+    pub(crate) async fn slots(&self) -> Result<Vec<ElectionKey>, Refusal> {
         let settled = self.storage.slot_count(&self.cluster).await?;
         let keys = SlotNumber::all(settled.unwrap_or(NonZeroU32::MIN));
         let keys = keys.map(|slot| ElectionKey { cluster: self.cluster.clone(), slot }).collect::<Vec<_>>();
