@@ -9,14 +9,11 @@
 pub(crate) mod cession;
 mod conclusion;
 mod control;
-mod gate;
 mod guardian_lapse;
 mod guardian_watch;
 mod health;
-mod heed;
 mod lead;
 mod log;
-mod lookout;
 mod service;
 mod storage;
 mod surroundings;

@@ -21,7 +21,7 @@
 //! - [`Host`]: the same around services of a Rust program's own, without a command.
 //! - `calendar`: moments and spans as people read them.
 //! - `history`: who led when, and `vvm history`.
-//! - `operate`: `vvm pause`, `resume`, `step-down`. `inspection`: opening a storage that is only looked at.
+//! - `operate`: `vvm pause`, `resume`, `step-down`. `requests`: heeding them. `inspection`: opening a storage that is only looked at.
 //! - `status`: `vvm status`. `watch`: `vvm watch`. `doctor`: `vvm doctor`. `init_storage`: `vvm init-storage`.
 //! - `demo`: `vvm demo`.
 //! - `elect`: `vvm elect`, hooks and no command. `prospect`: `--dry-run`.
@@ -55,6 +55,7 @@ mod processes;
 mod prospect;
 mod readable;
 mod report;
+mod requests;
 mod service_manager;
 mod shortage;
 mod signals;

@@ -173,3 +173,19 @@ fn a_last_hook_that_hangs_is_killed_and_the_leadership_released() {
     assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
     assert_eq!(trial.run(["true"]).with(["--acquire-timeout", "0"]).finish().code(), 0);
 }
+
+#[test]
+fn a_pause_takes_the_leadership_and_its_end_gives_it_back() {
+    let trial = Trial::new();
+    let mut elect = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
+    let led = epoch(&elect.stdout.wait_for("lead"));
+    let (code, _, error) = trial.ask("pause", &["--name", "payroll", "--by", "alice"]);
+    assert_eq!(code, 0, "{error}");
+    assert_eq!(epoch(&elect.stdout.wait_for("loss")), led);
+    elect.stderr.wait_for("paused by alice");
+    let (code, _, error) = trial.ask("resume", &["--name", "payroll"]);
+    assert_eq!(code, 0, "{error}");
+    assert!(epoch(&elect.stdout.wait_for("lead")) > led);
+    elect.signal(Signal::TERM);
+    assert_eq!(elect.finish().0, 0);
+}

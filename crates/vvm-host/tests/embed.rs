@@ -1,9 +1,11 @@
 //! `vvm_host::Host`: services of this very process, run only while it leads.
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
+use ielections::{Incarnation, TtlStorage as _};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     io::{BufRead as _, BufReader},
+    num::NonZeroU32,
     os::unix::process::ExitStatusExt as _,
     path::Path,
     process::{Command, Stdio},
@@ -15,8 +17,9 @@ use std::{
 };
 use tempfile::TempDir;
 use tokio::sync::mpsc;
-use vvm_host::{Ended, Host, HostError, HostSettings, OnLoss, Ttl};
+use vvm_host::{Ended, Holder, Host, HostError, HostSettings, OnLoss, Ttl};
 use vvm_orch::{Acquisition, Problem, service_fn};
+use vvm_storage::{Ask, ClusterName, ElectionKey, ElectionsTtlStorage, Pause, SlotNumber};
 
 fn settings(folder: &Path) -> HostSettings {
     HostSettings::new(format!("sqlite:{}", folder.join("leader.db").display()), "payroll")
@@ -149,6 +152,70 @@ async fn who_stands_by_for_too_long_is_told_so() {
         stop.cancel();
     };
     tokio::join!(leader, other);
+}
+
+#[tokio::test]
+async fn nobody_works_between_a_pause_and_its_end() {
+    let folder = TempDir::new().unwrap();
+    let settings = settings(folder.path());
+    let operator = Operator::at(&settings).await;
+    let host = Host::open(settings).await.unwrap();
+    let stop = host.stop();
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let running = host.run(move || {
+        let tell = tell.clone();
+        vec![service_fn("work", async move |cx| {
+            tell.send("leads").unwrap();
+            cx.stop.cancelled().await;
+            tell.send("stops").unwrap();
+            Ok(())
+        })]
+    });
+    let operating = async {
+        assert_eq!(told.recv().await, Some("leads"));
+        let pause = operator.pause().await;
+        assert_eq!(told.recv().await, Some("stops"));
+        operator.until_free().await;
+        // Several looks of a candidate that is free to claim.
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert!(told.try_recv().is_err(), "nobody works while it is paused");
+        assert!(operator.storage.resume(&operator.cluster, &pause).await.unwrap());
+        assert_eq!(told.recv().await, Some("leads"));
+        stop.cancel();
+    };
+    let (ended, ()) = tokio::join!(running, operating);
+    assert!(matches!(ended, Ended::Stopped), "{ended}");
+}
+
+/// Who asks for a pause, on the same storage.
+struct Operator {
+    storage: ElectionsTtlStorage,
+    cluster: ClusterName,
+}
+
+impl Operator {
+    async fn at(settings: &HostSettings) -> Self {
+        let clock = Arc::new(clock::SystemClock::start().unwrap());
+        let storage = vvm_storage::open(&settings.storage, clock).await.unwrap();
+        Self { storage: ElectionsTtlStorage::new(storage), cluster: settings.name.as_str().into() }
+    }
+
+    async fn pause(&self) -> Pause {
+        let ask =
+            Ask { incarnation: Incarnation::from_bytes([3; 16]), since_unix_epoch: Duration::from_secs(1) };
+        let (pause, is_this) =
+            self.storage.pause(&self.cluster, &Holder::new("alice").unwrap(), ask).await.unwrap();
+        assert!(is_this);
+        pause
+    }
+
+    /// Until the leader has handed back.
+    async fn until_free(&self) {
+        let key = ElectionKey { cluster: self.cluster.clone(), slot: SlotNumber::new(NonZeroU32::MIN) };
+        while self.storage.get(&key).await.unwrap().entry().is_some() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
 }
 
 /// Says so to the process that is started by the test below.

@@ -25,7 +25,7 @@ impl Process {
     fn start(place: &Path, listen: SocketAddr) -> Self {
         let storage = format!("sqlite:{}", place.join("service.db").display());
         let mut command = Command::new(env!("CARGO_BIN_EXE_leader-service"));
-        command.args(["--storage", &storage, "--listen", &listen.to_string(), "--ttl-ms", "1000"]);
+        command.args(["--storage", &storage, "--listen", &listen.to_string(), "--ttl-ms", "4000"]);
         command.args(["--http", "127.0.0.1:0"]).stdin(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());

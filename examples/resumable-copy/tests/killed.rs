@@ -22,7 +22,7 @@ fn start(place: &Path) -> Child {
         .arg(place.join("from"))
         .arg("--to")
         .arg(place.join("to"))
-        .args(["--piece", &PIECE.to_string(), "--pause-ms", "5", "--ttl-ms", "1000"])
+        .args(["--piece", &PIECE.to_string(), "--pause-ms", "5", "--ttl-ms", "4000"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()

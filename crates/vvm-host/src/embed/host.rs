@@ -6,6 +6,7 @@ use super::{
 use crate::{
     http::{Answers, Extra, HttpServer},
     identity,
+    requests::{Gate, Lookout},
     situation::{Candidate, Situation},
     storage_watch::WatchedStorage,
 };
@@ -75,7 +76,7 @@ impl Host {
         let env = Env::system(deadman, Handle::current())?;
         let opened = vvm_storage::open(&settings.storage, Arc::clone(&env.clock)).await;
         let opened = opened.map_err(|cause| HostError::Storage { url: settings.storage.clone(), cause })?;
-        let storage = ElectionsTtlStorage::new(opened);
+        let storage = Arc::new(ElectionsTtlStorage::new(opened));
         storage.settle_slot_count(&settings.cluster(), settings.slots).await?;
         let candidate = Candidate {
             name: settings.name.clone(),
@@ -85,10 +86,14 @@ impl Host {
         };
         let situation = Arc::new(Situation::new(candidate, Arc::clone(&env.clock)));
         let stop = CancellationToken::new();
-        let storage = WatchedStorage::new(Arc::new(storage), Arc::clone(&situation), stop.clone());
+        let lookout = Arc::new(Lookout::of(storage, settings.cluster()));
+        let watched =
+            WatchedStorage::new(Arc::clone(&lookout) as Arc<_>, Arc::clone(&situation), stop.clone());
+        let clock = Arc::clone(&env.clock);
+        let gate = Arc::new(Gate::before(Arc::new(watched), lookout, holder.clone(), clock));
         let http = settings.http.map(HttpServer::bind).transpose()?;
         let signals = StopSignals::catch()?;
-        let campaigns = Campaigns { settings, holder, env, situation, storage: Arc::new(storage), stop };
+        let campaigns = Campaigns { settings, holder, env, situation, gate, stop };
         Ok(Self { campaigns, http, shown: None, signals })
     }
 
@@ -115,7 +120,8 @@ impl Host {
 
     /// Campaigns, runs what `services` returns while leading, and goes on so until that is over for good.
     ///
-    /// `services` is called once for each campaign. TERM and INT stop; a second one ends the process at once, of that
+    /// `services` is called once for each campaign. An operator's `vvm pause` or `vvm step-down` stops them, and is followed by
+    /// another campaign; nothing is started while the name is paused. TERM and INT stop; a second one ends the process at once, of that
     /// signal. Returns when all has stopped: services joined, the record handed back, the storage closed.
     ///
     /// # Cancel safety
@@ -139,7 +145,7 @@ impl Host {
             never = answering => match never {},
         };
         campaigns.situation.ends(ended.to_string());
-        campaigns.storage.close().await;
+        campaigns.gate.close().await;
         ended
     }
 }

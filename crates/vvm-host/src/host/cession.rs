@@ -3,8 +3,8 @@
 //! What lives here: who may ask for it, and that it was asked for. What follows stands in `lead`.
 
 use super::{health::Unhealthy, surroundings::Surroundings};
-use crate::cli::args::OnLoss;
-use ielections::{Holder, Terms};
+use crate::{cli::args::OnLoss, requests::Demand};
+use ielections::Terms;
 use std::{fmt, time::Duration};
 use tokio::sync::SetOnce;
 
@@ -17,21 +17,8 @@ pub(crate) const FIRST_CHANCE: Duration = Duration::from_secs(5);
 pub(super) enum Reason {
     /// The command does not work.
     Unhealthy(Unhealthy),
-    /// Nobody shall lead.
-    Paused {
-        /// Who said so, and why.
-        by: String,
-    },
-    /// It was not to be found out whether nobody shall lead, so that nothing was started.
-    PauseUnseen {
-        /// What the storage said.
-        cause: String,
-    },
     /// An operator asked for it.
-    SteppingDown {
-        /// Who shall come next; `None` for anybody else.
-        to: Option<Holder>,
-    },
+    Demanded(Demand),
 }
 
 impl Reason {
@@ -39,13 +26,13 @@ impl Reason {
     pub(super) fn rejoins(&self, on_loss: OnLoss) -> bool {
         match self {
             Self::Unhealthy(_) => on_loss == OnLoss::Rejoin,
-            Self::Paused { .. } | Self::PauseUnseen { .. } | Self::SteppingDown { .. } => true,
+            Self::Demanded(_) => true,
         }
     }
 
     /// Whether nothing is wrong here: it is campaigned on at once, and whoever is to go first does by the gate (`gate`).
     pub(super) fn is_wanted(&self) -> bool {
-        !matches!(self, Self::Unhealthy(_))
+        matches!(self, Self::Demanded(_))
     }
 }
 
@@ -54,10 +41,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unhealthy(unhealthy) => unhealthy.fmt(out),
-            Self::Paused { by } => write!(out, "paused by {by}"),
-            Self::PauseUnseen { cause } => write!(out, "could not see whether it is paused: {cause}"),
-            Self::SteppingDown { to: Some(to) } => write!(out, "asked to step down in favour of {to}"),
-            Self::SteppingDown { to: None } => write!(out, "asked to step down"),
+            Self::Demanded(demand) => demand.fmt(out),
         }
     }
 }

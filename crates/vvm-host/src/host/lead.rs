@@ -1,12 +1,9 @@
 //! Campaigning, leading, and doing so again after a loss.
 
 use super::{
-    cession::others_first,
+    cession::{Reason, others_first},
     conclusion::{Cause, Conclusion},
-    gate::Gate,
     guardian_lapse::{lapsed, listens_again},
-    heed::Heeding,
-    lookout::Lookout,
     service::{GuardianSilent, ToldToStop, WorkerService},
     storage,
     surroundings::{Course, Surroundings, WorkEnd},
@@ -16,6 +13,7 @@ use crate::{
     cli::args::{AcquireTimeout, OnLoss},
     link::message::Farewell,
     report::Outcome,
+    requests::{Gate, Heeding, Lookout},
     situation::WhyStopping,
     storage_watch::WatchedStorage,
 };
@@ -170,9 +168,18 @@ async fn campaign(
 
     let control = &surroundings.control;
     let over = CancellationToken::new();
-    let heeding =
-        Heeding { run, holder: &surroundings.holder, clock: &surroundings.clock, gate, course, over: &over };
-    let heeding = heeding.run(&vvm);
+    let heeding = Heeding {
+        candidate: surroundings.situation.candidate(),
+        clock: &surroundings.clock,
+        gate,
+        over: &over,
+    };
+    let heeding = async {
+        if let Some((slot, demand)) = heeding.run(&vvm).await {
+            say!("{} slot {slot}: {demand}; stopping the command", run.name);
+            course.cession.ask(Reason::Demanded(demand));
+        }
+    };
     let course_of_things = async {
         let first = tokio::select! {
             biased;

@@ -2,7 +2,7 @@
 //! record is released (I6).
 
 use super::{
-    gate::Gate,
+    cession::Reason,
     surroundings::{Course, Surroundings, Worked},
     tenure::Tenure,
 };
@@ -10,6 +10,7 @@ use crate::{
     announce::say_to_people,
     history::{Keeper, PATIENCE, PATIENCE_SHARE},
     link::message::ToGuardian,
+    requests::Gate,
     worker::environment::Leadership,
 };
 use async_trait::async_trait;
@@ -100,8 +101,8 @@ impl Surroundings {
         tokio::select! {
             biased;
             () = stop.cancelled() => Err(ToldToStop),
-            answer = gate.may_work(patience, pause) => answer.map_err(|reason| {
-                course.cession.ask(reason);
+            answer = gate.may_work(patience, pause) => answer.map_err(|demand| {
+                course.cession.ask(Reason::Demanded(demand));
                 ToldToStop
             }),
         }

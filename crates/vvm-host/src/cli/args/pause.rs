@@ -7,8 +7,8 @@ use std::{str::FromStr, time::Duration};
 /// See to it that nobody leads: for maintenance.
 ///
 /// Leaders stop their command as they would for TERM, release their slot, and wait with all the others until vvm resume.
-/// When this command has succeeded, nobody works, and nobody will until then: candidates of vvm run see the pause before they
-/// start anything. Programs that lead by other means than vvm run don't know of it.
+/// When this command has succeeded, nobody works, and nobody will until then: candidates see the pause before they start
+/// anything. Programs that embed elections without a vvm_host::Host don't know of it.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = PAUSE_HELP)]
 pub(crate) struct PauseArgs {

@@ -85,7 +85,7 @@ async fn a_claim_that_slips_through_before_the_pause_is_seen_does_not_lead_to_wo
     let alice = Holder::new("alice").unwrap();
     let (pause, _) = scene.storage.pause(&key().cluster, &alice, ask()).await.unwrap();
     assert_eq!(scene.claim().await, Ok(Claim::Claimed));
-    let refused = Err(Reason::Paused { by: "alice".into() });
+    let refused = Err(Demand::Paused { by: "alice".into() });
     assert_eq!(scene.gate.may_work(second, second).await, refused);
     scene.storage.resume(&key().cluster, &pause).await.unwrap();
     assert_eq!(scene.gate.may_work(second, second).await, Ok(()));
@@ -117,7 +117,7 @@ async fn without_a_storage_nobody_works() {
             () = tokio::task::yield_now() => clock.advance(second),
         }
     };
-    assert!(matches!(answer, Err(Reason::PauseUnseen { .. })), "{answer:?}");
+    assert!(matches!(answer, Err(Demand::PauseUnseen { .. })), "{answer:?}");
 }
 
 /// For so long, counted from when it would have claimed.

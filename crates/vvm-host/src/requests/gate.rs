@@ -10,7 +10,7 @@
 //!
 //! Hints never make a claim earlier than the protocol does (I5): the gate only refuses.
 
-use super::{cession::Reason, lookout::Lookout};
+use super::{Demand, Lookout};
 use async_trait::async_trait;
 use clock::{Clock, Instant};
 use ielections::{
@@ -25,7 +25,7 @@ use std::{
 use vvm_storage::{ElectionKey, SlotNumber, Stage};
 
 /// A storage whose slots are claimed only when nobody asks otherwise.
-pub(super) struct Gate {
+pub(crate) struct Gate {
     storage: Arc<dyn TtlStorage<ElectionKey>>,
     lookout: Arc<Lookout>,
     holder: Holder,
@@ -54,7 +54,7 @@ enum NotNow {
 
 impl Gate {
     /// Before `storage`, for the candidate `holder`. Behind it somewhere is `lookout`, which it goes by.
-    pub(super) fn before(
+    pub(crate) fn before(
         storage: Arc<dyn TtlStorage<ElectionKey>>,
         lookout: Arc<Lookout>,
         holder: Holder,
@@ -64,13 +64,13 @@ impl Gate {
     }
 
     /// What was seen to be asked of the cluster.
-    pub(super) fn lookout(&self) -> &Lookout {
+    pub(crate) fn lookout(&self) -> &Lookout {
         &self.lookout
     }
 
     /// Others go first: until `first_chance` after the first claim that we would make on the slot that we led under this
     /// epoch.
-    pub(super) fn others_first(&self, slot: SlotNumber, epoch: Epoch, first_chance: Duration) {
+    pub(crate) fn others_first(&self, slot: SlotNumber, epoch: Epoch, first_chance: Duration) {
         self.courtesy().ceded = Some((slot, epoch, first_chance));
     }
 
@@ -91,22 +91,22 @@ impl Gate {
     ///
     /// # Cancel safety
     /// May be dropped at will.
-    pub(super) async fn may_work(&self, patience: Duration, pause: Duration) -> Result<(), Reason> {
+    pub(crate) async fn may_work(&self, patience: Duration, pause: Duration) -> Result<(), Demand> {
         let give_up_at = self.clock.now().after(patience);
         let mut cause = "it does not answer".to_owned();
         loop {
             let looked = tokio::select! {
                 biased;
                 looked = self.lookout.storage.standing_pause(&self.lookout.cluster) => looked,
-                () = self.clock.sleep_until(give_up_at) => return Err(Reason::PauseUnseen { cause }),
+                () = self.clock.sleep_until(give_up_at) => return Err(Demand::PauseUnseen { cause }),
             };
             match looked {
                 Ok(None) => return Ok(()),
-                Ok(Some(pause)) => return Err(Reason::Paused { by: pause.by().to_owned() }),
+                Ok(Some(pause)) => return Err(Demand::Paused { by: pause.by().to_owned() }),
                 Err(refusal) => cause = refusal.to_string(),
             }
             if self.clock.now() >= give_up_at {
-                return Err(Reason::PauseUnseen { cause });
+                return Err(Demand::PauseUnseen { cause });
             }
             self.clock.sleep_until(self.clock.now().after(pause).min(give_up_at)).await;
         }

@@ -3,34 +3,34 @@
 //! A standby sees requests with each scan of the slots, through the gate. A leader scans nothing, so it looks by itself, as
 //! often as a standby would.
 
-use super::{cession::Reason, gate::Gate, surroundings::Course};
-use crate::{announce::say, cli::args::RunArgs};
+use super::{Demand, Gate};
+use crate::{announce::say, situation::Candidate};
 use clock::Clock;
-use ielections::{Holder, Terms, Timing, WriteError};
+use ielections::{Terms, Timing, WriteError};
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use vvm_orch::{Leading, RunningVvm};
-use vvm_storage::{Advanced, ElectionKey, Requests, Stage, StepDown};
+use vvm_storage::{Advanced, ElectionKey, Requests, SlotNumber, Stage, StepDown};
 
 /// Whoever heeds.
-pub(super) struct Heeding<'campaign> {
-    pub(super) run: &'campaign RunArgs,
-    pub(super) holder: &'campaign Holder,
-    pub(super) clock: &'campaign Arc<dyn Clock>,
-    pub(super) gate: &'campaign Gate,
-    pub(super) course: &'campaign Course,
+pub(crate) struct Heeding<'campaign> {
+    pub(crate) candidate: &'campaign Candidate,
+    pub(crate) clock: &'campaign Arc<dyn Clock>,
+    pub(crate) gate: &'campaign Gate,
     /// The campaign is ending: nothing is to be heeded any more.
-    pub(super) over: &'campaign CancellationToken,
+    pub(crate) over: &'campaign CancellationToken,
 }
 
 impl Heeding<'_> {
-    /// Heeds requests until the campaign is over. A write that is under way then is answered, or runs out of time.
+    /// Heeds requests until the campaign is over, or until there is a reason to give its leadership up, which is for the
+    /// caller to do: returns the slot and the reason. A write that is under way then is answered, or runs out of time.
     ///
     /// # Cancel safety
     /// Dropped, a request may or may not have been moved on.
-    pub(super) async fn run(self, vvm: &RunningVvm<ElectionKey>) {
-        let Some(leading) = self.stand_by(vvm).await else { return };
-        self.lead(&leading).await;
+    pub(crate) async fn run(self, vvm: &RunningVvm<ElectionKey>) -> Option<(SlotNumber, Demand)> {
+        let leading = self.stand_by(vvm).await?;
+        let demand = self.lead(&leading).await?;
+        Some((leading.slot.slot, demand))
     }
 
     /// Until this process leads. `None` if it is to stop before that.
@@ -56,7 +56,7 @@ impl Heeding<'_> {
 
     /// Once when it begins and once when it is over.
     fn say_pause(&self, requests: &Requests, said: &mut Option<String>) {
-        let name = &self.run.name;
+        let name = &self.candidate.name;
         let by = requests.pause.as_ref().map(|pause| pause.by().to_owned());
         match &by {
             Some(by) if said.as_ref() != Some(by) => {
@@ -70,37 +70,36 @@ impl Heeding<'_> {
 
     fn is_named(&self, request: &StepDown) -> bool {
         request.stage == Stage::Asked
-            && request.slot.get() <= self.run.slots
-            && request.to.as_ref() == Some(self.holder)
+            && request.slot.get() <= self.candidate.slots
+            && request.to.as_ref() == Some(&self.candidate.holder)
     }
 
     /// Until there is a reason to give the leadership up.
-    async fn lead(&self, leading: &Leading<ElectionKey>) {
-        let pause = Terms::usual_poll(self.run.ttl);
+    async fn lead(&self, leading: &Leading<ElectionKey>) -> Option<Demand> {
+        let pause = Terms::usual_poll(self.candidate.ttl);
         loop {
             tokio::select! {
                 biased;
-                () = self.over.cancelled() => return,
+                () = self.over.cancelled() => return None,
                 () = self.clock.sleep(pause) => {}
             }
             let looked = tokio::select! {
                 biased;
-                () = self.over.cancelled() => return,
+                () = self.over.cancelled() => return None,
                 looked = self.gate.lookout().look() => looked,
             };
             // A storage in trouble shows in the renewals.
             let Ok(requests) = looked else { continue };
-            if let Some(reason) = self.reason(leading, requests).await {
-                say!("{} slot {}: {reason}; stopping the command", self.run.name, leading.slot.slot);
-                return self.course.cession.ask(reason);
+            if let Some(demand) = self.demand(leading, requests).await {
+                return Some(demand);
             }
         }
     }
 
     /// Why this leadership is to be given up, if it is.
-    async fn reason(&self, leading: &Leading<ElectionKey>, requests: Requests) -> Option<Reason> {
+    async fn demand(&self, leading: &Leading<ElectionKey>, requests: Requests) -> Option<Demand> {
         if let Some(pause) = requests.pause {
-            return Some(Reason::Paused { by: pause.by().to_owned() });
+            return Some(Demand::Paused { by: pause.by().to_owned() });
         }
         let (slot, epoch) = (leading.slot.slot, leading.standing.epoch());
         let request = requests.step_down.filter(|request| request.is_about(slot, Some(epoch)))?;
@@ -117,14 +116,14 @@ impl Heeding<'_> {
             Stage::Withdrawn => return None,
         }
         self.gate.others_first(slot, epoch, request.first_chance());
-        Some(Reason::SteppingDown { to: request.to })
+        Some(Demand::SteppingDown { to: request.to })
     }
 
     /// Moves a request on. `None` when there was no answer for as long as an attempt of an election may take: then the write
     /// is dropped, as one that may have been applied or not (I7), and the next look tells.
     async fn advance(&self, request: &StepDown, stage: Stage) -> Option<Result<Advanced, WriteError>> {
         let lookout = self.gate.lookout();
-        let limit: Duration = Timing::of(self.run.ttl).attempt_timeout();
+        let limit: Duration = Timing::of(self.candidate.ttl).attempt_timeout();
         tokio::select! {
             biased;
             outcome = lookout.storage.advance_step_down(&lookout.cluster, request, stage) => Some(outcome),

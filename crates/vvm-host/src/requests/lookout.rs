@@ -13,20 +13,20 @@ use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, Requests};
 
 /// A storage, and what was last seen to be asked of one cluster in it.
 #[derive(Debug)]
-pub(super) struct Lookout {
-    pub(super) storage: Arc<ElectionsTtlStorage>,
-    pub(super) cluster: ClusterName,
+pub(crate) struct Lookout {
+    pub(crate) storage: Arc<ElectionsTtlStorage>,
+    pub(crate) cluster: ClusterName,
     seen: watch::Sender<Requests>,
 }
 
 impl Lookout {
     /// In `storage`, for `cluster`.
-    pub(super) fn of(storage: Arc<ElectionsTtlStorage>, cluster: ClusterName) -> Self {
+    pub(crate) fn of(storage: Arc<ElectionsTtlStorage>, cluster: ClusterName) -> Self {
         Self { storage, cluster, seen: watch::Sender::default() }
     }
 
     /// What was seen, as it changes.
-    pub(super) fn seen(&self) -> watch::Receiver<Requests> {
+    pub(crate) fn seen(&self) -> watch::Receiver<Requests> {
         self.seen.subscribe()
     }
 
@@ -37,7 +37,7 @@ impl Lookout {
     ///
     /// # Cancel safety
     /// May be dropped at will.
-    pub(super) async fn look(&self) -> Result<Requests, ReadError> {
+    pub(crate) async fn look(&self) -> Result<Requests, ReadError> {
         let requests = self.storage.peek_requests(&self.cluster).await?;
         self.take_note(requests.clone());
         Ok(requests)

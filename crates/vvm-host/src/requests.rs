@@ -1,0 +1,38 @@
+//! What operators ask of candidates and leaders, heeded: `vvm pause` and `vvm step-down`, seen from the other side.
+//!
+//! What lives here: the [`Lookout`], which sees requests with each scan; the [`Gate`], which keeps a candidate from claiming
+//! and from working when it is not to; [`Heeding`], which answers. What does not: how work is stopped, which is each host's
+//! own, and the requests themselves (`vvm_storage::Requests`).
+
+mod gate;
+mod heed;
+mod lookout;
+
+pub(crate) use gate::Gate;
+pub(crate) use heed::Heeding;
+pub(crate) use lookout::Lookout;
+
+use ielections::Holder;
+
+/// Why a leadership is to be given up that could be kept.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum Demand {
+    /// Nobody shall lead.
+    #[error("paused by {by}")]
+    Paused {
+        /// Who said so, and why.
+        by: String,
+    },
+    /// It was not to be found out whether nobody shall lead, so that nothing was started.
+    #[error("could not see whether it is paused: {cause}")]
+    PauseUnseen {
+        /// What the storage said.
+        cause: String,
+    },
+    /// An operator asked for it.
+    #[error("asked to step down{}", to.as_ref().map(|to| format!(" in favour of {to}")).unwrap_or_default())]
+    SteppingDown {
+        /// Who shall come next; `None` for anybody else.
+        to: Option<Holder>,
+    },
+}
