@@ -1,11 +1,12 @@
 //! `cargo xtask ci`: everything that must hold before a change lands, one step after another.
 //!
 //! What lives here: running the steps and saying what came of each. What they are stands in [`steps`], what they
-//! need of the machine in [`needs`], how long they may take in [`limit`].
+//! need of the machine in [`needs`], how long they may take in [`limit`], where they keep their files in [`scratch`].
 
 mod limit;
 mod needs;
 mod outcome;
+mod scratch;
 mod steps;
 
 use crate::workspace::Workspace;
@@ -38,6 +39,10 @@ pub(crate) fn run(options: &Options) -> bool {
     let steps = steps::all(&workspace);
     let count = steps.len();
     let mut report = Report::default();
+    match scratch::place() {
+        Some(place) => println!("ci: temporary files are kept in memory, in {place}"),
+        None => println!("ci: temporary files are kept in {}", std::env::temp_dir().display()),
+    }
     for (index, step) in steps.into_iter().enumerate() {
         if let (Some(failed), false) = (report.first_failure(), options.keep_going) {
             let why = format!("`{failed}` failed before it; `--keep-going` runs it anyway");

@@ -5,7 +5,7 @@
 
 mod harness;
 
-use harness::Trial;
+use harness::{Trial, eventually};
 use rustix::process::Signal;
 use std::time::Duration;
 
@@ -57,6 +57,10 @@ fn a_log_that_was_cut_off_in_use_is_named_with_the_way_out() {
         let trial = Trial::new();
         let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", "1h"]).start();
         leader.stdout.wait_for("up");
+        // The last that it writes for long.
+        eventually("its start is noted", || {
+            trial.ask("history", &["--name", "payroll"]).1.lines().count() == 2
+        });
         let log = trial.folder().join("leader.db-wal");
         match cut {
             None => std::fs::remove_file(&log).unwrap(),
@@ -101,7 +105,7 @@ fn a_storage_that_can_not_be_written_for_too_long_costs_the_leadership() {
         let trial = Trial::new();
         let worker = "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.01; done";
         let mut running =
-            trial.run_script(worker).with(["--ttl", "1s"]).with(options.iter().copied()).start();
+            trial.run_script(worker).with(["--ttl", "3s"]).with(options.iter().copied()).start();
         running.stdout.wait_for("up");
         let lock = trial.lock_storage();
         running.stdout.wait_for("told");

@@ -3,7 +3,7 @@
 //! Lints, documentation and single features share their checked dependencies, and tests their built ones: each set of
 //! flags and features costs a build of its own, so there are as few as show what has to be shown.
 
-use super::{limit, needs::Need};
+use super::{limit, needs::Need, scratch};
 use crate::{
     broken, tidy,
     workspace::{Workspace, cargo},
@@ -105,7 +105,8 @@ impl Work {
             Self::Broken => broken::run().then_some(()).ok_or_else(|| "a variant survived".to_owned()),
             Self::Cargo { arguments, flags } => {
                 let mut command = cargo();
-                command.args(arguments).envs(*flags).current_dir(root);
+                let scratch = scratch::place().map(|place| (scratch::VARIABLE, place));
+                command.args(arguments).envs(*flags).envs(scratch).current_dir(root);
                 verdict(limit::run(&mut command))
             }
         }
