@@ -1,8 +1,10 @@
 //! `cargo xtask ci`: everything that must hold before a change lands, one step after another.
 //!
 //! What lives here: running the steps and saying what came of each. What they are stands in [`steps`], what they
-//! need of the machine in [`needs`], how long they may take in [`limit`], where they keep their files in [`scratch`].
+//! need of the machine in [`needs`], how long they may take in [`limit`], where they keep their files in [`scratch`],
+//! and what becomes of a test that fails in company in [`alone`].
 
+mod alone;
 mod limit;
 mod needs;
 mod outcome;
@@ -58,7 +60,7 @@ pub(crate) fn run(options: &Options) -> bool {
         let result = step.work.run(&workspace.root);
         let took = SystemClock::read().since(start);
         let outcome = match result {
-            Ok(()) => Outcome::Held(took),
+            Ok(again) => Outcome::Held(took, again),
             Err(cause) => Outcome::Failed(took, cause),
         };
         println!("<== {}: {outcome}\n", step.name);

@@ -129,7 +129,7 @@ fn the_result_file_tells_how_it_ended() {
         running.wait();
         drop(lock);
     };
-    let found = result(&trial, "exec sleep 1000", &["--ttl", "1s"], lost);
+    let found = result(&trial, "exec sleep 1000", &["--ttl", "4s"], lost);
     assert_eq!(found["outcome"], "lost");
     assert_eq!((&found["exit_status"], &found["worker_signal"]), (&79.into(), &15.into()));
     assert!(found["reason"].as_str().unwrap().contains("no renewal"), "{found}");

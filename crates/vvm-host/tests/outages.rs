@@ -47,10 +47,11 @@ impl Dice {
     }
 }
 
-/// TTL 1 s: a renewal falls due after 0.25 s, a loss comes after 0.65 s.
+/// TTL 3 s: a renewal falls due after 0.75 s, a loss comes after 1.95 s, and then a machine that stands still for less than
+/// 0.45 s costs nobody its life.
 fn outages(seed: u64) {
     let trial = Trial::new();
-    let options = ["--ttl", "1s", "--on-loss", "rejoin", "--stop-timeout", "10s"];
+    let options = ["--ttl", "3s", "--on-loss", "rejoin", "--stop-timeout", "10s"];
     let mut all = (0..3).map(|_| worker(&trial, &options).start()).collect::<Vec<_>>();
     eventually("somebody works", || at_work(&trial) == 1);
     let mut dice = Dice(seed);
@@ -59,7 +60,7 @@ fn outages(seed: u64) {
         by_hand.busy_timeout(harness::PATIENCE).unwrap();
         by_hand.execute_batch("BEGIN EXCLUSIVE").unwrap();
         // Every third one is as short as a busy disk's, the others are of any length.
-        let length = if outage % 3 == 0 { dice.between(50, 300) } else { dice.between(300, 2500) };
+        let length = if outage % 3 == 0 { dice.between(50, 900) } else { dice.between(900, 6000) };
         let ends_at = clock::SystemClock::read().after(length);
         while clock::SystemClock::read() < ends_at {
             assert!(at_work(&trial) <= 1, "seed {seed}: {:?}", trial.processes().describe());
@@ -69,7 +70,7 @@ fn outages(seed: u64) {
         if outage % 2 == 0 {
             eventually("somebody works", || at_work(&trial) == 1);
         }
-        thread::sleep(dice.between(0, 500));
+        thread::sleep(dice.between(0, 1000));
     }
     eventually("somebody works", || at_work(&trial) == 1);
     let leaderships = epochs(&trial, 1).len();
@@ -108,7 +109,7 @@ fn leader_of(trial: &Trial, all: &[Running]) -> usize {
 
 #[test]
 fn outages_of_any_length_leave_one_leader_and_everybody_a_candidate() {
-    let seeds = std::env::var("VVM_TEST_SEEDS").unwrap_or_else(|_| "1 2".into());
+    let seeds = std::env::var("VVM_TEST_SEEDS").unwrap_or_else(|_| "1".into());
     for seed in seeds.split(' ') {
         outages(seed.parse().unwrap());
     }

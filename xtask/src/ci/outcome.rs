@@ -4,7 +4,8 @@ use std::{fmt, time::Duration};
 
 #[derive(Debug)]
 pub(super) enum Outcome {
-    Held(Duration),
+    /// With the tests that held only when they were run again, alone.
+    Held(Duration, Vec<String>),
     Failed(Duration, String),
     /// With the reason.
     NotRun(String),
@@ -29,7 +30,7 @@ impl Report {
     /// Whether every step held; one that was left out counts as such unless `all` were asked for.
     pub(super) fn held(&self, all: bool) -> bool {
         self.0.iter().all(|(_, outcome)| match outcome {
-            Outcome::Held(_) => true,
+            Outcome::Held(..) => true,
             Outcome::LeftOut(_) => !all,
             Outcome::Failed(..) | Outcome::NotRun(_) => false,
         })
@@ -39,7 +40,10 @@ impl Report {
 impl fmt::Display for Outcome {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Held(took) => write!(out, "ok      {:8.1} s", took.as_secs_f64()),
+            Self::Held(took, again) => {
+                write!(out, "ok      {:8.1} s", took.as_secs_f64())?;
+                if again.is_empty() { Ok(()) } else { write!(out, "  only alone: {}", again.join(", ")) }
+            }
             Self::Failed(took, cause) => write!(out, "FAILED  {:8.1} s  {cause}", took.as_secs_f64()),
             Self::NotRun(why) => write!(out, "not run: {why}"),
             Self::LeftOut(missing) => write!(out, "LEFT OUT: {missing}"),
@@ -55,7 +59,7 @@ impl fmt::Display for Report {
         }
         let count =
             |wanted: fn(&Outcome) -> bool| self.0.iter().filter(|(_, outcome)| wanted(outcome)).count();
-        let held = count(|outcome| matches!(outcome, Outcome::Held(_)));
+        let held = count(|outcome| matches!(outcome, Outcome::Held(..)));
         let failed = count(|outcome| matches!(outcome, Outcome::Failed(..)));
         let left_out = count(|outcome| matches!(outcome, Outcome::LeftOut(_)));
         let not_run = self.0.len() - held - failed - left_out;
@@ -70,7 +74,7 @@ mod tests {
     #[test]
     fn a_step_that_did_not_run_is_listed_with_its_reason_and_has_not_held() {
         let mut report = Report::default();
-        report.add("fmt".into(), Outcome::Held(Duration::from_millis(400)));
+        report.add("fmt".into(), Outcome::Held(Duration::from_millis(400), Vec::new()));
         assert!(report.held(true));
         report.add("tests".into(), Outcome::NotRun("no reason".into()));
         assert!(!report.held(false));

@@ -3,12 +3,16 @@
 //! Lints, documentation and single features share their checked dependencies, and tests their built ones: each set of
 //! flags and features costs a build of its own, so there are as few as show what has to be shown.
 
-use super::{limit, needs::Need, scratch};
+use super::{alone, limit, needs::Need, scratch};
 use crate::{
     broken, tidy,
     workspace::{Workspace, cargo},
 };
-use std::{fmt, io, path::Path, process::ExitStatus};
+use std::{
+    fmt, io,
+    path::Path,
+    process::{Command, ExitStatus},
+};
 
 /// One step.
 #[derive(Debug)]
@@ -20,7 +24,14 @@ pub(super) struct Step {
 
 #[derive(Debug)]
 pub(super) enum Work {
-    Cargo { arguments: Vec<String>, flags: Option<(&'static str, &'static str)> },
+    Cargo {
+        arguments: Vec<String>,
+        flags: Option<(&'static str, &'static str)>,
+    },
+    /// The same, where what fails is run again ([`alone`]).
+    Tests {
+        arguments: Vec<String>,
+    },
     Tidy,
     Broken,
 }
@@ -35,7 +46,7 @@ pub(super) fn all(workspace: &Workspace) -> Vec<Step> {
             .with("RUSTDOCFLAGS", "-D warnings"),
     ];
     steps.extend(single_features(workspace));
-    steps.push(Step::cargo("tests", "test --locked --workspace --all-features --no-fail-fast"));
+    steps.push(Step::tests("tests", "test --locked --workspace --all-features --no-fail-fast"));
     steps.push(Step::cargo(
         "simulation",
         "run --locked --release --quiet --package simulation -- --seeds 1000",
@@ -80,10 +91,14 @@ fn single_features(workspace: &Workspace) -> Vec<Step> {
 }
 
 impl Step {
-    /// `line` is split at blanks: no argument of ours has one.
     fn cargo(name: &str, line: &str) -> Self {
-        let arguments = line.split(' ').map(str::to_owned).collect();
+        let arguments = words(line);
         Self { name: name.into(), work: Work::Cargo { arguments, flags: None }, need: None }
+    }
+
+    fn tests(name: &str, line: &str) -> Self {
+        let arguments = words(line);
+        Self { name: name.into(), work: Work::Tests { arguments }, need: None }
     }
 
     fn with(mut self, variable: &'static str, value: &'static str) -> Self {
@@ -94,23 +109,35 @@ impl Step {
     }
 }
 
+/// Split at blanks: no argument of ours has one.
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
+}
+
 impl Work {
-    /// Runs in `root`, its output going where ours goes.
+    /// Runs in `root`, its output going where ours goes. Returns what held only when it was run again.
     ///
     /// # Errors
     /// What went wrong, in a few words.
-    pub(super) fn run(&self, root: &Path) -> Result<(), String> {
+    pub(super) fn run(&self, root: &Path) -> Result<Vec<String>, String> {
         match self {
-            Self::Tidy => tidy::run().then_some(()).ok_or_else(|| "violations, listed above".to_owned()),
-            Self::Broken => broken::run().then_some(()).ok_or_else(|| "a variant survived".to_owned()),
+            Self::Tidy => tidy::run().then(Vec::new).ok_or_else(|| "violations, listed above".to_owned()),
+            Self::Broken => broken::run().then(Vec::new).ok_or_else(|| "a variant survived".to_owned()),
             Self::Cargo { arguments, flags } => {
-                let mut command = cargo();
-                let scratch = scratch::place().map(|place| (scratch::VARIABLE, place));
-                command.args(arguments).envs(*flags).envs(scratch).current_dir(root);
-                verdict(limit::run(&mut command))
+                let mut command = in_scratch(arguments, root);
+                command.envs(*flags);
+                verdict(limit::run(&mut command)).map(|()| Vec::new())
             }
+            Self::Tests { arguments } => alone::run(&mut in_scratch(arguments, root), arguments, root),
         }
     }
+}
+
+fn in_scratch(arguments: &[String], root: &Path) -> Command {
+    let mut command = cargo();
+    let scratch = scratch::place().map(|place| (scratch::VARIABLE, place));
+    command.args(arguments).envs(scratch).current_dir(root);
+    command
 }
 
 fn verdict(ended: io::Result<ExitStatus>) -> Result<(), String> {
@@ -132,6 +159,7 @@ impl fmt::Display for Work {
                 }
                 write!(out, "cargo {}", arguments.join(" "))
             }
+            Self::Tests { arguments } => write!(out, "cargo {}", arguments.join(" ")),
         }
     }
 }
