@@ -53,10 +53,6 @@ pub(super) fn all(workspace: &Workspace) -> Vec<Step> {
     ));
     steps.push(Step { name: "broken variants".into(), work: Work::Broken, need: None });
     // On the `vvm` that the tests have built; slower than `cargo xtask safety`, so that somebody leads most of the time.
-    steps.push(Step::cargo(
-        "kills",
-        "run --locked --quiet --package safety -- --kills 25 --trouble-ms 1500 --at-most-ms 200",
-    ));
     steps.extend(SERVERS.map(|(driver, server_at)| {
         let command = format!("run --locked --quiet --package servers -- --only {driver}");
         Step {
