@@ -32,6 +32,10 @@ pub(super) enum Work {
     Tests {
         arguments: Vec<String>,
     },
+    /// A program that brings servers and runs tests on them; all of it is run again if it fails.
+    OnServers {
+        arguments: Vec<String>,
+    },
     Tidy,
     Broken,
 }
@@ -56,8 +60,9 @@ pub(super) fn all(workspace: &Workspace) -> Vec<Step> {
     steps.extend(SERVERS.map(|(driver, server_at)| {
         let command = format!("run --locked --quiet --package servers -- --only {driver}");
         Step {
+            name: format!("{driver} on a real server"),
+            work: Work::OnServers { arguments: words(&command) },
             need: Some(Need { server_at }),
-            ..Step::cargo(&format!("{driver} on a real server"), &command)
         }
     }));
     steps
@@ -125,6 +130,17 @@ impl Work {
                 verdict(limit::run(&mut command)).map(|()| Vec::new())
             }
             Self::Tests { arguments } => alone::run(&mut in_scratch(arguments, root), arguments, root),
+            Self::OnServers { arguments } => {
+                let attempt = || verdict(limit::run(&mut in_scratch(arguments, root)));
+                match attempt() {
+                    Ok(()) => Ok(Vec::new()),
+                    Err(_) => {
+                        alone::wait_for_calm(alone::PATIENCE);
+                        println!("\nci: this failed, and is run again, all of it");
+                        attempt().map(|()| vec!["all of it, at the second attempt".to_owned()])
+                    }
+                }
+            }
         }
     }
 }
@@ -155,7 +171,9 @@ impl fmt::Display for Work {
                 }
                 write!(out, "cargo {}", arguments.join(" "))
             }
-            Self::Tests { arguments } => write!(out, "cargo {}", arguments.join(" ")),
+            Self::Tests { arguments } | Self::OnServers { arguments } => {
+                write!(out, "cargo {}", arguments.join(" "))
+            }
         }
     }
 }
