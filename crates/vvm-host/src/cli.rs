@@ -82,6 +82,14 @@ fn refuse(misuse: &Misuse, words: &[OsString]) -> ExitCode {
             return exit::MISUSE.into();
         }
     };
+    if refusal.kind() == ErrorKind::InvalidUtf8
+        && let Some(unreadable) = unreadable(words)
+    {
+        say!(
+            "{unreadable} is not UTF-8, as everything has to be that vvm is told (but the command behind --)"
+        );
+        return exit::MISUSE.into();
+    }
     // Help and version, when asked for, are no errors. Nobody is left to tell that the output is gone.
     let _ = refusal.print();
     misuse.origins.iter().for_each(|origin| say!("{origin}"));
@@ -91,4 +99,16 @@ fn refuse(misuse: &Misuse, words: &[OsString]) -> ExitCode {
         say!("the command to run stands behind --, as in: vvm run … -- CMD ARGS…");
     }
     if refusal.use_stderr() { exit::MISUSE.into() } else { ExitCode::SUCCESS }
+}
+
+/// What clap could not read, which it does not say: a word of the command line, or a setting in the environment.
+fn unreadable(words: &[OsString]) -> Option<String> {
+    let mut words = words.iter().skip(1).take_while(|word| *word != "--");
+    let word = words.find(|word| word.to_str().is_none()).map(|word| format!("{word:?}"));
+    word.or_else(|| {
+        let mut settings =
+            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with(settings::PREFIX));
+        let (name, value) = settings.find(|(_, value)| value.to_str().is_none())?;
+        Some(format!("{}={value:?}", name.display()))
+    })
 }

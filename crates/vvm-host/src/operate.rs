@@ -38,6 +38,8 @@ pub(crate) enum Refusal {
     Write(#[from] WriteError),
     #[error(transparent)]
     System(Shortage),
+    #[error("can't write: {0}")]
+    Output(io::Error),
     /// Nothing has happened.
     #[error("{0}")]
     Refused(String),
@@ -60,7 +62,7 @@ impl Refusal {
             Self::Open(_) | Self::Read(_) | Self::Write(_) => exit::STORAGE,
             Self::Misuse(_) => exit::MISUSE,
             Self::NoStorage(_) | Self::UnknownName { .. } => exit::UNKNOWN,
-            Self::System(_) => exit::SYSTEM,
+            Self::System(_) | Self::Output(_) => exit::SYSTEM,
             Self::Refused(_) => exit::NOT_ACQUIRED,
             Self::Unfinished(_) => exit::UNFINISHED,
         }

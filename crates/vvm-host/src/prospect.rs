@@ -36,6 +36,8 @@ pub(crate) enum ProspectError {
     Read(#[from] ReadError),
     #[error(transparent)]
     System(Shortage),
+    #[error("can't write: {0}")]
+    Output(io::Error),
 }
 
 impl ProspectError {
@@ -47,7 +49,7 @@ impl ProspectError {
             Self::Open(_) | Self::Read(_) => exit::STORAGE,
             Self::NotShared(_) | Self::TtlTooShort { .. } => exit::MISUSE,
             Self::Conflict(_) => exit::CONFLICT,
-            Self::System(_) => exit::SYSTEM,
+            Self::System(_) | Self::Output(_) => exit::SYSTEM,
         }
     }
 }
@@ -71,9 +73,11 @@ impl Prospect<'_> {
     pub(crate) fn show(&self, more: &[(&str, String)]) -> Result<(), ProspectError> {
         let runtime = async_runtime::start().map_err(|cause| ProspectError::System(cause.into()))?;
         let outlook = runtime.block_on(self.look())?;
-        // Nobody is left to tell that standard output is gone.
-        let _ = self.write(&mut io::stdout().lock(), more, &outlook);
-        Ok(())
+        match self.write(&mut io::stdout().lock(), more, &outlook) {
+            // A reader that has seen enough, as `head`.
+            Err(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            written => written.map_err(ProspectError::Output),
+        }
     }
 
     async fn look(&self) -> Result<Outlook, ProspectError> {

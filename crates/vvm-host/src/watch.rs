@@ -30,7 +30,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
+use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, Pause, SlotNumber};
 
 /// How often a terminal is drawn while nothing happens: as often as the tenths of a second that it shows are read.
 const FRAME: Duration = Duration::from_millis(250);
@@ -125,9 +125,29 @@ struct Looks<'watch> {
     clock: Arc<dyn Clock>,
 }
 
+/// What a look found.
+struct Found {
+    slots: Vec<(u32, Slot)>,
+    paused: Option<Paused>,
+}
+
+/// A pause that stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Paused {
+    by: String,
+    /// In Unix time, for people.
+    since: Duration,
+}
+
+impl Paused {
+    fn of(pause: &Pause) -> Self {
+        Self { by: pause.by().to_owned(), since: pause.since_unix_epoch() }
+    }
+}
+
 /// What a look came to.
 struct Look {
-    found: Result<Vec<(u32, Slot)>, ReadError>,
+    found: Result<Found, ReadError>,
     /// How many slots there are, once somebody has settled that.
     settled: Option<NonZeroU32>,
     at: Instant,
@@ -143,7 +163,7 @@ impl Looks<'_> {
         Look { found, settled, at: self.clock.now(), wall: SystemWallClock.since_unix_epoch() }
     }
 
-    async fn read(&self, settled: &mut Option<NonZeroU32>) -> Result<Vec<(u32, Slot)>, ReadError> {
+    async fn read(&self, settled: &mut Option<NonZeroU32>) -> Result<Found, ReadError> {
         if settled.is_none() {
             *settled = self.storage.slot_count(&self.cluster).await?;
         }
@@ -151,7 +171,8 @@ impl Looks<'_> {
         let keys = SlotNumber::all(settled.unwrap_or(NonZeroU32::MIN))
             .map(|slot| ElectionKey { cluster: self.cluster.clone(), slot })
             .collect::<Vec<_>>();
-        let slots = self.storage.scan(&keys).await?;
-        Ok(keys.iter().map(|key| key.slot.get().get()).zip(slots).collect())
+        let (slots, requests) = self.storage.scan_with_requests(&self.cluster, &keys).await?;
+        let slots = keys.iter().map(|key| key.slot.get().get()).zip(slots).collect();
+        Ok(Found { slots, paused: requests.pause.as_ref().map(Paused::of) })
     }
 }

@@ -10,7 +10,8 @@ use std::process::{Child, Command, Stdio};
 
 fn watch(trial: &Trial, options: &[&str]) -> (Child, Lines) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_vvm"))
-        .args(["watch", "--storage", &trial.storage(), "--name", "payroll", "--interval", "100ms"])
+        .args(["watch", "--storage", &trial.storage(), "--interval", "100ms"])
+        .args(if options.contains(&"--name") { &[][..] } else { &["--name", "payroll"] })
         .args(options)
         .env("TRIAL", trial.mark())
         .stdout(Stdio::piped())
@@ -106,4 +107,52 @@ fn the_terminal_is_left_as_it_was() {
         eventually("it has ended", || watching().is_none());
     }
     terminal.close();
+}
+
+/// Ctrl-Z gives the terminal back, `fg` takes it again; and what is drawn is as wide as the terminal is by then.
+#[test]
+fn it_can_be_suspended_and_its_terminal_resized() {
+    let trial = Trial::new();
+    trial.run(["true"]).finish();
+    let mut terminal = Terminal::new(&trial);
+    terminal.resize(60, 20);
+    let vvm = env!("CARGO_BIN_EXE_vvm");
+    terminal.type_line(&format!("TERM=xterm {vvm} watch --storage {} --name payroll", trial.storage()));
+    terminal.screen.wait_for("\x1b[?1049h");
+    // Without the heads of a wide picture.
+    let narrow = terminal.screen.wait_for("free, last epoch");
+    assert!(!narrow.contains("HOLDER"), "{narrow:?}");
+    terminal.resize(100, 20);
+    terminal.screen.wait_for("RENEWAL SEEN");
+    terminal.press(b"\x1a");
+    terminal.screen.wait_for("\x1b[?25h\x1b[?1049l");
+    terminal.screen.wait_for("Stopped");
+    terminal.type_line("stty -a | grep -o -E -e '-?icanon '");
+    assert!(!terminal.screen.wait_for("icanon").contains("-icanon"));
+    terminal.type_line("fg");
+    terminal.screen.wait_for("\x1b[?1049h");
+    terminal.screen.wait_for("RENEWAL SEEN");
+    terminal.press(b"q");
+    eventually("it has ended", || trial.processes().with(" watch ").is_empty());
+    terminal.type_line("echo left");
+    assert!(terminal.screen.wait_for("left").contains("\x1b[?25h\x1b[?1049l"));
+    terminal.close();
+}
+
+#[test]
+fn a_pause_shows_and_a_name_that_nobody_knows() {
+    let trial = Trial::new();
+    trial.run(["true"]).finish();
+    let (mut watching, mut lines) = watch(&trial, &["--json"]);
+    lines.wait_for("\"event\":\"free\"");
+    assert_eq!(trial.ask("pause", &["--name", "payroll", "--by", "alice"]).0, 0);
+    lines.wait_for("\"by\":\"alice\",\"event\":\"paused\"");
+    assert_eq!(trial.ask("resume", &["--name", "payroll"]).0, 0);
+    lines.wait_for("\"event\":\"resumed\"");
+    watching.kill().unwrap();
+    watching.wait().unwrap();
+    let (mut watching, mut lines) = watch(&trial, &["--name", "payrol"]);
+    lines.wait_for("nobody has ever campaigned for this name: check --name");
+    watching.kill().unwrap();
+    watching.wait().unwrap();
 }

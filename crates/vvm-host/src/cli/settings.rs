@@ -13,13 +13,13 @@ mod options;
 mod origin;
 
 pub(super) use file::FileRefusal;
-pub(super) use options::described;
+pub(super) use options::{PREFIX, described};
 pub(crate) use origin::Origins;
 
 use crate::announce::say;
 use clap::{ArgMatches, Command, error::ErrorKind, parser::ValueSource};
 use file::File;
-use options::{CONFIG, NAMED_FILE, PREFIX, Setting};
+use options::{CONFIG, NAMED_FILE, Setting};
 use origin::Origin;
 use std::{
     ffi::{OsStr, OsString},

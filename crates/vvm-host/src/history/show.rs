@@ -43,7 +43,7 @@ pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
         match show(args.json, &lines) {
             // A reader that has seen enough, as `head`.
             Err(refusal) if refusal.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            shown => Ok(shown?),
+            shown => shown.map_err(Refusal::Output),
         }
     })
 }

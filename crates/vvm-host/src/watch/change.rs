@@ -22,6 +22,12 @@ pub(super) enum What {
     Held(Record),
     /// The first look found none.
     Free { last_epoch: Option<Epoch> },
+    /// The first look found nothing of this name at all.
+    Unknown,
+    /// Nobody is to lead.
+    Paused { by: String },
+    /// After that, whoever waits may lead.
+    Resumed,
     /// A new leadership.
     Leads { record: Record, after: Option<Holder> },
     /// The record is gone, and the slot is free.
@@ -56,6 +62,9 @@ impl What {
         match self {
             Self::Held(_) => "held",
             Self::Free { .. } => "free",
+            Self::Unknown => "unknown",
+            Self::Paused { .. } => "paused",
+            Self::Resumed => "resumed",
             Self::Leads { .. } => "leads",
             Self::Released { .. } => "released",
             Self::Overdue { .. } => "overdue",
@@ -88,7 +97,8 @@ impl What {
                 json!({"from_epoch": from.map(Epoch::get), "epoch": to.map(Epoch::get)})
             }
             Self::Trouble { cause } => json!({"cause": cause}),
-            Self::Works => json!({}),
+            Self::Paused { by } => json!({"by": by}),
+            Self::Works | Self::Unknown | Self::Resumed => json!({}),
         }
     }
 }
@@ -130,6 +140,9 @@ impl fmt::Display for What {
             Self::Held(record) => write!(out, "held by {record}"),
             Self::Free { last_epoch: None } => out.write_str("free, and never led"),
             Self::Free { last_epoch: Some(epoch) } => write!(out, "free, last epoch {epoch}"),
+            Self::Unknown => out.write_str("nobody has ever campaigned for this name: check --name"),
+            Self::Paused { by } => write!(out, "paused by {}: nobody new leads", by.escape_debug()),
+            Self::Resumed => out.write_str("resumed: whoever waits may lead"),
             Self::Leads { record, after: None } => write!(out, "leads: {record}"),
             Self::Leads { record, after: Some(after) } => {
                 write!(out, "leads: {record}, after {}", readable(after))

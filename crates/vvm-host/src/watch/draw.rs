@@ -5,7 +5,7 @@ use super::{
     slots::{Seen, Slots},
 };
 use crate::{
-    calendar::Span,
+    calendar::{Moment, Span},
     demo::draw_terminal::{Row, Style},
 };
 use clock::Instant;
@@ -23,6 +23,9 @@ pub(super) struct Scene<'watch> {
 /// From how many columns on a slot has a line; else it has two.
 const WIDE: usize = 76;
 
+/// More columns would only draw what belongs together further apart.
+const USEFUL: usize = 132;
+
 /// From how many columns on there is room for epochs, too.
 const WIDEST: usize = 96;
 
@@ -33,33 +36,36 @@ const SEEN: usize = 16;
 const BAR: usize = 20;
 const WORDS: usize = 14;
 
+/// Columns of the time of day before a change, and of what stands between the two.
+const MOMENT: usize = "00:00:00Z  ".len();
+
 /// How much of the TTL must be left for all to be well: a leader renews each quarter, and is at risk at a half.
 const WELL: f64 = 0.5;
 
 /// The rows of a picture of this size.
 pub(super) fn picture(scene: &Scene<'_>, columns: usize, rows: usize) -> Vec<Row> {
-    let mut drawn = vec![title(scene), Row::default()];
-    let for_slots = (rows / 2).max(3);
-    let each = if columns >= WIDE { 1 } else { 2 };
-    if columns >= WIDE {
-        drawn.push(heads(columns));
+    let mut drawn = vec![title(scene)];
+    drawn.extend(notice(scene, columns));
+    drawn.push(Row::default());
+    let table = columns.min(USEFUL);
+    let each = if table >= WIDE { 1 } else { 2 };
+    if table >= WIDE {
+        drawn.push(heads(table));
     }
-    let shown = (for_slots / each).max(1);
+    let changes = changes(scene.history, columns, rows);
+    // Half of the picture, or what the changes leave of it: they need their title and a row apart, and the rest of the
+    // slots a row.
+    let left = rows.saturating_sub(drawn.len() + changes.len() + 3);
+    let shown = (left.max(rows / 2).max(3) / each).max(1);
     for (number, seen) in scene.slots.iter().take(shown) {
-        drawn.extend(slot(number, seen, scene.now, columns));
+        drawn.extend(slot(number, seen, scene, table));
     }
-    let hidden = scene.slots.iter().len().saturating_sub(shown);
-    if hidden > 0 {
-        drawn.push(of(&format!("  … and {hidden} more slots"), Style::Dim));
-    }
+    drawn.extend(hidden(scene, shown));
     if scene.slots.iter().len() == 0 {
         drawn.push(of("  looking…", Style::Dim));
     }
     drawn.extend([Row::default(), of("  CHANGES SEEN (UTC)", Style::Dim)]);
-    for change in scene.history.iter().rev() {
-        let style = if change.what.is_alarming() { Style::Bad } else { Style::Plain };
-        drawn.push(of(&format!("  {}", change.of_today()), style));
-    }
+    drawn.extend(changes);
     drawn.truncate(rows);
     drawn.iter_mut().for_each(|row| row.cut(columns));
     drawn
@@ -69,6 +75,63 @@ fn of(text: &str, style: Style) -> Row {
     let mut row = Row::default();
     row.write(text, style);
     row
+}
+
+/// What concerns all slots: that nothing can be seen of them now, that nobody is to lead.
+fn notice(scene: &Scene<'_>, columns: usize) -> Vec<Row> {
+    let mut rows = Vec::new();
+    if let Some(cause) = scene.slots.trouble() {
+        let blind =
+            scene.slots.answered().map(|answered| format!(" for {}", Span(answered.until(scene.now))));
+        let line = format!("can't look{}: {}", blind.unwrap_or_default(), cause.escape_debug());
+        rows.extend(wrapped(&line, [2, 2], columns, Style::Bad));
+    }
+    if let Some(paused) = scene.slots.paused() {
+        let line = format!("paused by {}, since {}", paused.by.escape_debug(), Moment(paused.since));
+        rows.extend(wrapped(&line, [2, 2], columns, Style::Bad));
+    }
+    rows
+}
+
+/// What has changed, the latest first, as far as there are rows for it.
+fn changes(history: &[Change], columns: usize, rows: usize) -> Vec<Row> {
+    let lines = history.iter().rev().flat_map(|change| {
+        let style = if change.what.is_alarming() { Style::Bad } else { Style::Plain };
+        wrapped(&change.of_today(), [2, MOMENT + 2], columns, style)
+    });
+    lines.take(rows).collect()
+}
+
+/// What there is no room for, in numbers.
+fn hidden(scene: &Scene<'_>, shown: usize) -> Option<Row> {
+    let hidden = scene.slots.iter().skip(shown).map(|(_, seen)| seen).collect::<Vec<_>>();
+    let free = hidden.iter().filter(|seen| seen.slot.entry().is_none()).count();
+    let late =
+        hidden.iter().filter(|seen| seen.left(scene.now).is_some_and(|(left, _)| left.is_zero())).count();
+    let style = if late > 0 { Style::Bad } else { Style::Dim };
+    let line = format!("  … and {} more slots, {free} of them free, {late} expired", hidden.len());
+    (!hidden.is_empty()).then(|| of(&line, style))
+}
+
+/// `text` in as many rows as it takes: the first one indented by `indents[0]`, the others by `indents[1]`. Broken between
+/// words, where there are any.
+fn wrapped(text: &str, indents: [usize; 2], columns: usize, style: Style) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let indent = if rows.is_empty() { indents[0] } else { indents[1] };
+        let room = columns.saturating_sub(indent).max(1);
+        let end = rest.char_indices().nth(room).map_or(rest.len(), |(end, _)| end);
+        // The word that does not fit begins the next row, unless nothing would be left in this one.
+        let fits = rest[end..].is_empty() || rest[end..].starts_with(' ');
+        let before_a_word = rest[..end].rfind(' ').filter(|at| *at > 0);
+        let cut = if fits { end } else { before_a_word.unwrap_or(end) };
+        let mut row = Row::default();
+        row.put(indent, &rest[..cut], style);
+        rows.push(row);
+        rest = rest[cut..].trim_start();
+    }
+    rows
 }
 
 fn title(scene: &Scene<'_>) -> Row {
@@ -99,7 +162,9 @@ fn heads(columns: usize) -> Row {
     row
 }
 
-fn slot(number: u32, seen: &Seen, now: Instant, columns: usize) -> Vec<Row> {
+fn slot(number: u32, seen: &Seen, scene: &Scene<'_>, columns: usize) -> Vec<Row> {
+    let now = scene.now;
+    let is_blind = scene.slots.trouble().is_some();
     let mut line = of(&format!("{number:>SLOT$}"), Style::Strong);
     let Some(entry) = seen.slot.entry() else {
         let last = seen.slot.last_epoch();
@@ -108,7 +173,10 @@ fn slot(number: u32, seen: &Seen, now: Instant, columns: usize) -> Vec<Row> {
         return vec![line];
     };
     let holder = readable(&entry.holder).to_string();
-    let ago = if seen.moved {
+    let ago = if is_blind {
+        // That none was seen would be no news of the leader.
+        "not known".to_owned()
+    } else if seen.moved {
         format!("{} ago", Span(seen.written.until(now)))
     } else {
         // It may have been written long before we began to look.
@@ -119,7 +187,9 @@ fn slot(number: u32, seen: &Seen, now: Instant, columns: usize) -> Vec<Row> {
         line.put(SLOT + 2, &shortened(&holder, at_seen.saturating_sub(SLOT + 3)), Style::Plain);
         line.put(at_seen, &ago, Style::Dim);
         let mut second = Row::default();
-        bar(&mut second, SLOT + 2, columns.saturating_sub(SLOT + 2 + WORDS).min(BAR), seen, now);
+        if !is_blind {
+            bar(&mut second, SLOT + 2, columns.saturating_sub(SLOT + 2 + WORDS).min(BAR), seen, now);
+        }
         return vec![line, second];
     }
     let [at_holder, at_epoch, at_seen, at_left] = places(columns);
@@ -128,7 +198,9 @@ fn slot(number: u32, seen: &Seen, now: Instant, columns: usize) -> Vec<Row> {
         line.put(at_epoch, &entry.epoch.to_string(), Style::Dim);
     }
     line.put(at_seen, &ago, Style::Plain);
-    bar(&mut line, at_left, BAR, seen, now);
+    if !is_blind {
+        bar(&mut line, at_left, BAR, seen, now);
+    }
     vec![line]
 }
 

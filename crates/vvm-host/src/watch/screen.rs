@@ -10,6 +10,11 @@ use rustix::{
 use std::{
     env,
     io::{self, IsTerminal as _, Write as _},
+    panic,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// The key of that name.
@@ -18,9 +23,10 @@ pub(super) const ESCAPE: u8 = 27;
 /// What a terminal that does not say how large it is counts as.
 const USUAL: (usize, usize) = (80, 24);
 
-/// The other screen, no cursor; and back (xterm's modes 1049 and 25, which those who don't know them ignore).
-const ENTER: &str = "\x1b[?1049h\x1b[?25l";
-const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+/// The other screen, no cursor, and no going on in the next row for what is too wide, as letters of two columns may be;
+/// and back (xterm's modes 1049, 25 and 7, which those who don't know them ignore).
+const ENTER: &str = "\x1b[?1049h\x1b[?7l\x1b[?25l";
+const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 
 /// Standard output, if a picture can be drawn there, and in which colours.
 pub(super) fn of_standard_output(json: bool) -> Option<Palette> {
@@ -42,18 +48,34 @@ pub(super) fn key() -> Option<u8> {
 #[derive(Debug)]
 pub(super) struct Screen {
     palette: Palette,
+    before: Arc<Before>,
+}
+
+/// What there is to give back.
+#[derive(Debug)]
+struct Before {
     /// How the keyboard was, if there is one.
     keyboard: Option<Termios>,
+    /// Given back twice, a terminal would put its cursor where it was at first, over what was said since.
+    is_taken: AtomicBool,
 }
 
 impl Screen {
-    /// Takes the terminal.
+    /// Takes the terminal. From here on a panic gives it back before it says what it is: what it said on the other screen,
+    /// nobody would see.
     ///
     /// # Errors
     /// When standard output is gone.
     pub(super) fn enter(palette: Palette) -> io::Result<Self> {
-        let screen = Self { palette, keyboard: tcgetattr(rustix::stdio::stdin()).ok() };
-        screen.take()?;
+        let keyboard = tcgetattr(rustix::stdio::stdin()).ok();
+        let before = Arc::new(Before { keyboard, is_taken: AtomicBool::new(false) });
+        let (of_panic, usual) = (Arc::clone(&before), panic::take_hook());
+        panic::set_hook(Box::new(move |panic| {
+            let _ = of_panic.give_back();
+            usual(panic);
+        }));
+        let screen = Self { palette, before };
+        screen.before.take()?;
         Ok(screen)
     }
 
@@ -62,25 +84,7 @@ impl Screen {
     /// # Errors
     /// When the process is out of descriptors.
     pub(super) fn keyboard(&self) -> io::Result<Option<Readable>> {
-        self.keyboard.is_some().then(|| Readable::of(rustix::stdio::stdin())).transpose()
-    }
-
-    fn take(&self) -> io::Result<()> {
-        if let Some(keyboard) = &self.keyboard {
-            let mut quiet = keyboard.clone();
-            quiet.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
-            // Refused, keys come by the line, and are shown: no reason not to watch.
-            let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, &quiet);
-        }
-        write(ENTER)
-    }
-
-    fn give_back(&self) -> io::Result<()> {
-        let given_back = write(LEAVE);
-        if let Some(keyboard) = &self.keyboard {
-            let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, keyboard);
-        }
-        given_back
+        self.before.keyboard.is_some().then(|| Readable::of(rustix::stdio::stdin())).transpose()
     }
 
     /// Ctrl-Z: gives the terminal back, stops as a shell's job does, and takes it again when it is continued.
@@ -88,10 +92,10 @@ impl Screen {
     /// # Errors
     /// When standard output is gone.
     pub(super) fn suspend(&self) -> io::Result<()> {
-        self.give_back()?;
+        self.before.give_back()?;
         // One that can't be stopped goes on.
         let _ = kill_process(getpid(), Signal::STOP);
-        self.take()
+        self.before.take()
     }
 
     /// Draws a picture as large as the terminal is now.
@@ -117,10 +121,34 @@ impl Screen {
     }
 }
 
+impl Before {
+    fn take(&self) -> io::Result<()> {
+        if let Some(keyboard) = &self.keyboard {
+            let mut quiet = keyboard.clone();
+            quiet.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+            // Refused, keys come by the line, and are shown: no reason not to watch.
+            let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, &quiet);
+        }
+        self.is_taken.store(true, Ordering::Release);
+        write(ENTER)
+    }
+
+    fn give_back(&self) -> io::Result<()> {
+        if !self.is_taken.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let given_back = write(LEAVE);
+        if let Some(keyboard) = &self.keyboard {
+            let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, keyboard);
+        }
+        given_back
+    }
+}
+
 impl Drop for Screen {
     fn drop(&mut self) {
         // Nobody is left to tell that the terminal is gone.
-        let _ = self.give_back();
+        let _ = self.before.give_back();
     }
 }
 
@@ -129,3 +157,6 @@ fn write(text: &str) -> io::Result<()> {
     out.write_all(text.as_bytes())?;
     out.flush()
 }
+
+#[cfg(test)]
+mod tests;

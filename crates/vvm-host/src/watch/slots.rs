@@ -5,7 +5,7 @@
 //! end, so that it says "at least so long ago" and never claims more.
 
 use super::{
-    Look,
+    Look, Paused,
     change::{Change, Record, What},
 };
 use crate::inspection::InspectError;
@@ -21,7 +21,8 @@ const BEHIND: u32 = 3;
 pub(super) struct Slots {
     seen: BTreeMap<u32, Seen>,
     answered: Option<Instant>,
-    in_trouble: bool,
+    trouble: Option<String>,
+    paused: Option<Paused>,
 }
 
 /// What was seen of one slot.
@@ -47,29 +48,54 @@ impl Slots {
         self.answered
     }
 
+    /// Why no look is answered, if none is.
+    pub(super) fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    /// The pause that stands, as far as the last look that was answered tells.
+    pub(super) fn paused(&self) -> Option<&Paused> {
+        self.paused.as_ref()
+    }
+
     /// What a look tells. A storage that fails is a change, unless it refuses from the beginning.
     pub(super) fn changes(&mut self, look: Look) -> Result<Vec<Change>, InspectError> {
         let mut whats = Vec::new();
         match look.found {
             Ok(found) => {
-                self.answered = Some(look.at);
-                if std::mem::take(&mut self.in_trouble) {
+                let is_first = self.answered.replace(look.at).is_none();
+                if self.trouble.take().is_some() {
                     whats.push((None, What::Works));
                 }
-                for (number, slot) in found {
+                whats.extend(self.saw_pause(found.paused).map(|what| (None, what)));
+                let is_known =
+                    look.settled.is_some() || found.slots.iter().any(|(_, slot)| slot.last_epoch().is_some());
+                if is_first && !is_known {
+                    whats.push((None, What::Unknown));
+                }
+                for (number, slot) in found.slots {
                     whats.extend(self.saw(number, slot, look.at).map(|what| (Some(number), what)));
                 }
             }
             Err(cause @ (ReadError::Fatal(_) | ReadError::Replaced(_))) if self.answered.is_none() => {
                 return Err(InspectError::Read(cause));
             }
-            Err(_) if self.in_trouble => {}
+            Err(cause) if self.trouble.is_some() => self.trouble = Some(cause.to_string()),
             Err(cause) => {
-                self.in_trouble = true;
+                self.trouble = Some(cause.to_string());
                 whats.push((None, What::Trouble { cause: cause.to_string() }));
             }
         }
         Ok(whats.into_iter().map(|(slot, what)| Change { at: look.wall, slot, what }).collect())
+    }
+
+    fn saw_pause(&mut self, paused: Option<Paused>) -> Option<What> {
+        let before = std::mem::replace(&mut self.paused, paused);
+        match &self.paused {
+            Some(paused) if before.as_ref() != Some(paused) => Some(What::Paused { by: paused.by.clone() }),
+            None if before.is_some() => Some(What::Resumed),
+            _ => None,
+        }
     }
 
     fn saw(&mut self, number: u32, slot: Slot, now: Instant) -> Option<What> {

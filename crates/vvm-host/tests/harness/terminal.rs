@@ -4,6 +4,7 @@ use super::{Lines, Trial};
 use rustix::{
     fs::{Mode, OFlags},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    termios::{Winsize, tcsetwinsize},
 };
 use std::{
     fs::File,
@@ -56,6 +57,12 @@ impl Terminal {
     /// Presses keys.
     pub(crate) fn press(&mut self, keys: &[u8]) {
         self.keyboard.write_all(keys).unwrap();
+    }
+
+    /// Makes the window as large as this, which whoever is in the foreground hears of.
+    pub(crate) fn resize(&self, columns: u16, rows: u16) {
+        let size = Winsize { ws_col: columns, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&self.keyboard, size).unwrap();
     }
 
     /// Ends the shell, which ends the terminal.

@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, Command, CommandFactory as _};
 use std::ffi::{OsStr, OsString};
 
 /// What every variable of ours begins with.
-pub(super) const PREFIX: &str = "VVM_";
+pub(in crate::cli) const PREFIX: &str = "VVM_";
 
 /// The option that names the settings file.
 pub(super) const CONFIG: &str = "config";

@@ -1,7 +1,9 @@
 //! Look by look, what is told.
 
 use super::*;
+use crate::watch::Found;
 use ielections::{Epoch, Holder, Incarnation, Ttl, Vacant, Version};
+use std::num::NonZeroU32;
 
 const TTL: Ttl = Ttl::DEFAULT;
 
@@ -18,7 +20,8 @@ fn free(last_epoch: u64) -> Slot {
 
 fn look(second: u64, found: Result<Slot, ReadError>) -> Look {
     let at = Instant::ORIGIN.after(Duration::from_secs(100 + second));
-    Look { found: found.map(|slot| vec![(1, slot)]), settled: None, at, wall: Duration::from_secs(second) }
+    let found = found.map(|slot| Found { slots: vec![(1, slot)], paused: None });
+    Look { found, settled: Some(NonZeroU32::MIN), at, wall: Duration::from_secs(second) }
 }
 
 /// What looks at these moments tell, each without its moment.
@@ -104,6 +107,35 @@ fn a_storage_that_fails_is_told_once_and_one_that_refuses_from_the_beginning_end
 }
 
 #[test]
+fn a_pause_is_told_and_so_is_its_end() {
+    let paused = |second, by: Option<&str>| {
+        let paused = by.map(|by| Paused { by: by.into(), since: Duration::from_secs(7) });
+        Look { found: Ok(Found { slots: vec![(1, free(3))], paused }), ..look(second, unavailable()) }
+    };
+    let mut slots = Slots::default();
+    let looks = [paused(0, None), paused(1, Some("a: \x1b")), paused(2, Some("a: \x1b")), paused(3, None)];
+    let told = looks.into_iter().flat_map(|look| slots.changes(look).unwrap());
+    let told =
+        told.map(|change| change.to_string().split_once("  ").unwrap().1.to_owned()).collect::<Vec<_>>();
+    let expected = [
+        "slot 1: free, last epoch 3",
+        "paused by a: \\u{1b}: nobody new leads",
+        "resumed: whoever waits may lead",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn a_name_that_nobody_knows_is_told_once() {
+    let unknown = |second| Look { settled: None, ..look(second, Ok(free(0))) };
+    let mut slots = Slots::default();
+    let told = [unknown(0), unknown(1)].into_iter().flat_map(|look| slots.changes(look).unwrap());
+    let told = told.map(|change| change.what.to_string()).collect::<Vec<_>>();
+    let expected = ["nobody has ever campaigned for this name: check --name", "free, and never led"];
+    assert_eq!(told, expected);
+}
+
+#[test]
 fn what_is_left_counts_from_the_age_that_can_be_proven() {
     let mut slots = Slots::default();
     let Slot::Held { entry, .. } = record("a", 3, 1) else { unreachable!() };
@@ -133,7 +165,10 @@ pub(in crate::watch) fn three(now: u64) -> (Slots, Vec<Change>, Instant) {
     let mut slots = Slots::default();
     let mut history = Vec::new();
     let found = |second, first: Slot| Look {
-        found: Ok(vec![(1, first), (2, record("there:77", 1_795_299_437_014, 9)), (3, free(5))]),
+        found: Ok(Found {
+            slots: vec![(1, first), (2, record("there:77", 1_795_299_437_014, 9)), (3, free(5))],
+            paused: None,
+        }),
         ..look(second, Ok(free(0)))
     };
     for (second, write) in [(0, 1), (9, 2)] {
@@ -142,4 +177,16 @@ pub(in crate::watch) fn three(now: u64) -> (Slots, Vec<Change>, Instant) {
     let last = look(now, Ok(free(0)));
     history.extend(slots.changes(found(now, record("here:2040", 1_795_299_437_000, 2))).unwrap());
     (slots, history, last.at)
+}
+
+/// So many slots, each second one free.
+pub(in crate::watch) fn many(count: u32) -> Slots {
+    let mut slots = Slots::default();
+    let found = (1..=count).map(|number| match number % 2 {
+        1 => (number, record("here:2040", 1_795_299_437_000, 1)),
+        _ => (number, free(5)),
+    });
+    let found = Ok(Found { slots: found.collect(), paused: None });
+    slots.changes(Look { found, ..look(0, unavailable()) }).unwrap();
+    slots
 }
