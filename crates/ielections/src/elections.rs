@@ -80,6 +80,11 @@ pub trait Elections<K: Key>: Send + Sync + 'static {
     /// leadership that was won at that moment is released.
     async fn acquire(&self, candidacy: Candidacy<K>) -> Result<(K, Leadership), AcquireError>;
 
+    /// A hint that something may have changed in the storage: every campaign looks at its slots again as soon as it may,
+    /// at least [`Terms::HINT_GAP`] after it has looked last. So a candidate that hears of a release takes its turn at
+    /// once. A hint is never needed, and one that is false costs a look: no slot opens earlier by it (I5). Never blocks.
+    fn look_now(&self);
+
     /// Refuses and ends campaigns, tells every holder [`Loss::Closing`](crate::Loss), and returns once each has handed
     /// back. What was dropped instead of handed back is neither deleted nor disarmed (I4, I6). May be called more than
     /// once.
@@ -138,6 +143,10 @@ impl<K: Key> Elections<K> for EngineElections<K> {
             return Err(AcquireError::TtlTooShort { ttl, least: self.min_ttl });
         }
         self.engine.campaign(candidacy).await
+    }
+
+    fn look_now(&self) {
+        self.engine.look_now();
     }
 
     async fn cleanup(&self) {

@@ -22,7 +22,7 @@ use std::{
     fmt,
     sync::{
         Arc, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 use tokio::sync::{
@@ -31,10 +31,11 @@ use tokio::sync::{
 };
 
 /// What the handles ask of the task. The channel has no bound; what fills it has: one command for each campaign begun
-/// or withdrawn and for each leadership given back or deposed.
+/// or withdrawn and for each leadership given back or deposed, and one for all hints that were not heard yet.
 pub(crate) enum Command<K> {
     Campaign { ticket: u64, candidacy: Candidacy<K>, reply: oneshot::Sender<Answer<K>> },
     Withdraw { ticket: u64 },
+    LookNow,
     HandBack { lease: usize, reply: oneshot::Sender<Handback> },
     Dropped { lease: usize },
     Shown { lease: usize, epoch: Epoch, incarnation: Incarnation, slot: Slot },
@@ -52,14 +53,23 @@ pub(crate) fn start<K: Key>(
     let (commands, inbox) = mpsc::unbounded_channel();
     let spawn = Arc::clone(&env.spawn);
     let commands = Arc::new(commands);
-    let engine = task::Engine::new(storage, env, settings, inbox, Arc::downgrade(&commands));
+    let hinted = Arc::new(AtomicBool::new(false));
+    let engine = task::Engine::new(
+        storage,
+        env,
+        settings,
+        task::Inbox { commands: inbox, hinted: Arc::clone(&hinted) },
+        Arc::downgrade(&commands),
+    );
     spawn.spawn("elections", Box::pin(engine));
-    EngineHandle { commands, next_ticket: AtomicU64::new(0) }
+    EngineHandle { commands, next_ticket: AtomicU64::new(0), hinted }
 }
 
 pub(crate) struct EngineHandle<K> {
     commands: Arc<UnboundedSender<Command<K>>>,
     next_ticket: AtomicU64,
+    /// A hint is on its way already.
+    hinted: Arc<AtomicBool>,
 }
 
 impl<K: Key> EngineHandle<K> {
@@ -76,6 +86,14 @@ impl<K: Key> EngineHandle<K> {
         // A task that is gone without an answer was dropped with its runtime: that is closing, too.
         let (key, grant) = answer.unwrap_or(Err(AcquireError::Closing))?;
         grant.accept().map(|leadership| (key, leadership))
+    }
+
+    /// However often: one command at most is on its way.
+    pub(crate) fn look_now(&self) {
+        if !self.hinted.swap(true, Ordering::AcqRel) {
+            // A task that is gone has no campaigns.
+            drop(self.commands.send(Command::LookNow));
+        }
     }
 
     pub(crate) async fn cleanup(&self) {

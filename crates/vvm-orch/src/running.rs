@@ -1,8 +1,11 @@
 //! [`RunningVvm`]: what a host holds of a VVM that was launched.
 
 use crate::{NotLeading, Problem, state::State};
-use ielections::{Key, Standing};
-use std::{fmt, sync::Arc};
+use ielections::{Elections, Key, Standing};
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+};
 
 /// What is led, and how it stands.
 #[derive(Clone, Debug)]
@@ -22,11 +25,15 @@ pub struct RunningVvm<K: Key> {
     handle: Arc<Handle<K>>,
 }
 
-struct Handle<K: Key>(Arc<State<K>>);
+struct Handle<K: Key> {
+    state: Arc<State<K>>,
+    /// Weak: they end with the VVM, however long a handle is kept (I9).
+    elections: Weak<dyn Elections<K>>,
+}
 
 impl<K: Key> RunningVvm<K> {
-    pub(crate) fn new(state: Arc<State<K>>) -> Self {
-        Self { handle: Arc::new(Handle(state)) }
+    pub(crate) fn new(state: Arc<State<K>>, elections: Weak<dyn Elections<K>>) -> Self {
+        Self { handle: Arc::new(Handle { state, elections }) }
     }
 
     /// Resolves when a slot is led and all services are up.
@@ -55,6 +62,14 @@ impl<K: Key> RunningVvm<K> {
         self.state().problem().cloned()
     }
 
+    /// A hint that something may have changed in the storage: a VVM that campaigns looks at its slots again as soon as it
+    /// may ([`Elections::look_now`]), any other one does nothing. Never blocks.
+    pub fn look_now(&self) {
+        if let Some(elections) = self.handle.elections.upgrade() {
+            elections.look_now();
+        }
+    }
+
     /// Shuts the VVM down, whatever it is doing, and returns when all has stopped: the campaign withdrawn, the services
     /// joined in the reverse order of their start, the record handed back, the elections closed. May be called any
     /// number of times, also at once; all calls return the same.
@@ -74,13 +89,13 @@ impl<K: Key> RunningVvm<K> {
     }
 
     fn state(&self) -> &State<K> {
-        &self.handle.0
+        &self.handle.state
     }
 }
 
 impl<K: Key> Drop for Handle<K> {
     fn drop(&mut self) {
-        self.0.stop();
+        self.state.stop();
     }
 }
 

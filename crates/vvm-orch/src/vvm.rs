@@ -57,6 +57,7 @@ impl<K: Key> Vvm<K> {
     pub fn launch(self, ttl: Ttl, acquisition: Acquisition) -> RunningVvm<K> {
         let Self { config, elections, services } = self;
         let state = Arc::new(State::new());
+        let running = RunningVvm::new(Arc::clone(&state), Arc::downgrade(&elections));
         let usual = Terms::new(config.holder, ttl);
         let terms =
             Terms { patience: acquisition.patience(), poll: config.poll.unwrap_or(usual.poll), ..usual };
@@ -71,7 +72,7 @@ impl<K: Key> Vvm<K> {
         };
         let launched = Joined::spawn(&*config.spawn, Launcher::<K>::NAME, launcher.run());
         let shutdowner = Shutdowner {
-            state: Arc::clone(&state),
+            state,
             launched,
             elections,
             clock: config.clock,
@@ -79,7 +80,7 @@ impl<K: Key> Vvm<K> {
             timing: Timing::of(ttl),
         };
         config.spawn.spawn(Shutdowner::<K>::NAME, Box::pin(shutdowner.run()));
-        RunningVvm::new(state)
+        running
     }
 }
 

@@ -101,6 +101,7 @@ counts! {
     refusals: "services that did not stop in time",
     problems: "problems that ended a VVM by itself",
     starts: "times that work began",
+    hints: "hints to look at once",
     takeovers: "records taken over from a dead leader",
     releases: "records released",
 }

@@ -11,13 +11,14 @@ use deadman::{Deadman, Subject, Trigger};
 use fastrand::Rng;
 use ielections::{Entropy, Env, Holder, Spawn, Ttl, elections};
 use std::{
+    convert::Infallible,
     fmt, io,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 use testing_time::{DriftingClock, MockWallClock, Rate};
 use tokio::sync::Notify;
-use vvm_orch::{Acquisition, BoxError, Service, ServiceContext, Vvm, VvmConfig, Work};
+use vvm_orch::{Acquisition, BoxError, RunningVvm, Service, ServiceContext, Vvm, VvmConfig, Work};
 
 /// What one process is, drawn from the seed.
 #[derive(Clone, Debug)]
@@ -122,6 +123,7 @@ async fn main(world: Arc<World>, process: Process, nature: Nature, env: Env, sto
             world.note(format_args!("{process} has a problem: {problem:?}"));
             world.count(|counts| counts.problems += 1);
         }
+        never = hints(&world, &running, &*env.clock, Rng::with_seed(nature.seed)) => match never {},
     }
     let outcome = running.shutdown().await;
     world.note(format_args!("{process} has shut down: {outcome:?}"));
@@ -132,6 +134,18 @@ async fn main(world: Arc<World>, process: Process, nature: Nature, env: Env, sto
         return;
     }
     world.state().orders.push(Order::Ended(process));
+}
+
+/// Neighbours say that something has changed, whether it has or not, now and then by the dozen.
+async fn hints(world: &World, running: &RunningVvm<u32>, clock: &dyn Clock, mut rng: Rng) -> Infallible {
+    loop {
+        clock.sleep(Duration::from_secs(10).mul_f64(rng.f64())).await;
+        for _ in 0..if rng.u32(..4) == 0 { 30 } else { 1 } {
+            world.count(|counts| counts.hints += 1);
+            running.look_now();
+            clock.sleep(Duration::from_millis(40).mul_f64(rng.f64())).await;
+        }
+    }
 }
 
 struct SimService {

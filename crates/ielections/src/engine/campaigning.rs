@@ -82,6 +82,18 @@ impl<K: Key> Engine<K> {
         }
     }
 
+    /// Passes a hint on to every campaign that somebody still waits for.
+    pub(super) fn hint_campaigns(&mut self, cx: &mut Context<'_>) {
+        let ids: Vec<usize> = self.tickets.values().copied().collect();
+        for id in ids {
+            if let Kind::Campaigning(campaigning) = &self.actors[id].kind
+                && campaigning.reply.is_some()
+            {
+                self.step_campaign(cx, id, CampaignEvent::Hinted);
+            }
+        }
+    }
+
     pub(super) fn campaign_woken(&mut self, cx: &mut Context<'_>, id: usize) {
         self.step_campaign(cx, id, CampaignEvent::Woken);
     }

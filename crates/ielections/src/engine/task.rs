@@ -15,7 +15,10 @@ use std::{
     collections::{BTreeMap, VecDeque},
     fmt::Write,
     pin::Pin,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -28,7 +31,7 @@ pub(super) struct Engine<K: Key> {
     pub(super) storage: Arc<dyn TtlStorage<K>>,
     pub(super) env: Env,
     pub(super) settings: EngineSettings,
-    inbox: UnboundedReceiver<Command<K>>,
+    inbox: Inbox<K>,
     /// For the handles of leaderships. Weak, so that the task ends when nobody is left to command it.
     pub(super) commands: Weak<UnboundedSender<Command<K>>>,
     /// The present, read at the beginning of a round and after each answer: what is sent counts from a reading before it
@@ -57,6 +60,13 @@ pub(super) struct Engine<K: Key> {
     cleanups: Vec<oneshot::Sender<()>>,
 }
 
+/// What comes from the handles.
+pub(super) struct Inbox<K> {
+    pub(super) commands: UnboundedReceiver<Command<K>>,
+    /// A hint is among them.
+    pub(super) hinted: Arc<AtomicBool>,
+}
+
 /// How much of one kind is done before the others get their turn.
 const ROUND: usize = 64;
 /// How many rounds are made before other tasks of the runtime get their turn: a storage that answers at once can keep
@@ -68,7 +78,7 @@ impl<K: Key> Engine<K> {
         storage: Arc<dyn TtlStorage<K>>,
         env: Env,
         settings: EngineSettings,
-        inbox: UnboundedReceiver<Command<K>>,
+        inbox: Inbox<K>,
         commands: Weak<UnboundedSender<Command<K>>>,
     ) -> Self {
         let timers = Timers::new(Arc::clone(&env.clock));
@@ -137,6 +147,11 @@ impl<K: Key> Engine<K> {
                 self.begin_campaign(cx, ticket, candidacy, reply)
             }
             Command::Withdraw { ticket } => self.withdraw(ticket),
+            Command::LookNow => {
+                // Before anybody looks: a hint from here on may tell of something newer.
+                self.inbox.hinted.store(false, Ordering::Release);
+                self.hint_campaigns(cx);
+            }
             Command::HandBack { lease, reply } => self.hand_back(lease, reply),
             Command::Dropped { lease } => self.dropped(lease),
             Command::Shown { lease, epoch, incarnation, slot } => {
@@ -230,7 +245,7 @@ impl<K: Key> Engine<K> {
         if !self.commanded {
             return None;
         }
-        match self.inbox.poll_recv(cx) {
+        match self.inbox.commands.poll_recv(cx) {
             Poll::Ready(None) => {
                 self.commanded = false;
                 None

@@ -6,7 +6,8 @@
 //!    reads back, and if the write is undecided, tries the same slot again on the same condition, so that either the
 //!    new attempt applies and the old one never can, or the refusal shows which one did.
 //! 4. A claim whose answer came late is renewed before it counts (I3); a record of our own is never waited out.
-//! 5. A campaign that ends without a slot deletes what its unresolved attempts may have left.
+//! 5. A hint that something has changed brings the next look at the slots forward, and nothing else.
+//! 6. A campaign that ends without a slot deletes what its unresolved attempts may have left.
 
 mod resolve;
 mod step;
@@ -39,6 +40,10 @@ pub struct Campaign {
     target: Option<Target>,
     phase: Phase,
     next_scan: Instant,
+    /// Somebody says that something has changed, and no scan was sent since.
+    hinted: bool,
+    /// A hint brings no scan before this (I10).
+    heeds_hints_at: Instant,
     /// Refusals since the last pause: each tells something new, but a storage gone mad must not spin us (I10).
     refusals: usize,
     last_failure: Option<String>,
@@ -108,6 +113,8 @@ impl Campaign {
             target: None,
             phase: Phase::Waiting(now),
             next_scan: now,
+            hinted: false,
+            heeds_hints_at: now,
             refusals: 0,
             last_failure: None,
         }
@@ -118,6 +125,16 @@ impl Campaign {
         match (event, mem::replace(&mut self.phase, Phase::Over)) {
             (CampaignEvent::Woken, Phase::Waiting(until)) if now < until => self.wait(until),
             (CampaignEvent::Woken, Phase::Waiting(_)) => self.decide(now),
+            (CampaignEvent::Hinted, Phase::Waiting(until)) => {
+                self.hinted = true;
+                self.wait(until)
+            }
+            (CampaignEvent::Hinted, phase) => {
+                // What is in flight may be answered from before the change.
+                self.hinted = true;
+                self.phase = phase;
+                CampaignStep::Sleep(Instant::NEVER)
+            }
             (CampaignEvent::MaySend, Phase::Queued(intent)) => self.send(now, intent),
             (CampaignEvent::Scanned(outcome), Phase::Calling(Intent::Scan)) => self.scanned(now, outcome),
             (CampaignEvent::Read(outcome), Phase::Calling(Intent::ReadBack)) => self.read_back(now, outcome),
@@ -159,7 +176,9 @@ impl Campaign {
         (!left.is_empty()).then_some((target.slot, left))
     }
 
+    /// Until then, or until a hint may be heeded; while an attempt is unresolved, no hint is (I7).
     fn wait(&mut self, until: Instant) -> CampaignStep {
+        let until = if self.target.is_none() { until.min(self.scans_at()) } else { until };
         self.phase = Phase::Waiting(until);
         CampaignStep::Sleep(until)
     }
@@ -183,7 +202,7 @@ impl Campaign {
             }
             return self.queue(if target.unread { Intent::ReadBack } else { Intent::Attempt });
         }
-        if now >= self.next_scan {
+        if now >= self.scans_at() {
             return self.queue(Intent::Scan);
         }
         self.act(now)
@@ -215,6 +234,12 @@ impl Campaign {
         self.stuck_since = None;
         let opens_at = self.views.iter().map(View::opens_at).min().unwrap_or(Instant::NEVER);
         self.wait(opens_at.min(self.next_scan).min(self.gives_up_at))
+    }
+
+    /// When the slots are looked at next. A hint brings that forward, and nothing else: what was seen when stays as it is,
+    /// and so does the instant at which a slot opens (I5).
+    fn scans_at(&self) -> Instant {
+        if self.hinted { self.next_scan.min(self.heeds_hints_at) } else { self.next_scan }
     }
 
     /// When a storage that has been of no use since `stuck_since` ends the campaign. One that waits for a leader to be
@@ -249,6 +274,7 @@ impl Campaign {
         match (intent, &self.target) {
             (Intent::Scan, _) => {
                 self.refusals = 0;
+                self.hinted = false;
                 let poll = self.terms.poll;
                 self.next_scan = now.after(self.jitter().between(poll * 3 / 4, poll));
                 CampaignStep::Scan(timeout)
@@ -300,6 +326,7 @@ impl Campaign {
                 }
                 // A storage slower than our polls is left in peace between two of them.
                 self.next_scan = self.next_scan.max(now.after(self.terms.poll / 4));
+                self.heeds_hints_at = now.after(Terms::HINT_GAP);
                 self.act(now)
             }
             Err(error) => self.read_failed(now, error),
@@ -312,7 +339,7 @@ impl Campaign {
             ReadError::Fatal(cause) | ReadError::Replaced(cause) => self.fail(AcquireError::Refused(cause)),
             ReadError::Unavailable(cause) => {
                 self.last_failure = Some(cause.to_string());
-                self.pause(now)
+                self.back_off(now)
             }
         }
     }
@@ -328,6 +355,14 @@ impl Campaign {
         let until = now.after(self.jitter().between(longest / 2, longest));
         self.next_scan = until;
         self.wait(until.min(self.gives_up_at))
+    }
+
+    /// A pause that no hint shortens: for a storage that needs one.
+    fn back_off(&mut self, now: Instant) -> CampaignStep {
+        self.heeds_hints_at = Instant::NEVER;
+        let step = self.pause(now);
+        self.heeds_hints_at = self.next_scan;
+        step
     }
 
     /// A linearizable look at a slot that seemed to go back in time: if it really did, the storage has lost writes,

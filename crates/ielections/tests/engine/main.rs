@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 mod ending;
+mod hints;
 mod load;
 mod order;
 mod probe;

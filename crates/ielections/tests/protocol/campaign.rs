@@ -39,6 +39,7 @@ fn candidates_in_trouble_never_lead_at_once_and_lead_again_afterwards() {
         met.landed_late,
         met.own_renewed,
         met.abandoned,
+        met.hinted,
     ];
     assert!(each.iter().all(|count| *count >= 30), "{met:?}");
 }

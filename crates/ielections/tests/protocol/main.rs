@@ -5,6 +5,7 @@
 
 mod campaign;
 mod contradiction;
+mod hint;
 mod lease;
 mod opening;
 mod outage;

@@ -34,6 +34,10 @@ pub(crate) enum Happening {
     Woken {
         timer: u64,
     },
+    /// Somebody says, truly or not, that something has changed.
+    Hinted {
+        more: usize,
+    },
     MaySend,
     Answered {
         call: usize,
@@ -77,6 +81,21 @@ pub(crate) struct Counts {
     pub(crate) landed_late: u64,
     pub(crate) own_renewed: u64,
     pub(crate) abandoned: u64,
+    pub(crate) hinted: u64,
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.won += other.won;
+        self.taken_over += other.taken_over;
+        self.renewed += other.renewed;
+        self.lost += other.lost;
+        self.killed += other.killed;
+        self.landed_late += other.landed_late;
+        self.own_renewed += other.own_renewed;
+        self.abandoned += other.abandoned;
+        self.hinted += other.hinted;
+    }
 }
 
 pub(crate) struct World {

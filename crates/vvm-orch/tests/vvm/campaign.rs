@@ -5,7 +5,7 @@ use crate::{
     rig::{Cluster, TTL, run},
 };
 use clock::Clock;
-use ielections::AcquireError;
+use ielections::{AcquireError, Terms};
 use std::time::Duration;
 use vvm_orch::{Acquisition, Problem, Vvm, VvmConfig};
 
@@ -61,6 +61,24 @@ fn a_standby_that_waits_for_ever_leads_when_the_leader_hands_over() {
         let turns = ["first is told to stop", "first ends", "second starts", "second is ready"];
         assert_eq!(journal.lines()[2..], turns);
         standby.shutdown().await.unwrap();
+    });
+}
+
+/// The standby's own next look would be up to a second away.
+#[test]
+fn a_standby_that_is_told_of_a_release_leads_at_once() {
+    run(async |cluster| {
+        let leader = cluster.process("leader").launch(vec![]);
+        leader.leading().await.unwrap();
+        let standby = cluster.process("standby").vvm(vec![]).launch(TTL, Acquisition::Forever);
+        cluster.sleep(30).await;
+        leader.shutdown().await.unwrap();
+        let released_at = cluster.clock.now();
+        standby.look_now();
+        standby.leading().await.unwrap();
+        assert!(cluster.clock.now().since(released_at) <= Terms::HINT_GAP);
+        standby.shutdown().await.unwrap();
+        standby.look_now();
     });
 }
 

@@ -164,6 +164,8 @@ impl Elections<ElectionKey> for Panicking {
         Err(AcquireError::Closing)
     }
 
+    fn look_now(&self) {}
+
     async fn cleanup(&self) {
         assert!(self.in_acquire, "cleanup gave up");
     }

@@ -65,7 +65,7 @@ impl Campaign {
         }
         self.refusals += 1;
         if self.refusals > self.views.len() + 8 {
-            return self.pause(now);
+            return self.back_off(now);
         }
         self.decide(now)
     }

@@ -9,6 +9,8 @@ use std::time::Duration;
 pub enum CampaignEvent {
     /// The instant asked for has come.
     Woken,
+    /// Somebody says that the slots have changed. It need not be true.
+    Hinted,
     /// A request may go out now.
     MaySend,
     /// The scan was answered.
@@ -24,7 +26,7 @@ pub enum CampaignEvent {
 /// What to do. Slots are named by their index.
 #[derive(Debug)]
 pub enum CampaignStep {
-    /// Nothing until then; deliver `Woken` at that instant.
+    /// Nothing until then, whatever was asked for before; deliver `Woken` at that instant.
     Sleep(Instant),
     /// Deliver `MaySend` as soon as a request may go out.
     Send,

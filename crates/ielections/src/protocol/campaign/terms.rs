@@ -24,6 +24,11 @@ impl Terms {
     /// What a shorter poll counts as: below it a standby would do little else than look (I10).
     pub const MIN_POLL: Duration = Duration::from_millis(5);
 
+    /// How long a candidate leaves the storage in peace after it has looked, whatever hints come: a flood of them makes it
+    /// look fifty times a second at most, and one that comes at the wrong moment is heeded a fiftieth of a second later,
+    /// which nobody notices (I10, I11).
+    pub const HINT_GAP: Duration = Duration::from_millis(20);
+
     /// The usual terms: wait for ever, with the [usual poll](Self::usual_poll).
     pub fn new(holder: Holder, ttl: Ttl) -> Self {
         Self { holder, ttl, patience: Patience::Forever, poll: Self::usual_poll(ttl) }

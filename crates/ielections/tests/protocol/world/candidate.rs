@@ -1,7 +1,7 @@
 //! One candidate: campaigns, leads for a while, stops, is lost, stalls, crashes, is killed, and begins again.
 
 use super::{
-    Counts, Drifting, Happening, Moment, Run, TTLS, World,
+    Drifting, Happening, Moment, Run, TTLS, World,
     network::{HOP, Request},
     place::Term,
 };
@@ -94,6 +94,7 @@ impl World {
                 self.step(who, CampaignEvent::Woken, LeaseEvent::Woken);
             }
             Happening::Woken { .. } => {}
+            Happening::Hinted { more } => self.hinted(who, more),
             Happening::MaySend => self.step(who, CampaignEvent::MaySend, LeaseEvent::MaySend),
             Happening::Answered { call } => self.answered(who, call),
             Happening::Withdrawn { run } => self.withdraw(who, run),
@@ -126,7 +127,26 @@ impl World {
         if let Some(delay) = withdrawn_after {
             self.schedule(who, delay, Happening::Withdrawn { run });
         }
+        if !self.is_calm() && self.tape.chance(50) {
+            let (delay, more) = (self.tape.span(Duration::from_millis(300)), self.tape.below(40));
+            self.schedule(who, delay, Happening::Hinted { more });
+        }
         self.step(who, CampaignEvent::Woken, LeaseEvent::Woken);
+    }
+
+    /// A hint, and `more` at random moments after it.
+    fn hinted(&mut self, who: usize, more: usize) {
+        if let Some(more) = more.checked_sub(1) {
+            let pause = self.tape.span(Duration::from_millis(60));
+            self.schedule(who, pause + HOP, Happening::Hinted { more });
+        }
+        // As the engine does: only to those whom somebody waits for.
+        if let State::Campaigning { .. } = self.candidates[who].state
+            && !self.candidates[who].withdrawn
+        {
+            self.counts.hinted += 1;
+            self.step(who, CampaignEvent::Hinted, LeaseEvent::Woken);
+        }
     }
 
     /// This life is over, and another begins. What is under way stays so.
@@ -374,18 +394,5 @@ impl World {
     fn ask(&mut self, who: usize, run: Option<usize>, request: Request, timeout: Duration) {
         self.candidates[who].calling = true;
         self.send(who, run, request, timeout);
-    }
-}
-
-impl std::ops::AddAssign for Counts {
-    fn add_assign(&mut self, other: Self) {
-        self.won += other.won;
-        self.taken_over += other.taken_over;
-        self.renewed += other.renewed;
-        self.lost += other.lost;
-        self.killed += other.killed;
-        self.landed_late += other.landed_late;
-        self.own_renewed += other.own_renewed;
-        self.abandoned += other.abandoned;
     }
 }

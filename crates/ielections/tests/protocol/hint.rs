@@ -1,0 +1,169 @@
+//! Hints that something has changed: each brings the next look forward, and nothing else.
+
+use crate::outage::{BEGAN, campaign, held, sends, vacant};
+use clock::Instant;
+use ielections::{
+    Claim, Patience, ReadError, Slot, Terms, Ttl, Vacant, WriteError,
+    protocol::{Campaign, CampaignEvent, CampaignStep},
+};
+use std::time::Duration;
+
+const A_MOMENT: Duration = Duration::from_millis(1);
+
+fn asleep(step: &CampaignStep) -> Instant {
+    let CampaignStep::Sleep(until) = step else { panic!("{step:?}") };
+    *until
+}
+
+/// One that has just seen somebody lead, and when it would look again by itself.
+fn standing_by() -> (Campaign, Instant) {
+    let mut campaign = campaign(Patience::Forever, Terms::POLL);
+    sends(&mut campaign, BEGAN, CampaignEvent::Woken);
+    let until = asleep(&campaign.on(BEGAN, CampaignEvent::Scanned(Ok(vec![held()]))));
+    assert!(until >= BEGAN.after(Terms::POLL / 2));
+    (campaign, until)
+}
+
+/// The slot of the record that was held.
+fn released() -> Slot {
+    Slot::Vacant(Vacant { last_epoch: held().last_epoch() })
+}
+
+#[test]
+fn a_hint_brings_the_next_look_forward() {
+    let (mut campaign, _) = standing_by();
+    let later = BEGAN.after(Terms::HINT_GAP * 2);
+    let until = asleep(&campaign.on(later, CampaignEvent::Hinted));
+    assert!(until <= later, "not at once");
+    assert!(matches!(sends(&mut campaign, later, CampaignEvent::Woken), CampaignStep::Scan(_)));
+    let step = sends(&mut campaign, later, CampaignEvent::Scanned(Ok(vec![released()])));
+    assert!(matches!(step, CampaignStep::Insert(0, ..)), "{step:?}");
+}
+
+/// A look each time, and the record that was seen at first is taken over when it was to be, and no sooner (I5).
+#[test]
+fn hints_open_no_slot_before_its_time() {
+    let (mut campaign, _) = standing_by();
+    let opens_at = BEGAN.after(Ttl::DEFAULT.get());
+    let (mut now, mut looks) = (BEGAN, 0);
+    loop {
+        now = now.after(Terms::HINT_GAP / 3);
+        let until = asleep(&campaign.on(now, CampaignEvent::Hinted));
+        if until > now {
+            continue;
+        }
+        match sends(&mut campaign, now, CampaignEvent::Woken) {
+            CampaignStep::Scan(_) => looks += 1,
+            CampaignStep::TakeOver(..) => break,
+            step => panic!("{step:?}"),
+        }
+        match campaign.on(now, CampaignEvent::Scanned(Ok(vec![held()]))) {
+            CampaignStep::Sleep(_) => {}
+            CampaignStep::Send => break,
+            step => panic!("{step:?}"),
+        }
+    }
+    assert!(opens_at <= now && now < opens_at.after(Terms::HINT_GAP * 2), "taken over at {now:?}");
+    assert!(looks > 500, "{looks} looks");
+}
+
+/// However many there are (I10, I11).
+#[test]
+fn a_flood_of_hints_makes_fifty_looks_a_second_at_most() {
+    let (mut campaign, _) = standing_by();
+    let (mut looks, mut last) = (0, BEGAN);
+    for passed in 1..=1000 {
+        let now = BEGAN.after(A_MOMENT * passed);
+        if asleep(&campaign.on(now, CampaignEvent::Hinted)) <= now {
+            sends(&mut campaign, now, CampaignEvent::Woken);
+            assert!(now.since(last) >= Terms::HINT_GAP, "{:?} after the last look", now.since(last));
+            (looks, last) = (looks + 1, now);
+            asleep(&campaign.on(now, CampaignEvent::Scanned(Ok(vec![held()]))));
+        }
+    }
+    assert_eq!(looks, 50);
+}
+
+/// What is in flight may be answered from before the change.
+#[test]
+fn a_hint_during_a_look_brings_another_one() {
+    let (mut campaign, until) = standing_by();
+    sends(&mut campaign, until, CampaignEvent::Woken);
+    campaign.on(until, CampaignEvent::Hinted);
+    let next = asleep(&campaign.on(until, CampaignEvent::Scanned(Ok(vec![held()]))));
+    assert_eq!(next, until.after(Terms::HINT_GAP));
+    assert!(matches!(sends(&mut campaign, next, CampaignEvent::Woken), CampaignStep::Scan(_)));
+    let after = asleep(&campaign.on(next, CampaignEvent::Scanned(Ok(vec![held()]))));
+    assert!(after > next.after(Terms::POLL / 2), "one hint is one look");
+}
+
+/// It is refused because the name is paused, say, and the hint tells that it is resumed.
+#[test]
+fn a_hint_shortens_the_pause_after_a_refused_claim() {
+    let refused = || CampaignEvent::Claimed(Err(WriteError::NotApplied("paused".into())));
+    for during in [false, true] {
+        let mut campaign = campaign(Patience::Forever, Terms::POLL);
+        sends(&mut campaign, BEGAN, CampaignEvent::Woken);
+        sends(&mut campaign, BEGAN, CampaignEvent::Scanned(Ok(vec![vacant()])));
+        let until = if during {
+            campaign.on(BEGAN, CampaignEvent::Hinted);
+            asleep(&campaign.on(BEGAN, refused()))
+        } else {
+            assert!(asleep(&campaign.on(BEGAN, refused())) > BEGAN.after(Terms::HINT_GAP));
+            asleep(&campaign.on(BEGAN, CampaignEvent::Hinted))
+        };
+        assert_eq!(until, BEGAN.after(Terms::HINT_GAP), "during: {during}");
+        assert!(matches!(sends(&mut campaign, until, CampaignEvent::Woken), CampaignStep::Scan(_)));
+    }
+}
+
+#[test]
+fn a_storage_in_trouble_is_left_in_peace_for_its_whole_pause() {
+    let (mut campaign, until) = standing_by();
+    sends(&mut campaign, until, CampaignEvent::Woken);
+    let down = || CampaignEvent::Scanned(Err(ReadError::Unavailable("down".into())));
+    let pause_ends = asleep(&campaign.on(until, down()));
+    assert!(pause_ends > until.after(Terms::HINT_GAP));
+    assert_eq!(asleep(&campaign.on(until.after(A_MOMENT), CampaignEvent::Hinted)), pause_ends);
+    assert!(matches!(sends(&mut campaign, pause_ends, CampaignEvent::Woken), CampaignStep::Scan(_)));
+}
+
+/// Refused again and again in one look: a storage gone mad.
+#[test]
+fn a_storage_gone_mad_spins_nobody_with_hints() {
+    let mut campaign = campaign(Patience::Forever, Terms::POLL);
+    sends(&mut campaign, BEGAN, CampaignEvent::Woken);
+    let mut step = campaign.on(BEGAN, CampaignEvent::Scanned(Ok(vec![vacant()])));
+    let mut claims = 0;
+    while matches!(step, CampaignStep::Send) {
+        campaign.on(BEGAN, CampaignEvent::MaySend);
+        campaign.on(BEGAN, CampaignEvent::Hinted);
+        step = campaign.on(BEGAN, CampaignEvent::Claimed(Ok(Claim::Refused(vacant()))));
+        claims += 1;
+    }
+    let until = asleep(&step);
+    assert!(claims < 20 && until > BEGAN.after(Terms::HINT_GAP), "{claims} claims, then {until:?}");
+    assert_eq!(asleep(&campaign.on(BEGAN, CampaignEvent::Hinted)), until);
+}
+
+/// Nothing but the attempt itself is looked at while it is unresolved (I7).
+#[test]
+fn a_hint_hurries_no_unresolved_attempt() {
+    let mut campaign = campaign(Patience::Forever, Terms::POLL);
+    sends(&mut campaign, BEGAN, CampaignEvent::Woken);
+    sends(&mut campaign, BEGAN, CampaignEvent::Scanned(Ok(vec![vacant()])));
+    sends(&mut campaign, BEGAN, CampaignEvent::Claimed(Err(WriteError::Unknown("down".into()))));
+    let until = asleep(&campaign.on(BEGAN, CampaignEvent::Read(Ok(vacant()))));
+    assert_eq!(asleep(&campaign.on(BEGAN.after(Terms::HINT_GAP), CampaignEvent::Hinted)), until);
+    assert!(matches!(sends(&mut campaign, until, CampaignEvent::Woken), CampaignStep::Insert(0, ..)));
+}
+
+#[test]
+fn a_campaign_that_is_over_hears_no_hints() {
+    let mut campaign = campaign(Patience::Within(Duration::ZERO), Terms::POLL);
+    sends(&mut campaign, BEGAN, CampaignEvent::Woken);
+    let step = campaign.on(BEGAN, CampaignEvent::Scanned(Ok(vec![held()])));
+    assert!(matches!(step, CampaignStep::Failed(_)), "{step:?}");
+    assert_eq!(asleep(&campaign.on(BEGAN, CampaignEvent::Hinted)), Instant::NEVER);
+    assert_eq!(asleep(&campaign.on(BEGAN, CampaignEvent::Woken)), Instant::NEVER);
+}
