@@ -48,6 +48,26 @@ fn renewals_go_before_whatever_else_waits() {
     });
 }
 
+/// In quiet times a leadership costs one write each quarter of its TTL, sent at most 5 % of the TTL's quarter early, and
+/// no read.
+#[test]
+fn a_quiet_leadership_costs_four_writes_a_ttl_and_nothing_else() {
+    const TTLS: u32 = 50;
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let process = bench.process();
+        let leadership = lead(&process, 0).await;
+        let before = bench.probe.calls().len();
+        bench.clock.sleep(TTL * TTLS).await;
+        let calls = bench.probe.calls().split_off(before);
+        let others = calls.iter().filter(|(verb, _)| *verb != Verb::CompareAndSwap).collect::<Vec<_>>();
+        assert!(others.is_empty(), "{others:?}");
+        let (least, most) = (4 * TTLS as usize - 1, (4 * TTLS as usize) * 100 / 95 + 1);
+        assert!((least..=most).contains(&calls.len()), "{} writes in {TTLS} TTLs", calls.len());
+        leadership.release().await;
+    });
+}
+
 /// Lets the engine run until `seen`, with a clock that stands still.
 async fn turns_until(seen: impl Fn() -> bool) {
     for _ in 0..100_000 {

@@ -1,9 +1,9 @@
-//! What the document says about an invariant is so: the files in which it is kept name it, and the tests that show it
-//! exist.
+//! What a document says is shown by a test is: the test exists. And the files in which an invariant is said to be kept
+//! name it.
 //!
 //! Under a heading `### I3 …` of the document, the links of a paragraph that begins with "Kept in" lead to files with
 //! `I3` in a comment, and the names in backticks of one that begins with "Shown by" are functions. A command of several
-//! words in backticks is taken at its word.
+//! words in backticks is taken at its word. The same goes for the last column of each table of `docs/peers.md`.
 
 use super::{Finding, Rule, invariants::DOCUMENT};
 use crate::tidy::{rust_source::words, tree::Tree};
@@ -11,13 +11,52 @@ use crate::tidy::{rust_source::words, tree::Tree};
 pub(super) const RULE: Rule = Rule {
     name: "proofs",
     fix: "under each invariant's heading in docs/architecture.md, let `Kept in` link files that name it in a comment, and \
-          `Shown by` name tests that exist",
+          `Shown by` name tests that exist; likewise the last column of docs/peers.md",
     find,
 };
 
 fn find(tree: &Tree) -> Vec<Finding> {
     let text = tree.files().iter().find(|file| file.path == DOCUMENT).map_or("", |file| &file.text);
-    sections(text).flat_map(|section| in_section(tree, &section)).collect()
+    let of_invariants = sections(text).flat_map(|section| in_section(tree, &section));
+    of_invariants.chain(of_complaints(tree)).collect()
+}
+
+/// What other projects' users complain about, a row each.
+const COMPLAINTS: &str = "docs/peers.md";
+
+fn of_complaints(tree: &Tree) -> Vec<Finding> {
+    let text = tree.files().iter().find(|file| file.path == COMPLAINTS).map_or("", |file| &file.text);
+    let mut findings = Vec::new();
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| line.starts_with("| ")) {
+        let Some(shown) = line.trim_end().trim_end_matches('|').rsplit(" | ").next() else { continue };
+        if shown.trim() == "shown by" {
+            continue;
+        }
+        let mut report = |what: String| findings.push(Finding::new(COMPLAINTS, index + 1, what));
+        let tests = quoted(shown);
+        if tests.is_empty() {
+            report("nothing is said to show it".to_owned());
+        }
+        for test in missing(tree, &tests) {
+            report(format!("it is said to be shown by `{test}`, which does not exist"));
+        }
+    }
+    findings
+}
+
+/// What stands in backticks.
+fn quoted(text: &str) -> Vec<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+/// The names among `tests` that no function has.
+fn missing<'text>(tree: &Tree, tests: &[&'text str]) -> Vec<&'text str> {
+    let names = tests.iter().filter(|name| !name.contains(' '));
+    let is_missing = |name: &&&str| {
+        let function = format!("fn {name}");
+        !tree.rust().any(|(_, rust)| rust.lines_with(&function).next().is_some())
+    };
+    names.filter(is_missing).copied().collect()
 }
 
 /// An invariant's heading, and the paragraphs under it, each joined to one line.
@@ -66,12 +105,9 @@ fn in_section(tree: &Tree, section: &Section<'_>) -> Vec<Finding> {
         report(format!("no file is said to keep {invariant}"));
     }
 
-    let tests: Vec<&str> = shown.split('`').skip(1).step_by(2).collect();
-    for test in tests.iter().filter(|name| !name.contains(' ')) {
-        let function = format!("fn {test}");
-        if !tree.rust().any(|(_, rust)| rust.lines_with(&function).next().is_some()) {
-            report(format!("{invariant} is said to be shown by `{test}`, which does not exist"));
-        }
+    let tests = quoted(&shown);
+    for test in missing(tree, &tests) {
+        report(format!("{invariant} is said to be shown by `{test}`, which does not exist"));
     }
     if tests.is_empty() {
         report(format!("no test is said to show {invariant}"));
@@ -121,5 +157,19 @@ mod tests {
             found("### I4 Tight\n\nIt is.\n\n## Next\n"),
             ["no file is said to keep I4", "no test is said to show I4"]
         );
+    }
+
+    #[test]
+    fn a_complaint_without_a_test_that_exists_is_found() {
+        let table = "| complaint | here | shown by |\n|---|---|---|\n| `a` | b | `it_tightens`; `cargo x y` |\n\
+                     | a | b | `it_loosens` |\n| a | b | c |\n";
+        let code = "#[test]\nfn it_tightens() {}\n";
+        let tree = Tree::of(&[(COMPLAINTS, table), ("crates/deadman/src/lib.rs", code)]);
+        let found = of_complaints(&tree).into_iter().map(|finding| (finding.line, finding.what));
+        let expected = [
+            (4, "it is said to be shown by `it_loosens`, which does not exist".to_owned()),
+            (5, "nothing is said to show it".to_owned()),
+        ];
+        assert_eq!(found.collect::<Vec<_>>(), expected);
     }
 }
