@@ -10,7 +10,7 @@ use crate::{calendar::Moment, processes::own_group};
 use clock::{SystemWallClock, WallClock as _};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    termios::{LocalModes, tcgetattr, tcgetpgrp},
+    termios::{LocalModes, isatty, tcgetattr, tcgetpgrp},
 };
 use serde_json::{Map, Value};
 use std::{fmt, io::Write as _, sync::OnceLock};
@@ -37,6 +37,19 @@ pub(crate) fn speak_to(readers: Readers) {
 /// Who reads our lines.
 pub(crate) fn readers() -> Readers {
     READERS.get().copied().unwrap_or_default()
+}
+
+/// From here on nothing is written to a terminal, by nobody in this process, be it the deadman or a panic: whoever is at
+/// it has got his prompt back. A file, a pipe, a journal gets what it got before. Does not block.
+pub(crate) fn leave_terminal() {
+    // Of a stage, it is empty, and can't be written either (`stage::take_up`).
+    let nothing = rustix::stdio::stdin();
+    if isatty(rustix::stdio::stdout()) {
+        let _ = rustix::stdio::dup2_stdout(nothing);
+    }
+    if isatty(rustix::stdio::stderr()) {
+        let _ = rustix::stdio::dup2_stderr(nothing);
+    }
 }
 
 /// Says `line` to whoever watches.

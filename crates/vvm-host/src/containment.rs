@@ -26,8 +26,18 @@ use crate::{
     stage,
 };
 use control_group::ControlGroup;
-use rustix::process::Pid;
-use std::{fmt, io, os::fd::OwnedFd, path::Path, str::FromStr, sync::Arc};
+use rustix::{io::Errno, process::Pid};
+use std::{
+    fmt, io,
+    os::fd::OwnedFd,
+    path::Path,
+    process::Command,
+    str::FromStr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 /// What keeps the worker's processes from getting away. Each level has all that the first one has, and something on top.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,6 +108,8 @@ pub(crate) struct Containment {
     pub(crate) family: Family,
     /// Where the worker's processes are, if they have a group.
     pub(crate) group: Option<Arc<ControlGroup>>,
+    /// For all threads of this process.
+    closed: Arc<AtomicBool>,
 }
 
 impl Containment {
@@ -124,12 +136,12 @@ impl Containment {
                 (Level::PidNamespace, None)
             }
         };
-        Ok(Self { level, family: Family::of_this_process()?, group: group.map(Arc::new) })
+        Ok(Self::of(level, Family::of_this_process()?, group.map(Arc::new)))
     }
 
     /// Of whoever descends from this process, and nothing on top.
     pub(crate) fn by_family(family: Family) -> Self {
-        Self { level: Level::Guardian, family, group: None }
+        Self::of(Level::Guardian, family, None)
     }
 
     /// What another process has established: its level, and the folder of its group.
@@ -138,7 +150,40 @@ impl Containment {
     /// When `/proc` can't be relied upon.
     pub(crate) fn taken_over(level: Level, group: Option<OwnedFd>) -> Result<Self, ForeignProcFs> {
         let group = group.map(|folder| Arc::new(ControlGroup::of(folder)));
-        Ok(Self { level, family: Family::of_this_process()?, group })
+        Ok(Self::of(level, Family::of_this_process()?, group))
+    }
+
+    fn of(level: Level, family: Family, group: Option<Arc<ControlGroup>>) -> Self {
+        Self { level, family, group, closed: Arc::default() }
+    }
+
+    /// Starts what `command` says, which becomes something only when it is told to (`worker::shim`).
+    ///
+    /// # Errors
+    /// When the system has no room for another process; `CANCELED` when the containment is closed. A process that was
+    /// started nevertheless is never told, and ends.
+    pub(crate) fn start(&self, command: Command) -> io::Result<Pid> {
+        self.is_open()?;
+        let process = stage::start(command)?;
+        // Again, now that it can be found: whoever closes after this look kills it.
+        self.is_open()?;
+        Ok(process)
+    }
+
+    fn is_open(&self) -> rustix::io::Result<()> {
+        if self.is_closed() { Err(Errno::CANCELED) } else { Ok(()) }
+    }
+
+    /// Lets nothing more be started, for good. Waits for nobody: whoever [starts](Self::start) something just then either
+    /// finds that out before it is told to become anything, or has it found and killed by a [`sweep`](sweep()) that
+    /// begins now.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether somebody ends everything. Several threads reap then, so that the number of a process may soon be anybody's.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
     }
 
     /// Removes what was made for it. Nobody may be left in it.
@@ -164,4 +209,22 @@ fn tried_group(own: &Path) -> io::Result<ControlGroup> {
     // Nobody is in it.
     admitted.inspect_err(|_| drop(group.remove()))?;
     Ok(group)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{WaitOptions, waitpid};
+
+    #[test]
+    fn a_closed_containment_lets_nobody_in_and_all_who_have_hold_of_it_know() {
+        let containment = Containment::by_family(Family::of_this_process().unwrap());
+        let another = containment.clone();
+        let process = containment.start(Command::new("true")).unwrap();
+        waitpid(Some(process), WaitOptions::empty()).unwrap();
+        another.close();
+        assert!(containment.is_closed());
+        let refusal = containment.start(Command::new("true")).unwrap_err();
+        assert_eq!(Errno::from_io_error(&refusal), Some(Errno::CANCELED));
+    }
 }

@@ -1,7 +1,7 @@
 //! The host: leads, and decides about the worker.
 //!
 //! What lives here: the process between guardian and worker. Its main thread runs everything asynchronous and is the
-//! one that starts workers; one other thread watches the guardian.
+//! one that starts workers; one other thread watches the guardian, and ends everything if that one dies.
 //!
 //! What does not: the protocol (`ielections`), the order of start and stop (`vvm-orch`), the worker's processes
 //! (`worker`).
@@ -102,16 +102,15 @@ fn host(run: &RunArgs) -> Result<(), StartError> {
     // What the worker's processes leave behind becomes ours, so that we can wait for the last of them (I6).
     set_child_subreaper(Some(getpid())).map_err(io::Error::from)?;
     let signals = Signals::catch()?;
-    let watch = GuardianWatch::start(guardian, containment.clone())?;
-
     // Its timers are for the clients of databases; ours count suspend.
     let runtime = async_runtime::start()?;
-    let guardian = Arc::new(link);
+    let link = Arc::new(link);
     let clock = Arc::new(SystemClock::start()?) as Arc<dyn Clock>;
-    let trigger = Arc::new(GuardedTrigger::over(
-        SystemTrigger::start(SystemOptions::default())?,
-        Arc::clone(&guardian),
-    ));
+    let trigger =
+        Arc::new(GuardedTrigger::over(SystemTrigger::start(SystemOptions::default())?, Arc::clone(&link)));
+    let control = Arc::new(Control::new());
+    let watch =
+        GuardianWatch::start(guardian, containment.clone(), Arc::clone(&control), trigger.deadline())?;
     let candidate =
         Candidate { name: run.name.clone(), holder: run.holder()?, slots: run.slots, ttl: run.ttl };
     let surroundings = Arc::new(Surroundings {
@@ -122,8 +121,8 @@ fn host(run: &RunArgs) -> Result<(), StartError> {
         terminal_group,
         containment,
         clock,
-        control: Arc::new(Control::new()),
-        guardian,
+        control,
+        guardian: link,
         deadline: trigger.deadline(),
     });
     let deadman = Deadman::with_trigger(trigger);

@@ -47,6 +47,8 @@ pub(crate) enum Outcome {
     Deadline,
     /// The host ended in a way that it should not.
     HostDied,
+    /// The guardian ended in a way that it should not. Logged only: whoever would read it in the file has done so by then.
+    GuardianDied,
 }
 
 impl Outcome {
@@ -76,6 +78,7 @@ impl fmt::Display for Outcome {
             Self::SystemRefused => "the system refuses",
             Self::Deadline => "killed at the deadline",
             Self::HostDied => "the host died",
+            Self::GuardianDied => "the guardian died, the command has been killed",
         })
     }
 }

@@ -11,6 +11,8 @@ mod check;
 mod containment;
 #[path = "deadline.rs"]
 mod deadline;
+#[path = "guardian_death.rs"]
+mod guardian_death;
 mod harness;
 #[path = "init.rs"]
 mod init;

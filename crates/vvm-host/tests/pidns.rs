@@ -12,6 +12,8 @@ mod containment;
 mod deadline;
 #[path = "exit_statuses.rs"]
 mod exit_statuses;
+#[path = "guardian_death.rs"]
+mod guardian_death;
 mod harness;
 #[path = "init.rs"]
 mod init;

@@ -34,6 +34,8 @@ pub(super) struct Conclusion {
 pub(super) enum Cause {
     /// We were asked to stop, by this signal.
     Asked(Signal),
+    /// The guardian has died, and everything that it contained with it.
+    GuardianDied,
     /// The guardian did not listen for as long as a deadline lasts.
     GuardianLapsed,
     /// There was no storage to campaign on.
@@ -73,6 +75,10 @@ impl Conclusion {
                     reason: Some(format!("by {}", signals::name(*signal))),
                 },
             },
+            // For nobody: whoever waits for this has seen the guardian's own end.
+            Cause::GuardianDied => {
+                Self { outcome: Outcome::GuardianDied, farewell: Farewell::Exit(exit::KILLED), reason: None }
+            }
             Cause::GuardianLapsed => Self::exit(
                 Outcome::Deadline,
                 exit::KILLED,

@@ -2,12 +2,14 @@
 
 use super::conclusion::Cause;
 use crate::{
+    announce,
     link::{
         Heard, Link,
         message::{ToGuardian, ToHost},
     },
     readable::Readable,
     signals::{Caught, Signals, asks_to_stop, ends_a_candidate},
+    situation::WhyStopping,
     stop_requests::{At, Request, StopRequests},
     worker::supervise::Passed,
 };
@@ -34,6 +36,8 @@ pub(super) struct Control {
     pub(super) kill: CancellationToken,
     /// The guardian has not listened for so long that it counts as gone.
     pub(super) guardian_lapsed: CancellationToken,
+    /// The guardian has died.
+    pub(super) guardian_died: CancellationToken,
     /// For the worker.
     pub(super) signals: broadcast::Sender<Passed>,
     /// The deadline that the guardian's own timer stands at.
@@ -50,6 +54,7 @@ impl Control {
             stop_signal: OnceLock::new(),
             kill: CancellationToken::new(),
             guardian_lapsed: CancellationToken::new(),
+            guardian_died: CancellationToken::new(),
             signals: broadcast::Sender::new(SIGNALS),
             in_force: watch::Sender::new(None),
             children: Arc::new(Notify::new()),
@@ -59,7 +64,7 @@ impl Control {
     /// Listens as long as it is polled.
     ///
     /// # Errors
-    /// When the runtime can't poll any more. A guardian that is gone is no error here: somebody else watches for that.
+    /// When the runtime can't poll any more.
     ///
     /// # Cancel safety
     /// May be dropped at will.
@@ -102,15 +107,39 @@ impl Control {
                         self.in_force.send_replace(deadline);
                     }
                     Heard::Message(ToHost::Begin { .. }, _) => {}
-                    Heard::End => guardian_speaks = false,
+                    Heard::End => {
+                        guardian_speaks = false;
+                        // Heard before its process is seen to end: the kernel closes first. So what ends from here on has
+                        // not ended by itself.
+                        self.end_with_guardian();
+                    }
                 },
             }
         }
     }
 
-    /// That we were asked to stop, and by which signal.
+    /// Whoever notices says that the guardian has died: everything is to stop and be killed, and to be said to nobody who
+    /// might be at a terminal. From any thread, and as often as one likes.
+    pub(super) fn end_with_guardian(&self) {
+        announce::leave_terminal();
+        self.guardian_died.cancel();
+        self.kill.cancel();
+        self.stop.cancel();
+        // Those who have ended may have been reaped by another thread.
+        self.children.notify_one();
+    }
+
+    /// That the guardian has died; or that we were asked to stop, and by which signal.
     pub(super) fn asked(&self) -> Cause {
+        if self.guardian_died.is_cancelled() {
+            return Cause::GuardianDied;
+        }
         Cause::Asked(self.stop_signal.get().copied().unwrap_or(Signal::TERM))
+    }
+
+    /// Why work is to stop, once it is.
+    pub(super) fn why(&self) -> WhyStopping {
+        if self.guardian_died.is_cancelled() { WhyStopping::GuardianDied } else { WhyStopping::Asked }
     }
 
     /// Whether there is a worker to pass signals on to, or one on its way.

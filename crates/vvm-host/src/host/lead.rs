@@ -116,7 +116,10 @@ impl Course {
 fn conclude(surroundings: &Surroundings, course: &Course, cause: &Cause) -> Conclusion {
     let conclusion = Conclusion::of(surroundings, course, cause);
     conclusion.announce(surroundings, course);
-    if let Some(path) = &surroundings.run.result_file {
+    // Whoever would read the file has seen the guardian's end, and may have started the next one, which writes it, too.
+    if let Some(path) = &surroundings.run.result_file
+        && conclusion.outcome != Outcome::GuardianDied
+    {
         let report = conclusion.report(surroundings, course);
         report.write(path).unwrap_or_else(|refusal| say!("{refusal}"));
     }
@@ -191,6 +194,7 @@ async fn campaign(
         // on the way shows in how the worker ended.
         let _ = vvm.shutdown().await;
         match first {
+            _ if control.guardian_died.is_cancelled() => control.asked(),
             // Told by somebody who also told us, only sooner.
             Some(Problem::Ended { .. }) | None if control.stop.is_cancelled() => control.asked(),
             Some(problem) => course.given_up(&problem).unwrap_or(Cause::Problem(problem)),
@@ -208,7 +212,8 @@ async fn campaign(
             control.kill.cancel();
             control.stop.cancel();
             course_of_things.await;
-            Cause::GuardianLapsed
+            // Of a dead one nothing is heard either.
+            if control.guardian_died.is_cancelled() { Cause::GuardianDied } else { Cause::GuardianLapsed }
         }
     }
 }

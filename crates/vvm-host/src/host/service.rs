@@ -76,6 +76,7 @@ async fn remembered(
         () = keeper.started() => work.await,
     };
     let how = match (course.cession.reason(), course.worked.get()) {
+        _ if surroundings.control.guardian_died.is_cancelled() => "the guardian died".to_owned(),
         (Some(reason), _) => reason.to_string(),
         (None, Some(Worked { last, .. })) => last
             .ended

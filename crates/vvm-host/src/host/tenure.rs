@@ -13,6 +13,7 @@ use super::{
 use crate::{
     announce::say,
     cli::args::{OnExit, RestartLimit},
+    containment::{Sweep, sweep},
     situation::WhyStopping,
     worker::{
         environment::Leadership,
@@ -101,7 +102,13 @@ impl Tenure {
             group: self.surroundings.terminal_group,
             containment: &self.surroundings.containment,
         };
-        let mut starting = spawn::start(&order)?;
+        let mut starting = match spawn::start(&order) {
+            Ok(starting) => starting,
+            Err(refusal) => {
+                self.reap_all().await;
+                return Err(refusal.into());
+            }
+        };
         let patience = Patience {
             pre_stop_timeout: run.work.pre_stop_timeout,
             least_to_stop: run.ttl.get() / LEAST_TO_STOP_SHARE,
@@ -127,6 +134,13 @@ impl Tenure {
         }
     }
 
+    /// Waits until nobody is left of a start that failed on its way: processes that were never told what to become (I6).
+    async fn reap_all(&self) {
+        while sweep(&self.surroundings.containment, drop) != Sweep::Clear {
+            self.surroundings.control.children.notified().await;
+        }
+    }
+
     /// From the start of the first command until nothing is left to be done under this leadership.
     ///
     /// # Errors
@@ -142,7 +156,7 @@ impl Tenure {
             biased;
             ended = &mut work => ended,
             () = self.stop.cancelled() => {
-                situation.stops_by(&self.standing, WhyStopping::Asked);
+                situation.stops_by(&self.standing, self.surroundings.control.why());
                 work.await
             }
             reason = self.course.cession.asked() => {
@@ -152,8 +166,9 @@ impl Tenure {
             }
         };
         // A command may be faster with a signal than we are.
-        let asked = self.surroundings.control.stop.is_cancelled();
-        situation.stops_by(&self.standing, if asked { WhyStopping::Asked } else { WhyStopping::WorkEnded });
+        let control = &self.surroundings.control;
+        let why = if control.stop.is_cancelled() { control.why() } else { WhyStopping::WorkEnded };
+        situation.stops_by(&self.standing, why);
         ended
     }
 
@@ -194,6 +209,10 @@ impl Tenure {
             && self.is_asked_to_stop_soon().await
         {
             supervised.told.push(signal);
+        }
+        if self.surroundings.control.guardian_died.is_cancelled() {
+            // Killed by the thread that watches for that, which may have been faster.
+            supervised.by_itself = false;
         }
         supervised
     }

@@ -47,6 +47,8 @@ pub(crate) enum WhyStopping {
     Lost(Loss),
     /// Somebody told us to.
     Asked,
+    /// Whoever contains it has died.
+    GuardianDied,
     /// It does not work, or somebody else shall lead: the leadership is given up, though it could be kept.
     GivenUp(Arc<str>),
     /// It has ended by itself, or could not start.
@@ -107,6 +109,7 @@ impl WhyStopping {
         match self {
             Self::Lost(_) => "lost",
             Self::Asked => "asked",
+            Self::GuardianDied => "guardian_died",
             Self::GivenUp(_) => "given_up",
             Self::WorkEnded => "work_ended",
         }
@@ -119,6 +122,7 @@ impl fmt::Display for WhyStopping {
         match self {
             Self::Lost(loss) => write!(out, "leadership lost: {loss}"),
             Self::Asked => out.write_str("told to"),
+            Self::GuardianDied => out.write_str("the guardian died"),
             Self::GivenUp(why) => out.write_str(why),
             Self::WorkEnded => out.write_str("the work has ended"),
         }

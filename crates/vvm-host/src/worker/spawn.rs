@@ -124,7 +124,7 @@ pub(crate) fn start<Input: AsFd>(order: &Order<'_, Input>) -> Result<Starting, S
 
 /// The shim as a child of this process.
 fn start_shim<Input>(order: &Order<'_, Input>, shim: OwnedFd) -> io::Result<Reins> {
-    let worker = stage::start(stage_of(order, stage::WORKER, shim))?;
+    let worker = order.containment.start(stage_of(order, stage::WORKER, shim))?;
     let group = order.group.map_or(Group::Own, |group| Group::Terminal(Some(group)));
     Ok(Reins { worker, group })
 }
@@ -133,7 +133,7 @@ fn start_shim<Input>(order: &Order<'_, Input>, shim: OwnedFd) -> io::Result<Rein
 fn start_apart<Input>(order: &Order<'_, Input>, shim: OwnedFd) -> io::Result<(Apart, Arc<Aides>)> {
     let (link, far) = link::pair::<ToInit, FromInit>()?;
     let readable = Readable::of(&link)?;
-    let outside = stage::start(stage_of(order, stage::NAMESPACE, far))?;
+    let outside = order.containment.start(stage_of(order, stage::NAMESPACE, far))?;
     // One that has ended already is found when it is reaped.
     let _ = link.say_with(&ToInit::Begin { shares_group: order.group.is_some() }, &[shim.as_fd()]);
     let link = Arc::new(link);

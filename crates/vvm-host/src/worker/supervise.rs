@@ -250,7 +250,7 @@ impl Supervision {
         let comes_first = self.phase == Phase::Working && self.aides.has(Aide::PreStop);
         if asks && !passed.delivered && (comes_first || self.is_pre_stopping()) {
             self.held.push(passed);
-        } else if self.outcome.ended.is_none() {
+        } else if self.outcome.ended.is_none() && !self.containment.is_closed() {
             self.hold.pass_on(passed);
         }
     }

@@ -68,7 +68,7 @@ impl Starter {
             Self::Host(host) => {
                 let mut command = command(lines.of(aide).unwrap_or_default(), far)?;
                 command.env_clear().envs(host.environment.iter().cloned());
-                let process = stage::start(command)?;
+                let process = host.containment.start(command)?;
                 if let Some(group) = &host.containment.group {
                     // Before it is told to become the shell. One that is never told ends.
                     group.admit(process)?;
@@ -89,8 +89,10 @@ impl Starter {
     /// Kills one that has not been reaped.
     pub(super) fn kill(&self, aide: Aide, process: Option<Pid>) {
         match self {
-            Self::Host(_) => {
-                if let Some(process) = process {
+            Self::Host(host) => {
+                if let Some(process) = process
+                    && !host.containment.is_closed()
+                {
                     // It has ended; its parent is the one that reaps it, so that the number means nobody else.
                     let _ = kill_process_group(process, Signal::KILL);
                 }
