@@ -84,23 +84,32 @@ impl Instance {
         self.life.terminal = None;
     }
 
-    /// Ends it and waits.
-    pub(crate) fn end(mut self) -> io::Result<()> {
+    /// Ends it and waits. `None` when its end was noticed before.
+    ///
+    /// One that does not end when told to is killed, which `before_kill` is to take note of.
+    pub(crate) fn end(mut self, before_kill: impl FnOnce(&Self)) -> io::Result<Option<Ended>> {
+        if self.restart_at.is_some() {
+            return Ok(None);
+        }
         if let Some(pid) = self.guardian().and_then(|guardian| Pid::from_raw(guardian.number)) {
             // Gone already is as good.
             let _ = kill_process(pid, Signal::TERM);
-            let kill_at = SystemClock::read().after(Duration::from_secs(5));
-            while self.life.guardian.try_wait()?.is_none() {
-                if let Some(terminal) = &self.life.terminal {
-                    terminal.read();
-                }
-                if SystemClock::read() >= kill_at {
-                    self.life.guardian.kill()?;
-                }
-                SystemClock::block_for(Duration::from_millis(5));
-            }
         }
-        Ok(())
+        let kill_at = SystemClock::read().after(Duration::from_secs(5));
+        let mut before_kill = Some(before_kill);
+        while self.life.guardian.try_wait()?.is_none() {
+            if let Some(terminal) = &self.life.terminal {
+                terminal.read();
+            }
+            if SystemClock::read() >= kill_at
+                && let Some(before_kill) = before_kill.take()
+            {
+                before_kill(&self);
+                self.life.guardian.kill()?;
+            }
+            SystemClock::block_for(Duration::from_millis(5));
+        }
+        Ok(Some(Ended { guardian: self.life.process, mark: mark(&self.folder, self.number, self.starts) }))
     }
 }
 

@@ -14,6 +14,7 @@ mod instance;
 mod orphans;
 mod proc_fs;
 mod remains;
+mod succession;
 mod terminal;
 mod torment;
 mod trouble;

@@ -1,6 +1,9 @@
 //! Candidates, and trouble for them until it is enough; then what came of it.
 
-use crate::{instance::Instance, orphans::Orphans, remains::Remains, trouble::Troubles, verdict};
+use crate::{
+    instance::Instance, orphans::Orphans, remains::Remains, succession::Successions, trouble::Troubles,
+    verdict,
+};
 use clock::{Instant, SystemClock};
 use fastrand::Rng;
 use std::{fmt, io, path::Path, time::Duration};
@@ -45,14 +48,19 @@ impl Plan<'_> {
         let mut seen = Seen::default();
         let instances = self.torment(&mut seen, began, rng)?;
         let ended = SystemClock::read();
+        let Seen { mut troubles, orphans, mut remains } = seen;
         for instance in instances {
-            instance.end()?;
+            // The last trouble may have been its end, which nobody has noticed yet: what it leaves is judged like any other's.
+            if let Some(end) = instance.end(|instance| troubles.kills_guardian_of(instance))? {
+                remains.of(end, SystemClock::read(), self.ttl, &troubles.excused);
+            }
+            remains.look(SystemClock::read(), self.most);
         }
-        let Seen { troubles, orphans, mut remains } = seen;
         remains.at_the_end(self.folder, self.ttl, self.most);
         let took = began.until(ended).as_secs();
         println!("{troubles}, in {took} s");
         let spells = verdict::read(self.folder)?;
+        println!("{}", Successions::of(&troubles.blows, &spells));
         let mut verdict = verdict::judge(spells, began, ended, LED);
         verdict.violations.extend(orphans.violations);
         verdict.violations.extend(remains.violations);

@@ -18,6 +18,8 @@ use std::{
 #[derive(Default)]
 pub(crate) struct Troubles {
     done: BTreeMap<(Victim, Deed), u64>,
+    /// When a leader's guardian, its host, or both were killed.
+    pub(crate) blows: Vec<(Instant, Victim)>,
     stopped: Vec<(Instant, Pid)>,
     /// Guardians and hosts that were killed or stopped.
     hit: BTreeSet<Process>,
@@ -27,7 +29,7 @@ pub(crate) struct Troubles {
 
 /// Whom it happens to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Victim {
+pub(crate) enum Victim {
     Guardian,
     Host,
     Worker,
@@ -123,6 +125,18 @@ impl Troubles {
             }
         }
         *self.done.entry((victim, deed)).or_default() += u64::from(is_done);
+        let is_leader = family.worker.is_some();
+        if is_done && is_leader && deed == Deed::Kill && !matches!(victim, Victim::Worker | Victim::Terminal)
+        {
+            self.blows.push((now, victim));
+        }
+    }
+
+    /// The guardian of one that does not end when told to is going to be killed.
+    pub(crate) fn kills_guardian_of(&mut self, instance: &Instance) {
+        if let Some(family) = Family::of((0, instance)) {
+            self.hit(&family, Victim::Guardian);
+        }
     }
 
     fn hit(&mut self, family: &Family, victim: Victim) {

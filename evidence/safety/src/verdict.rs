@@ -9,8 +9,15 @@ use std::{fmt, fs, io, path::Path, time::Duration};
 pub(crate) struct Spell {
     epoch: u64,
     alone: bool,
-    first: Instant,
+    pub(crate) first: Instant,
     last: Instant,
+}
+
+#[cfg(test)]
+impl Spell {
+    pub(crate) fn between(first: Instant, last: Instant) -> Self {
+        Self { epoch: 1, alone: true, first, last }
+    }
 }
 
 #[derive(Debug, Default)]

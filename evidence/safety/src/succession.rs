@@ -1,0 +1,48 @@
+//! How long nobody worked after a leader's guardian, its host, or both were killed: only a host that outlives its guardian
+//! can hand over; the others leave the next one to wait for a TTL.
+
+use crate::{trouble::Victim, verdict::Spell};
+use clock::Instant;
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+/// By victim, in rising order.
+pub(crate) struct Successions(BTreeMap<Victim, Vec<Duration>>);
+
+impl Successions {
+    /// From each of these blows to the first beat of the next worker, if there was one.
+    pub(crate) fn of(blows: &[(Instant, Victim)], spells: &[Spell]) -> Self {
+        let mut took = BTreeMap::<Victim, Vec<Duration>>::new();
+        for (at, victim) in blows {
+            let next = spells.iter().map(|spell| spell.first).filter(|first| first > at).min();
+            took.entry(*victim).or_default().extend(next.map(|first| at.until(first)));
+        }
+        took.values_mut().for_each(|took| took.sort());
+        Self(took)
+    }
+}
+
+impl fmt::Display for Successions {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("until the next one worked (median)")?;
+        for (victim, took) in &self.0 {
+            if let Some(median) = took.get(took.len() / 2) {
+                write!(out, "; {victim} killed: {median:.2?} of {}", took.len())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_up_to_the_next_one_that_was_not_there_yet() {
+        let at = |millis: u64| Instant::ORIGIN.after(Duration::from_millis(millis));
+        let spells = [Spell::between(at(0), at(100)), Spell::between(at(400), at(900))];
+        let blows = [(at(100), Victim::Guardian), (at(95), Victim::Host), (at(900), Victim::Host)];
+        let text = Successions::of(&blows, &spells).to_string();
+        assert!(text.ends_with("; guardian killed: 300.00ms of 1; host killed: 305.00ms of 1"), "{text}");
+    }
+}
