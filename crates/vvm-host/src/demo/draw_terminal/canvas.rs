@@ -62,6 +62,12 @@ impl Row {
         self.0.truncate(width);
     }
 
+    /// Each cell, for who draws them elsewhere than on a terminal.
+    #[cfg(test)]
+    pub(crate) fn cells(&self) -> &[(char, Style)] {
+        &self.0
+    }
+
     /// The row as a terminal takes it.
     pub(crate) fn to_text(&self, palette: Palette) -> String {
         let mut text = String::new();

@@ -1,4 +1,6 @@
-//! Pictures as text.
+//! Pictures as text, and the one in the documents.
+
+mod picture;
 
 use super::*;
 use crate::{

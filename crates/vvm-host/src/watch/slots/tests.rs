@@ -7,18 +7,18 @@ use std::num::NonZeroU32;
 
 const TTL: Ttl = Ttl::DEFAULT;
 
-fn record(holder: &str, epoch: u64, write: u64) -> Slot {
+pub(in crate::watch) fn record(holder: &str, epoch: u64, write: u64) -> Slot {
     let incarnation = Incarnation::from_bytes([epoch as u8; 16]);
     let (holder, version) = (Holder::new(holder).unwrap(), Version { incarnation, write });
     let entry = Entry { holder, version, ttl: TTL, epoch: Epoch::new(epoch).unwrap() };
     Slot::Held { entry, proven_age: None }
 }
 
-fn free(last_epoch: u64) -> Slot {
+pub(in crate::watch) fn free(last_epoch: u64) -> Slot {
     Slot::Vacant(Vacant { last_epoch: Epoch::new(last_epoch).ok() })
 }
 
-fn look(second: u64, found: Result<Slot, ReadError>) -> Look {
+pub(in crate::watch) fn look(second: u64, found: Result<Slot, ReadError>) -> Look {
     let at = Instant::ORIGIN.after(Duration::from_secs(100 + second));
     let found = found.map(|slot| Found { slots: vec![(1, slot)], paused: None });
     Look { found, settled: Some(NonZeroU32::MIN), at, wall: Duration::from_secs(second) }
