@@ -13,7 +13,7 @@ mod telemetry;
 mod told;
 
 pub(crate) use histogram::{Buckets, Histogram};
-pub(crate) use role::{Leading, Role, WhyStopping};
+pub(crate) use role::{Idle, IdleUntil, Leading, Role, WhyStopping};
 pub(crate) use seen::Seen;
 pub(crate) use telemetry::{Call, Failure, Telemetry};
 
@@ -125,7 +125,7 @@ impl Situation {
                     _ => role.to_string(),
                 })
             }
-            Role::Campaigning | Role::Starting(_) | Role::Leading(_) => {
+            Role::Campaigning | Role::Starting(_) | Role::Leading(_) | Role::Idling { .. } => {
                 let useless = self.useless_for();
                 if useless <= self.candidate.ttl.get() {
                     return Readiness::Ready;
@@ -170,11 +170,23 @@ impl Situation {
         self.becomes(Role::Starting(Leading { slot, standing, since: self.clock.now() }));
     }
 
-    /// The work has started. Nothing changes unless it was starting.
+    /// The work has started. Nothing changes unless it was starting, or to be started again.
     pub(crate) fn works(&self) {
         let changed = self.role.send_if_modified(|role| {
-            let Role::Starting(leading) = role else { return false };
+            let (Role::Starting(leading) | Role::Idling { leading, .. }) = role else { return false };
             *role = Role::Leading(leading.clone());
+            true
+        });
+        if changed {
+            told::role(&self.candidate, &self.role());
+        }
+    }
+
+    /// The work has ended, and the leadership is kept. Nothing changes unless there was work.
+    pub(crate) fn idles(&self, idle: Idle) {
+        let changed = self.role.send_if_modified(|role| {
+            let Role::Leading(leading) = role else { return false };
+            *role = Role::Idling { leading: leading.clone(), idle };
             true
         });
         if changed {
@@ -186,7 +198,10 @@ impl Situation {
     pub(crate) fn stops(&self, why: WhyStopping) {
         // Telling the reason apart from the role that carries it would count a loss twice.
         let changed = self.role.send_if_modified(|role| {
-            let (Role::Starting(leading) | Role::Leading(leading)) = role else { return false };
+            let (Role::Starting(leading) | Role::Leading(leading) | Role::Idling { leading, .. }) = role
+            else {
+                return false;
+            };
             *role = Role::Stopping { leading: leading.clone(), why: why.clone() };
             true
         });

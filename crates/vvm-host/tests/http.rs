@@ -97,6 +97,44 @@ fn renewals_and_losses_are_counted() {
     running.finish();
 }
 
+/// A router that sent somebody here would send him to nobody; the slot is held all the same.
+#[test]
+fn between_two_runs_and_while_only_held_nobody_is_sent_here() {
+    let trial = Trial::new();
+    let again = trial.folder().join("again");
+    let script = format!("[ -e '{}' ] || exit 3; echo up; exec sleep 60", again.display());
+    let run = trial.run_script(&script).with(["--on-exit", "restart", "--restart-backoff", "300ms"]);
+    let run = run.with(["--restart-backoff-max", "300ms"]);
+    let (mut running, address) = start(run);
+    let says = |status: u16, text: &str| {
+        let (found, body) = answer(address, "/leader");
+        found == status && body.starts_with(text)
+    };
+    eventually("it is between two runs", || says(503, "no command runs: restarting, slot 1, epoch "));
+    let body = answer(address, "/leader").1;
+    assert!(body.contains("the command exited with status 3; restart "), "{body}");
+    eventually("metrics tell", || {
+        sample(address, "vvm_role{name=\"payroll\",vvm_role=\"restarting\"} ") == Some(1.0)
+    });
+    eventually("status tells", || status(address)["role"] == "restarting");
+    assert_eq!(answer(address, "/readyz").0, 200);
+    std::fs::write(&again, "").unwrap();
+    running.stdout.wait_for("up");
+    eventually("it leads", || says(200, "leading: slot 1, epoch "));
+    running.signal(Signal::TERM);
+    running.finish();
+
+    let (mut running, address) = start(trial.run(["true"]).with(["--hold-at-least", "1h"]));
+    running.stderr.wait_for("holding the leadership for another");
+    let (found, body) = answer(address, "/leader");
+    assert_eq!(found, 503, "{body}");
+    assert!(body.starts_with("no command runs: holding, slot 1, epoch "), "{body}");
+    assert_eq!(status(address)["leadership"]["slot"], 1);
+    assert_eq!(sample(address, "vvm_leading{name=\"payroll\"} "), Some(0.0));
+    running.signal(Signal::TERM);
+    running.finish();
+}
+
 /// It must not say that it leads for a moment longer than it may work: a host that was stopped answers nothing, and once
 /// it goes on, it is past its deadline.
 #[test]

@@ -97,6 +97,25 @@ fn nobody_has_to_listen_and_the_command_is_not_given_the_socket() {
 }
 
 #[test]
+fn a_leadership_that_is_only_held_is_told_as_that() {
+    let trial = Trial::new();
+    let manager = Manager::of(&trial);
+    let running = manager.starts(trial.run(["true"]).with(["--hold-at-least", "1h"]));
+    let told = manager.waits_for("STATUS=holding", running.guardian);
+    let last = told.lines().last().unwrap();
+    assert!(last.starts_with("STATUS=holding, slot 1, epoch ") && last.ends_with(": no command runs"), "{told}");
+    running.signal(Signal::TERM);
+    running.finish();
+    let trial = Trial::new();
+    let manager = Manager::of(&trial);
+    let run = trial.run(["true"]).with(["--on-exit", "restart", "--restart-backoff", "1h"]);
+    let running = manager.starts(run.with(["--restart-backoff-max", "1h"]));
+    manager.waits_for("STATUS=restarting, slot 1, epoch ", running.guardian);
+    running.signal(Signal::TERM);
+    running.finish();
+}
+
+#[test]
 fn a_loss_that_another_campaign_follows_is_no_stop() {
     let trial = Trial::new();
     let manager = Manager::of(&trial);

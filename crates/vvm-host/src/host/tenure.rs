@@ -11,10 +11,10 @@ use super::{
     surroundings::{Course, Surroundings, WorkEnd, Worked},
 };
 use crate::{
-    announce::say,
+    announce::say_to_people,
     cli::args::{OnExit, RestartLimit},
     containment::{Sweep, sweep},
-    situation::WhyStopping,
+    situation::{Idle, IdleUntil, WhyStopping},
     worker::{
         environment::Leadership,
         spawn::{self, Order},
@@ -180,9 +180,8 @@ impl Tenure {
             let began = self.surroundings.clock.now();
             let last = self.supervise(supervision).await;
             if last.by_itself && !self.restarts_after(restarts) {
-                let ended = last.ended.map(|ended| ended.to_string()).unwrap_or_default();
-                self.has_worked(last, WorkEnd::Finished);
-                self.hold(&ended).await;
+                self.has_worked(last.clone(), WorkEnd::Finished);
+                self.hold(&last).await;
                 return Ok(());
             }
             if !last.by_itself || self.stop.is_cancelled() {
@@ -191,7 +190,7 @@ impl Tenure {
             }
             let pause = backoff.after_a_run_of(self.surroundings.clock.now().since(began));
             restarts = restarts.saturating_add(1);
-            self.say_restart(&last, pause, restarts);
+            self.idles(IdleUntil::Restart { number: restarts, limit: self.limit() }, pause, &last);
             if self.is_stopped_within(pause).await {
                 self.has_worked(last, WorkEnd::BetweenRuns);
                 return Ok(());
@@ -199,6 +198,7 @@ impl Tenure {
             // First, so that no signal is lost that comes while it starts.
             let orders = self.orders();
             supervision = self.start(orders).await?;
+            self.surroundings.situation.works();
         }
     }
 
@@ -242,33 +242,35 @@ impl Tenure {
     }
 
     fn restarts_after(&self, restarts: u32) -> bool {
-        let work = &self.surroundings.run.work;
-        work.on_exit == OnExit::Restart
-            && match work.restart_limit {
-                RestartLimit::Never => true,
-                RestartLimit::After(limit) => restarts < limit,
-            }
+        self.surroundings.run.work.on_exit == OnExit::Restart
+            && self.limit().is_none_or(|limit| restarts < limit)
     }
 
-    fn say_restart(&self, last: &Supervised, pause: Duration, number: u32) {
+    /// How many restarts there may be.
+    fn limit(&self) -> Option<u32> {
+        match self.surroundings.run.work.restart_limit {
+            RestartLimit::Never => None,
+            RestartLimit::After(limit) => Some(limit),
+        }
+    }
+
+    /// Says that the leadership goes without work for a while: it has ended as `last` did.
+    fn idles(&self, until: IdleUntil, pause: Duration, last: &Supervised) {
         let Leadership { name, slot, .. } = &self.leadership;
-        let ended = last.ended.map(|ended| ended.to_string()).unwrap_or_default();
-        let of = match self.surroundings.run.work.restart_limit {
-            RestartLimit::Never => String::new(),
-            RestartLimit::After(limit) => format!(" of {limit}"),
-        };
-        say!("{name} slot {slot}: the command {ended}; restart {number}{of} in {pause:?}");
+        let ended = last.ended.map(|ended| ended.to_string()).unwrap_or_default().into();
+        let idle = Idle { until, pause, ended };
+        say_to_people!("{name} slot {slot}: {idle}");
+        self.surroundings.situation.idles(idle);
     }
 
     /// Keeps the leadership for as long as it was to be held at least.
-    async fn hold(&self, ended: &str) {
+    async fn hold(&self, last: &Supervised) {
         let until = self.acquired_at.after(self.surroundings.run.work.hold_at_least);
         let left = self.surroundings.clock.now().until(until);
         if left.is_zero() {
             return;
         }
-        let Leadership { name, slot, .. } = &self.leadership;
-        say!("{name} slot {slot}: the command {ended}; holding the leadership for another {left:.1?}");
+        self.idles(IdleUntil::Release, left, last);
         self.is_stopped_within(left).await;
     }
 

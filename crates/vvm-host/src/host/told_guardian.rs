@@ -5,7 +5,7 @@ use crate::{
         Link,
         message::{Stands, ToGuardian, ToHost},
     },
-    situation::{Role, Situation, WhyStopping},
+    situation::{IdleUntil, Role, Situation, WhyStopping},
 };
 use std::{convert::Infallible, future, sync::Arc};
 
@@ -37,6 +37,11 @@ fn stands(role: &Role) -> Option<Stands> {
         Role::Starting(leading) | Role::Leading(leading) => {
             Stands::Leading { slot: leading.slot, epoch: leading.standing.epoch() }
         }
+        Role::Idling { leading, idle } => Stands::Idling {
+            slot: leading.slot,
+            epoch: leading.standing.epoch(),
+            restarts: matches!(idle.until, IdleUntil::Restart { .. }),
+        },
         Role::Stopping { leading, why } => Stands::Stopping {
             slot: leading.slot,
             epoch: leading.standing.epoch(),

@@ -1,7 +1,7 @@
 //! What is answered to which path. Nothing here changes anything, so that only GET and HEAD are served.
 
 use super::{Exposition, metrics};
-use crate::situation::{Readiness, Situation};
+use crate::situation::{Readiness, Role, Situation};
 use http_body_util::Full;
 use hyper::{
     Method, Response, StatusCode,
@@ -87,7 +87,11 @@ impl Answers {
             let left = margin.as_secs_f64();
             return text(StatusCode::OK, &format!("leading: {leading}, {left:.1} s left"));
         }
-        let mut says = format!("not leading: {}", self.situation.role());
+        let role = self.situation.role();
+        let mut says = match role {
+            Role::Idling { .. } => format!("no command runs: {role}"),
+            _ => format!("not leading: {role}"),
+        };
         for seen in self.situation.others() {
             let ago = seen.ago.as_secs_f64();
             // Writing to a text does not fail.

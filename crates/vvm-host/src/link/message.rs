@@ -223,6 +223,8 @@ mod tests {
             ToGuardian::Stands(Stands::Stopping { slot: 7, epoch: Epoch::new(17).unwrap(), for_good: true }),
             ToGuardian::Stands(Stands::Stopping { slot: 7, epoch: Epoch::new(17).unwrap(), for_good: false }),
             ToGuardian::Stands(Stands::Ended),
+            ToGuardian::Stands(Stands::Idling { slot: 7, epoch: Epoch::new(17).unwrap(), restarts: true }),
+            ToGuardian::Stands(Stands::Idling { slot: 7, epoch: Epoch::new(17).unwrap(), restarts: false }),
             ToGuardian::Farewell(Farewell::Exit(255)),
             ToGuardian::Farewell(Farewell::DieOf(Signal::INT)),
         ];

@@ -2,7 +2,7 @@
 
 use clock::Instant;
 use ielections::{Loss, Standing};
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 /// What this process does now.
 #[derive(Clone, Debug)]
@@ -15,6 +15,13 @@ pub(crate) enum Role {
     Starting(Leading),
     /// Leads, and works.
     Leading(Leading),
+    /// Holds its slot, and does no work for a while.
+    Idling {
+        /// What is held, and how it stands.
+        leading: Leading,
+        /// Why there is no work.
+        idle: Idle,
+    },
     /// Still holds a slot, or did a moment ago, and its work stops or has stopped.
     Stopping {
         /// What is held, and how it stands.
@@ -40,6 +47,31 @@ pub(crate) struct Leading {
     pub(crate) since: Instant,
 }
 
+/// Why a leadership goes without work for a while.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Idle {
+    /// What is waited for.
+    pub(crate) until: IdleUntil,
+    /// How long, if nothing comes between.
+    pub(crate) pause: Duration,
+    /// How the work ended.
+    pub(crate) ended: Arc<str>,
+}
+
+/// What a leadership without work waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum IdleUntil {
+    /// For the work to be started again.
+    Restart {
+        /// How often that will have been.
+        number: u32,
+        /// How often it may be; none for any number of times.
+        limit: Option<u32>,
+    },
+    /// For its own end: the work is done, and nobody else shall do it again so soon.
+    Release,
+}
+
 /// Why work stops.
 #[derive(Clone, Debug)]
 pub(crate) enum WhyStopping {
@@ -63,21 +95,24 @@ impl Role {
             Self::Campaigning => "campaigning",
             Self::Starting(_) => "starting",
             Self::Leading(_) => "leading",
+            Self::Idling { idle: Idle { until: IdleUntil::Restart { .. }, .. }, .. } => "restarting",
+            Self::Idling { idle: Idle { until: IdleUntil::Release, .. }, .. } => "holding",
             Self::Stopping { .. } => "stopping",
             Self::Ended { .. } => "ended",
         }
     }
 
     /// Every word that there is.
-    pub(crate) const WORDS: [&'static str; 6] =
-        ["opening", "campaigning", "starting", "leading", "stopping", "ended"];
+    pub(crate) const WORDS: [&'static str; 8] =
+        ["opening", "campaigning", "starting", "leading", "restarting", "holding", "stopping", "ended"];
 
     /// The leadership, if there is one, be it one that ends.
     pub(crate) fn leadership(&self) -> Option<&Leading> {
         match self {
-            Self::Starting(leading) | Self::Leading(leading) | Self::Stopping { leading, .. } => {
-                Some(leading)
-            }
+            Self::Starting(leading)
+            | Self::Leading(leading)
+            | Self::Idling { leading, .. }
+            | Self::Stopping { leading, .. } => Some(leading),
             Self::Opening | Self::Campaigning | Self::Ended { .. } => None,
         }
     }
@@ -91,6 +126,7 @@ impl fmt::Display for Role {
             Self::Campaigning => out.write_str("waiting for leadership"),
             Self::Starting(leading) => write!(out, "starting, {leading}"),
             Self::Leading(leading) => write!(out, "leading, {leading}"),
+            Self::Idling { leading, idle } => write!(out, "{}, {leading}: {idle}", self.word()),
             Self::Stopping { leading, why } => write!(out, "stopping, {leading}: {why}"),
             Self::Ended { why } => write!(out, "ended: {why}"),
         }
@@ -100,6 +136,22 @@ impl fmt::Display for Role {
 impl fmt::Display for Leading {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "slot {}, epoch {}", self.slot, self.standing.epoch())
+    }
+}
+
+/// For people.
+impl fmt::Display for Idle {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { until, pause, ended } = self;
+        match until {
+            IdleUntil::Restart { number, limit } => {
+                let of = limit.map(|limit| format!(" of {limit}")).unwrap_or_default();
+                write!(out, "the command {ended}; restart {number}{of} in {pause:?}")
+            }
+            IdleUntil::Release => {
+                write!(out, "the command {ended}; holding the leadership for another {pause:.1?}")
+            }
+        }
     }
 }
 

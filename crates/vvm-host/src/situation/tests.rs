@@ -225,9 +225,15 @@ fn every_role_can_be_waited_for_and_has_a_word() {
         let mut roles = scene.situation.roles();
         let mut words = vec![roles.borrow_and_update().word()];
         let leadership = scene.acquire().await;
-        let steps: [&dyn Fn(); 4] = [
+        let (pause, ended) = (Duration::from_secs(1), Arc::<str>::from("exited with status 3"));
+        let restart = IdleUntil::Restart { number: 2, limit: Some(5) };
+        let idle = |until| Idle { until, pause, ended: Arc::clone(&ended) };
+        let steps: [&dyn Fn(); 7] = [
             &|| scene.situation.starts(1, leadership.standing().clone()),
             &|| scene.situation.works(),
+            &|| scene.situation.idles(idle(restart)),
+            &|| scene.situation.works(),
+            &|| scene.situation.idles(idle(IdleUntil::Release)),
             &|| scene.situation.stops(WhyStopping::WorkEnded),
             &|| scene.situation.ends("the command has ended"),
         ];
@@ -237,7 +243,31 @@ fn every_role_can_be_waited_for_and_has_a_word() {
             roles.changed().await.unwrap();
             words.push(roles.borrow_and_update().word());
         }
+        // It works twice.
+        words.remove(5);
         assert_eq!(words, Role::WORDS);
+        leadership.release().await;
+    });
+}
+
+#[test]
+fn whoever_holds_a_slot_without_work_is_ready_and_does_not_lead() {
+    run(async |scene| {
+        let situation = Arc::clone(&scene.situation);
+        let leadership = scene.lead().await;
+        assert!(situation.leads().is_some());
+        let until = IdleUntil::Restart { number: 2, limit: Some(5) };
+        let ended = "exited with status 3".into();
+        situation.idles(Idle { until, pause: Duration::from_secs(4), ended });
+        assert!(situation.leads().is_none());
+        assert_eq!(situation.readiness(), Readiness::Ready);
+        let epoch = leadership.epoch();
+        let says = format!(
+            "restarting, slot 1, epoch {epoch}: the command exited with status 3; restart 2 of 5 in 4s"
+        );
+        assert_eq!(situation.role().to_string(), says);
+        situation.works();
+        assert!(situation.leads().is_some());
         leadership.release().await;
     });
 }

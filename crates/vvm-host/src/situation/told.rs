@@ -1,6 +1,6 @@
 //! Changes of state as events of `tracing`, with fields, for those who log to programs.
 
-use super::{Candidate, Role, WhyStopping, telemetry::loss_word};
+use super::{Candidate, Idle, IdleUntil, Role, WhyStopping, telemetry::loss_word};
 use std::time::Duration;
 
 /// The target of all of them, for filters.
@@ -23,6 +23,14 @@ pub(super) fn role(candidate: &Candidate, role: &Role) {
         }
         Role::Stopping { why, .. } => {
             tell!(info, event, name, holder, slot, epoch, incarnation, why = why.word());
+        }
+        Role::Idling { idle: Idle { until, pause, ended }, .. } => {
+            let (restart, limit) = match until {
+                IdleUntil::Restart { number, limit } => (Some(*number), *limit),
+                IdleUntil::Release => (None, None),
+            };
+            let (in_ms, reason) = (pause.as_millis() as u64, format!("the command {ended}"));
+            tell!(info, event, name, holder, slot, epoch, incarnation, restart, limit, in_ms, reason);
         }
         _ => tell!(info, event, name, holder, slot, epoch, incarnation),
     }

@@ -12,6 +12,13 @@ pub(crate) enum Stands {
         slot: u32,
         epoch: Epoch,
     },
+    /// Holds its slot, and runs no command.
+    Idling {
+        slot: u32,
+        epoch: Epoch,
+        /// Whether one is to be started again.
+        restarts: bool,
+    },
     Stopping {
         slot: u32,
         epoch: Epoch,
@@ -27,6 +34,12 @@ impl fmt::Display for Stands {
         match self {
             Self::Waiting => out.write_str("waiting for leadership"),
             Self::Leading { slot, epoch } => write!(out, "leading, slot {slot}, epoch {epoch}"),
+            Self::Idling { slot, epoch, restarts: true } => {
+                write!(out, "restarting, slot {slot}, epoch {epoch}: no command runs")
+            }
+            Self::Idling { slot, epoch, restarts: false } => {
+                write!(out, "holding, slot {slot}, epoch {epoch}: no command runs")
+            }
             Self::Stopping { slot, epoch, .. } => write!(out, "stopping, slot {slot}, epoch {epoch}"),
             Self::Ended => out.write_str("ended"),
         }
@@ -43,6 +56,9 @@ impl Stands {
                 frame(22, [u64::from(slot), epoch.get(), u64::from(for_good)])
             }
             Self::Ended => frame(23, []),
+            Self::Idling { slot, epoch, restarts } => {
+                frame(24, [u64::from(slot), epoch.get(), u64::from(restarts)])
+            }
         }
     }
 
@@ -55,6 +71,7 @@ impl Stands {
             21 => leadership().map(|(slot, epoch)| Self::Leading { slot, epoch })?,
             22 => leadership().map(|(slot, epoch)| Self::Stopping { slot, epoch, for_good: third != 0 })?,
             23 => Self::Ended,
+            24 => leadership().map(|(slot, epoch)| Self::Idling { slot, epoch, restarts: third != 0 })?,
             _ => return None,
         })
     }
