@@ -69,6 +69,13 @@ pub(crate) fn announce_to_people(line: fmt::Arguments<'_>) {
     }
 }
 
+/// Tells programs of an event, in a process that logs nothing by `tracing`; people are told in a line of their own.
+pub(crate) fn tell_programs(level: &str, event: &str, members: Map<String, Value>) {
+    if readers() == Readers::Programs {
+        write_object(level, event, members);
+    }
+}
+
 /// Writes an object on a line of its own: these members, and when, how important, and what it is.
 pub(crate) fn write_object(level: &str, event: &str, members: Map<String, Value>) {
     let at = SystemWallClock.since_unix_epoch();

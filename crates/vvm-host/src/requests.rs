@@ -36,3 +36,30 @@ pub(crate) enum Demand {
         to: Option<Holder>,
     },
 }
+
+impl Demand {
+    /// One word, for logs.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Paused { .. } => "paused",
+            Self::PauseUnseen { .. } => "pause_unseen",
+            Self::SteppingDown { .. } => "stepping_down",
+        }
+    }
+
+    /// Who paused, where that is why.
+    pub(crate) fn by(&self) -> Option<&str> {
+        match self {
+            Self::Paused { by } => Some(by),
+            Self::PauseUnseen { .. } | Self::SteppingDown { .. } => None,
+        }
+    }
+
+    /// Who shall come next, where somebody was named.
+    pub(crate) fn to(&self) -> Option<&str> {
+        match self {
+            Self::SteppingDown { to } => to.as_ref().map(Holder::as_str),
+            Self::Paused { .. } | Self::PauseUnseen { .. } => None,
+        }
+    }
+}

@@ -103,7 +103,10 @@ fn a_leadership_that_is_only_held_is_told_as_that() {
     let running = manager.starts(trial.run(["true"]).with(["--hold-at-least", "1h"]));
     let told = manager.waits_for("STATUS=holding", running.guardian);
     let last = told.lines().last().unwrap();
-    assert!(last.starts_with("STATUS=holding, slot 1, epoch ") && last.ends_with(": no command runs"), "{told}");
+    assert!(
+        last.starts_with("STATUS=holding, slot 1, epoch ") && last.ends_with(": no command runs"),
+        "{told}"
+    );
     running.signal(Signal::TERM);
     running.finish();
     let trial = Trial::new();

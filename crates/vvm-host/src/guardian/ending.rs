@@ -2,7 +2,7 @@
 
 use super::watch::End;
 use crate::{
-    announce::say,
+    announce::{say, say_to_people, tell_programs},
     cli::{args::RunArgs, exit, settings::Origins},
     link::message::Farewell,
     processes::Ended,
@@ -11,6 +11,7 @@ use crate::{
 };
 use ielections::Holder;
 use rustix::process::Signal;
+use serde_json::{Map, Value};
 use std::process::ExitCode;
 
 /// Says and writes what the host no longer could, and ends as it ended.
@@ -26,7 +27,8 @@ pub(super) fn end(run: &RunArgs, origins: &Origins, holder: &Holder, end: End) -
         None => {
             let (outcome, farewell) = without_farewell(&end);
             let reason = format!("the host {}", end.host);
-            say!("{}: {outcome}: {reason}", run.name);
+            say_to_people!("{}: {outcome}: {reason}", run.name);
+            tell_programs("error", "concluded", concluded(run, holder, &end, outcome, &reason));
             if let Some(path) = &run.result_file {
                 let mut report = Report::new(outcome, &run.name, holder)
                     .contained(end.level)
@@ -43,6 +45,29 @@ pub(super) fn end(run: &RunArgs, origins: &Origins, holder: &Holder, end: End) -
             part(farewell)
         }
     }
+}
+
+/// What the host would have told of its end.
+fn concluded(
+    run: &RunArgs,
+    holder: &Holder,
+    end: &End,
+    outcome: Outcome,
+    reason: &str,
+) -> Map<String, Value> {
+    let mut members = Map::from_iter([
+        ("name".into(), run.name.as_str().into()),
+        ("holder".into(), holder.as_str().into()),
+        ("outcome".into(), outcome.word().into()),
+        ("reason".into(), reason.into()),
+        ("by".into(), "guardian".into()),
+    ]);
+    if let Some(leading) = end.told.leading {
+        members.insert("slot".into(), leading.slot.into());
+        members.insert("epoch".into(), leading.epoch.get().into());
+        members.insert("incarnation".into(), leading.incarnation.to_string().into());
+    }
+    members
 }
 
 fn part(farewell: Farewell) -> ExitCode {

@@ -30,6 +30,30 @@ impl Reason {
         }
     }
 
+    /// One word, for logs.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::Unhealthy(_) => "unhealthy",
+            Self::Demanded(demand) => demand.word(),
+        }
+    }
+
+    /// Who asked for it, where that is known.
+    pub(super) fn by(&self) -> Option<&str> {
+        match self {
+            Self::Unhealthy(_) => None,
+            Self::Demanded(demand) => demand.by(),
+        }
+    }
+
+    /// Who shall come next, where somebody was named.
+    pub(super) fn to(&self) -> Option<&str> {
+        match self {
+            Self::Unhealthy(_) => None,
+            Self::Demanded(demand) => demand.to(),
+        }
+    }
+
     /// Whether nothing is wrong here: it is campaigned on at once, and whoever is to go first does by the gate (`gate`).
     pub(super) fn is_wanted(&self) -> bool {
         matches!(self, Self::Demanded(_))

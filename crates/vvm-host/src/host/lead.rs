@@ -16,6 +16,7 @@ use crate::{
     requests::{Gate, Heeding, Lookout},
     situation::WhyStopping,
     storage_watch::WatchedStorage,
+    worker::environment::Leadership,
 };
 use clock::SystemWallClock;
 use deadman::Deadman;
@@ -63,7 +64,10 @@ pub(super) async fn lead(surroundings: &Arc<Surroundings>, deadman: Deadman) -> 
         let course = Arc::new(Course::default());
         let cause = campaign(surroundings, &env, &storage, &course).await;
         if cause.is_silent_guardian() {
-            say!("{}: not leading: {GuardianSilent}; waiting for it", run.name);
+            say_to_people!("{}: not leading: {GuardianSilent}; waiting for it", run.name);
+            let (event, reason) = ("guardian_silent", GuardianSilent.to_string());
+            let (name, holder) = (run.name.as_str(), surroundings.holder.as_str());
+            tracing::warn!(target: "vvm", event, name, holder, reason);
             tokio::select! {
                 biased;
                 () = control.stop.cancelled() => {}
@@ -75,7 +79,8 @@ pub(super) async fn lead(surroundings: &Arc<Surroundings>, deadman: Deadman) -> 
             && reason.is_wanted()
         {
             if let Some(leadership) = course.leadership.get() {
-                say!("{} slot {}: released: {reason}", run.name, leadership.slot);
+                say_to_people!("{} slot {}: released: {reason}", run.name, leadership.slot);
+                tell_of_cession(surroundings, "released", leadership, reason);
             }
             continue;
         }
@@ -124,6 +129,14 @@ fn conclude(surroundings: &Surroundings, course: &Course, cause: &Cause) -> Conc
         report.write(path).unwrap_or_else(|refusal| say!("{refusal}"));
     }
     conclusion
+}
+
+/// Tells programs of a leadership that is given up, though it could be kept: why, and by whom, or for whom.
+fn tell_of_cession(surroundings: &Surroundings, event: &str, leadership: &Leadership, reason: &Reason) {
+    let (name, holder) = (surroundings.run.name.as_str(), surroundings.holder.as_str());
+    let (slot, epoch) = (leadership.slot, leadership.epoch.get());
+    let (why, by, to) = (reason.word(), reason.by(), reason.to());
+    tracing::info!(target: "vvm", event, name, holder, slot, epoch, why, by, to, reason = reason.to_string());
 }
 
 /// Gives others the time to lead. Whether we were asked to stop meanwhile.
@@ -179,8 +192,12 @@ async fn campaign(
     };
     let heeding = async {
         if let Some((slot, demand)) = heeding.run(&vvm).await {
-            say!("{} slot {slot}: {demand}; stopping the command", run.name);
-            course.cession.ask(Reason::Demanded(demand));
+            say_to_people!("{} slot {slot}: {demand}; stopping the command", run.name);
+            let reason = Reason::Demanded(demand);
+            if let Some(leadership) = course.leadership.get() {
+                tell_of_cession(surroundings, "asked_to_give_up", leadership, &reason);
+            }
+            course.cession.ask(reason);
         }
     };
     let course_of_things = async {
@@ -208,6 +225,10 @@ async fn campaign(
         cause = &mut course_of_things => cause,
         () = lapsed(control.in_force.subscribe(), &surroundings.clock) => {
             control.guardian_lapsed.cancel();
+            let (event, name, holder) = ("guardian_lapsed", run.name.as_str(), surroundings.holder.as_str());
+            let slot = course.leadership.get().map(|leadership| leadership.slot);
+            let epoch = course.leadership.get().map(|leadership| leadership.epoch.get());
+            tracing::warn!(target: "vvm", event, name, holder, slot, epoch);
             // At once, while somebody can still end all of it: us.
             control.kill.cancel();
             control.stop.cancel();

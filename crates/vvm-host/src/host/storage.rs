@@ -1,7 +1,7 @@
 //! The storage that the command line names: opened, shared, and of one mind with us about the cluster's size.
 
 use super::surroundings::Surroundings;
-use crate::{announce::say, cli::args::AcquireTimeout};
+use crate::{announce::say_to_people, cli::args::AcquireTimeout};
 use clock::Instant;
 use ielections::{Timing, WriteError};
 use std::{sync::Arc, time::Duration};
@@ -56,6 +56,9 @@ pub(super) async fn open(surroundings: &Surroundings) -> Result<Arc<ElectionsTtl
             Err(refusal) if refusal.is_passing() => refusal,
             outcome => {
                 if outcome.is_ok() {
+                    if said {
+                        tracing::info!(target: "vvm", event = "storage_works_again", name = run.name.as_str());
+                    }
                     surroundings.situation.storage_answered();
                 }
                 return outcome;
@@ -66,7 +69,10 @@ pub(super) async fn open(surroundings: &Surroundings) -> Result<Arc<ElectionsTtl
             return Err(StorageError::TimedOut(refusal.to_string()));
         }
         if !std::mem::replace(&mut said, true) {
-            say!("{}: {refusal}; trying again", run.name);
+            say_to_people!("{}: {refusal}; trying again", run.name);
+            let (event, name, call, reason) =
+                ("storage_trouble", run.name.as_str(), "open", refusal.to_string());
+            tracing::warn!(target: "vvm", event, name, call, reason);
         }
         clock.sleep_until(clock.now().after(PAUSE).min(give_up_at)).await;
     }

@@ -4,7 +4,7 @@
 //! often as a standby would.
 
 use super::{Demand, Gate};
-use crate::{announce::say, situation::Candidate};
+use crate::{announce::say_to_people, situation::Candidate};
 use clock::Clock;
 use ielections::{Terms, Timing, WriteError};
 use std::{sync::Arc, time::Duration};
@@ -56,13 +56,17 @@ impl Heeding<'_> {
 
     /// Once when it begins and once when it is over.
     fn say_pause(&self, requests: &Requests, said: &mut Option<String>) {
-        let name = &self.candidate.name;
+        let (name, holder) = (self.candidate.name.as_str(), self.candidate.holder.as_str());
         let by = requests.pause.as_ref().map(|pause| pause.by().to_owned());
         match &by {
             Some(by) if said.as_ref() != Some(by) => {
-                say!("{name}: paused by {by}; waiting until it is resumed")
+                say_to_people!("{name}: paused by {by}; waiting until it is resumed");
+                tracing::info!(target: "vvm", event = "paused", name, holder, by = by.as_str());
             }
-            None if said.is_some() => say!("{name}: resumed"),
+            None if said.is_some() => {
+                say_to_people!("{name}: resumed");
+                tracing::info!(target: "vvm", event = "resumed", name, holder);
+            }
             Some(_) | None => {}
         }
         *said = by;
