@@ -130,11 +130,7 @@ fn run(demo: &DemoArgs) -> Result<bool, DemoError> {
     record.close();
     let cut = match played {
         Ok(()) => None,
-        Err(cut @ (Cut::Interrupted(_) | Cut::Audience(_))) => {
-            // Standard output may be what is gone.
-            let _ = audience.dismiss();
-            return Err(cut.into());
-        }
+        Err(cut @ (Cut::Interrupted(_) | Cut::Audience(_))) => return Err(cut.into()),
         Err(cut) => Some(cut),
     };
 

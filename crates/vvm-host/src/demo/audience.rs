@@ -33,9 +33,6 @@ pub(crate) trait Audience: fmt::Debug {
 
     /// The run is over, and this came of it.
     fn verdict(&mut self, finale: &Finale<'_>) -> io::Result<()>;
-
-    /// Whatever happens next is not for this audience: leaves standard output in order.
-    fn dismiss(&mut self) -> io::Result<()>;
 }
 
 /// What came of a run.

@@ -110,10 +110,6 @@ impl Audience for Json {
     fn verdict(&mut self, finale: &Finale<'_>) -> io::Result<()> {
         write(&summary(finale))
     }
-
-    fn dismiss(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

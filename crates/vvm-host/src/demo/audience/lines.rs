@@ -34,8 +34,4 @@ impl Audience for Lines {
         }
         writeln!(out, "picture: {}", finale.picture.display())
     }
-
-    fn dismiss(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

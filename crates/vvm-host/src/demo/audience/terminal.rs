@@ -52,18 +52,7 @@ impl Terminal {
 
     /// Puts `rows` in the place of those that stand there.
     fn replace(&mut self, rows: &[Row]) -> io::Result<()> {
-        let mut text = String::new();
-        // Shown at once and without a cursor where the terminal knows how (modes 2026 and 25); else ignored.
-        text.push_str("\x1b[?2026h\x1b[?25l");
-        if self.rows > 0 {
-            text.push_str(&format!("\x1b[{}F", self.rows));
-        }
-        for row in rows {
-            text.push_str(&row.to_text(self.palette));
-            // What stood further right before.
-            text.push_str("\x1b[K\n");
-        }
-        text.push_str("\x1b[J\x1b[?2026l");
+        let text = frame(rows, self.rows, self.palette);
         self.rows = rows.len();
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
@@ -79,6 +68,23 @@ impl Terminal {
         self.drawn = Some(scene.now);
         self.replace(&rows)
     }
+}
+
+/// `rows` in the place of the `above` that stand above the cursor.
+fn frame(rows: &[Row], above: usize, palette: Palette) -> String {
+    // Shown at once and without a cursor where the terminal knows how (modes 2026 and 25); else ignored.
+    let mut text = String::from("\x1b[?2026h\x1b[?25l");
+    if above > 0 {
+        text.push_str(&format!("\x1b[{above}F"));
+    }
+    for row in rows {
+        text.push_str(&row.to_text(palette));
+        // What stood further right before.
+        text.push_str("\x1b[K\n");
+    }
+    // With the cursor again: whoever stops or kills the demo types on, and wants to see where.
+    text.push_str("\x1b[J\x1b[?25h\x1b[?2026l");
+    text
 }
 
 impl Audience for Terminal {
@@ -114,7 +120,6 @@ impl Audience for Terminal {
 
     fn verdict(&mut self, finale: &Finale<'_>) -> io::Result<()> {
         self.draw(&finale.scene)?;
-        self.dismiss()?;
         let mut out = io::stdout();
         writeln!(out)?;
         for claim in &finale.verdict.claims {
@@ -126,10 +131,16 @@ impl Audience for Terminal {
         }
         writeln!(out, "\n  picture: {}", finale.picture.display())
     }
+}
 
-    fn dismiss(&mut self) -> io::Result<()> {
-        let mut out = io::stdout();
-        out.write_all(b"\x1b[?25h")?;
-        out.flush()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever ends or stops the demo between two frames.
+    #[test]
+    fn each_frame_leaves_the_cursor_where_it_can_be_seen() {
+        let frame = frame(&[Row::default()], 3, Palette::Plain);
+        assert!(frame.rfind("\x1b[?25h") > frame.rfind("\x1b[?25l"), "{frame:?}");
     }
 }
