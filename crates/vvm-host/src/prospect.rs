@@ -61,8 +61,8 @@ enum Outlook {
     NoStorage,
     /// What is in the way may pass, and would be waited for.
     InTheWay(String),
-    /// Who leads.
-    Slots(Vec<(SlotNumber, Slot)>),
+    /// Who leads, and who has paused the name, if somebody has.
+    Slots { slots: Vec<(SlotNumber, Slot)>, paused_by: Option<String> },
 }
 
 impl Prospect<'_> {
@@ -119,8 +119,9 @@ impl Prospect<'_> {
         }
         let numbers = SlotNumber::all(self.slots).collect::<Vec<_>>();
         let keys = numbers.iter().map(|slot| ElectionKey { cluster: cluster.clone(), slot: *slot });
-        let slots = storage.scan(&keys.collect::<Vec<_>>()).await?;
-        Ok(Outlook::Slots(numbers.into_iter().zip(slots).collect()))
+        let (slots, requests) = storage.scan_with_requests(&cluster, &keys.collect::<Vec<_>>()).await?;
+        let paused_by = requests.pause.map(|pause| pause.by().escape_debug().to_string());
+        Ok(Outlook::Slots { slots: numbers.into_iter().zip(slots).collect(), paused_by })
     }
 
     fn write(&self, out: &mut dyn io::Write, more: &[(&str, String)], outlook: &Outlook) -> io::Result<()> {
@@ -135,22 +136,27 @@ impl Prospect<'_> {
         match outlook {
             Outlook::NoStorage => line("", &"there is none yet: it would be created"),
             Outlook::InTheWay(what) => line("", &format_args!("{what}; it would be tried again")),
-            Outlook::Slots(slots) => slots.iter().try_for_each(|(number, slot)| {
-                let number = format!("slot {}", number.get());
-                match (slot.entry(), slot.last_epoch()) {
-                    (Some(entry), _) => line(
-                        &number,
-                        &format_args!(
-                            "held by {}, epoch {}, TTL {:?}",
-                            entry.holder,
-                            entry.epoch,
-                            entry.ttl.get()
-                        ),
-                    ),
-                    (None, Some(epoch)) => line(&number, &format_args!("free, last epoch {epoch}")),
-                    (None, None) => line(&number, &"free, never led"),
+            Outlook::Slots { slots, paused_by } => {
+                if let Some(by) = paused_by {
+                    line("", &format_args!("paused by {by}: it would wait until `vvm resume`"))?;
                 }
-            }),
+                slots.iter().try_for_each(|(number, slot)| {
+                    let number = format!("slot {}", number.get());
+                    match (slot.entry(), slot.last_epoch()) {
+                        (Some(entry), _) => line(
+                            &number,
+                            &format_args!(
+                                "held by {}, epoch {}, TTL {:?}",
+                                entry.holder,
+                                entry.epoch,
+                                entry.ttl.get()
+                            ),
+                        ),
+                        (None, Some(epoch)) => line(&number, &format_args!("free, last epoch {epoch}")),
+                        (None, None) => line(&number, &"free, never led"),
+                    }
+                })
+            }
         }
     }
 

@@ -53,6 +53,11 @@ fn it_says_who_leads_now_and_settles_nothing() {
     leader.finish();
     let (_, out, _) = plan(&trial, &["--slots", "2"]);
     assert!(out.contains("free, last epoch"), "{out}");
+    assert!(!out.contains("paused"), "{out}");
+    assert_eq!(trial.ask("pause", &["--name", "payroll", "--by", "alice", "--wait", "no"]).0, 0);
+    let (_, out, _) = plan(&trial, &["--slots", "2"]);
+    assert!(out.contains("paused by alice: it would wait until `vvm resume`"), "{out}");
+    assert_eq!(trial.ask("resume", &["--name", "payroll"]).0, 0);
 }
 
 #[test]

@@ -55,7 +55,11 @@ async fn pause_and_wait(desk: &Desk, args: &PauseArgs) -> Result<(), Refusal> {
             Err(refusal) => return Err(refusal),
         }
         if !std::mem::replace(&mut said, true) {
-            say!("{}: waiting until nobody leads: {}", desk.name, occupied.holders());
+            let holders = occupied.holders();
+            say!(
+                "{}: waiting until nobody leads: {holders} (Ctrl-C ends the waiting, not the pause)",
+                desk.name
+            );
         }
         if desk.clock.now() >= give_up_at {
             return Err(Refusal::Unfinished(format!(
