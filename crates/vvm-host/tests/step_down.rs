@@ -5,9 +5,13 @@ mod harness;
 
 use harness::{Running, Trial, eventually};
 use ielections::{Claim, Entry, Epoch, Holder, Incarnation, Ttl, TtlStorage as _, Vacant, Version};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::{num::NonZeroU32, sync::Arc};
+use std::{
+    num::NonZeroU32,
+    process::{Command, Stdio},
+    sync::Arc,
+};
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, Requests, SlotNumber};
 
 const WORK: &str = "echo $VVM_LEADER_HOLDER works; exec sleep 1000";
@@ -125,6 +129,24 @@ fn without_a_standby_of_that_name_nothing_happens_to_the_leader() {
     assert_eq!((code, out.as_str()), (75, ""), "{error}");
     assert!(error.contains("no standby c has answered") && error.contains("a leads on"), "{error}");
     assert_eq!((slots(&trial), trial.process("sleep 1000")), (before, worker));
+}
+
+/// Left behind, the request would be granted to a standby that comes hours later.
+#[test]
+fn a_request_that_is_interrupted_is_withdrawn() {
+    let trial = Trial::new();
+    let _leader = leader(&trial, "a");
+    let before = slots(&trial);
+    let mut asking = Command::new(env!("CARGO_BIN_EXE_vvm"));
+    asking.args(["step-down", "--storage", &trial.storage(), "--name", "payroll", "--to", "later"]);
+    let asking = asking.stderr(Stdio::piped()).spawn().unwrap();
+    eventually("it is asked for", || slots(&trial)[0]["stepping_down"]["to"] == "later");
+    kill_process(Pid::from_child(&asking), Signal::INT).unwrap();
+    let output = asking.wait_with_output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(75), "{error}");
+    assert!(error.contains("withdrawn, so nothing was changed: a leads on"), "{error}");
+    assert_eq!(slots(&trial), before);
 }
 
 #[test]

@@ -1,13 +1,24 @@
 //! `vvm step-down`: asks a leader to give its slot up, and tells what comes of it.
 //!
 //! The request goes through stages (`vvm_storage::Stage`), each a write that compares the one before. So when this command
-//! says that nothing has happened, nothing will: it has withdrawn the request before the leader began.
+//! says that nothing has happened, nothing will: it has withdrawn the request before the leader began. So it does when it
+//! is interrupted: a request that was left behind would be granted whenever its standby comes.
 
 use super::{Desk, LOOK, Refusal, conclude};
-use crate::{announce::say, calendar::Span, cli::args::StepDownArgs, host::cession::FIRST_CHANCE};
+use crate::{
+    announce::say,
+    calendar::Span,
+    cli::args::StepDownArgs,
+    host::cession::FIRST_CHANCE,
+    signals::{Signals, ends_a_candidate},
+};
 use clock::Instant;
 use ielections::{Entry, ReadError, Slot, Ttl, TtlStorage as _, WriteError};
-use std::{process::ExitCode, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    process::ExitCode,
+    time::Duration,
+};
 use vvm_storage::{Advanced, ElectionKey, SlotNumber, Stage, StepDown};
 
 /// How long the named standby has to say that it is there, and then the leader that it has heard: each looks once a second
@@ -27,6 +38,8 @@ struct Asked<'a> {
     leader: Entry,
     began: Instant,
     give_up_at: Instant,
+    signals: RefCell<Signals>,
+    interrupted: Cell<bool>,
 }
 
 async fn ask_and_wait(desk: &Desk, args: &StepDownArgs) -> Result<(), Refusal> {
@@ -47,6 +60,7 @@ async fn ask_and_wait(desk: &Desk, args: &StepDownArgs) -> Result<(), Refusal> {
             pause.by()
         )));
     }
+    let signals = RefCell::new(Signals::catch()?);
     let first_chance = Ttl::new(FIRST_CHANCE).map_err(|e| Refusal::Misuse(e.to_string()))?;
     let began = desk.clock.now();
     let to = args.to.as_ref();
@@ -57,7 +71,8 @@ async fn ask_and_wait(desk: &Desk, args: &StepDownArgs) -> Result<(), Refusal> {
         }
     };
     let give_up_at = began.after(args.timeout);
-    let asked = Asked { desk, args, key, leader, began, give_up_at };
+    let interrupted = Cell::new(false);
+    let asked = Asked { desk, args, key, leader, began, give_up_at, signals, interrupted };
     let outcome = asked.see_through(&request).await;
     // It says nothing to anybody any more; left behind, it would do no harm.
     let _ = desk.storage.remove_step_down(&desk.cluster, &request).await;
@@ -110,8 +125,15 @@ impl Asked<'_> {
             {
                 return Err(Refusal::Refused(format!("{} had lost the slot by itself", self.leader.holder)));
             }
-            if self.desk.clock.now() >= answer_by {
+            let interrupted = self.is_interrupted();
+            if interrupted || self.desk.clock.now() >= answer_by {
                 match self.withdraw(&stands).await? {
+                    Withdrawn::Certainly if interrupted => {
+                        let leader = &self.leader.holder;
+                        return Err(Refusal::Refused(format!(
+                            "withdrawn, so nothing was changed: {leader} leads on"
+                        )));
+                    }
                     Withdrawn::Certainly => return Err(self.unanswered(stands.stage)),
                     // It was faster.
                     Withdrawn::No => answer_by = self.desk.clock.now().after(ANSWER),
@@ -164,7 +186,7 @@ impl Asked<'_> {
                 }
                 Some(Slot::Held { .. }) | None => {}
             }
-            if now >= self.give_up_at {
+            if now >= self.give_up_at || self.is_interrupted() {
                 let after = Span(now.since(self.began));
                 return Err(Refusal::Unfinished(match released_at {
                     None => {
@@ -203,6 +225,14 @@ impl Asked<'_> {
             Err(ReadError::Unavailable(_)) if self.has_time() => Ok(None),
             Err(refusal) => Err(refusal.into()),
         }
+    }
+
+    /// Whether somebody wants this command to end.
+    fn is_interrupted(&self) -> bool {
+        let caught = self.signals.borrow_mut().pending().unwrap_or_default();
+        let is_now = caught.iter().any(|caught| ends_a_candidate(caught.signal));
+        self.interrupted.set(self.interrupted.get() || is_now);
+        self.interrupted.get()
     }
 
     fn has_time(&self) -> bool {
