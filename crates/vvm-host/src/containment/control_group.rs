@@ -4,7 +4,6 @@
 //! It is made by the guardian, and both it and the host have hold of it: as a descriptor of its folder, because the
 //! group file system may be found elsewhere, or nowhere, by the time that it matters.
 
-use clock::SystemClock;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{Mode, OFlags, openat},
@@ -24,8 +23,15 @@ pub(crate) struct ControlGroup {
     folder: OwnedFd,
 }
 
-/// How long a group that was left may seem to be full: a storm of processes takes a moment to be reaped on a busy machine.
-const LEAVING: Duration = Duration::from_secs(1);
+/// Between two looks at a group that was left and still seems to be full, if nothing is heard of it before.
+const LEAVING: Duration = Duration::from_millis(100);
+
+/// How many such looks in a row may find the same ones inside. Looks and not a time, since a machine that stands still, or
+/// gives its processors to others, lets nobody leave; a storm of processes that are dying takes as long as it takes.
+const LOOKS: u32 = 10;
+
+/// How many looks there are at all, at one where strangers come and go.
+const ALL_LOOKS: u32 = 600;
 
 /// How many names are tried: namesakes are what others of our number left behind, in other PID namespaces or long ago.
 const NAMES: u32 = 1_000;
@@ -81,38 +87,51 @@ impl ControlGroup {
     /// may be missed, and is found at the next look, which follows when one that was killed has ended.
     fn freeze_and_kill(&self) -> io::Result<()> {
         self.tell("cgroup.freeze", "1")?;
-        for folder in self.folders()? {
-            // A group inside may be removed while we look.
-            let members = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
-            for member in members.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)) {
-                // Gone already, or out of reach, which whoever waits for it will tell.
-                let _ = kill_process(member, Signal::KILL);
-            }
+        for member in self.members()? {
+            // Gone already, or out of reach, which whoever waits for it will tell.
+            let _ = kill_process(member, Signal::KILL);
         }
         Ok(self.tell("cgroup.freeze", "0")?)
     }
 
     /// Removes the group, and those that the worker has made inside of it.
     ///
-    /// Waits a moment for those who have ended: one that was reaped may be counted as inside for a little longer.
+    /// Waits for those who have ended, as long as they get fewer and a little longer: one that was reaped may be counted as
+    /// inside for a moment.
     ///
     /// # Errors
     /// When there is still somebody in it.
     pub(super) fn remove(&self) -> io::Result<()> {
-        let give_up_at = SystemClock::read().after(LEAVING);
-        loop {
+        let (mut inside, mut in_vain) = (Vec::new(), 0);
+        for _ in 0..ALL_LOOKS {
             // Read before the try: a change after that is not missed.
             let events = self.open("cgroup.events", OFlags::RDONLY)?;
             read(&events, &mut [0; 128])?;
             let outcome = self.folders()?.into_iter().rev().try_for_each(fs::remove_dir);
-            let left = SystemClock::read().until(give_up_at);
             let is_busy =
                 outcome.as_ref().is_err_and(|refusal| refusal.kind() == io::ErrorKind::ResourceBusy);
-            if !is_busy || left.is_zero() {
+            if !is_busy {
                 return outcome;
             }
-            await_change(&events, left);
+            let before = std::mem::replace(&mut inside, self.members()?);
+            in_vain = if before == inside { in_vain + 1 } else { 0 };
+            if in_vain >= LOOKS {
+                return outcome;
+            }
+            await_change(&events, LEAVING);
         }
+        Err(Errno::BUSY.into())
+    }
+
+    /// Who is in it, and in those inside of it.
+    fn members(&self) -> io::Result<Vec<Pid>> {
+        let mut found = Vec::new();
+        for folder in self.folders()? {
+            // A group inside may be removed while we look.
+            let members = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+            found.extend(members.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)));
+        }
+        Ok(found)
     }
 
     /// Its folder, and those inside of it, each before what is inside of itself.

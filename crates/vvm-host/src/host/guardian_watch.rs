@@ -105,15 +105,15 @@ impl Watch {
         end_all(&self.containment, drop);
         // Only now: up to here nothing depends on what other threads do.
         self.control.end_with_guardian();
+        let give_up_at = SystemClock::read().after(HANDING_BACK);
         self.containment.dissolve();
-        self.await_the_main_thread();
+        self.await_the_main_thread(give_up_at);
         // Not `exit`: handlers and destructors could wait for whatever hangs. Ends this process, and with it this thread.
         let _ = kill_process(getpid(), Signal::KILL);
     }
 
     /// Until it has handed back, or its time is over.
-    fn await_the_main_thread(&self) {
-        let give_up_at = SystemClock::read().after(HANDING_BACK);
+    fn await_the_main_thread(&self, give_up_at: Instant) {
         loop {
             // Renewals may still move it. One that comes earlier meanwhile is seen to by the deadman itself.
             let deadline = self.deadline.borrow().unwrap_or(Instant::NEVER);
