@@ -181,10 +181,10 @@ fn with_a_host_that_hangs_everything_else_ends_at_once() {
 fn nothing_is_said_to_a_terminal_afterwards() {
     let trial = Trial::new();
     let mut terminal = Terminal::new(&trial);
-    let run = trial.run_script("echo up; exec sleep 1001").with(["--ttl", "60s"]);
+    let run = trial.run_script("echo at work; exec sleep 1001").with(["--ttl", "60s"]);
     let words = run.command_line().into_iter().map(|word| format!("'{}'", word.replace('\'', "'\\''")));
     terminal.type_line(&words.collect::<Vec<_>>().join(" "));
-    terminal.screen.wait_for("up");
+    terminal.screen.wait_for("at work");
     let guardian = trial.processes().with(" run ").first().copied().unwrap();
     kill(guardian);
     eventually("the host is gone", || trial.processes().with("stage-host").is_empty());

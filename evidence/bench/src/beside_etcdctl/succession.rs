@@ -39,10 +39,11 @@ impl Blow {
     /// Why `vvm` is behind, where it is.
     pub(crate) fn if_behind(self) -> &'static str {
         match self {
-            Self::TermToOne | Self::TermToAll => {
+            // Our host outlives the program, and hands over.
+            Self::TermToOne | Self::TermToAll | Self::KillOne => {
                 "a standby looks once a second (a quarter of a short TTL); a server tells its client at once"
             }
-            Self::KillOne | Self::KillAll => {
+            Self::KillAll => {
                 "a standby counts the TTL from when it saw the last renewal, for which it trusts no server's clock"
             }
         }
