@@ -50,10 +50,72 @@ async fn a_name_that_nobody_has() {
 
 #[tokio::test]
 async fn another_protocol() {
-    for answer in ["HTTP/1.1 400 Bad Request\r\n\r\n", "SSH-2.0-OpenSSH_9.2\r\n", ""] {
+    for answer in ["HTTP/1.1 400 Bad Request\r\n\r\n", "SSH-2.0-OpenSSH_9.2\r\n"] {
         let error = refused(&stranger(answer.as_bytes()).await, "").await;
         assert!(matches!(error, OpenError::NoCql { .. }), "{answer:?}: {error:?}");
         assert!(error.to_string().contains("name the port of CQL (9042)"), "{error}");
+        assert!(!vvm_storage::OpenError::from(error).is_passing());
+    }
+}
+
+/// How somebody hangs up who was called.
+#[derive(Clone, Copy, Debug)]
+enum HangUp {
+    /// Before we have said a word; the connection ends as it should.
+    AtOnce,
+    /// The same, but the connection is reset: as of a process that is killed, or a proxy with nobody behind it.
+    Reset,
+    /// After our first words.
+    Heard,
+    /// After our first words, by a reset.
+    HeardAndReset,
+    /// In the middle of an answer.
+    InAnAnswer,
+}
+
+async fn hangs_up(how: HangUp) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((mut guest, _)) = listener.accept().await {
+            if matches!(how, HangUp::Reset | HangUp::HeardAndReset) {
+                guest.set_zero_linger().unwrap();
+            }
+            if matches!(how, HangUp::Heard | HangUp::HeardAndReset | HangUp::InAnAnswer) {
+                let _gone = guest.read(&mut [0; 512]).await;
+            }
+            if matches!(how, HangUp::InAnAnswer) {
+                // Of the options that it has, which are longer than nothing.
+                let _gone = guest.write_all(&[0x84, 0, 0, 0, 6, 0, 0, 0, 60, 0]).await;
+            }
+        }
+    });
+    address
+}
+
+/// It may be a node that is starting: whoever waits for the storage goes on waiting.
+#[tokio::test]
+async fn one_that_hangs_up_may_be_back_in_a_moment() {
+    for how in [HangUp::AtOnce, HangUp::Reset, HangUp::Heard, HangUp::HeardAndReset, HangUp::InAnAnswer] {
+        let error = refused(&hangs_up(how).await, "").await;
+        assert!(matches!(error, OpenError::HungUp { .. }), "{how:?}: {error:?}");
+        assert!(error.to_string().contains("starts or goes down"), "{error}");
+        assert!(error.to_string().contains("name the port of CQL (9042)"), "{error}");
+        assert!(vvm_storage::OpenError::from(error).is_passing(), "{how:?}");
+    }
+}
+
+/// The same of one that we speak TLS to.
+#[tokio::test]
+async fn one_that_hangs_up_at_tls_may_be_back_in_a_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = folder.path().join("authority.pem");
+    std::fs::write(&authority, AUTHORITY).unwrap();
+    for how in [HangUp::AtOnce, HangUp::Reset, HangUp::Heard, HangUp::HeardAndReset] {
+        let error = refused(&hangs_up(how).await, &format!("tls_ca={}", authority.display())).await;
+        assert!(matches!(error, OpenError::HungUp { .. }), "{how:?}: {error:?}");
+        assert!(error.to_string().contains("tls_certificate=PATH"), "{error}");
+        assert!(vvm_storage::OpenError::from(error).is_passing(), "{how:?}");
     }
 }
 

@@ -18,8 +18,10 @@ use tracing_subscriber::{
 /// In the form of `tracing_subscriber::EnvFilter`, e.g. `debug` or `ielections=trace`.
 const VARIABLE: &str = "VVM_LOG";
 
-/// Errors; but not the orchestrator's, whose every problem ends up in the last line of a run.
-const USUAL: &str = "error,vvm_orch=off,ielections=off";
+/// Errors of ours; but not the orchestrator's, whose every problem ends up in the last line of a run. Of the libraries that
+/// others made, nothing: what a storage's client takes for an error is one attempt of many, and if it matters it comes to
+/// us, is judged, and is said in words of our own.
+const USUAL: &str = "off,clock=error,deadman=error,primary_only=error,vvm_host=error,vvm_storage=error";
 
 /// The target of our own changes of state.
 pub(crate) const OURS: &str = "vvm";

@@ -1,7 +1,7 @@
 //! Which error of the database or of its client library is which error of the contract: the table in the driver's
 //! documentation, as code.
 
-use ::scylla::errors::{BadQuery, DbError, ExecutionError, RequestAttemptError};
+use ::scylla::errors::{BadQuery, DbError, ExecutionError, PrepareError, RequestAttemptError};
 use ielections::{ReadError, WriteError};
 use std::{error::Error, fmt};
 
@@ -134,6 +134,18 @@ pub(super) fn outcome(error: &ExecutionError) -> Outcome {
         ) => Outcome::Refused,
         ExecutionError::LastAttemptError(error) => of_attempt(error),
         _ => Outcome::Unknown,
+    }
+}
+
+/// The same of a statement that could not be prepared. No node begins with one before that.
+pub(super) fn of_preparing(error: &PrepareError) -> Outcome {
+    match error {
+        PrepareError::AllAttemptsFailed { first_attempt }
+            if of_attempt(first_attempt) == Outcome::Refused =>
+        {
+            Outcome::Refused
+        }
+        _ => Outcome::NotBegun,
     }
 }
 

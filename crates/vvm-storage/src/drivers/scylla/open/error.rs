@@ -1,7 +1,7 @@
 //! Why a keyspace can't be opened, each with the way out.
 
 use super::{
-    super::errors::{Outcome, outcome},
+    super::errors::{Outcome, of_preparing, outcome},
     PASSWORD,
 };
 use ::scylla::errors::{DbError, ExecutionError, NewSessionError, PrepareError, RequestAttemptError};
@@ -61,6 +61,17 @@ pub enum OpenError {
         /// Who was asked.
         contact_points: String,
         /// What to do.
+        way_out: &'static str,
+    },
+    /// The connection ended at our first words, before anything was answered.
+    #[error(
+        "{contact_points} hung up at our first words, as a node does that starts or goes down, and a proxy with no node \
+         behind it. If that does not end, {way_out}"
+    )]
+    HungUp {
+        /// Who was asked.
+        contact_points: String,
+        /// What to do if it is none of that.
         way_out: &'static str,
     },
     /// No version of the protocol in common.
@@ -179,8 +190,9 @@ impl OpenError {
     /// Whether it may pass by itself, so that trying again can help.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
-            Self::Unreachable { .. } => true,
+            Self::Unreachable { .. } | Self::HungUp { .. } => true,
             Self::Request(cause) => outcome(cause) != Outcome::Refused,
+            Self::Prepare(cause) => of_preparing(cause) != Outcome::Refused,
             _ => false,
         }
     }

@@ -7,6 +7,9 @@ use ::scylla::errors::{
 };
 use std::{error::Error, io};
 
+/// To whom plain words of CQL come to nothing.
+const PLAIN: &str = "name the port of CQL (9042), and if nodes speak TLS there, add tls_ca=PATH";
+
 impl OpenError {
     pub(super) fn of_connecting(address: &Address, cause: NewSessionError) -> Self {
         let contact_points = address.contact_points.join(", ");
@@ -37,18 +40,18 @@ impl OpenError {
                 contact_points,
                 why: format!("it answers in version {version} of the protocol"),
             },
-            Some(Stream::HungUp) if address.tls.is_some() => Self::Tls {
-                contact_points,
-                way_out: "the node hung up after the handshake, as one does that misses a certificate of ours: give one \
-                          with tls_certificate=PATH and tls_key=PATH that an authority signed which the node trusts",
-                why: error.to_string(),
-            },
-            Some(Stream::NoCql | Stream::HungUp) => {
+            Some(Stream::HungUp) => {
                 let way_out = if address.tls.is_some() {
-                    "name the port at which nodes speak CQL with TLS"
+                    "the node misses a certificate of ours: give one with tls_certificate=PATH and tls_key=PATH that an \
+                     authority signed which the node trusts; or name the port at which nodes speak CQL with TLS"
                 } else {
-                    "name the port of CQL (9042), and if nodes speak TLS there, add tls_ca=PATH"
+                    PLAIN
                 };
+                Self::HungUp { contact_points, way_out }
+            }
+            Some(Stream::NoCql) => {
+                let with_tls = "name the port at which nodes speak CQL with TLS";
+                let way_out = if address.tls.is_some() { with_tls } else { PLAIN };
                 Self::NoCql { contact_points, way_out }
             }
             None => Self::Unreachable { contact_points, cause: Box::new(cause) },
@@ -61,7 +64,8 @@ enum Stream<'a> {
     Tls(&'a rustls::Error),
     /// A frame of CQL, in a version that we don't speak.
     Version(u8),
-    /// It hung up at our first words.
+    /// It hung up at our first words, or in the middle of its own. Nothing tells who it was: one that will speak CQL in a
+    /// moment, or one that never does.
     HungUp,
     /// Something listens, and what it says is no CQL.
     NoCql,
@@ -88,6 +92,7 @@ fn of_broken(error: &BrokenConnectionError) -> Option<Stream<'_>> {
             FrameHeaderParseError::VersionNotSupported(version) if (1..=6).contains(version) => {
                 Some(Stream::Version(*version))
             }
+            FrameHeaderParseError::ConnectionClosed(..) => Some(Stream::HungUp),
             _ => Some(Stream::NoCql),
         },
         BrokenConnectionErrorKind::WriteError(error) => of_io(error),
@@ -103,9 +108,11 @@ fn of_io(error: &io::Error) -> Option<Stream<'_>> {
         return Some(Stream::Tls(error));
     }
     match error.kind() {
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
-            Some(Stream::HungUp)
-        }
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::NotConnected => Some(Stream::HungUp),
         _ => None,
     }
 }
