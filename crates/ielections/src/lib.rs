@@ -40,7 +40,7 @@ pub use loss::Loss;
 pub use protocol::{Handback, Patience, Terms};
 pub use record::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
 pub use standing::{NotEnsured, Standing};
-pub use storage::{Claim, Delete, Key, Limits, ReadError, Swap, TtlStorage, WriteError};
+pub use storage::{Claim, Delete, Key, Layer, Limits, ReadError, Swap, TtlStorage, WriteError};
 #[cfg(feature = "tokio-rt")]
 pub use system::{OsEntropy, TokioSpawn};
 pub use timing::Timing;

@@ -1,6 +1,10 @@
 //! [`TtlStorage`]: what an election needs of a database. The contract stands here, sentence by sentence, and the
 //! contract suite (feature `testing`) tests each of them.
 
+mod layer;
+
+pub use layer::Layer;
+
 use crate::{DocumentStorage, Entry, Epoch, Incarnation, Slot, Vacant};
 use async_trait::async_trait;
 use std::{
@@ -123,6 +127,8 @@ pub enum WriteError {
 /// # Cancel safety
 /// Dropping the future of a write is the same as [`WriteError::Unknown`]: it may still be applied, even later. Reads
 /// may be dropped at will.
+///
+/// What stands before another storage and changes a few verbs implements [`Layer`] in its place.
 #[async_trait]
 pub trait TtlStorage<K: Key>: Debug + Send + Sync + 'static {
     /// What this driver can carry.

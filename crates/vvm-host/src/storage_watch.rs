@@ -11,8 +11,8 @@ use crate::{
 use async_trait::async_trait;
 use clock::Instant;
 use ielections::{
-    Claim, Delete, DocumentStorage, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, TtlStorage,
-    Vacant, Version, WriteError,
+    Claim, Delete, Entry, Epoch, Incarnation, Layer, ReadError, Slot, Swap, TtlStorage, Vacant, Version,
+    WriteError,
 };
 use std::{
     fmt,
@@ -147,9 +147,9 @@ impl Drop for Unanswered<'_> {
 }
 
 #[async_trait]
-impl TtlStorage<ElectionKey> for WatchedStorage {
-    fn limits(&self) -> Limits {
-        self.storage.limits()
+impl Layer<ElectionKey> for WatchedStorage {
+    fn beneath(&self) -> &dyn TtlStorage<ElectionKey> {
+        &*self.storage
     }
 
     async fn insert_if_not_exist(
@@ -226,14 +226,6 @@ impl TtlStorage<ElectionKey> for WatchedStorage {
             self.saw(key, found);
         }
         Ok(slots)
-    }
-
-    fn documents(&self) -> Option<&dyn DocumentStorage<ElectionKey>> {
-        self.storage.documents()
-    }
-
-    async fn close(&self) {
-        self.storage.close().await;
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use futures_util::future::join_all;
-use ielections::{BeyondDocumentLimits, DocumentWriteError, Scan};
+use ielections::{BeyondDocumentLimits, DocumentWriteError, Layer as _, Scan};
 use storage::{Call, Fate, LIMITS};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -166,7 +166,7 @@ fn a_storage_without_documents_has_none() {
     on(&bench.clock, async {
         let clock: Arc<dyn Clock> = Arc::new(bench.clock.clone());
         let storage = Storage::without_documents(Arc::clone(&bench.records) as _, Arc::clone(&clock));
-        let process = Process::start(Arc::new(storage), clock);
+        let process = Process::start(Arc::new(storage).into_storage(), clock);
         let leadership = lead(&process).await;
         assert!(leadership.standing().documents().is_none());
         let _ = leadership.release().await;

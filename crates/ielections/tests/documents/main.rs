@@ -11,7 +11,7 @@ mod storage;
 use bytes::Bytes;
 use clock::Clock;
 use ielections::{
-    Candidacy, DocumentId, DocumentWrite, Documents, Holder, Leadership, OnlyIf, Terms, Ttl, TtlStorage,
+    Candidacy, DocumentId, DocumentWrite, Documents, Holder, Layer as _, Leadership, OnlyIf, Terms, Ttl,
     testing::{Model, elections_suite::Process, mock::FaultyStorage},
 };
 use std::{future::poll_fn, pin::Pin, sync::Arc, task::Poll, time::Duration};
@@ -42,7 +42,7 @@ impl Bench {
     }
 
     fn process(&self) -> Process<u32> {
-        let storage = Arc::clone(&self.storage) as Arc<dyn TtlStorage<u32>>;
+        let storage = Arc::clone(&self.storage).into_storage();
         Process::start(storage, Arc::new(self.clock.clone()))
     }
 

@@ -6,9 +6,8 @@ use bytes::Bytes;
 use clock::{Clock, Instant};
 use futures_util::FutureExt;
 use ielections::{
-    Claim, Delete, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentVersion, DocumentWrite,
-    Entry, Epoch, Fence, FenceState, Fenced, Incarnation, Limits, Page, ReadError, Scan, Slot, Swap,
-    TtlStorage, Vacant, WriteError,
+    Document, DocumentId, DocumentLimits, DocumentStorage, DocumentVersion, DocumentWrite, Entry, Fence,
+    FenceState, Fenced, Layer, Page, ReadError, Scan, Slot, Swap, TtlStorage, WriteError,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -324,22 +323,9 @@ impl DocumentStorage<u32> for Storage {
 }
 
 #[async_trait]
-impl TtlStorage<u32> for Storage {
-    fn limits(&self) -> Limits {
-        self.records.limits()
-    }
-
-    async fn insert_if_not_exist(
-        &self,
-        key: &u32,
-        vacant: Vacant,
-        entry: &Entry,
-    ) -> Result<Claim, WriteError> {
-        self.records.insert_if_not_exist(key, vacant, entry).await
-    }
-
-    async fn take_over(&self, key: &u32, observed: &Entry, entry: &Entry) -> Result<Claim, WriteError> {
-        self.records.take_over(key, observed, entry).await
+impl Layer<u32> for Storage {
+    fn beneath(&self) -> &dyn TtlStorage<u32> {
+        &*self.records
     }
 
     async fn compare_and_swap(&self, key: &u32, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
@@ -348,28 +334,7 @@ impl TtlStorage<u32> for Storage {
         self.records.compare_and_swap(key, held, entry).await
     }
 
-    async fn compare_and_delete(
-        &self,
-        key: &u32,
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Delete, WriteError> {
-        self.records.compare_and_delete(key, incarnation, epoch).await
-    }
-
-    async fn get(&self, key: &u32) -> Result<Slot, ReadError> {
-        self.records.get(key).await
-    }
-
-    async fn scan(&self, keys: &[u32]) -> Result<Vec<Slot>, ReadError> {
-        self.records.scan(keys).await
-    }
-
     fn documents(&self) -> Option<&dyn DocumentStorage<u32>> {
         self.has_documents.then_some(self)
-    }
-
-    async fn close(&self) {
-        self.records.close().await;
     }
 }

@@ -3,9 +3,8 @@
 use crate::tasks::Change;
 use async_trait::async_trait;
 use ielections::{
-    Claim, Delete, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite, Entry, Epoch, Fence,
-    FenceState, Fenced, Incarnation, Limits, Page, ReadError, Scan, Slot, Swap, TtlStorage, Vacant,
-    WriteError,
+    Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite, Fence, FenceState, Fenced, Layer,
+    Page, ReadError, Scan, TtlStorage, WriteError,
 };
 use std::{
     collections::VecDeque,
@@ -184,60 +183,12 @@ impl DocumentStorage<ElectionKey> for FaultyDocuments {
 }
 
 #[async_trait]
-impl TtlStorage<ElectionKey> for FaultyDocuments {
-    fn limits(&self) -> Limits {
-        self.storage.limits()
-    }
-
-    async fn insert_if_not_exist(
-        &self,
-        key: &ElectionKey,
-        vacant: Vacant,
-        entry: &Entry,
-    ) -> Result<Claim, WriteError> {
-        self.storage.insert_if_not_exist(key, vacant, entry).await
-    }
-
-    async fn take_over(
-        &self,
-        key: &ElectionKey,
-        observed: &Entry,
-        entry: &Entry,
-    ) -> Result<Claim, WriteError> {
-        self.storage.take_over(key, observed, entry).await
-    }
-
-    async fn compare_and_swap(
-        &self,
-        key: &ElectionKey,
-        held: &Entry,
-        entry: &Entry,
-    ) -> Result<Swap, WriteError> {
-        self.storage.compare_and_swap(key, held, entry).await
-    }
-
-    async fn compare_and_delete(
-        &self,
-        key: &ElectionKey,
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Delete, WriteError> {
-        self.storage.compare_and_delete(key, incarnation, epoch).await
-    }
-
-    async fn get(&self, key: &ElectionKey) -> Result<Slot, ReadError> {
-        self.storage.get(key).await
-    }
-
-    async fn scan(&self, keys: &[ElectionKey]) -> Result<Vec<Slot>, ReadError> {
-        self.storage.scan(keys).await
+impl Layer<ElectionKey> for FaultyDocuments {
+    fn beneath(&self) -> &dyn TtlStorage<ElectionKey> {
+        &*self.storage
     }
 
     fn documents(&self) -> Option<&dyn DocumentStorage<ElectionKey>> {
         Some(self)
-    }
-
-    async fn close(&self) {
-        self.storage.close().await;
     }
 }

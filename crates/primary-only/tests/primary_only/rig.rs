@@ -10,7 +10,7 @@ use clock::{Clock, Instant, Sleep};
 use deadman::{Deadman, recording::RecordingTrigger};
 use ielections::{
     Candidacy, Document, DocumentId, DocumentVersion, DocumentWrite, Elections, Entropy, Env, Holder,
-    Leadership, OnlyIf, Scan, Slot, Spawn, Standing, Terms, Ttl, TtlStorage, elections,
+    Layer as _, Leadership, OnlyIf, Scan, Slot, Spawn, Standing, Terms, Ttl, TtlStorage as _, elections,
 };
 use primary_only::{
     Handle, LeadError, Registry, RegistryBuilder, RegistryConfig, ServiceHandle, ServiceState,
@@ -112,7 +112,7 @@ impl Cluster {
             entropy: Arc::new(Seeded(AtomicU64::new(name.bytes().map(u64::from).sum()))),
             spawn: Arc::clone(&tasks) as Arc<dyn Spawn>,
         };
-        let elections = elections(Arc::clone(&documents) as Arc<dyn TtlStorage<_>>, env.clone());
+        let elections = elections(Arc::clone(&documents).into_storage(), env.clone());
         let mut builder = RegistryBuilder::new(RegistryConfig::new(&env));
         let service = builder.register(probe.clone()).unwrap();
         let registry = builder.build();
@@ -124,7 +124,7 @@ impl Cluster {
 impl Process {
     /// Elections of a VVM, which closes them.
     pub(crate) fn fresh_elections(&self) -> Arc<dyn Elections<ElectionKey>> {
-        elections(Arc::clone(&self.documents) as Arc<dyn TtlStorage<_>>, self.env.clone())
+        elections(Arc::clone(&self.documents).into_storage(), self.env.clone())
     }
 
     /// The instance of this id, once the process leads.

@@ -6,7 +6,7 @@ use crate::{
     situation::{Situation, WhyStopping},
 };
 use async_trait::async_trait;
-use ielections::{Env, Holder, Timing, Ttl, elections};
+use ielections::{Env, Holder, Layer as _, Timing, Ttl, elections};
 use std::{fmt, sync::Arc};
 use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
@@ -76,7 +76,7 @@ impl Campaigns {
             demand: Arc::clone(&demand),
         };
         services.insert(0, Box::new(preface));
-        let elections = elections(Arc::clone(gate) as Arc<_>, self.env.clone());
+        let elections = elections(Arc::clone(gate).into_storage(), self.env.clone());
         situation.campaigns();
         let vvm = Vvm::provide(config, elections, services).launch(settings.ttl, settings.acquisition);
         let over = CancellationToken::new();

@@ -11,7 +11,7 @@ use crate::{
     storage_watch::WatchedStorage,
 };
 use deadman::{Deadman, SystemOptions};
-use ielections::{Env, TtlStorage as _};
+use ielections::{Env, Layer as _};
 use primary_only::Registry;
 use std::{fmt, future::pending, net::SocketAddr, sync::Arc};
 use tokio::runtime::Handle;
@@ -87,10 +87,10 @@ impl Host {
         let situation = Arc::new(Situation::new(candidate, Arc::clone(&env.clock)));
         let stop = CancellationToken::new();
         let lookout = Arc::new(Lookout::of(storage, settings.cluster()));
-        let watched =
-            WatchedStorage::new(Arc::clone(&lookout) as Arc<_>, Arc::clone(&situation), stop.clone());
+        let behind = Arc::clone(&lookout).into_storage();
+        let watched = Arc::new(WatchedStorage::new(behind, Arc::clone(&situation), stop.clone()));
         let clock = Arc::clone(&env.clock);
-        let gate = Arc::new(Gate::before(Arc::new(watched), lookout, holder.clone(), clock));
+        let gate = Arc::new(Gate::before(watched.into_storage(), lookout, holder.clone(), clock));
         let http = settings.http.map(HttpServer::bind).transpose()?;
         let signals = StopSignals::catch()?;
         let campaigns = Campaigns { settings, holder, env, situation, gate, stop };

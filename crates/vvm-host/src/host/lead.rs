@@ -20,7 +20,7 @@ use crate::{
 };
 use clock::SystemWallClock;
 use deadman::Deadman;
-use ielections::{Env, OsEntropy, TokioSpawn, TtlStorage as _, elections};
+use ielections::{Env, Layer as _, OsEntropy, TokioSpawn, elections};
 use std::{pin::pin, sync::Arc};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -50,10 +50,10 @@ pub(super) async fn lead(surroundings: &Arc<Surroundings>, deadman: Deadman) -> 
         Ok(storage) => {
             let lookout = Arc::new(Lookout::of(storage, ClusterName::from(run.name.as_str())));
             let situation = Arc::clone(&surroundings.situation);
-            let watched =
-                WatchedStorage::new(Arc::clone(&lookout) as Arc<_>, situation, control.stop.clone());
+            let stop = control.stop.clone();
+            let watched = WatchedStorage::new(Arc::clone(&lookout).into_storage(), situation, stop);
             let (holder, clock) = (surroundings.holder.clone(), Arc::clone(&surroundings.clock));
-            Arc::new(Gate::before(Arc::new(watched), lookout, holder, clock))
+            Arc::new(Gate::before(Arc::new(watched).into_storage(), lookout, holder, clock))
         }
         Err(refusal) => {
             return conclude(surroundings, &Course::default(), &Cause::Storage(refusal)).farewell;
@@ -172,7 +172,7 @@ async fn campaign(
         course: Arc::clone(course),
         gate: Arc::clone(gate),
     };
-    let elections = elections(Arc::clone(gate) as Arc<_>, env.clone());
+    let elections = elections(Arc::clone(gate).into_storage(), env.clone());
     surroundings.situation.campaigns();
     let vvm = Vvm::provide(config, elections, vec![Box::new(service)]).launch(run.ttl, acquisition);
     say_to_people!(

@@ -13,10 +13,7 @@
 use super::{Demand, Lookout};
 use async_trait::async_trait;
 use clock::{Clock, Instant};
-use ielections::{
-    Claim, Delete, DocumentStorage, Entry, Epoch, Holder, Incarnation, Limits, ReadError, Slot, Swap,
-    TtlStorage, Vacant, WriteError,
-};
+use ielections::{Claim, Entry, Epoch, Holder, Layer, TtlStorage, Vacant, WriteError};
 use std::{
     fmt,
     sync::{Arc, Mutex, PoisonError},
@@ -148,9 +145,9 @@ impl Gate {
 }
 
 #[async_trait]
-impl TtlStorage<ElectionKey> for Gate {
-    fn limits(&self) -> Limits {
-        self.storage.limits()
+impl Layer<ElectionKey> for Gate {
+    fn beneath(&self) -> &dyn TtlStorage<ElectionKey> {
+        &*self.storage
     }
 
     async fn insert_if_not_exist(
@@ -171,40 +168,6 @@ impl TtlStorage<ElectionKey> for Gate {
     ) -> Result<Claim, WriteError> {
         self.pass(key.slot, Some(observed.epoch))?;
         self.storage.take_over(key, observed, entry).await
-    }
-
-    async fn compare_and_swap(
-        &self,
-        key: &ElectionKey,
-        held: &Entry,
-        entry: &Entry,
-    ) -> Result<Swap, WriteError> {
-        self.storage.compare_and_swap(key, held, entry).await
-    }
-
-    async fn compare_and_delete(
-        &self,
-        key: &ElectionKey,
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Delete, WriteError> {
-        self.storage.compare_and_delete(key, incarnation, epoch).await
-    }
-
-    async fn get(&self, key: &ElectionKey) -> Result<Slot, ReadError> {
-        self.storage.get(key).await
-    }
-
-    async fn scan(&self, keys: &[ElectionKey]) -> Result<Vec<Slot>, ReadError> {
-        self.storage.scan(keys).await
-    }
-
-    fn documents(&self) -> Option<&dyn DocumentStorage<ElectionKey>> {
-        self.storage.documents()
-    }
-
-    async fn close(&self) {
-        self.storage.close().await;
     }
 }
 

@@ -3,10 +3,7 @@
 //! It stands right before the driver, below whoever counts calls, so that they count as the scans that they are.
 
 use async_trait::async_trait;
-use ielections::{
-    Claim, Delete, DocumentStorage, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, TtlStorage,
-    Vacant, WriteError,
-};
+use ielections::{Layer, ReadError, Slot, TtlStorage};
 use std::sync::Arc;
 use tokio::sync::watch;
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, Requests};
@@ -53,62 +50,14 @@ impl Lookout {
 }
 
 #[async_trait]
-impl TtlStorage<ElectionKey> for Lookout {
-    fn limits(&self) -> Limits {
-        self.storage.limits()
-    }
-
-    async fn insert_if_not_exist(
-        &self,
-        key: &ElectionKey,
-        vacant: Vacant,
-        entry: &Entry,
-    ) -> Result<Claim, WriteError> {
-        self.storage.insert_if_not_exist(key, vacant, entry).await
-    }
-
-    async fn take_over(
-        &self,
-        key: &ElectionKey,
-        observed: &Entry,
-        entry: &Entry,
-    ) -> Result<Claim, WriteError> {
-        self.storage.take_over(key, observed, entry).await
-    }
-
-    async fn compare_and_swap(
-        &self,
-        key: &ElectionKey,
-        held: &Entry,
-        entry: &Entry,
-    ) -> Result<Swap, WriteError> {
-        self.storage.compare_and_swap(key, held, entry).await
-    }
-
-    async fn compare_and_delete(
-        &self,
-        key: &ElectionKey,
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Delete, WriteError> {
-        self.storage.compare_and_delete(key, incarnation, epoch).await
-    }
-
-    async fn get(&self, key: &ElectionKey) -> Result<Slot, ReadError> {
-        self.storage.get(key).await
+impl Layer<ElectionKey> for Lookout {
+    fn beneath(&self) -> &dyn TtlStorage<ElectionKey> {
+        &*self.storage
     }
 
     async fn scan(&self, keys: &[ElectionKey]) -> Result<Vec<Slot>, ReadError> {
         let (slots, requests) = self.storage.scan_with_requests(&self.cluster, keys).await?;
         self.take_note(requests);
         Ok(slots)
-    }
-
-    fn documents(&self) -> Option<&dyn DocumentStorage<ElectionKey>> {
-        self.storage.documents()
-    }
-
-    async fn close(&self) {
-        self.storage.close().await;
     }
 }

@@ -4,8 +4,8 @@ use super::*;
 use crate::storage_watch::WatchedStorage;
 use deadman::{Deadman, recording::RecordingTrigger};
 use ielections::{
-    Candidacy, Entry, Env, Epoch, Incarnation, Leadership, OsEntropy, Terms, TokioSpawn, TtlStorage, Vacant,
-    Version, elections,
+    Candidacy, Entry, Env, Epoch, Incarnation, Layer as _, Leadership, OsEntropy, Terms, TokioSpawn,
+    TtlStorage, Vacant, Version, elections,
     testing::mock::{Fault, FaultyStorage, Verb},
 };
 use testing_time::{MockClock, MockWallClock};
@@ -78,7 +78,7 @@ impl Scene {
         let watched = WatchedStorage::new(storage, Arc::clone(&self.situation), stop);
         self.situation.campaigns();
         let terms = Terms::new(self.situation.candidate().holder.clone(), TTL);
-        let elections = elections(Arc::new(watched) as Arc<_>, env);
+        let elections = elections(Arc::new(watched).into_storage(), env);
         let (_, leadership) = elections.acquire(Candidacy { slots: vec![key()], terms }).await.unwrap();
         leadership
     }

@@ -8,7 +8,8 @@ use super::{
 };
 use clock::{Clock, SystemClock};
 use ielections::{
-    Candidacy, Delete, Entry, Holder, Leadership, Swap, Terms, TtlStorage, testing::elections_suite::Process,
+    Candidacy, Delete, Entry, Holder, Layer as _, Leadership, Swap, Terms, TtlStorage,
+    testing::elections_suite::Process,
 };
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -53,7 +54,7 @@ impl Contender {
                 storage: self.storage.clone(),
                 ledger: Arc::clone(&self.ledger),
             };
-            let process = Process::start(Arc::new(witness), Arc::new(self.clock.clone()));
+            let process = Process::start(Arc::new(witness).into_storage(), Arc::new(self.clock.clone()));
             while self.manner() != Manner::Leaving && self.takes_a_turn(&process).await == Fate::Alive {}
             if process.deadman.armed() == 0 {
                 process.elections.cleanup().await;

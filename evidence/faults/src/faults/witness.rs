@@ -3,9 +3,7 @@
 use super::ledger::Ledger;
 use async_trait::async_trait;
 use clock::SystemClock;
-use ielections::{
-    Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, TtlStorage, Vacant, WriteError,
-};
+use ielections::{Claim, Entry, Layer, Swap, TtlStorage, Vacant, WriteError};
 use std::sync::Arc;
 use vvm_storage::{ElectionKey, ElectionsTtlStorage};
 
@@ -18,9 +16,9 @@ pub(super) struct Witness {
 }
 
 #[async_trait]
-impl TtlStorage<ElectionKey> for Witness {
-    fn limits(&self) -> Limits {
-        TtlStorage::<ElectionKey>::limits(&self.storage)
+impl Layer<ElectionKey> for Witness {
+    fn beneath(&self) -> &dyn TtlStorage<ElectionKey> {
+        &self.storage
     }
 
     async fn insert_if_not_exist(
@@ -51,26 +49,5 @@ impl TtlStorage<ElectionKey> for Witness {
     ) -> Result<Swap, WriteError> {
         self.ledger.renews(entry);
         self.storage.compare_and_swap(key, held, entry).await
-    }
-
-    async fn compare_and_delete(
-        &self,
-        key: &ElectionKey,
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Delete, WriteError> {
-        self.storage.compare_and_delete(key, incarnation, epoch).await
-    }
-
-    async fn get(&self, key: &ElectionKey) -> Result<Slot, ReadError> {
-        self.storage.get(key).await
-    }
-
-    async fn scan(&self, keys: &[ElectionKey]) -> Result<Vec<Slot>, ReadError> {
-        self.storage.scan(keys).await
-    }
-
-    async fn close(&self) {
-        TtlStorage::<ElectionKey>::close(&self.storage).await;
     }
 }

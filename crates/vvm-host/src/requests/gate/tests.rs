@@ -1,7 +1,7 @@
 //! The gate on a storage in memory and a clock that only the test moves.
 
 use super::*;
-use ielections::{Ttl, Version};
+use ielections::{Incarnation, Ttl, Version};
 use std::num::NonZeroU32;
 use testing_time::MockClock;
 use vvm_storage::{Advanced, Ask, ElectionsTtlStorage, mem::MemDatabase};
@@ -31,7 +31,7 @@ impl Scene {
         let database = MemDatabase::new(Arc::clone(&time));
         let open = || ElectionsTtlStorage::new(database.open());
         let lookout = Arc::new(Lookout::of(Arc::new(open()), key().cluster));
-        let behind = Arc::clone(&lookout) as Arc<dyn TtlStorage<_>>;
+        let behind = Arc::clone(&lookout).into_storage();
         let gate = Gate::before(behind, lookout, Holder::new(holder).unwrap(), time);
         let scene = Self { clock, storage: open(), gate };
         let first = entry(1);
