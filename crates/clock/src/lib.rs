@@ -3,7 +3,7 @@
 //! What lives here: [`Instant`], which goes on counting while the machine is suspended; the [`Clock`] trait that
 //! everything above takes instead of calling the system; the [`WallClock`] trait, whose one use is to keep an epoch
 //! rising after a restore from backup; the system's implementations of both, [`SystemClock`] and [`SystemWallClock`];
-//! and [`Alarm`], for a thread that waits for a moment that others move.
+//! [`Alarm`], for a thread that waits for a moment that others move; and [`Readings`] of all clocks, for who examines them.
 //!
 //! What does not: mock clocks (crate `testing-time`), deadlines that kill (crate `deadman`).
 //!
@@ -12,10 +12,12 @@
 #![forbid(unsafe_code)]
 
 mod instant;
+mod readings;
 mod system;
 mod wall;
 
 pub use instant::Instant;
+pub use readings::Readings;
 pub use system::{Alarm, SystemClock};
 pub use wall::{SystemWallClock, WallClock};
 

@@ -9,11 +9,15 @@ mod kernel_timer;
 mod last_words;
 mod second_layer;
 mod signals;
+#[cfg(target_os = "linux")]
+mod wall_clock;
 mod watchman;
 
 pub use exit::EXIT_STATUS;
 #[cfg(target_os = "linux")]
 pub use kernel_timer::KernelTimer;
+#[cfg(target_os = "linux")]
+pub use wall_clock::WallClockState;
 
 use crate::{ArmError, Deadman, Subject, Trigger};
 use clock::{Instant, SystemClock};

@@ -1,9 +1,10 @@
 //! `vvm doctor`: whether this machine and its way to the storage are fit to lead.
 //!
-//! - `measured`: round trips, on a record that nobody campaigns for. `examined`: what follows from them, and from what the
-//!   machine says of itself.
+//! - `measured`: round trips, on a record that nobody campaigns for. `examined`: what follows from them, and from what
+//!   storage and machine say of themselves. `clocks`: the same of the machine's clocks.
 //! - `finding`: one thing that was found, and how good that is.
 
+mod clocks;
 mod examined;
 mod finding;
 mod measured;
@@ -13,7 +14,8 @@ use crate::{
     cli::args::DoctorArgs,
     inspection::{self, InspectError},
 };
-use clock::{Clock, SystemClock};
+use clock::{Clock, Readings, SystemClock};
+use clocks::Watched;
 use finding::{Finding, Health};
 use serde_json::json;
 use std::{
@@ -43,11 +45,14 @@ pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
 async fn examine(args: &DoctorArgs) -> Result<Vec<Finding>, InspectError> {
     let clock = Arc::new(SystemClock::start().map_err(InspectError::system)?) as Arc<dyn Clock>;
     let storage = inspection::open(&args.storage, &clock).await?;
+    let before = Readings::take();
     let measured = measured::measure(&storage, &clock, args).await;
-    let findings = examined::storage(&storage, args, &measured).await;
+    let examined = examined::storage(&storage, args, &measured).await;
     // Whatever was found: nothing of ours stays open.
     ielections::TtlStorage::close(&storage).await;
-    findings.map_err(InspectError::Read)
+    let (mut findings, newest_epoch) = examined.map_err(InspectError::Read)?;
+    findings.extend(clocks::clocks(&Watched { before, after: Readings::take() }, newest_epoch));
+    Ok(findings)
 }
 
 /// As bad as the worst.
@@ -74,7 +79,7 @@ fn show(args: &DoctorArgs, findings: &[Finding]) -> io::Result<()> {
         "\n{}",
         match verdict {
             Health::Good => "Fit to lead.",
-            Health::Caution => "Fit to lead, with little room: see what is marked caution.",
+            Health::Caution => "Fit to lead, but see what is marked caution.",
             Health::Problem => "Not fit to lead: see what is marked problem.",
         }
     )

@@ -11,7 +11,7 @@ mod settings;
 pub use limits::BeyondLimits;
 pub use settings::{SettingCorrupt, SettleError};
 
-use crate::{ElectionKey, Partition, SysVvmStorage};
+use crate::{Description, ElectionKey, Partition, SysVvmStorage};
 use async_trait::async_trait;
 use ielections::{
     Claim, Delete, DocumentStorage, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, TtlStorage,
@@ -37,6 +37,17 @@ impl ElectionsTtlStorage {
     /// Whether processes other than this one can share the storage.
     pub fn shared_between_processes(&self) -> bool {
         self.sysvvm.shared_between_processes()
+    }
+
+    /// What the database says of itself.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    ///
+    /// # Cancel safety
+    /// May be dropped at will.
+    pub async fn describe(&self) -> Result<Description, ReadError> {
+        self.sysvvm.describe().await
     }
 
     /// As many at a time as the driver takes.

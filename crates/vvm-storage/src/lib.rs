@@ -2,6 +2,7 @@
 //!
 //! - [`SysVvmStorage`]: what a new backend implements.
 //! - [`SysVvmDocuments`]: what it implements to keep documents beside the leader records.
+//! - [`Description`]: what a database says of itself, for whoever looks after it.
 //! - [`ElectionsTtlStorage`]: the storage of elections on top of it; owns every key prefix.
 //! - [`Requests`]: what an operator asks of those who campaign and lead, as records beside theirs.
 //! - [`mem`], [`sqlite`], `sled`, `scylla`, `dynamodb` (features): drivers, in this process's memory, in a file that
@@ -12,6 +13,7 @@
 //! Each driver is a feature, and the crate compiles with any one of them alone, or with none.
 #![forbid(unsafe_code)]
 
+mod description;
 mod documents;
 mod drivers;
 mod elections;
@@ -21,6 +23,7 @@ mod requests;
 mod sysvvm;
 pub mod url;
 
+pub use description::Description;
 pub use documents::SysVvmDocuments;
 #[cfg(feature = "dynamodb")]
 pub use drivers::dynamodb;

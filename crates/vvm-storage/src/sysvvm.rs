@@ -1,6 +1,6 @@
 //! [`SysVvmStorage`]: the one seam that a new database implements.
 
-use crate::{Partition, SysVvmDocuments};
+use crate::{Description, Partition, SysVvmDocuments};
 use async_trait::async_trait;
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
 use std::fmt::Debug;
@@ -51,6 +51,13 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
     /// The documents of this driver, if it can fence some.
     fn documents(&self) -> Option<&dyn SysVvmDocuments> {
         None
+    }
+
+    /// What the database says of itself: its version, and how it is set up. For people (`vvm doctor`), seldom asked, and a
+    /// few requests at most. What the user may not see is left out, or said as a concern. A driver with nothing to say says
+    /// nothing.
+    async fn describe(&self) -> Result<Description, ReadError> {
+        Ok(Description::default())
     }
 
     /// Ends the driver's threads and sockets (I9). Every call after it fails with `Fatal`.

@@ -16,7 +16,7 @@ use aws_sdk_dynamodb::{
     },
 };
 use ielections::{
-    Ttl, TtlStorage,
+    ReadError, Ttl, TtlStorage,
     testing::{contract::StorageUnderTest, elections_suite::ElectionsTestSuite},
 };
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
@@ -101,6 +101,25 @@ mod elections {
 mod documents {
     use super::DynamoDb;
     ielections::document_contract_suite!(DynamoDb::fresh().await);
+}
+
+#[tokio::test]
+async fn a_table_tells_where_it_is_how_it_is_paid_and_what_protects_it() {
+    let url = url(&fresh("described"));
+    init_storage(&url).await.unwrap();
+    let storage = DynamoDbStorage::open(&url).await.unwrap();
+    let described = storage.describe().await.unwrap();
+    println!("{described:#?}");
+    assert_eq!(described.software.as_deref(), Some("DynamoDB"));
+    assert_eq!(described.setting("status"), Some("active"));
+    assert_eq!(described.setting("billing"), Some("per request"));
+    assert!(described.setting("table").unwrap().starts_with("arn:"), "{described:?}");
+    assert!(described.setting("point-in-time recovery").is_some(), "{described:?}");
+    // `init_storage` leaves that to whoever owns the table.
+    assert_eq!(described.setting("deletion protection"), Some("off"));
+    assert!(described.concerns[0].contains("--deletion-protection-enabled"), "{described:?}");
+    storage.close().await;
+    assert!(matches!(storage.describe().await, Err(ReadError::Fatal(_))));
 }
 
 /// Somebody else's connection.

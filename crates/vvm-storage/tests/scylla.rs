@@ -8,7 +8,7 @@
 use ::scylla::client::{session::Session, session_builder::SessionBuilder};
 use async_trait::async_trait;
 use ielections::{
-    Ttl, TtlStorage, WriteError,
+    ReadError, Ttl, TtlStorage, WriteError,
     testing::{contract::StorageUnderTest, elections_suite::ElectionsTestSuite},
 };
 use std::{collections::BTreeSet, num::NonZeroU32, sync::Arc, time::Duration};
@@ -122,6 +122,40 @@ async fn what_is_missing_is_said() {
     assert!(error.to_string().contains("the cluster refuses") && !error.is_passing(), "{error}");
     let error = refused(&of("datacenter=nowhere")).await;
     assert!(matches!(&error, OpenError::NoDatacenter { there, .. } if !there.is_empty()), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_tells_version_levels_and_what_a_power_cut_would_do() {
+    let keyspace = fresh("described");
+    let url = url(&keyspace, "replication=1");
+    init_storage(&url).await.unwrap();
+    let storage = ScyllaStorage::open(&url).await.unwrap();
+    let described = storage.describe().await.unwrap();
+    println!("{described:#?}");
+    let software = described.software.as_deref().unwrap();
+    let (name, version) = software.rsplit_once(' ').unwrap();
+    assert!(["Apache Cassandra", "ScyllaDB"].contains(&name), "{software}");
+    assert!(version.starts_with(|first: char| first.is_ascii_digit()), "{software}");
+    assert_eq!(described.setting("serial level"), Some("SERIAL"));
+    assert_eq!(described.setting("commit level"), Some("QUORUM"));
+    assert_eq!(described.setting("copies"), Some(format!("{}: 1", datacenter().await).as_str()));
+    let nodes = session().await.get_cluster_state().get_nodes_info().len();
+    let told = described.setting("nodes").unwrap();
+    assert!(told.starts_with(&format!("{nodes} (")), "{told}");
+    assert!(described.concerns.iter().any(|concern| concern.contains("one copy")), "{described:?}");
+    if name == "Apache Cassandra" {
+        // A right that everybody has where nobody has to log in.
+        let is_periodic = described.setting("commitlog_sync") == Some("periodic");
+        let is_concern = described.concerns.iter().any(|concern| concern.contains("power cut"));
+        assert!(is_periodic == is_concern, "{described:?}");
+        assert!(["periodic", "batch", "group"].contains(&described.setting("commitlog_sync").unwrap()));
+    }
+    let forgetful = format!("ALTER KEYSPACE {keyspace} WITH durable_writes = false");
+    session().await.query_unpaged(forgetful, ()).await.unwrap();
+    let again = ScyllaStorage::open(&url).await.unwrap().describe().await.unwrap();
+    assert!(again.concerns.iter().any(|concern| concern.contains("durable_writes = true")), "{again:?}");
+    storage.close().await;
+    assert!(matches!(storage.describe().await, Err(ReadError::Fatal(_))));
 }
 
 #[tokio::test(flavor = "multi_thread")]

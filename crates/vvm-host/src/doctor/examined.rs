@@ -8,22 +8,19 @@ use crate::{
     cli::args::DoctorArgs,
     containment::{Containment, Level, Wanted},
 };
-use clock::{Instant, SystemWallClock, WallClock as _};
+use clock::Instant;
 use ielections::{ReadError, Timing, TtlStorage as _};
 use rustix::process::{Resource, getrlimit};
 use std::{num::NonZeroU32, time::Duration};
-use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
+use vvm_storage::{ClusterName, Description, ElectionKey, ElectionsTtlStorage, SlotNumber};
 
 /// How often a slow write should fit into one attempt of a renewal, so that a bad minute does not cost a leadership.
 const ROOM: u32 = 4;
 
-/// How far an epoch may be ahead of this machine's wall clock before one of the two clocks is in doubt.
-const AHEAD: Duration = Duration::from_secs(10);
-
 /// What guardian, host, storage and HTTP need together.
 const FILES: u64 = 64;
 
-/// What the storage and the way to it come to.
+/// What the storage and the way to it come to, and the newest epoch in it.
 ///
 /// # Errors
 /// When it can't be read at all.
@@ -31,7 +28,7 @@ pub(super) async fn storage(
     storage: &ElectionsTtlStorage,
     args: &DoctorArgs,
     measured: &Measured,
-) -> Result<Vec<Finding>, ReadError> {
+) -> Result<(Vec<Finding>, Option<u64>), ReadError> {
     let cluster = ClusterName::from(args.name.as_str());
     let settled = storage.slot_count(&cluster).await?;
     let keys = SlotNumber::all(settled.unwrap_or(NonZeroU32::MIN))
@@ -40,21 +37,39 @@ pub(super) async fn storage(
     let slots = storage.scan(&keys).await?;
     let newest = slots.iter().filter_map(|slot| slot.last_epoch()).max().map(|epoch| epoch.get());
     let held = slots.iter().filter(|slot| slot.entry().is_some()).count();
-    let says = match settled {
-        Some(count) => {
-            format!("{held} of {count} slots held; version and settings are not told by the driver")
-        }
-        None => "nobody has campaigned for this name; version and settings are not told by the driver".into(),
+    let described = storage.describe().await;
+    let software = described.as_ref().ok().and_then(|described| described.software.clone());
+    let slots = match settled {
+        Some(count) => format!("{held} of {count} slots held"),
+        None => "nobody has campaigned for this name".into(),
     };
-    let shown = Finding::new("storage", Health::Good, says).with("held", held);
-    let shown = shown.with("slots", settled.map(NonZeroU32::get));
-    Ok(vec![
-        shown,
+    let says = software.iter().cloned().chain([slots]).collect::<Vec<_>>().join("; ");
+    let shown = Finding::new("storage", Health::Good, says).with("software", software).with("held", held);
+    let mut findings = vec![shown.with("slots", settled.map(NonZeroU32::get))];
+    findings.extend(set_up(described));
+    findings.extend([
         trips("reads", &measured.reads),
         trips("writes", &measured.writes),
         margins(storage, args, &measured.writes),
-        wall_clock(newest, SystemWallClock.since_unix_epoch()),
-    ])
+    ]);
+    Ok((findings, newest))
+}
+
+/// How the storage is set up; nothing where it has nothing to say.
+fn set_up(described: Result<Description, ReadError>) -> Option<Finding> {
+    const ABOUT: &str = "settings";
+    let described = match described {
+        Ok(described) if described.settings.is_empty() && described.concerns.is_empty() => return None,
+        Ok(described) => described,
+        Err(refusal) => return Some(Finding::new(ABOUT, Health::Caution, format!("not told: {refusal}"))),
+    };
+    let settings = described.settings.iter().map(|(name, value)| format!("{name} {value}"));
+    let said = [settings.collect::<Vec<_>>().join(", ")].into_iter().chain(described.concerns.iter().cloned());
+    let said = said.filter(|said| !said.is_empty()).collect::<Vec<_>>().join(". ");
+    let health = if described.concerns.is_empty() { Health::Good } else { Health::Caution };
+    let finding = Finding::new(ABOUT, health, said).with("concerns", described.concerns);
+    let named = described.settings.into_iter().map(|(name, value)| (name.replace([' ', '-'], "_"), value));
+    Some(named.fold(finding, |finding, (name, value)| finding.with(&name, value)))
 }
 
 fn trips(about: &'static str, trips: &Trips) -> Finding {
@@ -106,25 +121,6 @@ fn margins(storage: &ElectionsTtlStorage, args: &DoctorArgs, writes: &Trips) -> 
     finding.with_duration("attempt", attempt).with_duration("loss", loss).with_duration("kill", kill)
 }
 
-/// Epochs are milliseconds of some machine's wall clock, or larger. Nothing depends on it but that they rise after a restore
-/// from a backup, for which a clock that is far behind is no help.
-fn wall_clock(newest: Option<u64>, now: Duration) -> Finding {
-    let Some(newest) = newest.map(Duration::from_millis) else {
-        return Finding::new("wall clock", Health::Good, "nothing in the storage to compare it with");
-    };
-    let ahead = newest.saturating_sub(now);
-    let finding = if ahead > AHEAD {
-        let says = format!(
-            "{ahead:.0?} behind the newest epoch: this clock or that of an earlier leader is wrong (NTP?). Elections \
-             don't depend on it, but after a restore from a backup epochs rise only by right clocks"
-        );
-        Finding::new("wall clock", Health::Caution, says)
-    } else {
-        Finding::new("wall clock", Health::Good, "not behind the newest epoch")
-    };
-    finding.with_duration("behind", ahead)
-}
-
 /// Which levels are to be had here.
 pub(super) fn containment() -> Finding {
     let mut figures = serde_json::Map::new();
@@ -168,12 +164,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wall_clock_far_behind_the_newest_epoch_is_told() {
-        let now = Duration::from_secs(1_000_000);
-        let health = |newest| wall_clock(newest, now).health;
-        assert_eq!(health(None), Health::Good);
-        assert_eq!(health(Some(1_000_000_000 - 5)), Health::Good);
-        assert_eq!(health(Some(1_000_000_000 + 9_000)), Health::Good);
-        assert_eq!(health(Some(1_000_000_000 + 60_000)), Health::Caution);
+    fn settings_are_told_and_what_is_unwise_is_a_caution() {
+        assert_eq!(set_up(Ok(Description::default())), None, "nothing to say");
+        let described = Description::of("Database 1").with("journal mode", "wal");
+        let told = set_up(Ok(described.clone())).unwrap();
+        assert_eq!((told.health, &*told.says), (Health::Good, "journal mode wal"));
+        assert_eq!(told.figures["journal_mode"], "wal");
+        let unwise = set_up(Ok(described.concerned("No disk. Buy one"))).unwrap();
+        assert_eq!((unwise.health, &*unwise.says), (Health::Caution, "journal mode wal. No disk. Buy one"));
+        let silent = set_up(Err(ReadError::Unavailable("asleep".into()))).unwrap();
+        assert!(silent.health == Health::Caution && silent.says.contains("asleep"), "{silent:?}");
     }
 }

@@ -7,7 +7,7 @@ use std::{fmt, time::Duration};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Health {
     Good,
-    /// It works, with less room than one would want.
+    /// It works, with less room or less safety from mishaps than one would want.
     Caution,
     /// Who leads from here will lose leaderships, or never win one.
     Problem,

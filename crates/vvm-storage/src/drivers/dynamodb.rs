@@ -36,7 +36,7 @@
 //!
 //! **What it needs.** `dynamodb:UpdateItem`, `GetItem`, `BatchGetItem`, `DescribeTable` and `DescribeTimeToLive` on the
 //! table, for documents also `ConditionCheckItem`, `PutItem`, `DeleteItem` and `Query`, and `CreateTable` for who runs [`init_storage`](crate::init_storage), which creates a table that is paid per
-//! request. A partition key `pk` and a sort key `cc`, both binary, are what a table of one's own making must have.
+//! request. (`DescribeContinuousBackups` lets `vvm doctor` say whether it can be restored.) A partition key `pk` and a sort key `cc`, both binary, are what a table of one's own making must have.
 //! Protect it against deletion: with the table go the epochs.
 //!
 //! **What it costs.** A claim, a renewal or a release is one write unit (up to 1 KB), a look at a slot half a read unit, a

@@ -1,5 +1,6 @@
 //! The verbs: each one request, sent once.
 
+mod description;
 mod documents;
 mod requests;
 
@@ -10,7 +11,7 @@ use super::{
     open::{Address, OpenError},
     rows,
 };
-use crate::{Partition, SysVvmDocuments, SysVvmStorage};
+use crate::{Description, Partition, SysVvmDocuments, SysVvmStorage};
 use async_trait::async_trait;
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
 use std::{
@@ -147,6 +148,11 @@ impl SysVvmStorage for DynamoDbStorage {
 
     fn documents(&self) -> Option<&dyn SysVvmDocuments> {
         Some(self)
+    }
+
+    async fn describe(&self) -> Result<Description, ReadError> {
+        let requests = self.for_read()?;
+        description::describe(&requests.client, &requests.table).await.map_err(Trouble::of_read)
     }
 
     async fn close(&self) {

@@ -1,5 +1,6 @@
 //! The verbs: each one statement, sent once.
 
+mod description;
 mod documents;
 mod statements;
 
@@ -10,7 +11,7 @@ use super::{
     open::{Address, Ending, OpenError},
     rows::Record,
 };
-use crate::{Partition, SysVvmDocuments, SysVvmStorage};
+use crate::{Description, Partition, SysVvmDocuments, SysVvmStorage};
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use ielections::{
@@ -27,6 +28,8 @@ pub struct ScyllaStorage {
     /// `None` once closed. A call that runs keeps the connections until it ends.
     statements: Mutex<Option<Arc<Statements>>>,
     ending: Ending,
+    /// Where that is.
+    address: Address,
     /// What tells the batches of documents apart.
     entropy: OsEntropy,
 }
@@ -41,9 +44,10 @@ impl ScyllaStorage {
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (statements, ending) = super::open::open(&Address::parse(url)?).await?;
+        let address = Address::parse(url)?;
+        let (statements, ending) = super::open::open(&address).await?;
         let statements = Mutex::new(Some(Arc::new(statements)));
-        Ok(Self { statements, ending, entropy: OsEntropy::default() })
+        Ok(Self { statements, ending, address, entropy: OsEntropy::default() })
     }
 
     fn statements(&self) -> Result<Arc<Statements>, Closed> {
@@ -136,6 +140,11 @@ impl SysVvmStorage for ScyllaStorage {
 
     fn documents(&self) -> Option<&dyn SysVvmDocuments> {
         Some(self)
+    }
+
+    async fn describe(&self) -> Result<Description, ReadError> {
+        let statements = self.for_read()?;
+        description::describe(&statements.session, &self.address).await.map_err(Trouble::of_read)
     }
 
     async fn close(&self) {

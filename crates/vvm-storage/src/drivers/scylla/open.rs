@@ -50,6 +50,14 @@ async fn make_ready(session: Session, address: &Address) -> Result<Statements, O
     statements.map_err(|cause| OpenError::Prepare(Box::new(cause)))
 }
 
+/// What is unwise about how many copies of a record there are, and where.
+pub(super) fn concerns(session: &Session, address: &Address) -> Vec<String> {
+    match replication::check(session, address) {
+        Ok(concerns) => concerns,
+        Err(refusal) => vec![refusal.to_string()],
+    }
+}
+
 /// Creates what is missing: keyspace, table, columns. May be run again, and by many at once.
 ///
 /// # Errors

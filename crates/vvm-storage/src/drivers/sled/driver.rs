@@ -9,7 +9,7 @@ use super::{
     errors::{Closed, Trouble},
     open::OpenError,
 };
-use crate::{Partition, SysVvmDocuments, SysVvmStorage};
+use crate::{Description, Partition, SysVvmDocuments, SysVvmStorage};
 use async_trait::async_trait;
 use clock::SystemClock;
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
@@ -18,6 +18,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
+
+/// sled does not tell; a test holds it against the one that is built in.
+const VERSION: &str = "0.34.7";
 
 /// A handle on a database folder. Handles of one process on one folder share its thread, which ends with the last.
 #[derive(Debug)]
@@ -120,10 +123,26 @@ impl SysVvmStorage for SledStorage {
         Some(self)
     }
 
+    async fn describe(&self) -> Result<Description, ReadError> {
+        self.for_read()?;
+        Ok(Description::of(format!("sled {VERSION}")))
+    }
+
     async fn close(&self) {
         let lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(lane) = lane.and_then(Arc::into_inner) {
             lane.end().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::VERSION;
+
+    #[test]
+    fn the_version_is_the_one_that_is_built_in() {
+        let lock = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.lock")).unwrap();
+        assert!(lock.contains(&format!("name = \"sled\"\nversion = \"{VERSION}\"")), "{VERSION}");
     }
 }

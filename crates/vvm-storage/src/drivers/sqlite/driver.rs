@@ -6,7 +6,7 @@ mod lane;
 mod writer;
 
 use super::{open::OpenError, rows::Rows};
-use crate::{Partition, SysVvmDocuments, SysVvmStorage};
+use crate::{Description, Partition, SysVvmDocuments, SysVvmStorage};
 use async_trait::async_trait;
 use clock::{Instant, SystemClock};
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
@@ -98,6 +98,10 @@ impl SysVvmStorage for SqliteStorage {
 
     fn documents(&self) -> Option<&dyn SysVvmDocuments> {
         Some(self)
+    }
+
+    async fn describe(&self) -> Result<Description, ReadError> {
+        self.lane.read(|rows: &Rows<'_>| rows.describe()).await
     }
 
     async fn close(&self) {

@@ -11,7 +11,7 @@ use super::{
     errors::Trouble,
     rows::{Origin, Rows},
 };
-use file_system::FileSystem;
+pub(super) use file_system::FileSystem;
 use place::Place;
 use rusqlite::{Connection, OpenFlags};
 use std::{

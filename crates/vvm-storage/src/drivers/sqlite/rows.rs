@@ -3,6 +3,7 @@
 //! One row per slot, which stays when the slot is released: the epoch survives in it (I2). Each verb reads, compares and
 //! writes with one statement each; that nobody comes in between is the transaction's doing.
 
+mod description;
 mod documents;
 mod neighbours;
 mod stamp;

@@ -14,9 +14,9 @@ use std::{path::PathBuf, time::Duration};
 pub(in super::super) struct Address {
     /// With their ports.
     pub(super) contact_points: Vec<String>,
-    pub(super) keyspace: String,
+    pub(in super::super) keyspace: String,
     pub(super) datacenter: Option<String>,
-    pub(super) levels: Levels,
+    pub(in super::super) levels: Levels,
     pub(super) user: Option<String>,
     pub(super) password_file: Option<PathBuf>,
     pub(super) tls: Option<Tls>,

@@ -5,7 +5,7 @@ use std::{fmt, io, path::Path};
 
 /// The type of a file system, by the number that `statfs` gives it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct FileSystem(u32);
+pub(in super::super) struct FileSystem(u32);
 
 /// Local file systems of Linux (numbers: `linux/magic.h` and the file systems' own headers).
 const SUPPORTED: [(u32, &str); 12] = [
@@ -40,7 +40,7 @@ const REFUSED: [(u32, &str); 10] = [
 impl FileSystem {
     /// The one that `path` is on.
     #[cfg(target_os = "linux")]
-    pub(super) fn of(path: &Path) -> io::Result<Self> {
+    pub(in super::super) fn of(path: &Path) -> io::Result<Self> {
         // Different widths and signs on different machines; the numbers have 32 bits on all.
         Ok(Self(rustix::fs::statfs(path)?.f_type as u32))
     }
@@ -53,6 +53,16 @@ impl FileSystem {
 
     pub(super) fn is_supported(self) -> bool {
         SUPPORTED.iter().any(|(number, _)| *number == self.0)
+    }
+
+    /// Whether what is on it is gone with the machine's next start.
+    pub(in super::super) fn is_in_memory(self) -> bool {
+        matches!(self.0, 0x0102_1994 | 0x8584_58f6)
+    }
+
+    /// Whether it may be the layer of a container, gone with it and seen by no other one.
+    pub(in super::super) fn is_layered(self) -> bool {
+        self.0 == 0x794c_7630
     }
 
     /// All that are, for people.
@@ -72,8 +82,10 @@ impl fmt::Display for FileSystem {
 
 #[cfg(test)]
 impl FileSystem {
-    pub(super) const NFS: Self = Self(0x6969);
-    pub(super) const EXT4: Self = Self(0xef53);
+    pub(in super::super) const NFS: Self = Self(0x6969);
+    pub(in super::super) const EXT4: Self = Self(0xef53);
+    pub(in super::super) const OVERLAY: Self = Self(0x794c_7630);
+    pub(in super::super) const TMPFS: Self = Self(0x0102_1994);
 }
 
 #[cfg(test)]
@@ -88,6 +100,10 @@ mod tests {
         assert!(!FileSystem(0).is_supported());
         assert!(FileSystem::EXT4.is_supported());
         assert_eq!(FileSystem::NFS.to_string(), "NFS");
+        for (number, name) in SUPPORTED {
+            assert_eq!(FileSystem(number).is_in_memory(), ["tmpfs", "ramfs"].contains(&name), "{name}");
+            assert_eq!(FileSystem(number).is_layered(), name == "overlayfs", "{name}");
+        }
         assert_eq!(FileSystem(0xabc).to_string(), "a file system of unknown type 0xabc");
     }
 
