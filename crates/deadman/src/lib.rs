@@ -19,7 +19,7 @@ mod trigger;
 pub use armed::{Armed, Deadman};
 pub use error::ArmError;
 pub use subject::Subject;
+pub use system::{EXIT_STATUS, SECOND_LAYER_BEHIND, SystemOptions, SystemTrigger, ThreadsAlone};
 #[cfg(target_os = "linux")]
 pub use system::{KernelTimer, WallClockState};
-pub use system::{EXIT_STATUS, SECOND_LAYER_BEHIND, SystemOptions, SystemTrigger, ThreadsAlone};
 pub use trigger::Trigger;

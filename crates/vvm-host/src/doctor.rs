@@ -10,26 +10,25 @@ mod finding;
 mod measured;
 
 use crate::{
-    async_runtime,
     cli::args::DoctorArgs,
-    inspection::{self, InspectError},
+    inspection::{Desk, InspectError, Purpose, at_desk},
 };
-use clock::{Clock, Readings, SystemClock};
+use clock::Readings;
 use clocks::Watched;
 use finding::{Finding, Health};
 use serde_json::json;
 use std::{
     io::{self, Write as _},
     process::ExitCode,
-    sync::Arc,
 };
 
 /// `vvm doctor`.
 pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
     // While this process has no other thread: a namespace is tried out in one that has none.
     let mut findings = vec![examined::containment(), examined::limits()];
-    let examination = async_runtime::start().map_err(InspectError::system);
-    let examined = examination.and_then(|runtime| runtime.block_on(examine(args)));
+    // Who may not write is no leader, and is told that and everything else.
+    let examined =
+        at_desk((&args.storage, &args.name), Purpose::Look, async |desk| examine(desk, args).await);
     let shown = examined.and_then(|more| {
         findings.splice(0..0, more);
         show(args, &findings).map_err(InspectError::Output)
@@ -41,16 +40,11 @@ pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
     }
 }
 
-/// What the storage shows.
-async fn examine(args: &DoctorArgs) -> Result<Vec<Finding>, InspectError> {
-    let clock = Arc::new(SystemClock::start().map_err(InspectError::system)?) as Arc<dyn Clock>;
-    let storage = inspection::open(&args.storage, &clock).await?;
+/// What storage and clocks show.
+async fn examine(desk: &Desk, args: &DoctorArgs) -> Result<Vec<Finding>, InspectError> {
     let before = Readings::take();
-    let measured = measured::measure(&storage, &clock, args).await;
-    let examined = examined::storage(&storage, args, &measured).await;
-    // Whatever was found: nothing of ours stays open.
-    ielections::TtlStorage::close(&storage).await;
-    let (mut findings, newest_epoch) = examined.map_err(InspectError::Read)?;
+    let measured = measured::measure(&desk.storage, &desk.clock, args).await;
+    let (mut findings, newest_epoch) = examined::storage(desk, args, &measured).await?;
     findings.extend(clocks::clocks(&Watched { before, after: Readings::take() }, newest_epoch));
     Ok(findings)
 }

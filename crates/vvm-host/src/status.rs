@@ -3,40 +3,18 @@
 mod instances;
 
 use crate::{
-    announce::say,
-    async_runtime,
     calendar::Moment,
-    cli::{args::StatusArgs, exit},
-    shortage::Shortage,
+    cli::args::StatusArgs,
+    inspection::{Desk, InspectError, Purpose, at_desk},
 };
-use clock::{Clock, SystemClock};
-use ielections::{ReadError, Slot, TtlStorage as _};
+use ielections::Slot;
 use primary_only::DocumentedInstance;
 use serde::Serialize;
 use std::{
     io::{self, Write as _},
-    num::NonZeroU32,
     process::ExitCode,
-    sync::Arc,
 };
-use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, Requests, SlotNumber, Stage, StepDown};
-
-/// Why there is nothing to show.
-#[derive(Debug, thiserror::Error)]
-enum StatusError {
-    #[error("--storage: {0}")]
-    Open(#[from] vvm_storage::OpenError),
-    #[error("--storage {0}: there is no such storage yet: the first `vvm run` creates it")]
-    NoStorage(String),
-    #[error("nobody has ever campaigned for {name} in {storage}: check --name")]
-    UnknownName { name: String, storage: String },
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    #[error(transparent)]
-    System(Shortage),
-    #[error("can't write: {0}")]
-    Output(io::Error),
-}
+use vvm_storage::{Requests, SlotNumber, Stage, StepDown};
 
 /// One slot, as it is shown.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -65,59 +43,24 @@ struct Stepping {
 
 /// `vvm status`.
 pub(crate) fn main(args: &StatusArgs) -> ExitCode {
+    let looked = at_desk((&args.storage, &args.name), Purpose::Look, async |desk| look(desk, args).await);
     let shown =
-        look(args).and_then(|(lines, requests)| show(args, &lines, &requests).map_err(StatusError::Output));
+        looked.and_then(|(lines, requests)| show(args, &lines, &requests).map_err(InspectError::Output));
     match shown {
         Ok(()) => ExitCode::SUCCESS,
-        // A reader that has seen enough, as `head`.
-        Err(StatusError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(refusal) => {
-            say!("{refusal}");
-            match &refusal {
-                StatusError::Open(cause) if cause.is_misuse() => exit::MISUSE,
-                StatusError::Open(cause) if cause.is_of_system() => exit::SYSTEM,
-                StatusError::Open(_) | StatusError::Read(_) => exit::STORAGE,
-                StatusError::NoStorage(_) | StatusError::UnknownName { .. } => exit::UNKNOWN,
-                StatusError::System(_) | StatusError::Output(_) => exit::SYSTEM,
-            }
-            .into()
-        }
+        Err(refusal) => refusal.conclude(),
     }
 }
 
-fn look(args: &StatusArgs) -> Result<(Vec<Line>, Requests), StatusError> {
-    let runtime = async_runtime::start();
-    runtime.map_err(|cause| StatusError::System(cause.into()))?.block_on(async {
-        let clock = Arc::new(SystemClock::start().map_err(|cause| StatusError::System(cause.into()))?)
-            as Arc<dyn Clock>;
-        if !vvm_storage::url::exists(&args.storage)? {
-            return Err(StatusError::NoStorage(args.storage.clone()));
-        }
-        let storage = ElectionsTtlStorage::new(vvm_storage::open(&args.storage, clock).await?);
-        let lines = read(&storage, args).await;
-        storage.close().await;
-        lines
-    })
-}
-
-async fn read(
-    storage: &ElectionsTtlStorage,
-    args: &StatusArgs,
-) -> Result<(Vec<Line>, Requests), StatusError> {
-    let cluster = ClusterName::from(args.name.as_str());
-    let unknown = || StatusError::UnknownName { name: args.name.clone(), storage: args.storage.clone() };
-    let settled = storage.slot_count(&cluster).await?;
-    // A program that leads a slot of its own choice need not have settled how many there are.
-    let keys = SlotNumber::all(settled.unwrap_or(NonZeroU32::MIN))
-        .map(|slot| ElectionKey { cluster: cluster.clone(), slot });
-    let keys = keys.collect::<Vec<_>>();
-    let (slots, requests) = storage.scan_with_requests(&cluster, &keys).await?;
-    if settled.is_none() && slots.iter().all(|slot| slot.last_epoch().is_none()) {
-        return Err(unknown());
+async fn look(desk: &Desk, args: &StatusArgs) -> Result<(Vec<Line>, Requests), InspectError> {
+    let (settled, keys) = desk.keys().await?;
+    let (slots, requests) = desk.storage.scan_with_requests(&desk.cluster, &keys).await?;
+    if settled.is_none() {
+        desk.check_known(&slots)?;
     }
     let mut lines = Vec::with_capacity(keys.len());
     for (key, slot) in keys.iter().zip(&slots) {
-        let instances = if args.instances { Some(instances::read(storage, key).await?) } else { None };
+        let instances = if args.instances { Some(instances::read(&desk.storage, key).await?) } else { None };
         lines.push(Line { instances, ..Line::of(key.slot, slot, &requests) });
     }
     Ok((lines, requests))

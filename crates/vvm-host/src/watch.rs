@@ -9,16 +9,15 @@ mod screen;
 mod slots;
 
 use crate::{
-    async_runtime,
     cli::args::WatchArgs,
     demo::draw_terminal::Palette,
-    inspection::{self, InspectError},
+    inspection::{Desk, InspectError, Purpose, at_desk},
     readable::Readable,
     signals::{Signals, ends_a_candidate},
 };
-use clock::{Clock, Instant, SystemClock, SystemWallClock, WallClock as _};
+use clock::{Instant, SystemWallClock, WallClock as _};
 use draw::Scene;
-use ielections::{ReadError, Slot, TtlStorage as _};
+use ielections::{ReadError, Slot};
 use rustix::process::Signal;
 use screen::Screen;
 use slots::Slots;
@@ -27,10 +26,9 @@ use std::{
     io::{self, Write as _},
     num::NonZeroU32,
     process::ExitCode,
-    sync::Arc,
     time::Duration,
 };
-use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, Pause, SlotNumber};
+use vvm_storage::Pause;
 
 /// How often a terminal is drawn while nothing happens: as often as the tenths of a second that it shows are read.
 const FRAME: Duration = Duration::from_millis(250);
@@ -40,29 +38,22 @@ const REMEMBERED: usize = 200;
 
 /// `vvm watch`.
 pub(crate) fn main(args: &WatchArgs) -> ExitCode {
-    let watched = async_runtime::start().map_err(InspectError::system);
-    match watched.and_then(|runtime| runtime.block_on(watch(args))) {
+    match at_desk((&args.storage, &args.name), Purpose::Look, async |desk| watch(desk, args).await) {
         Ok(()) => ExitCode::SUCCESS,
         Err(refusal) => refusal.conclude(),
     }
 }
 
-async fn watch(args: &WatchArgs) -> Result<(), InspectError> {
-    let clock = Arc::new(SystemClock::start().map_err(InspectError::system)?) as Arc<dyn Clock>;
-    let storage = inspection::open(&args.storage, &clock).await?;
-    let cluster = ClusterName::from(args.name.as_str());
-    let looks = Looks { storage: &storage, cluster, clock };
-    let watched = match screen::of_standard_output(args.json) {
-        Some(palette) => on_a_terminal(args, &looks, palette).await,
-        None => in_lines(args, &looks).await,
-    };
-    storage.close().await;
-    watched
+async fn watch(desk: &Desk, args: &WatchArgs) -> Result<(), InspectError> {
+    match screen::of_standard_output(args.json) {
+        Some(palette) => on_a_terminal(args, &Looks(desk), palette).await,
+        None => in_lines(args, &Looks(desk)).await,
+    }
 }
 
 /// A line for each change, as long as somebody reads them.
 async fn in_lines(args: &WatchArgs, looks: &Looks<'_>) -> Result<(), InspectError> {
-    let (mut slots, mut settled, mut due) = (Slots::default(), None, looks.clock.now());
+    let (mut slots, mut settled, mut due) = (Slots::default(), None, looks.0.clock.now());
     loop {
         let look = looks.at(due, settled).await;
         settled = look.settled;
@@ -82,7 +73,7 @@ async fn on_a_terminal(args: &WatchArgs, looks: &Looks<'_>, palette: Palette) ->
     let screen = Screen::enter(palette).map_err(InspectError::Output)?;
     let keyboard = screen.keyboard().map_err(InspectError::system)?;
     let (mut slots, mut history) = (Slots::default(), Vec::new());
-    let clock = &looks.clock;
+    let clock = &looks.0.clock;
     // Kept until it is answered, however many frames that takes.
     let mut looking = Box::pin(looks.at(clock.now(), None));
     loop {
@@ -119,11 +110,7 @@ async fn on_a_terminal(args: &WatchArgs, looks: &Looks<'_>, palette: Palette) ->
 }
 
 /// How looks are taken.
-struct Looks<'watch> {
-    storage: &'watch ElectionsTtlStorage,
-    cluster: ClusterName,
-    clock: Arc<dyn Clock>,
-}
+struct Looks<'watch>(&'watch Desk);
 
 /// What a look found.
 struct Found {
@@ -158,20 +145,18 @@ struct Look {
 impl Looks<'_> {
     /// One look, not before `due`. Never fails: what went wrong is what was found.
     async fn at(&self, due: Instant, mut settled: Option<NonZeroU32>) -> Look {
-        self.clock.sleep_until(due).await;
+        self.0.clock.sleep_until(due).await;
         let found = self.read(&mut settled).await;
-        Look { found, settled, at: self.clock.now(), wall: SystemWallClock.since_unix_epoch() }
+        Look { found, settled, at: self.0.clock.now(), wall: SystemWallClock.since_unix_epoch() }
     }
 
     async fn read(&self, settled: &mut Option<NonZeroU32>) -> Result<Found, ReadError> {
+        let Self(desk) = self;
         if settled.is_none() {
-            *settled = self.storage.slot_count(&self.cluster).await?;
+            *settled = desk.storage.slot_count(&desk.cluster).await?;
         }
-        // A program that leads a slot of its own choice need not have settled how many there are.
-        let keys = SlotNumber::all(settled.unwrap_or(NonZeroU32::MIN))
-            .map(|slot| ElectionKey { cluster: self.cluster.clone(), slot })
-            .collect::<Vec<_>>();
-        let (slots, requests) = self.storage.scan_with_requests(&self.cluster, &keys).await?;
+        let keys = desk.keys_of(*settled);
+        let (slots, requests) = desk.storage.scan_with_requests(&desk.cluster, &keys).await?;
         let slots = keys.iter().map(|key| key.slot.get().get()).zip(slots).collect();
         Ok(Found { slots, paused: requests.pause.as_ref().map(Paused::of) })
     }

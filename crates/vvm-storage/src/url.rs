@@ -12,10 +12,12 @@
 //! since a driver may come to take options behind one.
 
 mod credentials;
+mod looking;
 #[cfg(any(feature = "dynamodb", feature = "scylla"))]
 pub(crate) mod options;
 
 pub use credentials::credentials;
+pub use looking::{exists, open_to_look, shared_between_processes};
 
 use crate::SysVvmStorage;
 use clock::Clock;
@@ -154,38 +156,6 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
         Place::Sled(path) => open_sled(path).await,
         Place::Scylla(url) => open_scylla(url).await,
         Place::DynamoDb(url) => open_dynamodb(url).await,
-    }
-}
-
-/// Whether processes other than this one can share the storage that `url` names: what
-/// [`SysVvmStorage::shared_between_processes`] says, without opening it or needing its driver.
-///
-/// # Errors
-/// When the URL names no storage of any version.
-pub fn shared_between_processes(url: &str) -> Result<bool, OpenError> {
-    match parse(url)? {
-        Place::Mem | Place::Sled(_) => Ok(false),
-        Place::Sqlite(_) | Place::Scylla(_) | Place::DynamoDb(_) => Ok(true),
-    }
-}
-
-/// Whether the storage that `url` names is there already, so that opening it would create nothing. Memory never is, and
-/// what opening doesn't create, a keyspace or a table of a cluster, always.
-///
-/// # Errors
-/// When the URL names no storage of any version.
-pub fn exists(url: &str) -> Result<bool, OpenError> {
-    let found = match parse(url)? {
-        Place::Mem => return Ok(false),
-        Place::Scylla(_) | Place::DynamoDb(_) => return Ok(true),
-        Place::Sqlite(path) | Place::Sled(path) => std::fs::metadata(path),
-    };
-    match found {
-        // An empty file is one that would become a database when opened.
-        Ok(metadata) => Ok(!metadata.is_file() || metadata.len() > 0),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        // Opening will tell what is in the way, in its own words.
-        Err(_) => Ok(true),
     }
 }
 

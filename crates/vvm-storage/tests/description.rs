@@ -10,7 +10,8 @@ use vvm_storage::SysVvmStorage as _;
 #[cfg(feature = "mem")]
 #[tokio::test]
 async fn memory_has_nothing_to_say() {
-    let storage = vvm_storage::mem::MemDatabase::new(std::sync::Arc::new(testing_time::MockClock::new())).open();
+    let storage =
+        vvm_storage::mem::MemDatabase::new(std::sync::Arc::new(testing_time::MockClock::new())).open();
     assert_eq!(storage.describe().await.unwrap(), vvm_storage::Description::default());
 }
 

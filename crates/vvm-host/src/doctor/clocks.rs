@@ -69,8 +69,10 @@ fn rates(before: &Readings, after: &Readings) -> Finding {
     let rate = millionths(boot - suspended - raw);
     let doubt = millionths((before.spread + after.spread).as_secs_f64());
     let off = (rate.abs() - doubt).max(0.0);
-    let measured =
-        format!("{rate:+.0} ppm (±{doubt:.0}) beside what the hardware counts, over {}", Span(after.boot - before.boot));
+    let measured = format!(
+        "{rate:+.0} ppm (±{doubt:.0}) beside what the hardware counts, over {}",
+        Span(after.boot - before.boot)
+    );
     let (health, says) = if off > TOO_FAST {
         let way_out = "elections allow 10 % between two machines, and this alone is more: mend its clock source before it leads";
         (Health::Problem, format!("{measured}: {way_out}"))
@@ -91,7 +93,9 @@ fn rates(before: &Readings, after: &Readings) -> Finding {
 fn wall_clock(newest: Option<u64>, now: Duration, kept: &io::Result<WallClockState>) -> Finding {
     let in_step = kept.as_ref().is_ok_and(|state| state.in_step);
     let how_kept = match kept {
-        Ok(state) if state.in_step => format!("kept in step (NTP or its like) to {:.0?} at least", state.max_error),
+        Ok(state) if state.in_step => {
+            format!("kept in step (NTP or its like) to {:.0?} at least", state.max_error)
+        }
         Ok(_) => "not known to be kept in step (NTP)".to_owned(),
         Err(refusal) => format!("the system does not tell whether it is kept in step ({refusal})"),
     };
@@ -160,9 +164,7 @@ mod tests {
     #[test]
     fn a_rate_is_held_against_the_hardware() {
         let before = readings(100.0, 100.0, 100.0, 1e9);
-        let rate = |by: f64, wall: f64| {
-            rates(&before, &readings(100.0 + by, 100.0 + by, 101.0, 1e9 + wall))
-        };
+        let rate = |by: f64, wall: f64| rates(&before, &readings(100.0 + by, 100.0 + by, 101.0, 1e9 + wall));
         assert_eq!(rate(1.000_030, 1.0).health, Health::Good);
         assert_eq!(rate(1.002, 1.002).health, Health::Caution);
         assert_eq!(rate(0.998, 0.998).health, Health::Caution);

@@ -7,12 +7,13 @@ use super::{
 use crate::{
     cli::args::DoctorArgs,
     containment::{Containment, Level, Wanted},
+    inspection::Desk,
 };
 use clock::Instant;
 use ielections::{ReadError, Timing, TtlStorage as _};
 use rustix::process::{Resource, getrlimit};
-use std::{num::NonZeroU32, time::Duration};
-use vvm_storage::{ClusterName, Description, ElectionKey, ElectionsTtlStorage, SlotNumber};
+use std::num::NonZeroU32;
+use vvm_storage::{Description, ElectionsTtlStorage};
 
 /// How often a slow write should fit into one attempt of a renewal, so that a bad minute does not cost a leadership.
 const ROOM: u32 = 4;
@@ -25,19 +26,15 @@ const FILES: u64 = 64;
 /// # Errors
 /// When it can't be read at all.
 pub(super) async fn storage(
-    storage: &ElectionsTtlStorage,
+    desk: &Desk,
     args: &DoctorArgs,
     measured: &Measured,
 ) -> Result<(Vec<Finding>, Option<u64>), ReadError> {
-    let cluster = ClusterName::from(args.name.as_str());
-    let settled = storage.slot_count(&cluster).await?;
-    let keys = SlotNumber::all(settled.unwrap_or(NonZeroU32::MIN))
-        .map(|slot| ElectionKey { cluster: cluster.clone(), slot })
-        .collect::<Vec<_>>();
-    let slots = storage.scan(&keys).await?;
+    let (settled, keys) = desk.keys().await?;
+    let slots = desk.storage.scan(&keys).await?;
     let newest = slots.iter().filter_map(|slot| slot.last_epoch()).max().map(|epoch| epoch.get());
     let held = slots.iter().filter(|slot| slot.entry().is_some()).count();
-    let described = storage.describe().await;
+    let described = desk.storage.describe().await;
     let software = described.as_ref().ok().and_then(|described| described.software.clone());
     let slots = match settled {
         Some(count) => format!("{held} of {count} slots held"),
@@ -50,7 +47,7 @@ pub(super) async fn storage(
     findings.extend([
         trips("reads", &measured.reads),
         trips("writes", &measured.writes),
-        margins(storage, args, &measured.writes),
+        margins(&desk.storage, args, &measured.writes),
     ]);
     Ok((findings, newest))
 }
@@ -64,7 +61,8 @@ fn set_up(described: Result<Description, ReadError>) -> Option<Finding> {
         Err(refusal) => return Some(Finding::new(ABOUT, Health::Caution, format!("not told: {refusal}"))),
     };
     let settings = described.settings.iter().map(|(name, value)| format!("{name} {value}"));
-    let said = [settings.collect::<Vec<_>>().join(", ")].into_iter().chain(described.concerns.iter().cloned());
+    let said =
+        [settings.collect::<Vec<_>>().join(", ")].into_iter().chain(described.concerns.iter().cloned());
     let said = said.filter(|said| !said.is_empty()).collect::<Vec<_>>().join(". ");
     let health = if described.concerns.is_empty() { Health::Good } else { Health::Caution };
     let finding = Finding::new(ABOUT, health, said).with("concerns", described.concerns);

@@ -4,6 +4,7 @@ use super::{Reign, read};
 use crate::{
     calendar::{Moment, Span},
     cli::args::HistoryArgs,
+    inspection::{InspectError, Purpose},
     operate::{Refusal, conclude},
 };
 use clock::{SystemWallClock, WallClock as _};
@@ -26,7 +27,7 @@ struct Line {
 
 /// `vvm history`.
 pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
-    conclude(&args.storage, &args.name, async |desk| {
+    conclude((&args.storage, &args.name), Purpose::Look, async |desk| {
         let Some(documents) = desk.storage.documents() else {
             return Err(Refusal::Refused("this storage keeps no documents, and so no history".into()));
         };
@@ -43,7 +44,7 @@ pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
         match show(args.json, &lines) {
             // A reader that has seen enough, as `head`.
             Err(refusal) if refusal.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            shown => shown.map_err(Refusal::Output),
+            shown => shown.map_err(|refusal| InspectError::Output(refusal).into()),
         }
     })
 }

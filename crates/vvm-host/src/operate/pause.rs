@@ -8,9 +8,10 @@ use crate::{
     announce::say,
     calendar::{Moment, Span},
     cli::args::{PauseArgs, ResumeArgs, Wait},
+    inspection::{InspectError, Purpose},
 };
 use clock::{Instant, SystemWallClock, WallClock as _};
-use ielections::{Holder, WriteError};
+use ielections::{Holder, ReadError, WriteError};
 use std::{process::ExitCode, time::Duration};
 use vvm_storage::Pause;
 
@@ -22,12 +23,12 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// `vvm pause`.
 pub(crate) fn pause(args: &PauseArgs) -> ExitCode {
-    conclude(&args.storage, &args.name, async |desk| pause_and_wait(desk, args).await)
+    conclude((&args.storage, &args.name), Purpose::Ask, async |desk| pause_and_wait(desk, args).await)
 }
 
 /// `vvm resume`.
 pub(crate) fn resume(args: &ResumeArgs) -> ExitCode {
-    conclude(&args.storage, &args.name, async |desk| take_back(desk).await)
+    conclude((&args.storage, &args.name), Purpose::Ask, async |desk| take_back(desk).await)
 }
 
 async fn pause_and_wait(desk: &Desk, args: &PauseArgs) -> Result<(), Refusal> {
@@ -51,7 +52,7 @@ async fn pause_and_wait(desk: &Desk, args: &PauseArgs) -> Result<(), Refusal> {
         match occupied.look(desk).await {
             Ok(()) if occupied.is_clear() => break,
             // Still to be seen.
-            Ok(()) | Err(Refusal::Read(ielections::ReadError::Unavailable(_))) => {}
+            Ok(()) | Err(Refusal::Inspect(InspectError::Read(ReadError::Unavailable(_)))) => {}
             Err(refusal) => return Err(refusal),
         }
         if !std::mem::replace(&mut said, true) {
@@ -106,7 +107,7 @@ async fn take_back(desk: &Desk) -> Result<(), Refusal> {
 
 /// The pause that stands, once one is certain to, and whether it is ours.
 async fn written(desk: &Desk, by: &Holder) -> Result<(Pause, bool), Refusal> {
-    let ask = desk.ask();
+    let ask = Desk::ask();
     let mut attempt = 0;
     loop {
         attempt += 1;

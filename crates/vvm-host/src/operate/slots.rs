@@ -1,30 +1,10 @@
-//! The slots of a name, and whether somebody may still work under one of them.
+//! Whether somebody may still work under one of the slots of a name.
 
 use super::{Desk, Refusal};
 use clock::{Clock, Instant};
 use ielections::{Entry, Slot, TtlStorage as _};
-use std::{num::NonZeroU32, sync::Arc};
-use vvm_storage::{ElectionKey, SlotNumber};
-
-impl Desk {
-    /// All of them. A program that leads a slot of its own choice need not have settled how many there are.
-    ///
-    /// # Errors
-    /// When nobody has ever campaigned for the name, and when the storage fails.
-    pub(crate) async fn slots(&self) -> Result<Vec<ElectionKey>, Refusal> {
-        let settled = self.storage.slot_count(&self.cluster).await?;
-        let keys = SlotNumber::all(settled.unwrap_or(NonZeroU32::MIN));
-        let keys = keys.map(|slot| ElectionKey { cluster: self.cluster.clone(), slot }).collect::<Vec<_>>();
-        if settled.is_none() {
-            let slots = self.storage.scan(&keys).await?;
-            if slots.iter().all(|slot| slot.last_epoch().is_none()) {
-                let (name, storage) = (self.name.clone(), self.url.clone());
-                return Err(Refusal::UnknownName { name, storage });
-            }
-        }
-        Ok(keys)
-    }
-}
+use std::sync::Arc;
+use vvm_storage::ElectionKey;
 
 /// Slots under which somebody may be at work; each goes once it was seen that nobody is.
 pub(super) struct Occupied {

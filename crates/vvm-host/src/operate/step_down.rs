@@ -10,6 +10,7 @@ use crate::{
     calendar::Span,
     cli::args::StepDownArgs,
     host::cession::FIRST_CHANCE,
+    inspection::Purpose,
     signals::{Signals, ends_a_candidate},
 };
 use clock::Instant;
@@ -27,7 +28,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 
 /// `vvm step-down`.
 pub(crate) fn step_down(args: &StepDownArgs) -> ExitCode {
-    conclude(&args.storage, &args.name, async |desk| ask_and_wait(desk, args).await)
+    conclude((&args.storage, &args.name), Purpose::Ask, async |desk| ask_and_wait(desk, args).await)
 }
 
 /// A request that was made, and of whom.
@@ -64,7 +65,7 @@ async fn ask_and_wait(desk: &Desk, args: &StepDownArgs) -> Result<(), Refusal> {
     let first_chance = Ttl::new(FIRST_CHANCE).map_err(|e| Refusal::Misuse(e.to_string()))?;
     let began = desk.clock.now();
     let to = args.to.as_ref();
-    let request = match desk.storage.ask_step_down(&key, leader.epoch, to, first_chance, desk.ask()).await? {
+    let request = match desk.storage.ask_step_down(&key, leader.epoch, to, first_chance, Desk::ask()).await? {
         Advanced::Done(request) => request,
         Advanced::Overtaken(_) => {
             return Err(Refusal::Refused("another step-down was asked for at the same moment".into()));

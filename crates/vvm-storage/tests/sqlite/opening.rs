@@ -258,3 +258,49 @@ async fn a_folder_that_can_not_be_written_is_refused() {
         fs::set_permissions(file.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     }
 }
+
+/// Nobody may write there: the file, what is beside it, and the folder.
+fn forbid(file: &File, forbidden: bool) {
+    let (folder, files) = if forbidden { (0o555, 0o444) } else { (0o755, 0o644) };
+    for found in fs::read_dir(file.folder.path()).unwrap() {
+        fs::set_permissions(found.unwrap().path(), fs::Permissions::from_mode(files)).unwrap();
+    }
+    fs::set_permissions(file.folder.path(), fs::Permissions::from_mode(folder)).unwrap();
+}
+
+#[tokio::test]
+async fn who_may_not_write_may_look_while_somebody_has_it_open() {
+    let (file, path) = place(File::used).await;
+    let mut holder = None;
+    if let Some(file) = &file {
+        holder = Some(file.open().await.unwrap());
+        forbid(file, true);
+    }
+    if runs_as_nobody("opening::who_may_not_write_may_look_while_somebody_has_it_open", &path) {
+        let storage = SqliteStorage::open_to_look(&path).await.unwrap();
+        assert_eq!(storage.read(&slot()).await.unwrap(), vacant(Some(1)));
+        let written = storage.claim(&slot(), &vacant(Some(1)), &entry(2)).await;
+        assert!(
+            matches!(&written, Err(WriteError::Fatal(cause)) if cause.to_string().contains("can't be written")),
+            "{written:?}"
+        );
+        storage.close().await;
+    }
+    if let (Some(file), Some(holder)) = (file, holder) {
+        // Who looked has left nothing behind that would be in the way.
+        claim(&holder, 2).await;
+        holder.close().await;
+        forbid(&file, false);
+    }
+}
+
+#[tokio::test]
+async fn who_may_not_write_is_told_that_nobody_has_it_open() {
+    let (file, path) = place(File::used).await;
+    file.iter().for_each(|file| forbid(file, true));
+    if runs_as_nobody("opening::who_may_not_write_is_told_that_nobody_has_it_open", &path) {
+        let error = SqliteStorage::open_to_look(&path).await.unwrap_err();
+        assert!(matches!(&error, OpenError::OnlyWhileInUse(named) if *named == path), "{error:?}");
+    }
+    file.iter().for_each(|file| forbid(file, false));
+}

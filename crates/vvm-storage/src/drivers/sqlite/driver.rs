@@ -33,6 +33,20 @@ impl SqliteStorage {
     }
 }
 
+impl SqliteStorage {
+    /// Opens a database file that is there; to read alone, if this user may not write it: then writes fail with `Fatal`.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. [`OpenError::OnlyWhileInUse`] if it may not be written, and can't be read either.
+    ///
+    /// # Cancel safety
+    /// Dropped, it leaves nothing open.
+    pub async fn open_to_look(path: &Path) -> Result<Self, OpenError> {
+        let path = path.to_owned();
+        Ok(Self { lane: Lane::start(move || super::open::open_to_look(&path)).await? })
+    }
+}
+
 /// Read when a call is made and before it waits: everything that is counted from here began no earlier.
 fn issued_at() -> Instant {
     SystemClock::read()

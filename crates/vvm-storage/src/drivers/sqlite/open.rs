@@ -14,6 +14,7 @@ use super::{
 pub(super) use file_system::FileSystem;
 use place::Place;
 use rusqlite::{Connection, OpenFlags};
+use rustix::fs::{Access, access};
 use std::{
     io,
     path::{Path, PathBuf},
@@ -40,6 +41,37 @@ pub(super) fn open(path: &Path) -> Result<Database, OpenError> {
     open_on(path, FileSystem::of)
 }
 
+/// As [`open`]; where this user may not write, only to read.
+///
+/// That takes more than the file: its log and the log's index, which this user can't make. Who reads holds locks of his own
+/// in the index, as everybody who reads does, and whoever writes heeds them.
+pub(super) fn open_to_look(path: &Path) -> Result<Database, OpenError> {
+    match open(path) {
+        Err(OpenError::ReadOnlyFile(_) | OpenError::ReadOnlyFolder(_))
+            if access(path, Access::READ_OK).is_ok() =>
+        {
+            open_to_read(path).map_err(|error| match error {
+                // No log, or one that has to be mended first.
+                OpenError::ReadOnlyFile(_)
+                | OpenError::ReadOnlyFolder(_)
+                | OpenError::System { .. }
+                | OpenError::Sqlite { .. } => OpenError::OnlyWhileInUse(path.to_owned()),
+                other => other,
+            })
+        }
+        outcome => outcome,
+    }
+}
+
+fn open_to_read(path: &Path) -> Result<Database, OpenError> {
+    let path = place::absolute(path)?;
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
+    let connection = connect(&path, flags)?;
+    schema::check(&path, &connection)?;
+    ready(path, connection)
+}
+
 /// As [`open`], with file systems told by `file_system_of`.
 fn open_on(
     path: &Path,
@@ -52,14 +84,21 @@ fn open_on(
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_EXRESCODE;
-    let connection = Connection::open_with_flags(&path, flags)
-        .and_then(|connection| {
-            connection.busy_timeout(PATIENCE)?;
-            connection.set_prepared_statement_cache_capacity(STATEMENTS);
-            Ok(connection)
-        })
-        .map_err(|error| error::of_sqlite(&path, error))?;
+    let connection = connect(&path, flags)?;
     schema::prepare(&path, &connection)?;
+    ready(path, connection)
+}
+
+fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
+    let opened = Connection::open_with_flags(path, flags).and_then(|connection| {
+        connection.busy_timeout(PATIENCE)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        Ok(connection)
+    });
+    opened.map_err(|error| error::of_sqlite(path, error))
+}
+
+fn ready(path: PathBuf, connection: Connection) -> Result<Database, OpenError> {
     // From here on the writer waits in its own way.
     connection.busy_timeout(Duration::ZERO).map_err(|error| error::of_sqlite(&path, error))?;
     let beside = connection.path().map_or_else(|| path.clone(), PathBuf::from);

@@ -18,7 +18,13 @@ pub(super) async fn describe(client: &Client, table: &str) -> Result<Description
     let backups = client.describe_continuous_backups().table_name(table).send().await;
     let backups = backups.ok().and_then(|answer| {
         let description = answer.continuous_backups_description?;
-        Some(description.point_in_time_recovery_description?.point_in_time_recovery_status?.as_str().to_lowercase())
+        Some(
+            description
+                .point_in_time_recovery_description?
+                .point_in_time_recovery_status?
+                .as_str()
+                .to_lowercase(),
+        )
     });
     let backups = backups.unwrap_or_else(|| "not told (dynamodb:DescribeContinuousBackups)".to_owned());
     Ok(description.with("point-in-time recovery", backups))
@@ -60,8 +66,10 @@ mod tests {
 
     #[test]
     fn what_is_paid_and_protected_is_told() {
-        let provisioned =
-            ProvisionedThroughputDescription::builder().read_capacity_units(5).write_capacity_units(7).build();
+        let provisioned = ProvisionedThroughputDescription::builder()
+            .read_capacity_units(5)
+            .write_capacity_units(7)
+            .build();
         let open = TableDescription::builder()
             .table_status(TableStatus::Active)
             .provisioned_throughput(provisioned)

@@ -18,7 +18,8 @@ use std::{
 };
 
 /// Each node's version of Cassandra, or the one that ScyllaDB is compatible with.
-const VERSIONS: [&str; 2] = ["SELECT release_version FROM system.local", "SELECT release_version FROM system.peers"];
+const VERSIONS: [&str; 2] =
+    ["SELECT release_version FROM system.local", "SELECT release_version FROM system.peers"];
 
 /// ScyllaDB's own version.
 const SCYLLA: &str = "SELECT version FROM system.versions WHERE key = 'local'";

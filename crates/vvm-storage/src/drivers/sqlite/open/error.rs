@@ -56,6 +56,12 @@ pub enum OpenError {
         .0.display()
     )]
     ReadOnlyFolder(PathBuf),
+    /// This user may only read it, and nobody has it open now.
+    #[error(
+        "{} can't be written by this user, who can look into it only while a candidate has it open: look again then, or as a \
+         user who may write file and folder", .0.display()
+    )]
+    OnlyWhileInUse(PathBuf),
     /// Not a database at all.
     #[error("{} is not a database: name another file, or move it away", .0.display())]
     NotADatabase(PathBuf),

@@ -34,6 +34,15 @@ pub(super) fn prepare(path: &Path, connection: &Connection) -> Result<(), OpenEr
     Ok(())
 }
 
+/// Checks that the database is ours, and of the format that this driver writes, since it is not to be written.
+pub(super) fn check(path: &Path, connection: &Connection) -> Result<(), OpenError> {
+    let view = connection.unchecked_transaction().map_err(|cause| of_sqlite(path, cause))?;
+    if format(path, &view)? == SCHEMAS.len() {
+        return Ok(());
+    }
+    Err(OpenError::ReadOnlyFile(path.to_owned()))
+}
+
 /// How many of the [`SCHEMAS`] it has: none if nobody has used this database yet. Within a transaction.
 fn format(path: &Path, view: &Connection) -> Result<usize, OpenError> {
     let number =

@@ -21,7 +21,11 @@ impl Rows<'_> {
             .with("synchronous", synchronous.unwrap_or(&"unknown"));
         let file_system = self.connection.path().and_then(|path| FileSystem::of(Path::new(path)).ok());
         Ok(match file_system {
-            Some(file_system) => on(file_system, description.with("file system", file_system)),
+            Some(file_system) => {
+                // Where one number is that of several, one of them.
+                let name = file_system.to_string().replace(", ", "/");
+                on(file_system, description.with("file system", name))
+            }
             None => description,
         })
     }
