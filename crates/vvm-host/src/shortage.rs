@@ -7,17 +7,16 @@ use std::{fmt, io};
 #[derive(Debug)]
 pub(crate) struct Shortage(io::Error);
 
-impl Shortage {
-    fn way_out(&self) -> &'static str {
-        match Errno::from_io_error(&self.0) {
-            Some(Errno::MFILE) => ": let it open more files, 64 at least (ulimit -n, LimitNOFILE=)",
-            Some(Errno::NFILE) => ": the whole machine has too many files open (fs.file-max)",
-            Some(Errno::AGAIN) => {
-                ": let this user, or this container, have more processes and threads (ulimit -u, TasksMax=, pids.max)"
-            }
-            Some(Errno::NOMEM) => ": give it more memory (MemoryMax=, memory.max)",
-            _ => "",
+/// The limit that is behind it, and where it is set, to be said behind the cause; nothing if it is no matter of limits.
+pub(crate) fn way_out(cause: &io::Error) -> &'static str {
+    match Errno::from_io_error(cause) {
+        Some(Errno::MFILE) => ": let it open more files, 64 at least (ulimit -n, LimitNOFILE=)",
+        Some(Errno::NFILE) => ": the whole machine has too many files open (fs.file-max)",
+        Some(Errno::AGAIN) => {
+            ": let this user, or this container, have more processes and threads (ulimit -u, TasksMax=, pids.max)"
         }
+        Some(Errno::NOMEM) => ": give it more memory (MemoryMax=, memory.max)",
+        _ => "",
     }
 }
 
@@ -35,7 +34,7 @@ impl From<Errno> for Shortage {
 
 impl fmt::Display for Shortage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "the system refuses what vvm needs: {}{}", self.0, self.way_out())
+        write!(out, "the system refuses what vvm needs: {}{}", self.0, way_out(&self.0))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Why there is no host.
 
-use crate::{cli::exit, http::CantListen};
+use crate::{cli::exit, http::CantListen, shortage::way_out};
 use deadman::ArmError;
 use ielections::record::HolderTooLong;
 use std::io;
@@ -31,7 +31,7 @@ pub enum HostError {
     #[error(transparent)]
     Deadman(#[from] ArmError),
     /// The system refused a clock, a timer, a signal handler.
-    #[error("the system refuses what a host needs: {0}")]
+    #[error("the system refuses what a host needs: {0}{way_out}", way_out = way_out(.0))]
     System(#[from] io::Error),
 }
 
