@@ -38,8 +38,8 @@ enum Command {
     /// Real processes that copy a folder together, their leader killed at random, and whether every step counted exactly
     /// once: `--kills N`, `--storage URL`, `--cassandra NODES`, `--seed S`.
     Resume(Passed),
-    /// The suites of every driver, on real servers that it starts and ends, and `vvm run` end to end on them: `--only
-    /// mem,sqlite,sled,scylla,dynamodb`, `--nodes 3`. Or two `vvm run` processes that take turns on each: `--story`. Or leaders on servers in trouble:
+    /// The suites of every driver, on real servers that it starts and ends, and `vvm` end to end on them: `--only
+    /// mem,sqlite,sled,scylla,dynamodb`, `--nodes 3`, `--end-to-end pause,signal_table` for nothing but these. Or two `vvm run` processes that take turns on each: `--story`. Or leaders on servers in trouble:
     /// `--faults`.
     TestDrivers(Passed),
     /// What it costs, beside the goals: `--quick`, `--only NAME`, `--json`. Or what one storage costs: `--storage URL`,

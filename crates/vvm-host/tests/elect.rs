@@ -19,8 +19,8 @@ struct Elect {
 
 impl Elect {
     fn start(trial: &Trial, on_lead: &str, on_loss: &str, options: &[&str]) -> Self {
-        let storage = trial.storage();
-        let given = ["elect", "--storage", &storage, "--name", "payroll"];
+        let (storage, name) = (trial.storage(), trial.name());
+        let given = ["elect", "--storage", &storage, "--name", &name];
         let mut child = Command::new(env!("CARGO_BIN_EXE_vvm"))
             .args(given)
             .args(["--on-lead", on_lead, "--on-loss", on_loss])
@@ -84,11 +84,11 @@ fn a_candidate_that_is_told_to_stop_runs_no_hook() {
 #[test]
 fn a_loss_runs_the_hook_and_is_followed_by_another_campaign() {
     let trial = Trial::new();
-    let mut elect = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", "2s"]);
+    let mut elect = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", trial.ttl("2s")]);
     let led = epoch(&elect.stdout.wait_for("lead"));
-    let lock = trial.lock_storage();
+    let outage = trial.outage();
     assert_eq!(epoch(&elect.stdout.wait_for("loss")), led);
-    drop(lock);
+    drop(outage);
     let again = epoch(&elect.stdout.wait_for("lead"));
     assert!(again > led);
     elect.signal(Signal::TERM);
@@ -100,10 +100,10 @@ fn a_loss_runs_the_hook_and_is_followed_by_another_campaign() {
 #[test]
 fn a_process_that_was_stopped_beyond_its_deadline_runs_the_hook_when_it_goes_on() {
     let trial = Trial::new();
-    let mut first = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", "1s"]);
+    let mut first = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", trial.ttl("1s")]);
     let led = epoch(&first.stdout.wait_for("lead"));
     first.signal(Signal::STOP);
-    let mut second = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", "1s"]);
+    let mut second = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", trial.ttl("1s")]);
     assert!(epoch(&second.stdout.wait_for("lead")) > led);
     first.signal(Signal::CONT);
     assert_eq!(epoch(&first.stdout.wait_for("loss")), led);
@@ -121,12 +121,12 @@ fn a_process_that_was_stopped_beyond_its_deadline_runs_the_hook_when_it_goes_on(
 fn a_hook_that_outlasts_the_deadline_ends_and_vvm_with_it() {
     let trial = Trial::new();
     let on_loss = "echo begun; sleep 2; echo done";
-    let mut elect = Elect::start(&trial, ON_LEAD, on_loss, &["--ttl", "1s"]);
+    let mut elect = Elect::start(&trial, ON_LEAD, on_loss, &["--ttl", trial.ttl("1s")]);
     elect.stdout.wait_for("lead");
-    let lock = trial.lock_storage();
+    let outage = trial.outage();
     elect.stdout.wait_for("begun");
     let (code, said, errors) = elect.finish();
-    drop(lock);
+    drop(outage);
     assert_eq!((code, said.last().map(String::as_str)), (80, Some("done")), "{errors:#?}");
     assert!(errors.iter().any(|line| line.contains("the kill deadline has passed")), "{errors:#?}");
 }
@@ -179,11 +179,11 @@ fn a_pause_takes_the_leadership_and_its_end_gives_it_back() {
     let trial = Trial::new();
     let mut elect = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
     let led = epoch(&elect.stdout.wait_for("lead"));
-    let (code, _, error) = trial.ask("pause", &["--name", "payroll", "--by", "alice"]);
+    let (code, _, error) = trial.ask("pause", &["--name", &trial.name(), "--by", "alice"]);
     assert_eq!(code, 0, "{error}");
     assert_eq!(epoch(&elect.stdout.wait_for("loss")), led);
     elect.stderr.wait_for("paused by alice");
-    let (code, _, error) = trial.ask("resume", &["--name", "payroll"]);
+    let (code, _, error) = trial.ask("resume", &["--name", &trial.name()]);
     assert_eq!(code, 0, "{error}");
     assert!(epoch(&elect.stdout.wait_for("lead")) > led);
     elect.signal(Signal::TERM);

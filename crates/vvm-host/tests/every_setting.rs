@@ -6,7 +6,7 @@
 
 mod harness;
 
-use harness::Trial;
+use harness::{Described, Trial, commands, vvm};
 use std::process::{Command, Output};
 
 const DURATION: (&str, &str) = ("20", "Write 20s");
@@ -56,54 +56,6 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("by", ("two\nlines", "without control characters")),
     ("wait", DURATION),
 ];
-
-/// A command, and its options but for help.
-struct Described {
-    command: String,
-    options: Vec<String>,
-}
-
-impl Described {
-    /// Whether they are settings: there is a storage to work on, and the file can be named.
-    fn has_settings(&self) -> bool {
-        self.options.iter().any(|option| option == "storage")
-    }
-}
-
-fn vvm(arguments: &[&str]) -> Command {
-    let mut vvm = Command::new(env!("CARGO_BIN_EXE_vvm"));
-    vvm.args(arguments);
-    vvm
-}
-
-fn help(arguments: &[&str]) -> String {
-    let output = vvm(arguments).arg("-h").output().unwrap();
-    assert!(output.status.success(), "{arguments:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Every command that the help lists, but for the help itself.
-fn commands() -> Vec<Described> {
-    let help_of_all = help(&[]);
-    let listed = help_of_all.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let names = listed.map_while(|line| line.strip_prefix("  ")?.split(' ').next());
-    let commands = names
-        .filter(|name| *name != "help")
-        .map(|name| Described { command: name.to_owned(), options: options(&help(&[name])) });
-    commands.collect()
-}
-
-fn options(help: &str) -> Vec<String> {
-    let listed =
-        help.lines().skip_while(|line| *line != "Options:").skip(1).take_while(|line| !line.is_empty());
-    // As in "  -h, --help  Print help" and "      --ttl <DURATION>  How long".
-    let shown = listed.filter_map(|line| {
-        let line = line.trim_start();
-        line.strip_prefix("--").or_else(|| line.get(4..)?.strip_prefix("--"))
-    });
-    let names = shown.map(|shown| shown.split([' ', '=', '[']).next().unwrap().to_owned());
-    names.filter(|name| !["help", "version"].contains(&name.as_str())).collect()
-}
 
 /// What makes the rest of a command line complete.
 const REST: [(&str, &str); 2] = [("storage", "sqlite:no-such-folder/leader.db"), ("name", "payroll")];

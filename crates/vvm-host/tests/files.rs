@@ -98,6 +98,46 @@ fn a_try_on_a_storage_that_is_of_no_use_is_75_in_bounded_time() {
     }
 }
 
+#[test]
+fn status_creates_nothing() {
+    let trial = Trial::new();
+    let (code, out, error) = trial.status(&["--name", "payroll"]);
+    assert_eq!((code, out.as_str()), (66, ""));
+    assert!(error.contains("no such storage yet"), "{error}");
+    assert_eq!(std::fs::read_dir(trial.folder()).unwrap().count(), 0);
+}
+
+fn doctor(trial: &Trial) -> (i32, String) {
+    let (code, out, error) = trial.ask("doctor", &["--name", "payroll"]);
+    (code, out + &error)
+}
+
+/// Nobody can write: neither this doctor nor a leader.
+#[test]
+fn a_doctor_finds_a_lock() {
+    let trial = Trial::new();
+    trial.run(["true"]).finish();
+    let lock = trial.lock_storage();
+    let (code, said) = doctor(&trial);
+    drop(lock);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("problem  writes"), "{said}");
+}
+
+#[test]
+fn what_is_not_there_can_not_be_watched() {
+    let trial = Trial::new();
+    assert_eq!(trial.ask("watch", &["--name", "payroll"]).0, 66);
+    assert_eq!(std::fs::read_dir(trial.folder()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_doctor_makes_no_storage() {
+    let trial = Trial::new();
+    assert_eq!(doctor(&trial).0, 66);
+    assert_eq!(std::fs::read_dir(trial.folder()).unwrap().count(), 0);
+}
+
 /// A storage that can't be written in time: somebody keeps it locked.
 #[test]
 fn a_storage_that_can_not_be_written_for_too_long_costs_the_leadership() {

@@ -43,6 +43,12 @@ fn sample(address: SocketAddr, sample: &str) -> Option<f64> {
     line.map(|value| value.trim().parse().unwrap())
 }
 
+/// A metric of this trial's name, with one more label or none.
+fn labelled(trial: &Trial, metric: &str, label: &str) -> String {
+    let more = if label.is_empty() { String::new() } else { format!(",{label}") };
+    format!("{metric}{{name=\"{}\"{more}}} ", trial.name())
+}
+
 #[test]
 fn a_leader_and_a_standby_tell_routers_and_probes_who_is_which() {
     let trial = Trial::new();
@@ -57,12 +63,12 @@ fn a_leader_and_a_standby_tell_routers_and_probes_who_is_which() {
     assert_eq!(answer(at_standby, "/leader").0, 503);
     assert_eq!((answer(at_leader, "/readyz").0, answer(at_standby, "/readyz").0), (200, 200));
 
-    let margin = sample(at_leader, "vvm_margin_seconds{name=\"payroll\",slot=\"1\"} ").unwrap();
+    let margin = sample(at_leader, &labelled(&trial, "vvm_margin_seconds", "slot=\"1\"")).unwrap();
     assert!(margin > 0.0 && margin <= 16.0, "{margin}");
-    let epoch = sample(at_leader, "vvm_epoch{name=\"payroll\",slot=\"1\"} ").unwrap();
+    let epoch = sample(at_leader, &labelled(&trial, "vvm_epoch", "slot=\"1\"")).unwrap();
     assert_eq!(epoch as u64, status(at_leader)["leadership"]["epoch"].as_u64().unwrap());
-    assert_eq!(sample(at_standby, "vvm_epoch{name=\"payroll\",slot=\"1\"} "), None);
-    assert_eq!(sample(at_standby, "vvm_leading{name=\"payroll\"} "), Some(0.0));
+    assert_eq!(sample(at_standby, &labelled(&trial, "vvm_epoch", "slot=\"1\"")), None);
+    assert_eq!(sample(at_standby, &labelled(&trial, "vvm_leading", "")), Some(0.0));
 
     // A clean hand-over moves the answers with it.
     leader.signal(Signal::TERM);
@@ -77,22 +83,22 @@ fn a_leader_and_a_standby_tell_routers_and_probes_who_is_which() {
 #[test]
 fn renewals_and_losses_are_counted() {
     let trial = Trial::new();
-    let run = trial.run_script("echo up; sleep 60").with(["--ttl", "2s", "--on-loss", "rejoin"]);
+    let run = trial.run_script("echo up; sleep 60").with(["--ttl", trial.ttl("2s"), "--on-loss", "rejoin"]);
     let (mut running, address) = start(run);
     running.stdout.wait_for("up");
-    let count = "vvm_renewal_latency_seconds_count{name=\"payroll\"} ";
-    eventually("two renewals", || sample(address, count).unwrap() >= 2.0);
+    let count = labelled(&trial, "vvm_renewal_latency_seconds_count", "");
+    eventually("two renewals", || sample(address, &count).unwrap() >= 2.0);
 
-    let lock = trial.lock_storage();
-    let lost = "vvm_losses_total{name=\"payroll\",reason=\"storage_unreachable\"} ";
-    eventually("a loss", || sample(address, lost) == Some(1.0));
+    let outage = trial.outage();
+    let lost = labelled(&trial, "vvm_losses_total", "reason=\"storage_unreachable\"");
+    eventually("a loss", || sample(address, &lost) == Some(1.0));
     // Campaigning again on a storage that is of no use for longer than a TTL.
     eventually("not ready", || answer(address, "/readyz").0 == 503);
     assert!(status(address)["storage"]["trouble"].is_string());
-    drop(lock);
+    drop(outage);
     running.stdout.wait_for("up");
     eventually("it leads again", || answer(address, "/leader").0 == 200);
-    assert_eq!(sample(address, "vvm_leaderships_total{name=\"payroll\"} "), Some(2.0));
+    assert_eq!(sample(address, &labelled(&trial, "vvm_leaderships_total", "")), Some(2.0));
     running.signal(Signal::TERM);
     running.finish();
 }
@@ -114,7 +120,7 @@ fn between_two_runs_and_while_only_held_nobody_is_sent_here() {
     let body = answer(address, "/leader").1;
     assert!(body.contains("the command exited with status 3; restart "), "{body}");
     eventually("metrics tell", || {
-        sample(address, "vvm_role{name=\"payroll\",vvm_role=\"restarting\"} ") == Some(1.0)
+        sample(address, &labelled(&trial, "vvm_role", "vvm_role=\"restarting\"")) == Some(1.0)
     });
     eventually("status tells", || status(address)["role"] == "restarting");
     assert_eq!(answer(address, "/readyz").0, 200);
@@ -130,7 +136,7 @@ fn between_two_runs_and_while_only_held_nobody_is_sent_here() {
     assert_eq!(found, 503, "{body}");
     assert!(body.starts_with("no command runs: holding, slot 1, epoch "), "{body}");
     assert_eq!(status(address)["leadership"]["slot"], 1);
-    assert_eq!(sample(address, "vvm_leading{name=\"payroll\"} "), Some(0.0));
+    assert_eq!(sample(address, &labelled(&trial, "vvm_leading", "")), Some(0.0));
     running.signal(Signal::TERM);
     running.finish();
 }
@@ -140,7 +146,8 @@ fn between_two_runs_and_while_only_held_nobody_is_sent_here() {
 #[test]
 fn a_host_that_does_not_run_answers_nothing() {
     let trial = Trial::new();
-    let (mut running, address) = start(trial.run_script("echo up; sleep 60").with(["--ttl", "2s"]));
+    let (mut running, address) =
+        start(trial.run_script("echo up; sleep 60").with(["--ttl", trial.ttl("2s")]));
     running.stdout.wait_for("up");
     eventually("it leads", || answer(address, "/leader").0 == 200);
     kill_process(running.host(), Signal::STOP).unwrap();
@@ -167,7 +174,8 @@ fn an_address_that_is_taken_ends_it_before_it_campaigns() {
 #[test]
 fn a_flood_of_requests_delays_no_renewal() {
     let trial = Trial::new();
-    let (mut running, address) = start(trial.run_script("echo up; sleep 60").with(["--ttl", "2s"]));
+    let (mut running, address) =
+        start(trial.run_script("echo up; sleep 60").with(["--ttl", trial.ttl("2s")]));
     running.stdout.wait_for("up");
     let silent = (0..40).filter_map(|_| TcpStream::connect(address).ok()).collect::<Vec<_>>();
     let renewals = || status(address)["renewals"]["count"].as_u64().unwrap();

@@ -23,7 +23,8 @@ fn events(objects: &[Value]) -> Vec<&str> {
 fn a_life_is_an_object_for_each_change() {
     let trial = Trial::new();
     let run = trial.run_script("echo up; sleep 60");
-    let mut running = run.with(["--log-format", "json", "--holder", "first", "--ttl", "2s"]).start();
+    let mut running =
+        run.with(["--log-format", "json", "--holder", "first", "--ttl", trial.ttl("2s")]).start();
     running.stdout.wait_for("up");
     // Several renewals, which nobody is to hear of.
     let began = SystemClock::read();
@@ -33,7 +34,7 @@ fn a_life_is_an_object_for_each_change() {
     let objects = objects(&finished);
     assert_eq!(events(&objects), ["campaigning", "starting", "leading", "stopping", "concluded"]);
     for object in &objects {
-        assert_eq!((&object["name"], &object["holder"]), (&"payroll".into(), &"first".into()), "{object}");
+        assert_eq!((&object["name"], &object["holder"]), (&trial.name().into(), &"first".into()), "{object}");
         assert!(object["at"].as_str().unwrap().ends_with('Z') && object["level"] == "info", "{object}");
     }
     for object in &objects[1..] {
@@ -45,12 +46,12 @@ fn a_life_is_an_object_for_each_change() {
 #[test]
 fn a_loss_is_a_warning_with_its_reason_and_so_is_trouble() {
     let trial = Trial::new();
-    let run = trial.run_script("echo up; sleep 60").with(["--log-format", "json", "--ttl", "2s"]);
+    let run = trial.run_script("echo up; sleep 60").with(["--log-format", "json", "--ttl", trial.ttl("2s")]);
     let mut running = run.start();
     running.stdout.wait_for("up");
-    let lock = trial.lock_storage();
+    let outage = trial.outage();
     running.wait();
-    drop(lock);
+    drop(outage);
     let objects = objects(&running.finish());
     let find = |event: &str| objects.iter().find(|object| object["event"] == event).unwrap();
     assert_eq!(
@@ -66,7 +67,7 @@ fn a_loss_is_a_warning_with_its_reason_and_so_is_trouble() {
 #[test]
 fn every_line_is_an_object() {
     let trial = Trial::new();
-    let run = trial.run_script("echo up; sleep 60").with(["--log-format", "json", "--ttl", "2s"]);
+    let run = trial.run_script("echo up; sleep 60").with(["--log-format", "json", "--ttl", trial.ttl("2s")]);
     let mut running = run.environment("VVM_LOG", "debug").start();
     running.stdout.wait_for("up");
     running.stderr.wait_for("\"event\":\"renewed\"");
@@ -115,7 +116,9 @@ fn restarts_and_holding_have_their_numbers() {
 fn a_pause_and_a_step_down_say_who_asked_and_what_for() {
     let trial = Trial::new();
     let name = trial.name();
-    let run = || trial.run_script("echo up; exec sleep 60").with(["--log-format", "json", "--ttl", "2s"]);
+    let run = || {
+        trial.run_script("echo up; exec sleep 60").with(["--log-format", "json", "--ttl", trial.ttl("2s")])
+    };
     let mut leader = run().with(["--holder", "first"]).start();
     leader.stdout.wait_for("up");
     let mut standby = run().with(["--holder", "second"]).start();
@@ -154,7 +157,9 @@ fn a_pause_and_a_step_down_say_who_asked_and_what_for() {
 #[test]
 fn what_becomes_of_the_guardian_is_told_with_the_leadership() {
     let trial = Trial::new();
-    let run = || trial.run_script("echo up; exec sleep 60").with(["--log-format", "json", "--ttl", "2s"]);
+    let run = || {
+        trial.run_script("echo up; exec sleep 60").with(["--log-format", "json", "--ttl", trial.ttl("2s")])
+    };
     let mut running = run().start();
     running.stdout.wait_for("up");
     kill_process(running.guardian, Signal::KILL).unwrap();

@@ -27,6 +27,18 @@ fn a_command_is_restarted_under_the_same_leadership_up_to_the_limit_and_its_last
     assert!(free_now(&trial));
 }
 
+#[test]
+fn the_pause_before_a_restart_doubles_up_to_the_longest() {
+    let trial = Trial::new();
+    let options = ["--restart-backoff", "20ms", "--restart-backoff-max", "30ms", "--restart-limit", "3"];
+    let run = trial.run_script("exit 4").with(["--on-exit", "restart"]).with(options);
+    let finished = run.finish();
+    assert_eq!(finished.code(), 4, "{:#?}", finished.stderr);
+    for said in ["restart 1 of 3 in 20ms", "restart 2 of 3 in 30ms", "restart 3 of 3 in 30ms"] {
+        assert!(finished.says(said), "{said}: {:#?}", finished.stderr);
+    }
+}
+
 /// Daemons, and whoever does not listen to TERM.
 #[test]
 fn a_restart_finds_nothing_of_the_run_before() {
@@ -134,10 +146,10 @@ fn a_request_ends_the_holding_at_once_and_the_status_is_the_commands() {
 fn a_loss_while_holding_is_no_failure_of_the_job() {
     for on_loss in ["exit", "rejoin"] {
         let trial = Trial::new();
-        let running = holding(&trial, "1s", on_loss);
-        let lock = trial.lock_storage();
+        let running = holding(&trial, trial.ttl("1s"), on_loss);
+        let outage = trial.outage();
         eventually("it ends", || state(running.guardian) == Some('Z'));
-        drop(lock);
+        drop(outage);
         let finished = running.finish();
         assert_eq!((finished.code(), &finished.stdout[..]), (3, &["ran".to_owned()][..]));
         assert!(finished.says("status 3; leadership was lost while it was held"), "{:#?}", finished.stderr);
@@ -147,12 +159,11 @@ fn a_loss_while_holding_is_no_failure_of_the_job() {
 #[test]
 fn a_loss_between_two_runs_is_a_loss() {
     let trial = Trial::new();
-    let options =
-        ["--on-exit", "restart", "--restart-backoff", "1h", "--restart-backoff-max", "1h", "--ttl", "1s"];
-    let mut running = trial.run_script("exit 3").with(options).start();
+    let options = ["--on-exit", "restart", "--restart-backoff", "1h", "--restart-backoff-max", "1h"];
+    let mut running = trial.run_script("exit 3").with(options).with(["--ttl", trial.ttl("1s")]).start();
     running.stderr.wait_for("restart 1");
-    let lock = trial.lock_storage();
+    let outage = trial.outage();
     eventually("it ends", || state(running.guardian) == Some('Z'));
-    drop(lock);
+    drop(outage);
     assert_eq!(running.finish().code(), 79);
 }

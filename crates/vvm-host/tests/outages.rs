@@ -48,17 +48,15 @@ impl Dice {
 }
 
 /// TTL 3 s: a renewal falls due after 0.75 s, a loss comes after 1.95 s, and then a machine that stands still for less than
-/// 0.45 s costs nobody its life.
+/// 0.45 s costs nobody its life. A server takes longer to answer, so that there a third more.
 fn outages(seed: u64) {
     let trial = Trial::new();
-    let options = ["--ttl", "3s", "--on-loss", "rejoin", "--stop-timeout", "10s"];
+    let options = ["--ttl", trial.ttl("3s"), "--on-loss", "rejoin", "--stop-timeout", "10s"];
     let mut all = (0..3).map(|_| worker(&trial, &options).start()).collect::<Vec<_>>();
     eventually("somebody works", || at_work(&trial) == 1);
     let mut dice = Dice(seed);
     for outage in 0..12 {
-        let by_hand = rusqlite::Connection::open(trial.folder().join("leader.db")).unwrap();
-        by_hand.busy_timeout(harness::PATIENCE).unwrap();
-        by_hand.execute_batch("BEGIN EXCLUSIVE").unwrap();
+        let lasting = trial.outage();
         // Every third one is as short as a busy disk's, the others are of any length.
         let length = if outage % 3 == 0 { dice.between(50, 900) } else { dice.between(900, 6000) };
         let ends_at = clock::SystemClock::read().after(length);
@@ -66,7 +64,7 @@ fn outages(seed: u64) {
             assert!(at_work(&trial) <= 1, "seed {seed}: {:?}", trial.processes().describe());
             thread::sleep(Duration::from_millis(20));
         }
-        drop(by_hand);
+        drop(lasting);
         if outage % 2 == 0 {
             eventually("somebody works", || at_work(&trial) == 1);
         }
@@ -98,7 +96,7 @@ fn outages(seed: u64) {
 fn leader_of(trial: &Trial, all: &[Running]) -> usize {
     let mut found = None;
     eventually("one of them leads", || {
-        let (_, out, _) = trial.status(&["--name", "payroll", "--json"]);
+        let (_, out, _) = trial.status(&["--name", &trial.name(), "--json"]);
         let slots = serde_json::from_str::<Vec<serde_json::Value>>(&out).unwrap();
         let holder = slots[0]["holder"].as_str().unwrap_or_default().to_owned();
         found = all.iter().position(|one| holder.ends_with(&format!(":{}", one.guardian)));
@@ -118,7 +116,7 @@ fn outages_of_any_length_leave_one_leader_and_everybody_a_candidate() {
 #[test]
 fn as_many_work_as_there_are_slots_each_in_its_own_and_who_is_killed_is_replaced() {
     let trial = Trial::new();
-    let options = ["--ttl", "2s", "--slots", "3", "--on-loss", "rejoin"];
+    let options = ["--ttl", trial.ttl("2s"), "--slots", "3", "--on-loss", "rejoin"];
     let mut all = (0..5).map(|_| worker(&trial, &options).start()).collect::<Vec<_>>();
     let of_all = || (1..=3).map(|slot| epochs(&trial, slot).len()).collect::<Vec<_>>();
     let never_more = |what: &str, condition: &dyn Fn() -> bool| {
@@ -131,7 +129,7 @@ fn as_many_work_as_there_are_slots_each_in_its_own_and_who_is_killed_is_replaced
     let mut outputs = Vec::new();
     for round in 0..6_usize {
         let slot = round % 3;
-        let (_, out, _) = trial.status(&["--name", "payroll", "--json"]);
+        let (_, out, _) = trial.status(&["--name", &trial.name(), "--json"]);
         let slots = serde_json::from_str::<Vec<serde_json::Value>>(&out).unwrap();
         let holder = slots[slot]["holder"].as_str().unwrap().to_owned();
         let leader = all.iter().position(|one| holder.ends_with(&format!(":{}", one.guardian))).unwrap();

@@ -43,7 +43,7 @@ fn it_has_ended_before_the_command_is_told() {
     running.signal(Signal::TERM);
     let finished = ended(&trial, running);
     assert_eq!(finished.code(), 5, "{:#?}", finished.stderr);
-    assert_eq!(notes(&trial), ["pre payroll", "told"]);
+    assert_eq!(notes(&trial), [format!("pre {}", trial.name()), "told".into()]);
     // Standard output is the command's.
     assert!(
         finished.says("heard") && finished.says("--pre-stop exited with status 1"),
@@ -85,9 +85,9 @@ fn after_a_loss_it_ends_in_time_for_the_command_to_stop_before_the_deadline() {
     let trial = Trial::new();
     let hangs = "trap '' TERM; echo pre >> $NOTES; while :; do sleep 1000; done";
     let running = up(run(&trial, hangs).with(["--pre-stop-timeout", "1h", "--ttl", "5s"]));
-    let lock = trial.lock_storage();
+    let outage = trial.outage();
     running.wait();
-    drop(lock);
+    drop(outage);
     let finished = ended(&trial, running);
     assert_eq!(finished.code(), 79, "{:#?}", finished.stderr);
     assert_eq!(notes(&trial), ["pre", "told"]);

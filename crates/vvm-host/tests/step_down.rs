@@ -4,15 +4,9 @@
 mod harness;
 
 use harness::{Running, Trial, eventually};
-use ielections::{Claim, Entry, Epoch, Holder, Incarnation, Ttl, TtlStorage as _, Vacant, Version};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::{
-    num::NonZeroU32,
-    process::{Command, Stdio},
-    sync::Arc,
-};
-use vvm_storage::{ElectionKey, ElectionsTtlStorage, Requests, SlotNumber};
+use std::process::{Command, Stdio};
 
 const WORK: &str = "echo $VVM_LEADER_HOLDER works; exec sleep 1000";
 
@@ -31,11 +25,11 @@ fn standby(trial: &Trial, holder: &str) -> Running {
 }
 
 fn step_down(trial: &Trial, arguments: &[&str]) -> (i32, String, String) {
-    trial.ask("step-down", &[&["--name", "payroll"], arguments].concat())
+    trial.ask("step-down", &[&["--name", &trial.name()], arguments].concat())
 }
 
 fn slots(trial: &Trial) -> Vec<Value> {
-    serde_json::from_str(&trial.status(&["--name", "payroll", "--json"]).1).unwrap()
+    serde_json::from_str(&trial.status(&["--name", &trial.name(), "--json"]).1).unwrap()
 }
 
 #[test]
@@ -48,7 +42,8 @@ fn the_named_standby_comes_next_whoever_else_waits() {
     let (code, out, error) = step_down(&trial, &["--to", "c"]);
     assert_eq!(code, 0, "{out}{error}");
     assert!(
-        out.starts_with("payroll: c leads slot 1 now, epoch ") && out.contains("after the release"),
+        out.starts_with(&format!("{}: c leads slot 1 now, epoch ", trial.name()))
+            && out.contains("after the release"),
         "{out}"
     );
     let found = slots(&trial);
@@ -87,7 +82,7 @@ fn the_command_is_stopped_as_usual_before_the_slot_is_released() {
             (&found[0]["holder"], &found[0]["stepping_down"]["stage"]),
             (&"a".into(), &"begun".into())
         );
-        let (_, table, _) = trial.status(&["--name", "payroll"]);
+        let (_, table, _) = trial.status(&["--name", &trial.name()]);
         assert!(table.contains("slot 1 is to step down, in favour of b: begun"), "{table}");
         std::fs::write(trial.folder().join("go"), "").unwrap();
         let (code, out, error) = asked.join().unwrap();
@@ -138,7 +133,7 @@ fn a_request_that_is_interrupted_is_withdrawn() {
     let _leader = leader(&trial, "a");
     let before = slots(&trial);
     let mut asking = Command::new(env!("CARGO_BIN_EXE_vvm"));
-    asking.args(["step-down", "--storage", &trial.storage(), "--name", "payroll", "--to", "later"]);
+    asking.args(["step-down", "--storage", &trial.storage(), "--name", &trial.name(), "--to", "later"]);
     let asking = asking.stderr(Stdio::piped()).spawn().unwrap();
     eventually("it is asked for", || slots(&trial)[0]["stepping_down"]["to"] == "later");
     kill_process(Pid::from_child(&asking), Signal::INT).unwrap();
@@ -157,14 +152,16 @@ fn what_can_not_be_is_said_at_once() {
         assert_eq!((code, out.as_str()), (status, ""), "{arguments:?}: {error}");
         assert!(error.contains(hint), "{arguments:?}: {error}");
     };
-    refused(&[], 66, "no such storage");
+    let name = trial.name();
+    refused(&[], 66, trial.said_before_the_first());
     trial.run(["true"]).with(["--slots", "2"]).finish();
-    refused(&["--slot", "2"], 75, "nobody leads payroll slot 2");
-    refused(&[], 64, "payroll has 2 slots: say which with --slot N");
-    refused(&["--slot", "3"], 64, "--slot 3: payroll has 2");
-    let (code, _, error) = trial.ask("step-down", &["--name", "payrol"]);
+    refused(&["--slot", "2"], 75, &format!("nobody leads {name} slot 2"));
+    refused(&[], 64, &format!("{name} has 2 slots: say which with --slot N"));
+    refused(&["--slot", "3"], 64, &format!("--slot 3: {name} has 2"));
+    let misspelt = name.replace("payroll", "payrol");
+    let (code, _, error) = trial.ask("step-down", &["--name", &misspelt]);
     assert_eq!(code, 66);
-    assert!(error.contains("nobody has ever campaigned for payrol "), "{error}");
+    assert!(error.contains(&format!("nobody has ever campaigned for {misspelt} ")), "{error}");
 
     let running = trial.run_script(WORK).with(["--holder", "a", "--slots", "2"]).start();
     let mut slot = Value::Null;
@@ -173,37 +170,22 @@ fn what_can_not_be_is_said_at_once() {
         slot = found.map_or(Value::Null, |found| found["slot"].clone());
         !slot.is_null()
     });
-    refused(&["--slot", &slot.to_string(), "--to", "a"], 75, "a leads payroll slot");
+    refused(&["--slot", &slot.to_string(), "--to", "a"], 75, &format!("a leads {name} slot"));
     drop(running);
 }
 
-/// A leader of another program, or of an earlier version: here the test itself.
+/// A leader of another program, or of an earlier version: here the test itself. It does not answer for as long as is waited.
 #[test]
 fn a_leader_that_knows_nothing_of_it_is_left_alone() {
     let trial = Trial::new();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let open = async || {
-        let clock = Arc::new(clock::SystemClock::start().unwrap());
-        ElectionsTtlStorage::new(vvm_storage::open(&trial.storage(), clock).await.unwrap())
-    };
-    let slot = SlotNumber::new(NonZeroU32::MIN);
-    let key = ElectionKey { cluster: "payroll".into(), slot };
-    let entry = Entry {
-        holder: Holder::new("foreign").unwrap(),
-        version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 0 },
-        ttl: Ttl::DEFAULT,
-        epoch: Epoch::new(1).unwrap(),
-    };
-    runtime.block_on(async {
-        let claimed = open().await.insert_if_not_exist(&key, Vacant::default(), &entry).await.unwrap();
-        assert_eq!(claimed, Claim::Claimed);
-    });
+    let foreign = trial.usurp();
+    let before = slots(&trial);
+    assert_eq!(before[0]["holder"], "usurper");
     let (code, _, error) = step_down(&trial, &[]);
     assert_eq!(code, 75, "{error}");
-    assert!(error.contains("foreign has not answered"), "{error}");
-    runtime.block_on(async {
-        let storage = open().await;
-        assert_eq!(storage.get(&key).await.unwrap().entry(), Some(&entry));
-        assert_eq!(storage.requests(&key.cluster).await.unwrap(), Requests::default());
-    });
+    assert!(error.contains("usurper has not answered"), "{error}");
+    // Nothing is left of the request.
+    assert_eq!(slots(&trial), before);
+    assert_eq!(before[0]["stepping_down"], Value::Null);
+    foreign.leave();
 }

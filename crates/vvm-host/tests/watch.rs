@@ -9,9 +9,11 @@ use serde_json::Value;
 use std::process::{Child, Command, Stdio};
 
 fn watch(trial: &Trial, options: &[&str]) -> (Child, Lines) {
+    let name = trial.name();
+    let usual = ["--name", &name];
     let mut child = Command::new(env!("CARGO_BIN_EXE_vvm"))
         .args(["watch", "--storage", &trial.storage(), "--interval", "100ms"])
-        .args(if options.contains(&"--name") { &[][..] } else { &["--name", "payroll"] })
+        .args(if options.contains(&"--name") { &[][..] } else { &usual[..] })
         .args(options)
         .env("TRIAL", trial.mark())
         .stdout(Stdio::piped())
@@ -44,7 +46,7 @@ fn each_change_is_a_line() {
 #[test]
 fn a_crash_shows_as_renewals_that_stop_and_each_change_is_an_object() {
     let trial = Trial::new();
-    let options = ["--holder", "first", "--ttl", "2s"];
+    let options = ["--holder", "first", "--ttl", trial.ttl("2s")];
     let mut first = trial.run_script("echo up; sleep 60").with(options).start();
     first.stdout.wait_for("up");
     let (mut watching, mut lines) = watch(&trial, &["--json"]);
@@ -71,13 +73,6 @@ fn a_crash_shows_as_renewals_that_stop_and_each_change_is_an_object() {
     first.finish();
 }
 
-#[test]
-fn what_is_not_there_can_not_be_watched() {
-    let trial = Trial::new();
-    let (mut watching, _lines) = watch(&trial, &[]);
-    assert_eq!(watching.wait().unwrap().code(), Some(66));
-}
-
 /// On each way out the terminal gets its own screen, its cursor and its keyboard back.
 #[test]
 fn the_terminal_is_left_as_it_was() {
@@ -85,9 +80,10 @@ fn the_terminal_is_left_as_it_was() {
     trial.run(["true"]).finish();
     let mut terminal = Terminal::new(&trial);
     let line = format!(
-        "TERM=xterm {} watch --storage {} --name payroll; echo left $(stty -a | grep -o -E -e '-?(icanon|echo) ')",
+        "TERM=xterm {} watch --storage '{}' --name {}; echo left $(stty -a | grep -o -E -e '-?(icanon|echo) ')",
         env!("CARGO_BIN_EXE_vvm"),
-        trial.storage()
+        trial.storage(),
+        trial.name()
     );
     let watching = || trial.processes().with(" watch ").first().copied();
     terminal.type_line("stty echo");
@@ -117,7 +113,8 @@ fn it_can_be_suspended_and_its_terminal_resized() {
     let mut terminal = Terminal::new(&trial);
     terminal.resize(60, 20);
     let vvm = env!("CARGO_BIN_EXE_vvm");
-    terminal.type_line(&format!("TERM=xterm {vvm} watch --storage {} --name payroll", trial.storage()));
+    let (storage, name) = (trial.storage(), trial.name());
+    terminal.type_line(&format!("TERM=xterm {vvm} watch --storage '{storage}' --name {name}"));
     terminal.screen.wait_for("\x1b[?1049h");
     // Without the heads of a wide picture.
     let narrow = terminal.screen.wait_for("free, last epoch");
@@ -145,13 +142,13 @@ fn a_pause_shows_and_a_name_that_nobody_knows() {
     trial.run(["true"]).finish();
     let (mut watching, mut lines) = watch(&trial, &["--json"]);
     lines.wait_for("\"event\":\"free\"");
-    assert_eq!(trial.ask("pause", &["--name", "payroll", "--by", "alice"]).0, 0);
+    assert_eq!(trial.ask("pause", &["--name", &trial.name(), "--by", "alice"]).0, 0);
     lines.wait_for("\"by\":\"alice\",\"event\":\"paused\"");
-    assert_eq!(trial.ask("resume", &["--name", "payroll"]).0, 0);
+    assert_eq!(trial.ask("resume", &["--name", &trial.name()]).0, 0);
     lines.wait_for("\"event\":\"resumed\"");
     watching.kill().unwrap();
     watching.wait().unwrap();
-    let (mut watching, mut lines) = watch(&trial, &["--name", "payrol"]);
+    let (mut watching, mut lines) = watch(&trial, &["--name", &trial.name().replace("payroll", "payrol")]);
     lines.wait_for("nobody has ever campaigned for this name: check --name");
     watching.kill().unwrap();
     watching.wait().unwrap();

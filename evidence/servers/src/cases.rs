@@ -20,7 +20,7 @@ pub(crate) struct Suite<'a> {
     /// What is built.
     pub(crate) build: Build,
     /// The files of tests.
-    pub(crate) tests: &'static [&'static str],
+    pub(crate) tests: &'a [&'a str],
     /// The module in it, if not all is this driver's.
     pub(crate) only: Option<&'static str>,
     /// How many cases at once: as much as the server's machine bears without being late.

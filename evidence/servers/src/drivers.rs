@@ -4,7 +4,7 @@
 
 use crate::{
     cases::{Build, Cases, Suite},
-    end_to_end,
+    end_to_end::{self, Selection},
 };
 use clap::ValueEnum;
 use servers::{cassandra::Plan, dynamodb::DynamoDbLocal, target};
@@ -38,13 +38,14 @@ const DYNAMODB: &str = "VVM_TEST_DYNAMODB";
 const LOCAL_CREDENTIALS: [(&str, &str); 2] =
     [("AWS_ACCESS_KEY_ID", "local"), ("AWS_SECRET_ACCESS_KEY", "local")];
 
-/// Runs the drivers asked for, or all of them, on such a cluster; whether every case of every one passed.
-pub(crate) fn run(only: &[Driver], cluster: &Plan) -> bool {
+/// Runs the drivers asked for, or all of them, on such a cluster, and so much of what is end to end; whether every case of
+/// every one passed.
+pub(crate) fn run(only: &[Driver], cluster: &Plan, selection: Selection<'_>) -> bool {
     let asked_for = if only.is_empty() { Driver::value_variants() } else { only };
     let mut table = Vec::new();
     for driver in asked_for {
         println!("==> {}", driver.name());
-        let outcome = driver.run(cluster);
+        let outcome = driver.run(cluster, selection);
         if let Err(why) = &outcome {
             eprintln!("{}: {why}", driver.name());
         }
@@ -54,7 +55,10 @@ pub(crate) fn run(only: &[Driver], cluster: &Plan) -> bool {
     for (name, outcome) in &table {
         match outcome {
             Ok(Outcome { suites, end_to_end, place }) => {
-                println!("{name:8} {suites}, on {place}");
+                match suites {
+                    Some(suites) => println!("{name:8} {suites}, on {place}"),
+                    None => println!("{name:8} suites of the driver: NOT RUN, since others were asked for"),
+                }
                 match end_to_end {
                     Some(end_to_end) => println!("{name:8} {end_to_end}, of `vvm run` end to end"),
                     None => println!("{name:8} `vvm run` end to end: NOT RUN here"),
@@ -68,8 +72,8 @@ pub(crate) fn run(only: &[Driver], cluster: &Plan) -> bool {
 
 /// What came of a driver.
 struct Outcome {
-    /// The suites of the driver itself.
-    suites: Cases,
+    /// The suites of the driver itself; none when only something else was asked for.
+    suites: Option<Cases>,
     /// Those of processes on it; none where a process of its own has nothing to share, or the server is somebody else's.
     end_to_end: Option<Cases>,
     place: String,
@@ -77,11 +81,12 @@ struct Outcome {
 
 impl Outcome {
     fn all_passed(&self) -> bool {
-        self.suites.all_passed() && self.end_to_end.is_none_or(|cases| cases.all_passed())
+        let mut ran = self.suites.iter().chain(&self.end_to_end).peekable();
+        ran.peek().is_some() && ran.all(|cases| cases.all_passed())
     }
 
     fn of_suites(suites: Cases, place: String) -> Self {
-        Self { suites, end_to_end: None, place }
+        Self { suites: Some(suites), end_to_end: None, place }
     }
 }
 
@@ -97,7 +102,7 @@ impl Driver {
     }
 
     /// What came of its cases, and what they ran on; or why none did.
-    fn run(self, cluster: &Plan) -> Result<Outcome, String> {
+    fn run(self, cluster: &Plan, selection: Selection<'_>) -> Result<Outcome, String> {
         match self {
             Self::Mem | Self::Sqlite | Self::Sled => {
                 let suite = Suite {
@@ -107,9 +112,9 @@ impl Driver {
                     threads: 4,
                     environment: &[],
                 };
-                let suites = suite.run()?;
+                let suites = selection.or_all(|| suite.run())?;
                 // The others are one process's own: two that run a command have nothing to share.
-                let end_to_end = (self == Self::Sqlite).then(end_to_end::on_files).transpose()?;
+                let end_to_end = (self == Self::Sqlite).then(|| selection.on_files()).transpose()?;
                 Ok(Outcome { suites, end_to_end, place: "this machine".into() })
             }
             Self::Scylla => match env::var(SCYLLA) {
@@ -119,7 +124,7 @@ impl Driver {
                         format!("{address}; not run: passwords and TLS, on a cluster of our own alone");
                     Ok(Outcome::of_suites(cases, place))
                 }
-                Err(_) => on_cassandra(cluster),
+                Err(_) => on_cassandra(cluster, selection),
             },
             Self::Dynamodb => {
                 let on = |environment: &[(&str, &str)]| {
@@ -136,14 +141,14 @@ impl Driver {
                         };
                         let local = DynamoDbLocal::start(&target()).map_err(way_out)?;
                         let [id, secret] = LOCAL_CREDENTIALS;
-                        let suites = on(&[(DYNAMODB, &local.endpoint()), id, secret])?;
+                        let suites = selection.or_all(|| on(&[(DYNAMODB, &local.endpoint()), id, secret]))?;
                         let url = format!(
                             "dynamodb://eu-west-1/{}?endpoint={}",
                             end_to_end::STORAGE,
                             local.endpoint()
                         );
                         let at = local.address().to_string();
-                        let end_to_end = Some(end_to_end::on_server(&url, &at, &LOCAL_CREDENTIALS)?);
+                        let end_to_end = Some(selection.on_server(&url, &at, &LOCAL_CREDENTIALS)?);
                         Ok(Outcome { suites, end_to_end, place: "DynamoDB Local 2.6.1".into() })
                     }
                 }
@@ -154,7 +159,7 @@ impl Driver {
 
 /// All that there is for a cluster: on an open one, on what is left of it when the other nodes are killed, and on one that
 /// asks for a certificate and a password.
-fn on_cassandra(cluster: &Plan) -> Result<Outcome, String> {
+fn on_cassandra(cluster: &Plan, selection: Selection<'_>) -> Result<Outcome, String> {
     let way_out = |error| format!("{error}\nOr point {SCYLLA}=host:port at a cluster that is there already.");
     let mut open = cluster.start(&target()).map_err(way_out)?;
     if !cluster.ahead().is_zero() {
@@ -165,15 +170,17 @@ fn on_cassandra(cluster: &Plan) -> Result<Outcome, String> {
         let place = format!("Apache Cassandra 5.0.5, {cluster}: fail-over alone");
         return Ok(Outcome::of_suites(cases, place));
     }
-    let cases = scylla(OPEN, &[(SCYLLA, &open.contact_points())])?;
+    let cases = selection.or_all(|| scylla(OPEN, &[(SCYLLA, &open.contact_points())]))?;
     let end_to_end = match open.nodes() {
         // One node, as promised: three on two cores are busy with each other.
         [_] => {
             let url = open.url(end_to_end::STORAGE);
-            Some(end_to_end::on_server(&url, &open.contact_points(), &[])?)
+            Some(selection.on_server(&url, &open.contact_points(), &[])?)
         }
         _ => None,
     };
+    let place = format!("Apache Cassandra 5.0.5, {cluster}");
+    let Some(cases) = cases else { return Ok(Outcome { suites: None, end_to_end, place }) };
     let cases = match open.nodes() {
         [first, others @ ..] if others.len() > 1 => {
             for node in others {
@@ -190,7 +197,7 @@ fn on_cassandra(cluster: &Plan) -> Result<Outcome, String> {
     let environment =
         [("VVM_TEST_SCYLLA_LOCKED", &*locked.contact_points()), ("VVM_TEST_SCYLLA_LOCKS", &*locks)];
     let cases = cases + scylla(&["scylla_locked"], &environment)?;
-    Ok(Outcome { suites: cases, end_to_end, place: format!("Apache Cassandra 5.0.5, {cluster}") })
+    Ok(Outcome { suites: Some(cases), end_to_end, place })
 }
 
 fn scylla(tests: &'static [&'static str], environment: &[(&str, &str)]) -> Result<Cases, String> {

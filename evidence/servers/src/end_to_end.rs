@@ -1,7 +1,7 @@
-//! Real `vvm run` processes: exit statuses, signals in every state, a host that hangs. The tests are those of `vvm-host`,
-//! on another storage.
+//! Real `vvm` processes, end to end. The tests are those of `vvm-host`, on another storage.
 //!
-//! What is about files alone stands in its file `tests/files.rs`, which is run on files alone.
+//! What is about files alone stands in `tests/files.rs`, which is run on files alone. That each option and each exit status
+//! is exercised here, too, is checked by `tests/exercised.rs` over there.
 
 use crate::cases::{Build, Cases, Suite};
 
@@ -9,22 +9,78 @@ use crate::cases::{Build, Cases, Suite};
 pub(crate) const STORAGE: &str = "end_to_end";
 
 /// What holds on every storage.
-const EVERYWHERE: &[&str] = &["exit_statuses", "signals", "signal_table", "hung"];
-/// The same, and what only files have.
-const ON_FILES: &[&str] = &["exit_statuses", "signals", "signal_table", "hung", "files"];
+const EVERYWHERE: &[&str] = &[
+    "check",
+    "doctor",
+    "elect",
+    "exit_statuses",
+    "history",
+    "http",
+    "hung",
+    "leadership",
+    "log_format",
+    "on_exit",
+    "operators",
+    "outages",
+    "outcomes",
+    "pause",
+    "pre_stop",
+    "signal_table",
+    "signals",
+    "step_down",
+    "watch",
+];
 
-/// Each trial on a file of its own.
-pub(crate) fn on_files() -> Result<Cases, String> {
-    run(ON_FILES, &[])
+/// What only files have.
+const OF_FILES: &[&str] = &["files"];
+
+/// Which of the tests, by their files.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Selection<'a> {
+    only: &'a [String],
 }
 
-/// All trials on one server: `url`, which has the host and port `at` in it.
-pub(crate) fn on_server(url: &str, at: &str, environment: &[(&str, &str)]) -> Result<Cases, String> {
-    let storage = [("VVM_TEST_STORAGE", url), ("VVM_TEST_STORAGE_AT", at)];
-    run(EVERYWHERE, &[&storage, environment].concat())
+impl<'a> Selection<'a> {
+    /// All of them, or `only` these.
+    ///
+    /// # Errors
+    /// What there is, if one of them is not there.
+    pub(crate) fn of(only: &'a [String]) -> Result<Self, String> {
+        let unknown = only.iter().find(|name| !EVERYWHERE.iter().chain(OF_FILES).any(|there| there == name));
+        match unknown {
+            Some(name) => Err(format!("there is no {name} end to end, but {}", EVERYWHERE.join(", "))),
+            None => Ok(Self { only }),
+        }
+    }
+
+    /// What else there is, if all is wanted.
+    pub(crate) fn or_all<T, E>(self, others: impl FnOnce() -> Result<T, E>) -> Result<Option<T>, E> {
+        self.only.is_empty().then(others).transpose()
+    }
+
+    /// Each trial on a file of its own.
+    pub(crate) fn on_files(self) -> Result<Cases, String> {
+        self.run(&[EVERYWHERE, OF_FILES].concat(), &[])
+    }
+
+    /// All trials on one server: `url`, which has the host and port `at` in it.
+    pub(crate) fn on_server(
+        self,
+        url: &str,
+        at: &str,
+        environment: &[(&str, &str)],
+    ) -> Result<Cases, String> {
+        let storage = [("VVM_TEST_STORAGE", url), ("VVM_TEST_STORAGE_AT", at)];
+        self.run(EVERYWHERE, &[&storage, environment].concat())
+    }
+
+    fn run(self, tests: &[&'static str], environment: &[(&str, &str)]) -> Result<Cases, String> {
+        let is_wanted = |test: &&str| self.only.is_empty() || self.only.iter().any(|only| only == test);
+        let tests: Vec<&str> = tests.iter().copied().filter(is_wanted).collect();
+        // Each case is several processes, most of which wait; the server's machine is this one.
+        Suite { build: Build::Everything, tests: &tests, only: None, threads: THREADS, environment }.run()
+    }
 }
 
-fn run(tests: &'static [&'static str], environment: &[(&str, &str)]) -> Result<Cases, String> {
-    // Each case is several processes, and the server's machine is this one.
-    Suite { build: Build::Everything, tests, only: None, threads: 2, environment }.run()
-}
+/// How many cases at once.
+const THREADS: u8 = 3;

@@ -10,6 +10,7 @@ mod end_to_end;
 
 use clap::Parser;
 use drivers::Driver;
+use end_to_end::Selection;
 use servers::{cassandra::Plan, owned};
 use std::{process::ExitCode, time::Duration};
 
@@ -27,6 +28,9 @@ struct CommandLine {
     /// package `faketime`).
     #[arg(long, default_value = "0")]
     ahead: u32,
+    /// Nothing but these of what is run end to end, with commas in between: `pause,signal_table`.
+    #[arg(long, value_name = "TESTS", value_delimiter = ',')]
+    end_to_end: Vec<String>,
 }
 
 fn main() -> ExitCode {
@@ -34,7 +38,14 @@ fn main() -> ExitCode {
         eprintln!("test-drivers: {error}");
         return ExitCode::FAILURE;
     }
-    let CommandLine { only, nodes, ahead } = CommandLine::parse();
+    let CommandLine { only, nodes, ahead, end_to_end } = CommandLine::parse();
     let cluster = Plan::of(nodes).with_a_clock_ahead(Duration::from_secs(ahead.into()));
-    if drivers::run(&only, &cluster) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let selection = match Selection::of(&end_to_end) {
+        Ok(selection) => selection,
+        Err(error) => {
+            eprintln!("test-drivers: --end-to-end: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if drivers::run(&only, &cluster, selection) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -6,6 +6,8 @@
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part of this")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
+mod described;
+mod door;
 mod ignored;
 mod level;
 mod lines;
@@ -14,6 +16,7 @@ mod run;
 mod storage;
 mod terminal;
 
+pub(crate) use described::{Described, commands, vvm};
 pub(crate) use level::{
     Level, gives_pid_namespaces, gives_user_namespaces, is_permitted, lets_us_make_groups, own_group,
     remove_group,
@@ -21,7 +24,7 @@ pub(crate) use level::{
 pub(crate) use lines::Lines;
 pub(crate) use processes::{Processes, command_line, eventually, state};
 pub(crate) use run::{Finished, Run, Running};
-pub(crate) use storage::Obstruction;
+pub(crate) use storage::{Obstruction, Outage, Usurper};
 pub(crate) use terminal::Terminal;
 
 use rustix::{fs::FlockOperation, process::Pid};
@@ -101,6 +104,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Trial {
     folder: tempfile::TempDir,
     mark: String,
+    /// Between its processes and the server, where the storage is on one.
+    door: Option<door::Door>,
     /// At level control group, the one that all runs begin in, so that the groups that they make can be found.
     group: Option<PathBuf>,
 }
@@ -117,7 +122,7 @@ impl Trial {
             std::fs::create_dir(&group).unwrap();
             group
         });
-        Self { folder, mark, group }
+        Self { folder, mark, door: storage::door(), group }
     }
 
     /// Its folder.
@@ -128,12 +133,12 @@ impl Trial {
     /// The storage that all runs of this trial share.
     pub(crate) fn storage(&self) -> String {
         let file = || format!("sqlite:{}", self.folder.path().join("leader.db").display());
-        storage::server().unwrap_or_else(file)
+        self.door.as_ref().map_or_else(file, storage::behind)
     }
 
     /// What is led: `payroll`, or on a server that others use a name of this trial's own.
     pub(crate) fn name(&self) -> String {
-        storage::server().map_or_else(|| "payroll".into(), |_| format!("payroll-{}", self.mark))
+        if self.door.is_some() { format!("payroll-{}", self.mark) } else { "payroll".into() }
     }
 
     /// `vvm run` on the storage, for the trial's name. The TTL is the default, long enough for a busy machine.

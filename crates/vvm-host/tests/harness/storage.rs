@@ -4,13 +4,14 @@
 //! `cargo xtask test-drivers` names the server: its address in `VVM_TEST_STORAGE`, and the host and port in it in
 //! `VVM_TEST_STORAGE_AT`. What is about files alone stands in `tests/files.rs`, which is not run there.
 
-use super::{PATIENCE, Trial};
-use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
+use super::{
+    PATIENCE, Trial,
+    door::{Door, Hinge},
+};
+use ielections::{Claim, Entry, Epoch, Holder, Incarnation, Slot, Ttl, TtlStorage as _, Version};
 use std::{
-    env, io,
-    net::{Shutdown, SocketAddrV4, TcpListener, TcpStream},
+    env,
     num::NonZeroU32,
-    os::fd::OwnedFd,
     process::{Command, Stdio},
     sync::{Arc, Once},
     thread,
@@ -34,6 +35,27 @@ pub(super) fn server() -> Option<String> {
     Some(url)
 }
 
+/// The trial's own door to the server, if there is one.
+pub(super) fn door() -> Option<Door> {
+    server()?;
+    let mut door = Door::to(address());
+    door.listen();
+    Some(door)
+}
+
+/// The storage, as it is reached through a door.
+pub(super) fn behind(door: &Door) -> String {
+    let (url, at) = (server().unwrap(), address());
+    let behind = url.replace(&at, &door.address.to_string());
+    assert_ne!(behind, url, "{at} is not in {url}");
+    behind
+}
+
+/// The server's host and port.
+fn address() -> String {
+    env::var("VVM_TEST_STORAGE_AT").unwrap()
+}
+
 /// What is between candidates and the storage: nobody can open it, or do anything with it, until it is removed.
 pub(crate) struct Obstruction {
     /// The storage, behind it.
@@ -44,52 +66,96 @@ pub(crate) struct Obstruction {
 enum Kind {
     /// Somebody has the file to himself.
     Lock { _connection: rusqlite::Connection },
-    /// An address where nobody listens yet, as where a server is not up.
-    Door { socket: OwnedFd, server: String },
+    /// Nobody listens there yet.
+    Door(Door),
 }
 
 impl Obstruction {
     pub(super) fn put(trial: &Trial) -> Self {
-        let url = trial.storage();
-        if server().is_none() {
-            let connection = rusqlite::Connection::open(trial.folder().join("leader.db")).unwrap();
-            connection.busy_timeout(PATIENCE).unwrap();
-            connection.execute_batch("BEGIN EXCLUSIVE").unwrap();
-            return Self { url, kind: Kind::Lock { _connection: connection } };
+        if server().is_some() {
+            let door = Door::to(address());
+            return Self { url: behind(&door), kind: Kind::Door(door) };
         }
-        let at = env::var("VVM_TEST_STORAGE_AT").unwrap();
-        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-        // On the server's own host: clients of a cluster take the port that they know for that of every node.
-        let host = *at.parse::<SocketAddrV4>().unwrap().ip();
-        bind(&socket, &SocketAddrV4::new(host, 0)).unwrap();
-        let door = SocketAddrV4::try_from(getsockname(&socket).unwrap()).unwrap().to_string();
-        let behind = url.replace(&at, &door);
-        assert_ne!(behind, url, "{at} is not in {url}");
-        Self { url: behind, kind: Kind::Door { socket, server: at } }
+        let connection = rusqlite::Connection::open(trial.folder().join("leader.db")).unwrap();
+        connection.busy_timeout(PATIENCE).unwrap();
+        connection.execute_batch("BEGIN EXCLUSIVE").unwrap();
+        Self { url: trial.storage(), kind: Kind::Lock { _connection: connection } }
     }
 
     pub(crate) fn remove(self) {
-        if let Kind::Door { socket, server } = self.kind {
-            listen(&socket, 16).unwrap();
-            lead_to(server, TcpListener::from(socket));
+        if let Kind::Door(mut door) = self.kind {
+            door.listen();
         }
     }
 }
 
-/// Whoever comes gets to the server. The threads end with the tests.
-fn lead_to(server: String, door: TcpListener) {
-    thread::spawn(move || {
-        for client in door.incoming().flatten() {
-            let Ok(behind) = TcpStream::connect(&server) else { continue };
-            for (from, to) in [(&client, &behind), (&behind, &client)] {
-                let (Ok(mut from), Ok(mut to)) = (from.try_clone(), to.try_clone()) else { continue };
-                thread::spawn(move || {
-                    let _cut = io::copy(&mut from, &mut to);
-                    let _gone = to.shutdown(Shutdown::Both);
-                });
+/// While it lasts, no write of anybody's is applied, and on a server nobody hears anything.
+pub(crate) struct Outage {
+    _lock: Option<rusqlite::Connection>,
+    shut: Option<Arc<Hinge>>,
+}
+
+impl Outage {
+    pub(super) fn of(trial: &Trial) -> Self {
+        match &trial.door {
+            Some(door) => {
+                door.hinge.shut();
+                Self { _lock: None, shut: Some(Arc::clone(&door.hinge)) }
             }
+            None => Self { _lock: Some(trial.lock_storage()), shut: None },
         }
-    });
+    }
+}
+
+impl Drop for Outage {
+    fn drop(&mut self) {
+        if let Some(hinge) = &self.shut {
+            hinge.open();
+        }
+    }
+}
+
+/// A leader of another program, which knows nothing of ours: the test itself. It does not renew.
+pub(crate) struct Usurper {
+    key: ElectionKey,
+    entry: Entry,
+    url: String,
+}
+
+impl Usurper {
+    /// Its record goes, and the slot is free.
+    pub(crate) fn leave(self) {
+        at_storage(&self.url, async |storage| {
+            let (incarnation, epoch) = (self.entry.version.incarnation, self.entry.epoch);
+            patiently("the record is not deleted", async || {
+                storage.compare_and_delete(&self.key, incarnation, epoch).await.ok()
+            })
+            .await
+        });
+    }
+}
+
+/// Does something with a storage of the test's own.
+fn at_storage<T>(url: &str, act: impl AsyncFnOnce(&ElectionsTtlStorage) -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let clock = Arc::new(clock::SystemClock::start().unwrap());
+        let storage = ElectionsTtlStorage::new(vvm_storage::open(url, clock).await.unwrap());
+        let done = act(&storage).await;
+        storage.close().await;
+        done
+    })
+}
+
+/// A server of a busy machine may be late, and a renewal may come between.
+async fn patiently<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
+    for _ in 0..20 {
+        if let Some(done) = attempt().await {
+            return done;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    panic!("{what}");
 }
 
 impl Trial {
@@ -98,42 +164,73 @@ impl Trial {
         Obstruction::put(self)
     }
 
+    /// Keeps what is written from the storage until the value is dropped.
+    pub(crate) fn outage(&self) -> Outage {
+        Outage::of(self)
+    }
+
     /// Takes the record of slot 1 away from whoever leads there, as nobody should: the leader finds that at its next
     /// renewal, and is lost at once.
     pub(crate) fn take_away(&self) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let clock = Arc::new(clock::SystemClock::start().unwrap());
-            let storage = vvm_storage::open(&self.storage(), clock).await.unwrap();
-            let storage = ElectionsTtlStorage::new(storage);
-            let key =
-                ElectionKey { cluster: self.name().as_str().into(), slot: SlotNumber::new(NonZeroU32::MIN) };
-            // A server of a busy machine may be late, and a renewal may come between.
-            for _ in 0..20 {
-                let found = ielections::TtlStorage::get(&storage, &key).await;
-                if let Ok(ielections::Slot::Held { entry, .. }) = found {
-                    let (incarnation, epoch) = (entry.version.incarnation, entry.epoch);
-                    let deleted =
-                        ielections::TtlStorage::compare_and_delete(&storage, &key, incarnation, epoch).await;
-                    if deleted.is_ok() {
-                        ielections::TtlStorage::close(&storage).await;
-                        return;
-                    }
-                }
-                thread::sleep(Duration::from_millis(100));
-            }
-            panic!("the record can't be taken away");
+        let key = self.slot_1();
+        at_storage(&self.direct(), async |storage| {
+            patiently("the record can't be taken away", async || take(storage, &key).await).await
         });
+    }
+
+    /// The same, or nobody led; and somebody else leads there from then on.
+    pub(crate) fn usurp(&self) -> Usurper {
+        let (key, url) = (self.slot_1(), self.direct());
+        let entry = at_storage(&url, async |storage| {
+            patiently("nobody else can lead", async || {
+                take(storage, &key).await;
+                let Ok(Slot::Vacant(vacant)) = storage.get(&key).await else { return None };
+                let entry = Entry {
+                    holder: Holder::new("usurper").unwrap(),
+                    version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 0 },
+                    ttl: Ttl::new(Duration::from_secs(3600)).unwrap(),
+                    epoch: Epoch::new(vacant.last_epoch.map_or(0, Epoch::get) + 1).unwrap(),
+                };
+                let claim = storage.insert_if_not_exist(&key, vacant, &entry).await;
+                matches!(claim, Ok(Claim::Claimed)).then_some(entry)
+            })
+            .await
+        });
+        Usurper { key, entry, url }
+    }
+
+    fn slot_1(&self) -> ElectionKey {
+        ElectionKey { cluster: self.name().as_str().into(), slot: SlotNumber::new(NonZeroU32::MIN) }
+    }
+
+    /// The storage, past the door.
+    fn direct(&self) -> String {
+        server().unwrap_or_else(|| self.storage())
+    }
+
+    /// Whether it is a server that others use, too.
+    pub(crate) fn is_on_a_server() -> bool {
+        env::var_os("VVM_TEST_STORAGE").is_some()
     }
 
     /// As short a TTL as the storage is good for, on a slow machine: `on_files`, or what a server can serve.
     pub(crate) fn ttl(&self, on_files: &'static str) -> &'static str {
-        if server().is_some() { "4s" } else { on_files }
+        if Self::is_on_a_server() { "4s" } else { on_files }
     }
 
     /// What is said of a TTL that is shorter than the storage is good for.
     pub(crate) fn shortest_ttl(&self) -> &'static str {
         if server().is_some() { "at least 2s" } else { "at least 500ms" }
+    }
+
+    /// What is said to be in the way while an outage lasts.
+    pub(crate) fn said_in_an_outage(&self) -> &'static str {
+        if Self::is_on_a_server() { "answer" } else { "locked" }
+    }
+
+    /// What is said of a name before anybody has campaigned for it.
+    pub(crate) fn said_before_the_first(&self) -> &'static str {
+        if Self::is_on_a_server() { "nobody has ever campaigned for" } else { "no such storage yet" }
     }
 
     /// A storage that is not there, and how to make it.
@@ -146,4 +243,10 @@ impl Trial {
         assert_ne!(missing, url, "{url} is not of end_to_end");
         (missing, "vvm init-storage")
     }
+}
+
+/// Deletes whatever record there is, if it stays the same meanwhile.
+async fn take(storage: &ElectionsTtlStorage, key: &ElectionKey) -> Option<()> {
+    let Ok(Slot::Held { entry, .. }) = storage.get(key).await else { return None };
+    storage.compare_and_delete(key, entry.version.incarnation, entry.epoch).await.ok().map(|_| ())
 }
