@@ -21,9 +21,11 @@ mod init;
 mod leadership;
 #[path = "on_exit.rs"]
 mod on_exit;
+#[path = "outcomes.rs"]
+mod outcomes;
 #[path = "pre_stop.rs"]
 mod pre_stop;
-#[path = "signal_table.rs"]
+#[path = "signal_table/main.rs"]
 mod signal_table;
 #[path = "signals.rs"]
 mod signals;

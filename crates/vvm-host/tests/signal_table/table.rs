@@ -1,0 +1,99 @@
+//! The table: what each signal does in each state.
+
+use Effect::{Ends, EndsTheCommand, EndsWithTheCommandsStatus, Kills, Nothing, PassedOn, Stops, Waits};
+use rustix::process::Signal;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// The storage can't be opened yet.
+    Opening,
+    /// Somebody else leads.
+    Campaigning,
+    /// Nobody may lead: the name is paused.
+    Paused,
+    /// It has led, has lost that to somebody else, and is a candidate again.
+    Rejoining,
+    /// It has led, has given that up since its command did not work, and is no candidate yet, so that others go first.
+    LettingOthersGoFirst,
+    /// Leading, and the command may or may not have been executed yet.
+    Starting,
+    /// The command works.
+    Leading,
+    /// Asked to stop, by TERM, it runs what comes before the command is told.
+    PreStopping,
+    /// The same because a check has failed.
+    PreStoppingUnhealthy,
+    /// The command was told to stop, by TERM, and goes on for a while.
+    Stopping,
+    /// The same by INT.
+    StoppingByInt,
+    /// A check has failed, and the command goes on for a while.
+    Unhealthy,
+    /// The name is being paused, and the command goes on for a while.
+    Pausing,
+    /// The leadership is lost to somebody else, and the command goes on for a while.
+    Lost,
+    /// The command has ended, and the leadership is held.
+    Held,
+    /// The command has ended, and will be started again.
+    BetweenRuns,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Effect {
+    /// `vvm` ends of it at once.
+    Ends,
+    /// `vvm` ends at once, with the status of the command that has ended before.
+    EndsWithTheCommandsStatus,
+    /// None: afterwards all is as it was.
+    Nothing,
+    /// The command gets it, and nothing else happens.
+    PassedOn,
+    /// The command does not get it yet: that waits for what comes before. Another one kills.
+    Waits,
+    /// The command gets it, and has the stop timeout.
+    Stops,
+    /// The command is killed at once.
+    Kills,
+    /// The command, which does not care for signals, dies of it.
+    EndsTheCommand,
+}
+
+/// TERM, INT, HUP, QUIT, USR1, USR2.
+pub(crate) const TABLE: [(State, [Effect; 6]); 16] = [
+    (State::Opening, [Ends, Ends, Ends, Ends, Nothing, Nothing]),
+    (State::Campaigning, [Ends, Ends, Ends, Ends, Nothing, Nothing]),
+    (State::Paused, [Ends, Ends, Ends, Ends, Nothing, Nothing]),
+    (State::Rejoining, [Ends, Ends, Ends, Ends, Nothing, Nothing]),
+    (State::LettingOthersGoFirst, [Ends, Ends, Ends, Ends, Nothing, Nothing]),
+    (State::Starting, [EndsTheCommand; 6]),
+    (State::Leading, [Stops, Stops, PassedOn, PassedOn, PassedOn, PassedOn]),
+    (State::PreStopping, [Kills, Kills, PassedOn, PassedOn, PassedOn, PassedOn]),
+    (State::PreStoppingUnhealthy, [Waits, Waits, PassedOn, PassedOn, PassedOn, PassedOn]),
+    (State::Stopping, [Kills, Kills, PassedOn, PassedOn, PassedOn, PassedOn]),
+    (State::StoppingByInt, [Kills, Kills, PassedOn, PassedOn, PassedOn, PassedOn]),
+    (State::Unhealthy, [PassedOn; 6]),
+    (State::Pausing, [PassedOn; 6]),
+    (State::Lost, [PassedOn; 6]),
+    (
+        State::Held,
+        [
+            EndsWithTheCommandsStatus,
+            EndsWithTheCommandsStatus,
+            EndsWithTheCommandsStatus,
+            EndsWithTheCommandsStatus,
+            Nothing,
+            Nothing,
+        ],
+    ),
+    (State::BetweenRuns, [Ends, Ends, Ends, Ends, Nothing, Nothing]),
+];
+
+pub(crate) const SIGNALS: [(Signal, &str); 6] = [
+    (Signal::TERM, "TERM"),
+    (Signal::INT, "INT"),
+    (Signal::HUP, "HUP"),
+    (Signal::QUIT, "QUIT"),
+    (Signal::USR1, "USR1"),
+    (Signal::USR2, "USR2"),
+];
