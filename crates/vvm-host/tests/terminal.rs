@@ -103,6 +103,55 @@ fn ctrl_z_stops_and_fg_resumes() {
 }
 
 #[test]
+fn a_candidate_that_was_stopped_by_ctrl_z_goes_on_waiting() {
+    let trial = Trial::new();
+    let mut leader = trial.run_script("echo up; exec sleep 1000").start();
+    leader.stdout.wait_for("up");
+    let mut terminal = Terminal::new(&trial);
+    terminal.type_line(&line(&trial, "echo mi''ne; exec sleep 1000", &[]));
+    terminal.screen.wait_for("waiting for leadership");
+    terminal.press(CTRL_Z);
+    terminal.screen.wait_for("Stopped");
+    terminal.type_line("fg");
+    leader.signal(Signal::TERM);
+    leader.finish();
+    terminal.screen.wait_for("mine");
+    terminal.press(CTRL_C);
+    terminal.screen.wait_for("stopped: the command was ended by SIGINT");
+    terminal.close();
+    assert_eq!(trial.processes().describe(), Vec::<String>::new());
+}
+
+/// While it stops, as while it works; and a second Ctrl-C then kills.
+#[test]
+fn a_command_that_stops_is_stopped_by_ctrl_z_and_goes_on_to_stop() {
+    let trial = Trial::new();
+    let mut terminal = Terminal::new(&trial);
+    let script = "trap 'echo interrupted' INT; echo up; while :; do sleep 0.01; done";
+    terminal.type_line(&line(&trial, script, &["--stop-timeout", "1h"]));
+    terminal.screen.wait_for("up");
+    let worker = trial.process("sh -c");
+    terminal.press(CTRL_C);
+    terminal.screen.wait_for("interrupted");
+    terminal.press(CTRL_Z);
+    terminal.screen.wait_for("Stopped");
+    eventually("the command is stopped", || state(worker) == Some('T'));
+    terminal.type_line("fg");
+    eventually("the command goes on", || state(worker) != Some('T'));
+    // Until it is heard: those that come within a tenth of a second are one.
+    eventually("the command is killed", || {
+        terminal.press(CTRL_C);
+        std::thread::sleep(std::time::Duration::from_millis(150));
+        state(worker).is_none()
+    });
+    terminal.screen.wait_for("stopped: the command was ended by SIGKILL");
+    terminal.type_line("echo status $?");
+    terminal.screen.wait_for("status 137");
+    terminal.close();
+    assert_eq!(trial.processes().describe(), Vec::<String>::new());
+}
+
+#[test]
 fn ctrl_z_for_too_long_is_the_end() {
     let trial = Trial::new();
     let mut terminal = Terminal::new(&trial);
