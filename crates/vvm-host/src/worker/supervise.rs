@@ -222,7 +222,8 @@ impl Supervision {
         // Of a worker in a namespace it may have been said before how it ended.
         if self.outcome.ended.is_none() {
             self.outcome.ended = Some(ended);
-            self.outcome.by_itself = self.phase == Phase::Working;
+            // Whoever was told may be gone before the order to stop has come to us.
+            self.outcome.by_itself = self.phase == Phase::Working && self.outcome.told.is_empty();
         }
     }
 
