@@ -40,12 +40,8 @@ fn it_measures_and_disturbs_nobody() {
             assert_eq!(finding(&found, "margins")["attempt_ms"], 6_000.0);
             assert_eq!(finding(&found, "containment")["levels"]["guardian"], true);
             let software = finding(&found, "storage")["software"].as_str().unwrap();
-            assert_eq!(software, format!("SQLite {}", rusqlite::version()));
-            let settings = finding(&found, "settings");
-            assert_eq!(
-                (&settings["journal_mode"], &settings["synchronous"]),
-                (&"wal".into(), &"full".into())
-            );
+            // Which one, and how it is set: `tests/files.rs`, and the tests of each driver.
+            assert!(!software.is_empty(), "{found:#}");
             assert!(finding(&found, "suspend")["since_start_ms"].as_f64().unwrap() > 0.0);
             // Wherever tests run, clocks go at the rate of their hardware, within what NTP corrects and a little more.
             assert!(finding(&found, "clock rate")["ppm"].as_f64().unwrap().abs() < 100_000.0);

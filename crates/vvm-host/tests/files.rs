@@ -125,6 +125,21 @@ fn a_doctor_finds_a_lock() {
 }
 
 #[test]
+fn a_doctor_knows_the_library_and_its_settings() {
+    let trial = Trial::new();
+    trial.run(["true"]).finish();
+    let (code, out, error) = trial.ask("doctor", &["--name", "payroll", "--ttl", "1m", "--json"]);
+    let found: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(code, 0, "{found:#}{error}");
+    let about = |about: &str| {
+        found["findings"].as_array().unwrap().iter().find(|finding| finding["about"] == about).unwrap()
+    };
+    assert_eq!(about("storage")["software"], format!("SQLite {}", rusqlite::version()));
+    let settings = about("settings");
+    assert_eq!((&settings["journal_mode"], &settings["synchronous"]), (&"wal".into(), &"full".into()));
+}
+
+#[test]
 fn what_is_not_there_can_not_be_watched() {
     let trial = Trial::new();
     assert_eq!(trial.ask("watch", &["--name", "payroll"]).0, 66);
