@@ -17,6 +17,7 @@ use crate::{
     cli::{args::ElectArgs, exit},
     embed::{Ended, Host, HostError, HostSettings, OnLoss},
     identity,
+    neighbours::LocalDir,
     prospect::Prospect,
 };
 use clock::{Clock as _, SystemClock};
@@ -90,6 +91,7 @@ async fn campaign(shared: &Arc<Shared>) -> Result<u8, HostError> {
     let mut settings = HostSettings::new(args.storage.clone(), args.name.clone());
     (settings.slots, settings.ttl, settings.holder) = (args.slots, args.ttl, Some(holder.clone()));
     settings.on_loss = OnLoss::Rejoin;
+    settings.local_dir = local_dir(args);
     // Hooks have a limit of their own.
     settings.stop_timeout = Duration::MAX;
     let host = open(settings, shared).await?;
@@ -108,6 +110,18 @@ async fn campaign(shared: &Arc<Shared>) -> Result<u8, HostError> {
         Ended::Problem(Problem::NotAcquired(_)) | Ended::Stopped => ended.exit_status(),
         Ended::Problem(_) => exit::SYSTEM,
     })
+}
+
+/// Without a folder to meet in, it is not prompt, and nothing else changes.
+fn local_dir(args: &ElectArgs) -> LocalDir {
+    let dir = args.local_dir.clone().unwrap_or(LocalDir::Usual);
+    match dir.make() {
+        Ok(_) => dir,
+        Err(unfit) => {
+            say!("{}: not prompt on this machine: --local-dir: {unfit}", args.name);
+            LocalDir::None
+        }
+    }
 }
 
 /// Goes on trying while what is in the way may pass.

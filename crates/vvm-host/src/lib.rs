@@ -22,6 +22,7 @@
 //! - `calendar`: moments and spans as people read them.
 //! - `history`: who led when, and `vvm history`.
 //! - `operate`: `vvm pause`, `resume`, `step-down`. `requests`: heeding them. `inspection`: opening a storage that is only looked at.
+//! - `neighbours`: those on the same machine tell each other to look at the storage at once.
 //! - `status`: `vvm status`. `watch`: `vvm watch`. `doctor`: `vvm doctor`. `init_storage`: `vvm init-storage`.
 //! - `demo`: `vvm demo`.
 //! - `elect`: `vvm elect`, hooks and no command. `prospect`: `--dry-run`.
@@ -50,6 +51,7 @@ mod init_storage;
 mod inspection;
 mod link;
 mod namespace;
+mod neighbours;
 mod operate;
 mod processes;
 mod prospect;
@@ -70,6 +72,7 @@ mod worker;
 pub use embed::{Ended, Host, HostError, HostSettings, OnLoss, Services};
 pub use http::CantListen;
 pub use ielections::{Holder, Ttl};
+pub use neighbours::{LocalDir, UnfitFolder};
 
 use std::process::ExitCode;
 

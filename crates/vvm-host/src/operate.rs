@@ -14,6 +14,7 @@ use crate::{
     announce::say,
     cli::exit,
     inspection::{Desk, InspectError, Purpose, at_desk},
+    neighbours::{LocalDir, Teller},
 };
 use clock::{SystemWallClock, WallClock as _};
 use ielections::{Entropy as _, Incarnation, OsEntropy, ReadError, WriteError};
@@ -76,6 +77,14 @@ impl Desk {
         Ask {
             incarnation: Incarnation::from_bytes(bytes),
             since_unix_epoch: SystemWallClock.since_unix_epoch(),
+        }
+    }
+
+    /// Tells those who are to heed what was asked for, as far as they are on this machine, to look. Whoever is not told sees
+    /// it by himself.
+    fn tell_neighbours(&self, local_dir: Option<&LocalDir>) {
+        if let Ok(neighbours) = Teller::to(local_dir.unwrap_or(&LocalDir::Usual), &self.name) {
+            neighbours.tell();
         }
     }
 

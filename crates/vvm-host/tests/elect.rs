@@ -26,6 +26,7 @@ impl Elect {
             .args(["--on-lead", on_lead, "--on-loss", on_loss])
             .args(options)
             .env("TRIAL", trial.mark())
+            .env("VVM_LOCAL_DIR", trial.local_dir())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

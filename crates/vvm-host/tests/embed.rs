@@ -17,7 +17,7 @@ use std::{
 };
 use tempfile::TempDir;
 use tokio::sync::mpsc;
-use vvm_host::{Ended, Holder, Host, HostError, HostSettings, OnLoss, Ttl};
+use vvm_host::{Ended, Holder, Host, HostError, HostSettings, LocalDir, OnLoss, Ttl};
 use vvm_orch::{Acquisition, Problem, service_fn};
 use vvm_storage::{Ask, ClusterName, ElectionKey, ElectionsTtlStorage, Pause, SlotNumber};
 
@@ -125,6 +125,48 @@ async fn what_is_in_the_way_is_found_when_it_is_opened() {
     let conflict = Host::open(two_slots).await.unwrap_err();
     assert!(matches!(conflict, HostError::Slots(_)), "{conflict}");
     assert_eq!(conflict.exit_status(), 78);
+}
+
+/// Neighbours meet where they were told to; a library puts no files anywhere unasked.
+#[tokio::test]
+async fn a_host_meets_its_neighbours_only_where_it_was_told_to() {
+    let folder = TempDir::new().unwrap();
+    assert_eq!(settings(folder.path()).local_dir, LocalDir::None);
+    let local = folder.path().join("local");
+    let mut meeting = settings(folder.path());
+    meeting.local_dir = LocalDir::At(local.clone());
+    let sockets = || std::fs::read_dir(&local).unwrap().count();
+    let (first, second) =
+        (Host::open(meeting.clone()).await.unwrap(), Host::open(meeting.clone()).await.unwrap());
+    assert_eq!(sockets(), 2);
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let stop = first.stop();
+    let leads = move || {
+        let tell = tell.clone();
+        vec![service_fn("work", async move |cx| {
+            tell.send(()).unwrap();
+            cx.stop.cancelled().await;
+            Ok(())
+        })]
+    };
+    let stop_second = second.stop();
+    let course = async {
+        told.recv().await.unwrap();
+        stop.cancel();
+        told.recv().await.unwrap();
+        stop_second.cancel();
+    };
+    let again = leads.clone();
+    tokio::join!(first.run(leads), second.run(again), course);
+    assert_eq!(sockets(), 0);
+
+    std::fs::set_permissions(&local, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let refused = Host::open(meeting).await.unwrap_err();
+    assert!(
+        matches!(refused, HostError::LocalDir(_)) && refused.to_string().contains("chmod 700"),
+        "{refused}"
+    );
+    assert_eq!(refused.exit_status(), 64);
 }
 
 #[tokio::test]

@@ -38,6 +38,7 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("check-timeout", ("0s", "write more than 0")),
     ("check-failures", ("0", "write a number from 1 on")),
     ("holder", LINE_FOR_PEOPLE),
+    ("local-dir", ("run/vvm", "write an absolute path, or none")),
     ("containment", ("cage", "write auto, guardian")),
     ("keep-credentials", SWITCH),
     ("exit-code-lost", EXIT_STATUS),

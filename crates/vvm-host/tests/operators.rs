@@ -3,7 +3,7 @@
 
 mod harness;
 
-use harness::{Lines, Trial};
+use harness::{Lines, Trial, eventually};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::process::{Command, Stdio};
@@ -187,4 +187,39 @@ fn credentials_of_the_storage_are_kept_from_the_command_unless_it_is_to_have_the
     let without = if is_of_dynamodb { "none none" } else { "local none" };
     assert_eq!(seen(&[]).stdout, [without]);
     assert_eq!(seen(&["--keep-credentials"]).stdout, ["local none"]);
+}
+
+/// Each of them finds the others there, whatever the storage.
+#[test]
+fn neighbours_meet_in_the_folder_that_was_named() {
+    let trial = Trial::new();
+    let place = trial.folder().join("place").display().to_string();
+    let meet = ["--local-dir", place.as_str()];
+    let mut leader = by_file(&trial, "run", &[&meet[..], &["--", "sleep", "1000"]].concat());
+    let mut leader = leader.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = Lines::of("stderr", leader.stderr.take().unwrap());
+    lines.wait_for("leading, epoch");
+    let hooks = ["--on-lead", "echo lead", "--on-loss", "echo loss"];
+    let mut elect = by_file(&trial, "elect", &[&meet[..], &hooks].concat());
+    let mut elect = elect.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut hooks = Lines::of("stdout", elect.stdout.take().unwrap());
+    let sockets = || std::fs::read_dir(&place).unwrap().count();
+    eventually("a socket of each", || sockets() == 2);
+    // The run leads, so that it hands over to the other one; and after a pause either may lead.
+    for (command, line) in
+        [("step-down", "asked to step down"), ("pause", "paused by"), ("resume", "resumed")]
+    {
+        let (status, out) = ask(&trial, command, &meet);
+        assert_eq!(status, Some(0), "{command}: {out}");
+        lines.wait_for(line);
+        if command == "step-down" {
+            hooks.wait_for("lead");
+        }
+    }
+    for child in [&leader, &elect] {
+        rustix::process::kill_process(rustix::process::Pid::from_child(child), Signal::TERM).unwrap();
+    }
+    leader.wait().unwrap();
+    assert_eq!(elect.wait().unwrap().code(), Some(0));
+    assert_eq!(sockets(), 0);
 }

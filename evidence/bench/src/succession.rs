@@ -1,5 +1,6 @@
 //! Fail-over after `kill -9` and clean hand-over between real `vvm run` processes, as multiples of the TTL: what
-//! `vvm demo` measures from its workers' own logs, several times.
+//! `vvm demo` measures from its workers' own logs, several times. Who waits is told of a release (`--local-dir`), so that the
+//! median is what was promised for that; the largest may be one that was not, and looked by itself.
 
 use crate::figure::{Figure, Side, Statistic, Unit};
 use serde::Deserialize;
@@ -39,7 +40,7 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, SuccessionError> {
         .with_goal(Statistic::Max, Side::AtMost, 1.1 + 200.0 / TTL_MS),
         Figure::new("clean hand-over, in TTLs of 1 s", Unit::Ratio, in_ttls(|summary| summary.handover_ms))
             .with_goal(Statistic::Max, Side::AtMost, (POLL_MS + 100.0) / TTL_MS)
-            .with_goal(Statistic::Median, Side::AtMost, (POLL_MS / 2.0 + 100.0) / TTL_MS),
+            .with_goal(Statistic::Median, Side::AtMost, 200.0 / TTL_MS),
     ])
 }
 

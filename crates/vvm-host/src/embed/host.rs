@@ -6,6 +6,7 @@ use super::{
 use crate::{
     http::{Answers, Extra, HttpServer},
     identity,
+    neighbours::{LocalDir, Neighbours},
     requests::{Gate, Lookout},
     situation::{Candidate, Situation},
     storage_watch::WatchedStorage,
@@ -90,7 +91,16 @@ impl Host {
         let behind = Arc::clone(&lookout).into_storage();
         let watched = Arc::new(WatchedStorage::new(behind, Arc::clone(&situation), stop.clone()));
         let clock = Arc::clone(&env.clock);
-        let gate = Arc::new(Gate::before(watched.into_storage(), lookout, holder.clone(), clock));
+        let met = Neighbours::meet(&settings.local_dir, &settings.name, Arc::clone(&clock));
+        let neighbours = match met {
+            Err(unfit) if settings.local_dir == LocalDir::Usual => {
+                tracing::warn!(name = settings.name, %unfit, "not prompt on this machine");
+                Neighbours::alone(Arc::clone(&clock))
+            }
+            met => met?,
+        };
+        let watched = watched.into_storage();
+        let gate = Arc::new(Gate::before(watched, lookout, neighbours, holder.clone(), clock));
         let http = settings.http.map(HttpServer::bind).transpose()?;
         let signals = StopSignals::catch()?;
         let campaigns = Campaigns { settings, holder, env, situation, gate, stop };

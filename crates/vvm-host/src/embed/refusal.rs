@@ -1,6 +1,6 @@
 //! Why there is no host.
 
-use crate::{cli::exit, http::CantListen, shortage::way_out};
+use crate::{cli::exit, http::CantListen, neighbours::UnfitFolder, shortage::way_out};
 use deadman::ArmError;
 use ielections::record::HolderTooLong;
 use std::io;
@@ -27,6 +27,9 @@ pub enum HostError {
     /// The address for HTTP can't be had.
     #[error("HTTP: {0}")]
     Http(#[from] CantListen),
+    /// Neighbours can't be met in [`HostSettings::local_dir`](super::HostSettings), which was named.
+    #[error("local_dir: {0}")]
+    LocalDir(#[from] UnfitFolder),
     /// The kill deadline can't be enforced here.
     #[error(transparent)]
     Deadman(#[from] ArmError),
@@ -43,7 +46,7 @@ impl HostError {
             Self::Storage { cause, .. } if cause.is_of_system() => exit::SYSTEM,
             Self::Slots(SettleError::Differs { .. }) => exit::CONFLICT,
             Self::Storage { .. } | Self::Slots(_) => exit::STORAGE,
-            Self::Holder(_) => exit::MISUSE,
+            Self::Holder(_) | Self::LocalDir(_) => exit::MISUSE,
             Self::Http(_) | Self::Deadman(_) | Self::System(_) => exit::SYSTEM,
         }
     }

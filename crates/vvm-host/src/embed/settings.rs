@@ -1,5 +1,6 @@
 //! What a host is told.
 
+use crate::neighbours::LocalDir;
 use ielections::{Holder, Ttl};
 use std::{net::SocketAddr, num::NonZeroU32, time::Duration};
 use vvm_orch::{Acquisition, VvmConfig};
@@ -45,6 +46,10 @@ pub struct HostSettings {
     /// Where HTTP is served, if anywhere: `/healthz`, `/readyz`, `/leader`, `/metrics`, `/status`, and a page at `/`, as by
     /// `vvm run --http`. Port 0 is any that is free.
     pub http: Option<SocketAddr>,
+    /// Where processes of this machine tell each other to look at the storage at once, so that a standby leads as soon as a
+    /// leader has released, and requests are heeded at once. [`LocalDir::None`], unless told otherwise: a library puts no
+    /// files where nobody asked it to. [`LocalDir::Usual`] meets `vvm run`, `vvm elect` and `vvm step-down` of this user.
+    pub local_dir: LocalDir,
 }
 
 impl HostSettings {
@@ -60,6 +65,7 @@ impl HostSettings {
             on_loss: OnLoss::Exit,
             stop_timeout: VvmConfig::<vvm_storage::ElectionKey>::STOP_TIMEOUT,
             http: None,
+            local_dir: LocalDir::None,
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::{
     announce::{say, say_to_people},
     cli::args::{AcquireTimeout, OnLoss},
     link::message::Farewell,
+    neighbours::{LocalDir, Neighbours},
     report::Outcome,
     requests::{Gate, Heeding, Lookout},
     situation::WhyStopping,
@@ -53,7 +54,13 @@ pub(super) async fn lead(surroundings: &Arc<Surroundings>, deadman: Deadman) -> 
             let stop = control.stop.clone();
             let watched = WatchedStorage::new(Arc::clone(&lookout).into_storage(), situation, stop);
             let (holder, clock) = (surroundings.holder.clone(), Arc::clone(&surroundings.clock));
-            Arc::new(Gate::before(Arc::new(watched).into_storage(), lookout, holder, clock))
+            Arc::new(Gate::before(
+                Arc::new(watched).into_storage(),
+                lookout,
+                neighbours(surroundings),
+                holder,
+                clock,
+            ))
         }
         Err(refusal) => {
             return conclude(surroundings, &Course::default(), &Cause::Storage(refusal)).farewell;
@@ -103,6 +110,16 @@ pub(super) async fn lead(surroundings: &Arc<Surroundings>, deadman: Deadman) -> 
     };
     storage.close().await;
     farewell
+}
+
+/// Without a folder to meet in, hand-overs take as long as a look of a standby is away, and nothing else changes.
+fn neighbours(surroundings: &Surroundings) -> Neighbours {
+    let Surroundings { run, clock, .. } = surroundings;
+    let dir = run.local_dir.as_ref().unwrap_or(&LocalDir::Usual);
+    Neighbours::meet(dir, &run.name, Arc::clone(clock)).unwrap_or_else(|unfit| {
+        say!("{}: not prompt on this machine: --local-dir: {unfit}", run.name);
+        Neighbours::alone(Arc::clone(clock))
+    })
 }
 
 impl Course {

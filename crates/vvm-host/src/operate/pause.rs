@@ -28,13 +28,14 @@ pub(crate) fn pause(args: &PauseArgs) -> ExitCode {
 
 /// `vvm resume`.
 pub(crate) fn resume(args: &ResumeArgs) -> ExitCode {
-    conclude((&args.storage, &args.name), Purpose::Ask, async |desk| take_back(desk).await)
+    conclude((&args.storage, &args.name), Purpose::Ask, async |desk| take_back(desk, args).await)
 }
 
 async fn pause_and_wait(desk: &Desk, args: &PauseArgs) -> Result<(), Refusal> {
     let by = by(args)?;
     desk.slots().await?;
     let (pause, is_ours) = written(desk, &by).await?;
+    desk.tell_neighbours(args.local_dir.as_ref());
     let since = Moment(pause.since_unix_epoch());
     match is_ours {
         true => desk.tell(format_args!("paused by {}", pause.by())),
@@ -84,15 +85,17 @@ async fn pause_and_wait(desk: &Desk, args: &PauseArgs) -> Result<(), Refusal> {
     Ok(())
 }
 
-async fn take_back(desk: &Desk) -> Result<(), Refusal> {
+async fn take_back(desk: &Desk, args: &ResumeArgs) -> Result<(), Refusal> {
     desk.slots().await?;
     for attempt in 1.. {
         let Some(pause) = desk.storage.standing_pause(&desk.cluster).await? else {
+            desk.tell_neighbours(args.local_dir.as_ref());
             desk.tell(if attempt == 1 { "not paused" } else { "resumed" });
             return Ok(());
         };
         match desk.storage.resume(&desk.cluster, &pause).await {
             Ok(true) => {
+                desk.tell_neighbours(args.local_dir.as_ref());
                 let since = SystemWallClock.since_unix_epoch().saturating_sub(pause.since_unix_epoch());
                 desk.tell(format_args!("resumed; had been paused by {} for {}", pause.by(), Span(since)));
                 return Ok(());

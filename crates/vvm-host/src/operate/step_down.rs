@@ -71,6 +71,7 @@ async fn ask_and_wait(desk: &Desk, args: &StepDownArgs) -> Result<(), Refusal> {
             return Err(Refusal::Refused("another step-down was asked for at the same moment".into()));
         }
     };
+    desk.tell_neighbours(args.local_dir.as_ref());
     let give_up_at = began.after(args.timeout);
     let interrupted = Cell::new(false);
     let asked = Asked { desk, args, key, leader, began, give_up_at, signals, interrupted };

@@ -8,12 +8,15 @@
 //! why the gate only keeps candidates from taking and releasing slots for nothing; that nobody *works* while the name is
 //! paused is kept by [`Gate::may_work`], and the argument stands there.
 //!
+//! It also tells the neighbours when a record was deleted: there is something for them to claim.
+//!
 //! Hints never make a claim earlier than the protocol does (I5): the gate only refuses.
 
 use super::{Demand, Lookout};
+use crate::neighbours::Neighbours;
 use async_trait::async_trait;
 use clock::{Clock, Instant};
-use ielections::{Claim, Entry, Epoch, Holder, Layer, TtlStorage, Vacant, WriteError};
+use ielections::{Claim, Delete, Entry, Epoch, Holder, Incarnation, Layer, TtlStorage, Vacant, WriteError};
 use std::{
     fmt,
     sync::{Arc, Mutex, PoisonError},
@@ -25,6 +28,7 @@ use vvm_storage::{ElectionKey, SlotNumber, Stage};
 pub(crate) struct Gate {
     storage: Arc<dyn TtlStorage<ElectionKey>>,
     lookout: Arc<Lookout>,
+    neighbours: Neighbours,
     holder: Holder,
     clock: Arc<dyn Clock>,
     courtesy: Mutex<Courtesy>,
@@ -54,15 +58,21 @@ impl Gate {
     pub(crate) fn before(
         storage: Arc<dyn TtlStorage<ElectionKey>>,
         lookout: Arc<Lookout>,
+        neighbours: Neighbours,
         holder: Holder,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self { storage, lookout, holder, clock, courtesy: Mutex::default() }
+        Self { storage, lookout, neighbours, holder, clock, courtesy: Mutex::default() }
     }
 
     /// What was seen to be asked of the cluster.
     pub(crate) fn lookout(&self) -> &Lookout {
         &self.lookout
+    }
+
+    /// Those who are told what happens here, and by whom we are.
+    pub(crate) fn neighbours(&self) -> &Neighbours {
+        &self.neighbours
     }
 
     /// Others go first: until `first_chance` after the first claim that we would make on the slot that we led under this
@@ -168,6 +178,19 @@ impl Layer<ElectionKey> for Gate {
     ) -> Result<Claim, WriteError> {
         self.pass(key.slot, Some(observed.epoch))?;
         self.storage.take_over(key, observed, entry).await
+    }
+
+    async fn compare_and_delete(
+        &self,
+        key: &ElectionKey,
+        incarnation: Incarnation,
+        epoch: Epoch,
+    ) -> Result<Delete, WriteError> {
+        let outcome = self.storage.compare_and_delete(key, incarnation, epoch).await;
+        if let Ok(Delete::Deleted) = &outcome {
+            self.neighbours.tell();
+        }
+        outcome
     }
 }
 

@@ -1,7 +1,7 @@
 //! Heeding what operators ask: a standby that is named accepts, a leader that is asked to give up does.
 //!
 //! A standby sees requests with each scan of the slots, through the gate. A leader scans nothing, so it looks by itself, as
-//! often as a standby would.
+//! often as a standby would. Whoever is told by a neighbour looks at once.
 
 use super::{Demand, Gate};
 use crate::{announce::say_to_people, situation::Candidate};
@@ -42,7 +42,9 @@ impl Heeding<'_> {
             self.say_pause(&requests, &mut said);
             if let Some(request) = requests.step_down.filter(|request| self.is_named(request)) {
                 // What came of it shows with the next scan.
-                let _ = self.advance(&request, Stage::Accepted).await;
+                if let Some(Ok(Advanced::Done(_))) = self.advance(&request, Stage::Accepted).await {
+                    self.gate.neighbours().tell();
+                }
             }
             tokio::select! {
                 biased;
@@ -50,6 +52,7 @@ impl Heeding<'_> {
                 leading = vvm.leading() => return leading.ok(),
                 // The gate lives as long as we do.
                 _ = seen.changed() => {}
+                () = self.gate.neighbours().told() => vvm.look_now(),
             }
         }
     }
@@ -85,6 +88,7 @@ impl Heeding<'_> {
             tokio::select! {
                 biased;
                 () = self.over.cancelled() => return None,
+                () = self.gate.neighbours().told() => {}
                 () = self.clock.sleep(pause) => {}
             }
             let looked = tokio::select! {

@@ -11,6 +11,7 @@ pub(crate) const OPTIONS: &[(&str, &[OfOption])] = &[
     (
         "run",
         &[
+            ("local-dir", "operators::neighbours_meet_in_the_folder_that_was_named"),
             ("storage", "exit_statuses::a_storage_that_nobody_has_made_is_69_and_says_how_to"),
             ("name", "operators::a_dry_run_says_who_leads_settles_nothing_and_has_the_status_of_a_refusal"),
             (
@@ -57,6 +58,7 @@ pub(crate) const OPTIONS: &[(&str, &[OfOption])] = &[
     (
         "elect",
         &[
+            ("local-dir", "operators::neighbours_meet_in_the_folder_that_was_named"),
             ("storage", "elect::one_leads_and_the_next_one_when_it_stops_with_a_larger_epoch"),
             ("name", "elect::one_leads_and_the_next_one_when_it_stops_with_a_larger_epoch"),
             ("slots", "operators::elect_leads_one_of_several_slots"),
@@ -127,6 +129,7 @@ pub(crate) const OPTIONS: &[(&str, &[OfOption])] = &[
     (
         "step-down",
         &[
+            ("local-dir", "operators::neighbours_meet_in_the_folder_that_was_named"),
             ("storage", "step_down::the_named_standby_comes_next_whoever_else_waits"),
             ("name", "step_down::the_named_standby_comes_next_whoever_else_waits"),
             ("slot", "step_down::what_can_not_be_is_said_at_once"),
@@ -138,6 +141,7 @@ pub(crate) const OPTIONS: &[(&str, &[OfOption])] = &[
     (
         "pause",
         &[
+            ("local-dir", "operators::neighbours_meet_in_the_folder_that_was_named"),
             ("storage", "pause::leaders_stop_everybody_waits_and_says_so_and_after_it_somebody_leads"),
             ("name", "pause::leaders_stop_everybody_waits_and_says_so_and_after_it_somebody_leads"),
             ("reason", "pause::leaders_stop_everybody_waits_and_says_so_and_after_it_somebody_leads"),
@@ -149,6 +153,7 @@ pub(crate) const OPTIONS: &[(&str, &[OfOption])] = &[
     (
         "resume",
         &[
+            ("local-dir", "operators::neighbours_meet_in_the_folder_that_was_named"),
             ("storage", "pause::leaders_stop_everybody_waits_and_says_so_and_after_it_somebody_leads"),
             ("name", "pause::leaders_stop_everybody_waits_and_says_so_and_after_it_somebody_leads"),
             ("config", "operators::each_command_has_its_settings_from_a_file"),

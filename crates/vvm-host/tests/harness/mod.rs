@@ -100,6 +100,9 @@ fn load() -> f64 {
 /// Far longer than anything here takes, and short enough to see a test fail: not a bound that anything promises.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The variable that says where that is.
+const LOCAL_DIR: &str = "VVM_LOCAL_DIR";
+
 /// A place for one trial: a folder with a storage in it, and a mark for its processes.
 pub(crate) struct Trial {
     folder: tempfile::TempDir,
@@ -167,9 +170,16 @@ impl Trial {
     /// Another command about the storage, likewise.
     pub(crate) fn ask(&self, command: &str, arguments: &[&str]) -> (i32, String, String) {
         let mut asked = Command::new(env!("CARGO_BIN_EXE_vvm"));
+        asked.env(LOCAL_DIR, self.local_dir());
         let output = asked.args([command, "--storage", &self.storage()]).args(arguments).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    }
+
+    /// Where the processes of this trial tell each other to look at once: not where those of other trials do, which lead the
+    /// same name.
+    pub(crate) fn local_dir(&self) -> String {
+        self.folder().join("local").display().to_string()
     }
 
     /// Every process of this trial that lives.

@@ -38,7 +38,7 @@ impl Run {
             before: Vec::new(),
             options,
             command: command.into_iter().map(String::from).collect(),
-            environment: Vec::new(),
+            environment: vec![(super::LOCAL_DIR.into(), trial.local_dir())],
             stdin: Stdio::null(),
             mark: trial.mark().into(),
             group: trial.group.clone(),

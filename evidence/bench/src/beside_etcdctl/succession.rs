@@ -41,7 +41,7 @@ impl Blow {
         match self {
             // Our host outlives the program, and hands over.
             Self::TermToOne | Self::TermToAll | Self::KillOne => {
-                "a standby looks once a second (a quarter of a short TTL); a server tells its client at once"
+                "one that is told of a release on its own machine still looks, claims, and looks for a pause, on disk"
             }
             Self::KillAll => {
                 "a standby counts the TTL from when it saw the last renewal, for which it trusts no server's clock"

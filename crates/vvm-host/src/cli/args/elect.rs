@@ -1,6 +1,9 @@
 //! `vvm elect`.
 
-use super::values::{parse_duration, parse_holder, parse_name, parse_slots, parse_storage, parse_ttl};
+use super::values::{
+    LocalDir, parse_duration, parse_holder, parse_local_dir, parse_name, parse_slots, parse_storage,
+    parse_ttl,
+};
 use clap::Args;
 use ielections::{Holder, Ttl};
 use std::{num::NonZeroU32, time::Duration};
@@ -28,6 +31,12 @@ pub(crate) struct ElectArgs {
     /// Who we are, for people who look at the record [default: HOSTNAME:PID]
     #[arg(long, value_parser = parse_holder)]
     pub(crate) holder: Option<Holder>,
+    /// Where processes of this machine tell each other to look at once: a folder of this user's, or none [default:
+    /// /tmp/vvm-UID]
+    ///
+    /// A standby hears of a release there, and leads at once. Without it, it looks by itself within a second. Leadership is as safe with it as without.
+    #[arg(long, value_name = "DIR|none", value_parser = parse_local_dir)]
+    pub(crate) local_dir: Option<LocalDir>,
     /// A line for sh -c, run once leadership was acquired
     #[arg(long, value_name = "LINE", value_parser = parse_hook)]
     pub(crate) on_lead: String,

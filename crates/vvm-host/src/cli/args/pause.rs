@@ -1,6 +1,6 @@
 //! `vvm pause` and `vvm resume`.
 
-use super::values::{GivenDuration, parse_name, parse_storage};
+use super::values::{GivenDuration, LocalDir, parse_name, parse_named_dir, parse_storage};
 use clap::Args;
 use std::{str::FromStr, time::Duration};
 
@@ -27,6 +27,12 @@ pub(crate) struct PauseArgs {
     /// How long to wait until nobody leads, or no
     #[arg(long, value_name = "DURATION|no", default_value = "60s")]
     pub(crate) wait: Wait,
+    /// Where processes of this machine tell each other to look at once: a folder of this user's, or none [default:
+    /// /tmp/vvm-UID]
+    ///
+    /// Whoever is to heed this is told of it there. Without it, they see it by themselves within a second. Leadership is as safe with it as without.
+    #[arg(long, value_name = "DIR|none", value_parser = parse_named_dir)]
+    pub(crate) local_dir: Option<LocalDir>,
 }
 
 /// End a pause: whoever waits may lead again.
@@ -39,6 +45,12 @@ pub(crate) struct ResumeArgs {
     /// What is led, as told to vvm run
     #[arg(long, value_parser = parse_name)]
     pub(crate) name: String,
+    /// Where processes of this machine tell each other to look at once: a folder of this user's, or none [default:
+    /// /tmp/vvm-UID]
+    ///
+    /// Whoever is to heed this is told of it there. Without it, they see it by themselves within a second. Leadership is as safe with it as without.
+    #[arg(long, value_name = "DIR|none", value_parser = parse_named_dir)]
+    pub(crate) local_dir: Option<LocalDir>,
 }
 
 const PAUSE_HELP: &str = "\

@@ -3,8 +3,8 @@
 use super::{
     observe::ObserveArgs,
     values::{
-        GivenDuration, parse_duration, parse_exit_status, parse_holder, parse_name, parse_slots,
-        parse_storage, parse_ttl,
+        GivenDuration, LocalDir, parse_duration, parse_exit_status, parse_holder, parse_local_dir,
+        parse_name, parse_slots, parse_storage, parse_ttl,
     },
     work::WorkArgs,
 };
@@ -51,6 +51,12 @@ pub(crate) struct RunArgs {
     /// Who we are, for people who look at the record [default: HOSTNAME:PID]
     #[arg(long, value_parser = parse_holder)]
     pub(crate) holder: Option<Holder>,
+    /// Where processes of this machine tell each other to look at once: a folder of this user's, or none [default:
+    /// /tmp/vvm-UID]
+    ///
+    /// A standby hears of a release there, and leads at once. Without it, it looks by itself within a second. Leadership is as safe with it as without.
+    #[arg(long, value_name = "DIR|none", value_parser = parse_local_dir)]
+    pub(crate) local_dir: Option<LocalDir>,
     /// What keeps the command's processes together: auto, guardian, cgroup or pidns
     ///
     /// guardian: vvm is two processes, and when one of them is killed, stopped or hangs, the other one ends whatever CMD

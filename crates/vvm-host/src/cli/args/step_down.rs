@@ -1,6 +1,8 @@
 //! `vvm step-down`.
 
-use super::values::{parse_duration, parse_holder, parse_name, parse_slots, parse_storage};
+use super::values::{
+    LocalDir, parse_duration, parse_holder, parse_name, parse_named_dir, parse_slots, parse_storage,
+};
 use clap::Args;
 use ielections::Holder;
 use std::{num::NonZeroU32, time::Duration};
@@ -26,6 +28,12 @@ pub(crate) struct StepDownArgs {
     /// Who shall lead next: the --holder of a standby
     #[arg(long, value_name = "HOLDER", value_parser = parse_to)]
     pub(crate) to: Option<Holder>,
+    /// Where processes of this machine tell each other to look at once: a folder of this user's, or none [default:
+    /// /tmp/vvm-UID]
+    ///
+    /// Whoever is to heed this is told of it there. Without it, they see it by themselves within a second. Leadership is as safe with it as without.
+    #[arg(long, value_name = "DIR|none", value_parser = parse_named_dir)]
+    pub(crate) local_dir: Option<LocalDir>,
     /// How long to wait for the next leader
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
     pub(crate) timeout: Duration,

@@ -1,6 +1,7 @@
 //! What a value on the command line may be, wherever it is asked for.
 
-pub(crate) use crate::cli::duration::GivenDuration;
+use crate::neighbours::UnfitFolder;
+pub(crate) use crate::{cli::duration::GivenDuration, neighbours::LocalDir};
 use ielections::{Holder, Ttl, record::HolderTooLong};
 use std::{net::SocketAddr, num::NonZeroU32, str::FromStr, time::Duration};
 
@@ -79,6 +80,18 @@ pub(crate) struct NotAnExitStatus;
 
 pub(crate) fn parse_exit_status(text: &str) -> Result<u8, NotAnExitStatus> {
     text.parse().map_err(|_| NotAnExitStatus)
+}
+
+/// A folder to meet neighbours in, and one that will do.
+pub(crate) fn parse_local_dir(text: &str) -> Result<LocalDir, UnfitFolder> {
+    let dir = parse_named_dir(text)?;
+    dir.check()?;
+    Ok(dir)
+}
+
+/// The same for those who only tell: where it won't do, nobody is told, and that is all.
+pub(crate) fn parse_named_dir(text: &str) -> Result<LocalDir, UnfitFolder> {
+    text.parse()
 }
 
 /// A text that is no address to listen at.

@@ -32,7 +32,8 @@ impl Scene {
         let open = || ElectionsTtlStorage::new(database.open());
         let lookout = Arc::new(Lookout::of(Arc::new(open()), key().cluster));
         let behind = Arc::clone(&lookout).into_storage();
-        let gate = Gate::before(behind, lookout, Holder::new(holder).unwrap(), time);
+        let neighbours = Neighbours::alone(Arc::clone(&time));
+        let gate = Gate::before(behind, lookout, neighbours, Holder::new(holder).unwrap(), time);
         let scene = Self { clock, storage: open(), gate };
         let first = entry(1);
         scene.storage.insert_if_not_exist(&key(), Vacant::default(), &first).await.unwrap();
