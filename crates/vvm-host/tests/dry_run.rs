@@ -81,8 +81,10 @@ fn what_the_real_thing_would_be_refused_for_has_its_status() {
         let real = trial.run(["true"]).with(options.iter().copied()).finish();
         assert_eq!(planned, real.code(), "{options:?}: {out}{said}");
         assert_ne!(planned, 0, "{options:?}");
-        let last = real.stderr.last().unwrap().rsplit(": ").next().unwrap();
-        assert!(said.contains(last), "{options:?}: {said:?}, and not {:?}", real.stderr);
+        // After the reason for a misuse, it says which settings stand in variables.
+        let reason = real.stderr.iter().rev().find(|line| !line.contains(" is set by ")).unwrap();
+        let cause = reason.rsplit(": ").next().unwrap();
+        assert!(said.contains(cause), "{options:?}: {said:?}, and not {:?}", real.stderr);
     }
     assert!(!trial.folder().join("missing").exists());
 }

@@ -140,24 +140,25 @@ async fn a_host_meets_its_neighbours_only_where_it_was_told_to() {
         (Host::open(meeting.clone()).await.unwrap(), Host::open(meeting.clone()).await.unwrap());
     assert_eq!(sockets(), 2);
     let (tell, mut told) = mpsc::unbounded_channel();
-    let stop = first.stop();
-    let leads = move || {
-        let tell = tell.clone();
-        vec![service_fn("work", async move |cx| {
-            tell.send(()).unwrap();
-            cx.stop.cancelled().await;
-            Ok(())
-        })]
+    // Either may be the first.
+    let leads = |host: &Host| {
+        let (tell, stop) = (tell.clone(), host.stop());
+        move || {
+            let (tell, stop) = (tell.clone(), stop.clone());
+            vec![service_fn("work", async move |cx| {
+                tell.send(stop.clone()).unwrap();
+                cx.stop.cancelled().await;
+                Ok(())
+            })]
+        }
     };
-    let stop_second = second.stop();
+    let (by_first, by_second) = (leads(&first), leads(&second));
     let course = async {
-        told.recv().await.unwrap();
-        stop.cancel();
-        told.recv().await.unwrap();
-        stop_second.cancel();
+        for _ in 0..2 {
+            told.recv().await.unwrap().cancel();
+        }
     };
-    let again = leads.clone();
-    tokio::join!(first.run(leads), second.run(again), course);
+    tokio::join!(first.run(by_first), second.run(by_second), course);
     assert_eq!(sockets(), 0);
 
     std::fs::set_permissions(&local, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
