@@ -13,9 +13,9 @@ mod steps;
 
 use crate::workspace::Workspace;
 use clap::Args;
-use clock::SystemClock;
 use needs::Need;
 use outcome::{Outcome, Report};
+use vvm_clock::SystemClock;
 
 /// How to run the steps.
 #[derive(Debug, Args)]

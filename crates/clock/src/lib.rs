@@ -5,7 +5,7 @@
 //! rising after a restore from backup; the system's implementations of both, [`SystemClock`] and [`SystemWallClock`];
 //! [`Alarm`], for a thread that waits for a moment that others move; and [`Readings`] of all clocks, for who examines them.
 //!
-//! What does not: mock clocks (crate `testing-time`), deadlines that kill (crate `deadman`).
+//! What does not: mock clocks (crate `testing-time`), deadlines that kill (crate `vvm-deadman`).
 //!
 //! Why not `std::time::Instant`: on Linux it stops during suspend (rust-lang/rust#87906), so a laptop lid or a paused
 //! virtual machine would leave a leader believing in a lease that has long expired.

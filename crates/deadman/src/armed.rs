@@ -6,7 +6,6 @@
 mod order;
 
 use crate::{ArmError, Subject, Trigger};
-use clock::Instant;
 use order::{Order, Place};
 use slab::Slab;
 use std::{
@@ -16,6 +15,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
+use vvm_clock::Instant;
 
 /// A set of deadlines, one for a whole process. Cloning shares it; dropping the last clone disarms nothing (I4).
 #[derive(Clone)]

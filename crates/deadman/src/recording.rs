@@ -1,11 +1,11 @@
 //! A trigger for tests and simulations: writes down what it would have ended, on any clock.
 
 use crate::{Subject, Trigger};
-use clock::{Clock, Instant};
 use std::{
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+use vvm_clock::{Clock, Instant};
 
 /// Records instead of killing.
 ///

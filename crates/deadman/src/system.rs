@@ -20,9 +20,9 @@ pub use kernel_timer::KernelTimer;
 pub use wall_clock::WallClockState;
 
 use crate::{ArmError, Deadman, Subject, Trigger};
-use clock::{Instant, SystemClock};
 use second_layer::SecondLayer;
 use std::{io, sync::Arc, time::Duration};
+use vvm_clock::{Instant, SystemClock};
 use watchman::Watchman;
 
 /// How much later than the first layer the second one acts: long enough for a thread that is awake to say its last

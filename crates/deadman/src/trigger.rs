@@ -1,8 +1,8 @@
 //! The seam towards what acts at the earliest deadline.
 
 use crate::Subject;
-use clock::Instant;
 use std::{fmt::Debug, io};
+use vvm_clock::Instant;
 
 /// Acts when the earliest deadline comes: the system's pair ends the process; a recorder in a test notes it.
 ///

@@ -5,8 +5,6 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
-use clock::{Instant, SystemClock};
-use deadman::{EXIT_STATUS, SECOND_LAYER_BEHIND};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
@@ -17,6 +15,8 @@ use std::{
     process::{Child, ChildStdout, Command, ExitStatus, Stdio},
     time::Duration,
 };
+use vvm_clock::{Instant, SystemClock};
+use vvm_deadman::{EXIT_STATUS, SECOND_LAYER_BEHIND};
 
 /// How long after the deadline a test waits for a death, on a machine that has other things to do.
 const AT_MOST: Duration = Duration::from_secs(2);

@@ -7,8 +7,8 @@ use crate::{
     storage::Cause,
 };
 use async_trait::async_trait;
-use deadman::ArmError;
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+use vvm_deadman::ArmError;
 
 /// A candidate: which slots it would take, and on which terms.
 #[derive(Clone, PartialEq, Eq, Debug)]

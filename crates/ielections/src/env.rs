@@ -1,8 +1,8 @@
 //! Everything that a simulation must own: time, the deadman, randomness and spawning come in from outside.
 
-use clock::{Clock, WallClock};
-use deadman::Deadman;
 use std::{fmt::Debug, pin::Pin, sync::Arc};
+use vvm_clock::{Clock, WallClock};
+use vvm_deadman::Deadman;
 
 /// A task that the engine wants driven.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;

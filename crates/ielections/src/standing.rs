@@ -4,7 +4,6 @@ use crate::{
     Entry, Epoch, Incarnation, Loss, Timing,
     documents::{Lane, Partition},
 };
-use clock::{Clock, Instant};
 use std::{
     fmt,
     sync::{
@@ -14,6 +13,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::Notify;
+use vvm_clock::{Clock, Instant};
 
 /// How one leadership stands, for the work that runs under it.
 #[derive(Clone)]

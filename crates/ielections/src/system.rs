@@ -1,12 +1,12 @@
 //! The environment of a real process: operating-system randomness, and a tokio runtime that drives the engine.
 
 use crate::{Entropy, Env, Spawn, env::Task};
-use clock::{SystemClock, SystemWallClock};
-use deadman::Deadman;
 use std::{
     fmt, io,
     sync::{Arc, Mutex, PoisonError},
 };
+use vvm_clock::{SystemClock, SystemWallClock};
+use vvm_deadman::Deadman;
 
 impl Env {
     /// The environment of a real process: the machine's clocks, the operating system's randomness, tasks on `runtime`,

@@ -4,8 +4,8 @@
 //! TTL of 20 s makes of them.
 
 use crate::Ttl;
-use clock::Instant;
 use std::time::Duration;
+use vvm_clock::Instant;
 
 /// The protocol's intervals for one TTL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

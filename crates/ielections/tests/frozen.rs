@@ -1,8 +1,6 @@
 //! A process that stands still in the middle of a storage call: what the answer shows counts from when it came (I5).
 
 use async_trait::async_trait;
-use clock::{Clock, Instant, WallClock};
-use deadman::{Deadman, Subject, Trigger};
 use ielections::{
     Candidacy, Claim, Delete, Entry, Env, Epoch, Holder, Incarnation, Limits, OsEntropy, ReadError, Slot,
     Swap, Terms, TokioSpawn, Ttl, TtlStorage, Vacant, Version, WriteError, elections,
@@ -16,6 +14,8 @@ use std::{
     time::Duration,
 };
 use testing_time::{MockClock, MockWallClock};
+use vvm_clock::{Clock, Instant, WallClock};
+use vvm_deadman::{Deadman, Subject, Trigger};
 
 const LONGER_THAN_A_TTL: Duration = Duration::from_secs(25);
 

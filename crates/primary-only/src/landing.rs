@@ -2,9 +2,9 @@
 //! ends.
 
 use crate::term::Term;
-use clock::Clock;
 use ielections::{DocumentReadError, DocumentVersion, DocumentWrite, DocumentWriteError};
 use std::time::Duration;
+use vvm_clock::Clock;
 
 /// Between two attempts, on top of the time that the storage has for each.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -13,7 +13,7 @@
 //!
 //! ```
 //! use primary_only::{BoxError, Interrupted, RegistryBuilder, RegistryConfig, RunContext, Service, Task};
-//! # use {deadman::{Deadman, recording::RecordingTrigger}, ielections::*, std::{num::NonZeroU32, sync::Arc}};
+//! # use {vvm_deadman::{Deadman, recording::RecordingTrigger}, ielections::*, std::{num::NonZeroU32, sync::Arc}};
 //! # use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber, mem::MemDatabase};
 //!
 //! /// Counts to a hundred, once, whoever leads.
@@ -51,7 +51,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), BoxError> {
-//! # let trigger = RecordingTrigger::on(Arc::new(clock::SystemClock::start()?));
+//! # let trigger = RecordingTrigger::on(Arc::new(vvm_clock::SystemClock::start()?));
 //! # let env = Env::system(Deadman::with_trigger(trigger), tokio::runtime::Handle::current())?;
 //! # let storage = ElectionsTtlStorage::new(MemDatabase::new(env.clock.clone()).open());
 //! # let elections = elections(Arc::new(storage), env.clone());

@@ -5,9 +5,9 @@ use crate::{
     lead::Turns, roster::Roster, term::Term,
 };
 use async_trait::async_trait;
-use clock::Clock;
 use ielections::{Env, Spawn};
 use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+use vvm_clock::Clock;
 
 /// What a registry needs from outside.
 #[derive(Clone, Debug)]

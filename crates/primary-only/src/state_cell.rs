@@ -1,13 +1,13 @@
 //! [`StateCell`]: the only writer of an instance's document.
 
 use crate::{Deposed, SchemaVersion, envelope::seal, landing::land, term::Term};
-use clock::Clock;
 use futures_util::future::BoxFuture;
 use ielections::{
     BeyondDocumentLimits, DocumentId, DocumentVersion, DocumentWrite, DocumentWriteError, Loss, OnlyIf,
 };
 use serde::Serialize;
 use std::{fmt, sync::Arc};
+use vvm_clock::Clock;
 
 /// The state of an instance, and its document: every write is fenced by the leadership (I2), and lands only on the
 /// version that this cell wrote or read last.

@@ -2,7 +2,7 @@
 //! their rates differ by at most 10 %).
 
 use crate::MockClock;
-use clock::{Clock, Instant, Sleep};
+use vvm_clock::{Clock, Instant, Sleep};
 
 /// How fast a clock runs beside another, in whole parts per million, so that the same steps always give the same
 /// readings.

@@ -2,8 +2,8 @@
 //! fire every deadline that the code under test has armed.
 
 use crate::MockClock;
-use clock::{Clock, Instant, Sleep};
 use std::time::Duration;
+use vvm_clock::{Clock, Instant, Sleep};
 
 /// The owner of a clock of its own. Not `Clone`: whoever holds it, and nobody else, moves the time that its
 /// [views](Self::view) show. Once dropped, that time stands still for good.

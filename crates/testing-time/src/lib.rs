@@ -4,8 +4,8 @@
 //! sleeper when everything is idle; [`DriftingClock`], a view of one with a rate and a reading of its own;
 //! [`IsolatedClock`], which only its owner moves; [`MockWallClock`], which is set.
 //!
-//! What does not: the machine's clocks (crate `clock`), and the trigger that records instead of killing (crate
-//! `deadman`, feature `testing`). Nothing here reads the machine's time or starts a thread, so that a run with the same
+//! What does not: the machine's clocks (crate `vvm-clock`), and the trigger that records instead of killing (crate
+//! `vvm-deadman`, feature `testing`). Nothing here reads the machine's time or starts a thread, so that a run with the same
 //! input takes the same course.
 #![forbid(unsafe_code)]
 

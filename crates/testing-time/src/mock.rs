@@ -1,6 +1,5 @@
 //! The clock that stands still until it is advanced, and the one order in which it wakes its sleepers.
 
-use clock::{Clock, Instant, Sleep};
 use std::{
     collections::BTreeMap,
     fmt,
@@ -9,6 +8,7 @@ use std::{
     task::{Context, Poll, Waker},
     time::Duration,
 };
+use vvm_clock::{Clock, Instant, Sleep};
 
 /// A clock that moves only when told. Clones share it.
 ///
@@ -22,7 +22,7 @@ use std::{
 /// executor, or in the `on_thread_park` hook of a current-thread tokio runtime:
 ///
 /// ```
-/// # use {clock::Clock, std::time::Duration, testing_time::MockClock};
+/// # use {vvm_clock::Clock, std::time::Duration, testing_time::MockClock};
 /// let clock = MockClock::new();
 /// let runtime = tokio::runtime::Builder::new_current_thread()
 ///     .on_thread_park({

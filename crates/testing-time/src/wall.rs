@@ -1,10 +1,10 @@
 //! A wall clock that shows what it was set to: wall clocks jump, and so does this one.
 
-use clock::WallClock;
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
+use vvm_clock::WallClock;
 
 /// A wall clock that is set, forwards or back. Clones share it.
 #[derive(Clone, Debug, Default)]

@@ -2,7 +2,6 @@
 //! own deadline, and the same trace each time.
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
-use clock::{Clock, Instant};
 use std::{
     collections::VecDeque,
     pin::Pin,
@@ -11,6 +10,7 @@ use std::{
     time::Duration,
 };
 use testing_time::MockClock;
+use vvm_clock::{Clock, Instant};
 
 const TIMERS: u64 = 10_000;
 

@@ -7,13 +7,13 @@
 //! (`situation`, by `tracing`), and what is said here to people alone is not said twice.
 
 use crate::{calendar::Moment, processes::own_group};
-use clock::{SystemWallClock, WallClock as _};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     termios::{LocalModes, isatty, tcgetattr, tcgetpgrp},
 };
 use serde_json::{Map, Value};
 use std::{fmt, io::Write as _, sync::OnceLock};
+use vvm_clock::{SystemWallClock, WallClock as _};
 
 /// Who reads standard error.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

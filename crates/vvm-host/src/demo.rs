@@ -43,7 +43,6 @@ use args::DemoArgs;
 use audience::Finale;
 use candidate::Folder;
 use check::Evidence;
-use clock::SystemClock;
 use cut::Cut;
 use draw_svg::Picture;
 use draw_terminal::Scene;
@@ -57,6 +56,7 @@ use std::{env, fs, io, path::PathBuf, process::ExitCode};
 use tempfile::{Builder, TempDir};
 use timeline::Timeline;
 use verdict::Verdict;
+use vvm_clock::SystemClock;
 use vvm_storage::BeyondLimits;
 use watch::Watch;
 

@@ -13,7 +13,6 @@ use crate::{
     cli::args::DoctorArgs,
     inspection::{Desk, InspectError, Purpose, at_desk},
 };
-use clock::Readings;
 use clocks::Watched;
 use finding::{Finding, Health};
 use serde_json::json;
@@ -21,6 +20,7 @@ use std::{
     io::{self, Write as _},
     process::ExitCode,
 };
+use vvm_clock::Readings;
 
 /// `vvm doctor`.
 pub(crate) fn main(args: &DoctorArgs) -> ExitCode {

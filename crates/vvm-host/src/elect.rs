@@ -20,8 +20,6 @@ use crate::{
     neighbours::LocalDir,
     prospect::Prospect,
 };
-use clock::{Clock as _, SystemClock};
-use deadman::Deadman;
 use hooks::{HookError, HookLines, Hooks};
 use service::HookService;
 use std::{
@@ -29,6 +27,8 @@ use std::{
     sync::{Arc, OnceLock},
     time::Duration,
 };
+use vvm_clock::{Clock as _, SystemClock};
+use vvm_deadman::Deadman;
 use vvm_orch::Problem;
 
 /// Between two attempts to open a storage that is busy or full.

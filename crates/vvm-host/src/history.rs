@@ -11,12 +11,12 @@ mod show;
 
 pub(crate) use show::main;
 
-use clock::{Clock, SystemWallClock, WallClock as _};
 use ielections::{
     Document, DocumentId, DocumentStorage, DocumentWrite, Documents, OnlyIf, ReadError, Standing,
 };
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
+use vvm_clock::{Clock, SystemWallClock, WallClock as _};
 use vvm_storage::ElectionKey;
 
 /// How many leaderships are remembered. With the longest names and reasons, 64 kB.

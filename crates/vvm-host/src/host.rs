@@ -34,15 +34,15 @@ use crate::{
     situation::{Candidate, Situation},
     stage::{self, TakeUpError, TakenUp},
 };
-use clock::{Clock, SystemClock};
 use control::Control;
-use deadman::{ArmError, Deadman, SystemOptions, SystemTrigger};
 use guardian_watch::GuardianWatch;
 use ielections::record::HolderTooLong;
 use rustix::process::{Signal, getpid, pidfd_send_signal, set_child_subreaper};
 use std::{future::pending, io, process::ExitCode, sync::Arc};
 use surroundings::Surroundings;
 use trigger::GuardedTrigger;
+use vvm_clock::{Clock, SystemClock};
+use vvm_deadman::{ArmError, Deadman, SystemOptions, SystemTrigger};
 
 /// Why the host did not come to anything. It is said on standard error, and the guardian reports the rest.
 #[derive(Debug, thiserror::Error)]

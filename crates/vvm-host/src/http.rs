@@ -15,13 +15,13 @@ pub(crate) use {
     open_metrics::{Exposition, Kind},
 };
 
-use clock::Clock;
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use http_body_util::Full;
 use hyper::{Request, Response, body::Bytes, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{convert::Infallible, fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::net::{TcpListener, TcpStream};
+use vvm_clock::Clock;
 
 /// How many connections there are at once; more wait for the kernel to hand them over. A host may have as few as 64
 /// descriptors, and its storage needs some.

@@ -2,9 +2,9 @@
 //! was opened is closed in the end. Why that, or what came after, did not work.
 
 use crate::{announce::say, async_runtime, cli::exit, shortage::Shortage};
-use clock::{Clock, SystemClock};
 use ielections::{ReadError, Slot, TtlStorage as _};
 use std::{io, num::NonZeroU32, process::ExitCode, sync::Arc};
+use vvm_clock::{Clock, SystemClock};
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
 
 /// What somebody comes for.

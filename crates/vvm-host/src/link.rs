@@ -133,7 +133,7 @@ mod tests {
         *,
     };
     use crate::containment::Level;
-    use clock::Instant;
+    use vvm_clock::Instant;
 
     #[test]
     fn a_message_arrives_whole_with_its_descriptors() {

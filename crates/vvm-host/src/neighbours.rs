@@ -18,7 +18,6 @@ pub(crate) mod folder;
 
 pub use folder::{LocalDir, UnfitFolder};
 
-use clock::{Clock, Instant, SystemWallClock, WallClock as _};
 use folder::Folder;
 use ielections::Terms;
 use std::{
@@ -33,6 +32,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
+use vvm_clock::{Clock, Instant, SystemWallClock, WallClock as _};
 
 /// How many sockets are told of one change: more candidates for one name than a machine has use for. The others look by
 /// themselves.

@@ -16,13 +16,13 @@ use crate::{
     inspection::{Desk, InspectError, Purpose, at_desk},
     neighbours::{LocalDir, Teller},
 };
-use clock::{SystemWallClock, WallClock as _};
 use ielections::{Entropy as _, Incarnation, OsEntropy, ReadError, WriteError};
 use std::{
     io::{self, Write as _},
     process::ExitCode,
     time::Duration,
 };
+use vvm_clock::{SystemWallClock, WallClock as _};
 use vvm_storage::Ask;
 
 /// Why a request came to nothing, or not to what was asked for.

@@ -4,9 +4,9 @@
 //! What does not: what only `vvm run` has, as a level of containment (`guardian`).
 
 use crate::{async_runtime, cli::exit, shortage::Shortage};
-use clock::{Clock, Instant, SystemClock};
 use ielections::{Holder, ReadError, Slot, Timing, Ttl, TtlStorage as _, timing::Jitter};
 use std::{fmt, io, num::NonZeroU32, sync::Arc, time::Duration};
+use vvm_clock::{Clock, Instant, SystemClock};
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, OpenError, SettleError, SlotNumber};
 
 /// Who would campaign for what.

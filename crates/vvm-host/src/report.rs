@@ -1,7 +1,6 @@
 //! The result file: how a `vvm run` ended, told apart from how its worker ended.
 
 use crate::{containment::Level, link::message::Farewell, processes::Ended};
-use clock::Instant;
 use ielections::{Epoch, Holder, Incarnation};
 use serde::Serialize;
 use std::{
@@ -12,6 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use tempfile::NamedTempFile;
+use vvm_clock::Instant;
 
 /// What became of it. The names in the file are these in `snake_case`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

@@ -17,7 +17,6 @@ pub(crate) use role::{Idle, IdleUntil, Leading, Role, WhyStopping};
 pub(crate) use seen::Seen;
 pub(crate) use telemetry::{Call, Failure, Telemetry};
 
-use clock::{Clock, Instant};
 use ielections::{Holder, Loss, Standing, Ttl};
 use seen::Others;
 use std::{
@@ -30,6 +29,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::watch;
+use vvm_clock::{Clock, Instant};
 
 /// Who stands for what: fixed for the life of the process.
 #[derive(Clone, Debug)]

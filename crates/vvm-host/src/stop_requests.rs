@@ -4,8 +4,8 @@
 //! process and then its group, so one process gets it twice. Neither means "kill at once", which a person's second
 //! Ctrl-C does.
 
-use clock::Instant;
 use std::time::Duration;
+use vvm_clock::Instant;
 
 /// Two requests to one process that are closer than this are one: far below what a person's hand does, far above what
 /// a program needs between two calls of kill.

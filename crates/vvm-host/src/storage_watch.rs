@@ -9,7 +9,6 @@ use crate::{
     situation::{Call, Failure, Situation},
 };
 use async_trait::async_trait;
-use clock::Instant;
 use ielections::{
     Claim, Delete, Entry, Epoch, Incarnation, Layer, ReadError, Slot, Swap, TtlStorage, Vacant, Version,
     WriteError,
@@ -19,6 +18,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio_util::sync::CancellationToken;
+use vvm_clock::Instant;
 use vvm_storage::ElectionKey;
 
 /// How many calls in a row must fail: a single one is what attempts are repeated for.

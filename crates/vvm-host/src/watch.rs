@@ -15,7 +15,6 @@ use crate::{
     readable::Readable,
     signals::{Signals, ends_a_candidate},
 };
-use clock::{Instant, SystemWallClock, WallClock as _};
 use draw::Scene;
 use ielections::{ReadError, Slot};
 use rustix::process::Signal;
@@ -28,6 +27,7 @@ use std::{
     process::ExitCode,
     time::Duration,
 };
+use vvm_clock::{Instant, SystemWallClock, WallClock as _};
 use vvm_storage::Pause;
 
 /// How often a terminal is drawn while nothing happens: as often as the tenths of a second that it shows are read.

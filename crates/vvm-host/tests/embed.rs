@@ -238,7 +238,7 @@ struct Operator {
 
 impl Operator {
     async fn at(settings: &HostSettings) -> Self {
-        let clock = Arc::new(clock::SystemClock::start().unwrap());
+        let clock = Arc::new(vvm_clock::SystemClock::start().unwrap());
         let storage = vvm_storage::open(&settings.storage, clock).await.unwrap();
         Self { storage: ElectionsTtlStorage::new(storage), cluster: settings.name.as_str().into() }
     }

@@ -208,10 +208,10 @@ fn leadership_lost_is_79_or_what_was_asked_for_and_the_worker_has_stopped() {
 fn a_try_on_a_storage_that_nobody_can_reach_is_75_in_bounded_time() {
     let trial = Trial::new();
     let obstruction = trial.obstruct();
-    let began = clock::SystemClock::read();
+    let began = vvm_clock::SystemClock::read();
     let options = ["--try", "--ttl", trial.ttl("1s"), "--storage", &obstruction.url];
     let finished = trial.run(["echo", "never"]).with(options).finish();
-    let took = clock::SystemClock::read().since(began);
+    let took = vvm_clock::SystemClock::read().since(began);
     assert_eq!(finished.code(), 75, "{:#?}", finished.stderr);
     assert_eq!(finished.stdout, Vec::<String>::new());
     // 1.4 TTL, and how long one attempt to open may take; the rest is for a busy machine.

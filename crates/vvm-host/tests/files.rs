@@ -88,9 +88,9 @@ fn a_try_on_a_storage_that_is_of_no_use_is_75_in_bounded_time() {
         }
         let by_hand = rusqlite::Connection::open(trial.folder().join("leader.db")).unwrap();
         by_hand.execute_batch("BEGIN EXCLUSIVE").unwrap();
-        let began = clock::SystemClock::read();
+        let began = vvm_clock::SystemClock::read();
         let finished = trial.run(["echo", "never"]).with(["--try", "--ttl", "1s"]).finish();
-        let took = clock::SystemClock::read().since(began);
+        let took = vvm_clock::SystemClock::read().since(began);
         assert_eq!(finished.code(), 75, "{before:?}: {:#?}", finished.stderr);
         assert!(finished.says("locked"), "{before:?}: {:#?}", finished.stderr);
         // Opening waits five seconds for a lock; the rest is for a busy machine.
@@ -186,10 +186,10 @@ fn a_storage_that_is_deleted_under_a_leader_costs_it_at_once() {
     for suffix in ["", "-wal", "-shm"] {
         std::fs::remove_file(trial.folder().join(format!("leader.db{suffix}"))).unwrap();
     }
-    let deleted = clock::SystemClock::read();
+    let deleted = vvm_clock::SystemClock::read();
     running.wait();
     // The next renewal, and what the work may take to stop; without any hurry it would be 0.65 TTL at least.
-    let took = clock::SystemClock::read().since(deleted);
+    let took = vvm_clock::SystemClock::read().since(deleted);
     assert!(took < TTL * 2 / 5 + Duration::from_secs(1), "{took:?}");
     let finished = running.finish();
     assert_eq!(finished.code(), 79, "{:#?}", finished.stderr);

@@ -4,7 +4,6 @@
 
 mod harness;
 
-use clock::SystemClock;
 use harness::{Terminal, Trial, eventually, state};
 use nix::sys::ptrace;
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,6 +14,7 @@ use std::{
     thread,
     time::Duration,
 };
+use vvm_clock::SystemClock;
 
 /// Nobody could take over before that: whoever leads sooner was handed the leadership.
 const LONG: Duration = Duration::from_secs(60);

@@ -123,7 +123,7 @@ fn status_shows_each_slot() {
 fn document(storage: &str, name: &str) -> u64 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let clock = Arc::new(clock::SystemClock::start().unwrap());
+        let clock = Arc::new(vvm_clock::SystemClock::start().unwrap());
         let storage = ElectionsTtlStorage::new(vvm_storage::open(storage, clock).await.unwrap());
         let key = ElectionKey { cluster: name.into(), slot: SlotNumber::new(NonZeroU32::MIN) };
         let Slot::Vacant(vacant) = storage.get(&key).await.unwrap() else { panic!("somebody leads") };

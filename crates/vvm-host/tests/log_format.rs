@@ -3,11 +3,11 @@
 
 mod harness;
 
-use clock::SystemClock;
 use harness::{Finished, Trial, eventually};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::time::Duration;
+use vvm_clock::SystemClock;
 
 /// Each line, which must be an object.
 fn objects(finished: &Finished) -> Vec<Value> {

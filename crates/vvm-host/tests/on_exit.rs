@@ -3,10 +3,10 @@
 
 mod harness;
 
-use clock::SystemClock;
 use harness::{Running, Trial, eventually, state};
 use rustix::process::Signal;
 use std::time::Duration;
+use vvm_clock::SystemClock;
 
 const SOON: [&str; 4] = ["--on-exit", "restart", "--restart-backoff", "20ms"];
 

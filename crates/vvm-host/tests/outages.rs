@@ -59,8 +59,8 @@ fn outages(seed: u64) {
         let lasting = trial.outage();
         // Every third one is as short as a busy disk's, the others are of any length.
         let length = if outage % 3 == 0 { dice.between(50, 900) } else { dice.between(900, 6000) };
-        let ends_at = clock::SystemClock::read().after(length);
-        while clock::SystemClock::read() < ends_at {
+        let ends_at = vvm_clock::SystemClock::read().after(length);
+        while vvm_clock::SystemClock::read() < ends_at {
             assert!(at_work(&trial) <= 1, "seed {seed}: {:?}", trial.processes().describe());
             thread::sleep(Duration::from_millis(20));
         }

@@ -6,7 +6,6 @@
 
 mod harness;
 
-use clock::{Clock, Instant, SystemClock};
 use harness::{Running, Trial, eventually, promptly, within};
 use rustix::process::Signal;
 use std::{
@@ -18,6 +17,7 @@ use std::{
     path::PathBuf,
     time::Duration,
 };
+use vvm_clock::{Clock, Instant, SystemClock};
 
 /// What the issue promises from the end of one command to the start of the next.
 const PROMISED: Duration = Duration::from_millis(200);

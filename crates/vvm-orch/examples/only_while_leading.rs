@@ -2,9 +2,9 @@
 //! `cargo run -p vvm-orch --example only_while_leading`
 #![forbid(unsafe_code)]
 
-use deadman::{Deadman, SystemOptions};
 use ielections::{Env, Holder, Ttl, elections};
 use std::{error::Error, num::NonZeroU32, sync::Arc};
+use vvm_deadman::{Deadman, SystemOptions};
 use vvm_orch::{Acquisition, Vvm, VvmConfig, service_fn};
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
 

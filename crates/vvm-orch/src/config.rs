@@ -1,8 +1,8 @@
 //! What a VVM is told beside its elections and services.
 
-use clock::Clock;
 use ielections::{Env, Holder, Spawn};
 use std::{sync::Arc, time::Duration};
+use vvm_clock::Clock;
 
 /// The configuration of one VVM.
 #[derive(Clone, Debug)]

@@ -9,9 +9,9 @@ use crate::{
     monitor::Monitor,
     state::State,
 };
-use clock::Clock;
 use ielections::{Candidacy, Elections, Key, Leadership, Spawn};
 use std::{future::pending, sync::Arc, time::Duration};
+use vvm_clock::Clock;
 
 pub(crate) struct Launcher<K: Key> {
     pub(crate) state: Arc<State<K>>,

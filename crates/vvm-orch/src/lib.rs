@@ -9,7 +9,7 @@
 //! What does not: elections (crate `ielections`), and running a command in a process of its own (crate `vvm-host`).
 //!
 //! ```
-//! # use deadman::{Deadman, SystemOptions};
+//! # use vvm_deadman::{Deadman, SystemOptions};
 //! # use ielections::{Env, Holder, Ttl, elections};
 //! # use vvm_orch::{Acquisition, Vvm, VvmConfig, service_fn};
 //! # use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};

@@ -11,9 +11,9 @@ use crate::{
     stopping::Stopping,
     task::{EndedEarly, Joined, caught},
 };
-use clock::Clock;
 use ielections::{Elections, Handback, Key, Loss, Timing};
 use std::{sync::Arc, time::Duration};
+use vvm_clock::Clock;
 
 pub(crate) struct Shutdowner<K: Key> {
     pub(crate) state: Arc<State<K>>,

@@ -8,10 +8,10 @@ use crate::{
     hosted::{Hosted, Proof},
     state::State,
 };
-use clock::Clock;
 use futures_util::{FutureExt, future::Shared};
 use ielections::{Key, Leadership, Standing, Timing};
 use std::{future::pending, sync::Arc, time::Duration};
+use vvm_clock::Clock;
 
 pub(crate) struct Stopping<'vvm, K: Key> {
     pub(crate) state: &'vvm State<K>,

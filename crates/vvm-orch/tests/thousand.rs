@@ -1,11 +1,11 @@
 //! A thousand VVMs on a thousand slots, as tasks of one process, on the machine's own clock (I11).
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
-use clock::{Clock, SystemClock, SystemWallClock};
-use deadman::{Deadman, recording::RecordingTrigger};
 use futures_util::future::join_all;
 use ielections::{Env, Holder, OsEntropy, TokioSpawn, Ttl, elections};
 use std::{collections::BTreeSet, num::NonZeroU32, sync::Arc, time::Duration};
+use vvm_clock::{Clock, SystemClock, SystemWallClock};
+use vvm_deadman::{Deadman, recording::RecordingTrigger};
 use vvm_orch::{Acquisition, Vvm, VvmConfig, service_fn};
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber, SysVvmStorage};
 

@@ -20,8 +20,8 @@ pub use credentials::credentials;
 pub use looking::{exists, open_to_look, shared_between_processes};
 
 use crate::SysVvmStorage;
-use clock::Clock;
 use std::sync::Arc;
+use vvm_clock::Clock;
 
 /// Every scheme that there is a driver for, in this build or another.
 const SCHEMES: &str = "mem:, sqlite:PATH, sled:PATH, scylla://HOST/KEYSPACE, dynamodb://REGION/TABLE";

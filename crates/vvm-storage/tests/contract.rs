@@ -13,11 +13,11 @@ fn key(name: &[u8]) -> ElectionKey {
 mod mem {
     use super::*;
     use async_trait::async_trait;
-    use clock::SystemClock;
     use ielections::{
         TtlStorage, document_contract_suite, storage_contract_suite, testing::contract::StorageUnderTest,
     };
     use std::sync::Arc;
+    use vvm_clock::SystemClock;
     use vvm_storage::{ElectionsTtlStorage, mem::MemDatabase};
 
     struct Mem(Arc<MemDatabase>);

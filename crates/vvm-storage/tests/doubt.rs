@@ -7,8 +7,6 @@
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 use async_trait::async_trait;
-use clock::{Clock, Instant};
-use deadman::recording::RecordingTrigger;
 use fastrand::Rng;
 use ielections::{
     Candidacy, Claim, Delete, Entry, Epoch, Holder, Incarnation, Leadership, Limits, ReadError, Slot, Swap,
@@ -21,6 +19,8 @@ use std::{
 };
 use testing_time::MockClock;
 use tokio::{runtime::Builder, task::JoinSet};
+use vvm_clock::{Clock, Instant};
+use vvm_deadman::recording::RecordingTrigger;
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, Partition, SlotNumber, SysVvmStorage, mem::MemDatabase};
 
 const AMBIGUOUS: u64 = 100_000;

@@ -2,11 +2,11 @@
 #![cfg(feature = "mem")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
-use clock::SystemClock;
 use ielections::{
     Entry, Epoch, Holder, Incarnation, ReadError, Ttl, TtlStorage, Vacant, Version, WriteError,
 };
 use std::{error::Error, num::NonZeroU32, sync::Arc, time::Duration};
+use vvm_clock::SystemClock;
 use vvm_storage::{
     BeyondLimits, ClusterName, ElectionKey, ElectionsTtlStorage, KEY_PREFIX_SLOT_COUNT, Partition,
     SettleError, SlotNumber, SysVvmStorage, mem::MemDatabase,

@@ -140,7 +140,7 @@ proptest! {
 
     #[test]
     fn mem_answers_as_the_model(operations in operations()) {
-        let database = vvm_storage::mem::MemDatabase::new(Arc::new(clock::SystemClock::start().unwrap()));
+        let database = vvm_storage::mem::MemDatabase::new(Arc::new(vvm_clock::SystemClock::start().unwrap()));
         compare(&operations, async || ElectionsTtlStorage::new(database.open()));
     }
 }

@@ -2,11 +2,11 @@
 #![cfg(all(feature = "mem", feature = "sqlite"))]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
-use clock::SystemClock;
 use ielections::{
     Claim, Entry, Epoch, Holder, Incarnation, Slot, Ttl, TtlStorage as _, Vacant, Version, WriteError,
 };
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use vvm_clock::SystemClock;
 use vvm_storage::{
     Advanced, Ask, ClusterName, ElectionKey, ElectionsTtlStorage, Requests, SlotNumber, Stage, StepDown,
     mem::MemDatabase, sqlite::SqliteStorage,

@@ -16,11 +16,11 @@ use ::scylla::{
     statement::{Consistency, SerialConsistency, unprepared::Statement},
     value::CqlTimestamp,
 };
-use clock::{Clock, Instant, SystemClock};
 use ielections::{
     Candidacy, Epoch, Holder, Slot, Terms, Timing, Ttl, TtlStorage, testing::elections_suite::Process,
 };
 use std::{env, num::NonZeroU32, sync::Arc, time::Duration};
+use vvm_clock::{Clock, Instant, SystemClock};
 use vvm_storage::{
     ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, init_storage, scylla::ScyllaStorage,
 };

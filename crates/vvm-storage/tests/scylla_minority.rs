@@ -5,9 +5,9 @@
 #![cfg(feature = "scylla")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
-use clock::{Clock, SystemClock};
 use ielections::{ReadError, WriteError};
 use std::time::Duration;
+use vvm_clock::{Clock, SystemClock};
 use vvm_storage::{Partition, SysVvmStorage, scylla::ScyllaStorage};
 
 /// Until a node holds the others for dead: some 10 s on quiet cores.

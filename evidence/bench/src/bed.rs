@@ -1,13 +1,13 @@
 //! What measurements on `mem` stand on: a runtime of one thread, the system's clock, elections through the public API.
 
-use clock::{Clock, Instant, SystemClock, SystemWallClock};
-use deadman::{ArmError, Deadman, Subject, SystemOptions, Trigger};
 use ielections::{
     AcquireError, Candidacy, Elections, Env, Holder, Leadership, OsEntropy, Terms, TokioSpawn, Ttl,
     elections, record::HolderTooLong,
 };
 use std::{io, num::NonZeroU32, sync::Arc};
 use tokio::runtime::{Handle, Runtime};
+use vvm_clock::{Clock, Instant, SystemClock, SystemWallClock};
+use vvm_deadman::{ArmError, Deadman, Subject, SystemOptions, Trigger};
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, mem::MemDatabase};
 
 /// What acts at a kill deadline while we measure.

@@ -88,9 +88,9 @@ fn scene(folder: &Path, contestant: &Contestant, blow: Blow, number: usize) -> P
 /// # Errors
 /// When the file can't be written.
 pub(crate) fn work(file: &Path) -> io::Result<()> {
-    let since = clock::SystemClock::read().as_nanos();
+    let since = vvm_clock::SystemClock::read().as_nanos();
     let mut file = OpenOptions::new().create(true).append(true).open(file)?;
     file.write_all(format!("{since} {}\n", process::id()).as_bytes())?;
-    clock::SystemClock::block_for(LONGEST);
+    vvm_clock::SystemClock::block_for(LONGEST);
     Ok(())
 }

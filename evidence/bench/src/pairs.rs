@@ -5,9 +5,9 @@ use crate::{
     figure::{Figure, Side, Statistic, Unit},
     resources::{self, ResourcesError},
 };
-use clock::SystemClock;
 use ielections::{AcquireError, Handback, Ttl};
 use std::num::NonZeroU32;
+use vvm_clock::SystemClock;
 
 /// What the original in Go does on a machine with two cores.
 const GOAL: f64 = 317_000.0;

@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn work_takes_cpu_time() {
-        let clock = clock::SystemClock::read;
+        let clock = vvm_clock::SystemClock::read;
         let (started, used) = (clock(), cpu_time().unwrap());
         while cpu_time().unwrap() < used + Duration::from_millis(5) {
             assert!(clock().since(started) < Duration::from_secs(60), "no CPU time was counted");

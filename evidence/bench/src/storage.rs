@@ -16,8 +16,6 @@ use crate::{
     figure::Figure,
 };
 use bare::BareStatements;
-use clock::{Clock, SystemClock};
-use deadman::Deadman;
 use ielections::{
     AcquireError, Candidacy, Elections, Entry, Epoch, Handback, Holder, Incarnation, ReadError, Terms, Ttl,
     TtlStorage, Version, WriteError,
@@ -26,6 +24,8 @@ use ielections::{
 };
 use std::{error::Error, io, num::NonZeroU32, sync::Arc};
 use tokio::runtime::Runtime;
+use vvm_clock::{Clock, SystemClock};
+use vvm_deadman::Deadman;
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, OpenError, SlotNumber};
 
 /// No figure.

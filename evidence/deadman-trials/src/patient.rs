@@ -3,7 +3,6 @@
 //! What it says is one line: the deadline, in nanoseconds on the machine's clock.
 
 use crate::{signs, state::State};
-use deadman::{Deadman, Subject, SystemOptions};
 use std::{
     convert::Infallible,
     error::Error,
@@ -15,6 +14,7 @@ use std::{
     time::Duration,
 };
 use tokio::runtime::{Builder, Runtime};
+use vvm_deadman::{Deadman, Subject, SystemOptions};
 
 /// Returns only when something went wrong before the deadline. `signs` is for a state that leaves signs of life.
 pub(crate) fn run(

@@ -3,8 +3,8 @@
 //! When a process is *gone* depends on the scheduler, which has to let each of its threads run once more to be buried;
 //! on an overloaded machine that takes its time. What safety is about is when its threads last *did* anything.
 
-use clock::{Instant, SystemClock};
 use std::{fs, fs::File, hint, io, os::unix::fs::FileExt, path::Path};
+use vvm_clock::{Instant, SystemClock};
 
 /// How many rounds a thread spins between two signs: about 0.1 ms.
 const ROUNDS: usize = 50_000;

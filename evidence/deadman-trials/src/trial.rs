@@ -5,7 +5,6 @@
 
 use crate::{signs, state::State};
 use clap::ValueEnum;
-use clock::{Instant, SystemClock};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
@@ -20,6 +19,7 @@ use std::{
     time::Duration,
 };
 use tempfile::NamedTempFile;
+use vvm_clock::{Instant, SystemClock};
 
 /// How long after its deadline a process is given up and ended.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -140,7 +140,7 @@ fn deadline_of(patient: &mut Child) -> Result<Instant, TrialError> {
 
 impl Death {
     fn of(status: ExitStatus) -> Self {
-        if status.code() == Some(deadman::EXIT_STATUS) {
+        if status.code() == Some(vvm_deadman::EXIT_STATUS) {
             Self::Thread
         } else if status.signal() == Some(Signal::KILL.as_raw()) {
             Self::Kernel
@@ -153,7 +153,7 @@ impl Death {
 impl fmt::Display for Death {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Thread => write!(out, "by the thread (status {})", deadman::EXIT_STATUS),
+            Self::Thread => write!(out, "by the thread (status {})", vvm_deadman::EXIT_STATUS),
             Self::Kernel => out.write_str("by the kernel (SIGKILL)"),
             Self::Other(status) => write!(out, "by something else ({status})"),
             Self::None => out.write_str("not at all"),

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::{fmt, time::Duration};
 
 /// How long after its deadline a process may at most have run an instruction of its own, on any machine: the kernel's
-/// signal does not wait for the scheduler. It is sent [`SECOND_LAYER_BEHIND`](deadman::SECOND_LAYER_BEHIND); the rest is
+/// signal does not wait for the scheduler. It is sent [`SECOND_LAYER_BEHIND`](vvm_deadman::SECOND_LAYER_BEHIND); the rest is
 /// for a timer interrupt that a busy hypervisor delivers late.
 const WORKED_AT_MOST: Duration = Duration::from_millis(20);
 
@@ -143,8 +143,8 @@ impl fmt::Display for Table<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clock::Instant;
     use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
+    use vvm_clock::Instant;
 
     const AT_MOST: Duration = Duration::from_millis(20);
 

@@ -17,7 +17,6 @@ mod witness;
 use crate::{Server, interruption::Interruption};
 use bed::Bed;
 use cassandra_bed::CassandraBed;
-use clock::{Instant, SystemClock};
 use contender::{Contender, Manner};
 use dynamodb_bed::DynamoDbBed;
 use happened::Counts;
@@ -28,6 +27,7 @@ use report::{Phase, Report};
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use tokio::{runtime::Runtime, sync::watch, task::JoinSet};
 use trouble::{Course, Trouble};
+use vvm_clock::{Instant, SystemClock};
 use vvm_storage::ElectionsTtlStorage;
 
 /// How long a whole run takes.

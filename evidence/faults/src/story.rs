@@ -8,9 +8,9 @@ mod stage;
 
 use crate::{Server, interruption::Interruption, place};
 use candidate::{Candidate, Worker};
-use clock::{Instant, SystemClock};
 use stage::Stage;
 use std::{path::PathBuf, time::Duration};
+use vvm_clock::{Instant, SystemClock};
 
 /// Long enough for a crash to be told from a pause of this machine.
 const TTL: Duration = Duration::from_secs(5);

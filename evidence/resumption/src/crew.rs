@@ -1,7 +1,6 @@
 //! Three processes with one copy, and what is done to whoever of them leads.
 
 use crate::{Args, LIFE, PAUSE, PIECE, REST, TTL_MS};
-use clock::{Clock, SystemClock};
 use fastrand::Rng;
 use ielections::{Epoch, ReadError, Slot, TtlStorage as _};
 use resumable_copy::progress::Progress;
@@ -17,6 +16,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use vvm_clock::{Clock, SystemClock};
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
 
 /// How many processes share a copy.

@@ -9,11 +9,11 @@ mod crew;
 mod folder;
 
 use clap::Parser;
-use clock::SystemClock;
 use crew::Crew;
 use fastrand::Rng;
 use resumable_copy::{plan::Plan, progress::Progress, step};
 use std::{collections::BTreeMap, error::Error, path::PathBuf, process::ExitCode, time::Duration};
+use vvm_clock::SystemClock;
 
 /// Kills the leaders of a copy at random, and checks that every step of it counted exactly once.
 #[derive(Parser, Debug)]

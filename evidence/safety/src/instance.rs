@@ -1,7 +1,6 @@
 //! One `vvm run`: started, and started again some time after it has ended. Every second one runs on a terminal.
 
 use crate::{proc_fs::Process, terminal::Terminal};
-use clock::{Instant, SystemClock};
 use fastrand::Rng;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -10,6 +9,7 @@ use std::{
     process::{Child, Command, Stdio},
     time::Duration,
 };
+use vvm_clock::{Instant, SystemClock};
 
 /// What marks the processes of an instance, in their environment.
 pub(crate) const MARK: &str = "SAFETY";

@@ -1,8 +1,8 @@
 //! Workers, and what they have in the background, that outlive their host, and by how much.
 
 use crate::proc_fs::Process;
-use clock::Instant;
 use std::{collections::BTreeSet, fs, io, path::Path, time::Duration};
+use vvm_clock::Instant;
 
 #[derive(Default)]
 pub(crate) struct Orphans {

@@ -5,9 +5,9 @@ use crate::{
     instance::{Ended, MARK},
     proc_fs::{self, Marked, Process},
 };
-use clock::{Instant, SystemClock};
 use rustix::process::{Signal, kill_process};
 use std::{collections::BTreeSet, path::Path, time::Duration};
+use vvm_clock::{Instant, SystemClock};
 
 /// What was found of those who have ended.
 #[derive(Default)]

@@ -2,8 +2,8 @@
 //! can hand over; the others leave the next one to wait for a TTL.
 
 use crate::{trouble::Victim, verdict::Spell};
-use clock::Instant;
 use std::{collections::BTreeMap, fmt, time::Duration};
+use vvm_clock::Instant;
 
 /// By victim, in rising order.
 pub(crate) struct Successions(BTreeMap<Victim, Vec<Duration>>);

@@ -4,9 +4,9 @@ use crate::{
     instance::Instance, orphans::Orphans, remains::Remains, succession::Successions, trouble::Troubles,
     verdict,
 };
-use clock::{Instant, SystemClock};
 use fastrand::Rng;
 use std::{fmt, io, path::Path, time::Duration};
+use vvm_clock::{Instant, SystemClock};
 
 /// The least share of the time that somebody must lead.
 const LED: f64 = 0.6;

@@ -5,7 +5,6 @@ use crate::{
     instance::Instance,
     proc_fs::{self, Process},
 };
-use clock::Instant;
 use fastrand::Rng;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -13,6 +12,7 @@ use std::{
     fmt,
     time::Duration,
 };
+use vvm_clock::Instant;
 
 /// What was done, and who is still stopped.
 #[derive(Default)]

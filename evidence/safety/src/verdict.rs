@@ -1,8 +1,8 @@
 //! What the workers' own logs say: who was there when, and at which epoch.
 
 use crate::worker::BEAT;
-use clock::Instant;
 use std::{fmt, fs, io, path::Path, time::Duration};
+use vvm_clock::Instant;
 
 /// One worker's life, as it wrote it down.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -6,7 +6,6 @@
 //! It leaves somebody in the background, in a session of his own: the lock is not his, so that it tells of workers alone.
 //! Every second one does not care for a hangup, as under `nohup`.
 
-use clock::SystemClock;
 use rustix::fs::{FlockOperation, flock};
 use std::{
     env,
@@ -17,6 +16,7 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
+use vvm_clock::SystemClock;
 
 /// How often it says that it is there.
 pub(crate) const BEAT: Duration = Duration::from_millis(5);

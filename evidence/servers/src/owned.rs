@@ -4,7 +4,6 @@
 //! owner's own program is started a second time, asks, and becomes what was to be started: [`guard`] does that,
 //! and a program that owns processes calls it before anything else.
 
-use clock::SystemClock;
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 use std::{
     env,
@@ -16,6 +15,7 @@ use std::{
     process::{Child, Command, ExitStatus, Stdio},
     time::Duration,
 };
+use vvm_clock::SystemClock;
 
 /// The first argument of a program that is to become another one.
 pub const GUARD: &str = "guard";

@@ -6,8 +6,6 @@ use crate::{
     world::{Order, World},
 };
 use async_trait::async_trait;
-use clock::{Clock, Instant};
-use deadman::{Deadman, Subject, Trigger};
 use fastrand::Rng;
 use ielections::{Entropy, Env, Holder, Spawn, Ttl, elections};
 use std::{
@@ -18,6 +16,8 @@ use std::{
 };
 use testing_time::{DriftingClock, MockWallClock, Rate};
 use tokio::sync::Notify;
+use vvm_clock::{Clock, Instant};
+use vvm_deadman::{Deadman, Subject, Trigger};
 use vvm_orch::{Acquisition, BoxError, RunningVvm, Service, ServiceContext, Vvm, VvmConfig, Work};
 
 /// What one process is, drawn from the seed.

@@ -2,9 +2,9 @@
 //! them all.
 
 use crate::storage::Write;
-use clock::Instant;
 use ielections::{Entry, Epoch, Slot, Vacant};
 use std::collections::BTreeMap;
+use vvm_clock::Instant;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Record {

@@ -7,11 +7,11 @@ use crate::{
     trace::Trace,
     world::{Order, World},
 };
-use clock::{Clock, Instant};
 use fastrand::Rng;
 use std::{sync::Arc, time::Duration};
 use testing_time::MockClock;
 use tokio::sync::Notify;
+use vvm_clock::{Clock, Instant};
 
 /// How a run ended.
 #[derive(Debug)]

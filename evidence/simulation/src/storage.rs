@@ -5,12 +5,12 @@
 
 use crate::{executor::Process, world::World};
 use async_trait::async_trait;
-use clock::Clock;
 use ielections::{
     Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, TtlStorage, Vacant, WriteError,
 };
 use std::{fmt, sync::Arc, time::Duration};
 use tokio::sync::oneshot;
+use vvm_clock::Clock;
 
 /// The storage as one process reaches it.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! What happened, line by line: printed when asked for, and hashed always, so that two runs of one seed can be told to
 //! be the same without keeping either.
 
-use clock::Instant;
 use std::fmt::{self, Write};
+use vvm_clock::Instant;
 
 #[derive(Debug, Default)]
 pub(crate) struct Trace {

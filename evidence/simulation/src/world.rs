@@ -10,7 +10,6 @@ use crate::{
     storage::{Fate, Outcome, Write},
     trace::Trace,
 };
-use clock::{Clock, Instant};
 use fastrand::Rng;
 use ielections::{Epoch, Incarnation, Slot, Ttl};
 use std::{
@@ -20,6 +19,7 @@ use std::{
     time::Duration,
 };
 use testing_time::MockClock;
+use vvm_clock::{Clock, Instant};
 
 pub(crate) struct World {
     /// True time.

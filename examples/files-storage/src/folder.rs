@@ -1,13 +1,13 @@
 //! The folder: one lock for all that processes do in it, and files that are replaced whole.
 
 use crate::trouble::Trouble;
-use clock::SystemClock;
 use std::{
     fs::{self, File, TryLockError},
     io,
     path::{Path, PathBuf},
     time::Duration,
 };
+use vvm_clock::SystemClock;
 use vvm_storage::Partition;
 
 /// A folder that exists.

@@ -1,7 +1,6 @@
 //! Two real processes: one listens, and the other does after it was told to stop, or was killed.
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
-use clock::SystemClock;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
@@ -11,6 +10,7 @@ use std::{
     thread,
     time::Duration,
 };
+use vvm_clock::SystemClock;
 
 /// Far more than all of it takes; a machine may be slow.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -2,12 +2,12 @@
 
 use crate::{plan::Plan, progress::Progress, step::step};
 use async_trait::async_trait;
-use clock::Clock;
 use primary_only::{BoxError, Interrupted, RunContext, Service, Task};
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
+use vvm_clock::Clock;
 
 /// Copies of folders, each with a name.
 #[derive(Debug)]

@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 use clap::Parser;
-use clock::Clock;
 use indicatif::{ProgressBar, ProgressStyle};
 use primary_only::{Handle, Outcome, RegistryBuilder, RegistryConfig, ServiceHandle};
 use resumable_copy::{job::Copies, plan::Plan, progress::Progress};
@@ -15,6 +14,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::mpsc;
+use vvm_clock::Clock;
 use vvm_host::{Host, HostSettings, Ttl};
 use vvm_orch::service_fn;
 

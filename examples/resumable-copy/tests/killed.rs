@@ -1,7 +1,6 @@
 //! The whole way, with real processes: a leader is killed in the midst of its copy, and two others bring it to its end.
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
-use clock::SystemClock;
 use resumable_copy::{plan::Plan, progress::Progress, step};
 use std::{
     fs,
@@ -10,6 +9,7 @@ use std::{
     process::{Child, Command, Stdio},
     time::Duration,
 };
+use vvm_clock::SystemClock;
 
 const PIECE: usize = 1 << 10;
 /// Far more than all of it takes; a machine may be slow.

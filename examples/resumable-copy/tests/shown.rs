@@ -1,7 +1,6 @@
 //! What a copy under way shows of itself over HTTP: the report of its instance, and metrics of its service.
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
-use clock::SystemClock;
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -9,6 +8,7 @@ use std::{
     process::{Child, Command, Stdio},
     time::Duration,
 };
+use vvm_clock::SystemClock;
 
 /// Far more than all of it takes; a machine may be slow.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -9,7 +9,6 @@
 
 use super::limit;
 use crate::workspace::cargo;
-use clock::SystemClock;
 use std::{
     io::{self, BufRead as _, BufReader, PipeReader},
     path::Path,
@@ -18,6 +17,7 @@ use std::{
     thread,
     time::Duration,
 };
+use vvm_clock::SystemClock;
 
 /// How many tests may be run again: a machine that is short of time fails a few in a thousand.
 const MOST: usize = 8;
@@ -187,16 +187,16 @@ failures:
 
 test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 7.54s
 error: test failed, to rerun pass `-p vvm-host --test http`
-     Running unittests src/lib.rs (target/debug/deps/clock-9)
+     Running unittests src/lib.rs (target/debug/deps/vvm_clock-9)
 test it ... ok
-     Running unittests src/lib.rs (target/debug/deps/deadman-9)
-error: test failed, to rerun pass `-p deadman --lib`
+     Running unittests src/lib.rs (target/debug/deps/vvm_deadman-9)
+error: test failed, to rerun pass `-p vvm-deadman --lib`
 
 Caused by:
   process didn't exit successfully (signal: 9, SIGKILL: kill)
 error: 2 targets failed:
     `-p vvm-host --test http`
-    `-p deadman --lib`
+    `-p vvm-deadman --lib`
 ";
 
     #[test]

@@ -3,13 +3,13 @@
 //! Only where nobody watches. At a terminal a person can interrupt, and a step stays in the terminal's process group so
 //! that this reaches all of it.
 
-use clock::SystemClock;
 use std::{
     io::{self, IsTerminal as _},
     os::unix::process::CommandExt as _,
     process::{Command, ExitStatus},
     time::Duration,
 };
+use vvm_clock::SystemClock;
 
 /// Several times what the longest step takes on 2 cores, and the build of all dependencies with it.
 const LIMIT: Duration = Duration::from_secs(45 * 60);

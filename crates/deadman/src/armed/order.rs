@@ -3,11 +3,11 @@
 //! What lives here: the order alone. Which place is still true is the set's to say: a deadline that moves gets a further
 //! place, and the one it had is dropped once it is the first.
 
-use clock::Instant;
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, VecDeque},
 };
+use vvm_clock::Instant;
 
 /// A deadline's place in the order. The generation stands before the slab's index, so that deadlines of one instant
 /// are ordered by age, and so that what the trigger was told is never taken for a later deadline at the same index.

@@ -4,8 +4,8 @@
 //! signals blocked, in a frozen cgroup: dead within 1 ms of the deadline.
 
 use crate::ArmError;
-use clock::Instant;
 use std::{io, mem::MaybeUninit, ptr};
+use vvm_clock::Instant;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 

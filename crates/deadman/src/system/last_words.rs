@@ -5,8 +5,8 @@
 //! the second layer's business.
 
 use crate::Subject;
-use clock::{Instant, SystemClock};
 use std::fmt::{self, Write};
+use vvm_clock::{Instant, SystemClock};
 
 /// Says it. No error is of any use here.
 pub(super) fn say(deadline: Instant, subject: &Subject) {

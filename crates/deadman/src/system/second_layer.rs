@@ -4,8 +4,8 @@
 use super::kernel_timer::{self, KernelTimer};
 use super::{ThreadsAlone, exit, watchman::Watchman};
 use crate::{ArmError, Subject};
-use clock::Instant;
 use std::io;
+use vvm_clock::Instant;
 
 #[derive(Debug)]
 pub(super) enum SecondLayer {

@@ -20,8 +20,8 @@ pub(super) fn block_all() {
 mod tests {
     use super::super::watchman::Watchman;
     use crate::Subject;
-    use clock::SystemClock;
     use std::sync::mpsc;
+    use vvm_clock::SystemClock;
 
     #[test]
     fn a_watchmans_thread_has_every_signal_blocked_that_can_be() {

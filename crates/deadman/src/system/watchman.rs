@@ -5,12 +5,12 @@
 
 use super::signals;
 use crate::Subject;
-use clock::{Alarm, Instant, SystemClock};
 use std::{
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
 };
+use vvm_clock::{Alarm, Instant, SystemClock};
 
 #[derive(Debug)]
 pub(super) struct Watchman {

@@ -4,9 +4,9 @@
 //! from scenarios that outlive it, what they found.
 #![forbid(unsafe_code)]
 
-use clock::{Alarm, Instant, SystemClock};
-use deadman::{Armed, Deadman, KernelTimer, Subject, SystemOptions, ThreadsAlone};
 use std::{error::Error, fs, thread, time::Duration};
+use vvm_clock::{Alarm, Instant, SystemClock};
+use vvm_deadman::{Armed, Deadman, KernelTimer, Subject, SystemOptions, ThreadsAlone};
 
 /// Long enough for the parent to do its part between being told and the deadline.
 const SOON: Duration = Duration::from_millis(250);
@@ -159,7 +159,7 @@ fn tell(deadline: Instant) {
 /// Waits until both layers would have acted long ago.
 fn outlive(deadline: Instant) -> Result<(), Box<dyn Error>> {
     let alarm = Alarm::new()?;
-    alarm.set(deadline.after(deadman::SECOND_LAYER_BEHIND * 10));
+    alarm.set(deadline.after(vvm_deadman::SECOND_LAYER_BEHIND * 10));
     alarm.wait();
     println!("alive");
     Ok(())

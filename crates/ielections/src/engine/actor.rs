@@ -3,8 +3,8 @@
 
 use super::{campaigning::Campaigning, leading::Leading, releasing::Releasing, task::Engine};
 use crate::Key;
-use clock::Instant;
 use std::mem;
+use vvm_clock::Instant;
 
 /// One campaign, lease or release.
 pub(super) struct Actor<K> {

@@ -6,7 +6,6 @@ use crate::{
     Claim, Delete, Entry, Epoch, Incarnation, Key, ReadError, Slot, Swap, TtlStorage, Vacant, WriteError,
     documents::RenewalTurn,
 };
-use clock::Clock;
 use futures_util::future::{AbortRegistration, Abortable, Either, FutureExt, select};
 use std::{
     any::Any,
@@ -15,6 +14,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use vvm_clock::Clock;
 
 /// A call on its way to its answer, however long that takes.
 pub(crate) type Asked<'call, T> = Pin<Box<dyn Future<Output = T> + Send + 'call>>;

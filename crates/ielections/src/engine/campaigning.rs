@@ -13,8 +13,6 @@ use crate::{
     documents::{KeyPartition, NoPartition},
     protocol::{Campaign, CampaignEvent, CampaignStep, Lease, Release, Won},
 };
-use clock::Instant;
-use deadman::Subject;
 use futures_util::future::{AbortHandle, AbortRegistration};
 use std::{
     mem,
@@ -22,6 +20,8 @@ use std::{
     task::Context,
 };
 use tokio::sync::oneshot;
+use vvm_clock::Instant;
+use vvm_deadman::Subject;
 
 /// One candidate.
 pub(super) struct Campaigning<K> {

@@ -11,10 +11,10 @@ use crate::{
     documents::RenewalTurn,
     protocol::{Lease, LeaseEvent, LeaseStep, Release},
 };
-use clock::Instant;
-use deadman::Armed;
 use std::{mem, task::Context};
 use tokio::sync::oneshot;
+use vvm_clock::Instant;
+use vvm_deadman::Armed;
 
 /// One held lease.
 pub(super) struct Leading<K> {

@@ -23,7 +23,7 @@ pub(super) struct Releasing<K> {
 impl<K: Key> Engine<K> {
     /// Turns the actor, whatever it was, into the release of its record.
     pub(super) fn begin_release(&mut self, id: usize, releasing: Releasing<K>) {
-        self.wake_at(id, clock::Instant::NEVER);
+        self.wake_at(id, vvm_clock::Instant::NEVER);
         if let Some(actor) = self.actors.get_mut(id) {
             actor.kind = Kind::Releasing(Box::new(releasing));
             self.queue(id, Turn::Other);

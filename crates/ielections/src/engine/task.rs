@@ -8,7 +8,6 @@ use super::{
     timers::Timers,
 };
 use crate::{EngineSettings, Env, Key, Loss, TtlStorage, timing::Jitter};
-use clock::Instant;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use slab::Slab;
 use std::{
@@ -26,6 +25,7 @@ use tokio::sync::{
     mpsc::{UnboundedReceiver, UnboundedSender},
     oneshot,
 };
+use vvm_clock::Instant;
 
 pub(super) struct Engine<K: Key> {
     pub(super) storage: Arc<dyn TtlStorage<K>>,

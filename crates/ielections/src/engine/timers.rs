@@ -1,12 +1,12 @@
 //! The engine's one timer queue: the earliest wake-up of every actor, and one sleep of the clock for all of them.
 
-use clock::{Clock, Instant, Sleep};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::{
     collections::BTreeSet,
     sync::Arc,
     task::{Context, Poll},
 };
+use vvm_clock::{Clock, Instant, Sleep};
 
 /// Wake-ups by instant. Each actor has at most one; it keeps the instant itself, to be able to move it.
 pub(super) struct Timers {

@@ -1,7 +1,7 @@
 //! Writes that were sent and may or may not have been applied (I7).
 
 use crate::{Entry, Slot, Version};
-use clock::Instant;
+use vvm_clock::Instant;
 
 /// One write that was sent.
 #[derive(Clone, PartialEq, Eq, Debug)]

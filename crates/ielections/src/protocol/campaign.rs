@@ -22,9 +22,9 @@ use crate::{
     Claim, Entropy, Entry, Epoch, Incarnation, ReadError, Slot, Swap, Timing, Vacant, Version,
     elections::AcquireError, timing::Jitter,
 };
-use clock::{Instant, WallClock};
 use std::{mem, sync::Arc, time::Duration};
 use view::{Opening, View};
+use vvm_clock::{Instant, WallClock};
 
 /// A candidate for one of several slots, which it knows by their index.
 #[derive(Debug)]

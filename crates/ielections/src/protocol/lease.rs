@@ -9,8 +9,8 @@
 
 use super::attempts::{Attempt, Attempts};
 use crate::{Entry, Loss, ReadError, Slot, Swap, Timing, WriteError, storage::Cause, timing::Jitter};
-use clock::Instant;
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use vvm_clock::Instant;
 
 /// How often one renewal is tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -3,8 +3,8 @@
 //! Only ever begun when the work under the leadership has stopped (I6), or none was ever started.
 
 use crate::{Delete, Epoch, Incarnation, Slot, Timing, WriteError};
-use clock::Instant;
 use std::time::Duration;
+use vvm_clock::Instant;
 
 /// What became of the record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

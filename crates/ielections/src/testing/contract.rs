@@ -37,9 +37,9 @@ pub use scans::*;
 
 use crate::{Key, TtlStorage};
 use async_trait::async_trait;
-use clock::{Clock, SystemClock};
 use futures_util::future::{Either, select};
 use std::{pin::pin, sync::Arc, time::Duration};
+use vvm_clock::{Clock, SystemClock};
 
 /// A storage that the suite can open as often as it likes.
 #[async_trait]

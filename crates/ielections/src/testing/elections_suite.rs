@@ -45,7 +45,6 @@ pub use standing::*;
 pub use succession::*;
 
 use crate::{Ttl, testing::contract::StorageUnderTest};
-use clock::Clock;
 use futures_util::future::{Either, select};
 use std::{
     pin::pin,
@@ -53,6 +52,7 @@ use std::{
     time::Duration,
 };
 use testing_time::MockClock;
+use vvm_clock::Clock;
 
 /// A storage under test, and the time in which elections on it are tested.
 pub trait ElectionsTestSuite: StorageUnderTest {

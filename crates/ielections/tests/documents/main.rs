@@ -9,7 +9,6 @@ mod settling;
 mod storage;
 
 use bytes::Bytes;
-use clock::Clock;
 use ielections::{
     Candidacy, DocumentId, DocumentWrite, Documents, Holder, Layer as _, Leadership, OnlyIf, Terms, Ttl,
     testing::{Model, elections_suite::Process, mock::FaultyStorage},
@@ -17,6 +16,7 @@ use ielections::{
 use std::{future::poll_fn, pin::Pin, sync::Arc, task::Poll, time::Duration};
 use storage::Storage;
 use testing_time::MockClock;
+use vvm_clock::Clock;
 
 const KEY: u32 = 1;
 const TTL: Duration = Ttl::DEFAULT.get();

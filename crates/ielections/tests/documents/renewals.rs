@@ -1,9 +1,9 @@
 //! Renewals first: batches of a leadership make way for its renewals, and a renewal never waits long for a batch.
 
 use super::*;
-use clock::Instant;
 use ielections::testing::mock::{Fault, Verb};
 use storage::{Call, Fate};
+use vvm_clock::Instant;
 
 impl Bench {
     fn renewals(&self) -> Vec<Instant> {

@@ -3,7 +3,6 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use clock::{Clock, Instant};
 use futures_util::FutureExt;
 use ielections::{
     Document, DocumentId, DocumentLimits, DocumentStorage, DocumentVersion, DocumentWrite, Entry, Fence,
@@ -14,6 +13,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
+use vvm_clock::{Clock, Instant};
 
 /// What becomes of one call for documents.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -1,7 +1,6 @@
 //! What is left when everything has ended (I9), and what a violent end leaves standing (I4).
 
 use crate::{Bench, TTL, candidacy, lead, on};
-use clock::Clock;
 use futures_util::FutureExt;
 use ielections::{
     Env, Handback, Loss, OsEntropy, Spawn, elections,
@@ -17,6 +16,7 @@ use std::{
     task::{Context, Waker},
     time::Duration,
 };
+use vvm_clock::Clock;
 
 /// The bench's own share of the probe is what remains.
 fn assert_nothing_is_left(bench: &Bench) {
@@ -112,11 +112,11 @@ impl Spawn for ByHand {
 fn cleanup_is_done_when_the_engine_is_dropped() {
     let bench = Bench::new();
     let spawn = Arc::new(ByHand::default());
-    let trigger = deadman::recording::RecordingTrigger::on(Arc::new(bench.clock.clone()));
+    let trigger = vvm_deadman::recording::RecordingTrigger::on(Arc::new(bench.clock.clone()));
     let env = Env {
         clock: Arc::new(bench.clock.clone()),
         wall: Arc::new(testing_time::MockWallClock::new()),
-        deadman: deadman::Deadman::with_trigger(trigger),
+        deadman: vvm_deadman::Deadman::with_trigger(trigger),
         entropy: Arc::new(OsEntropy::default()),
         spawn: Arc::clone(&spawn) as _,
     };

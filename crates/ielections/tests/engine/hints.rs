@@ -1,12 +1,12 @@
 //! Hints through the engine: to whoever campaigns, however many there are, and to nobody whose caller is gone.
 
 use crate::{Bench, candidacy, lead, on};
-use clock::Clock;
 use ielections::{
     Handback, Terms,
     testing::mock::{Fault, Verb},
 };
 use std::time::Duration;
+use vvm_clock::Clock;
 
 #[test]
 fn every_campaign_looks_at_once() {

@@ -1,10 +1,10 @@
 //! Many at once: bounded, renewals first, deadlines moved in batches, and others of the runtime kept alive (I11).
 
 use crate::{Bench, TTL, candidacy, lead, on};
-use clock::Clock;
 use futures_util::future::join_all;
 use ielections::testing::mock::{Fault, Verb};
 use std::{sync::Arc, time::Duration};
+use vvm_clock::Clock;
 
 const ANSWERS_AFTER: Duration = Duration::from_millis(10);
 
@@ -128,6 +128,6 @@ fn an_engine_that_is_always_busy_lets_others_run() {
         *bench.probe.act.lock().unwrap() = None;
         assert_eq!(leadership.standing().loss(), None);
         leadership.release().await;
-        assert!(bench.clock.now() > clock::Instant::ORIGIN.after(TTL));
+        assert!(bench.clock.now() > vvm_clock::Instant::ORIGIN.after(TTL));
     });
 }

@@ -8,7 +8,6 @@ mod order;
 mod probe;
 mod time;
 
-use clock::Clock;
 use ielections::{
     Candidacy, EngineSettings, Holder, Leadership, Terms, Ttl, TtlStorage,
     testing::{Model, elections_suite::Process, mock::FaultyStorage},
@@ -16,6 +15,7 @@ use ielections::{
 use probe::Probe;
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 use testing_time::MockClock;
+use vvm_clock::Clock;
 
 /// A model, a network before it, a probe before that; and the clock that they live by.
 struct Bench {

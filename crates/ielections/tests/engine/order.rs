@@ -1,8 +1,6 @@
 //! What is asked of storage, randomness and wall clock, and in which order: mocks that fail on anything else.
 
 use async_trait::async_trait;
-use clock::WallClock;
-use deadman::{Deadman, recording::RecordingTrigger};
 use ielections::{
     Candidacy, Claim, Delete, Entropy, Entry, Env, Epoch, Handback, Holder, Incarnation, Limits, ReadError,
     Slot, Swap, Terms, TokioSpawn, Ttl, TtlStorage, Vacant, WriteError, elections,
@@ -10,6 +8,8 @@ use ielections::{
 use mockall::{Sequence, mock, predicate::eq};
 use std::{sync::Arc, time::Duration};
 use testing_time::MockClock;
+use vvm_clock::WallClock;
+use vvm_deadman::{Deadman, recording::RecordingTrigger};
 
 mock! {
     #[derive(Debug)]

@@ -1,7 +1,6 @@
 //! A storage that writes down which calls it gets and how many at once, and lets a test act in the middle of one.
 
 use async_trait::async_trait;
-use clock::{Clock, Instant};
 use ielections::{
     Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, TtlStorage, Vacant, WriteError,
     testing::mock::Verb,
@@ -14,6 +13,7 @@ use std::{
     },
     time::Duration,
 };
+use vvm_clock::{Clock, Instant};
 
 /// What a test does in the middle of a call.
 type Act = Box<dyn Fn(Verb) + Send>;

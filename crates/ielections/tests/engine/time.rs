@@ -1,12 +1,12 @@
 //! What falls at its time whatever hangs, and what a leadership knows of time when nobody tells it.
 
 use crate::{Bench, TTL, candidacy, lead, on};
-use clock::Clock;
 use ielections::{
     AcquireError, Loss, NotEnsured, Timing, Ttl,
     testing::mock::{Fault, Verb},
 };
 use std::time::Duration;
+use vvm_clock::Clock;
 
 const TIMING: Timing = Timing::of(Ttl::DEFAULT);
 

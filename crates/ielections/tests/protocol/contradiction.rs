@@ -2,12 +2,12 @@
 //! offers must not make anybody spin.
 
 use crate::outage::{BEGAN, campaign, sends, vacant};
-use clock::Instant;
 use ielections::{
     AcquireError, Claim, Entry, Epoch, Holder, Incarnation, Patience, Slot, Terms, Ttl, Vacant, Version,
     WriteError,
     protocol::{Campaign, CampaignEvent, CampaignStep},
 };
+use vvm_clock::Instant;
 
 fn epoch(number: u64) -> Epoch {
     Epoch::new(number).unwrap()

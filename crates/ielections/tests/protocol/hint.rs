@@ -1,12 +1,12 @@
 //! Hints that something has changed: each brings the next look forward, and nothing else.
 
 use crate::outage::{BEGAN, campaign, held, sends, vacant};
-use clock::Instant;
 use ielections::{
     Claim, Patience, ReadError, Slot, Terms, Ttl, Vacant, WriteError,
     protocol::{Campaign, CampaignEvent, CampaignStep},
 };
 use std::time::Duration;
+use vvm_clock::Instant;
 
 const A_MOMENT: Duration = Duration::from_millis(1);
 

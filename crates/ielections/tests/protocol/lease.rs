@@ -1,7 +1,6 @@
 //! A lease against one slot of a storage: whatever is answered, lost, late, never sent, and whoever meddles.
 
 use crate::tape::Tape;
-use clock::Instant;
 use ielections::{
     Entry, Epoch, Holder, Incarnation, Loss, ReadError, Slot, Swap, Timing, Ttl, Vacant, Version, WriteError,
     protocol::{Lease, LeaseEvent, LeaseStep, RenewalAttempts},
@@ -9,6 +8,7 @@ use ielections::{
 };
 use proptest::prelude::*;
 use std::{num::NonZeroU32, time::Duration};
+use vvm_clock::Instant;
 
 const TTL: Duration = Duration::from_secs(20);
 const BEGAN: Instant = Instant::from_nanos(1_000_000_000_000);

@@ -1,6 +1,5 @@
 //! A candidate and a storage that answers slowly, or not at all.
 
-use clock::Instant;
 use ielections::{
     AcquireError, Entropy, Entry, Epoch, Holder, Incarnation, Patience, ReadError, Slot, Terms, Ttl, Vacant,
     Version, WriteError,
@@ -14,6 +13,7 @@ use std::{
     time::Duration,
 };
 use testing_time::MockWallClock;
+use vvm_clock::Instant;
 
 /// Counts up, so that no two numbers are the same.
 #[derive(Debug, Default)]

@@ -1,12 +1,12 @@
 //! A record of the candidate's own, confirmed too late to start work on: renewed until it is fresh.
 
 use crate::outage::{BEGAN, campaign, sends, vacant};
-use clock::Instant;
 use ielections::{
     Entry, Patience, Slot, Swap, Terms, WriteError,
     protocol::{Campaign, CampaignEvent, CampaignStep},
 };
 use std::time::Duration;
+use vvm_clock::Instant;
 
 const LATE: Duration = Duration::from_secs(6);
 

@@ -1,12 +1,12 @@
 //! A release against one slot: bounded, and truthful about what became of the record.
 
 use crate::tape::Tape;
-use clock::Instant;
 use ielections::{
     Delete, Epoch, Handback, Holder, Incarnation, Slot, Timing, Ttl, Vacant, Version, WriteError,
     protocol::{Release, ReleaseEvent, ReleaseStep},
 };
 use proptest::prelude::*;
+use vvm_clock::Instant;
 
 const OURS: Incarnation = Incarnation::from_bytes([1; 16]);
 

@@ -11,7 +11,6 @@ mod place;
 
 use crate::tape::Tape;
 use candidate::{Candidate, State};
-use clock::Instant;
 use ielections::{Incarnation, Ttl, Version};
 use network::Call;
 use place::Place;
@@ -19,6 +18,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
+use vvm_clock::Instant;
 
 /// A moment of the world, in nanoseconds; nobody in it can read this.
 pub(crate) type Moment = u64;

@@ -4,9 +4,9 @@ use crate::{
     probe::Steps,
     rig::{Process, Reign, run},
 };
-use clock::Clock;
 use futures_util::FutureExt;
 use primary_only::{Outcome, RegistryConfig, ServiceState, Unavailable};
+use vvm_clock::Clock;
 
 /// An instance that does not listen, and is at work.
 async fn deaf(process: &Process) -> Reign {

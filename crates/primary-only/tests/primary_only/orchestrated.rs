@@ -41,7 +41,7 @@ fn the_record_stands_until_the_last_instance_has_ended() {
             async move {
                 cx.state.insert().await?;
                 cx.stop.cancelled().await;
-                clock::Clock::sleep(&clock, std::time::Duration::from_secs(5)).await;
+                vvm_clock::Clock::sleep(&clock, std::time::Duration::from_secs(5)).await;
                 Err(primary_only::Interrupted.into())
             }
         });

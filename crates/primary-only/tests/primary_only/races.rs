@@ -1,8 +1,6 @@
 //! Terms that come and go on many threads, in real time: what the other tests can't show, because they run on one.
 
 use async_trait::async_trait;
-use clock::{Clock, SystemClock};
-use deadman::{Deadman, recording::RecordingTrigger};
 use ielections::{Candidacy, Env, Holder, Terms, Ttl, elections};
 use primary_only::{
     BoxError, GetOrCreateError, Interrupted, RegistryBuilder, RegistryConfig, RunContext, Service, Task,
@@ -12,6 +10,8 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 use tokio_util::sync::CancellationToken;
+use vvm_clock::{Clock, SystemClock};
+use vvm_deadman::{Deadman, recording::RecordingTrigger};
 use vvm_storage::{ElectionsTtlStorage, mem::MemDatabase};
 
 const INSTANCES: usize = 100;

@@ -91,7 +91,7 @@ fn a_slow_rebuild_is_measured() {
         process.probe.prepare_by(move |_| {
             let clock = clock.clone();
             async move {
-                clock::Clock::sleep(&clock, Duration::from_secs(30)).await;
+                vvm_clock::Clock::sleep(&clock, Duration::from_secs(30)).await;
                 Ok(())
             }
         });

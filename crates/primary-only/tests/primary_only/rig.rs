@@ -6,8 +6,6 @@ use crate::{
     probe::{Probe, Steps},
     tasks::CountingSpawn,
 };
-use clock::{Clock, Instant, Sleep};
-use deadman::{Deadman, recording::RecordingTrigger};
 use ielections::{
     Candidacy, Document, DocumentId, DocumentVersion, DocumentWrite, Elections, Entropy, Env, Holder,
     Layer as _, Leadership, OnlyIf, Scan, Slot, Spawn, Standing, Terms, Ttl, TtlStorage as _, elections,
@@ -26,6 +24,8 @@ use std::{
 use testing_time::{MockClock, MockWallClock};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use vvm_clock::{Clock, Instant, Sleep};
+use vvm_deadman::{Deadman, recording::RecordingTrigger};
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber, mem::MemDatabase};
 
 /// Runs a test on one thread. Time passes only while nobody can do anything.

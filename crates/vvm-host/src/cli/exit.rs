@@ -30,8 +30,8 @@ pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// There is no such command.
 pub(crate) const NOT_FOUND: u8 = 127;
 /// Killed at the deadline, by the thread that says so.
-pub(crate) const DEADMAN: u8 = deadman::EXIT_STATUS as u8;
-const _: () = assert!(deadman::EXIT_STATUS == 80);
+pub(crate) const DEADMAN: u8 = vvm_deadman::EXIT_STATUS as u8;
+const _: () = assert!(vvm_deadman::EXIT_STATUS == 80);
 
 /// What a shell reports of a process that died of signal `number`.
 pub(crate) const fn by_signal(number: i32) -> u8 {

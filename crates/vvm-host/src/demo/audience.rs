@@ -10,12 +10,12 @@ use super::{
     event::Event,
     verdict::Verdict,
 };
-use clock::Instant;
 use std::{
     env, fmt,
     io::{self, IsTerminal as _},
     path::Path,
 };
+use vvm_clock::Instant;
 
 /// Somebody who watches.
 pub(crate) trait Audience: fmt::Debug {

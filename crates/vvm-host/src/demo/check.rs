@@ -4,10 +4,10 @@ use super::{
     event::Lane,
     heartbeat::{Line, Word},
 };
-use clock::Instant;
 use ielections::Epoch;
 use rustix::process::Pid;
 use std::fmt;
+use vvm_clock::Instant;
 
 /// The work of one worker under one epoch, from its first line to its last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -10,10 +10,10 @@ mod style;
 mod surroundings;
 
 use super::{event::Lane, timeline::Timeline, verdict::Verdict};
-use clock::Instant;
 use ielections::Ttl;
 use sheet::{Class, Sheet};
 use std::time::Duration;
+use vvm_clock::Instant;
 
 /// What a picture is drawn of.
 #[derive(Clone, Copy, Debug)]

@@ -10,9 +10,9 @@ pub(crate) use canvas::{Palette, Row, Style};
 
 use super::{act::Act, event::Lane, measured::chosen, timeline::Timeline};
 use bar::Scale;
-use clock::Instant;
 use ielections::Ttl;
 use std::time::Duration;
+use vvm_clock::Instant;
 
 /// The narrowest terminal in which a lane still shows something.
 pub(crate) const NARROWEST: usize = 60;

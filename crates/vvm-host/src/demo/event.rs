@@ -1,10 +1,10 @@
 //! [`Event`]: one thing that happened on the stage, when, and to whom. Everything that is shown or judged is made of these.
 
 use crate::processes::Ended;
-use clock::Instant;
 use ielections::Epoch;
 use rustix::process::Pid;
 use std::fmt;
+use vvm_clock::Instant;
 
 /// A candidate: the place of one `vvm run` after another, as a machine that is started again after a crash.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

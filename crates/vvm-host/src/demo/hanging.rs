@@ -1,13 +1,13 @@
 //! [`Hanging`]: a host that was stopped for ever, and what is known of its end.
 
 use super::event::Lane;
-use clock::Instant;
 use serde_json::Value;
 use std::{
     fs,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::Path,
 };
+use vvm_clock::Instant;
 
 /// A host that was stopped for ever.
 #[derive(Debug)]

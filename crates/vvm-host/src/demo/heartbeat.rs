@@ -4,7 +4,6 @@
 //! writes, so that no beat is ever doubtful.
 
 use super::event::Lane;
-use clock::{Instant, SystemClock};
 use ielections::Epoch;
 use rustix::process::{Pid, getpid};
 use std::{
@@ -13,6 +12,7 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
+use vvm_clock::{Instant, SystemClock};
 
 /// How long a worker rests between two lines.
 pub(crate) const REST: Duration = Duration::from_millis(20);

@@ -4,9 +4,9 @@ use super::{
     check::Evidence,
     timeline::{MarkKind, Timeline},
 };
-use clock::Instant;
 use ielections::Epoch;
 use std::time::Duration;
+use vvm_clock::Instant;
 
 /// Where a moment lies, seen from another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,10 +4,10 @@ use super::{
     candidate::NAME,
     event::{Lane, What},
 };
-use clock::{Clock, SystemClock};
 use ielections::{Limits, ReadError, Slot, TtlStorage as _, Vacant};
 use std::{io, num::NonZeroU32, sync::Arc};
 use tokio::runtime::{self, Runtime};
+use vvm_clock::{Clock, SystemClock};
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, OpenError, SlotNumber};
 
 /// The record that the candidates share.

@@ -7,10 +7,10 @@ use super::{
     timeline::Timeline,
 };
 use crate::processes::Ended;
-use clock::Instant;
 use ielections::{Epoch, Ttl};
 use rustix::process::Pid;
 use std::time::Duration;
+use vvm_clock::Instant;
 
 /// When it begins: not at the clock's origin, as no real one does.
 pub(super) const BEGAN: Instant = Instant::from_nanos(500_000_000_000);

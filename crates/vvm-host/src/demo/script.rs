@@ -9,7 +9,7 @@ use super::{
     watch::Watch,
 };
 use crate::processes::Ended;
-use clock::SystemClock;
+use vvm_clock::SystemClock;
 
 /// How many renewals of each later leader are shown.
 const ENCORE: usize = 2;

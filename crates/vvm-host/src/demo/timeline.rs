@@ -1,8 +1,8 @@
 //! [`Timeline`]: events, folded into what a picture is made of: who was there, who led, who worked, what was done to whom.
 
 use super::event::{Event, Lane, What};
-use clock::Instant;
 use ielections::Epoch;
+use vvm_clock::Instant;
 
 /// All that has happened.
 #[derive(Clone, Debug)]

@@ -20,13 +20,13 @@ use crate::{
     processes::{Ended, Family, Reap, reap},
     signals::{Signals, asks_to_stop},
 };
-use clock::SystemClock;
 use ielections::Ttl;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::Signal,
 };
 use std::time::Duration;
+use vvm_clock::SystemClock;
 
 /// How often everything is looked at.
 const PACE: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };

@@ -5,9 +5,9 @@
 
 use super::finding::{Finding, Health};
 use crate::calendar::Span;
-use clock::Readings;
-use deadman::WallClockState;
 use std::{fs, io, time::Duration};
+use vvm_clock::Readings;
+use vvm_deadman::WallClockState;
 
 /// How far an epoch may be ahead of this machine's wall clock before one of the two clocks is in doubt.
 const AHEAD: Duration = Duration::from_secs(10);

@@ -9,10 +9,10 @@ use crate::{
     containment::{Containment, Level, Wanted},
     inspection::Desk,
 };
-use clock::Instant;
 use ielections::{ReadError, Timing, TtlStorage as _};
 use rustix::process::{Resource, getrlimit};
 use std::num::NonZeroU32;
+use vvm_clock::Instant;
 use vvm_storage::{Description, ElectionsTtlStorage};
 
 /// How often a slow write should fit into one attempt of a renewal, so that a bad minute does not cost a leadership.

@@ -3,12 +3,12 @@
 //! is a free slot, one of a few, used again and again.
 
 use crate::cli::args::DoctorArgs;
-use clock::{Clock, SystemWallClock, WallClock as _};
 use ielections::{
     Claim, Entropy as _, Entry, Epoch, Holder, Incarnation, OsEntropy, Slot, Swap, Ttl, TtlStorage as _,
     Vacant, Version,
 };
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use vvm_clock::{Clock, SystemWallClock, WallClock as _};
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
 
 /// How often each kind of call is made.

@@ -5,8 +5,6 @@ use super::{
     trigger::HookTrigger,
 };
 use crate::{announce::say, cli::exit};
-use clock::SystemClock;
-use deadman::Trigger;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
@@ -21,6 +19,8 @@ use std::{
     time::Duration,
 };
 use tokio::sync::oneshot;
+use vvm_clock::SystemClock;
+use vvm_deadman::Trigger;
 
 /// The lines, for `sh -c`.
 #[derive(Clone, Debug)]

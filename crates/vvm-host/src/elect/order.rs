@@ -1,6 +1,5 @@
 //! What the thread of the hooks is told, and by whom it is woken.
 
-use clock::Instant;
 use rustix::{
     event::{EventfdFlags, eventfd},
     time::{
@@ -17,6 +16,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::oneshot;
+use vvm_clock::Instant;
 
 /// Something to do.
 #[derive(Debug)]

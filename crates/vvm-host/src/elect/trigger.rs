@@ -5,9 +5,9 @@
 //! thread, because the deadline is for the case that everything else hangs.
 
 use super::order::Inbox;
-use clock::{Instant, SystemClock};
-use deadman::{Subject, Trigger};
 use std::{io, sync::Arc};
+use vvm_clock::{Instant, SystemClock};
+use vvm_deadman::{Subject, Trigger};
 
 /// Tells the thread of the deadline.
 #[derive(Debug)]

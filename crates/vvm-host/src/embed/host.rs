@@ -11,12 +11,12 @@ use crate::{
     situation::{Candidate, Situation},
     storage_watch::WatchedStorage,
 };
-use deadman::{Deadman, SystemOptions};
 use ielections::{Env, Layer as _};
 use primary_only::Registry;
 use std::{fmt, future::pending, net::SocketAddr, sync::Arc};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
+use vvm_deadman::{Deadman, SystemOptions};
 use vvm_storage::ElectionsTtlStorage;
 
 /// Runs services of this program only while it leads.

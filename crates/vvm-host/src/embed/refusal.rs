@@ -1,9 +1,9 @@
 //! Why there is no host.
 
 use crate::{cli::exit, http::CantListen, neighbours::UnfitFolder, shortage::way_out};
-use deadman::ArmError;
 use ielections::record::HolderTooLong;
 use std::io;
+use vvm_deadman::ArmError;
 use vvm_storage::{OpenError, SettleError};
 
 /// Why a [`Host`](super::Host) could not be opened. Nothing runs, and nothing leads.

@@ -5,11 +5,11 @@ use crate::{
     signals,
     stop_requests::{At, Request, StopRequests},
 };
-use clock::Clock;
 use rustix::process::Signal;
 use std::{convert::Infallible, io, sync::Arc};
 use tokio::signal::unix::{Signal as Arrivals, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+use vvm_clock::Clock;
 
 /// TERM and INT, caught from here on.
 #[derive(Debug)]

@@ -5,7 +5,6 @@
 //! that *kills* the guardian would not: after a suspend both would be due at once, and what the worker left behind would
 //! be left to nobody. That a guardian is stopped or hangs is for a living host to notice (`host::guardian_lapse`).
 
-use clock::Instant;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
@@ -14,9 +13,10 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::Duration,
 };
+use vvm_clock::Instant;
 
 /// How long after the host's deadline: twice what its second layer takes, so that the host can have its last words.
-const BEHIND_THE_HOST: Duration = deadman::SECOND_LAYER_BEHIND.saturating_mul(2);
+const BEHIND_THE_HOST: Duration = vvm_deadman::SECOND_LAYER_BEHIND.saturating_mul(2);
 
 /// The timer.
 #[derive(Debug)]
@@ -65,8 +65,8 @@ impl AsFd for Countdown {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clock::SystemClock;
     use rustix::event::{PollFd, PollFlags, poll};
+    use vvm_clock::SystemClock;
 
     fn has_rung(countdown: &Countdown) -> bool {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

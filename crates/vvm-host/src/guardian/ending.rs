@@ -105,7 +105,7 @@ fn asks_to_end(end: &End, signal: Signal) -> bool {
 mod tests {
     use super::*;
     use crate::{containment::Level, guardian::watch::Told};
-    use clock::Instant;
+    use vvm_clock::Instant;
 
     #[test]
     fn a_host_that_is_signalled_in_its_first_moments_was_asked_to_end() {

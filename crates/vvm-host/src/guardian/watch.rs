@@ -12,13 +12,13 @@ use crate::{
     service_manager::ServiceManager,
     signals::Signals,
 };
-use clock::{Instant, SystemClock};
 use ielections::{Epoch, Incarnation};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     process::{Pid, Signal},
 };
 use std::os::fd::OwnedFd;
+use vvm_clock::{Instant, SystemClock};
 
 /// A guardian at work.
 #[derive(Debug)]

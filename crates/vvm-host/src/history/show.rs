@@ -7,7 +7,6 @@ use crate::{
     inspection::{InspectError, Purpose},
     operate::{Refusal, conclude},
 };
-use clock::{SystemWallClock, WallClock as _};
 use ielections::TtlStorage as _;
 use serde::Serialize;
 use std::{
@@ -15,6 +14,7 @@ use std::{
     process::ExitCode,
     time::Duration,
 };
+use vvm_clock::{SystemWallClock, WallClock as _};
 use vvm_storage::SlotNumber;
 
 /// One leadership, as it is shown.

@@ -13,7 +13,6 @@ use crate::{
     stop_requests::{At, Request, StopRequests},
     worker::supervise::Passed,
 };
-use clock::{Clock, Instant};
 use rustix::process::Signal;
 use std::{
     io,
@@ -21,6 +20,7 @@ use std::{
 };
 use tokio::sync::{Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
+use vvm_clock::{Clock, Instant};
 
 /// Signals on their way to the worker: as many as can come before it is looked at. More merge, as pending ones do.
 const SIGNALS: usize = 64;

@@ -3,9 +3,9 @@
 //! The guardian confirms each deadline that it is told. Once the last one that it confirmed has passed, nobody would
 //! clean up after this process any more, so that it must not go on.
 
-use clock::{Clock, Instant};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
+use vvm_clock::{Clock, Instant};
 
 /// What a confirmation that is there already may need to be noticed.
 const NOTICING: Duration = Duration::from_millis(10);

@@ -17,7 +17,6 @@
 
 use super::control::Control;
 use crate::containment::{Containment, end_all};
-use clock::{Instant, SystemClock};
 use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
     io::Errno,
@@ -31,6 +30,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::watch;
+use vvm_clock::{Instant, SystemClock};
 
 /// For handing back after the guardian's death: a note in the history and a deletion, tried again once or twice where the
 /// network blinks. A storage that takes longer costs the next one what is left of the TTL. Not more, because whoever
@@ -38,7 +38,7 @@ use tokio::sync::watch;
 const HANDING_BACK: Duration = Duration::from_secs(5);
 
 /// How long before the kill deadline it is given up: after it, there would be last words, which nobody waits for.
-const BEFORE_THE_DEADLINE: Duration = deadman::SECOND_LAYER_BEHIND.saturating_mul(2);
+const BEFORE_THE_DEADLINE: Duration = vvm_deadman::SECOND_LAYER_BEHIND.saturating_mul(2);
 
 /// The watch, until it is ended.
 #[derive(Debug)]

@@ -10,8 +10,8 @@ use crate::{
     processes::Ended,
     worker::aide::{Aide, AideError, Aides},
 };
-use clock::Clock;
 use std::{fmt, io, sync::Arc, time::Duration};
+use vvm_clock::Clock;
 
 /// The checks of one worker.
 #[derive(Debug)]

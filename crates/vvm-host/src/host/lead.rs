@@ -19,12 +19,12 @@ use crate::{
     storage_watch::WatchedStorage,
     worker::environment::Leadership,
 };
-use clock::SystemWallClock;
-use deadman::Deadman;
 use ielections::{Env, Layer as _, OsEntropy, TokioSpawn, elections};
 use std::{pin::pin, sync::Arc};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
+use vvm_clock::SystemWallClock;
+use vvm_deadman::Deadman;
 use vvm_orch::{Acquisition, Problem, Vvm, VvmConfig};
 use vvm_storage::{ClusterName, ElectionKey, SlotNumber};
 

@@ -21,7 +21,8 @@ const VARIABLE: &str = "VVM_LOG";
 /// Errors of ours; but not the orchestrator's, whose every problem ends up in the last line of a run. Of the libraries that
 /// others made, nothing: what a storage's client takes for an error is one attempt of many, and if it matters it comes to
 /// us, is judged, and is said in words of our own.
-const USUAL: &str = "off,clock=error,deadman=error,primary_only=error,vvm_host=error,vvm_storage=error";
+const USUAL: &str =
+    "off,vvm_clock=error,vvm_deadman=error,primary_only=error,vvm_host=error,vvm_storage=error";
 
 /// The target of our own changes of state.
 pub(crate) const OURS: &str = "vvm";

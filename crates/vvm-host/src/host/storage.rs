@@ -2,9 +2,9 @@
 
 use super::surroundings::Surroundings;
 use crate::{announce::say_to_people, cli::args::AcquireTimeout};
-use clock::Instant;
 use ielections::{Timing, WriteError};
 use std::{sync::Arc, time::Duration};
+use vvm_clock::Instant;
 use vvm_storage::{ClusterName, ElectionsTtlStorage, SettleError};
 
 /// Between two attempts to open a storage that is busy or full: as often as a campaign would look at it.

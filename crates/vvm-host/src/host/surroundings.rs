@@ -11,7 +11,6 @@ use crate::{
     situation::Situation,
     worker::{environment::Leadership, supervise::Supervised},
 };
-use clock::{Clock, Instant};
 use ielections::Holder;
 use rustix::process::Pid;
 use std::{
@@ -19,6 +18,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 use tokio::sync::watch;
+use vvm_clock::{Clock, Instant};
 
 /// Everything that lasts as long as the process.
 #[derive(Debug)]

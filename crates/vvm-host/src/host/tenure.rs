@@ -22,10 +22,10 @@ use crate::{
     },
 };
 use backoff::Backoff;
-use clock::Instant;
 use ielections::Standing;
 use std::{pin::pin, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
+use vvm_clock::Instant;
 use vvm_orch::{BoxError, ServiceContext};
 use vvm_storage::ElectionKey;
 

@@ -4,10 +4,10 @@ use crate::link::{
     Link,
     message::{ToGuardian, ToHost},
 };
-use clock::Instant;
-use deadman::{Subject, Trigger};
 use std::{io, sync::Arc};
 use tokio::sync::watch;
+use vvm_clock::Instant;
+use vvm_deadman::{Subject, Trigger};
 
 /// Sets the system's own timers, and passes the deadline on.
 #[derive(Debug)]

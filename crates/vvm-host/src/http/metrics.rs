@@ -2,7 +2,7 @@
 
 use super::open_metrics::{Exposition, Kind};
 use crate::situation::{Readiness, Role, Situation};
-use clock::{SystemWallClock, WallClock as _};
+use vvm_clock::{SystemWallClock, WallClock as _};
 
 /// Adds all of `situation`.
 pub(super) fn of(situation: &Situation, out: &mut Exposition) {

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::situation::{Candidate, Situation};
-use clock::SystemClock;
 use ielections::{Holder, Ttl};
 use serde_json::{Map, Value};
 use std::num::NonZeroU32;
@@ -10,6 +9,7 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     runtime::Builder,
 };
+use vvm_clock::SystemClock;
 
 #[derive(Debug)]
 struct Instances;

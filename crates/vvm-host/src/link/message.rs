@@ -7,9 +7,9 @@ pub(crate) use stands::Stands;
 
 use super::frame::Frame;
 use crate::containment::Level;
-use clock::Instant;
 use ielections::{Epoch, Incarnation};
 use rustix::process::{Pid, Signal};
+use vvm_clock::Instant;
 
 /// Something that fits a frame.
 pub(crate) trait Message: Sized {

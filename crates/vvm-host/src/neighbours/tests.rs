@@ -1,7 +1,6 @@
 //! Neighbours in folders of their own, some of them hostile.
 
 use super::*;
-use clock::SystemClock;
 use rustix::{
     fs::{Mode, chmod},
     process::geteuid,
@@ -10,6 +9,7 @@ use std::{
     collections::BTreeSet,
     os::unix::fs::{FileTypeExt as _, symlink},
 };
+use vvm_clock::SystemClock;
 
 struct Place {
     folder: tempfile::TempDir,

@@ -10,9 +10,9 @@ use crate::{
     cli::args::{PauseArgs, ResumeArgs, Wait},
     inspection::{InspectError, Purpose},
 };
-use clock::{Instant, SystemWallClock, WallClock as _};
 use ielections::{Holder, ReadError, WriteError};
 use std::{process::ExitCode, time::Duration};
+use vvm_clock::{Instant, SystemWallClock, WallClock as _};
 use vvm_storage::Pause;
 
 /// How often a write is tried that is not confirmed.

@@ -1,9 +1,9 @@
 //! Whether somebody may still work under one of the slots of a name.
 
 use super::{Desk, Refusal};
-use clock::{Clock, Instant};
 use ielections::{Entry, Slot, TtlStorage as _};
 use std::sync::Arc;
+use vvm_clock::{Clock, Instant};
 use vvm_storage::ElectionKey;
 
 /// Slots under which somebody may be at work; each goes once it was seen that nobody is.

@@ -13,13 +13,13 @@ use crate::{
     inspection::Purpose,
     signals::{Signals, ends_a_candidate},
 };
-use clock::Instant;
 use ielections::{Entry, ReadError, Slot, Ttl, TtlStorage as _, WriteError};
 use std::{
     cell::{Cell, RefCell},
     process::ExitCode,
     time::Duration,
 };
+use vvm_clock::Instant;
 use vvm_storage::{Advanced, ElectionKey, SlotNumber, Stage, StepDown};
 
 /// How long the named standby has to say that it is there, and then the leader that it has heard: each looks once a second

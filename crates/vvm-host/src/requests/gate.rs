@@ -15,13 +15,13 @@
 use super::{Demand, Lookout};
 use crate::neighbours::Neighbours;
 use async_trait::async_trait;
-use clock::{Clock, Instant};
 use ielections::{Claim, Delete, Entry, Epoch, Holder, Incarnation, Layer, TtlStorage, Vacant, WriteError};
 use std::{
     fmt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
+use vvm_clock::{Clock, Instant};
 use vvm_storage::{ElectionKey, SlotNumber, Stage};
 
 /// A storage whose slots are claimed only when nobody asks otherwise.

@@ -5,10 +5,10 @@
 
 use super::{Demand, Gate};
 use crate::{announce::say_to_people, situation::Candidate};
-use clock::Clock;
 use ielections::{Terms, Timing, WriteError};
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
+use vvm_clock::Clock;
 use vvm_orch::{Leading, RunningVvm};
 use vvm_storage::{Advanced, ElectionKey, Requests, SlotNumber, Stage, StepDown};
 

@@ -1,8 +1,8 @@
 //! [`Role`]: what this process does, in the order in which it does it.
 
-use clock::Instant;
 use ielections::{Loss, Standing};
 use std::{fmt, sync::Arc, time::Duration};
+use vvm_clock::Instant;
 
 /// What this process does now.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! Who leads which slot, as this candidate last saw it on its way: a hint for people, and never more.
 
-use clock::Instant;
 use ielections::{Epoch, Holder, Slot};
 use std::{collections::BTreeMap, time::Duration};
+use vvm_clock::Instant;
 
 /// How many slots are remembered: what somebody would read.
 const REMEMBERED: usize = 32;

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::storage_watch::WatchedStorage;
-use deadman::{Deadman, recording::RecordingTrigger};
 use ielections::{
     Candidacy, Entry, Env, Epoch, Incarnation, Layer as _, Leadership, OsEntropy, Terms, TokioSpawn,
     TtlStorage, Vacant, Version, elections,
@@ -11,6 +10,7 @@ use ielections::{
 use testing_time::{MockClock, MockWallClock};
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::CancellationToken;
+use vvm_deadman::{Deadman, recording::RecordingTrigger};
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber, mem::MemDatabase};
 
 const TTL: Ttl = Ttl::DEFAULT;

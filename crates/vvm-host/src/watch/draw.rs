@@ -8,7 +8,7 @@ use crate::{
     calendar::{Moment, Span},
     demo::draw_terminal::{Row, Style},
 };
-use clock::Instant;
+use vvm_clock::Instant;
 
 /// What is drawn.
 #[derive(Clone, Copy, Debug)]

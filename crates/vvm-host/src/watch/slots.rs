@@ -9,9 +9,9 @@ use super::{
     change::{Change, Record, What},
 };
 use crate::inspection::InspectError;
-use clock::Instant;
 use ielections::{Entry, ReadError, Slot};
 use std::{collections::BTreeMap, time::Duration};
+use vvm_clock::Instant;
 
 /// How many looks in a row must find an older state than before, until it is no replica that is behind.
 const BEHIND: u32 = 3;

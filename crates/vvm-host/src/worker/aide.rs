@@ -8,10 +8,10 @@ mod starter;
 
 use crate::processes::Ended;
 use clap::Args;
-use clock::{Clock, Instant};
 use rustix::process::Pid;
 use std::{ffi::OsString, fmt, io, sync::Arc};
 use tokio::sync::watch;
+use vvm_clock::{Clock, Instant};
 
 pub(crate) use starter::{ByHost, ByInit, Starter, command};
 

@@ -14,11 +14,11 @@ use crate::{
     processes::{Ended, Reap, Reaped, reap},
     signals::asks_to_stop,
 };
-use clock::{Clock, Instant};
 use rustix::process::Signal;
 use std::{pin::Pin, sync::Arc, time::Duration};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
+use vvm_clock::{Clock, Instant};
 
 /// What a supervision is told from outside.
 #[derive(Debug)]

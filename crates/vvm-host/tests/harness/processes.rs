@@ -1,9 +1,9 @@
 //! Processes, as `/proc` shows them.
 
 use super::PATIENCE;
-use clock::SystemClock;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{fs, path::PathBuf, thread, time::Duration};
+use vvm_clock::SystemClock;
 
 /// Some processes.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -139,7 +139,7 @@ impl Usurper {
 fn at_storage<T>(url: &str, act: impl AsyncFnOnce(&ElectionsTtlStorage) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let clock = Arc::new(clock::SystemClock::start().unwrap());
+        let clock = Arc::new(vvm_clock::SystemClock::start().unwrap());
         let storage = ElectionsTtlStorage::new(vvm_storage::open(url, clock).await.unwrap());
         let done = act(&storage).await;
         storage.close().await;

@@ -4,9 +4,9 @@ use crate::{
     probe::{Journal, Probe},
     rig::{Cluster, TTL, run},
 };
-use clock::Clock;
 use ielections::{AcquireError, Terms};
 use std::time::Duration;
+use vvm_clock::Clock;
 use vvm_orch::{Acquisition, Problem, Vvm, VvmConfig};
 
 #[test]

@@ -5,12 +5,12 @@ use crate::{
     rig::{Cluster, Process, TTL, run},
 };
 use async_trait::async_trait;
-use clock::Clock;
 use futures_util::future::poll_immediate;
 use ielections::{AcquireError, Candidacy, Elections, Leadership, Spawn, env::Task};
 use std::{sync::Arc, time::Duration};
 use testing_time::MockClock;
 use tokio_util::sync::CancellationToken;
+use vvm_clock::Clock;
 use vvm_orch::{Acquisition, NotLeading, Problem, RunningVvm, Vvm, VvmConfig};
 use vvm_storage::ElectionKey;
 

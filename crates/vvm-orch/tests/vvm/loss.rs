@@ -4,11 +4,11 @@ use crate::{
     probe::{Act, Journal, Probe},
     rig::{Cluster, TTL, run},
 };
-use clock::Clock;
 use ielections::{
     Loss, Timing,
     testing::mock::{Fault, Verb},
 };
+use vvm_clock::Clock;
 use vvm_orch::{NotLeading, Problem};
 
 #[test]

@@ -2,7 +2,6 @@
 
 use crate::rig::Change;
 use async_trait::async_trait;
-use clock::Clock;
 use ielections::Key;
 use std::{
     future::pending,
@@ -11,6 +10,7 @@ use std::{
 };
 use testing_time::MockClock;
 use tokio_util::sync::CancellationToken;
+use vvm_clock::Clock;
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
 
 /// What happened, in order. Clones share it.

@@ -4,8 +4,8 @@ use crate::{
     probe::{Journal, Probe},
     rig::{Cluster, TTL, run},
 };
-use clock::Clock;
 use ielections::{AcquireError, Entry, Epoch, Holder, Incarnation, Loss, Version};
+use vvm_clock::Clock;
 use vvm_orch::Problem;
 
 #[test]

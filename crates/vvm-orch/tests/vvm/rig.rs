@@ -1,7 +1,5 @@
 //! A cluster in memory on a clock that only moves when everything is idle, so that each test is the same every time.
 
-use clock::{Clock, Instant, Sleep};
-use deadman::{Deadman, recording::RecordingTrigger};
 use ielections::{
     Elections, Entropy, Entry, Env, Holder, Slot, Spawn, Ttl, TtlStorage, elections, env::Task,
     testing::mock::FaultyStorage,
@@ -19,6 +17,8 @@ use std::{
 };
 use testing_time::{MockClock, MockWallClock};
 use tokio::sync::Notify;
+use vvm_clock::{Clock, Instant, Sleep};
+use vvm_deadman::{Deadman, recording::RecordingTrigger};
 use vvm_orch::{Acquisition, RunningVvm, Service, Vvm, VvmConfig};
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber, mem::MemDatabase};
 

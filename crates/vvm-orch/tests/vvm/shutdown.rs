@@ -4,13 +4,13 @@ use crate::{
     probe::{Act, Journal, Probe},
     rig::{Cluster, TTL, run},
 };
-use clock::Clock;
 use futures_util::{FutureExt, future::join_all};
 use ielections::{
     Timing,
     testing::mock::{Fault, Verb},
 };
 use std::time::Duration;
+use vvm_clock::Clock;
 use vvm_orch::{NotLeading, Problem};
 
 #[test]

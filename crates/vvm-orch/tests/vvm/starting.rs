@@ -4,9 +4,9 @@ use crate::{
     probe::{Act, Journal, Probe},
     rig::{TTL, run},
 };
-use clock::Clock;
 use ielections::testing::mock::{Fault, Verb};
 use std::time::Duration;
+use vvm_clock::Clock;
 use vvm_orch::{NotLeading, Problem};
 
 const LIMIT: Duration = Duration::from_secs(30);

@@ -4,8 +4,8 @@ use crate::{
     probe::{Act, Journal, Probe},
     rig::{TTL, run},
 };
-use clock::Clock;
 use std::time::Duration;
+use vvm_clock::Clock;
 use vvm_orch::Problem;
 
 #[test]

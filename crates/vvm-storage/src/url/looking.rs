@@ -2,8 +2,8 @@
 
 use super::{OpenError, Place, open, parse};
 use crate::SysVvmStorage;
-use clock::Clock;
 use std::sync::Arc;
+use vvm_clock::Clock;
 
 /// As [`open`], for who only looks. Where this user may not write the database, it is opened to read alone, if it can be:
 /// then every write fails with `Fatal`. (A file of SQLite can while somebody has it open; of the others, rights are looked at

@@ -1,10 +1,10 @@
 //! What goes wrong while the database is in use.
 
 use crate::file::{File, claim, entry, is_pending, slot, vacant};
-use clock::SystemClock;
 use ielections::{Claim, ReadError, WriteError};
 use std::{fs, pin::pin, sync::Arc, time::Duration};
 use tokio::task::JoinSet;
+use vvm_clock::SystemClock;
 use vvm_storage::{Partition, SysVvmStorage, sqlite::SqliteStorage};
 
 #[tokio::test]

@@ -1,9 +1,9 @@
 //! One trial: somebody holds, somebody waits, something happens to the first, and the second one's command runs.
 
 use super::{contestant::Contestant, family::Family};
-use clock::{Instant, SystemClock};
 use rustix::process::Signal;
 use std::{error::Error, fs, path::Path, time::Duration};
+use vvm_clock::{Instant, SystemClock};
 
 /// How long a process may take to open its storage and lead.
 const STARTS: Duration = Duration::from_secs(30);

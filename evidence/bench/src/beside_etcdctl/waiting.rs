@@ -4,8 +4,8 @@ use super::{
     comparison::{Comparison, Sample},
     contestant::{Candidate, Contestant},
 };
-use clock::SystemClock;
 use std::{error::Error, io, path::Path, time::Duration};
+use vvm_clock::SystemClock;
 
 /// How many wait.
 const WAITING: usize = 3;

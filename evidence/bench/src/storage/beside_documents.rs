@@ -4,12 +4,12 @@
 
 use super::{Scene, StorageError, leader::Leader};
 use crate::figure::{Figure, Side, Statistic, Unit};
-use clock::{Instant, SystemClock};
 use futures_util::future::try_join_all;
 use ielections::{
     DocumentId, DocumentStorage, DocumentVersion, DocumentWrite, Fence, Fenced, OnlyIf, TtlStorage,
 };
 use std::time::Duration;
+use vvm_clock::{Instant, SystemClock};
 
 /// How many leaders there are, and how many documents a batch has, where the storage takes as many.
 #[derive(Clone, Copy)]

@@ -2,13 +2,13 @@
 
 use super::{Scene, StorageError};
 use crate::figure::{Figure, Unit};
-use clock::{Instant, SystemClock};
 use futures_util::future::try_join_all;
 use ielections::{
     Claim, DocumentId, DocumentStorage, DocumentVersion, DocumentWrite, Entry, Fence, Fenced, OnlyIf,
     TtlStorage, Vacant,
 };
 use std::time::Duration;
+use vvm_clock::{Instant, SystemClock};
 use vvm_storage::ElectionKey;
 
 const BATCH: u32 = 32;

@@ -2,9 +2,9 @@
 
 use super::{Scene, StorageError};
 use crate::figure::{Figure, Unit};
-use clock::SystemClock;
 use futures_util::future::{join_all, try_join_all};
 use ielections::Handback;
+use vvm_clock::SystemClock;
 
 const CANDIDATES: u32 = 100;
 /// Slots that no other part uses.

@@ -2,9 +2,9 @@
 
 use super::{Scene, StorageError, leader::Leader};
 use crate::figure::{Figure, Side, Statistic, Unit};
-use clock::{Instant, SystemClock};
 use futures_util::future::try_join_all;
 use std::time::Duration;
+use vvm_clock::{Instant, SystemClock};
 
 const LEADERS: u32 = 64;
 /// Slots that no other part uses.

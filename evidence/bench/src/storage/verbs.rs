@@ -5,8 +5,8 @@
 
 use super::{BareStatements, Scene, StorageError};
 use crate::figure::{Figure, Side, Statistic, Unit};
-use clock::SystemClock;
 use ielections::{Elections, Handback, Swap, TtlStorage};
+use vvm_clock::SystemClock;
 use vvm_storage::ElectionKey;
 
 /// What a verb may cost, as a multiple of its bare statement: a tenth for us, and as much again for the read that

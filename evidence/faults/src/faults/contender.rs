@@ -6,13 +6,13 @@ use super::{
     ledger::Ledger,
     witness::Witness,
 };
-use clock::{Clock, SystemClock};
 use ielections::{
     Candidacy, Delete, Entry, Holder, Layer as _, Leadership, Swap, Terms, TtlStorage,
     testing::elections_suite::Process,
 };
 use std::sync::Arc;
 use tokio::sync::watch;
+use vvm_clock::{Clock, SystemClock};
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
 
 /// How leaders behave at present.

@@ -7,12 +7,12 @@ mod span;
 
 pub(super) use span::Span;
 
-use clock::Instant;
 use ielections::{Entry, Incarnation, Leadership, Loss, testing::elections_suite::Process};
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
 };
+use vvm_clock::Instant;
 use vvm_storage::ElectionKey;
 
 /// Everything that happened.

@@ -10,7 +10,6 @@ mod weather;
 pub(super) use weather::{Path, Weather};
 
 use super::happened::{Counts, Happened};
-use clock::{Clock, SystemClock};
 use std::{io, net::SocketAddr, sync::Arc};
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -18,6 +17,7 @@ use tokio::{
     sync::watch,
     task::JoinSet,
 };
+use vvm_clock::{Clock, SystemClock};
 
 /// What is spoken.
 #[derive(Clone)]

@@ -5,8 +5,8 @@ use super::{
     happened::{Counts, Happened},
     ledger::Ledger,
 };
-use clock::{Instant, SystemClock};
 use std::{collections::BTreeMap, time::Duration};
+use vvm_clock::{Instant, SystemClock};
 
 /// What every run must have met, whatever its servers.
 const EVERYWHERE: [Happened; 9] = [

@@ -2,9 +2,9 @@
 
 use super::ledger::Ledger;
 use async_trait::async_trait;
-use clock::SystemClock;
 use ielections::{Claim, Entry, Layer, Swap, TtlStorage, Vacant, WriteError};
 use std::sync::Arc;
+use vvm_clock::SystemClock;
 use vvm_storage::{ElectionKey, ElectionsTtlStorage};
 
 /// The storage of one contender, watched.

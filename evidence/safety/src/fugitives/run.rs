@@ -5,7 +5,6 @@ use super::{
     place::Place,
 };
 use crate::proc_fs::{self, Marked};
-use clock::SystemClock;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     io,
@@ -13,6 +12,7 @@ use std::{
     process::{Child, Stdio},
     time::Duration,
 };
+use vvm_clock::SystemClock;
 
 /// For how long a trial is watched: far longer than any bound, short enough to go through those that keep none.
 const WATCHED: Duration = Duration::from_secs(3);

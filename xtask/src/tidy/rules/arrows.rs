@@ -16,14 +16,14 @@ pub(super) const RULE: Rule = Rule {
 /// Each crate and what it may depend on. Packages under `evidence/`, `examples/` and `xtask` may depend on anything, and
 /// nothing on them.
 const MAP: [(&str, &[&str]); 8] = [
-    ("clock", &[]),
-    ("testing-time", &["clock"]),
-    ("deadman", &["clock"]),
-    ("ielections", &["clock", "deadman"]),
-    ("vvm-storage", &["clock", "ielections"]),
-    ("vvm-orch", &["clock", "ielections"]),
-    ("primary-only", &["clock", "ielections"]),
-    ("vvm-host", &["clock", "deadman", "ielections", "primary-only", "vvm-orch", "vvm-storage"]),
+    ("vvm-clock", &[]),
+    ("testing-time", &["vvm-clock"]),
+    ("vvm-deadman", &["vvm-clock"]),
+    ("ielections", &["vvm-clock", "vvm-deadman"]),
+    ("vvm-storage", &["vvm-clock", "ielections"]),
+    ("vvm-orch", &["vvm-clock", "ielections"]),
+    ("primary-only", &["vvm-clock", "ielections"]),
+    ("vvm-host", &["vvm-clock", "vvm-deadman", "ielections", "primary-only", "vvm-orch", "vvm-storage"]),
 ];
 
 /// Arrows that exist only behind a feature: the suites that `ielections` offers to storages of other people need the
@@ -114,12 +114,15 @@ mod tests {
 
     #[test]
     fn an_arrow_upward_is_found_and_one_downward_is_not() {
-        let clock = || package("crates", "clock", &[]);
-        assert_eq!(found(vec![clock(), package("crates", "deadman", &[("clock", None, false)])]), [""; 0]);
-        let upward = package("crates", "clock", &[("deadman", Some("build"), false)]);
+        let clock = || package("crates", "vvm-clock", &[]);
         assert_eq!(
-            found(vec![upward, package("crates", "deadman", &[])]),
-            ["`clock` may not point to `deadman`"]
+            found(vec![clock(), package("crates", "vvm-deadman", &[("vvm-clock", None, false)])]),
+            [""; 0]
+        );
+        let upward = package("crates", "vvm-clock", &[("vvm-deadman", Some("build"), false)]);
+        assert_eq!(
+            found(vec![upward, package("crates", "vvm-deadman", &[])]),
+            ["`vvm-clock` may not point to `vvm-deadman`"]
         );
     }
 
@@ -139,9 +142,9 @@ mod tests {
         assert_eq!(
             found(vec![
                 package("evidence", "bench", &[]),
-                package("crates", "clock", &[("bench", None, false)])
+                package("crates", "vvm-clock", &[("bench", None, false)])
             ]),
-            ["`clock` may not point to `bench`"]
+            ["`vvm-clock` may not point to `bench`"]
         );
     }
 

@@ -49,7 +49,7 @@ mod tests {
 
     fn found(license: &str, manifest: &str) -> usize {
         let package = Package {
-            name: "clock".into(),
+            name: "vvm-clock".into(),
             license: Some(license.into()),
             manifest: "crates/clock/Cargo.toml".into(),
             dependencies: Vec::new(),

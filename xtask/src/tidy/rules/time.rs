@@ -8,7 +8,7 @@ use crate::tidy::{
 
 pub(super) const RULE: Rule = Rule {
     name: "time",
-    fix: "take a `clock::Clock` (in tests and tools `clock::SystemClock`) and its `Instant`",
+    fix: "take a `vvm_clock::Clock` (in tests and tools `vvm_clock::SystemClock`) and its `Instant`",
     find,
 };
 
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn durations_our_own_instants_and_mentions_pass() {
-        let text = "//! Not Instant::now.\nuse clock::Instant;\nuse std::time::Duration;\nconst A: &str = \"Instant::now\";\n";
+        let text = "//! Not Instant::now.\nuse vvm_clock::Instant;\nuse std::time::Duration;\nconst A: &str = \"Instant::now\";\n";
         assert_eq!(lines(RULE, FILE, text), [0; 0]);
     }
 

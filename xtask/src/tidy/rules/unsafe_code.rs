@@ -1,11 +1,11 @@
-//! All `unsafe` stands in `deadman`; every other crate forbids it at its root.
+//! All `unsafe` stands in `vvm-deadman`; every other crate forbids it at its root.
 
 use super::{Finding, Rule};
 use crate::tidy::tree::Tree;
 
 pub(super) const RULE: Rule = Rule {
     name: "unsafe",
-    fix: "put a safe wrapper into `deadman`, and `#![forbid(unsafe_code)]` into every other crate's root",
+    fix: "put a safe wrapper into `vvm-deadman`, and `#![forbid(unsafe_code)]` into every other crate's root",
     find,
 };
 
@@ -17,7 +17,7 @@ fn find(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, rust) in tree.rust().filter(|(path, _)| outside(path)) {
         let found = rust.lines_with("unsafe");
-        findings.extend(found.map(|line| Finding::new(path, line, "`unsafe` outside `deadman`")));
+        findings.extend(found.map(|line| Finding::new(path, line, "`unsafe` outside `vvm-deadman`")));
     }
     let roots = tree
         .packages()
@@ -41,7 +41,7 @@ mod tests {
 
     fn clock() -> Package {
         Package {
-            name: "clock".into(),
+            name: "vvm-clock".into(),
             license: None,
             manifest: "crates/clock/Cargo.toml".into(),
             dependencies: Vec::new(),

@@ -17,7 +17,6 @@ use crate::{
     DocumentId, DocumentLimits, DocumentVersion, DocumentWrite, Epoch, Incarnation, Loss, OnlyIf, ReadError,
     WriteError,
 };
-use clock::Instant;
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     mem,
@@ -25,6 +24,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::oneshot;
+use vvm_clock::Instant;
 
 /// What a caller of a write gets.
 pub(super) type Answer = Result<DocumentVersion, DocumentWriteError>;

@@ -2,7 +2,7 @@
 
 use super::{Basis, Campaign, CampaignStep, Intent, Phase, Target, Won};
 use crate::{AcquireError, ReadError, Slot, WriteError, protocol::attempts::Attempt};
-use clock::Instant;
+use vvm_clock::Instant;
 
 impl Campaign {
     /// An attempt was answered; `None` means that it applied.

@@ -1,8 +1,8 @@
 //! What a campaign is told, and what it asks for in return.
 
 use crate::{AcquireError, Claim, Entry, ReadError, Slot, Swap, Vacant, WriteError};
-use clock::Instant;
 use std::time::Duration;
+use vvm_clock::Instant;
 
 /// What happened.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 //! has stood for longer than that TTL, on a clock that is nobody's but the observer's.
 
 use crate::{Entry, Epoch, Slot, Vacant};
-use clock::Instant;
+use vvm_clock::Instant;
 
 /// One slot in the eyes of one candidate.
 #[derive(Clone, Debug, Default)]

@@ -6,9 +6,9 @@ use super::{
     settling::{Settled, of_claim, of_swap, settled, standing},
 };
 use crate::{Epoch, Slot, TtlStorage, Version};
-use clock::SystemClock;
 use std::{sync::Arc, time::Duration};
 use tokio::task::JoinSet;
+use vvm_clock::SystemClock;
 
 const WRITERS: u8 = 8;
 const SWAPS: u64 = 1000;

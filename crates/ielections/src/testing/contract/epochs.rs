@@ -5,7 +5,7 @@ use super::{
     scene::{Scene, ageless, held, next, refused, vacant, vacant_slot},
 };
 use crate::Epoch;
-use clock::{Clock, SystemClock};
+use vvm_clock::{Clock, SystemClock};
 
 /// A released slot shows the epoch of its last leadership, after one release and after many.
 pub async fn epochs_survive_release(storage: &impl StorageUnderTest) {

@@ -5,8 +5,8 @@ use super::{
     scene::{Scene, held, next, refused, vacant},
 };
 use crate::{Claim, Entry, Key, Slot, Swap, TtlStorage};
-use clock::{Clock, Instant, SystemClock};
 use std::time::Duration;
+use vvm_clock::{Clock, Instant, SystemClock};
 
 /// Small against the shortest TTL of all, 100 ms.
 const STEP: Duration = Duration::from_millis(10);

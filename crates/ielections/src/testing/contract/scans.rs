@@ -5,8 +5,8 @@ use super::{
     scene::{Scene, ageless, held, vacant_slot},
 };
 use crate::{Entry, Key, Slot};
-use clock::{Clock, SystemClock};
 use std::time::Duration;
+use vvm_clock::{Clock, SystemClock};
 
 /// How stale a scan may be: a candidate that looks for vacant slots by scanning waits no longer than this for nothing.
 const STALEST: Duration = Duration::from_secs(5);

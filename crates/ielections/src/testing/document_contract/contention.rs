@@ -6,7 +6,6 @@ use super::{
     stage::{Stage, fence, id, put, put_if},
 };
 use crate::{Claim, DocumentId, Fenced, OnlyIf, TtlStorage};
-use clock::SystemClock;
 use std::{
     collections::BTreeSet,
     sync::{
@@ -16,6 +15,7 @@ use std::{
     time::Duration,
 };
 use tokio::task::JoinSet;
+use vvm_clock::SystemClock;
 
 const WRITERS: u8 = 8;
 const BATCHES: u32 = 100;

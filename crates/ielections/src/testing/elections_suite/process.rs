@@ -1,8 +1,6 @@
 //! What one process has, in a test: elections of its own, a deadman that records, and tasks that end with it.
 
 use crate::{Elections, EngineSettings, Env, Key, OsEntropy, Spawn, TtlStorage, elections_with, env::Task};
-use clock::{Clock, SystemWallClock};
-use deadman::{Deadman, recording::RecordingTrigger};
 use std::{
     fmt,
     future::poll_fn,
@@ -10,6 +8,8 @@ use std::{
     task::Poll,
 };
 use tokio::runtime::Handle;
+use vvm_clock::{Clock, SystemWallClock};
+use vvm_deadman::{Deadman, recording::RecordingTrigger};
 
 /// A process as far as elections can tell. Dropping it is no crash: what it leads goes on until it is handed back.
 pub struct Process<K: Key> {

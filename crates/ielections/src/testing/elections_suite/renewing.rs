@@ -5,7 +5,7 @@ use crate::{
     Leadership, Loss,
     testing::mock::{Fault, Verb},
 };
-use clock::Instant;
+use vvm_clock::Instant;
 
 /// Waits for a confirmed renewal; returns when it was seen.
 async fn renewed<Suite: ElectionsTestSuite>(

@@ -5,9 +5,9 @@ use crate::{
     AcquireError, Candidacy, Entry, Epoch, Holder, Leadership, Patience, Slot, Standing, Terms, Timing, Ttl,
     testing::{contract::StorageUnderTest, mock::FaultyStorage},
 };
-use clock::{Clock, Instant, SystemClock};
 use futures_util::future::{Either, select};
 use std::{pin::pin, sync::Arc, time::Duration};
+use vvm_clock::{Clock, Instant, SystemClock};
 
 /// A fresh storage, and the time in which a case plays on it.
 #[derive(Debug)]

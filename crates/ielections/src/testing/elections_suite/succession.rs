@@ -2,9 +2,9 @@
 
 use super::{ElectionsTestSuite, Process, Scene};
 use crate::{Candidacy, Leadership, Terms, Ttl};
-use clock::Instant;
 use futures_util::future::select_all;
 use std::{pin::pin, time::Duration};
+use vvm_clock::Instant;
 
 /// A leader that died at its first record, and when it had sent that.
 async fn dead_leader<Suite: ElectionsTestSuite>(

@@ -5,10 +5,10 @@ use super::{
     network::{Landing, Outcome},
 };
 use crate::{Key, ReadError, WriteError};
-use clock::Instant;
 use futures_util::future::{Either, select};
 use std::pin::pin;
 use tokio::sync::oneshot;
+use vvm_clock::Instant;
 
 impl<K: Key> FaultyStorage<K> {
     async fn strike(&self, verb: Verb) -> Option<Fault> {

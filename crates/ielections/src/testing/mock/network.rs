@@ -1,8 +1,8 @@
 //! What is under way: sent, not yet arrived, and no longer in its caller's hands.
 
 use crate::{Claim, Delete, Fenced, Swap};
-use clock::Instant;
 use std::{collections::BTreeMap, fmt, pin::Pin};
+use vvm_clock::Instant;
 
 /// The outcome of a write.
 pub(super) trait Outcome: Send + 'static {

@@ -10,8 +10,8 @@ use crate::{
     TtlStorage, Vacant, WriteError,
 };
 use async_trait::async_trait;
-use clock::{Clock, Instant};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use vvm_clock::{Clock, Instant};
 
 /// A storage whose calls fail, hang, are delayed, lost or reordered, as planned or by chance.
 ///

@@ -6,7 +6,6 @@ use crate::{
     Version, WriteError,
     testing::{Model, ModelStorage},
 };
-use clock::{Clock, Instant, Sleep};
 use futures_util::FutureExt;
 use std::{
     future::poll_fn,
@@ -17,6 +16,7 @@ use std::{
     task::Poll,
     time::Duration,
 };
+use vvm_clock::{Clock, Instant, Sleep};
 
 /// A clock that is moved by hand and wakes nobody: these tests poll by hand, too.
 #[derive(Debug, Default)]

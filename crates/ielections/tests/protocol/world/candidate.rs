@@ -6,7 +6,6 @@ use super::{
     place::Term,
 };
 use crate::tape::Tape;
-use clock::Instant;
 use ielections::{
     Entropy, Entry, Holder, Patience, Terms, Timing, Ttl,
     protocol::{Campaign, CampaignEvent, CampaignStep, Lease, LeaseEvent, LeaseStep, RenewalAttempts, Won},
@@ -21,6 +20,7 @@ use std::{
     time::Duration,
 };
 use testing_time::MockWallClock;
+use vvm_clock::Instant;
 
 #[derive(Debug)]
 pub(crate) struct Candidate {

@@ -8,12 +8,12 @@ use crate::demo::{
     measured::{Offset, milliseconds},
 };
 use crate::processes::Ended;
-use clock::Instant;
 use serde::Serialize;
 use std::{
     io::{self, Write as _},
     path::Path,
 };
+use vvm_clock::Instant;
 
 /// Objects on standard output, one a line.
 #[derive(Clone, Copy, Debug)]

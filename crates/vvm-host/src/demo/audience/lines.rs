@@ -2,8 +2,8 @@
 
 use super::{Audience, Finale, sign};
 use crate::demo::{act::Act, draw_terminal::Scene, event::Event};
-use clock::Instant;
 use std::io::{self, Write as _};
+use vvm_clock::Instant;
 
 /// Lines on standard output.
 #[derive(Clone, Copy, Debug)]

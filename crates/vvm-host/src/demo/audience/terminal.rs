@@ -6,13 +6,13 @@ use crate::demo::{
     draw_terminal::{self, NARROWEST, Palette, Row, Scene, Style},
     event::{Event, What},
 };
-use clock::Instant;
 use rustix::termios::tcgetwinsize;
 use std::{
     collections::VecDeque,
     io::{self, Write as _},
     time::Duration,
 };
+use vvm_clock::Instant;
 
 /// How long a frame stands at least: faster, nobody could read it.
 const FRAME: Duration = Duration::from_millis(50);

@@ -89,7 +89,8 @@ fn draw_terms(sheet: &mut Sheet, picture: &Picture<'_>, scale: &Scale, leadershi
     }
     let ttl = picture.ttl.get();
     // Known to the nanosecond where the deadline is; else the record was seen to change right after it was sent.
-    let until_kill = Timing::of(picture.ttl).kill_at(clock::Instant::ORIGIN).since(clock::Instant::ORIGIN);
+    let until_kill =
+        Timing::of(picture.ttl).kill_at(vvm_clock::Instant::ORIGIN).since(vvm_clock::Instant::ORIGIN);
     let deadline = stopped.and(picture.timeline.mark(MarkKind::Deadline)).map(|mark| mark.at);
     let sent = deadline.map_or(leadership.last_written(), |deadline| deadline.before(until_kill));
     let mut foot = y(lane) + 26.0;

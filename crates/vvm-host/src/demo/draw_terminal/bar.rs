@@ -9,8 +9,8 @@ use crate::demo::{
     measured::seconds,
     timeline::{Leadership, MarkKind, Timeline},
 };
-use clock::Instant;
 use std::time::Duration;
+use vvm_clock::Instant;
 
 /// Which moment stands in which column.
 #[derive(Clone, Copy, Debug)]

@@ -16,8 +16,8 @@ use aws_sdk_dynamodb::{
     Client,
     config::{Builder, StalledStreamProtectionConfig, retry::RetryConfig, timeout::TimeoutConfig},
 };
-use clock::SystemClock;
 use std::time::Duration;
+use vvm_clock::SystemClock;
 
 /// The part of a request's time that is for connecting, the handshake of TLS included: a machine that doesn't answer is
 /// not waited for as long as one that works.

@@ -1,8 +1,8 @@
 //! The data that handles share.
 
 use super::{MemStorage, rows::Rows};
-use clock::Clock;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use vvm_clock::Clock;
 
 /// Slots, settings and documents in memory.
 #[derive(Debug)]

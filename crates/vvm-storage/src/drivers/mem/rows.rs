@@ -4,10 +4,10 @@
 mod documents;
 
 use crate::Partition;
-use clock::Instant;
 use documents::Documents;
 use foldhash::HashMap;
 use ielections::{Entry, Epoch, Incarnation, Slot, Vacant};
+use vvm_clock::Instant;
 
 /// All there is.
 #[derive(Debug, Default)]

@@ -11,13 +11,13 @@ use super::{
 };
 use crate::{Description, Partition, SysVvmDocuments, SysVvmStorage};
 use async_trait::async_trait;
-use clock::SystemClock;
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
 use std::{
     path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
+use vvm_clock::SystemClock;
 
 /// sled does not tell; a test holds it against the one that is built in.
 const VERSION: &str = "0.34.7";

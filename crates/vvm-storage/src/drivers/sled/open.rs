@@ -5,7 +5,6 @@ mod error;
 pub use error::OpenError;
 
 use super::{driver::Lane, errors::Trouble, rows::Rows};
-use clock::SystemClock;
 use std::{
     collections::BTreeMap,
     fs::{self, File},
@@ -16,6 +15,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::Mutex;
+use vvm_clock::SystemClock;
 
 /// How long opening waits for the lock: a handle of this process that is being closed lets go of it within that.
 const PATIENCE: Duration = Duration::from_secs(1);

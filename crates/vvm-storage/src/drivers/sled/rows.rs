@@ -14,11 +14,11 @@ mod documents;
 
 use super::errors::Trouble;
 use crate::Partition;
-use clock::{Instant, SystemClock};
 use ielections::{
     Claim, Delete, Entry, Epoch, Holder, Incarnation, Slot, Swap, Ttl, Vacant, Version, WriteError,
 };
 use std::{collections::BTreeMap, time::Duration};
+use vvm_clock::{Instant, SystemClock};
 
 const HEAD: usize = 8 + 16 + 8 + 8;
 

@@ -8,10 +8,10 @@ mod writer;
 use super::{open::OpenError, rows::Rows};
 use crate::{Description, Partition, SysVvmDocuments, SysVvmStorage};
 use async_trait::async_trait;
-use clock::{Instant, SystemClock};
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
 use lane::Lane;
 use std::{path::Path, time::Duration};
+use vvm_clock::{Instant, SystemClock};
 
 /// A handle on a database file.
 #[derive(Debug)]

@@ -14,11 +14,11 @@ pub(super) use stamp::Origin;
 
 use super::errors::Trouble;
 use crate::Partition;
-use clock::{Instant, SystemClock};
 use ielections::{Claim, Delete, Entry, Epoch, Holder, Incarnation, Slot, Swap, Ttl, Vacant, Version};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use stamp::Stamp;
 use std::time::Duration;
+use vvm_clock::{Instant, SystemClock};
 
 /// What each format added to the one before: a file that has the first so many has the format of that number.
 pub(super) const SCHEMAS: [&str; 2] = [SLOTS_AND_SETTINGS, documents::DOCUMENTS];

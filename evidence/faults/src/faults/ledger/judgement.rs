@@ -2,8 +2,8 @@
 
 use super::Ledger;
 use crate::faults::SLOTS;
-use clock::Instant;
 use std::time::Duration;
+use vvm_clock::Instant;
 use vvm_storage::SlotNumber;
 
 impl Ledger {

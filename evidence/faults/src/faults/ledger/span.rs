@@ -1,9 +1,9 @@
 //! One leadership, from the claim that won it to the last moment at which its holder may act.
 
-use clock::Instant;
-use deadman::recording::RecordingTrigger;
 use ielections::{Epoch, Incarnation};
 use std::sync::Arc;
+use vvm_clock::Instant;
+use vvm_deadman::recording::RecordingTrigger;
 use vvm_storage::SlotNumber;
 
 #[derive(Clone, Debug)]
@@ -54,8 +54,8 @@ impl Span {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clock::SystemClock;
     use std::num::NonZeroU32;
+    use vvm_clock::SystemClock;
 
     fn at(second: u64) -> Instant {
         Instant::from_nanos(second * 1_000_000_000)

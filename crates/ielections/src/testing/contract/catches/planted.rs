@@ -6,7 +6,6 @@ use crate::{
     Version, WriteError,
 };
 use async_trait::async_trait;
-use clock::{Instant, SystemClock};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{
@@ -16,6 +15,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::MutexGuard;
+use vvm_clock::{Instant, SystemClock};
 
 /// A slot as it is kept: what stands there, since when, and by which handle it was written.
 #[derive(Clone, Debug)]

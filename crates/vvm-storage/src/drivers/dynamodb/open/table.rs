@@ -15,8 +15,8 @@ use aws_sdk_dynamodb::{
         TableStatus, TimeToLiveStatus,
     },
 };
-use clock::Clock;
 use std::time::Duration;
+use vvm_clock::Clock;
 
 /// How often a table is looked at that is being created.
 const PACE: Duration = Duration::from_millis(500);

@@ -15,8 +15,8 @@ use ::scylla::{
     policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy},
     statement::{Consistency, unprepared::Statement},
 };
-use clock::{Clock, SystemClock};
 use std::{fmt, sync::Arc, time::Duration};
+use vvm_clock::{Clock, SystemClock};
 
 /// How long a node may take to change the schema.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(20);

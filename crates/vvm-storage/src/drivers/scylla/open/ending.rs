@@ -9,10 +9,10 @@ use ::scylla::{
     policies::address_translator::{AddressTranslator, UntranslatedPeer},
 };
 use async_trait::async_trait;
-use clock::{Clock, SystemClock};
 use futures_util::future::{Either, select};
 use std::{net::SocketAddr, pin::pin, time::Duration};
 use tokio::sync::watch;
+use vvm_clock::{Clock, SystemClock};
 
 /// The last tasks end within milliseconds of their session, and their session with the last request that runs: this is
 /// for a request that nobody polls, and that holds it.

@@ -4,12 +4,12 @@ use super::{
     super::{errors::Trouble, open::Database},
     job::{Applied, Job, Read, Write},
 };
-use clock::{Instant, SystemClock};
 use std::{
     sync::mpsc::{Receiver, RecvTimeoutError},
     thread,
     time::Duration,
 };
+use vvm_clock::{Instant, SystemClock};
 
 /// How long a call waits for a lock that another process has. Short, so that a leader learns in time that it can't
 /// renew: a loss is decided on the engine's clock, and an answer that comes later is worth nothing.

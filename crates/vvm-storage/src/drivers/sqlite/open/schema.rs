@@ -1,9 +1,9 @@
 //! Whose database it is, in which format, and how it is to be kept.
 
 use super::{super::rows::SCHEMAS, OpenError, PATIENCE, error::of_sqlite};
-use clock::SystemClock;
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use std::{path::Path, thread, time::Duration};
+use vvm_clock::SystemClock;
 
 /// "VVM1": what `file` and other programs know the database by.
 const APPLICATION_ID: i64 = 0x5656_4d31;

@@ -46,9 +46,9 @@ impl Rows<'_> {
 mod tests {
     use super::*;
     use crate::drivers::sqlite::rows::SCHEMAS;
-    use clock::Instant;
     use ielections::{Entry, Epoch, Holder, Incarnation, Ttl, Version};
     use rusqlite::Connection;
+    use vvm_clock::Instant;
 
     fn partition(number: u16) -> Partition {
         Partition::from_bytes(number.to_be_bytes())

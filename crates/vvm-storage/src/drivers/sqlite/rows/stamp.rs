@@ -5,8 +5,8 @@
 //! containers may be shown boot ids of their own. The number of a time namespace is given away again only after every
 //! process of it has ended, a leader among them.
 
-use clock::Instant;
 use std::{sync::Arc, time::Duration};
+use vvm_clock::Instant;
 
 /// Where readings of this process's clock come from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,7 +34,7 @@ impl Origin {
         (!boot_id.is_empty()).then(|| Self { boot_id: boot_id.into(), time_namespace })
     }
 
-    /// Nowhere else does [`clock::SystemClock`] count from boot.
+    /// Nowhere else does [`vvm_clock::SystemClock`] count from boot.
     #[cfg(not(target_os = "linux"))]
     pub(in super::super) fn of_this_process() -> Option<Self> {
         None
