@@ -38,6 +38,8 @@ struct Set {
 
 struct Deadline {
     at: Instant,
+    /// A confirmation no longer moves it: the leadership is known to be lost (I4).
+    is_final: bool,
     generation: u64,
     subject: Subject,
 }
@@ -79,7 +81,7 @@ impl Deadman {
             return Err(ArmError::Passed);
         }
         let generation = NEXT_GENERATION.fetch_add(1, Ordering::Relaxed);
-        let id = set.deadlines.insert(Deadline { at, generation, subject });
+        let id = set.deadlines.insert(Deadline { at, is_final: false, generation, subject });
         set.order.insert(Place { at, generation, id });
         if let Err(cause) = self.tell(&mut set) {
             set.deadlines.remove(id);
@@ -91,21 +93,25 @@ impl Deadman {
     /// Moves deadlines later: the only way to, and only for a renewal that the storage has confirmed (I3, I4). One lock
     /// and at most one trigger call for the whole batch.
     ///
-    /// An instant that is not later changes nothing, and neither does any for a deadline that has passed: that one is
-    /// being acted upon. `batch` is iterated under the set's lock and must not call back into the set.
+    /// An instant that is not later changes nothing. Neither does any for a deadline that was [tightened](Self::tighten),
+    /// which is final, or that has passed: the trigger is acting upon it. `batch` is iterated under the set's lock and must not call back into the set.
     pub fn confirm<'armed>(&self, batch: impl IntoIterator<Item = (&'armed Armed, Instant)>) {
         let mut set = self.lock();
         let now = self.now();
         for (armed, new) in batch {
-            set.shift(armed, new, |old| now < old && old < new);
+            set.shift(armed, new, |old| !old.is_final && now < old.at && old.at < new);
         }
         self.tell_or_stay(&mut set);
     }
 
-    /// Moves one deadline earlier, for a leadership known to be lost. An instant that is not earlier changes nothing.
+    /// Moves one deadline earlier, for a leadership known to be lost, and makes it final: no confirmation moves it later,
+    /// only [`disarm`](Self::disarm) ends it (I4). An instant that is not earlier leaves the deadline where it is.
     pub fn tighten(&self, armed: &Armed, at: Instant) {
         let mut set = self.lock();
-        set.shift(armed, at, |old| at < old);
+        if let Some(deadline) = set.find(armed) {
+            deadline.is_final = true;
+        }
+        set.shift(armed, at, |old| at < old.at);
         self.tell_or_stay(&mut set);
     }
 
@@ -154,8 +160,8 @@ impl Set {
         self.deadlines.get_mut(armed.id).filter(|deadline| deadline.generation == armed.generation)
     }
 
-    fn shift(&mut self, armed: &Armed, new: Instant, moves: impl Fn(Instant) -> bool) {
-        let Some(deadline) = self.find(armed).filter(|deadline| moves(deadline.at)) else { return };
+    fn shift(&mut self, armed: &Armed, new: Instant, moves: impl Fn(&Deadline) -> bool) {
+        let Some(deadline) = self.find(armed).filter(|deadline| moves(deadline)) else { return };
         deadline.at = new;
         self.order.insert(Place { at: new, generation: armed.generation, id: armed.id });
     }

@@ -57,6 +57,29 @@ fn a_passed_deadline_is_not_confirmed_away() {
 }
 
 #[test]
+fn tightened_deadline_is_not_confirmed_later() {
+    let bench = Bench::new();
+    let armed = bench.arm(20, 1);
+    bench.deadman.tighten(&armed, at(10));
+    bench.deadman.confirm([(&armed, at(30))]);
+    assert_eq!(bench.told(), Some((at(10), 1)));
+    bench.deadman.tighten(&armed, at(5));
+    assert_eq!(bench.told(), Some((at(5), 1)));
+    bench.deadman.disarm(armed);
+    assert_eq!(bench.told(), None);
+}
+
+/// The leadership is lost all the same: what was confirmed last is all the time that it has.
+#[test]
+fn deadline_that_tightening_finds_earlier_is_final_too() {
+    let bench = Bench::new();
+    let armed = bench.arm(10, 1);
+    bench.deadman.tighten(&armed, at(20));
+    bench.deadman.confirm([(&armed, at(30))]);
+    assert_eq!(bench.told(), Some((at(10), 1)));
+}
+
+#[test]
 fn dropping_the_value_or_the_set_disarms_nothing() {
     let bench = Bench::new();
     drop(bench.arm(10, 1));
@@ -122,18 +145,23 @@ fn deadlines_that_ended_or_were_tightened_leave_little_behind() {
     const MANY: u64 = 1_000;
     let bench = Bench::new();
     let mut lasting: Vec<Armed> = (0..10).map(|n| bench.arm(10 * MANY + n, n)).collect();
+    bench.deadman.confirm([(&lasting[8], at(30 * MANY))]);
     for n in 0..MANY {
         // None of them is ever the earliest, so that nothing is found out about them by the way.
         bench.deadman.disarm(bench.arm(20 * MANY + n, n));
-        bench.deadman.confirm([(&lasting[9], at(40 * MANY))]);
-        bench.deadman.tighten(&lasting[9], at(30 * MANY - n));
+        bench.deadman.confirm([(&lasting[9], at(40 * MANY + n))]);
+        bench.deadman.tighten(&lasting[8], at(30 * MANY - n));
         let set = bench.deadman.lock();
         assert!(set.order.len() <= 4 * (set.deadlines.len() + 1) + 64, "{} places", set.order.len());
     }
     assert_eq!(bench.trigger.calls(), 1);
     for n in 0..10 {
-        let told = if n == 9 { at(29 * MANY + 1) } else { at(10 * MANY + n) };
-        assert_eq!(bench.told(), Some((told, n)));
+        let told = match n {
+            8 => 29 * MANY + 1,
+            9 => 41 * MANY - 1,
+            _ => 10 * MANY + n,
+        };
+        assert_eq!(bench.told(), Some((at(told), n)));
         bench.deadman.disarm(lasting.remove(0));
     }
     assert_eq!(bench.told(), None);
@@ -162,11 +190,18 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+struct ModelDeadline {
+    at: u64,
+    epoch: u64,
+    is_final: bool,
+    armed: Armed,
+}
+
 #[derive(Default)]
 struct Model {
     now: u64,
-    /// Instants, epochs and handles, oldest first.
-    armed: Vec<(u64, u64, Armed)>,
+    /// Oldest first.
+    armed: Vec<ModelDeadline>,
     failing: bool,
     told: Option<(u64, u64)>,
     calls: usize,
@@ -174,7 +209,7 @@ struct Model {
 
 impl Model {
     fn minimum(&self) -> Option<(u64, u64)> {
-        self.armed.iter().map(|(at, epoch, _)| (*at, *epoch)).min()
+        self.armed.iter().map(|one| (one.at, one.epoch)).min()
     }
 
     /// Tells the earliest if it is another than was told; whether that worked.
@@ -211,30 +246,33 @@ fn take(bench: &Bench, model: &mut Model, epoch: u64, step: Step) {
                 assert!(matches!(armed, Err(ArmError::Kernel(_))));
                 return;
             }
-            model.armed.push((millis, epoch, armed.unwrap()));
+            model.armed.push(ModelDeadline { at: millis, epoch, is_final: false, armed: armed.unwrap() });
             model.told = model.minimum();
         }
         Step::Confirm(moves) => {
             let moves: Vec<(usize, u64)> =
                 moves.into_iter().filter_map(|(n, millis)| Some((model.index(n)?, millis))).collect();
-            bench.deadman.confirm(moves.iter().map(|&(index, millis)| (&model.armed[index].2, at(millis))));
+            let batch = moves.iter().map(|&(index, millis)| (&model.armed[index].armed, at(millis)));
+            bench.deadman.confirm(batch);
             for (index, millis) in moves {
-                let deadline = &mut model.armed[index].0;
-                if model.now < *deadline {
-                    *deadline = millis.max(*deadline);
+                let deadline = &mut model.armed[index];
+                if model.now < deadline.at && !deadline.is_final {
+                    deadline.at = millis.max(deadline.at);
                 }
             }
             model.tell();
         }
         Step::Tighten(n, millis) => {
             let Some(index) = model.index(n) else { return };
-            bench.deadman.tighten(&model.armed[index].2, at(millis));
-            model.armed[index].0 = millis.min(model.armed[index].0);
+            let deadline = &mut model.armed[index];
+            bench.deadman.tighten(&deadline.armed, at(millis));
+            deadline.at = millis.min(deadline.at);
+            deadline.is_final = true;
             model.tell();
         }
         Step::Disarm(n) => {
             let Some(index) = model.index(n) else { return };
-            bench.deadman.disarm(model.armed.remove(index).2);
+            bench.deadman.disarm(model.armed.remove(index).armed);
             model.tell();
         }
         Step::Advance(millis) => {

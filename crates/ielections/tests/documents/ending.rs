@@ -6,7 +6,7 @@ use ielections::{
     DocumentReadError, DocumentWriteError, Entry, Epoch, Incarnation, Loss, Scan, Version,
     testing::mock::{Fault, Verb},
 };
-use storage::Fate;
+use storage::{Call, Fate};
 
 fn usurper() -> Entry {
     Entry {
@@ -42,6 +42,38 @@ fn who_is_deposed_learns_it_from_a_write_stops_and_asks_no_more() {
         // Work has as long to stop as by any other mismatch, and not the rest of the TTL.
         let (deadline, _) = process.trigger.earliest().unwrap();
         assert!(deadline.since(before) <= TTL * 15 / 100);
+    });
+}
+
+/// The engine takes the renewal's answer and the report of a stranger's record in one round, and tells the deadman of
+/// confirmed renewals at the end of it.
+#[test]
+fn deadline_of_a_loss_is_not_moved_by_a_renewal_confirmed_in_the_same_round() {
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let process = bench.process();
+        let leadership = lead(&process).await;
+        let documents = documents(&leadership);
+        let armed_until = leadership.standing().kill_at();
+        // Just before the renewal, which waits a pause for the read and then goes beside it.
+        bench.clock.sleep_until(armed_until.before(TTL * 8 / 10).after(TTL * 23 / 100)).await;
+        bench.storage.reads([Fate::Slow(ATTEMPT * 9 / 10)]);
+        bench.records.fail_next(Verb::CompareAndSwap, Fault::SlowAnswer(PAUSE / 10));
+        let read_until = bench.clock.now().after(ATTEMPT * 9 / 10);
+        let a = id("a");
+        let mut read = Box::pin(documents.get(&a));
+        assert!(waits(&mut read).await);
+        bench.until(|| bench.storage.count(Call::Renewal) == 1).await;
+        bench.records.tamper(&KEY, usurper()).await.unwrap();
+        // Nothing yields to the engine from here until both answers wait for it.
+        assert!(bench.clock.now() < read_until);
+        bench.clock.advance_to(read_until);
+        assert!(!waits(&mut read).await, "the stranger's record was not reported");
+
+        let tightened = bench.clock.now().after(TTL * 15 / 100);
+        assert_eq!(leadership.lost().await, Loss::Stolen { by: Box::new(usurper()) });
+        assert!(leadership.standing().kill_at() > armed_until, "the renewal was not confirmed");
+        assert_eq!(process.trigger.earliest().map(|(at, _)| at), Some(tightened));
     });
 }
 
