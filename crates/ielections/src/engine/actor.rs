@@ -1,9 +1,9 @@
 //! What the engine drives, one to a campaign, lease or release; when each wants to be woken, and whose turn it is to call
 //! the storage. What waking or a turn means stands in `campaigning`, `leading` and `releasing`.
 
-use super::{campaigning::Campaigning, leading::Leading, releasing::Releasing, task::Engine};
+use super::{call::Reply, campaigning::Campaigning, leading::Leading, releasing::Releasing, task::Engine};
 use crate::Key;
-use std::mem;
+use std::{mem, task::Context};
 use vvm_clock::Instant;
 
 /// One campaign, lease or release.
@@ -12,6 +12,8 @@ pub(super) struct Actor<K> {
     /// Where it stands in the timer queue; the same but within a round.
     pub(super) queued_for: Instant,
     queued: bool,
+    /// A call of this actor has not been answered, or its answer not been delivered.
+    pub(super) calling: bool,
     pub(super) kind: Kind<K>,
 }
 
@@ -21,6 +23,16 @@ pub(super) enum Kind<K> {
     Releasing(Box<Releasing<K>>),
     /// Between two kinds, within one step.
     Changing,
+}
+
+/// What an actor is told.
+pub(super) enum Event {
+    /// The instant that it wanted to be woken at has come.
+    Woken,
+    /// It is its turn to call the storage.
+    MaySend,
+    /// Its call was answered.
+    Answered(Reply),
 }
 
 /// Which queue an actor waits in for its turn to call the storage.
@@ -33,7 +45,23 @@ pub(super) enum Turn {
 impl<K: Key> Engine<K> {
     pub(super) fn add(&mut self, kind: Kind<K>) -> usize {
         let never = Instant::NEVER;
-        self.actors.insert(Actor { wake_at: never, queued_for: never, queued: false, kind })
+        self.actors.insert(Actor { wake_at: never, queued_for: never, queued: false, calling: false, kind })
+    }
+
+    /// Tells the actor what has happened. One that has ended meanwhile needs no news.
+    pub(super) fn deliver(&mut self, cx: &mut Context<'_>, id: usize, event: Event) {
+        let Some(actor) = self.actors.get_mut(id) else { return };
+        match &event {
+            Event::Woken => (actor.wake_at, actor.queued_for) = (Instant::NEVER, Instant::NEVER),
+            Event::MaySend => {}
+            Event::Answered(_) => actor.calling = false,
+        }
+        match &actor.kind {
+            Kind::Campaigning(_) => self.campaign_event(cx, id, event),
+            Kind::Leading(_) => self.lease_event(cx, id, event),
+            Kind::Releasing(_) => self.release_event(cx, id, event),
+            Kind::Changing => {}
+        }
     }
 
     pub(super) fn remove(&mut self, id: usize) {

@@ -2,7 +2,7 @@
 
 use super::{
     Answer, Grant, Hold, Reports,
-    actor::{Kind, Turn},
+    actor::{Event, Kind, Turn},
     call::{Reply, Request},
     leading::Leading,
     releasing::Releasing,
@@ -30,7 +30,6 @@ pub(super) struct Campaigning<K> {
     slots: Arc<[K]>,
     holder: Arc<str>,
     reply: Option<oneshot::Sender<Answer<K>>>,
-    calling: bool,
     /// Ends the last read that was not answered at once, if it is still in flight.
     reading: Option<AbortHandle>,
 }
@@ -53,15 +52,7 @@ impl<K: Key> Engine<K> {
         let wall = Arc::clone(&self.env.wall);
         let campaign = Campaign::begin(candidacy.terms, candidacy.slots.len(), self.now, entropy, wall);
         let slots = candidacy.slots.into();
-        let campaigning = Campaigning {
-            ticket,
-            campaign,
-            slots,
-            holder,
-            reply: Some(reply),
-            calling: false,
-            reading: None,
-        };
+        let campaigning = Campaigning { ticket, campaign, slots, holder, reply: Some(reply), reading: None };
         let id = self.add(Kind::Campaigning(Box::new(campaigning)));
         self.tickets.insert(ticket, id);
         self.step_campaign(cx, id, CampaignEvent::Woken);
@@ -70,14 +61,15 @@ impl<K: Key> Engine<K> {
     /// Ends a campaign whose caller is gone, or that is to end. A write in flight is answered first.
     pub(super) fn withdraw(&mut self, ticket: u64) {
         let Some(&id) = self.tickets.get(&ticket) else { return };
-        let Kind::Campaigning(campaigning) = &mut self.actors[id].kind else { return };
+        let actor = &mut self.actors[id];
+        let Kind::Campaigning(campaigning) = &mut actor.kind else { return };
         if let Some(reply) = campaigning.reply.take() {
             drop(reply.send(Err(AcquireError::Closing)));
         }
         if let Some(reading) = &campaigning.reading {
             reading.abort();
         }
-        if !campaigning.calling {
+        if !actor.calling {
             self.abandon(id);
         }
     }
@@ -94,25 +86,16 @@ impl<K: Key> Engine<K> {
         }
     }
 
-    pub(super) fn campaign_woken(&mut self, cx: &mut Context<'_>, id: usize) {
-        self.step_campaign(cx, id, CampaignEvent::Woken);
-    }
-
-    pub(super) fn campaign_may_send(&mut self, cx: &mut Context<'_>, id: usize) {
-        self.step_campaign(cx, id, CampaignEvent::MaySend);
-    }
-
-    pub(super) fn campaign_answered(&mut self, cx: &mut Context<'_>, id: usize, reply: Reply) {
-        let event = match reply {
-            Reply::Scanned(outcome) => CampaignEvent::Scanned(outcome),
-            Reply::Read(outcome) => CampaignEvent::Read(outcome),
-            Reply::Claimed(outcome) => CampaignEvent::Claimed(outcome),
-            Reply::Swapped(outcome) => CampaignEvent::Swapped(outcome),
-            Reply::Deleted(_) => return,
+    pub(super) fn campaign_event(&mut self, cx: &mut Context<'_>, id: usize, event: Event) {
+        let event = match event {
+            Event::Woken => CampaignEvent::Woken,
+            Event::MaySend => CampaignEvent::MaySend,
+            Event::Answered(Reply::Scanned(outcome)) => CampaignEvent::Scanned(outcome),
+            Event::Answered(Reply::Read(outcome)) => CampaignEvent::Read(outcome),
+            Event::Answered(Reply::Claimed(outcome)) => CampaignEvent::Claimed(outcome),
+            Event::Answered(Reply::Swapped(outcome)) => CampaignEvent::Swapped(outcome),
+            Event::Answered(Reply::Deleted(_)) => return,
         };
-        if let Kind::Campaigning(campaigning) = &mut self.actors[id].kind {
-            campaigning.calling = false;
-        }
         self.step_campaign(cx, id, event);
     }
 
@@ -146,7 +129,6 @@ impl<K: Key> Engine<K> {
                 (Request::Swap(key(slot), held, entry, None), timeout)
             }
         };
-        campaigning.calling = true;
         self.call(cx, id, timeout, request);
     }
 

@@ -1,7 +1,7 @@
 //! Leases that are held: renewing, losing, handing back.
 
 use super::{
-    actor::{Kind, Turn},
+    actor::{Event, Kind, Turn},
     call::{Reply, Request},
     releasing::Releasing,
     task::Engine,
@@ -31,24 +31,14 @@ pub(super) struct Leading<K> {
 }
 
 impl<K: Key> Engine<K> {
-    pub(super) fn lease_woken(&mut self, cx: &mut Context<'_>, id: usize) {
-        self.step_lease(cx, id, LeaseEvent::Woken);
-    }
-
-    pub(super) fn lease_may_send(&mut self, cx: &mut Context<'_>, id: usize) {
-        self.step_lease(cx, id, LeaseEvent::MaySend);
-    }
-
-    pub(super) fn lease_answered(&mut self, cx: &mut Context<'_>, id: usize, reply: Reply) {
-        let event = match reply {
-            Reply::Swapped(outcome) => LeaseEvent::Swapped(outcome),
-            Reply::Read(outcome) => LeaseEvent::Read(outcome),
-            Reply::Scanned(_) | Reply::Claimed(_) | Reply::Deleted(_) => return,
+    pub(super) fn lease_event(&mut self, cx: &mut Context<'_>, id: usize, event: Event) {
+        let event = match event {
+            Event::Woken => LeaseEvent::Woken,
+            Event::MaySend => LeaseEvent::MaySend,
+            Event::Answered(Reply::Swapped(outcome)) => LeaseEvent::Swapped(outcome),
+            Event::Answered(Reply::Read(outcome)) => LeaseEvent::Read(outcome),
+            Event::Answered(Reply::Scanned(_) | Reply::Claimed(_) | Reply::Deleted(_)) => return,
         };
-        // The call that this answers is over, also for a lease that is lost or on its way back.
-        if let Kind::Leading(leading) = &mut self.actors[id].kind {
-            leading.lease.answered();
-        }
         self.step_lease(cx, id, event);
         self.settle(id);
     }
@@ -158,11 +148,12 @@ impl<K: Key> Engine<K> {
     /// Ends a lease whose owner is done with it, once no call of it is in flight: the renewal joined, then the deadman
     /// disarmed, then the record deleted (I6).
     fn settle(&mut self, id: usize) {
-        let Kind::Leading(leading) = &self.actors[id].kind else { return };
-        if !leading.is_ending() || leading.lease.is_calling() {
+        let actor = &mut self.actors[id];
+        let Kind::Leading(leading) = &actor.kind else { return };
+        if !leading.is_ending() || actor.calling {
             return;
         }
-        let Kind::Leading(leading) = mem::replace(&mut self.actors[id].kind, Kind::Changing) else { return };
+        let Kind::Leading(leading) = mem::replace(&mut actor.kind, Kind::Changing) else { return };
         let leading = *leading;
         let Some(reply) = leading.handing_back else {
             // Dropped: the record is left to expire, and the deadline goes on ticking (I4).

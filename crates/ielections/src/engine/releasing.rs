@@ -1,7 +1,7 @@
 //! Records on their way out.
 
 use super::{
-    actor::{Kind, Turn},
+    actor::{Event, Kind, Turn},
     call::{Reply, Request},
     task::Engine,
 };
@@ -30,21 +30,13 @@ impl<K: Key> Engine<K> {
         }
     }
 
-    pub(super) fn release_woken(&mut self, cx: &mut Context<'_>, id: usize) {
-        self.step_release(cx, id, ReleaseEvent::Woken);
-    }
-
-    pub(super) fn release_may_send(&mut self, cx: &mut Context<'_>, id: usize) {
-        self.step_release(cx, id, ReleaseEvent::MaySend);
-    }
-
-    pub(super) fn release_answered(&mut self, cx: &mut Context<'_>, id: usize, reply: Reply) {
-        if let Reply::Deleted(outcome) = reply {
-            self.step_release(cx, id, ReleaseEvent::Deleted(outcome));
-        }
-    }
-
-    fn step_release(&mut self, cx: &mut Context<'_>, id: usize, event: ReleaseEvent) {
+    pub(super) fn release_event(&mut self, cx: &mut Context<'_>, id: usize, event: Event) {
+        let event = match event {
+            Event::Woken => ReleaseEvent::Woken,
+            Event::MaySend => ReleaseEvent::MaySend,
+            Event::Answered(Reply::Deleted(outcome)) => ReleaseEvent::Deleted(outcome),
+            Event::Answered(_) => return,
+        };
         let now = self.now;
         let Kind::Releasing(releasing) = &mut self.actors[id].kind else { return };
         match releasing.release.on(now, event) {

@@ -3,7 +3,7 @@
 
 use super::{
     Command,
-    actor::{Actor, Kind},
+    actor::{Actor, Event, Kind},
     call::{self, Call, Limit, Reply, Request},
     timers::Timers,
 };
@@ -128,6 +128,9 @@ impl<K: Key> Engine<K> {
     /// wake-up.
     pub(super) fn call(&mut self, cx: &mut Context<'_>, id: usize, timeout: Duration, request: Request<K>) {
         let (is_read, unanswered) = (request.is_read(), request.unanswered());
+        if let Some(actor) = self.actors.get_mut(id) {
+            actor.calling = true;
+        }
         let mut asked = call::ask(Arc::clone(&self.storage), request);
         if let Poll::Ready(reply) = asked.as_mut().poll(cx) {
             return self.answered.push_back((id, reply));
@@ -176,37 +179,10 @@ impl<K: Key> Engine<K> {
         }
     }
 
-    fn woken(&mut self, cx: &mut Context<'_>, id: usize) {
-        match self.actors.get_mut(id) {
-            Some(actor) => (actor.wake_at, actor.queued_for) = (Instant::NEVER, Instant::NEVER),
-            None => return,
-        }
-        match &self.actors[id].kind {
-            Kind::Campaigning(_) => self.campaign_woken(cx, id),
-            Kind::Leading(_) => self.lease_woken(cx, id),
-            Kind::Releasing(_) => self.release_woken(cx, id),
-            Kind::Changing => {}
-        }
-    }
-
-    fn may_send(&mut self, cx: &mut Context<'_>, id: usize) {
-        match &self.actors[id].kind {
-            Kind::Campaigning(_) => self.campaign_may_send(cx, id),
-            Kind::Leading(_) => self.lease_may_send(cx, id),
-            Kind::Releasing(_) => self.release_may_send(cx, id),
-            Kind::Changing => {}
-        }
-    }
-
-    fn answer(&mut self, cx: &mut Context<'_>, id: usize, reply: Reply) {
+    fn answered(&mut self, cx: &mut Context<'_>, id: usize, reply: Reply) {
         // However long this process stood still since the round began, the answer was not seen before now (I5).
         self.now = self.env.clock.now();
-        match self.actors.get(id).map(|actor| &actor.kind) {
-            Some(Kind::Campaigning(_)) => self.campaign_answered(cx, id, reply),
-            Some(Kind::Leading(_)) => self.lease_answered(cx, id, reply),
-            Some(Kind::Releasing(_)) => self.release_answered(cx, id, reply),
-            Some(Kind::Changing) | None => {}
-        }
+        self.deliver(cx, id, Event::Answered(reply));
     }
 
     /// One round over what is ready; `true` if there may be more. However much there is of one kind, the others are not
@@ -215,13 +191,13 @@ impl<K: Key> Engine<K> {
         self.now = self.env.clock.now();
         let timers = self.some(|engine| {
             let Some(id) = engine.timers.due(engine.now) else { return false };
-            engine.woken(cx, id);
+            engine.deliver(cx, id, Event::Woken);
             engine.follow_up(cx);
             true
         });
         let answers = self.some(|engine| {
             let Poll::Ready(Some((id, reply))) = engine.calls.poll_next_unpin(cx) else { return false };
-            engine.answer(cx, id, reply);
+            engine.answered(cx, id, reply);
             engine.follow_up(cx);
             true
         });
@@ -260,11 +236,11 @@ impl<K: Key> Engine<K> {
     fn follow_up(&mut self, cx: &mut Context<'_>) {
         loop {
             if let Some((id, reply)) = self.answered.pop_front() {
-                self.answer(cx, id, reply);
+                self.answered(cx, id, reply);
             } else if self.calls.len() < self.settings.max_in_flight.get()
                 && let Some(id) = self.next_turn()
             {
-                self.may_send(cx, id);
+                self.deliver(cx, id, Event::MaySend);
             } else {
                 return;
             }

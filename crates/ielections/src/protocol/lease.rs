@@ -32,7 +32,6 @@ pub struct Lease {
     confirmed_sent_at: Instant,
     attempts: Attempts,
     phase: Phase,
-    calling: bool,
     last_write: u64,
     tried: u32,
     limit: RenewalAttempts,
@@ -116,7 +115,6 @@ impl Lease {
             confirmed_sent_at: sent_at,
             attempts: Attempts::default(),
             phase: Phase::Waiting(timing.renew_at(sent_at, jitter)),
-            calling: false,
             tried: 0,
             limit,
             last_failure: None,
@@ -140,16 +138,6 @@ impl Lease {
             Phase::Queued | Phase::Swapping | Phase::ReadingBack => self.loss_at(),
             Phase::Lost => Instant::NEVER,
         }
-    }
-
-    /// Whether a call of this lease is in flight, also when the lease was lost meanwhile.
-    pub fn is_calling(&self) -> bool {
-        self.calling
-    }
-
-    /// The call in flight is over. To be said before its answer is delivered.
-    pub fn answered(&mut self) {
-        self.calling = false;
     }
 
     /// The next step. `jitter` is used if a renewal is confirmed.
@@ -204,7 +192,6 @@ impl Lease {
         let entry = self.held.renewed(version);
         self.attempts.push(Attempt { entry: entry.clone(), sent_at: now });
         self.phase = Phase::Swapping;
-        self.calling = true;
         LeaseStep::Swap {
             held: self.held.clone(),
             entry,
@@ -248,7 +235,6 @@ impl Lease {
             return self.pause(now);
         }
         self.phase = Phase::ReadingBack;
-        self.calling = true;
         LeaseStep::ReadBack { timeout: left, loss_at: self.loss_at() }
     }
 

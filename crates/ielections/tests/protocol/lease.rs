@@ -124,7 +124,6 @@ impl Course {
     }
 
     fn answered(&mut self, parcel: usize, error: Option<WriteError>) -> LeaseEvent {
-        self.lease.answered();
         self.replaced |= matches!(error, Some(WriteError::Replaced(_)));
         let parcel = &self.under_way[parcel];
         let found = parcel.found.clone();
@@ -275,7 +274,6 @@ fn attempts_without_an_answer(limit: RenewalAttempts) -> (u32, Instant) {
             LeaseStep::Swap { timeout, .. } => {
                 sent += 1;
                 now = now.after(timeout);
-                lease.answered();
                 LeaseEvent::Swapped(Err(WriteError::Unknown(cause())))
             }
             LeaseStep::Sleep(until) => {

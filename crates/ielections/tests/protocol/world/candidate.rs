@@ -344,10 +344,8 @@ impl World {
             Request::Swap(..) => (CampaignEvent::Swapped(call.swap()), LeaseEvent::Swapped(call.swap())),
             Request::Delete(..) => return,
         };
-        match &mut self.candidates[who].state {
-            State::Leading { stopped: true, .. } => return self.stop_work(who),
-            State::Leading { lease, .. } => lease.answered(),
-            State::Campaigning { .. } | State::Out => {}
+        if let State::Leading { stopped: true, .. } = self.candidates[who].state {
+            return self.stop_work(who);
         }
         self.step(who, campaigning, leading);
     }
