@@ -7,6 +7,7 @@
 //! (`situation`, by `tracing`), and what is said here to people alone is not said twice.
 
 use crate::{calendar::Moment, processes::own_group};
+use clap::ValueEnum;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     termios::{LocalModes, isatty, tcgetattr, tcgetpgrp},
@@ -16,12 +17,12 @@ use std::{fmt, io::Write as _, sync::OnceLock};
 use vvm_clock::{SystemWallClock, WallClock as _};
 
 /// Who reads standard error.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, ValueEnum)]
 pub(crate) enum Readers {
-    /// Lines of text.
     #[default]
+    #[value(name = "text")]
     People,
-    /// An object a line.
+    #[value(name = "json")]
     Programs,
 }
 

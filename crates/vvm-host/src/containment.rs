@@ -32,7 +32,6 @@ use std::{
     os::fd::OwnedFd,
     path::Path,
     process::Command,
-    str::FromStr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -68,25 +67,6 @@ pub(crate) enum Wanted {
     Auto,
     /// This one, or none.
     Exactly(Level),
-}
-
-/// No level of containment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("write auto, guardian, cgroup or pidns")]
-pub(crate) struct NotALevel;
-
-impl FromStr for Wanted {
-    type Err = NotALevel;
-
-    fn from_str(text: &str) -> Result<Self, NotALevel> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "guardian" => Ok(Self::Exactly(Level::Guardian)),
-            "cgroup" => Ok(Self::Exactly(Level::ControlGroup)),
-            "pidns" => Ok(Self::Exactly(Level::PidNamespace)),
-            _ => Err(NotALevel),
-        }
-    }
 }
 
 /// The level asked for is not to be had here.

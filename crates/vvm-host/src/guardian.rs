@@ -59,7 +59,7 @@ impl From<io::Error> for StartError {
 
 /// `vvm run`, as `settled` says, which says all that `run` does.
 pub(crate) fn main(run: &RunArgs, settled: &Settled) -> ExitCode {
-    announce::speak_to(run.observe.log_format.0);
+    announce::speak_to(run.observe.log_format);
     let done = if run.dry_run {
         dry_run::show(run)
     } else {
@@ -87,7 +87,7 @@ fn start(run: &RunArgs, words: &[OsString]) -> Result<(Guardian, Holder), StartE
         Report::check_writable(path)?;
     }
     // Before anything else is started: nobody shall wait for leadership, or win it, and then have nothing to work in.
-    let containment = Containment::establish(run.containment)?;
+    let containment = Containment::establish(run.containment.into())?;
     let arguments = host_arguments(run, &holder, words);
     let guardian = start_host(arguments, containment.clone()).inspect_err(|_| containment.dissolve())?;
     Ok((guardian, holder))

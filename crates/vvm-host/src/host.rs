@@ -78,7 +78,7 @@ impl From<ArmError> for StartError {
 
 /// The host of a `vvm run`.
 pub(crate) fn main(run: &RunArgs) -> ExitCode {
-    announce::speak_to(run.observe.log_format.0);
+    announce::speak_to(run.observe.log_format);
     match host(run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(StartError::TakeUp(refusal)) => refusal.conclude(),

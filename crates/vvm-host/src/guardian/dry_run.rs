@@ -15,7 +15,7 @@ pub(super) fn show(run: &RunArgs) -> Result<ExitCode, StartError> {
     if let Some(path) = &run.result_file {
         Report::check_writable(path)?;
     }
-    let containment = Containment::establish(run.containment)?;
+    let containment = Containment::establish(run.containment.into())?;
     containment.dissolve();
     let words = run.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
     let more = [("would run", words.join(" ")), ("containment", containment.level.to_string())];

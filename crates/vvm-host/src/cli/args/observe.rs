@@ -3,7 +3,7 @@
 use super::values::parse_address;
 use crate::announce::Readers;
 use clap::Args;
-use std::{net::SocketAddr, str::FromStr};
+use std::net::SocketAddr;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ObserveArgs {
@@ -18,27 +18,6 @@ pub(crate) struct ObserveArgs {
     ///
     /// With json, each change of state is an object with event, name, holder, slot, epoch and what else belongs to it, and
     /// everything else is an event "message". VVM_LOG=debug adds what the libraries say; renewals are debug, too.
-    #[arg(long, value_name = "text|json", default_value = "text")]
-    pub(crate) log_format: LogFormat,
-}
-
-/// What lines are.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LogFormat(pub(crate) Readers);
-
-/// Neither `text` nor `json`.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("write text or json")]
-pub(crate) struct NotALogFormat;
-
-impl FromStr for LogFormat {
-    type Err = NotALogFormat;
-
-    fn from_str(text: &str) -> Result<Self, NotALogFormat> {
-        match text {
-            "text" => Ok(Self(Readers::People)),
-            "json" => Ok(Self(Readers::Programs)),
-            _ => Err(NotALogFormat),
-        }
-    }
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) log_format: Readers,
 }

@@ -8,8 +8,12 @@ use super::{
     },
     work::WorkArgs,
 };
-use crate::{cli::exit, containment::Wanted, identity};
-use clap::Args;
+use crate::{
+    cli::exit,
+    containment::{Level, Wanted},
+    identity,
+};
+use clap::{Args, ValueEnum};
 use ielections::{Holder, Ttl, record::HolderTooLong};
 use std::{ffi::OsString, num::NonZeroU32, path::PathBuf, str::FromStr, time::Duration};
 
@@ -41,7 +45,7 @@ pub(crate) struct RunArgs {
     #[arg(long = "try", conflicts_with = "acquire_timeout")]
     pub(crate) try_once: bool,
     /// When leadership is lost and the command has been stopped: exit, or rejoin as a candidate
-    #[arg(long, value_name = "exit|rejoin", default_value = "exit")]
+    #[arg(long, value_enum, default_value = "exit")]
     pub(crate) on_loss: OnLoss,
     /// How long the command has to stop after TERM before it is killed
     #[arg(long, value_name = "DURATION", default_value = "8s", value_parser = parse_duration)]
@@ -57,22 +61,9 @@ pub(crate) struct RunArgs {
     /// A standby hears of a release there, and leads at once. Without it, it looks by itself within a second. Leadership is as safe with it as without.
     #[arg(long, value_name = "DIR|none", value_parser = parse_local_dir)]
     pub(crate) local_dir: Option<LocalDir>,
-    /// What keeps the command's processes together: auto, guardian, cgroup or pidns
-    ///
-    /// guardian: vvm is two processes, and when one of them is killed, stopped or hangs, the other one ends whatever CMD
-    /// has started. When both are killed (killall -9 vvm) or stopped at once, the kernel ends CMD, but what CMD has
-    /// started lives on, beside the next leader's.
-    ///
-    /// cgroup: the same, and CMD in a control group of its own, in which everybody can be killed at once, however fast
-    /// they fork. Needs cgroup v2, and that vvm's own group is delegated to it: systemd's Delegate=yes.
-    ///
-    /// pidns: as guardian, and CMD in a PID namespace of its own, which the kernel ends as a whole when the host is dead,
-    /// whatever became of the guardian. CMD sees its own processes only, by other numbers. Needs root or CAP_SYS_ADMIN,
-    /// or a kernel that gives user namespaces to everybody; sudo does nothing inside of one.
-    ///
-    /// auto: cgroup where one is delegated to us, else guardian.
-    #[arg(long, value_name = "LEVEL", default_value = "auto")]
-    pub(crate) containment: Wanted,
+    /// What keeps the command's processes together
+    #[arg(long, value_enum, value_name = "LEVEL", default_value = "auto")]
+    pub(crate) containment: ContainmentLevel,
     /// Leave the storage's credentials in the command's environment: on dynamodb, AWS_ACCESS_KEY_ID and what goes with it
     #[arg(long)]
     pub(crate) keep_credentials: bool,
@@ -144,25 +135,37 @@ impl FromStr for AcquireTimeout {
 }
 
 /// What follows a loss.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum OnLoss {
     Exit,
     Rejoin,
 }
 
-/// Neither `exit` nor `rejoin`.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("write exit or rejoin")]
-pub(crate) struct NotOnLoss;
+/// A level of containment, or the choice of one.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ContainmentLevel {
+    /// cgroup where one is delegated to us, else guardian
+    Auto,
+    /// vvm is two processes. If one of them is killed, stopped or hangs, the other one ends whatever CMD has started. If
+    /// both are killed (killall -9 vvm) or stopped at once, the kernel ends CMD, but what CMD has started lives on,
+    /// beside the next leader's
+    Guardian,
+    /// As guardian, and CMD in a control group of its own, in which all processes can be killed at once, however fast
+    /// they fork. Needs cgroup v2, and that vvm's own group is delegated to it: systemd's Delegate=yes
+    Cgroup,
+    /// As guardian, and CMD in a PID namespace of its own, which the kernel ends as a whole when the host is dead,
+    /// whatever became of the guardian. CMD sees its own processes only, by other numbers. Needs root or CAP_SYS_ADMIN,
+    /// or a kernel that gives user namespaces to all users; sudo does nothing inside of one
+    Pidns,
+}
 
-impl FromStr for OnLoss {
-    type Err = NotOnLoss;
-
-    fn from_str(text: &str) -> Result<Self, NotOnLoss> {
-        match text {
-            "exit" => Ok(Self::Exit),
-            "rejoin" => Ok(Self::Rejoin),
-            _ => Err(NotOnLoss),
+impl From<ContainmentLevel> for Wanted {
+    fn from(level: ContainmentLevel) -> Self {
+        match level {
+            ContainmentLevel::Auto => Self::Auto,
+            ContainmentLevel::Guardian => Self::Exactly(Level::Guardian),
+            ContainmentLevel::Cgroup => Self::Exactly(Level::ControlGroup),
+            ContainmentLevel::Pidns => Self::Exactly(Level::PidNamespace),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{check::Check, values::parse_duration};
 use crate::worker::aide::AideLines;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::{num::NonZeroU32, str::FromStr, time::Duration};
 
 #[derive(Clone, Debug, Args)]
@@ -12,7 +12,7 @@ pub(crate) struct WorkArgs {
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = parse_duration)]
     pub(crate) hold_at_least: Duration,
     /// When the command ends by itself, with any status: release the leadership, or restart it under the same one
-    #[arg(long, value_name = "release|restart", default_value = "release")]
+    #[arg(long, value_enum, default_value = "release")]
     pub(crate) on_exit: OnExit,
     /// How long to wait before the first restart; twice as long before each one after it. A run that outlasts
     /// --restart-backoff-max makes it begin anew
@@ -88,27 +88,10 @@ fn parse_failures(text: &str) -> Result<NonZeroU32, NotAFailureCount> {
 }
 
 /// What follows when the command has ended by itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum OnExit {
     Release,
     Restart,
-}
-
-/// Neither `release` nor `restart`.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("write release or restart")]
-pub(crate) struct NotOnExit;
-
-impl FromStr for OnExit {
-    type Err = NotOnExit;
-
-    fn from_str(text: &str) -> Result<Self, NotOnExit> {
-        match text {
-            "release" => Ok(Self::Release),
-            "restart" => Ok(Self::Restart),
-            _ => Err(NotOnExit),
-        }
-    }
 }
 
 /// When restarting comes to an end.
