@@ -148,7 +148,7 @@ fn open_null(path: &str) -> Result<OwnedFd, TakeUpError> {
 mod tests {
     use super::*;
 
-    /// With a path of its own, since few may take the machine's away: `tests/exit_statuses.rs` does, where it is let.
+    /// With a path of its own, since few may take the machine's away: `tests/cases/exit_statuses.rs` does, where it is let.
     #[test]
     fn a_null_that_is_not_there_is_named_with_its_status() {
         let refusal = open_null("/nowhere/null").unwrap_err();

@@ -21,8 +21,8 @@ pub(crate) struct Suite<'a> {
     pub(crate) build: Build,
     /// The files of tests.
     pub(crate) tests: &'a [&'a str],
-    /// The module in it, if not all is this driver's.
-    pub(crate) only: Option<&'static str>,
+    /// The modules in them, if not all is this driver's.
+    pub(crate) only: &'a [&'a str],
     /// How many cases at once: as much as the server's machine bears without being late.
     pub(crate) threads: u8,
     /// What tells the tests where the server is.
@@ -77,8 +77,8 @@ impl Suite<'_> {
             .args(self.build.arguments())
             .args(self.tests.iter().flat_map(|test| ["--test", test]))
             .args(["--", "--show-output", &format!("--test-threads={}", self.threads)])
-            // With colons, or the file of one module would be another module's name.
-            .args(self.only.map(|module| format!("{module}::")))
+            // With colons, or the name of one module would select another one, too.
+            .args(self.only.iter().map(|module| format!("{module}::")))
             .envs(self.environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped());

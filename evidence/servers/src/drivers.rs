@@ -108,7 +108,7 @@ impl Driver {
                 let suite = Suite {
                     build: Build::Driver(self.name()),
                     tests: &["contract", "elections"],
-                    only: Some(self.name()),
+                    only: &[self.name()],
                     threads: 4,
                     environment: &[],
                 };
@@ -129,7 +129,7 @@ impl Driver {
             Self::Dynamodb => {
                 let on = |environment: &[(&str, &str)]| {
                     let build = Build::Driver("dynamodb");
-                    Suite { build, tests: &["dynamodb"], only: None, threads: 4, environment }.run()
+                    Suite { build, tests: &["dynamodb"], only: &[], threads: 4, environment }.run()
                 };
                 match env::var(DYNAMODB) {
                     Ok(endpoint) => Ok(Outcome::of_suites(on(&[(DYNAMODB, &endpoint)])?, endpoint)),
@@ -204,5 +204,5 @@ fn scylla(tests: &'static [&'static str], environment: &[(&str, &str)]) -> Resul
     // Three nodes on two cores are busy with each other.
     let is_cluster = environment.iter().any(|(_, value)| value.contains(','));
     let threads = if is_cluster { 2 } else { 4 };
-    Suite { build: Build::Driver("scylla"), tests, only: None, threads, environment }.run()
+    Suite { build: Build::Driver("scylla"), tests, only: &[], threads, environment }.run()
 }

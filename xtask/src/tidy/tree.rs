@@ -108,9 +108,9 @@ fn child_module(parent: &str, name: &str) -> String {
     }
 }
 
-/// Folders that cargo builds only for tests and measurements.
+/// Folders that cargo builds only for tests and measurements, and the package that only tests use.
 fn lies_in_test_folder(path: &str) -> bool {
-    path.split('/').any(|part| matches!(part, "tests" | "benches"))
+    path.starts_with("evidence/harness/") || path.split('/').any(|part| matches!(part, "tests" | "benches"))
 }
 
 #[cfg(test)]

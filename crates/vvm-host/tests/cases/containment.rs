@@ -1,0 +1,147 @@
+//! Whatever a worker starts is dead within 50 ms of the host or the guardian, wherever it went.
+
+use crate::VVM;
+use harness::{Finished, OUTLIVING, Running, Trial, eventually, promptly};
+use rustix::process::{Pid, Signal, geteuid, kill_process, test_kill_process};
+use std::os::unix::fs::MetadataExt as _;
+
+/// Workers that try to get away: how many processes each has once all are there, and what it does.
+const FUGITIVES: [(&str, usize, &str); 5] = [
+    ("its own session", 2, "setsid sleep 1000 & wait"),
+    ("double fork", 2, "(setsid sh -c 'sleep 1000 & :' &); exec sleep 1001"),
+    ("ignores TERM", 3, "trap '' TERM HUP INT QUIT; setsid sleep 1000 & sleep 1000 & wait"),
+    (
+        "a tree of fifty",
+        56,
+        "for a in 1 2 3 4 5; do
+             (for b in 1 2 3 4 5 6 7 8 9 10; do sleep 1000 & done; wait) &
+         done; wait",
+    ),
+    (
+        "a chain of thirty",
+        31,
+        "deeper() { if [ $1 -gt 0 ]; then (deeper $(($1 - 1)); :); else sleep 1000; fi; }
+         deeper 29 & wait",
+    ),
+];
+
+fn start(trial: &Trial, processes: usize, script: &str) -> Running {
+    let running = trial.run_script(script).start();
+    eventually("all processes", || trial.processes().0.len() >= VVM.level().ours() + processes);
+    running
+}
+
+/// Kills the `victim` of each trial; nobody may outlive it by more than was promised. A host that outlives its guardian
+/// has to hand back, and goes then: `guardian_death.rs`.
+fn in_time(
+    who: &str,
+    mut start: impl FnMut(&Trial) -> Running,
+    victim: impl Fn(&Running) -> Pid,
+    end: impl Fn(Finished),
+) {
+    promptly(who, OUTLIVING, || {
+        let trial = VVM.trial();
+        let running = start(&trial);
+        let (host, victim) = (running.host(), victim(&running));
+        kill_process(victim, Signal::KILL).unwrap();
+        let took = eventually("nobody left but the host", || {
+            trial.processes().0.iter().all(|one| *one == host && *one != victim)
+        });
+        eventually("nobody left", || trial.processes().0.is_empty());
+        end(running.finish());
+        took
+    });
+}
+
+#[test]
+fn nothing_outlives_a_killed_host() {
+    for (who, processes, script) in FUGITIVES {
+        let begin = |trial: &Trial| start(trial, processes, script);
+        in_time(who, begin, Running::host, |finished| assert_eq!(finished.code(), 128 + 9, "{who}"));
+    }
+}
+
+#[test]
+fn nothing_outlives_a_killed_guardian() {
+    for (who, processes, script) in FUGITIVES {
+        let begin = |trial: &Trial| start(trial, processes, script);
+        in_time(who, begin, |running| running.guardian, |finished| assert_eq!(finished.signal(), 9, "{who}"));
+    }
+}
+
+/// A change of user clears the parent-death signal; only the sweep gets these.
+#[test]
+fn nothing_that_changed_its_user_outlives_host_or_guardian() {
+    let script = "setpriv --reuid 65534 --clear-groups sleep 1000 & exec setpriv --reuid 65534 --clear-groups sleep 1001";
+    let trial = VVM.trial();
+    if !geteuid().is_root() {
+        // Only root may change its user, so an ordinary user's worker has no such fugitives.
+        let finished = trial.run_script("setpriv --reuid 65534 --clear-groups true").finish();
+        assert_ne!(finished.code(), 0, "an ordinary user changed to another");
+        return;
+    }
+    let begin = |trial: &Trial| {
+        let running = start(trial, 2, script);
+        eventually("both are somebody else", || {
+            let of_nobody =
+                |pid: &&Pid| std::fs::metadata(format!("/proc/{pid}")).is_ok_and(|of| of.uid() == 65534);
+            trial.processes().0.iter().filter(of_nobody).count() == 2
+        });
+        running
+    };
+    in_time("another user", begin, Running::host, |finished| assert_eq!(finished.code(), 128 + 9));
+    in_time("another user", begin, |running| running.guardian, |finished| assert_eq!(finished.signal(), 9));
+}
+
+/// What a command leaves behind is told to stop, then killed, and only then is `vvm` done.
+#[test]
+fn what_a_command_leaves_behind_is_gone_when_vvm_ends() {
+    let trial = VVM.trial();
+    let script = "(setsid sh -c \"trap 'echo told; exit' TERM; echo up; while :; do sleep 0.01; done\" &)
+                  (trap '' TERM; setsid sleep 1000 &)
+                  sleep 0.2; exit 5";
+    let finished = trial.run_script(script).with(["--stop-timeout", "300ms"]).finish();
+    assert_eq!(finished.code(), 5);
+    assert_eq!(finished.stdout, ["up", "told"]);
+    assert_eq!(trial.processes().describe(), Vec::<String>::new());
+}
+
+/// (I6) The record is released when the last process is reaped, and not when the command has ended.
+#[test]
+fn the_record_stands_until_the_last_process_is_gone() {
+    let trial = VVM.trial();
+    let script = "(trap '' TERM; setsid sleep 1000 &); echo up; exec sleep 1001";
+    let mut leader = trial.run_script(script).with(["--stop-timeout", "1s"]).start();
+    leader.stdout.wait_for("up");
+    let daemon = trial.process("sleep 1000");
+    let command = trial.process("sleep 1001");
+    leader.signal(Signal::TERM);
+    eventually("the command has ended", || test_kill_process(command).is_err());
+    let mut looked = 0;
+    loop {
+        let (_, table, _) = trial.status(&["--name", "payroll"]);
+        // Alive after the look means alive at the look.
+        if test_kill_process(daemon).is_err() {
+            break;
+        }
+        assert!(table.contains("held"), "{table}");
+        looked += 1;
+    }
+    assert!(looked > 0, "the daemon did not outlive the command");
+    assert_eq!(leader.finish().signal(), 15);
+    assert!(trial.status(&["--name", "payroll"]).1.contains("free"));
+}
+
+/// The last line, where nobody is left to sweep: the kernel ends the command with its host. (What the command left
+/// behind lives on until the guardian goes on; the documentation says so.)
+#[test]
+fn with_a_stopped_guardian_the_command_still_dies_with_the_host() {
+    let trial = VVM.trial();
+    let mut running = trial.run_script("echo up; exec sleep 1000").start();
+    running.stdout.wait_for("up");
+    running.signal(Signal::STOP);
+    kill_process(running.host(), Signal::KILL).unwrap();
+    eventually("the command is gone", || trial.processes().0 == [running.guardian]);
+    running.signal(Signal::CONT);
+    assert_eq!(running.finish().code(), 128 + 9);
+}

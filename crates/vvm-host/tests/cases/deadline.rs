@@ -1,0 +1,119 @@
+//! The kill deadline: whoever is stopped, nobody of a run lives on when somebody else may lead.
+
+use crate::VVM;
+use harness::{Running, Trial, command_line, eventually, within};
+use rustix::process::{Signal, kill_process};
+use std::time::Duration;
+
+const TTL: Duration = Duration::from_secs(2);
+
+/// For how long a process that gets no renewal through may live: 0.8 TTL from the send of the last one, which was sent
+/// before we looked; and what a scheduler needs until everybody is gone and we have seen it.
+const DEADLINE: Duration = Duration::from_millis(1600 + 200);
+
+/// A worker that leaves a daemon behind, and neither of them stops when told to.
+const DAEMON: &str = "trap '' TERM; (setsid sleep 1000 &); echo up; exec sleep 1001";
+
+fn start(trial: &Trial) -> Running {
+    let mut running = trial.run_script(DAEMON).with(["--ttl", "2s"]).start();
+    running.stdout.wait_for("up");
+    running
+}
+
+#[test]
+fn a_stopped_host_is_dead_at_the_deadline_and_its_worker_too() {
+    within("host stopped", DEADLINE, || {
+        let trial = VVM.trial();
+        let running = start(&trial);
+        kill_process(running.host(), Signal::STOP).unwrap();
+        let took = eventually("nobody left", || trial.processes().0.is_empty());
+        let finished = running.finish();
+        assert_eq!(finished.code(), 137, "{:#?}", finished.stderr);
+        assert!(finished.says("killed at the deadline"), "{:#?}", finished.stderr);
+        took
+    });
+}
+
+#[test]
+fn a_stopped_host_and_a_stopped_worker_are_dead_at_the_deadline() {
+    within("host and worker stopped", DEADLINE, || {
+        let trial = VVM.trial();
+        let running = start(&trial);
+        for pid in trial.processes().0.into_iter().filter(|pid| *pid != running.guardian) {
+            kill_process(pid, Signal::STOP).unwrap();
+        }
+        let took = eventually("nobody left", || trial.processes().0.is_empty());
+        assert_eq!(running.finish().code(), 137);
+        took
+    });
+}
+
+/// Nobody leads, or works, before everybody of the leader before is dead.
+#[test]
+fn the_next_one_starts_only_when_a_stopped_leader_is_dead() {
+    let trial = VVM.trial();
+    let running = start(&trial);
+    kill_process(running.host(), Signal::STOP).unwrap();
+    let script = "cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep -cx \"TRIAL=$TRIAL\"";
+    let next = trial.run_script(script).finish();
+    let dead_now = eventually("nobody left", || trial.processes().0.is_empty());
+    assert_eq!(running.finish().code(), 137);
+    println!("{} processes, {dead_now:?}", next.stdout[0]);
+    // Its own guardian, host, shell, and the three that count.
+    assert!(next.stdout[0].parse::<usize>().unwrap() <= 6, "{:?}", next.stdout);
+}
+
+#[test]
+fn a_stopped_guardian_takes_everything_with_it_at_the_deadline() {
+    within("guardian stopped", DEADLINE, || {
+        let trial = VVM.trial();
+        let running = start(&trial);
+        running.signal(Signal::STOP);
+        let took = eventually("nobody left", || trial.processes().0.is_empty());
+        let finished = running.finish();
+        assert_eq!(finished.signal(), 9, "{:#?}", finished.stderr);
+        assert!(finished.says("the guardian was stopped"), "{:#?}", finished.stderr);
+        // Everything was proven gone, so that nobody has to wait for the record to expire.
+        let next = trial.run(["echo", "next"]).with(["--acquire-timeout", "0"]).finish();
+        assert_eq!(next.stdout, ["next"]);
+        took
+    });
+}
+
+#[test]
+fn a_guardian_that_goes_on_in_time_goes_on() {
+    let trial = VVM.trial();
+    let mut running = trial.run_script("echo up; exec sleep 1000").with(["--ttl", "2s"]).start();
+    running.stdout.wait_for("up");
+    for _ in 0..3 {
+        running.signal(Signal::STOP);
+        std::thread::sleep(TTL / 4);
+        running.signal(Signal::CONT);
+        std::thread::sleep(TTL / 2);
+    }
+    running.signal(Signal::TERM);
+    assert_eq!(running.finish().signal(), 15);
+}
+
+/// With a guardian that is stopped before the worker could start, no worker starts.
+#[test]
+fn no_worker_starts_while_the_guardian_is_stopped() {
+    let trial = VVM.trial();
+    let leader = start(&trial);
+    let mut standby = trial.run(["echo", "started"]).with(["--ttl", "2s"]).start();
+    standby.stderr.wait_for("waiting for leadership");
+    standby.signal(Signal::STOP);
+    leader.signal(Signal::KILL);
+    leader.finish();
+    standby.stderr.wait_for("the guardian does not answer");
+    assert!(trial.processes().with("echo started").iter().all(|pid| command_line(*pid).contains("vvm")));
+    standby.signal(Signal::CONT);
+    // It has stayed a candidate.
+    let finished = standby.finish();
+    assert_eq!(
+        (finished.code(), &finished.stdout[..]),
+        (0, &["started".to_owned()][..]),
+        "{:#?}",
+        finished.stderr
+    );
+}

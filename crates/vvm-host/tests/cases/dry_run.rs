@@ -1,0 +1,115 @@
+//! `--dry-run`: what would be done, with the exit status of the real thing, and nothing done.
+
+use crate::VVM;
+use harness::{Run, Trial};
+use rustix::process::Signal;
+use std::process::{Command, Output};
+
+fn plan(trial: &Trial, options: &[&str]) -> (i32, String, String) {
+    told(trial.run(["echo", "ran"]).with(options.iter().copied()))
+}
+
+fn told(run: Run) -> (i32, String, String) {
+    let finished = run.with(["--dry-run"]).finish();
+    (finished.code(), finished.stdout.join("\n"), finished.stderr.join("\n"))
+}
+
+#[test]
+fn it_says_what_would_be_done_and_creates_nothing() {
+    let trial = VVM.trial();
+    let (code, out, _) = plan(&trial, &["--slots", "2", "--holder", "here"]);
+    assert_eq!(code, 0);
+    for said in [
+        "payroll, one of 2 slots, as here",
+        "would run    echo ran",
+        "containment  guardian",
+        "TTL 20s: renewed every 5s, at risk 10s after the last renewal, lost after 13s, killed after 16s",
+        "there is none yet: it would be created",
+    ] {
+        assert!(out.contains(said), "no {said:?} in {out}");
+    }
+    assert!(!out.lines().any(|line| line == "ran"), "{out}");
+    assert_eq!(std::fs::read_dir(trial.folder()).unwrap().count(), 0);
+}
+
+#[test]
+fn it_says_who_leads_now_and_settles_nothing() {
+    let trial = VVM.trial();
+    let script = "echo up; exec sleep 1000";
+    let options = ["--slots", "2", "--holder", "the leader", "--ttl", "10s"];
+    let mut leader = trial.run_script(script).with(options).start();
+    leader.stdout.wait_for("up");
+    let (code, out, _) = plan(&trial, &["--slots", "2"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("held by the leader, epoch") && out.contains("TTL 10s"), "{out}");
+    assert!(out.contains("free, never led"), "{out}");
+    // For a name that nobody has campaigned for.
+    let (code, out, _) = plan(&trial, &["--name", "other", "--slots", "7"]);
+    assert!((code, out.contains("slot 7       free, never led")) == (0, true), "{out}");
+    assert_eq!(trial.run(["true"]).with(["--name", "other", "--slots", "1"]).finish().code(), 0);
+    leader.signal(Signal::TERM);
+    leader.finish();
+    let (_, out, _) = plan(&trial, &["--slots", "2"]);
+    assert!(out.contains("free, last epoch"), "{out}");
+    assert!(!out.contains("paused"), "{out}");
+    assert_eq!(trial.ask("pause", &["--name", "payroll", "--by", "alice", "--wait", "no"]).0, 0);
+    let (_, out, _) = plan(&trial, &["--slots", "2"]);
+    assert!(out.contains("paused by alice: it would wait until `vvm resume`"), "{out}");
+    assert_eq!(trial.ask("resume", &["--name", "payroll"]).0, 0);
+}
+
+#[test]
+fn what_the_real_thing_would_be_refused_for_has_its_status() {
+    let trial = VVM.trial();
+    assert_eq!(trial.run(["true"]).finish().code(), 0);
+    std::fs::write(trial.folder().join("text"), "not a database, but long enough".repeat(100)).unwrap();
+    let text = format!("sqlite:{}", trial.folder().join("text").display());
+    let missing = format!("sqlite:{}", trial.folder().join("missing/leader.db").display());
+    let table: [&[&str]; 7] = [
+        &["--slots", "2"],
+        &["--storage", "mem:"],
+        &["--storage", &text],
+        &["--storage", &missing],
+        &["--ttl", "100ms"],
+        &["--result-file", "/no/such/folder/result"],
+        &["--containment", "cage"],
+    ];
+    for options in table {
+        let (planned, out, said) = plan(&trial, options);
+        let real = trial.run(["true"]).with(options.iter().copied()).finish();
+        assert_eq!(planned, real.code(), "{options:?}: {out}{said}");
+        assert_ne!(planned, 0, "{options:?}");
+        // After the reason for a misuse, it says which settings stand in variables.
+        let reason = real.stderr.iter().rev().find(|line| !line.contains(" is set by ")).unwrap();
+        let cause = reason.rsplit(": ").next().unwrap();
+        assert!(said.contains(cause), "{options:?}: {said:?}, and not {:?}", real.stderr);
+    }
+    assert!(!trial.folder().join("missing").exists());
+}
+
+/// As long as a disk is full or a database busy, the real thing waits.
+#[test]
+fn what_may_pass_is_no_refusal() {
+    let trial = VVM.trial();
+    let by_hand = rusqlite::Connection::open(trial.folder().join("leader.db")).unwrap();
+    by_hand.execute_batch("CREATE TABLE x (y); BEGIN EXCLUSIVE").unwrap();
+    let (code, out, said) = plan(&trial, &[]);
+    assert_eq!((code, said.as_str()), (0, ""));
+    assert!(out.contains("it would be tried again"), "{out}");
+}
+
+#[test]
+fn elect_has_it_too() {
+    let trial = VVM.trial();
+    let plan = |storage: &str| -> Output {
+        let arguments =
+            ["elect", "--dry-run", "--name", "payroll", "--on-lead", "./promote", "--on-loss", "./demote"];
+        Command::new(VVM.path()).args(arguments).args(["--storage", storage]).output().unwrap()
+    };
+    let output = plan(&trial.storage());
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(out.contains("on lead      ./promote") && out.contains("killed after 16s"), "{out}");
+    assert_eq!(plan("mem:").status.code(), Some(64));
+    assert_eq!(std::fs::read_dir(trial.folder()).unwrap().count(), 0);
+}

@@ -1,0 +1,190 @@
+//! `vvm elect`: hooks at the beginning and at the end of a leadership.
+
+use crate::VVM;
+use harness::{Lines, Trial, command_line, eventually};
+use rustix::process::{Pid, Signal, kill_process};
+use std::process::{Child, Command, Stdio};
+
+const ON_LEAD: &str = "echo lead $VVM_LEADER_EPOCH";
+const ON_LOSS: &str = "echo loss $VVM_LEADER_EPOCH";
+
+/// A `vvm elect`.
+struct Elect {
+    child: Child,
+    stdout: Lines,
+    stderr: Lines,
+}
+
+impl Elect {
+    fn start(trial: &Trial, on_lead: &str, on_loss: &str, options: &[&str]) -> Self {
+        let (storage, name) = (trial.storage(), trial.name());
+        let given = ["elect", "--storage", &storage, "--name", &name];
+        let mut child = Command::new(VVM.path())
+            .args(given)
+            .args(["--on-lead", on_lead, "--on-loss", on_loss])
+            .args(options)
+            .env("TRIAL", trial.mark())
+            .env("VVM_LOCAL_DIR", trial.local_dir())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = Lines::of("stdout", child.stdout.take().unwrap());
+        let stderr = Lines::of("stderr", child.stderr.take().unwrap());
+        Self { child, stdout, stderr }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Status, standard output, standard error.
+    fn finish(mut self) -> (i32, Vec<String>, Vec<String>) {
+        let status = self.child.wait().unwrap();
+        let code = status.code().unwrap_or_else(|| panic!("{status}"));
+        (code, self.stdout.rest(), self.stderr.rest())
+    }
+}
+
+/// The epoch that a hook was told.
+fn epoch(line: &str) -> u64 {
+    line.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn one_leads_and_the_next_one_when_it_stops_with_a_larger_epoch() {
+    let trial = VVM.trial();
+    let mut first = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
+    let led = epoch(&first.stdout.wait_for("lead"));
+    let mut second = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
+    second.stderr.wait_for("waiting for leadership");
+    first.signal(Signal::TERM);
+    let (code, said, _) = first.finish();
+    assert_eq!((code, said), (0, vec![format!("lead {led}"), format!("loss {led}")]));
+    assert!(epoch(&second.stdout.wait_for("lead")) > led);
+    second.signal(Signal::INT);
+    assert_eq!(second.finish().0, 0);
+}
+
+#[test]
+fn a_candidate_that_is_told_to_stop_runs_no_hook() {
+    let trial = VVM.trial();
+    let mut leader = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
+    leader.stdout.wait_for("lead");
+    let mut standby = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
+    standby.stderr.wait_for("waiting for leadership");
+    standby.signal(Signal::TERM);
+    assert_eq!(standby.finish().1, Vec::<String>::new());
+    leader.signal(Signal::TERM);
+    leader.finish();
+}
+
+#[test]
+fn a_loss_runs_the_hook_and_is_followed_by_another_campaign() {
+    let trial = VVM.trial();
+    let mut elect = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", trial.ttl("2s")]);
+    let led = epoch(&elect.stdout.wait_for("lead"));
+    let outage = trial.outage();
+    assert_eq!(epoch(&elect.stdout.wait_for("loss")), led);
+    drop(outage);
+    let again = epoch(&elect.stdout.wait_for("lead"));
+    assert!(again > led);
+    elect.signal(Signal::TERM);
+    let (code, said, _) = elect.finish();
+    assert_eq!((code, said.last()), (0, Some(&format!("loss {again}"))));
+}
+
+/// It could not run a hook when it should have, and does so as soon as it can; once.
+#[test]
+fn a_process_that_was_stopped_beyond_its_deadline_runs_the_hook_when_it_goes_on() {
+    let trial = VVM.trial();
+    let mut first = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", trial.ttl("1s")]);
+    let led = epoch(&first.stdout.wait_for("lead"));
+    first.signal(Signal::STOP);
+    let mut second = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", trial.ttl("1s")]);
+    assert!(epoch(&second.stdout.wait_for("lead")) > led);
+    first.signal(Signal::CONT);
+    assert_eq!(epoch(&first.stdout.wait_for("loss")), led);
+    first.signal(Signal::TERM);
+    let (code, said, _) = first.finish();
+    // By its deadline, unless it has handed back before it was looked at.
+    assert!([0, 80].contains(&code), "{code}");
+    assert_eq!(said, [format!("lead {led}"), format!("loss {led}")]);
+    second.signal(Signal::TERM);
+    second.finish();
+}
+
+/// While it hangs nobody renews: what is there to run the hook is a thread that needs nobody else.
+#[test]
+fn a_hook_that_outlasts_the_deadline_ends_and_vvm_with_it() {
+    let trial = VVM.trial();
+    let on_loss = "echo begun; sleep 2; echo done";
+    let mut elect = Elect::start(&trial, ON_LEAD, on_loss, &["--ttl", trial.ttl("1s")]);
+    elect.stdout.wait_for("lead");
+    let outage = trial.outage();
+    elect.stdout.wait_for("begun");
+    let (code, said, errors) = elect.finish();
+    drop(outage);
+    assert_eq!((code, said.last().map(String::as_str)), (80, Some("done")), "{errors:#?}");
+    assert!(errors.iter().any(|line| line.contains("the kill deadline has passed")), "{errors:#?}");
+}
+
+#[test]
+fn hooks_never_run_beside_each_other() {
+    let trial = VVM.trial();
+    let on_lead = "echo begun; trap '' TERM; sleep 1004 & sleep 1004; :";
+    let options = ["--hook-timeout", "1h"];
+    let mut elect = Elect::start(&trial, on_lead, ON_LOSS, &options);
+    elect.stdout.wait_for("begun");
+    eventually("its child", || {
+        trial.processes().0.into_iter().filter(|pid| command_line(*pid).starts_with("sleep 1004")).count()
+            == 2
+    });
+    elect.signal(Signal::TERM);
+    let (code, said, _) = elect.finish();
+    assert_eq!((code, said.len()), (0, 2), "{said:?}");
+    assert!(said[1].starts_with("loss"), "{said:?}");
+    assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
+}
+
+#[test]
+fn a_first_hook_that_fails_gives_the_leadership_back() {
+    for (on_lead, why) in [("exit 3", "exit status: 3"), ("sleep 1000", "took longer than 200ms")] {
+        let trial = VVM.trial();
+        let elect = Elect::start(&trial, on_lead, ON_LOSS, &["--hook-timeout", "200ms"]);
+        let (code, said, errors) = elect.finish();
+        assert_eq!((code, said.len()), (1, 1), "{errors:#?}");
+        assert!(errors.iter().any(|line| line.contains(why)), "{errors:#?}");
+        assert_eq!(trial.run(["true"]).with(["--acquire-timeout", "0"]).finish().code(), 0);
+    }
+}
+
+#[test]
+fn a_last_hook_that_hangs_is_killed_and_the_leadership_released() {
+    let trial = VVM.trial();
+    let mut elect = Elect::start(&trial, ON_LEAD, "sleep 1000 & sleep 1000", &["--hook-timeout", "200ms"]);
+    elect.stdout.wait_for("lead");
+    elect.signal(Signal::TERM);
+    let (code, _, errors) = elect.finish();
+    assert_eq!(code, 0);
+    assert!(errors.iter().any(|line| line.contains("the on-loss hook took longer")), "{errors:#?}");
+    assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
+    assert_eq!(trial.run(["true"]).with(["--acquire-timeout", "0"]).finish().code(), 0);
+}
+
+#[test]
+fn a_pause_takes_the_leadership_and_its_end_gives_it_back() {
+    let trial = VVM.trial();
+    let mut elect = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
+    let led = epoch(&elect.stdout.wait_for("lead"));
+    let (code, _, error) = trial.ask("pause", &["--name", &trial.name(), "--by", "alice"]);
+    assert_eq!(code, 0, "{error}");
+    assert_eq!(epoch(&elect.stdout.wait_for("loss")), led);
+    elect.stderr.wait_for("paused by alice");
+    let (code, _, error) = trial.ask("resume", &["--name", &trial.name()]);
+    assert_eq!(code, 0, "{error}");
+    assert!(epoch(&elect.stdout.wait_for("lead")) > led);
+    elect.signal(Signal::TERM);
+    assert_eq!(elect.finish().0, 0);
+}

@@ -1,0 +1,228 @@
+//! Every exit status that the help promises.
+
+use crate::VVM;
+use harness::eventually;
+use rustix::process::Signal;
+use std::time::Duration;
+
+#[test]
+fn the_workers_own() {
+    let trial = VVM.trial();
+    assert_eq!(trial.run(["true"]).finish().code(), 0);
+    assert_eq!(trial.run_script("exit 3").finish().code(), 3);
+    // Also where it is one that vvm uses itself: the result file tells them apart.
+    assert_eq!(trial.run_script("exit 79").finish().code(), 79);
+}
+
+#[test]
+fn of_a_worker_that_died_of_a_signal_nobody_sent_through_us() {
+    let trial = VVM.trial();
+    assert_eq!(trial.run_script("kill -SEGV $$").finish().code(), 128 + 11);
+    assert_eq!(trial.run_script("kill -TERM $$").finish().code(), 128 + 15);
+    assert_eq!(trial.run_script("kill -KILL $$").finish().code(), 128 + 9);
+}
+
+#[test]
+fn of_a_worker_that_was_told_to_stop_and_died_of_it() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let trial = VVM.trial();
+        let mut running = trial.run_script("echo up; exec sleep 1000").start();
+        running.stdout.wait_for("up");
+        running.signal(signal);
+        assert_eq!(running.finish().signal(), signal.as_raw());
+    }
+}
+
+#[test]
+fn of_a_worker_that_was_told_to_stop_and_exited() {
+    let trial = VVM.trial();
+    let mut running = trial.run_script("trap 'exit 5' TERM; echo up; while :; do sleep 0.01; done").start();
+    running.stdout.wait_for("up");
+    running.signal(Signal::TERM);
+    assert_eq!(running.finish().code(), 5);
+}
+
+#[test]
+fn misuse_is_64_and_says_what_to_write() {
+    let trial = VVM.trial();
+    let run = || trial.run(["true"]);
+    let table = [
+        (run().with(["--ttl", "20"]), "Write 20s"),
+        (run().with(["--ttl", "1ms"]), "between 100ms and 24h"),
+        (run().with(["--ttl", "100ms"]), trial.shortest_ttl()),
+        (run().with(["--stop-timeout", "soon"]), "write a duration like 20s"),
+        (run().with(["--acquire-timeout", "10"]), "Write 10s"),
+        (run().with(["--slots", "0"]), "from 1 to"),
+        (run().with(["--slots", "-1"]), "from 1 to"),
+        (run().with(["--result-file", "/"]), "name a file"),
+        (run().with(["--on-loss", "panic"]), "possible values: exit, rejoin"),
+        (run().with(["--containment", "cage"]), "possible values: auto, guardian, cgroup, pidns"),
+        (run().with(["--name", ""]), "1 to 255 bytes"),
+        (run().with(["--holder", &"x".repeat(256)]), "at most 255"),
+        (run().with(["--holder", ""]), "no control characters"),
+        (run().with(["--holder", "two\nlines"]), "no control characters"),
+        (run().with(["--no-such-option"]), "--no-such-option"),
+        (run().with(["--try", "--acquire-timeout", "1s"]), "cannot be used with"),
+        (run().with(["--storage", "mem:"]), "use sqlite:PATH"),
+        (run().with(["--storage", "sled:leader"]), "use sqlite:PATH"),
+        (run().with(["--storage", "leader.db"]), "`sqlite:leader.db`"),
+        (run().with(["--storage", "sqlite:"]), "the path is missing"),
+        (run().with(["--result-file", "/no/such/folder/result"]), "a folder that exists"),
+        (trial.run([]), "CMD"),
+    ];
+    // The command without the two dashes before it.
+    let mut words = run().command_line();
+    words.retain(|word| word != "--");
+    let output = std::process::Command::new(&words[0]).args(&words[1..]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(64) && said.contains("stands behind --"), "{said}");
+    for (run, hint) in table {
+        let line = run.command_line().join(" ");
+        let finished = run.finish();
+        assert_eq!(finished.code(), 64, "{line}: {:#?}", finished.stderr);
+        assert!(finished.says(hint), "{line}: {:#?}", finished.stderr);
+    }
+}
+
+/// Every process of ours reads from it where there is nothing to read; what is wrong must not look like a crash. Where
+/// mounts are forbidden, that is all that is shown here; text and status have a test in `stage`, too.
+#[test]
+fn a_machine_without_dev_null_is_told_so() {
+    let trial = VVM.trial();
+    let without = "mount -t tmpfs none /dev && exec \"$@\"";
+    let through = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", without, "sh"];
+    if harness::is_permitted(&[&through[..], &["true"]].concat()) {
+        // What the trial has in /dev/shm is gone with it.
+        let finished = trial.run(["true"]).with(["--local-dir", "none"]).through(through).finish();
+        assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
+        assert!(finished.says("/dev/null can't be opened"), "{:#?}", finished.stderr);
+    }
+}
+
+#[test]
+fn not_acquired_in_time_is_75_or_what_was_asked_for() {
+    let trial = VVM.trial();
+    let ttl = trial.ttl("2s");
+    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", ttl]).start();
+    leader.stdout.wait_for("up");
+    let standby = || trial.run(["echo", "never"]);
+    for (run, code) in [
+        (standby().with(["--acquire-timeout", "0"]), 75),
+        (standby().with(["--acquire-timeout", "300ms", "--exit-code-timeout", "42"]), 42),
+        (standby().with(["--try", "--ttl", ttl]), 75),
+    ] {
+        let line = run.command_line().join(" ");
+        let finished = run.finish();
+        assert_eq!(finished.code(), code, "{line}: {:#?}", finished.stderr);
+        assert_eq!(finished.stdout, Vec::<String>::new(), "{line}");
+    }
+    leader.signal(Signal::TERM);
+    leader.finish();
+}
+
+/// `--try` must not take a dead leader's record for a leader, or a job would never run again after a crash.
+#[test]
+fn a_try_takes_over_from_a_leader_that_crashed() {
+    let trial = VVM.trial();
+    let ttl = trial.ttl("1s");
+    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", ttl]).start();
+    leader.stdout.wait_for("up");
+    leader.signal(Signal::KILL);
+    leader.finish();
+    let finished = trial.run(["echo", "took over"]).with(["--ttl", ttl, "--try"]).finish();
+    assert_eq!(finished.code(), 0, "{:#?}", finished.stderr);
+    assert_eq!(finished.stdout, ["took over"]);
+}
+
+#[test]
+fn another_slot_count_is_78_and_names_both() {
+    let trial = VVM.trial();
+    assert_eq!(trial.run(["true"]).with(["--slots", "2"]).finish().code(), 0);
+    let finished = trial.run(["true"]).with(["--slots", "3"]).finish();
+    assert_eq!(finished.code(), 78);
+    assert!(finished.says("has 2 slots in this storage, not 3"), "{:#?}", finished.stderr);
+}
+
+#[test]
+fn a_command_that_cant_be_executed_is_126_and_one_that_is_not_there_127() {
+    let trial = VVM.trial();
+    let finished = trial.run(["/etc/passwd"]).finish();
+    assert_eq!(finished.code(), 126);
+    assert!(finished.says("can't run /etc/passwd: Permission denied"), "{:#?}", finished.stderr);
+    let finished = trial.run(["no-such-command"]).finish();
+    assert_eq!(finished.code(), 127);
+    assert!(finished.says("can't run no-such-command"), "{:#?}", finished.stderr);
+    // The slot is free again at once, and the worker's own 127 is just a status.
+    assert_eq!(trial.run_script("exit 127").with(["--acquire-timeout", "0"]).finish().code(), 127);
+}
+
+/// A worker that won't stop is killed before the deadline, so that the host can still say what happened.
+#[test]
+fn after_a_loss_a_worker_that_ignores_term_is_killed_before_the_deadline() {
+    let trial = VVM.trial();
+    let worker = "trap '' TERM; echo up; while :; do sleep 0.01; done";
+    let mut running = trial.run_script(worker).with(["--ttl", "4s"]).start();
+    running.stdout.wait_for("up");
+    trial.take_away();
+    running.wait();
+    assert_eq!(running.finish().code(), 79);
+    eventually("nobody left", || trial.processes().0.is_empty());
+}
+
+#[test]
+fn a_loss_can_be_followed_by_another_campaign() {
+    let trial = VVM.trial();
+    let worker = "echo up $VVM_LEADER_EPOCH; exec sleep 1000";
+    let mut running =
+        trial.run_script(worker).with(["--ttl", trial.ttl("1s"), "--on-loss", "rejoin"]).start();
+    let first = running.stdout.wait_for("up");
+    trial.take_away();
+    running.stderr.wait_for("leadership lost");
+    let second = running.stdout.wait_for("up");
+    assert!(second > first, "{first}, then {second}");
+    running.signal(Signal::TERM);
+    assert_eq!(running.finish().signal(), 15);
+}
+
+/// Its record is gone: somebody else may lead already.
+#[test]
+fn leadership_lost_is_79_or_what_was_asked_for_and_the_worker_has_stopped() {
+    for (options, code) in [(&[][..], 79), (&["--exit-code-lost", "7"][..], 7)] {
+        let trial = VVM.trial();
+        let worker = "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.01; done";
+        let ttl = ["--ttl", trial.ttl("2s")];
+        let mut running = trial.run_script(worker).with(ttl).with(options.iter().copied()).start();
+        running.stdout.wait_for("up");
+        trial.take_away();
+        running.stdout.wait_for("told");
+        let finished = running.finish();
+        assert_eq!(finished.code(), code, "{:#?}", finished.stderr);
+        assert!(finished.says("leadership lost, the command has been stopped"), "{:#?}", finished.stderr);
+    }
+}
+
+/// Nobody is seen to lead by asking in vain.
+#[test]
+fn a_try_on_a_storage_that_nobody_can_reach_is_75_in_bounded_time() {
+    let trial = VVM.trial();
+    let obstruction = trial.obstruct();
+    let began = vvm_clock::SystemClock::read();
+    let options = ["--try", "--ttl", trial.ttl("1s"), "--storage", &obstruction.url];
+    let finished = trial.run(["echo", "never"]).with(options).finish();
+    let took = vvm_clock::SystemClock::read().since(began);
+    assert_eq!(finished.code(), 75, "{:#?}", finished.stderr);
+    assert_eq!(finished.stdout, Vec::<String>::new());
+    // 1.4 TTL, and how long one attempt to open may take; the rest is for a busy machine.
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    obstruction.remove();
+}
+
+/// A file in a folder that is not there, or a server without the keyspace or table.
+#[test]
+fn a_storage_that_nobody_has_made_is_69_and_says_how_to() {
+    let trial = VVM.trial();
+    let (url, hint) = trial.storage_that_was_never_made();
+    let finished = trial.run(["true"]).with(["--storage", &url]).finish();
+    assert_eq!(finished.code(), 69, "{:#?}", finished.stderr);
+    assert!(finished.says(hint), "{:#?}", finished.stderr);
+}

@@ -1,0 +1,195 @@
+//! What is about files alone: a lock that somebody keeps, a file that is deleted, cut off, or none of ours; and how many
+//! files `vvm` may open. The other storages have no such thing; what takes the place of these there is tested beside what
+//! holds everywhere.
+
+use crate::VVM;
+use harness::{Trial, eventually};
+use rustix::process::Signal;
+use std::time::Duration;
+
+#[test]
+fn a_storage_that_refuses_for_good_is_69() {
+    let trial = VVM.trial();
+    std::fs::write(
+        trial.folder().join("text"),
+        "not a database, but long enough to be looked at".repeat(100),
+    )
+    .unwrap();
+    let text = format!("sqlite:{}", trial.folder().join("text").display());
+    let missing = format!("sqlite:{}", trial.folder().join("missing/leader.db").display());
+    let folder = format!("sqlite:{}", trial.folder().display());
+    for (url, hint) in [
+        (text, "not a database: name another file"),
+        (missing, "create it (mkdir -p)"),
+        (folder, "is not a file"),
+    ] {
+        let finished = trial.run(["true"]).with(["--storage", &url]).finish();
+        assert_eq!(finished.code(), 69, "{url}: {:#?}", finished.stderr);
+        assert!(finished.says(hint), "{url}: {:#?}", finished.stderr);
+    }
+}
+
+/// From none for a link to the host, to none for the command, by way of the storage.
+#[test]
+fn a_system_that_refuses_what_vvm_needs_is_71_and_the_limit_is_named() {
+    let trial = VVM.trial();
+    let mut refused = 0;
+    for files in 4.. {
+        let script = format!("ulimit -n {files}; exec \"$@\"");
+        let finished = trial.run(["echo", "ran"]).through(["sh", "-c", &script, "sh"]).finish();
+        if finished.status.success() {
+            assert_eq!(finished.stdout, ["ran"]);
+            break;
+        }
+        assert_eq!(finished.code(), 71, "{files} files: {:#?}", finished.stderr);
+        assert!(finished.says("ulimit -n"), "{files} files: {:#?}", finished.stderr);
+        assert_eq!(finished.stdout, Vec::<String>::new());
+        refused += 1;
+    }
+    assert!(refused > 5, "refused {refused} times");
+}
+
+#[test]
+fn a_log_that_was_cut_off_in_use_is_named_with_the_way_out() {
+    for cut in [None, Some(100)] {
+        let trial = VVM.trial();
+        let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", "1h"]).start();
+        leader.stdout.wait_for("up");
+        // The last that it writes for long.
+        eventually("its start is noted", || {
+            trial.ask("history", &["--name", "payroll"]).1.lines().count() == 2
+        });
+        let log = trial.folder().join("leader.db-wal");
+        match cut {
+            None => std::fs::remove_file(&log).unwrap(),
+            Some(length) => std::fs::File::options().write(true).open(&log).unwrap().set_len(length).unwrap(),
+        }
+        let finished = trial.run(["true"]).finish();
+        assert_eq!(finished.code(), 69, "{cut:?}: {:#?}", finished.stderr);
+        assert!(
+            finished.says("stop everybody who does, then start again"),
+            "{cut:?}: {:#?}",
+            finished.stderr
+        );
+        leader.signal(Signal::TERM);
+        leader.finish();
+    }
+}
+
+/// Nobody is seen to lead by asking in vain: neither while the storage is opened, nor afterwards.
+#[test]
+fn a_try_on_a_storage_that_is_of_no_use_is_75_in_bounded_time() {
+    for before in [None, Some("a database that is ours")] {
+        let trial = VVM.trial();
+        if before.is_some() {
+            trial.run(["true"]).finish();
+        }
+        let by_hand = rusqlite::Connection::open(trial.folder().join("leader.db")).unwrap();
+        by_hand.execute_batch("BEGIN EXCLUSIVE").unwrap();
+        let began = vvm_clock::SystemClock::read();
+        let finished = trial.run(["echo", "never"]).with(["--try", "--ttl", "1s"]).finish();
+        let took = vvm_clock::SystemClock::read().since(began);
+        assert_eq!(finished.code(), 75, "{before:?}: {:#?}", finished.stderr);
+        assert!(finished.says("locked"), "{before:?}: {:#?}", finished.stderr);
+        // Opening waits five seconds for a lock; the rest is for a busy machine.
+        assert!(took < Duration::from_secs(15), "{before:?}: {took:?}");
+    }
+}
+
+#[test]
+fn status_creates_nothing() {
+    let trial = VVM.trial();
+    let (code, out, error) = trial.status(&["--name", "payroll"]);
+    assert_eq!((code, out.as_str()), (66, ""));
+    assert!(error.contains("no such storage yet"), "{error}");
+    assert_eq!(std::fs::read_dir(trial.folder()).unwrap().count(), 0);
+}
+
+fn doctor(trial: &Trial) -> (i32, String) {
+    let (code, out, error) = trial.ask("doctor", &["--name", "payroll"]);
+    (code, out + &error)
+}
+
+/// Nobody can write: neither this doctor nor a leader.
+#[test]
+fn a_doctor_finds_a_lock() {
+    let trial = VVM.trial();
+    trial.run(["true"]).finish();
+    let lock = trial.lock_storage();
+    let (code, said) = doctor(&trial);
+    drop(lock);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("problem  writes"), "{said}");
+}
+
+#[test]
+fn a_doctor_knows_the_library_and_its_settings() {
+    let trial = VVM.trial();
+    trial.run(["true"]).finish();
+    let (code, out, error) = trial.ask("doctor", &["--name", "payroll", "--ttl", "1m", "--json"]);
+    let found: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(code, 0, "{found:#}{error}");
+    let about = |about: &str| {
+        found["findings"].as_array().unwrap().iter().find(|finding| finding["about"] == about).unwrap()
+    };
+    assert_eq!(about("storage")["software"], format!("SQLite {}", rusqlite::version()));
+    let settings = about("settings");
+    assert_eq!((&settings["journal_mode"], &settings["synchronous"]), (&"wal".into(), &"full".into()));
+}
+
+#[test]
+fn what_is_not_there_can_not_be_watched() {
+    let trial = VVM.trial();
+    assert_eq!(trial.ask("watch", &["--name", "payroll"]).0, 66);
+    assert_eq!(std::fs::read_dir(trial.folder()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_doctor_makes_no_storage() {
+    let trial = VVM.trial();
+    assert_eq!(doctor(&trial).0, 66);
+    assert_eq!(std::fs::read_dir(trial.folder()).unwrap().count(), 0);
+}
+
+/// A storage that can't be written in time: somebody keeps it locked.
+#[test]
+fn a_storage_that_can_not_be_written_for_too_long_costs_the_leadership() {
+    for (options, code) in [(&[][..], 79), (&["--exit-code-lost", "7"][..], 7)] {
+        let trial = VVM.trial();
+        let worker = "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.01; done";
+        let mut running =
+            trial.run_script(worker).with(["--ttl", "3s"]).with(options.iter().copied()).start();
+        running.stdout.wait_for("up");
+        let lock = trial.lock_storage();
+        running.stdout.wait_for("told");
+        running.wait();
+        drop(lock);
+        let finished = running.finish();
+        assert_eq!(finished.code(), code, "{:#?}", finished.stderr);
+        assert!(
+            finished.says("leadership lost, the command has been stopped: no renewal"),
+            "{:#?}",
+            finished.stderr
+        );
+    }
+}
+
+/// Somebody else may lead in what stands in its place: not at the loss instant, but as soon as it shows.
+#[test]
+fn a_storage_that_is_deleted_under_a_leader_costs_it_at_once() {
+    const TTL: Duration = Duration::from_secs(8);
+    let trial = VVM.trial();
+    let mut running = trial.run_script("echo up; exec sleep 1000").with(["--ttl", "8s"]).start();
+    running.stdout.wait_for("up");
+    for suffix in ["", "-wal", "-shm"] {
+        std::fs::remove_file(trial.folder().join(format!("leader.db{suffix}"))).unwrap();
+    }
+    let deleted = vvm_clock::SystemClock::read();
+    running.wait();
+    // The next renewal, and what the work may take to stop; without any hurry it would be 0.65 TTL at least.
+    let took = vvm_clock::SystemClock::read().since(deleted);
+    assert!(took < TTL * 2 / 5 + Duration::from_secs(1), "{took:?}");
+    let finished = running.finish();
+    assert_eq!(finished.code(), 79, "{:#?}", finished.stderr);
+    assert!(finished.says("the storage was replaced"), "{:#?}", finished.stderr);
+}

@@ -1,0 +1,57 @@
+//! What somebody who is new does wrong, and which words help: texts that are none, an output that takes nothing.
+//! (Wrong values of settings are in `every_setting`, files and their rights in `files`.)
+
+use crate::VVM;
+use std::{
+    ffi::OsStr,
+    fs::File,
+    os::unix::ffi::OsStrExt as _,
+    process::{Command, Output},
+};
+
+fn vvm() -> Command {
+    Command::new(VVM.path())
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn what_is_not_utf_8_is_named() {
+    let odd = OsStr::from_bytes(b"pay\xffroll");
+    let trial = VVM.trial();
+    let word =
+        vvm().args(["run", "--storage", &trial.storage(), "--name"]).arg(odd).args(["--", "true"]).output();
+    let variable = vvm().args(["status", "--storage", &trial.storage()]).env("VVM_NAME", odd).output();
+    for (output, named) in
+        [(word.unwrap(), r#"vvm: "pay\xFFroll""#), (variable.unwrap(), r#"vvm: VVM_NAME="pay\xFFroll""#)]
+    {
+        assert_eq!(output.status.code(), Some(64));
+        assert!(said(&output).starts_with(&format!("{named} is not UTF-8")), "{}", said(&output));
+    }
+    // The command's own words are its affair.
+    let mut run = vvm();
+    run.args(["run", "--storage", &trial.storage(), "--name", "payroll", "--", "printf", "%s"]).arg(odd);
+    assert_eq!(run.output().unwrap().stdout, odd.as_bytes());
+}
+
+/// Whoever asks for something to be shown is told that it was not.
+#[test]
+fn an_output_that_is_full_is_an_error() {
+    let trial = VVM.trial();
+    trial.run(["true"]).finish();
+    let storage = trial.storage();
+    let of = |words: &[&str]| {
+        let mut command = vvm();
+        command.args(words).args(["--storage", &storage, "--name", "payroll"]);
+        command
+    };
+    let mut dry_run = of(&["run", "--dry-run"]);
+    dry_run.args(["--", "true"]);
+    for mut command in [of(&["status"]), of(&["history"]), of(&["watch"]), of(&["doctor"]), dry_run] {
+        let output = command.stdout(File::options().write(true).open("/dev/full").unwrap()).output().unwrap();
+        assert_eq!(output.status.code(), Some(71), "{command:?}: {}", said(&output));
+        assert!(said(&output).contains("vvm: can't write: No space left"), "{command:?}: {}", said(&output));
+    }
+}

@@ -1,0 +1,59 @@
+//! `vvm history`: who led when, and how it ended, also of those who could not say it themselves.
+
+use crate::VVM;
+use harness::{Trial, eventually};
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+
+fn history(trial: &Trial) -> Vec<Value> {
+    let (code, out, error) = trial.ask("history", &["--name", &trial.name(), "--json"]);
+    assert_eq!(code, 0, "{error}");
+    serde_json::from_str(&out).unwrap()
+}
+
+#[test]
+fn each_leadership_is_remembered_with_its_end_and_one_without_a_word_by_the_next() {
+    let trial = VVM.trial();
+    assert_eq!(trial.ask("history", &["--name", &trial.name()]).0, 66);
+    assert_eq!(trial.run_script("exit 3").with(["--holder", "a"]).finish().code(), 3);
+    let mut killed = trial
+        .run_script("echo up; exec sleep 1000")
+        .with(["--holder", "b", "--ttl", trial.ttl("2s")])
+        .start();
+    killed.stdout.wait_for("up");
+    // It is noted while the command works already.
+    eventually("the start is noted", || history(&trial).len() == 2);
+    let found = history(&trial);
+    assert_eq!(
+        (&found[1]["holder"], &found[1]["ended_ms"], &found[1]["end"]),
+        (&"b".into(), &Value::Null, &Value::Null)
+    );
+    kill_process(killed.host(), Signal::KILL).unwrap();
+    killed.finish();
+    let mut last = trial.run_script("echo up; exec sleep 1000").with(["--holder", "c"]).start();
+    last.stdout.wait_for("up");
+    let (code, _, error) = trial.ask("pause", &["--name", &trial.name(), "--by", "alice"]);
+    assert_eq!(code, 0, "{error}");
+
+    let found = history(&trial);
+    let column = |name: &str| found.iter().map(|reign| reign[name].clone()).collect::<Vec<_>>();
+    assert_eq!(column("holder"), ["a", "b", "c"]);
+    let ends = ["the command exited with status 3", "ended without a word; followed by c", "paused by alice"];
+    assert_eq!(column("end"), ends);
+    let epochs = column("epoch").iter().map(|epoch| epoch.as_u64().unwrap()).collect::<Vec<_>>();
+    assert!(epochs.is_sorted_by(|one, next| one < next), "{epochs:?}");
+    let (_, out, _) = trial.status(&["--name", &trial.name(), "--json"]);
+    assert_eq!(serde_json::from_str::<Value>(&out).unwrap()[0]["epoch"], epochs[2]);
+    for reign in &found {
+        assert!(reign["started_ms"].as_u64().unwrap() > 0, "{reign}");
+        assert!(reign["ended_ms"].as_u64().is_some() && reign["slot"] == 1, "{reign}");
+    }
+
+    let (_, table, _) = trial.ask("history", &["--name", &trial.name(), "--slot", "1"]);
+    assert_eq!(table.lines().count(), 4, "{table}");
+    assert!(table.lines().nth(3).unwrap().contains("c                         paused by alice"), "{table}");
+    assert_eq!(trial.ask("history", &["--name", &trial.name(), "--slot", "2"]).0, 64);
+    // It is nothing that a service has put there.
+    let (_, out, _) = trial.status(&["--name", &trial.name(), "--json", "--instances"]);
+    assert_eq!(serde_json::from_str::<Value>(&out).unwrap()[0]["instances"], Value::Array(Vec::new()));
+}

@@ -1,0 +1,191 @@
+//! `--http`: what probes, routers and metrics find, of real processes.
+
+use crate::VVM;
+use harness::{Run, Running, Trial, eventually};
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+use std::{
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+};
+
+/// Starts a run that answers at a free port, and says which.
+fn start(run: Run) -> (Running, SocketAddr) {
+    let mut running = run.with(["--http", "127.0.0.1:0"]).start();
+    let line = running.stderr.wait_for("http://");
+    let address = line.split("http://").nth(1).unwrap().split('/').next().unwrap().parse().unwrap();
+    (running, address)
+}
+
+/// Status and body of the answer, if there is one.
+fn ask(address: SocketAddr, path: &str) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+}
+
+fn answer(address: SocketAddr, path: &str) -> (u16, String) {
+    ask(address, path).unwrap()
+}
+
+fn status(address: SocketAddr) -> Value {
+    serde_json::from_str(&answer(address, "/status").1).unwrap()
+}
+
+fn sample(address: SocketAddr, sample: &str) -> Option<f64> {
+    let (_, metrics) = answer(address, "/metrics");
+    let line = metrics.lines().find_map(|line| line.strip_prefix(sample));
+    line.map(|value| value.trim().parse().unwrap())
+}
+
+/// A metric of this trial's name, with one more label or none.
+fn labelled(trial: &Trial, metric: &str, label: &str) -> String {
+    let more = if label.is_empty() { String::new() } else { format!(",{label}") };
+    format!("{metric}{{name=\"{}\"{more}}} ", trial.name())
+}
+
+#[test]
+fn a_leader_and_a_standby_tell_routers_and_probes_who_is_which() {
+    let trial = VVM.trial();
+    let (mut leader, at_leader) = start(trial.run_script("echo up; sleep 60").with(["--holder", "first"]));
+    leader.stdout.wait_for("up");
+    let (mut standby, at_standby) = start(trial.run_script("echo up; sleep 60").with(["--holder", "second"]));
+
+    eventually("the leader leads", || answer(at_leader, "/leader").0 == 200);
+    let said = answer(at_leader, "/leader").1;
+    assert!(said.starts_with("leading: slot 1, epoch ") && said.ends_with(" s left\n"), "{said}");
+    eventually("the standby knows who leads", || answer(at_standby, "/leader").1.contains("slot 1: first"));
+    assert_eq!(answer(at_standby, "/leader").0, 503);
+    assert_eq!((answer(at_leader, "/readyz").0, answer(at_standby, "/readyz").0), (200, 200));
+
+    let margin = sample(at_leader, &labelled(&trial, "vvm_margin_seconds", "slot=\"1\"")).unwrap();
+    assert!(margin > 0.0 && margin <= 16.0, "{margin}");
+    let epoch = sample(at_leader, &labelled(&trial, "vvm_epoch", "slot=\"1\"")).unwrap();
+    assert_eq!(epoch as u64, status(at_leader)["leadership"]["epoch"].as_u64().unwrap());
+    assert_eq!(sample(at_standby, &labelled(&trial, "vvm_epoch", "slot=\"1\"")), None);
+    assert_eq!(sample(at_standby, &labelled(&trial, "vvm_leading", "")), Some(0.0));
+
+    // A clean hand-over moves the answers with it.
+    leader.signal(Signal::TERM);
+    standby.stdout.wait_for("up");
+    eventually("the standby leads", || answer(at_standby, "/leader").0 == 200);
+    leader.finish();
+    assert_eq!(ask(at_leader, "/healthz"), None);
+    standby.signal(Signal::TERM);
+    standby.finish();
+}
+
+#[test]
+fn renewals_and_losses_are_counted() {
+    let trial = VVM.trial();
+    let run = trial.run_script("echo up; sleep 60").with(["--ttl", trial.ttl("2s"), "--on-loss", "rejoin"]);
+    let (mut running, address) = start(run);
+    running.stdout.wait_for("up");
+    let count = labelled(&trial, "vvm_renewal_latency_seconds_count", "");
+    eventually("two renewals", || sample(address, &count).unwrap() >= 2.0);
+
+    let outage = trial.outage();
+    let lost = labelled(&trial, "vvm_losses_total", "reason=\"storage_unreachable\"");
+    eventually("a loss", || sample(address, &lost) == Some(1.0));
+    // Campaigning again on a storage that is of no use for longer than a TTL.
+    eventually("not ready", || answer(address, "/readyz").0 == 503);
+    assert!(status(address)["storage"]["trouble"].is_string());
+    drop(outage);
+    running.stdout.wait_for("up");
+    eventually("it leads again", || answer(address, "/leader").0 == 200);
+    assert_eq!(sample(address, &labelled(&trial, "vvm_leaderships_total", "")), Some(2.0));
+    running.signal(Signal::TERM);
+    running.finish();
+}
+
+/// A router that sent somebody here would send him to nobody; the slot is held all the same.
+#[test]
+fn between_two_runs_and_while_only_held_nobody_is_sent_here() {
+    let trial = VVM.trial();
+    let again = trial.folder().join("again");
+    let script = format!("[ -e '{}' ] || exit 3; echo up; exec sleep 60", again.display());
+    let run = trial.run_script(&script).with(["--on-exit", "restart", "--restart-backoff", "300ms"]);
+    let run = run.with(["--restart-backoff-max", "300ms"]);
+    let (mut running, address) = start(run);
+    let says = |status: u16, text: &str| {
+        let (found, body) = answer(address, "/leader");
+        found == status && body.starts_with(text)
+    };
+    eventually("it is between two runs", || says(503, "no command runs: restarting, slot 1, epoch "));
+    let body = answer(address, "/leader").1;
+    assert!(body.contains("the command exited with status 3; restart "), "{body}");
+    eventually("metrics tell", || {
+        sample(address, &labelled(&trial, "vvm_role", "vvm_role=\"restarting\"")) == Some(1.0)
+    });
+    eventually("status tells", || status(address)["role"] == "restarting");
+    assert_eq!(answer(address, "/readyz").0, 200);
+    std::fs::write(&again, "").unwrap();
+    running.stdout.wait_for("up");
+    eventually("it leads", || says(200, "leading: slot 1, epoch "));
+    running.signal(Signal::TERM);
+    running.finish();
+
+    let (mut running, address) = start(trial.run(["true"]).with(["--hold-at-least", "1h"]));
+    running.stderr.wait_for("holding the leadership for another");
+    let (found, body) = answer(address, "/leader");
+    assert_eq!(found, 503, "{body}");
+    assert!(body.starts_with("no command runs: holding, slot 1, epoch "), "{body}");
+    assert_eq!(status(address)["leadership"]["slot"], 1);
+    assert_eq!(sample(address, &labelled(&trial, "vvm_leading", "")), Some(0.0));
+    running.signal(Signal::TERM);
+    running.finish();
+}
+
+/// It must not say that it leads for a moment longer than it may work: a host that was stopped answers nothing, and once
+/// it goes on, it is past its deadline.
+#[test]
+fn a_host_that_does_not_run_answers_nothing() {
+    let trial = VVM.trial();
+    let (mut running, address) =
+        start(trial.run_script("echo up; sleep 60").with(["--ttl", trial.ttl("2s")]));
+    running.stdout.wait_for("up");
+    eventually("it leads", || answer(address, "/leader").0 == 200);
+    kill_process(running.host(), Signal::STOP).unwrap();
+    running.wait();
+    assert_eq!(ask(address, "/leader"), None);
+    running.finish();
+}
+
+#[test]
+fn an_address_that_is_taken_ends_it_before_it_campaigns() {
+    let trial = VVM.trial();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let finished = trial.run(["true"]).with(["--http", &address]).finish();
+    assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
+    assert!(finished.says(&format!("--http: can't listen at {address}")), "{:#?}", finished.stderr);
+    assert!(!finished.says("waiting for leadership"), "{:#?}", finished.stderr);
+    let finished = trial.run(["true"]).with(["--http", "8080"]).finish();
+    assert_eq!(finished.code(), 64);
+    assert!(finished.says("like 127.0.0.1:8080"), "{:#?}", finished.stderr);
+}
+
+/// A flood of requests, and of clients that say nothing, takes no renewal from a leader.
+#[test]
+fn a_flood_of_requests_delays_no_renewal() {
+    let trial = VVM.trial();
+    let (mut running, address) =
+        start(trial.run_script("echo up; sleep 60").with(["--ttl", trial.ttl("2s")]));
+    running.stdout.wait_for("up");
+    let silent = (0..40).filter_map(|_| TcpStream::connect(address).ok()).collect::<Vec<_>>();
+    let renewals = || status(address)["renewals"]["count"].as_u64().unwrap();
+    let before = renewals();
+    eventually("as many renewals as two TTLs have", || {
+        let asked = (0..20).filter_map(|_| ask(address, "/metrics")).count();
+        assert!(asked > 0);
+        renewals() >= before + 8
+    });
+    let shown = status(address);
+    assert_eq!((&shown["leaderships"], &shown["losses"]), (&1.into(), &serde_json::json!({})));
+    drop(silent);
+    running.signal(Signal::TERM);
+    running.finish();
+}

@@ -1,0 +1,119 @@
+//! As process 1 of a PID namespace, as in a container: the same promises.
+
+use crate::VVM;
+use harness::{OUTLIVING, Trial, command_line, eventually, promptly, within};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{process::Command, time::Duration};
+
+/// The command that makes the rest of the line process 1 of a namespace; it goes on as long as that does, and dies with
+/// it as it died. Whoever may not use it outright may as root of a user namespace.
+const UNSHARE: [&str; 5] = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
+const AS_ROOT_OF_A_NAMESPACE: [&str; 2] = ["--user", "--map-root-user"];
+
+/// What gets a namespace here; `None` where nothing does.
+fn unshare() -> Option<Vec<&'static str>> {
+    let ways = [UNSHARE.to_vec(), [&UNSHARE[..], &AS_ROOT_OF_A_NAMESPACE].concat()];
+    let works = |way: &&Vec<&str>| {
+        Command::new(way[0]).args(&way[1..]).arg("true").output().unwrap().status.success()
+    };
+    let found = ways.iter().find(works).cloned();
+    if found.is_none() {
+        // Then no vvm can become process 1 here either, which is all that this machine can show.
+        let refusal = Command::new(UNSHARE[0]).args(&UNSHARE[1..]).arg("true").output().unwrap();
+        let refusal = String::from_utf8_lossy(&refusal.stderr).into_owned();
+        assert!(
+            refusal.contains("Operation not permitted"),
+            "unshare is refused for another reason: {refusal}"
+        );
+        println!("not permitted to make a PID namespace here: {refusal}");
+    }
+    found
+}
+
+/// The guardian, seen from outside: process 1 inside.
+fn init(trial: &Trial) -> Pid {
+    let mut found = None;
+    eventually("a guardian", || {
+        let ours = trial.processes().with("vvm run --storage");
+        found = ours.into_iter().find(|pid| !command_line(*pid).starts_with("unshare"));
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+fn host(trial: &Trial) -> Pid {
+    trial.processes().with(" stage-host ")[0]
+}
+
+const DAEMON: &str = "(setsid sleep 1000 &); echo up; exec sleep 1001";
+
+#[test]
+fn statuses_are_those_of_a_shell() {
+    let Some(unshare) = unshare() else { return };
+    let trial = VVM.trial();
+    assert_eq!(trial.run_script("exit 3").through(unshare.clone()).finish().code(), 3);
+
+    // Process 1 can't die of a signal.
+    let mut running = trial.run_script("echo up; exec sleep 1000").through(unshare).start();
+    running.stdout.wait_for("up");
+    kill_process(init(&trial), Signal::TERM).unwrap();
+    assert_eq!(running.finish().code(), 128 + 15);
+}
+
+#[test]
+fn orphans_are_reaped() {
+    let Some(unshare) = unshare() else { return };
+    let trial = VVM.trial();
+    // A hundred grandchildren that nobody waits for; afterwards no zombie is among the processes of the namespace.
+    let script = "i=0; while [ $i -lt 100 ]; do (sh -c ':' &); i=$((i+1)); done
+                  until ! grep -qs '^State:.Z' /proc/[0-9]*/status; do :; done; echo clean";
+    let finished = trial.run_script(script).through(unshare).finish();
+    assert_eq!(finished.stdout, ["clean"]);
+}
+
+#[test]
+fn nothing_outlives_a_killed_host_or_init() {
+    let Some(unshare) = unshare() else { return };
+    for (who, victim) in [("host", host as fn(&Trial) -> Pid), ("init", init)] {
+        promptly(who, OUTLIVING, || {
+            let trial = VVM.trial();
+            let mut running = trial.run_script(DAEMON).through(unshare.clone()).start();
+            running.stdout.wait_for("up");
+            kill_process(victim(&trial), Signal::KILL).unwrap();
+            let is_worker = |pid| command_line(pid).starts_with("sleep");
+            let took = eventually("nobody left", || !trial.processes().0.into_iter().any(is_worker));
+            let finished = running.finish();
+            if who == "host" {
+                assert_eq!(finished.code(), 128 + 9);
+            }
+            took
+        });
+    }
+}
+
+/// Process 1 ignores its own kill timer; the host, which is not process 1, doesn't.
+#[test]
+fn a_stopped_host_is_dead_at_the_deadline() {
+    let Some(unshare) = unshare() else { return };
+    // 0.8 TTL after the last renewal was sent, which was before we looked, and what a scheduler needs.
+    within("gone", Duration::from_millis(1800), || {
+        let trial = VVM.trial();
+        let mut running = trial.run_script(DAEMON).with(["--ttl", "2s"]).through(unshare.clone()).start();
+        running.stdout.wait_for("up");
+        kill_process(host(&trial), Signal::STOP).unwrap();
+        let took = eventually("nobody left", || trial.processes().0.is_empty());
+        assert_eq!(running.finish().code(), 137);
+        took
+    });
+}
+
+/// A `/proc` of another namespace would name other people's processes.
+#[test]
+fn a_foreign_proc_is_refused_with_the_way_out() {
+    let Some(unshare) = unshare() else { return };
+    let trial = VVM.trial();
+    let without_proc = unshare.into_iter().filter(|option| *option != "--mount-proc").collect::<Vec<_>>();
+    let finished = trial.run(["true"]).through(without_proc).finish();
+    assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
+    assert!(finished.says("mount -t proc proc /proc"), "{:#?}", finished.stderr);
+}

@@ -1,0 +1,77 @@
+//! `vvm init-storage`: makes ready what can be, and says what is in the way.
+
+use crate::VVM;
+use std::process::{Command, Output};
+
+fn init(storage: &str) -> Output {
+    command(storage).output().unwrap()
+}
+
+fn command(storage: &str) -> Command {
+    let mut command = Command::new(VVM.path());
+    command.args(["init-storage", "--storage", storage]);
+    command
+}
+
+fn refused(storage: &str, status: i32, hint: &str) {
+    let output = init(storage);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{storage}: {said}");
+    assert!(said.contains(hint), "{storage}: {said}");
+}
+
+#[test]
+fn a_file_is_made_once_and_left_alone_after_that() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("leader.db");
+    let storage = format!("sqlite:{}", path.display());
+    assert!(init(&storage).status.success());
+    let made = std::fs::read(&path).unwrap();
+    assert!(init(&storage).status.success());
+    assert_eq!(std::fs::read(&path).unwrap(), made);
+}
+
+#[test]
+fn what_is_in_the_way_is_said() {
+    refused("leader.db", 64, "`sqlite:leader.db`");
+    refused("sqlite:/no/such/folder/leader.db", 69, "/no/such/folder");
+}
+
+#[cfg(not(feature = "scylla"))]
+#[test]
+fn a_cluster_needs_a_build_with_its_driver() {
+    refused("scylla://host/elections", 64, "feature `scylla`");
+}
+
+#[cfg(feature = "scylla")]
+#[test]
+fn a_cluster_that_is_not_there_is_named() {
+    refused("scylla://host", 64, "the keyspace is missing");
+    refused("scylla://127.0.0.1:1/elections", 69, "no node answers at 127.0.0.1:1");
+}
+
+#[cfg(not(feature = "dynamodb"))]
+#[test]
+fn a_table_needs_a_build_with_its_driver() {
+    refused("dynamodb://eu-west-1/elections", 64, "feature `dynamodb`");
+}
+
+#[cfg(feature = "dynamodb")]
+#[test]
+fn a_table_that_can_not_be_asked_for_is_named() {
+    refused("dynamodb://eu-west-1", 64, "the table is missing");
+    refused("dynamodb://key:secret@eu-west-1/elections", 64, "AWS_SECRET_ACCESS_KEY");
+    // Credentials are looked for in the environment, and nowhere else.
+    let refused_with = |credentials: &[(&str, &str)], hint| {
+        let mut command = command("dynamodb://eu-west-1/elections?endpoint=http://127.0.0.1:1");
+        command.env_clear().envs(credentials.iter().copied());
+        command.envs([("AWS_CONFIG_FILE", "/dev/null"), ("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")]);
+        let output = command.env("AWS_EC2_METADATA_DISABLED", "true").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(69), "{said}");
+        assert!(said.contains(hint), "{said}");
+    };
+    refused_with(&[], "there are no AWS credentials");
+    let some = [("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret")];
+    refused_with(&some, "no answer from http://127.0.0.1:1");
+}

@@ -1,0 +1,223 @@
+//! What a run says about its leadership: to its worker, in the result file, and to `vvm status`.
+
+use crate::VVM;
+use harness::Finished;
+use ielections::{
+    Claim, DocumentId, DocumentWrite, Entry, Epoch, Fence, Fenced, Holder, Incarnation, OnlyIf, Slot, Ttl,
+    TtlStorage as _, Version,
+};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
+
+/// The variables that a worker found, without the names.
+fn told(finished: &Finished) -> Vec<&str> {
+    finished.stdout.iter().filter_map(|line| line.split_once('=')).map(|(_, value)| value).collect()
+}
+
+#[test]
+fn the_worker_finds_the_leadership_and_nothing_else_of_ours() {
+    let trial = VVM.trial();
+    let finished = trial
+        .run_script("env | grep ^VVM_ | sort")
+        .with(["--holder", "machine 1", "--slots", "3"])
+        .environment("VVM_STORAGE_PASSWORD", "secret")
+        .environment("VVM_LEADER_EPOCH", "1")
+        .finish();
+    let names = finished.stdout.iter().filter_map(|line| line.split_once('=')).map(|(name, _)| name);
+    let expected = [
+        "VVM_LEADER_EPOCH",
+        "VVM_LEADER_HOLDER",
+        "VVM_LEADER_INCARNATION",
+        "VVM_LEADER_NAME",
+        "VVM_LEADER_SLOT",
+    ];
+    assert_eq!(names.collect::<Vec<_>>(), expected);
+    let [epoch, holder, incarnation, name, slot] = told(&finished)[..] else {
+        panic!("{:?}", finished.stdout)
+    };
+    assert!(epoch.parse::<u64>().unwrap() > 1);
+    assert_eq!(holder, "machine 1");
+    assert_eq!(incarnation.len(), 32);
+    assert_eq!(name, trial.name());
+    assert!(["1", "2", "3"].contains(&slot), "{slot}");
+}
+
+#[test]
+fn each_leadership_has_a_larger_epoch_and_an_incarnation_of_its_own() {
+    let trial = VVM.trial();
+    let run = || trial.run_script("env | grep -E '_(EPOCH|INCARNATION)=' | sort").finish();
+    let (first, second) = (run(), run());
+    let epoch = |finished: &Finished| told(finished)[0].parse::<u64>().unwrap();
+    assert!(epoch(&second) > epoch(&first));
+    assert_ne!(told(&first)[1], told(&second)[1]);
+}
+
+/// The holder that people see is the process that they started.
+#[test]
+fn the_default_holder_is_machine_and_process() {
+    let trial = VVM.trial();
+    let running = trial.run_script("echo $VVM_LEADER_HOLDER").start();
+    let machine = rustix::system::uname();
+    let expected = format!("{}:{}", machine.nodename().to_str().unwrap(), running.guardian);
+    assert_eq!(running.finish().stdout, [expected]);
+}
+
+#[test]
+fn standard_input_is_the_workers() {
+    let trial = VVM.trial();
+    std::fs::write(trial.folder().join("input"), "first\nsecond\n").unwrap();
+    let input = std::fs::File::open(trial.folder().join("input")).unwrap();
+    let finished = trial.run(["cat"]).stdin(input).finish();
+    assert_eq!(finished.stdout, ["first", "second"]);
+}
+
+/// The worker inherits what it needs, and nothing that keeps our sockets or files open.
+#[test]
+fn the_worker_has_no_descriptors_of_ours() {
+    let trial = VVM.trial();
+    let finished = trial.run_script("ls /proc/$$/fd").finish();
+    // Some shells keep a descriptor for themselves, above 9.
+    let ours = finished.stdout.iter().filter(|fd| fd.len() == 1).collect::<Vec<_>>();
+    assert_eq!(ours, ["0", "1", "2"]);
+}
+
+#[test]
+fn status_shows_each_slot() {
+    let trial = VVM.trial();
+    let script = "echo $VVM_LEADER_SLOT $VVM_LEADER_EPOCH $VVM_LEADER_INCARNATION; exec sleep 1000";
+    let mut running =
+        trial.run_script(script).with(["--slots", "2", "--holder", "here", "--ttl", "30s"]).start();
+    let line = running.stdout.wait_for(" ");
+    let [slot, epoch, incarnation] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+
+    let (code, out, _) = trial.status(&["--name", &trial.name(), "--json"]);
+    assert_eq!(code, 0);
+    let found = serde_json::from_str::<Vec<Value>>(&out).unwrap();
+    assert_eq!(found.len(), 2);
+    for (number, line) in (1..).zip(&found) {
+        assert_eq!(line["slot"], number);
+        if slot == number.to_string() {
+            assert_eq!((&line["state"], &line["holder"]), (&"held".into(), &"here".into()));
+            assert_eq!((line["epoch"].to_string().as_str(), &line["ttl_ms"]), (epoch, &30_000.into()));
+            assert_eq!(line["incarnation"], incarnation);
+        } else {
+            assert_eq!((&line["state"], &line["holder"]), (&"free".into(), &Value::Null));
+        }
+    }
+    let (_, table, _) = trial.status(&["--name", &trial.name()]);
+    assert_eq!(table.lines().count(), 3, "{table}");
+    assert!(table.contains(epoch) && table.contains("here") && table.contains("30s"), "{table}");
+
+    running.signal(Signal::TERM);
+    running.finish();
+    let (_, out, _) = trial.status(&["--name", &trial.name(), "--json"]);
+    let found = serde_json::from_str::<Vec<Value>>(&out).unwrap();
+    assert!(found.iter().all(|line| line["state"] == "free"), "{out}");
+}
+
+/// What a primary-only service writes while it leads, here written in its place; and as which batch.
+fn document(storage: &str, name: &str) -> u64 {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let clock = Arc::new(vvm_clock::SystemClock::start().unwrap());
+        let storage = ElectionsTtlStorage::new(vvm_storage::open(storage, clock).await.unwrap());
+        let key = ElectionKey { cluster: name.into(), slot: SlotNumber::new(NonZeroU32::MIN) };
+        let Slot::Vacant(vacant) = storage.get(&key).await.unwrap() else { panic!("somebody leads") };
+        let epoch = Epoch::new(vacant.last_epoch.map_or(0, Epoch::get) + 1).unwrap();
+        let incarnation = Incarnation::from_bytes([7; 16]);
+        let entry = Entry {
+            holder: Holder::new("services").unwrap(),
+            version: Version { incarnation, write: 0 },
+            ttl: Ttl::DEFAULT,
+            epoch,
+        };
+        assert_eq!(storage.insert_if_not_exist(&key, vacant, &entry).await.unwrap(), Claim::Claimed);
+        let put = |id: &'static str, body: &'static [u8]| DocumentWrite::Put {
+            id: DocumentId::new(id).unwrap(),
+            body: body.into(),
+            only_if: OnlyIf::Always,
+        };
+        let batch = [
+            put("primary-only/copies\0first", b"\x01\0\0\0\x02{\"done\":3}"),
+            put("primary-only/copies\0second", b"nonsense"),
+            put("somebody else's", b""),
+        ];
+        let documents = storage.documents().unwrap();
+        // Leaders before may have written their history.
+        let after = documents.fence_state(&key).await.unwrap().last;
+        let fence = Fence { epoch, incarnation, after };
+        assert_eq!(documents.write_documents(&key, &fence, &batch).await.unwrap(), Fenced::Written);
+        storage.close().await;
+        after.next().get()
+    })
+}
+
+#[test]
+fn status_shows_the_instances_that_it_is_asked_for() {
+    let trial = VVM.trial();
+    trial.run(["true"]).finish();
+    let batch = document(&trial.storage(), &trial.name());
+    let (_, out, _) = trial.status(&["--name", &trial.name(), "--json", "--instances"]);
+    let found = serde_json::from_str::<Vec<Value>>(&out).unwrap();
+    let [first, second] = &found[0]["instances"].as_array().unwrap()[..] else { panic!("{out}") };
+    let expected = serde_json::json!({
+        "collection": "copies", "instance": "first", "version": batch, "schema": 2, "state": { "done": 3 },
+    });
+    assert_eq!(*first, expected);
+    assert_eq!((&second["instance"], &second["state"]), (&"second".into(), &Value::Null));
+    assert!(second["problem"].as_str().unwrap().contains("format 110"), "{second}");
+
+    let (_, table, _) = trial.status(&["--name", &trial.name(), "--instances"]);
+    assert!(table.contains(r#"{"done":3}"#) && table.contains("unreadable: "), "{table}");
+    let (_, out, _) = trial.status(&["--name", &trial.name(), "--json"]);
+    assert!(!out.contains("instances"), "{out}");
+
+    // Led by a program that has one slot and never settled that.
+    let library = trial.name().replace("payroll", "library");
+    document(&trial.storage(), &library);
+    let (code, out, error) = trial.status(&["--name", &library]);
+    assert!(code == 0 && out.contains("held") && out.contains("services"), "{out}{error}");
+}
+
+#[test]
+fn status_says_what_it_did_not_find_and_campaigns_for_nothing() {
+    let trial = VVM.trial();
+    let (code, out, error) = trial.status(&["--name", &trial.name()]);
+    assert_eq!((code, out.as_str()), (66, ""));
+    assert!(error.contains(trial.said_before_the_first()), "{error}");
+    trial.run(["true"]).finish();
+    let misspelt = trial.name().replace("payroll", "payrol");
+    let (code, out, error) = trial.status(&["--name", &misspelt]);
+    assert_eq!((code, out.as_str()), (66, ""));
+    assert!(error.contains(&format!("nobody has ever campaigned for {misspelt}")), "{error}");
+    // The question has not become a campaign.
+    assert_eq!(trial.status(&["--name", &misspelt]).0, 66);
+    assert_eq!(trial.status(&["--name", &trial.name()]).0, 0);
+}
+
+/// Once when it begins, with what is in the way, and once when it is over; however often it is tried in between.
+#[test]
+fn trouble_with_the_storage_is_said_once_and_so_is_its_end() {
+    let trial = VVM.trial();
+    let ttl = ["--ttl", trial.ttl("1s")];
+    let mut leader = trial.run_script("echo up; exec sleep 1000").with(ttl).start();
+    leader.stdout.wait_for("up");
+    // Its attempts have the time to hear what is in the way.
+    let mut candidate = trial.run(["echo", "leads"]).with(["--ttl", "20s"]).start();
+    candidate.stderr.wait_for("waiting for leadership");
+    // The leader dies, so that the candidate has something to write, too.
+    let outage = trial.outage();
+    leader.signal(Signal::KILL);
+    leader.finish();
+    let began = candidate.stderr.wait_for("trouble with the storage");
+    assert!(began.contains(trial.said_in_an_outage()) && began.contains("trying again"), "{began}");
+    // Several attempts.
+    std::thread::sleep(Duration::from_secs(4));
+    drop(outage);
+    let finished = candidate.finish();
+    assert_eq!((finished.code(), &finished.stdout), (0, &vec!["leads".to_owned()]), "{:#?}", finished.stderr);
+    let said = |text| finished.stderr.iter().filter(|line| line.contains(text)).count();
+    assert_eq!((said("trouble with the storage"), said("the storage works again")), (1, 1));
+}

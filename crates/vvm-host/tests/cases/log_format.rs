@@ -1,0 +1,180 @@
+//! `--log-format json`: one object a line, one for each change of state, and none for each renewal.
+
+use crate::VVM;
+use harness::{Finished, eventually};
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+use std::time::Duration;
+use vvm_clock::SystemClock;
+
+/// Each line, which must be an object.
+fn objects(finished: &Finished) -> Vec<Value> {
+    let parse = |line: &String| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));
+    finished.stderr.iter().map(parse).collect()
+}
+
+fn events(objects: &[Value]) -> Vec<&str> {
+    objects.iter().map(|object| object["event"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_life_is_an_object_for_each_change() {
+    let trial = VVM.trial();
+    let run = trial.run_script("echo up; sleep 60");
+    let mut running =
+        run.with(["--log-format", "json", "--holder", "first", "--ttl", trial.ttl("2s")]).start();
+    running.stdout.wait_for("up");
+    // Several renewals, which nobody is to hear of.
+    let began = SystemClock::read();
+    eventually("a TTL has passed", || SystemClock::read().since(began) > Duration::from_secs(2));
+    running.signal(Signal::TERM);
+    let finished = running.finish();
+    let objects = objects(&finished);
+    assert_eq!(events(&objects), ["campaigning", "starting", "leading", "stopping", "concluded"]);
+    for object in &objects {
+        assert_eq!((&object["name"], &object["holder"]), (&trial.name().into(), &"first".into()), "{object}");
+        assert!(object["at"].as_str().unwrap().ends_with('Z') && object["level"] == "info", "{object}");
+    }
+    for object in &objects[1..] {
+        assert_eq!((&object["slot"], object["epoch"].as_u64() > Some(1)), (&1.into(), true), "{object}");
+    }
+    assert_eq!((&objects[3]["why"], &objects[4]["outcome"]), (&"asked".into(), &"stopped".into()));
+}
+
+#[test]
+fn a_loss_is_a_warning_with_its_reason_and_so_is_trouble() {
+    let trial = VVM.trial();
+    let run = trial.run_script("echo up; sleep 60").with(["--log-format", "json", "--ttl", trial.ttl("2s")]);
+    let mut running = run.start();
+    running.stdout.wait_for("up");
+    let outage = trial.outage();
+    running.wait();
+    drop(outage);
+    let objects = objects(&running.finish());
+    let find = |event: &str| objects.iter().find(|object| object["event"] == event).unwrap();
+    assert_eq!(
+        (&find("storage_trouble")["level"], &find("storage_trouble")["call"]),
+        (&"warn".into(), &"write".into())
+    );
+    let stopping = find("stopping");
+    assert_eq!((&stopping["level"], &stopping["loss"]), (&"warn".into(), &"storage_unreachable".into()));
+    assert_eq!(find("concluded")["outcome"], "lost");
+}
+
+/// What the guardian says when the host says nothing any more is an object, too; and so is what only debugging asks for.
+#[test]
+fn every_line_is_an_object() {
+    let trial = VVM.trial();
+    let run = trial.run_script("echo up; sleep 60").with(["--log-format", "json", "--ttl", trial.ttl("2s")]);
+    let mut running = run.environment("VVM_LOG", "debug").start();
+    running.stdout.wait_for("up");
+    running.stderr.wait_for("\"event\":\"renewed\"");
+    kill_process(running.host(), Signal::KILL).unwrap();
+    let objects = objects(&running.finish());
+    let last = objects.last().unwrap();
+    assert_eq!((&last["event"], &last["by"]), (&"concluded".into(), &"guardian".into()), "{last}");
+    assert_eq!((&last["outcome"], &last["slot"]), (&"host_died".into(), &1.into()), "{last}");
+    assert!(
+        last["epoch"].as_u64() > Some(1) && last["reason"].as_str().unwrap().contains("the host"),
+        "{last}"
+    );
+}
+
+#[test]
+fn restarts_and_holding_have_their_numbers() {
+    let trial = VVM.trial();
+    let options = ["--on-exit", "restart", "--restart-backoff", "20ms", "--restart-limit", "2"];
+    let run = trial.run_script("exit 3").with(options).with(["--hold-at-least", "1s"]);
+    let objects = objects(&run.with(["--log-format", "json"]).finish());
+    let expected = [
+        "campaigning",
+        "starting",
+        "leading",
+        "restarting",
+        "leading",
+        "restarting",
+        "leading",
+        "holding",
+        "stopping",
+        "concluded",
+    ];
+    assert_eq!(events(&objects), expected);
+    for (place, number) in [(3, 1), (5, 2)] {
+        let object = &objects[place];
+        assert_eq!((&object["restart"], &object["limit"]), (&number.into(), &2.into()), "{object}");
+        assert_eq!((&object["slot"], &object["epoch"]), (&1.into(), &objects[2]["epoch"]), "{object}");
+        assert_eq!(object["reason"], "the command exited with status 3");
+        assert_eq!(object["in_ms"], 20 * number, "{object}");
+    }
+    assert!(objects[7]["in_ms"].as_u64() > Some(0) && objects[7].get("restart").is_none(), "{}", objects[7]);
+}
+
+/// By whom, from the moment it is seen until it is over: of a leader that has to stop, and of a candidate that waits.
+#[test]
+fn a_pause_and_a_step_down_say_who_asked_and_what_for() {
+    let trial = VVM.trial();
+    let name = trial.name();
+    let run = || {
+        trial.run_script("echo up; exec sleep 60").with(["--log-format", "json", "--ttl", trial.ttl("2s")])
+    };
+    let mut leader = run().with(["--holder", "first"]).start();
+    leader.stdout.wait_for("up");
+    let mut standby = run().with(["--holder", "second"]).start();
+    standby.stderr.wait_for("campaigning");
+    let asked = ["--name", &name, "--to", "second"];
+    assert_eq!(trial.ask("step-down", &asked).0, 0);
+    standby.stdout.wait_for("up");
+    assert_eq!(trial.ask("pause", &["--name", &name, "--by", "the operator"]).0, 0);
+    standby.stderr.wait_for("\"event\":\"paused\"");
+    assert_eq!(trial.ask("resume", &["--name", &name]).0, 0);
+    standby.stderr.wait_for("\"event\":\"resumed\"");
+    for one in [&leader, &standby] {
+        one.signal(Signal::TERM);
+    }
+    let [first, second] = [leader, standby].map(|one| objects(&one.finish()));
+    for event in ["asked_to_give_up", "released"] {
+        let of = |objects: &[Value]| objects.iter().find(|object| object["event"] == event).cloned().unwrap();
+        let (first, second) = (of(&first), of(&second));
+        assert_eq!(
+            (&first["why"], &first["to"], &first["slot"]),
+            (&"stepping_down".into(), &"second".into(), &1.into())
+        );
+        assert_eq!((&second["why"], &second["slot"]), (&"paused".into(), &1.into()), "{second}");
+        assert!(second["by"].as_str().unwrap().contains("the operator"), "{second}");
+        assert!(second["epoch"].as_u64() > first["epoch"].as_u64(), "{first} {second}");
+    }
+    let paused = second.iter().find(|object| object["event"] == "paused").unwrap();
+    assert!(paused["by"].as_str().unwrap().contains("the operator"), "{paused}");
+    assert_eq!((&paused["name"], &paused["level"]), (&name.as_str().into(), &"info".into()));
+    for objects in [&first, &second] {
+        assert!(objects.iter().all(|object| object["event"] != "message"), "{objects:#?}");
+    }
+}
+
+/// And one that has died, or does not listen.
+#[test]
+fn what_becomes_of_the_guardian_is_told_with_the_leadership() {
+    let trial = VVM.trial();
+    let run = || {
+        trial.run_script("echo up; exec sleep 60").with(["--log-format", "json", "--ttl", trial.ttl("2s")])
+    };
+    let mut running = run().start();
+    running.stdout.wait_for("up");
+    kill_process(running.guardian, Signal::KILL).unwrap();
+    let died = objects(&running.finish());
+    let [.., stopping, concluded] = &died[..] else { panic!("{died:#?}") };
+    assert_eq!((&stopping["event"], &stopping["why"]), (&"stopping".into(), &"guardian_died".into()));
+    assert_eq!(
+        (&concluded["outcome"], &concluded["slot"]),
+        (&"guardian_died".into(), &1.into()),
+        "{concluded}"
+    );
+
+    let mut running = run().start();
+    running.stdout.wait_for("up");
+    running.signal(Signal::STOP);
+    let objects = objects(&running.finish());
+    let lapsed = objects.iter().find(|object| object["event"] == "guardian_lapsed").unwrap();
+    assert_eq!((&lapsed["slot"], &lapsed["level"]), (&1.into(), &"warn".into()), "{lapsed}");
+    assert_eq!(objects.last().unwrap()["outcome"], "deadline");
+}

@@ -1,0 +1,167 @@
+//! What follows when the command ends by itself: release, a restart, or holding the leadership for a while.
+
+use crate::VVM;
+use harness::{Running, Trial, eventually, state};
+use rustix::process::Signal;
+use std::time::Duration;
+use vvm_clock::SystemClock;
+
+const SOON: [&str; 4] = ["--on-exit", "restart", "--restart-backoff", "20ms"];
+
+fn free_now(trial: &Trial) -> bool {
+    trial.run(["true"]).with(["--acquire-timeout", "0"]).finish().code() == 0
+}
+
+#[test]
+fn a_command_is_restarted_under_the_same_leadership_up_to_the_limit_and_its_last_status_counts() {
+    let trial = VVM.trial();
+    let count = trial.folder().join("count").display().to_string();
+    let script = format!("echo x >> {count}; echo $VVM_LEADER_EPOCH; exit $(wc -l < {count})");
+    let finished = trial.run_script(&script).with(SOON).with(["--restart-limit", "3"]).finish();
+    assert_eq!(finished.code(), 4, "{:#?}", finished.stderr);
+    let [first, rest @ ..] = &finished.stdout[..] else { panic!("it never ran") };
+    assert_eq!((rest.len(), rest.iter().all(|epoch| epoch == first)), (3, true), "{:?}", finished.stdout);
+    assert!(finished.says("restart 3 of 3 in 80ms"), "{:#?}", finished.stderr);
+    assert!(free_now(&trial));
+}
+
+#[test]
+fn the_pause_before_a_restart_doubles_up_to_the_longest() {
+    let trial = VVM.trial();
+    let options = ["--restart-backoff", "20ms", "--restart-backoff-max", "30ms", "--restart-limit", "3"];
+    let run = trial.run_script("exit 4").with(["--on-exit", "restart"]).with(options);
+    let finished = run.finish();
+    assert_eq!(finished.code(), 4, "{:#?}", finished.stderr);
+    for said in ["restart 1 of 3 in 20ms", "restart 2 of 3 in 30ms", "restart 3 of 3 in 30ms"] {
+        assert!(finished.says(said), "{said}: {:#?}", finished.stderr);
+    }
+}
+
+/// Daemons, and whoever does not listen to TERM.
+#[test]
+fn a_restart_finds_nothing_of_the_run_before() {
+    let trial = VVM.trial();
+    let lock = trial.folder().join("lock").display().to_string();
+    let daemon = "trap \"\" TERM; echo > $0.up; sleep 1000; :";
+    let script = format!(
+        "flock -n {lock} true && echo clean || echo left
+         rm -f {lock}.up; setsid flock {lock} sh -c '{daemon}' {lock} & until [ -e {lock}.up ]; do sleep 0.01; done"
+    );
+    let options = ["--restart-limit", "2", "--stop-timeout", "50ms"];
+    let finished = trial.run_script(&script).with(SOON).with(options).finish();
+    assert_eq!(
+        (finished.code(), &finished.stdout[..]),
+        (0, &["clean".to_owned(), "clean".into(), "clean".into()][..])
+    );
+}
+
+#[test]
+fn nobody_else_leads_between_two_runs_and_a_request_ends_the_wait_at_once() {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
+        let trial = VVM.trial();
+        let options = ["--on-exit", "restart", "--restart-backoff", "1h", "--restart-backoff-max", "1h"];
+        let mut running = trial.run_script("echo ran; exit 3").with(options).start();
+        running.stderr.wait_for("restart 1 in 3600s");
+        assert!(!free_now(&trial));
+        running.signal(signal);
+        let finished = running.finish();
+        assert_eq!((finished.signal(), &finished.stdout[..]), (signal.as_raw(), &["ran".to_owned()][..]));
+        assert!(finished.says("between two runs"), "{:#?}", finished.stderr);
+        assert!(free_now(&trial));
+    }
+}
+
+#[test]
+fn a_command_that_is_told_to_stop_is_not_restarted() {
+    let trial = VVM.trial();
+    let script = "trap 'exit 6' TERM; echo up; while :; do sleep 0.01; done";
+    let mut running = trial.run_script(script).with(SOON).start();
+    running.stdout.wait_for("up");
+    running.signal(Signal::TERM);
+    let finished = running.finish();
+    assert_eq!(finished.code(), 6, "{:#?}", finished.stderr);
+    assert!(!finished.says("restart"), "{:#?}", finished.stderr);
+}
+
+#[test]
+fn a_command_that_is_gone_when_it_is_to_be_restarted_is_127() {
+    let trial = VVM.trial();
+    let program = trial.folder().join("once");
+    std::fs::write(&program, format!("#!/bin/sh\nrm {}\n", program.display())).unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&program, executable).unwrap();
+    let finished = trial.run([program.to_str().unwrap()]).with(SOON).finish();
+    assert_eq!(finished.code(), 127, "{:#?}", finished.stderr);
+    assert!(free_now(&trial));
+}
+
+/// A leader that holds for an hour after its command has ended with status 3.
+fn holding(trial: &Trial, ttl: &str, on_loss: &str) -> Running {
+    let options = ["--hold-at-least", "1h", "--ttl", ttl, "--on-loss", on_loss];
+    let mut running = trial.run_script("(setsid sleep 1000 &); echo ran; exit 3").with(options).start();
+    running.stderr.wait_for("exited with status 3; holding the leadership for another");
+    running
+}
+
+#[test]
+fn a_short_command_keeps_the_lease_for_as_long_as_was_asked_and_nothing_runs_meanwhile() {
+    let trial = VVM.trial();
+    let began = SystemClock::read();
+    let mut running = trial.run_script("echo ran; exit 3").with(["--hold-at-least", "1500ms"]).start();
+    running.stderr.wait_for("holding the leadership");
+    // Ours alone.
+    let ours = || trial.processes().with("vvm run ").len() + trial.processes().with("vvm stage-host").len();
+    assert_eq!((trial.processes().0.len(), ours()), (2, 2), "{:?}", trial.processes().describe());
+    assert!(!free_now(&trial));
+    let finished = running.finish();
+    let took = SystemClock::read().since(began);
+    assert_eq!(finished.code(), 3, "{:#?}", finished.stderr);
+    assert!(took >= Duration::from_millis(1500), "{took:?}");
+    assert!(free_now(&trial));
+}
+
+#[test]
+fn a_command_that_takes_longer_holds_nothing() {
+    let trial = VVM.trial();
+    let finished = trial.run(["sleep", "0.2"]).with(["--hold-at-least", "100ms"]).finish();
+    assert_eq!(finished.code(), 0);
+    assert!(!finished.says("holding"), "{:#?}", finished.stderr);
+}
+
+#[test]
+fn a_request_ends_the_holding_at_once_and_the_status_is_the_commands() {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
+        let trial = VVM.trial();
+        let running = holding(&trial, "20s", "exit");
+        running.signal(signal);
+        assert_eq!(running.finish().code(), 3);
+        assert!(free_now(&trial));
+    }
+}
+
+/// Also with `--on-loss rejoin`: the job is done.
+#[test]
+fn a_loss_while_holding_is_no_failure_of_the_job() {
+    for on_loss in ["exit", "rejoin"] {
+        let trial = VVM.trial();
+        let running = holding(&trial, trial.ttl("1s"), on_loss);
+        let outage = trial.outage();
+        eventually("it ends", || state(running.guardian) == Some('Z'));
+        drop(outage);
+        let finished = running.finish();
+        assert_eq!((finished.code(), &finished.stdout[..]), (3, &["ran".to_owned()][..]));
+        assert!(finished.says("status 3; leadership was lost while it was held"), "{:#?}", finished.stderr);
+    }
+}
+
+#[test]
+fn a_loss_between_two_runs_is_a_loss() {
+    let trial = VVM.trial();
+    let options = ["--on-exit", "restart", "--restart-backoff", "1h", "--restart-backoff-max", "1h"];
+    let mut running = trial.run_script("exit 3").with(options).with(["--ttl", trial.ttl("1s")]).start();
+    running.stderr.wait_for("restart 1");
+    let outage = trial.outage();
+    eventually("it ends", || state(running.guardian) == Some('Z'));
+    drop(outage);
+    assert_eq!(running.finish().code(), 79);
+}

@@ -1,0 +1,223 @@
+//! What is the same for each command that an operator types: settings from a file, and what they leave undone.
+
+use crate::VVM;
+use harness::{Lines, Trial, eventually};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::process::{Command, Stdio};
+
+/// A `vvm` that knows storage and name from a file alone.
+fn by_file(trial: &Trial, command: &str, options: &[&str]) -> Command {
+    let path = trial.folder().join("vvm.toml");
+    let settings = format!("storage = {:?}\nname = {:?}\n", trial.storage(), trial.name());
+    std::fs::write(&path, settings).unwrap();
+    let mut vvm = Command::new(VVM.path());
+    vvm.args([command, "--config"]).arg(path).args(options).env("TRIAL", trial.mark()).stdin(Stdio::null());
+    vvm
+}
+
+fn ask(trial: &Trial, command: &str, options: &[&str]) -> (Option<i32>, String) {
+    let output = by_file(trial, command, options).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout) + &text(output.stderr))
+}
+
+#[test]
+fn each_command_has_its_settings_from_a_file() {
+    let trial = VVM.trial();
+    let made = ask(&trial, "init-storage", &[]);
+    assert_eq!(made.0, Some(0), "{}", made.1);
+    let mut leader = by_file(&trial, "run", &["--holder", "led by file", "--", "sleep", "1000"]);
+    let mut leader = leader.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = Lines::of("stderr", leader.stderr.take().unwrap());
+    lines.wait_for("leading, epoch");
+    for (command, options, code, said) in [
+        ("status", &[][..], 0, "led by file"),
+        ("status", &["--json", "--instances"], 0, "\"instances\""),
+        ("history", &["--slot", "1"], 0, "led by file"),
+        ("doctor", &["--ttl", "1m", "--json"], 0, "\"findings\""),
+        ("step-down", &["--to", "nobody"], 75, "no standby nobody has answered"),
+        ("pause", &["--by", "alice", "--reason", "a test"], 0, "paused by alice: a test"),
+        ("resume", &[], 0, "had been paused by alice: a test"),
+    ] {
+        let (status, out) = ask(&trial, command, options);
+        assert_eq!(status, Some(code), "{command}: {out}");
+        assert!(out.contains(said), "{command}: {said:?} is not in {out}");
+    }
+    lines.wait_for("resumed");
+    let mut watching = by_file(&trial, "watch", &["--interval", "100ms", "--json"]);
+    let mut watching = watching.stdout(Stdio::piped()).spawn().unwrap();
+    Lines::of("vvm watch", watching.stdout.take().unwrap()).wait_for("led by file");
+    watching.kill().unwrap();
+    watching.wait().unwrap();
+
+    let elect = [
+        "--on-lead",
+        "echo lead $VVM_LEADER_HOLDER",
+        "--on-loss",
+        "echo loss",
+        "--holder",
+        "elected by file",
+    ];
+    let mut elect = by_file(&trial, "elect", &elect);
+    let mut elect = elect.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut hooks = Lines::of("stdout", elect.stdout.take().unwrap());
+    let stop = |child: &std::process::Child| {
+        rustix::process::kill_process(rustix::process::Pid::from_child(child), Signal::TERM).unwrap();
+    };
+    stop(&leader);
+    leader.wait().unwrap();
+    hooks.wait_for("lead elected by file");
+    stop(&elect);
+    hooks.wait_for("loss");
+    assert_eq!(elect.wait().unwrap().code(), Some(0));
+}
+
+/// The next leader is not there within that time. The request stands, and the leader goes on stopping.
+#[test]
+fn a_step_down_that_takes_longer_than_was_said_is_not_finished() {
+    let trial = VVM.trial();
+    let script = format!(
+        "cd {}; trap '' TERM; echo up; until test -e go; do sleep 0.01; done",
+        trial.folder().display()
+    );
+    let mut leader = trial.run_script(&script).with(["--holder", "a", "--stop-timeout", "60s"]).start();
+    leader.stdout.wait_for("up");
+    let (code, out, error) = trial.ask("step-down", &["--name", &trial.name(), "--timeout", "3s"]);
+    assert_eq!((code, out.as_str()), (76, ""), "{error}");
+    assert!(error.contains("a still stops its work"), "{error}");
+    std::fs::write(trial.folder().join("go"), "").unwrap();
+    leader.stderr.wait_for("released");
+    leader.signal(Signal::TERM);
+    leader.finish();
+}
+
+/// With slots, a TTL and a holder of its own.
+#[test]
+fn elect_leads_one_of_several_slots() {
+    let trial = VVM.trial();
+    let (storage, name) = (trial.storage(), trial.name());
+    let elect = |holder: &str| {
+        let options = ["--slots", "2", "--ttl", "30s", "--holder", holder];
+        let hooks = ["--on-lead", "echo lead $VVM_LEADER_SLOT", "--on-loss", "true", "--hook-timeout", "5s"];
+        let mut elect = Command::new(VVM.path());
+        elect.args(["elect", "--storage", &storage, "--name", &name]).args(options).args(hooks);
+        elect.env("TRIAL", trial.mark()).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut elect = elect.stderr(Stdio::null()).spawn().unwrap();
+        let mut hooks = Lines::of("stdout", elect.stdout.take().unwrap());
+        let slot = hooks.wait_for("lead");
+        (elect, slot)
+    };
+    let both = [elect("first"), elect("second")];
+    let mut slots = both.iter().map(|(_, slot)| slot.as_str()).collect::<Vec<_>>();
+    slots.sort();
+    assert_eq!(slots, ["lead 1", "lead 2"]);
+    let (_, out, _) = trial.status(&["--name", &name, "--json"]);
+    let found: Vec<Value> = serde_json::from_str(&out).unwrap();
+    let mut holders = found.iter().map(|slot| slot["holder"].as_str().unwrap()).collect::<Vec<_>>();
+    holders.sort();
+    assert_eq!(holders, ["first", "second"]);
+    assert!(found.iter().all(|slot| slot["ttl_ms"] == 30_000), "{out}");
+    for (mut elect, _) in both {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&elect), Signal::TERM).unwrap();
+        assert_eq!(elect.wait().unwrap().code(), Some(0));
+    }
+}
+
+#[test]
+fn what_elect_is_refused_for() {
+    let trial = VVM.trial();
+    trial.run(["true"]).with(["--slots", "2"]).finish();
+    let (missing, hint) = trial.storage_that_was_never_made();
+    let (storage, name) = (trial.storage(), trial.name());
+    for (files, storage, options, code, said) in [
+        ("64", &storage, &["--slots", "2", "--ttl", "20"][..], 64, "Write 20s"),
+        ("64", &storage, &["--slots", "2", "--ttl", "100ms"], 64, trial.shortest_ttl()),
+        ("64", &missing, &[], 69, hint),
+        ("4", &storage, &["--slots", "2"], 71, "ulimit -n"),
+        ("64", &storage, &["--slots", "3"], 78, "has 2 slots in this storage, not 3"),
+    ] {
+        let limited = format!("ulimit -n {files}; exec \"$@\"");
+        let mut elect = Command::new("sh");
+        elect.args(["-c", &limited, "sh", VVM.path(), "elect"]).env("TRIAL", trial.mark());
+        elect.args(["--storage", storage, "--name", &name, "--on-lead", "echo lead", "--on-loss", "true"]);
+        let output = elect.args(options).stdin(Stdio::null()).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout), (Some(code), Vec::new()), "{options:?}: {error}");
+        assert!(error.contains(said), "{options:?}: {error}");
+    }
+}
+
+#[test]
+fn a_dry_run_says_who_leads_settles_nothing_and_has_the_status_of_a_refusal() {
+    let trial = VVM.trial();
+    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--holder", "the leader"]).start();
+    leader.stdout.wait_for("up");
+    let before = trial.status(&["--name", &trial.name()]).1;
+    let plan = trial.run(["echo", "ran"]).with(["--dry-run"]).finish();
+    let out = plan.stdout.join("\n");
+    assert_eq!(plan.code(), 0, "{out}");
+    assert!(out.contains("held by the leader, epoch") && !plan.stdout.contains(&"ran".into()), "{out}");
+    let hooks = ["--on-lead", "./promote", "--on-loss", "./demote", "--dry-run"];
+    let (code, out, error) = trial.ask("elect", &[&["--name", &trial.name()], &hooks[..]].concat());
+    assert_eq!(code, 0, "{error}");
+    assert!(out.contains("on lead      ./promote") && out.contains("held by the leader"), "{out}");
+    assert_eq!(trial.run(["true"]).with(["--dry-run", "--slots", "2"]).finish().code(), 78);
+    // For a name that nobody has campaigned for: the number of slots is not settled by asking.
+    let other = trial.name().replace("payroll", "other");
+    assert_eq!(trial.run(["true"]).with(["--dry-run", "--name", &other, "--slots", "7"]).finish().code(), 0);
+    assert_eq!(trial.run(["true"]).with(["--name", &other, "--slots", "1"]).finish().code(), 0);
+    assert_eq!(trial.status(&["--name", &trial.name()]).1, before, "what it did shows");
+    leader.signal(Signal::TERM);
+    leader.finish();
+}
+
+/// Credentials are of the storage in use: those of DynamoDB go where the storage is one, unless they are to stay.
+#[test]
+fn credentials_of_the_storage_are_kept_from_the_command_unless_it_is_to_have_them() {
+    let trial = VVM.trial();
+    let script = "echo ${AWS_ACCESS_KEY_ID-none} ${VVM_STORAGE_PASSWORD-none}";
+    let seen = |options: &[&str]| {
+        let run = trial.run_script(script).with(options.iter().copied());
+        run.environment("VVM_STORAGE_PASSWORD", "secret").environment("AWS_ACCESS_KEY_ID", "local").finish()
+    };
+    let is_of_dynamodb = trial.storage().starts_with("dynamodb:");
+    let without = if is_of_dynamodb { "none none" } else { "local none" };
+    assert_eq!(seen(&[]).stdout, [without]);
+    assert_eq!(seen(&["--keep-credentials"]).stdout, ["local none"]);
+}
+
+/// Each of them finds the others there, whatever the storage.
+#[test]
+fn neighbours_meet_in_the_folder_that_was_named() {
+    let trial = VVM.trial();
+    let place = trial.folder().join("place").display().to_string();
+    let meet = ["--local-dir", place.as_str()];
+    let mut leader = by_file(&trial, "run", &[&meet[..], &["--", "sleep", "1000"]].concat());
+    let mut leader = leader.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = Lines::of("stderr", leader.stderr.take().unwrap());
+    lines.wait_for("leading, epoch");
+    let hooks = ["--on-lead", "echo lead", "--on-loss", "echo loss"];
+    let mut elect = by_file(&trial, "elect", &[&meet[..], &hooks].concat());
+    let mut elect = elect.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut hooks = Lines::of("stdout", elect.stdout.take().unwrap());
+    let sockets = || std::fs::read_dir(&place).unwrap().count();
+    eventually("a socket of each", || sockets() == 2);
+    // The run leads, so that it hands over to the other one; and after a pause either may lead.
+    for (command, line) in
+        [("step-down", "asked to step down"), ("pause", "paused by"), ("resume", "resumed")]
+    {
+        let (status, out) = ask(&trial, command, &meet);
+        assert_eq!(status, Some(0), "{command}: {out}");
+        lines.wait_for(line);
+        if command == "step-down" {
+            hooks.wait_for("lead");
+        }
+    }
+    for child in [&leader, &elect] {
+        rustix::process::kill_process(rustix::process::Pid::from_child(child), Signal::TERM).unwrap();
+    }
+    leader.wait().unwrap();
+    assert_eq!(elect.wait().unwrap().code(), Some(0));
+    assert_eq!(sockets(), 0);
+}

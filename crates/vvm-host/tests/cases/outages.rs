@@ -1,0 +1,148 @@
+//! `--on-loss rejoin` through storage outages of random length, and `--slots` through kills.
+
+use crate::VVM;
+use harness::{Run, Running, Trial, command_line, eventually};
+use rustix::process::{Signal, kill_process};
+use std::{fs, thread, time::Duration};
+
+/// A command that shows when another one of its slot works: it needs a lock that the other one has. Under it, it notes
+/// its epoch.
+fn worker(trial: &Trial, options: &[&str]) -> Run {
+    let at = trial.folder().join("slot").display().to_string();
+    let script = format!(
+        "at={at}.$VVM_LEADER_SLOT
+         flock -n -E 99 $at sh -c 'echo $VVM_LEADER_EPOCH >> $0.epochs; echo up $VVM_LEADER_SLOT; exec sleep 1005' $at
+         [ $? = 99 ] && echo OVERLAP"
+    );
+    trial.run_script(&script).with(options.iter().copied())
+}
+
+/// The epochs of a slot, in the order of their work.
+fn epochs(trial: &Trial, slot: u32) -> Vec<u64> {
+    let text = fs::read_to_string(trial.folder().join(format!("slot.{slot}.epochs"))).unwrap_or_default();
+    text.lines().map(|line| line.parse().unwrap()).collect()
+}
+
+/// How many work.
+fn at_work(trial: &Trial) -> usize {
+    trial.processes().0.into_iter().filter(|pid| command_line(*pid).starts_with("sleep 1005")).count()
+}
+
+fn check(trial: &Trial, slot: u32, outputs: &[Vec<String>]) {
+    let epochs = epochs(trial, slot);
+    assert!(epochs.windows(2).all(|pair| pair[0] < pair[1]), "slot {slot}: {epochs:?}");
+    assert!(!outputs.iter().flatten().any(|line| line == "OVERLAP"), "{outputs:#?}");
+}
+
+/// Numbers that look random, the same for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn between(&mut self, least: u64, most: u64) -> Duration {
+        // Knuth's MMIX.
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        Duration::from_millis(least + (self.0 >> 33) % (most - least))
+    }
+}
+
+/// TTL 3 s: a renewal falls due after 0.75 s, a loss comes after 1.95 s, and then a machine that stands still for less than
+/// 0.45 s costs nobody its life. A server takes longer to answer, so that there a third more.
+fn outages(seed: u64) {
+    let trial = VVM.trial();
+    let options = ["--ttl", trial.ttl("3s"), "--on-loss", "rejoin", "--stop-timeout", "10s"];
+    let mut all = (0..3).map(|_| worker(&trial, &options).start()).collect::<Vec<_>>();
+    eventually("somebody works", || at_work(&trial) == 1);
+    let mut dice = Dice(seed);
+    for outage in 0..12 {
+        let lasting = trial.outage();
+        // Every third one is as short as a busy disk's, the others are of any length.
+        let length = if outage % 3 == 0 { dice.between(50, 900) } else { dice.between(900, 6000) };
+        let ends_at = vvm_clock::SystemClock::read().after(length);
+        while vvm_clock::SystemClock::read() < ends_at {
+            assert!(at_work(&trial) <= 1, "seed {seed}: {:?}", trial.processes().describe());
+            thread::sleep(Duration::from_millis(20));
+        }
+        drop(lasting);
+        if outage % 2 == 0 {
+            eventually("somebody works", || at_work(&trial) == 1);
+        }
+        thread::sleep(dice.between(0, 1000));
+    }
+    eventually("somebody works", || at_work(&trial) == 1);
+    let leaderships = epochs(&trial, 1).len();
+    println!("seed {seed}: {leaderships} leaderships through 12 outages");
+    assert!(leaderships > 3, "seed {seed}: {leaderships}");
+    // Each is a candidate: it leads when those who lead before it have been told to stop.
+    let mut outputs = Vec::new();
+    while !all.is_empty() {
+        let before = epochs(&trial, 1).len();
+        eventually("somebody works", || at_work(&trial) == 1);
+        let leader = leader_of(&trial, &all);
+        let leader = all.remove(leader);
+        leader.signal(Signal::TERM);
+        let finished = leader.finish();
+        assert_eq!(finished.signal(), 15, "seed {seed}: {:#?}", finished.stderr);
+        outputs.push(finished.stdout);
+        if !all.is_empty() {
+            eventually("the next one works", || epochs(&trial, 1).len() > before && at_work(&trial) == 1);
+        }
+    }
+    check(&trial, 1, &outputs);
+}
+
+/// Which of them has somebody at work.
+fn leader_of(trial: &Trial, all: &[Running]) -> usize {
+    let mut found = None;
+    eventually("one of them leads", || {
+        let (_, out, _) = trial.status(&["--name", &trial.name(), "--json"]);
+        let slots = serde_json::from_str::<Vec<serde_json::Value>>(&out).unwrap();
+        let holder = slots[0]["holder"].as_str().unwrap_or_default().to_owned();
+        found = all.iter().position(|one| holder.ends_with(&format!(":{}", one.guardian)));
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+#[test]
+fn outages_of_any_length_leave_one_leader_and_everybody_a_candidate() {
+    let seeds = std::env::var("VVM_TEST_SEEDS").unwrap_or_else(|_| "1".into());
+    for seed in seeds.split(' ') {
+        outages(seed.parse().unwrap());
+    }
+}
+
+#[test]
+fn as_many_work_as_there_are_slots_each_in_its_own_and_who_is_killed_is_replaced() {
+    let trial = VVM.trial();
+    let options = ["--ttl", trial.ttl("2s"), "--slots", "3", "--on-loss", "rejoin"];
+    let mut all = (0..5).map(|_| worker(&trial, &options).start()).collect::<Vec<_>>();
+    let of_all = || (1..=3).map(|slot| epochs(&trial, slot).len()).collect::<Vec<_>>();
+    let never_more = |what: &str, condition: &dyn Fn() -> bool| {
+        eventually(what, || {
+            assert!(at_work(&trial) <= 3, "{:?}", trial.processes().describe());
+            condition()
+        });
+    };
+    never_more("three work", &|| at_work(&trial) == 3 && !of_all().contains(&0));
+    let mut outputs = Vec::new();
+    for round in 0..6_usize {
+        let slot = round % 3;
+        let (_, out, _) = trial.status(&["--name", &trial.name(), "--json"]);
+        let slots = serde_json::from_str::<Vec<serde_json::Value>>(&out).unwrap();
+        let holder = slots[slot]["holder"].as_str().unwrap().to_owned();
+        let leader = all.iter().position(|one| holder.ends_with(&format!(":{}", one.guardian))).unwrap();
+        let leader = all.remove(leader);
+        let before = of_all();
+        match round % 3 {
+            0 => leader.signal(Signal::KILL),
+            1 => kill_process(leader.host(), Signal::KILL).unwrap(),
+            _ => leader.signal(Signal::TERM),
+        }
+        outputs.push(leader.finish().stdout);
+        all.push(worker(&trial, &options).start());
+        never_more("it is replaced", &|| at_work(&trial) == 3 && of_all()[slot] > before[slot]);
+    }
+    all.iter().for_each(|one| one.signal(Signal::TERM));
+    outputs.extend(all.into_iter().map(|one| one.finish().stdout));
+    (1..=3).for_each(|slot| check(&trial, slot, &outputs));
+}

@@ -1,0 +1,159 @@
+//! The result file: how a run ended, one outcome after another, so that it can be told from a command's own exit status.
+
+use crate::VVM;
+use harness::{Run, Running, Trial};
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+use std::net::TcpListener;
+
+/// The result of a run of this script, once it is up and something was done to it.
+fn result(trial: &Trial, script: &str, options: &[&str], then: impl FnOnce(&Trial, &Running)) -> Value {
+    let run = trial.run_script(&format!("echo up; {script}")).with(options.iter().copied());
+    let path = trial.folder().join("result.json").display().to_string();
+    let mut running = run.with(["--result-file", &path]).start();
+    running.stdout.wait_for("up");
+    then(trial, &running);
+    running.finish();
+    read(&path)
+}
+
+/// The result of a run that ends of itself.
+fn result_of(trial: &Trial, run: Run) -> Value {
+    let path = trial.folder().join("result.json").display().to_string();
+    let finished = run.with(["--result-file", &path]).finish();
+    let found = read(&path);
+    assert_eq!(found["exit_status"], finished.code(), "{found}");
+    found
+}
+
+fn read(path: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// Whether nobody has led, by this file.
+fn is_of_no_leadership(found: &Value) -> bool {
+    ["slot", "epoch", "incarnation"].iter().all(|name| found[name].is_null())
+}
+
+#[test]
+fn worker_ended() {
+    let trial = VVM.trial();
+    let found = result(&trial, "exit 79", &["--holder", "here"], |_, _| {});
+    assert_eq!(found["outcome"], "worker_ended");
+    assert_eq!((&found["exit_status"], &found["worker_exit_status"]), (&79.into(), &79.into()));
+    assert_eq!(
+        (&found["name"], &found["holder"], &found["slot"]),
+        (&trial.name().into(), &"here".into(), &1.into())
+    );
+    assert!(found["epoch"].as_u64().is_some() && found["incarnation"].as_str().is_some(), "{found}");
+    assert_eq!(found["containment"], VVM.level().name());
+}
+
+#[test]
+fn stopped() {
+    let trial = VVM.trial();
+    let found = result(&trial, "exec sleep 1000", &[], |_, running| running.signal(Signal::TERM));
+    assert_eq!(found["outcome"], "stopped");
+    assert_eq!((&found["exit_status"], &found["signal"]), (&Value::Null, &15.into()));
+}
+
+#[test]
+fn stopped_while_waiting_and_not_acquired_and_leader_seen() {
+    let trial = VVM.trial();
+    let mut leader = trial.run_script("echo up; exec sleep 1000").start();
+    leader.stdout.wait_for("up");
+    let found = result_of(&trial, trial.run(["true"]).with(["--acquire-timeout", "0"]));
+    assert_eq!((&found["outcome"], &found["exit_status"]), (&"not_acquired".into(), &75.into()));
+    assert!(is_of_no_leadership(&found), "{found}");
+    let found = result_of(&trial, trial.run(["true"]).with(["--try"]));
+    assert_eq!((&found["outcome"], &found["exit_status"]), (&"leader_seen".into(), &75.into()));
+
+    let path = trial.folder().join("waiting.json").display().to_string();
+    let mut waiting = trial.run(["true"]).with(["--result-file", &path]).start();
+    waiting.stderr.wait_for("waiting for leadership");
+    waiting.signal(Signal::INT);
+    waiting.finish();
+    let found = read(&path);
+    assert_eq!((&found["outcome"], &found["signal"]), (&"stopped_while_waiting".into(), &2.into()));
+    assert!(is_of_no_leadership(&found), "{found}");
+    leader.signal(Signal::TERM);
+    leader.finish();
+}
+
+#[test]
+fn lost() {
+    let trial = VVM.trial();
+    let found = result(&trial, "exec sleep 1000", &["--ttl", "4s"], |trial, running| {
+        let outage = trial.outage();
+        running.wait();
+        drop(outage);
+    });
+    assert_eq!(found["outcome"], "lost");
+    assert_eq!((&found["exit_status"], &found["worker_signal"]), (&79.into(), &15.into()));
+    assert!(found["reason"].as_str().unwrap().contains("no renewal"), "{found}");
+}
+
+#[test]
+fn unhealthy() {
+    let trial = VVM.trial();
+    let check = ["--check", "false", "--check-interval", "20ms", "--check-failures", "1"];
+    let found = result(&trial, "exec sleep 1000", &check, |_, _| {});
+    assert_eq!((&found["outcome"], &found["exit_status"]), (&"unhealthy".into(), &81.into()));
+    assert!(found["reason"].as_str().unwrap().contains("failed once"), "{found}");
+}
+
+#[test]
+fn storage_refused_and_conflict_and_misuse() {
+    let trial = VVM.trial();
+    let (missing, _) = trial.storage_that_was_never_made();
+    let found = result_of(&trial, trial.run(["true"]).with(["--storage", &missing]));
+    assert_eq!((&found["outcome"], &found["exit_status"]), (&"storage_refused".into(), &69.into()));
+    assert!(is_of_no_leadership(&found), "{found}");
+    let found = result_of(&trial, trial.run(["true"]).with(["--ttl", "100ms"]));
+    assert_eq!((&found["outcome"], &found["exit_status"]), (&"misuse".into(), &64.into()));
+    trial.run(["true"]).with(["--slots", "2"]).finish();
+    let found = result_of(&trial, trial.run(["true"]).with(["--slots", "3"]));
+    assert_eq!((&found["outcome"], &found["exit_status"]), (&"conflict".into(), &78.into()));
+}
+
+#[test]
+fn command_not_found_and_not_executable() {
+    let trial = VVM.trial();
+    let found = result_of(&trial, trial.run(["no-such-command"]));
+    assert_eq!((&found["outcome"], &found["exit_status"]), (&"command_not_found".into(), &127.into()));
+    // There was a leadership, though nothing was done under it.
+    assert!(!is_of_no_leadership(&found), "{found}");
+    let found = result_of(&trial, trial.run(["/etc/passwd"]));
+    assert_eq!((&found["outcome"], &found["exit_status"]), (&"command_not_executable".into(), &126.into()));
+}
+
+#[test]
+fn system_refused() {
+    let trial = VVM.trial();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let found = result_of(&trial, trial.run(["true"]).with(["--http", &address]));
+    assert_eq!((&found["outcome"], &found["exit_status"]), (&"system_refused".into(), &71.into()));
+}
+
+/// What the host can't say any more, the guardian does.
+#[test]
+fn host_died() {
+    let trial = VVM.trial();
+    let found = result(&trial, "exec sleep 1000", &[], |_, running| {
+        kill_process(running.host(), Signal::KILL).unwrap();
+    });
+    assert_eq!((&found["outcome"], &found["exit_status"]), (&"host_died".into(), &137.into()));
+    assert!(found["epoch"].as_u64().is_some() && found["incarnation"].as_str().is_some(), "{found}");
+}
+
+#[test]
+fn deadline() {
+    let trial = VVM.trial();
+    let ttl = ["--ttl", trial.ttl("1s")];
+    let found = result(&trial, "exec sleep 1000", &ttl, |_, running| {
+        kill_process(running.host(), Signal::STOP).unwrap();
+    });
+    assert_eq!((&found["outcome"], &found["exit_status"]), (&"deadline".into(), &137.into()));
+    assert!(found["host_ended_ns"].as_u64() >= found["kill_deadline_ns"].as_u64(), "{found}");
+}

@@ -1,0 +1,92 @@
+//! What is shipped: the systemd unit with what hardens it, and the Kubernetes example's numbers.
+
+use crate::VVM;
+use std::{fs, path::PathBuf, process::Command};
+
+fn shipped(name: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(name);
+    fs::read_to_string(path).unwrap()
+}
+
+/// What a setting of the unit says.
+fn setting<'unit>(unit: &'unit str, name: &str) -> &'unit str {
+    let mut found = unit.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    let value = found.next().unwrap_or_else(|| panic!("no {name}"));
+    assert!(found.next().is_none(), "{name} twice");
+    value
+}
+
+#[test]
+fn the_unit_says_what_vvm_relies_on() {
+    let unit = shipped("vvm@.service");
+    for (name, value) in [
+        ("Type", "notify"),
+        ("NotifyAccess", "main"),
+        ("KillMode", "mixed"),
+        ("Delegate", "yes"),
+        ("RestartPreventExitStatus", "64 78"),
+        ("SuccessExitStatus", "143"),
+    ] {
+        assert_eq!(setting(&unit, name), value, "{name}");
+    }
+    // Longer than the command has by default (8 s), or systemd would kill a clean stop.
+    assert!(setting(&unit, "TimeoutStopSec").parse::<u32>().unwrap() > 8);
+}
+
+/// Asked of systemd itself, where there is one to ask.
+#[test]
+fn systemd_finds_nothing_wrong_with_the_unit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vvm@payroll.service");
+    let hardening = folder.path().join("vvm@.service.d/hardening.conf");
+    fs::create_dir(hardening.parent().unwrap()).unwrap();
+    fs::write(&hardening, shipped("hardening.conf")).unwrap();
+    let unit = shipped("vvm@.service").replace("/usr/bin/vvm", VVM.path());
+    fs::write(&path, &unit).unwrap();
+    let verify = |path: &PathBuf| {
+        let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(path).output()?;
+        std::io::Result::Ok((output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned()))
+    };
+    match verify(&path) {
+        Ok((holds, said)) => {
+            assert!(holds && said.is_empty(), "{said}");
+            // It would say so: a word of its own that does not exist.
+            fs::write(&path, unit.replace("KillMode=mixed", "KillMode=mixd")).unwrap();
+            let (_, said) = verify(&path).unwrap();
+            assert!(said.contains("mixd"), "{said}");
+            fs::write(&path, &unit).unwrap();
+            fs::write(&hardening, shipped("hardening.conf").replace("=strict", "=strickt")).unwrap();
+            let (_, said) = verify(&path).unwrap();
+            assert!(said.contains("strickt"), "the drop-in is not read: {said}");
+        }
+        Err(missing) => {
+            println!("systemd-analyze is not here, which is all that this machine can show: {missing}")
+        }
+    }
+}
+
+/// What asks asks where it is answered, and nobody ends a pod that ends by itself: a host that hangs while it leads is dead
+/// at 0.8 TTL, with its reason.
+#[test]
+fn probes_and_the_proxy_ask_where_vvm_answers() {
+    let example = shipped("kubernetes.yaml");
+    let number = |before: &str| {
+        let mut found = example.split(before).skip(1);
+        let behind = found.next().unwrap_or_else(|| panic!("no {before:?}"));
+        let digits = behind.chars().take_while(char::is_ascii_digit).collect::<String>();
+        (digits.parse::<u32>().unwrap(), found.next().is_none())
+    };
+    let (port, once) = number("http = \"0.0.0.0:");
+    assert!(once);
+    assert_eq!(number("{ name: vvm, containerPort: "), (port, true));
+    assert_eq!(number("check port "), (port, true));
+    assert_eq!(example.matches(", port: vvm }").count(), 2);
+    for asked in ["readinessProbe:\n            httpGet: { path: /readyz,", "GET /leader\n"] {
+        assert!(example.contains(asked), "{asked}");
+    }
+    let (_, liveness) = example.split_once("livenessProbe:").unwrap();
+    let of_liveness =
+        |key: &str| liveness.split(key).nth(1).unwrap().split_whitespace().next().unwrap().parse::<u32>();
+    let patience = of_liveness("periodSeconds: ").unwrap() * of_liveness("failureThreshold: ").unwrap();
+    assert!(patience >= number("ttl = \"").0, "{patience} s");
+}

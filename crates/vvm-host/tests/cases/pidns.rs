@@ -1,0 +1,176 @@
+//! A PID namespace for the worker: everything that holds at level guardian, and what it promises on top.
+//!
+//! The tests of the files taken in here are those of level guardian, at this level (`harness::Level`).
+
+use crate::VVM;
+use harness::{
+    Level, Run, Running, Trial, eventually, gives_pid_namespaces, gives_user_namespaces, promptly,
+};
+use rustix::process::{Signal, geteuid, kill_process};
+use std::{fs, os::unix::fs::PermissionsExt as _, process::Command, time::Duration};
+
+/// Daemons, somebody who ignores TERM, and processes that start others as fast as they can, so that no look at them is
+/// ever complete.
+const STORM: &str =
+    "trap '' TERM; (setsid sleep 1000 &); (setsid sh -c 'storm() { while :; do (:) & done; }; storm' &)
+                     (setsid sh -c 'next() { (next &); }; next' &) ; echo up; exec sleep 1001";
+
+/// What is left of the worker: whoever is not vvm.
+fn of_the_worker(trial: &Trial) -> usize {
+    let ours = trial.processes().with("vvm run ").len() + trial.processes().with("vvm stage-").len();
+    trial.processes().0.len().saturating_sub(ours)
+}
+
+/// Whether this machine has what these tests are about. Where it hasn't, [`a_machine_without_it_is_refused_with_71`]
+/// says what happens.
+fn is_at_its_level() -> bool {
+    VVM.level() == Level::PidNamespace
+}
+
+/// Everything of the worker is gone within `bound` after `act`, also what forks while it is killed.
+fn gone_within(what: &str, bound: Duration, options: &[&str], act: impl Fn(&Trial, &Running)) {
+    if !is_at_its_level() {
+        return;
+    }
+    promptly(what, bound, || {
+        let trial = VVM.trial();
+        let mut running = trial.run_script(STORM).with(options.iter().copied()).start();
+        running.stdout.wait_for("up");
+        act(&trial, &running);
+        let took = eventually("nobody left", || of_the_worker(&trial) == 0);
+        let _ = kill_process(running.guardian, Signal::CONT);
+        running.finish();
+        took
+    });
+}
+
+#[test]
+fn a_fork_storm_ends_with_the_host() {
+    gone_within("storm, host killed", harness::OUTLIVING, &[], |_, running| {
+        kill_process(running.host(), Signal::KILL).unwrap();
+    });
+}
+
+#[test]
+fn a_fork_storm_ends_with_guardian_and_host_killed_at_once() {
+    gone_within("storm, both killed", harness::OUTLIVING, &[], |_, running| {
+        let host = running.host();
+        running.signal(Signal::STOP);
+        kill_process(host, Signal::KILL).unwrap();
+        running.signal(Signal::KILL);
+    });
+}
+
+/// Nobody of us runs any more, those who keep the namespace included: all of it is the kernel's work.
+#[test]
+fn with_all_of_ours_stopped_nothing_outlives_the_deadline() {
+    // 0.8 TTL from the last renewal, which was before we looked.
+    let bound = Duration::from_millis(800) + harness::OUTLIVING;
+    gone_within("storm, all of ours stopped", bound, &["--ttl", "1s"], |trial, running| {
+        running.signal(Signal::STOP);
+        kill_process(running.host(), Signal::STOP).unwrap();
+        for stage in ["vvm stage-namespace", "vvm stage-init"] {
+            kill_process(trial.process(stage), Signal::STOP).unwrap();
+        }
+    });
+}
+
+#[test]
+fn the_worker_sees_its_own_processes_and_we_see_no_mount_of_it() {
+    if !is_at_its_level() {
+        return;
+    }
+    let trial = VVM.trial();
+    let mounts = || {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        mounts.lines().filter(|line| line.split(' ').nth(4) == Some("/proc")).count()
+    };
+    let before = mounts();
+    let script = "set -- /proc/[0-9]*; echo $#; cat /proc/1/cmdline | tr '\\0' ' '; echo; read word";
+    let mut running = trial.run_script(script).stdin(std::process::Stdio::piped()).start();
+    // Process 1, and the shell.
+    assert_eq!(running.stdout.wait_for(""), "2");
+    running.stdout.wait_for("vvm stage-init");
+    assert_eq!(mounts(), before);
+    running.signal(Signal::TERM);
+    running.finish();
+}
+
+/// Whoever kills process 1 from outside has killed the worker.
+#[test]
+fn a_killed_init_is_a_killed_worker() {
+    if !is_at_its_level() {
+        return;
+    }
+    let trial = VVM.trial();
+    let mut running = trial.run_script(STORM).start();
+    running.stdout.wait_for("up");
+    kill_process(trial.process("vvm stage-init"), Signal::KILL).unwrap();
+    let finished = running.finish();
+    assert_eq!(finished.code(), 128 + 9, "{:#?}", finished.stderr);
+    assert!(finished.says("the command was ended by SIGKILL"), "{:#?}", finished.stderr);
+}
+
+#[test]
+fn the_level_in_force_is_said_and_written() {
+    let trial = VVM.trial();
+    let path = trial.folder().join("result.json");
+    let finished = trial.run(["true"]).with(["--result-file", path.to_str().unwrap()]).finish();
+    let level = VVM.level().name();
+    assert!(finished.says(&format!("containment: {level}")), "{:#?}", finished.stderr);
+    let found = serde_json::from_slice::<serde_json::Value>(&fs::read(path).unwrap()).unwrap();
+    assert_eq!(found["containment"], level);
+}
+
+/// Makes of the command behind it somebody who is nobody.
+const NOBODY: [&str; 6] = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
+
+/// `run` as somebody who is nobody. A copy of the program, because ours may stand where only its owner may go.
+fn as_nobody(trial: &Trial, run: Run) -> Run {
+    let copy = trial.folder().join("vvm");
+    // By another process: a file that is open for writing in one of ours could not be executed.
+    assert!(Command::new("cp").arg(VVM.path()).arg(&copy).status().unwrap().success());
+    fs::set_permissions(trial.folder(), fs::Permissions::from_mode(0o777)).unwrap();
+    let shift = format!("shift; exec {} \"$@\"", copy.display());
+    run.through([&NOBODY[..], &["sh", "-c", &shift, "sh"]].concat())
+}
+
+/// Whoever may not make a PID namespace makes one inside a user namespace, and stays who he is.
+#[test]
+fn an_ordinary_user_has_it_inside_a_user_namespace() {
+    if !geteuid().is_root() {
+        // Then every other test of this file is that of an ordinary user.
+        return;
+    }
+    let trial = VVM.trial();
+    let finished =
+        as_nobody(&trial, trial.run_script("id -u; id -g; grep CapEff /proc/self/status")).finish();
+    if gives_user_namespaces(&NOBODY) && is_at_its_level() {
+        assert_eq!(finished.stdout[..2], ["65534", "65534"], "{:#?}", finished.stderr);
+        assert!(finished.stdout[2].ends_with("0000000000000000"), "{:?}", finished.stdout);
+        assert!(finished.says("containment: pidns"), "{:#?}", finished.stderr);
+    } else if is_at_its_level() {
+        assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
+    }
+}
+
+#[test]
+fn a_machine_without_it_is_refused_with_71() {
+    let trial = VVM.trial();
+    let run = trial.run(["echo", "started"]).with(["--containment", "pidns"]);
+    let (refused, hint) = if !gives_pid_namespaces() {
+        (run, "run as root or with CAP_SYS_ADMIN")
+    } else if gives_user_namespaces(&[]) {
+        // In a user namespace, which has limits of its own.
+        let limit = "echo 0 > /proc/sys/user/max_pid_namespaces; exec \"$@\"";
+        let limited = ["unshare", "--user", "--map-root-user", "sh", "-c", limit, "sh"];
+        (run.through(limited), "raise user.max_pid_namespaces")
+    } else {
+        // We may make one, but a user namespace is not to be had: without the privilege, neither.
+        (run.through(["setpriv", "--bounding-set", "-sys_admin"]), "run as root or with CAP_SYS_ADMIN")
+    };
+    let finished = refused.finish();
+    assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
+    assert!(finished.says(hint), "{:#?}", finished.stderr);
+    assert_eq!(finished.stdout, Vec::<String>::new());
+}

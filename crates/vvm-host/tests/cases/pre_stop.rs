@@ -1,0 +1,112 @@
+//! `--pre-stop`: before the command is told to stop, in the command's containment, and never beyond the lease.
+
+use crate::VVM;
+use harness::{Finished, Run, Running, Trial, eventually};
+use rustix::process::Signal;
+use std::time::Duration;
+
+/// More than separates one request from an echo of it.
+const NOT_AN_ECHO: Duration = Duration::from_millis(150);
+
+/// What command and pre-stop have noted, in the order in which they did.
+fn notes(trial: &Trial) -> Vec<String> {
+    let text = std::fs::read_to_string(trial.folder().join("notes")).unwrap_or_default();
+    text.lines().map(String::from).collect()
+}
+
+/// A command that ends on TERM with status 5, and notes it; after `pre_stop`, which finds the notes in `$NOTES`.
+fn run(trial: &Trial, pre_stop: &str) -> Run {
+    let worker =
+        "trap 'echo told >> $NOTES; exit 5' TERM; trap 'echo HUP' HUP; echo up; while :; do sleep 0.01; done";
+    let notes = trial.folder().join("notes").display().to_string();
+    trial.run_script(worker).with(["--pre-stop", pre_stop]).environment("NOTES", &notes)
+}
+
+fn up(run: Run) -> Running {
+    let mut running = run.start();
+    running.stdout.wait_for("up");
+    running
+}
+
+fn ended(trial: &Trial, running: Running) -> Finished {
+    let finished = running.finish();
+    assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
+    finished
+}
+
+#[test]
+fn it_has_ended_before_the_command_is_told() {
+    let trial = VVM.trial();
+    let running = up(run(&trial, "sleep 0.3; echo pre $VVM_LEADER_NAME >> $NOTES; echo heard; exit 1"));
+    running.signal(Signal::TERM);
+    let finished = ended(&trial, running);
+    assert_eq!(finished.code(), 5, "{:#?}", finished.stderr);
+    assert_eq!(notes(&trial), [format!("pre {}", trial.name()), "told".into()]);
+    // Standard output is the command's.
+    assert!(
+        finished.says("heard") && finished.says("--pre-stop exited with status 1"),
+        "{:#?}",
+        finished.stderr
+    );
+    assert_eq!(finished.stdout, ["up"]);
+}
+
+#[test]
+fn one_that_hangs_is_killed_after_its_time_with_what_it_started() {
+    let trial = VVM.trial();
+    let hangs = "trap '' TERM; sleep 1000 & (setsid sleep 1000 &); sleep 1000";
+    let running = up(run(&trial, hangs).with(["--pre-stop-timeout", "100ms"]));
+    running.signal(Signal::TERM);
+    let finished = ended(&trial, running);
+    assert_eq!(finished.code(), 5, "{:#?}", finished.stderr);
+    assert!(finished.says("--pre-stop took longer than it may"), "{:#?}", finished.stderr);
+    assert_eq!(notes(&trial), ["told"]);
+}
+
+#[test]
+fn a_second_request_kills_both_at_once_and_other_signals_reach_the_command() {
+    let trial = VVM.trial();
+    let mut running = up(run(&trial, "echo pre >> $NOTES; sleep 1000; :").with(["--pre-stop-timeout", "1h"]));
+    running.signal(Signal::TERM);
+    eventually("it runs", || !notes(&trial).is_empty());
+    running.signal(Signal::HUP);
+    running.stdout.wait_for("HUP");
+    std::thread::sleep(NOT_AN_ECHO);
+    running.signal(Signal::INT);
+    assert_eq!(ended(&trial, running).code(), 128 + 9);
+    assert_eq!(notes(&trial), ["pre"]);
+}
+
+/// The exit status says that nobody had to be killed at the deadline.
+#[test]
+fn after_a_loss_it_ends_in_time_for_the_command_to_stop_before_the_deadline() {
+    let trial = VVM.trial();
+    let hangs = "trap '' TERM; echo pre >> $NOTES; while :; do sleep 1000; done";
+    let running = up(run(&trial, hangs).with(["--pre-stop-timeout", "1h", "--ttl", "5s"]));
+    let outage = trial.outage();
+    running.wait();
+    drop(outage);
+    let finished = ended(&trial, running);
+    assert_eq!(finished.code(), 79, "{:#?}", finished.stderr);
+    assert_eq!(notes(&trial), ["pre", "told"]);
+}
+
+#[test]
+fn it_runs_when_a_check_has_failed_too() {
+    let trial = VVM.trial();
+    let check = ["--check", "false", "--check-interval", "20ms", "--check-failures", "2"];
+    let finished = ended(&trial, up(run(&trial, "echo pre >> $NOTES").with(check)));
+    assert_eq!(finished.code(), 81, "{:#?}", finished.stderr);
+    assert!(finished.says("the check `false` failed 2 times in a row: it exited with status 1"));
+    assert_eq!(notes(&trial), ["pre", "told"]);
+}
+
+#[test]
+fn it_does_not_run_when_the_command_ends_by_itself() {
+    let trial = VVM.trial();
+    let notes_file = trial.folder().join("notes").display().to_string();
+    let run =
+        trial.run(["true"]).with(["--pre-stop", "echo pre >> $NOTES"]).environment("NOTES", &notes_file);
+    assert_eq!(run.finish().code(), 0);
+    assert_eq!(notes(&trial), Vec::<String>::new());
+}

@@ -1,0 +1,231 @@
+//! Neighbours on one machine: who waits is told, and leads at once; a folder that won't do costs that and nothing else.
+//!
+//! A standby looks by itself once a second. So that luck proves nothing, each trial begins with a hint to everybody, after
+//! which nobody looks by himself for three quarters of a second; whatever happens sooner happens because somebody was told.
+
+use crate::VVM;
+use harness::{Running, Trial, eventually, promptly, within};
+use rustix::process::Signal;
+use std::{
+    fs,
+    os::unix::{
+        fs::{FileTypeExt as _, PermissionsExt as _, symlink},
+        net::UnixDatagram,
+    },
+    path::PathBuf,
+    time::Duration,
+};
+use vvm_clock::{Clock, Instant, SystemClock};
+
+/// What the issue promises from the end of one command to the start of the next.
+const PROMISED: Duration = Duration::from_millis(200);
+
+/// Before a candidate looks again by itself, after it has looked: at least three quarters of a second.
+const LEFT_ALONE: Duration = Duration::from_millis(700);
+
+/// The same where a claim was refused, because of a pause: half of that which is at most a second.
+const LEFT_ALONE_AFTER_A_REFUSAL: Duration = Duration::from_millis(450);
+
+/// What stops takes as long as every candidate needs to heed a hint that came just before.
+const SLOW_TO_STOP: &str =
+    "trap 'sleep 0.3; echo ended; exit' TERM; echo works; while :; do sleep 0.01; done";
+
+const WORK: &str = "trap 'echo ended; exit' TERM; echo works; while :; do sleep 0.01; done";
+
+fn start(trial: &Trial, holder: &str) -> Running {
+    trial.run_script(WORK).with(["--holder", holder]).start()
+}
+
+fn leader(trial: &Trial, holder: &str) -> Running {
+    let mut running = start(trial, holder);
+    running.stdout.wait_for("works");
+    running
+}
+
+fn standby(trial: &Trial, holder: &str) -> Running {
+    let mut running = start(trial, holder);
+    running.stderr.wait_for("waiting for leadership");
+    running
+}
+
+fn sockets(trial: &Trial) -> Vec<PathBuf> {
+    let files = fs::read_dir(trial.local_dir()).into_iter().flatten().flatten();
+    files.filter(|file| file.file_type().is_ok_and(|kind| kind.is_socket())).map(|file| file.path()).collect()
+}
+
+/// A hint to everybody, once there are so many.
+fn hint(trial: &Trial, candidates: usize) {
+    eventually("sockets of all candidates", || sockets(trial).len() == candidates);
+    let socket = UnixDatagram::unbound().unwrap();
+    for path in sockets(trial) {
+        socket.send_to(&[], path).unwrap();
+    }
+}
+
+fn now() -> Instant {
+    SystemClock::start().unwrap().now()
+}
+
+#[test]
+fn a_standby_leads_at_once_when_the_leader_is_told_to_stop() {
+    let trial = VVM.trial();
+    let start = |holder| trial.run_script(SLOW_TO_STOP).with(["--holder", holder]).start();
+    let mut first = start("a");
+    first.stdout.wait_for("works");
+    promptly("TERM", PROMISED, || {
+        let mut second = start("b");
+        second.stderr.wait_for("waiting for leadership");
+        hint(&trial, 2);
+        first.signal(Signal::TERM);
+        first.stdout.wait_for("ended");
+        let ended = now();
+        second.stdout.wait_for("works");
+        let took = now().since(ended);
+        std::mem::replace(&mut first, second).finish();
+        took
+    });
+}
+
+#[test]
+fn a_standby_leads_at_once_when_the_leader_steps_down_for_it() {
+    let trial = VVM.trial();
+    let (mut one, mut other) = (("a", leader(&trial, "a")), ("b", standby(&trial, "b")));
+    promptly("step-down --to", PROMISED, || {
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| trial.ask("step-down", &["--name", "payroll", "--to", other.0]));
+            one.1.stdout.wait_for("ended");
+            let ended = now();
+            other.1.stdout.wait_for("works");
+            let took = now().since(ended);
+            assert_eq!(asked.join().unwrap().0, 0);
+            one.1.stderr.wait_for("waiting for leadership");
+            std::mem::swap(&mut one, &mut other);
+            took
+        })
+    });
+}
+
+/// The standby's answer and the leader's, and then the release: three times somebody is told.
+#[test]
+fn all_of_a_step_down_takes_less_than_a_look() {
+    let trial = VVM.trial();
+    let (mut one, mut other) = (("a", leader(&trial, "a")), ("b", standby(&trial, "b")));
+    within("a step-down", LEFT_ALONE, || {
+        hint(&trial, 2);
+        let began = now();
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| trial.ask("step-down", &["--name", "payroll", "--to", other.0]));
+            other.1.stdout.wait_for("works");
+            let took = now().since(began);
+            assert_eq!(asked.join().unwrap().0, 0);
+            one.1.stderr.wait_for("waiting for leadership");
+            std::mem::swap(&mut one, &mut other);
+            took
+        })
+    });
+}
+
+#[test]
+fn a_pause_is_heeded_at_once_and_so_is_its_end() {
+    let trial = VVM.trial();
+    let mut running = leader(&trial, "a");
+    within("a pause", LEFT_ALONE, || {
+        hint(&trial, 1);
+        let began = now();
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| trial.ask("pause", &["--name", "payroll"]));
+            running.stdout.wait_for("ended");
+            let took = now().since(began);
+            assert_eq!(asked.join().unwrap().0, 0);
+            assert_eq!(trial.ask("resume", &["--name", "payroll"]).0, 0);
+            running.stdout.wait_for("works");
+            took
+        })
+    });
+    within("a resumption", LEFT_ALONE_AFTER_A_REFUSAL, || {
+        assert_eq!(trial.ask("pause", &["--name", "payroll"]).0, 0);
+        running.stdout.wait_for("ended");
+        running.stderr.wait_for("paused by");
+        hint(&trial, 1);
+        let began = now();
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| trial.ask("resume", &["--name", "payroll"]));
+            running.stdout.wait_for("works");
+            let took = now().since(began);
+            assert_eq!(asked.join().unwrap().0, 0);
+            took
+        })
+    });
+}
+
+#[test]
+fn sockets_are_the_users_alone_and_go_with_their_processes() {
+    let trial = VVM.trial();
+    let (first, second) = (leader(&trial, "a"), standby(&trial, "b"));
+    eventually("two sockets", || sockets(&trial).len() == 2);
+    let mode = |path: &PathBuf| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(mode(&trial.local_dir().into()), 0o700);
+    assert!(sockets(&trial).iter().all(|path| mode(path) == 0o600));
+    for running in [second, first] {
+        running.signal(Signal::TERM);
+        running.finish();
+    }
+    assert_eq!(sockets(&trial), Vec::<PathBuf>::new());
+}
+
+/// Exit status 64 before anybody campaigns, where it was asked for.
+#[test]
+fn a_folder_that_was_named_and_will_not_do_is_refused() {
+    let trial = VVM.trial();
+    let place = trial.folder().join("place");
+    let refused = |hint: &str| {
+        let named = place.display().to_string();
+        let finished = trial.run(["true"]).with(["--local-dir", &named]).finish();
+        assert_eq!(finished.code(), 64, "{hint}: {:?}", finished.stderr);
+        assert!(finished.says("--local-dir") && finished.says(hint), "{hint}: {:?}", finished.stderr);
+        let (code, _, said) = trial
+            .ask("elect", &["--name", "payroll", "--on-lead", ":", "--on-loss", ":", "--local-dir", &named]);
+        assert_eq!(code, 64, "{said}");
+        assert!(said.contains("--local-dir") && said.contains(hint), "{hint}: {said}");
+        assert!(!trial.folder().join("leader.db").exists(), "it has opened the storage");
+    };
+    fs::write(&place, "").unwrap();
+    refused("is no folder");
+    fs::remove_file(&place).unwrap();
+    symlink("/tmp", &place).unwrap();
+    refused("is no folder");
+    fs::remove_file(&place).unwrap();
+    fs::create_dir(&place).unwrap();
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o777)).unwrap();
+    refused("chmod 700 it");
+    fs::remove_dir(&place).unwrap();
+    fs::write(trial.folder().join("local"), "").unwrap();
+    let beneath = trial.run(["true"]).with(["--local-dir", &format!("{}/x", trial.local_dir())]).finish();
+    assert!(beneath.code() == 64 && beneath.says("Not a directory"), "{:?}", beneath.stderr);
+}
+
+/// Whoever only tells goes on without; and so does everybody with `none`, or when the folder is gone.
+#[test]
+fn without_a_folder_everything_takes_longer_and_works() {
+    let trial = VVM.trial();
+    let run = |holder| trial.run_script(WORK).with(["--holder", holder, "--local-dir", "none"]);
+    let mut first = run("a").start();
+    first.stdout.wait_for("works");
+    let mut second = run("b").start();
+    second.stderr.wait_for("waiting for leadership");
+    assert!(!PathBuf::from(trial.local_dir()).exists());
+    fs::write(trial.local_dir(), "in the way").unwrap();
+    let (code, out, error) = trial.ask("step-down", &["--name", "payroll", "--to", "b"]);
+    assert_eq!(code, 0, "{out}{error}");
+    second.stdout.wait_for("works");
+    assert_eq!(fs::read_to_string(trial.local_dir()).unwrap(), "in the way");
+    fs::remove_file(trial.local_dir()).unwrap();
+
+    let mut third = standby(&trial, "c");
+    eventually("its socket", || sockets(&trial).len() == 1);
+    fs::remove_dir_all(trial.local_dir()).unwrap();
+    first.signal(Signal::TERM);
+    first.finish();
+    second.signal(Signal::TERM);
+    third.stdout.wait_for("works");
+}

@@ -1,0 +1,133 @@
+//! What systemd is told, by the process that it knows, and what it is not told by anybody else.
+
+use crate::VVM;
+use harness::{Run, Trial};
+use rustix::{
+    net::{
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg,
+        sockopt::{set_socket_passcred, set_socket_timeout},
+    },
+    process::{Pid, Signal},
+};
+use std::{io::IoSliceMut, mem::MaybeUninit, os::unix::net::UnixDatagram};
+
+/// A service manager, as far as one listens.
+struct Manager {
+    socket: UnixDatagram,
+    place: String,
+}
+
+impl Manager {
+    fn of(trial: &Trial) -> Self {
+        let path = trial.folder().join("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        set_socket_passcred(&socket, true).unwrap();
+        set_socket_timeout(&socket, rustix::net::sockopt::Timeout::Recv, Some(harness::PATIENCE)).unwrap();
+        Self { socket, place: path.to_str().unwrap().into() }
+    }
+
+    fn starts(&self, run: Run) -> harness::Running {
+        run.environment("NOTIFY_SOCKET", &self.place).start()
+    }
+
+    /// The next that is told, and by which process.
+    fn hears(&self) -> (String, Pid) {
+        let mut text = [0; 512];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let into = &mut [IoSliceMut::new(&mut text)];
+        let received = recvmsg(&self.socket, into, &mut ancillary, RecvFlags::empty()).unwrap();
+        let sender = ancillary.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmCredentials(credentials) => Some(credentials.pid),
+            _ => None,
+        });
+        (String::from_utf8(text[..received.bytes].to_vec()).unwrap(), sender.unwrap())
+    }
+
+    /// Waits until it is told `line`, and returns everything up to there. All of it comes from `guardian`.
+    fn waits_for(&self, line: &str, guardian: Pid) -> String {
+        let mut all = String::new();
+        loop {
+            let (text, sender) = self.hears();
+            assert_eq!(sender, guardian, "{text}");
+            all.push_str(&text);
+            if text.lines().any(|told| told.starts_with(line)) {
+                return all;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_standby_is_ready_and_each_change_is_told_by_the_main_process() {
+    let trial = VVM.trial();
+    let mut leader = trial.run_script("echo up; exec sleep 1000").start();
+    leader.stdout.wait_for("up");
+
+    let manager = Manager::of(&trial);
+    let mut standby = manager.starts(trial.run_script("echo up; exec sleep 1000"));
+    let told = manager.waits_for("READY=1", standby.guardian);
+    assert_eq!(told, "STATUS=waiting for leadership\nREADY=1\n");
+
+    leader.signal(Signal::TERM);
+    leader.finish();
+    standby.stdout.wait_for("up");
+    let told = manager.waits_for("STATUS=leading", standby.guardian);
+    let epoch = told.strip_prefix("STATUS=leading, slot 1, epoch ").unwrap().trim().parse::<u64>().unwrap();
+    assert!(epoch > 0, "{told}");
+
+    standby.signal(Signal::TERM);
+    let told = manager.waits_for("STOPPING=1", standby.guardian);
+    assert!(told.contains(&format!("STATUS=stopping, slot 1, epoch {epoch}\n")), "{told}");
+    assert!(!told.contains("READY=1"), "{told}");
+    assert_eq!(standby.finish().signal(), 15);
+}
+
+/// One that is out of reach, or no socket at all, changes nothing; and the command can't speak for us.
+#[test]
+fn nobody_has_to_listen_and_the_command_is_not_given_the_socket() {
+    let trial = VVM.trial();
+    for place in ["/no/such/socket", "vsock:1:2", "", "relative"] {
+        let run = trial.run_script("echo \"told<$NOTIFY_SOCKET>\"").environment("NOTIFY_SOCKET", place);
+        let finished = run.finish();
+        assert_eq!((finished.code(), &finished.stdout[..]), (0, &["told<>".to_owned()][..]), "{place}");
+    }
+}
+
+#[test]
+fn a_leadership_that_is_only_held_is_told_as_that() {
+    let trial = VVM.trial();
+    let manager = Manager::of(&trial);
+    let running = manager.starts(trial.run(["true"]).with(["--hold-at-least", "1h"]));
+    let told = manager.waits_for("STATUS=holding", running.guardian);
+    let last = told.lines().last().unwrap();
+    assert!(
+        last.starts_with("STATUS=holding, slot 1, epoch ") && last.ends_with(": no command runs"),
+        "{told}"
+    );
+    running.signal(Signal::TERM);
+    running.finish();
+    let trial = VVM.trial();
+    let manager = Manager::of(&trial);
+    let run = trial.run(["true"]).with(["--on-exit", "restart", "--restart-backoff", "1h"]);
+    let running = manager.starts(run.with(["--restart-backoff-max", "1h"]));
+    manager.waits_for("STATUS=restarting, slot 1, epoch ", running.guardian);
+    running.signal(Signal::TERM);
+    running.finish();
+}
+
+#[test]
+fn a_loss_that_another_campaign_follows_is_no_stop() {
+    let trial = VVM.trial();
+    let manager = Manager::of(&trial);
+    let run = trial.run_script("echo up; exec sleep 1000").with(["--ttl", "1s", "--on-loss", "rejoin"]);
+    let mut running = manager.starts(run);
+    running.stdout.wait_for("up");
+    manager.waits_for("STATUS=leading", running.guardian);
+    let lock = trial.lock_storage();
+    let told = manager.waits_for("STATUS=waiting", running.guardian);
+    assert!(told.contains("STATUS=stopping, slot 1") && !told.contains("STOPPING=1"), "{told}");
+    drop(lock);
+    running.signal(Signal::TERM);
+    running.finish();
+}

@@ -1,0 +1,171 @@
+//! What each signal does in each state: the table of docs/vvm-run.md, a test for each row.
+//!
+//! A cell says how `vvm` ends and what its command gets. That none of its processes is left then, and whose the record is,
+//! holds for the whole row. What a terminal does stands in `terminal.rs`.
+
+mod scene;
+mod table;
+
+use rustix::process::Signal;
+use scene::Scene;
+use std::thread;
+use table::{
+    Effect::{Ends, EndsTheCommand, EndsWithTheCommandsStatus, Kills, Nothing, PassedOn, Stops, Waits},
+    SIGNALS, State, TABLE,
+};
+
+/// All at once: some states take seconds to get into.
+fn row(state: State) {
+    let (_, effects) = TABLE.into_iter().find(|(there, _)| *there == state).unwrap();
+    let cells = SIGNALS.into_iter().zip(effects).map(|((signal, name), effect)| {
+        let cell = thread::spawn(move || Scene::set(state).check(signal, name, effect));
+        (format!("{name}: {effect:?}"), cell)
+    });
+    let [on_term, ..] = effects;
+    let stopped = thread::spawn(move || Scene::set(state).check_after_a_stop(on_term));
+    let cells = cells.chain([("STOP, CONT: Nothing".to_owned(), stopped)]).collect::<Vec<_>>();
+    let wrong = cells.into_iter().filter_map(|(what, cell)| cell.join().is_err().then_some(what));
+    let wrong = wrong.collect::<Vec<_>>();
+    assert!(wrong.is_empty(), "{state:?}: {wrong:?}");
+}
+
+#[test]
+fn while_the_storage_is_opened() {
+    row(State::Opening);
+}
+
+#[test]
+fn while_campaigning() {
+    row(State::Campaigning);
+}
+
+#[test]
+fn while_the_name_is_paused() {
+    row(State::Paused);
+}
+
+#[test]
+fn while_rejoining_after_a_loss() {
+    row(State::Rejoining);
+}
+
+#[test]
+fn while_others_go_first() {
+    row(State::LettingOthersGoFirst);
+}
+
+#[test]
+fn while_starting() {
+    row(State::Starting);
+}
+
+#[test]
+fn while_leading() {
+    row(State::Leading);
+}
+
+#[test]
+fn while_pre_stop_runs() {
+    row(State::PreStopping);
+}
+
+#[test]
+fn while_pre_stop_runs_because_of_a_check() {
+    row(State::PreStoppingUnhealthy);
+}
+
+#[test]
+fn while_stopping_by_term() {
+    row(State::Stopping);
+}
+
+#[test]
+fn while_stopping_by_int() {
+    row(State::StoppingByInt);
+}
+
+#[test]
+fn while_stopping_because_of_a_check() {
+    row(State::Unhealthy);
+}
+
+#[test]
+fn while_stopping_because_of_a_pause() {
+    row(State::Pausing);
+}
+
+#[test]
+fn while_stopping_because_of_a_loss() {
+    row(State::Lost);
+}
+
+#[test]
+fn while_the_leadership_is_held() {
+    row(State::Held);
+}
+
+#[test]
+fn between_two_runs() {
+    row(State::BetweenRuns);
+}
+
+/// What the documentation says of the row that this state belongs to: TERM and INT, HUP and QUIT, USR1 and USR2.
+fn documented(state: State) -> [String; 3] {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/vvm-run.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let table = text.split("| while | TERM, INT | HUP, QUIT | USR1, USR2 |").nth(1).unwrap();
+    let mut rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let begins = match state {
+        State::Opening
+        | State::Campaigning
+        | State::Paused
+        | State::Rejoining
+        | State::LettingOthersGoFirst => "it opens the storage, or waits for leadership",
+        State::Starting | State::Leading => "the command starts or works",
+        State::PreStopping => "`--pre-stop` runs, because of TERM or INT",
+        State::Stopping | State::StoppingByInt => "the command stops, because of TERM or INT",
+        State::PreStoppingUnhealthy | State::Unhealthy | State::Pausing | State::Lost => {
+            "the command stops, because leadership was lost or is given up"
+        }
+        State::Held | State::BetweenRuns => "nothing runs: between two runs, or the leadership is held",
+    };
+    let row = rows.find(|row| row.contains(begins)).unwrap();
+    let cells = row.split('|').skip(2).take(3).map(|cell| cell.trim().to_owned());
+    cells.collect::<Vec<_>>().try_into().unwrap()
+}
+
+/// That this file and the documentation have the same table.
+#[test]
+fn the_documentation_says_the_same() {
+    for (state, effects) in TABLE {
+        let [first, second, third] = documented(state);
+        for (effect, said) in effects.into_iter().zip([&first, &first, &second, &second, &third, &third]) {
+            let said = if said == "the same" { &first } else { said };
+            let expected = match effect {
+                Ends | EndsWithTheCommandsStatus => said.starts_with("it ends at once"),
+                Nothing => said == "nothing",
+                PassedOn | EndsTheCommand => said.starts_with("passed on"),
+                Waits => said == "passed on; another one kills at once",
+                Stops => said == "passed on; the command has `--stop-timeout`",
+                Kills => said == "kills at once",
+            };
+            assert!(expected, "{state:?}: {effect:?}: {said}");
+        }
+    }
+}
+
+/// As under `nohup`, also without a worker to keep it from.
+#[test]
+fn a_candidate_that_was_started_ignoring_hangups_lives_through_one() {
+    let scene = Scene::set(State::Campaigning);
+    let ignoring = ["sh", "-c", "trap '' HUP QUIT; exec \"$@\"", "sh"];
+    let mut candidate = scene.trial.run(["echo", "leads"]).through(ignoring).start();
+    candidate.stderr.wait_for("waiting for leadership");
+    scene.running.signal(Signal::TERM);
+    scene.running.wait();
+    candidate.signal(Signal::HUP);
+    candidate.signal(Signal::QUIT);
+    scene.obstacle.remove(&scene.trial);
+    let finished = candidate.finish();
+    assert_eq!((finished.code(), finished.stdout), (0, vec!["leads".to_owned()]));
+}

@@ -1,0 +1,319 @@
+//! Getting into each state, and what there is to see after a signal: how `vvm` ends, what its command gets, what is left, and
+//! whose the record is.
+
+use super::table::{
+    Effect::{self, Ends, EndsTheCommand, EndsWithTheCommandsStatus, Kills, Nothing, PassedOn, Stops, Waits},
+    State,
+};
+use crate::VVM;
+use harness::{Finished, Obstruction, Run, Running, Trial, Usurper, eventually};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::{thread, time::Duration};
+
+/// Says which signals it gets, and ends on none of them.
+const REPORTER: &str = "for s in TERM INT HUP QUIT USR1 USR2; do trap \"echo $s\" $s; done
+                        echo up; while :; do sleep 0.01; done";
+
+/// More than separates one request from an echo of it.
+const NOT_AN_ECHO: Duration = Duration::from_millis(150);
+
+/// Whose record there is afterwards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Record {
+    /// Nobody's, and there has never been one.
+    Never,
+    /// Nobody's: it was handed back.
+    HandedBack,
+    /// Somebody else's, who is not disturbed.
+    Of(&'static str),
+}
+
+/// A `vvm run` in a state.
+pub(crate) struct Scene {
+    state: State,
+    pub(crate) trial: Trial,
+    pub(crate) running: Running,
+    pub(crate) obstacle: Obstacle,
+}
+
+/// What keeps a candidate from leading.
+#[derive(Default)]
+pub(crate) struct Obstacle {
+    leader: Option<Running>,
+    obstruction: Option<Obstruction>,
+    usurper: Option<Usurper>,
+    is_paused: bool,
+}
+
+impl Obstacle {
+    pub(crate) fn remove(self, trial: &Trial) {
+        if let Some(obstruction) = self.obstruction {
+            obstruction.remove();
+        }
+        if let Some(usurper) = self.usurper {
+            usurper.leave();
+        }
+        if self.is_paused {
+            let (code, _, error) = trial.ask("resume", &["--name", &trial.name()]);
+            assert_eq!(code, 0, "{error}");
+        }
+        if let Some(leader) = self.leader {
+            leader.signal(Signal::TERM);
+            leader.finish();
+        }
+    }
+
+    /// How many processes of the trial are its own: ours, and the command.
+    fn processes(&self) -> usize {
+        self.leader.iter().count() * (VVM.level().ours() + 1)
+    }
+}
+
+fn pause(trial: &Trial) {
+    let (code, _, error) = trial.ask("pause", &["--name", &trial.name(), "--wait", "no"]);
+    assert_eq!(code, 0, "{error}");
+}
+
+/// A command that says what it gets; what is left to stop in after a loss is a part of the TTL.
+fn reporter(trial: &Trial, options: &[&str]) -> Running {
+    let run = trial.run_script(REPORTER).with(["--ttl", "20s", "--stop-timeout", "1h"]);
+    let mut running = run.with(options.iter().copied()).start();
+    running.stdout.wait_for("up");
+    running
+}
+
+const UNHEALTHY: [&str; 6] = ["--check", "false", "--check-interval", "20ms", "--check-failures", "1"];
+const PRE_STOP: [&str; 4] = ["--pre-stop", "echo pre-stop runs; exec sleep 1000", "--pre-stop-timeout", "1h"];
+
+fn told_to_stop(mut running: Running, by: &str) -> Running {
+    running.stdout.wait_for(by);
+    thread::sleep(NOT_AN_ECHO);
+    running
+}
+
+impl Scene {
+    pub(crate) fn set(state: State) -> Self {
+        let trial = VVM.trial();
+        let mut obstacle = Obstacle::default();
+        let candidate = |run: Run, at: &str| {
+            let mut running = run.start();
+            running.stderr.wait_for(at);
+            running
+        };
+        let running = match state {
+            State::Opening => {
+                let behind = trial.obstruct();
+                let run = trial.run(["echo", "leads"]).with(["--storage", &behind.url]);
+                obstacle.obstruction = Some(behind);
+                candidate(run, "trying again")
+            }
+            State::Campaigning => {
+                let mut other =
+                    trial.run_script("echo up; exec sleep 1000").with(["--holder", "other"]).start();
+                other.stdout.wait_for("up");
+                obstacle.leader = Some(other);
+                candidate(trial.run(["echo", "leads"]), "waiting for leadership")
+            }
+            State::Paused => {
+                assert_eq!(trial.run(["true"]).finish().code(), 0);
+                pause(&trial);
+                obstacle.is_paused = true;
+                candidate(trial.run(["echo", "leads"]), "waiting until it is resumed")
+            }
+            State::Rejoining => {
+                let worker = "echo leads; exec sleep 1000";
+                let options = ["--ttl", trial.ttl("2s"), "--on-loss", "rejoin"];
+                let mut running = trial.run_script(worker).with(options).start();
+                running.stdout.wait_for("leads");
+                obstacle.usurper = Some(trial.usurp());
+                running.stderr.wait_for("leadership lost");
+                running.stderr.wait_for("waiting for leadership");
+                running
+            }
+            State::LettingOthersGoFirst => {
+                let run = trial.run_script("echo leads; exec sleep 1000").with(UNHEALTHY);
+                let mut running =
+                    candidate(run.with(["--on-loss", "rejoin"]), "unhealthy, the command has been stopped");
+                running.stdout.wait_for("leads");
+                running
+            }
+            State::Starting => candidate(trial.run(["sleep", "1000"]), "leading, epoch"),
+            State::Leading => reporter(&trial, &["--stop-timeout", "200ms"]),
+            State::PreStopping => {
+                let mut running = reporter(&trial, &PRE_STOP);
+                running.signal(Signal::TERM);
+                running.stderr.wait_for("pre-stop runs");
+                thread::sleep(NOT_AN_ECHO);
+                running
+            }
+            State::PreStoppingUnhealthy => {
+                let mut running = reporter(&trial, &[&PRE_STOP[..], &UNHEALTHY].concat());
+                running.stderr.wait_for("pre-stop runs");
+                running
+            }
+            State::Stopping => {
+                let running = reporter(&trial, &[]);
+                running.signal(Signal::TERM);
+                told_to_stop(running, "TERM")
+            }
+            State::StoppingByInt => {
+                let running = reporter(&trial, &[]);
+                running.signal(Signal::INT);
+                told_to_stop(running, "INT")
+            }
+            State::Unhealthy => told_to_stop(reporter(&trial, &UNHEALTHY), "TERM"),
+            State::Pausing => {
+                let running = reporter(&trial, &[]);
+                pause(&trial);
+                obstacle.is_paused = true;
+                told_to_stop(running, "TERM")
+            }
+            State::Lost => {
+                let running = reporter(&trial, &[]);
+                obstacle.usurper = Some(trial.usurp());
+                told_to_stop(running, "TERM")
+            }
+            State::Held => {
+                let run = trial.run_script("echo ran; exit 3").with(["--hold-at-least", "1h"]);
+                candidate(run, "holding the leadership")
+            }
+            State::BetweenRuns => {
+                let long = ["--on-exit", "restart", "--restart-backoff", "1h", "--restart-backoff-max", "1h"];
+                candidate(trial.run_script("echo ran; exit 3").with(long), "restart 1 in 3600s")
+            }
+        };
+        Self { state, trial, running, obstacle }
+    }
+
+    /// That the signal has this effect.
+    pub(crate) fn check(self, signal: Signal, name: &str, effect: Effect) {
+        self.running.signal(signal);
+        self.follow(signal, name, effect);
+    }
+
+    /// The guardian is stopped and goes on, which is nothing; and is still all ears.
+    pub(crate) fn check_after_a_stop(self, effect: Effect) {
+        let guardian = self.running.guardian;
+        self.running.signal(Signal::STOP);
+        eventually("it is stopped", || harness::state(guardian) == Some('T'));
+        self.running.signal(Signal::CONT);
+        self.running.signal(Signal::TERM);
+        self.follow(Signal::TERM, "TERM", effect);
+    }
+
+    fn follow(mut self, signal: Signal, name: &str, effect: Effect) {
+        match effect {
+            Nothing => return self.nothing(),
+            PassedOn => {
+                self.running.stdout.wait_for(name);
+                self.kill();
+            }
+            Waits => {
+                thread::sleep(NOT_AN_ECHO);
+                assert_ne!(harness::state(self.running.guardian), Some('Z'), "one was enough");
+                self.ask_again(signal);
+            }
+            Stops => {
+                self.running.stdout.wait_for(name);
+            }
+            Ends | EndsWithTheCommandsStatus | Kills | EndsTheCommand => {}
+        }
+        let (state, guardian) = (self.state, self.running.guardian);
+        eventually("it ends", || harness::state(guardian) == Some('Z'));
+        let (finished, record) = self.ended();
+        match effect {
+            Ends => {
+                assert_eq!(finished.signal(), signal.as_raw());
+                let why = match state {
+                    State::BetweenRuns => format!("stopped: by SIG{name}, between two runs of the command"),
+                    _ => format!("stopped while waiting for leadership: by SIG{name}"),
+                };
+                assert!(finished.says(&why), "{why}: {:#?}", finished.stderr);
+            }
+            EndsWithTheCommandsStatus => assert_eq!(finished.code(), 3),
+            Waits => {
+                assert_eq!((finished.code(), &finished.stdout[..]), (128 + 9, &["up".to_owned()][..]));
+            }
+            EndsTheCommand => match signal {
+                Signal::TERM | Signal::INT => assert_eq!(finished.signal(), signal.as_raw()),
+                _ => assert_eq!(finished.code(), 128 + signal.as_raw()),
+            },
+            // Whatever it was told meanwhile, and though it had to be killed.
+            _ if state == State::Lost => assert_eq!(finished.code(), 79),
+            _ => assert_eq!(finished.code(), 128 + 9),
+        }
+        let expected = match state {
+            State::Opening => Record::Never,
+            State::Campaigning => Record::Of("other"),
+            State::Rejoining | State::Lost => Record::Of("usurper"),
+            _ => Record::HandedBack,
+        };
+        assert_eq!(record, expected);
+    }
+
+    /// Kills the command, by one request or two.
+    fn kill(&self) {
+        self.running.signal(Signal::TERM);
+        self.ask_again(Signal::TERM);
+    }
+
+    /// Until it is heard: on a machine that has stood still meanwhile, two requests arrive as one, or as one and its echo.
+    fn ask_again(&self, signal: Signal) {
+        eventually("it ends", || {
+            thread::sleep(NOT_AN_ECHO);
+            let has_ended = harness::state(self.running.guardian) == Some('Z');
+            if !has_ended {
+                self.running.signal(signal);
+            }
+            has_ended
+        });
+    }
+
+    /// All is as it was: a candidate leads when nothing is in its way any more, and what holds its slot holds on.
+    fn nothing(mut self) {
+        match self.state {
+            State::Held | State::BetweenRuns => {
+                assert_eq!(self.trial.run(["true"]).with(["--acquire-timeout", "0"]).finish().code(), 75);
+                self.running.signal(Signal::TERM);
+                let (finished, record) = self.ended();
+                assert_eq!((finished.stdout, record), (vec!["ran".to_owned()], Record::HandedBack));
+            }
+            State::Rejoining | State::LettingOthersGoFirst => {
+                std::mem::take(&mut self.obstacle).remove(&self.trial);
+                self.running.stdout.wait_for("leads");
+                self.running.signal(Signal::TERM);
+                assert_eq!(self.ended().1, Record::HandedBack);
+            }
+            _ => {
+                std::mem::take(&mut self.obstacle).remove(&self.trial);
+                let (finished, record) = self.ended();
+                assert_eq!((finished.code(), finished.stdout), (0, vec!["leads".to_owned()]));
+                assert_eq!(record, Record::HandedBack);
+            }
+        }
+    }
+
+    /// Nothing of it is left, and the record is as it says.
+    fn ended(self) -> (Finished, Record) {
+        let Self { trial, running, obstacle, .. } = self;
+        let finished = running.finish();
+        let left = trial.processes();
+        assert_eq!(left.0.len(), obstacle.processes(), "{:?}", left.describe());
+        let obstacle = Obstacle { obstruction: None, ..obstacle };
+        let (code, out, error) = trial.status(&["--name", &trial.name(), "--json"]);
+        let record = if code == 66 {
+            Record::Never
+        } else {
+            let found: Vec<Value> = serde_json::from_str(&out).unwrap();
+            match found[0]["holder"].as_str() {
+                Some("other") => Record::Of("other"),
+                Some("usurper") => Record::Of("usurper"),
+                Some(holder) => panic!("held by {holder}: {error}"),
+                None => Record::HandedBack,
+            }
+        };
+        obstacle.remove(&trial);
+        (finished, record)
+    }
+}

@@ -1,0 +1,133 @@
+//! Signals: passed on, asking to stop, asking again.
+
+use crate::VVM;
+use harness::{eventually, state};
+use rustix::process::{Signal, kill_process};
+use std::time::Duration;
+
+/// Says which signals it gets, and ends on none of them.
+const REPORTER: &str = "for s in TERM INT HUP QUIT USR1 USR2; do trap \"echo $s\" $s; done
+                        echo up; while :; do sleep 0.01; done";
+
+/// More than separates one request from an echo of it.
+const NOT_AN_ECHO: Duration = Duration::from_millis(150);
+
+#[test]
+fn the_whole_group_of_the_worker_gets_them() {
+    let trial = VVM.trial();
+    let script = "trap 'echo parent' USR1; sh -c \"trap 'echo child; exit' USR1; echo up; while :; do sleep 0.01; done\" & wait; wait";
+    let mut running = trial.run_script(script).start();
+    running.stdout.wait_for("up");
+    running.signal(Signal::USR1);
+    running.wait();
+    let mut said = running.finish().stdout;
+    said.sort();
+    assert_eq!(said, ["child", "parent", "up"]);
+}
+
+#[test]
+fn renewals_go_on_while_the_worker_stops() {
+    let trial = VVM.trial();
+    let ttl = trial.ttl("1s");
+    // Takes longer to stop than its lease lasts.
+    let longer = if ttl == "1s" { "2.5" } else { "10" };
+    let worker =
+        format!("trap 'sleep {longer}; echo stopped; exit 0' TERM; echo up; while :; do sleep 0.01; done");
+    let mut running = trial.run_script(&worker).with(["--ttl", ttl, "--stop-timeout", "20s"]).start();
+    running.stdout.wait_for("up");
+    let standby = trial.run(["true"]).with(["--ttl", ttl]).start();
+    running.signal(Signal::TERM);
+    running.stdout.wait_for("stopped");
+    let finished = running.finish();
+    assert_eq!(finished.code(), 0, "{:#?}", finished.stderr);
+    assert_eq!(standby.finish().code(), 0);
+}
+
+#[test]
+fn a_second_request_kills_at_once() {
+    for second in [Signal::TERM, Signal::INT] {
+        let trial = VVM.trial();
+        let mut running = trial.run_script(REPORTER).with(["--stop-timeout", "1h"]).start();
+        running.stdout.wait_for("up");
+        running.signal(Signal::TERM);
+        running.stdout.wait_for("TERM");
+        std::thread::sleep(NOT_AN_ECHO);
+        running.signal(second);
+        assert_eq!(running.finish().code(), 128 + 9);
+    }
+}
+
+/// A service manager signals every process of a unit at once.
+#[test]
+fn one_request_to_all_our_processes_is_one_request() {
+    let trial = VVM.trial();
+    let worker = "trap 'sleep 0.3; exit 6' TERM; echo up; while :; do sleep 0.01; done";
+    let mut running = trial.run_script(worker).start();
+    running.stdout.wait_for("up");
+    let host = running.host();
+    kill_process(host, Signal::TERM).unwrap();
+    std::thread::sleep(NOT_AN_ECHO);
+    running.signal(Signal::TERM);
+    assert_eq!(running.finish().code(), 6);
+}
+
+/// Also when the worker is signalled first, and dies before anybody has told us.
+#[test]
+fn a_worker_that_is_faster_than_the_news_was_told_to_stop() {
+    let trial = VVM.trial();
+    let mut running = trial.run_script("echo up; exec sleep 1000").start();
+    running.stdout.wait_for("up");
+    kill_process(trial.process("sleep"), Signal::TERM).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    running.signal(Signal::TERM);
+    assert_eq!(running.finish().signal(), 15);
+}
+
+/// As `timeout` does: first the process, then its group.
+#[test]
+fn timeout_stops_and_does_not_kill() {
+    let trial = VVM.trial();
+    let worker = "trap 'sleep 0.3; exit 6' TERM; while :; do sleep 0.01; done";
+    let finished = trial.run_script(worker).through(["timeout", "--preserve-status", "1"]).finish();
+    assert_eq!(finished.code(), 6, "{:#?}", finished.stderr);
+}
+
+#[test]
+fn a_request_while_waiting_for_leadership_ends_at_once() {
+    let trial = VVM.trial();
+    let mut leader = trial.run_script("echo up; exec sleep 1000").start();
+    leader.stdout.wait_for("up");
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut standby = trial.run(["echo", "never"]).start();
+        standby.stderr.wait_for("waiting for leadership");
+        standby.signal(signal);
+        let took = eventually("ended", || state(standby.guardian) == Some('Z'));
+        assert!(took < Duration::from_secs(2), "{took:?}");
+        let finished = standby.finish();
+        assert_eq!(finished.signal(), signal.as_raw());
+        assert_eq!(finished.stdout, Vec::<String>::new());
+    }
+    leader.signal(Signal::TERM);
+    leader.finish();
+}
+
+#[test]
+fn what_was_ignored_at_the_start_stays_ignored() {
+    let trial = VVM.trial();
+    let ignoring = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"];
+    let mut running = trial.run_script("echo up; exec sleep 1000").through(ignoring).start();
+    running.stdout.wait_for("up");
+    running.signal(Signal::HUP);
+    running.signal(Signal::TERM);
+    assert_eq!(running.finish().signal(), 15);
+}
+
+#[test]
+fn a_stopped_worker_is_told_to_stop_and_goes_on_to_do_so() {
+    let trial = VVM.trial();
+    let worker = "trap 'exit 8' TERM; echo up; kill -STOP $$; while :; do sleep 0.01; done";
+    let mut running = trial.run_script(worker).start();
+    running.stdout.wait_for("up");
+    running.signal(Signal::TERM);
+    assert_eq!(running.finish().code(), 8);
+}

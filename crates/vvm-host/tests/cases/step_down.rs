@@ -1,0 +1,189 @@
+//! `vvm step-down`: who leads next, and what it says when nobody can.
+
+use crate::VVM;
+use harness::{Running, Trial, eventually};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::process::{Command, Stdio};
+
+const WORK: &str = "echo $VVM_LEADER_HOLDER works; exec sleep 1000";
+
+/// A run that works as `holder`, once it does.
+fn leader(trial: &Trial, holder: &str) -> Running {
+    let mut running = trial.run_script(WORK).with(["--holder", holder]).start();
+    running.stdout.wait_for("works");
+    running
+}
+
+/// A run that waits as `holder`.
+fn standby(trial: &Trial, holder: &str) -> Running {
+    let mut running = trial.run_script(WORK).with(["--holder", holder]).start();
+    running.stderr.wait_for("waiting for leadership");
+    running
+}
+
+fn step_down(trial: &Trial, arguments: &[&str]) -> (i32, String, String) {
+    trial.ask("step-down", &[&["--name", &trial.name()], arguments].concat())
+}
+
+fn slots(trial: &Trial) -> Vec<Value> {
+    serde_json::from_str(&trial.status(&["--name", &trial.name(), "--json"]).1).unwrap()
+}
+
+#[test]
+fn the_named_standby_comes_next_whoever_else_waits() {
+    let trial = VVM.trial();
+    let mut first = leader(&trial, "a");
+    let mut others = ["b", "c", "d"].map(|holder| standby(&trial, holder));
+    let epoch = slots(&trial)[0]["epoch"].as_u64().unwrap();
+
+    let (code, out, error) = step_down(&trial, &["--to", "c"]);
+    assert_eq!(code, 0, "{out}{error}");
+    assert!(
+        out.starts_with(&format!("{}: c leads slot 1 now, epoch ", trial.name()))
+            && out.contains("after the release"),
+        "{out}"
+    );
+    let found = slots(&trial);
+    assert_eq!(found[0]["holder"], "c");
+    assert!(found[0]["epoch"].as_u64().unwrap() > epoch);
+    assert!(out.contains(&found[0]["epoch"].to_string()), "{out}");
+    // Nothing is left of the request.
+    assert_eq!(found[0]["stepping_down"], Value::Null);
+    assert_eq!(others[1].stdout.wait_for("works"), "c works");
+    // The one who stepped down is a candidate again, and can be asked for.
+    first.stderr.wait_for("asked to step down in favour of c; stopping the command");
+    first.stderr.wait_for("released");
+    first.stderr.wait_for("waiting for leadership");
+    let (code, out, error) = step_down(&trial, &["--to", "a"]);
+    assert_eq!(code, 0, "{out}{error}");
+    assert_eq!(first.stdout.wait_for("works"), "a works");
+    first.signal(Signal::TERM);
+    assert_eq!(first.finish().signal(), Signal::TERM.as_raw());
+}
+
+/// With TERM, and the time that it was given; the record stands until then.
+#[test]
+fn the_command_is_stopped_as_usual_before_the_slot_is_released() {
+    let trial = VVM.trial();
+    let script = "trap 'echo told; until test -e go; do sleep 0.01; done; echo tidied; exit 3' TERM; echo up; \
+                  while :; do sleep 0.01; done";
+    let script = format!("cd {}; {script}", trial.folder().display());
+    let mut first = trial.run_script(&script).with(["--holder", "a", "--stop-timeout", "60s"]).start();
+    first.stdout.wait_for("up");
+    let mut second = standby(&trial, "b");
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| step_down(&trial, &["--to", "b"]));
+        first.stdout.wait_for("told");
+        let found = slots(&trial);
+        assert_eq!(
+            (&found[0]["holder"], &found[0]["stepping_down"]["stage"]),
+            (&"a".into(), &"begun".into())
+        );
+        let (_, table, _) = trial.status(&["--name", &trial.name()]);
+        assert!(table.contains("slot 1 is to step down, in favour of b: begun"), "{table}");
+        std::fs::write(trial.folder().join("go"), "").unwrap();
+        let (code, out, error) = asked.join().unwrap();
+        assert_eq!(code, 0, "{out}{error}");
+    });
+    first.stdout.wait_for("tidied");
+    second.stdout.wait_for("b works");
+}
+
+#[test]
+fn without_a_name_anybody_else_comes_next() {
+    let trial = VVM.trial();
+    let _first = leader(&trial, "a");
+    let mut second = standby(&trial, "b");
+    let (code, out, error) = step_down(&trial, &[]);
+    assert_eq!(code, 0, "{out}{error}");
+    assert!(out.contains("b leads slot 1 now"), "{out}");
+    second.stdout.wait_for("b works");
+}
+
+#[test]
+fn without_anybody_else_the_same_one_leads_again() {
+    let trial = VVM.trial();
+    let mut only = leader(&trial, "a");
+    let (code, out, error) = step_down(&trial, &[]);
+    assert_eq!((code, out.as_str()), (76, ""), "{error}");
+    assert!(error.contains("nobody else came forward: a leads slot 1 now"), "{error}");
+    only.stdout.wait_for("a works");
+}
+
+#[test]
+fn without_a_standby_of_that_name_nothing_happens_to_the_leader() {
+    let trial = VVM.trial();
+    let _leader = leader(&trial, "a");
+    let _other = standby(&trial, "b");
+    let worker = trial.process("sleep 1000");
+    let before = slots(&trial);
+    let (code, out, error) = step_down(&trial, &["--to", "c"]);
+    assert_eq!((code, out.as_str()), (75, ""), "{error}");
+    assert!(error.contains("no standby c has answered") && error.contains("a leads on"), "{error}");
+    assert_eq!((slots(&trial), trial.process("sleep 1000")), (before, worker));
+}
+
+/// Left behind, the request would be granted to a standby that comes hours later.
+#[test]
+fn a_request_that_is_interrupted_is_withdrawn() {
+    let trial = VVM.trial();
+    let _leader = leader(&trial, "a");
+    let before = slots(&trial);
+    let mut asking = Command::new(VVM.path());
+    asking.args(["step-down", "--storage", &trial.storage(), "--name", &trial.name(), "--to", "later"]);
+    let asking = asking.stderr(Stdio::piped()).spawn().unwrap();
+    eventually("it is asked for", || slots(&trial)[0]["stepping_down"]["to"] == "later");
+    kill_process(Pid::from_child(&asking), Signal::INT).unwrap();
+    let output = asking.wait_with_output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(75), "{error}");
+    assert!(error.contains("withdrawn, so nothing was changed: a leads on"), "{error}");
+    assert_eq!(slots(&trial), before);
+}
+
+#[test]
+fn what_can_not_be_is_said_at_once() {
+    let trial = VVM.trial();
+    let refused = |arguments: &[&str], status, hint: &str| {
+        let (code, out, error) = step_down(&trial, arguments);
+        assert_eq!((code, out.as_str()), (status, ""), "{arguments:?}: {error}");
+        assert!(error.contains(hint), "{arguments:?}: {error}");
+    };
+    let name = trial.name();
+    refused(&[], 66, trial.said_before_the_first());
+    trial.run(["true"]).with(["--slots", "2"]).finish();
+    refused(&["--slot", "2"], 75, &format!("nobody leads {name} slot 2"));
+    refused(&[], 64, &format!("{name} has 2 slots: say which with --slot N"));
+    refused(&["--slot", "3"], 64, &format!("--slot 3: {name} has 2"));
+    let misspelt = name.replace("payroll", "payrol");
+    let (code, _, error) = trial.ask("step-down", &["--name", &misspelt]);
+    assert_eq!(code, 66);
+    assert!(error.contains(&format!("nobody has ever campaigned for {misspelt} ")), "{error}");
+
+    let running = trial.run_script(WORK).with(["--holder", "a", "--slots", "2"]).start();
+    let mut slot = Value::Null;
+    eventually("somebody leads", || {
+        let found = slots(&trial).into_iter().find(|slot| slot["state"] == "held");
+        slot = found.map_or(Value::Null, |found| found["slot"].clone());
+        !slot.is_null()
+    });
+    refused(&["--slot", &slot.to_string(), "--to", "a"], 75, &format!("a leads {name} slot"));
+    drop(running);
+}
+
+/// A leader of another program, or of an earlier version: here the test itself. It does not answer for as long as is waited.
+#[test]
+fn a_leader_that_knows_nothing_of_it_is_left_alone() {
+    let trial = VVM.trial();
+    let foreign = trial.usurp();
+    let before = slots(&trial);
+    assert_eq!(before[0]["holder"], "usurper");
+    let (code, _, error) = step_down(&trial, &[]);
+    assert_eq!(code, 75, "{error}");
+    assert!(error.contains("usurper has not answered"), "{error}");
+    // Nothing is left of the request.
+    assert_eq!(slots(&trial), before);
+    assert_eq!(before[0]["stepping_down"], Value::Null);
+    foreign.leave();
+}

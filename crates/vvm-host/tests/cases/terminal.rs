@@ -1,0 +1,287 @@
+//! At a terminal: Ctrl-C, Ctrl-Z, `fg`, and standard input.
+//!
+//! The terminal is a pseudo-terminal, with a shell on it that has job control.
+
+use crate::VVM;
+use harness::{Terminal, Trial, eventually, state};
+use rustix::process::{Pid, Signal, kill_process};
+
+const CTRL_C: &[u8] = b"\x03";
+const CTRL_Z: &[u8] = b"\x1a";
+const CTRL_D: &[u8] = b"\x04";
+const CTRL_BACKSLASH: &[u8] = b"\x1c";
+
+/// The command line, for a shell.
+fn line(trial: &Trial, script: &str, options: &[&str]) -> String {
+    let run = trial.run_script(script).with(options.iter().copied());
+    let quoted = run.command_line().into_iter().map(|word| format!("'{}'", word.replace('\'', "'\\''")));
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn ctrl_c_reaches_the_worker_and_stops() {
+    let trial = VVM.trial();
+    let mut terminal = Terminal::new(&trial);
+    let script = "trap 'echo interrupted; exit 9' INT; echo up; while :; do sleep 0.01; done";
+    terminal.type_line(&format!("{}; echo status $?", line(&trial, script, &[])));
+    terminal.screen.wait_for("up");
+    terminal.press(CTRL_C);
+    terminal.screen.wait_for("interrupted");
+    terminal.screen.wait_for("stopped: the command exited with status 9");
+    terminal.screen.wait_for("status 9");
+    terminal.close();
+}
+
+/// The terminal has signalled the worker, so that we must not.
+#[test]
+fn what_the_terminal_signals_reaches_the_worker_once() {
+    let trial = VVM.trial();
+    let mut terminal = Terminal::new(&trial);
+    // (What a shell starts in its background ignores QUIT.)
+    let script = "trap 'n=$((n+1)); echo quit $n' QUIT; trap 'echo total $n; exit' USR1; n=0
+                  sleep 1000 & echo up; while :; do wait; done";
+    terminal.type_line(&line(&trial, script, &[]));
+    terminal.screen.wait_for("up");
+    // Two signals that come at once merge into one: of so many, some would not.
+    for times in 1..=20 {
+        terminal.press(CTRL_BACKSLASH);
+        terminal.screen.wait_for(&format!("quit {times}"));
+    }
+    kill_process(trial.process("sh -c"), Signal::USR1).unwrap();
+    assert_eq!(terminal.screen.wait_for("total"), "total 20");
+    terminal.close();
+}
+
+/// The terminal signals a group; a worker that has left it gets its signals from us.
+#[test]
+fn ctrl_c_reaches_a_worker_that_left_the_group() {
+    let trial = VVM.trial();
+    let mut terminal = Terminal::new(&trial);
+    let script =
+        "exec setsid sh -c \"trap 'echo interrupted; exit 9' INT; echo up; while :; do sleep 0.01; done\"";
+    terminal.type_line(&line(&trial, script, &[]));
+    terminal.screen.wait_for("up");
+    terminal.press(CTRL_C);
+    terminal.screen.wait_for("interrupted");
+    terminal.screen.wait_for("stopped: the command exited with status 9");
+    terminal.close();
+}
+
+#[test]
+fn ctrl_c_ends_a_worker_and_vvm_dies_of_it_too() {
+    let trial = VVM.trial();
+    let mut terminal = Terminal::new(&trial);
+    // A shell goes on after a command that exited, but not after one that died of the interrupt.
+    let run = line(&trial, "echo up; exec sleep 1000", &[]);
+    terminal.type_line(&format!("for i in 1 2; do {run}; done; echo over"));
+    terminal.screen.wait_for("up");
+    terminal.press(CTRL_C);
+    terminal.screen.wait_for("stopped: the command was ended by SIGINT");
+    terminal.type_line("echo status $?");
+    terminal.screen.wait_for("status 130");
+    terminal.close();
+    assert_eq!(trial.processes().describe(), Vec::<String>::new());
+}
+
+#[test]
+fn ctrl_z_stops_and_fg_resumes() {
+    let trial = VVM.trial();
+    let mut terminal = Terminal::new(&trial);
+    terminal.type_line(&line(&trial, "echo up; exec sleep 1000", &[]));
+    terminal.screen.wait_for("up");
+    let worker = trial.process("sleep 1000");
+    terminal.press(CTRL_Z);
+    terminal.screen.wait_for("Stopped");
+    eventually("the worker is stopped", || state(worker) == Some('T'));
+    terminal.type_line("fg");
+    eventually("the worker goes on", || state(worker) == Some('S'));
+    terminal.press(CTRL_C);
+    terminal.screen.wait_for("stopped: the command was ended by SIGINT");
+    terminal.close();
+}
+
+#[test]
+fn a_candidate_that_was_stopped_by_ctrl_z_goes_on_waiting() {
+    let trial = VVM.trial();
+    let mut leader = trial.run_script("echo up; exec sleep 1000").start();
+    leader.stdout.wait_for("up");
+    let mut terminal = Terminal::new(&trial);
+    terminal.type_line(&line(&trial, "echo mi''ne; exec sleep 1000", &[]));
+    terminal.screen.wait_for("waiting for leadership");
+    terminal.press(CTRL_Z);
+    terminal.screen.wait_for("Stopped");
+    terminal.type_line("fg");
+    leader.signal(Signal::TERM);
+    leader.finish();
+    terminal.screen.wait_for("mine");
+    terminal.press(CTRL_C);
+    terminal.screen.wait_for("stopped: the command was ended by SIGINT");
+    terminal.close();
+    assert_eq!(trial.processes().describe(), Vec::<String>::new());
+}
+
+/// While it stops, as while it works; and a second Ctrl-C then kills.
+#[test]
+fn a_command_that_stops_is_stopped_by_ctrl_z_and_goes_on_to_stop() {
+    let trial = VVM.trial();
+    let mut terminal = Terminal::new(&trial);
+    // Without children: a shell whose child is stopped between vfork and exec is stopped only when that goes on.
+    let traps = "trap 'echo interrupted' INT; trap 'echo continued' CONT";
+    let script = format!("{traps}; echo up; while :; do read word; done");
+    terminal.type_line(&line(&trial, &script, &["--stop-timeout", "1h"]));
+    terminal.screen.wait_for("up");
+    let worker = trial.process("sh -c");
+    terminal.press(CTRL_C);
+    terminal.screen.wait_for("interrupted");
+    // Who is told to stop is continued, too, lest he be stopped: that shall not undo the Ctrl-Z.
+    terminal.screen.wait_for("continued");
+    terminal.press(CTRL_Z);
+    terminal.screen.wait_for("Stopped");
+    eventually("the command is stopped", || state(worker) == Some('T'));
+    terminal.type_line("fg");
+    eventually("the command goes on", || state(worker) != Some('T'));
+    // Until it is heard: those that come within a tenth of a second are one.
+    eventually("the command is killed", || {
+        terminal.press(CTRL_C);
+        std::thread::sleep(std::time::Duration::from_millis(150));
+        state(worker).is_none()
+    });
+    terminal.screen.wait_for("stopped: the command was ended by SIGKILL");
+    terminal.type_line("echo status $?");
+    terminal.screen.wait_for("status 137");
+    terminal.close();
+    assert_eq!(trial.processes().describe(), Vec::<String>::new());
+}
+
+#[test]
+fn ctrl_z_for_too_long_is_the_end() {
+    let trial = VVM.trial();
+    let mut terminal = Terminal::new(&trial);
+    terminal.type_line(&line(&trial, "echo up; exec sleep 1000", &["--ttl", "1s"]));
+    terminal.screen.wait_for("up");
+    terminal.press(CTRL_Z);
+    terminal.screen.wait_for("Stopped");
+    terminal.screen.wait_for("killed at the deadline: the guardian was stopped (by Ctrl-Z?)");
+    eventually("nobody left", || trial.processes().with(VVM.path()).is_empty());
+    terminal.close();
+}
+
+/// Nobody would contain its command: it leaves the slot to others, and is a candidate again when it is continued.
+#[test]
+fn a_standby_that_wins_while_it_is_stopped_hands_back_and_stays_a_standby() {
+    let trial = VVM.trial();
+    let mut leader = trial.run_script("echo up; exec sleep 1000").start();
+    leader.stdout.wait_for("up");
+    let mut terminal = Terminal::new(&trial);
+    terminal.type_line(&line(&trial, "echo mi''ne; exec sleep 1000", &["--ttl", "2s"]));
+    terminal.screen.wait_for("waiting for leadership");
+    terminal.press(CTRL_Z);
+    terminal.screen.wait_for("Stopped");
+    leader.signal(Signal::TERM);
+    leader.finish();
+    terminal.screen.wait_for("not leading: the guardian does not answer");
+    assert_eq!(trial.run(["echo", "another's turn"]).finish().stdout, ["another's turn"]);
+    terminal.type_line("fg");
+    // (The shell repeats the line that it continues, where the word comes apart.)
+    terminal.screen.wait_for("mine");
+    terminal.press(CTRL_C);
+    terminal.screen.wait_for("stopped: the command was ended by SIGINT");
+    terminal.close();
+}
+
+/// As it does any other program.
+#[test]
+fn a_terminal_that_is_closed_ends_a_candidate() {
+    let trial = VVM.trial();
+    let mut leader = trial.run_script("echo up; exec sleep 1000").start();
+    leader.stdout.wait_for("up");
+    let mut terminal = Terminal::new(&trial);
+    terminal.type_line(&format!("{} &", line(&trial, "echo never", &["--name", "payroll"])));
+    terminal.screen.wait_for("waiting for leadership");
+    // What the terminal's end does to the shell, which passes it on.
+    kill_process(Pid::from_child(&terminal.shell), Signal::HUP).unwrap();
+    terminal.screen.wait_for("stopped while waiting for leadership: by SIGHUP");
+    terminal.shell.wait().unwrap();
+    leader.signal(Signal::TERM);
+    leader.finish();
+    eventually("nobody left", || trial.processes().0.is_empty());
+}
+
+#[test]
+fn the_worker_reads_what_is_typed() {
+    let trial = VVM.trial();
+    let mut terminal = Terminal::new(&trial);
+    terminal.type_line(&line(
+        &trial,
+        "echo up; read word; echo got $word; read word; echo end of input",
+        &[],
+    ));
+    terminal.screen.wait_for("up");
+    terminal.type_line("hello");
+    terminal.screen.wait_for("got hello");
+    terminal.press(CTRL_D);
+    terminal.screen.wait_for("end of input");
+    terminal.close();
+}
+
+/// As in any job: what reads in the background is stopped until it comes to the foreground.
+#[test]
+fn a_worker_in_the_background_waits_for_the_foreground_to_read() {
+    let trial = VVM.trial();
+    let mut terminal = Terminal::new(&trial);
+    terminal.type_line(&format!("{} &", line(&trial, "echo up; read word; echo got $word", &[])));
+    let started = terminal.screen.wait_for("[1] ");
+    let job = started.split(' ').nth(1).and_then(|number| Pid::from_raw(number.parse().ok()?)).unwrap();
+    terminal.screen.wait_for("up");
+    let worker = trial.process("sh -c");
+    // The shell's own child, too: `fg` continues nothing that the shell takes to be running.
+    eventually("the job is stopped", || [worker, job].into_iter().all(|process| state(process) == Some('T')));
+    terminal.type_line("fg");
+    terminal.type_line("hello");
+    terminal.screen.wait_for("got hello");
+    terminal.close();
+}
+
+/// The terminal's group is one that this namespace has no number for.
+#[test]
+fn in_a_namespace_below_the_terminal_it_works_as_without_one() {
+    let trial = VVM.trial();
+    let mut terminal = Terminal::new(&trial);
+    let unshare = "unshare --pid --fork --mount-proc";
+    terminal
+        .type_line(&format!("{unshare} true && echo per''mitted; {unshare} true || echo per''mitted not"));
+    if !terminal.screen.wait_for("permitted").ends_with("not") {
+        let script = "trap 'echo told; exit 9' TERM; echo up; while :; do sleep 0.01; done";
+        terminal.type_line(&format!("{unshare} {}; echo status $?", line(&trial, script, &[])));
+        terminal.screen.wait_for("up");
+        kill_process(trial.process(VVM.path()), Signal::TERM).unwrap();
+        terminal.screen.wait_for("told");
+        terminal.screen.wait_for("status 9");
+    }
+    terminal.close();
+}
+
+/// In a container that runs nothing but `vvm`, no shell could continue what Ctrl-Z has stopped.
+#[test]
+fn ctrl_z_without_a_shell_stops_nothing() {
+    let trial = VVM.trial();
+    let mut terminal = Terminal::new(&trial);
+    // The shell makes way: what it becomes leads the session.
+    let script = "echo up; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; done; echo done";
+    terminal.type_line(&format!("exec {}", line(&trial, script, &["--ttl", "20s"])));
+    terminal.screen.wait_for("up");
+    terminal.press(CTRL_Z);
+    terminal.screen.wait_for("done");
+    assert!(terminal.shell.wait().unwrap().success());
+}
+
+/// A host that writes in the background of such a terminal would be stopped, and killed at the deadline.
+#[test]
+fn a_terminal_that_stops_background_writers_does_not_stop_the_host() {
+    let trial = VVM.trial();
+    let mut terminal = Terminal::new(&trial);
+    terminal.type_line("stty tostop");
+    terminal.type_line(&format!("{}; echo status $?", line(&trial, "sleep 2; exit 4", &["--ttl", "1s"])));
+    terminal.screen.wait_for("status 4");
+    terminal.close();
+}

@@ -1,0 +1,48 @@
+//! Every case, at level guardian. `cgroup.rs` and `pidns.rs` run what differs at their level again.
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+use harness::{Level, Program};
+
+const VVM: Program = Program::new(env!("CARGO_BIN_EXE_vvm"), Level::Guardian);
+
+mod cases {
+    mod check;
+    mod container;
+    mod containment;
+    mod deadline;
+    mod demo;
+    mod doctor;
+    mod dry_run;
+    mod elect;
+    mod every_setting;
+    mod exit_statuses;
+    mod files;
+    mod first_steps;
+    mod generated;
+    mod guardian_death;
+    #[cfg(feature = "scylla")]
+    mod hangs_up;
+    mod history;
+    mod http;
+    mod hung;
+    mod init;
+    mod init_storage;
+    mod leadership;
+    mod log_format;
+    mod on_exit;
+    mod operators;
+    mod outages;
+    mod outcomes;
+    mod packaging;
+    mod pause;
+    mod peers;
+    mod pre_stop;
+    mod prompt;
+    mod service_manager;
+    mod settings;
+    mod signal_table;
+    mod signals;
+    mod step_down;
+    mod terminal;
+    mod watch;
+}

@@ -1,0 +1,38 @@
+//! Real processes for tests: starts `vvm`, reads its output and its command's, and finds every descendant.
+//!
+//! Each trial marks its environment, which every descendant inherits. The mark finds a process that has left session,
+//! group, parent and user behind. This package is for tests only.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "a test fails where its harness does")]
+
+mod bounds;
+mod described;
+mod door;
+mod ignored;
+mod level;
+mod lines;
+mod processes;
+mod program;
+mod run;
+mod storage;
+mod terminal;
+mod trial;
+
+pub use bounds::{OUTLIVING, promptly, within};
+pub use described::Described;
+pub use level::{
+    Level, gives_pid_namespaces, gives_user_namespaces, is_permitted, lets_us_make_groups, own_group,
+    remove_group,
+};
+pub use lines::Lines;
+pub use processes::{Processes, command_line, eventually, state};
+pub use program::Program;
+pub use run::{Finished, Run, Running};
+pub use storage::{Obstruction, Outage, Usurper};
+pub use terminal::Terminal;
+pub use trial::Trial;
+
+use std::time::Duration;
+
+/// When a wait without a bound of its own has hung. It fails a test, and decides nothing else.
+pub const PATIENCE: Duration = Duration::from_secs(30);

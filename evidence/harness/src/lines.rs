@@ -1,0 +1,64 @@
+//! What a process says, line by line, as it says it.
+
+use super::PATIENCE;
+use std::{
+    io::{BufRead as _, BufReader, Read},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread,
+};
+
+/// The lines of one output. The thread behind it ends with the last process that can write there.
+#[derive(Debug)]
+pub struct Lines {
+    what: &'static str,
+    receiver: Receiver<String>,
+    seen: Vec<String>,
+}
+
+impl Lines {
+    /// Reads `output`; `what` names it where a test fails.
+    pub fn of(what: &'static str, output: impl Read + Send + 'static) -> Self {
+        let (sender, receiver) = channel();
+        thread::spawn(move || {
+            let mut reader = BufReader::new(output);
+            let mut line = Vec::new();
+            while reader.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+                let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+                if sender.send(text).is_err() {
+                    return;
+                }
+                line.clear();
+            }
+        });
+        Self { what, receiver, seen: Vec::new() }
+    }
+
+    /// Waits for a line that contains `text`, and returns it. Lines before it are passed over.
+    pub fn wait_for(&mut self, text: &str) -> String {
+        loop {
+            match self.receiver.recv_timeout(PATIENCE) {
+                Ok(line) => {
+                    self.seen.push(line.clone());
+                    if line.contains(text) {
+                        return line;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => panic!("no {text:?} on {}: {:#?}", self.what, self.seen),
+                Err(RecvTimeoutError::Disconnected) => {
+                    panic!("{} ended without {text:?}: {:#?}", self.what, self.seen)
+                }
+            }
+        }
+    }
+
+    /// Everything up to the end of the output.
+    pub fn rest(&mut self) -> Vec<String> {
+        loop {
+            match self.receiver.recv_timeout(PATIENCE) {
+                Ok(line) => self.seen.push(line),
+                Err(RecvTimeoutError::Timeout) => panic!("{} does not end: {:#?}", self.what, self.seen),
+                Err(RecvTimeoutError::Disconnected) => return std::mem::take(&mut self.seen),
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The program under test.
+
+use crate::{Level, Trial};
+use std::{env, process::Command, sync::OnceLock};
+
+/// Names a program to run instead, as an older release.
+const OVERRIDE: &str = "VVM_TEST_BINARY";
+
+/// The program under test, and the level of containment that a test binary runs it at.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    built: &'static str,
+    level: Level,
+}
+
+impl Program {
+    /// The program that cargo built for the test binary, `env!("CARGO_BIN_EXE_vvm")`.
+    pub const fn new(built: &'static str, level: Level) -> Self {
+        Self { built, level }
+    }
+
+    /// Where it is.
+    pub fn path(self) -> &'static str {
+        static OTHER: OnceLock<Option<String>> = OnceLock::new();
+        OTHER.get_or_init(|| env::var(OVERRIDE).ok()).as_deref().unwrap_or(self.built)
+    }
+
+    /// Runs it with these arguments.
+    pub fn command(self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.path());
+        command.args(arguments);
+        command
+    }
+
+    /// The level of containment, or guardian on a machine that lacks it. Separate tests show that a level that is not
+    /// there is refused.
+    pub fn level(self) -> Level {
+        if self.level.is_available() { self.level } else { Level::Guardian }
+    }
+
+    /// A trial of it, with an empty storage.
+    pub fn trial(self) -> Trial {
+        Trial::of(self)
+    }
+}

@@ -1,0 +1,203 @@
+//! One `vvm run`.
+
+use super::{Lines, Program, Trial, processes, trial::LOCAL_DIR};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use std::{
+    os::unix::process::ExitStatusExt as _,
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Stdio},
+};
+
+/// A `vvm run` that has not begun.
+#[derive(Debug)]
+pub struct Run {
+    program: Program,
+    before: Vec<String>,
+    options: Vec<String>,
+    command: Vec<String>,
+    environment: Vec<(String, String)>,
+    stdin: Stdio,
+    mark: String,
+    group: Option<PathBuf>,
+}
+
+/// A `vvm run` that has.
+#[derive(Debug)]
+pub struct Running {
+    /// The process that the test started.
+    pub guardian: Pid,
+    child: Child,
+    /// Its standard output, which is the command's.
+    pub stdout: Lines,
+    /// Its standard error.
+    pub stderr: Lines,
+    mark: String,
+}
+
+impl Run {
+    pub(super) fn new<'a>(trial: &Trial, command: impl IntoIterator<Item = &'a str>) -> Self {
+        let (storage, name) = (trial.storage(), trial.name());
+        let level = trial.program.level().name();
+        let options = ["--storage", &storage, "--name", &name, "--containment", level];
+        let options = options.map(String::from).to_vec();
+        Self {
+            program: trial.program,
+            before: Vec::new(),
+            options,
+            command: command.into_iter().map(String::from).collect(),
+            environment: vec![(LOCAL_DIR.into(), trial.local_dir())],
+            stdin: Stdio::null(),
+            mark: trial.mark().into(),
+            group: trial.group.clone(),
+        }
+    }
+
+    /// With these options; one that is there already is replaced.
+    pub fn with<'a>(mut self, options: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut options = options.into_iter().map(String::from).peekable();
+        while let Some(option) = options.next() {
+            let value = options.next_if(|next| !next.starts_with("--"));
+            if let Some(place) = self.options.iter().position(|there| *there == option) {
+                self.options.drain(place..place + 2);
+            }
+            self.options.extend([option].into_iter().chain(value));
+        }
+        self
+    }
+
+    /// Without these options and their values.
+    pub fn without<'a>(mut self, options: impl IntoIterator<Item = &'a str>) -> Self {
+        for option in options {
+            let place = self.options.iter().position(|there| *there == option).unwrap();
+            self.options.drain(place..place + 2);
+        }
+        self
+    }
+
+    /// Without anything behind the options: no dashes, no command.
+    pub fn without_command(mut self) -> Self {
+        self.command.clear();
+        self
+    }
+
+    /// Started through another command, as `unshare …`.
+    pub fn through<'a>(mut self, command: impl IntoIterator<Item = &'a str>) -> Self {
+        self.before = command.into_iter().map(String::from).collect();
+        self
+    }
+
+    /// With a variable in its environment.
+    pub fn environment(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// With this standard input.
+    pub fn stdin(mut self, stdin: impl Into<Stdio>) -> Self {
+        self.stdin = stdin.into();
+        self
+    }
+
+    /// The whole command line.
+    pub fn command_line(&self) -> Vec<String> {
+        let vvm = [self.program.path().to_owned(), "run".into()];
+        let enter = self.group.iter().flat_map(|group| {
+            let enter = format!("echo 0 > {}/cgroup.procs && exec \"$@\"", group.display());
+            ["sh".into(), "-c".into(), enter, "sh".into()]
+        });
+        let enter = enter.collect::<Vec<String>>();
+        let dashes = (!self.command.is_empty()).then(|| "--".to_owned());
+        let dashes = dashes.as_slice();
+        [&enter[..], &self.before, &vvm, &self.options, dashes, &self.command].concat()
+    }
+
+    /// Starts it.
+    pub fn start(self) -> Running {
+        let line = self.command_line();
+        let mut child = Command::new(&line[0])
+            .args(&line[1..])
+            .envs(self.environment)
+            .env("TRIAL", &self.mark)
+            .stdin(self.stdin)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = Lines::of("stdout", child.stdout.take().unwrap());
+        let stderr = Lines::of("stderr", child.stderr.take().unwrap());
+        Running { guardian: Pid::from_child(&child), child, stdout, stderr, mark: self.mark }
+    }
+
+    /// Starts it, and waits for its end.
+    pub fn finish(self) -> Finished {
+        self.start().finish()
+    }
+}
+
+/// A `vvm run` that has ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// The guardian's.
+    pub status: ExitStatus,
+    /// What the test has not read of standard output.
+    pub stdout: Vec<String>,
+    /// What the test has not read of standard error.
+    pub stderr: Vec<String>,
+}
+
+impl Running {
+    /// The host, once there is one.
+    pub fn host(&self) -> Pid {
+        let mut host = None;
+        processes::eventually("a host", || {
+            host = processes::Processes::marked(&self.mark)
+                .with(" stage-host ")
+                .into_iter()
+                .find(|pid| parent(*pid) == Some(self.guardian));
+            host.is_some()
+        });
+        host.unwrap()
+    }
+
+    /// Sends a signal to the guardian.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.guardian, signal).unwrap();
+    }
+
+    /// Waits for its end, and for the end of everything that holds its outputs.
+    pub fn finish(mut self) -> Finished {
+        let status = self.child.wait().unwrap();
+        Finished { status, stdout: self.stdout.rest(), stderr: self.stderr.rest() }
+    }
+
+    /// Waits until the guardian has ended, without reaping it.
+    pub fn wait(&self) {
+        let ended_but_kept = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(self.guardian), ended_but_kept).unwrap();
+    }
+}
+
+impl Finished {
+    /// The exit status.
+    ///
+    /// # Panics
+    /// When it died of a signal.
+    pub fn code(&self) -> i32 {
+        self.status.code().unwrap_or_else(|| panic!("{}: {:#?}", self.status, self.stderr))
+    }
+
+    /// The signal that it died of.
+    pub fn signal(&self) -> i32 {
+        self.status.signal().unwrap_or_else(|| panic!("{}: {:#?}", self.status, self.stderr))
+    }
+
+    /// Whether a line on standard error contains `text`.
+    pub fn says(&self, text: &str) -> bool {
+        self.stderr.iter().any(|line| line.contains(text))
+    }
+}
+
+fn parent(pid: Pid) -> Option<Pid> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    Pid::from_raw(stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()?)
+}
