@@ -23,7 +23,8 @@
 //! - `history`: who led when, and `vvm history`.
 //! - `operate`: `vvm pause`, `resume`, `step-down`. `requests`: heeding them. `inspection`: opening a storage that is only looked at.
 //! - `neighbours`: those on the same machine tell each other to look at the storage at once.
-//! - `status`: `vvm status`. `watch`: `vvm watch`. `doctor`: `vvm doctor`. `init_storage`: `vvm init-storage`.
+//! - `terminal_view`: pictures on a terminal. `watch`: `vvm watch`. `status`: `vvm status`.
+//! - `doctor`: `vvm doctor`. `init_storage`: `vvm init-storage`.
 //! - `demo`: `vvm demo`.
 //! - `elect`: `vvm elect`, hooks and no command. `prospect`: `--dry-run`.
 #![forbid(unsafe_code)]
@@ -66,6 +67,7 @@ mod stage;
 mod status;
 mod stop_requests;
 mod storage_watch;
+mod terminal_view;
 mod watch;
 mod worker;
 

@@ -1,24 +1,22 @@
 //! `vvm watch`: who leads, as it changes. Only looks, as a standby does, and at a modest interval.
 //!
 //! - `slots`: what was seen of each slot. `change`: what happened to one.
-//! - `draw`: how that looks on a terminal. `screen`: the terminal itself, and that it is left as it was.
+//! - `draw`: how that looks on a terminal.
 
 mod change;
 mod draw;
-mod screen;
 mod slots;
 
 use crate::{
     cli::args::WatchArgs,
-    demo::draw_terminal::Palette,
     inspection::{Desk, InspectError, Purpose, at_desk},
     readable::Readable,
     signals::{Signals, ends_a_candidate},
+    terminal_view::{Palette, Screen, palette_of_standard_output},
 };
 use draw::Scene;
 use ielections::{ReadError, Slot};
 use rustix::process::Signal;
-use screen::Screen;
 use slots::Slots;
 use std::{
     future::pending,
@@ -33,6 +31,9 @@ use vvm_storage::Pause;
 /// How often a terminal is drawn while nothing happens: as often as the tenths of a second that it shows are read.
 const FRAME: Duration = Duration::from_millis(250);
 
+/// The byte that the Escape key sends.
+const ESCAPE: u8 = 27;
+
 /// How many changes are kept: more than a terminal is high.
 const REMEMBERED: usize = 200;
 
@@ -45,9 +46,9 @@ pub(crate) fn main(args: &WatchArgs) -> ExitCode {
 }
 
 async fn watch(desk: &Desk, args: &WatchArgs) -> Result<(), InspectError> {
-    match screen::of_standard_output(args.json) {
-        Some(palette) => on_a_terminal(args, &Looks(desk), palette).await,
-        None => in_lines(args, &Looks(desk)).await,
+    match palette_of_standard_output() {
+        Some(palette) if !args.json => on_a_terminal(args, &Looks(desk), palette).await,
+        _ => in_lines(args, &Looks(desk)).await,
     }
 }
 
@@ -71,17 +72,18 @@ async fn on_a_terminal(args: &WatchArgs, looks: &Looks<'_>, palette: Palette) ->
     let mut signals = Signals::catch_also(&[Signal::WINCH, Signal::TSTP]).map_err(InspectError::system)?;
     let signalled = Readable::of(&signals).map_err(InspectError::system)?;
     let screen = Screen::enter(palette).map_err(InspectError::Output)?;
-    let keyboard = screen.keyboard().map_err(InspectError::system)?;
+    let keyboard = screen.has_keyboard().then(|| Readable::of(rustix::stdio::stdin()));
+    let keyboard = keyboard.transpose().map_err(InspectError::system)?;
     let (mut slots, mut history) = (Slots::default(), Vec::new());
     let clock = &looks.0.clock;
     // Kept until it is answered, however many frames that takes.
     let mut looking = Box::pin(looks.at(clock.now(), None));
     loop {
         let scene = Scene { name: &args.name, slots: &slots, history: &history, now: clock.now() };
-        screen.draw(&scene).map_err(InspectError::Output)?;
+        screen.draw(|columns, rows| draw::picture(&scene, columns, rows)).map_err(InspectError::Output)?;
         let key = async {
             match &keyboard {
-                Some(keyboard) => keyboard.find(screen::key).await,
+                Some(keyboard) => keyboard.find(pressed_key).await,
                 None => pending().await,
             }
         };
@@ -97,7 +99,7 @@ async fn on_a_terminal(args: &WatchArgs, looks: &Looks<'_>, palette: Palette) ->
                     }
                 }
             }
-            key = key => if matches!(key.map_err(InspectError::system)?, b'q' | b'Q' | screen::ESCAPE) { return Ok(()) },
+            key = key => if matches!(key.map_err(InspectError::system)?, b'q' | b'Q' | ESCAPE) { return Ok(()) },
             look = &mut looking => {
                 looking = Box::pin(looks.at(look.at.after(args.interval), look.settled));
                 history.extend(slots.changes(look)?);
@@ -106,6 +108,16 @@ async fn on_a_terminal(args: &WatchArgs, looks: &Looks<'_>, palette: Palette) ->
             }
             () = clock.sleep(FRAME) => {}
         }
+    }
+}
+
+/// Returns a key that was pressed, if one was. The end of standard input counts as Escape.
+fn pressed_key() -> Option<u8> {
+    let mut key = [0];
+    match rustix::io::read(rustix::stdio::stdin(), &mut key) {
+        Ok(0) => Some(ESCAPE),
+        Ok(_) => Some(key[0]),
+        Err(_) => None,
     }
 }
 

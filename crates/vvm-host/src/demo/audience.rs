@@ -4,17 +4,9 @@ mod json;
 mod lines;
 mod terminal;
 
-use super::{
-    act::Act,
-    draw_terminal::{Palette, Scene},
-    event::Event,
-    verdict::Verdict,
-};
-use std::{
-    env, fmt,
-    io::{self, IsTerminal as _},
-    path::Path,
-};
+use super::{act::Act, draw_terminal::Scene, event::Event, verdict::Verdict};
+use crate::terminal_view::palette_of_standard_output;
+use std::{fmt, io, path::Path};
 use vvm_clock::Instant;
 
 /// Somebody who watches.
@@ -45,14 +37,10 @@ pub(crate) struct Finale<'run> {
 
 /// Whoever reads our standard output.
 pub(crate) fn of_standard_output(json: bool) -> Box<dyn Audience> {
-    // Terminfo's name for one that can do nothing.
-    let dumb = env::var_os("TERM").is_none_or(|name| name == "dumb");
-    if json {
-        Box::new(json::Json)
-    } else if io::stdout().is_terminal() && !dumb && terminal::is_large_enough() {
-        Box::new(terminal::Terminal::new(Palette::of_environment()))
-    } else {
-        Box::new(lines::Lines)
+    match palette_of_standard_output() {
+        _ if json => Box::new(json::Json),
+        Some(palette) if terminal::is_large_enough() => Box::new(terminal::Terminal::new(palette)),
+        _ => Box::new(lines::Lines),
     }
 }
 

@@ -1,14 +1,12 @@
 //! The timeline on a terminal: a frame of text, one lane per candidate. Draws anew whatever the moment; nothing is kept.
 //!
-//! What lives here: what stands where in a frame. What does not: what a lane looks like (`bar`), colours (`canvas`), and
-//! when a frame is drawn (`audience`).
+//! What lives here: what stands where in a frame. What does not: what a lane looks like (`bar`), and when a frame is
+//! drawn (`audience`).
 
 mod bar;
-mod canvas;
-
-pub(crate) use canvas::{Palette, Row, Style};
 
 use super::{act::Act, event::Lane, measured::chosen, timeline::Timeline};
+use crate::terminal_view::{Row, Style};
 use bar::Scale;
 use ielections::Ttl;
 use std::time::Duration;
@@ -110,6 +108,7 @@ fn legend() -> Row {
 #[cfg(test)]
 mod tests {
     use super::{super::rehearsal, *};
+    use crate::terminal_view::Palette;
 
     fn plain(millis: u64, columns: usize) -> Vec<String> {
         let timeline = rehearsal::until(millis);

@@ -1,6 +1,6 @@
 //! [`Event`]: one thing that happened on the stage, when, and to whom. Everything that is shown or judged is made of these.
 
-use crate::processes::Ended;
+use crate::{processes::Ended, terminal_view::Colour};
 use ielections::Epoch;
 use rustix::process::Pid;
 use std::fmt;
@@ -21,6 +21,15 @@ impl Lane {
     /// The lane whose holder is called so.
     pub(crate) fn of_holder(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|lane| lane.name() == name)
+    }
+
+    /// Its colour on a terminal.
+    pub(crate) fn colour(self) -> Colour {
+        match self {
+            Self::A => Colour::Teal,
+            Self::B => Colour::Violet,
+            Self::C => Colour::Orange,
+        }
     }
 
     /// What it is called, in the record too.

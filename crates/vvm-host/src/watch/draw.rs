@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     calendar::{Moment, Span},
-    demo::draw_terminal::{Row, Style},
+    terminal_view::{Row, Style},
 };
 use vvm_clock::Instant;
 
@@ -42,7 +42,7 @@ const MOMENT: usize = "00:00:00Z  ".len();
 /// How much of the TTL must be left for all to be well: a leader renews each quarter, and is at risk at a half.
 const WELL: f64 = 0.5;
 
-/// The rows of a picture of this size.
+/// Returns the rows of a picture, no larger than this.
 pub(super) fn picture(scene: &Scene<'_>, columns: usize, rows: usize) -> Vec<Row> {
     let mut drawn = vec![title(scene)];
     drawn.extend(notice(scene, columns));
@@ -62,19 +62,13 @@ pub(super) fn picture(scene: &Scene<'_>, columns: usize, rows: usize) -> Vec<Row
     }
     drawn.extend(hidden(scene, shown));
     if scene.slots.iter().len() == 0 {
-        drawn.push(of("  looking…", Style::Dim));
+        drawn.push(Row::of("  looking…", Style::Dim));
     }
-    drawn.extend([Row::default(), of("  CHANGES SEEN (UTC)", Style::Dim)]);
+    drawn.extend([Row::default(), Row::of("  CHANGES SEEN (UTC)", Style::Dim)]);
     drawn.extend(changes);
     drawn.truncate(rows);
     drawn.iter_mut().for_each(|row| row.cut(columns));
     drawn
-}
-
-fn of(text: &str, style: Style) -> Row {
-    let mut row = Row::default();
-    row.write(text, style);
-    row
 }
 
 /// What concerns all slots: that nothing can be seen of them now, that nobody is to lead.
@@ -110,7 +104,7 @@ fn hidden(scene: &Scene<'_>, shown: usize) -> Option<Row> {
         hidden.iter().filter(|seen| seen.left(scene.now).is_some_and(|(left, _)| left.is_zero())).count();
     let style = if late > 0 { Style::Bad } else { Style::Dim };
     let line = format!("  … and {} more slots, {free} of them free, {late} expired", hidden.len());
-    (!hidden.is_empty()).then(|| of(&line, style))
+    (!hidden.is_empty()).then(|| Row::of(&line, style))
 }
 
 /// `text` in as many rows as it takes: the first one indented by `indents[0]`, the others by `indents[1]`. Broken between
@@ -135,7 +129,7 @@ fn wrapped(text: &str, indents: [usize; 2], columns: usize, style: Style) -> Vec
 }
 
 fn title(scene: &Scene<'_>) -> Row {
-    let mut row = of(&format!("  vvm watch {}", scene.name.escape_debug()), Style::Strong);
+    let mut row = Row::of(&format!("  vvm watch {}", scene.name.escape_debug()), Style::Strong);
     if let Some(answered) = scene.slots.answered() {
         row.write(&format!("   looked {} ago", Span(answered.until(scene.now))), Style::Dim);
     }
@@ -152,7 +146,7 @@ fn places(columns: usize) -> [usize; 4] {
 
 fn heads(columns: usize) -> Row {
     let [holder, epoch, seen, left] = places(columns);
-    let mut row = of("  SLOT", Style::Dim);
+    let mut row = Row::of("  SLOT", Style::Dim);
     row.put(holder, "HOLDER", Style::Dim);
     if epoch < seen {
         row.put(epoch, "EPOCH", Style::Dim);
@@ -165,7 +159,7 @@ fn heads(columns: usize) -> Row {
 fn slot(number: u32, seen: &Seen, scene: &Scene<'_>, columns: usize) -> Vec<Row> {
     let now = scene.now;
     let is_blind = scene.slots.trouble().is_some();
-    let mut line = of(&format!("{number:>SLOT$}"), Style::Strong);
+    let mut line = Row::of(&format!("{number:>SLOT$}"), Style::Strong);
     let Some(entry) = seen.slot.entry() else {
         let last = seen.slot.last_epoch();
         let last = last.map_or("never led".to_owned(), |epoch| format!("last epoch {epoch}"));
@@ -211,8 +205,8 @@ fn bar(row: &mut Row, at: usize, width: usize, seen: &Seen, now: Instant) {
     // A float beyond what there is saturates.
     let full = ((share * width as f64).ceil() as usize).min(width);
     let style = if share > WELL { Style::Good } else { Style::Bad };
-    row.put(at, &"█".repeat(full), style);
-    row.put(at + full, &"░".repeat(width - full), Style::Dim);
+    row.fill(at..at + full, '█', style);
+    row.fill(at + full..at + width, '░', Style::Dim);
     let words = if left.is_zero() { "expired".to_owned() } else { format!("{} of {ttl:?}", Span(left)) };
     row.put(at + width + 1, &words, if left.is_zero() { Style::Bad } else { Style::Plain });
 }

@@ -1,10 +1,13 @@
 //! A terminal: the timeline, drawn anew in its place several times a second, and under it what happened last.
 
 use super::{Audience, Finale, lines::line, sign};
-use crate::demo::{
-    act::Act,
-    draw_terminal::{self, NARROWEST, Palette, Row, Scene, Style},
-    event::{Event, What},
+use crate::{
+    demo::{
+        act::Act,
+        draw_terminal::{self, NARROWEST, Scene},
+        event::{Event, What},
+    },
+    terminal_view::{Palette, Row, Style},
 };
 use rustix::termios::tcgetwinsize;
 use std::{
@@ -98,7 +101,7 @@ impl Audience for Terminal {
             What::Renewed(_) | What::WorkEnded(..) | What::Deadline => return Ok(()),
             What::Crashed | What::AskedToStop | What::HostStopped => Style::Strong,
             What::HostDied => Style::Bad,
-            What::Elected(_) | What::WorkBegan(..) => Style::Of(event.lane),
+            What::Elected(_) | What::WorkBegan(..) => Style::In(event.lane.colour()),
             What::Started(_) | What::Released(_) | What::Left(_) => Style::Plain,
         };
         let mut row = Row::default();

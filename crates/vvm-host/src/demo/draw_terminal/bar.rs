@@ -1,13 +1,13 @@
 //! What one lane looks like: a sign per column, and captions under what was done.
 
-use super::{
-    MARGIN,
-    canvas::{Row, Style},
-};
-use crate::demo::{
-    event::Lane,
-    measured::seconds,
-    timeline::{Leadership, MarkKind, Timeline},
+use super::MARGIN;
+use crate::{
+    demo::{
+        event::Lane,
+        measured::seconds,
+        timeline::{Leadership, MarkKind, Timeline},
+    },
+    terminal_view::{Row, Style},
 };
 use std::time::Duration;
 use vvm_clock::Instant;
@@ -37,7 +37,7 @@ impl Scale {
 /// The bar of `lane` until `now`: later layers lie over earlier ones, what is more important over what is less.
 pub(super) fn lane(timeline: &Timeline, lane: Lane, now: Instant, scale: &Scale) -> Row {
     let mut row = Row::default();
-    row.put(2, lane.name(), Style::Of(lane));
+    row.put(2, lane.name(), Style::In(lane.colour()));
     let mut fill = |first: Instant, last: Instant, sign: &str, style| {
         for column in scale.columns(first, last.min(now)) {
             row.put(MARGIN + column, sign, style);
@@ -48,17 +48,17 @@ pub(super) fn lane(timeline: &Timeline, lane: Lane, now: Instant, scale: &Scale)
     }
     let leaderships = || timeline.leaderships.iter().filter(|leadership| leadership.lane == lane);
     for leadership in leaderships() {
-        fill(leadership.elected, leadership.gone.unwrap_or(now), "░", Style::Of(lane));
+        fill(leadership.elected, leadership.gone.unwrap_or(now), "░", Style::In(lane.colour()));
     }
     for leadership in leaderships() {
         if let Some(work) = leadership.work {
-            fill(work.began, work.ended.unwrap_or(now), "█", Style::Of(lane));
+            fill(work.began, work.ended.unwrap_or(now), "█", Style::In(lane.colour()));
         }
         if let Some((stopped, ended)) = hanging(timeline, leadership, now) {
-            fill(stopped, ended, "▒", Style::Of(lane));
+            fill(stopped, ended, "▒", Style::In(lane.colour()));
         }
         for renewal in &leadership.renewals {
-            fill(*renewal, *renewal, "┃", Style::On(lane));
+            fill(*renewal, *renewal, "┃", Style::On(lane.colour()));
         }
     }
     for mark in timeline.marks.iter().filter(|mark| mark.lane == lane) {

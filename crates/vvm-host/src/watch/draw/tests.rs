@@ -4,7 +4,7 @@ mod picture;
 
 use super::*;
 use crate::{
-    demo::draw_terminal::Palette,
+    terminal_view::Palette,
     watch::{
         Found, Look, Paused,
         slots::tests::{many, three},

@@ -2,15 +2,15 @@
 //! draws it anew.
 
 use super::*;
-use crate::watch::slots::tests::{free, look, record};
+use crate::{
+    terminal_view::svg,
+    watch::slots::tests::{free, look, record},
+};
 use ielections::Slot;
-use std::{env, fmt::Write as _, fs};
+use std::{env, fs};
 
 const COLUMNS: usize = 100;
 const ROWS: usize = 15;
-/// Of a letter, in the picture's own units.
-const WIDTH: usize = 8;
-const HEIGHT: usize = 18;
 
 /// Three slots: one whose leader crashed and was followed, one whose leader has just crashed, one that was handed over.
 fn scene() -> (Slots, Vec<Change>, Instant) {
@@ -84,72 +84,11 @@ fn scene() -> (Slots, Vec<Change>, Instant) {
     (slots, history, Instant::ORIGIN.after(Duration::from_millis(154_200)))
 }
 
-fn class(style: Style) -> &'static str {
-    match style {
-        Style::Strong => "s",
-        Style::Dim => "d",
-        Style::Good => "g",
-        Style::Bad => "b",
-        _ => "p",
-    }
-}
-
-fn svg(rows: &[Row]) -> String {
-    let (width, height) = ((COLUMNS + 2) * WIDTH, (ROWS + 1) * HEIGHT);
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
-         aria-label=\"vvm watch on a terminal\">\n<style>\n\
-         svg {{ font: 13px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace; background: #fff }}\n\
-         rect.w {{ fill: #fff }} text {{ white-space: pre }} .p {{ fill: #16191d }} .s {{ fill: #16191d; font-weight: bold }}\n\
-         .d {{ fill: #667079 }} .g {{ fill: #0b7a55 }} .b {{ fill: #b3261e; font-weight: bold }}\n\
-         @media (prefers-color-scheme: dark) {{ svg {{ background: #111417 }} rect.w {{ fill: #111417 }} .p, .s {{ fill: #e8ebee }}\n\
-         .d {{ fill: #98a2ac }} .g {{ fill: #4cc79a }} .b {{ fill: #ff8a80 }} }}\n</style>\n\
-         <rect class=\"w\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>\n"
-    );
-    for (line, row) in rows.iter().enumerate() {
-        let cells = row.cells();
-        let mut at = 0;
-        while at < cells.len() {
-            let style = cells[at].1;
-            let run = cells[at..].iter().take_while(|cell| cell.1 == style).count();
-            let text = cells[at..at + run].iter().map(|cell| cell.0).collect::<String>();
-            let (x, y) = ((at + 1) * WIDTH, (line + 1) * HEIGHT + HEIGHT / 3);
-            // Bars are drawn, since fonts leave gaps between blocks.
-            let full = text.chars().take_while(|letter| *letter == '█').count();
-            if full > 0 || text.starts_with('░') {
-                let opacity = if full > 0 { "" } else { " opacity=\".25\"" };
-                let (wide, top) = (text.chars().count() * WIDTH, y - 11);
-                let name = class(style);
-                writeln!(
-                    out,
-                    "<rect class=\"{name}\" x=\"{x}\" y=\"{top}\" width=\"{wide}\" height=\"13\"{opacity}/>"
-                )
-                .unwrap();
-            } else if !text.trim().is_empty() {
-                // Each run at its column, and as wide as its letters, whatever the font.
-                let lead = text.chars().take_while(|letter| *letter == ' ').count();
-                let text = text.trim();
-                let (x, wide) = (x + lead * WIDTH, text.chars().count() * WIDTH);
-                let text = text.replace('&', "&amp;").replace('<', "&lt;");
-                let name = class(style);
-                writeln!(
-                    out,
-                    "<text class=\"{name}\" x=\"{x}\" y=\"{y}\" textLength=\"{wide}\" lengthAdjust=\"spacingAndGlyphs\">{text}</text>"
-                )
-                .unwrap();
-            }
-            at += run;
-        }
-    }
-    out.push_str("</svg>\n");
-    out
-}
-
 #[test]
 fn the_picture_in_the_documents_is_what_is_drawn() {
     let (slots, history, now) = scene();
-    let drawn =
-        svg(&picture(&Scene { name: "payroll", slots: &slots, history: &history, now }, COLUMNS, ROWS));
+    let scene = Scene { name: "payroll", slots: &slots, history: &history, now };
+    let drawn = svg(&picture(&scene, COLUMNS, ROWS), COLUMNS, "vvm watch on a terminal");
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/watch.svg");
     if env::var_os("UPDATE_PICTURES").is_some() {
         fs::write(path, &drawn).unwrap();

@@ -1,4 +1,4 @@
-//! A terminal of its own, and what a panic leaves of it.
+//! What a panic leaves of a terminal.
 
 use super::*;
 use rustix::{
@@ -11,14 +11,14 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Says to this test, started anew, that it is the one who panics.
+/// Tells this test, in a process of its own, to panic.
 const PART: &str = "TEST_PANICS_ON_ITS_SCREEN";
 
 #[test]
-fn a_panic_is_said_on_a_terminal_that_was_given_back() {
+fn panic_message_follows_the_restored_terminal() {
     if env::var_os(PART).is_some() {
         let _screen = Screen::enter(Palette::Plain).unwrap();
-        panic!("as it had to");
+        panic!("on purpose");
     }
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&master).unwrap();
@@ -30,7 +30,7 @@ fn a_panic_is_said_on_a_terminal_that_was_given_back() {
     };
     let held_open = open();
     let mut child = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "watch::screen::tests::a_panic_is_said_on_a_terminal_that_was_given_back"])
+        .args(["--exact", "terminal_view::screen::tests::panic_message_follows_the_restored_terminal"])
         .arg("--nocapture")
         .env(PART, "yes")
         .stdin(Stdio::from(open()))
@@ -49,7 +49,7 @@ fn a_panic_is_said_on_a_terminal_that_was_given_back() {
     let (_, after) = shown.split_once(ENTER).unwrap();
     let (before_leaving, after) = after.split_once(LEAVE).unwrap();
     assert!(!before_leaving.contains("panicked"), "{shown:?}");
-    assert!(after.contains("as it had to"), "{shown:?}");
+    assert!(after.contains("on purpose"), "{shown:?}");
     assert!(!after.contains(LEAVE), "twice: {shown:?}");
     let modes = tcgetattr(&held_open).unwrap().local_modes;
     assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO), "{modes:?}");

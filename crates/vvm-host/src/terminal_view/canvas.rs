@@ -1,6 +1,6 @@
-//! Rows of cells, each with a style, and how they become text with colours or without.
+//! Rows of cells, each with a style, and how a row becomes text for a terminal.
 
-use crate::demo::event::Lane;
+use std::ops::Range;
 
 /// How a cell looks.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -11,48 +11,63 @@ pub(crate) enum Style {
     Dim,
     Good,
     Bad,
-    /// In the colour of a lane.
-    Of(Lane),
-    /// On the colour of a lane.
-    On(Lane),
+    /// Letters in this colour.
+    In(Colour),
+    /// White letters on this colour.
+    On(Colour),
 }
 
-/// Whether there are colours.
+/// A colour without a meaning of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Colour {
+    Teal,
+    Violet,
+    Orange,
+}
+
+/// Whether the terminal gets colours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Palette {
     Colours,
     Plain,
 }
 
-impl Palette {
-    /// Colours, unless whoever started us wishes that there are none (no-color.org).
-    pub(crate) fn of_environment() -> Self {
-        let colours = std::env::var_os("NO_COLOR").is_none_or(|wish| wish.is_empty());
-        if colours { Self::Colours } else { Self::Plain }
-    }
-}
-
-/// A row of cells.
+/// A row of cells. A character counts as one column.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Row(Vec<(char, Style)>);
 
 impl Row {
-    /// Adds `text` at the end.
-    pub(crate) fn write(&mut self, text: &str, style: Style) {
-        self.0.extend(text.chars().map(|letter| (letter, style)));
+    /// A row that begins with `text`.
+    pub(crate) fn of(text: &str, style: Style) -> Self {
+        let mut row = Self::default();
+        row.write(text, style);
+        row
     }
 
-    /// Puts `text` at `column`, over what is there.
+    /// Appends `text`.
+    pub(crate) fn write(&mut self, text: &str, style: Style) {
+        self.put(self.width(), text, style);
+    }
+
+    /// Writes `text` at `column`, over what is there.
     pub(crate) fn put(&mut self, column: usize, text: &str, style: Style) {
         for (column, letter) in (column..).zip(text.chars()) {
-            if self.0.len() <= column {
-                self.0.resize(column + 1, (' ', Style::Plain));
-            }
-            self.0[column] = (letter, style);
+            self.fill(column..column + 1, letter, style);
         }
     }
 
-    /// How many columns are in use.
+    /// Writes `letter` into each of `columns`, over what is there.
+    pub(crate) fn fill(&mut self, columns: Range<usize>, letter: char, style: Style) {
+        if columns.is_empty() {
+            return;
+        }
+        if self.0.len() < columns.end {
+            self.0.resize(columns.end, (' ', Style::Plain));
+        }
+        self.0[columns].fill((letter, style));
+    }
+
+    /// Returns how many columns are in use.
     pub(crate) fn width(&self) -> usize {
         self.0.len()
     }
@@ -62,13 +77,13 @@ impl Row {
         self.0.truncate(width);
     }
 
-    /// Each cell, for who draws them elsewhere than on a terminal.
+    /// Returns all cells, from left to right.
     #[cfg(test)]
-    pub(crate) fn cells(&self) -> &[(char, Style)] {
+    pub(super) fn cells(&self) -> &[(char, Style)] {
         &self.0
     }
 
-    /// The row as a terminal takes it.
+    /// Returns the row as a terminal takes it.
     pub(crate) fn to_text(&self, palette: Palette) -> String {
         let mut text = String::new();
         let mut current = Style::Plain;
@@ -86,12 +101,12 @@ impl Row {
     }
 }
 
-/// Of the 256 that every terminal has, such as can be read on black and on white.
-fn colour(lane: Lane) -> u8 {
-    match lane {
-        Lane::A => 37,
-        Lane::B => 134,
-        Lane::C => 172,
+/// One of the 256 colours that every terminal has, legible on black and on white.
+fn number(colour: Colour) -> u8 {
+    match colour {
+        Colour::Teal => 37,
+        Colour::Violet => 134,
+        Colour::Orange => 172,
     }
 }
 
@@ -102,8 +117,8 @@ fn codes(style: Style) -> String {
         Style::Dim => ";38;5;245".into(),
         Style::Good => ";38;5;35".into(),
         Style::Bad => ";1;38;5;160".into(),
-        Style::Of(lane) => format!(";38;5;{}", colour(lane)),
-        Style::On(lane) => format!(";38;5;231;48;5;{}", colour(lane)),
+        Style::In(colour) => format!(";38;5;{}", number(colour)),
+        Style::On(colour) => format!(";38;5;231;48;5;{}", number(colour)),
     }
 }
 
@@ -113,8 +128,7 @@ mod tests {
 
     #[test]
     fn text_is_put_over_text_and_cut() {
-        let mut row = Row::default();
-        row.write("abc", Style::Plain);
+        let mut row = Row::of("abc", Style::Plain);
         row.put(5, "xy", Style::Dim);
         row.put(1, "B", Style::Strong);
         assert_eq!((row.to_text(Palette::Plain).as_str(), row.width()), ("aBc  xy", 7));
@@ -123,9 +137,16 @@ mod tests {
     }
 
     #[test]
+    fn fill_beyond_the_end_pads_and_an_empty_range_changes_nothing() {
+        let mut row = Row::of("a", Style::Plain);
+        row.fill(3..5, '█', Style::Good);
+        row.fill(9..9, 'x', Style::Bad);
+        assert_eq!(row.to_text(Palette::Plain), "a  ██");
+    }
+
+    #[test]
     fn colours_change_only_where_the_style_does_and_end_with_the_row() {
-        let mut row = Row::default();
-        row.write("a", Style::Plain);
+        let mut row = Row::of("a", Style::Plain);
         row.write("bc", Style::Strong);
         assert_eq!(row.to_text(Palette::Colours), "a\x1b[0;1mbc\x1b[0m");
     }
