@@ -155,7 +155,7 @@ async fn conclude(
         signals,
         Arc::clone(&surroundings.clock),
     );
-    let answers = Answers::new(Arc::clone(&surroundings.situation), Vec::new());
+    let answers = Answers::new(Arc::clone(&surroundings.situation));
     let answering = async {
         match http {
             Some(server) => {

@@ -7,13 +7,8 @@
 
 mod answers;
 mod metrics;
-mod open_metrics;
 
-pub(crate) use answers::Answers;
-pub(crate) use {
-    answers::Extra,
-    open_metrics::{Exposition, Kind},
-};
+pub(crate) use answers::{Answers, Extra};
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use http_body_util::Full;

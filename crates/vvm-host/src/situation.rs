@@ -12,7 +12,7 @@ mod snapshot;
 mod telemetry;
 mod told;
 
-pub(crate) use histogram::{Buckets, Histogram};
+pub(crate) use histogram::Histogram;
 pub(crate) use role::{Idle, IdleUntil, Leading, Role, WhyStopping};
 pub(crate) use seen::Seen;
 pub(crate) use telemetry::{Call, Failure, Telemetry};

@@ -4,7 +4,7 @@ use super::{
     Ended, HostError, HostSettings, Services, campaigns::Campaigns, primary::PrimaryOnly, stop::StopSignals,
 };
 use crate::{
-    http::{Answers, Extra, HttpServer},
+    http::{Answers, HttpServer},
     identity,
     neighbours::{LocalDir, Neighbours},
     requests::{Gate, Lookout},
@@ -139,8 +139,11 @@ impl Host {
     /// the record is handed back after them.
     pub async fn run(self, services: impl FnMut() -> Services + Send) -> Ended {
         let Self { campaigns, http, shown, signals } = self;
-        let extras = shown.into_iter().map(|shown| Arc::new(shown) as Arc<dyn Extra>).collect();
-        let answers = Answers::new(Arc::clone(&campaigns.situation), extras);
+        let answers = Answers::new(Arc::clone(&campaigns.situation));
+        let answers = match shown {
+            Some(shown) => answers.with(Arc::new(shown)),
+            None => answers,
+        };
         let answering = async {
             match http {
                 Some(server) => server.serve(&answers, &campaigns.env.clock).await,

@@ -1,8 +1,12 @@
 //! What primary-only services have to show, over HTTP.
 
-use crate::http::{Exposition, Extra, Kind};
-use primary_only::{Registry, ServiceState, ServiceStatus};
+use crate::http::Extra;
+use primary_only::{Registry, ServiceState};
+use prometheus_client::{
+    collector::Collector, encoding::DescriptorEncoder, metrics::MetricType::Gauge, registry::Unit::Seconds,
+};
 use serde_json::{Map, Value};
+use std::fmt;
 
 /// How many instances `/status` lists: more than a person reads, few enough to ask each for its report while others wait.
 /// Metrics count all of them.
@@ -20,43 +24,47 @@ impl PrimaryOnly {
     }
 }
 
-impl Extra for PrimaryOnly {
-    fn metrics(&self, out: &mut Exposition) {
+impl Collector for PrimaryOnly {
+    fn encode(&self, mut out: DescriptorEncoder<'_>) -> fmt::Result {
         let services = self.registry.status();
-        let mut of_each = |name, kind, unit, help, sample: &dyn Fn(&mut Exposition, &ServiceStatus)| {
-            out.family(name, kind, unit, help);
-            services.iter().for_each(|service| sample(out, service));
-        };
         let help = "Where a primary-only service is in its term.";
-        of_each("vvm_service_state", Kind::StateSet, None, help, &|out, service| {
+        let mut states = out.encode_descriptor("vvm_service_state", help, None, Gauge)?;
+        for service in &services {
             for name in ServiceState::NAMES {
                 let labels = [("service", service.service), ("vvm_service_state", name)];
-                out.sample("vvm_service_state", &labels, u8::from(service.state.name() == name));
+                states.encode_family(&labels)?.encode_gauge(&u32::from(service.state.name() == name))?;
             }
-        });
+        }
         let help = "Instances of a primary-only service, by how far their runs are.";
-        of_each("vvm_service_instances", Kind::Gauge, None, help, &|out, service| {
+        let mut instances = out.encode_descriptor("vvm_service_instances", help, None, Gauge)?;
+        for service in &services {
             let ended = service.instances.saturating_sub(service.running + service.waiting);
             for (course, count) in
                 [("waiting", service.waiting), ("running", service.running), ("ended", ended)]
             {
                 let labels = [("service", service.service), ("course", course)];
-                out.sample("vvm_service_instances", &labels, count);
+                instances.encode_family(&labels)?.encode_gauge(&count)?;
             }
-        });
+        }
         let help = "Documents of a primary-only service that make no instance.";
-        of_each("vvm_service_quarantined", Kind::Gauge, None, help, &|out, service| {
-            out.sample("vvm_service_quarantined", &[("service", service.service)], service.quarantined.len());
-        });
+        let mut quarantined = out.encode_descriptor("vvm_service_quarantined", help, None, Gauge)?;
+        for service in &services {
+            let of_service = [("service", service.service)];
+            quarantined.encode_family(&of_service)?.encode_gauge(&service.quarantined.len())?;
+        }
         let help = "How long the last rebuild of a primary-only service took.";
-        of_each("vvm_service_rebuild_seconds", Kind::Gauge, Some("seconds"), help, &|out, service| {
+        let mut rebuilds = out.encode_descriptor("vvm_service_rebuild", help, Some(&Seconds), Gauge)?;
+        for service in &services {
             if let Some(rebuilt_in) = service.rebuilt_in {
-                let labels = [("service", service.service)];
-                out.sample("vvm_service_rebuild_seconds", &labels, rebuilt_in.as_secs_f64());
+                let of_service = [("service", service.service)];
+                rebuilds.encode_family(&of_service)?.encode_gauge(&rebuilt_in.as_secs_f64())?;
             }
-        });
+        }
+        Ok(())
     }
+}
 
+impl Extra for PrimaryOnly {
     fn status(&self, out: &mut Map<String, Value>) {
         let services = self.registry.status();
         let in_all: usize = services.iter().map(|service| service.instances).sum();

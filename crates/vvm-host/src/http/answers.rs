@@ -1,6 +1,6 @@
 //! What is answered to which path. Nothing here changes anything, so that only GET and HEAD are served.
 
-use super::{Exposition, metrics};
+use super::metrics::OfSituation;
 use crate::situation::{Readiness, Role, Situation};
 use http_body_util::Full;
 use hyper::{
@@ -10,17 +10,12 @@ use hyper::{
         ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS,
     },
 };
+use prometheus_client::{collector::Collector, encoding::text::encode, registry::Registry};
 use serde_json::{Map, Value};
-use std::{
-    fmt::{self, Write as _},
-    sync::Arc,
-};
+use std::{fmt::Write as _, sync::Arc};
 
 /// What a host has to show beside its situation: primary-only instances, say.
-pub(crate) trait Extra: fmt::Debug + Send + Sync {
-    /// Adds metric families.
-    fn metrics(&self, out: &mut Exposition);
-
+pub(crate) trait Extra: Collector {
     /// Adds members to the object of `/status`.
     fn status(&self, out: &mut Map<String, Value>);
 }
@@ -30,7 +25,10 @@ pub(crate) trait Extra: fmt::Debug + Send + Sync {
 pub(crate) struct Answers {
     situation: Arc<Situation>,
     extras: Vec<Arc<dyn Extra>>,
+    metrics: Registry,
 }
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 type Answer = Response<Full<Bytes>>;
 
@@ -43,9 +41,21 @@ const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script
 const PATHS: &str = "/ /healthz /readyz /leader /metrics /status";
 
 impl Answers {
-    /// From `situation`, and from what else there is to show.
-    pub(crate) fn new(situation: Arc<Situation>, extras: Vec<Arc<dyn Extra>>) -> Self {
-        Self { situation, extras }
+    /// From `situation`.
+    pub(crate) fn new(situation: Arc<Situation>) -> Self {
+        let mut metrics = Registry::default();
+        let name = situation.candidate().name.clone();
+        metrics
+            .sub_registry_with_label(("name".into(), name.into()))
+            .register_collector(Box::new(OfSituation(Arc::clone(&situation))));
+        Self { situation, extras: Vec::new(), metrics }
+    }
+
+    /// Also from `extra`.
+    pub(crate) fn with(mut self, extra: Arc<impl Extra>) -> Self {
+        self.metrics.register_collector(Box::new(Arc::clone(&extra)));
+        self.extras.push(extra);
+        self
     }
 
     /// The answer to a request. Never waits.
@@ -105,10 +115,10 @@ impl Answers {
     }
 
     fn metrics(&self) -> Answer {
-        let mut out = Exposition::default();
-        metrics::of(&self.situation, &mut out);
-        self.extras.iter().for_each(|extra| extra.metrics(&mut out));
-        answer(StatusCode::OK, Exposition::CONTENT_TYPE, out.finish().into())
+        let mut out = String::new();
+        // Writing to a text does not fail.
+        let _ = encode(&mut out, &self.metrics);
+        answer(StatusCode::OK, OPEN_METRICS, out.into())
     }
 
     fn status(&self) -> Answer {

@@ -1,112 +1,126 @@
-//! The situation as metrics. What each of them says stands in its help text.
+//! The situation as metrics. The help text of a metric says what it means.
 
-use super::open_metrics::{Exposition, Kind};
 use crate::situation::{Readiness, Role, Situation};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, NoLabelSet},
+    metrics::{
+        MetricType::{Counter, Gauge, Histogram, Info},
+        exemplar::Exemplar,
+    },
+    registry::Unit::Seconds,
+};
+use std::{fmt, iter, sync::Arc};
 use vvm_clock::{SystemWallClock, WallClock as _};
 
-/// Adds all of `situation`.
-pub(super) fn of(situation: &Situation, out: &mut Exposition) {
-    let name = situation.candidate().name.clone();
-    let named = [("name", name.as_str())];
-    of_the_moment(situation, &named, out);
-    of_the_leadership(situation, &named, out);
-    of_all_time(situation, &named, out);
+/// Collects the metrics of a situation at the moment of the request.
+#[derive(Debug)]
+pub(super) struct OfSituation(pub(super) Arc<Situation>);
+
+impl Collector for OfSituation {
+    fn encode(&self, mut out: DescriptorEncoder<'_>) -> fmt::Result {
+        of_the_moment(&self.0, &mut out)?;
+        of_the_leadership(&self.0, &mut out)?;
+        of_all_time(&self.0, &mut out)
+    }
 }
 
-type Named<'a> = [(&'a str, &'a str); 1];
+const NO_EXEMPLAR: Option<&Exemplar<NoLabelSet, f64>> = None;
 
-fn of_the_moment(situation: &Situation, named: &Named<'_>, out: &mut Exposition) {
-    let [name] = *named;
-    out.family("vvm_build", Kind::Info, None, "Which program this is.");
-    out.sample("vvm_build_info", &[name, ("version", env!("CARGO_PKG_VERSION"))], 1);
+fn of_the_moment(situation: &Situation, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    out.encode_descriptor("vvm_build", "Which program this is.", None, Info)?
+        .encode_info(&[("version", env!("CARGO_PKG_VERSION"))])?;
 
-    out.family("vvm_role", Kind::StateSet, None, "What this process does now.");
+    let mut roles = out.encode_descriptor("vvm_role", "What this process does now.", None, Gauge)?;
     let role = situation.role();
     for word in Role::WORDS {
-        out.sample("vvm_role", &[name, ("vvm_role", word)], u8::from(role.word() == word));
+        roles.encode_family(&[("vvm_role", word)])?.encode_gauge(&u32::from(role.word() == word))?;
     }
 
-    out.family("vvm_ready", Kind::Gauge, None, "1 while this process leads, or could if a slot were free.");
-    out.sample("vvm_ready", named, u8::from(situation.readiness() == Readiness::Ready));
+    let help = "1 while this process leads, or could if a slot were free.";
+    let is_ready = situation.readiness() == Readiness::Ready;
+    out.encode_descriptor("vvm_ready", help, None, Gauge)?.encode_gauge(&u32::from(is_ready))?;
 
-    out.family(
-        "vvm_leading",
-        Kind::Gauge,
-        None,
-        "1 only while the work runs and time is left of the leadership.",
-    );
-    out.sample("vvm_leading", named, u8::from(situation.leads().is_some()));
+    let help = "1 only while the work runs and time is left of the leadership.";
+    let leads = situation.leads().is_some();
+    out.encode_descriptor("vvm_leading", help, None, Gauge)?.encode_gauge(&u32::from(leads))?;
 
-    out.family(
-        "vvm_ttl_seconds",
-        Kind::Gauge,
-        Some("seconds"),
-        "The leadership duration that this process campaigns with.",
-    );
-    out.sample("vvm_ttl_seconds", named, situation.candidate().ttl.get().as_secs_f64());
+    let help = "The leadership duration that this process campaigns with.";
+    let ttl = situation.candidate().ttl.get().as_secs_f64();
+    out.encode_descriptor("vvm_ttl", help, Some(&Seconds), Gauge)?.encode_gauge(&ttl)?;
 
     let help =
         "How long ago the storage was last of use; without an answer yet, how long it has been waited for.";
-    out.family("vvm_storage_useless_seconds", Kind::Gauge, Some("seconds"), help);
-    out.sample("vvm_storage_useless_seconds", named, situation.useless_for().as_secs_f64());
+    let useless_for = situation.useless_for().as_secs_f64();
+    out.encode_descriptor("vvm_storage_useless", help, Some(&Seconds), Gauge)?.encode_gauge(&useless_for)
 }
 
-/// Only while there is one: a number that means nothing would be an alarm, or would hide one.
-fn of_the_leadership(situation: &Situation, named: &Named<'_>, out: &mut Exposition) {
-    let [name] = *named;
+/// Without a leadership, these families have no sample: a meaningless number would raise an alarm, or hide one.
+fn of_the_leadership(situation: &Situation, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let role = situation.role();
     let leading = role.leadership();
-    let slot = leading.map(|leading| leading.slot.to_string()).unwrap_or_default();
-    let of_slot = [name, ("slot", slot.as_str())];
+    let of_slot = [("slot", leading.map(|leading| leading.slot.to_string()).unwrap_or_default())];
 
-    out.family(
-        "vvm_epoch",
-        Kind::Gauge,
-        None,
-        "The fencing token of the leadership that this process holds.",
-    );
+    let help = "The fencing token of the leadership that this process holds.";
+    let mut epoch = out.encode_descriptor("vvm_epoch", help, None, Gauge)?;
     if let Some(leading) = leading {
-        out.sample("vvm_epoch", &of_slot, leading.standing.epoch().get());
+        epoch.encode_family(&of_slot)?.encode_gauge(&leading.standing.epoch().get())?;
     }
 
     let help = "How long this process would live without another renewal; 0 once leadership is lost.";
-    out.family("vvm_margin_seconds", Kind::Gauge, Some("seconds"), help);
+    let mut margin = out.encode_descriptor("vvm_margin", help, Some(&Seconds), Gauge)?;
     if let Some(leading) = leading {
-        out.sample("vvm_margin_seconds", &of_slot, leading.standing.remaining().as_secs_f64());
+        margin.encode_family(&of_slot)?.encode_gauge(&leading.standing.remaining().as_secs_f64())?;
     }
 
     let help =
         "When this process is dead unless a renewal comes before, in Unix time by this machine's clock.";
-    out.family("vvm_kill_deadline_timestamp_seconds", Kind::Gauge, Some("seconds"), help);
+    let mut deadline = out.encode_descriptor("vvm_kill_deadline_timestamp", help, Some(&Seconds), Gauge)?;
     if let Some(leading) = leading {
         let at = SystemWallClock.since_unix_epoch() + situation.now().until(leading.standing.kill_at());
-        out.sample("vvm_kill_deadline_timestamp_seconds", &of_slot, at.as_secs_f64());
+        deadline.encode_family(&of_slot)?.encode_gauge(&at.as_secs_f64())?;
     }
+    Ok(())
 }
 
-fn of_all_time(situation: &Situation, named: &Named<'_>, out: &mut Exposition) {
-    let [name] = *named;
+fn of_all_time(situation: &Situation, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let telemetry = situation.telemetry();
 
     let help = "Renewals that the storage confirmed, by how long that took from the moment each was sent.";
-    out.family("vvm_renewal_latency_seconds", Kind::Histogram, Some("seconds"), help);
-    out.histogram("vvm_renewal_latency_seconds", named, &telemetry.renewals().read());
+    let read = telemetry.renewals().read();
+    let bounds = read.cumulative.iter().map(|(bound, count)| (bound.as_secs_f64(), *count));
+    // The encoder takes the count of each bucket alone.
+    let buckets = bounds.chain(iter::once((f64::INFINITY, read.count))).scan(0, |before, (bound, count)| {
+        let alone = count - *before;
+        *before = count;
+        Some((bound, alone))
+    });
+    out.encode_descriptor("vvm_renewal_latency", help, Some(&Seconds), Histogram)?
+        .encode_histogram::<NoLabelSet>(
+            read.sum.as_secs_f64(),
+            read.count,
+            &buckets.collect::<Vec<_>>(),
+            None,
+        )?;
 
-    out.family("vvm_storage_failures", Kind::Counter, None, "Calls to the storage that failed.");
+    let mut failures =
+        out.encode_descriptor("vvm_storage_failures", "Calls to the storage that failed.", None, Counter)?;
     for (call, failure, count) in telemetry.failures() {
-        let labels = [name, ("call", call.word()), ("failure", failure.word())];
-        out.sample("vvm_storage_failures_total", &labels, count);
+        failures
+            .encode_family(&[("call", call.word()), ("failure", failure.word())])?
+            .encode_counter(&count, NO_EXEMPLAR)?;
     }
 
-    out.family("vvm_leaderships", Kind::Counter, None, "Leaderships that this process has had.");
-    out.sample("vvm_leaderships_total", named, telemetry.leaderships());
+    out.encode_descriptor("vvm_leaderships", "Leaderships that this process has had.", None, Counter)?
+        .encode_counter(&telemetry.leaderships(), NO_EXEMPLAR)?;
 
-    let help = "Records of others that this process took over, because nobody had renewed them.";
-    out.family("vvm_take_overs", Kind::Counter, None, help);
-    out.sample("vvm_take_overs_total", named, telemetry.take_overs());
+    let help = "Records of other leaders that this process took over because they were not renewed.";
+    out.encode_descriptor("vvm_take_overs", help, None, Counter)?
+        .encode_counter(&telemetry.take_overs(), NO_EXEMPLAR)?;
 
-    out.family("vvm_losses", Kind::Counter, None, "Leaderships that were lost.");
+    let mut losses = out.encode_descriptor("vvm_losses", "Leaderships that were lost.", None, Counter)?;
     for (reason, count) in telemetry.losses() {
-        out.sample("vvm_losses_total", &[name, ("reason", reason)], count);
+        losses.encode_family(&[("reason", reason)])?.encode_counter(&count, NO_EXEMPLAR)?;
     }
+    Ok(())
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::situation::{Candidate, Situation};
 use ielections::{Holder, Ttl};
+use prometheus_client::{collector::Collector, encoding::DescriptorEncoder, metrics::MetricType};
 use serde_json::{Map, Value};
 use std::num::NonZeroU32;
 use tokio::{
@@ -14,12 +15,15 @@ use vvm_clock::SystemClock;
 #[derive(Debug)]
 struct Instances;
 
-impl Extra for Instances {
-    fn metrics(&self, out: &mut Exposition) {
-        out.family("vvm_instances", Kind::Gauge, None, "Instances.");
-        out.sample("vvm_instances", &[("service", "copy")], 3);
+impl Collector for Instances {
+    fn encode(&self, mut out: DescriptorEncoder<'_>) -> fmt::Result {
+        out.encode_descriptor("vvm_instances", "Instances.", None, MetricType::Gauge)?
+            .encode_family(&[("service", "copy")])?
+            .encode_gauge(&3)
     }
+}
 
+impl Extra for Instances {
     fn status(&self, out: &mut Map<String, Value>) {
         out.insert("instances".into(), 3.into());
     }
@@ -37,7 +41,7 @@ fn beside<Client: Future<Output = ()>>(client: impl FnOnce(SocketAddr, Arc<Situa
             ttl: Ttl::DEFAULT,
         };
         let situation = Arc::new(Situation::new(candidate, Arc::clone(&clock)));
-        let answers = Answers::new(Arc::clone(&situation), vec![Arc::new(Instances)]);
+        let answers = Answers::new(Arc::clone(&situation)).with(Arc::new(Instances));
         let server = HttpServer::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = server.address();
         tokio::select! {
@@ -92,7 +96,8 @@ fn metrics_and_status_show_what_else_a_host_has() {
         let metrics = get(address, "/metrics").await;
         let content_type = "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n";
         assert!(metrics.contains(content_type), "{metrics}");
-        assert!(metrics.contains("\nvvm_instances{service=\"copy\"} 3\n# EOF\n"), "{metrics}");
+        assert!(metrics.contains("\nvvm_instances{service=\"copy\"} 3\n"), "{metrics}");
+        assert!(metrics.ends_with("\n# EOF\n"), "{metrics}");
         assert!(
             metrics.contains("\nvvm_role{name=\"payroll \\\"1\\\"\",vvm_role=\"opening\"} 1\n"),
             "{metrics}"
@@ -104,6 +109,24 @@ fn metrics_and_status_show_what_else_a_host_has() {
         let shown: Value = serde_json::from_str(body(&get(address, "/status").await)).unwrap();
         assert_eq!((&shown["role"], &shown["instances"]), (&"opening".into(), &3.into()));
         assert_eq!(shown["leadership"], Value::Null);
+    });
+}
+
+#[test]
+fn a_latency_counts_in_each_bucket_that_reaches_as_far() {
+    beside(async |address, situation| {
+        for millis in [3, 60_000] {
+            situation.telemetry().renewals().record(Duration::from_millis(millis));
+        }
+        let metrics = get(address, "/metrics").await;
+        let labels = "name=\"payroll \\\"1\\\"\"";
+        for (bound, count) in [("0.002", 0), ("0.005", 1), ("10.0", 1), ("+Inf", 2)] {
+            let bucket = format!("\nvvm_renewal_latency_seconds_bucket{{{labels},le=\"{bound}\"}} {count}\n");
+            assert!(metrics.contains(&bucket), "{bucket:?} in {metrics}");
+        }
+        assert!(metrics.contains(&format!("\nvvm_renewal_latency_seconds_sum{{{labels}}} 60.003\n")));
+        assert!(metrics.contains(&format!("\nvvm_renewal_latency_seconds_count{{{labels}}} 2\n")));
+        assert!(metrics.contains("\n# UNIT vvm_renewal_latency_seconds seconds\n"), "{metrics}");
     });
 }
 
