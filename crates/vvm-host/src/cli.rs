@@ -39,7 +39,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Man(man) => generated::man(&man),
         Command::DemoCandidate(candidate) => crate::demo::candidate_main(&candidate),
         Command::DemoWorker(worker) => crate::demo::worker_main(&worker),
-        Command::StageHost(run) => crate::host::main(&run),
+        Command::StageHost(run) => crate::run::main(&run),
         Command::StageNamespace(worker) => crate::namespace::outside::main(&worker),
         Command::StageInit(worker) => crate::namespace::init::main(&worker),
         Command::StageWorker(worker) => crate::worker::shim::main(&worker),

@@ -15,24 +15,23 @@ use crate::{
     announce::say,
     async_runtime,
     cli::{args::ElectArgs, exit},
-    embed::{Ended, Host, HostError, HostSettings, OnLoss},
+    host::{Ended, Host, HostError, HostSettings, OnLoss, Signals},
     identity,
     neighbours::LocalDir,
     prospect::Prospect,
+    run::log,
 };
 use hooks::{HookError, HookLines, Hooks};
+use ielections::Env;
 use service::HookService;
 use std::{
     process::ExitCode,
     sync::{Arc, OnceLock},
     time::Duration,
 };
-use vvm_clock::{Clock as _, SystemClock};
+use tokio::runtime::Handle;
 use vvm_deadman::Deadman;
 use vvm_orch::Problem;
-
-/// Between two attempts to open a storage that is busy or full.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// What all leaderships of this process share.
 #[derive(Debug)]
@@ -74,6 +73,7 @@ fn show(args: &ElectArgs) -> Result<u8, HostError> {
 fn elect(args: &ElectArgs) -> Result<u8, HostError> {
     let holder = identity::or_own_name(args.holder.as_ref())?;
     let lines = HookLines { on_lead: args.on_lead.clone(), on_loss: args.on_loss.clone() };
+    log::start();
     let runtime = async_runtime::start()?;
     let (hooks, thread) = Hooks::start(args.name.clone(), lines, args.hook_timeout)?;
     let shared = Arc::new(Shared { args: args.clone(), holder, hooks, failed: OnceLock::new() });
@@ -91,10 +91,11 @@ async fn campaign(shared: &Arc<Shared>) -> Result<u8, HostError> {
     let mut settings = HostSettings::new(args.storage.clone(), args.name.clone());
     (settings.slots, settings.ttl, settings.holder) = (args.slots, args.ttl, Some(holder.clone()));
     settings.on_loss = OnLoss::Rejoin;
-    settings.local_dir = local_dir(args);
+    settings.local_dir = args.local_dir.clone().unwrap_or(LocalDir::Usual);
     // Hooks have a limit of their own.
     settings.stop_timeout = Duration::MAX;
-    let host = open(settings, shared).await?;
+    let deadman = Deadman::with_trigger(shared.hooks.trigger());
+    let host = Host::with_env(settings, Env::system(deadman, Handle::current())?, Signals::Caught)?;
     let ended = host
         .run(|| {
             say!("{}: waiting for leadership as {holder}", args.name);
@@ -105,39 +106,12 @@ async fn campaign(shared: &Arc<Shared>) -> Result<u8, HostError> {
         say!("{}: ended: the on-lead hook {failure}", args.name);
         return Ok(1);
     }
-    say!("{}: ended: {ended}", args.name);
+    match &ended {
+        Ended::NotOpened(error) => say!("{error}"),
+        ended => say!("{}: ended: {ended}", args.name),
+    }
     Ok(match ended {
-        Ended::Problem(Problem::NotAcquired(_)) | Ended::Stopped => ended.exit_status(),
+        Ended::NotOpened(_) | Ended::Problem(Problem::NotAcquired(_)) | Ended::Stopped => ended.exit_status(),
         Ended::Problem(_) => exit::SYSTEM,
     })
-}
-
-/// Without a folder to meet in, it is not prompt, and nothing else changes.
-fn local_dir(args: &ElectArgs) -> LocalDir {
-    let dir = args.local_dir.clone().unwrap_or(LocalDir::Usual);
-    match dir.make() {
-        Ok(_) => dir,
-        Err(unfit) => {
-            say!("{}: not prompt on this machine: --local-dir: {unfit}", args.name);
-            LocalDir::None
-        }
-    }
-}
-
-/// Goes on trying while what is in the way may pass.
-async fn open(settings: HostSettings, shared: &Shared) -> Result<Host, HostError> {
-    let clock = SystemClock::start()?;
-    let mut said = false;
-    loop {
-        let deadman = Deadman::with_trigger(shared.hooks.trigger());
-        match Host::open_with(settings.clone(), deadman).await {
-            Err(HostError::Storage { url, cause }) if cause.is_passing() => {
-                if !std::mem::replace(&mut said, true) {
-                    say!("{}: storage {url}: {cause}; trying again", shared.args.name);
-                }
-                clock.sleep(PAUSE).await;
-            }
-            outcome => return outcome,
-        }
-    }
 }

@@ -14,11 +14,11 @@
 //! - `link`, `stage`: how they talk, and how one starts the next.
 //! - `processes`: who descends from us, and how to end them all.
 //! - `signals`, `stop_requests`, `readable`, `announce`: signals in, what they ask for, waiting, lines out.
-//! - `situation`: how a host stands, for whoever asks; `storage_watch` is where it hears of its storage.
+//! - `situation`: the status of a host. `host_storage`: the layer between its campaigns and the storage.
 //! - `http`: that over HTTP.
 //! - `identity`: who we are. `report`: the result file. `shortage`: what the system refused, and the way out.
 //! - `service_manager`: what systemd is told.
-//! - [`Host`]: the same around services of a Rust program's own, without a command.
+//! - [`Host`]: runs services while it leads, with the one campaign loop. `run`: its service is the contained command.
 //! - `calendar`: moments and spans as people read them.
 //! - `history`: who led when, and `vvm history`.
 //! - `operate`: `vvm pause`, `resume`, `step-down`. `requests`: heeding them. `inspection`: opening a storage that is only looked at.
@@ -42,10 +42,10 @@ mod containment;
 mod demo;
 mod doctor;
 mod elect;
-mod embed;
 mod guardian;
 mod history;
 mod host;
+mod host_storage;
 mod http;
 mod identity;
 mod init_storage;
@@ -59,6 +59,7 @@ mod prospect;
 mod readable;
 mod report;
 mod requests;
+mod run;
 mod service_manager;
 mod shortage;
 mod signals;
@@ -66,15 +67,15 @@ mod situation;
 mod stage;
 mod status;
 mod stop_requests;
-mod storage_watch;
 mod terminal_view;
 mod watch;
 mod worker;
 
-pub use embed::{Ended, Host, HostError, HostSettings, OnLoss, Services};
+pub use host::{Ended, Host, HostError, HostSettings, Next, OnLoss, Pause, Services, Signals, ToldToStop};
 pub use http::CantListen;
 pub use ielections::{Holder, Ttl};
 pub use neighbours::{LocalDir, UnfitFolder};
+pub use situation::Situation;
 
 use std::process::ExitCode;
 

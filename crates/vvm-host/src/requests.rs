@@ -1,44 +1,41 @@
-//! What operators ask of candidates and leaders, heeded: `vvm pause` and `vvm step-down`, seen from the other side.
+//! What operators ask of candidates and leaders: `vvm pause` and `vvm step-down`, as the host handles them.
 //!
-//! What lives here: the [`Lookout`], which sees requests with each scan; the [`Gate`], which keeps a candidate from claiming
-//! and from working when it is not to; [`Heeding`], which answers. What does not: how work is stopped, which is each host's
-//! own, and the requests themselves (`vvm_storage::Requests`).
+//! [`RequestHandler`] answers. [`may_work`] keeps work from starting in a pause. How work is stopped is the host's part.
 
-mod gate;
-mod heed;
-mod lookout;
+mod handler;
 
-pub(crate) use gate::Gate;
-pub(crate) use heed::Heeding;
-pub(crate) use lookout::Lookout;
+pub(crate) use handler::RequestHandler;
 
+use crate::host_storage::HostStorage;
 use ielections::Holder;
+use std::{sync::Arc, time::Duration};
+use vvm_clock::Clock;
 
-/// Why a leadership is to be given up that could be kept.
+/// Why a leader gives up a leadership that it could keep.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Demand {
-    /// Nobody shall lead.
+    /// An operator paused the name.
     #[error("paused by {by}")]
     Paused {
-        /// Who said so, and why.
+        /// The operator, and the reason.
         by: String,
     },
-    /// It was not to be found out whether nobody shall lead, so that nothing was started.
+    /// The storage did not say whether the name is paused, so no work was started.
     #[error("could not see whether it is paused: {cause}")]
     PauseUnseen {
-        /// What the storage said.
+        /// The storage's last error.
         cause: String,
     },
-    /// An operator asked for it.
+    /// An operator asked for a step-down.
     #[error("asked to step down{}", to.as_ref().map(|to| format!(" in favour of {to}")).unwrap_or_default())]
     SteppingDown {
-        /// Who shall come next; `None` for anybody else.
+        /// The standby to lead next; `None` for any.
         to: Option<Holder>,
     },
 }
 
 impl Demand {
-    /// One word, for logs.
+    /// Returns one word for logs.
     pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::Paused { .. } => "paused",
@@ -47,7 +44,7 @@ impl Demand {
         }
     }
 
-    /// Who paused, where that is why.
+    /// The operator who paused.
     pub(crate) fn by(&self) -> Option<&str> {
         match self {
             Self::Paused { by } => Some(by),
@@ -55,11 +52,59 @@ impl Demand {
         }
     }
 
-    /// Who shall come next, where somebody was named.
+    /// The standby that was named to lead next.
     pub(crate) fn to(&self) -> Option<&str> {
         match self {
             Self::SteppingDown { to } => to.as_ref().map(Holder::as_str),
             Self::Paused { .. } | Self::PauseUnseen { .. } => None,
         }
+    }
+}
+
+/// Decides whether work may start under a leadership that was just acquired.
+///
+/// **No work runs from the moment `vvm pause` reports success until `vvm resume`.** `vvm pause` writes the pause. Then it
+/// reads every slot, linearizably, until it has seen each of them vacant once. Take a leadership of one of these slots.
+/// Its claim is applied either before that read or after it.
+///
+/// - Before: the read finds the slot vacant, so the leadership is over. It ended by its own release, before which its
+///   work had stopped (I6), or by a take-over, before which its process was dead (I1). The leadership that took over
+///   ended in the same way.
+/// - After: the claim comes after the pause was written. The read here is sent after the claim was confirmed and is
+///   linearizable, so it finds the pause, which stands until an operator resumes. No work starts.
+///
+/// A record that `vvm pause` has seen unchanged for its TTL counts as vacant: its leader is dead by then, which a
+/// take-over relies on, too (I1).
+///
+/// Reads again every `retry_pause` while the storage fails, for `timeout` in all.
+///
+/// # Errors
+/// The reason to give the leadership up.
+///
+/// # Cancel safety
+/// May be dropped at will.
+pub(crate) async fn may_work(
+    storage: &HostStorage,
+    clock: &Arc<dyn Clock>,
+    timeout: Duration,
+    retry_pause: Duration,
+) -> Result<(), Demand> {
+    let give_up_at = clock.now().after(timeout);
+    let mut cause = "it does not answer".to_owned();
+    loop {
+        let pause = tokio::select! {
+            biased;
+            pause = storage.standing_pause() => pause,
+            () = clock.sleep_until(give_up_at) => return Err(Demand::PauseUnseen { cause }),
+        };
+        match pause {
+            Ok(None) => return Ok(()),
+            Ok(Some(pause)) => return Err(Demand::Paused { by: pause.by().to_owned() }),
+            Err(error) => cause = error.to_string(),
+        }
+        if clock.now() >= give_up_at {
+            return Err(Demand::PauseUnseen { cause });
+        }
+        clock.sleep_until(clock.now().after(retry_pause).min(give_up_at)).await;
     }
 }

@@ -45,7 +45,7 @@ pub(crate) struct Candidate {
 }
 
 /// How this process stands. Reading never waits for whoever writes, and writing never waits at all.
-pub(crate) struct Situation {
+pub struct Situation {
     candidate: Candidate,
     clock: Arc<dyn Clock>,
     began: Instant,
@@ -56,6 +56,8 @@ pub(crate) struct Situation {
     answered_at: AtomicU64,
     /// What is in its way since then.
     trouble: Mutex<Option<Arc<str>>>,
+    /// How the work of this leadership ended, in words for the history.
+    work_ended: Mutex<Option<Arc<str>>>,
 }
 
 /// Whether this process could lead.
@@ -79,6 +81,7 @@ impl Situation {
             others: Mutex::default(),
             answered_at: AtomicU64::new(0),
             trouble: Mutex::default(),
+            work_ended: Mutex::default(),
         }
     }
 
@@ -93,7 +96,6 @@ impl Situation {
     }
 
     /// The role, as it changes: one value for each change that is still the last when it is looked at.
-    #[allow(dead_code, reason = "for the status line of a service manager")]
     pub(crate) fn roles(&self) -> watch::Receiver<Role> {
         self.role.subscribe()
     }
@@ -166,8 +168,34 @@ impl Situation {
     /// A slot was won, and the work is about to start.
     pub(crate) fn starts(&self, slot: u32, standing: Standing) {
         self.telemetry.led();
+        *self.work_ended.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.others.lock().unwrap_or_else(PoisonError::into_inner).forget(slot);
         self.becomes(Role::Starting(Leading { slot, standing, since: self.clock.now() }));
+    }
+
+    /// All services have started. Nothing changes unless they were starting.
+    pub(crate) fn is_started(&self) {
+        if matches!(self.role(), Role::Starting(_)) {
+            self.works();
+        }
+    }
+
+    /// Takes note, for the history, of how the work of this leadership ended.
+    pub(crate) fn work_ended(&self, how: impl Into<Arc<str>>) {
+        *self.work_ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(how.into());
+    }
+
+    /// Returns how the work of this leadership ended, in words for the history.
+    pub(crate) fn how_work_ended(&self) -> Arc<str> {
+        let noted = self.work_ended.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match (self.role(), noted) {
+            (Role::Stopping { why: why @ (WhyStopping::GuardianDied | WhyStopping::GivenUp(_)), .. }, _) => {
+                why.to_string().into()
+            }
+            (_, Some(noted)) => noted,
+            (Role::Stopping { why, .. }, None) => why.to_string().into(),
+            (role, None) => role.to_string().into(),
+        }
     }
 
     /// The work has started. Nothing changes unless it was starting, or to be started again.
@@ -222,9 +250,11 @@ impl Situation {
         });
     }
 
-    /// Everything is over.
+    /// Everything is over. The first reason stands.
     pub(crate) fn ends(&self, why: impl Into<Arc<str>>) {
-        self.becomes(Role::Ended { why: why.into() });
+        if !matches!(self.role(), Role::Ended { .. }) {
+            self.becomes(Role::Ended { why: why.into() });
+        }
     }
 
     fn becomes(&self, role: Role) {

@@ -9,7 +9,6 @@ use crate::{
     announce::say,
     calendar::Span,
     cli::args::StepDownArgs,
-    host::cession::FIRST_CHANCE,
     inspection::Purpose,
     signals::{Signals, ends_a_candidate},
 };
@@ -21,6 +20,10 @@ use std::{
 };
 use vvm_clock::Instant;
 use vvm_storage::{Advanced, ElectionKey, SlotNumber, Stage, StepDown};
+
+/// How long others have the first chance after a step-down: five looks of a standby that looks once a second, which is
+/// the longest pause between two.
+const FIRST_CHANCE: Duration = Duration::from_secs(5);
 
 /// How long the named standby has to say that it is there, and then the leader that it has heard: each looks once a second
 /// at least.

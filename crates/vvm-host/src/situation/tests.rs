@@ -1,11 +1,13 @@
 //! What a situation says of itself, with real elections on a clock that only moves when everything is idle.
 
+mod faulty_renewals;
+
 use super::*;
-use crate::storage_watch::WatchedStorage;
+use crate::{host_storage::HostStorage, neighbours::Neighbours};
+use faulty_renewals::{Fault, FaultyRenewals};
 use ielections::{
-    Candidacy, Entry, Env, Epoch, Incarnation, Layer as _, Leadership, OsEntropy, Terms, TokioSpawn,
-    TtlStorage, Vacant, Version, elections,
-    testing::mock::{Fault, FaultyStorage, Verb},
+    Candidacy, Entry, Env, Epoch, Incarnation, Leadership, OsEntropy, Terms, TokioSpawn, TtlStorage as _,
+    Vacant, Version, elections,
 };
 use testing_time::{MockClock, MockWallClock};
 use tokio::runtime::{Builder, Handle};
@@ -21,7 +23,7 @@ struct Scene {
     /// As others reach it.
     database: ElectionsTtlStorage,
     /// As this process reaches it.
-    storage: Arc<FaultyStorage<ElectionKey>>,
+    storage: Arc<FaultyRenewals>,
     situation: Arc<Situation>,
 }
 
@@ -39,7 +41,7 @@ fn run<Test: Future<Output = ()>>(test: impl FnOnce(Scene) -> Test) {
     let scene = Scene {
         clock: clock.clone(),
         database: open(),
-        storage: Arc::new(FaultyStorage::new(Arc::new(open()), Arc::clone(&time))),
+        storage: FaultyRenewals::over(database.open()),
         situation: Arc::new(Situation::new(candidate, time)),
     };
     let limit = clock.now().after(Duration::from_secs(3600));
@@ -73,12 +75,13 @@ impl Scene {
             spawn: Arc::new(TokioSpawn::on(Handle::current())),
             clock,
         };
-        let storage = Arc::clone(&self.storage) as Arc<dyn TtlStorage<_>>;
-        let stop = CancellationToken::new();
-        let watched = WatchedStorage::new(storage, Arc::clone(&self.situation), stop);
+        let storage = Arc::new(ElectionsTtlStorage::new(Arc::clone(&self.storage) as _));
+        let wakeups = Neighbours::alone(Arc::clone(&env.clock));
+        let (status, clock) = (Arc::clone(&self.situation), Arc::clone(&env.clock));
+        let storage = HostStorage::new(storage, wakeups, status, clock, CancellationToken::new());
         self.situation.campaigns();
         let terms = Terms::new(self.situation.candidate().holder.clone(), TTL);
-        let elections = elections(Arc::new(watched).into_storage(), env);
+        let elections = elections(Arc::new(storage), env);
         let (_, leadership) = elections.acquire(Candidacy { slots: vec![key()], terms }).await.unwrap();
         leadership
     }
@@ -199,7 +202,7 @@ fn a_loss_is_counted_once_and_its_reason_stands() {
 fn a_renewal_whose_answer_got_lost_counts_once_it_is_found_to_stand() {
     run(async |scene| {
         let leadership = scene.lead().await;
-        scene.storage.fail_next(Verb::CompareAndSwap, Fault::LostAnswer);
+        scene.storage.fail_next(Fault::LostAnswer);
         scene.clock.sleep(Duration::from_secs(7)).await;
         assert_eq!(scene.failures(), [("write", "unknown", 1)]);
         assert_eq!(scene.situation.telemetry().renewals().read().count, 1);
@@ -211,7 +214,7 @@ fn a_renewal_whose_answer_got_lost_counts_once_it_is_found_to_stand() {
 fn a_call_that_runs_out_of_time_is_a_failure() {
     run(async |scene| {
         let leadership = scene.lead().await;
-        scene.storage.fail_next(Verb::CompareAndSwap, Fault::Hang);
+        scene.storage.fail_next(Fault::Hang);
         // An attempt has a tenth of the TTL.
         scene.clock.sleep(Duration::from_millis(7_500)).await;
         assert_eq!(scene.failures(), [("write", "no_answer", 1)]);

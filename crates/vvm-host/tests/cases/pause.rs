@@ -44,7 +44,7 @@ fn leaders_stop_everybody_waits_and_says_so_and_after_it_somebody_leads() {
     assert!(out.contains(&format!("{}: paused by alice: new schema\n", trial.name())), "{out}");
     assert!(out.contains("nobody leads, and nobody will until `vvm resume`"), "{out}");
     assert_eq!(workers(&trial), 0);
-    leader.stderr.wait_for("paused by alice: new schema; stopping the command");
+    leader.stderr.wait_for("stopping the work: paused by alice: new schema");
     leader.stderr.wait_for("waiting until it is resumed");
     candidate.stderr.wait_for("paused by alice: new schema; waiting until it is resumed");
 
@@ -105,7 +105,7 @@ fn who_still_holds_is_said() {
     assert_eq!(code, 76, "{out}{error}");
     assert!(error.contains("a holds slot 1 (epoch ") && error.contains("The pause stands"), "{error}");
     assert_eq!(pause(&trial, &["--wait", "no"]).0, 0);
-    leader.stderr.wait_for("stopping the command");
+    leader.stderr.wait_for("stopping the work");
     std::fs::write(trial.folder().join("go"), "").unwrap();
     let (code, out, error) = pause(&trial, &[]);
     assert_eq!(code, 0, "{out}{error}");

@@ -52,7 +52,7 @@ fn the_named_standby_comes_next_whoever_else_waits() {
     assert_eq!(found[0]["stepping_down"], Value::Null);
     assert_eq!(others[1].stdout.wait_for("works"), "c works");
     // The one who stepped down is a candidate again, and can be asked for.
-    first.stderr.wait_for("asked to step down in favour of c; stopping the command");
+    first.stderr.wait_for("stopping the work: asked to step down in favour of c");
     first.stderr.wait_for("released");
     first.stderr.wait_for("waiting for leadership");
     let (code, out, error) = step_down(&trial, &["--to", "a"]);

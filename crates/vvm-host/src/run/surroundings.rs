@@ -1,6 +1,6 @@
 //! What the parts of the host share.
 
-use super::{cession::Cession, control::Control};
+use super::{control::Control, health::Unhealthy};
 use crate::{
     cli::args::RunArgs,
     containment::Containment,
@@ -46,8 +46,8 @@ pub(super) struct Course {
     pub(super) leadership: OnceLock<Leadership>,
     /// Set once nothing of the command runs any more, nor will again.
     pub(super) worked: OnceLock<Worked>,
-    /// Whether the leadership is to be given up, though it could be kept.
-    pub(super) cession: Cession,
+    /// Set if the command did not pass its checks.
+    pub(super) unhealthy: OnceLock<Unhealthy>,
 }
 
 /// How the work of a leadership ended.

@@ -1,6 +1,6 @@
 //! Why there is no host.
 
-use crate::{cli::exit, http::CantListen, neighbours::UnfitFolder, shortage::way_out};
+use crate::{cli::exit, http::CantListen, shortage::way_out};
 use ielections::record::HolderTooLong;
 use std::io;
 use vvm_deadman::ArmError;
@@ -18,6 +18,9 @@ pub enum HostError {
         #[source]
         cause: OpenError,
     },
+    /// The storage stayed unusable for as long as the host was to wait for leadership.
+    #[error("the storage could not be opened in time: {0}")]
+    StorageTimedOut(String),
     /// The cluster has another number of slots, or the storage does not say.
     #[error(transparent)]
     Slots(#[from] SettleError),
@@ -27,9 +30,6 @@ pub enum HostError {
     /// The address for HTTP can't be had.
     #[error("HTTP: {0}")]
     Http(#[from] CantListen),
-    /// Neighbours can't be met in [`HostSettings::local_dir`](super::HostSettings), which was named.
-    #[error("local_dir: {0}")]
-    LocalDir(#[from] UnfitFolder),
     /// The kill deadline can't be enforced here.
     #[error(transparent)]
     Deadman(#[from] ArmError),
@@ -39,14 +39,15 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// The exit status that `vvm run` would have, as `docs/vvm-run.md` lists them: 64, 69, 71 or 78.
+    /// The exit status that `vvm run` would have, as `docs/vvm-run.md` lists them: 64, 69, 71, 75 or 78.
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Storage { cause, .. } if cause.is_misuse() => exit::MISUSE,
             Self::Storage { cause, .. } if cause.is_of_system() => exit::SYSTEM,
             Self::Slots(SettleError::Differs { .. }) => exit::CONFLICT,
             Self::Storage { .. } | Self::Slots(_) => exit::STORAGE,
-            Self::Holder(_) | Self::LocalDir(_) => exit::MISUSE,
+            Self::StorageTimedOut(_) => exit::NOT_ACQUIRED,
+            Self::Holder(_) => exit::MISUSE,
             Self::Http(_) | Self::Deadman(_) | Self::System(_) => exit::SYSTEM,
         }
     }

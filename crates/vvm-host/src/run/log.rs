@@ -28,7 +28,7 @@ const USUAL: &str =
 pub(crate) const OURS: &str = "vvm";
 
 /// Starts to write.
-pub(super) fn start() {
+pub(crate) fn start() {
     let wanted = std::env::var(VARIABLE).unwrap_or_else(|_| USUAL.into());
     let wanted = EnvFilter::try_new(&wanted).map(|_| wanted).unwrap_or_else(|refusal| {
         say!("{VARIABLE}: {refusal}: write a level, or TARGET=LEVEL,…");
@@ -37,8 +37,13 @@ pub(super) fn start() {
     // Refused only where there is one already, and then that one is what somebody wanted.
     let _is_first = match readers() {
         Readers::People => {
-            let subscriber = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(wanted));
-            subscriber.with_ansi(false).without_time().with_writer(|| Droppable).try_init().is_ok()
+            let others = tracing_subscriber::fmt::layer().with_ansi(false).without_time();
+            let others = others.with_writer(|| Droppable);
+            let not_ours = filter_fn(|event| event.target() != OURS);
+            let others = others.with_filter(EnvFilter::new(wanted).and(not_ours));
+            let ours = filter_fn(|event| event.target() == OURS && *event.level() <= Level::INFO);
+            let ours = Lines.with_filter(ours);
+            tracing_subscriber::registry().with(others).with(ours).try_init().is_ok()
         }
         Readers::Programs => {
             // By the whole name: a filter's `vvm` would take in every crate whose name begins so.
@@ -60,6 +65,19 @@ impl io::Write for Droppable {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// The message of each event of ours, as a line for people. An event without one is for programs.
+struct Lines;
+
+impl<S: Subscriber> Layer<S> for Lines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut members = Members(Map::new());
+        event.record(&mut members);
+        if let Some(line) = members.0.get("message").and_then(Value::as_str) {
+            say!("{line}");
+        }
     }
 }
 

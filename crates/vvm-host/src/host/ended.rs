@@ -1,8 +1,9 @@
 //! How a host ended, for its program and for whoever started that.
 
+use super::HostError;
 use crate::cli::exit;
 use ielections::AcquireError;
-use std::{fmt, process::ExitCode};
+use std::{fmt, process::ExitCode, sync::Arc};
 use vvm_orch::Problem;
 
 /// How [`Host::run`](super::Host::run) ended. All services have stopped by then, unless the problem says that one has not.
@@ -10,6 +11,8 @@ use vvm_orch::Problem;
 pub enum Ended {
     /// As it was told to, by TERM, INT, or [`Host::stop`](super::Host::stop).
     Stopped,
+    /// The storage could not be opened.
+    NotOpened(Arc<HostError>),
     /// By this: a loss, a service that ended or failed, a campaign without success.
     Problem(Problem),
 }
@@ -27,6 +30,7 @@ impl Ended {
                 AcquireError::Refused(_) | AcquireError::EpochWentBack { .. } => exit::STORAGE,
                 AcquireError::Closing | AcquireError::Deadman(_) => exit::SYSTEM,
             },
+            Self::NotOpened(error) => error.exit_status(),
             Self::Problem(_) => 1,
         }
     }
@@ -43,6 +47,7 @@ impl fmt::Display for Ended {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stopped => out.write_str("stopped"),
+            Self::NotOpened(error) => error.fmt(out),
             Self::Problem(problem) => problem.fmt(out),
         }
     }

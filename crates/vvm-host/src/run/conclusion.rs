@@ -1,23 +1,24 @@
 //! What a campaign came to: outcome, exit status, and the words for it.
 
 use super::{
-    cession::Reason,
+    health::Unhealthy,
     service::GuardianSilent,
-    storage::StorageError,
     surroundings::{Course, Surroundings, WorkEnd, Worked},
 };
 use crate::{
     announce::say_to_people,
     cli::exit,
+    host::{Ended as HostEnded, HostError},
     link::message::Farewell,
     processes::Ended,
     report::{Outcome, Report},
     signals,
+    situation::{Role, WhyStopping},
     worker::{spawn::SpawnError, supervise::Supervised},
 };
 use ielections::AcquireError;
 use rustix::process::Signal;
-use std::fmt;
+use std::{fmt, sync::Arc};
 use vvm_orch::{Failure, Problem};
 use vvm_storage::SettleError;
 
@@ -39,14 +40,50 @@ pub(super) enum Cause {
     /// The guardian did not listen for as long as a deadline lasts.
     GuardianLapsed,
     /// There was no storage to campaign on.
-    Storage(StorageError),
-    /// The leadership was given up.
-    Ceded(Reason),
+    Storage(Arc<HostError>),
+    /// The command did not pass its checks.
+    Unhealthy(Unhealthy),
     /// Something went wrong, or the worker ended.
     Problem(Problem),
 }
 
 impl Cause {
+    /// Returns what ended the campaign of `course`, where the host says that it `ended` so.
+    pub(super) fn of(surroundings: &Surroundings, course: &Course, ended: &HostEnded) -> Self {
+        let control = &surroundings.control;
+        // Of a dead guardian nothing is heard either, so this comes first.
+        if control.guardian_died.is_cancelled() {
+            return Self::GuardianDied;
+        }
+        if control.guardian_lapsed.is_cancelled() {
+            return Self::GuardianLapsed;
+        }
+        match ended {
+            HostEnded::Stopped => control.asked(),
+            HostEnded::NotOpened(error) => Self::Storage(Arc::clone(error)),
+            // The signal reached the command, too, only sooner; or something failed on the way of a stop.
+            HostEnded::Problem(problem) if control.stop.is_cancelled() => {
+                let was_asked =
+                    matches!(surroundings.situation.role(), Role::Stopping { why: WhyStopping::Asked, .. });
+                match problem {
+                    Problem::Ended { .. } => control.asked(),
+                    _ if was_asked => control.asked(),
+                    problem => Self::Problem(problem.clone()),
+                }
+            }
+            HostEnded::Problem(problem) => match course.unhealthy.get() {
+                // Work that was done is no less done.
+                Some(unhealthy)
+                    if matches!(problem, Problem::Ended { .. })
+                        && course.worked.get().is_some_and(|worked| worked.end != WorkEnd::Finished) =>
+                {
+                    Self::Unhealthy(unhealthy.clone())
+                }
+                _ => Self::Problem(problem.clone()),
+            },
+        }
+    }
+
     /// Whether a slot was won while the guardian did not listen: nothing was started, and nothing is wrong once it does.
     pub(super) fn is_silent_guardian(&self) -> bool {
         matches!(self, Self::Problem(Problem::StartFailed { cause, .. }) if cause.is::<GuardianSilent>())
@@ -102,8 +139,7 @@ impl Conclusion {
                 (None, Some(cause)) => Self::not_started(cause),
                 (None, None) => Self::exit(Outcome::SystemRefused, exit::SYSTEM, "the command vanished"),
             },
-            // For any other reason this process is a candidate again, and ends for another cause.
-            Cause::Ceded(reason) => Self::exit(Outcome::Unhealthy, exit::UNHEALTHY, reason),
+            Cause::Unhealthy(unhealthy) => Self::exit(Outcome::Unhealthy, exit::UNHEALTHY, unhealthy),
             Cause::Problem(Problem::NotAcquired(refusal)) => {
                 Self::not_acquired(refusal, run.exit_code_timeout)
             }
@@ -129,16 +165,18 @@ impl Conclusion {
         Self { outcome, farewell, reason: Some(format!("the command {ended}")) }
     }
 
-    fn no_storage(refusal: &StorageError, timeout_status: u8) -> Self {
-        let (outcome, status) = match refusal {
-            StorageError::Open(cause) if cause.is_misuse() => (Outcome::Misuse, exit::MISUSE),
-            StorageError::Open(cause) if cause.is_of_system() => (Outcome::SystemRefused, exit::SYSTEM),
-            StorageError::Open(_) => (Outcome::StorageRefused, exit::STORAGE),
-            StorageError::Settle(SettleError::Differs { .. }) => (Outcome::Conflict, exit::CONFLICT),
-            StorageError::Settle(_) => (Outcome::StorageRefused, exit::STORAGE),
-            StorageError::TimedOut(_) => (Outcome::NotAcquired, timeout_status),
+    fn no_storage(error: &HostError, timeout_status: u8) -> Self {
+        let (outcome, status) = match error {
+            HostError::Storage { cause, .. } if cause.is_misuse() => (Outcome::Misuse, exit::MISUSE),
+            HostError::Storage { cause, .. } if cause.is_of_system() => {
+                (Outcome::SystemRefused, exit::SYSTEM)
+            }
+            HostError::Slots(SettleError::Differs { .. }) => (Outcome::Conflict, exit::CONFLICT),
+            HostError::StorageTimedOut(_) => (Outcome::NotAcquired, timeout_status),
+            HostError::Storage { .. } | HostError::Slots(_) => (Outcome::StorageRefused, exit::STORAGE),
+            error => (Outcome::SystemRefused, error.exit_status()),
         };
-        Self::exit(outcome, status, refusal)
+        Self::exit(outcome, status, error)
     }
 
     fn not_acquired(refusal: &AcquireError, timeout_status: u8) -> Self {

@@ -1,10 +1,14 @@
-//! The gate on a storage in memory and a clock that only the test moves.
+//! The host's storage on a storage in memory and a clock that the test moves.
 
 use super::*;
-use ielections::{Incarnation, Ttl, Version};
+use crate::{
+    requests::{Demand, may_work},
+    situation::Candidate,
+};
+use ielections::{Holder, Ttl, Version};
 use std::num::NonZeroU32;
 use testing_time::MockClock;
-use vvm_storage::{Advanced, Ask, ElectionsTtlStorage, mem::MemDatabase};
+use vvm_storage::{Ask, SlotNumber, mem::MemDatabase};
 
 const FIRST_CHANCE: Duration = Duration::from_secs(3);
 
@@ -12,7 +16,7 @@ struct Scene {
     clock: MockClock,
     /// As an operator reaches it.
     storage: ElectionsTtlStorage,
-    gate: Gate,
+    host: HostStorage,
 }
 
 fn key() -> ElectionKey {
@@ -30,41 +34,51 @@ impl Scene {
         let time: Arc<dyn Clock> = Arc::new(clock.clone());
         let database = MemDatabase::new(Arc::clone(&time));
         let open = || ElectionsTtlStorage::new(database.open());
-        let lookout = Arc::new(Lookout::of(Arc::new(open()), key().cluster));
-        let behind = Arc::clone(&lookout).into_storage();
-        let neighbours = Neighbours::alone(Arc::clone(&time));
-        let gate = Gate::before(behind, lookout, neighbours, Holder::new(holder).unwrap(), time);
-        let scene = Self { clock, storage: open(), gate };
+        let candidate = Candidate {
+            name: key().cluster.to_string(),
+            holder: Holder::new(holder).unwrap(),
+            slots: NonZeroU32::MIN,
+            ttl: Ttl::DEFAULT,
+        };
+        let status = Arc::new(Situation::new(candidate, Arc::clone(&time)));
+        let wakeups = Neighbours::alone(Arc::clone(&time));
+        let host = HostStorage::new(Arc::new(open()), wakeups, status, time, CancellationToken::new());
+        let scene = Self { clock, storage: open(), host };
         let first = entry(1);
         scene.storage.insert_if_not_exist(&key(), Vacant::default(), &first).await.unwrap();
         scene.storage.compare_and_delete(&key(), first.incarnation(), first.epoch).await.unwrap();
-        scene.gate.scan(&[key()]).await.unwrap();
+        scene.host.scan(&[key()]).await.unwrap();
         scene
     }
 
-    /// What came of a claim, in words.
+    async fn may_work(&self) -> Result<(), Demand> {
+        let time: Arc<dyn Clock> = Arc::new(self.clock.clone());
+        may_work(&self.host, &time, Duration::from_secs(1), Duration::from_secs(1)).await
+    }
+
+    /// The outcome of a claim, in words.
     async fn claim(&self) -> Result<Claim, String> {
         let vacant = Vacant { last_epoch: Some(entry(1).epoch) };
-        match self.gate.insert_if_not_exist(&key(), vacant, &entry(2)).await {
+        match self.host.insert_if_not_exist(&key(), vacant, &entry(2)).await {
             Ok(claim) => Ok(claim),
             Err(WriteError::NotApplied(cause)) => Err(cause.to_string()),
             Err(error) => panic!("{error}"),
         }
     }
 
-    /// A request as far as the leader's beginning to stop. What is only asked for holds nobody back.
+    /// Makes a request and moves it on to the stage `Begun`.
     async fn begun(&self, to: Option<&str>) {
         let to = to.map(|to| Holder::new(to).unwrap());
         let (of, first_chance) = (entry(1).epoch, Ttl::new(FIRST_CHANCE).unwrap());
         let mut stands =
             self.storage.ask_step_down(&key(), of, to.as_ref(), first_chance, ask()).await.unwrap();
         for stage in [Stage::Accepted, Stage::Begun] {
-            self.gate.scan(&[key()]).await.unwrap();
-            assert!(stage == Stage::Begun || self.gate.pass(key().slot, Some(of)).is_ok());
+            self.host.scan(&[key()]).await.unwrap();
+            assert!(stage == Stage::Begun || self.host.may_claim(&key(), Some(of)).is_ok());
             let Advanced::Done(request) = &stands else { panic!("{stands:?}") };
             stands = self.storage.advance_step_down(&key().cluster, request, stage).await.unwrap();
         }
-        self.gate.scan(&[key()]).await.unwrap();
+        self.host.scan(&[key()]).await.unwrap();
     }
 }
 
@@ -77,40 +91,38 @@ fn entry(epoch: u64) -> Entry {
     }
 }
 
-/// The gate goes by what the last scan saw; the check after the claim does not.
+/// The gate decides by the last scan. The check after the claim does not.
 #[tokio::test]
-async fn a_claim_that_slips_through_before_the_pause_is_seen_does_not_lead_to_work() {
+async fn a_claim_sent_before_the_pause_is_seen_starts_no_work() {
     let scene = Scene::of("a").await;
-    let second = Duration::from_secs(1);
-    assert_eq!(scene.gate.may_work(second, second).await, Ok(()));
+    assert_eq!(scene.may_work().await, Ok(()));
     let alice = Holder::new("alice").unwrap();
     let (pause, _) = scene.storage.pause(&key().cluster, &alice, ask()).await.unwrap();
     assert_eq!(scene.claim().await, Ok(Claim::Claimed));
     let refused = Err(Demand::Paused { by: "alice".into() });
-    assert_eq!(scene.gate.may_work(second, second).await, refused);
+    assert_eq!(scene.may_work().await, refused);
     scene.storage.resume(&key().cluster, &pause).await.unwrap();
-    assert_eq!(scene.gate.may_work(second, second).await, Ok(()));
+    assert_eq!(scene.may_work().await, Ok(()));
 }
 
 #[tokio::test]
-async fn nobody_claims_while_a_pause_is_seen() {
+async fn a_seen_pause_refuses_claims_until_it_is_resumed() {
     let scene = Scene::of("a").await;
     let alice = Holder::new("alice: upgrade").unwrap();
     let (pause, _) = scene.storage.pause(&key().cluster, &alice, ask()).await.unwrap();
-    scene.gate.scan(&[key()]).await.unwrap();
+    scene.host.scan(&[key()]).await.unwrap();
     assert_eq!(scene.claim().await, Err("paused by alice: upgrade".into()));
     scene.storage.resume(&key().cluster, &pause).await.unwrap();
-    scene.gate.scan(&[key()]).await.unwrap();
+    scene.host.scan(&[key()]).await.unwrap();
     assert_eq!(scene.claim().await, Ok(Claim::Claimed));
 }
 
-/// Without an answer nobody knows whether it is paused.
 #[tokio::test]
-async fn without_a_storage_nobody_works() {
+async fn without_an_answer_about_a_pause_no_work_starts() {
     let scene = Scene::of("a").await;
-    scene.gate.close().await;
+    scene.host.close().await;
     let second = Duration::from_secs(1);
-    let (mut asked, clock) = (Box::pin(scene.gate.may_work(second, second)), scene.clock.clone());
+    let (mut asked, clock) = (Box::pin(scene.may_work()), scene.clock.clone());
     let answer = loop {
         tokio::select! {
             biased;
@@ -121,9 +133,9 @@ async fn without_a_storage_nobody_works() {
     assert!(matches!(answer, Err(Demand::PauseUnseen { .. })), "{answer:?}");
 }
 
-/// For so long, counted from when it would have claimed.
+/// The first chance counts from the first claim that was refused.
 #[tokio::test]
-async fn who_is_not_named_holds_back_and_who_is_does_not() {
+async fn a_step_down_to_a_named_standby_holds_every_other_back() {
     let other = Scene::of("a").await;
     other.begun(Some("b")).await;
     other.clock.advance(FIRST_CHANCE * 10);
@@ -139,19 +151,18 @@ async fn who_is_not_named_holds_back_and_who_is_does_not() {
 }
 
 #[tokio::test]
-async fn without_a_name_only_who_gave_up_holds_back() {
+async fn a_step_down_without_a_name_holds_only_the_former_leader_back() {
     let other = Scene::of("a").await;
     other.begun(None).await;
     assert_eq!(other.claim().await, Ok(Claim::Claimed));
 
     let former = Scene::of("a").await;
-    former.gate.others_first(key().slot, entry(1).epoch, FIRST_CHANCE);
-    assert_eq!(former.claim().await, Err("others have the first chance".into()));
+    former.host.let_others_first(&key(), entry(1).epoch, FIRST_CHANCE);
+    assert_eq!(former.claim().await, Err("other candidates have the first chance".into()));
     former.clock.advance(FIRST_CHANCE);
     assert_eq!(former.claim().await, Ok(Claim::Claimed));
 
-    // After another leadership it is nobody's turn.
     let later = Scene::of("a").await;
-    later.gate.others_first(key().slot, Epoch::new(7).unwrap(), FIRST_CHANCE);
+    later.host.let_others_first(&key(), Epoch::new(7).unwrap(), FIRST_CHANCE);
     assert_eq!(later.claim().await, Ok(Claim::Claimed));
 }

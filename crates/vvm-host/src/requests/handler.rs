@@ -1,41 +1,41 @@
-//! Heeding what operators ask: a standby that is named accepts, a leader that is asked to give up does.
+//! [`RequestHandler`]: answers what operators ask of a candidate and of a leader.
 //!
-//! A standby sees requests with each scan of the slots, through the gate. A leader scans nothing, so it looks by itself, as
-//! often as a standby would. Whoever is told by a neighbour looks at once.
+//! A candidate sees requests with each scan of the slots. A leader scans nothing, so it reads them as often as a
+//! standby would. A wake-up makes either look at once.
 
-use super::{Demand, Gate};
-use crate::{announce::say_to_people, situation::Candidate};
+use super::Demand;
+use crate::{host_storage::HostStorage, situation::Candidate};
 use ielections::{Terms, Timing, WriteError};
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
 use vvm_orch::{Leading, RunningVvm};
-use vvm_storage::{Advanced, ElectionKey, Requests, SlotNumber, Stage, StepDown};
+use vvm_storage::{Advanced, ElectionKey, Requests, Stage, StepDown};
 
-/// Whoever heeds.
-pub(crate) struct Heeding<'campaign> {
+/// Handles the requests of one campaign.
+pub(crate) struct RequestHandler<'campaign> {
     pub(crate) candidate: &'campaign Candidate,
     pub(crate) clock: &'campaign Arc<dyn Clock>,
-    pub(crate) gate: &'campaign Gate,
-    /// The campaign is ending: nothing is to be heeded any more.
+    pub(crate) storage: &'campaign HostStorage,
+    /// Cancelled when the campaign ends: requests are ignored from then on.
     pub(crate) over: &'campaign CancellationToken,
 }
 
-impl Heeding<'_> {
-    /// Heeds requests until the campaign is over, or until there is a reason to give its leadership up, which is for the
-    /// caller to do: returns the slot and the reason. A write that is under way then is answered, or runs out of time.
+impl RequestHandler<'_> {
+    /// Handles requests until the campaign is over, or until the leader has to give its leadership up: then returns
+    /// the reason, and the caller stops the work. A write that is in flight then is answered, or runs out
+    /// of time.
     ///
     /// # Cancel safety
     /// Dropped, a request may or may not have been moved on.
-    pub(crate) async fn run(self, vvm: &RunningVvm<ElectionKey>) -> Option<(SlotNumber, Demand)> {
+    pub(crate) async fn run(self, vvm: &RunningVvm<ElectionKey>) -> Option<Demand> {
         let leading = self.stand_by(vvm).await?;
-        let demand = self.lead(&leading).await?;
-        Some((leading.slot.slot, demand))
+        self.lead(&leading).await
     }
 
     /// Until this process leads. `None` if it is to stop before that.
     async fn stand_by(&self, vvm: &RunningVvm<ElectionKey>) -> Option<Leading<ElectionKey>> {
-        let mut seen = self.gate.lookout().seen();
+        let mut seen = self.storage.requests();
         let mut said: Option<String> = None;
         loop {
             let requests = seen.borrow_and_update().clone();
@@ -43,16 +43,16 @@ impl Heeding<'_> {
             if let Some(request) = requests.step_down.filter(|request| self.is_named(request)) {
                 // What came of it shows with the next scan.
                 if let Some(Ok(Advanced::Done(_))) = self.advance(&request, Stage::Accepted).await {
-                    self.gate.neighbours().tell();
+                    self.storage.wakeups().tell();
                 }
             }
             tokio::select! {
                 biased;
                 () = self.over.cancelled() => return None,
                 leading = vvm.leading() => return leading.ok(),
-                // The gate lives as long as we do.
+                // The storage lives as long as this borrow.
                 _ = seen.changed() => {}
-                () = self.gate.neighbours().told() => vvm.look_now(),
+                () = self.storage.wakeups().told() => vvm.look_now(),
             }
         }
     }
@@ -63,12 +63,13 @@ impl Heeding<'_> {
         let by = requests.pause.as_ref().map(|pause| pause.by().to_owned());
         match &by {
             Some(by) if said.as_ref() != Some(by) => {
-                say_to_people!("{name}: paused by {by}; waiting until it is resumed");
-                tracing::info!(target: "vvm", event = "paused", name, holder, by = by.as_str());
+                tracing::info!(
+                    target: "vvm", event = "paused", name, holder, by = by.as_str(),
+                    "{name}: paused by {by}; waiting until it is resumed"
+                );
             }
             None if said.is_some() => {
-                say_to_people!("{name}: resumed");
-                tracing::info!(target: "vvm", event = "resumed", name, holder);
+                tracing::info!(target: "vvm", event = "resumed", name, holder, "{name}: resumed");
             }
             Some(_) | None => {}
         }
@@ -88,13 +89,13 @@ impl Heeding<'_> {
             tokio::select! {
                 biased;
                 () = self.over.cancelled() => return None,
-                () = self.gate.neighbours().told() => {}
+                () = self.storage.wakeups().told() => {}
                 () = self.clock.sleep(pause) => {}
             }
             let looked = tokio::select! {
                 biased;
                 () = self.over.cancelled() => return None,
-                looked = self.gate.lookout().look() => looked,
+                looked = self.storage.look_at_requests() => looked,
             };
             // A storage in trouble shows in the renewals.
             let Ok(requests) = looked else { continue };
@@ -123,18 +124,17 @@ impl Heeding<'_> {
             Stage::Begun => {}
             Stage::Withdrawn => return None,
         }
-        self.gate.others_first(slot, epoch, request.first_chance());
+        self.storage.let_others_first(&leading.slot, epoch, request.first_chance());
         Some(Demand::SteppingDown { to: request.to })
     }
 
     /// Moves a request on. `None` when there was no answer for as long as an attempt of an election may take: then the write
     /// is dropped, as one that may have been applied or not (I7), and the next look tells.
     async fn advance(&self, request: &StepDown, stage: Stage) -> Option<Result<Advanced, WriteError>> {
-        let lookout = self.gate.lookout();
         let limit: Duration = Timing::of(self.candidate.ttl).attempt_timeout();
         tokio::select! {
             biased;
-            outcome = lookout.storage.advance_step_down(&lookout.cluster, request, stage) => Some(outcome),
+            outcome = self.storage.advance_step_down(request, stage) => Some(outcome),
             () = self.clock.sleep(limit) => None,
         }
     }

@@ -9,7 +9,7 @@ use crate::{
     },
     readable::Readable,
     signals::{Caught, Signals, asks_to_stop, ends_a_candidate},
-    situation::WhyStopping,
+    situation::{Situation, WhyStopping},
     stop_requests::{At, Request, StopRequests},
     worker::supervise::Passed,
 };
@@ -30,6 +30,8 @@ const SIGNALS: usize = 64;
 pub(super) struct Control {
     /// Somebody asked to stop.
     pub(super) stop: CancellationToken,
+    /// Learns first that the guardian has died.
+    situation: Arc<Situation>,
     /// By this signal.
     stop_signal: OnceLock<Signal>,
     /// Somebody asked again.
@@ -47,10 +49,11 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Nothing has been told yet.
-    pub(super) fn new() -> Self {
+    /// Nothing has been told yet. `stop` stops the host, whose status this is.
+    pub(super) fn new(stop: CancellationToken, situation: Arc<Situation>) -> Self {
         Self {
-            stop: CancellationToken::new(),
+            stop,
+            situation,
             stop_signal: OnceLock::new(),
             kill: CancellationToken::new(),
             guardian_lapsed: CancellationToken::new(),
@@ -123,6 +126,8 @@ impl Control {
     pub(super) fn end_with_guardian(&self) {
         announce::leave_terminal();
         self.guardian_died.cancel();
+        // Before the stop, which would be the reason otherwise.
+        self.situation.stops(WhyStopping::GuardianDied);
         self.kill.cancel();
         self.stop.cancel();
         // Those who have ended may have been reaped by another thread.

@@ -6,7 +6,6 @@
 mod backoff;
 
 use super::{
-    cession::Reason,
     health::Health,
     surroundings::{Course, Surroundings, WorkEnd, Worked},
 };
@@ -159,11 +158,6 @@ impl Tenure {
                 situation.stops_by(&self.standing, self.surroundings.control.why());
                 work.await
             }
-            reason = self.course.cession.asked() => {
-                situation.stops_by(&self.standing, WhyStopping::GivenUp(reason.to_string().into()));
-                self.stop.cancel();
-                work.await
-            }
         };
         // A command may be faster with a signal than we are.
         let control = &self.surroundings.control;
@@ -197,6 +191,7 @@ impl Tenure {
             }
             // First, so that no signal is lost that comes while it starts.
             let orders = self.orders();
+            self.surroundings.situation.work_ended("the command could not be started again");
             supervision = self.start(orders).await?;
             self.surroundings.situation.works();
         }
@@ -227,7 +222,13 @@ impl Tenure {
             supervised = &mut supervised => return supervised,
             // Whether it works is of no interest any more.
             () = self.stop.cancelled() => {}
-            unhealthy = health.fails(&aides) => self.course.cession.ask(Reason::Unhealthy(unhealthy)),
+            unhealthy = health.fails(&aides) => {
+                let why = WhyStopping::GivenUp(unhealthy.to_string().into());
+                self.surroundings.situation.stops_by(&self.standing, why);
+                // The first one stands.
+                let _ = self.course.unhealthy.set(unhealthy);
+                self.stop.cancel();
+            }
         }
         supervised.await
     }
@@ -283,6 +284,10 @@ impl Tenure {
     }
 
     fn has_worked(&self, last: Supervised, end: WorkEnd) {
+        let how = last
+            .ended
+            .map_or_else(|| "the command was stopped".to_owned(), |ended| format!("the command {ended}"));
+        self.surroundings.situation.work_ended(how);
         // Set once: a course has one tenure.
         let _ = self.course.worked.set(Worked { last, end });
     }

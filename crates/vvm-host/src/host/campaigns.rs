@@ -1,0 +1,160 @@
+//! The one campaign loop: campaign, lead, stop, and campaign again.
+
+use super::{Ended, HostSettings, Next, Services, preface::Preface};
+use crate::{
+    host_storage::HostStorage,
+    requests::{Demand, RequestHandler},
+    situation::{Situation, WhyStopping},
+};
+use ielections::{Env, Holder, elections};
+use std::{fmt, sync::Arc};
+use tokio::sync::SetOnce;
+use tokio_util::sync::CancellationToken;
+use vvm_orch::{Problem, Vvm, VvmConfig};
+use vvm_storage::{ClusterName, ElectionKey, SlotNumber};
+
+/// What every campaign of a host shares.
+pub(super) struct Campaigns {
+    pub(super) settings: HostSettings,
+    pub(super) holder: Holder,
+    pub(super) env: Env,
+    pub(super) status: Arc<Situation>,
+    pub(super) stop: CancellationToken,
+}
+
+impl HostSettings {
+    pub(super) fn cluster(&self) -> ClusterName {
+        ClusterName::from(self.name.as_str())
+    }
+}
+
+/// How one campaign ended. All work has stopped.
+enum CampaignEnd {
+    Ended(Ended),
+    /// An operator asked for the leadership, and its record is released.
+    GivenUp,
+}
+
+impl Campaigns {
+    /// Campaigns again and again, until a stop or until `after` says so.
+    ///
+    /// # Cancel safety
+    /// Dropping it shuts down without waiting.
+    pub(super) async fn run(
+        &self,
+        storage: &Arc<HostStorage>,
+        mut services: impl FnMut() -> Services + Send,
+        mut after: impl FnMut(&Ended) -> Next + Send,
+    ) -> Ended {
+        loop {
+            let next = match self.campaign(storage, services()).await {
+                CampaignEnd::GivenUp if !self.stop.is_cancelled() => continue,
+                CampaignEnd::GivenUp => {
+                    after(&Ended::Stopped);
+                    return Ended::Stopped;
+                }
+                CampaignEnd::Ended(ended) => match after(&ended) {
+                    Next::CampaignAgain(pause) => pause,
+                    Next::Stop => return ended,
+                },
+            };
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => {
+                    after(&Ended::Stopped);
+                    return Ended::Stopped;
+                }
+                () = next.over(&self.env.clock) => {}
+            }
+        }
+    }
+
+    /// Runs one campaign, and the leadership that it may lead to, until all of it has ended.
+    async fn campaign(&self, storage: &Arc<HostStorage>, mut services: Services) -> CampaignEnd {
+        let Self { settings, status, .. } = self;
+        let cluster = settings.cluster();
+        let slots =
+            SlotNumber::all(settings.slots).map(|slot| ElectionKey { cluster: cluster.clone(), slot });
+        let mut config = VvmConfig::new(slots.collect(), self.holder.clone(), &self.env);
+        config.stop_timeout = settings.stop_timeout;
+        let demand = Arc::new(SetOnce::new());
+        let preface = Preface {
+            status: Arc::clone(status),
+            storage: Arc::clone(storage),
+            clock: Arc::clone(&self.env.clock),
+            ttl: settings.ttl,
+            demand: Arc::clone(&demand),
+        };
+        services.insert(0, Box::new(preface));
+        let elections = elections(Arc::clone(storage) as _, self.env.clone());
+        status.campaigns();
+        let vvm = Vvm::provide(config, elections, services).launch(settings.ttl, settings.acquisition);
+        let over = CancellationToken::new();
+        let handler =
+            RequestHandler { candidate: status.candidate(), clock: &self.env.clock, storage, over: &over };
+        let handling = async {
+            if let Some(asked) = handler.run(&vvm).await {
+                self.log_demand("asked_to_give_up", &asked, "stopping the work: ");
+                // The first reason stands.
+                let _ = demand.set(asked);
+            }
+        };
+        let watching = async {
+            if vvm.leading().await.is_ok() {
+                status.is_started();
+            }
+            vvm.problem().await
+        };
+        let leading = async {
+            let problem = tokio::select! {
+                biased;
+                problem = watching => problem,
+                () = self.stop.cancelled() => None,
+                _ = demand.wait() => None,
+            };
+            over.cancel();
+            status.stops(match (&problem, demand.get()) {
+                (Some(Problem::Lost(loss)), _) => WhyStopping::Lost(loss.clone()),
+                (_, Some(demand)) => WhyStopping::GivenUp(demand.to_string().into()),
+                (Some(_), None) => WhyStopping::WorkEnded,
+                (None, None) => WhyStopping::Asked,
+            });
+            let stopped = vvm.shutdown().await;
+            problem.or(stopped.err())
+        };
+        let (problem, ()) = tokio::join!(leading, handling);
+        let was_never_started = matches!(
+            &problem,
+            Some(Problem::StartFailed { cause, .. }) if cause.is::<super::ToldToStop>() || cause.is::<Demand>()
+        );
+        match (problem, demand.get()) {
+            (problem, Some(demand)) if was_never_started || problem.is_none() => {
+                self.log_demand("released", demand, "released: ");
+                CampaignEnd::GivenUp
+            }
+            (Some(problem), _) if !was_never_started => CampaignEnd::Ended(Ended::Problem(problem)),
+            (Some(_) | None, _) => CampaignEnd::Ended(Ended::Stopped),
+        }
+    }
+
+    /// Logs that a leadership that could be kept is given up: why, by whom, and for which standby.
+    fn log_demand(&self, event: &str, demand: &Demand, what: &str) {
+        let (name, holder) = (self.settings.name.as_str(), self.holder.as_str());
+        let role = self.status.role();
+        let leading = role.leadership();
+        let (slot, epoch) =
+            (leading.map(|leading| leading.slot), leading.map(|leading| leading.standing.epoch().get()));
+        let (why, by, to) = (demand.word(), demand.by(), demand.to());
+        let slot_shown = slot.map(|slot| format!(" slot {slot}")).unwrap_or_default();
+        tracing::info!(
+            target: "vvm", event, name, holder, slot, epoch, why, by, to, reason = %demand,
+            "{name}{slot_shown}: {what}{demand}"
+        );
+    }
+}
+
+impl fmt::Debug for Campaigns {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Campaigns").field("settings", &self.settings).field("holder", &self.holder).finish()
+    }
+}

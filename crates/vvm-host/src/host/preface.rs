@@ -1,0 +1,66 @@
+//! The first service of each leadership: takes note of it, checks for a pause, and keeps the history.
+
+use super::ToldToStop;
+use crate::{
+    history::{Keeper, PATIENCE, PATIENCE_SHARE},
+    host_storage::HostStorage,
+    requests::{Demand, may_work},
+    situation::Situation,
+};
+use async_trait::async_trait;
+use ielections::{Timing, Ttl};
+use std::sync::Arc;
+use tokio::sync::SetOnce;
+use vvm_clock::Clock;
+use vvm_orch::{BoxError, Service, ServiceContext, Work};
+use vvm_storage::ElectionKey;
+
+/// Starts before every other service, and stops after them.
+pub(super) struct Preface {
+    pub(super) status: Arc<Situation>,
+    pub(super) storage: Arc<HostStorage>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) ttl: Ttl,
+    pub(super) demand: Arc<SetOnce<Demand>>,
+}
+
+#[async_trait]
+impl Service<ElectionKey> for Preface {
+    fn name(&self) -> &str {
+        "preface"
+    }
+
+    async fn start(self: Box<Self>, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
+        let Self { status, storage, clock, ttl, demand } = *self;
+        status.starts(cx.slot.slot.get().get(), cx.standing.clone());
+        // As long as an acquisition counts as fresh.
+        let (timeout, retry_pause) = (ttl.get() / 4, Timing::of(ttl).retry_pause());
+        tokio::select! {
+            biased;
+            () = cx.stop.cancelled() => return Err(ToldToStop.into()),
+            answer = may_work(&storage, &clock, timeout, retry_pause) => {
+                if let Err(refused) = answer {
+                    // The first reason stands.
+                    let _ = demand.set(refused.clone());
+                    return Err(refused.into());
+                }
+            }
+        }
+        let keeper = Keeper::under(&cx.standing, status.candidate().holder.as_str());
+        Ok(Box::pin(async move {
+            // Nothing waits for the note of the start.
+            tokio::select! {
+                biased;
+                () = cx.stop.cancelled() => {}
+                () = async {
+                    keeper.started().await;
+                    cx.stop.cancelled().await;
+                } => {}
+            }
+            // Every other service has stopped. After the release the fence would refuse the note of the end.
+            let how = status.how_work_ended();
+            keeper.ended(&how, &clock, PATIENCE.min(ttl.get() / PATIENCE_SHARE)).await;
+            Ok(())
+        }))
+    }
+}

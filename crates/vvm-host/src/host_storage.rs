@@ -1,0 +1,224 @@
+//! [`HostStorage`]: what a host puts between its campaigns and the storage, as one layer.
+//!
+//! Scans also read what operators ask for. Claims pass the [`ClaimGate`]. Every answer goes to [`StorageHealth`] and to
+//! the host's status. A release wakes the other candidates of this machine.
+
+mod claim_gate;
+mod health;
+
+use crate::{
+    neighbours::Neighbours,
+    situation::{Call, Situation},
+};
+use async_trait::async_trait;
+use claim_gate::ClaimGate;
+use health::StorageHealth;
+use ielections::{
+    Claim, Delete, DocumentStorage, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, TtlStorage,
+    Vacant, WriteError,
+};
+use std::{fmt, sync::Arc, time::Duration};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use vvm_clock::Clock;
+use vvm_storage::{
+    Advanced, ClusterName, ElectionKey, ElectionsTtlStorage, Pause, Requests, Stage, StepDown,
+};
+
+/// The storage of one host, for the slots of one cluster.
+pub(crate) struct HostStorage {
+    storage: Arc<ElectionsTtlStorage>,
+    cluster: ClusterName,
+    /// What operators asked for, as the last scan saw it.
+    requests: watch::Sender<Requests>,
+    gate: ClaimGate,
+    health: StorageHealth,
+    wakeups: Neighbours,
+}
+
+impl HostStorage {
+    /// Puts a layer on `storage` for the candidate of `status`. Calls that are dropped after `stop` are not failures.
+    pub(crate) fn new(
+        storage: Arc<ElectionsTtlStorage>,
+        wakeups: Neighbours,
+        status: Arc<Situation>,
+        clock: Arc<dyn Clock>,
+        stop: CancellationToken,
+    ) -> Self {
+        let candidate = status.candidate();
+        Self {
+            storage,
+            cluster: ClusterName::from(candidate.name.as_str()),
+            requests: watch::Sender::default(),
+            gate: ClaimGate::new(candidate.holder.clone(), clock),
+            health: StorageHealth::new(status, stop),
+            wakeups,
+        }
+    }
+
+    /// The wake-ups between the candidates of this machine.
+    pub(crate) fn wakeups(&self) -> &Neighbours {
+        &self.wakeups
+    }
+
+    /// What operators asked for, as it changes.
+    pub(crate) fn requests(&self) -> watch::Receiver<Requests> {
+        self.requests.subscribe()
+    }
+
+    /// Reads what operators ask for. May be stale.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    ///
+    /// # Cancel safety
+    /// May be dropped at will.
+    pub(crate) async fn look_at_requests(&self) -> Result<Requests, ReadError> {
+        let requests = self.storage.peek_requests(&self.cluster).await?;
+        self.note_requests(requests.clone());
+        Ok(requests)
+    }
+
+    /// Reads the pause of the cluster, linearizably.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    ///
+    /// # Cancel safety
+    /// May be dropped at will.
+    pub(crate) async fn standing_pause(&self) -> Result<Option<Pause>, ReadError> {
+        self.storage.standing_pause(&self.cluster).await
+    }
+
+    /// Moves a step-down on to `stage`.
+    ///
+    /// # Errors
+    /// As a write of the storage.
+    ///
+    /// # Cancel safety
+    /// Dropped, the request may or may not have been moved (I7).
+    pub(crate) async fn advance_step_down(
+        &self,
+        request: &StepDown,
+        stage: Stage,
+    ) -> Result<Advanced, WriteError> {
+        self.storage.advance_step_down(&self.cluster, request, stage).await
+    }
+
+    /// Lets other candidates claim first: for `first_chance` after the first claim that this host would make on the slot
+    /// that it led under `epoch`.
+    pub(crate) fn let_others_first(&self, slot: &ElectionKey, epoch: Epoch, first_chance: Duration) {
+        self.gate.let_others_first(slot.slot, epoch, first_chance);
+    }
+
+    fn note_requests(&self, requests: Requests) {
+        self.requests.send_if_modified(|seen| {
+            let changed = *seen != requests;
+            *seen = requests;
+            changed
+        });
+    }
+
+    fn may_claim(&self, key: &ElectionKey, last: Option<Epoch>) -> Result<(), WriteError> {
+        self.gate.may_claim(&self.requests.borrow(), key.slot, last)
+    }
+}
+
+/// The contract of [`TtlStorage`] holds: each verb calls the same verb of the storage once, or refuses with
+/// `NotApplied` without a call. The gate only refuses, so it never makes a claim earlier than the protocol does (I5).
+#[async_trait]
+impl TtlStorage<ElectionKey> for HostStorage {
+    fn limits(&self) -> Limits {
+        TtlStorage::<ElectionKey>::limits(&*self.storage)
+    }
+
+    async fn insert_if_not_exist(
+        &self,
+        key: &ElectionKey,
+        vacant: Vacant,
+        entry: &Entry,
+    ) -> Result<Claim, WriteError> {
+        self.may_claim(key, vacant.last_epoch)?;
+        let claim =
+            self.health.watch(Call::Write, self.storage.insert_if_not_exist(key, vacant, entry)).await?;
+        if let Claim::Refused(found) = &claim {
+            self.health.saw(key, found);
+        }
+        Ok(claim)
+    }
+
+    async fn take_over(
+        &self,
+        key: &ElectionKey,
+        observed: &Entry,
+        entry: &Entry,
+    ) -> Result<Claim, WriteError> {
+        self.may_claim(key, Some(observed.epoch))?;
+        let claim = self.health.watch(Call::Write, self.storage.take_over(key, observed, entry)).await?;
+        match &claim {
+            Claim::Claimed => self.health.took_over(),
+            Claim::Refused(found) => self.health.saw(key, found),
+        }
+        Ok(claim)
+    }
+
+    async fn compare_and_swap(
+        &self,
+        key: &ElectionKey,
+        held: &Entry,
+        entry: &Entry,
+    ) -> Result<Swap, WriteError> {
+        let sent_at = self.health.renewal_is_sent(entry.version);
+        let swap = self.health.watch(Call::Write, self.storage.compare_and_swap(key, held, entry)).await?;
+        match &swap {
+            Swap::Swapped => self.health.renewed(sent_at),
+            Swap::Mismatch(found) => self.health.found(key, found),
+        }
+        Ok(swap)
+    }
+
+    async fn compare_and_delete(
+        &self,
+        key: &ElectionKey,
+        incarnation: Incarnation,
+        epoch: Epoch,
+    ) -> Result<Delete, WriteError> {
+        let deleted = self.storage.compare_and_delete(key, incarnation, epoch);
+        let deleted = self.health.watch(Call::Write, deleted).await?;
+        if matches!(deleted, Delete::Deleted) {
+            self.wakeups.tell();
+        }
+        Ok(deleted)
+    }
+
+    async fn get(&self, key: &ElectionKey) -> Result<Slot, ReadError> {
+        let found = self.health.watch(Call::Read, self.storage.get(key)).await?;
+        self.health.found(key, &found);
+        Ok(found)
+    }
+
+    async fn scan(&self, keys: &[ElectionKey]) -> Result<Vec<Slot>, ReadError> {
+        let scan = self.storage.scan_with_requests(&self.cluster, keys);
+        let (slots, requests) = self.health.watch(Call::Read, scan).await?;
+        self.note_requests(requests);
+        keys.iter().zip(&slots).for_each(|(key, found)| self.health.saw(key, found));
+        Ok(slots)
+    }
+
+    fn documents(&self) -> Option<&dyn DocumentStorage<ElectionKey>> {
+        self.storage.documents()
+    }
+
+    async fn close(&self) {
+        TtlStorage::<ElectionKey>::close(&*self.storage).await;
+    }
+}
+
+impl fmt::Debug for HostStorage {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "HostStorage({:?})", self.storage)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! [`ClaimGate`]: refuses claims while the name is paused, and while another candidate has the first chance.
+//!
+//! It costs no call: it decides by what the last scan saw. That may be a moment old, so the gate only keeps candidates
+//! from taking and releasing slots for nothing. What keeps work from starting in a pause is `requests::may_work`.
+
+use ielections::{Epoch, Holder, WriteError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use vvm_clock::{Clock, Instant};
+use vvm_storage::{Requests, SlotNumber, Stage};
+
+/// Decides whether this candidate may send a claim.
+pub(super) struct ClaimGate {
+    holder: Holder,
+    clock: Arc<dyn Clock>,
+    deferral: Mutex<Deferral>,
+}
+
+/// Which leadership this candidate lets others follow first.
+#[derive(Debug, Default)]
+struct Deferral {
+    /// The leadership that this host gave up, and how long others have the first chance.
+    given_up: Option<(SlotNumber, Epoch, Duration)>,
+    /// After which leadership of which slot claims are refused, and since when: since the first claim that was refused,
+    /// not since the request, because a command may take its time to stop.
+    since: Option<(SlotNumber, Epoch, Instant)>,
+}
+
+/// Why a claim is not sent.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+enum ClaimRefused {
+    #[error("paused by {by}")]
+    Paused { by: String },
+    #[error("{} the first chance", to.as_ref().map_or("other candidates have".to_owned(), |to| format!("{to} has")))]
+    AfterOthers { to: Option<Holder> },
+}
+
+impl ClaimGate {
+    pub(super) fn new(holder: Holder, clock: Arc<dyn Clock>) -> Self {
+        Self { holder, clock, deferral: Mutex::default() }
+    }
+
+    /// Starts a deferral: see `HostStorage::let_others_first`.
+    pub(super) fn let_others_first(&self, slot: SlotNumber, epoch: Epoch, first_chance: Duration) {
+        self.deferral().given_up = Some((slot, epoch, first_chance));
+    }
+
+    /// Decides about a claim on `slot` after its leadership under `last`.
+    ///
+    /// # Errors
+    /// `NotApplied` with the reason. The campaign looks again after a pause, as after any other.
+    pub(super) fn may_claim(
+        &self,
+        seen: &Requests,
+        slot: SlotNumber,
+        last: Option<Epoch>,
+    ) -> Result<(), WriteError> {
+        if let Some(pause) = &seen.pause {
+            return Err(WriteError::NotApplied(ClaimRefused::Paused { by: pause.by().to_owned() }.into()));
+        }
+        let Some(last) = last else { return Ok(()) };
+        let mut deferral = self.deferral();
+        let given_up = deferral.given_up.filter(|(of, epoch, _)| (*of, *epoch) == (slot, last));
+        let request = seen.step_down.as_ref().filter(|request| {
+            let is_on = matches!(request.stage, Stage::Accepted | Stage::Begun);
+            is_on
+                && request.is_about(slot, Some(last))
+                && request.to.as_ref().is_some_and(|to| *to != self.holder)
+        });
+        let first_chance = given_up.map(|(_, _, first_chance)| first_chance);
+        let Some(first_chance) = first_chance.or(request.map(|request| request.first_chance())) else {
+            return Ok(());
+        };
+        let now = self.clock.now();
+        let since = deferral.since.filter(|(of, epoch, _)| (*of, *epoch) == (slot, last));
+        let (_, _, since) = *deferral.since.insert(since.unwrap_or((slot, last, now)));
+        if now < since.after(first_chance) {
+            let to = request.and_then(|request| request.to.clone());
+            return Err(WriteError::NotApplied(ClaimRefused::AfterOthers { to }.into()));
+        }
+        Ok(())
+    }
+
+    fn deferral(&self) -> std::sync::MutexGuard<'_, Deferral> {
+        self.deferral.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

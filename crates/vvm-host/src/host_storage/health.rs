@@ -1,0 +1,149 @@
+//! [`StorageHealth`]: logs when the storage fails and when it works again, once for each, and tells the host's status.
+//!
+//! A candidate that waits without a limit would otherwise wait in silence on a full disk or a server that is gone.
+
+use crate::situation::{Call, Failure, Situation};
+use ielections::{Slot, Version};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio_util::sync::CancellationToken;
+use vvm_clock::Instant;
+use vvm_storage::ElectionKey;
+
+/// How many calls in a row must fail before it is logged: attempts are repeated because single calls fail.
+const FAILURES_IN_A_ROW: u32 = 2;
+
+/// What became of the calls of one host.
+pub(super) struct StorageHealth {
+    status: Arc<Situation>,
+    /// Cancelled when the host is to end.
+    stop: CancellationToken,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    reads_failed: u32,
+    writes_failed: u32,
+    is_logged: bool,
+    /// The last renewal whose outcome is unknown, and when it was sent.
+    unknown: Option<(Version, Instant)>,
+}
+
+impl StorageHealth {
+    pub(super) fn new(status: Arc<Situation>, stop: CancellationToken) -> Self {
+        Self { status, stop, seen: Mutex::default() }
+    }
+
+    /// Waits for `answer` and takes note of it.
+    ///
+    /// # Cancel safety
+    /// A call that is dropped counts as one without an answer, unless the host is to end.
+    pub(super) async fn watch<T, E: fmt::Display>(
+        &self,
+        call: Call,
+        answer: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E>
+    where
+        for<'e> Failure: From<&'e E>,
+    {
+        let mut unanswered = Unanswered(Some((self, call)));
+        let outcome = answer.await;
+        unanswered.0 = None;
+        match &outcome {
+            Ok(_) => self.worked(call),
+            Err(error) => self.failed(call, Failure::from(error), error),
+        }
+        outcome
+    }
+
+    /// Takes note of what stands in a slot.
+    pub(super) fn saw(&self, key: &ElectionKey, found: &Slot) {
+        self.status.saw(key.slot.get().get(), found);
+    }
+
+    /// [`saw`](Self::saw) by a read that may show a renewal whose answer was lost.
+    pub(super) fn found(&self, key: &ElectionKey, found: &Slot) {
+        let shown = |version| found.entry().is_some_and(|entry| entry.version == version);
+        let confirmed = self.seen().unknown.take_if(|(version, _)| shown(*version));
+        if let Some((_, sent_at)) = confirmed {
+            self.status.renewed(sent_at);
+        }
+        self.saw(key, found);
+    }
+
+    /// Takes note of a renewal that is about to be sent: its outcome is unknown until it is answered.
+    pub(super) fn renewal_is_sent(&self, version: Version) -> Instant {
+        let sent_at = self.status.now();
+        self.seen().unknown = Some((version, sent_at));
+        sent_at
+    }
+
+    /// Takes note of a renewal that was sent at `sent_at` and is confirmed.
+    pub(super) fn renewed(&self, sent_at: Instant) {
+        self.seen().unknown = None;
+        self.status.renewed(sent_at);
+    }
+
+    /// Takes note of a successful take-over.
+    pub(super) fn took_over(&self) {
+        self.status.telemetry().took_over();
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn worked(&self, call: Call) {
+        self.status.storage_answered();
+        let mut seen = self.seen();
+        *seen.failed(call) = 0;
+        let works = seen.reads_failed < FAILURES_IN_A_ROW && seen.writes_failed < FAILURES_IN_A_ROW;
+        if seen.is_logged && works {
+            seen.is_logged = false;
+            let name = self.name();
+            tracing::info!(target: "vvm", event = "storage_works_again", name, "{name}: the storage works again");
+        }
+    }
+
+    fn failed(&self, call: Call, failure: Failure, error: &dyn fmt::Display) {
+        self.status.storage_failed(call, failure, error);
+        let mut seen = self.seen();
+        let in_a_row = seen.failed(call);
+        *in_a_row = in_a_row.saturating_add(1);
+        if *in_a_row >= FAILURES_IN_A_ROW && !seen.is_logged {
+            seen.is_logged = true;
+            let (name, call, failure) = (self.name(), call.word(), failure.word());
+            tracing::warn!(
+                target: "vvm", event = "storage_trouble", name, call, failure, reason = %error,
+                "{name}: trouble with the storage: {error}; trying again"
+            );
+        }
+    }
+
+    fn name(&self) -> &str {
+        &self.status.candidate().name
+    }
+}
+
+impl Seen {
+    fn failed(&mut self, call: Call) -> &mut u32 {
+        match call {
+            Call::Read => &mut self.reads_failed,
+            Call::Write => &mut self.writes_failed,
+        }
+    }
+}
+
+/// A call that is dropped before its answer has run out of time, unless the host is to end.
+struct Unanswered<'call>(Option<(&'call StorageHealth, Call)>);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if let Some((health, call)) = self.0.filter(|(health, _)| !health.stop.is_cancelled()) {
+            health.failed(call, Failure::NoAnswer, &"it does not answer");
+        }
+    }
+}

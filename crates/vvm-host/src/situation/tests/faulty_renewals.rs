@@ -1,0 +1,89 @@
+//! A storage whose next renewal fails.
+
+use async_trait::async_trait;
+use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
+use std::{
+    future::pending,
+    sync::{Arc, Mutex},
+};
+use vvm_storage::{Partition, SysVvmStorage};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fault {
+    /// It is applied, and its answer is lost.
+    LostAnswer,
+    /// It is not applied, and never answered.
+    Hang,
+}
+
+#[derive(Debug)]
+pub(super) struct FaultyRenewals {
+    storage: Arc<dyn SysVvmStorage>,
+    next: Mutex<Option<Fault>>,
+}
+
+impl FaultyRenewals {
+    pub(super) fn over(storage: Arc<dyn SysVvmStorage>) -> Arc<Self> {
+        Arc::new(Self { storage, next: Mutex::default() })
+    }
+
+    pub(super) fn fail_next(&self, fault: Fault) {
+        *self.next.lock().unwrap() = Some(fault);
+    }
+}
+
+#[async_trait]
+impl SysVvmStorage for FaultyRenewals {
+    fn limits(&self) -> Limits {
+        self.storage.limits()
+    }
+
+    fn shared_between_processes(&self) -> bool {
+        self.storage.shared_between_processes()
+    }
+
+    async fn claim(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
+        self.storage.claim(at, from, entry).await
+    }
+
+    async fn renew(&self, at: &Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
+        let fault = self.next.lock().unwrap().take();
+        match fault {
+            None => self.storage.renew(at, held, entry).await,
+            Some(Fault::LostAnswer) => {
+                self.storage.renew(at, held, entry).await?;
+                Err(WriteError::Unknown("the answer is lost".into()))
+            }
+            Some(Fault::Hang) => pending().await,
+        }
+    }
+
+    async fn release(
+        &self,
+        at: &Partition,
+        incarnation: Incarnation,
+        epoch: Epoch,
+    ) -> Result<Delete, WriteError> {
+        self.storage.release(at, incarnation, epoch).await
+    }
+
+    async fn read(&self, at: &Partition) -> Result<Slot, ReadError> {
+        self.storage.read(at).await
+    }
+
+    async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
+        self.storage.peek(at).await
+    }
+
+    async fn settle(&self, at: &Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
+        self.storage.settle(at, value).await
+    }
+
+    async fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, ReadError> {
+        self.storage.setting(at).await
+    }
+
+    async fn close(&self) {
+        self.storage.close().await;
+    }
+}
