@@ -154,13 +154,14 @@ impl Host {
     pub async fn run(self, services: impl FnMut() -> Services + Send) -> Ended {
         let on_loss = self.campaigns.settings.on_loss;
         let name = self.campaigns.settings.name.clone();
-        self.run_then(services, move |ended| match ended {
+        // Boxed, because the type nests too deeply for the compiler otherwise.
+        Box::pin(self.run_then(services, move |ended| match ended {
             Ended::Problem(Problem::Lost(_)) if on_loss == OnLoss::Rejoin => {
                 tracing::warn!(name, %ended, "campaigning again");
                 Next::campaign_after(Duration::ZERO)
             }
             _ => Next::Stop,
-        })
+        }))
         .await
     }
 
@@ -184,7 +185,8 @@ impl Host {
         };
         let answering = async {
             match http {
-                Some(server) => server.serve(&answers, &campaigns.env.clock).await,
+                // Boxed, because the type nests too deeply for the compiler otherwise.
+                Some(server) => Box::pin(server.serve(&answers, &campaigns.env.clock)).await,
                 None => pending().await,
             }
         };
