@@ -6,7 +6,7 @@
 //! For programs, each line is one JSON object instead. What changes the state then comes as an event with fields
 //! (`situation`, by `tracing`), and what is said here to people alone is not said twice.
 
-use crate::{calendar::Moment, processes::own_group};
+use crate::calendar::Moment;
 use clap::ValueEnum;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -15,6 +15,7 @@ use rustix::{
 use serde_json::{Map, Value};
 use std::{fmt, io::Write as _, sync::OnceLock};
 use vvm_clock::{SystemWallClock, WallClock as _};
+use vvm_containment::own_group;
 
 /// Who reads standard error.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, ValueEnum)]

@@ -10,7 +10,7 @@ mod generated;
 mod run_book;
 pub(crate) mod settings;
 
-use crate::announce::say;
+use crate::{announce::say, contained::conclude};
 use args::{Cli, Command};
 use clap::{FromArgMatches as _, error::ErrorKind};
 use settings::{Refusal, Settled};
@@ -18,6 +18,11 @@ use std::{ffi::OsString, process::ExitCode};
 
 /// Reads the command line, and what completes it, and does what it says.
 pub(crate) fn main() -> ExitCode {
+    match vvm_containment::stage::enter() {
+        Ok(None) => {}
+        Ok(Some(status)) => return status,
+        Err(refusal) => return conclude(&refusal),
+    }
     let words = std::env::args_os().collect::<Vec<_>>();
     let (cli, settled) = match read(words.clone(), &std::env::vars_os().collect()) {
         Ok(read) => read,
@@ -40,9 +45,6 @@ pub(crate) fn main() -> ExitCode {
         Command::DemoCandidate(candidate) => crate::demo::candidate_main(&candidate),
         Command::DemoWorker(worker) => crate::demo::worker_main(&worker),
         Command::StageHost(run) => crate::run::main(&run),
-        Command::StageNamespace(worker) => crate::namespace::outside::main(&worker),
-        Command::StageInit(worker) => crate::namespace::init::main(&worker),
-        Command::StageWorker(worker) => crate::worker::shim::main(&worker),
     }
 }
 

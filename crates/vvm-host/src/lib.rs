@@ -9,11 +9,9 @@
 //! Whichever of the three dies, the others see to it that nothing the worker started lives on (`docs/architecture.md`).
 //!
 //! - `cli`: arguments, durations, exit statuses, and settings from the environment and a file.
-//! - `guardian`, `host`, `worker`: the three.
-//! - `containment`: the levels there are. `namespace`: a worker's own PID namespace.
-//! - `link`, `stage`: how they talk, and how one starts the next.
-//! - `processes`: who descends from us, and how to end them all.
-//! - `signals`, `stop_requests`, `readable`, `announce`: signals in, what they ask for, waiting, lines out.
+//! - `guardian`, `run`, `worker`: the three. What contains the worker stands in `vvm_containment`.
+//! - `contained`, `notes`: how its refusals are worded, and what the host tells the guardian.
+//! - `signals`, `stop_requests`, `announce`: signals in, what they ask for, lines out.
 //! - `situation`: the status of a host. `host_storage`: the layer between its campaigns and the storage.
 //! - `http`: that over HTTP.
 //! - `identity`: who we are. `report`: the result file. `shortage`: what the system refused, and the way out.
@@ -38,7 +36,7 @@ mod announce;
 mod async_runtime;
 mod calendar;
 mod cli;
-mod containment;
+mod contained;
 mod demo;
 mod doctor;
 mod elect;
@@ -50,13 +48,10 @@ mod http;
 mod identity;
 mod init_storage;
 mod inspection;
-mod link;
-mod namespace;
 mod neighbours;
+mod notes;
 mod operate;
-mod processes;
 mod prospect;
-mod readable;
 mod report;
 mod requests;
 mod run;
@@ -64,12 +59,19 @@ mod service_manager;
 mod shortage;
 mod signals;
 mod situation;
-mod stage;
 mod status;
 mod stop_requests;
 mod terminal_view;
 mod watch;
 mod worker;
+
+/// The paths by which `demo` and `watch` know what stands in `vvm_containment`.
+mod processes {
+    pub(crate) use vvm_containment::{Ended, Family, ForeignProcFs, Reap, reap};
+}
+mod readable {
+    pub(crate) use vvm_containment::Readable;
+}
 
 pub use host::{Ended, Host, HostError, HostSettings, Next, OnLoss, Pause, Services, Signals, ToldToStop};
 pub use http::CantListen;

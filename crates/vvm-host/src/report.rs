@@ -1,6 +1,6 @@
 //! The result file: how a `vvm run` ended, told apart from how its worker ended.
 
-use crate::{containment::Level, link::message::Farewell, processes::Ended};
+use crate::notes::Farewell;
 use ielections::{Epoch, Holder, Incarnation};
 use serde::Serialize;
 use std::{
@@ -12,6 +12,7 @@ use std::{
 };
 use tempfile::NamedTempFile;
 use vvm_clock::Instant;
+use vvm_containment::{Ended, Level};
 
 /// What became of it. The names in the file are these in `snake_case`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

@@ -4,12 +4,10 @@
 //! one that starts workers; one other thread watches the guardian, and ends everything if that one dies.
 //!
 //! What does not: the protocol (`ielections`), the order of start and stop (`vvm-orch`), the worker's processes
-//! (`worker`).
+//! (`vvm_containment`).
 
 mod conclusion;
 mod control;
-mod guardian_lapse;
-mod guardian_watch;
 mod health;
 mod lead;
 pub(crate) mod log;
@@ -17,37 +15,31 @@ mod service;
 mod surroundings;
 mod tenure;
 mod told_guardian;
-mod trigger;
 
 use crate::{
     announce::{self, say},
     async_runtime,
     cli::{args::RunArgs, exit},
-    containment::{Containment, end_all},
+    contained::{conclude as conclude_stage, say_event, words_of},
     host::{Host, HostError, Signals as HostSignals},
     http::CantListen,
-    link::message::{Farewell, ToGuardian, ToHost},
-    processes::ForeignProcFs,
+    notes::{Farewell, ToGuardian},
     shortage::Shortage,
     signals::Signals,
-    stage::{self, TakeUpError, TakenUp},
 };
 use control::Control;
-use guardian_watch::GuardianWatch;
 use ielections::{Env, record::HolderTooLong};
-use rustix::process::{Signal, getpid, pidfd_send_signal, set_child_subreaper};
+use rustix::process::{Signal, pidfd_send_signal};
 use std::{io, process::ExitCode, sync::Arc};
 use surroundings::Surroundings;
-use trigger::GuardedTrigger;
+use vvm_containment::{GuardedTrigger, GuardianWatch, OnEvent, Supervisor, TakeUpError, end_all};
 use vvm_deadman::{ArmError, Deadman, SystemOptions, SystemTrigger};
 
 /// Why the host did not come to anything. It is said on standard error, and the guardian reports the rest.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
-    #[error(transparent)]
+    #[error("{}", words_of(.0))]
     TakeUp(#[from] TakeUpError),
-    #[error(transparent)]
-    ProcFs(#[from] ForeignProcFs),
     #[error(transparent)]
     Holder(#[from] HolderTooLong),
     #[error("--http: {0}")]
@@ -85,12 +77,15 @@ impl From<ArmError> for StartError {
     }
 }
 
+/// The name of the hidden command that starts the host.
+pub(crate) const STAGE: &str = "stage-host";
+
 /// The host of a `vvm run`.
 pub(crate) fn main(run: &RunArgs) -> ExitCode {
     announce::speak_to(run.observe.log_format);
     match host(run) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(StartError::TakeUp(refusal)) => refusal.conclude(),
+        Err(StartError::TakeUp(TakeUpError::Stage(refusal))) => conclude_stage(&refusal),
         Err(refusal) => {
             say!("{refusal}");
             exit::SYSTEM.into()
@@ -99,23 +94,15 @@ pub(crate) fn main(run: &RunArgs) -> ExitCode {
 }
 
 fn host(run: &RunArgs) -> Result<(), StartError> {
-    let TakenUp { link, first, descriptors } = stage::take_up::<ToGuardian, ToHost>()?;
-    let mut descriptors = descriptors.into_iter();
-    let (ToHost::Begin { terminal_group, level, .. }, Some(input), Some(guardian)) =
-        (first, descriptors.next(), descriptors.next())
-    else {
-        return Err(TakeUpError::NotAStage.into());
-    };
+    let Supervisor { guardian, guardian_process, input, terminal_group, containment } =
+        Supervisor::take_up()?;
     log::start();
-    let containment = Containment::taken_over(level, descriptors.next())?;
-    // What the worker's processes leave behind becomes ours, so that we can wait for the last of them (I6).
-    set_child_subreaper(Some(getpid())).map_err(io::Error::from)?;
+    let on_event = OnEvent::new(|event| say_event(&event));
     let signals = Signals::catch()?;
     // Its timers are for the clients of databases; ours count suspend.
     let runtime = async_runtime::start()?;
-    let link = Arc::new(link);
     let trigger =
-        Arc::new(GuardedTrigger::over(SystemTrigger::start(SystemOptions::default())?, Arc::clone(&link)));
+        Arc::new(GuardedTrigger::over(SystemTrigger::start(SystemOptions::default())?, guardian.clone()));
     let deadline = trigger.deadline();
     let holder = run.holder()?;
     let env = Env::system(Deadman::with_trigger(trigger), runtime.handle().clone())?;
@@ -124,7 +111,14 @@ fn host(run: &RunArgs) -> Result<(), StartError> {
         Host::with_env(lead::settings(run, holder.clone()), env, HostSignals::Ignored)?
     };
     let control = Arc::new(Control::new(host.stop(), host.status()));
-    let watch = GuardianWatch::start(guardian, containment.clone(), Arc::clone(&control), deadline.clone())?;
+    let died = Arc::clone(&control);
+    let watch = GuardianWatch::start(
+        guardian_process,
+        containment.clone(),
+        on_event.clone(),
+        move || died.end_with_guardian(),
+        deadline.clone(),
+    )?;
     let surroundings = Arc::new(Surroundings {
         holder,
         situation: host.status(),
@@ -134,14 +128,15 @@ fn host(run: &RunArgs) -> Result<(), StartError> {
         containment,
         clock: Arc::clone(&host.env().clock),
         control,
-        guardian: link,
+        guardian,
+        on_event,
         deadline,
     });
     let farewell = runtime.block_on(conclude(&surroundings, host, signals))?;
 
     // Whatever went wrong: nothing of the worker outlives this process, and nothing is left for the guardian to do.
-    end_all(&surroundings.containment, drop);
-    let _ = surroundings.guardian.say(&ToGuardian::Farewell(farewell));
+    end_all(&surroundings.containment, drop, |event| say_event(&event));
+    surroundings.guardian.note(ToGuardian::Farewell(farewell).into());
     let guardian = watch.end();
     if surroundings.control.guardian_lapsed.is_cancelled() {
         // It does not listen, and everything else is gone. (Process 1 can't be killed, and ends when it goes on.)
@@ -159,8 +154,8 @@ async fn conclude(surroundings: &Arc<Surroundings>, host: Host, signals: Signals
     }
     tokio::select! {
         biased;
-        never = control.listen(Arc::clone(guardian), signals, Arc::clone(clock)) => match never? {},
-        never = told_guardian::tell_guardian(Arc::clone(situation), Arc::clone(guardian)) => match never {},
+        never = control.listen(guardian.clone(), signals, Arc::clone(clock)) => match never? {},
+        never = told_guardian::tell_guardian(Arc::clone(situation), guardian.clone()) => match never {},
         farewell = lead::lead(surroundings, host) => Ok(farewell),
     }
 }

@@ -4,7 +4,7 @@
 //! The guardian says it, since it is the process that the manager knows. It is ready as soon as it waits for leadership:
 //! a manager that waited for a standby to lead would take it for one that does not start.
 
-use crate::link::message::Stands;
+use crate::notes::Stands;
 use std::{
     env,
     ffi::OsStr,

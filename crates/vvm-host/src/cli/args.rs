@@ -28,13 +28,8 @@ pub(crate) use step_down::StepDownArgs;
 pub(crate) use watch::WatchArgs;
 pub(crate) use work::{OnExit, RestartLimit, WorkArgs};
 
-use crate::{
-    demo::args::{DemoArgs, DemoCandidateArgs, DemoWorkerArgs},
-    stage,
-    worker::aide::AideLines,
-};
-use clap::{Args, Parser, Subcommand};
-use std::ffi::OsString;
+use crate::demo::args::{DemoArgs, DemoCandidateArgs, DemoWorkerArgs};
+use clap::{Parser, Subcommand};
 
 /// Run things on one machine at a time: leader election you can trust with your data.
 #[derive(Debug, Parser)]
@@ -63,20 +58,6 @@ pub(crate) enum Command {
     DemoCandidate(DemoCandidateArgs),
     #[command(hide = true)]
     DemoWorker(DemoWorkerArgs),
-    #[command(hide = true, name = stage::HOST)]
+    #[command(hide = true, name = crate::run::STAGE)]
     StageHost(RunArgs),
-    #[command(hide = true, name = stage::NAMESPACE)]
-    StageNamespace(WorkerArgs),
-    #[command(hide = true, name = stage::INIT)]
-    StageInit(WorkerArgs),
-    #[command(hide = true, name = stage::WORKER)]
-    StageWorker(WorkerArgs),
-}
-
-#[derive(Clone, Debug, Args)]
-pub(crate) struct WorkerArgs {
-    #[command(flatten)]
-    pub(crate) aides: AideLines,
-    #[arg(last = true)]
-    pub(crate) command: Vec<OsString>,
 }

@@ -2,9 +2,6 @@
 //!
 //! 64 to 78 are those of sysexits.h; 79 to 81 are free there; 126, 127 and 128 + n are the shell's.
 
-use rustix::process::{Pid, Signal, getpid};
-use std::process::ExitCode;
-
 /// Wrong arguments.
 pub(crate) const MISUSE: u8 = 64;
 /// `vvm status`: there is nothing of this name to show.
@@ -38,14 +35,7 @@ pub(crate) const fn by_signal(number: i32) -> u8 {
     128_u8.wrapping_add(number as u8)
 }
 
-/// Dies of `signal`, as its default action would have it. Process 1 can't, and exits as a shell would report it.
-pub(crate) fn die_of(signal: Signal) -> ExitCode {
-    if getpid() != Pid::INIT {
-        // Returns only when it failed, and then the status says the same.
-        let _ = signal_hook::low_level::emulate_default_handler(signal.as_raw());
-    }
-    by_signal(signal.as_raw()).into()
-}
+pub(crate) use vvm_containment::die_of;
 
 /// For `--help`.
 pub(crate) const HELP: &str = "\

@@ -3,13 +3,7 @@
 //! Whatever is done to a process is done to exactly the one that we started, or that it started ([`Family`]).
 
 use super::{args::DemoCandidateArgs, event::Lane};
-use crate::{
-    announce::say,
-    cli::exit,
-    processes::Family,
-    stage::{self, OWN_BINARY},
-    worker::environment::is_ours,
-};
+use crate::{announce::say, cli::exit, processes::Family, worker::environment::is_ours};
 use ielections::Ttl;
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal, setsid};
 use std::{
@@ -21,6 +15,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
 };
+use vvm_containment::OWN_BINARY;
 
 /// The name of the hidden command that becomes a candidate's `vvm run`.
 const CANDIDATE: &str = "demo-candidate";
@@ -72,7 +67,7 @@ pub(crate) fn start(folder: Folder<'_>, lane: Lane, ttl: Ttl) -> io::Result<Pid>
         .arg(folder.result(lane));
     command.args(["--", OWN_BINARY, WORKER]).arg(folder.log(lane));
     command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said);
-    stage::start(command)
+    Ok(Pid::from_child(&command.spawn()?))
 }
 
 /// Becomes a `vvm run` that ends with the demo.

@@ -16,7 +16,6 @@ use super::{
     timeline::Timeline,
 };
 use crate::{
-    containment::{Containment, end_all},
     processes::{Ended, Family, Reap, reap},
     signals::{Signals, asks_to_stop},
 };
@@ -27,6 +26,7 @@ use rustix::{
 };
 use std::time::Duration;
 use vvm_clock::SystemClock;
+use vvm_containment::{Containment, end_all};
 
 /// How often everything is looked at.
 const PACE: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
@@ -122,7 +122,7 @@ impl Watch<'_> {
 
     /// Ends all that is left, and returns once nothing is.
     pub(super) fn clean_up(&mut self) {
-        end_all(&Containment::by_family(self.family), drop);
+        end_all(&Containment::by_family(self.family), drop, drop);
     }
 
     fn place(&mut self, lane: Lane) -> &mut Place {

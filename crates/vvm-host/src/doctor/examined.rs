@@ -4,15 +4,12 @@ use super::{
     finding::{Finding, Health},
     measured::{Measured, Trips},
 };
-use crate::{
-    cli::args::DoctorArgs,
-    containment::{Containment, Level, Wanted},
-    inspection::Desk,
-};
+use crate::{cli::args::DoctorArgs, contained::NotContained, inspection::Desk};
 use ielections::{ReadError, Timing, TtlStorage as _};
 use rustix::process::{Resource, getrlimit};
 use std::num::NonZeroU32;
 use vvm_clock::Instant;
+use vvm_containment::{Containment, Level, Wanted};
 use vvm_storage::{Description, ElectionsTtlStorage};
 
 /// How often a slow write should fit into one attempt of a renewal, so that a bad minute does not cost a leadership.
@@ -129,7 +126,7 @@ pub(super) fn containment() -> Finding {
                 containment.dissolve();
                 None
             }
-            Err(refusal) => Some(refusal.to_string()),
+            Err(refusal) => Some(NotContained(refusal).to_string()),
         };
         said.push(match &refusal {
             None => level.to_string(),

@@ -1,10 +1,9 @@
 //! `vvm run --dry-run`: what can be refused before anything is started, and what would be started.
 
 use super::StartError;
-use crate::{
-    announce::say, cli::args::RunArgs, containment::Containment, prospect::Prospect, report::Report,
-};
+use crate::{announce::say, cli::args::RunArgs, contained::NotContained, prospect::Prospect, report::Report};
 use std::process::ExitCode;
+use vvm_containment::Containment;
 
 /// Says what would be done. The level of containment is tried out, and given up again.
 ///
@@ -15,10 +14,10 @@ pub(super) fn show(run: &RunArgs) -> Result<ExitCode, StartError> {
     if let Some(path) = &run.result_file {
         Report::check_writable(path)?;
     }
-    let containment = Containment::establish(run.containment.into())?;
+    let containment = Containment::establish(run.containment.into()).map_err(NotContained)?;
     containment.dissolve();
     let words = run.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
-    let more = [("would run", words.join(" ")), ("containment", containment.level.to_string())];
+    let more = [("would run", words.join(" ")), ("containment", containment.level().to_string())];
     let prospect =
         Prospect { storage: &run.storage, name: &run.name, slots: run.slots, ttl: run.ttl, holder };
     Ok(match prospect.show(&more) {

@@ -8,17 +8,17 @@ use super::{
 use crate::{
     announce::say_to_people,
     cli::exit,
+    contained::NotStarted,
     host::{Ended as HostEnded, HostError},
-    link::message::Farewell,
-    processes::Ended,
+    notes::Farewell,
     report::{Outcome, Report},
     signals,
     situation::{Role, WhyStopping},
-    worker::{spawn::SpawnError, supervise::Supervised},
 };
 use ielections::AcquireError;
 use rustix::process::Signal;
 use std::{fmt, sync::Arc};
+use vvm_containment::{Ended, Supervised};
 use vvm_orch::{Failure, Problem};
 use vvm_storage::SettleError;
 
@@ -194,7 +194,7 @@ impl Conclusion {
     }
 
     fn not_started(cause: &Failure) -> Self {
-        let status = cause.downcast_ref::<SpawnError>().and_then(SpawnError::command_status);
+        let status = cause.downcast_ref::<NotStarted>().and_then(NotStarted::command_status);
         match status {
             Some(exit::NOT_FOUND) => Self::exit(Outcome::CommandNotFound, exit::NOT_FOUND, cause),
             Some(status) => Self::exit(Outcome::CommandNotExecutable, status, cause),
@@ -217,7 +217,7 @@ impl Conclusion {
     /// For the result file.
     pub(super) fn report(&self, surroundings: &Surroundings, course: &Course) -> Report {
         let mut report = Report::new(self.outcome, &surroundings.run.name, &surroundings.holder)
-            .contained(surroundings.containment.level)
+            .contained(surroundings.containment.level())
             .ending(self.farewell);
         if let Some(reason) = &self.reason {
             report = report.because(reason);

@@ -3,15 +3,9 @@
 use super::conclusion::Cause;
 use crate::{
     announce,
-    link::{
-        Heard, Link,
-        message::{ToGuardian, ToHost},
-    },
-    readable::Readable,
     signals::{Caught, Signals, asks_to_stop, ends_a_candidate},
     situation::{Situation, WhyStopping},
     stop_requests::{At, Request, StopRequests},
-    worker::supervise::Passed,
 };
 use rustix::process::Signal;
 use std::{
@@ -21,6 +15,7 @@ use std::{
 use tokio::sync::{Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant};
+use vvm_containment::{Guardian, Heard, Passed, Readable, ToSupervisor};
 
 /// Signals on their way to the worker: as many as can come before it is looked at. More merge, as pending ones do.
 const SIGNALS: usize = 64;
@@ -73,12 +68,12 @@ impl Control {
     /// May be dropped at will.
     pub(super) async fn listen(
         &self,
-        guardian: Arc<Link<ToGuardian, ToHost>>,
+        guardian: Guardian,
         mut signals: Signals,
         clock: Arc<dyn Clock>,
     ) -> io::Result<std::convert::Infallible> {
         let mut requests = StopRequests::default();
-        let guardian_socket = Readable::of(&*guardian)?;
+        let guardian_socket = Readable::of(&guardian)?;
         let signals_socket = Readable::of(&signals)?;
         let mut guardian_speaks = true;
         loop {
@@ -97,7 +92,7 @@ impl Control {
                     }
                 }
                 heard = guardian_socket.find(|| guardian.hear()), if guardian_speaks => match heard? {
-                    Heard::Message(ToHost::Signalled { signal, delivered }, _) => {
+                    Heard::Message(ToSupervisor::Signalled { signal, delivered }, _) => {
                         let passed = Passed { signal, delivered };
                         let for_us = if self.has_worker() { asks_to_stop } else { ends_a_candidate };
                         if for_us(signal) {
@@ -106,10 +101,10 @@ impl Control {
                             self.pass_on(passed);
                         }
                     }
-                    Heard::Message(ToHost::InForce(deadline), _) => {
+                    Heard::Message(ToSupervisor::InForce(deadline), _) => {
                         self.in_force.send_replace(deadline);
                     }
-                    Heard::Message(ToHost::Begin { .. }, _) => {}
+                    Heard::Message(ToSupervisor::Begin { .. }, _) => {}
                     Heard::End => {
                         guardian_speaks = false;
                         // Heard before its process is seen to end: the kernel closes first. So what ends from here on has

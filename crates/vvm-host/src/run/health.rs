@@ -1,17 +1,14 @@
 //! Whether the command works, as somebody else sees it.
 //!
 //! What lives here: looking again and again, and counting. How to ask for a page stands in `page`; how a line
-//! for the shell is run, in `worker::aide`.
+//! for the shell is run, in `vvm_containment`.
 
 mod page;
 
-use crate::{
-    cli::args::{Check, WorkArgs},
-    processes::Ended,
-    worker::aide::{Aide, AideError, Aides},
-};
+use crate::cli::args::{Check, WorkArgs};
 use std::{fmt, io, sync::Arc, time::Duration};
 use vvm_clock::Clock;
+use vvm_containment::{Ended, Helper, HelperError, Helpers};
 
 /// The checks of one worker.
 #[derive(Debug)]
@@ -67,11 +64,11 @@ impl Health {
     ///
     /// # Cancel safety
     /// May be dropped at will; the next call begins to count anew.
-    pub(super) async fn fails(&self, aides: &Aides) -> Unhealthy {
+    pub(super) async fn fails(&self, helpers: &Helpers) -> Unhealthy {
         let mut in_a_row = 0;
         loop {
             self.clock.sleep(self.interval).await;
-            let looked = self.look(aides).await;
+            let looked = self.look(helpers).await;
             match looked {
                 Ok(()) => in_a_row = 0,
                 Err(last) => {
@@ -84,14 +81,14 @@ impl Health {
         }
     }
 
-    async fn look(&self, aides: &Aides) -> Result<(), Failure> {
+    async fn look(&self, helpers: &Helpers) -> Result<(), Failure> {
         let limit = self.clock.now().after(self.timeout);
         match &self.check {
-            Check::Command(_) => match aides.run(Aide::Check, &self.clock, limit).await {
+            Check::Command(_) => match helpers.run(Helper::Check, &self.clock, limit).await {
                 Ok(Ended::Exited(0)) => Ok(()),
                 Ok(ended) => Err(Failure::Ended(ended)),
-                Err(AideError::TooLong) => Err(Failure::TimedOut(self.timeout)),
-                Err(AideError::System(cause)) => Err(Failure::System(cause)),
+                Err(HelperError::TooLong) => Err(Failure::TimedOut(self.timeout)),
+                Err(HelperError::System(cause)) => Err(Failure::System(cause)),
             },
             Check::Http(page) => tokio::select! {
                 biased;

@@ -2,7 +2,6 @@
 
 use super::{
     conclusion::{Cause, Conclusion},
-    guardian_lapse::{lapsed, listens_again},
     service::{GuardianSilent, WorkerService},
     surroundings::{Course, Surroundings},
 };
@@ -10,8 +9,8 @@ use crate::{
     announce::{say, say_to_people},
     cli::args::{AcquireTimeout, OnLoss, RunArgs},
     host::{Ended, Host, HostSettings, Next},
-    link::message::Farewell,
     neighbours::LocalDir,
+    notes::Farewell,
     report::Outcome,
 };
 use ielections::{Holder, Terms};
@@ -20,6 +19,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
+use vvm_containment::{lapsed, listens_again};
 use vvm_orch::Acquisition;
 
 /// Returns the settings of the host that a command line asks for.
@@ -54,7 +54,7 @@ pub(super) async fn lead(surroundings: &Arc<Surroundings>, host: Host) -> Farewe
             "{}: waiting for leadership as {}, containment: {}",
             run.name,
             surroundings.holder,
-            surroundings.containment.level
+            surroundings.containment.level()
         );
         let service = WorkerService { surroundings: Arc::clone(surroundings), course };
         vec![Box::new(service) as _]

@@ -6,7 +6,10 @@ use super::{
     tenure::Tenure,
 };
 use crate::{
-    announce::say_to_people, host::ToldToStop, link::message::ToGuardian, worker::environment::Leadership,
+    announce::say_to_people,
+    host::ToldToStop,
+    notes::{Leading, ToGuardian},
+    worker::environment::Leadership,
 };
 use async_trait::async_trait;
 use ielections::{Standing, Ttl};
@@ -75,8 +78,8 @@ impl Surroundings {
     fn announce(&self, leadership: &Leadership) {
         let Leadership { name, slot, epoch, holder, incarnation } = leadership;
         say_to_people!("{name} slot {slot}: leading, epoch {epoch}, as {holder}");
-        let leading = ToGuardian::Leading { slot: *slot, epoch: *epoch, incarnation: *incarnation };
+        let leading = Leading { slot: *slot, epoch: *epoch, incarnation: *incarnation };
         // Only for its last words; without, they are shorter.
-        let _ = self.guardian.say(&leading);
+        self.guardian.note(ToGuardian::Leading(leading).into());
     }
 }

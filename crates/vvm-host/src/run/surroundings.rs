@@ -1,16 +1,7 @@
 //! What the parts of the host share.
 
 use super::{control::Control, health::Unhealthy};
-use crate::{
-    cli::args::RunArgs,
-    containment::Containment,
-    link::{
-        Link,
-        message::{ToGuardian, ToHost},
-    },
-    situation::Situation,
-    worker::{environment::Leadership, supervise::Supervised},
-};
+use crate::{cli::args::RunArgs, situation::Situation, worker::environment::Leadership};
 use ielections::Holder;
 use rustix::process::Pid;
 use std::{
@@ -19,6 +10,7 @@ use std::{
 };
 use tokio::sync::watch;
 use vvm_clock::{Clock, Instant};
+use vvm_containment::{Containment, Guardian, OnEvent, Supervised};
 
 /// Everything that lasts as long as the process.
 #[derive(Debug)]
@@ -34,7 +26,8 @@ pub(super) struct Surroundings {
     pub(super) containment: Containment,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) control: Arc<Control>,
-    pub(super) guardian: Arc<Link<ToGuardian, ToHost>>,
+    pub(super) guardian: Guardian,
+    pub(super) on_event: OnEvent,
     /// The kill deadline, as it moves.
     pub(super) deadline: watch::Receiver<Option<Instant>>,
 }

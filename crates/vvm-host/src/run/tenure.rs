@@ -1,7 +1,7 @@
 //! The work of one leadership: the command, once or again and again, and what keeps the leadership after it has ended.
 //!
 //! What lives here: starting a command, and what follows its end. What happens between the two stands in
-//! `worker::supervise`; what follows the tenure, in `conclusion`.
+//! `vvm_containment`; what follows the tenure, in `conclusion`.
 
 mod backoff;
 
@@ -12,19 +12,16 @@ use super::{
 use crate::{
     announce::say_to_people,
     cli::args::{OnExit, RestartLimit},
-    containment::{Sweep, sweep},
+    contained::NotStarted,
     situation::{Idle, IdleUntil, WhyStopping},
-    worker::{
-        environment::Leadership,
-        spawn::{self, Order},
-        supervise::{Orders, Patience, Supervised, Supervision},
-    },
+    worker::environment::Leadership,
 };
 use backoff::Backoff;
 use ielections::Standing;
 use std::{pin::pin, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Instant;
+use vvm_containment::{Order, Orders, StopTimeouts, Supervised, Supervision, Sweep, spawn, sweep};
 use vvm_orch::{BoxError, ServiceContext};
 use vvm_storage::ElectionKey;
 
@@ -92,23 +89,24 @@ impl Tenure {
     pub(super) async fn start(&self, orders: Orders) -> Result<Supervision, BoxError> {
         let run = &self.surroundings.run;
         let credentials = vvm_storage::url::credentials(&run.storage);
+        let withheld = if run.keep_credentials { &[] } else { credentials };
         let order = Order {
             command: &run.command,
-            leadership: &self.leadership,
-            withheld: if run.keep_credentials { &[] } else { credentials },
-            aides: &run.work.aides(),
+            environment: self.leadership.environment(std::env::vars_os(), withheld),
+            helpers: &run.work.helpers(),
             input: &self.surroundings.input,
             group: self.surroundings.terminal_group,
             containment: &self.surroundings.containment,
+            on_event: self.surroundings.on_event.clone(),
         };
-        let mut starting = match spawn::start(&order) {
+        let mut starting = match spawn(&order) {
             Ok(starting) => starting,
             Err(refusal) => {
                 self.reap_all().await;
-                return Err(refusal.into());
+                return Err(NotStarted::from(refusal).into());
             }
         };
-        let patience = Patience {
+        let timeouts = StopTimeouts {
             pre_stop_timeout: run.work.pre_stop_timeout,
             least_to_stop: run.ttl.get() / LEAST_TO_STOP_SHARE,
             stop_timeout: run.stop_timeout,
@@ -121,14 +119,12 @@ impl Tenure {
             () = self.stop.cancelled() => Ok(()),
         };
         let clock = Arc::clone(&self.surroundings.clock);
-        let containment = self.surroundings.containment.clone();
-        let supervision =
-            Supervision::new(starting.hold, starting.aides, containment, clock, patience, orders);
+        let supervision = Supervision::of(starting, clock, timeouts, orders);
         match executed {
             Ok(()) => Ok(supervision),
             Err(refusal) => {
                 supervision.kill_at_once().run().await;
-                Err(refusal.into())
+                Err(NotStarted::from(refusal).into())
             }
         }
     }
@@ -214,7 +210,7 @@ impl Tenure {
 
     /// Asks to give up the leadership when the command does not work.
     async fn check(&self, supervision: Supervision) -> Supervised {
-        let aides = supervision.aides();
+        let helpers = supervision.helpers();
         let mut supervised = pin!(supervision.run());
         let Some(health) = &self.health else { return supervised.await };
         tokio::select! {
@@ -222,7 +218,7 @@ impl Tenure {
             supervised = &mut supervised => return supervised,
             // Whether it works is of no interest any more.
             () = self.stop.cancelled() => {}
-            unhealthy = health.fails(&aides) => {
+            unhealthy = health.fails(&helpers) => {
                 let why = WhyStopping::GivenUp(unhealthy.to_string().into());
                 self.surroundings.situation.stops_by(&self.standing, why);
                 // The first one stands.

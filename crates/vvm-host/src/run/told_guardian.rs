@@ -1,27 +1,22 @@
 //! The guardian is told how we stand, for the service manager that knows only the guardian.
 
 use crate::{
-    link::{
-        Link,
-        message::{Stands, ToGuardian, ToHost},
-    },
+    notes::{Stands, ToGuardian},
     situation::{IdleUntil, Role, Situation, WhyStopping},
 };
 use std::{convert::Infallible, future, sync::Arc};
+use vvm_containment::Guardian;
 
 /// Tells each change, as long as it is polled.
 ///
 /// # Cancel safety
 /// May be dropped at will.
-pub(super) async fn tell_guardian(
-    situation: Arc<Situation>,
-    guardian: Arc<Link<ToGuardian, ToHost>>,
-) -> Infallible {
+pub(super) async fn tell_guardian(situation: Arc<Situation>, guardian: Guardian) -> Infallible {
     let mut roles = situation.roles();
     loop {
         if let Some(stands) = stands(&roles.borrow_and_update()) {
             // A guardian that has not listened for long hears the next one.
-            let _ = guardian.say(&ToGuardian::Stands(stands));
+            guardian.note(ToGuardian::Stands(stands).into());
         }
         if roles.changed().await.is_err() {
             return future::pending().await;

@@ -15,15 +15,27 @@ pub(super) const RULE: Rule = Rule {
 
 /// Each crate and what it may depend on. Packages under `evidence/`, `examples/` and `xtask` may depend on anything, and
 /// nothing on them.
-const MAP: [(&str, &[&str]); 8] = [
+const MAP: [(&str, &[&str]); 9] = [
     ("vvm-clock", &[]),
     ("testing-time", &["vvm-clock"]),
     ("vvm-deadman", &["vvm-clock"]),
+    ("vvm-containment", &["vvm-clock", "vvm-deadman"]),
     ("ielections", &["vvm-clock", "vvm-deadman"]),
     ("vvm-storage", &["vvm-clock", "ielections"]),
     ("vvm-orch", &["vvm-clock", "ielections"]),
     ("primary-only", &["vvm-clock", "ielections"]),
-    ("vvm-host", &["vvm-clock", "vvm-deadman", "ielections", "primary-only", "vvm-orch", "vvm-storage"]),
+    (
+        "vvm-host",
+        &[
+            "vvm-clock",
+            "vvm-containment",
+            "vvm-deadman",
+            "ielections",
+            "primary-only",
+            "vvm-orch",
+            "vvm-storage",
+        ],
+    ),
 ];
 
 /// Arrows that exist only behind a feature: the suites that `ielections` offers to storages of other people need the

@@ -8,14 +8,11 @@ use super::{
     },
     work::WorkArgs,
 };
-use crate::{
-    cli::exit,
-    containment::{Level, Wanted},
-    identity,
-};
+use crate::{cli::exit, identity};
 use clap::{Args, ValueEnum};
 use ielections::{Holder, Ttl, record::HolderTooLong};
 use std::{ffi::OsString, num::NonZeroU32, path::PathBuf, str::FromStr, time::Duration};
+use vvm_containment::{Level, Wanted};
 
 /// Run a command only while this process leads.
 ///

@@ -1,9 +1,9 @@
 //! `vvm run`: what is done with the command while leading, and when it has ended.
 
 use super::{check::Check, values::parse_duration};
-use crate::worker::aide::AideLines;
 use clap::{Args, ValueEnum};
 use std::{num::NonZeroU32, str::FromStr, time::Duration};
+use vvm_containment::HelperLines;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WorkArgs {
@@ -50,12 +50,12 @@ pub(crate) struct WorkArgs {
 
 impl WorkArgs {
     /// What runs beside the command.
-    pub(crate) fn aides(&self) -> AideLines {
+    pub(crate) fn helpers(&self) -> HelperLines {
         let check = match &self.check {
             Some(Check::Command(line)) => Some(line.clone()),
             Some(Check::Http(_)) | None => None,
         };
-        AideLines { pre_stop: self.pre_stop.clone(), check }
+        HelperLines { pre_stop: self.pre_stop.clone(), check }
     }
 }
 

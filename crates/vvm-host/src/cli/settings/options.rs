@@ -2,7 +2,7 @@
 //!
 //! Taken from clap's description of the command line alone, so that no list has to be kept.
 
-use crate::{cli::args::Cli, stage};
+use crate::{cli::args::Cli, run};
 use clap::{Arg, ArgAction, Command, CommandFactory as _};
 use std::ffi::{OsStr, OsString};
 
@@ -36,7 +36,7 @@ pub(in crate::cli) fn described() -> Command {
         );
     let with_config = |command: Command| match command.get_name() {
         // Its command line is a settled one: the file has been read.
-        stage::HOST => command.arg(config.clone().hide(true)),
+        run::STAGE => command.arg(config.clone().hide(true)),
         _ if has_settings(&command) => command.arg(config.clone()),
         _ => command,
     };

@@ -1,0 +1,60 @@
+//! Run a command so that nothing it starts outlives its supervisor.
+//!
+//! A program that uses this crate runs as a chain of processes, all of them re-executions of the same binary:
+//!
+//! - the *guardian*, which the user starts: single-threaded, a sub-reaper, able to be process 1 ([`guard`]);
+//! - the *supervisor*, which decides when the command runs ([`Supervisor`], [`spawn`], [`Supervision`]);
+//! - the *command*: first a shim that ties itself to its parent, then the user's program.
+//!
+//! If any of them dies, the others kill and reap what the command has started. The crate prints nothing: it returns
+//! typed errors and reports [`Event`]s. [`stage::enter`] must be the first call in `main`.
+#![forbid(unsafe_code)]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "containment needs Linux: parent-death signals, sub-reapers and process descriptors are what it is made of"
+);
+
+mod auxiliary;
+mod child_handle;
+mod control_group;
+mod delegation;
+mod established;
+mod event;
+mod guard;
+mod launch;
+mod level;
+mod link;
+mod namespace;
+mod processes;
+mod readable;
+mod shim;
+mod signals;
+pub mod stage;
+mod supervise;
+mod sweep;
+mod words;
+
+pub use auxiliary::{Helper, HelperError, HelperLines};
+pub use delegation::Refusal as ControlGroupRefusal;
+pub use established::{Containment, Refusal};
+pub use event::{Event, OnEvent};
+pub use guard::{Ended as GuardEnded, Heard as GuardHeard, Note, ToSupervisor, guard};
+pub use launch::{OWN_BINARY, StageError};
+pub use level::{Level, Wanted};
+pub use link::Heard;
+pub use namespace::refusal::{Refusal as NamespaceRefusal, Step};
+pub use processes::{Ended, Family, ForeignProcFs, Member, Reap, Reaped, own_group, reap};
+pub use readable::Readable;
+pub use signals::{Caught, FORWARDED, Passed, Signals, asks_to_stop, die_of, signal_name};
+pub use supervise::{
+    Orders, StopTimeouts, Supervised, Supervision,
+    alongside::Helpers,
+    guardian_lapse::{lapsed, listens_again},
+    guardian_watch::GuardianWatch,
+    not_executed::NotExecuted,
+    spawn::{Order, SpawnError, Starting, start as spawn},
+    supervisor::{Guardian, Supervisor, TakeUpError},
+    trigger::GuardedTrigger,
+};
+pub use sweep::{Sweep, end_all, sweep};

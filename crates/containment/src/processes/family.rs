@@ -1,0 +1,228 @@
+//! [`Family`]: the descendants of this process, found from the top so that the cost follows the size of the tree.
+
+use super::proc_fs::{self, ForeignProcFs};
+use rustix::{
+    io::{self, Errno},
+    process::{
+        Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process_group, pidfd_open,
+        pidfd_send_signal, waitid,
+    },
+};
+use std::{
+    collections::{HashMap, HashSet},
+    os::fd::{AsFd as _, OwnedFd},
+};
+
+/// The descendants of this process.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    root: Pid,
+    source: Source,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    /// `/proc/PID/task/*/children`: as long as the tree is big.
+    Children,
+    /// `/proc/*/stat`: as long as the machine is busy, but every kernel has it.
+    Everybody,
+}
+
+/// A process, and whose child it was when it was found.
+#[derive(Clone, Copy, Debug)]
+pub struct Member {
+    /// Its number.
+    pub pid: Pid,
+    parent: Pid,
+}
+
+impl Family {
+    /// The descendants of the process that calls this.
+    ///
+    /// # Errors
+    /// When `/proc` can't be relied upon.
+    pub fn of_this_process() -> Result<Self, ForeignProcFs> {
+        proc_fs::check()?;
+        let source = if proc_fs::lists_children() { Source::Children } else { Source::Everybody };
+        Ok(Self { root: getpid(), source })
+    }
+
+    /// Everybody below this process, zombies included. A tree that changes meanwhile may be seen incompletely.
+    pub fn descendants(&self) -> Vec<Member> {
+        match self.source {
+            Source::Children => self.below(proc_fs::children_of),
+            Source::Everybody => {
+                let mut children = HashMap::<Pid, Vec<Pid>>::new();
+                for (child, parent) in proc_fs::everybody() {
+                    children.entry(parent).or_default().push(child);
+                }
+                self.below(|parent| children.remove(&parent).unwrap_or_default())
+            }
+        }
+    }
+
+    /// Those among them whose parent is `parent`.
+    pub fn children_of(&self, parent: Pid) -> Vec<Member> {
+        self.descendants().into_iter().filter(|member| member.parent == parent).collect()
+    }
+
+    /// The one among them that is `top`, and everybody below it.
+    pub fn tree_of(&self, top: Pid) -> Vec<Member> {
+        let mut tree = HashSet::from([top]);
+        // Parents are found before their children.
+        let within = |member: &Member| {
+            tree.contains(&member.pid) || (tree.contains(&member.parent) && tree.insert(member.pid))
+        };
+        self.descendants().into_iter().filter(within).collect()
+    }
+
+    /// Kills the process group of each child that leads one, which most often is a whole tree at once: whoever has to be
+    /// found first lives on until then.
+    ///
+    /// By number, since the kernel knows no better way before 6.9: only our own reaping can free that number, and what
+    /// other threads reap between these two calls has not been followed by a whole round of all numbers.
+    pub fn kill_groups(&self) {
+        let Source::Children = self.source else { return };
+        // Read, not asked for: a group of another PID namespace has no number that a system call could return.
+        let own = proc_fs::own_group();
+        for child in proc_fs::children_of(self.root) {
+            if proc_fs::group_of(child) == Some(child) && own != Some(child) {
+                // Gone, or partly out of reach: whoever is left is killed one by one.
+                let _ = kill_process_group(child, Signal::KILL);
+            }
+        }
+    }
+
+    /// Sends `signal` to exactly the process that was found, never to another that got its number since.
+    ///
+    /// # Errors
+    /// `SRCH` when it is gone, `PERM` when it runs as somebody else.
+    pub fn signal(&self, member: Member, signal: Signal) -> io::Result<()> {
+        pidfd_send_signal(&self.pin(member)?, signal)
+    }
+
+    /// A descriptor of exactly the process that was found, readable once it has ended.
+    ///
+    /// # Errors
+    /// `SRCH` when it is gone.
+    pub fn pin(&self, member: Member) -> io::Result<OwnedFd> {
+        // The descriptor pins one process; only if that one is still of this family is it the one that was found.
+        let process = pidfd_open(member.pid, PidfdFlags::empty())?;
+        if self.root == getpid() && is_own_child(&process) {
+            return Ok(process);
+        }
+        match proc_fs::parent_of(member.pid) {
+            Ok(parent) if parent == member.parent || parent == self.root => Ok(process),
+            _ => Err(Errno::SRCH),
+        }
+    }
+
+    fn below(&self, mut children_of: impl FnMut(Pid) -> Vec<Pid>) -> Vec<Member> {
+        let mut found = Vec::<Member>::new();
+        // A process that moves up while we look could be met twice, and a number used again could close a circle.
+        let mut seen = HashSet::from([self.root]);
+        let mut parents = vec![self.root];
+        while let Some(parent) = parents.pop() {
+            for pid in children_of(parent) {
+                if seen.insert(pid) {
+                    found.push(Member { pid, parent });
+                    parents.push(pid);
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Whether the process is a child of ours that nobody has reaped: far cheaper to ask than `/proc`.
+fn is_own_child(process: &OwnedFd) -> bool {
+    let only_look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    waitid(WaitId::PidFd(process.as_fd()), only_look).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command, Stdio};
+
+    /// A shell that waits for two sleeping children.
+    fn small_tree() -> Child {
+        let mut shell = Command::new("sh")
+            .args(["-c", "sleep 60 & sleep 60 & echo up; wait"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let out = shell.stdout.take().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+        shell
+    }
+
+    #[test]
+    fn both_sources_find_the_same_tree() {
+        let mut shell = small_tree();
+        for source in [Source::Children, Source::Everybody] {
+            // Other tests of this process have children too: only what hangs below the shell counts.
+            let family = Family { root: Pid::from_child(&shell), source };
+            let found = family.descendants();
+            assert_eq!(found.len(), 2, "{source:?}: {found:?}");
+        }
+        let family = Family::of_this_process().unwrap();
+        let top = Pid::from_child(&shell);
+        let tree = family.tree_of(top).iter().map(|member| member.pid).collect::<Vec<_>>();
+        let below = family.children_of(top).iter().map(|member| member.pid).collect::<Vec<_>>();
+        assert_eq!((tree[0], tree.len(), below.len()), (top, 3, 2));
+        assert!(below.iter().all(|pid| tree.contains(pid)));
+        let family = Family { root: Pid::from_child(&shell), source: Source::Children };
+        for member in family.descendants() {
+            family.signal(member, Signal::KILL).unwrap();
+        }
+        shell.wait().unwrap();
+    }
+
+    /// Alone in a process group of its own, so that nothing else of these tests is hit.
+    #[test]
+    fn a_childs_group_is_killed_whole_and_no_other_is() {
+        use std::os::unix::process::CommandExt as _;
+        let quiet = || Command::new("sh").args(["-c", "sleep 60 & wait"]).process_group(0).spawn().unwrap();
+        let mut shell = Command::new("sh");
+        // Its child leads a group, and a second one shares the shell's.
+        shell.args(["-c", "setsid sh -c 'sleep 60 & echo up; wait' & sleep 60 & wait"]);
+        let mut shell = shell.process_group(0).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        let out = shell.stdout.take().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+        let mut stranger = quiet();
+        let top = Pid::from_child(&shell);
+        let family = Family { root: top, source: Source::Children };
+        let leader =
+            family.children_of(top).into_iter().find(|one| proc_fs::group_of(one.pid) == Some(one.pid));
+        let apart = family.tree_of(leader.unwrap().pid);
+        assert_eq!(apart.len(), 2, "{apart:?}");
+        let pinned = apart.iter().map(|one| family.pin(*one).unwrap()).collect::<Vec<_>>();
+        family.kill_groups();
+        for process in &pinned {
+            let mut ended = [rustix::event::PollFd::new(process, rustix::event::PollFlags::IN)];
+            rustix::event::poll(&mut ended, None).unwrap();
+        }
+        assert!(shell.try_wait().unwrap().is_none(), "leads a group, but is no child of the root's");
+        assert!(stranger.try_wait().unwrap().is_none());
+        Family { root: getpid(), source: Source::Children }.tree_of(top).into_iter().for_each(|one| {
+            let _ = rustix::process::kill_process(one.pid, Signal::KILL);
+        });
+        kill_process_group(Pid::from_child(&stranger), Signal::KILL).unwrap();
+        stranger.wait().unwrap();
+        shell.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_of_another_family_is_not_signalled() {
+        let mut stranger = Command::new("sleep").arg("60").spawn().unwrap();
+        let family = Family { root: Pid::from_raw(2).unwrap(), source: Source::Children };
+        let mistaken = Member { pid: Pid::from_child(&stranger), parent: Pid::from_raw(3).unwrap() };
+        assert_eq!(family.signal(mistaken, Signal::KILL), Err(Errno::SRCH));
+        assert!(stranger.try_wait().unwrap().is_none());
+        stranger.kill().unwrap();
+        stranger.wait().unwrap();
+    }
+}

@@ -1,0 +1,77 @@
+//! Taking leave of children that have ended.
+
+use rustix::{
+    io::Errno,
+    process::{Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus, wait, waitid},
+};
+use std::fmt;
+
+/// How a process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// With this exit status.
+    Exited(u8),
+    /// By the signal of this number.
+    Signalled(i32),
+}
+
+/// A child that has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reaped {
+    /// Its number, which may be another process's by now.
+    pub pid: Pid,
+    /// How it ended.
+    pub ended: Ended,
+}
+
+/// What a look for ended children found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reap {
+    /// One has ended, and is gone now.
+    One(Reaped),
+    /// Children are left, all of them alive.
+    NoneYet,
+    /// No child is left: with a sub-reaper that means no descendant.
+    Childless,
+}
+
+impl Ended {
+    fn of(status: WaitStatus) -> Self {
+        match status.terminating_signal() {
+            Some(signal) => Self::Signalled(signal),
+            // An exit status has eight bits (wait(2)).
+            None => Self::Exited(status.exit_status().unwrap_or(0) as u8),
+        }
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Exited(status) => write!(out, "exited with status {status}"),
+            Self::Signalled(number) => match signal_hook::low_level::signal_name(number) {
+                Some(name) => write!(out, "was ended by {name}"),
+                None => write!(out, "was ended by signal {number}"),
+            },
+        }
+    }
+}
+
+/// Reaps one child that has ended, if there is one. Never blocks.
+pub fn reap() -> Reap {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, status))) => return Reap::One(Reaped { pid, ended: Ended::of(status) }),
+            Ok(None) => return Reap::NoneYet,
+            Err(Errno::INTR) => {}
+            // The only other error that wait(2) knows without a PID is ECHILD.
+            Err(_) => return Reap::Childless,
+        }
+    }
+}
+
+/// Blocks until a child has ended, without reaping it; at once when there is no child.
+pub(crate) fn wait_for_any() {
+    let ended_but_kept = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    while matches!(waitid(WaitId::All, ended_but_kept), Err(Errno::INTR)) {}
+}

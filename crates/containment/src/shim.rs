@@ -1,0 +1,96 @@
+//! The command's process before it becomes the command.
+//!
+//! A program of its own rather than code between fork and exec: what runs there must be `unsafe` and may not even
+//! allocate. This may do both, and needs neither.
+
+use crate::{
+    launch::{self, StageError, TakenUp},
+    link::{Frame, Message, frame},
+    words,
+};
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use std::{ffi::OsString, os::unix::process::CommandExt as _, process::Command};
+
+/// The name of the stage.
+pub(crate) const STAGE: &str = "stage-worker";
+
+/// What a shell reports of a command that can't be executed.
+const NOT_EXECUTABLE: u8 = 126;
+
+/// The parent to the shim. With it comes the command's standard input.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ToShim {
+    /// Whose child it has to be.
+    pub(crate) parent: Pid,
+}
+
+/// The shim to its starter: the command could not be executed, for this reason (an `errno`).
+///
+/// When it could, the link ends without a message: the shim's end closes on exec.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FromShim {
+    pub(crate) errno: i32,
+}
+
+/// Becomes the command, or says why not.
+pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
+    // When its parent ends, the kernel ends this process, and the command that it becomes: execution keeps the setting
+    // (PR_SET_PDEATHSIG(2const)) unless the command is set-uid. First of all, so that no moment is without it.
+    let tied = set_parent_process_death_signal(Some(Signal::KILL));
+    let TakenUp { link, first: ToShim { parent }, descriptors } = launch::take_up::<FromShim, ToShim>()?;
+    // A parent that ended before the kernel was asked has left this process to another one.
+    if getppid() != Some(parent) {
+        return Err(StageError::Abandoned);
+    }
+    let input = descriptors.into_iter().next().ok_or(StageError::Abandoned)?;
+    let mut words = arguments.iter();
+    let (true, Some(program)) = (words.next().is_some_and(|dashes| dashes == launch::DASHES), words.next())
+    else {
+        return Err(StageError::NotAStage);
+    };
+    let error = match tied.and_then(|()| rustix::stdio::dup2_stdin(input)) {
+        // Returns only when it failed. On success the link closes without a message.
+        Ok(()) => Command::new(program).args(words).exec(),
+        Err(refusal) => refusal.into(),
+    };
+    let errno = error.raw_os_error().unwrap_or_default();
+    // A starter that is gone needs no answer.
+    let _ = link.say(&FromShim { errno });
+    // The starter has the reason, and decides by it. This only says that there is no command.
+    Ok(NOT_EXECUTABLE)
+}
+
+impl Message for ToShim {
+    fn to_frame(&self) -> Frame {
+        frame(32, [words::pid_word(self.parent)])
+    }
+
+    fn from_frame(frame: &Frame) -> Option<Self> {
+        (frame.kind == 32).then_some(())?;
+        Some(Self { parent: words::pid(frame.words[0])? })
+    }
+}
+
+impl Message for FromShim {
+    fn to_frame(&self) -> Frame {
+        frame(33, [u64::from(self.errno.unsigned_abs())])
+    }
+
+    fn from_frame(frame: &Frame) -> Option<Self> {
+        (frame.kind == 33).then_some(())?;
+        Some(Self { errno: i32::try_from(frame.words[0]).ok()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_survives_its_frame() {
+        let to_shim = ToShim { parent: rustix::process::getpid() };
+        assert_eq!(ToShim::from_frame(&to_shim.to_frame()), Some(to_shim));
+        assert_eq!(FromShim::from_frame(&FromShim { errno: 2 }.to_frame()), Some(FromShim { errno: 2 }));
+        assert_eq!(FromShim::from_frame(&to_shim.to_frame()), None);
+    }
+}

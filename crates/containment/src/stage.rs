@@ -1,0 +1,28 @@
+//! The stages of this crate: re-executions of the same program, which become something else than what it is for.
+
+use crate::{
+    launch::StageError,
+    namespace::{init, outside},
+    shim,
+};
+use std::{ffi::OsString, process::ExitCode};
+
+/// Runs the stage that this process was started as, if it was. Must be the first call in `main`, while the process has
+/// a single thread, and before anything reads the arguments: the first of them names the stage.
+///
+/// Returns the exit status of a stage. Returns `None` in a process that was started for its own sake, which goes on.
+///
+/// # Errors
+/// When a stage can't begin. [`StageError::Abandoned`] needs no message.
+pub fn enter() -> Result<Option<ExitCode>, StageError> {
+    let mut arguments = std::env::args_os().skip(1);
+    let Some(stage) = arguments.next() else { return Ok(None) };
+    let arguments = || arguments.collect::<Vec<OsString>>();
+    let status = match stage.to_str() {
+        Some(shim::STAGE) => shim::main(&arguments())?.into(),
+        Some(outside::STAGE) => outside::main(&arguments())?,
+        Some(init::STAGE) => init::main(&arguments())?.into(),
+        _ => return Ok(None),
+    };
+    Ok(Some(status))
+}
