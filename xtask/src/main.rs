@@ -26,7 +26,7 @@ enum Command {
     /// Everything that must hold before a change lands: format, lints, tidy, docs, single features, all tests.
     Ci(ci::Options),
     /// The rules of the house that no compiler knows: arrows between crates, who reads time, and the like.
-    Tidy,
+    Tidy(tidy::Options),
     /// Simulated worlds with faults: `--seeds N`, `--seed S` for one and its trace, `--broken` for variants of the code
     /// that it must catch.
     Sim(Passed),
@@ -91,7 +91,7 @@ impl Passed {
 fn main() -> ExitCode {
     let done = match CommandLine::parse().command {
         Command::Ci(options) => ci::run(&options),
-        Command::Tidy => tidy::run(),
+        Command::Tidy(options) => tidy::run(options),
         Command::Sim(passed) if passed.arguments == ["--broken"] => broken::run(),
         Command::Sim(passed) => evidence::run("simulation", &passed.arguments),
         Command::Safety(passed) => evidence::build("vvm-host") && evidence::run("safety", &passed.arguments),

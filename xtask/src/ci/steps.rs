@@ -122,7 +122,9 @@ impl Work {
     /// What went wrong, in a few words.
     pub(super) fn run(&self, root: &Path) -> Result<Vec<String>, String> {
         match self {
-            Self::Tidy => tidy::run().then(Vec::new).ok_or_else(|| "violations, listed above".to_owned()),
+            Self::Tidy => tidy::run(tidy::Options::default())
+                .then(Vec::new)
+                .ok_or_else(|| "violations, listed above".to_owned()),
             Self::Broken => broken::run().then(Vec::new).ok_or_else(|| "a variant survived".to_owned()),
             Self::Cargo { arguments, flags } => {
                 let mut command = in_scratch(arguments, root);

@@ -1,6 +1,7 @@
 //! The rules, one file each.
 
 mod arrows;
+mod circles;
 mod drivers;
 mod headers;
 mod invariants;
@@ -18,11 +19,14 @@ mod time;
 mod unsafe_code;
 mod workflows;
 
+pub(super) use circles::{UNFINISHED, exempt as exempt_circles};
+
 use super::{Finding, Rule};
 
 /// In the order in which they are checked and printed.
-pub(super) const ALL: [Rule; 17] = [
+pub(super) const ALL: [Rule; 18] = [
     arrows::RULE,
+    circles::RULE,
     time::RULE,
     unsafe_code::RULE,
     drivers::RULE,

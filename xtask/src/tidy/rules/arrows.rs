@@ -15,7 +15,7 @@ pub(super) const RULE: Rule = Rule {
 
 /// Each crate and what it may depend on. Packages under `evidence/`, `examples/` and `xtask` may depend on anything, and
 /// nothing on them.
-const MAP: [(&str, &[&str]); 9] = [
+const MAP: [(&str, &[&str]); 10] = [
     ("vvm-clock", &[]),
     ("testing-time", &["vvm-clock"]),
     ("vvm-deadman", &["vvm-clock"]),
@@ -36,6 +36,18 @@ const MAP: [(&str, &[&str]); 9] = [
             "vvm-storage",
         ],
     ),
+    (
+        "vvm-cli",
+        &[
+            "vvm-clock",
+            "vvm-deadman",
+            "ielections",
+            "primary-only",
+            "vvm-storage",
+            "vvm-containment",
+            "vvm-host",
+        ],
+    ),
 ];
 
 /// Arrows that exist only behind a feature: the suites that `ielections` offers to storages of other people need the
@@ -44,6 +56,15 @@ const OPTIONAL: [(&str, &str); 1] = [("ielections", "testing-time")];
 
 /// Clients of databases. Only `vvm-storage` has drivers, so that every other crate compiles without a database.
 const DATABASES: [&str; 5] = ["aws-config", "aws-sdk-dynamodb", "rusqlite", "scylla", "sled"];
+
+/// What makes a program: a library that others link has no command line, no settings file and no log of its own.
+const FOR_PROGRAMS: [&str; 5] = ["clap", "clap_complete", "clap_mangen", "toml", "tracing-subscriber"];
+
+/// The one program.
+const PROGRAM: &str = "vvm-cli";
+
+/// Libraries that are still a program, until `vvm-cli` has what makes them one.
+const STILL_PROGRAMS: [&str; 1] = ["vvm-host"];
 
 fn find(tree: &Tree) -> Vec<Finding> {
     tree.packages().iter().flat_map(|package| of_package(package, tree.packages())).collect()
@@ -87,9 +108,16 @@ fn of_package(package: &Package, all: &[Package]) -> Vec<Finding> {
                 1,
                 format!("`{}` knows the database `{name}`", package.name),
             ));
+        } else if !for_tests && is_library(&package.name) && FOR_PROGRAMS.contains(&name) {
+            let what = format!("`{}` is a library, and `{name}` is for programs", package.name);
+            findings.push(Finding::new(&manifest, 1, what));
         }
     }
     findings
+}
+
+fn is_library(name: &str) -> bool {
+    name != PROGRAM && !STILL_PROGRAMS.contains(&name)
 }
 
 fn is_free(package: &Package) -> bool {
@@ -158,6 +186,17 @@ mod tests {
             ]),
             ["`vvm-clock` may not point to `bench`"]
         );
+    }
+
+    #[test]
+    fn a_library_with_a_command_line_is_found() {
+        let with_clap = |name, kind| found(vec![package("crates", name, &[("clap", kind, false)])]);
+        assert_eq!(
+            with_clap("vvm-containment", None),
+            ["`vvm-containment` is a library, and `clap` is for programs"]
+        );
+        assert_eq!(with_clap("vvm-containment", Some("dev")), [""; 0]);
+        assert_eq!(with_clap("vvm-cli", None), [""; 0]);
     }
 
     #[test]

@@ -1,0 +1,91 @@
+//! Inside a crate, too, imports run downward: the children of a folder, each with everything below it, do not depend on
+//! each other in a circle. Tests are exempt.
+
+use super::{Finding, Rule};
+use crate::tidy::{
+    modules::{Modules, circles},
+    tree::Tree,
+};
+
+pub(super) const RULE: Rule = Rule {
+    name: "circles",
+    fix: "move what both sides need below both, or pass it as an argument or a trait",
+    find,
+};
+
+/// Crates that have circles until `vvm-host` is divided into three and the others are put in order. An entry goes with
+/// the work that empties it; in the end, so does the list.
+pub(in crate::tidy) const UNFINISHED: [&str; 6] =
+    ["ielections", "primary-only", "vvm-cli", "vvm-host", "vvm-orch", "vvm-storage"];
+
+fn find(tree: &Tree) -> Vec<Finding> {
+    folders(tree, |name| !UNFINISHED.contains(&name)).flat_map(|folder| in_crate(tree, &folder)).collect()
+}
+
+/// What the rule would find in the crates that are exempt.
+pub(in crate::tidy) fn exempt(tree: &Tree) -> Vec<Finding> {
+    folders(tree, |name| UNFINISHED.contains(&name)).flat_map(|folder| in_crate(tree, &folder)).collect()
+}
+
+/// The sources of the crates below `crates/`.
+fn folders(tree: &Tree, is_wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = String> {
+    let wanted = tree.packages().iter().filter(move |package| is_wanted(&package.name));
+    let folders = wanted.map(|package| package.folder()).filter(|folder| folder.starts_with("crates"));
+    folders.map(|folder| format!("{}/src/", folder.display()))
+}
+
+fn in_crate(tree: &Tree, folder: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for circle in circles(Modules::read(tree, folder).imports()) {
+        let parts = circle.parts.join("`, `");
+        findings.push(Finding::new(folder, 1, format!("`{parts}` import each other in a circle")));
+        findings.extend(circle.upward.iter().map(|import| {
+            let what = format!("`{}` is imported upward, from `{}`", import.name, import.source());
+            Finding::new(import.file, import.line, what)
+        }));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::Package;
+
+    fn found(files: &[(&str, &str)]) -> Vec<String> {
+        let package = Package {
+            name: "a".into(),
+            license: None,
+            manifest: "crates/a/Cargo.toml".into(),
+            dependencies: Vec::new(),
+            targets: Vec::new(),
+            features: Default::default(),
+        };
+        let tree = Tree::with_packages(files, vec![package]);
+        find(&tree).iter().map(|Finding { path, line, what }| format!("{path}:{line}: {what}")).collect()
+    }
+
+    const ROOT: (&str, &str) = ("crates/a/src/lib.rs", "mod high;\nmod low;\n");
+    const HIGH: (&str, &str) = (
+        "crates/a/src/high.rs",
+        "use crate::low::{run, stop};\npub struct Name;\nfn a() { run(); stop() }\n",
+    );
+
+    #[test]
+    fn a_planted_upward_import_is_found_with_its_circle() {
+        let low = "pub fn run(name: crate::high::Name) {}\npub fn stop() {}\n";
+        assert_eq!(
+            found(&[ROOT, HIGH, ("crates/a/src/low.rs", low)]),
+            [
+                "crates/a/src/:1: `high`, `low` import each other in a circle",
+                "crates/a/src/low.rs:1: `Name` is imported upward, from `high`",
+            ]
+        );
+    }
+
+    #[test]
+    fn imports_that_run_downward_and_those_of_tests_pass() {
+        let low = "pub fn run() {}\npub fn stop() {}\n#[cfg(test)]\nmod tests { use crate::high::Name; }\n";
+        assert_eq!(found(&[ROOT, HIGH, ("crates/a/src/low.rs", low)]), [""; 0]);
+    }
+}
