@@ -56,6 +56,7 @@ pub(crate) fn start<K: Key>(
     let hinted = Arc::new(AtomicBool::new(false));
     let engine = task::Engine::new(
         storage,
+        call::call,
         env,
         settings,
         task::Inbox { commands: inbox, hinted: Arc::clone(&hinted) },

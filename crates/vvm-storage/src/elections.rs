@@ -17,7 +17,11 @@ use ielections::{
     Claim, Delete, DocumentStorage, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, TtlStorage,
     Vacant, WriteError,
 };
-use std::sync::Arc;
+use std::{future::ready, pin::Pin, sync::Arc};
+
+/// What a driver's verb returns. Where nothing is to be done after it, it is returned as it is: another `async fn` around
+/// it would be another box. The lifetimes are those that `#[async_trait]` gives a method.
+type BoxFuture<'call, T> = Pin<Box<dyn Future<Output = T> + Send + 'call>>;
 
 /// The storage of elections on a database (the reference's `NewElectionsTTLStorage`).
 #[derive(Clone, Debug)]
@@ -75,7 +79,7 @@ impl TtlStorage<ElectionKey> for ElectionsTtlStorage {
         entry: &Entry,
     ) -> Result<Claim, WriteError> {
         let partition = self.for_write(key, Some(entry))?;
-        self.sysvvm.claim(&partition, &Slot::Vacant(vacant), entry).await
+        self.sysvvm.claim(partition, &Slot::Vacant(vacant), entry).await
     }
 
     async fn take_over(
@@ -86,31 +90,55 @@ impl TtlStorage<ElectionKey> for ElectionsTtlStorage {
     ) -> Result<Claim, WriteError> {
         let partition = self.for_write(key, Some(entry))?;
         let observed = Slot::Held { entry: observed.clone(), proven_age: None };
-        self.sysvvm.claim(&partition, &observed, entry).await
+        self.sysvvm.claim(partition, &observed, entry).await
     }
 
-    async fn compare_and_swap(
-        &self,
-        key: &ElectionKey,
-        held: &Entry,
-        entry: &Entry,
-    ) -> Result<Swap, WriteError> {
-        let partition = self.for_write(key, Some(entry))?;
-        self.sysvvm.renew(&partition, held, entry).await
+    fn compare_and_swap<'life0, 'life1, 'life2, 'life3, 'async_trait>(
+        &'life0 self,
+        key: &'life1 ElectionKey,
+        held: &'life2 Entry,
+        entry: &'life3 Entry,
+    ) -> BoxFuture<'async_trait, Result<Swap, WriteError>>
+    where
+        'life0: 'async_trait,
+        'life1: 'async_trait,
+        'life2: 'async_trait,
+        'life3: 'async_trait,
+    {
+        match self.for_write(key, Some(entry)) {
+            Ok(at) => self.sysvvm.renew(at, held, entry),
+            Err(refusal) => Box::pin(ready(Err(refusal))),
+        }
     }
 
-    async fn compare_and_delete(
-        &self,
-        key: &ElectionKey,
+    fn compare_and_delete<'life0, 'life1, 'async_trait>(
+        &'life0 self,
+        key: &'life1 ElectionKey,
         incarnation: Incarnation,
         epoch: Epoch,
-    ) -> Result<Delete, WriteError> {
-        let partition = self.for_write(key, None)?;
-        self.sysvvm.release(&partition, incarnation, epoch).await
+    ) -> BoxFuture<'async_trait, Result<Delete, WriteError>>
+    where
+        'life0: 'async_trait,
+        'life1: 'async_trait,
+    {
+        match self.for_write(key, None) {
+            Ok(at) => self.sysvvm.release(at, incarnation, epoch),
+            Err(refusal) => Box::pin(ready(Err(refusal))),
+        }
     }
 
-    async fn get(&self, key: &ElectionKey) -> Result<Slot, ReadError> {
-        self.sysvvm.read(&self.for_read(key)?).await
+    fn get<'life0, 'life1, 'async_trait>(
+        &'life0 self,
+        key: &'life1 ElectionKey,
+    ) -> BoxFuture<'async_trait, Result<Slot, ReadError>>
+    where
+        'life0: 'async_trait,
+        'life1: 'async_trait,
+    {
+        match self.for_read(key) {
+            Ok(at) => self.sysvvm.read(at),
+            Err(refusal) => Box::pin(ready(Err(refusal))),
+        }
     }
 
     async fn scan(&self, keys: &[ElectionKey]) -> Result<Vec<Slot>, ReadError> {

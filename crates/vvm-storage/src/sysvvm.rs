@@ -12,6 +12,9 @@ use std::fmt::Debug;
 ///
 /// One partition holds the epoch and the leader record of one election key, so that a claim and its fence are one
 /// atomic step. Settings live in partitions of their own.
+///
+/// A verb takes its partition by value, so that [`ElectionsTtlStorage`](crate::ElectionsTtlStorage) returns the driver's
+/// future as it is: of the futures of one renewal, the driver's is the only one in a box.
 #[async_trait]
 pub trait SysVvmStorage: Debug + Send + Sync + 'static {
     /// What this driver can carry. Keys and values beyond it are refused before the driver is called.
@@ -22,31 +25,31 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
 
     /// Replaces exactly `from` by `entry`: a vacant slot with exactly that last epoch, or a held one with exactly that
     /// version and epoch. (`from`'s `proven_age` plays no part.)
-    async fn claim(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError>;
+    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError>;
 
     /// Replaces exactly the version and epoch of `held` by `entry`.
-    async fn renew(&self, at: &Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError>;
+    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError>;
 
     /// Makes the slot vacant if it holds this incarnation and epoch, whatever the version. The epoch survives.
     async fn release(
         &self,
-        at: &Partition,
+        at: Partition,
         incarnation: Incarnation,
         epoch: Epoch,
     ) -> Result<Delete, WriteError>;
 
     /// What stands there now; linearizable.
-    async fn read(&self, at: &Partition) -> Result<Slot, ReadError>;
+    async fn read(&self, at: Partition) -> Result<Slot, ReadError>;
 
     /// What stands there, in the order asked; may be stale.
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError>;
 
     /// Stores `value` unless a value stands there already; returns the one that stands. Calling it again after an
     /// unknown outcome is safe.
-    async fn settle(&self, at: &Partition, value: &[u8]) -> Result<Vec<u8>, WriteError>;
+    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError>;
 
     /// The value that [`settle`](Self::settle) stored, if any; linearizable.
-    async fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, ReadError>;
+    async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError>;
 
     /// The documents of this driver, if it can fence some.
     fn documents(&self) -> Option<&dyn SysVvmDocuments> {

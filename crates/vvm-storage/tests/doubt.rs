@@ -120,7 +120,7 @@ impl SysVvmStorage for Doubtful {
         true
     }
 
-    async fn claim(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
+    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
         {
             let mut own = self.own.lock().unwrap();
             if let Some(observed) = from.entry() {
@@ -139,7 +139,7 @@ impl SysVvmStorage for Doubtful {
         }
     }
 
-    async fn renew(&self, at: &Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
+    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
         match self.write(|swap| *swap == Swap::Swapped, self.storage.renew(at, held, entry)).await? {
             Swap::Swapped => Ok(Swap::Swapped),
             Swap::Mismatch(slot) => Ok(Swap::Mismatch(ageless(slot))),
@@ -148,7 +148,7 @@ impl SysVvmStorage for Doubtful {
 
     async fn release(
         &self,
-        at: &Partition,
+        at: Partition,
         incarnation: Incarnation,
         epoch: Epoch,
     ) -> Result<Delete, WriteError> {
@@ -156,7 +156,7 @@ impl SysVvmStorage for Doubtful {
         self.write(|delete| *delete == Delete::Deleted, release).await
     }
 
-    async fn read(&self, at: &Partition) -> Result<Slot, ReadError> {
+    async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
         self.storage.read(at).await.map(ageless)
     }
 
@@ -164,11 +164,11 @@ impl SysVvmStorage for Doubtful {
         Ok(self.storage.peek(at).await?.into_iter().map(ageless).collect())
     }
 
-    async fn settle(&self, at: &Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
+    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
         self.storage.settle(at, value).await
     }
 
-    async fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, ReadError> {
+    async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
         self.storage.setting(at).await
     }
 

@@ -205,7 +205,7 @@ async fn a_table_that_was_deleted_can_be_created_again() {
     for _ in 0..2 {
         init_storage(&url).await.unwrap();
         let storage = DynamoDbStorage::open(&url).await.unwrap();
-        let stands = storage.settle(&Partition::from_bytes(*b"setting"), b"value").await.unwrap();
+        let stands = storage.settle(Partition::from_bytes(*b"setting"), b"value").await.unwrap();
         assert_eq!(stands, b"value");
         storage.close().await;
         client().await.delete_table().table_name(&table).send().await.unwrap();

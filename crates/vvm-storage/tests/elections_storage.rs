@@ -99,9 +99,9 @@ async fn a_damaged_slot_count_is_reported_and_left_alone() {
     for damaged in [&b""[..], b"\0\0\0\0", b"\0\0\0\0\x01"] {
         let cluster = ClusterName::new([b"payroll", damaged].concat());
         let partition = Partition::from_bytes([&[KEY_PREFIX_SLOT_COUNT], cluster.as_bytes()].concat());
-        database.open().settle(&partition, damaged).await.unwrap();
+        database.open().settle(partition.clone(), damaged).await.unwrap();
         assert!(matches!(storage.settle_slot_count(&cluster, count(1)).await, Err(SettleError::Corrupt(_))));
         assert!(matches!(storage.slot_count(&cluster).await, Err(ReadError::Fatal(_))));
-        assert_eq!(database.open().setting(&partition).await.unwrap().as_deref(), Some(damaged));
+        assert_eq!(database.open().setting(partition.clone()).await.unwrap().as_deref(), Some(damaged));
     }
 }

@@ -165,7 +165,7 @@ async fn a_table_that_is_dropped_under_a_handle_is_said() {
     init_storage(&url).await.unwrap();
     let storage = ScyllaStorage::open(&url).await.unwrap();
     session().await.query_unpaged(format!("DROP KEYSPACE {keyspace}"), ()).await.unwrap();
-    let write = storage.settle(&Partition::from_bytes(*b"setting"), b"value").await;
+    let write = storage.settle(Partition::from_bytes(*b"setting"), b"value").await;
     assert!(
         matches!(&write, Err(WriteError::Fatal(cause)) if cause.to_string().contains("`vvm init-storage` creates")),
         "{write:?}"
@@ -240,7 +240,7 @@ async fn a_keyspace_that_was_dropped_can_be_created_again() {
     for _ in 0..2 {
         init_storage(&url).await.unwrap();
         let storage = ScyllaStorage::open(&url).await.unwrap();
-        let stands = storage.settle(&Partition::from_bytes(*b"setting"), b"value").await.unwrap();
+        let stands = storage.settle(Partition::from_bytes(*b"setting"), b"value").await.unwrap();
         assert_eq!(stands, b"value");
         storage.close().await;
         session().await.query_unpaged(format!("DROP KEYSPACE {keyspace}"), ()).await.unwrap();
@@ -260,7 +260,7 @@ async fn many_may_create_at_once_and_again() {
                 init_storage(&url).await.unwrap();
                 // Whichever node is asked has it now.
                 let storage = ScyllaStorage::open(&url).await.unwrap();
-                storage.settle(&Partition::from_bytes(*b"creator"), &[creator]).await
+                storage.settle(Partition::from_bytes(*b"creator"), &[creator]).await
             });
         }
         let mut stand = BTreeSet::new();

@@ -54,7 +54,7 @@ async fn led(url: &str) -> ScyllaStorage {
     init_storage(url).await.unwrap();
     let storage = ScyllaStorage::open(url).await.unwrap();
     let vacant = Slot::Vacant(Vacant { last_epoch: None });
-    assert_eq!(storage.claim(&partition(), &vacant, &entry()).await.unwrap(), Claim::Claimed);
+    assert_eq!(storage.claim(partition(), &vacant, &entry()).await.unwrap(), Claim::Claimed);
     storage
 }
 
@@ -91,7 +91,7 @@ async fn a_table_from_before_documents_is_said_and_extended_while_others_lead() 
         extended.unwrap();
     }
     let renewed = entry().renewed(entry().version.next());
-    assert_eq!(storage.renew(&partition(), &entry(), &renewed).await.unwrap(), Swap::Swapped);
+    assert_eq!(storage.renew(partition(), &entry(), &renewed).await.unwrap(), Swap::Swapped);
     let storage = ScyllaStorage::open(&url).await.unwrap();
     assert_eq!(write(&storage, 0, &[put("a", 1)]).await, Fenced::Written);
 }

@@ -110,7 +110,7 @@ async fn who_has_certificate_and_password_gets_in() {
         let url = desk.url_with(&[names, ("replication", "1")]);
         init_storage(&url).await.unwrap();
         let storage = ScyllaStorage::open(&url).await.unwrap();
-        let stands = storage.settle(&Partition::from_bytes(*b"setting"), b"value").await.unwrap();
+        let stands = storage.settle(Partition::from_bytes(*b"setting"), b"value").await.unwrap();
         assert_eq!(stands, b"value");
         storage.close().await;
     }

@@ -24,7 +24,7 @@ async fn a_missing_quorum_is_said_with_its_numbers() {
     let clock = SystemClock::start().unwrap();
     let give_up_at = clock.now().after(PATIENCE);
     loop {
-        let (write, read) = (storage.settle(&at, b"value").await, storage.setting(&at).await);
+        let (write, read) = (storage.settle(at.clone(), b"value").await, storage.setting(at.clone()).await);
         // Before and after the node knows: a write may have been applied, a read is to be tried again.
         let (Err(WriteError::Unknown(write)), Err(ReadError::Unavailable(read))) = (&write, &read) else {
             panic!("{write:?}, {read:?}");

@@ -27,13 +27,16 @@ async fn an_age_is_proven_until_the_last_handle_is_closed() {
     let first = SledStorage::open(folder.path()).await.unwrap();
     let second = SledStorage::open(folder.path()).await.unwrap();
     let vacant = Slot::Vacant(Vacant { last_epoch: None });
-    assert_eq!(first.claim(&partition, &vacant, &entry).await.unwrap(), Claim::Claimed);
+    assert_eq!(first.claim(partition.clone(), &vacant, &entry).await.unwrap(), Claim::Claimed);
     first.close().await;
-    assert!(age(second.read(&partition).await.unwrap()).is_some(), "the process that wrote it is still here");
+    assert!(
+        age(second.read(partition.clone()).await.unwrap()).is_some(),
+        "the process that wrote it is still here"
+    );
 
     second.close().await;
     let third = SledStorage::open(folder.path()).await.unwrap();
-    let slot = third.read(&partition).await.unwrap();
+    let slot = third.read(partition.clone()).await.unwrap();
     assert_eq!(slot.entry(), Some(&entry));
     assert_eq!(age(slot), None, "nobody here saw the write");
 }

@@ -38,7 +38,7 @@ async fn no_thread_is_left() {
 
     tokio::join!(biased; first.close(), first.close());
     assert_eq!(owners(), 1, "after close");
-    assert!(first.read(&Partition::from_bytes(*b"slot")).await.is_err());
+    assert!(first.read(Partition::from_bytes(*b"slot")).await.is_err());
     drop(first);
     drop(second);
     assert_eq!(owners(), 0, "after drop");

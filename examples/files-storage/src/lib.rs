@@ -69,8 +69,8 @@ impl SysVvmStorage for FilesStorage {
         true
     }
 
-    async fn claim(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
-        let (at, from, entry) = (at.clone(), from.clone(), entry.clone());
+    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
+        let (from, entry) = (from.clone(), entry.clone());
         let claim = move |rows: &Locked<'_>| {
             let stands = slot(rows, &at)?;
             if !stands.is_as_expected(&from) {
@@ -82,8 +82,8 @@ impl SysVvmStorage for FilesStorage {
         self.locked(claim).await.map_err(Trouble::of_write)
     }
 
-    async fn renew(&self, at: &Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
-        let (at, held, entry) = (at.clone(), held.clone(), entry.clone());
+    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
+        let (held, entry) = (held.clone(), entry.clone());
         let renew = move |rows: &Locked<'_>| {
             let stands = slot(rows, &at)?;
             if !stands.entry().is_some_and(|stands| stands.is_same_write(&held)) {
@@ -97,11 +97,10 @@ impl SysVvmStorage for FilesStorage {
 
     async fn release(
         &self,
-        at: &Partition,
+        at: Partition,
         incarnation: Incarnation,
         epoch: Epoch,
     ) -> Result<Delete, WriteError> {
-        let at = at.clone();
         let release = move |rows: &Locked<'_>| {
             let stands = slot(rows, &at)?;
             if !stands.entry().is_some_and(|stands| stands.is_of(incarnation, epoch)) {
@@ -114,8 +113,7 @@ impl SysVvmStorage for FilesStorage {
         self.locked(release).await.map_err(Trouble::of_write)
     }
 
-    async fn read(&self, at: &Partition) -> Result<Slot, ReadError> {
-        let at = at.clone();
+    async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
         self.locked(move |rows| slot(rows, &at)).await.map_err(Trouble::of_read)
     }
 
@@ -125,8 +123,8 @@ impl SysVvmStorage for FilesStorage {
         self.locked(peek).await.map_err(Trouble::of_read)
     }
 
-    async fn settle(&self, at: &Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
-        let (at, value) = (at.clone(), value.to_vec());
+    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
+        let value = value.to_vec();
         let settle = move |rows: &Locked<'_>| match rows.content(&at)? {
             Some(stands) => Ok(stands),
             None => {
@@ -137,8 +135,7 @@ impl SysVvmStorage for FilesStorage {
         self.locked(settle).await.map_err(Trouble::of_write)
     }
 
-    async fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, ReadError> {
-        let at = at.clone();
+    async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
         self.locked(move |rows| rows.content(&at)).await.map_err(Trouble::of_read)
     }
 

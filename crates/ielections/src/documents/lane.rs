@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     DocumentId, DocumentVersion, FenceState, ReadError, Standing, WriteError,
-    engine::call::{Limit, NoAnswer, bounded, caught},
+    engine::call::{Limit, NoAnswer, bounded},
 };
 use futures_util::{
     FutureExt,
@@ -178,7 +178,7 @@ impl Lane {
         let left = standing.clock().now().until(standing.kill_at());
         let timeout = standing.timing().attempt_timeout().min(left);
         let limit = Limit { clock: Arc::clone(standing.clock()), timeout, withdrawn: None };
-        bounded(caught(call, unanswered), limit, unanswered).await
+        bounded(call, limit, unanswered).await
     }
 }
 

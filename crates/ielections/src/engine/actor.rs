@@ -1,9 +1,15 @@
 //! What the engine drives, one to a campaign, lease or release; when each wants to be woken, and whose turn it is to call
 //! the storage. What waking or a turn means stands in `campaigning`, `leading` and `releasing`.
 
-use super::{call::Reply, campaigning::Campaigning, leading::Leading, releasing::Releasing, task::Engine};
+use super::{
+    call::{Call, Reply},
+    campaigning::Campaigning,
+    leading::Leading,
+    releasing::Releasing,
+    task::Engine,
+};
 use crate::Key;
-use std::{mem, task::Context};
+use std::mem;
 use vvm_clock::Instant;
 
 /// One campaign, lease or release.
@@ -42,14 +48,14 @@ pub(super) enum Turn {
     Other,
 }
 
-impl<K: Key> Engine<K> {
+impl<K: Key, C: Call> Engine<K, C> {
     pub(super) fn add(&mut self, kind: Kind<K>) -> usize {
         let never = Instant::NEVER;
         self.actors.insert(Actor { wake_at: never, queued_for: never, queued: false, calling: false, kind })
     }
 
     /// Tells the actor what has happened. One that has ended meanwhile needs no news.
-    pub(super) fn deliver(&mut self, cx: &mut Context<'_>, id: usize, event: Event) {
+    pub(super) fn deliver(&mut self, id: usize, event: Event) {
         let Some(actor) = self.actors.get_mut(id) else { return };
         match &event {
             Event::Woken => (actor.wake_at, actor.queued_for) = (Instant::NEVER, Instant::NEVER),
@@ -57,9 +63,9 @@ impl<K: Key> Engine<K> {
             Event::Answered(_) => actor.calling = false,
         }
         match &actor.kind {
-            Kind::Campaigning(_) => self.campaign_event(cx, id, event),
-            Kind::Leading(_) => self.lease_event(cx, id, event),
-            Kind::Releasing(_) => self.release_event(cx, id, event),
+            Kind::Campaigning(_) => self.campaign_event(id, event),
+            Kind::Leading(_) => self.lease_event(id, event),
+            Kind::Releasing(_) => self.release_event(id, event),
             Kind::Changing => {}
         }
     }

@@ -7,20 +7,15 @@ use crate::{
     documents::RenewalTurn,
 };
 use futures_util::future::{AbortRegistration, Abortable, Either, FutureExt, select};
-use std::{
-    any::Any,
-    panic::AssertUnwindSafe,
-    pin::{Pin, pin},
-    sync::Arc,
-    time::Duration,
-};
+use std::{any::Any, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 use vvm_clock::Clock;
 
-/// A call on its way to its answer, however long that takes.
-pub(crate) type Asked<'call, T> = Pin<Box<dyn Future<Output = T> + Send + 'call>>;
-
-/// A call in flight, bounded in time, and whose it is.
-pub(super) type Call = Pin<Box<dyn Future<Output = (usize, Reply)> + Send>>;
+/// A call in flight. Its output is the answer, and the actor that it is for.
+///
+/// One type in each engine, which the compiler alone can name: so a call is polled where it lies, without a box of its
+/// own. The only box of a call is the one that the storage's verb returns.
+pub(super) trait Call: Future<Output = (usize, Reply)> + Send + 'static {}
+impl<C: Future<Output = (usize, Reply)> + Send + 'static> Call for C {}
 
 /// What to ask of the storage.
 pub(super) enum Request<K> {
@@ -60,45 +55,36 @@ pub(super) enum Reply {
     Deleted(Result<Delete, WriteError>),
 }
 
-/// Begins a call without a limit, which the caller adds unless the first poll brings the answer: a storage in memory
-/// then costs neither a timer nor what would withdraw it.
-pub(super) fn ask<K: Key>(storage: Arc<dyn TtlStorage<K>>, request: Request<K>) -> Asked<'static, Reply> {
-    let unanswered = request.unanswered();
-    let asked = async move {
-        match &request {
-            Request::Get(key) => Reply::Read(storage.get(key).await),
-            Request::Scan(keys) => Reply::Scanned(storage.scan(keys).await),
-            Request::Insert(key, vacant, entry) => {
-                Reply::Claimed(storage.insert_if_not_exist(key, *vacant, entry).await)
-            }
-            Request::TakeOver(key, observed, entry) => {
-                Reply::Claimed(storage.take_over(key, observed, entry).await)
-            }
-            Request::Swap(key, held, entry, turn) => {
-                if let Some(turn) = turn {
-                    turn.come().await;
-                }
-                Reply::Swapped(storage.compare_and_swap(key, held, entry).await)
-            }
-            Request::Delete(key, incarnation, epoch) => {
-                Reply::Deleted(storage.compare_and_delete(key, *incarnation, *epoch).await)
-            }
-        }
-    };
-    caught(asked, unanswered)
+/// Calls the storage for `actor`, for no longer than `limit`.
+pub(super) async fn call<K: Key>(
+    storage: Arc<dyn TtlStorage<K>>,
+    actor: usize,
+    request: Request<K>,
+    limit: Limit,
+) -> (usize, Reply) {
+    (actor, bounded(ask(&*storage, &request), limit, request.unanswered()).await)
 }
 
-/// The call, whose driver may panic: what it counts as then is what `unanswered` says.
-pub(crate) fn caught<'call, T: 'call>(
-    call: impl Future<Output = T> + Send + 'call,
-    unanswered: fn(NoAnswer) -> T,
-) -> Asked<'call, T> {
-    // Unwind safe: the call is over with its panic, and what a driver keeps beside it is for the driver to know.
-    let caught = AssertUnwindSafe(call).catch_unwind();
-    Box::pin(caught.map(move |outcome| match outcome {
-        Ok(reply) => reply,
-        Err(payload) => unanswered(NoAnswer::from_panic(&*payload)),
-    }))
+async fn ask<K: Key>(storage: &dyn TtlStorage<K>, request: &Request<K>) -> Reply {
+    match request {
+        Request::Get(key) => Reply::Read(storage.get(key).await),
+        Request::Scan(keys) => Reply::Scanned(storage.scan(keys).await),
+        Request::Insert(key, vacant, entry) => {
+            Reply::Claimed(storage.insert_if_not_exist(key, *vacant, entry).await)
+        }
+        Request::TakeOver(key, observed, entry) => {
+            Reply::Claimed(storage.take_over(key, observed, entry).await)
+        }
+        Request::Swap(key, held, entry, turn) => {
+            if let Some(turn) = turn {
+                turn.come().await;
+            }
+            Reply::Swapped(storage.compare_and_swap(key, held, entry).await)
+        }
+        Request::Delete(key, incarnation, epoch) => {
+            Reply::Deleted(storage.compare_and_delete(key, *incarnation, *epoch).await)
+        }
+    }
 }
 
 /// Why there is no answer.
@@ -136,11 +122,19 @@ impl Limit {
     }
 }
 
-/// The answer, or `unanswered` once the limit is reached.
-pub(crate) async fn bounded<T>(asked: Asked<'_, T>, limit: Limit, unanswered: fn(NoAnswer) -> T) -> T {
+/// The answer, or `unanswered` once the limit is reached, or the driver has panicked. A call that is answered at its first
+/// poll costs no timer.
+pub(crate) async fn bounded<T>(
+    call: impl Future<Output = T>,
+    limit: Limit,
+    unanswered: fn(NoAnswer) -> T,
+) -> T {
     let timeout = limit.timeout;
-    match select(asked, pin!(limit.reached())).await {
-        Either::Left((reply, _)) => reply,
+    // Unwind safe: the call is over with its panic, and what a driver keeps beside it is for the driver to know.
+    let call = pin!(AssertUnwindSafe(call).catch_unwind());
+    match select(call, pin!(limit.reached())).await {
+        Either::Left((Ok(answer), _)) => answer,
+        Either::Left((Err(payload), _)) => unanswered(NoAnswer::from_panic(&*payload)),
         Either::Right(((), _)) => unanswered(NoAnswer::InTime(timeout)),
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     Answer, Grant, Hold, Reports,
     actor::{Event, Kind, Turn},
-    call::{Reply, Request},
+    call::{Call, Reply, Request},
     leading::Leading,
     releasing::Releasing,
     task::Engine,
@@ -17,7 +17,6 @@ use futures_util::future::{AbortHandle, AbortRegistration};
 use std::{
     mem,
     sync::{Arc, Weak},
-    task::Context,
 };
 use tokio::sync::oneshot;
 use vvm_clock::Instant;
@@ -34,10 +33,9 @@ pub(super) struct Campaigning<K> {
     reading: Option<AbortHandle>,
 }
 
-impl<K: Key> Engine<K> {
+impl<K: Key, C: Call> Engine<K, C> {
     pub(super) fn begin_campaign(
         &mut self,
-        cx: &mut Context<'_>,
         ticket: u64,
         candidacy: Candidacy<K>,
         reply: oneshot::Sender<Answer<K>>,
@@ -55,7 +53,7 @@ impl<K: Key> Engine<K> {
         let campaigning = Campaigning { ticket, campaign, slots, holder, reply: Some(reply), reading: None };
         let id = self.add(Kind::Campaigning(Box::new(campaigning)));
         self.tickets.insert(ticket, id);
-        self.step_campaign(cx, id, CampaignEvent::Woken);
+        self.step_campaign(id, CampaignEvent::Woken);
     }
 
     /// Ends a campaign whose caller is gone, or that is to end. A write in flight is answered first.
@@ -75,18 +73,18 @@ impl<K: Key> Engine<K> {
     }
 
     /// Passes a hint on to every campaign that somebody still waits for.
-    pub(super) fn hint_campaigns(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn hint_campaigns(&mut self) {
         let ids: Vec<usize> = self.tickets.values().copied().collect();
         for id in ids {
             if let Kind::Campaigning(campaigning) = &self.actors[id].kind
                 && campaigning.reply.is_some()
             {
-                self.step_campaign(cx, id, CampaignEvent::Hinted);
+                self.step_campaign(id, CampaignEvent::Hinted);
             }
         }
     }
 
-    pub(super) fn campaign_event(&mut self, cx: &mut Context<'_>, id: usize, event: Event) {
+    pub(super) fn campaign_event(&mut self, id: usize, event: Event) {
         let event = match event {
             Event::Woken => CampaignEvent::Woken,
             Event::MaySend => CampaignEvent::MaySend,
@@ -96,10 +94,10 @@ impl<K: Key> Engine<K> {
             Event::Answered(Reply::Swapped(outcome)) => CampaignEvent::Swapped(outcome),
             Event::Answered(Reply::Deleted(_)) => return,
         };
-        self.step_campaign(cx, id, event);
+        self.step_campaign(id, event);
     }
 
-    fn step_campaign(&mut self, cx: &mut Context<'_>, id: usize, event: CampaignEvent) {
+    fn step_campaign(&mut self, id: usize, event: CampaignEvent) {
         let now = self.now;
         let Kind::Campaigning(campaigning) = &mut self.actors[id].kind else { return };
         let step = campaigning.campaign.on(now, event);
@@ -129,7 +127,7 @@ impl<K: Key> Engine<K> {
                 (Request::Swap(key(slot), held, entry, None), timeout)
             }
         };
-        self.call(cx, id, timeout, request);
+        self.call(id, timeout, request);
     }
 
     /// A read may be dropped at will, and nobody should wait for one on behalf of a campaign that is over (I10). A write

@@ -2,7 +2,7 @@
 
 use super::{
     actor::{Event, Kind, Turn},
-    call::{Reply, Request},
+    call::{Call, Reply, Request},
     releasing::Releasing,
     task::Engine,
 };
@@ -11,7 +11,7 @@ use crate::{
     documents::RenewalTurn,
     protocol::{Lease, LeaseEvent, LeaseStep, Release},
 };
-use std::{mem, task::Context};
+use std::mem;
 use tokio::sync::oneshot;
 use vvm_clock::Instant;
 use vvm_deadman::Armed;
@@ -30,8 +30,8 @@ pub(super) struct Leading<K> {
     pub(super) dropped: bool,
 }
 
-impl<K: Key> Engine<K> {
-    pub(super) fn lease_event(&mut self, cx: &mut Context<'_>, id: usize, event: Event) {
+impl<K: Key, C: Call> Engine<K, C> {
+    pub(super) fn lease_event(&mut self, id: usize, event: Event) {
         let event = match event {
             Event::Woken => LeaseEvent::Woken,
             Event::MaySend => LeaseEvent::MaySend,
@@ -39,28 +39,21 @@ impl<K: Key> Engine<K> {
             Event::Answered(Reply::Read(outcome)) => LeaseEvent::Read(outcome),
             Event::Answered(Reply::Scanned(_) | Reply::Claimed(_) | Reply::Deleted(_)) => return,
         };
-        self.step_lease(cx, id, event);
+        self.step_lease(id, event);
         self.settle(id);
     }
 
     /// What the documents of a lease saw in its slot. The lease under this number may be another one by now.
-    pub(super) fn shown(
-        &mut self,
-        cx: &mut Context<'_>,
-        id: usize,
-        epoch: Epoch,
-        incarnation: Incarnation,
-        slot: Slot,
-    ) {
+    pub(super) fn shown(&mut self, id: usize, epoch: Epoch, incarnation: Incarnation, slot: Slot) {
         if let Some(actor) = self.actors.get(id)
             && let Kind::Leading(leading) = &actor.kind
             && leading.lease.held().is_of(incarnation, epoch)
         {
-            self.step_lease(cx, id, LeaseEvent::Shown(slot));
+            self.step_lease(id, LeaseEvent::Shown(slot));
         }
     }
 
-    fn step_lease(&mut self, cx: &mut Context<'_>, id: usize, event: LeaseEvent) {
+    fn step_lease(&mut self, id: usize, event: LeaseEvent) {
         let now = self.now;
         let jitter = self.jitter();
         let Kind::Leading(leading) = &mut self.actors[id].kind else { return };
@@ -77,12 +70,12 @@ impl<K: Key> Engine<K> {
                 let key = leading.key.clone();
                 let turn = RenewalTurn::of(&leading.standing);
                 self.wake_at(id, loss_at);
-                self.call(cx, id, timeout, Request::Swap(key, held, entry, turn));
+                self.call(id, timeout, Request::Swap(key, held, entry, turn));
             }
             LeaseStep::ReadBack { timeout, loss_at } => {
                 let key = leading.key.clone();
                 self.wake_at(id, loss_at);
-                self.call(cx, id, timeout, Request::Get(key));
+                self.call(id, timeout, Request::Get(key));
             }
             LeaseStep::Confirmed { sent_at, wake_at } => {
                 leading.standing.confirm(sent_at);

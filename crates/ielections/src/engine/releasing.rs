@@ -2,14 +2,13 @@
 
 use super::{
     actor::{Event, Kind, Turn},
-    call::{Reply, Request},
+    call::{Call, Reply, Request},
     task::Engine,
 };
 use crate::{
     Handback, Key,
     protocol::{Release, ReleaseEvent, ReleaseStep},
 };
-use std::task::Context;
 use tokio::sync::oneshot;
 
 /// One record being deleted.
@@ -20,7 +19,7 @@ pub(super) struct Releasing<K> {
     pub(super) reply: Option<oneshot::Sender<Handback>>,
 }
 
-impl<K: Key> Engine<K> {
+impl<K: Key, C: Call> Engine<K, C> {
     /// Turns the actor, whatever it was, into the release of its record.
     pub(super) fn begin_release(&mut self, id: usize, releasing: Releasing<K>) {
         self.wake_at(id, vvm_clock::Instant::NEVER);
@@ -30,7 +29,7 @@ impl<K: Key> Engine<K> {
         }
     }
 
-    pub(super) fn release_event(&mut self, cx: &mut Context<'_>, id: usize, event: Event) {
+    pub(super) fn release_event(&mut self, id: usize, event: Event) {
         let event = match event {
             Event::Woken => ReleaseEvent::Woken,
             Event::MaySend => ReleaseEvent::MaySend,
@@ -44,7 +43,7 @@ impl<K: Key> Engine<K> {
             ReleaseStep::Send => self.queue(id, Turn::Other),
             ReleaseStep::Delete { incarnation, epoch, timeout } => {
                 let key = releasing.key.clone();
-                self.call(cx, id, timeout, Request::Delete(key, incarnation, epoch));
+                self.call(id, timeout, Request::Delete(key, incarnation, epoch));
             }
             ReleaseStep::Done(handback) => {
                 if let Some(reply) = releasing.reply.take() {

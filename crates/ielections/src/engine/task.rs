@@ -4,7 +4,7 @@
 use super::{
     Command,
     actor::{Actor, Event, Kind},
-    call::{self, Call, Limit, Reply, Request},
+    call::{Call, Limit, Reply, Request},
     timers::Timers,
 };
 use crate::{EngineSettings, Env, Key, Loss, TtlStorage, timing::Jitter};
@@ -27,8 +27,9 @@ use tokio::sync::{
 };
 use vvm_clock::Instant;
 
-pub(super) struct Engine<K: Key> {
+pub(super) struct Engine<K: Key, C> {
     pub(super) storage: Arc<dyn TtlStorage<K>>,
+    make_call: MakeCall<K, C>,
     pub(super) env: Env,
     pub(super) settings: EngineSettings,
     inbox: Inbox<K>,
@@ -43,9 +44,9 @@ pub(super) struct Engine<K: Key> {
     /// Actors whose wake-up has moved in this round. The queue hears of it at the end: most calls of a storage in memory
     /// are over before their time limit would have had to be queued.
     pub(super) moved: Vec<usize>,
-    calls: FuturesUnordered<Call>,
-    /// Answered at the first poll: most calls of a storage in memory.
-    answered: VecDeque<(usize, Reply)>,
+    calls: FuturesUnordered<C>,
+    /// A call was made that was not polled yet.
+    unpolled: bool,
     pub(super) renewals: VecDeque<usize>,
     pub(super) others: VecDeque<usize>,
     /// Leases with a confirmed renewal that the deadman has not been told of.
@@ -60,6 +61,9 @@ pub(super) struct Engine<K: Key> {
     cleanups: Vec<oneshot::Sender<()>>,
 }
 
+/// Makes a call out of a request. In a field, so that the engine's type knows the call's.
+pub(super) type MakeCall<K, C> = fn(Arc<dyn TtlStorage<K>>, usize, Request<K>, Limit) -> C;
+
 /// What comes from the handles.
 pub(super) struct Inbox<K> {
     pub(super) commands: UnboundedReceiver<Command<K>>,
@@ -73,9 +77,10 @@ const ROUND: usize = 64;
 /// an engine busy without end.
 const ROUNDS: usize = 32;
 
-impl<K: Key> Engine<K> {
+impl<K: Key, C: Call> Engine<K, C> {
     pub(super) fn new(
         storage: Arc<dyn TtlStorage<K>>,
+        make_call: MakeCall<K, C>,
         env: Env,
         settings: EngineSettings,
         inbox: Inbox<K>,
@@ -86,6 +91,7 @@ impl<K: Key> Engine<K> {
         let now = env.clock.now();
         Self {
             storage,
+            make_call,
             env,
             settings,
             inbox,
@@ -96,7 +102,7 @@ impl<K: Key> Engine<K> {
             timers,
             moved: Vec::new(),
             calls: FuturesUnordered::new(),
-            answered: VecDeque::new(),
+            unpolled: false,
             renewals: VecDeque::new(),
             others: VecDeque::new(),
             confirmed: Vec::new(),
@@ -124,42 +130,29 @@ impl<K: Key> Engine<K> {
         self.text.as_str().into()
     }
 
-    /// Sends a request for the actor. Its first poll happens here: what is answered at once needs neither a limit nor a
-    /// wake-up.
-    pub(super) fn call(&mut self, cx: &mut Context<'_>, id: usize, timeout: Duration, request: Request<K>) {
-        let (is_read, unanswered) = (request.is_read(), request.unanswered());
+    /// Sends a request for the actor. Its first poll is in the same round, or in the next one of the same turn.
+    pub(super) fn call(&mut self, id: usize, timeout: Duration, request: Request<K>) {
         if let Some(actor) = self.actors.get_mut(id) {
             actor.calling = true;
         }
-        let mut asked = call::ask(Arc::clone(&self.storage), request);
-        if let Poll::Ready(reply) = asked.as_mut().poll(cx) {
-            return self.answered.push_back((id, reply));
-        }
-        let withdrawn = if is_read { self.withdrawable(id) } else { None };
+        let withdrawn = if request.is_read() { self.withdrawable(id) } else { None };
         let limit = Limit { clock: Arc::clone(&self.env.clock), timeout, withdrawn };
-        let mut call: Call = Box::pin(async move { (id, call::bounded(asked, limit, unanswered).await) });
-        match call.as_mut().poll(cx) {
-            Poll::Ready(answer) => self.answered.push_back(answer),
-            Poll::Pending => self.calls.push(call),
-        }
+        self.calls.push((self.make_call)(Arc::clone(&self.storage), id, request, limit));
+        self.unpolled = true;
     }
 
-    fn command(&mut self, cx: &mut Context<'_>, command: Command<K>) {
+    fn command(&mut self, command: Command<K>) {
         match command {
-            Command::Campaign { ticket, candidacy, reply } => {
-                self.begin_campaign(cx, ticket, candidacy, reply)
-            }
+            Command::Campaign { ticket, candidacy, reply } => self.begin_campaign(ticket, candidacy, reply),
             Command::Withdraw { ticket } => self.withdraw(ticket),
             Command::LookNow => {
                 // Before anybody looks: a hint from here on may tell of something newer.
                 self.inbox.hinted.store(false, Ordering::Release);
-                self.hint_campaigns(cx);
+                self.hint_campaigns();
             }
             Command::HandBack { lease, reply } => self.hand_back(lease, reply),
             Command::Dropped { lease } => self.dropped(lease),
-            Command::Shown { lease, epoch, incarnation, slot } => {
-                self.shown(cx, lease, epoch, incarnation, slot)
-            }
+            Command::Shown { lease, epoch, incarnation, slot } => self.shown(lease, epoch, incarnation, slot),
             Command::Cleanup { done } => {
                 self.cleanups.push(done);
                 self.close();
@@ -179,10 +172,10 @@ impl<K: Key> Engine<K> {
         }
     }
 
-    fn answered(&mut self, cx: &mut Context<'_>, id: usize, reply: Reply) {
+    fn answered(&mut self, id: usize, reply: Reply) {
         // However long this process stood still since the round began, the answer was not seen before now (I5).
         self.now = self.env.clock.now();
-        self.deliver(cx, id, Event::Answered(reply));
+        self.deliver(id, Event::Answered(reply));
     }
 
     /// One round over what is ready; `true` if there may be more. However much there is of one kind, the others are not
@@ -191,30 +184,34 @@ impl<K: Key> Engine<K> {
         self.now = self.env.clock.now();
         let timers = self.some(|engine| {
             let Some(id) = engine.timers.due(engine.now) else { return false };
-            engine.deliver(cx, id, Event::Woken);
-            engine.follow_up(cx);
+            engine.deliver(id, Event::Woken);
             true
         });
         let answers = self.some(|engine| {
-            let Poll::Ready(Some((id, reply))) = engine.calls.poll_next_unpin(cx) else { return false };
-            engine.answered(cx, id, reply);
-            engine.follow_up(cx);
+            let Poll::Ready(Some((id, reply))) = engine.calls.poll_next_unpin(cx) else {
+                engine.unpolled = false;
+                return false;
+            };
+            engine.answered(id, reply);
             true
         });
         let commands = self.some(|engine| {
             let Some(command) = engine.next_command(cx) else { return false };
-            engine.command(cx, command);
-            engine.follow_up(cx);
+            engine.command(command);
             true
         });
         self.queue_wake_ups();
         self.tell_deadman();
-        timers || answers || commands
+        timers || answers || commands || self.unpolled
     }
 
     /// Does it until it says `false`, or often enough for one round; `true` if there may be more to do.
     fn some(&mut self, mut one: impl FnMut(&mut Self) -> bool) -> bool {
-        (0..ROUND).all(|_| one(self))
+        (0..ROUND).all(|_| {
+            let done = one(self);
+            self.take_turns();
+            done
+        })
     }
 
     fn next_command(&mut self, cx: &mut Context<'_>) -> Option<Command<K>> {
@@ -231,32 +228,25 @@ impl<K: Key> Engine<K> {
         }
     }
 
-    /// Whatever a step has led to that needs no waiting: an actor goes as far as it can at once, while its data is at
-    /// hand.
-    fn follow_up(&mut self, cx: &mut Context<'_>) {
-        loop {
-            if let Some((id, reply)) = self.answered.pop_front() {
-                self.answered(cx, id, reply);
-            } else if self.calls.len() < self.settings.max_in_flight.get()
-                && let Some(id) = self.next_turn()
-            {
-                self.deliver(cx, id, Event::MaySend);
-            } else {
-                return;
-            }
+    /// Lets actors call the storage, as many as may at once.
+    fn take_turns(&mut self) {
+        while self.calls.len() < self.settings.max_in_flight.get()
+            && let Some(id) = self.next_turn()
+        {
+            self.deliver(id, Event::MaySend);
         }
     }
 
     fn finished(&self) -> bool {
         let ending = self.closing || !self.commanded;
-        ending && self.actors.is_empty() && self.calls.is_empty() && self.answered.is_empty()
+        ending && self.actors.is_empty() && self.calls.is_empty()
     }
 }
 
-/// Nothing in it is pinned in place: the calls in flight are boxed.
-impl<K: Key> Unpin for Engine<K> {}
+/// Nothing in it is pinned in place: the set of calls keeps each where it is.
+impl<K: Key, C> Unpin for Engine<K, C> {}
 
-impl<K: Key> Future for Engine<K> {
+impl<K: Key, C: Call> Future for Engine<K, C> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -277,7 +267,7 @@ impl<K: Key> Future for Engine<K> {
 
 /// A task that ends with leases held (its runtime shut down, something injected panicked) renews nothing any more; their
 /// owners hear of it, and their deadlines stay armed (I4).
-impl<K: Key> Drop for Engine<K> {
+impl<K: Key, C> Drop for Engine<K, C> {
     fn drop(&mut self) {
         for (_, actor) in &self.actors {
             if let Kind::Leading(leading) = &actor.kind {

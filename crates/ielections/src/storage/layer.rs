@@ -3,11 +3,130 @@
 
 use super::{Claim, Delete, Key, Limits, ReadError, Swap, TtlStorage, WriteError};
 use crate::{DocumentStorage, Entry, Epoch, Incarnation, Slot, Vacant};
-use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use std::{fmt::Debug, sync::Arc};
+
+/// The verbs that pass through: each returns the future of the storage beneath as it is, without a box of its own. The
+/// lifetimes are those that `#[async_trait]` gives a method, so that an implementation overrides a verb by an `async fn`.
+macro_rules! verbs_passed_on_to {
+    ($beneath:ident) => {
+        /// See [`TtlStorage::limits`].
+        fn limits(&self) -> Limits {
+            self.$beneath().limits()
+        }
+
+        /// See [`TtlStorage::insert_if_not_exist`].
+        fn insert_if_not_exist<'life0, 'life1, 'life2, 'async_trait>(
+            &'life0 self,
+            key: &'life1 K,
+            vacant: Vacant,
+            entry: &'life2 Entry,
+        ) -> BoxFuture<'async_trait, Result<Claim, WriteError>>
+        where
+            'life0: 'async_trait,
+            'life1: 'async_trait,
+            'life2: 'async_trait,
+            Self: 'async_trait,
+        {
+            self.$beneath().insert_if_not_exist(key, vacant, entry)
+        }
+
+        /// See [`TtlStorage::take_over`].
+        fn take_over<'life0, 'life1, 'life2, 'life3, 'async_trait>(
+            &'life0 self,
+            key: &'life1 K,
+            observed: &'life2 Entry,
+            entry: &'life3 Entry,
+        ) -> BoxFuture<'async_trait, Result<Claim, WriteError>>
+        where
+            'life0: 'async_trait,
+            'life1: 'async_trait,
+            'life2: 'async_trait,
+            'life3: 'async_trait,
+            Self: 'async_trait,
+        {
+            self.$beneath().take_over(key, observed, entry)
+        }
+
+        /// See [`TtlStorage::compare_and_swap`].
+        fn compare_and_swap<'life0, 'life1, 'life2, 'life3, 'async_trait>(
+            &'life0 self,
+            key: &'life1 K,
+            held: &'life2 Entry,
+            entry: &'life3 Entry,
+        ) -> BoxFuture<'async_trait, Result<Swap, WriteError>>
+        where
+            'life0: 'async_trait,
+            'life1: 'async_trait,
+            'life2: 'async_trait,
+            'life3: 'async_trait,
+            Self: 'async_trait,
+        {
+            self.$beneath().compare_and_swap(key, held, entry)
+        }
+
+        /// See [`TtlStorage::compare_and_delete`].
+        fn compare_and_delete<'life0, 'life1, 'async_trait>(
+            &'life0 self,
+            key: &'life1 K,
+            incarnation: Incarnation,
+            epoch: Epoch,
+        ) -> BoxFuture<'async_trait, Result<Delete, WriteError>>
+        where
+            'life0: 'async_trait,
+            'life1: 'async_trait,
+            Self: 'async_trait,
+        {
+            self.$beneath().compare_and_delete(key, incarnation, epoch)
+        }
+
+        /// See [`TtlStorage::get`].
+        fn get<'life0, 'life1, 'async_trait>(
+            &'life0 self,
+            key: &'life1 K,
+        ) -> BoxFuture<'async_trait, Result<Slot, ReadError>>
+        where
+            'life0: 'async_trait,
+            'life1: 'async_trait,
+            Self: 'async_trait,
+        {
+            self.$beneath().get(key)
+        }
+
+        /// See [`TtlStorage::scan`].
+        fn scan<'life0, 'life1, 'async_trait>(
+            &'life0 self,
+            keys: &'life1 [K],
+        ) -> BoxFuture<'async_trait, Result<Vec<Slot>, ReadError>>
+        where
+            'life0: 'async_trait,
+            'life1: 'async_trait,
+            Self: 'async_trait,
+        {
+            self.$beneath().scan(keys)
+        }
+
+        /// See [`TtlStorage::documents`].
+        fn documents(&self) -> Option<&dyn DocumentStorage<K>> {
+            self.$beneath().documents()
+        }
+
+        /// See [`TtlStorage::close`].
+        fn close<'life0, 'async_trait>(&'life0 self) -> BoxFuture<'async_trait, ()>
+        where
+            'life0: 'async_trait,
+            Self: 'async_trait,
+        {
+            self.$beneath().close()
+        }
+    };
+}
 
 /// What stands before a storage: every verb passes through, but for those that an implementation overrides. To refuse some
 /// claims, to count calls, to listen to what is answered. [`into_storage`](Self::into_storage) makes a storage of it.
+///
+/// A verb that passes through costs nothing: the caller gets the future of the storage beneath. A verb that is overridden
+/// costs the one box of its `async fn`.
 ///
 /// The contract of [`TtlStorage`] holds for the layer as for what is beneath. A verb that is overridden calls the same one
 /// of [`beneath`](Self::beneath) once, or not at all; what it refuses by itself is `NotApplied`, and never will be. Limits
@@ -47,7 +166,6 @@ use std::{fmt::Debug, sync::Arc};
 ///     (Arc::clone(&counted), counted.into_storage())
 /// }
 /// ```
-#[async_trait]
 pub trait Layer<K: Key>: Debug + Send + Sync + 'static {
     /// What calls are passed on to.
     fn beneath(&self) -> &dyn TtlStorage<K>;
@@ -60,101 +178,19 @@ pub trait Layer<K: Key>: Debug + Send + Sync + 'static {
         Arc::new(Layered(self))
     }
 
-    /// See [`TtlStorage::limits`].
-    fn limits(&self) -> Limits {
-        self.beneath().limits()
-    }
-
-    /// See [`TtlStorage::insert_if_not_exist`].
-    async fn insert_if_not_exist(&self, key: &K, vacant: Vacant, entry: &Entry) -> Result<Claim, WriteError> {
-        self.beneath().insert_if_not_exist(key, vacant, entry).await
-    }
-
-    /// See [`TtlStorage::take_over`].
-    async fn take_over(&self, key: &K, observed: &Entry, entry: &Entry) -> Result<Claim, WriteError> {
-        self.beneath().take_over(key, observed, entry).await
-    }
-
-    /// See [`TtlStorage::compare_and_swap`].
-    async fn compare_and_swap(&self, key: &K, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
-        self.beneath().compare_and_swap(key, held, entry).await
-    }
-
-    /// See [`TtlStorage::compare_and_delete`].
-    async fn compare_and_delete(
-        &self,
-        key: &K,
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Delete, WriteError> {
-        self.beneath().compare_and_delete(key, incarnation, epoch).await
-    }
-
-    /// See [`TtlStorage::get`].
-    async fn get(&self, key: &K) -> Result<Slot, ReadError> {
-        self.beneath().get(key).await
-    }
-
-    /// See [`TtlStorage::scan`].
-    async fn scan(&self, keys: &[K]) -> Result<Vec<Slot>, ReadError> {
-        self.beneath().scan(keys).await
-    }
-
-    /// See [`TtlStorage::documents`].
-    fn documents(&self) -> Option<&dyn DocumentStorage<K>> {
-        self.beneath().documents()
-    }
-
-    /// See [`TtlStorage::close`].
-    async fn close(&self) {
-        self.beneath().close().await;
-    }
+    verbs_passed_on_to!(beneath);
 }
 
 /// A layer, as a storage. (Were every layer one by itself, no storage could be one for keys of any type.)
 #[derive(Debug)]
 struct Layered<L>(Arc<L>);
 
-#[async_trait]
+impl<L> Layered<L> {
+    fn layer(&self) -> &L {
+        &self.0
+    }
+}
+
 impl<K: Key, L: Layer<K>> TtlStorage<K> for Layered<L> {
-    fn limits(&self) -> Limits {
-        self.0.limits()
-    }
-
-    async fn insert_if_not_exist(&self, key: &K, vacant: Vacant, entry: &Entry) -> Result<Claim, WriteError> {
-        self.0.insert_if_not_exist(key, vacant, entry).await
-    }
-
-    async fn take_over(&self, key: &K, observed: &Entry, entry: &Entry) -> Result<Claim, WriteError> {
-        self.0.take_over(key, observed, entry).await
-    }
-
-    async fn compare_and_swap(&self, key: &K, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
-        self.0.compare_and_swap(key, held, entry).await
-    }
-
-    async fn compare_and_delete(
-        &self,
-        key: &K,
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Delete, WriteError> {
-        self.0.compare_and_delete(key, incarnation, epoch).await
-    }
-
-    async fn get(&self, key: &K) -> Result<Slot, ReadError> {
-        self.0.get(key).await
-    }
-
-    async fn scan(&self, keys: &[K]) -> Result<Vec<Slot>, ReadError> {
-        self.0.scan(keys).await
-    }
-
-    fn documents(&self) -> Option<&dyn DocumentStorage<K>> {
-        self.0.documents()
-    }
-
-    async fn close(&self) {
-        self.0.close().await;
-    }
+    verbs_passed_on_to!(layer);
 }

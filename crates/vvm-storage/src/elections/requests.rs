@@ -19,8 +19,8 @@ impl ElectionsTtlStorage {
     /// May be dropped at will.
     pub async fn requests(&self, cluster: &ClusterName) -> Result<Requests, ReadError> {
         let [pause, step_down] = self.request_partitions(cluster).map_err(|e| ReadError::Fatal(e.into()))?;
-        let pause = Pause::of(&self.sysvvm.read(&pause).await?);
-        let step_down = StepDown::of(&self.sysvvm.read(&step_down).await?);
+        let pause = Pause::of(&self.sysvvm.read(pause).await?);
+        let step_down = StepDown::of(&self.sysvvm.read(step_down).await?);
         Ok(Requests { pause, step_down })
     }
 
@@ -33,7 +33,7 @@ impl ElectionsTtlStorage {
     /// May be dropped at will.
     pub async fn standing_pause(&self, cluster: &ClusterName) -> Result<Option<Pause>, ReadError> {
         let at = self.check_partition(cluster.pause_partition()).map_err(|e| ReadError::Fatal(e.into()))?;
-        Ok(Pause::of(&self.sysvvm.read(&at).await?))
+        Ok(Pause::of(&self.sysvvm.read(at).await?))
     }
 
     /// What is asked of the cluster; cheap, may be stale.
@@ -83,12 +83,12 @@ impl ElectionsTtlStorage {
         ask: Ask,
     ) -> Result<(Pause, bool), WriteError> {
         let at = self.checked(cluster.pause_partition(), by)?;
-        let found = self.sysvvm.read(&at).await.map_err(unread)?;
+        let found = self.sysvvm.read(at.clone()).await.map_err(unread)?;
         if let Some(stands) = Pause::of(&found) {
             return Ok((stands, false));
         }
         let entry = Pause::entry(by, found.last_epoch(), ask).map_err(|e| WriteError::Fatal(e.into()))?;
-        let stands = match self.sysvvm.claim(&at, &found, &entry).await? {
+        let stands = match self.sysvvm.claim(at, &found, &entry).await? {
             Claim::Claimed => return Ok((paused(Slot::Held { entry, proven_age: None })?, true)),
             Claim::Refused(stands) => stands,
         };
@@ -106,7 +106,7 @@ impl ElectionsTtlStorage {
     pub async fn resume(&self, cluster: &ClusterName, pause: &Pause) -> Result<bool, WriteError> {
         let at = self.checked_partition(cluster.pause_partition())?;
         let stands = pause.standing();
-        let deleted = self.sysvvm.release(&at, stands.incarnation(), stands.epoch).await?;
+        let deleted = self.sysvvm.release(at, stands.incarnation(), stands.epoch).await?;
         Ok(deleted == Delete::Deleted)
     }
 
@@ -128,11 +128,11 @@ impl ElectionsTtlStorage {
         ask: Ask,
     ) -> Result<Advanced, WriteError> {
         let at = self.checked_partition(key.cluster.step_down_partition())?;
-        let found = self.sysvvm.read(&at).await.map_err(unread)?;
+        let found = self.sysvvm.read(at.clone()).await.map_err(unread)?;
         let entry = StepDown::entry((key.slot, of, to), first_chance, found.last_epoch(), ask)
             .map_err(|e| WriteError::Fatal(e.into()))?;
         self.check_text(&entry.holder)?;
-        Ok(match self.sysvvm.claim(&at, &found, &entry).await? {
+        Ok(match self.sysvvm.claim(at, &found, &entry).await? {
             Claim::Claimed => advanced(&Slot::Held { entry, proven_age: None }),
             Claim::Refused(stands) => Advanced::Overtaken(StepDown::of(&stands)),
         })
@@ -153,7 +153,7 @@ impl ElectionsTtlStorage {
     ) -> Result<Advanced, WriteError> {
         let at = self.checked_partition(cluster.step_down_partition())?;
         let entry = request.at(stage);
-        Ok(match self.sysvvm.renew(&at, request.standing(), &entry).await? {
+        Ok(match self.sysvvm.renew(at, request.standing(), &entry).await? {
             Swap::Swapped => advanced(&Slot::Held { entry, proven_age: None }),
             Swap::Mismatch(stands) => Advanced::Overtaken(StepDown::of(&stands)),
         })
@@ -173,7 +173,7 @@ impl ElectionsTtlStorage {
     ) -> Result<(), WriteError> {
         let at = self.checked_partition(cluster.step_down_partition())?;
         let stands = request.standing();
-        self.sysvvm.release(&at, stands.incarnation(), stands.epoch).await.map(drop)
+        self.sysvvm.release(at, stands.incarnation(), stands.epoch).await.map(drop)
     }
 
     fn request_partitions(&self, cluster: &ClusterName) -> Result<[Partition; 2], BeyondLimits> {

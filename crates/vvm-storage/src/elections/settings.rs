@@ -56,7 +56,7 @@ impl ElectionsTtlStorage {
         wanted: NonZeroU32,
     ) -> Result<(), SettleError> {
         let partition = self.slot_count_partition(cluster).map_err(|e| WriteError::Fatal(e.into()))?;
-        let found = self.sysvvm.settle(&partition, &wanted.get().to_be_bytes()).await?;
+        let found = self.sysvvm.settle(partition, &wanted.get().to_be_bytes()).await?;
         match decode(cluster, found)? {
             stands if stands == wanted => Ok(()),
             stands => Err(SettleError::Differs { cluster: cluster.clone(), stands, wanted }),
@@ -72,7 +72,7 @@ impl ElectionsTtlStorage {
     /// May be dropped at will.
     pub async fn slot_count(&self, cluster: &ClusterName) -> Result<Option<NonZeroU32>, ReadError> {
         let partition = self.slot_count_partition(cluster).map_err(|e| ReadError::Fatal(e.into()))?;
-        match self.sysvvm.setting(&partition).await? {
+        match self.sysvvm.setting(partition).await? {
             None => Ok(None),
             Some(found) => decode(cluster, found).map(Some).map_err(|e| ReadError::Fatal(e.into())),
         }

@@ -28,7 +28,7 @@ impl File {
         let storage = file.open().await.unwrap();
         claim(&storage, 1).await;
         let entry = entry(1);
-        storage.release(&slot(), entry.incarnation(), entry.epoch).await.unwrap();
+        storage.release(slot(), entry.incarnation(), entry.epoch).await.unwrap();
         storage.close().await;
         file
     }
@@ -63,7 +63,7 @@ pub(crate) fn entry(epoch: u64) -> Entry {
 /// Claims the slot, which must be vacant since the epoch before.
 pub(crate) async fn claim(storage: &SqliteStorage, epoch: u64) {
     let from = vacant((epoch > 1).then(|| epoch - 1));
-    assert_eq!(storage.claim(&slot(), &from, &entry(epoch)).await.unwrap(), Claim::Claimed);
+    assert_eq!(storage.claim(slot(), &from, &entry(epoch)).await.unwrap(), Claim::Claimed);
 }
 
 /// Polls once, and says whether that was not enough.

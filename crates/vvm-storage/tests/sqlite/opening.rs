@@ -17,7 +17,7 @@ use vvm_storage::{
 #[tokio::test]
 async fn a_file_is_made_on_first_use_and_found_on_the_second() {
     let file = File::used().await;
-    assert_eq!(file.open().await.unwrap().read(&slot()).await.unwrap(), vacant(Some(1)));
+    assert_eq!(file.open().await.unwrap().read(slot()).await.unwrap(), vacant(Some(1)));
     // What other programs, and later versions, know it by.
     let by_hand = file.by_hand();
     let number = |pragma| by_hand.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).unwrap();
@@ -38,7 +38,7 @@ async fn a_path_keeps_its_meaning_when_it_looks_special() {
         claim(&storage, 1).await;
         drop(storage);
         let reopened = SqliteStorage::open(&path).await.unwrap();
-        assert_eq!(reopened.read(&slot()).await.unwrap().entry(), Some(&entry(1)), "{name}");
+        assert_eq!(reopened.read(slot()).await.unwrap().entry(), Some(&entry(1)), "{name}");
     }
 }
 
@@ -117,7 +117,7 @@ async fn a_file_of_an_older_version_is_brought_to_this_one_by_whoever_opens_it_f
     let handles = tokio::join!(file.open(), file.open(), file.open());
     for handle in [handles.0, handles.1, handles.2] {
         let handle = handle.unwrap();
-        assert_eq!(handle.read(&slot()).await.unwrap(), vacant(Some(1)));
+        assert_eq!(handle.read(slot()).await.unwrap(), vacant(Some(1)));
         let documents = handle.documents().unwrap();
         assert_eq!(documents.fence_state(&slot()).await.unwrap().last.get(), 0);
         assert_eq!(documents.document(&slot(), &DocumentId::new("a").unwrap()).await.unwrap(), None);
@@ -162,7 +162,7 @@ async fn a_file_with_a_second_name_is_refused() {
     std::os::unix::fs::symlink(&file.path, &second).unwrap();
     let (direct, linked) = (file.open().await.unwrap(), SqliteStorage::open(&second).await.unwrap());
     claim(&direct, 2).await;
-    assert_eq!(linked.read(&slot()).await.unwrap().entry(), Some(&entry(2)));
+    assert_eq!(linked.read(slot()).await.unwrap().entry(), Some(&entry(2)));
 }
 
 #[tokio::test]
@@ -174,10 +174,10 @@ async fn a_damaged_database_is_reported_and_left_as_it_is() {
     bytes[page..].fill(0xff);
     fs::write(&file.path, &bytes).unwrap();
     let storage = file.open().await.unwrap();
-    let error = storage.claim(&slot(), &vacant(Some(1)), &entry(2)).await.unwrap_err();
+    let error = storage.claim(slot(), &vacant(Some(1)), &entry(2)).await.unwrap_err();
     assert!(matches!(error, WriteError::Fatal(_)), "{error:?}");
     assert!(error.to_string().contains("damaged"), "{error}");
-    let error = storage.read(&slot()).await.unwrap_err();
+    let error = storage.read(slot()).await.unwrap_err();
     assert!(matches!(error, ielections::ReadError::Fatal(_)), "{error:?}");
     storage.close().await;
     assert_eq!(fs::read(&file.path).unwrap(), bytes);
@@ -278,8 +278,8 @@ async fn who_may_not_write_may_look_while_somebody_has_it_open() {
     }
     if runs_as_nobody("opening::who_may_not_write_may_look_while_somebody_has_it_open", &path) {
         let storage = SqliteStorage::open_to_look(&path).await.unwrap();
-        assert_eq!(storage.read(&slot()).await.unwrap(), vacant(Some(1)));
-        let written = storage.claim(&slot(), &vacant(Some(1)), &entry(2)).await;
+        assert_eq!(storage.read(slot()).await.unwrap(), vacant(Some(1)));
+        let written = storage.claim(slot(), &vacant(Some(1)), &entry(2)).await;
         assert!(
             matches!(&written, Err(WriteError::Fatal(cause)) if cause.to_string().contains("can't be written")),
             "{written:?}"

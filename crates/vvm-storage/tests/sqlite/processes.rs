@@ -66,10 +66,10 @@ async fn one_process_leads_again_and_again() {
         let mut ours = Entry { epoch: Epoch::new(epoch).unwrap(), ..entry(1) };
         ours.version.incarnation = Incarnation::from_bytes([number; 16]);
         let outcome = match &slot_seen {
-            Slot::Vacant(_) => storage.claim(&slot(), &slot_seen, &ours).await,
+            Slot::Vacant(_) => storage.claim(slot(), &slot_seen, &ours).await,
             Slot::Held { .. } => {
                 tokio::time::sleep(Duration::from_millis(1)).await;
-                Ok(Claim::Refused(storage.read(&slot()).await.unwrap()))
+                Ok(Claim::Refused(storage.read(slot()).await.unwrap()))
             }
         };
         match outcome {
@@ -101,13 +101,13 @@ async fn open(path: &Path) -> SqliteStorage {
 async fn lead_and_release(storage: &SqliteStorage, ours: &Entry) {
     let renewed = ours.renewed(Version { write: 1, ..ours.version });
     loop {
-        match storage.renew(&slot(), ours, &renewed).await {
+        match storage.renew(slot(), ours, &renewed).await {
             Ok(outcome) => break assert_eq!(outcome, Swap::Swapped),
             Err(error) => assert!(matches!(error, WriteError::NotApplied(_)), "{error}"),
         }
     }
     loop {
-        match storage.release(&slot(), ours.incarnation(), ours.epoch).await {
+        match storage.release(slot(), ours.incarnation(), ours.epoch).await {
             Ok(outcome) => break assert_eq!(outcome, Delete::Deleted),
             Err(error) => assert!(matches!(error, WriteError::NotApplied(_)), "{error}"),
         }
@@ -137,7 +137,7 @@ async fn processes_that_race_lead_one_at_a_time_under_rising_epochs() {
     let expected = usize::from(PROCESSES) * LEADERSHIPS;
     assert_eq!(count, expected);
     assert_eq!(all, (1..=expected as u64).collect(), "each epoch was led by one process");
-    assert_eq!(file.open().await.unwrap().read(&slot()).await.unwrap(), vacant(Some(expected as u64)));
+    assert_eq!(file.open().await.unwrap().read(slot()).await.unwrap(), vacant(Some(expected as u64)));
 }
 
 /// Renews for as long as somebody listens, and says what was answered.
@@ -146,14 +146,14 @@ async fn one_process_renews_until_it_ends() {
     let (file, path, _) = place();
     let storage = SqliteStorage::open(&path).await.unwrap();
     let mut held = entry(1);
-    assert_eq!(storage.claim(&slot(), &vacant(None), &held).await.unwrap(), Claim::Claimed);
+    assert_eq!(storage.claim(slot(), &vacant(None), &held).await.unwrap(), Claim::Claimed);
     while file.is_none() || held.version.write < 10 {
         let renewed = held.renewed(held.version.next());
-        assert_eq!(storage.renew(&slot(), &held, &renewed).await.unwrap(), Swap::Swapped);
+        assert_eq!(storage.renew(slot(), &held, &renewed).await.unwrap(), Swap::Swapped);
         held = renewed;
         println!("answered {}", held.version.write);
     }
-    assert_eq!(storage.read(&slot()).await.unwrap().entry(), Some(&held));
+    assert_eq!(storage.read(slot()).await.unwrap().entry(), Some(&held));
 }
 
 #[tokio::test]
@@ -172,7 +172,7 @@ async fn a_process_that_is_killed_loses_nothing_that_was_answered() {
         while let Some(write) = said(&mut lines, "answered ") {
             answered = write;
         }
-        let stands = file.open().await.unwrap().read(&slot()).await.unwrap();
+        let stands = file.open().await.unwrap().read(slot()).await.unwrap();
         let stands = stands.entry().unwrap().version.write;
         // One more may be committed and not yet told.
         assert!((answered..=answered + 1).contains(&stands), "{answered} answered, {stands} stands");
@@ -185,15 +185,15 @@ async fn one_process_renews_until_the_disk_takes_no_more() {
     let (file, path, _) = place();
     let storage = SqliteStorage::open(&path).await.unwrap();
     let mut held = entry(1);
-    assert_eq!(storage.claim(&slot(), &vacant(None), &held).await.unwrap(), Claim::Claimed);
+    assert_eq!(storage.claim(slot(), &vacant(None), &held).await.unwrap(), Claim::Claimed);
     while file.is_none() || held.version.write < 10 {
         let renewed = held.renewed(held.version.next());
-        match storage.renew(&slot(), &held, &renewed).await {
+        match storage.renew(slot(), &held, &renewed).await {
             Ok(outcome) => assert_eq!(outcome, Swap::Swapped),
             Err(error) => {
                 assert!(matches!(error, WriteError::Unknown(_)), "{error:?}");
                 // Reads go on, and show one of the two.
-                let stands = storage.read(&slot()).await.unwrap();
+                let stands = storage.read(slot()).await.unwrap();
                 assert!([&held, &renewed].contains(&stands.entry().unwrap()), "{stands:?}");
                 return println!("failed {}", renewed.version.write);
             }

@@ -16,17 +16,17 @@ async fn while_another_process_writes_reads_go_on_and_writes_are_not_applied() {
     let (from, next) = (vacant(Some(1)), entry(2));
     let at = slot();
     let sent_at = SystemClock::read();
-    let mut claim = pin!(storage.claim(&at, &from, &next));
+    let mut claim = pin!(storage.claim(at.clone(), &from, &next));
     assert!(is_pending(claim.as_mut()).await);
     // Answered although a write waits before it in the queue, unless this machine slept for as long as that waits.
-    assert_eq!(storage.read(&at).await.unwrap(), from);
+    assert_eq!(storage.read(at.clone()).await.unwrap(), from);
     let is_pending = is_pending(claim.as_mut()).await;
     assert!(is_pending || SystemClock::read().since(sent_at) >= Duration::from_secs(1));
     let error = claim.await.unwrap_err();
     assert!(matches!(error, WriteError::NotApplied(_)), "{error:?}");
     assert!(error.to_string().contains("locked for over a second"), "{error}");
     by_hand.execute_batch("ROLLBACK").unwrap();
-    assert_eq!(storage.read(&at).await.unwrap(), from);
+    assert_eq!(storage.read(at.clone()).await.unwrap(), from);
     crate::file::claim(&storage, 2).await;
 }
 
@@ -38,14 +38,14 @@ async fn a_write_whose_caller_has_gone_before_its_turn_is_skipped() {
     by_hand.execute_batch("BEGIN IMMEDIATE").unwrap();
     {
         let (at, from, next) = (slot(), vacant(Some(1)), entry(2));
-        let mut claim = pin!(storage.claim(&at, &from, &next));
+        let mut claim = pin!(storage.claim(at.clone(), &from, &next));
         assert!(is_pending(claim.as_mut()).await);
         // It has reached the thread: a read that came after it is answered.
-        storage.read(&at).await.unwrap();
+        storage.read(at.clone()).await.unwrap();
     }
     by_hand.execute_batch("ROLLBACK").unwrap();
     storage.close().await;
-    assert_eq!(file.open().await.unwrap().read(&slot()).await.unwrap(), vacant(Some(1)));
+    assert_eq!(file.open().await.unwrap().read(slot()).await.unwrap(), vacant(Some(1)));
 }
 
 #[tokio::test]
@@ -58,7 +58,8 @@ async fn writes_that_wait_together_are_committed_together() {
     let from = vacant(None);
     let calls: Vec<_> =
         (0..WRITES).map(|number| (Partition::from_bytes(number.to_be_bytes()), entry(number + 1))).collect();
-    let mut writes: Vec<_> = calls.iter().map(|(at, entry)| storage.claim(at, &from, entry)).collect();
+    let mut writes: Vec<_> =
+        calls.iter().map(|(at, entry)| storage.claim(at.clone(), &from, entry)).collect();
     for write in &mut writes {
         assert!(is_pending(write.as_mut()).await);
     }
@@ -96,10 +97,10 @@ async fn a_file_that_is_deleted_or_replaced_in_use_is_noticed() {
         if replaced {
             fs::write(&file.path, "").unwrap();
         }
-        let error = storage.claim(&slot(), &vacant(Some(1)), &entry(2)).await.unwrap_err();
+        let error = storage.claim(slot(), &vacant(Some(1)), &entry(2)).await.unwrap_err();
         assert!(matches!(error, WriteError::Replaced(_)), "{error:?}");
         assert!(error.to_string().contains("deleted or replaced"), "{error}");
-        assert!(matches!(storage.read(&slot()).await, Err(ReadError::Replaced(_))));
+        assert!(matches!(storage.read(slot()).await, Err(ReadError::Replaced(_))));
     }
 }
 
@@ -118,10 +119,10 @@ async fn a_log_or_an_index_that_is_deleted_or_replaced_in_use_is_noticed() {
             };
             claim(&storage, 2).await;
             fs::remove_file(file.path.with_extension(suffix)).unwrap();
-            let error = storage.claim(&slot(), &vacant(Some(2)), &entry(3)).await.unwrap_err();
+            let error = storage.claim(slot(), &vacant(Some(2)), &entry(3)).await.unwrap_err();
             assert!(matches!(error, WriteError::Replaced(_)), "{suffix} {by_whom}: {error:?}");
             assert!(error.to_string().contains("deleted or replaced"), "{error}");
-            assert!(matches!(storage.read(&slot()).await, Err(ReadError::Replaced(_))), "{suffix} {by_whom}");
+            assert!(matches!(storage.read(slot()).await, Err(ReadError::Replaced(_))), "{suffix} {by_whom}");
         }
     }
 }
@@ -131,9 +132,9 @@ async fn a_table_that_is_missing_is_fatal() {
     let file = File::used().await;
     let storage = file.open().await.unwrap();
     file.by_hand().execute_batch("DROP TABLE leader").unwrap();
-    let error = storage.claim(&slot(), &vacant(None), &entry(1)).await.unwrap_err();
+    let error = storage.claim(slot(), &vacant(None), &entry(1)).await.unwrap_err();
     assert!(matches!(error, WriteError::Fatal(_)), "{error:?}");
-    assert!(matches!(storage.read(&slot()).await, Err(ReadError::Fatal(_))));
+    assert!(matches!(storage.read(slot()).await, Err(ReadError::Fatal(_))));
 }
 
 #[tokio::test]
@@ -148,12 +149,11 @@ async fn a_row_that_makes_no_sense_is_fatal_and_keeps_to_itself() {
         let (at, other) = (slot(), Partition::from_bytes(*b"other"));
         let (from, next) = (vacant(None), entry(3));
         // In one transaction with a write that is in order.
-        let (broken, sound) =
-            tokio::join!(biased; storage.claim(&at, &from, &next), storage.claim(&other, &from, &next));
+        let (broken, sound) = tokio::join!(biased; storage.claim(at.clone(), &from, &next), storage.claim(other.clone(), &from, &next));
         assert!(matches!(broken, Err(WriteError::Fatal(_))), "{nonsense}: {broken:?}");
         assert!(sound.is_ok(), "{nonsense}: {sound:?}");
-        assert!(matches!(storage.read(&at).await, Err(ReadError::Fatal(_))), "{nonsense}");
-        assert_eq!(storage.read(&other).await.unwrap().entry(), Some(&next));
+        assert!(matches!(storage.read(at.clone()).await, Err(ReadError::Fatal(_))), "{nonsense}");
+        assert_eq!(storage.read(other.clone()).await.unwrap().entry(), Some(&next));
     }
 }
 
@@ -166,7 +166,7 @@ async fn a_record_without_a_stamp_proves_no_age() {
         ["boot_id = NULL", "boot_id = 'another'", "time_namespace = 1", "issued_at_nanos = 1 << 62"]
     {
         file.by_hand().execute_batch(&format!("UPDATE leader SET {foreign}")).unwrap();
-        let slot = storage.read(&slot()).await.unwrap();
+        let slot = storage.read(slot()).await.unwrap();
         assert!(matches!(slot, ielections::Slot::Held { proven_age: None, .. }), "{foreign}: {slot:?}");
     }
 }
@@ -178,10 +178,10 @@ async fn settling_at_once_leaves_one_value() {
     let mut settlers = JoinSet::new();
     for number in 0..16_u8 {
         let storage = Arc::clone(&handles[usize::from(number) % 2]);
-        settlers.spawn(async move { storage.settle(&slot(), &[number]).await.unwrap() });
+        settlers.spawn(async move { storage.settle(slot(), &[number]).await.unwrap() });
     }
     let mut values = settlers.join_all().await;
     values.dedup();
     assert_eq!(values.len(), 1, "{values:?}");
-    assert_eq!(handles[0].setting(&slot()).await.unwrap().as_ref(), values.first());
+    assert_eq!(handles[0].setting(slot()).await.unwrap().as_ref(), values.first());
 }

@@ -42,11 +42,11 @@ impl SysVvmStorage for FaultyRenewals {
         self.storage.shared_between_processes()
     }
 
-    async fn claim(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
+    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
         self.storage.claim(at, from, entry).await
     }
 
-    async fn renew(&self, at: &Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
+    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
         let fault = self.next.lock().unwrap().take();
         match fault {
             None => self.storage.renew(at, held, entry).await,
@@ -60,14 +60,14 @@ impl SysVvmStorage for FaultyRenewals {
 
     async fn release(
         &self,
-        at: &Partition,
+        at: Partition,
         incarnation: Incarnation,
         epoch: Epoch,
     ) -> Result<Delete, WriteError> {
         self.storage.release(at, incarnation, epoch).await
     }
 
-    async fn read(&self, at: &Partition) -> Result<Slot, ReadError> {
+    async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
         self.storage.read(at).await
     }
 
@@ -75,11 +75,11 @@ impl SysVvmStorage for FaultyRenewals {
         self.storage.peek(at).await
     }
 
-    async fn settle(&self, at: &Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
+    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
         self.storage.settle(at, value).await
     }
 
-    async fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, ReadError> {
+    async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
         self.storage.setting(at).await
     }
 

@@ -89,18 +89,18 @@ impl SysVvmStorage for DynamoDbStorage {
         true
     }
 
-    async fn claim(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
-        Ok(self.swap(at, from, entry).await?.map_or(Claim::Claimed, Claim::Refused))
+    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
+        Ok(self.swap(&at, from, entry).await?.map_or(Claim::Claimed, Claim::Refused))
     }
 
-    async fn renew(&self, at: &Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
+    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
         let from = Slot::Held { entry: held.clone(), proven_age: None };
-        Ok(self.swap(at, &from, entry).await?.map_or(Swap::Swapped, Swap::Mismatch))
+        Ok(self.swap(&at, &from, entry).await?.map_or(Swap::Swapped, Swap::Mismatch))
     }
 
     async fn release(
         &self,
-        at: &Partition,
+        at: Partition,
         incarnation: Incarnation,
         epoch: Epoch,
     ) -> Result<Delete, WriteError> {
@@ -113,7 +113,7 @@ impl SysVvmStorage for DynamoDbStorage {
         outcome.map_err(Trouble::of_write)
     }
 
-    async fn read(&self, at: &Partition) -> Result<Slot, ReadError> {
+    async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
         let item = self.for_read()?.read(at.as_bytes()).await;
         item.and_then(|item| Ok(rows::slot(item.as_ref())?)).map_err(Trouble::of_read)
     }
@@ -131,7 +131,7 @@ impl SysVvmStorage for DynamoDbStorage {
         Ok(slots)
     }
 
-    async fn settle(&self, at: &Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
+    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
         let requests = self.for_write()?;
         let settle = rows::settle(requests.update(at.as_bytes()), value);
         let stands = requests.unless_refused(settle).await.and_then(|refusal| match refusal {
@@ -141,7 +141,7 @@ impl SysVvmStorage for DynamoDbStorage {
         stands.map_err(Trouble::of_write)
     }
 
-    async fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, ReadError> {
+    async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
         let item = self.for_read()?.read(at.as_bytes()).await;
         item.and_then(|item| Ok(rows::setting(item.as_ref())?)).map_err(Trouble::of_read)
     }

@@ -57,11 +57,11 @@ impl SysVvmStorage for MemStorage {
         false
     }
 
-    async fn claim(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
+    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
         let database = self.open_for_write()?;
         let now = database.clock.now();
         let mut rows = database.rows();
-        let stands = rows.leaders.get_mut(at);
+        let stands = rows.leaders.get_mut(&at);
         let expected = match (&stands, from) {
             (None, Slot::Vacant(vacant)) => vacant.last_epoch.is_none(),
             (Some(Leader::Released(epoch)), Slot::Vacant(vacant)) => vacant.last_epoch == Some(*epoch),
@@ -69,50 +69,49 @@ impl SysVvmStorage for MemStorage {
             (None, Slot::Held { .. }) | (Some(Leader::Held { .. }), Slot::Vacant(_)) => false,
         };
         if !expected {
-            return Ok(Claim::Refused(rows.slot(at, || now)));
+            return Ok(Claim::Refused(rows.slot(&at, || now)));
         }
         let written = Leader::Held { entry: entry.clone(), issued_at: now };
         match stands {
             Some(leader) => *leader = written,
-            // Only here the key is copied: most slots that are claimed have been led before.
-            None => drop(rows.leaders.insert(at.clone(), written)),
+            None => drop(rows.leaders.insert(at, written)),
         }
         Ok(Claim::Claimed)
     }
 
-    async fn renew(&self, at: &Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
+    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
         let database = self.open_for_write()?;
         let now = database.clock.now();
         let mut rows = database.rows();
-        match rows.leaders.get_mut(at) {
+        match rows.leaders.get_mut(&at) {
             Some(leader) if leader.holds(held) => {
                 *leader = Leader::Held { entry: entry.clone(), issued_at: now };
                 Ok(Swap::Swapped)
             }
-            _ => Ok(Swap::Mismatch(rows.slot(at, || now))),
+            _ => Ok(Swap::Mismatch(rows.slot(&at, || now))),
         }
     }
 
     async fn release(
         &self,
-        at: &Partition,
+        at: Partition,
         incarnation: Incarnation,
         epoch: Epoch,
     ) -> Result<Delete, WriteError> {
         let database = self.open_for_write()?;
         let mut rows = database.rows();
-        match rows.leaders.get_mut(at) {
+        match rows.leaders.get_mut(&at) {
             Some(leader) if leader.is_of(incarnation, epoch) => {
                 *leader = Leader::Released(epoch);
                 Ok(Delete::Deleted)
             }
-            _ => Ok(Delete::Mismatch(rows.slot(at, || database.clock.now()))),
+            _ => Ok(Delete::Mismatch(rows.slot(&at, || database.clock.now()))),
         }
     }
 
-    async fn read(&self, at: &Partition) -> Result<Slot, ReadError> {
+    async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
         let database = self.open_for_read()?;
-        Ok(database.rows().slot(at, || database.clock.now()))
+        Ok(database.rows().slot(&at, || database.clock.now()))
     }
 
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
@@ -124,16 +123,16 @@ impl SysVvmStorage for MemStorage {
         Ok(at.iter().map(|at| rows.slot(at, || *now)).collect())
     }
 
-    async fn settle(&self, at: &Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
+    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
         let database = self.open_for_write()?;
         let mut rows = database.rows();
-        let stands = rows.settings.entry(at.clone()).or_insert_with(|| value.into());
+        let stands = rows.settings.entry(at).or_insert_with(|| value.into());
         Ok(stands.to_vec())
     }
 
-    async fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, ReadError> {
+    async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
         let database = self.open_for_read()?;
-        Ok(database.rows().settings.get(at).map(|value| value.to_vec()))
+        Ok(database.rows().settings.get(&at).map(|value| value.to_vec()))
     }
 
     fn documents(&self) -> Option<&dyn SysVvmDocuments> {

@@ -91,18 +91,18 @@ impl SysVvmStorage for ScyllaStorage {
         true
     }
 
-    async fn claim(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
-        Ok(self.swap(at, from, entry).await?.map_or(Claim::Claimed, Claim::Refused))
+    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
+        Ok(self.swap(&at, from, entry).await?.map_or(Claim::Claimed, Claim::Refused))
     }
 
-    async fn renew(&self, at: &Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
+    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
         let from = Slot::Held { entry: held.clone(), proven_age: None };
-        Ok(self.swap(at, &from, entry).await?.map_or(Swap::Swapped, Swap::Mismatch))
+        Ok(self.swap(&at, &from, entry).await?.map_or(Swap::Swapped, Swap::Mismatch))
     }
 
     async fn release(
         &self,
-        at: &Partition,
+        at: Partition,
         incarnation: Incarnation,
         epoch: Epoch,
     ) -> Result<Delete, WriteError> {
@@ -114,7 +114,7 @@ impl SysVvmStorage for ScyllaStorage {
         outcome.map_err(Trouble::of_write)
     }
 
-    async fn read(&self, at: &Partition) -> Result<Slot, ReadError> {
+    async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
         let answer = self.for_read()?.read(at.as_bytes()).await;
         answer.and_then(|columns| Ok(columns.slot()?)).map_err(Trouble::of_read)
     }
@@ -125,7 +125,7 @@ impl SysVvmStorage for ScyllaStorage {
         try_join_all(reads).await.map_err(Trouble::of_read)
     }
 
-    async fn settle(&self, at: &Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
+    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
         let answer = self.for_write()?.settle(at.as_bytes(), value).await;
         let stands = answer.and_then(|columns| {
             Ok(if columns.applied()? { None } else { columns.setting()? }.unwrap_or_else(|| value.to_vec()))
@@ -133,7 +133,7 @@ impl SysVvmStorage for ScyllaStorage {
         stands.map_err(Trouble::of_write)
     }
 
-    async fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, ReadError> {
+    async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
         let answer = self.for_read()?.setting(at.as_bytes()).await;
         answer.and_then(|columns| Ok(columns.setting()?)).map_err(Trouble::of_read)
     }

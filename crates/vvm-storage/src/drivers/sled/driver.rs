@@ -72,31 +72,29 @@ impl SysVvmStorage for SledStorage {
         false
     }
 
-    async fn claim(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
+    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
         // Read before the call waits: whatever is counted from here began no earlier.
         let issued_at = SystemClock::read();
-        let (at, from, entry) = (at.clone(), from.clone(), entry.clone());
+        let (from, entry) = (from.clone(), entry.clone());
         self.for_write()?.write(move |rows| rows.claim(&at, &from, &entry, issued_at)).await
     }
 
-    async fn renew(&self, at: &Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
+    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
         let issued_at = SystemClock::read();
-        let (at, held, entry) = (at.clone(), held.clone(), entry.clone());
+        let (held, entry) = (held.clone(), entry.clone());
         self.for_write()?.write(move |rows| rows.renew(&at, &held, &entry, issued_at)).await
     }
 
     async fn release(
         &self,
-        at: &Partition,
+        at: Partition,
         incarnation: Incarnation,
         epoch: Epoch,
     ) -> Result<Delete, WriteError> {
-        let at = at.clone();
         self.for_write()?.write(move |rows| rows.release(&at, incarnation, epoch)).await
     }
 
-    async fn read(&self, at: &Partition) -> Result<Slot, ReadError> {
-        let at = at.clone();
+    async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
         self.for_read()?.read(move |rows| rows.slot(&at).map_err(Trouble::of_read)).await
     }
 
@@ -109,13 +107,12 @@ impl SysVvmStorage for SledStorage {
         .await
     }
 
-    async fn settle(&self, at: &Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
-        let (at, value) = (at.clone(), value.to_vec());
+    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
+        let value = value.to_vec();
         self.for_write()?.write(move |rows| rows.settle(&at, &value)).await
     }
 
-    async fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, ReadError> {
-        let at = at.clone();
+    async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
         self.for_read()?.read(move |rows| rows.setting(&at).map_err(Trouble::of_read)).await
     }
 

@@ -70,28 +70,26 @@ impl SysVvmStorage for SqliteStorage {
         true
     }
 
-    async fn claim(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
-        let (at, from, entry, issued_at) = (at.clone(), from.clone(), entry.clone(), issued_at());
+    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
+        let (from, entry, issued_at) = (from.clone(), entry.clone(), issued_at());
         self.lane.write(move |rows: &Rows<'_>| rows.claim(&at, &from, &entry, issued_at)).await
     }
 
-    async fn renew(&self, at: &Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
-        let (at, held, entry, issued_at) = (at.clone(), held.clone(), entry.clone(), issued_at());
+    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
+        let (held, entry, issued_at) = (held.clone(), entry.clone(), issued_at());
         self.lane.write(move |rows: &Rows<'_>| rows.renew(&at, &held, &entry, issued_at)).await
     }
 
     async fn release(
         &self,
-        at: &Partition,
+        at: Partition,
         incarnation: Incarnation,
         epoch: Epoch,
     ) -> Result<Delete, WriteError> {
-        let at = at.clone();
         self.lane.write(move |rows: &Rows<'_>| rows.release(&at, incarnation, epoch)).await
     }
 
-    async fn read(&self, at: &Partition) -> Result<Slot, ReadError> {
-        let at = at.clone();
+    async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
         self.lane.read(move |rows: &Rows<'_>| rows.slot(&at)).await
     }
 
@@ -100,13 +98,12 @@ impl SysVvmStorage for SqliteStorage {
         self.lane.read(move |rows: &Rows<'_>| rows.slots(&at)).await
     }
 
-    async fn settle(&self, at: &Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
-        let (at, value) = (at.clone(), value.to_vec());
+    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
+        let value = value.to_vec();
         self.lane.write(move |rows: &Rows<'_>| rows.settle(&at, &value)).await
     }
 
-    async fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, ReadError> {
-        let at = at.clone();
+    async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
         self.lane.read(move |rows: &Rows<'_>| rows.setting(&at)).await
     }
 

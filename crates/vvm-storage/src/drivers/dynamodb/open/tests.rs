@@ -212,17 +212,17 @@ async fn each_verb_is_one_request() {
     let one = |operation: &str| vec![(operation.to_owned(), 1)];
 
     let vacant = Slot::Vacant(Vacant { last_epoch: None });
-    assert_eq!(storage.claim(&at, &vacant, &entry).await.unwrap(), Claim::Claimed);
+    assert_eq!(storage.claim(at.clone(), &vacant, &entry).await.unwrap(), Claim::Claimed);
     assert_eq!(server.asked(), one("UpdateItem"));
-    assert_eq!(storage.renew(&at, &entry, &entry).await.unwrap(), Swap::Swapped);
+    assert_eq!(storage.renew(at.clone(), &entry, &entry).await.unwrap(), Swap::Swapped);
     assert_eq!(server.asked(), one("UpdateItem"));
-    assert_eq!(storage.release(&at, entry.incarnation(), entry.epoch).await.unwrap(), Delete::Deleted);
+    assert_eq!(storage.release(at.clone(), entry.incarnation(), entry.epoch).await.unwrap(), Delete::Deleted);
     assert_eq!(server.asked(), one("UpdateItem"));
-    assert_eq!(storage.read(&at).await.unwrap(), vacant);
+    assert_eq!(storage.read(at.clone()).await.unwrap(), vacant);
     assert_eq!(server.asked(), one("GetItem"));
-    assert_eq!(storage.settle(&at, b"3").await.unwrap(), b"3");
+    assert_eq!(storage.settle(at.clone(), b"3").await.unwrap(), b"3");
     assert_eq!(server.asked(), one("UpdateItem"));
-    assert_eq!(storage.setting(&at).await.unwrap(), None);
+    assert_eq!(storage.setting(at.clone()).await.unwrap(), None);
     assert_eq!(server.asked(), one("GetItem"));
     assert_eq!(storage.peek(&vec![at; 101]).await.unwrap().len(), 101);
     assert_eq!(server.asked(), [("BatchGetItem".to_owned(), 2)]);
@@ -232,9 +232,9 @@ async fn each_verb_is_one_request() {
 async fn reads_are_consistent_and_looks_are_cheap() {
     let (server, storage) = opened(|operation, _| of_ours(operation)).await;
     let partition = partition();
-    storage.read(&partition).await.unwrap();
+    storage.read(partition.clone()).await.unwrap();
     assert!(server.text("GetItem").contains(r#""ConsistentRead":true"#));
-    storage.setting(&partition).await.unwrap();
+    storage.setting(partition.clone()).await.unwrap();
     assert!(server.text("GetItem").contains(r#""ConsistentRead":true"#));
     // The same slot twice, which DynamoDB would refuse.
     storage.peek(&[partition.clone(), partition]).await.unwrap();
@@ -258,7 +258,7 @@ async fn what_fails_is_sent_once_and_told_apart() {
             _ => of_ours(operation),
         })
         .await;
-        let outcome = storage.renew(&partition(), &entry(), &entry()).await;
+        let outcome = storage.renew(partition(), &entry(), &entry()).await;
         let found = match &outcome {
             Err(WriteError::NotApplied(_)) => "NotApplied",
             Err(WriteError::Unknown(_)) => "Unknown",
@@ -281,9 +281,9 @@ async fn a_server_that_is_gone_was_sent_nothing() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let storage = at(&listener);
     drop(listener);
-    let outcome = storage.renew(&partition(), &entry(), &entry()).await;
+    let outcome = storage.renew(partition(), &entry(), &entry()).await;
     assert!(matches!(outcome, Err(WriteError::NotApplied(_))), "{outcome:?}");
-    assert!(matches!(storage.read(&partition()).await, Err(ReadError::Unavailable(_))));
+    assert!(matches!(storage.read(partition()).await, Err(ReadError::Unavailable(_))));
 }
 
 #[tokio::test]
@@ -292,7 +292,7 @@ async fn a_server_that_hangs_is_given_up_in_time() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let storage = at(&listener);
     let began_at = SystemClock::read();
-    let outcome = storage.renew(&partition(), &entry(), &entry()).await;
+    let outcome = storage.renew(partition(), &entry(), &entry()).await;
     assert!(matches!(outcome, Err(WriteError::Unknown(_))), "{outcome:?}");
     let taken = SystemClock::read().since(began_at);
     assert!(taken >= REQUEST_TIMEOUT && taken < 5 * REQUEST_TIMEOUT, "{taken:?}");
@@ -333,10 +333,10 @@ async fn a_refusal_without_a_reason_is_fatal() {
     })
     .await;
     let vacant = Slot::Vacant(Vacant { last_epoch: None });
-    let outcome = storage.claim(&partition(), &vacant, &entry()).await;
+    let outcome = storage.claim(partition(), &vacant, &entry()).await;
     assert!(matches!(outcome, Err(WriteError::Fatal(_))), "{outcome:?}");
-    assert!(matches!(storage.settle(&partition(), b"3").await, Err(WriteError::Fatal(_))));
+    assert!(matches!(storage.settle(partition(), b"3").await, Err(WriteError::Fatal(_))));
     // To a renewal, the record is gone.
-    let outcome = storage.renew(&partition(), &entry(), &entry()).await;
+    let outcome = storage.renew(partition(), &entry(), &entry()).await;
     assert!(matches!(outcome, Ok(Swap::Mismatch(Slot::Vacant(_)))), "{outcome:?}");
 }

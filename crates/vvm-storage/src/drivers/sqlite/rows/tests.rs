@@ -31,7 +31,7 @@ async fn a_full_database_takes_no_more_loses_nothing_and_goes_on_with_room() {
     limit_pages(&storage, 8).await;
     let mut claimed = 0;
     let error = loop {
-        match storage.claim(&partition(claimed), &VACANT, &entry()).await {
+        match storage.claim(partition(claimed), &VACANT, &entry()).await {
             Ok(outcome) => assert_eq!(outcome, Claim::Claimed),
             Err(error) => break error,
         }
@@ -43,17 +43,16 @@ async fn a_full_database_takes_no_more_loses_nothing_and_goes_on_with_room() {
     let renewed = entry().renewed(entry().version.next());
     let (first, next) = (partition(0), partition(claimed));
     let (from, old) = (VACANT, entry());
-    let (refused, swapped) =
-        tokio::join!(biased; storage.claim(&next, &from, &old), storage.renew(&first, &old, &renewed));
+    let (refused, swapped) = tokio::join!(biased; storage.claim(next.clone(), &from, &old), storage.renew(first.clone(), &old, &renewed));
     assert!(matches!(refused, Err(WriteError::NotApplied(_))), "{refused:?}");
     assert_eq!(swapped.unwrap(), Swap::Swapped);
     for number in 1..claimed {
-        assert_eq!(storage.read(&partition(number)).await.unwrap().entry(), Some(&old));
+        assert_eq!(storage.read(partition(number)).await.unwrap().entry(), Some(&old));
     }
-    assert_eq!(storage.read(&first).await.unwrap().entry(), Some(&renewed));
+    assert_eq!(storage.read(first.clone()).await.unwrap().entry(), Some(&renewed));
 
     limit_pages(&storage, u32::MAX - 1).await;
-    assert_eq!(storage.claim(&next, &from, &old).await.unwrap(), Claim::Claimed);
+    assert_eq!(storage.claim(next.clone(), &from, &old).await.unwrap(), Claim::Claimed);
 }
 
 #[tokio::test]
@@ -61,8 +60,8 @@ async fn a_batch_for_which_there_is_no_room_leaves_nothing_behind_and_others_be(
     let folder = tempfile::TempDir::new().unwrap();
     let storage = SqliteStorage::open(&folder.path().join("elections.db")).await.unwrap();
     let (first, other, entry) = (partition(1), partition(2), entry());
-    storage.claim(&first, &VACANT, &entry).await.unwrap();
-    storage.claim(&other, &VACANT, &entry).await.unwrap();
+    storage.claim(first.clone(), &VACANT, &entry).await.unwrap();
+    storage.claim(other.clone(), &VACANT, &entry).await.unwrap();
     limit_pages(&storage, 12).await;
     let fence = |after| Fence { epoch: entry.epoch, incarnation: entry.incarnation(), after };
     let put = |number: u16| DocumentWrite::Put {
@@ -75,7 +74,7 @@ async fn a_batch_for_which_there_is_no_room_leaves_nothing_behind_and_others_be(
         (fence(DocumentVersion::NONE), [put(1)], entry.renewed(entry.version.next()));
     // All in one transaction, before and behind the one that does not fit.
     let (before, refused, behind) = tokio::join!(biased;
-        storage.renew(&other, &entry, &renewed),
+        storage.renew(other.clone(), &entry, &renewed),
         storage.write_documents(&first, &none, &large),
         storage.write_documents(&other, &none, &small),
     );
@@ -97,7 +96,7 @@ async fn a_batch_that_fails_in_the_middle_is_taken_back_and_others_stand() {
     let folder = tempfile::TempDir::new().unwrap();
     let storage = SqliteStorage::open(&folder.path().join("elections.db")).await.unwrap();
     let (at, entry) = (partition(1), entry());
-    storage.claim(&at, &VACANT, &entry).await.unwrap();
+    storage.claim(at.clone(), &VACANT, &entry).await.unwrap();
     let refuse = |rows: &Rows<'_>| {
         let trigger = "CREATE TRIGGER refuse BEFORE INSERT ON document WHEN NEW.id = x'05'
             BEGIN SELECT RAISE(ABORT, 'not this one'); END";
@@ -114,7 +113,7 @@ async fn a_batch_that_fails_in_the_middle_is_taken_back_and_others_stand() {
     let after = DocumentVersion::NONE;
     let fence = Fence { epoch: entry.epoch, incarnation: entry.incarnation(), after };
     let (before, failed) = tokio::join!(biased;
-        storage.renew(&at, &entry, &renewed),
+        storage.renew(at.clone(), &entry, &renewed),
         storage.write_documents(&at, &fence, &failing),
     );
     assert_eq!(before.unwrap(), Swap::Swapped);
@@ -124,7 +123,7 @@ async fn a_batch_that_fails_in_the_middle_is_taken_back_and_others_stand() {
     assert_eq!(storage.scan_documents(&at, &scan).await.unwrap().documents, []);
     assert_eq!(storage.write_documents(&at, &fence, &fine).await.unwrap(), Fenced::Written);
     assert_eq!(storage.scan_documents(&at, &scan).await.unwrap().documents.len(), 2);
-    assert_eq!(storage.read(&at).await.unwrap().entry(), Some(&renewed));
+    assert_eq!(storage.read(at.clone()).await.unwrap().entry(), Some(&renewed));
 }
 
 #[tokio::test]
@@ -132,7 +131,7 @@ async fn a_page_ends_with_its_bytes_and_the_scan_goes_on() {
     let folder = tempfile::TempDir::new().unwrap();
     let storage = SqliteStorage::open(&folder.path().join("elections.db")).await.unwrap();
     let (at, entry) = (partition(1), entry());
-    storage.claim(&at, &VACANT, &entry).await.unwrap();
+    storage.claim(at.clone(), &VACANT, &entry).await.unwrap();
     let put = |number: u8| DocumentWrite::Put {
         id: DocumentId::new(vec![number]).unwrap(),
         body: vec![number; 400 << 10].into(),
