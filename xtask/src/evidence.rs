@@ -5,9 +5,28 @@
 use crate::workspace::{Workspace, cargo};
 use std::ffi::OsString;
 
+/// How a package is built.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Profile {
+    /// Optimised.
+    Release,
+    /// As it is given to others, which takes longer: for figures.
+    Dist,
+}
+
+impl Profile {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Dist => "dist",
+        }
+    }
+}
+
 /// Builds the programs of `package`, for evidence that starts them.
-pub(crate) fn build(package: &str) -> bool {
-    succeeds(package, &["build", "--quiet", "--release", "--locked", "--package", package], &[])
+pub(crate) fn build(profile: Profile, package: &str) -> bool {
+    let build = ["build", "--quiet", "--profile", profile.name(), "--locked", "--package", package];
+    succeeds(package, &build, &[])
 }
 
 /// The same, with features, of which there may be none.
@@ -17,13 +36,20 @@ pub(crate) fn build_with_features(package: &str, features: &str) -> bool {
 }
 
 /// Runs `package` with `arguments`; whether it held.
-pub(crate) fn run(package: &str, arguments: &[OsString]) -> bool {
-    succeeds(package, &["run", "--quiet", "--release", "--locked", "--package", package, "--"], arguments)
+pub(crate) fn run(profile: Profile, package: &str, arguments: &[OsString]) -> bool {
+    let run = ["run", "--quiet", "--profile", profile.name(), "--locked", "--package", package, "--"];
+    succeeds(package, &run, arguments)
 }
 
 /// The same, with features, of which there may be none.
-pub(crate) fn run_with_features(package: &str, features: &str, arguments: &[OsString]) -> bool {
-    let run = ["run", "--quiet", "--release", "--locked", "--package", package, "--features", features, "--"];
+pub(crate) fn run_with_features(
+    profile: Profile,
+    package: &str,
+    features: &str,
+    arguments: &[OsString],
+) -> bool {
+    let run = ["run", "--quiet", "--profile", profile.name(), "--locked", "--package", package];
+    let run = [&run[..], &["--features", features, "--"]].concat();
     succeeds(package, &run, arguments)
 }
 

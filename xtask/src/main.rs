@@ -11,6 +11,7 @@ mod tidy;
 mod workspace;
 
 use clap::{Args, Parser, Subcommand};
+use evidence::Profile::{Dist, Release};
 use std::{ffi::OsString, process::ExitCode};
 
 /// The project's own commands.
@@ -93,14 +94,16 @@ fn main() -> ExitCode {
         Command::Ci(options) => ci::run(&options),
         Command::Tidy(options) => tidy::run(options),
         Command::Sim(passed) if passed.arguments == ["--broken"] => broken::run(),
-        Command::Sim(passed) => evidence::run("simulation", &passed.arguments),
-        Command::Safety(passed) => evidence::build("vvm-host") && evidence::run("safety", &passed.arguments),
+        Command::Sim(passed) => evidence::run(Release, "simulation", &passed.arguments),
+        Command::Safety(passed) => {
+            evidence::build(Release, "vvm-host") && evidence::run(Release, "safety", &passed.arguments)
+        }
         Command::Resume(passed) => {
             let features = passed.drivers();
             evidence::build_with_features("resumable-copy", &features)
-                && evidence::run_with_features("resumption", &features, &passed.arguments)
+                && evidence::run_with_features(Release, "resumption", &features, &passed.arguments)
         }
-        Command::Deadman(passed) => evidence::run("deadman-trials", &passed.arguments),
+        Command::Deadman(passed) => evidence::run(Release, "deadman-trials", &passed.arguments),
         Command::TestDrivers(passed) if passed.has("--story") || passed.has("--faults") => {
             // The story alone needs the program.
             (!passed.has("--story") || evidence::build_plain("vvm-host", "scylla,dynamodb"))
@@ -108,9 +111,11 @@ fn main() -> ExitCode {
         }
         Command::TestDrivers(passed) => evidence::run_plain("servers", &passed.arguments),
         Command::Bench(passed) if passed.is_of_one_storage() => {
-            evidence::run_with_features("bench", &passed.drivers(), &passed.arguments)
+            evidence::run_with_features(Dist, "bench", &passed.drivers(), &passed.arguments)
         }
-        Command::Bench(passed) => evidence::build("vvm-host") && evidence::run("bench", &passed.arguments),
+        Command::Bench(passed) => {
+            evidence::build(Dist, "vvm-host") && evidence::run(Dist, "bench", &passed.arguments)
+        }
     };
     if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
