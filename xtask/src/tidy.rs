@@ -3,6 +3,7 @@
 //! What lives here: the list of rules and how a violation is printed. Each rule has a file of its own in `rules/`, with
 //! a test that shows it catching a planted violation and passing a good file.
 
+mod lines;
 mod modules;
 mod rules;
 mod rust_source;
@@ -41,6 +42,9 @@ pub(crate) struct Options {
     /// Also list the import circles of the crates that are exempt from the rule for now
     #[arg(long)]
     arrows: bool,
+    /// Only print how long each crate is: every line below src, and lines of code outside `tests` and `testing`
+    #[arg(long)]
+    lines: bool,
 }
 
 /// Prints every violation; whether there was none.
@@ -52,6 +56,10 @@ pub(crate) fn run(options: Options) -> bool {
             return false;
         }
     };
+    if options.lines {
+        drop(io::stdout().write_all(lines::table(&tree).as_bytes()));
+        return true;
+    }
     let (mut report, holds) = hold(&tree, &rules::ALL);
     let mut exempt = rules::exempt_circles(&tree);
     exempt.sort();
