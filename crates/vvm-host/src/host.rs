@@ -12,6 +12,7 @@ mod preface;
 mod primary;
 mod refusal;
 mod settings;
+mod start_line;
 mod stop;
 
 pub use ended::Ended;

@@ -84,7 +84,8 @@ impl Prospect<'_> {
         if !vvm_storage::url::shared_between_processes(self.storage)? {
             return Err(ProspectError::NotShared(self.storage.into()));
         }
-        if !vvm_storage::url::exists(self.storage)? && self.could_be_created() {
+        if !vvm_storage::url::exists(self.storage)? {
+            vvm_storage::url::check_place(self.storage)?;
             return Ok(Outlook::NoStorage);
         }
         let clock = Arc::new(SystemClock::start().map_err(|cause| ProspectError::System(cause.into()))?);
@@ -96,13 +97,6 @@ impl Prospect<'_> {
         let outlook = self.read(&storage).await;
         storage.close().await;
         outlook
-    }
-
-    /// Whether opening it would create it. Where its folder is missing, opening it tells so and creates nothing.
-    fn could_be_created(&self) -> bool {
-        let path = self.storage.split_once(':').map_or(self.storage, |(_, path)| path);
-        let folder = std::path::Path::new(path).parent();
-        folder.is_none_or(|folder| folder.as_os_str().is_empty() || folder.is_dir())
     }
 
     async fn read(&self, storage: &ElectionsTtlStorage) -> Result<Outlook, ProspectError> {

@@ -10,7 +10,7 @@ use std::{
     path::Path,
     process::{Command, Stdio},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -22,7 +22,7 @@ use vvm_orch::{Acquisition, Problem, service_fn};
 use vvm_storage::{Ask, ClusterName, ElectionKey, ElectionsTtlStorage, Pause, SlotNumber};
 
 fn settings(folder: &Path) -> HostSettings {
-    HostSettings::new(format!("sqlite:{}", folder.join("leader.db").display()), "payroll")
+    HostSettings::new(format!("sqlite:{}?allow=overlay", folder.join("leader.db").display()), "payroll")
 }
 
 #[tokio::test]
@@ -36,6 +36,61 @@ async fn a_host_ends_as_its_service_does() {
     let failed = failed.run(|| vec![service_fn("work", async |_| Err("out of paper".into()))]).await;
     assert_eq!(failed.exit_status(), 1);
     assert!(failed.to_string().contains("out of paper"), "{failed}");
+}
+
+/// Keeps the fields of each event `storage_opened`.
+#[derive(Clone, Default)]
+struct Opened(Arc<Mutex<Vec<String>>>);
+
+impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Opened {
+    fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
+        let mut fields = String::new();
+        event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+            fields += &format!("{}={value:?} ", field.name());
+        });
+        if fields.contains("event=\"storage_opened\"") {
+            self.0.lock().unwrap().push(fields);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_host_logs_which_storage_it_opened_and_who_leads() {
+    use tracing_subscriber::layer::SubscriberExt as _;
+    let folder = TempDir::new().unwrap();
+    let log = Opened::default();
+    // For all threads: a subscriber of one thread misses events that other tests of this process log at that moment.
+    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(log.clone())).unwrap();
+    let here = format!("storage=\"{}\"", folder.path().join("leader.db").display());
+    let opened = || {
+        let mut log = log.0.lock().unwrap();
+        let place = log.iter().position(|fields| fields.contains(&here)).unwrap();
+        log.remove(place)
+    };
+    let at = |folder: &Path| {
+        let mut settings = settings(folder);
+        settings.holder = Some(Holder::new("first").unwrap());
+        settings
+    };
+    let first = Host::open(at(folder.path())).await.unwrap();
+    let said = opened();
+    assert!(said.contains("provenance=\"created\" ttl_ms=20000 slots=1 held=0"), "{said}");
+    assert!(!said.contains("leader=\""), "{said}");
+
+    let beside = settings(folder.path());
+    let ended = first.run(|| {
+        let beside = beside.clone();
+        vec![service_fn("work", async move |_| {
+            drop(Host::open(beside).await?);
+            Ok(())
+        })]
+    });
+    assert_eq!(ended.await.exit_status(), 0);
+    let said = opened();
+    assert!(
+        said.contains("provenance=\"existing\" ttl_ms=20000 slots=1 held=1 leader=\"first\" slot=1"),
+        "{said}"
+    );
 }
 
 #[tokio::test]

@@ -36,6 +36,7 @@ mod cases {
     mod packaging;
     mod pause;
     mod peers;
+    mod places;
     mod pre_stop;
     mod prompt;
     mod service_manager;

@@ -73,5 +73,5 @@ async fn a_thousand_lead_within_two_seconds_on_mem_and_ten_on_sqlite() {
     soon_enough("mem:", Duration::from_secs(2)).await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("many.db");
-    soon_enough(&format!("sqlite:{}", file.display()), Duration::from_secs(10)).await;
+    soon_enough(&format!("sqlite:{}?allow=overlay", file.display()), Duration::from_secs(10)).await;
 }

@@ -11,7 +11,7 @@ mod settings;
 pub use limits::BeyondLimits;
 pub use settings::{SettingCorrupt, SettleError};
 
-use crate::{Description, ElectionKey, Partition, SysVvmStorage};
+use crate::{Description, ElectionKey, Opened, Partition, SysVvmStorage};
 use async_trait::async_trait;
 use ielections::{
     Claim, Delete, DocumentStorage, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, TtlStorage,
@@ -41,6 +41,11 @@ impl ElectionsTtlStorage {
     /// Whether processes other than this one can share the storage.
     pub fn shared_between_processes(&self) -> bool {
         self.sysvvm.shared_between_processes()
+    }
+
+    /// Returns where the storage is and whether opening it created it, if the driver knows.
+    pub fn opened(&self) -> Option<Opened> {
+        self.sysvvm.opened()
     }
 
     /// What the database says of itself.

@@ -3,6 +3,7 @@
 //! - [`SysVvmStorage`]: what a new backend implements.
 //! - [`SysVvmDocuments`]: what it implements to keep documents beside the leader records.
 //! - [`Description`]: what a database says of itself, for whoever looks after it.
+//! - [`Opened`]: where an open storage is, and whether opening created it.
 //! - [`ElectionsTtlStorage`]: the storage of elections on top of it; owns every key prefix.
 //! - [`Requests`]: what an operator asks of those who campaign and lead, as records beside theirs.
 //! - [`mem`], [`sqlite`], `sled`, `scylla`, `dynamodb` (features): drivers, in this process's memory, in a file that
@@ -18,6 +19,7 @@ mod documents;
 mod drivers;
 mod elections;
 mod key;
+mod opened;
 mod partition;
 mod requests;
 mod sysvvm;
@@ -40,6 +42,7 @@ pub use key::{
     ClusterName, ElectionKey, KEY_PREFIX_PAUSE, KEY_PREFIX_SLOT_COUNT, KEY_PREFIX_STEP_DOWN,
     KEY_PREFIX_VVM_LEADER, SlotNumber,
 };
+pub use opened::{Opened, Provenance};
 pub use partition::Partition;
 pub use requests::{Advanced, Ask, Pause, Requests, Stage, StepDown};
 pub use sysvvm::SysVvmStorage;

@@ -1,6 +1,6 @@
 //! [`SysVvmStorage`]: the one seam that a new database implements.
 
-use crate::{Description, Partition, SysVvmDocuments};
+use crate::{Description, Opened, Partition, SysVvmDocuments};
 use async_trait::async_trait;
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
 use std::fmt::Debug;
@@ -53,6 +53,11 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
 
     /// The documents of this driver, if it can fence some.
     fn documents(&self) -> Option<&dyn SysVvmDocuments> {
+        None
+    }
+
+    /// Returns where the storage is and whether opening it created it, if the driver knows.
+    fn opened(&self) -> Option<Opened> {
         None
     }
 

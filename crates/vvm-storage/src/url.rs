@@ -8,18 +8,21 @@
 //! | `scylla://host1,host2:9042/keyspace?datacenter=dc1` | a keyspace of ScyllaDB or Apache Cassandra; see module `scylla` |
 //! | `dynamodb://eu-west-1/elections` | a table of Amazon's DynamoDB; see module `dynamodb` |
 //!
-//! What follows `sqlite:` and `sled:` is a path as the system takes it, with nothing to escape. A `?` in it is refused,
-//! since a driver may come to take options behind one.
+//! What follows `sqlite:` and `sled:` is a path as the system takes it, with nothing to escape. It can't contain a `?`,
+//! which begins the options. `sqlite:` has one: `?allow=overlay` accepts a file on overlayfs.
 
 mod credentials;
+mod file;
 mod looking;
-#[cfg(any(feature = "dynamodb", feature = "scylla"))]
 pub(crate) mod options;
+#[cfg(any(feature = "dynamodb", feature = "scylla"))]
+pub(crate) mod request_timeout;
 
 pub use credentials::credentials;
-pub use looking::{exists, open_to_look, shared_between_processes};
+pub use looking::{check_place, exists, open_to_look, shared_between_processes};
 
 use crate::SysVvmStorage;
+use file::File;
 use std::sync::Arc;
 use vvm_clock::Clock;
 
@@ -55,7 +58,7 @@ pub enum OpenError {
         /// What was asked for.
         url: String,
         /// What is wrong, and how to write it.
-        why: &'static str,
+        why: String,
     },
     /// The database file could not be opened.
     #[cfg(feature = "sqlite")]
@@ -134,7 +137,7 @@ impl OpenError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place<'url> {
     Mem,
-    Sqlite(&'url str),
+    Sqlite(File<'url>),
     Sled(&'url str),
     /// The whole URL.
     Scylla(&'url str),
@@ -152,7 +155,7 @@ enum Place<'url> {
 pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
     match parse(url)? {
         Place::Mem => open_mem(clock),
-        Place::Sqlite(path) => open_sqlite(path).await,
+        Place::Sqlite(file) => open_sqlite(file).await,
         Place::Sled(path) => open_sled(path).await,
         Place::Scylla(url) => open_scylla(url).await,
         Place::DynamoDb(url) => open_dynamodb(url).await,
@@ -171,7 +174,7 @@ pub async fn init_storage(url: &str) -> Result<(), OpenError> {
     match parse(url)? {
         Place::Mem => {}
         // Opening creates it.
-        Place::Sqlite(path) => open_sqlite(path).await?.close().await,
+        Place::Sqlite(file) => open_sqlite(file).await?.close().await,
         Place::Sled(path) => open_sled(path).await?.close().await,
         Place::Scylla(url) => init_scylla(url).await?,
         Place::DynamoDb(url) => init_dynamodb(url).await?,
@@ -180,7 +183,7 @@ pub async fn init_storage(url: &str) -> Result<(), OpenError> {
 }
 
 fn parse(url: &str) -> Result<Place<'_>, OpenError> {
-    let malformed = |why| Err(OpenError::Malformed { url: url.to_owned(), why });
+    let malformed = |why: &str| Err(OpenError::Malformed { url: url.to_owned(), why: why.to_owned() });
     // A path may have a colon in it, but no scheme has a slash or a dot.
     let Some((scheme, place)) =
         url.split_once(':').filter(|(scheme, _)| !scheme.is_empty() && !scheme.contains(['/', '.']))
@@ -190,13 +193,7 @@ fn parse(url: &str) -> Result<Place<'_>, OpenError> {
     match scheme {
         "mem" if place.is_empty() => Ok(Place::Mem),
         "mem" => malformed("memory has no name: write `mem:`"),
-        "sqlite" if place.is_empty() => malformed("the path is missing: write `sqlite:elections.db`"),
-        "sqlite" if place == ":memory:" => malformed("for a storage in memory write `mem:`"),
-        "sqlite" if place.starts_with("//") => {
-            malformed("there is no host in it: write `sqlite:elections.db` or `sqlite:/var/lib/elections.db`")
-        }
-        "sqlite" if place.contains('?') => malformed("it takes no options, and no `?` in the path"),
-        "sqlite" => Ok(Place::Sqlite(place)),
+        "sqlite" => File::parse(place).map(Place::Sqlite).or_else(|why| malformed(&why)),
         "sled" if place.is_empty() => malformed("the path is missing: write `sled:elections`"),
         "sled" if place.starts_with("//") => {
             malformed("there is no host in it: write `sled:elections` or `sled:/var/lib/elections`")
@@ -220,12 +217,12 @@ fn open_mem(_clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStorage>, OpenError>
 }
 
 #[cfg(feature = "sqlite")]
-async fn open_sqlite(path: &str) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
-    Ok(Arc::new(crate::sqlite::SqliteStorage::open(path.as_ref()).await?))
+async fn open_sqlite(file: File<'_>) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
+    Ok(Arc::new(crate::sqlite::SqliteStorage::open(file.path.as_ref(), file.options()).await?))
 }
 
 #[cfg(not(feature = "sqlite"))]
-async fn open_sqlite(_path: &str) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
+async fn open_sqlite(_file: File<'_>) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
     Err(OpenError::NotInThisBuild { scheme: "sqlite" })
 }
 
@@ -287,7 +284,9 @@ mod tests {
     fn a_url_is_a_scheme_and_a_place() {
         assert_eq!(parse("mem:").unwrap(), Place::Mem);
         for path in ["elections.db", "/var/lib/a b.db", "../x:y", "./a", "C:", " ", "ä%20#"] {
-            assert_eq!(parse(&format!("sqlite:{path}")).unwrap(), Place::Sqlite(path));
+            let file = |allows_overlay| Place::Sqlite(File { path, allows_overlay });
+            assert_eq!(parse(&format!("sqlite:{path}")).unwrap(), file(false));
+            assert_eq!(parse(&format!("sqlite:{path}?allow=overlay")).unwrap(), file(true));
             assert_eq!(parse(&format!("sled:{path}")).unwrap(), Place::Sled(path));
         }
         let cluster = "scylla://host1,host2:9042/keyspace?datacenter=dc1";
@@ -345,7 +344,11 @@ mod tests {
             ("sqlite:", "the path is missing"),
             ("sqlite::memory:", "write `mem:`"),
             ("sqlite:///var/lib/elections.db", "write `sqlite:elections.db` or"),
-            ("sqlite:a.db?mode=rw", "takes no options"),
+            ("sqlite:?allow=overlay", "the path is missing"),
+            ("sqlite:a.db?mode=rw", "no option `mode`; there is allow"),
+            ("sqlite:a.db?allow", "write allow=VALUE"),
+            ("sqlite:a.db?allow=nfs", "`nfs` can't be allowed: the only value is allow=overlay"),
+            ("sqlite:a?b.db?allow=overlay", "a path can't contain a `?`"),
             ("sqlit:a.db", "no storage `sqlit:`; there are mem:, sqlite:PATH"),
             ("SQLITE:a.db", "no storage `SQLITE:`; there are"),
             ("postgres://host/database", "no storage `postgres:`"),

@@ -66,7 +66,12 @@ mod sqlite {
         type Key = ElectionKey;
 
         async fn open(&self) -> Arc<dyn TtlStorage<ElectionKey>> {
-            let storage = SqliteStorage::open(&self.0.path().join("elections.db")).await.unwrap();
+            let storage = SqliteStorage::open(
+                &self.0.path().join("elections.db"),
+                vvm_storage::sqlite::OpenOptions::new().allow_overlay(),
+            )
+            .await
+            .unwrap();
             Arc::new(ElectionsTtlStorage::new(Arc::new(storage)))
         }
 

@@ -19,7 +19,12 @@ async fn memory_has_nothing_to_say() {
 #[tokio::test]
 async fn a_file_tells_library_journal_syncs_and_file_system() {
     let folder = tempfile::tempdir().unwrap();
-    let storage = vvm_storage::sqlite::SqliteStorage::open(&folder.path().join("leader.db")).await.unwrap();
+    let storage = vvm_storage::sqlite::SqliteStorage::open(
+        &folder.path().join("leader.db"),
+        vvm_storage::sqlite::OpenOptions::new().allow_overlay(),
+    )
+    .await
+    .unwrap();
     let described = storage.describe().await.unwrap();
     assert_eq!(described.software, Some(format!("SQLite {}", rusqlite::version())));
     assert_eq!(described.setting("journal mode"), Some("wal"));

@@ -154,7 +154,7 @@ proptest! {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("elections.db");
         compare(&operations, async || {
-            let storage = vvm_storage::sqlite::SqliteStorage::open(&path).await.unwrap();
+            let storage = vvm_storage::sqlite::SqliteStorage::open(&path, vvm_storage::sqlite::OpenOptions::new().allow_overlay()).await.unwrap();
             ElectionsTtlStorage::new(Arc::new(storage))
         });
     }

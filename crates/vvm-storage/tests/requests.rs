@@ -41,7 +41,12 @@ fn holder(name: &str) -> Holder {
 async fn storages() -> Vec<(ElectionsTtlStorage, Box<dyn std::any::Any>)> {
     let database = MemDatabase::new(Arc::new(SystemClock::start().unwrap()));
     let folder = tempfile::tempdir().unwrap();
-    let sqlite = SqliteStorage::open(&folder.path().join("leader.db")).await.unwrap();
+    let sqlite = SqliteStorage::open(
+        &folder.path().join("leader.db"),
+        vvm_storage::sqlite::OpenOptions::new().allow_overlay(),
+    )
+    .await
+    .unwrap();
     vec![
         (ElectionsTtlStorage::new(database.open()), Box::new(database)),
         (ElectionsTtlStorage::new(Arc::new(sqlite)), Box::new(folder)),

@@ -4,7 +4,13 @@
 
 use std::{fs, future::poll_fn, pin::pin, task::Poll};
 use tempfile::TempDir;
-use vvm_storage::{Partition, SysVvmStorage, sqlite::SqliteStorage};
+use vvm_storage::{
+    Partition, SysVvmStorage,
+    sqlite::{OpenOptions, SqliteStorage},
+};
+
+/// Tests run on whatever file system the temporary folder is on.
+const ANYWHERE: OpenOptions = OpenOptions::new().allow_overlay();
 
 /// The kernel's mark of a task that has begun to exit (`PF_EXITING` of its `sched.h`), in the ninth field of
 /// `/proc/PID/stat` (proc_pid_stat(5)).
@@ -32,8 +38,10 @@ fn owners() -> usize {
 async fn no_thread_is_left() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("elections.db");
-    let (first, second) =
-        (SqliteStorage::open(&path).await.unwrap(), SqliteStorage::open(&path).await.unwrap());
+    let (first, second) = (
+        SqliteStorage::open(&path, ANYWHERE).await.unwrap(),
+        SqliteStorage::open(&path, ANYWHERE).await.unwrap(),
+    );
     assert_eq!(owners(), 2);
 
     tokio::join!(biased; first.close(), first.close());
@@ -43,11 +51,11 @@ async fn no_thread_is_left() {
     drop(second);
     assert_eq!(owners(), 0, "after drop");
 
-    SqliteStorage::open(folder.path()).await.unwrap_err();
+    SqliteStorage::open(folder.path(), ANYWHERE).await.unwrap_err();
     assert_eq!(owners(), 0, "after a refusal");
 
     {
-        let mut opening = pin!(SqliteStorage::open(&path));
+        let mut opening = pin!(SqliteStorage::open(&path, ANYWHERE));
         let polled = poll_fn(|context| Poll::Ready(opening.as_mut().poll(context).is_pending()));
         assert!(polled.await);
     }

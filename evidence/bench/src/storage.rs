@@ -87,7 +87,7 @@ pub(crate) fn measure_documents(url: &str, quick: bool) -> Result<Vec<Figure>, S
 /// The verbs alone, on a file of SQLite in a temporary folder.
 pub(crate) fn measure_sqlite_verbs(quick: bool) -> Result<Vec<Figure>, StorageError> {
     let folder = tempfile::tempdir()?;
-    let url = format!("sqlite:{}", folder.path().join("ours.db").display());
+    let url = format!("sqlite:{}?allow=overlay", folder.path().join("ours.db").display());
     runtime()?.block_on(async {
         let scene = Scene::open(&url).await?;
         let figures = verbs::measure(&scene, &mut *bare::open(&url).await?, rounds(quick)).await?;

@@ -47,7 +47,8 @@ impl Trial {
 
     /// The storage that all runs of this trial share.
     pub fn storage(&self) -> String {
-        let file = || format!("sqlite:{}", self.folder.path().join("leader.db").display());
+        // The temporary folder may be on a container's own layer, which all processes of a trial see.
+        let file = || format!("sqlite:{}?allow=overlay", self.folder.path().join("leader.db").display());
         self.door.as_ref().map_or_else(file, storage::behind)
     }
 

@@ -98,7 +98,7 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         let place = tempfile::tempdir()?;
         let (from, to) = (place.path().join("from"), place.path().join("to"));
         folder::fill(&from, &mut rng)?;
-        let own = format!("sqlite:{}", place.path().join("copy.db").display());
+        let own = format!("sqlite:{}?allow=overlay", place.path().join("copy.db").display());
         let name = format!("copy-{seed}-{copies}");
         let plan = Plan::of(&from)?;
         let mut crew = Crew::gather(args, own, &name, &from, &to).await?;

@@ -118,7 +118,7 @@ fn mark(folder: &Path, number: usize, starts: u32) -> String {
 }
 
 fn spawn(vvm: &Path, folder: &Path, number: usize, ttl: Duration, mark: &str) -> io::Result<Life> {
-    let storage = format!("sqlite:{}", folder.join("storage.db").display());
+    let storage = format!("sqlite:{}?allow=overlay", folder.join("storage.db").display());
     let mut line = Command::new(vvm);
     line.args(["run", "--storage", &storage, "--name", "safety", "--stop-timeout", "200ms"])
         .args(["--holder", &format!("candidate-{number}"), "--ttl", &format!("{}ms", ttl.as_millis())])

@@ -1,6 +1,6 @@
 //! Real `vvm` processes, end to end. The tests are those of `vvm-host`, on another storage.
 //!
-//! Cases about files alone are in the module `files`, which runs on files alone.
+//! Cases about files alone are in the modules `files` and `places`, which run on files alone.
 
 use crate::cases::{Build, Cases, Suite};
 
@@ -31,7 +31,7 @@ const EVERYWHERE: &[&str] = &[
 ];
 
 /// What only files have.
-const OF_FILES: &[&str] = &["files"];
+const OF_FILES: &[&str] = &["files", "places"];
 
 /// Which of the cases, by their modules.
 #[derive(Clone, Copy, Debug)]

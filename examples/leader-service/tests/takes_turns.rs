@@ -23,7 +23,7 @@ struct Process {
 
 impl Process {
     fn start(place: &Path, listen: SocketAddr) -> Self {
-        let storage = format!("sqlite:{}", place.join("service.db").display());
+        let storage = format!("sqlite:{}?allow=overlay", place.join("service.db").display());
         let mut command = Command::new(env!("CARGO_BIN_EXE_leader-service"));
         command.args(["--storage", &storage, "--listen", &listen.to_string(), "--ttl-ms", "4000"]);
         command.args(["--http", "127.0.0.1:0"]).stdin(Stdio::null()).stderr(Stdio::piped());
@@ -131,7 +131,7 @@ fn what_is_in_the_way_is_said_with_a_status() {
     assert!(said.contains("sqlite:file.db"), "the way out is named: {said}");
 
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let storage = format!("sqlite:{}", place.path().join("service.db").display());
+    let storage = format!("sqlite:{}?allow=overlay", place.path().join("service.db").display());
     let (status, said) = run(&["--storage", &storage, "--listen", &taken.local_addr().unwrap().to_string()]);
     assert_eq!(status, Some(1), "a service that fails is the program's own failure: {said}");
     assert!(said.contains("greeter"), "the service is named: {said}");

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 fn start(place: &Path) -> Child {
     Command::new(env!("CARGO_BIN_EXE_resumable-copy"))
-        .args(["--storage", &format!("sqlite:{}", place.join("copy.db").display())])
+        .args(["--storage", &format!("sqlite:{}?allow=overlay", place.join("copy.db").display())])
         .arg("--from")
         .arg(place.join("from"))
         .arg("--to")

@@ -39,7 +39,7 @@ fn a_copy_under_way_shows_its_report_and_counts() {
     fs::create_dir(&from).unwrap();
     fs::write(from.join("large"), vec![7; 1 << 20]).unwrap();
     let mut copying = Command::new(env!("CARGO_BIN_EXE_resumable-copy"))
-        .args(["--storage", &format!("sqlite:{}", place.path().join("copy.db").display())])
+        .args(["--storage", &format!("sqlite:{}?allow=overlay", place.path().join("copy.db").display())])
         .arg("--from")
         .arg(&from)
         .arg("--to")

@@ -30,9 +30,9 @@ pub(crate) const NAME: &str = "demo";
 pub(crate) struct Folder<'run>(pub(crate) &'run Path);
 
 impl Folder<'_> {
-    /// The storage, as a URL.
+    /// The storage, as a URL. All candidates of a demo see its own temporary folder, overlay or not.
     pub(crate) fn storage(self) -> String {
-        format!("sqlite:{}", self.0.join("elections.db").display())
+        format!("sqlite:{}?allow=overlay", self.0.join("elections.db").display())
     }
 
     /// What a lane's workers have written.

@@ -37,8 +37,10 @@ pub(super) async fn storage(
         Some(count) => format!("{held} of {count} slots held"),
         None => "nobody has campaigned for this name".into(),
     };
-    let says = software.iter().cloned().chain([slots]).collect::<Vec<_>>().join("; ");
+    let location = desk.storage.opened().map(|opened| opened.location);
+    let says = software.iter().chain(&location).chain([&slots]).cloned().collect::<Vec<_>>().join("; ");
     let shown = Finding::new("storage", Health::Good, says).with("software", software).with("held", held);
+    let shown = shown.with("location", location);
     let mut findings = vec![shown.with("slots", settled.map(NonZeroU32::get))];
     findings.extend(set_up(described));
     findings.extend([

@@ -1,6 +1,6 @@
 //! Opening the storage of a host: once, or again and again while the obstacle may pass.
 
-use super::{HostError, HostSettings};
+use super::{HostError, HostSettings, start_line::StartLine};
 use crate::situation::Situation;
 use ielections::{Timing, WriteError};
 use std::{sync::Arc, time::Duration};
@@ -11,7 +11,7 @@ use vvm_storage::{ElectionsTtlStorage, SettleError};
 /// Between two attempts to open a storage that is busy or full: as often as a campaign would look at it.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Opens the storage of `settings` and settles its slot count.
+/// Opens the storage of `settings`, settles its slot count, and logs which storage that is and who leads there.
 ///
 /// # Errors
 /// [`HostError::Storage`] and [`HostError::Slots`].
@@ -26,6 +26,7 @@ pub(super) async fn open_once(
     let opened = opened.map_err(|cause| HostError::Storage { url: settings.storage.clone(), cause })?;
     let storage = Arc::new(ElectionsTtlStorage::new(opened));
     storage.settle_slot_count(&settings.cluster(), settings.slots).await?;
+    StartLine::of(&storage, settings, &**clock).await.log(&settings.name);
     Ok(storage)
 }
 

@@ -84,7 +84,7 @@ fn next_to_nothing_is_enough() {
         return;
     }
     let trial = VVM.trial();
-    let storage = ["--storage", "sqlite:/data/leader.db", "--name", "payroll"];
+    let storage = ["--storage", "sqlite:/data/leader.db?allow=overlay", "--name", "payroll"];
     let run = |command: &[&str]| start(&trial, &[&["run"], &storage[..], &["--"], command].concat());
 
     // The command's status is that of process 1.
@@ -98,7 +98,8 @@ fn next_to_nothing_is_enough() {
     assert_eq!(start(&trial, &elsewhere).wait().unwrap().code(), Some(69));
 
     // TERM for process 1 stops the command, and then the container.
-    let mut running = run(&["/vvm", "watch", "--storage", "sqlite:/data/leader.db", "--name", "payroll"]);
+    let mut running =
+        run(&["/vvm", "watch", "--storage", "sqlite:/data/leader.db?allow=overlay", "--name", "payroll"]);
     let mut lines = Lines::of("stdout", running.stdout.take().unwrap());
     lines.wait_for("held by");
     let mut first = None;

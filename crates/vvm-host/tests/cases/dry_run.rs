@@ -63,8 +63,8 @@ fn what_the_real_thing_would_be_refused_for_has_its_status() {
     let trial = VVM.trial();
     assert_eq!(trial.run(["true"]).finish().code(), 0);
     std::fs::write(trial.folder().join("text"), "not a database, but long enough".repeat(100)).unwrap();
-    let text = format!("sqlite:{}", trial.folder().join("text").display());
-    let missing = format!("sqlite:{}", trial.folder().join("missing/leader.db").display());
+    let text = format!("sqlite:{}?allow=overlay", trial.folder().join("text").display());
+    let missing = format!("sqlite:{}?allow=overlay", trial.folder().join("missing/leader.db").display());
     let table: [&[&str]; 7] = [
         &["--slots", "2"],
         &["--storage", "mem:"],

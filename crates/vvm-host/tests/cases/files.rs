@@ -15,9 +15,9 @@ fn a_storage_that_refuses_for_good_is_69() {
         "not a database, but long enough to be looked at".repeat(100),
     )
     .unwrap();
-    let text = format!("sqlite:{}", trial.folder().join("text").display());
-    let missing = format!("sqlite:{}", trial.folder().join("missing/leader.db").display());
-    let folder = format!("sqlite:{}", trial.folder().display());
+    let text = format!("sqlite:{}?allow=overlay", trial.folder().join("text").display());
+    let missing = format!("sqlite:{}?allow=overlay", trial.folder().join("missing/leader.db").display());
+    let folder = format!("sqlite:{}?allow=overlay", trial.folder().display());
     for (url, hint) in [
         (text, "not a database: name another file"),
         (missing, "create it (mkdir -p)"),

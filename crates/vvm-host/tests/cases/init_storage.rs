@@ -24,7 +24,7 @@ fn refused(storage: &str, status: i32, hint: &str) {
 fn a_file_is_made_once_and_left_alone_after_that() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("leader.db");
-    let storage = format!("sqlite:{}", path.display());
+    let storage = format!("sqlite:{}?allow=overlay", path.display());
     assert!(init(&storage).status.success());
     let made = std::fs::read(&path).unwrap();
     assert!(init(&storage).status.success());

@@ -30,15 +30,18 @@ fn a_life_is_an_object_for_each_change() {
     running.signal(Signal::TERM);
     let finished = running.finish();
     let objects = objects(&finished);
-    assert_eq!(events(&objects), ["campaigning", "starting", "leading", "stopping", "concluded"]);
-    for object in &objects {
+    assert_eq!(
+        events(&objects),
+        ["storage_opened", "campaigning", "starting", "leading", "stopping", "concluded"]
+    );
+    for object in &objects[1..] {
         assert_eq!((&object["name"], &object["holder"]), (&trial.name().into(), &"first".into()), "{object}");
         assert!(object["at"].as_str().unwrap().ends_with('Z') && object["level"] == "info", "{object}");
     }
-    for object in &objects[1..] {
+    for object in &objects[2..] {
         assert_eq!((&object["slot"], object["epoch"].as_u64() > Some(1)), (&1.into(), true), "{object}");
     }
-    assert_eq!((&objects[3]["why"], &objects[4]["outcome"]), (&"asked".into(), &"stopped".into()));
+    assert_eq!((&objects[4]["why"], &objects[5]["outcome"]), (&"asked".into(), &"stopped".into()));
 }
 
 #[test]
@@ -87,6 +90,7 @@ fn restarts_and_holding_have_their_numbers() {
     let run = trial.run_script("exit 3").with(options).with(["--hold-at-least", "1s"]);
     let objects = objects(&run.with(["--log-format", "json"]).finish());
     let expected = [
+        "storage_opened",
         "campaigning",
         "starting",
         "leading",
@@ -99,14 +103,14 @@ fn restarts_and_holding_have_their_numbers() {
         "concluded",
     ];
     assert_eq!(events(&objects), expected);
-    for (place, number) in [(3, 1), (5, 2)] {
+    for (place, number) in [(4, 1), (6, 2)] {
         let object = &objects[place];
         assert_eq!((&object["restart"], &object["limit"]), (&number.into(), &2.into()), "{object}");
-        assert_eq!((&object["slot"], &object["epoch"]), (&1.into(), &objects[2]["epoch"]), "{object}");
+        assert_eq!((&object["slot"], &object["epoch"]), (&1.into(), &objects[3]["epoch"]), "{object}");
         assert_eq!(object["reason"], "the command exited with status 3");
         assert_eq!(object["in_ms"], 20 * number, "{object}");
     }
-    assert!(objects[7]["in_ms"].as_u64() > Some(0) && objects[7].get("restart").is_none(), "{}", objects[7]);
+    assert!(objects[8]["in_ms"].as_u64() > Some(0) && objects[8].get("restart").is_none(), "{}", objects[8]);
 }
 
 /// By whom, from the moment it is seen until it is over: of a leader that has to stop, and of a candidate that waits.

@@ -47,4 +47,9 @@ mod open;
 mod rows;
 
 pub use driver::SqliteStorage;
-pub use open::OpenError;
+pub use open::{OpenError, OpenOptions};
+
+/// Refuses a place where a database would not be opened or created. Changes nothing.
+pub(crate) fn check_place(path: &std::path::Path, options: OpenOptions) -> Result<(), OpenError> {
+    open::check_place(path, options)
+}

@@ -17,7 +17,10 @@ use vvm_clock::Clock;
 pub async fn open_to_look(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
     match parse(url)? {
         #[cfg(feature = "sqlite")]
-        Place::Sqlite(path) => Ok(Arc::new(crate::sqlite::SqliteStorage::open_to_look(path.as_ref()).await?)),
+        Place::Sqlite(file) => {
+            let (path, options) = (file.path.as_ref(), file.options());
+            Ok(Arc::new(crate::sqlite::SqliteStorage::open_to_look(path, options).await?))
+        }
         _ => open(url, clock).await,
     }
 }
@@ -43,7 +46,8 @@ pub fn exists(url: &str) -> Result<bool, OpenError> {
     let found = match parse(url)? {
         Place::Mem => return Ok(false),
         Place::Scylla(_) | Place::DynamoDb(_) => return Ok(true),
-        Place::Sqlite(path) | Place::Sled(path) => std::fs::metadata(path),
+        Place::Sqlite(file) => std::fs::metadata(file.path),
+        Place::Sled(path) => std::fs::metadata(path),
     };
     match found {
         // An empty file is one that would become a database when opened.
@@ -51,5 +55,18 @@ pub fn exists(url: &str) -> Result<bool, OpenError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
         // Opening will tell what is in the way, in its own words.
         Err(_) => Ok(true),
+    }
+}
+
+/// Refuses a place where opening would neither find nor create the storage that `url` names. Creates nothing, and asks no
+/// server.
+///
+/// # Errors
+/// As [`open`]: where the folder is missing, and where candidates may not share the file.
+pub fn check_place(url: &str) -> Result<(), OpenError> {
+    match parse(url)? {
+        #[cfg(feature = "sqlite")]
+        Place::Sqlite(file) => Ok(crate::sqlite::check_place(file.path.as_ref(), file.options())?),
+        _ => Ok(()),
     }
 }

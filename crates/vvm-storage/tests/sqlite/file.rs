@@ -6,8 +6,11 @@ use std::{future::poll_fn, path::PathBuf, pin::Pin, task::Poll};
 use tempfile::TempDir;
 use vvm_storage::{
     Partition, SysVvmStorage,
-    sqlite::{OpenError, SqliteStorage},
+    sqlite::{OpenError, OpenOptions, SqliteStorage},
 };
+
+/// Tests run on whatever file system the temporary folder is on.
+pub(crate) const ANYWHERE: OpenOptions = OpenOptions::new().allow_overlay();
 
 pub(crate) struct File {
     /// Removed at the end of the test.
@@ -34,7 +37,7 @@ impl File {
     }
 
     pub(crate) async fn open(&self) -> Result<SqliteStorage, OpenError> {
-        SqliteStorage::open(&self.path).await
+        SqliteStorage::open(&self.path, ANYWHERE).await
     }
 
     /// As another program would open it.

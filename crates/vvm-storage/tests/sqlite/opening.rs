@@ -1,6 +1,6 @@
 //! Opening: what stands in the way is said, and nothing that was there is changed.
 
-use crate::file::{File, claim, entry, slot, vacant};
+use crate::file::{ANYWHERE, File, claim, entry, slot, vacant};
 use ielections::{DocumentId, WriteError};
 use rustix::process::geteuid;
 use std::{
@@ -34,10 +34,10 @@ async fn a_path_keeps_its_meaning_when_it_looks_special() {
     let file = File::fresh();
     for name in ["file:x?mode=memory", ":memory:", "a b%20ä#", "'"] {
         let path = file.folder.path().join(name);
-        let storage = SqliteStorage::open(&path).await.unwrap();
+        let storage = SqliteStorage::open(&path, ANYWHERE).await.unwrap();
         claim(&storage, 1).await;
         drop(storage);
-        let reopened = SqliteStorage::open(&path).await.unwrap();
+        let reopened = SqliteStorage::open(&path, ANYWHERE).await.unwrap();
         assert_eq!(reopened.read(slot()).await.unwrap().entry(), Some(&entry(1)), "{name}");
     }
 }
@@ -46,14 +46,14 @@ async fn a_path_keeps_its_meaning_when_it_looks_special() {
 async fn a_folder_that_is_missing_is_named_and_not_made() {
     let file = File::fresh();
     let folder = file.folder.path().join("missing");
-    let error = SqliteStorage::open(&folder.join("elections.db")).await.unwrap_err();
+    let error = SqliteStorage::open(&folder.join("elections.db"), ANYWHERE).await.unwrap_err();
     assert!(matches!(&error, OpenError::NoFolder(named) if *named == folder), "{error}");
     assert!(!folder.exists());
 
     fs::write(&file.path, "").unwrap();
-    let error = SqliteStorage::open(&file.path.join("elections.db")).await.unwrap_err();
+    let error = SqliteStorage::open(&file.path.join("elections.db"), ANYWHERE).await.unwrap_err();
     assert!(matches!(&error, OpenError::NoFolder(named) if *named == file.path), "{error}");
-    let error = SqliteStorage::open(Path::new("")).await.unwrap_err();
+    let error = SqliteStorage::open(Path::new(""), ANYWHERE).await.unwrap_err();
     assert!(matches!(error, OpenError::NoPath), "{error}");
 }
 
@@ -61,7 +61,7 @@ async fn a_folder_that_is_missing_is_named_and_not_made() {
 async fn what_is_not_a_file_is_refused() {
     let file = File::fresh();
     for path in [file.folder.path(), Path::new("/"), Path::new("/dev/null")] {
-        let error = SqliteStorage::open(path).await.unwrap_err();
+        let error = SqliteStorage::open(path, ANYWHERE).await.unwrap_err();
         assert!(matches!(&error, OpenError::NotAFile(named) if named == path), "{error}");
     }
 }
@@ -160,7 +160,8 @@ async fn a_file_with_a_second_name_is_refused() {
     fs::remove_file(&second).unwrap();
     // A symbolic link leads to the same file, and SQLite follows it to the same log.
     std::os::unix::fs::symlink(&file.path, &second).unwrap();
-    let (direct, linked) = (file.open().await.unwrap(), SqliteStorage::open(&second).await.unwrap());
+    let (direct, linked) =
+        (file.open().await.unwrap(), SqliteStorage::open(&second, ANYWHERE).await.unwrap());
     claim(&direct, 2).await;
     assert_eq!(linked.read(slot()).await.unwrap().entry(), Some(&entry(2)));
 }
@@ -233,7 +234,7 @@ async fn a_file_that_can_not_be_written_is_refused() {
     })
     .await;
     if runs_as_nobody("opening::a_file_that_can_not_be_written_is_refused", &path) {
-        let error = SqliteStorage::open(&path).await.unwrap_err();
+        let error = SqliteStorage::open(&path, ANYWHERE).await.unwrap_err();
         assert!(matches!(&error, OpenError::ReadOnlyFile(named) if *named == path), "{error:?}");
     }
 }
@@ -250,7 +251,7 @@ async fn a_folder_that_can_not_be_written_is_refused() {
     if runs_as_nobody("opening::a_folder_that_can_not_be_written_is_refused", &path) {
         let folder = path.parent().unwrap();
         for path in [path.clone(), folder.join("new.db")] {
-            let error = SqliteStorage::open(&path).await.unwrap_err();
+            let error = SqliteStorage::open(&path, ANYWHERE).await.unwrap_err();
             assert!(matches!(&error, OpenError::ReadOnlyFolder(named) if named == folder), "{error:?}");
         }
     }
@@ -277,7 +278,7 @@ async fn who_may_not_write_may_look_while_somebody_has_it_open() {
         forbid(file, true);
     }
     if runs_as_nobody("opening::who_may_not_write_may_look_while_somebody_has_it_open", &path) {
-        let storage = SqliteStorage::open_to_look(&path).await.unwrap();
+        let storage = SqliteStorage::open_to_look(&path, ANYWHERE).await.unwrap();
         assert_eq!(storage.read(slot()).await.unwrap(), vacant(Some(1)));
         let written = storage.claim(slot(), &vacant(Some(1)), &entry(2)).await;
         assert!(
@@ -299,7 +300,7 @@ async fn who_may_not_write_is_told_that_nobody_has_it_open() {
     let (file, path) = place(File::used).await;
     file.iter().for_each(|file| forbid(file, true));
     if runs_as_nobody("opening::who_may_not_write_is_told_that_nobody_has_it_open", &path) {
-        let error = SqliteStorage::open_to_look(&path).await.unwrap_err();
+        let error = SqliteStorage::open_to_look(&path, ANYWHERE).await.unwrap_err();
         assert!(matches!(&error, OpenError::OnlyWhileInUse(named) if *named == path), "{error:?}");
     }
     file.iter().for_each(|file| forbid(file, false));

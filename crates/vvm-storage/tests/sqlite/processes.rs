@@ -1,6 +1,6 @@
 //! Several processes on one file: claims race, and a process that is killed loses nothing that was answered.
 
-use crate::file::{File, entry, slot, vacant};
+use crate::file::{ANYWHERE, File, entry, slot, vacant};
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Slot, Swap, Version, WriteError};
 use std::{
     collections::BTreeSet,
@@ -90,7 +90,7 @@ async fn one_process_leads_again_and_again() {
 /// Those who create the file at once wait for each other, and for a slow disk.
 async fn open(path: &Path) -> SqliteStorage {
     loop {
-        match SqliteStorage::open(path).await {
+        match SqliteStorage::open(path, ANYWHERE).await {
             Err(OpenError::Locked(_)) => {}
             outcome => return outcome.unwrap(),
         }
@@ -144,7 +144,7 @@ async fn processes_that_race_lead_one_at_a_time_under_rising_epochs() {
 #[tokio::test]
 async fn one_process_renews_until_it_ends() {
     let (file, path, _) = place();
-    let storage = SqliteStorage::open(&path).await.unwrap();
+    let storage = SqliteStorage::open(&path, ANYWHERE).await.unwrap();
     let mut held = entry(1);
     assert_eq!(storage.claim(slot(), &vacant(None), &held).await.unwrap(), Claim::Claimed);
     while file.is_none() || held.version.write < 10 {
@@ -183,7 +183,7 @@ async fn a_process_that_is_killed_loses_nothing_that_was_answered() {
 #[tokio::test]
 async fn one_process_renews_until_the_disk_takes_no_more() {
     let (file, path, _) = place();
-    let storage = SqliteStorage::open(&path).await.unwrap();
+    let storage = SqliteStorage::open(&path, ANYWHERE).await.unwrap();
     let mut held = entry(1);
     assert_eq!(storage.claim(slot(), &vacant(None), &held).await.unwrap(), Claim::Claimed);
     while file.is_none() || held.version.write < 10 {

@@ -1,6 +1,6 @@
 //! What goes wrong while the database is in use.
 
-use crate::file::{File, claim, entry, is_pending, slot, vacant};
+use crate::file::{ANYWHERE, File, claim, entry, is_pending, slot, vacant};
 use ielections::{Claim, ReadError, WriteError};
 use std::{fs, pin::pin, sync::Arc, time::Duration};
 use tokio::task::JoinSet;
@@ -115,7 +115,7 @@ async fn a_log_or_an_index_that_is_deleted_or_replaced_in_use_is_noticed() {
             } else {
                 let link = file.path.with_file_name("link");
                 std::os::unix::fs::symlink(&file.path, &link).unwrap();
-                SqliteStorage::open(&link).await.unwrap()
+                SqliteStorage::open(&link, ANYWHERE).await.unwrap()
             };
             claim(&storage, 2).await;
             fs::remove_file(file.path.with_extension(suffix)).unwrap();

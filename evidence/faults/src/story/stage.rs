@@ -24,7 +24,9 @@ impl Stage {
     pub(crate) fn set(server: Option<Server>, vvm: &Path) -> Result<Self, String> {
         let folder = TempDir::with_prefix("story-").map_err(|error| error.to_string())?;
         let (name, url, server) = match server {
-            None => ("SQLite", format!("sqlite:{}", folder.path().join("story.db").display()), None),
+            None => {
+                ("SQLite", format!("sqlite:{}?allow=overlay", folder.path().join("story.db").display()), None)
+            }
             Some(Server::Scylla) => {
                 let cassandra = Cassandra::start(1, &servers::target()).map_err(|error| error.to_string())?;
                 let url = format!("scylla://{}/story", cassandra.contact_points());

@@ -49,7 +49,7 @@ impl Place {
         } else {
             Command::new(vvm)
         };
-        let storage = format!("sqlite:{}", folder.join("storage.db").display());
+        let storage = format!("sqlite:{}?allow=overlay", folder.join("storage.db").display());
         command.args(["run", "--storage", &storage, "--name", "fugitives", "--ttl", "1s"]);
         command.args(["--containment", self.level, "--"]).args(worker).stdin(Stdio::null());
         command

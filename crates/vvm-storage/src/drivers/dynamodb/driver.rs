@@ -11,7 +11,7 @@ use super::{
     open::{Address, OpenError},
     rows,
 };
-use crate::{Description, Partition, SysVvmDocuments, SysVvmStorage};
+use crate::{Description, Opened, Partition, Provenance, SysVvmDocuments, SysVvmStorage};
 use async_trait::async_trait;
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
 use std::{
@@ -24,6 +24,8 @@ use std::{
 pub struct DynamoDbStorage {
     /// `None` once closed. A call that runs keeps the connections until it ends.
     requests: Mutex<Option<Requests>>,
+    /// Where the table is, for people.
+    location: String,
 }
 
 impl DynamoDbStorage {
@@ -36,11 +38,12 @@ impl DynamoDbStorage {
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        Ok(Self::on(super::open::open(&Address::parse(url)?).await?))
+        let address = Address::parse(url)?;
+        Ok(Self::on(super::open::open(&address).await?, address.to_string()))
     }
 
-    pub(super) fn on(requests: Requests) -> Self {
-        Self { requests: Mutex::new(Some(requests)) }
+    pub(super) fn on(requests: Requests, location: String) -> Self {
+        Self { requests: Mutex::new(Some(requests)), location }
     }
 
     fn requests(&self) -> Result<Requests, Closed> {
@@ -87,6 +90,10 @@ impl SysVvmStorage for DynamoDbStorage {
 
     fn shared_between_processes(&self) -> bool {
         true
+    }
+
+    fn opened(&self) -> Option<Opened> {
+        Some(Opened::at(self.location.clone(), Provenance::Existing))
     }
 
     async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {

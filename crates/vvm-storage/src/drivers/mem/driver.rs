@@ -3,7 +3,7 @@
 mod documents;
 
 use super::{MemDatabase, errors::Closed, rows::Leader};
-use crate::{Partition, SysVvmDocuments, SysVvmStorage};
+use crate::{Opened, Partition, Provenance, SysVvmDocuments, SysVvmStorage};
 use async_trait::async_trait;
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, Ttl, WriteError};
 use std::{
@@ -55,6 +55,10 @@ impl SysVvmStorage for MemStorage {
 
     fn shared_between_processes(&self) -> bool {
         false
+    }
+
+    fn opened(&self) -> Option<Opened> {
+        Some(Opened::at("mem:", Provenance::Created))
     }
 
     async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {

@@ -11,7 +11,7 @@ use super::{
     open::{Address, Ending, OpenError},
     rows::Record,
 };
-use crate::{Description, Partition, SysVvmDocuments, SysVvmStorage};
+use crate::{Description, Opened, Partition, Provenance, SysVvmDocuments, SysVvmStorage};
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use ielections::{
@@ -89,6 +89,10 @@ impl SysVvmStorage for ScyllaStorage {
 
     fn shared_between_processes(&self) -> bool {
         true
+    }
+
+    fn opened(&self) -> Option<Opened> {
+        Some(Opened::at(self.address.to_string(), Provenance::Existing))
     }
 
     async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {

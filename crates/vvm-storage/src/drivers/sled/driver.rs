@@ -9,7 +9,7 @@ use super::{
     errors::{Closed, Trouble},
     open::OpenError,
 };
-use crate::{Description, Partition, SysVvmDocuments, SysVvmStorage};
+use crate::{Description, Opened, Partition, SysVvmDocuments, SysVvmStorage};
 use async_trait::async_trait;
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
 use std::{
@@ -27,6 +27,7 @@ const VERSION: &str = "0.34.7";
 pub struct SledStorage {
     /// `None` once closed. A call that runs keeps the lane until it ends.
     lane: Mutex<Option<Arc<Lane>>>,
+    opened: Opened,
 }
 
 impl SledStorage {
@@ -38,7 +39,8 @@ impl SledStorage {
     /// # Cancel safety
     /// Dropped, it opens nothing; a folder that it was creating may be left, complete and empty.
     pub async fn open(path: &Path) -> Result<Self, OpenError> {
-        Ok(Self { lane: Mutex::new(Some(super::open::open(path).await?)) })
+        let (lane, opened) = super::open::open(path).await?;
+        Ok(Self { lane: Mutex::new(Some(lane)), opened })
     }
 
     fn lane(&self) -> Result<Arc<Lane>, Closed> {
@@ -70,6 +72,10 @@ impl SysVvmStorage for SledStorage {
 
     fn shared_between_processes(&self) -> bool {
         false
+    }
+
+    fn opened(&self) -> Option<Opened> {
+        Some(self.opened.clone())
     }
 
     async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {

@@ -5,6 +5,7 @@ mod error;
 pub use error::OpenError;
 
 use super::{driver::Lane, errors::Trouble, rows::Rows};
+use crate::{Opened, Provenance};
 use std::{
     collections::BTreeMap,
     fs::{self, File},
@@ -61,21 +62,22 @@ impl Database {
 }
 
 /// A lane of its own or one that this process has already; one opening at a time.
-pub(super) async fn open(path: &Path) -> Result<Arc<Lane>, OpenError> {
-    let folder = prepare(path)?;
+pub(super) async fn open(path: &Path) -> Result<(Arc<Lane>, Opened), OpenError> {
     let mut open = OPEN.lock().await;
+    let (folder, provenance) = prepare(path)?;
+    let opened = Opened::at(folder.display().to_string(), provenance);
     open.retain(|_, lane| lane.strong_count() > 0);
     if let Some(lane) = open.get(&folder).and_then(Weak::upgrade) {
-        return Ok(lane);
+        return Ok((lane, opened));
     }
     let on_thread = folder.clone();
     let lane = Arc::new(Lane::start(move || open_folder(on_thread)).await?);
     open.insert(folder, Arc::downgrade(&lane));
-    Ok(lane)
+    Ok((lane, opened))
 }
 
 /// The folder under its one true name, created on first use. Refuses folders that belong to something else.
-fn prepare(path: &Path) -> Result<PathBuf, OpenError> {
+fn prepare(path: &Path) -> Result<(PathBuf, Provenance), OpenError> {
     if path.as_os_str().is_empty() {
         return Err(OpenError::NoPath);
     }
@@ -96,7 +98,7 @@ fn prepare(path: &Path) -> Result<PathBuf, OpenError> {
     if !is_empty && !folder.join(CONFIGURATION).exists() && !folder.join(DATA).exists() {
         return Err(OpenError::OfSomethingElse(folder));
     }
-    Ok(folder)
+    Ok((folder, if is_empty { Provenance::Created } else { Provenance::Existing }))
 }
 
 fn open_folder(folder: PathBuf) -> Result<Database, OpenError> {

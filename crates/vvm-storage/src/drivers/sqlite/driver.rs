@@ -5,8 +5,11 @@ mod job;
 mod lane;
 mod writer;
 
-use super::{open::OpenError, rows::Rows};
-use crate::{Description, Partition, SysVvmDocuments, SysVvmStorage};
+use super::{
+    open::{Location, OpenError, OpenOptions},
+    rows::Rows,
+};
+use crate::{Description, Opened, Partition, SysVvmDocuments, SysVvmStorage};
 use async_trait::async_trait;
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
 use lane::Lane;
@@ -17,6 +20,7 @@ use vvm_clock::{Instant, SystemClock};
 #[derive(Debug)]
 pub struct SqliteStorage {
     pub(super) lane: Lane,
+    location: Location,
 }
 
 impl SqliteStorage {
@@ -27,13 +31,12 @@ impl SqliteStorage {
     ///
     /// # Cancel safety
     /// Dropped, it opens nothing; a file that it was creating may be left, complete and empty.
-    pub async fn open(path: &Path) -> Result<Self, OpenError> {
+    pub async fn open(path: &Path, options: OpenOptions) -> Result<Self, OpenError> {
         let path = path.to_owned();
-        Ok(Self { lane: Lane::start(move || super::open::open(&path)).await? })
+        let (lane, location) = Lane::start(move || super::open::open(&path, options)).await?;
+        Ok(Self { lane, location })
     }
-}
 
-impl SqliteStorage {
     /// Opens a database file that is there; to read alone, if this user may not write it: then writes fail with `Fatal`.
     ///
     /// # Errors
@@ -41,9 +44,10 @@ impl SqliteStorage {
     ///
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
-    pub async fn open_to_look(path: &Path) -> Result<Self, OpenError> {
+    pub async fn open_to_look(path: &Path, options: OpenOptions) -> Result<Self, OpenError> {
         let path = path.to_owned();
-        Ok(Self { lane: Lane::start(move || super::open::open_to_look(&path)).await? })
+        let (lane, location) = Lane::start(move || super::open::open_to_look(&path, options)).await?;
+        Ok(Self { lane, location })
     }
 }
 
@@ -68,6 +72,10 @@ impl SysVvmStorage for SqliteStorage {
 
     fn shared_between_processes(&self) -> bool {
         true
+    }
+
+    fn opened(&self) -> Option<Opened> {
+        Some(self.location.opened())
     }
 
     async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
@@ -112,7 +120,8 @@ impl SysVvmStorage for SqliteStorage {
     }
 
     async fn describe(&self) -> Result<Description, ReadError> {
-        self.lane.read(|rows: &Rows<'_>| rows.describe()).await
+        let description = self.lane.read(|rows: &Rows<'_>| rows.describe()).await?;
+        Ok(self.location.describe(description))
     }
 
     async fn close(&self) {

@@ -2,16 +2,22 @@
 
 mod error;
 mod file_system;
+mod location;
+mod mount;
+mod options;
 mod place;
 mod schema;
 
 pub use error::OpenError;
+pub(super) use location::Location;
+pub use options::OpenOptions;
 
 use super::{
     errors::Trouble,
     rows::{Origin, Rows},
 };
-pub(super) use file_system::FileSystem;
+use crate::Provenance;
+use file_system::FileSystem;
 use place::Place;
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{Access, access};
@@ -34,19 +40,20 @@ pub(super) struct Database {
     connection: Connection,
     place: Place,
     origin: Option<Origin>,
+    location: Location,
 }
 
 /// Opens the database at `path`, and creates it on first use.
-pub(super) fn open(path: &Path) -> Result<Database, OpenError> {
-    open_on(path, FileSystem::of)
+pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Database, OpenError> {
+    open_on(path, options, FileSystem::of)
 }
 
 /// As [`open`]; where this user may not write, only to read.
 ///
 /// That takes more than the file: its log and the log's index, which this user can't make. Who reads holds locks of his own
 /// in the index, as everybody who reads does, and whoever writes heeds them.
-pub(super) fn open_to_look(path: &Path) -> Result<Database, OpenError> {
-    match open(path) {
+pub(super) fn open_to_look(path: &Path, options: OpenOptions) -> Result<Database, OpenError> {
+    match open(path, options) {
         Err(OpenError::ReadOnlyFile(_) | OpenError::ReadOnlyFolder(_))
             if access(path, Access::READ_OK).is_ok() =>
         {
@@ -63,30 +70,36 @@ pub(super) fn open_to_look(path: &Path) -> Result<Database, OpenError> {
     }
 }
 
-fn open_to_read(path: &Path) -> Result<Database, OpenError> {
-    let path = place::absolute(path)?;
+fn open_to_read(given: &Path) -> Result<Database, OpenError> {
+    let path = place::absolute(given)?;
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
     let connection = connect(&path, flags)?;
     schema::check(&path, &connection)?;
-    ready(path, connection)
+    ready(Location::of(given, &path, Provenance::Existing), path, connection)
+}
+
+/// Refuses a place where [`open`] would refuse to open or create a database.
+pub(super) fn check_place(path: &Path, options: OpenOptions) -> Result<(), OpenError> {
+    place::check(&place::absolute(path)?, options, FileSystem::of)
 }
 
 /// As [`open`], with file systems told by `file_system_of`.
 fn open_on(
-    path: &Path,
+    given: &Path,
+    options: OpenOptions,
     file_system_of: impl Fn(&Path) -> io::Result<FileSystem>,
 ) -> Result<Database, OpenError> {
-    let path = place::absolute(path)?;
-    place::check(&path, file_system_of)?;
+    let path = place::absolute(given)?;
+    place::check(&path, options, file_system_of)?;
     // No SQLITE_OPEN_URI, and an absolute path: no name is special to SQLite.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_EXRESCODE;
     let connection = connect(&path, flags)?;
-    schema::prepare(&path, &connection)?;
-    ready(path, connection)
+    let provenance = schema::prepare(&path, &connection)?;
+    ready(Location::of(given, &path, provenance), path, connection)
 }
 
 fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
@@ -98,15 +111,19 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
     opened.map_err(|error| error::of_sqlite(path, error))
 }
 
-fn ready(path: PathBuf, connection: Connection) -> Result<Database, OpenError> {
+fn ready(location: Location, path: PathBuf, connection: Connection) -> Result<Database, OpenError> {
     // From here on the writer waits in its own way.
     connection.busy_timeout(Duration::ZERO).map_err(|error| error::of_sqlite(&path, error))?;
     let beside = connection.path().map_or_else(|| path.clone(), PathBuf::from);
     let place = Place::of(path, &beside)?;
-    Ok(Database { connection, place, origin: Origin::of_this_process() })
+    Ok(Database { connection, place, origin: Origin::of_this_process(), location })
 }
 
 impl Database {
+    pub(super) fn location(&self) -> &Location {
+        &self.location
+    }
+
     pub(super) fn rows(&self) -> Rows<'_> {
         Rows::of(&self.connection, self.origin.as_ref())
     }
@@ -161,17 +178,36 @@ mod tests {
     fn a_file_system_that_is_not_listed_is_refused_before_anything_is_made() {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("elections.db");
-        let Err(error) = open_on(&path, |_| Ok(FileSystem::NFS)) else { panic!("opened on NFS") };
+        let Err(error) = open_on(&path, OpenOptions::new().allow_overlay(), |_| Ok(FileSystem::NFS)) else {
+            panic!("opened on NFS")
+        };
         assert!(error.to_string().contains("is on NFS, where locks"), "{error}");
         assert!(error.to_string().contains("ext4"), "{error}");
         assert!(!path.exists());
 
         // A file that is there is what is asked about: it may be elsewhere than its folder.
-        drop(open_on(&path, |_| Ok(FileSystem::EXT4)).unwrap());
+        let none = OpenOptions::new();
+        drop(open_on(&path, none, |_| Ok(FileSystem::EXT4)).unwrap());
         let elsewhere = |asked: &Path| Ok(if asked == path { FileSystem::NFS } else { FileSystem::EXT4 });
-        assert!(matches!(open_on(&path, elsewhere), Err(OpenError::FileSystem { .. })));
+        assert!(matches!(open_on(&path, none, elsewhere), Err(OpenError::FileSystem { .. })));
 
         let unknown = |_: &Path| Err(io::Error::from(io::ErrorKind::PermissionDenied));
-        assert!(matches!(open_on(&path, unknown), Err(OpenError::System { .. })));
+        assert!(matches!(open_on(&path, none, unknown), Err(OpenError::System { .. })));
+    }
+
+    #[test]
+    fn overlayfs_is_refused_before_anything_is_made_unless_it_is_allowed() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("elections.db");
+        let on_overlay = |options| open_on(&path, options, |_| Ok(FileSystem::OVERLAY));
+        let Err(error) = on_overlay(OpenOptions::new()) else { panic!("opened on overlayfs") };
+        for part in
+            [path.to_str().unwrap(), "is on overlayfs", "a volume or a bind mount", "`?allow=overlay`"]
+        {
+            assert!(error.to_string().contains(part), "{error}");
+        }
+        assert!(!path.exists());
+        drop(on_overlay(OpenOptions::new().allow_overlay()).unwrap());
+        assert!(matches!(on_overlay(OpenOptions::new()), Err(OpenError::Overlay(_))));
     }
 }

@@ -1,8 +1,11 @@
 //! `dynamodb://…`, taken apart.
 
 use super::OpenError;
-use crate::url::options::{REQUEST_TIMEOUT, options, request_timeout};
-use std::time::Duration;
+use crate::url::{
+    options::options,
+    request_timeout::{REQUEST_TIMEOUT, request_timeout},
+};
+use std::{fmt, time::Duration};
 
 /// Where a table is, and how to get there.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,6 +25,14 @@ const SECRETS: &str = "secrets don't go into a URL, which others can read: put t
 impl Address {
     pub(in super::super) fn parse(url: &str) -> Result<Self, OpenError> {
         parse(url).map_err(|why| OpenError::Url { url: url.to_owned(), why })
+    }
+}
+
+impl fmt::Display for Address {
+    /// Region, table and endpoint alone: none of them can have a secret in it.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{SCHEME}{}/{}", self.region, self.table)?;
+        self.endpoint.as_ref().map_or(Ok(()), |endpoint| write!(out, "?endpoint={endpoint}"))
     }
 }
 

@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     Partition, SysVvmStorage,
     dynamodb::{DynamoDbStorage, OpenError},
-    url::options::REQUEST_TIMEOUT,
+    url::request_timeout::REQUEST_TIMEOUT,
 };
 use aws_credential_types::{
     Credentials,
@@ -58,7 +58,8 @@ fn place(server: &Server) -> (SdkConfig, Address) {
 async fn opened(script: impl Fn(&str, usize) -> Answer + Send + Sync + 'static) -> (Server, DynamoDbStorage) {
     let server = Server::start(script).await.unwrap();
     let (configuration, address) = place(&server);
-    let storage = DynamoDbStorage::on(open_with(&configuration, &address).await.unwrap());
+    let storage =
+        DynamoDbStorage::on(open_with(&configuration, &address).await.unwrap(), address.to_string());
     server.asked();
     (server, storage)
 }
@@ -273,7 +274,10 @@ async fn what_fails_is_sent_once_and_told_apart() {
 /// A handle on a table at a place where no server of ours is.
 fn at(listener: &std::net::TcpListener) -> DynamoDbStorage {
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    DynamoDbStorage::on(Requests::new(client(&configured(&endpoint), REQUEST_TIMEOUT), "elections".into()))
+    DynamoDbStorage::on(
+        Requests::new(client(&configured(&endpoint), REQUEST_TIMEOUT), "elections".into()),
+        endpoint,
+    )
 }
 
 #[tokio::test]

@@ -5,9 +5,12 @@ use super::{
     OpenError,
     tls::{Names, Own, Tls},
 };
-use crate::url::options::{REQUEST_TIMEOUT, options, request_timeout};
+use crate::url::{
+    options::options,
+    request_timeout::{REQUEST_TIMEOUT, request_timeout},
+};
 use rustls::pki_types::ServerName;
-use std::{path::PathBuf, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
 /// Where a cluster is, which keyspace, and how to speak to it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,6 +44,13 @@ const LONGEST_NAME: usize = 48;
 impl Address {
     pub(in super::super) fn parse(url: &str) -> Result<Self, OpenError> {
         parse(url).map_err(|why| OpenError::Url { url: without_secrets(url), why })
+    }
+}
+
+impl fmt::Display for Address {
+    /// Hosts and keyspace alone: no option, and so no secret.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{SCHEME}{}/{}", self.contact_points.join(","), self.keyspace)
     }
 }
 

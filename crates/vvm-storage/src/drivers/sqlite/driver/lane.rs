@@ -3,7 +3,7 @@
 use super::{
     super::{
         errors::{Closed, Trouble, Unanswered},
-        open::{Database, OpenError},
+        open::{Database, Location, OpenError},
         rows::Rows,
     },
     job::{Job, PendingRead, PendingWrite},
@@ -32,10 +32,10 @@ pub(in super::super) struct Lane {
 }
 
 impl Lane {
-    /// Starts the thread, on which the database is opened and closed.
+    /// Starts the thread, on which the database is opened and closed. Returns where the database lies, too.
     pub(super) async fn start(
         open: impl FnOnce() -> Result<Database, OpenError> + Send + 'static,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<(Self, Location), OpenError> {
         let (queue, jobs) = mpsc::channel();
         let (opened, outcome) = oneshot::channel();
         let (ending, ended) = watch::channel(());
@@ -48,7 +48,7 @@ impl Lane {
                     Err(error) => drop(opened.send(Err(error))),
                     // Nobody opens any more: nobody would close.
                     Ok(database) => {
-                        if opened.send(Ok(())).is_ok() {
+                        if opened.send(Ok(database.location().clone())).is_ok() {
                             Writer::new(database, jobs).run();
                         }
                     }
@@ -62,7 +62,7 @@ impl Lane {
             thread: Mutex::new(Some(thread)),
         };
         match outcome.await {
-            Ok(opened) => opened.map(|()| lane),
+            Ok(opened) => opened.map(|location| (lane, location)),
             Err(_) => Err(OpenError::ThreadEnded),
         }
     }

@@ -47,6 +47,13 @@ pub enum OpenError {
         /// Those that would do.
         supported: String,
     },
+    /// The file may be in a container's own layer.
+    #[error(
+        "{} is on overlayfs: containers of one image have a file of their own each at this path, and a candidate in each \
+         of them would lead. Name a file on a volume or a bind mount; or, if all candidates see this overlay, add \
+         `?allow=overlay` to the URL", .0.display()
+    )]
+    Overlay(PathBuf),
     /// The file can't be written.
     #[error("{} can't be written: mend its permissions, or its mount", .0.display())]
     ReadOnlyFile(PathBuf),

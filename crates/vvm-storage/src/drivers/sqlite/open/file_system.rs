@@ -8,7 +8,7 @@ use std::{fmt, io, path::Path};
 pub(in super::super) struct FileSystem(u32);
 
 /// Local file systems of Linux (numbers: `linux/magic.h` and the file systems' own headers).
-const SUPPORTED: [(u32, &str); 12] = [
+const SUPPORTED: [(u32, &str); 11] = [
     (0xef53, "ext2, ext3, ext4"),
     (0x5846_5342, "XFS"),
     (0x9123_683e, "Btrfs"),
@@ -18,10 +18,12 @@ const SUPPORTED: [(u32, &str); 12] = [
     (0x3153_464a, "JFS"),
     (0x5265_4973, "ReiserFS"),
     (0x3434, "NILFS2"),
-    (0x794c_7630, "overlayfs"),
     (0x0102_1994, "tmpfs"),
     (0x8584_58f6, "ramfs"),
 ];
+
+/// Local, and nevertheless not shared: each container of one image has an upper layer of its own.
+const OVERLAY: (u32, &str) = (0x794c_7630, "overlayfs");
 
 /// Names for those that people meet, so that the refusal says more than a number.
 const REFUSED: [(u32, &str); 10] = [
@@ -47,7 +49,7 @@ impl FileSystem {
 
     /// Elsewhere nothing is known about the numbers, and nothing is refused.
     #[cfg(not(target_os = "linux"))]
-    pub(super) fn of(_path: &Path) -> io::Result<Self> {
+    pub(in super::super) fn of(_path: &Path) -> io::Result<Self> {
         Ok(Self(SUPPORTED[0].0))
     }
 
@@ -60,9 +62,9 @@ impl FileSystem {
         matches!(self.0, 0x0102_1994 | 0x8584_58f6)
     }
 
-    /// Whether it may be the layer of a container, gone with it and seen by no other one.
+    /// Whether it may be the layer of a container, which is gone with it and which no other container sees.
     pub(in super::super) fn is_layered(self) -> bool {
-        self.0 == 0x794c_7630
+        self.0 == OVERLAY.0
     }
 
     /// All that are, for people.
@@ -73,7 +75,7 @@ impl FileSystem {
 
 impl fmt::Display for FileSystem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match SUPPORTED.iter().chain(&REFUSED).find(|(number, _)| *number == self.0) {
+        match SUPPORTED.iter().chain(&REFUSED).chain([&OVERLAY]).find(|(number, _)| *number == self.0) {
             Some((_, name)) => out.write_str(name),
             None => write!(out, "a file system of unknown type 0x{:x}", self.0),
         }
@@ -102,8 +104,10 @@ mod tests {
         assert_eq!(FileSystem::NFS.to_string(), "NFS");
         for (number, name) in SUPPORTED {
             assert_eq!(FileSystem(number).is_in_memory(), ["tmpfs", "ramfs"].contains(&name), "{name}");
-            assert_eq!(FileSystem(number).is_layered(), name == "overlayfs", "{name}");
+            assert!(!FileSystem(number).is_layered(), "{name}");
         }
+        assert!(FileSystem::OVERLAY.is_layered() && !FileSystem::OVERLAY.is_supported());
+        assert_eq!(FileSystem::OVERLAY.to_string(), "overlayfs");
         assert_eq!(FileSystem(0xabc).to_string(), "a file system of unknown type 0xabc");
     }
 

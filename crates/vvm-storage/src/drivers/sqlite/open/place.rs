@@ -3,7 +3,7 @@
 //! Nothing here opens the file. Closing any descriptor of it would drop the locks that SQLite holds on it in this
 //! process (POSIX locks belong to the process, not to the descriptor).
 
-use super::{FileSystem, OpenError};
+use super::{FileSystem, OpenError, OpenOptions};
 use std::{
     fs::{self, Metadata},
     io,
@@ -73,6 +73,7 @@ pub(super) fn absolute(path: &Path) -> Result<PathBuf, OpenError> {
 /// Refuses a place where a database could not be shared safely.
 pub(super) fn check(
     path: &Path,
+    options: OpenOptions,
     file_system_of: impl Fn(&Path) -> io::Result<FileSystem>,
 ) -> Result<(), OpenError> {
     let system = |path: &Path, cause| OpenError::System { path: path.to_owned(), cause };
@@ -94,6 +95,9 @@ pub(super) fn check(
     let file_system = file_system_of(there).map_err(|cause| system(there, cause))?;
     if file_system.is_supported() {
         return Ok(());
+    }
+    if file_system.is_layered() {
+        return if options.allows_overlay() { Ok(()) } else { Err(OpenError::Overlay(path.to_owned())) };
     }
     Err(OpenError::FileSystem {
         path: there.to_owned(),

@@ -1,6 +1,7 @@
 //! Whose database it is, in which format, and how it is to be kept.
 
 use super::{super::rows::SCHEMAS, OpenError, PATIENCE, error::of_sqlite};
+use crate::Provenance;
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use std::{path::Path, thread, time::Duration};
 use vvm_clock::SystemClock;
@@ -12,8 +13,9 @@ const APPLICATION_ID: i64 = 0x5656_4d31;
 /// statements that bring a file of the format before to this one stand in [`SCHEMAS`].
 const USER_VERSION: i64 = SCHEMAS.len() as i64;
 
-/// Checks that the database is ours, or nobody's and then makes it ours. One of an older format is brought to this one.
-pub(super) fn prepare(path: &Path, connection: &Connection) -> Result<(), OpenError> {
+/// Checks that the database is ours, or nobody's and then makes it ours. One of an older format is brought to this one. Says whether it was
+/// nobody's.
+pub(super) fn prepare(path: &Path, connection: &Connection) -> Result<Provenance, OpenError> {
     let sqlite = |cause| of_sqlite(path, cause);
     // Before anything is changed, the way of keeping a log included: a database of somebody else stays as it is.
     let found = {
@@ -28,10 +30,7 @@ pub(super) fn prepare(path: &Path, connection: &Connection) -> Result<(), OpenEr
     connection.pragma_update(None, "synchronous", "FULL").map_err(sqlite)?;
     // Where a sync to disk is asked for in a special way (macOS); without effect elsewhere.
     connection.pragma_update(None, "fullfsync", true).map_err(sqlite)?;
-    if found < SCHEMAS.len() {
-        complete(path, connection)?;
-    }
-    Ok(())
+    if found < SCHEMAS.len() { complete(path, connection) } else { Ok(Provenance::Existing) }
 }
 
 /// Checks that the database is ours, and of the format that this driver writes, since it is not to be written.
@@ -62,7 +61,7 @@ fn format(path: &Path, view: &Connection) -> Result<usize, OpenError> {
 
 /// Creates what is missing, all or nothing. Several processes may do so to the same file: the first makes it, the others
 /// find it made. One that has it open already goes on: what it knows of stays as it is.
-fn complete(path: &Path, connection: &Connection) -> Result<(), OpenError> {
+fn complete(path: &Path, connection: &Connection) -> Result<Provenance, OpenError> {
     let sqlite = |cause| of_sqlite(path, cause);
     let transaction =
         rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(sqlite)?;
@@ -74,7 +73,8 @@ fn complete(path: &Path, connection: &Connection) -> Result<(), OpenError> {
         transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(sqlite)?;
         transaction.pragma_update(None, "user_version", USER_VERSION).map_err(sqlite)?;
     }
-    transaction.commit().map_err(sqlite)
+    transaction.commit().map_err(sqlite)?;
+    Ok(if found == 0 { Provenance::Created } else { Provenance::Existing })
 }
 
 /// Turns on the write-ahead log. It stays on: this changes something only once.

@@ -1,8 +1,14 @@
 //! How rows are kept: synced, and within what room there is.
 
-use super::{super::SqliteStorage, *};
+use super::{
+    super::{OpenOptions, SqliteStorage},
+    *,
+};
 use crate::{SysVvmDocuments, SysVvmStorage};
 use ielections::{DocumentId, DocumentVersion, DocumentWrite, Fence, Fenced, OnlyIf, Scan, WriteError};
+
+/// Tests run on whatever file system the temporary folder is on.
+const ANYWHERE: OpenOptions = OpenOptions::new().allow_overlay();
 
 const VACANT: Slot = Slot::Vacant(Vacant { last_epoch: None });
 
@@ -27,7 +33,7 @@ async fn limit_pages(storage: &SqliteStorage, pages: u32) {
 #[tokio::test]
 async fn a_full_database_takes_no_more_loses_nothing_and_goes_on_with_room() {
     let folder = tempfile::TempDir::new().unwrap();
-    let storage = SqliteStorage::open(&folder.path().join("elections.db")).await.unwrap();
+    let storage = SqliteStorage::open(&folder.path().join("elections.db"), ANYWHERE).await.unwrap();
     limit_pages(&storage, 8).await;
     let mut claimed = 0;
     let error = loop {
@@ -58,7 +64,7 @@ async fn a_full_database_takes_no_more_loses_nothing_and_goes_on_with_room() {
 #[tokio::test]
 async fn a_batch_for_which_there_is_no_room_leaves_nothing_behind_and_others_be() {
     let folder = tempfile::TempDir::new().unwrap();
-    let storage = SqliteStorage::open(&folder.path().join("elections.db")).await.unwrap();
+    let storage = SqliteStorage::open(&folder.path().join("elections.db"), ANYWHERE).await.unwrap();
     let (first, other, entry) = (partition(1), partition(2), entry());
     storage.claim(first.clone(), &VACANT, &entry).await.unwrap();
     storage.claim(other.clone(), &VACANT, &entry).await.unwrap();
@@ -94,7 +100,7 @@ async fn a_batch_for_which_there_is_no_room_leaves_nothing_behind_and_others_be(
 #[tokio::test]
 async fn a_batch_that_fails_in_the_middle_is_taken_back_and_others_stand() {
     let folder = tempfile::TempDir::new().unwrap();
-    let storage = SqliteStorage::open(&folder.path().join("elections.db")).await.unwrap();
+    let storage = SqliteStorage::open(&folder.path().join("elections.db"), ANYWHERE).await.unwrap();
     let (at, entry) = (partition(1), entry());
     storage.claim(at.clone(), &VACANT, &entry).await.unwrap();
     let refuse = |rows: &Rows<'_>| {
@@ -129,7 +135,7 @@ async fn a_batch_that_fails_in_the_middle_is_taken_back_and_others_stand() {
 #[tokio::test]
 async fn a_page_ends_with_its_bytes_and_the_scan_goes_on() {
     let folder = tempfile::TempDir::new().unwrap();
-    let storage = SqliteStorage::open(&folder.path().join("elections.db")).await.unwrap();
+    let storage = SqliteStorage::open(&folder.path().join("elections.db"), ANYWHERE).await.unwrap();
     let (at, entry) = (partition(1), entry());
     storage.claim(at.clone(), &VACANT, &entry).await.unwrap();
     let put = |number: u8| DocumentWrite::Put {
@@ -153,7 +159,7 @@ async fn a_page_ends_with_its_bytes_and_the_scan_goes_on() {
 async fn every_commit_is_synced_to_a_write_ahead_log() {
     const FULL: i64 = 2;
     let folder = tempfile::TempDir::new().unwrap();
-    let storage = SqliteStorage::open(&folder.path().join("elections.db")).await.unwrap();
+    let storage = SqliteStorage::open(&folder.path().join("elections.db"), ANYWHERE).await.unwrap();
     let pragmas = |rows: &Rows<'_>| {
         let synchronous: i64 = rows.connection.pragma_query_value(None, "synchronous", |row| row.get(0))?;
         let mode: String = rows.connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
@@ -167,7 +173,7 @@ async fn every_commit_is_synced_to_a_write_ahead_log() {
 async fn a_write_to_a_file_that_is_replaced_before_its_commit_is_none() {
     let folder = tempfile::TempDir::new().unwrap();
     let path = folder.path().join("elections.db");
-    let storage = SqliteStorage::open(&path).await.unwrap();
+    let storage = SqliteStorage::open(&path, ANYWHERE).await.unwrap();
     let replaced = move |_: &Rows<'_>| {
         std::fs::remove_file(&path).unwrap();
         Ok(())
