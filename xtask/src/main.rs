@@ -96,7 +96,7 @@ fn main() -> ExitCode {
         Command::Sim(passed) if passed.arguments == ["--broken"] => broken::run(),
         Command::Sim(passed) => evidence::run(Release, "simulation", &passed.arguments),
         Command::Safety(passed) => {
-            evidence::build(Release, "vvm-host") && evidence::run(Release, "safety", &passed.arguments)
+            evidence::build(Release, "vvm-cli") && evidence::run(Release, "safety", &passed.arguments)
         }
         Command::Resume(passed) => {
             let features = passed.drivers();
@@ -106,7 +106,7 @@ fn main() -> ExitCode {
         Command::Deadman(passed) => evidence::run(Release, "deadman-trials", &passed.arguments),
         Command::TestDrivers(passed) if passed.has("--story") || passed.has("--faults") => {
             // The story alone needs the program.
-            (!passed.has("--story") || evidence::build_plain("vvm-host", "scylla,dynamodb"))
+            (!passed.has("--story") || evidence::build_plain("vvm-cli", "scylla,dynamodb"))
                 && evidence::run_plain("faults", &passed.arguments)
         }
         Command::TestDrivers(passed) => evidence::run_plain("servers", &passed.arguments),
@@ -114,7 +114,7 @@ fn main() -> ExitCode {
             evidence::run_with_features(Dist, "bench", &passed.drivers(), &passed.arguments)
         }
         Command::Bench(passed) => {
-            evidence::build(Dist, "vvm-host") && evidence::run(Dist, "bench", &passed.arguments)
+            evidence::build(Dist, "vvm-cli") && evidence::run(Dist, "bench", &passed.arguments)
         }
     };
     if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -7,10 +7,6 @@
 //!
 //! What does not live here: how it is shown (`history::show`).
 
-mod show;
-
-pub(crate) use show::main;
-
 use ielections::{
     Document, DocumentId, DocumentStorage, DocumentWrite, Documents, OnlyIf, ReadError, Standing,
 };
@@ -37,15 +33,17 @@ pub(crate) const PATIENCE_SHARE: u32 = 10;
 
 /// One leadership.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct Reign {
-    pub(crate) holder: String,
-    pub(crate) epoch: u64,
+pub struct PastLeadership {
+    /// The leader, for people.
+    pub holder: String,
+    /// Its fencing token.
+    pub epoch: u64,
     /// Milliseconds since 1970, on the leader's wall clock.
-    pub(crate) started_ms: u64,
+    pub started_ms: u64,
     /// Of its end, or of when somebody noticed; none while it lasts.
-    pub(crate) ended_ms: Option<u64>,
+    pub ended_ms: Option<u64>,
     /// How it ended.
-    pub(crate) end: Option<String>,
+    pub end: Option<String>,
 }
 
 /// The log of one leadership's slot, as its leader keeps it.
@@ -98,7 +96,7 @@ impl Keeper {
     }
 
     /// The log, with this leadership as its last entry.
-    fn with(&self, mut reigns: Vec<Reign>, end: Option<&str>) -> Vec<Reign> {
+    fn with(&self, mut reigns: Vec<PastLeadership>, end: Option<&str>) -> Vec<PastLeadership> {
         reigns.retain(|reign| reign.epoch < self.epoch);
         for left in reigns.iter_mut().filter(|reign| reign.ended_ms.is_none()) {
             left.ended_ms = Some(self.started_ms);
@@ -107,7 +105,7 @@ impl Keeper {
         let end = end.map(|end| end.chars().take(REASON / char::MAX_LEN_UTF8).collect());
         let ended_ms = end.as_ref().map(|_: &String| now());
         let (holder, epoch, started_ms) = (self.holder.clone(), self.epoch, self.started_ms);
-        reigns.push(Reign { holder, epoch, started_ms, ended_ms, end });
+        reigns.push(PastLeadership { holder, epoch, started_ms, ended_ms, end });
         let surplus = reigns.len().saturating_sub(KEPT);
         reigns.drain(..surplus);
         reigns
@@ -121,16 +119,16 @@ impl Keeper {
 ///
 /// # Cancel safety
 /// May be dropped at will.
-pub(crate) async fn read(
+pub async fn read(
     documents: &dyn DocumentStorage<ElectionKey>,
     key: &ElectionKey,
-) -> Result<Vec<Reign>, ReadError> {
+) -> Result<Vec<PastLeadership>, ReadError> {
     let Ok(id) = DocumentId::new(ID) else { return Ok(Vec::new()) };
     Ok(decode(documents.document(key, &id).await?.as_ref()))
 }
 
 /// What can't be read (a later version's, say) counts as nothing: it is for people, and a leader writes it anew.
-fn decode(document: Option<&Document>) -> Vec<Reign> {
+fn decode(document: Option<&Document>) -> Vec<PastLeadership> {
     document.and_then(|document| serde_json::from_slice(&document.body).ok()).unwrap_or_default()
 }
 

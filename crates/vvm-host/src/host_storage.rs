@@ -7,8 +7,8 @@ mod claim_gate;
 mod health;
 
 use crate::{
-    neighbours::Neighbours,
-    situation::{Call, Situation},
+    local_wakeups::LocalWakeups,
+    status::{Call, HostStatus},
 };
 use async_trait::async_trait;
 use claim_gate::ClaimGate;
@@ -33,15 +33,15 @@ pub(crate) struct HostStorage {
     requests: watch::Sender<Requests>,
     gate: ClaimGate,
     health: StorageHealth,
-    wakeups: Neighbours,
+    wakeups: LocalWakeups,
 }
 
 impl HostStorage {
     /// Puts a layer on `storage` for the candidate of `status`. Calls that are dropped after `stop` are not failures.
     pub(crate) fn new(
         storage: Arc<ElectionsTtlStorage>,
-        wakeups: Neighbours,
-        status: Arc<Situation>,
+        wakeups: LocalWakeups,
+        status: Arc<HostStatus>,
         clock: Arc<dyn Clock>,
         stop: CancellationToken,
     ) -> Self {
@@ -57,7 +57,7 @@ impl HostStorage {
     }
 
     /// The wake-ups between the candidates of this machine.
-    pub(crate) fn wakeups(&self) -> &Neighbours {
+    pub(crate) fn wakeups(&self) -> &LocalWakeups {
         &self.wakeups
     }
 

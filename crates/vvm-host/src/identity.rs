@@ -6,7 +6,7 @@ use ielections::{Holder, record::HolderTooLong};
 ///
 /// # Errors
 /// When the machine's name is longer than a holder may be, which uname(2) does not allow for.
-pub(crate) fn or_own_name(told: Option<&Holder>) -> Result<Holder, HolderTooLong> {
+pub fn or_own_name(told: Option<&Holder>) -> Result<Holder, HolderTooLong> {
     told.cloned().map_or_else(
         || {
             let machine = rustix::system::uname();

@@ -13,14 +13,16 @@ const ECHO: Duration = Duration::from_millis(100);
 
 /// Which of our processes was signalled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum At {
+pub enum At {
+    /// The outer process of `vvm run`.
     Guardian,
+    /// The process that leads.
     Host,
 }
 
 /// What a request means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Request {
+pub enum Request {
     /// Stop.
     Stop,
     /// What has been asked for already.
@@ -31,14 +33,14 @@ pub(crate) enum Request {
 
 /// The requests so far.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct StopRequests {
+pub struct StopRequests {
     at_guardian: Option<Instant>,
     at_host: Option<Instant>,
 }
 
 impl StopRequests {
     /// What the request that comes now means.
-    pub(crate) fn on(&mut self, now: Instant, at: At) -> Request {
+    pub fn on(&mut self, now: Instant, at: At) -> Request {
         let is_first = self.at_guardian.is_none() && self.at_host.is_none();
         let place = match at {
             At::Guardian => &mut self.at_guardian,

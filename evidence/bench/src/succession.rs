@@ -9,7 +9,7 @@ use std::{env, io, process::Command};
 /// No figure.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SuccessionError {
-    #[error("vvm could not be started: {0}; build it with `cargo build --profile dist -p vvm-host`")]
+    #[error("vvm could not be started: {0}; build it with `cargo build --profile dist -p vvm-cli`")]
     Start(#[from] io::Error),
     #[error("the demo ended without a summary: {0}")]
     NoSummary(String),

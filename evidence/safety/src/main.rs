@@ -97,7 +97,7 @@ fn program(args: &Args) -> io::Result<PathBuf> {
         None => std::env::current_exe()?.with_file_name("vvm"),
     };
     if !vvm.exists() {
-        let hint = format!("{} is missing: build it with `cargo build --release -p vvm-host`", vvm.display());
+        let hint = format!("{} is missing: build it with `cargo build --release -p vvm-cli`", vvm.display());
         return Err(io::Error::new(io::ErrorKind::NotFound, hint));
     }
     Ok(vvm)

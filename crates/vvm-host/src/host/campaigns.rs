@@ -4,7 +4,7 @@ use super::{Ended, HostSettings, Next, Services, preface::Preface};
 use crate::{
     host_storage::HostStorage,
     requests::{Demand, RequestHandler},
-    situation::{Situation, WhyStopping},
+    status::{HostStatus, WhyStopping},
 };
 use ielections::{Env, Holder, elections};
 use std::{fmt, sync::Arc};
@@ -18,7 +18,7 @@ pub(super) struct Campaigns {
     pub(super) settings: HostSettings,
     pub(super) holder: Holder,
     pub(super) env: Env,
-    pub(super) status: Arc<Situation>,
+    pub(super) status: Arc<HostStatus>,
     pub(super) stop: CancellationToken,
 }
 

@@ -1,7 +1,7 @@
 //! How a host ended, for its program and for whoever started that.
 
 use super::HostError;
-use crate::cli::exit;
+use crate::exit_status;
 use ielections::AcquireError;
 use std::{fmt, process::ExitCode, sync::Arc};
 use vvm_orch::Problem;
@@ -23,12 +23,12 @@ impl Ended {
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Stopped | Self::Problem(Problem::Ended { failure: None, .. }) => 0,
-            Self::Problem(Problem::Lost(_)) => exit::LOST,
+            Self::Problem(Problem::Lost(_)) => exit_status::LOST,
             Self::Problem(Problem::NotAcquired(refusal)) => match **refusal {
-                AcquireError::TimedOut { .. } | AcquireError::LeaderSeen { .. } => exit::NOT_ACQUIRED,
-                AcquireError::TtlTooShort { .. } | AcquireError::NoSlots => exit::MISUSE,
-                AcquireError::Refused(_) | AcquireError::EpochWentBack { .. } => exit::STORAGE,
-                AcquireError::Closing | AcquireError::Deadman(_) => exit::SYSTEM,
+                AcquireError::TimedOut { .. } | AcquireError::LeaderSeen { .. } => exit_status::NOT_ACQUIRED,
+                AcquireError::TtlTooShort { .. } | AcquireError::NoSlots => exit_status::MISUSE,
+                AcquireError::Refused(_) | AcquireError::EpochWentBack { .. } => exit_status::STORAGE,
+                AcquireError::Closing | AcquireError::Deadman(_) => exit_status::SYSTEM,
             },
             Self::NotOpened(error) => error.exit_status(),
             Self::Problem(_) => 1,

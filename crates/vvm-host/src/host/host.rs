@@ -8,8 +8,8 @@ use crate::{
     host_storage::HostStorage,
     http::{Answers, HttpServer},
     identity,
-    neighbours::Neighbours,
-    situation::{Candidate, Situation},
+    local_wakeups::LocalWakeups,
+    status::{Candidate, HostStatus},
 };
 use ielections::{Env, TtlStorage as _};
 use primary_only::Registry;
@@ -53,7 +53,7 @@ pub struct Host {
     campaigns: Campaigns,
     /// `None` until `run` opens it.
     storage: Option<Arc<ElectionsTtlStorage>>,
-    wakeups: Neighbours,
+    wakeups: LocalWakeups,
     http: Option<HttpServer>,
     shown: Option<PrimaryOnly>,
     signals: Option<StopSignals>,
@@ -105,7 +105,7 @@ impl Host {
             slots: settings.slots,
             ttl: settings.ttl,
         };
-        let status = Arc::new(Situation::new(candidate, Arc::clone(&env.clock)));
+        let status = Arc::new(HostStatus::new(candidate, Arc::clone(&env.clock)));
         let wakeups = wakeups(&settings, &env.clock);
         let http = settings.http.map(HttpServer::bind).transpose()?;
         let signals = (signals == Signals::Caught).then(StopSignals::catch).transpose()?;
@@ -136,7 +136,7 @@ impl Host {
     }
 
     /// Returns the status, which stays readable while the host runs.
-    pub fn status(&self) -> Arc<Situation> {
+    pub fn status(&self) -> Arc<HostStatus> {
         Arc::clone(&self.campaigns.status)
     }
 
@@ -234,14 +234,14 @@ impl Host {
 }
 
 /// Joins the wake-ups of this machine. Without them only hand-over takes longer: a standby looks by itself.
-fn wakeups(settings: &HostSettings, clock: &Arc<dyn Clock>) -> Neighbours {
+fn wakeups(settings: &HostSettings, clock: &Arc<dyn Clock>) -> LocalWakeups {
     let name = settings.name.as_str();
-    Neighbours::meet(&settings.local_dir, name, Arc::clone(clock)).unwrap_or_else(|error| {
+    LocalWakeups::meet(&settings.local_dir, name, Arc::clone(clock)).unwrap_or_else(|error| {
         tracing::warn!(
             target: "vvm", event = "no_local_wakeups", name, reason = %error,
             "{name}: local wake-ups are disabled (--local-dir: {error}); hand-over falls back to polling"
         );
-        Neighbours::alone(Arc::clone(clock))
+        LocalWakeups::alone(Arc::clone(clock))
     })
 }
 

@@ -1,7 +1,7 @@
 //! Opening the storage of a host: once, or again and again while the obstacle may pass.
 
 use super::{HostError, HostSettings, start_line::StartLine};
-use crate::situation::Situation;
+use crate::status::HostStatus;
 use ielections::{Timing, WriteError};
 use std::{sync::Arc, time::Duration};
 use vvm_clock::{Clock, Instant};
@@ -40,7 +40,7 @@ pub(super) async fn open_once(
 pub(super) async fn open(
     settings: &HostSettings,
     clock: &Arc<dyn Clock>,
-    status: &Situation,
+    status: &HostStatus,
 ) -> Result<Arc<ElectionsTtlStorage>, HostError> {
     let give_up_at = match settings.acquisition {
         // As the campaign itself would (I10).

@@ -5,7 +5,7 @@ use crate::{
     history::{Keeper, PATIENCE, PATIENCE_SHARE},
     host_storage::HostStorage,
     requests::{Demand, may_work},
-    situation::Situation,
+    status::HostStatus,
 };
 use async_trait::async_trait;
 use ielections::{Timing, Ttl};
@@ -17,7 +17,7 @@ use vvm_storage::ElectionKey;
 
 /// Starts before every other service, and stops after them.
 pub(super) struct Preface {
-    pub(super) status: Arc<Situation>,
+    pub(super) status: Arc<HostStatus>,
     pub(super) storage: Arc<HostStorage>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) ttl: Ttl,

@@ -1,6 +1,6 @@
 //! Why there is no host.
 
-use crate::{cli::exit, http::CantListen, shortage::way_out};
+use crate::{exit_status, http::CantListen, resource_limit::way_out};
 use ielections::record::HolderTooLong;
 use std::io;
 use vvm_deadman::ArmError;
@@ -42,13 +42,13 @@ impl HostError {
     /// The exit status that `vvm run` would have, as `docs/vvm-run.md` lists them: 64, 69, 71, 75 or 78.
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::Storage { cause, .. } if cause.is_misuse() => exit::MISUSE,
-            Self::Storage { cause, .. } if cause.is_of_system() => exit::SYSTEM,
-            Self::Slots(SettleError::Differs { .. }) => exit::CONFLICT,
-            Self::Storage { .. } | Self::Slots(_) => exit::STORAGE,
-            Self::StorageTimedOut(_) => exit::NOT_ACQUIRED,
-            Self::Holder(_) => exit::MISUSE,
-            Self::Http(_) | Self::Deadman(_) | Self::System(_) => exit::SYSTEM,
+            Self::Storage { cause, .. } if cause.is_misuse() => exit_status::MISUSE,
+            Self::Storage { cause, .. } if cause.is_of_system() => exit_status::SYSTEM,
+            Self::Slots(SettleError::Differs { .. }) => exit_status::CONFLICT,
+            Self::Storage { .. } | Self::Slots(_) => exit_status::STORAGE,
+            Self::StorageTimedOut(_) => exit_status::NOT_ACQUIRED,
+            Self::Holder(_) => exit_status::MISUSE,
+            Self::Http(_) | Self::Deadman(_) | Self::System(_) => exit_status::SYSTEM,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a host is told.
 
-use crate::neighbours::LocalDir;
+use crate::local_wakeups::LocalDir;
 use ielections::{Holder, Ttl};
 use std::{net::SocketAddr, num::NonZeroU32, time::Duration};
 use vvm_orch::{Acquisition, VvmConfig};

@@ -1,8 +1,7 @@
 //! Being told to stop: by TERM and INT, and by the program itself.
 
 use crate::{
-    cli::exit,
-    signals,
+    exit_status,
     stop_requests::{At, Request, StopRequests},
 };
 use rustix::process::Signal;
@@ -44,17 +43,21 @@ impl StopSignals {
             };
             match requests.on(clock.now(), At::Host) {
                 Request::Stop => {
-                    tracing::info!(signal = signals::name(caught), "told to stop");
+                    tracing::info!(signal = name(caught), "told to stop");
                     stop.cancel();
                 }
                 Request::Echo => {}
                 Request::Kill => {
-                    tracing::warn!(signal = signals::name(caught), "told to stop again: ending at once");
-                    // Comes back only as process 1, which no signal ends.
-                    let _ = exit::die_of(caught);
-                    std::process::exit(exit::by_signal(caught.as_raw()).into());
+                    tracing::warn!(signal = name(caught), "told to stop again: ending at once");
+                    // Returns only in process 1, which no signal ends.
+                    let _ = signal_hook::low_level::emulate_default_handler(caught.as_raw());
+                    std::process::exit(exit_status::by_signal(caught.as_raw()).into());
                 }
             }
         }
     }
+}
+
+fn name(signal: Signal) -> &'static str {
+    signal_hook::low_level::signal_name(signal.as_raw()).unwrap_or("a signal")
 }

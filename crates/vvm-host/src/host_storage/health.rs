@@ -2,7 +2,7 @@
 //!
 //! A candidate that waits without a limit would otherwise wait in silence on a full disk or a server that is gone.
 
-use crate::situation::{Call, Failure, Situation};
+use crate::status::{Call, Failure, HostStatus};
 use ielections::{Slot, Version};
 use std::{
     fmt,
@@ -17,7 +17,7 @@ const FAILURES_IN_A_ROW: u32 = 2;
 
 /// What became of the calls of one host.
 pub(super) struct StorageHealth {
-    status: Arc<Situation>,
+    status: Arc<HostStatus>,
     /// Cancelled when the host is to end.
     stop: CancellationToken,
     seen: Mutex<Seen>,
@@ -33,7 +33,7 @@ struct Seen {
 }
 
 impl StorageHealth {
-    pub(super) fn new(status: Arc<Situation>, stop: CancellationToken) -> Self {
+    pub(super) fn new(status: Arc<HostStatus>, stop: CancellationToken) -> Self {
         Self { status, stop, seen: Mutex::default() }
     }
 

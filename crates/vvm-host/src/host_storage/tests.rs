@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     requests::{Demand, may_work},
-    situation::Candidate,
+    status::Candidate,
 };
 use ielections::{Holder, Ttl, Version};
 use std::num::NonZeroU32;
@@ -40,8 +40,8 @@ impl Scene {
             slots: NonZeroU32::MIN,
             ttl: Ttl::DEFAULT,
         };
-        let status = Arc::new(Situation::new(candidate, Arc::clone(&time)));
-        let wakeups = Neighbours::alone(Arc::clone(&time));
+        let status = Arc::new(HostStatus::new(candidate, Arc::clone(&time)));
+        let wakeups = LocalWakeups::alone(Arc::clone(&time));
         let host = HostStorage::new(Arc::new(open()), wakeups, status, time, CancellationToken::new());
         let scene = Self { clock, storage: open(), host };
         let first = entry(1);

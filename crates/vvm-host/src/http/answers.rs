@@ -1,7 +1,7 @@
 //! What is answered to which path. Nothing here changes anything, so that only GET and HEAD are served.
 
 use super::metrics::OfSituation;
-use crate::situation::{Readiness, Role, Situation};
+use crate::status::{HostStatus, Readiness, Role};
 use http_body_util::Full;
 use hyper::{
     Method, Response, StatusCode,
@@ -23,7 +23,7 @@ pub(crate) trait Extra: Collector {
 /// What is answered from.
 #[derive(Debug)]
 pub(crate) struct Answers {
-    situation: Arc<Situation>,
+    situation: Arc<HostStatus>,
     extras: Vec<Arc<dyn Extra>>,
     metrics: Registry,
 }
@@ -42,7 +42,7 @@ const PATHS: &str = "/ /healthz /readyz /leader /metrics /status";
 
 impl Answers {
     /// From `situation`.
-    pub(crate) fn new(situation: Arc<Situation>) -> Self {
+    pub(crate) fn new(situation: Arc<HostStatus>) -> Self {
         let mut metrics = Registry::default();
         let name = situation.candidate().name.clone();
         metrics

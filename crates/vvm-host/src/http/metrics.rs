@@ -1,6 +1,6 @@
 //! The situation as metrics. The help text of a metric says what it means.
 
-use crate::situation::{Readiness, Role, Situation};
+use crate::status::{HostStatus, Readiness, Role};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, NoLabelSet},
@@ -15,7 +15,7 @@ use vvm_clock::{SystemWallClock, WallClock as _};
 
 /// Collects the metrics of a situation at the moment of the request.
 #[derive(Debug)]
-pub(super) struct OfSituation(pub(super) Arc<Situation>);
+pub(super) struct OfSituation(pub(super) Arc<HostStatus>);
 
 impl Collector for OfSituation {
     fn encode(&self, mut out: DescriptorEncoder<'_>) -> fmt::Result {
@@ -27,7 +27,7 @@ impl Collector for OfSituation {
 
 const NO_EXEMPLAR: Option<&Exemplar<NoLabelSet, f64>> = None;
 
-fn of_the_moment(situation: &Situation, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+fn of_the_moment(situation: &HostStatus, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
     out.encode_descriptor("vvm_build", "Which program this is.", None, Info)?
         .encode_info(&[("version", env!("CARGO_PKG_VERSION"))])?;
 
@@ -56,7 +56,7 @@ fn of_the_moment(situation: &Situation, out: &mut DescriptorEncoder<'_>) -> fmt:
 }
 
 /// Without a leadership, these families have no sample: a meaningless number would raise an alarm, or hide one.
-fn of_the_leadership(situation: &Situation, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+fn of_the_leadership(situation: &HostStatus, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let role = situation.role();
     let leading = role.leadership();
     let of_slot = [("slot", leading.map(|leading| leading.slot.to_string()).unwrap_or_default())];
@@ -83,7 +83,7 @@ fn of_the_leadership(situation: &Situation, out: &mut DescriptorEncoder<'_>) -> 
     Ok(())
 }
 
-fn of_all_time(situation: &Situation, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+fn of_all_time(situation: &HostStatus, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let telemetry = situation.telemetry();
 
     let help = "Renewals that the storage confirmed, by how long that took from the moment each was sent.";

@@ -1,7 +1,7 @@
 //! The server as its clients find it, on a socket of this machine.
 
 use super::*;
-use crate::situation::{Candidate, Situation};
+use crate::status::{Candidate, HostStatus};
 use ielections::{Holder, Ttl};
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder, metrics::MetricType};
 use serde_json::{Map, Value};
@@ -30,7 +30,7 @@ impl Extra for Instances {
 }
 
 /// Runs `client` beside a server that shows a process which opens its storage.
-fn beside<Client: Future<Output = ()>>(client: impl FnOnce(SocketAddr, Arc<Situation>) -> Client) {
+fn beside<Client: Future<Output = ()>>(client: impl FnOnce(SocketAddr, Arc<HostStatus>) -> Client) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let clock = Arc::new(SystemClock::start().unwrap()) as Arc<dyn Clock>;
@@ -40,7 +40,7 @@ fn beside<Client: Future<Output = ()>>(client: impl FnOnce(SocketAddr, Arc<Situa
             slots: NonZeroU32::MIN,
             ttl: Ttl::DEFAULT,
         };
-        let situation = Arc::new(Situation::new(candidate, Arc::clone(&clock)));
+        let situation = Arc::new(HostStatus::new(candidate, Arc::clone(&clock)));
         let answers = Answers::new(Arc::clone(&situation)).with(Arc::new(Instances));
         let server = HttpServer::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = server.address();

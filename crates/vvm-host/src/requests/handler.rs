@@ -4,7 +4,7 @@
 //! standby would. A wake-up makes either look at once.
 
 use super::Demand;
-use crate::{host_storage::HostStorage, situation::Candidate};
+use crate::{host_storage::HostStorage, status::Candidate};
 use ielections::{Terms, Timing, WriteError};
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;

@@ -24,18 +24,7 @@ const MAP: [(&str, &[&str]); 10] = [
     ("vvm-storage", &["vvm-clock", "ielections"]),
     ("vvm-orch", &["vvm-clock", "ielections"]),
     ("primary-only", &["vvm-clock", "ielections"]),
-    (
-        "vvm-host",
-        &[
-            "vvm-clock",
-            "vvm-containment",
-            "vvm-deadman",
-            "ielections",
-            "primary-only",
-            "vvm-orch",
-            "vvm-storage",
-        ],
-    ),
+    ("vvm-host", &["vvm-clock", "vvm-deadman", "ielections", "primary-only", "vvm-orch", "vvm-storage"]),
     (
         "vvm-cli",
         &[
@@ -43,6 +32,7 @@ const MAP: [(&str, &[&str]); 10] = [
             "vvm-deadman",
             "ielections",
             "primary-only",
+            "vvm-orch",
             "vvm-storage",
             "vvm-containment",
             "vvm-host",
@@ -62,9 +52,6 @@ const FOR_PROGRAMS: [&str; 5] = ["clap", "clap_complete", "clap_mangen", "toml",
 
 /// The one program.
 const PROGRAM: &str = "vvm-cli";
-
-/// Libraries that are still a program, until `vvm-cli` has what makes them one.
-const STILL_PROGRAMS: [&str; 1] = ["vvm-host"];
 
 fn find(tree: &Tree) -> Vec<Finding> {
     tree.packages().iter().flat_map(|package| of_package(package, tree.packages())).collect()
@@ -108,16 +95,12 @@ fn of_package(package: &Package, all: &[Package]) -> Vec<Finding> {
                 1,
                 format!("`{}` knows the database `{name}`", package.name),
             ));
-        } else if !for_tests && is_library(&package.name) && FOR_PROGRAMS.contains(&name) {
+        } else if !for_tests && package.name != PROGRAM && FOR_PROGRAMS.contains(&name) {
             let what = format!("`{}` is a library, and `{name}` is for programs", package.name);
             findings.push(Finding::new(&manifest, 1, what));
         }
     }
     findings
-}
-
-fn is_library(name: &str) -> bool {
-    name != PROGRAM && !STILL_PROGRAMS.contains(&name)
 }
 
 fn is_free(package: &Package) -> bool {

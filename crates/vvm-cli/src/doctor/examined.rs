@@ -1,0 +1,176 @@
+//! What follows from the figures, and from what the machine says of itself, with the way out where there is one.
+
+use super::{
+    finding::{Finding, Health},
+    measured::{Measured, Trips},
+};
+use crate::{cli::args::DoctorArgs, contained::NotContained};
+use ielections::{ReadError, Timing, TtlStorage as _};
+use rustix::process::{Resource, getrlimit};
+use std::num::NonZeroU32;
+use vvm_clock::Instant;
+use vvm_containment::{Containment, Level, Wanted};
+use vvm_host::operate::StorageInspector;
+use vvm_storage::{Description, ElectionsTtlStorage};
+
+/// How often a slow write should fit into one attempt of a renewal, so that a bad minute does not cost a leadership.
+const ROOM: u32 = 4;
+
+/// What guardian, host, storage and HTTP need together.
+const FILES: u64 = 64;
+
+/// What the storage and the way to it come to, and the newest epoch in it.
+///
+/// # Errors
+/// When it can't be read at all.
+pub(super) async fn storage(
+    desk: &StorageInspector,
+    args: &DoctorArgs,
+    measured: &Measured,
+) -> Result<(Vec<Finding>, Option<u64>), ReadError> {
+    let (settled, keys) = desk.keys().await?;
+    let slots = desk.storage.scan(&keys).await?;
+    let newest = slots.iter().filter_map(|slot| slot.last_epoch()).max().map(|epoch| epoch.get());
+    let held = slots.iter().filter(|slot| slot.entry().is_some()).count();
+    let described = desk.storage.describe().await;
+    let software = described.as_ref().ok().and_then(|described| described.software.clone());
+    let slots = match settled {
+        Some(count) => format!("{held} of {count} slots held"),
+        None => "nobody has campaigned for this name".into(),
+    };
+    let location = desk.storage.opened().map(|opened| opened.location);
+    let says = software.iter().chain(&location).chain([&slots]).cloned().collect::<Vec<_>>().join("; ");
+    let shown = Finding::new("storage", Health::Good, says).with("software", software).with("held", held);
+    let shown = shown.with("location", location);
+    let mut findings = vec![shown.with("slots", settled.map(NonZeroU32::get))];
+    findings.extend(set_up(described));
+    findings.extend([
+        trips("reads", &measured.reads),
+        trips("writes", &measured.writes),
+        margins(&desk.storage, args, &measured.writes),
+    ]);
+    Ok((findings, newest))
+}
+
+/// How the storage is set up; nothing where it has nothing to say.
+fn set_up(described: Result<Description, ReadError>) -> Option<Finding> {
+    const ABOUT: &str = "settings";
+    let described = match described {
+        Ok(described) if described.settings.is_empty() && described.concerns.is_empty() => return None,
+        Ok(described) => described,
+        Err(refusal) => return Some(Finding::new(ABOUT, Health::Caution, format!("not told: {refusal}"))),
+    };
+    let settings = described.settings.iter().map(|(name, value)| format!("{name} {value}"));
+    let said =
+        [settings.collect::<Vec<_>>().join(", ")].into_iter().chain(described.concerns.iter().cloned());
+    let said = said.filter(|said| !said.is_empty()).collect::<Vec<_>>().join(". ");
+    let health = if described.concerns.is_empty() { Health::Good } else { Health::Caution };
+    let finding = Finding::new(ABOUT, health, said).with("concerns", described.concerns);
+    let named = described.settings.into_iter().map(|(name, value)| (name.replace([' ', '-'], "_"), value));
+    Some(named.fold(finding, |finding, (name, value)| finding.with(&name, value)))
+}
+
+fn trips(about: &'static str, trips: &Trips) -> Finding {
+    let quantiles = [50, 90, 99, 100].map(|percent| trips.quantile(percent));
+    let [median, ninety, slow, slowest] = quantiles;
+    let count = trips.count();
+    let says =
+        format!("{count} trips: p50 {median:.1?}, p90 {ninety:.1?}, p99 {slow:.1?}, slowest {slowest:.1?}");
+    let finding = match &trips.failure {
+        Some(failure) => Finding::new(about, Health::Problem, format!("failed: {failure} ({says})")),
+        None => Finding::new(about, Health::Good, says),
+    };
+    let named = ["p50", "p90", "p99", "slowest"].into_iter().zip(quantiles);
+    let finding = finding.with("count", count);
+    named.fold(finding, |finding, (name, duration)| finding.with_duration(name, duration))
+}
+
+/// What the TTL makes of it.
+fn margins(storage: &ElectionsTtlStorage, args: &DoctorArgs, writes: &Trips) -> Finding {
+    let (timing, least) = (Timing::of(args.ttl), storage.limits().min_ttl);
+    let attempt = timing.attempt_timeout();
+    let seconds = |at: Instant| at.since(Instant::ORIGIN);
+    let (loss, kill) = (seconds(timing.loss_at(Instant::ORIGIN)), seconds(timing.kill_at(Instant::ORIGIN)));
+    let slow = writes.quantile(99);
+    let fits = (writes.count() > 0).then(|| attempt.as_secs_f64() / slow.as_secs_f64().max(1e-6));
+    // An attempt has a tenth of a TTL.
+    let wanted = (slow * ROOM * 10).max(least);
+    let usual = format!(
+        "TTL {}: lost {loss:?} and killed {kill:?} after the last renewal; an attempt to renew has {attempt:?}",
+        args.ttl
+    );
+    let (health, says) = match fits {
+        _ if args.ttl.get() < least => (
+            Health::Problem,
+            format!("{usual}; this storage takes no TTL below {least:?}: choose a longer one"),
+        ),
+        None => (Health::Problem, format!("{usual}; no write has shown how long one takes")),
+        Some(fits) if fits < 1.0 => (
+            Health::Problem,
+            format!("{usual}, and a slow write takes longer: choose a TTL of {wanted:.1?} or more"),
+        ),
+        Some(fits) if fits < f64::from(ROOM) => (
+            Health::Caution,
+            format!("{usual}, which a slow write fits into {fits:.1} times: better a TTL of {wanted:.1?}"),
+        ),
+        Some(fits) => (Health::Good, format!("{usual}, which a slow write fits into {fits:.0} times")),
+    };
+    let finding = Finding::new("margins", health, says).with("fits", fits);
+    finding.with_duration("attempt", attempt).with_duration("loss", loss).with_duration("kill", kill)
+}
+
+/// Which levels are to be had here.
+pub(super) fn containment() -> Finding {
+    let mut figures = serde_json::Map::new();
+    let mut said = Vec::new();
+    for level in [Level::Guardian, Level::ControlGroup, Level::PidNamespace] {
+        let refusal = match Containment::establish(Wanted::Exactly(level)) {
+            Ok(containment) => {
+                containment.dissolve();
+                None
+            }
+            Err(refusal) => Some(NotContained(refusal).to_string()),
+        };
+        said.push(match &refusal {
+            None => level.to_string(),
+            Some(refusal) => format!("not {level} ({refusal})"),
+        });
+        figures.insert(level.to_string(), refusal.is_none().into());
+    }
+    // The first level is what every other one stands on.
+    let has_any = figures.get("guardian").is_some_and(|had| had == true);
+    let health = if has_any { Health::Good } else { Health::Problem };
+    Finding::new("containment", health, said.join(", ")).with("levels", figures)
+}
+
+/// How many files a process may have open.
+pub(super) fn limits() -> Finding {
+    let limit = getrlimit(Resource::Nofile).current;
+    let (health, says) = match limit {
+        Some(limit) if limit < FILES => (
+            Health::Problem,
+            format!("{limit} open files: let it open more, {FILES} at least (ulimit -n, LimitNOFILE=)"),
+        ),
+        Some(limit) => (Health::Good, format!("{limit} open files")),
+        None => (Health::Good, "any number of open files".into()),
+    };
+    Finding::new("limits", health, says).with("open_files", limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_told_and_what_is_unwise_is_a_caution() {
+        assert_eq!(set_up(Ok(Description::default())), None, "nothing to say");
+        let described = Description::of("Database 1").with("journal mode", "wal");
+        let told = set_up(Ok(described.clone())).unwrap();
+        assert_eq!((told.health, &*told.says), (Health::Good, "journal mode wal"));
+        assert_eq!(told.figures["journal_mode"], "wal");
+        let unwise = set_up(Ok(described.concerned("No disk. Buy one"))).unwrap();
+        assert_eq!((unwise.health, &*unwise.says), (Health::Caution, "journal mode wal. No disk. Buy one"));
+        let silent = set_up(Err(ReadError::Unavailable("asleep".into()))).unwrap();
+        assert!(silent.health == Health::Caution && silent.says.contains("asleep"), "{silent:?}");
+    }
+}

@@ -1,0 +1,35 @@
+//! Opens a storage for one operator command, on a runtime of its own, and words what went wrong.
+
+use crate::{announce::say, async_runtime};
+use ielections::TtlStorage as _;
+use std::{io, process::ExitCode};
+use vvm_host::operate::{InspectError, Purpose, StorageInspector};
+
+/// Prints `error` and returns the exit status. A reader that has seen enough, such as `head`, is no error.
+pub(crate) fn conclude(error: &InspectError) -> ExitCode {
+    match error {
+        InspectError::Output(cause) if cause.kind() == io::ErrorKind::BrokenPipe => {
+            return ExitCode::SUCCESS;
+        }
+        error => say!("{error}"),
+    }
+    error.status().into()
+}
+
+/// Opens the storage at `url`, runs `act` with it, and closes it.
+///
+/// # Errors
+/// [`InspectError`], as part of the error of `act`.
+pub(crate) fn inspect<T, E: From<InspectError>>(
+    (url, name): (&str, &str),
+    purpose: Purpose,
+    act: impl AsyncFnOnce(&StorageInspector) -> Result<T, E>,
+) -> Result<T, E> {
+    let runtime = async_runtime::start().map_err(InspectError::system)?;
+    runtime.block_on(async {
+        let inspector = StorageInspector::open(url, name, purpose).await?;
+        let done = act(&inspector).await;
+        inspector.storage.close().await;
+        done
+    })
+}

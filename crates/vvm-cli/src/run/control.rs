@@ -1,0 +1,167 @@
+//! What this process is told from outside, by signals and by the guardian, sorted for those who act on it.
+
+use super::conclusion::Cause;
+use crate::{
+    announce,
+    signals::{Caught, Signals, asks_to_stop, ends_a_candidate},
+};
+use rustix::process::Signal;
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+};
+use tokio::sync::{Notify, broadcast, watch};
+use tokio_util::sync::CancellationToken;
+use vvm_clock::{Clock, Instant};
+use vvm_containment::{Guardian, Heard, Passed, Readable, ToSupervisor};
+use vvm_host::operate::{At, Request, StopRequests};
+use vvm_host::status::{HostStatus, WhyStopping};
+
+/// Signals on their way to the worker: as many as can come before it is looked at. More merge, as pending ones do.
+const SIGNALS: usize = 64;
+
+/// What was told.
+#[derive(Debug)]
+pub(super) struct Control {
+    /// Somebody asked to stop.
+    pub(super) stop: CancellationToken,
+    /// Learns first that the guardian has died.
+    situation: Arc<HostStatus>,
+    /// By this signal.
+    stop_signal: OnceLock<Signal>,
+    /// Somebody asked again.
+    pub(super) kill: CancellationToken,
+    /// The guardian has not listened for so long that it counts as gone.
+    pub(super) guardian_lapsed: CancellationToken,
+    /// The guardian has died.
+    pub(super) guardian_died: CancellationToken,
+    /// For the worker.
+    pub(super) signals: broadcast::Sender<Passed>,
+    /// The deadline that the guardian's own timer stands at.
+    pub(super) in_force: watch::Sender<Option<Instant>>,
+    /// Rings after a child has ended.
+    pub(super) children: Arc<Notify>,
+}
+
+impl Control {
+    /// Nothing has been told yet. `stop` stops the host, whose status this is.
+    pub(super) fn new(stop: CancellationToken, situation: Arc<HostStatus>) -> Self {
+        Self {
+            stop,
+            situation,
+            stop_signal: OnceLock::new(),
+            kill: CancellationToken::new(),
+            guardian_lapsed: CancellationToken::new(),
+            guardian_died: CancellationToken::new(),
+            signals: broadcast::Sender::new(SIGNALS),
+            in_force: watch::Sender::new(None),
+            children: Arc::new(Notify::new()),
+        }
+    }
+
+    /// Listens as long as it is polled.
+    ///
+    /// # Errors
+    /// When the runtime can't poll any more.
+    ///
+    /// # Cancel safety
+    /// May be dropped at will.
+    pub(super) async fn listen(
+        &self,
+        guardian: Guardian,
+        mut signals: Signals,
+        clock: Arc<dyn Clock>,
+    ) -> io::Result<std::convert::Infallible> {
+        let mut requests = StopRequests::default();
+        let guardian_socket = Readable::of(&guardian)?;
+        let signals_socket = Readable::of(&signals)?;
+        let mut guardian_speaks = true;
+        loop {
+            tokio::select! {
+                biased;
+                caught = signals_socket.find(|| signals.pending()) => {
+                    for Caught { signal, .. } in caught? {
+                        if signal == Signal::CHILD {
+                            self.children.notify_one();
+                        }
+                        // The others are for the worker, and whoever means it signals the guardian.
+                        if asks_to_stop(signal) {
+                            let passed = Passed { signal, delivered: false };
+                            self.asked_to_stop(requests.on(clock.now(), At::Host), passed);
+                        }
+                    }
+                }
+                heard = guardian_socket.find(|| guardian.hear()), if guardian_speaks => match heard? {
+                    Heard::Message(ToSupervisor::Signalled { signal, delivered }, _) => {
+                        let passed = Passed { signal, delivered };
+                        let for_us = if self.has_worker() { asks_to_stop } else { ends_a_candidate };
+                        if for_us(signal) {
+                            self.asked_to_stop(requests.on(clock.now(), At::Guardian), passed);
+                        } else {
+                            self.pass_on(passed);
+                        }
+                    }
+                    Heard::Message(ToSupervisor::InForce(deadline), _) => {
+                        self.in_force.send_replace(deadline);
+                    }
+                    Heard::Message(ToSupervisor::Begin { .. }, _) => {}
+                    Heard::End => {
+                        guardian_speaks = false;
+                        // Heard before its process is seen to end: the kernel closes first. So what ends from here on has
+                        // not ended by itself.
+                        self.end_with_guardian();
+                    }
+                },
+            }
+        }
+    }
+
+    /// Whoever notices says that the guardian has died: everything is to stop and be killed, and to be said to nobody who
+    /// might be at a terminal. From any thread, and as often as one likes.
+    pub(super) fn end_with_guardian(&self) {
+        announce::leave_terminal();
+        self.guardian_died.cancel();
+        // Before the stop, which would be the reason otherwise.
+        self.situation.stops(WhyStopping::GuardianDied);
+        self.kill.cancel();
+        self.stop.cancel();
+        // Those who have ended may have been reaped by another thread.
+        self.children.notify_one();
+    }
+
+    /// That the guardian has died; or that we were asked to stop, and by which signal.
+    pub(super) fn asked(&self) -> Cause {
+        if self.guardian_died.is_cancelled() {
+            return Cause::GuardianDied;
+        }
+        Cause::Asked(self.stop_signal.get().copied().unwrap_or(Signal::TERM))
+    }
+
+    /// Why work is to stop, once it is.
+    pub(super) fn why(&self) -> WhyStopping {
+        if self.guardian_died.is_cancelled() { WhyStopping::GuardianDied } else { WhyStopping::Asked }
+    }
+
+    /// Whether there is a worker to pass signals on to, or one on its way.
+    fn has_worker(&self) -> bool {
+        self.signals.receiver_count() > 0
+    }
+
+    fn asked_to_stop(&self, request: Request, passed: Passed) {
+        match request {
+            Request::Stop => {
+                // The first stands.
+                let _ = self.stop_signal.set(passed.signal);
+                self.pass_on(passed);
+                self.stop.cancel();
+            }
+            Request::Echo => {}
+            Request::Kill => self.kill.cancel(),
+        }
+    }
+
+    fn pass_on(&self, passed: Passed) {
+        // Without a worker nobody receives it, and it is for nobody.
+        let _ = self.signals.send(passed);
+    }
+}

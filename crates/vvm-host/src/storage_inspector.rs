@@ -1,0 +1,156 @@
+//! [`StorageInspector`]: a storage, opened to look into it or to ask something of those who share it. Opening creates nothing, and what
+//! was opened is closed in the end. Why that, or what came after, did not work.
+
+use crate::{
+    exit_status,
+    local_wakeups::{LocalDir, WakeSender},
+    resource_limit::ResourceLimit,
+};
+use ielections::{ReadError, Slot, TtlStorage as _};
+use std::{io, num::NonZeroU32, sync::Arc};
+use vvm_clock::{Clock, SystemClock};
+use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
+
+/// What somebody comes for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// To look: where nothing may be written, to read.
+    Look,
+    /// To write, too.
+    Ask,
+}
+
+/// A storage that is there and that processes share, opened for one name in it.
+#[derive(Debug)]
+pub struct StorageInspector {
+    /// The storage, open.
+    pub storage: ElectionsTtlStorage,
+    /// The name that is led.
+    pub name: String,
+    /// The same as part of each key.
+    pub cluster: ClusterName,
+    /// The clock of this process.
+    pub clock: Arc<dyn Clock>,
+    url: String,
+}
+
+/// Why it ended, if nobody asked it to.
+#[derive(Debug, thiserror::Error)]
+pub enum InspectError {
+    /// The storage can't be opened.
+    #[error("--storage: {0}")]
+    Open(#[from] vvm_storage::OpenError),
+    /// Other processes can't share the storage.
+    #[error("--storage {0}: only the process that has it open can see into it")]
+    NotShared(String),
+    /// The storage does not exist.
+    #[error("--storage {0}: there is no such storage yet: the first `vvm run` creates it")]
+    NoStorage(String),
+    /// No process has campaigned for the name.
+    #[error("nobody has ever campaigned for {name} in {storage}: check --name")]
+    UnknownName {
+        /// The name.
+        name: String,
+        /// The storage's URL.
+        storage: String,
+    },
+    /// A read failed.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The operating system refused.
+    #[error(transparent)]
+    System(ResourceLimit),
+    /// The output can't be written.
+    #[error("can't write: {0}")]
+    Output(io::Error),
+}
+
+impl InspectError {
+    /// What the operating system refused.
+    pub fn system(cause: io::Error) -> Self {
+        Self::System(cause.into())
+    }
+
+    /// The status for it.
+    pub fn status(&self) -> u8 {
+        match self {
+            Self::Open(cause) if cause.is_misuse() => exit_status::MISUSE,
+            Self::Open(cause) if cause.is_of_system() => exit_status::SYSTEM,
+            Self::Open(_) | Self::Read(_) => exit_status::STORAGE,
+            Self::NotShared(_) => exit_status::MISUSE,
+            Self::NoStorage(_) | Self::UnknownName { .. } => exit_status::UNKNOWN,
+            Self::System(_) | Self::Output(_) => exit_status::SYSTEM,
+        }
+    }
+}
+
+impl StorageInspector {
+    /// Opens the storage at `url` for `name`.
+    ///
+    /// # Errors
+    /// [`InspectError`].
+    ///
+    /// # Cancel safety
+    /// May be dropped at will.
+    pub async fn open(url: &str, name: &str, purpose: Purpose) -> Result<Self, InspectError> {
+        let clock = Arc::new(SystemClock::start().map_err(InspectError::system)?) as Arc<dyn Clock>;
+        if !vvm_storage::url::shared_between_processes(url)? {
+            return Err(InspectError::NotShared(url.to_owned()));
+        }
+        if !vvm_storage::url::exists(url)? {
+            return Err(InspectError::NoStorage(url.to_owned()));
+        }
+        let opened = match purpose {
+            Purpose::Look => vvm_storage::url::open_to_look(url, Arc::clone(&clock)).await?,
+            Purpose::Ask => vvm_storage::open(url, Arc::clone(&clock)).await?,
+        };
+        let (url, name, cluster) = (url.to_owned(), name.to_owned(), ClusterName::from(name));
+        Ok(Self { storage: ElectionsTtlStorage::new(opened), name, cluster, clock, url })
+    }
+
+    /// Wakes the candidates of this machine, so that they look at the storage at once. A candidate that is not woken
+    /// looks by itself within its poll.
+    pub fn wake_candidates(&self, local_dir: Option<&LocalDir>) {
+        if let Ok(candidates) = WakeSender::to(local_dir.unwrap_or(&LocalDir::Usual), &self.name) {
+            candidates.tell();
+        }
+    }
+
+    /// How many slots there are, if somebody has settled that, and their keys.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub async fn keys(&self) -> Result<(Option<NonZeroU32>, Vec<ElectionKey>), ReadError> {
+        let settled = self.storage.slot_count(&self.cluster).await?;
+        Ok((settled, self.keys_of(settled)))
+    }
+
+    /// The keys of so many slots. A program that leads a slot of its own choice need not have settled how many there are.
+    pub fn keys_of(&self, settled: Option<NonZeroU32>) -> Vec<ElectionKey> {
+        let slots = SlotNumber::all(settled.unwrap_or(NonZeroU32::MIN));
+        slots.map(|slot| ElectionKey { cluster: self.cluster.clone(), slot }).collect()
+    }
+
+    /// The keys of all slots of a name that somebody has campaigned for.
+    ///
+    /// # Errors
+    /// When nobody ever has, and when the storage fails.
+    pub async fn slots(&self) -> Result<Vec<ElectionKey>, InspectError> {
+        let (settled, keys) = self.keys().await?;
+        if settled.is_none() {
+            self.check_known(&self.storage.scan(&keys).await?)?;
+        }
+        Ok(keys)
+    }
+
+    /// Whether any of the slots of a name whose count nobody has settled was ever led.
+    ///
+    /// # Errors
+    /// [`InspectError::UnknownName`].
+    pub fn check_known(&self, slots: &[Slot]) -> Result<(), InspectError> {
+        if slots.iter().any(|slot| slot.last_epoch().is_some()) {
+            return Ok(());
+        }
+        Err(InspectError::UnknownName { name: self.name.clone(), storage: self.url.clone() })
+    }
+}
