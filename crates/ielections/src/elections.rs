@@ -6,7 +6,6 @@ use crate::{
     protocol::{RenewalAttempts, Terms},
     storage::Cause,
 };
-use async_trait::async_trait;
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 use vvm_deadman::ArmError;
 
@@ -67,33 +66,6 @@ pub enum AcquireError {
     Deadman(#[from] ArmError),
 }
 
-/// Campaigns for leaderships on one storage.
-#[async_trait]
-pub trait Elections<K: Key>: Send + Sync + 'static {
-    /// Campaigns until one of the candidacy's slots is led, and returns with the deadman armed (I4).
-    ///
-    /// # Errors
-    /// [`AcquireError`].
-    ///
-    /// # Cancel safety
-    /// Dropping the future withdraws the candidacy: what an unanswered attempt may have written is deleted, and a
-    /// leadership that was won at that moment is released.
-    async fn acquire(&self, candidacy: Candidacy<K>) -> Result<(K, Leadership), AcquireError>;
-
-    /// A hint that something may have changed in the storage: every campaign looks at its slots again as soon as it may,
-    /// at least [`Terms::HINT_GAP`] after it has looked last. So a candidate that hears of a release takes its turn at
-    /// once. A hint is never needed, and one that is false costs a look: no slot opens earlier by it (I5). Never blocks.
-    fn look_now(&self);
-
-    /// Refuses and ends campaigns, tells every holder [`Loss::Closing`](crate::Loss), and returns once each has handed
-    /// back. What was dropped instead of handed back is neither deleted nor disarmed (I4, I6). May be called more than
-    /// once.
-    ///
-    /// # Cancel safety
-    /// Dropping the future stops the waiting, not the closing.
-    async fn cleanup(&self);
-}
-
 /// What an engine may be told, beyond its environment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EngineSettings {
@@ -111,30 +83,36 @@ impl Default for EngineSettings {
     }
 }
 
-/// Elections on `storage`, driven by one task of `env`'s.
-pub fn elections<K: Key>(storage: Arc<dyn TtlStorage<K>>, env: Env) -> Arc<dyn Elections<K>> {
-    elections_with(storage, env, EngineSettings::default())
-}
-
-/// [`elections`], with settings.
-pub fn elections_with<K: Key>(
-    storage: Arc<dyn TtlStorage<K>>,
-    env: Env,
-    settings: EngineSettings,
-) -> Arc<dyn Elections<K>> {
-    let min_ttl = storage.limits().min_ttl;
-    Arc::new(EngineElections { engine: engine::start(storage, env, settings), min_ttl })
-}
-
+/// Campaigns for leaderships on one storage.
+///
+/// One task drives all campaigns and leaderships. It ends when the value and its last leadership are gone.
 #[derive(Debug)]
-struct EngineElections<K: Key> {
+pub struct Elections<K: Key> {
     engine: EngineHandle<K>,
     min_ttl: Duration,
 }
 
-#[async_trait]
-impl<K: Key> Elections<K> for EngineElections<K> {
-    async fn acquire(&self, candidacy: Candidacy<K>) -> Result<(K, Leadership), AcquireError> {
+impl<K: Key> Elections<K> {
+    /// Elections on `storage`.
+    pub fn new(storage: Arc<dyn TtlStorage<K>>, env: Env) -> Self {
+        Self::with_settings(storage, env, EngineSettings::default())
+    }
+
+    /// [`Elections::new`], with settings.
+    pub fn with_settings(storage: Arc<dyn TtlStorage<K>>, env: Env, settings: EngineSettings) -> Self {
+        let min_ttl = storage.limits().min_ttl;
+        Self { engine: engine::start(storage, env, settings), min_ttl }
+    }
+
+    /// Campaigns until one of the candidacy's slots is led, and returns with the deadman armed (I4).
+    ///
+    /// # Errors
+    /// [`AcquireError`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future withdraws the candidacy: what an unanswered attempt may have written is deleted, and a
+    /// leadership that was won at that moment is released.
+    pub async fn acquire(&self, candidacy: Candidacy<K>) -> Result<(K, Leadership), AcquireError> {
         if candidacy.slots.is_empty() {
             return Err(AcquireError::NoSlots);
         }
@@ -145,11 +123,20 @@ impl<K: Key> Elections<K> for EngineElections<K> {
         self.engine.campaign(candidacy).await
     }
 
-    fn look_now(&self) {
+    /// Tells every campaign that something may have changed in the storage. It looks at its slots again as soon as it may,
+    /// at least [`Terms::HINT_GAP`] after its last look, so that a candidate that hears of a release claims at once. A
+    /// hint is never needed. A false one costs a look, and opens no slot earlier (I5). Never blocks.
+    pub fn look_now(&self) {
         self.engine.look_now();
     }
 
-    async fn cleanup(&self) {
+    /// Refuses and ends campaigns, tells every holder [`Loss::Closing`](crate::Loss), and returns once each has handed
+    /// back. What was dropped instead of handed back is neither deleted nor disarmed (I4, I6). May be called more than
+    /// once.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops the waiting, not the closing.
+    pub async fn cleanup(&self) {
         self.engine.cleanup().await;
     }
 }

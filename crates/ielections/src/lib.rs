@@ -33,7 +33,7 @@ pub use documents::{
     DocumentVersion, DocumentWrite, DocumentWriteError, Documents, Fence, FenceState, Fenced, OnlyIf, Page,
     Scan,
 };
-pub use elections::{AcquireError, Candidacy, Elections, EngineSettings, elections, elections_with};
+pub use elections::{AcquireError, Candidacy, Elections, EngineSettings};
 pub use env::{Entropy, Env, Spawn};
 pub use leadership::{Leadership, Ran};
 pub use loss::Loss;
@@ -42,5 +42,5 @@ pub use record::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
 pub use standing::{NotEnsured, Standing};
 pub use storage::{Claim, Delete, Key, Layer, Limits, ReadError, Swap, TtlStorage, WriteError};
 #[cfg(feature = "tokio-rt")]
-pub use system::{OsEntropy, TokioSpawn};
+pub use system::{EnvError, OsEntropy, TokioSpawn};
 pub use timing::Timing;

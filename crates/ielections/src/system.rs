@@ -6,15 +6,25 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 use vvm_clock::{SystemClock, SystemWallClock};
-use vvm_deadman::Deadman;
+use vvm_deadman::{ArmError, Deadman, SystemOptions};
 
 impl Env {
-    /// The environment of a real process: the machine's clocks, the operating system's randomness, tasks on `runtime`,
-    /// and whatever is to end the process (usually [`Deadman::system`]).
+    /// The environment of this process: the machine's clocks, the operating system's randomness, tasks on the current tokio
+    /// runtime, and a deadman that ends the process ([`Deadman::system`]). Once in each process.
+    ///
+    /// # Errors
+    /// [`EnvError`]. To be called on a tokio runtime.
+    pub fn this_process() -> Result<Self, EnvError> {
+        let runtime = tokio::runtime::Handle::try_current().map_err(EnvError::NoRuntime)?;
+        let deadman = Deadman::system(SystemOptions::default()).map_err(EnvError::Deadman)?;
+        Self::with_deadman(deadman, runtime).map_err(EnvError::Clock)
+    }
+
+    /// [`Env::this_process`], for a process that chooses its deadman and its runtime.
     ///
     /// # Errors
     /// As [`SystemClock::start`].
-    pub fn system(deadman: Deadman, runtime: tokio::runtime::Handle) -> io::Result<Self> {
+    pub fn with_deadman(deadman: Deadman, runtime: tokio::runtime::Handle) -> io::Result<Self> {
         Ok(Self {
             clock: Arc::new(SystemClock::start()?),
             wall: Arc::new(SystemWallClock),
@@ -23,6 +33,20 @@ impl Env {
             spawn: Arc::new(TokioSpawn::on(runtime)),
         })
     }
+}
+
+/// This process can't have an environment for elections.
+#[derive(Debug, thiserror::Error)]
+pub enum EnvError {
+    /// The call was not made on a tokio runtime.
+    #[error("elections need a tokio runtime: {0}")]
+    NoRuntime(#[source] tokio::runtime::TryCurrentError),
+    /// The kill deadline's thread or timer could not be made.
+    #[error(transparent)]
+    Deadman(ArmError),
+    /// The clock's thread or timer could not be made.
+    #[error("the clock could not be started: {0}")]
+    Clock(#[source] io::Error),
 }
 
 /// The operating system's randomness, fetched by the block: a campaign needs three numbers, and a system call for each
@@ -89,5 +113,15 @@ impl Spawn for TokioSpawn {
     fn spawn(&self, _name: &'static str, task: Task) {
         // The engine joins its task: it ends when its last handle and lease are gone, and `cleanup` waits for that.
         drop(self.0.spawn(task));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn environment_outside_a_runtime_is_refused() {
+        assert!(matches!(Env::this_process(), Err(EnvError::NoRuntime(_))));
     }
 }

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use ielections::{
-    Candidacy, Claim, Delete, Entry, Env, Epoch, Holder, Incarnation, Limits, OsEntropy, ReadError, Slot,
-    Swap, Terms, TokioSpawn, Ttl, TtlStorage, Vacant, Version, WriteError, elections,
+    Candidacy, Claim, Delete, Elections, Entry, Env, Epoch, Holder, Incarnation, Limits, OsEntropy,
+    ReadError, Slot, Swap, Terms, TokioSpawn, Ttl, TtlStorage, Vacant, Version, WriteError,
 };
 use std::{
     io,
@@ -109,7 +109,7 @@ fn a_record_is_observed_from_when_its_answer_came_however_long_the_call_stood_st
         entropy: Arc::new(OsEntropy::default()),
         spawn: Arc::new(TokioSpawn::on(runtime.handle().clone())),
     };
-    let elections = elections(storage, env);
+    let elections = Elections::new(storage, env);
     let terms = Terms::new(Holder::new("candidate").unwrap(), Ttl::DEFAULT);
     runtime.block_on(async {
         let (_, leadership) = elections.acquire(Candidacy { slots: vec![1], terms }).await.unwrap();

@@ -52,9 +52,9 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), BoxError> {
 //! # let trigger = RecordingTrigger::on(Arc::new(vvm_clock::SystemClock::start()?));
-//! # let env = Env::system(Deadman::with_trigger(trigger), tokio::runtime::Handle::current())?;
+//! # let env = Env::with_deadman(Deadman::with_trigger(trigger), tokio::runtime::Handle::current())?;
 //! # let storage = ElectionsTtlStorage::new(MemDatabase::new(env.clock.clone()).open());
-//! # let elections = elections(Arc::new(storage), env.clone());
+//! # let elections = Elections::new(Arc::new(storage), env.clone());
 //! # let slot = ElectionKey { cluster: "counters".into(), slot: SlotNumber::new(NonZeroU32::MIN) };
 //! # let terms = Terms::new(Holder::new("one of us")?, Ttl::DEFAULT);
 //! let mut builder = RegistryBuilder::new(RegistryConfig::new(&env));

@@ -95,7 +95,7 @@ async fn campaign(shared: &Arc<Shared>) -> Result<u8, HostError> {
     // Hooks have a limit of their own.
     settings.stop_timeout = Duration::MAX;
     let deadman = Deadman::with_trigger(shared.hooks.trigger());
-    let host = Host::with_env(settings, Env::system(deadman, Handle::current())?, Signals::Caught)?;
+    let host = Host::with_env(settings, Env::with_deadman(deadman, Handle::current())?, Signals::Caught)?;
     let ended = host
         .run(|| {
             say!("{}: waiting for leadership as {holder}", args.name);

@@ -105,7 +105,7 @@ fn host(run: &RunArgs) -> Result<(), StartError> {
         Arc::new(GuardedTrigger::over(SystemTrigger::start(SystemOptions::default())?, guardian.clone()));
     let deadline = trigger.deadline();
     let holder = run.holder()?;
-    let env = Env::system(Deadman::with_trigger(trigger), runtime.handle().clone())?;
+    let env = Env::with_deadman(Deadman::with_trigger(trigger), runtime.handle().clone())?;
     let host = {
         let _entered = runtime.enter();
         Host::with_env(lead::settings(run, holder.clone()), env, HostSignals::Ignored)?

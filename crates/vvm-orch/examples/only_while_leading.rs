@@ -2,17 +2,16 @@
 //! `cargo run -p vvm-orch --example only_while_leading`
 #![forbid(unsafe_code)]
 
-use ielections::{Env, Holder, Ttl, elections};
+use ielections::{Elections, Env, Holder, Ttl};
 use std::{error::Error, num::NonZeroU32, sync::Arc};
-use vvm_deadman::{Deadman, SystemOptions};
 use vvm_orch::{Acquisition, Vvm, VvmConfig, service_fn};
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let env = Env::system(Deadman::system(SystemOptions::default())?, tokio::runtime::Handle::current())?;
+    let env = Env::this_process()?;
     let storage = vvm_storage::open("sqlite:payroll.db", env.clock.clone()).await?;
-    let elections = elections(Arc::new(ElectionsTtlStorage::new(storage)), env.clone());
+    let elections = Elections::new(Arc::new(ElectionsTtlStorage::new(storage)), env.clone());
     let slot = ElectionKey { cluster: "payroll".into(), slot: SlotNumber::new(NonZeroU32::MIN) };
 
     let payroll = service_fn("payroll", async |cx| {

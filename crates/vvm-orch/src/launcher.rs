@@ -15,7 +15,7 @@ use vvm_clock::Clock;
 
 pub(crate) struct Launcher<K: Key> {
     pub(crate) state: Arc<State<K>>,
-    pub(crate) elections: Arc<dyn Elections<K>>,
+    pub(crate) elections: Arc<Elections<K>>,
     pub(crate) candidacy: Candidacy<K>,
     pub(crate) services: Vec<Planned<K>>,
     pub(crate) spawn: Arc<dyn Spawn>,

@@ -9,16 +9,15 @@
 //! What does not: elections (crate `ielections`), and running a command in a process of its own (crate `vvm-host`).
 //!
 //! ```
-//! # use vvm_deadman::{Deadman, SystemOptions};
-//! # use ielections::{Env, Holder, Ttl, elections};
+//! # use ielections::{Env, Holder, Ttl, Elections};
 //! # use vvm_orch::{Acquisition, Vvm, VvmConfig, service_fn};
 //! # use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
 //! # use std::{error::Error, num::NonZeroU32, sync::Arc};
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn Error>> {
-//! let env = Env::system(Deadman::system(SystemOptions::default())?, tokio::runtime::Handle::current())?;
+//! let env = Env::this_process()?;
 //! let storage = vvm_storage::open("mem:", env.clock.clone()).await?;
-//! let elections = elections(Arc::new(ElectionsTtlStorage::new(storage)), env.clone());
+//! let elections = Elections::new(Arc::new(ElectionsTtlStorage::new(storage)), env.clone());
 //! let slot = ElectionKey { cluster: "payroll".into(), slot: SlotNumber::new(NonZeroU32::MIN) };
 //!
 //! let payroll = service_fn("payroll", async |cx| {

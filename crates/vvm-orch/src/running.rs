@@ -28,11 +28,11 @@ pub struct RunningVvm<K: Key> {
 struct Handle<K: Key> {
     state: Arc<State<K>>,
     /// Weak: they end with the VVM, however long a handle is kept (I9).
-    elections: Weak<dyn Elections<K>>,
+    elections: Weak<Elections<K>>,
 }
 
 impl<K: Key> RunningVvm<K> {
-    pub(crate) fn new(state: Arc<State<K>>, elections: Weak<dyn Elections<K>>) -> Self {
+    pub(crate) fn new(state: Arc<State<K>>, elections: Weak<Elections<K>>) -> Self {
         Self { handle: Arc::new(Handle { state, elections }) }
     }
 

@@ -18,7 +18,7 @@ use vvm_clock::Clock;
 pub(crate) struct Shutdowner<K: Key> {
     pub(crate) state: Arc<State<K>>,
     pub(crate) launched: Joined<Option<Launched>>,
-    pub(crate) elections: Arc<dyn Elections<K>>,
+    pub(crate) elections: Arc<Elections<K>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) stop_timeout: Duration,
     pub(crate) timing: Timing,

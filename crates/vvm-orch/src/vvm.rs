@@ -35,7 +35,7 @@ use std::{fmt, sync::Arc};
 /// ```
 pub struct Vvm<K: Key> {
     config: VvmConfig<K>,
-    elections: Arc<dyn Elections<K>>,
+    elections: Arc<Elections<K>>,
     services: Vec<Planned<K>>,
 }
 
@@ -46,11 +46,15 @@ impl<K: Key> Vvm<K> {
     /// them: give each VVM elections of its own.
     pub fn provide(
         config: VvmConfig<K>,
-        elections: Arc<dyn Elections<K>>,
+        elections: impl Into<Arc<Elections<K>>>,
         services: Vec<Box<dyn Service<K>>>,
     ) -> Self {
         // Names are asked for here: a panicking `name` is then the caller's.
-        Self { config, elections, services: services.into_iter().map(Planned::new).collect() }
+        Self {
+            config,
+            elections: elections.into(),
+            services: services.into_iter().map(Planned::new).collect(),
+        }
     }
 
     /// Launches the VVM, and returns at once: it campaigns, then starts its services, on tasks of its own.

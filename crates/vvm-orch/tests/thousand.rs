@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 use futures_util::future::join_all;
-use ielections::{Env, Holder, OsEntropy, TokioSpawn, Ttl, elections};
+use ielections::{Elections, Env, Holder, OsEntropy, TokioSpawn, Ttl};
 use std::{collections::BTreeSet, num::NonZeroU32, sync::Arc, time::Duration};
 use vvm_clock::{Clock, SystemClock, SystemWallClock};
 use vvm_deadman::{Deadman, recording::RecordingTrigger};
@@ -34,7 +34,7 @@ async fn all_lead(storage: Arc<dyn SysVvmStorage>, clock: Arc<dyn Clock>) -> Dur
                 Ok(())
             });
             let config = VvmConfig::new(slots.clone(), holder, &env);
-            Vvm::provide(config, elections(storage.clone(), env.clone()), vec![service])
+            Vvm::provide(config, Elections::new(storage.clone(), env.clone()), vec![service])
                 .launch(Ttl::DEFAULT, Acquisition::DEFAULT)
         })
         .collect();

@@ -2,7 +2,7 @@
 
 use ielections::{
     AcquireError, Candidacy, Elections, Env, Holder, Leadership, OsEntropy, Terms, TokioSpawn, Ttl,
-    elections, record::HolderTooLong,
+    record::HolderTooLong,
 };
 use std::{io, num::NonZeroU32, sync::Arc};
 use tokio::runtime::{Handle, Runtime};
@@ -24,7 +24,7 @@ pub(crate) struct Bed {
     pub(crate) runtime: Runtime,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) storage: Arc<ElectionsTtlStorage>,
-    pub(crate) elections: Arc<dyn Elections<ElectionKey>>,
+    pub(crate) elections: Arc<Elections<ElectionKey>>,
     cluster: ClusterName,
     pub(crate) holder: Holder,
 }
@@ -72,7 +72,7 @@ pub(crate) fn elections_on(
     clock: Arc<dyn Clock>,
     deadman: Deadman,
     runtime: Handle,
-) -> Arc<dyn Elections<ElectionKey>> {
+) -> Arc<Elections<ElectionKey>> {
     let env = Env {
         clock,
         wall: Arc::new(SystemWallClock),
@@ -80,7 +80,7 @@ pub(crate) fn elections_on(
         entropy: Arc::new(OsEntropy::default()),
         spawn: Arc::new(TokioSpawn::on(runtime)),
     };
-    elections(storage, env)
+    Arc::new(Elections::new(storage, env))
 }
 
 /// Does nothing at any deadline.

@@ -128,7 +128,7 @@ impl Scene {
     }
 
     /// Elections as a process of their own would have them, but for the connection, which all share.
-    fn elections(&self) -> Arc<dyn Elections<ElectionKey>> {
+    fn elections(&self) -> Arc<Elections<ElectionKey>> {
         let deadman = Deadman::with_trigger(Arc::new(Ignores));
         let runtime = tokio::runtime::Handle::current();
         elections_on(Arc::clone(&self.storage), Arc::clone(&self.clock), deadman, runtime)

@@ -7,7 +7,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use fastrand::Rng;
-use ielections::{Entropy, Env, Holder, Spawn, Ttl, elections};
+use ielections::{Elections, Entropy, Env, Holder, Spawn, Ttl};
 use std::{
     convert::Infallible,
     fmt, io,
@@ -109,7 +109,7 @@ pub(crate) fn start(world: &Arc<World>, process: Process, nature: Nature, stop: 
 /// What a host does: provide, launch, wait for a problem or a signal, shut down, exit.
 async fn main(world: Arc<World>, process: Process, nature: Nature, env: Env, stop: Arc<Notify>) {
     let storage = Arc::new(Remote { world: Arc::clone(&world), process });
-    let elections = elections(storage, env.clone());
+    let elections = Elections::new(storage, env.clone());
     let service =
         SimService { world: Arc::clone(&world), process, temper: nature.service, clock: env.clock.clone() };
     let Ok(holder) = Holder::new("10.0.0.7") else { return };

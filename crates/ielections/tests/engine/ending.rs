@@ -3,7 +3,7 @@
 use crate::{Bench, TTL, candidacy, lead, on};
 use futures_util::FutureExt;
 use ielections::{
-    Env, Handback, Loss, OsEntropy, Spawn, elections,
+    Elections, Env, Handback, Loss, OsEntropy, Spawn,
     env::Task,
     testing::mock::{Fault, Verb},
 };
@@ -120,7 +120,7 @@ fn cleanup_is_done_when_the_engine_is_dropped() {
         entropy: Arc::new(OsEntropy::default()),
         spawn: Arc::clone(&spawn) as _,
     };
-    let elections = elections(Arc::clone(&bench.probe) as _, env);
+    let elections = Elections::new(Arc::clone(&bench.probe) as _, env);
     let mut cleanup = pin!(elections.cleanup());
     assert!(cleanup.as_mut().now_or_never().is_none());
     let Held(mut engine) = spawn.0.lock().unwrap().pop().unwrap();

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use ielections::{
-    Candidacy, Claim, Delete, Entropy, Entry, Env, Epoch, Handback, Holder, Incarnation, Limits, ReadError,
-    Slot, Swap, Terms, TokioSpawn, Ttl, TtlStorage, Vacant, WriteError, elections,
+    Candidacy, Claim, Delete, Elections, Entropy, Entry, Env, Epoch, Handback, Holder, Incarnation, Limits,
+    ReadError, Slot, Swap, Terms, TokioSpawn, Ttl, TtlStorage, Vacant, WriteError,
 };
 use mockall::{Sequence, mock, predicate::eq};
 use std::{sync::Arc, time::Duration};
@@ -95,7 +95,7 @@ async fn an_uncontended_leadership_is_one_read_one_claim_and_one_delete() {
         entropy: Arc::new(dice),
         spawn: Arc::new(TokioSpawn::on(tokio::runtime::Handle::current())),
     };
-    let elections = elections(Arc::new(storage), env);
+    let elections = Elections::new(Arc::new(storage), env);
     let terms = Terms::new(Holder::new("somebody").unwrap(), Ttl::DEFAULT);
     let (_, leadership) = elections.acquire(Candidacy { slots: vec![7], terms }).await.unwrap();
     assert_eq!((leadership.epoch(), leadership.incarnation()), (epoch, OURS));

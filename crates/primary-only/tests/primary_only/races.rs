@@ -1,7 +1,7 @@
 //! Terms that come and go on many threads, in real time: what the other tests can't show, because they run on one.
 
 use async_trait::async_trait;
-use ielections::{Candidacy, Env, Holder, Terms, Ttl, elections};
+use ielections::{Candidacy, Elections, Env, Holder, Terms, Ttl};
 use primary_only::{
     BoxError, GetOrCreateError, Interrupted, RegistryBuilder, RegistryConfig, RunContext, Service, Task,
 };
@@ -84,9 +84,9 @@ fn on_many_threads_no_id_runs_twice_and_every_step_counts_once() {
     runtime.block_on(async {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start().unwrap());
         let deadman = Deadman::with_trigger(RecordingTrigger::on(Arc::clone(&clock)));
-        let env = Env::system(deadman, tokio::runtime::Handle::current()).unwrap();
+        let env = Env::with_deadman(deadman, tokio::runtime::Handle::current()).unwrap();
         let storage = ElectionsTtlStorage::new(MemDatabase::new(Arc::clone(&clock)).open());
-        let elections = elections(Arc::new(storage), env.clone());
+        let elections = Elections::new(Arc::new(storage), env.clone());
         let seen: Arc<Vec<Seen>> = Arc::new((0..INSTANCES).map(|_| Seen::default()).collect());
         let mut builder = RegistryBuilder::new(RegistryConfig::new(&env));
         let service = builder.register(Counters(Arc::clone(&seen))).unwrap();

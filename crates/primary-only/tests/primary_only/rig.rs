@@ -8,7 +8,7 @@ use crate::{
 };
 use ielections::{
     Candidacy, Document, DocumentId, DocumentVersion, DocumentWrite, Elections, Entropy, Env, Holder,
-    Layer as _, Leadership, OnlyIf, Scan, Slot, Spawn, Standing, Terms, Ttl, TtlStorage as _, elections,
+    Layer as _, Leadership, OnlyIf, Scan, Slot, Spawn, Standing, Terms, Ttl, TtlStorage as _,
 };
 use primary_only::{
     Handle, LeadError, Registry, RegistryBuilder, RegistryConfig, ServiceHandle, ServiceState,
@@ -54,7 +54,7 @@ pub(crate) struct Process {
     pub(crate) name: Holder,
     pub(crate) env: Env,
     pub(crate) documents: Arc<FaultyDocuments>,
-    pub(crate) elections: Arc<dyn Elections<ElectionKey>>,
+    pub(crate) elections: Arc<Elections<ElectionKey>>,
     pub(crate) tasks: Arc<CountingSpawn>,
     pub(crate) registry: Registry,
     pub(crate) probe: Probe,
@@ -112,7 +112,7 @@ impl Cluster {
             entropy: Arc::new(Seeded(AtomicU64::new(name.bytes().map(u64::from).sum()))),
             spawn: Arc::clone(&tasks) as Arc<dyn Spawn>,
         };
-        let elections = elections(Arc::clone(&documents).into_storage(), env.clone());
+        let elections = Arc::new(Elections::new(Arc::clone(&documents).into_storage(), env.clone()));
         let mut builder = RegistryBuilder::new(RegistryConfig::new(&env));
         let service = builder.register(probe.clone()).unwrap();
         let registry = builder.build();
@@ -123,8 +123,8 @@ impl Cluster {
 
 impl Process {
     /// Elections of a VVM, which closes them.
-    pub(crate) fn fresh_elections(&self) -> Arc<dyn Elections<ElectionKey>> {
-        elections(Arc::clone(&self.documents).into_storage(), self.env.clone())
+    pub(crate) fn fresh_elections(&self) -> Arc<Elections<ElectionKey>> {
+        Arc::new(Elections::new(Arc::clone(&self.documents).into_storage(), self.env.clone()))
     }
 
     /// The instance of this id, once the process leads.

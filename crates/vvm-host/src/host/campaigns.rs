@@ -6,7 +6,7 @@ use crate::{
     requests::{Demand, RequestHandler},
     status::{HostStatus, WhyStopping},
 };
-use ielections::{Env, Holder, elections};
+use ielections::{Elections, Env, Holder};
 use std::{fmt, sync::Arc};
 use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
@@ -86,7 +86,7 @@ impl Campaigns {
             demand: Arc::clone(&demand),
         };
         services.insert(0, Box::new(preface));
-        let elections = elections(Arc::clone(storage) as _, self.env.clone());
+        let elections = Elections::new(Arc::clone(storage) as _, self.env.clone());
         status.campaigns();
         let vvm = Vvm::provide(config, elections, services).launch(settings.ttl, settings.acquisition);
         let over = CancellationToken::new();

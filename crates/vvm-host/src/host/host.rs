@@ -82,7 +82,7 @@ impl Host {
     /// # Cancel safety
     /// May be dropped at will.
     pub async fn open(settings: HostSettings) -> Result<Self, HostError> {
-        let env = Env::system(Deadman::system(SystemOptions::default())?, Handle::current())?;
+        let env = Env::with_deadman(Deadman::system(SystemOptions::default())?, Handle::current())?;
         let mut host = Self::with_env(settings, env, Signals::Caught)?;
         let opened = opening::open_once(&host.campaigns.settings, &host.campaigns.env.clock).await?;
         host.storage = Some(opened);

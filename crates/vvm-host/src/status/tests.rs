@@ -6,8 +6,8 @@ use super::*;
 use crate::{host_storage::HostStorage, local_wakeups::LocalWakeups};
 use faulty_renewals::{Fault, FaultyRenewals};
 use ielections::{
-    Candidacy, Entry, Env, Epoch, Incarnation, Leadership, OsEntropy, Terms, TokioSpawn, TtlStorage as _,
-    Vacant, Version, elections,
+    Candidacy, Elections, Entry, Env, Epoch, Incarnation, Leadership, OsEntropy, Terms, TokioSpawn,
+    TtlStorage as _, Vacant, Version,
 };
 use testing_time::{MockClock, MockWallClock};
 use tokio::runtime::{Builder, Handle};
@@ -81,7 +81,7 @@ impl Scene {
         let storage = HostStorage::new(storage, wakeups, status, clock, CancellationToken::new());
         self.situation.campaigns();
         let terms = Terms::new(self.situation.candidate().holder.clone(), TTL);
-        let elections = elections(Arc::new(storage), env);
+        let elections = Elections::new(Arc::new(storage), env);
         let (_, leadership) = elections.acquire(Candidacy { slots: vec![key()], terms }).await.unwrap();
         leadership
     }

@@ -5,7 +5,7 @@ use crate::{
     probe::{Journal, Probe},
     rig::{Cluster, Process, TTL, run},
 };
-use ielections::{Env, Loss, Spawn, elections, env::Task};
+use ielections::{Elections, Env, Loss, Spawn, env::Task};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use vvm_orch::{Acquisition, Problem, Vvm, VvmConfig};
@@ -16,8 +16,10 @@ fn process(cluster: &Cluster) -> (Process, CancellationToken) {
     let at = CancellationToken::new();
     let others = Arc::clone(&process.env.spawn);
     let spawn = Arc::new(Dropping { only: Some("elections"), at: at.clone(), others });
-    process.elections =
-        elections(Arc::clone(&process.storage) as Arc<_>, Env { spawn, ..process.env.clone() });
+    process.elections = Arc::new(Elections::new(
+        Arc::clone(&process.storage) as Arc<_>,
+        Env { spawn, ..process.env.clone() },
+    ));
     (process, at)
 }
 

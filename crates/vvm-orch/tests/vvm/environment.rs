@@ -1,16 +1,15 @@
-//! What is injected fails: a runtime that is gone, elections that panic.
+//! What is injected fails: a runtime that is gone, a clock that panics.
 
 use crate::{
     probe::{Journal, Probe},
     rig::{Cluster, Process, TTL, run},
 };
-use async_trait::async_trait;
 use futures_util::future::poll_immediate;
-use ielections::{AcquireError, Candidacy, Elections, Leadership, Spawn, env::Task};
+use ielections::{Spawn, env::Task};
 use std::{sync::Arc, time::Duration};
 use testing_time::MockClock;
 use tokio_util::sync::CancellationToken;
-use vvm_clock::Clock;
+use vvm_clock::{Clock, Instant, Sleep};
 use vvm_orch::{Acquisition, NotLeading, Problem, RunningVvm, Vvm, VvmConfig};
 use vvm_storage::ElectionKey;
 
@@ -152,22 +151,17 @@ fn shutdown_waits_for_the_monitor_too() {
     });
 }
 
+/// A clock that can only be read.
 #[derive(Debug)]
-struct Panicking {
-    in_acquire: bool,
-}
+struct NeverSleeps(MockClock);
 
-#[async_trait]
-impl Elections<ElectionKey> for Panicking {
-    async fn acquire(&self, _: Candidacy<ElectionKey>) -> Result<(ElectionKey, Leadership), AcquireError> {
-        assert!(!self.in_acquire, "acquire gave up");
-        Err(AcquireError::Closing)
+impl Clock for NeverSleeps {
+    fn now(&self) -> Instant {
+        self.0.now()
     }
 
-    fn look_now(&self) {}
-
-    async fn cleanup(&self) {
-        assert!(self.in_acquire, "cleanup gave up");
+    fn sleep_until(&self, _: Instant) -> Sleep {
+        panic!("the clock gave up")
     }
 }
 
@@ -177,19 +171,55 @@ pub(crate) async fn by_itself(running: RunningVvm<ElectionKey>) -> Result<(), Pr
     running.shutdown().await
 }
 
+/// Spawns no task of this name.
+#[derive(Debug)]
+struct NeverSpawns {
+    name: &'static str,
+    others: Arc<dyn Spawn>,
+}
+
+impl Spawn for NeverSpawns {
+    fn spawn(&self, name: &'static str, task: Task) {
+        assert_ne!(name, self.name, "the runtime gave up");
+        self.others.spawn(name, task);
+    }
+}
+
+/// Launches a VVM as `change` has configured it, and shuts it down when it has led or failed. What broke, and why.
+async fn broken(
+    process: &Process,
+    change: impl FnOnce(&mut VvmConfig<ElectionKey>),
+) -> (&'static str, String) {
+    let mut config = VvmConfig::new(vec![Cluster::key()], process.holder.clone(), &process.env);
+    change(&mut config);
+    let probe = Probe::new("a", &Journal::default()).boxed();
+    let vvm = Vvm::provide(config, process.elections.clone(), vec![probe]);
+    let running = vvm.launch(TTL, Acquisition::Forever);
+    drop(running.leading().await);
+    match running.shutdown().await {
+        Err(Problem::Broken { task, panic }) => (task, panic.as_deref().unwrap_or_default().to_owned()),
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
-fn elections_that_panic_are_a_problem_and_take_nobody_down() {
+fn panic_in_the_launcher_is_a_problem_and_shutdown_returns() {
     run(async |cluster| {
         let process = cluster.process("leader");
-        let launch = |in_acquire| {
-            let config = VvmConfig::new(vec![Cluster::key()], process.holder.clone(), &process.env);
-            Vvm::provide(config, Arc::new(Panicking { in_acquire }), vec![]).launch(TTL, Acquisition::Forever)
-        };
-        let Err(Problem::Broken { task, panic }) = by_itself(launch(true)).await else { panic!() };
-        assert_eq!((task, panic.as_deref()), ("vvm launcher", Some("acquire gave up")));
+        let others = Arc::clone(&process.env.spawn);
+        let spawn = Arc::new(NeverSpawns { name: "vvm leadership monitor", others });
+        let (task, panic) = broken(&process, |config| config.spawn = spawn).await;
+        assert_eq!(task, "vvm launcher");
+        assert!(panic.contains("the runtime gave up"), "{panic}");
+    });
+}
 
-        let running = launch(false);
-        // The first problem wins; that `shutdown` returns at all is the point.
-        assert!(matches!(by_itself(running).await, Err(Problem::NotAcquired(_))));
+#[test]
+fn panic_in_the_shutdowner_is_a_problem_and_shutdown_returns() {
+    run(async |cluster| {
+        let process = cluster.process("leader");
+        let clock = Arc::new(NeverSleeps(cluster.clock.clone()));
+        let (task, panic) = broken(&process, |config| config.clock = clock).await;
+        assert_eq!((task, panic.as_str()), ("vvm shutdowner", "the clock gave up"));
     });
 }

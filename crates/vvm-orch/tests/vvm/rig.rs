@@ -1,7 +1,7 @@
 //! A cluster in memory on a clock that only moves when everything is idle, so that each test is the same every time.
 
 use ielections::{
-    Elections, Entropy, Entry, Env, Holder, Slot, Spawn, Ttl, TtlStorage, elections, env::Task,
+    Elections, Entropy, Entry, Env, Holder, Slot, Spawn, Ttl, TtlStorage, env::Task,
     testing::mock::FaultyStorage,
 };
 use std::{
@@ -96,7 +96,7 @@ impl Cluster {
             entropy: Arc::new(Seeded(AtomicU64::new(name.bytes().map(u64::from).sum()))),
             spawn: Arc::clone(&tasks) as Arc<dyn Spawn>,
         };
-        let elections = elections(Arc::clone(&storage) as Arc<dyn TtlStorage<_>>, env.clone());
+        let elections = Arc::new(Elections::new(Arc::clone(&storage) as Arc<dyn TtlStorage<_>>, env.clone()));
         Process {
             holder: Holder::new(name).unwrap(),
             start_timeout: None,
@@ -117,7 +117,7 @@ pub(crate) struct Process {
     pub(crate) stop_timeout: Duration,
     pub(crate) storage: Arc<FaultyStorage<ElectionKey>>,
     pub(crate) env: Env,
-    pub(crate) elections: Arc<dyn Elections<ElectionKey>>,
+    pub(crate) elections: Arc<Elections<ElectionKey>>,
     pub(crate) killer: Arc<RecordingTrigger>,
     pub(crate) tasks: Arc<CountingSpawn>,
 }

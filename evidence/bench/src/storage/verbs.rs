@@ -55,7 +55,7 @@ fn figures(scheme: &str, ours: &[Sample], theirs: &[Sample]) -> Vec<Figure> {
 
 async fn through_elections(
     scene: &Scene,
-    elections: &dyn Elections<ElectionKey>,
+    elections: &Elections<ElectionKey>,
     slot: u32,
 ) -> Result<Sample, StorageError> {
     let (won, acquire) = timed(elections.acquire(scene.candidacy([slot]))).await;

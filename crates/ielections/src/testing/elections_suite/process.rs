@@ -1,6 +1,6 @@
 //! What one process has, in a test: elections of its own, a deadman that records, and tasks that end with it.
 
-use crate::{Elections, EngineSettings, Env, Key, OsEntropy, Spawn, TtlStorage, elections_with, env::Task};
+use crate::{Elections, EngineSettings, Env, Key, OsEntropy, Spawn, TtlStorage, env::Task};
 use std::{
     fmt,
     future::poll_fn,
@@ -14,7 +14,7 @@ use vvm_deadman::{Deadman, recording::RecordingTrigger};
 /// A process as far as elections can tell. Dropping it is no crash: what it leads goes on until it is handed back.
 pub struct Process<K: Key> {
     /// Its elections.
-    pub elections: Arc<dyn Elections<K>>,
+    pub elections: Elections<K>,
     /// Its deadlines.
     pub deadman: Deadman,
     /// What would end it.
@@ -44,7 +44,7 @@ impl<K: Key> Process<K> {
             entropy: Arc::new(OsEntropy::default()),
             spawn: Arc::clone(&tasks) as _,
         };
-        Self { elections: elections_with(storage, env, settings), deadman, trigger, tasks }
+        Self { elections: Elections::with_settings(storage, env, settings), deadman, trigger, tasks }
     }
 
     /// Drops every task where it stands, as a crash would. Nothing is released, and nothing answers any more.
