@@ -6,6 +6,7 @@
 //! What does not: containment, and any promise that the last leader is dead (I1). Whoever relies on a hook relies on the
 //! fencing token.
 
+mod hook_error;
 mod hooks;
 mod order;
 mod service;
@@ -18,7 +19,8 @@ use crate::{
     dry_run::DryRun,
     run::log,
 };
-use hooks::{HookError, HookLines, Hooks};
+use hook_error::HookError;
+use hooks::{HookLines, Hooks};
 use ielections::Env;
 use service::HookService;
 use std::{

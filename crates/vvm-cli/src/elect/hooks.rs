@@ -1,6 +1,7 @@
 //! The thread that runs the hooks, one after the other, whatever becomes of everything else in this process.
 
 use super::{
+    hook_error::HookError,
     order::{Inbox, Order},
     trigger::HookTrigger,
 };
@@ -13,7 +14,7 @@ use std::{
     ffi::OsString,
     io,
     os::{fd::AsFd as _, unix::process::CommandExt as _},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, Command, Stdio},
     sync::Arc,
     thread::{self, JoinHandle},
     time::Duration,
@@ -27,19 +28,6 @@ use vvm_deadman::Trigger;
 pub(super) struct HookLines {
     pub(super) on_lead: String,
     pub(super) on_loss: String,
-}
-
-/// A hook that did not do what it was to do.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub(super) enum HookError {
-    #[error("could not be started: {0}")]
-    System(io::ErrorKind),
-    #[error("ended with {0}")]
-    Failed(ExitStatus),
-    #[error("took longer than {0:?} and was killed")]
-    TooLong(Duration),
-    #[error("was killed, because the leadership is over")]
-    Overtaken,
 }
 
 /// A hold on the thread.

@@ -1,5 +1,6 @@
 //! What the thread of the hooks is told, and by whom it is woken.
 
+use super::hook_error::HookError;
 use rustix::{
     event::{EventfdFlags, eventfd},
     time::{
@@ -22,10 +23,7 @@ use vvm_clock::Instant;
 #[derive(Debug)]
 pub(super) enum Order {
     /// Run the on-lead hook, in this environment.
-    Lead {
-        environment: Vec<(OsString, OsString)>,
-        done: oneshot::Sender<Result<(), super::hooks::HookError>>,
-    },
+    Lead { environment: Vec<(OsString, OsString)>, done: oneshot::Sender<Result<(), HookError>> },
     /// Run the on-loss hook; one that runs is killed first.
     Lose { done: oneshot::Sender<()> },
     /// End.
