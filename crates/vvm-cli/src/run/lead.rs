@@ -2,6 +2,7 @@
 
 use super::{
     conclusion::{Cause, Conclusion},
+    control::Control,
     service::{GuardianSilent, WorkerService},
     surroundings::{Course, Surroundings},
 };
@@ -14,9 +15,13 @@ use crate::{
 use ielections::{Holder, Terms};
 use std::{
     pin::pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
+use vvm_clock::Clock;
 use vvm_containment::{lapsed, listens_again};
 use vvm_host::LocalDir;
 use vvm_host::{Ended, Host, HostSettings, Next};
@@ -46,8 +51,10 @@ pub(super) async fn lead(surroundings: &Arc<Surroundings>, host: Host) -> Farewe
     let Surroundings { run, control, clock, .. } = &**surroundings;
     let current = Mutex::new(Arc::new(Course::default()));
     let course = || Arc::clone(&current.lock().unwrap_or_else(PoisonError::into_inner));
+    let is_campaigning = AtomicBool::new(false);
     let mut last = None;
     let services = || {
+        is_campaigning.store(true, Ordering::Relaxed);
         let course = Arc::new(Course::default());
         *current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&course);
         say_to_people!(
@@ -60,6 +67,7 @@ pub(super) async fn lead(surroundings: &Arc<Surroundings>, host: Host) -> Farewe
         vec![Box::new(service) as _]
     };
     let after = |ended: &Ended| {
+        is_campaigning.store(false, Ordering::Relaxed);
         let cause = Cause::of(surroundings, &course(), ended);
         if cause.is_silent_guardian() {
             say_to_people!("{}: not leading: {GuardianSilent}; waiting for it", run.name);
@@ -87,7 +95,7 @@ pub(super) async fn lead(surroundings: &Arc<Surroundings>, host: Host) -> Farewe
         tokio::select! {
             biased;
             _ = &mut running => {}
-            () = lapsed(control.in_force.subscribe(), clock) => {
+            () = guardian_lapsed(control, clock, &is_campaigning) => {
                 control.guardian_lapsed.cancel();
                 let (event, name, holder) =
                     ("guardian_lapsed", run.name.as_str(), surroundings.holder.as_str());
@@ -103,6 +111,20 @@ pub(super) async fn lead(surroundings: &Arc<Surroundings>, host: Host) -> Farewe
         }
     }
     last.map_or(Farewell::Exit(crate::cli::exit::SYSTEM), |conclusion| conclusion.farewell)
+}
+
+/// Resolves when the guardian has lapsed during a campaign. Between campaigns nothing runs that it would have to end, and
+/// a guardian that goes on after a stop confirms what it has missed in order: first a deadline that is over, then none.
+async fn guardian_lapsed(control: &Control, clock: &Arc<dyn Clock>, is_campaigning: &AtomicBool) {
+    let mut in_force = control.in_force.subscribe();
+    loop {
+        lapsed(in_force.clone(), clock).await;
+        if is_campaigning.load(Ordering::Relaxed) {
+            return;
+        }
+        // The sender lives as long as `control`.
+        let _ = in_force.changed().await;
+    }
 }
 
 /// Draws the conclusion, and says and writes it.
