@@ -210,6 +210,22 @@ fn a_renewal_whose_answer_got_lost_counts_once_it_is_found_to_stand() {
     });
 }
 
+/// Counted on the stack of the driver's poll, where each boxed future is a frame: the driver's own, and that of the one
+/// layer that a host has.
+#[test]
+fn renewal_of_a_host_passes_two_boxed_futures() {
+    run(async |scene| {
+        let leadership = scene.lead().await;
+        scene.clock.sleep(TTL.get()).await;
+        let stack = scene.storage.stack();
+        let engine = stack.find("Engine<K,C> as core::future::future::Future>::poll");
+        let between = &stack[..engine.expect("the engine is on the stack")];
+        let boxed = "poll<alloc::boxed::Box<(dyn core::future::future::Future";
+        assert_eq!(between.matches(boxed).count(), 2);
+        leadership.release().await;
+    });
+}
+
 #[test]
 fn a_call_that_runs_out_of_time_is_a_failure() {
     run(async |scene| {

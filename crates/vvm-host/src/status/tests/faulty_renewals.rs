@@ -1,8 +1,9 @@
-//! A storage whose next renewal fails.
+//! A storage whose next renewal fails, and that keeps the stack of the last one.
 
 use async_trait::async_trait;
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
 use std::{
+    backtrace::Backtrace,
     future::pending,
     sync::{Arc, Mutex},
 };
@@ -20,11 +21,17 @@ pub(super) enum Fault {
 pub(super) struct FaultyRenewals {
     storage: Arc<dyn SysVvmStorage>,
     next: Mutex<Option<Fault>>,
+    stack: Mutex<String>,
 }
 
 impl FaultyRenewals {
     pub(super) fn over(storage: Arc<dyn SysVvmStorage>) -> Arc<Self> {
-        Arc::new(Self { storage, next: Mutex::default() })
+        Arc::new(Self { storage, next: Mutex::default(), stack: Mutex::default() })
+    }
+
+    /// The stack of the last renewal's first poll.
+    pub(super) fn stack(&self) -> String {
+        self.stack.lock().unwrap().clone()
     }
 
     pub(super) fn fail_next(&self, fault: Fault) {
@@ -47,6 +54,7 @@ impl SysVvmStorage for FaultyRenewals {
     }
 
     async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
+        *self.stack.lock().unwrap() = Backtrace::force_capture().to_string();
         let fault = self.next.lock().unwrap().take();
         match fault {
             None => self.storage.renew(at, held, entry).await,
