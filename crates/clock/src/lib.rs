@@ -1,14 +1,28 @@
-//! Time as a dependency. The only crate that reads the machine's clocks.
+//! Time that goes on while the machine is suspended, as a dependency that tests can replace.
 //!
-//! What lives here: [`Instant`], which goes on counting while the machine is suspended; the [`Clock`] trait that
-//! everything above takes instead of calling the system; the [`WallClock`] trait, whose one use is to keep an epoch
-//! rising after a restore from backup; the system's implementations of both, [`SystemClock`] and [`SystemWallClock`];
-//! [`Alarm`], for a thread that waits for a moment that others move; and [`Readings`] of all clocks, for who examines them.
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> std::io::Result<()> {
+//! use std::time::Duration;
+//! use vvm_clock::{Clock, SystemClock};
 //!
-//! What does not: mock clocks (crate `testing-time`), deadlines that kill (crate `vvm-deadman`).
+//! let clock = SystemClock::start()?;
+//! let deadline = clock.now().after(Duration::from_millis(10));
+//! clock.sleep_until(deadline).await;
+//! assert!(clock.now() >= deadline);
+//! # Ok(())
+//! # }
+//! ```
 //!
-//! Why not `std::time::Instant`: on Linux it stops during suspend (rust-lang/rust#87906), so a laptop lid or a paused
-//! virtual machine would leave a leader believing in a lease that has long expired.
+//! - [`Clock`], [`Instant`], [`Sleep`]: what code takes instead of the machine's clock.
+//! - [`SystemClock`]: the machine's, on any async runtime, or none.
+//! - [`WallClock`], [`SystemWallClock`]: the date. Its one use is to keep an epoch rising after a restore from backup.
+//! - [`Alarm`]: for a thread that waits for a moment that other threads move.
+//! - [`Readings`]: all clocks of the machine at one moment, for diagnosis.
+//!
+//! Only this crate reads the machine's clocks. `std::time::Instant` stops during suspend on Linux (rust-lang/rust#87906): a
+//! laptop lid or a paused virtual machine would leave a leader believing in a lease that has long expired. Clocks for tests
+//! are in the crate `testing-time`.
 #![forbid(unsafe_code)]
 
 mod instant;

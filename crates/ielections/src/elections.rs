@@ -1,9 +1,10 @@
 //! [`Elections`]: campaigning for leaderships, and closing down with all of them handed back.
 
+pub use crate::protocol::{Patience, RenewalAttempts, Terms};
+
 use crate::{
     Env, Epoch, Holder, Key, Leadership, TtlStorage,
     engine::{self, EngineHandle},
-    protocol::{RenewalAttempts, Terms},
     storage::Cause,
 };
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
@@ -27,7 +28,7 @@ pub enum AcquireError {
         /// What the last failed call said, if one failed.
         last_failure: Option<String>,
     },
-    /// Every slot has a live leader ([`Patience::UntilLeaderSeen`](crate::protocol::Patience)).
+    /// Every slot has a live leader ([`Patience::UntilLeaderSeen`]).
     #[error("every slot has a live leader{}", leader.as_ref().map(|leader| format!(", among them {leader}")).unwrap_or_default())]
     LeaderSeen {
         /// One of them.

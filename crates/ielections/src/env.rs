@@ -1,5 +1,8 @@
 //! Everything that a simulation must own: time, the deadman, randomness and spawning come in from outside.
 
+#[cfg(feature = "tokio-rt")]
+pub use crate::system::{EnvError, OsEntropy, TokioSpawn};
+
 use std::{fmt::Debug, pin::Pin, sync::Arc};
 use vvm_clock::{Clock, WallClock};
 use vvm_deadman::Deadman;

@@ -1,6 +1,12 @@
 //! [`Leadership`]: a value that must be handed back. Losing it ends the process (I4).
 
-use crate::{Epoch, Handback, Incarnation, Loss, NotEnsured, Standing, engine::Hold};
+pub use crate::{
+    loss::Loss,
+    protocol::Handback,
+    standing::{NotEnsured, Standing},
+};
+
+use crate::{Epoch, Incarnation, engine::Hold};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 

@@ -1,24 +1,57 @@
-//! Elections, leaderships, and the storage contract they need. No database, no wall clock, no runtime of its own.
+//! Leader election on any storage that has a conditional write.
 //!
-//! The words (`docs/architecture.md` has them all): candidates campaign for a *slot* of a storage that everybody shares;
-//! who holds the record of a slot leads it, under an *epoch* that is larger than every earlier one; a *deadman* ends
-//! the process before anybody else can take the record over.
+//! [`Elections`] campaigns for a *slot* of a shared storage. [`Leadership`] is a slot that is held: it is renewed until it
+//! is handed back or lost. [`Standing`] is what work under a leadership knows of it: the fencing token, and how much time is
+//! left. If the network, the runtime or the process hangs, the process is killed before another one can lead.
 //!
+//! ```
+//! use ielections::{Candidacy, Elections, Env, Holder, Terms, Ttl};
+//! use std::{num::NonZeroU32, sync::Arc};
+//! use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let env = Env::this_process()?;
+//!     // Between processes: "sqlite:payroll.db", or the URL of a cluster.
+//!     let storage = ElectionsTtlStorage::new(vvm_storage::open("mem:", env.clock.clone()).await?);
+//!     let elections = Elections::new(Arc::new(storage), env);
+//!     let slot = ElectionKey { cluster: "payroll".into(), slot: SlotNumber::new(NonZeroU32::MIN) };
+//!     let terms = Terms::new(Holder::new("10.0.0.7")?, Ttl::DEFAULT);
+//!     let (_, leadership) = elections.acquire(Candidacy { slots: vec![slot], terms }).await?;
+//!     let ended = leadership.run(|stop, standing| async move {
+//!         println!("leading with epoch {}", standing.epoch());
+//!         // Work until `stop.cancelled()`. Here the work is done at once.
+//!         stop.is_cancelled()
+//!     });
+//!     println!("{:?}", ended.await.handback);
+//!     elections.cleanup().await;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! - [`elections`]: candidacies, their terms, and why none was acquired.
+//! - [`leadership`]: leaderships, why one is lost, and what became of the record.
+//! - [`documents`]: what only the leader of one epoch can write.
 //! - [`record`]: the words of the protocol as types.
 //! - [`storage`]: [`TtlStorage`], the one seam towards a database, and its contract.
-//! - [`documents`]: what only the leader of one epoch can write.
-//! - [`timing`]: every interval of the protocol, derived from the TTL in one place.
-//! - [`env`](mod@env): clock, deadman, randomness and spawning, all of which come in from outside.
-//! - `testing` (feature): the public suites and the storage mock.
+//! - [`timing`]: every interval of the protocol, derived from the TTL.
+//! - [`env`](mod@env): clock, deadman, randomness and spawning, which come in from outside.
+//! - `protocol`, `testing` (feature `testing`): the protocol as values, the public suites, and the storage mock.
+//!
+//! The crate knows no database, and without the feature `tokio-rt` no runtime. `docs/architecture.md` defines the words.
 #![forbid(unsafe_code)]
 
 pub mod documents;
 pub mod elections;
 mod engine;
 pub mod env;
-mod leadership;
+pub mod leadership;
 mod loss;
+#[cfg(feature = "testing")]
 pub mod protocol;
+#[cfg(not(feature = "testing"))]
+#[allow(dead_code, unreachable_pub, reason = "simulation and tests drive more of it than the engine does")]
+mod protocol;
 pub mod record;
 mod standing;
 pub mod storage;
@@ -28,19 +61,28 @@ mod system;
 pub mod testing;
 pub mod timing;
 
+#[doc(inline)]
+pub use {elections::Elections, leadership::Leadership, leadership::Standing};
+
+// Short paths. Each item is documented in its module.
+#[doc(hidden)]
 pub use documents::{
     BeyondDocumentLimits, Document, DocumentId, DocumentLimits, DocumentReadError, DocumentStorage,
     DocumentVersion, DocumentWrite, DocumentWriteError, Documents, Fence, FenceState, Fenced, OnlyIf, Page,
     Scan,
 };
-pub use elections::{AcquireError, Candidacy, Elections, EngineSettings};
+#[doc(hidden)]
+pub use elections::{AcquireError, Candidacy, EngineSettings, Patience, Terms};
+#[doc(hidden)]
 pub use env::{Entropy, Env, Spawn};
-pub use leadership::{Leadership, Ran};
-pub use loss::Loss;
-pub use protocol::{Handback, Patience, Terms};
-pub use record::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
-pub use standing::{NotEnsured, Standing};
-pub use storage::{Claim, Delete, Key, Layer, Limits, ReadError, Swap, TtlStorage, WriteError};
 #[cfg(feature = "tokio-rt")]
-pub use system::{EnvError, OsEntropy, TokioSpawn};
+#[doc(hidden)]
+pub use env::{EnvError, OsEntropy, TokioSpawn};
+#[doc(hidden)]
+pub use leadership::{Handback, Loss, NotEnsured, Ran};
+#[doc(hidden)]
+pub use record::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
+#[doc(hidden)]
+pub use storage::{Claim, Delete, Key, Layer, Limits, ReadError, Swap, TtlStorage, WriteError};
+#[doc(hidden)]
 pub use timing::Timing;

@@ -1,12 +1,24 @@
 //! Clocks that tests and simulations move by hand.
 //!
-//! What lives here: [`MockClock`], which stands still until somebody advances it, and can advance itself to the next
-//! sleeper when everything is idle; [`DriftingClock`], a view of one with a rate and a reading of its own;
-//! [`IsolatedClock`], which only its owner moves; [`MockWallClock`], which is set.
+//! ```
+//! use std::time::Duration;
+//! use testing_time::MockClock;
+//! use vvm_clock::Clock;
 //!
-//! What does not: the machine's clocks (crate `vvm-clock`), and the trigger that records instead of killing (crate
-//! `vvm-deadman`, feature `testing`). Nothing here reads the machine's time or starts a thread, so that a run with the same
-//! input takes the same course.
+//! let clock = MockClock::new();
+//! let deadline = clock.now().after(Duration::from_secs(3600));
+//! let _sleep = clock.sleep_until(deadline);
+//! clock.advance(Duration::from_secs(3600));
+//! assert_eq!(clock.now(), deadline);
+//! ```
+//!
+//! - [`MockClock`]: stands still until the test advances it, or advances itself to the next sleeper when all is idle.
+//! - [`DriftingClock`], [`Rate`]: a view of one with a rate and a reading of its own.
+//! - [`IsolatedClock`], [`IsolatedView`]: moved by its owner alone.
+//! - [`MockWallClock`]: a date that the test sets.
+//!
+//! Nothing here reads the machine's time or starts a thread: a run with the same input takes the same course. The trigger
+//! that records instead of killing is in the crate `vvm-deadman`, feature `testing`.
 #![forbid(unsafe_code)]
 
 mod drifting;

@@ -1,15 +1,10 @@
-//! Run services only while leading: provide, launch, shut down.
+//! Runs services only while this process leads: provide, launch, shut down.
 //!
-//! What lives here: [`Vvm`], which campaigns for a slot, starts its [`Service`]s in order once it leads, tells them to
-//! stop the moment it doesn't, and hands the slot back only after they have stopped (I6). Each part in a file of its
-//! own: `vvm` (what is provided), `running` (what the host holds), `launcher`, `monitor` and `shutdowner` (its three
-//! tasks), `hosted` (one service and its task), `stopping` (of all of them,
-//! in time), `state` (what everything shares).
-//!
-//! What does not: elections (crate `ielections`), and running a command in a process of its own (crate `vvm-host`).
+//! [`Vvm`] campaigns for a slot, starts its [`Service`]s in order once it leads, stops them the moment it does not, and hands
+//! the slot back only after they have stopped (I6). [`RunningVvm`] is what the host holds meanwhile.
 //!
 //! ```
-//! # use ielections::{Env, Holder, Ttl, Elections};
+//! # use ielections::{Elections, Env, Holder, Ttl};
 //! # use vvm_orch::{Acquisition, Vvm, VvmConfig, service_fn};
 //! # use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
 //! # use std::{error::Error, num::NonZeroU32, sync::Arc};
@@ -34,7 +29,13 @@
 //! # }
 //! ```
 //!
-//! No runtime: time, spawning and elections come in from outside, so that a simulation can own them all.
+//! - [`Vvm`], [`VvmConfig`], [`Acquisition`]: what is provided, and how long it campaigns.
+//! - [`RunningVvm`], [`Leading`], [`NotLeading`]: what the host waits for.
+//! - [`Service`], [`service_fn`], [`ServiceContext`], [`Work`]: what runs while leading.
+//! - [`Problem`], [`Failure`]: the first thing that went wrong (I8).
+//!
+//! Time, spawning and elections come in from outside, so that a simulation can own them all. Elections are in the crate
+//! `ielections`; a command in a process of its own is the crate `vvm-host`'s.
 #![forbid(unsafe_code)]
 
 mod acquisition;
