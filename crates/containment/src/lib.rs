@@ -33,6 +33,7 @@ mod signals;
 pub mod stage;
 mod supervise;
 mod sweep;
+mod terminal;
 mod words;
 
 pub use auxiliary::{Helper, HelperError, HelperLines};
@@ -46,7 +47,9 @@ pub use link::Heard;
 pub use namespace::refusal::{Refusal as NamespaceRefusal, Step};
 pub use processes::{Ended, Family, ForeignProcFs, Member, Reap, Reaped, own_group, reap};
 pub use readable::Readable;
-pub use signals::{Caught, FORWARDED, Passed, Signals, asks_to_stop, die_of, signal_name};
+pub use signals::{
+    Caught, FORWARDED, Passed, SignalSource, Signals, Told, asks_to_stop, die_of, signal_name,
+};
 pub use supervise::{
     Orders, StopTimeouts, Supervised, Supervision,
     alongside::Helpers,
@@ -58,3 +61,4 @@ pub use supervise::{
     trigger::GuardedTrigger,
 };
 pub use sweep::{Sweep, end_all, sweep};
+pub use terminal::terminal_is_gone;

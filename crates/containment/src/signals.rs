@@ -46,13 +46,35 @@ pub struct Passed {
     pub delivered: bool,
 }
 
+/// A signal for the command, as its supervision is told of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Told {
+    /// What is passed on.
+    pub passed: Passed,
+    /// It asks for the end.
+    pub asks: bool,
+}
+
+/// Where a signal to the guardian came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SignalSource {
+    /// The terminal. All of its foreground group has the signal, unless it is HUP, which may be for the guardian alone.
+    Terminal,
+    /// The shell that leads the terminal's session, or possibly it.
+    Shell,
+    /// Any other process.
+    Process,
+}
+
 /// A signal that came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Caught {
     /// This one.
     pub signal: Signal,
-    /// Whether a terminal made it, for each process of the foreground group alike.
-    pub from_terminal: bool,
+    /// Whether the kernel made it: a key at the terminal, or the loss of the terminal.
+    pub from_kernel: bool,
+    /// The process that sent it, if one did and this PID namespace has a number for it.
+    pub sender: Option<Pid>,
 }
 
 /// The signals caught by this process.
@@ -113,7 +135,8 @@ impl AsFd for Signals {
 impl Caught {
     fn of(origin: Origin) -> Option<Self> {
         let signal = Signal::from_named_raw(origin.signal)?;
-        Some(Self { signal, from_terminal: origin.cause == Cause::Kernel })
+        let sender = origin.process.and_then(|process| Pid::from_raw(process.pid));
+        Some(Self { signal, from_kernel: origin.cause == Cause::Kernel, sender })
     }
 }
 
@@ -133,13 +156,14 @@ mod tests {
     };
 
     #[test]
-    fn a_signal_of_another_process_is_caught_and_is_not_the_terminals() {
+    fn a_signal_of_a_process_is_caught_with_its_sender() {
         let mut signals = Signals::catch().unwrap();
         kill_process(getpid(), Signal::USR1).unwrap();
         poll(&mut [PollFd::new(&signals, PollFlags::IN)], None).unwrap();
         let caught = signals.pending().unwrap();
         // Other tests of this process have children.
-        assert!(caught.contains(&Caught { signal: Signal::USR1, from_terminal: false }), "{caught:?}");
+        let ours = Caught { signal: Signal::USR1, from_kernel: false, sender: Some(getpid()) };
+        assert!(caught.contains(&ours), "{caught:?}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::{
     established::Containment,
     event::{Event, OnEvent},
     processes::{Ended, Reap, Reaped, reap},
-    signals::{Passed, asks_to_stop},
+    signals::{Passed, Told, asks_to_stop},
     sweep::{Complaint, Sweep, sweep},
 };
 use alongside::Helpers;
@@ -35,7 +35,7 @@ use vvm_clock::{Clock, Instant};
 #[derive(Debug)]
 pub struct Orders {
     /// A signal to pass on.
-    pub signals: broadcast::Receiver<Passed>,
+    pub signals: broadcast::Receiver<Told>,
     /// Stop.
     pub stop: CancellationToken,
     /// Stop waiting, and kill.
@@ -71,11 +71,12 @@ pub struct Supervised {
 }
 
 impl Supervised {
-    /// The signal that the command died of, if it asks to stop and did not come through us: a terminal or a service
-    /// manager has signalled everybody, and the command was faster than the news of it.
+    /// The signal that the command died of, if it may ask to stop and did not come through us: a terminal, a shell or a
+    /// service manager has signalled all processes, and the command was faster than the news of it.
     pub fn stopped_unasked(&self) -> Option<Signal> {
         let Some(Ended::Signalled(number)) = self.ended else { return None };
-        Signal::from_named_raw(number).filter(|signal| asks_to_stop(*signal) && !self.told.contains(signal))
+        let may_ask = |signal: &Signal| asks_to_stop(*signal) || *signal == Signal::HUP;
+        Signal::from_named_raw(number).filter(|signal| may_ask(signal) && !self.told.contains(signal))
     }
 }
 
@@ -168,7 +169,7 @@ impl Supervision {
                 () = self.hold.stirs() => {}
                 () = self.orders.kill.cancelled(), if self.phase != Phase::Killing => self.phase = Phase::Killing,
                 // A lagging receiver has missed signals, which then merge, as pending signals do.
-                Ok(passed) = self.orders.signals.recv() => self.pass_on(passed),
+                Ok(Told { passed, asks }) = self.orders.signals.recv() => self.pass_on(passed, asks),
                 () = self.orders.stop.cancelled(), if self.phase == Phase::Working => pre_stop = self.stop(),
                 outcome = pre_stop_of(&mut pre_stop), if self.is_pre_stopping() => {
                     pre_stop = None;
@@ -255,8 +256,7 @@ impl Supervision {
         matches!(self.phase, Phase::PreStopping { .. })
     }
 
-    fn pass_on(&mut self, passed: Passed) {
-        let asks = asks_to_stop(passed.signal);
+    fn pass_on(&mut self, passed: Passed, asks: bool) {
         if asks {
             self.outcome.told.push(passed.signal);
         }
@@ -301,10 +301,10 @@ impl Supervision {
         held.into_iter().for_each(|passed| self.hold.pass_on(passed, &self.on_event));
         // Whoever asked for the stop by a signal has had it passed on already.
         if self.outcome.told.is_empty() {
-            self.pass_on(Passed { signal: Signal::TERM, delivered: false });
+            self.pass_on(Passed { signal: Signal::TERM, delivered: false }, true);
         }
         // A stopped process hears no TERM before it continues.
-        self.pass_on(Passed { signal: Signal::CONT, delivered: false });
+        self.pass_on(Passed { signal: Signal::CONT, delivered: false }, false);
     }
 
     /// The command has ended; what it left behind is told to, now that it has become ours.

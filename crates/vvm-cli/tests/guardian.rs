@@ -45,5 +45,6 @@ mod cases {
     mod signals;
     mod step_down;
     mod terminal;
+    mod terminal_lost;
     mod watch;
 }

@@ -20,4 +20,5 @@ mod cases {
     mod signal_table;
     mod signals;
     mod terminal;
+    mod terminal_lost;
 }

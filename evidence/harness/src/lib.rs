@@ -29,7 +29,7 @@ pub use processes::{Processes, command_line, eventually, state};
 pub use program::Program;
 pub use run::{Finished, Run, Running};
 pub use storage::{Obstruction, Outage, Usurper};
-pub use terminal::Terminal;
+pub use terminal::{PseudoTerminal, Terminal};
 pub use trial::Trial;
 
 use std::time::Duration;

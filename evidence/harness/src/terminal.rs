@@ -1,4 +1,4 @@
-//! A terminal with a shell that has job control.
+//! A terminal, bare or with a shell that has job control.
 
 use super::{Lines, Trial};
 use rustix::{
@@ -7,10 +7,57 @@ use rustix::{
     termios::{Winsize, tcsetwinsize},
 };
 use std::{
+    ffi::CString,
     fs::File,
     io::Write as _,
+    os::fd::OwnedFd,
     process::{Child, Command, Stdio},
 };
+
+/// A terminal that is lost when this value is dropped, as when an emulator closes.
+#[derive(Debug)]
+pub struct PseudoTerminal {
+    master: OwnedFd,
+    name: CString,
+}
+
+impl PseudoTerminal {
+    /// A new one, which no process has opened.
+    pub fn new() -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        Self { master, name }
+    }
+
+    /// The side for processes.
+    pub fn side(&self) -> Stdio {
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        Stdio::from(rustix::fs::open(&self.name, flags, Mode::empty()).unwrap())
+    }
+
+    /// Types a line.
+    pub fn type_line(&self, line: &str) {
+        rustix::io::write(&self.master, format!("{line}\n").as_bytes()).unwrap();
+    }
+
+    /// A shell with job control, which leads the terminal's session. Its output goes elsewhere: reading it at the master
+    /// would keep the terminal alive.
+    pub fn shell(&self, trial: &Trial) -> (Child, Lines) {
+        let mut shell = shell(trial);
+        let mut shell = shell.stdin(self.side()).stdout(Stdio::piped()).stderr(self.side()).spawn().unwrap();
+        let output = Lines::of("the shell's output", shell.stdout.take().unwrap());
+        (shell, output)
+    }
+}
+
+fn shell(trial: &Trial) -> Command {
+    let mut shell = Command::new("setsid");
+    shell.args(["--ctty", "bash", "--norc", "--noprofile", "--noediting", "-i"]);
+    shell.env("TRIAL", trial.mark()).env("PS1", "");
+    shell
+}
 
 /// A shell on a terminal of its own.
 #[derive(Debug)]
@@ -25,24 +72,10 @@ pub struct Terminal {
 impl Terminal {
     /// A new one, whose shell listens.
     pub fn new(trial: &Trial) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-        grantpt(&master).unwrap();
-        unlockpt(&master).unwrap();
-        let name = ptsname(&master, Vec::new()).unwrap();
-        let side = || {
-            let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-            Stdio::from(rustix::fs::open(&name, flags, Mode::empty()).unwrap())
-        };
-        let shell = Command::new("setsid")
-            .args(["--ctty", "bash", "--norc", "--noprofile", "--noediting", "-i"])
-            .env("TRIAL", trial.mark())
-            .env("PS1", "")
-            .stdin(side())
-            .stdout(side())
-            .stderr(side())
-            .spawn()
-            .unwrap();
-        let keyboard = File::from(master);
+        let bare = PseudoTerminal::new();
+        let [stdin, stdout, stderr] = [bare.side(), bare.side(), bare.side()];
+        let shell = shell(trial).stdin(stdin).stdout(stdout).stderr(stderr).spawn().unwrap();
+        let keyboard = File::from(bare.master);
         let screen = Lines::of("the screen", keyboard.try_clone().unwrap());
         let mut terminal = Self { shell, keyboard, screen };
         // Without echo, the screen shows only output. The word is split, so that its own echo does not match.

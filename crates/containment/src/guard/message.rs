@@ -3,6 +3,7 @@
 use crate::{
     level::Level,
     link::{Frame, Message, frame},
+    signals::SignalSource,
     words::{instant, instant_words, optional_pid_word, pid, signal, signal_word},
 };
 use rustix::process::{Pid, Signal};
@@ -23,8 +24,8 @@ pub enum ToSupervisor {
     Signalled {
         /// This one.
         signal: Signal,
-        /// A terminal made it, so that the command has it already.
-        delivered: bool,
+        /// Where it came from.
+        source: SignalSource,
     },
     /// The guardian's own timer now stands at this deadline.
     InForce(Option<Instant>),
@@ -58,13 +59,23 @@ fn level(word: u64) -> Option<Level> {
     LEVELS.get(usize::try_from(word).ok()?).copied()
 }
 
+const SOURCES: [SignalSource; 3] = [SignalSource::Process, SignalSource::Terminal, SignalSource::Shell];
+
+fn source_word(source: SignalSource) -> u64 {
+    SOURCES.into_iter().zip(0..).find_map(|(one, word)| (one == source).then_some(word)).unwrap_or(u64::MAX)
+}
+
+fn source(word: u64) -> Option<SignalSource> {
+    SOURCES.get(usize::try_from(word).ok()?).copied()
+}
+
 impl Message for ToSupervisor {
     fn to_frame(&self) -> Frame {
         match *self {
             Self::Begin { terminal_group, level } => {
                 frame(1, [optional_pid_word(terminal_group), level_word(level)])
             }
-            Self::Signalled { signal, delivered } => frame(2, [signal_word(signal), u64::from(delivered)]),
+            Self::Signalled { signal, source } => frame(2, [signal_word(signal), source_word(source)]),
             Self::InForce(deadline) => frame(3, instant_words(deadline)),
         }
     }
@@ -73,7 +84,7 @@ impl Message for ToSupervisor {
         let [first, second, ..] = frame.words;
         Some(match frame.kind {
             1 => Self::Begin { terminal_group: pid(first), level: level(second)? },
-            2 => Self::Signalled { signal: signal(first)?, delivered: second != 0 },
+            2 => Self::Signalled { signal: signal(first)?, source: source(second)? },
             3 => Self::InForce(instant(frame.words)),
             _ => return None,
         })
@@ -110,8 +121,9 @@ mod tests {
         let to_supervisor = [
             ToSupervisor::Begin { terminal_group: None, level: Level::Guardian },
             ToSupervisor::Begin { terminal_group: Some(pid), level: Level::PidNamespace },
-            ToSupervisor::Signalled { signal: Signal::TERM, delivered: false },
-            ToSupervisor::Signalled { signal: Signal::INT, delivered: true },
+            ToSupervisor::Signalled { signal: Signal::TERM, source: SignalSource::Process },
+            ToSupervisor::Signalled { signal: Signal::INT, source: SignalSource::Terminal },
+            ToSupervisor::Signalled { signal: Signal::HUP, source: SignalSource::Shell },
             ToSupervisor::InForce(None),
             ToSupervisor::InForce(Some(Instant::ORIGIN)),
         ];

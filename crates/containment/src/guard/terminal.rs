@@ -1,35 +1,31 @@
-//! The terminal, if there is one: whether the command shares our process group.
+//! The terminal, if there is one: whether the command shares our process group, and which signals come from it.
 //!
 //! With a terminal, guardian and command are one job: Ctrl-C and Ctrl-Z reach both, `fg` and `bg` move both, and the
 //! command may read standard input. Without one, the command gets a group of its own, and signals go to all of it.
 
-use crate::processes::{own_group, own_session};
-use rustix::{
-    fs::{Mode, OFlags, open},
-    process::{Pid, Signal, getpid, kill_process_group},
+use crate::{
+    processes::{own_group, own_session},
+    signals::{Caught, SignalSource},
+    terminal::has_terminal,
 };
+use rustix::process::{Pid, Signal, getpid, kill_process_group};
 
 /// What this process has to do with a terminal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terminal {
     group: Option<Pid>,
-    leads_session: bool,
+    session: Option<Pid>,
 }
 
 impl Terminal {
     /// Looks for the controlling terminal.
     pub(super) fn of_this_process() -> Self {
-        // The one name that can be opened exactly by those who have a controlling terminal (tty(4)).
-        let terminal = open("/dev/tty", OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty());
-        Self {
-            group: own_group().filter(|_| terminal.is_ok()),
-            leads_session: own_session() == Some(getpid()),
-        }
+        Self { group: own_group().filter(|_| has_terminal()), session: own_session() }
     }
 
     /// The signals to catch beside those that are passed on.
     pub(super) fn also_caught(self) -> &'static [Signal] {
-        if self.group.is_some() && self.leads_session { &[Signal::TSTP] } else { &[] }
+        if self.group.is_some() && self.session == Some(getpid()) { &[Signal::TSTP] } else { &[] }
     }
 
     /// Ctrl-Z at a terminal whose session we lead: no shell is there that could continue the job (as in a container that
@@ -46,8 +42,17 @@ impl Terminal {
         self.group
     }
 
-    /// Whether a signal that the terminal made has reached the command too.
-    pub(super) fn reaches_the_command(self) -> bool {
-        self.group.is_some()
+    /// Where a signal came from.
+    pub(super) fn source_of(self, caught: Caught) -> SignalSource {
+        match caught {
+            Caught { from_kernel: true, .. } if self.group.is_some() => SignalSource::Terminal,
+            // The terminal of a group that this PID namespace has no number for.
+            Caught { from_kernel: true, signal: Signal::HUP, .. } => SignalSource::Terminal,
+            // The kernel forgets the sender of a signal to a group that has members in a lower PID namespace.
+            Caught { sender, .. } if self.group.is_some() && (sender.is_none() || sender == self.session) => {
+                SignalSource::Shell
+            }
+            Caught { .. } => SignalSource::Process,
+        }
     }
 }

@@ -133,9 +133,9 @@ impl Guarding {
                 Signal::CHILD => {}
                 Signal::TSTP => self.terminal.undo_stop(),
                 signal => {
-                    let delivered = caught.from_terminal && self.terminal.reaches_the_command();
+                    let source = self.terminal.source_of(caught);
                     // A supervisor that does not listen can't act on it either; its deadline is what ends it.
-                    let _ = self.link.say(&ToSupervisor::Signalled { signal, delivered });
+                    let _ = self.link.say(&ToSupervisor::Signalled { signal, source });
                 }
             }
         }

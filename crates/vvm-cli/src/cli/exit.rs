@@ -22,7 +22,7 @@ pub(crate) use vvm_containment::die_of;
 pub(crate) const HELP: &str = "\
 Exit status:
   the worker's own, or 128 + n if signal n ended it; if it was told to stop by
-  TERM or INT and died of it, vvm dies of the same signal
+  TERM, INT or a lost terminal (HUP) and died of it, vvm dies of the same signal
   64   wrong arguments               78   configuration conflict in the storage
   69   the storage refused for good  79   leadership lost, worker stopped
   71   the system refused a process  80   killed at the deadline, by its thread

@@ -9,16 +9,22 @@ use rustix::process::Signal;
 use std::{
     io,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 use tokio::sync::{Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant};
-use vvm_containment::{Guardian, Heard, Passed, Readable, ToSupervisor};
+use vvm_containment::{
+    Guardian, Heard, Passed, Readable, SignalSource, ToSupervisor, Told, terminal_is_gone,
+};
 use vvm_host::operate::{At, Request, StopRequests};
 use vvm_host::status::{HostStatus, WhyStopping};
 
 /// Signals on their way to the worker: as many as can come before it is looked at. More merge, as pending ones do.
 const SIGNALS: usize = 64;
+
+/// How long after the shell's HUP its terminal may be gone: a shell tells its jobs first, and then ends.
+const SHELL_ENDS: Duration = Duration::from_millis(250);
 
 /// What was told.
 #[derive(Debug)]
@@ -36,7 +42,7 @@ pub(super) struct Control {
     /// The guardian has died.
     pub(super) guardian_died: CancellationToken,
     /// For the worker.
-    pub(super) signals: broadcast::Sender<Passed>,
+    pub(super) signals: broadcast::Sender<Told>,
     /// The deadline that the guardian's own timer stands at.
     pub(super) in_force: watch::Sender<Option<Instant>>,
     /// Rings after a child has ended.
@@ -76,6 +82,7 @@ impl Control {
         let guardian_socket = Readable::of(&guardian)?;
         let signals_socket = Readable::of(&signals)?;
         let mut guardian_speaks = true;
+        let mut terminal_may_be_gone_at = Instant::NEVER;
         loop {
             tokio::select! {
                 biased;
@@ -86,19 +93,23 @@ impl Control {
                         }
                         // The others are for the worker, and whoever means it signals the guardian.
                         if asks_to_stop(signal) {
-                            let passed = Passed { signal, delivered: false };
-                            self.asked_to_stop(requests.on(clock.now(), At::Host), passed);
+                            self.asked_to_stop(requests.on(clock.now(), At::Host), signal, false);
                         }
                     }
                 }
                 heard = guardian_socket.find(|| guardian.hear()), if guardian_speaks => match heard? {
-                    Heard::Message(ToSupervisor::Signalled { signal, delivered }, _) => {
-                        let passed = Passed { signal, delivered };
+                    Heard::Message(ToSupervisor::Signalled { signal, source }, _) => {
+                        let delivered = source == SignalSource::Terminal && signal != Signal::HUP;
                         let for_us = if self.has_worker() { asks_to_stop } else { ends_a_candidate };
                         if for_us(signal) {
-                            self.asked_to_stop(requests.on(clock.now(), At::Guardian), passed);
+                            self.asked_to_stop(requests.on(clock.now(), At::Guardian), signal, delivered);
+                        } else if signal == Signal::HUP && tells_of_lost_terminal(source) {
+                            self.hung_up();
                         } else {
-                            self.pass_on(passed);
+                            self.pass_on(signal, delivered, false);
+                            if signal == Signal::HUP && source == SignalSource::Shell {
+                                terminal_may_be_gone_at = clock.now().after(SHELL_ENDS);
+                            }
                         }
                     }
                     Heard::Message(ToSupervisor::InForce(deadline), _) => {
@@ -112,6 +123,12 @@ impl Control {
                         self.end_with_guardian();
                     }
                 },
+                () = clock.sleep_until(terminal_may_be_gone_at) => {
+                    terminal_may_be_gone_at = Instant::NEVER;
+                    if terminal_is_gone() {
+                        self.hung_up();
+                    }
+                }
             }
         }
     }
@@ -147,21 +164,45 @@ impl Control {
         self.signals.receiver_count() > 0
     }
 
-    fn asked_to_stop(&self, request: Request, passed: Passed) {
+    fn asked_to_stop(&self, request: Request, signal: Signal, delivered: bool) {
         match request {
-            Request::Stop => {
-                // The first stands.
-                let _ = self.stop_signal.set(passed.signal);
-                self.pass_on(passed);
-                self.stop.cancel();
-            }
+            Request::Stop => self.stop_by(signal, delivered),
             Request::Echo => {}
             Request::Kill => self.kill.cancel(),
         }
     }
 
-    fn pass_on(&self, passed: Passed) {
-        // Without a worker nobody receives it, and it is for nobody.
-        let _ = self.signals.send(passed);
+    /// The terminal is lost. The kernel may have told the guardian alone, so that the command gets a HUP in any case: a
+    /// second one is harmless to it, none is not.
+    ///
+    /// Not a request that another one follows to kill: kernel and shell may both tell of one loss.
+    fn hung_up(&self) {
+        if self.stop.is_cancelled() {
+            self.pass_on(Signal::HUP, false, false);
+        } else {
+            self.stop_by(Signal::HUP, false);
+        }
+    }
+
+    fn stop_by(&self, signal: Signal, delivered: bool) {
+        // The first stands.
+        let _ = self.stop_signal.set(signal);
+        self.pass_on(signal, delivered, true);
+        self.stop.cancel();
+    }
+
+    fn pass_on(&self, signal: Signal, delivered: bool, asks: bool) {
+        // Without a command there is no receiver, and the signal has no addressee.
+        let _ = self.signals.send(Told { passed: Passed { signal, delivered }, asks });
+    }
+}
+
+/// Whether a HUP from there tells of a lost terminal. A shell may end right after it; any other process may mean the
+/// command alone, which is to read its settings again.
+fn tells_of_lost_terminal(source: SignalSource) -> bool {
+    match source {
+        SignalSource::Terminal => true,
+        SignalSource::Shell => terminal_is_gone(),
+        SignalSource::Process => false,
     }
 }

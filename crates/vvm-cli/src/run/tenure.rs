@@ -37,7 +37,7 @@ const KILLING_SHARE: u32 = 20;
 const LEAST_TO_STOP_SHARE: u32 = 13;
 
 /// How long one signal to many processes may take to reach us by way of the guardian, on a busy machine. Only a worker
-/// that somebody else has killed by TERM or INT is kept waiting for it.
+/// that another process has killed by TERM, INT or HUP is kept waiting for it.
 const ON_ITS_WAY: Duration = Duration::from_millis(500);
 
 /// The work of one leadership.

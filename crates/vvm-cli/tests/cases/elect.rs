@@ -3,7 +3,10 @@
 use crate::VVM;
 use harness::{Lines, Trial, command_line, eventually};
 use rustix::process::{Pid, Signal, kill_process};
-use std::process::{Child, Command, Stdio};
+use std::{
+    os::unix::process::ExitStatusExt as _,
+    process::{Child, Command, Stdio},
+};
 
 const ON_LEAD: &str = "echo lead $VVM_LEADER_EPOCH";
 const ON_LOSS: &str = "echo loss $VVM_LEADER_EPOCH";
@@ -17,9 +20,22 @@ struct Elect {
 
 impl Elect {
     fn start(trial: &Trial, on_lead: &str, on_loss: &str, options: &[&str]) -> Self {
+        Self::start_through(trial, &["env"], on_lead, on_loss, options)
+    }
+
+    /// Started through another command, which it replaces.
+    fn start_through(
+        trial: &Trial,
+        through: &[&str],
+        on_lead: &str,
+        on_loss: &str,
+        options: &[&str],
+    ) -> Self {
         let (storage, name) = (trial.storage(), trial.name());
         let given = ["elect", "--storage", &storage, "--name", &name];
-        let mut child = Command::new(VVM.path())
+        let mut child = Command::new(through[0])
+            .args(&through[1..])
+            .arg(VVM.path())
             .args(given)
             .args(["--on-lead", on_lead, "--on-loss", on_loss])
             .args(options)
@@ -65,6 +81,55 @@ fn one_leads_and_the_next_one_when_it_stops_with_a_larger_epoch() {
     assert!(epoch(&second.stdout.wait_for("lead")) > led);
     second.signal(Signal::INT);
     assert_eq!(second.finish().0, 0);
+}
+
+/// The terminal is lost, or its shell ends.
+#[test]
+fn hangup_of_a_leader_runs_the_on_loss_hook_and_releases() {
+    let trial = VVM.trial();
+    let on_loss = "echo begun; sleep 0.3; echo midway; sleep 0.3; echo loss $VVM_LEADER_EPOCH";
+    let mut elect = Elect::start(&trial, ON_LEAD, on_loss, &[]);
+    let led = epoch(&elect.stdout.wait_for("lead"));
+    elect.signal(Signal::HUP);
+    elect.stdout.wait_for("midway");
+    // The shell's, after the kernel's: not one that ends it at once.
+    elect.signal(Signal::HUP);
+    let (code, said, _) = elect.finish();
+    assert_eq!((code, said.last()), (0, Some(&format!("loss {led}"))));
+    assert_eq!(trial.run(["true"]).with(["--acquire-timeout", "0"]).finish().code(), 0);
+}
+
+#[test]
+fn second_term_ends_a_leader_that_a_hangup_has_told_to_stop() {
+    let trial = VVM.trial();
+    let on_loss = "echo begun; sleep 0.3; echo midway; exec sleep 1000";
+    let mut elect = Elect::start(&trial, ON_LEAD, on_loss, &["--hook-timeout", "1h"]);
+    elect.stdout.wait_for("lead");
+    elect.signal(Signal::HUP);
+    elect.stdout.wait_for("begun");
+    elect.signal(Signal::TERM);
+    elect.stdout.wait_for("midway");
+    elect.signal(Signal::TERM);
+    assert_eq!(elect.child.wait().unwrap().signal(), Some(Signal::TERM.as_raw()));
+}
+
+#[test]
+fn hangup_that_was_ignored_at_the_start_stays_ignored() {
+    let trial = VVM.trial();
+    let ignoring = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"];
+    let mut elect = Elect::start_through(&trial, &ignoring, ON_LEAD, ON_LOSS, &[]);
+    elect.stdout.wait_for("lead");
+    elect.signal(Signal::HUP);
+    let (code, _, error) = trial.ask("pause", &["--name", &trial.name(), "--by", "alice"]);
+    assert_eq!(code, 0, "{error}");
+    elect.stdout.wait_for("loss");
+    // A candidate that does not end, though it is told a second time.
+    elect.signal(Signal::HUP);
+    let (code, _, error) = trial.ask("resume", &["--name", &trial.name()]);
+    assert_eq!(code, 0, "{error}");
+    elect.stdout.wait_for("lead");
+    elect.signal(Signal::TERM);
+    assert_eq!(elect.finish().0, 0);
 }
 
 #[test]

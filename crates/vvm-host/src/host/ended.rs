@@ -9,7 +9,7 @@ use vvm_orch::Problem;
 /// How [`Host::run`](super::Host::run) ended. All services have stopped by then, unless the problem says that one has not.
 #[derive(Clone, Debug)]
 pub enum Ended {
-    /// As it was told to, by TERM, INT, or [`Host::stop`](super::Host::stop).
+    /// As it was told to, by TERM, INT, HUP, or [`Host::stop`](super::Host::stop).
     Stopped,
     /// The storage could not be opened.
     NotOpened(Arc<HostError>),

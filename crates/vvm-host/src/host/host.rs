@@ -62,7 +62,7 @@ pub struct Host {
 /// How a host hears of a stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signals {
-    /// TERM, INT and HUP stop it; see [`Host::run`].
+    /// TERM and INT stop it, and HUP if [`HostSettings::stop_on_hup`] says so; see [`Host::run`].
     Caught,
     /// The program catches signals itself and cancels [`Host::stop`].
     Ignored,
@@ -71,7 +71,8 @@ pub enum Signals {
 impl Host {
     /// Opens the storage and reserves everything that a leader needs, before it campaigns.
     ///
-    /// From here on TERM and INT do not end the process: [`run`](Self::run) handles them.
+    /// From here on TERM and INT do not end the process, nor does HUP if [`HostSettings::stop_on_hup`] says so:
+    /// [`run`](Self::run) handles them.
     ///
     /// # Errors
     /// [`HostError`].
@@ -108,7 +109,8 @@ impl Host {
         let status = Arc::new(HostStatus::new(candidate, Arc::clone(&env.clock)));
         let wakeups = wakeups(&settings, &env.clock);
         let http = settings.http.map(HttpServer::bind).transpose()?;
-        let signals = (signals == Signals::Caught).then(StopSignals::catch).transpose()?;
+        let signals =
+            (signals == Signals::Caught).then(|| StopSignals::catch(settings.stop_on_hup)).transpose()?;
         let stop = CancellationToken::new();
         let campaigns = Campaigns { settings, holder, env, status, stop };
         Ok(Self { campaigns, storage: None, wakeups, http, shown: None, signals })
@@ -144,9 +146,9 @@ impl Host {
     /// a loss; every other end of the work ends the host.
     ///
     /// Calls `services` once for each campaign. An operator's `vvm pause` or `vvm step-down` stops them, and another
-    /// campaign follows. Nothing starts while the name is paused. The first TERM or INT stops the host; the second ends
-    /// the process at once, of that signal. Returns when all has stopped: services joined, the record handed back, the
-    /// storage closed.
+    /// campaign follows. Nothing starts while the name is paused. The first TERM, INT or HUP stops the host; a second
+    /// TERM or INT ends the process at once, of that signal. Returns when all has stopped: services joined, the record
+    /// handed back, the storage closed.
     ///
     /// # Cancel safety
     /// Dropping the future shuts down without waiting: while the runtime lives, services are told to stop, and the

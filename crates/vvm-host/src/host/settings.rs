@@ -50,6 +50,10 @@ pub struct HostSettings {
     /// leader has released, and requests are heeded at once. [`LocalDir::None`], unless told otherwise: a library puts no
     /// files where nobody asked it to. [`LocalDir::Usual`] meets `vvm run`, `vvm elect` and `vvm step-down` of this user.
     pub local_dir: LocalDir,
+    /// Whether HUP stops the host as TERM does. True, unless told otherwise: a program that leaves HUP alone dies of it
+    /// at once, and its services with it. False for a program to which HUP means something else, as "read your settings
+    /// again". A HUP that was ignored before, as under `nohup`, stays ignored.
+    pub stop_on_hup: bool,
 }
 
 impl HostSettings {
@@ -66,6 +70,7 @@ impl HostSettings {
             stop_timeout: VvmConfig::<vvm_storage::ElectionKey>::STOP_TIMEOUT,
             http: None,
             local_dir: LocalDir::None,
+            stop_on_hup: true,
         }
     }
 }

@@ -58,9 +58,9 @@ Example:
   vvm elect --storage sqlite:leader.db --name payroll --on-lead './promote $VVM_LEADER_EPOCH' --on-loss ./demote
 
   Hooks run one after the other, with VVM_LEADER_NAME, _SLOT, _EPOCH, _HOLDER and _INCARNATION.
-  TERM or INT: the on-loss hook, if leading; then the leadership is released, and vvm ends.
+  TERM, INT or HUP: the on-loss hook, if leading; then the leadership is released, and vvm ends.
 
-Exit status: 0 stopped by TERM or INT; 1 the on-lead hook failed; 64 wrong arguments; 69 the storage refused;
+Exit status: 0 stopped by TERM, INT or HUP; 1 the on-lead hook failed; 64 wrong arguments; 69 the storage refused;
 71 the system refused; 78 configuration conflict in the storage; 80 the kill deadline passed before the on-loss
 hook had ended";
 

@@ -104,7 +104,7 @@ Example:
   CMD finds VVM_LEADER_NAME, _SLOT, _EPOCH, _HOLDER and _INCARNATION in its environment; pass the epoch along
   with each write, and let the receiver refuse smaller ones. Other VVM_ variables are taken out of it.
   TERM, INT, HUP, QUIT, USR1 and USR2 are passed on to CMD; TERM and INT stop: CMD has --stop-timeout, and a second
-  one kills at once. While there is no CMD, TERM, INT, HUP and QUIT end vvm.
+  one kills at once. A lost terminal stops, too: CMD gets HUP. While there is no CMD, TERM, INT, HUP and QUIT end vvm.
   At a terminal, Ctrl-Z stops CMD and vvm; unless continued before the deadline (0.8 TTL), the kernel ends both,
   because by then somebody else may lead.";
 
