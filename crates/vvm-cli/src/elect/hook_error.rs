@@ -1,0 +1,16 @@
+//! [`HookError`]: why a hook failed.
+
+use std::{io, process::ExitStatus, time::Duration};
+
+/// A hook that failed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(super) enum HookError {
+    #[error("could not be started: {0}")]
+    System(io::ErrorKind),
+    #[error("ended with {0}")]
+    Failed(ExitStatus),
+    #[error("took longer than {0:?} and was killed")]
+    TooLong(Duration),
+    #[error("was killed, because the leadership is over")]
+    Overtaken,
+}
