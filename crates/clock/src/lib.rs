@@ -24,6 +24,11 @@
 //! laptop lid or a paused virtual machine would leave a leader believing in a lease that has long expired. Clocks for tests
 //! are in the crate `testing-time`.
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "all others read time through this crate"
+)]
 
 mod instant;
 mod readings;

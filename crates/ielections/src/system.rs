@@ -110,6 +110,7 @@ impl TokioSpawn {
 }
 
 impl Spawn for TokioSpawn {
+    #[expect(clippy::disallowed_methods, reason = "what all others spawn through")]
     fn spawn(&self, _name: &'static str, task: Task) {
         // The engine joins its task: it ends when its last handle and lease are gone, and `cleanup` waits for that.
         drop(self.0.spawn(task));

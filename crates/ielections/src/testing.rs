@@ -7,6 +7,8 @@
 //! - [`Model`]: the contract as plainly as it can be written, to compare others with.
 //!
 //! Behind the feature `testing`, and no part of a program that runs.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a case is a test, and fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "a test may start what it likes")]
 
 pub mod contract;
 pub mod document_contract;

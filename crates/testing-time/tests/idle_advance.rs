@@ -1,6 +1,10 @@
 //! Auto-advance, as a tokio runtime and as a hand-written executor use it: 10,000 timers, each served at exactly its
 //! own deadline, and the same trace each time.
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "clippy knows tests, but not their helpers"
+)]
 
 use std::{
     collections::VecDeque,

@@ -1,7 +1,11 @@
 //! The cases that a control group for the command may change, and those of that level alone.
 //!
 //! Cases with a terminal are not here: a control group does not change them.
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "clippy knows tests, but not their helpers"
+)]
 
 use harness::{Level, Program};
 

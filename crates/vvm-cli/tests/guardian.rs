@@ -1,5 +1,9 @@
 //! Every case, at level guardian. `cgroup.rs` and `pidns.rs` run what differs at their level again.
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "clippy knows tests, but not their helpers"
+)]
 
 use harness::{Level, Program};
 

@@ -1,5 +1,9 @@
 //! The cases that a PID namespace for the command may change, and those of that level alone.
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "clippy knows tests, but not their helpers"
+)]
 
 use harness::{Level, Program};
 

@@ -1,5 +1,9 @@
 //! `vvm_host::Host`: services of this very process, run only while it leads.
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "clippy knows tests, but not their helpers"
+)]
 
 use ielections::{Incarnation, TtlStorage as _};
 use rustix::process::{Pid, Signal, kill_process};

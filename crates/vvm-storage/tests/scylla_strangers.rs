@@ -1,6 +1,11 @@
 //! What listens where a cluster was expected, and is none that we can speak to: each is told apart, with what to do.
 #![cfg(feature = "scylla")]
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "clippy knows tests, but not their helpers"
+)]
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

@@ -3,7 +3,7 @@
 //! Each trial marks its environment, which every descendant inherits. The mark finds a process that has left session,
 //! group, parent and user behind. This package is for tests only.
 #![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, reason = "a test fails where its harness does")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails where its harness does")]
 
 mod bounds;
 mod described;

@@ -6,6 +6,7 @@
 //! What lives here: the verbs, each one compare and one write under the folder's lock. What doesn't: the lock and the
 //! files ([`folder`]), what stands in a file ([`row`]), what an outcome means to an election ([`trouble`]).
 #![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "readers of the example have a tokio runtime of their own")]
 
 mod folder;
 mod row;

@@ -1,5 +1,9 @@
 //! Two real processes: one listens, and the other does after it was told to stop, or was killed.
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "clippy knows tests, but not their helpers"
+)]
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::{

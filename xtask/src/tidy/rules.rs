@@ -1,4 +1,4 @@
-//! The rules, one file each.
+//! The rules, one file each. What clippy can hold stands in `clippy.toml` and in the lints of the workspace.
 
 mod arrows;
 mod circles;
@@ -11,11 +11,8 @@ mod links;
 mod machine;
 mod manifests;
 mod names;
-mod panics;
 mod proofs;
 mod selects;
-mod spawns;
-mod time;
 mod unsafe_code;
 mod workflows;
 
@@ -24,15 +21,12 @@ pub(super) use circles::{UNFINISHED, exempt as exempt_circles};
 use super::{Finding, Rule};
 
 /// In the order in which they are checked and printed.
-pub(super) const ALL: [Rule; 18] = [
+pub(super) const ALL: [Rule; 15] = [
     arrows::RULE,
     circles::RULE,
-    time::RULE,
     unsafe_code::RULE,
     drivers::RULE,
-    spawns::RULE,
     selects::RULE,
-    panics::RULE,
     leftovers::RULE,
     headers::RULE,
     length::RULE,

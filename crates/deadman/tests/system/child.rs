@@ -3,6 +3,7 @@
 //! One line on standard output for each word to the parent: the deadline in nanoseconds on the machine's clock; then,
 //! from scenarios that outlive it, what they found.
 #![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "a test may start what it likes")]
 
 use std::{error::Error, fs, thread, time::Duration};
 use vvm_clock::{Alarm, Instant, SystemClock};

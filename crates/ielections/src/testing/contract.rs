@@ -5,7 +5,6 @@
 //! another, as two processes would. Time is real: what must not end early is given the time to.
 //!
 //! Each case takes the storage for itself: the factory makes a fresh one for each.
-#![allow(clippy::unwrap_used, reason = "a case is a test, and fails by panicking")]
 
 #[cfg(test)]
 pub(in crate::testing) mod catches;

@@ -4,7 +4,6 @@
 //! A storage that has documents has a [`StorageUnderTest`] already, for its leader records; one more line,
 //! [`document_contract_suite!`](crate::document_contract_suite), runs this one. What a case writes through one handle it
 //! reads through another, as two processes would. Each case takes the storage for itself.
-#![allow(clippy::unwrap_used, reason = "a case is a test, and fails by panicking")]
 
 mod calls;
 mod closing;

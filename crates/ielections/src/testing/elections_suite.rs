@@ -8,7 +8,6 @@
 //! Time is the machine's, or a mock clock that jumps to the next timer whenever nothing can run: a storage that answers
 //! without waiting for anything then runs the whole suite in the blink of an eye. Bounds that keep leaders apart are
 //! exact on either; bounds of how quick things are have some slack on the machine's clock.
-#![allow(clippy::unwrap_used, reason = "a case is a test, and fails by panicking")]
 
 mod acquiring;
 mod claiming;

@@ -31,7 +31,11 @@
 //! | StateTransitionFromRebuildingShouldWakeUpConditionVariable | `asking::leaving_rebuilding_wakes_who_waits` |
 //! | LogSlowServices | `reporting::a_slow_rebuild_is_measured` |
 //! | RebuildServiceFails | `rebuilding::rebuild_service_fails` |
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "clippy knows tests, but not their helpers"
+)]
 
 mod asking;
 mod faults;

@@ -1,5 +1,10 @@
 //! The orchestrator on `mem`, on a clock that only tests move.
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "clippy knows tests, but not their helpers"
+)]
 
 mod campaign;
 mod engine_ended;

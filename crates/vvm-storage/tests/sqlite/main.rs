@@ -1,6 +1,10 @@
 //! Driver `sqlite` beyond the contract: what opening refuses, what goes wrong in use, and several processes.
 #![cfg(feature = "sqlite")]
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "clippy knows tests, but not their helpers"
+)]
 
 mod file;
 mod opening;
