@@ -19,6 +19,7 @@
 //! - [`WallClock`], [`SystemWallClock`]: the date. Its one use is to keep an epoch rising after a restore from backup.
 //! - [`Alarm`]: for a thread that waits for a moment that other threads move.
 //! - [`Readings`]: all clocks of the machine at one moment, for diagnosis.
+//! - [`Span`]: a duration as messages show it.
 //!
 //! Only this crate reads the machine's clocks. `std::time::Instant` stops during suspend on Linux (rust-lang/rust#87906): a
 //! laptop lid or a paused virtual machine would leave a leader believing in a lease that has long expired. Clocks for tests
@@ -32,11 +33,13 @@
 
 mod instant;
 mod readings;
+mod span;
 mod system;
 mod wall;
 
 pub use instant::Instant;
 pub use readings::Readings;
+pub use span::Span;
 pub use system::{Alarm, SystemClock};
 pub use wall::{SystemWallClock, WallClock};
 

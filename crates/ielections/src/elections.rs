@@ -8,6 +8,7 @@ use crate::{
     storage::Cause,
 };
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+use vvm_clock::Span;
 use vvm_deadman::ArmError;
 
 /// A candidate: which slots it would take, and on which terms.
@@ -41,7 +42,7 @@ pub enum AcquireError {
     #[error("the candidacy names no slot: name at least one")]
     NoSlots,
     /// The TTL is shorter than the storage's round trips leave room for.
-    #[error("a TTL of {ttl:?} is too short for this storage: at least {least:?}")]
+    #[error("a TTL of {} is too short for this storage: at least {}", Span(*ttl), Span(*least))]
     TtlTooShort {
         /// What was asked for.
         ttl: Duration,
@@ -54,7 +55,9 @@ pub enum AcquireError {
     /// The storage has forgotten epochs that this candidate has seen, as after a restore from backup. Whoever led by
     /// them may still be at work; acquiring again after the longest TTL in use is safe.
     #[error(
-        "the storage went back in time: it showed {seen:?} before and {found:?} now; was it restored from a backup?"
+        "the storage went back in time: it showed {} before and {} now; was it restored from a backup?",
+        Epoch::or_none(*seen),
+        Epoch::or_none(*found)
     )]
     EpochWentBack {
         /// The largest epoch seen.

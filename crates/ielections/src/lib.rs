@@ -23,7 +23,7 @@
 //!         // Work until `stop.cancelled()`. Here the work is done at once.
 //!         stop.is_cancelled()
 //!     });
-//!     println!("{:?}", ended.await.handback);
+//!     println!("{}", ended.await.handback);
 //!     elections.cleanup().await;
 //!     Ok(())
 //! }

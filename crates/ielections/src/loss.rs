@@ -7,7 +7,7 @@ use std::sync::Arc;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Loss {
     /// Somebody else's record stands in the slot.
-    #[error("taken over by {} at {:?}", by.holder, by.epoch)]
+    #[error("taken over by {} at epoch {}", by.holder, by.epoch)]
     Stolen {
         /// What stands there.
         by: Box<Entry>,
@@ -17,7 +17,8 @@ pub enum Loss {
     Vanished,
     /// The record is gone, and its epoch with it: the storage went back in time.
     #[error(
-        "the storage went back in time: it knew {held:?} before and knows {found:?} now; was it restored from a backup?"
+        "the storage went back in time: it knew epoch {held} before and knows {} now; was it restored from a backup?",
+        Epoch::or_none(*found)
     )]
     EpochWentBack {
         /// The epoch of this leadership.
@@ -67,5 +68,19 @@ impl Loss {
     /// the kill deadline is brought forward.
     pub fn tightens_deadline(&self) -> bool {
         self.is_mismatch() || matches!(self, Self::StorageReplaced { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn storage_that_went_back_is_reported_with_plain_epochs() {
+        let held = Epoch::new(5).unwrap();
+        let message = |found| Loss::EpochWentBack { held, found }.to_string();
+        assert!(message(None).contains("it knew epoch 5 before and knows no epoch now"), "{}", message(None));
+        let found = Epoch::new(3).ok();
+        assert!(message(found).contains("knows epoch 3 now"), "{}", message(found));
     }
 }

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::Notify;
-use vvm_clock::{Clock, Instant};
+use vvm_clock::{Clock, Instant, Span};
 
 /// How one leadership stands, for the work that runs under it.
 #[derive(Clone)]
@@ -26,7 +26,7 @@ pub enum NotEnsured {
     #[error(transparent)]
     Lost(Loss),
     /// The leadership stands, and a renewal may still come in time. Ask again before the step.
-    #[error("{remaining:?} are left of the leadership, and {at_least:?} are needed")]
+    #[error("{} are left of the leadership, and {} are needed", Span(*remaining), Span(*at_least))]
     TooShort {
         /// How long until the kill deadline.
         remaining: Duration,

@@ -27,7 +27,7 @@ pub enum Problem {
         cause: Failure,
     },
     /// A service did not become ready in time ([`VvmConfig::start_timeout`](crate::VvmConfig)).
-    #[error("service {service} was not ready after {after:?}")]
+    #[error("service {service} was not ready after {}", vvm_clock::Span(*after))]
     StartTimedOut {
         /// Which.
         service: Arc<str>,

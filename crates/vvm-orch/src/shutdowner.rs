@@ -61,7 +61,7 @@ impl<K: Key> Shutdowner<K> {
         if let Some(leadership) = leadership {
             let epoch = leadership.epoch();
             let handback = leadership.release().await;
-            tracing::info!(%epoch, ?handback, "the leadership was handed back");
+            tracing::info!(%epoch, %handback, "the leadership was handed back");
             if handback == Handback::StillArmed {
                 // Usually known by now. Not when the engine ended after the monitor.
                 self.state.report(Problem::Lost(Loss::EngineEnded));

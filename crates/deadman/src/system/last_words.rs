@@ -6,22 +6,22 @@
 
 use crate::Subject;
 use std::fmt::{self, Write};
-use vvm_clock::{Instant, SystemClock};
+use vvm_clock::{Instant, Span, SystemClock};
 
 /// Says it. No error is of any use here.
 pub(super) fn say(deadline: Instant, subject: &Subject) {
     let mut line = Line::default();
-    let late = SystemClock::read().since(deadline);
+    let late = Span(SystemClock::read().since(deadline));
     // A line that is too long is cut, which is no error.
     let _ = write!(
         line,
-        "deadman[{}]: ending this process {late:.1?} after its kill deadline: epoch {} was neither renewed nor handed \
+        "deadman[{}]: ending this process {late} after its kill deadline: epoch {} was neither renewed nor handed \
          back in time (storage out of reach or too slow, runtime stalled, or work that did not stop). \
-         Leadership {:?} of {:?}",
+         Leadership \"{}\" of \"{}\"",
         std::process::id(),
         subject.epoch,
-        subject.key,
-        subject.holder,
+        subject.key.escape_debug(),
+        subject.holder.escape_debug(),
     );
     let _ = rustix::io::write(rustix::stdio::stderr(), line.ended());
 }

@@ -9,13 +9,13 @@ use std::sync::Arc;
 pub enum DocumentWriteError {
     /// The storage showed that this leadership is over. **Stop, and never try again**: every later call fails like this.
     /// A write that was under way when that was found out may have been the last to land before the successor came.
-    #[error("deposed{}", current.map(|epoch| format!(": {epoch:?} leads")).unwrap_or_default())]
+    #[error("deposed{}", current.map(|epoch| format!(": epoch {epoch} leads")).unwrap_or_default())]
     Deposed {
         /// Under which epoch the slot is held now; `None` if nobody holds it.
         current: Option<Epoch>,
     },
     /// A condition did not hold; nothing of the batch was written. Read the document, and decide anew.
-    #[error("{id:?} is not as the write expects it{}", found.map_or_else(|| ": there is none".to_owned(), |found| format!(": {found:?} wrote it")))]
+    #[error("document {id} is not as the write expects it{}", found.map_or_else(|| ": there is none".to_owned(), |found| format!(": batch {found} wrote it")))]
     Conflict {
         /// The first document whose condition did not hold.
         id: DocumentId,
@@ -53,7 +53,7 @@ pub enum DocumentWriteError {
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentReadError {
     /// The storage showed that this leadership is over. Stop.
-    #[error("deposed{}", current.map(|epoch| format!(": {epoch:?} leads")).unwrap_or_default())]
+    #[error("deposed{}", current.map(|epoch| format!(": epoch {epoch} leads")).unwrap_or_default())]
     Deposed {
         /// Under which epoch the slot is held now; `None` if nobody holds it.
         current: Option<Epoch>,

@@ -29,7 +29,9 @@ pub enum BeyondDocumentLimits {
         most: usize,
     },
     /// A body is too long.
-    #[error("{id:?} has {bytes} bytes, and this storage takes {most}: split it into several documents")]
+    #[error(
+        "document {id} has {bytes} bytes, and this storage takes {most}: split it into several documents"
+    )]
     Body {
         /// Which document.
         id: DocumentId,
@@ -55,7 +57,7 @@ pub enum BeyondDocumentLimits {
         most: usize,
     },
     /// Two writes of one document: which of them should stand?
-    #[error("{0:?} is written twice in one batch")]
+    #[error("document {0} is written twice in one batch")]
     Twice(DocumentId),
 }
 

@@ -8,7 +8,7 @@ use crate::{
 };
 use futures_util::future::{AbortRegistration, Abortable, Either, FutureExt, select};
 use std::{any::Any, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
-use vvm_clock::Clock;
+use vvm_clock::{Clock, Span};
 
 /// A call in flight. Its output is the answer, and the actor that it is for.
 ///
@@ -90,7 +90,7 @@ async fn ask<K: Key>(storage: &dyn TtlStorage<K>, request: &Request<K>) -> Reply
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoAnswer {
-    #[error("no answer within {0:?}")]
+    #[error("no answer within {}", Span(*.0))]
     InTime(Duration),
     #[error("the storage driver panicked: {0}")]
     Panicked(String),

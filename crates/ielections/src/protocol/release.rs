@@ -3,7 +3,7 @@
 //! Only ever begun when the work under the leadership has stopped (I6), or none was ever started.
 
 use crate::{Delete, Epoch, Incarnation, Slot, Timing, WriteError};
-use std::time::Duration;
+use std::{fmt, time::Duration};
 use vvm_clock::Instant;
 
 /// What became of the record.
@@ -18,6 +18,17 @@ pub enum Handback {
     /// The elections' task had ended before ([`Loss::EngineEnded`](crate::Loss)): the record stands until its TTL has
     /// passed, and **the deadline stays armed**, because nobody was left who could disarm it (I4). The process ends at it.
     StillArmed,
+}
+
+impl fmt::Display for Handback {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Released => "the record was released",
+            Self::AlreadyGone => "the record was gone already",
+            Self::LeftToExpire => "the record is left to expire",
+            Self::StillArmed => "the record is left to expire, and the kill deadline stays armed",
+        })
+    }
 }
 
 /// How often a delete is tried. Enough for a blink of the network; the TTL does the rest.

@@ -43,6 +43,14 @@ impl Epoch {
     pub const fn get(self) -> u64 {
         self.0.get()
     }
+
+    /// For messages: `epoch 5`, or `no epoch`.
+    pub(crate) fn or_none(epoch: Option<Self>) -> impl fmt::Display {
+        fmt::from_fn(move |out| match epoch {
+            Some(epoch) => write!(out, "epoch {epoch}"),
+            None => out.write_str("no epoch"),
+        })
+    }
 }
 
 impl fmt::Display for Epoch {

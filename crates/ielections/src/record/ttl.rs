@@ -1,6 +1,7 @@
 //! How long a record stands without renewal.
 
 use std::{fmt, time::Duration};
+use vvm_clock::Span;
 
 /// The leadership duration: fixed for the life of a leadership and written into its record.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -8,7 +9,7 @@ pub struct Ttl(Duration);
 
 /// A duration that can't be a TTL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a TTL of {0:?} is out of range: between 100ms and 24h")]
+#[error("a TTL of {} is out of range: between 100ms and 24h", Span(*.0))]
 pub struct TtlOutOfRange(pub Duration);
 
 impl Ttl {
@@ -52,6 +53,6 @@ impl fmt::Debug for Ttl {
 
 impl fmt::Display for Ttl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{:?}", self.0)
+        Span(self.0).fmt(out)
     }
 }

@@ -28,7 +28,8 @@ pub enum BeyondLimits {
     },
     /// The TTL.
     #[error(
-        "a TTL of {ttl} is too short for this storage, whose writes need {least:?} or more: choose a longer one"
+        "a TTL of {ttl} is too short for this storage, whose writes need {} or more: choose a longer one",
+        vvm_clock::Span(*least)
     )]
     Ttl {
         /// The TTL asked for.

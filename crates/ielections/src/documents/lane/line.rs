@@ -204,7 +204,7 @@ impl Line {
         }
         if state.last != after {
             let (last, expected) = (state.last, after);
-            return self.replaced(format!("its partition is at {last:?} and was at {expected:?}"));
+            return self.replaced(format!("its partition is at batch {last} and was at batch {expected}"));
         }
         let Some(sent) = &mut self.sent else { return Pace::AtOnce };
         match sent.stage {
