@@ -1,31 +1,18 @@
-//! `vvm demo`: real `vvm run` processes on one SQLite file; one leads, crashes, stops, hangs, and the next one takes
-//! over. Then the workers' own logs are compared.
+//! `vvm demo`: real `vvm run` on one SQLite file. One leads, crashes, stops, hangs; the next one takes over.
 //!
-//! - `script`: what is done when; `act`: what to call it; `cut`: why it does not go on.
-//! - `candidate`, `worker`: the processes. `place`, `record`, `heartbeat`, `hanging`, `watch`: what is seen of them.
-//! - `event`, `timeline`: what has happened. `check`, `measured`, `verdict`: what that proves.
-//! - `args`: how it is asked for. `audience`, `draw_terminal`, `draw_svg`: how it is shown.
+//! `script` says what is done, `run` does it and looks at what happens: events on a `timeline`, and `work` in
+//! the logs of workers. `checks` decides what holds. `view` shows it.
 
-mod act;
-pub(crate) mod args;
-mod audience;
 mod candidate;
-mod check;
-mod cut;
-mod draw_svg;
-pub(crate) mod draw_terminal;
-mod event;
-mod hanging;
-mod heartbeat;
-mod measured;
-mod place;
+mod checks;
 mod record;
+mod run;
 #[cfg(test)]
-mod rehearsal;
+mod sample;
 mod script;
 mod timeline;
-mod verdict;
-mod watch;
+mod view;
+mod work;
 mod worker;
 
 pub(crate) use candidate::main as candidate_main;
@@ -33,34 +20,30 @@ pub(crate) use worker::main as worker_main;
 
 use crate::{
     announce::say,
-    cli::exit,
-    report::{Report, Unwritable},
+    cli::{args::DemoArgs, exit},
     signals::Signals,
+    terminal_view::{Screen, check_writable, palette_of_standard_output, svg},
 };
-use act::Act;
-use args::DemoArgs;
-use audience::Finale;
-use candidate::Folder;
-use check::Evidence;
-use cut::Cut;
-use draw_svg::Picture;
-use draw_terminal::Scene;
-use event::Lane;
-use heartbeat::{Reader, Unreadable};
-use ielections::Ttl;
-use place::Place;
-use record::{Record, RecordError};
-use rustix::process::{getpid, set_child_subreaper};
-use std::{env, fs, io, path::PathBuf, process::ExitCode};
-use tempfile::{Builder, TempDir};
-use timeline::Timeline;
-use verdict::Verdict;
+use candidate::Candidate;
+use checks::Results;
+use ielections::TtlStorage as _;
+use record::Record;
+use run::{Run, RunError};
+use rustix::process::{Signal, getpid, set_child_subreaper};
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+use tempfile::Builder;
+use timeline::{CandidateId, Timeline};
+use view::{Output, Scene};
 use vvm_clock::SystemClock;
-use vvm_containment::{Family, ForeignProcFs};
-use vvm_storage::BeyondLimits;
-use watch::Watch;
+use vvm_containment::{Containment, Family, ForeignProcFs, end_all};
+use vvm_storage::{BeyondLimits, OpenError};
+use work::WorkPeriod;
 
-/// Why there is no verdict.
+/// Why there are no results.
 #[derive(Debug, thiserror::Error)]
 enum DemoError {
     #[error(transparent)]
@@ -68,22 +51,18 @@ enum DemoError {
     #[error(transparent)]
     ProcFs(#[from] ForeignProcFs),
     #[error(transparent)]
-    Record(#[from] RecordError),
+    Open(#[from] OpenError),
     #[error("the demo can't have a folder of its own (TMPDIR says where): {0}")]
     Folder(#[source] io::Error),
     #[error("the system refuses what the demo needs: {0}")]
     System(#[from] io::Error),
-    #[error("--picture: {0}")]
-    NoPlaceForPicture(#[from] Unwritable),
-    #[error("the picture can't be written to {}: {cause}", path.display())]
+    #[error("--picture {}: {cause}: name a file that you may write, in a folder that exists", path.display())]
     Picture { path: PathBuf, cause: io::Error },
     #[error(transparent)]
-    Log(#[from] Unreadable),
-    #[error(transparent)]
-    Cut(#[from] Cut),
+    Run(#[from] RunError),
 }
 
-/// Plays, judges, and says what came of it.
+/// Runs the demo, and returns status 0 if every check holds.
 pub(crate) fn main(demo: &DemoArgs) -> ExitCode {
     match run(demo) {
         Ok(true) => ExitCode::SUCCESS,
@@ -91,8 +70,8 @@ pub(crate) fn main(demo: &DemoArgs) -> ExitCode {
         Err(refusal) => {
             say!("demo: {refusal}");
             match refusal {
-                DemoError::Ttl(_) | DemoError::NoPlaceForPicture(_) => exit::MISUSE.into(),
-                DemoError::Cut(Cut::Interrupted(signal)) => exit::die_of(signal),
+                DemoError::Ttl(_) | DemoError::Picture { .. } => exit::MISUSE.into(),
+                DemoError::Run(RunError::Interrupted(signal)) => exit::die_of(signal),
                 _ => ExitCode::FAILURE,
             }
         }
@@ -100,76 +79,72 @@ pub(crate) fn main(demo: &DemoArgs) -> ExitCode {
 }
 
 fn run(demo: &DemoArgs) -> Result<bool, DemoError> {
-    Report::check_writable(&demo.picture)?;
-    let path = std::path::absolute(&demo.picture)?;
-    let temporary = temporary_folder().map_err(DemoError::Folder)?;
-    let folder = Folder(temporary.path());
-    let signals = Signals::catch()?;
+    let file = demo.picture.as_deref();
+    let cant_draw = |cause| DemoError::Picture { path: file.unwrap_or(Path::new("")).into(), cause };
+    file.map_or(Ok(()), check_writable).map_err(cant_draw)?;
     let family = Family::of_this_process()?;
-    // What a guardian that is killed leaves behind becomes ours, so that nothing outlives the demo (I9).
+    // Guardians that are killed leave processes behind, which become children of the demo. It ends them (I9).
     set_child_subreaper(Some(getpid())).map_err(io::Error::from)?;
-    let mut record = Record::open(&folder.storage())?;
-    check_ttl(demo.ttl, &record)?;
-    let mut audience = audience::of_standard_output(demo.json);
-
-    let mut watch = Watch {
-        folder,
-        ttl: demo.ttl,
-        family,
-        signals,
-        record: &mut record,
-        audience: audience.as_mut(),
-        places: Lane::ALL.map(|lane| Place::new(lane, Reader::new(lane, folder.log(lane)))),
-        hanging: None,
-        timeline: Timeline::beginning_at(SystemClock::read()),
-        act: Act::Gather,
-    };
-    let played = script::play(&mut watch);
-    watch.clean_up();
-    let Watch { timeline, act, .. } = watch;
-    record.close();
-    let cut = match played {
-        Ok(()) => None,
-        Err(cut @ (Cut::Interrupted(_) | Cut::Audience(_))) => return Err(cut.into()),
-        Err(cut) => Some(cut),
-    };
-
-    let end = SystemClock::read();
-    let verdict = Verdict::on(&timeline, &evidence(folder)?, demo.ttl, cut.as_ref());
-    let svg = Picture { timeline: &timeline, verdict: &verdict, ttl: demo.ttl, end }.to_svg();
-    fs::write(&path, svg).map_err(|cause| DemoError::Picture { path: path.clone(), cause })?;
-    let scene = Scene { timeline: &timeline, act, ttl: demo.ttl, now: end };
-    let shown = audience.verdict(&Finale { scene, verdict: &verdict, picture: &path });
-    shown.map_err(Cut::Audience)?;
-    if !verdict.held() {
-        verdict
-            .failures()
-            .for_each(|claim| say!("demo: did not hold: {}: {} ({})", claim.name, claim.found, claim.bound));
-        say!("demo: what was written meanwhile is kept in {}", temporary.keep().display());
-        return Ok(false);
-    }
-    Ok(true)
-}
-
-/// In memory, if nobody says otherwise: what is shown is an election, and not how long this machine's disk can take to
-/// answer when others use it.
-fn temporary_folder() -> io::Result<TempDir> {
+    let palette = palette_of_standard_output().filter(|_| !demo.json);
+    let also = if palette.is_some() { &[Signal::TSTP][..] } else { &[] };
+    // Before there is anything to clean up.
+    let signals = Signals::catch_also(also)?;
+    // In memory, unless TMPDIR says otherwise: what is shown is not the speed of a busy disk.
     let mut folder = Builder::new();
     folder.prefix("vvm-demo-");
-    match env::var_os("TMPDIR") {
-        Some(_) => folder.tempdir(),
-        None => folder.tempdir_in("/dev/shm").or_else(|_| folder.tempdir()),
+    let in_memory = env::var_os("TMPDIR").is_none().then(|| folder.tempdir_in("/dev/shm"));
+    let temporary = in_memory.and_then(Result::ok).map_or_else(|| folder.tempdir(), Ok);
+    let temporary = temporary.map_err(DemoError::Folder)?;
+    // All candidates see this folder, be it on an overlay or not.
+    let storage = format!("sqlite:{}?allow=overlay", temporary.path().join("elections.db").display());
+    let record = Record::open(&storage)?;
+    let least = record.storage.limits().min_ttl;
+    if demo.ttl.get() < least {
+        return Err(BeyondLimits::Ttl { ttl: demo.ttl, least }.into());
     }
-}
+    let [a, b, c] = CandidateId::ALL.map(|id| Candidate::new(id, temporary.path()));
+    let candidates = [a?, b?, c?];
+    let output = match palette {
+        Some(palette) => Output::Terminal { screen: Screen::enter(palette)?, drawn: None },
+        None if demo.json => Output::Json,
+        None => Output::Lines,
+    };
 
-/// Refuses at once what every `vvm run` would refuse.
-fn check_ttl(ttl: Ttl, record: &Record) -> Result<(), BeyondLimits> {
-    let least = record.limits().min_ttl;
-    if ttl.get() < least { Err(BeyondLimits::Ttl { ttl, least }) } else { Ok(()) }
-}
+    let timeline = Timeline::new(SystemClock::read());
+    let (ttl, step) = (demo.ttl, "");
+    let mut run = Run { storage, ttl, family, signals, record, output, candidates, timeline, step };
+    let played = script::play(&mut run);
+    end_all(&Containment::by_family(family), drop, drop);
+    let Run { timeline, step, output, mut candidates, record, .. } = run;
+    record.close();
+    let early = match played {
+        Err(error @ RunError::Interrupted(_)) => return Err(error.into()),
+        played => played.err().map(|error| error.to_string()),
+    };
 
-/// What the workers have written, all of it, now that none is left to write.
-fn evidence(folder: Folder<'_>) -> Result<Evidence, Unreadable> {
-    let read = |lane| Ok((lane, Reader::new(lane, folder.log(lane)).all()?));
-    Ok(Evidence::of(&Lane::ALL.into_iter().map(read).collect::<Result<Vec<_>, _>>()?))
+    let mut work = Vec::new();
+    for candidate in &mut candidates {
+        // Now that no worker is left that writes.
+        candidate.new_work()?;
+        if !candidate.log.ends_with_a_line() {
+            return Err(io::Error::other("the last line of a worker's log is not whole").into());
+        }
+        work.append(&mut candidate.work);
+    }
+    work.sort_by_key(|period: &WorkPeriod| period.first);
+    let results = Results::of(&timeline, &work, ttl, early.as_deref());
+    let scene = Scene { timeline: &timeline, step, ttl, now: SystemClock::read() };
+    output.finish(&scene, &results)?;
+    let holds = results.checks.iter().all(|check| check.holds);
+    if !holds {
+        say!("demo: a check failed; the files of the run are kept in {}", temporary.keep().display());
+    }
+    if let Some(file) = file {
+        let columns = 100;
+        let mut picture = view::picture(&scene, columns);
+        picture.extend(view::checks(&results));
+        let label = "vvm demo on a terminal: a lane for each of three candidates, and the checks of the run";
+        fs::write(file, svg(&picture, columns, label)).map_err(cant_draw)?;
+    }
+    Ok(holds)
 }

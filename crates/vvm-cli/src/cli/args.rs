@@ -1,6 +1,7 @@
 //! The arguments of every command, and the help that explains them. What a value may be stands in [`values`].
 
 mod check;
+mod demo;
 mod doctor;
 mod elect;
 mod generated;
@@ -16,6 +17,7 @@ mod watch;
 mod work;
 
 pub(crate) use check::{Check, Page};
+pub(crate) use demo::{DemoArgs, DemoCandidateArgs, DemoWorkerArgs};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use elect::ElectArgs;
 pub(crate) use generated::{CompletionsArgs, ManArgs};
@@ -28,7 +30,6 @@ pub(crate) use step_down::StepDownArgs;
 pub(crate) use watch::WatchArgs;
 pub(crate) use work::{OnExit, RestartLimit, WorkArgs};
 
-use crate::demo::args::{DemoArgs, DemoCandidateArgs, DemoWorkerArgs};
 use clap::{Parser, Subcommand};
 
 /// Run things on one machine at a time: leader election you can trust with your data.

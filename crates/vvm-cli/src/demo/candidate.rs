@@ -1,128 +1,149 @@
-//! One candidate: how its `vvm run` is started, and how it is crashed, stopped, or made to hang.
-//!
-//! Whatever is done to a process is done to exactly the one that we started, or that it started ([`Family`]).
+//! [`Candidate`]: one `vvm run` after another, and the log of their workers.
 
-use super::{args::DemoCandidateArgs, event::Lane};
-use crate::{announce::say, cli::exit, worker::environment::is_ours};
+use super::{
+    timeline::{CandidateId, Event, What},
+    work::WorkPeriod,
+    worker::Log,
+};
+use crate::{
+    announce::say,
+    cli::{args::DemoCandidateArgs, exit},
+    worker::environment::is_ours,
+};
 use ielections::Ttl;
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal, setsid};
+use serde_json::Value;
 use std::{
+    convert::Infallible,
     env,
-    ffi::OsString,
-    fs::{self, OpenOptions},
+    fs::{self, File},
     io,
     os::{fd::OwnedFd, unix::process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
 };
-use vvm_containment::Family;
-use vvm_containment::OWN_BINARY;
+use vvm_clock::Instant;
+use vvm_containment::{Ended, Family, OWN_BINARY};
 
-/// The name of the hidden command that becomes a candidate's `vvm run`.
-const CANDIDATE: &str = "demo-candidate";
-/// The name of the hidden command that is its worker.
-const WORKER: &str = "demo-worker";
+/// What the candidates lead.
+pub(super) const NAME: &str = "demo";
 
-/// What is led.
-pub(crate) const NAME: &str = "demo";
+#[derive(Debug)]
+pub(super) struct Candidate {
+    pub(super) id: CandidateId,
+    /// Its files, without their endings.
+    files: PathBuf,
+    /// The guardian of the present `vvm run`.
+    pub(super) guardian: Option<Pid>,
+    /// What was done to it.
+    done: Option<What>,
+    /// The host that was stopped, readable once it is dead, and when the demo saw that it was.
+    pub(super) host: Option<OwnedFd>,
+    pub(super) host_died: Option<Instant>,
+    pub(super) log: Log,
+    pub(super) work: Vec<WorkPeriod>,
+}
 
-/// Where the files of a run are.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Folder<'run>(pub(crate) &'run Path);
-
-impl Folder<'_> {
-    /// The storage, as a URL. All candidates of a demo see its own temporary folder, overlay or not.
-    pub(crate) fn storage(self) -> String {
-        format!("sqlite:{}?allow=overlay", self.0.join("elections.db").display())
+impl Candidate {
+    /// Returns a candidate without a `vvm run`.
+    pub(super) fn new(id: CandidateId, folder: &Path) -> io::Result<Self> {
+        let files = folder.join(id.name());
+        let log = Log::create(&files.with_extension("log"))?;
+        let (guardian, done, host, host_died, work) = (None, None, None, None, Vec::new());
+        Ok(Self { id, files, guardian, done, host, host_died, log, work })
     }
 
-    /// What a lane's workers have written.
-    pub(crate) fn log(self, lane: Lane) -> PathBuf {
-        self.0.join(format!("{lane}.log"))
+    /// Starts a `vvm run` on `storage`, and returns its guardian.
+    pub(super) fn start(&mut self, storage: &str, ttl: Ttl) -> io::Result<Pid> {
+        let [log, result, messages] = ["log", "result", "messages"].map(|end| self.files.with_extension(end));
+        // The result of the `vvm run` before must not pass for the result of this one.
+        let _ = fs::remove_file(&result);
+        let messages = File::options().append(true).create(true).open(messages)?;
+        let mut command = Command::new(OWN_BINARY);
+        command.arg0("vvm").args(["demo-candidate", "--demo", &getpid().to_string(), "--", "run"]);
+        command.args(["--storage", storage, "--name", NAME, "--holder", self.id.name()]);
+        command.args(["--ttl", &format!("{}ms", ttl.get().as_millis()), "--result-file"]).arg(result);
+        command.args(["--", OWN_BINARY, "demo-worker"]).arg(log);
+        command.stdin(Stdio::null()).stdout(messages.try_clone()?).stderr(messages);
+        let guardian = Pid::from_child(&command.spawn()?);
+        (self.guardian, self.done) = (Some(guardian), None);
+        Ok(guardian)
     }
 
-    /// How a lane's last `vvm run` has ended.
-    pub(crate) fn result(self, lane: Lane) -> PathBuf {
-        self.0.join(format!("{lane}.result.json"))
+    /// Sends the signal of what is done to the `vvm run` to exactly the processes that it is for.
+    pub(super) fn signal(&mut self, family: &Family, what: What) {
+        self.done = Some(what);
+        let Some(guardian) = self.guardian else { return };
+        let host = || family.children_of(guardian).into_iter();
+        let all = || family.tree_of(guardian).into_iter();
+        let (members, signal) = match what {
+            // The host goes first: it would release the record if it saw one of the others go.
+            What::Crashed => (host().chain(all()).collect::<Vec<_>>(), Signal::KILL),
+            What::HostStopped => (host().collect(), Signal::STOP),
+            _ => (all().take(1).collect(), Signal::TERM),
+        };
+        for member in members {
+            self.host = family.pin(member).ok().filter(|_| what == What::HostStopped);
+            // A process that is gone needs none.
+            let _ = family.signal(member, signal);
+        }
     }
 
-    /// What a lane's `vvm run` has said.
-    pub(crate) fn said(self, lane: Lane) -> PathBuf {
-        self.0.join(format!("{lane}.said"))
+    /// Returns whether what was done to the `vvm run` ends it in this way.
+    pub(super) fn should_end(&self, ended: Ended) -> bool {
+        match self.done {
+            // A guardian that sees its host's end before its own signal exits first.
+            Some(What::Crashed) => true,
+            // The status of a host that was killed.
+            Some(What::HostStopped) => ended == Ended::Exited(137),
+            // The status of its worker; without one, the signal.
+            Some(_) => [Ended::Exited(0), Ended::Signalled(15)].contains(&ended),
+            None => false,
+        }
+    }
+
+    /// Reads the log, and returns which workers began since the last call.
+    pub(super) fn new_work(&mut self) -> io::Result<Vec<Event>> {
+        let lines = self.log.new_lines()?.into_iter();
+        let periods = lines.filter_map(|line| WorkPeriod::add(&mut self.work, self.id, line));
+        let began = |period: WorkPeriod| (period.first, What::WorkBegan(period.epoch, period.worker));
+        Ok(periods.map(began).map(|(at, what)| Event { at, id: self.id, what }).collect())
+    }
+
+    /// Notes that the `vvm run` has `left`. Returns that, and the end of a stopped host, known only now.
+    pub(super) fn ended(&mut self, left: Event) -> Vec<Event> {
+        self.guardian = None;
+        let result = match self.done {
+            Some(What::HostStopped) => fs::read(self.files.with_extension("result")).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        let result = serde_json::from_slice::<Value>(&result).unwrap_or_default();
+        let moment = |name: &str| result[name].as_u64().map(Instant::from_nanos);
+        // Guardian and demo both saw the end some time after it: the earlier one was nearer.
+        let died = moment("host_ended_ns").into_iter().chain(self.host_died).min();
+        let deadline = moment("kill_deadline_ns");
+        let events = [(deadline, What::Deadline), (died, What::HostDied), (Some(left.at), left.what)];
+        events.into_iter().filter_map(|(at, what)| Some(Event { at: at?, id: left.id, what })).collect()
     }
 }
 
-/// Starts the `vvm run` of `lane`.
-///
-/// # Errors
-/// When the system has no room for another process or file.
-pub(crate) fn start(folder: Folder<'_>, lane: Lane, ttl: Ttl) -> io::Result<Pid> {
-    // Of the one before: nobody shall take its end for this one's.
-    let _ = fs::remove_file(folder.result(lane));
-    let said = OpenOptions::new().append(true).create(true).open(folder.said(lane))?;
-    let mut command = Command::new(OWN_BINARY);
-    command.arg0("vvm").args([CANDIDATE, "--demo", &getpid().to_string(), "--", "run"]);
-    command.args(["--storage", &folder.storage(), "--name", NAME, "--holder", lane.name()]);
-    command
-        .args(["--ttl", &format!("{}ms", ttl.get().as_millis()), "--result-file"])
-        .arg(folder.result(lane));
-    command.args(["--", OWN_BINARY, WORKER]).arg(folder.log(lane));
-    command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said);
-    Ok(Pid::from_child(&command.spawn()?))
-}
-
-/// Becomes a `vvm run` that ends with the demo.
+/// `vvm demo-candidate`: becomes a `vvm run` that ends with the demo.
 pub(crate) fn main(candidate: &DemoCandidateArgs) -> ExitCode {
-    let refusal = become_candidate(candidate);
+    let Err(refusal) = become_candidate(candidate);
     say!("a candidate of `vvm demo` can't be started: {refusal}");
     exit::SYSTEM.into()
 }
 
-/// Returns only when it failed.
-fn become_candidate(candidate: &DemoCandidateArgs) -> io::Error {
-    // Whatever ends the demo, its own kill -9 too: the kernel ends this process then, and the guardian that it becomes,
-    // and with a guardian ends all that is its.
-    let tied = set_parent_process_death_signal(Some(Signal::KILL))
-        // A session of its own: the demo alone is what a Ctrl-C at the terminal is meant for.
-        .and_then(|()| setsid());
-    if let Err(refusal) = tied {
-        return refusal.into();
-    }
-    // A demo that ended before the kernel was asked has left us to somebody else.
+fn become_candidate(candidate: &DemoCandidateArgs) -> io::Result<Infallible> {
+    // However the demo ends, the kernel then ends this process. Without its guardian, a `vvm run` ends.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // Ctrl-C at the terminal is for the demo alone.
+    setsid()?;
+    // The kernel does not tell of a demo that had ended before it was asked to.
     if getppid() != Pid::from_raw(candidate.demo) {
-        return io::Error::other("the demo has ended");
+        return Err(io::Error::other("the demo has ended"));
     }
-    let arguments: &[OsString] = &candidate.arguments;
-    // Settings in the environment are for a `vvm run` of somebody's own.
+    // Settings in the environment are not for the demo.
     let environment = env::vars_os().filter(|(name, _)| !is_ours(name));
-    Command::new(OWN_BINARY).arg0("vvm").args(arguments).env_clear().envs(environment).exec()
-}
-
-/// Ends guardian, host and worker by SIGKILL, as a machine that crashes would.
-///
-/// The host goes first: it alone can hand the record back, and would if it saw one of the others go.
-pub(crate) fn crash(family: &Family, guardian: Pid) {
-    for member in family.children_of(guardian).into_iter().chain(family.tree_of(guardian)) {
-        // One that is gone by now went with its parent.
-        let _ = family.signal(member, Signal::KILL);
-    }
-}
-
-/// Asks a `vvm run` to stop.
-pub(crate) fn ask_to_stop(family: &Family, guardian: Pid) {
-    let found = family.tree_of(guardian).into_iter().find(|member| member.pid == guardian);
-    // One that is gone needs no asking.
-    let _ = found.map(|guardian| family.signal(guardian, Signal::TERM));
-}
-
-/// Stops the host of a `vvm run` for ever, and hands over a descriptor that tells when it is dead.
-///
-/// # Errors
-/// When there is no host.
-pub(crate) fn hang(family: &Family, guardian: Pid) -> io::Result<OwnedFd> {
-    let host = family.children_of(guardian).into_iter().next();
-    let host = host.ok_or_else(|| io::Error::other("there is no host to stop"))?;
-    let pinned = family.pin(host)?;
-    family.signal(host, Signal::STOP)?;
-    Ok(pinned)
+    Err(Command::new(OWN_BINARY).arg0("vvm").args(&candidate.arguments).env_clear().envs(environment).exec())
 }

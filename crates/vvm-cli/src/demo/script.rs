@@ -1,95 +1,79 @@
-//! The script: what is done when.
+//! The script: what is done, in which order.
 
 use super::{
-    act::Act,
-    cut::Cut,
-    event::Lane,
-    timeline::{Leadership, MarkKind, Timeline},
-    verdict::RENEWALS,
-    watch::Watch,
+    checks::RENEWALS,
+    run::{Run, RunError},
+    timeline::{CandidateId, Timeline, What},
 };
-use vvm_clock::SystemClock;
-use vvm_containment::Ended;
+use vvm_clock::{Instant, SystemClock};
 
-/// How many renewals of each later leader are shown.
-const ENCORE: usize = 2;
-
-/// Plays all acts.
-///
-/// # Errors
-/// When the run is cut short.
-pub(crate) fn play(watch: &mut Watch<'_>) -> Result<(), Cut> {
-    watch.begin(Act::Gather)?;
-    for lane in Lane::ALL {
-        watch.start(lane)?;
+/// Does all steps.
+pub(super) fn play(run: &mut Run) -> Result<(), RunError> {
+    run.begin("1/6  Three candidates, one record: one candidate takes it, and its worker begins.")?;
+    for id in CandidateId::ALL {
+        run.start(id)?;
     }
-    watch.until("a first leader at work", at_work)?;
+    run.until("a first leader at work", renewed(0))?;
 
-    watch.begin(Act::Renew)?;
-    let first = watch.until("renewals", |timeline| renewed(timeline, RENEWALS))?;
+    run.begin("2/6  The leader renews its record four times per TTL. The others stand by.")?;
+    let first = run.until("renewals of the first leader", renewed(RENEWALS))?;
 
     // Right after a renewal, when the record has longest to stand.
-    watch.begin(Act::Crash)?;
-    watch.crash(first)?;
-    let second = watch.until("a next leader after the crash", next_after(MarkKind::Crashed))?;
-    watch.start(first)?;
-    watch.until("renewals after the crash", |timeline| renewed(timeline, ENCORE))?;
+    run.begin("3/6  kill -9 of the leader, as in a crash. Its record must stand unchanged for one TTL.")?;
+    run.act(first, What::Crashed)?;
+    let second = run.until("a leader after the crash", next_after(What::Crashed))?;
+    run.start(first)?;
+    run.until("renewals after the crash", renewed(2))?;
 
-    watch.begin(Act::Stop)?;
-    watch.ask_to_stop(second)?;
-    let third = watch.until("a next leader after the stop", next_after(MarkKind::AskedToStop))?;
-    left(watch, second, Ended::Exited(0), "exited with status 0, as its worker has")?;
-    watch.start(second)?;
-    watch.until("renewals after the stop", |timeline| renewed(timeline, ENCORE))?;
+    run.begin("4/6  The leader is asked to stop: its worker ends first, then the record is released.")?;
+    run.act(second, What::AskedToStop)?;
+    let third = run.until("a leader after the clean stop", next_after(What::AskedToStop))?;
+    run.until("the end of the leader that was asked to stop", ended(What::AskedToStop))?;
+    run.start(second)?;
+    run.until("renewals after the clean stop", renewed(2))?;
 
-    // Not right after a renewal: the host must have heard of it, and told the guardian, for both to have one deadline.
-    let ttl = watch.ttl.get();
-    watch.until("the middle between two renewals", |timeline| {
-        let written = timeline.leader()?.last_written();
+    // Not right after a renewal: host and guardian must agree on the deadline.
+    let ttl = run.ttl.get();
+    run.until("the middle between two renewals", |timeline| {
+        let (_, epoch) = timeline.leader()?;
+        let written = timeline.renewals(epoch).next_back()?;
         (written.until(SystemClock::read()) >= ttl / 8).then_some(())
     })?;
-    watch.begin(Act::Hang)?;
-    watch.hang(third)?;
-    left(watch, third, Ended::Exited(137), "exited with status 137, as killed by the kernel")?;
-    watch.until("a next leader after the hang", next_after(MarkKind::HostStopped))?;
-    watch.until("renewals after the hang", |timeline| renewed(timeline, ENCORE))?;
+    run.begin("5/6  The leader's host is stopped for ever. The kernel kills it before the next one leads.")?;
+    run.act(third, What::HostStopped)?;
+    run.until("the end of the leader that hangs", ended(What::HostStopped))?;
+    run.until("a leader after the hang", next_after(What::HostStopped))?;
+    run.until("renewals after the hang", renewed(2))?;
 
-    watch.begin(Act::Close)?;
-    for lane in Lane::ALL.into_iter().filter(|lane| *lane != third) {
-        watch.ask_to_stop(lane)?;
+    run.begin("6/6  All are asked to stop. Then the workers' own logs are compared.")?;
+    let (closing, rest) = (SystemClock::read(), CandidateId::ALL.into_iter().filter(|id| *id != third));
+    for id in rest.clone() {
+        run.act(id, What::AskedToStop)?;
     }
-    watch.until("the end of all", |timeline| {
-        timeline.lives.iter().all(|life| life.left.is_some()).then_some(())
+    run.until("the end of all", |timeline| {
+        rest.clone().all(|id| timeline.left(id, closing).is_some()).then_some(())
     })
 }
 
-/// Whose worker is at work, and has the record.
-fn at_work(timeline: &Timeline) -> Option<Lane> {
-    timeline.leader().filter(|leader| leader.is_working()).map(|leader| leader.lane)
+/// Finds the end of the `vvm run` that this was done to.
+fn ended(what: What) -> impl Fn(&Timeline) -> Option<Instant> {
+    move |timeline| timeline.mark(what).and_then(|mark| timeline.left(mark.id, mark.at))
 }
 
-/// Who leads and has renewed so many times.
-fn renewed(timeline: &Timeline, times: usize) -> Option<Lane> {
-    let enough = |leader: &&Leadership| leader.is_working() && leader.renewals.len() >= times;
-    timeline.leader().filter(enough).map(|leader| leader.lane)
-}
-
-/// Who is at work after what was done to the one before.
-fn next_after(kind: MarkKind) -> impl FnMut(&Timeline) -> Option<Lane> {
+/// Finds a leader whose worker is at work and that has renewed so many times.
+fn renewed(times: usize) -> impl Fn(&Timeline) -> Option<CandidateId> {
     move |timeline| {
-        let (next, _) = timeline.next_at_work(timeline.mark(kind)?.at)?;
-        // The record says so too, by now or soon.
-        timeline.leader().filter(|leader| leader.epoch == next.epoch).map(|leader| leader.lane)
+        let (id, epoch) = timeline.leader()?;
+        (timeline.is_working(epoch) && timeline.renewals(epoch).count() >= times).then_some(id)
     }
 }
 
-/// Waits until the `vvm run` of `lane` has left, and sees to it that it did so as it should.
-fn left(watch: &mut Watch<'_>, lane: Lane, wanted: Ended, should: &'static str) -> Result<(), Cut> {
-    watch.until("the end of the one that leads no more", |timeline| {
-        timeline.lives.iter().rfind(|life| life.lane == lane)?.left
-    })?;
-    match watch.ended(lane) {
-        Some(ended) if ended != wanted => Err(Cut::LeftOtherwise { lane, ended, should }),
-        _ => Ok(()),
+/// Finds the next leader at work after this was done to the leader before, once the record names it, too.
+fn next_after(what: What) -> impl Fn(&Timeline) -> Option<CandidateId> {
+    move |timeline| {
+        let What::WorkBegan(epoch, _) = timeline.next_at_work(timeline.mark(what)?.at)?.what else {
+            return None;
+        };
+        timeline.mark(What::Elected(epoch)).map(|event| event.id)
     }
 }

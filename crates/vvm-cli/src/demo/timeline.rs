@@ -1,206 +1,162 @@
-//! [`Timeline`]: events, folded into what a picture is made of: who was there, who led, who worked, what was done to whom.
+//! [`Event`]: one thing that happened to a candidate, and when. [`Timeline`]: all of them, to be asked about.
 
-use super::event::{Event, Lane, What};
+use crate::terminal_view::Colour;
 use ielections::Epoch;
+use rustix::process::Pid;
+use std::fmt;
 use vvm_clock::Instant;
+use vvm_containment::Ended;
 
-/// All that has happened.
-#[derive(Clone, Debug)]
-pub(crate) struct Timeline {
-    pub(crate) began: Instant,
-    /// In the order of their starts.
-    pub(crate) lives: Vec<Life>,
-    /// In the order in which they were seen first.
-    pub(crate) leaderships: Vec<Leadership>,
-    /// In the order in which they were made known.
-    pub(crate) marks: Vec<Mark>,
-}
-
-/// One `vvm run`, from its start until it has left.
+/// The name of a candidate: of one `vvm run`, and of the next one that is started in its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Life {
-    pub(crate) lane: Lane,
-    pub(crate) started: Instant,
-    pub(crate) left: Option<Instant>,
+pub(super) enum CandidateId {
+    A,
+    B,
+    C,
 }
 
-/// One epoch.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Leadership {
-    pub(crate) lane: Lane,
-    pub(crate) epoch: Epoch,
-    /// When the record was seen to name it.
-    pub(crate) elected: Instant,
-    /// When new versions of the record were seen.
-    pub(crate) renewals: Vec<Instant>,
-    /// When the record was seen free, or in another's hands.
-    pub(crate) gone: Option<Instant>,
-    /// Whether it was handed back, and not taken.
-    pub(crate) released: bool,
-    /// By the worker's own word.
-    pub(crate) work: Option<Work>,
+impl CandidateId {
+    /// From top to bottom.
+    pub(super) const ALL: [Self; 3] = [Self::A, Self::B, Self::C];
+
+    /// Returns the name, as in the record.
+    pub(super) fn name(self) -> &'static str {
+        ["A", "B", "C"][self as usize]
+    }
+
+    /// Returns its colour in pictures.
+    pub(super) fn colour(self) -> Colour {
+        [Colour::Teal, Colour::Violet, Colour::Orange][self as usize]
+    }
 }
 
-/// The work under one epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Work {
-    pub(crate) began: Instant,
-    pub(crate) ended: Option<Instant>,
+pub(super) struct Event {
+    pub(super) at: Instant,
+    pub(super) id: CandidateId,
+    pub(super) what: What,
 }
 
-/// Something done to a lane, or done by it in one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Mark {
-    pub(crate) lane: Lane,
-    pub(crate) at: Instant,
-    pub(crate) kind: MarkKind,
-}
-
-/// What was done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum MarkKind {
+pub(super) enum What {
+    /// The demo started a `vvm run`, whose guardian is this process.
+    Started(Pid),
+    /// The record names the candidate, under a new epoch.
+    Elected(Epoch),
+    /// The record has a new version under this epoch.
+    Renewed(Epoch),
+    /// The record of this epoch was released.
+    Released(Epoch),
+    /// A worker wrote its first line.
+    WorkBegan(Epoch, Pid),
+    /// The demo sent SIGKILL to guardian, host and worker.
     Crashed,
+    /// The demo sent SIGTERM to the guardian.
     AskedToStop,
+    /// The demo sent SIGSTOP to the host.
     HostStopped,
+    /// The kill deadline of the stopped host. Known only after its end.
     Deadline,
+    /// The stopped host died. Known only after the `vvm run` ended.
     HostDied,
+    /// The `vvm run` ended, with everything that it had started.
+    Left(Ended),
+}
+
+impl Event {
+    /// Returns a line of text, in a run that began at this moment.
+    pub(super) fn to_line(self, began: Instant) -> String {
+        format!("{:>8.3} s  {self}", began.until(self.at).as_secs_f64())
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = self.id.name();
+        match self.what {
+            What::Started(guardian) => write!(out, "{id} is started (vvm run, process {guardian})"),
+            What::Elected(epoch) => write!(out, "{id} leads, epoch {epoch}"),
+            What::Renewed(_) => write!(out, "{id} renews"),
+            What::Released(_) => write!(out, "{id} has released the record"),
+            What::WorkBegan(_, worker) => write!(out, "{id}'s worker begins (process {worker})"),
+            What::Crashed => write!(out, "kill -9 of {id}'s guardian, host and worker, as in a crash"),
+            What::AskedToStop => write!(out, "SIGTERM to {id}: a request to stop"),
+            What::HostStopped => write!(out, "SIGSTOP to {id}'s host: it hangs, its worker continues"),
+            What::Deadline => write!(out, "{id}'s kill deadline: 0.8 TTL after its last renewal was sent"),
+            What::HostDied => write!(out, "{id}'s host, which could do nothing, was killed by the kernel"),
+            What::Left(ended) => write!(out, "{id} {ended}"),
+        }
+    }
+}
+
+/// Everything that has happened.
+#[derive(Clone, Debug)]
+pub(super) struct Timeline {
+    pub(super) began: Instant,
+    /// In the order of their moments.
+    pub(super) events: Vec<Event>,
 }
 
 impl Timeline {
-    /// Nothing has happened yet.
-    pub(crate) fn beginning_at(began: Instant) -> Self {
-        Self { began, lives: Vec::new(), leaderships: Vec::new(), marks: Vec::new() }
+    /// Returns a timeline without events.
+    pub(super) fn new(began: Instant) -> Self {
+        Self { began, events: Vec::new() }
     }
 
-    /// Takes note of `event`. Events may become known later than others that happened after them.
-    pub(crate) fn take(&mut self, event: Event) {
-        let Event { at, lane, what } = event;
-        let mut mark = |kind| self.marks.push(Mark { lane, at, kind });
-        match what {
-            What::Started(_) => self.lives.push(Life { lane, started: at, left: None }),
-            What::Elected(epoch) => {
-                // A record has one holder: whoever was before is not in it any more.
-                for earlier in self.leaderships.iter_mut().filter(|earlier| earlier.epoch < epoch) {
-                    earlier.gone.get_or_insert(at);
-                }
-                let leadership = self.leadership(lane, epoch, at);
-                leadership.elected = leadership.elected.min(at);
-            }
-            What::Renewed(epoch) => self.leadership(lane, epoch, at).renewals.push(at),
-            What::Released(epoch) => {
-                let leadership = self.leadership(lane, epoch, at);
-                leadership.released = true;
-                leadership.gone.get_or_insert(at);
-            }
-            What::WorkBegan(epoch, _) => {
-                self.leadership(lane, epoch, at).work.get_or_insert(Work { began: at, ended: None });
-            }
-            What::WorkEnded(epoch, _) => {
-                let work =
-                    self.leadership(lane, epoch, at).work.get_or_insert(Work { began: at, ended: None });
-                work.ended = Some(at);
-            }
-            What::Crashed => mark(MarkKind::Crashed),
-            What::AskedToStop => mark(MarkKind::AskedToStop),
-            What::HostStopped => mark(MarkKind::HostStopped),
-            What::Deadline => mark(MarkKind::Deadline),
-            What::HostDied => mark(MarkKind::HostDied),
-            What::Left(_) => {
-                let life = self.lives.iter_mut().rfind(|life| life.lane == lane);
-                if let Some(life) = life {
-                    life.left.get_or_insert(at);
-                }
-            }
-        }
+    /// Adds `event`, which may precede events that were added before it.
+    pub(super) fn add(&mut self, event: Event) {
+        let place = self.events.partition_point(|earlier| earlier.at <= event.at);
+        self.events.insert(place, event);
     }
 
-    /// What is known of `epoch`: a worker's first line may be read before the record is.
-    fn leadership(&mut self, lane: Lane, epoch: Epoch, at: Instant) -> &mut Leadership {
-        let found = self.leaderships.iter().position(|leadership| leadership.epoch == epoch);
-        let place = found.unwrap_or_else(|| {
-            let (renewals, gone, released, work) = (Vec::new(), None, false, None);
-            self.leaderships.push(Leadership { lane, epoch, elected: at, renewals, gone, released, work });
-            self.leaderships.len() - 1
+    /// Returns the first event that `is_wanted`.
+    pub(super) fn first(&self, is_wanted: impl Fn(&Event) -> bool) -> Option<Event> {
+        self.events.iter().copied().find(is_wanted)
+    }
+
+    /// Returns the first event that says this.
+    pub(super) fn mark(&self, what: What) -> Option<Event> {
+        self.first(|event| event.what == what)
+    }
+
+    /// Returns the present leader and its epoch. A worker's first line may be read before the record is.
+    pub(super) fn leader(&self) -> Option<(CandidateId, Epoch)> {
+        let led = self.events.iter().filter_map(|event| match event.what {
+            What::Elected(epoch) | What::WorkBegan(epoch, _) => Some((event.id, epoch)),
+            _ => None,
         });
-        &mut self.leaderships[place]
+        led.max_by_key(|(_, epoch)| *epoch).filter(|(_, epoch)| self.gone(*epoch).is_none())
     }
 
-    /// Who has the record now.
-    pub(crate) fn leader(&self) -> Option<&Leadership> {
-        self.leaderships.iter().rfind(|leadership| leadership.gone.is_none())
+    /// Returns when the record was released, or was seen to name another leader.
+    pub(super) fn gone(&self, epoch: Epoch) -> Option<Instant> {
+        let ends = |what| {
+            matches!(what, What::Released(released) if released == epoch)
+                || matches!(what, What::Elected(later) if later > epoch)
+        };
+        self.first(|event| ends(event.what)).map(|event| event.at)
     }
 
-    /// The first mark of `kind`.
-    pub(crate) fn mark(&self, kind: MarkKind) -> Option<Mark> {
-        self.marks.iter().copied().find(|mark| mark.kind == kind)
+    /// Returns when the record was seen to be written under `epoch`, the election not included.
+    pub(super) fn renewals(&self, epoch: Epoch) -> impl DoubleEndedIterator<Item = Instant> {
+        let renewals = self.events.iter().filter(move |event| event.what == What::Renewed(epoch));
+        renewals.map(|event| event.at)
     }
 
-    /// The leadership whose worker was the first to begin after `moment`.
-    pub(crate) fn next_at_work(&self, moment: Instant) -> Option<(&Leadership, Instant)> {
-        let began =
-            self.leaderships.iter().filter_map(|leadership| Some((leadership, leadership.work?.began)));
-        began.filter(|(_, began)| *began > moment).min_by_key(|(_, began)| *began)
+    /// Returns whether a worker has begun under `epoch`, in a `vvm run` that has not ended.
+    pub(super) fn is_working(&self, epoch: Epoch) -> bool {
+        let began = self.first(|event| matches!(event.what, What::WorkBegan(of, _) if of == epoch));
+        began.is_some_and(|began| self.left(began.id, began.at).is_none())
     }
 
-    /// The leadership that `lane` had at `moment`, by the record.
-    pub(crate) fn led_by(&self, lane: Lane, moment: Instant) -> Option<&Leadership> {
-        self.leaderships.iter().find(|leadership| {
-            leadership.lane == lane
-                && leadership.elected <= moment
-                && leadership.gone.is_none_or(|gone| gone >= moment)
-        })
-    }
-}
-
-impl Leadership {
-    /// The last moment at which the record was seen to be written.
-    pub(crate) fn last_written(&self) -> Instant {
-        self.renewals.last().copied().unwrap_or(self.elected)
+    /// Returns when the `vvm run` that this candidate had at `moment` ended.
+    pub(super) fn left(&self, id: CandidateId, moment: Instant) -> Option<Instant> {
+        let left = |event: &Event| event.id == id && event.at > moment && matches!(event.what, What::Left(_));
+        self.first(left).map(|event| event.at)
     }
 
-    /// Whether its worker is at work, as far as is known.
-    pub(crate) fn is_working(&self) -> bool {
-        self.work.is_some_and(|work| work.ended.is_none())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{super::rehearsal, *};
-
-    #[test]
-    fn a_rehearsal_folds_into_who_led_and_who_worked() {
-        let timeline = rehearsal::whole();
-        let lanes = timeline.leaderships.iter().map(|leadership| leadership.lane).collect::<Vec<_>>();
-        assert_eq!(lanes, [Lane::A, Lane::B, Lane::C, Lane::A]);
-        assert_eq!(timeline.lives.iter().filter(|life| life.lane == Lane::A).count(), 2);
-        for pair in timeline.leaderships.windows(2) {
-            assert!(pair[0].gone.unwrap() <= pair[1].elected);
-            assert!(pair[0].work.unwrap().ended.unwrap() < pair[1].work.unwrap().began);
-        }
-        assert_eq!(timeline.leader(), None, "the last one has handed back");
-    }
-
-    #[test]
-    fn the_next_at_work_is_by_the_workers_word() {
-        let timeline = rehearsal::whole();
-        let crash = timeline.mark(MarkKind::Crashed).unwrap();
-        let (next, began) = timeline.next_at_work(crash.at).unwrap();
-        assert_eq!(next.lane, Lane::B);
-        assert!(began > crash.at);
-        assert_eq!(timeline.led_by(crash.lane, crash.at).unwrap().lane, Lane::A);
-    }
-
-    #[test]
-    fn a_worker_seen_before_its_record_is_no_second_leadership() {
-        let mut timeline = Timeline::beginning_at(Instant::ORIGIN);
-        let (epoch, worker) = (Epoch::new(5).unwrap(), rehearsal::process(7));
-        let event = |millis, what| Event { at: rehearsal::at(millis), lane: Lane::B, what };
-        timeline.take(event(20, What::WorkBegan(epoch, worker)));
-        assert!(timeline.leader().unwrap().is_working());
-        timeline.take(event(10, What::Elected(epoch)));
-        let [leadership] = &timeline.leaderships[..] else { panic!("one leadership") };
-        assert_eq!((leadership.elected, leadership.last_written()), (rehearsal::at(10), rehearsal::at(10)));
-        assert_eq!(leadership.work.unwrap().began, rehearsal::at(20));
+    /// Returns the event of the first worker that began after `moment`.
+    pub(super) fn next_at_work(&self, moment: Instant) -> Option<Event> {
+        self.first(|event| event.at > moment && matches!(event.what, What::WorkBegan(..)))
     }
 }

@@ -78,7 +78,6 @@ impl Row {
     }
 
     /// Returns all cells, from left to right.
-    #[cfg(test)]
     pub(super) fn cells(&self) -> &[(char, Style)] {
         &self.0
     }

@@ -86,12 +86,17 @@ impl Screen {
         self.saved.take()
     }
 
+    /// Restores the terminal, and returns the colours for lines that follow.
+    pub(crate) fn leave(self) -> Palette {
+        self.palette
+    }
+
     /// Draws what `picture` returns for the present size, in columns and rows. It must not be larger.
     ///
     /// # Errors
     /// When standard output is gone.
     pub(crate) fn draw(&self, picture: impl FnOnce(usize, usize) -> Vec<Row>) -> io::Result<()> {
-        let (columns, rows) = size().unwrap_or(USUAL);
+        let (columns, rows) = screen_size();
         // Shown in one piece where the terminal can do that (mode 2026).
         let mut text = String::from("\x1b[?2026h\x1b[H");
         for (place, row) in picture(columns, rows).iter().enumerate() {
@@ -138,10 +143,11 @@ impl Saved {
     }
 }
 
-/// Returns columns and rows of the terminal, if it says how large it is.
-fn size() -> Option<(usize, usize)> {
-    let size = tcgetwinsize(rustix::stdio::stdout()).ok()?;
-    (size.ws_col > 0 && size.ws_row > 0).then(|| (usize::from(size.ws_col), usize::from(size.ws_row)))
+/// Returns columns and rows of the terminal at standard output, or those of a usual one if it does not say.
+pub(crate) fn screen_size() -> (usize, usize) {
+    let size = tcgetwinsize(rustix::stdio::stdout()).ok();
+    let size = size.filter(|size| size.ws_col > 0 && size.ws_row > 0);
+    size.map_or(USUAL, |size| (usize::from(size.ws_col), usize::from(size.ws_row)))
 }
 
 fn write(text: &str) -> io::Result<()> {

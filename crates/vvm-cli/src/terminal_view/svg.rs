@@ -1,7 +1,7 @@
 //! Rows as an SVG file that needs no other file, for a light page and for a dark one.
 
 use super::{Colour, Row, Style};
-use std::fmt::Write as _;
+use std::{fmt::Write as _, fs::File, io, path::Path};
 
 /// Size of a cell, in the units of the drawing.
 const WIDTH: usize = 8;
@@ -43,6 +43,17 @@ pub(crate) fn svg(rows: &[Row], columns: usize, label: &str) -> String {
     }
     out.push_str("</svg>\n");
     out
+}
+
+/// Fails early if a file can't be written later. Leaves no new file, and an existing one as it is.
+pub(crate) fn check_writable(file: &Path) -> io::Result<()> {
+    match File::options().append(true).open(file) {
+        Err(refusal) if refusal.kind() == io::ErrorKind::NotFound => {
+            let file = std::path::absolute(file)?;
+            tempfile::tempfile_in(file.parent().unwrap_or(&file)).map(drop)
+        }
+        opened => opened.map(drop),
+    }
 }
 
 /// A character that is drawn, since fonts leave gaps between blocks.
