@@ -210,6 +210,7 @@ fn what_it_can_not_do_is_refused_at_once() {
     let refused = |options: &[&str]| {
         let output = Command::new(VVM.path()).arg("demo").args(options).output().unwrap();
         assert_eq!(output.status.code(), Some(64), "{options:?}");
+        assert!(output.stdout.is_empty(), "{options:?}: a step was shown before the refusal");
         String::from_utf8(output.stderr).unwrap()
     };
     assert!(refused(&["--ttl", "200ms"]).contains("choose a longer one"));
