@@ -9,7 +9,7 @@ use crate::{
     cli::{args::RunArgs, exit, settings::Settled},
     contained::{NotContained, say_event},
     notes::{Farewell, Leading, ToGuardian},
-    report::{Report, Unwritable},
+    result_file::{self, Unwritable},
     run,
     service_manager::{self, ServiceManager},
 };
@@ -71,7 +71,7 @@ pub(crate) fn main(run: &RunArgs, settled: &Settled) -> ExitCode {
 fn start(run: &RunArgs, words: &[OsString]) -> Result<(Holder, Told, GuardEnded), StartError> {
     let holder = run.holder()?;
     if let Some(path) = &run.result_file {
-        Report::check_writable(path)?;
+        result_file::check(path, &vvm_storage::url::files(&run.storage))?;
     }
     // Before anything else is started: no host shall wait for leadership, or win it, and then have nothing to work in.
     let containment = Containment::establish(run.containment.into()).map_err(NotContained)?;

@@ -20,6 +20,7 @@ mod inspection;
 mod notes;
 mod operate;
 mod report;
+mod result_file;
 mod run;
 mod service_manager;
 mod signals;

@@ -1,16 +1,12 @@
 //! The result file: how a `vvm run` ended, told apart from how its worker ended.
 
-use crate::notes::Farewell;
+use crate::{
+    notes::Farewell,
+    result_file::{self, Unwritable},
+};
 use ielections::{Epoch, Holder, Incarnation};
 use serde::Serialize;
-use std::{
-    fmt,
-    fs::Permissions,
-    io::{self, Write as _},
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-};
-use tempfile::NamedTempFile;
+use std::{fmt, path::Path};
 use vvm_clock::Instant;
 use vvm_containment::{Ended, Level};
 
@@ -108,26 +104,6 @@ pub(crate) struct Report {
     host_ended_ns: Option<u64>,
 }
 
-/// The result file can't be written.
-#[derive(Debug, thiserror::Error)]
-#[error("can't write {} ({cause}): {}", path.display(), self.way_out())]
-pub(crate) struct Unwritable {
-    path: PathBuf,
-    /// The kind alone: the error itself names the file that was tried, which nobody asked for.
-    cause: io::ErrorKind,
-}
-
-impl Unwritable {
-    fn way_out(&self) -> &'static str {
-        match self.cause {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room on its disk",
-            io::ErrorKind::PermissionDenied => "let this user write to its folder",
-            io::ErrorKind::ReadOnlyFilesystem => "name a file on a disk that is mounted to be written",
-            _ => "name a file, in a folder that exists and that this user may write to",
-        }
-    }
-}
-
 impl Report {
     /// A report of `outcome` for those who lead `name`.
     pub(crate) fn new(outcome: Outcome, name: &str, holder: &Holder) -> Self {
@@ -186,40 +162,16 @@ impl Report {
         Self { kill_deadline_ns: Some(deadline.as_nanos()), host_ended_ns: Some(ended.as_nanos()), ..self }
     }
 
-    /// Finds out early whether a report will have a place.
+    /// Writes it to the result file.
     ///
     /// # Errors
-    /// When it won't.
-    pub(crate) fn check_writable(path: &Path) -> Result<(), Unwritable> {
-        if path.is_dir() {
-            return Err(Unwritable { path: path.into(), cause: io::ErrorKind::IsADirectory });
-        }
-        beside(path).map(drop).map_err(|cause| Unwritable { path: path.into(), cause: cause.kind() })
-    }
-
-    /// Writes the file whole or not at all: a reader never finds half of one.
-    ///
-    /// # Errors
-    /// When the folder is gone, full, or not ours to write in.
+    /// As [`result_file::write`].
     pub(crate) fn write(&self, path: &Path) -> Result<(), Unwritable> {
-        let written = || -> io::Result<()> {
-            let mut file = beside(path)?;
-            serde_json::to_writer_pretty(&mut file, self)?;
-            file.write_all(b"\n")?;
-            file.as_file().sync_all()?;
-            file.persist(path)?;
-            Ok(())
-        };
-        written().map_err(|cause| Unwritable { path: path.into(), cause: cause.kind() })
+        // Numbers and texts alone: it has no value that can't be written as JSON.
+        let mut text = serde_json::to_vec_pretty(self).unwrap_or_default();
+        text.push(b'\n');
+        result_file::write(path, &text)
     }
-}
-
-/// A nameless place on the file system of `path`, with the permissions of an ordinary new file.
-fn beside(path: &Path) -> io::Result<NamedTempFile> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // The process's umask takes its part from this.
-    let ordinary = Permissions::from_mode(0o666);
-    tempfile::Builder::new().prefix(".vvm-result-").permissions(ordinary).tempfile_in(folder)
 }
 
 #[cfg(test)]
@@ -250,27 +202,5 @@ mod tests {
         assert_eq!((&found["kill_deadline_ns"], &found["host_ended_ns"]), (&1_000.into(), &1_400.into()));
         assert_eq!(found["incarnation"], "01".repeat(16));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn what_is_in_the_way_of_a_report_is_what_is_to_be_mended() {
-        let table = [
-            (io::ErrorKind::StorageFull, "make room"),
-            (io::ErrorKind::QuotaExceeded, "make room"),
-            (io::ErrorKind::PermissionDenied, "let this user write"),
-            (io::ErrorKind::ReadOnlyFilesystem, "mounted to be written"),
-            (io::ErrorKind::NotFound, "a folder that exists"),
-        ];
-        for (cause, way_out) in table {
-            let text = Unwritable { path: "result".into(), cause }.to_string();
-            assert!(text.contains(way_out), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_missing_folder_is_found_early() {
-        let folder = tempfile::tempdir().unwrap();
-        let refusal = Report::check_writable(&folder.path().join("missing/result.json")).unwrap_err();
-        assert!(refusal.to_string().contains("a folder that exists"), "{refusal}");
     }
 }

@@ -43,6 +43,7 @@ mod cases {
     mod places;
     mod pre_stop;
     mod prompt;
+    mod result_file;
     mod service_manager;
     mod settings;
     mod signal_table;

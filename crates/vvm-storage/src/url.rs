@@ -19,7 +19,7 @@ pub(crate) mod options;
 pub(crate) mod request_timeout;
 
 pub use credentials::credentials;
-pub use looking::{check_place, exists, open_to_look, shared_between_processes};
+pub use looking::{check_place, exists, files, open_to_look, shared_between_processes};
 
 use crate::SysVvmStorage;
 use file::File;

@@ -1,7 +1,7 @@
 //! `vvm run --dry-run`: what can be refused before anything is started, and what would be started.
 
 use super::StartError;
-use crate::{announce::say, cli::args::RunArgs, contained::NotContained, dry_run::DryRun, report::Report};
+use crate::{announce::say, cli::args::RunArgs, contained::NotContained, dry_run::DryRun, result_file};
 use std::process::ExitCode;
 use vvm_containment::Containment;
 
@@ -12,7 +12,7 @@ use vvm_containment::Containment;
 pub(super) fn show(run: &RunArgs) -> Result<ExitCode, StartError> {
     let holder = run.holder()?;
     if let Some(path) = &run.result_file {
-        Report::check_writable(path)?;
+        result_file::check(path, &vvm_storage::url::files(&run.storage))?;
     }
     let containment = Containment::establish(run.containment.into()).map_err(NotContained)?;
     containment.dissolve();

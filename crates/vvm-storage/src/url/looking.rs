@@ -2,7 +2,7 @@
 
 use super::{OpenError, Place, open, parse};
 use crate::SysVvmStorage;
-use std::sync::Arc;
+use std::{fs, path::PathBuf, sync::Arc};
 use vvm_clock::Clock;
 
 /// As [`open`], for who only looks. Where this user may not write the database, it is opened to read alone, if it can be:
@@ -56,6 +56,20 @@ pub fn exists(url: &str) -> Result<bool, OpenError> {
         // Opening will tell what is in the way, in its own words.
         Err(_) => Ok(true),
     }
+}
+
+/// The files of the storage that `url` names, as far as their names are known, whether they are there or not: no other
+/// program may write to them. None of a storage that is not one of single files, nor of a URL that names none.
+pub fn files(url: &str) -> Vec<PathBuf> {
+    let Ok(Place::Sqlite(file)) = parse(url) else { return Vec::new() };
+    // SQLite names the others after the target of a symlink.
+    let target = fs::canonicalize(file.path).unwrap_or_else(|_| file.path.into());
+    let named = |ending: &str| {
+        let mut name = target.clone().into_os_string();
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    ["", "-wal", "-shm", "-journal"].map(named).into()
 }
 
 /// Refuses a place where opening would neither find nor create the storage that `url` names. Creates nothing, and asks no

@@ -1,0 +1,122 @@
+//! `--result-file`: the places that are not a regular file of its own.
+
+use crate::VVM;
+use harness::Trial;
+use serde_json::Value;
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink},
+    path::Path,
+    process::Command,
+};
+
+/// `vvm run` of a command that says `worked`, by a shell that may redirect; what all of it says.
+fn in_a_shell(trial: &Trial, place: &str, shell: &str) -> String {
+    let run = trial.run(["echo", "worked"]).with(["--result-file", "PLACE"]).command_line();
+    let quoted = run.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ");
+    let line = shell.replace("VVM", &quoted.replace("'PLACE'", place));
+    let output = Command::new("bash")
+        .args(["-c", &line])
+        .env("VVM_LOCAL_DIR", trial.local_dir())
+        .env("TRIAL", trial.mark())
+        .current_dir(trial.folder())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn outcome(text: &str) -> Value {
+    serde_json::from_str::<Value>(text).unwrap()["outcome"].clone()
+}
+
+#[test]
+fn standard_output_gets_the_result_after_what_the_command_says() {
+    let trial = VVM.trial();
+    let piped = in_a_shell(&trial, "/dev/stdout", "VVM | cat");
+    assert_eq!(outcome(piped.strip_prefix("worked\n").unwrap()), "worker_ended");
+    let redirected = in_a_shell(&trial, "/dev/stdout", "VVM > output; cat output");
+    assert_eq!(outcome(redirected.strip_prefix("worked\n").unwrap()), "worker_ended");
+}
+
+#[test]
+fn process_substitution_gets_the_result() {
+    let trial = VVM.trial();
+    let text =
+        in_a_shell(&trial, ">(cat > result; touch done)", "VVM; until [ -e done ]; do :; done; cat result");
+    assert_eq!(outcome(text.strip_prefix("worked\n").unwrap()), "worker_ended");
+}
+
+#[test]
+fn fifo_gets_the_result_and_null_device_takes_it() {
+    let trial = VVM.trial();
+    let text = in_a_shell(&trial, "fifo", "mkfifo fifo; cat fifo & VVM > output; wait; test -p fifo");
+    assert_eq!(outcome(&text), "worker_ended");
+    // A check before a run: the unit tests hold that it is only opened.
+    in_a_shell(&trial, "/dev/null", "VVM");
+    assert!(fs::symlink_metadata("/dev/null").unwrap().file_type().is_char_device());
+}
+
+#[test]
+fn files_of_the_storage_are_refused_with_64_before_it_is_opened() {
+    let trial = VVM.trial();
+    let folder = trial.folder();
+    symlink("leader.db", folder.join("link")).unwrap();
+    for (name, existing) in [
+        ("leader.db", false),
+        ("leader.db-wal", false),
+        ("link", false),
+        ("leader.db", true),
+        ("leader.db-shm", true),
+        ("link", true),
+        ("hard", true),
+    ] {
+        if existing && !folder.join("leader.db").exists() {
+            assert_eq!(trial.run(["true"]).finish().code(), 0);
+            fs::hard_link(folder.join("leader.db"), folder.join("hard")).unwrap();
+        }
+        let path = folder.join(name);
+        let before = fs::read(&path).ok();
+        let finished = trial.run(["true"]).with(["--result-file", path.to_str().unwrap()]).finish();
+        assert_eq!(finished.code(), 64, "{name}: {:#?}", finished.stderr);
+        assert!(finished.says("it belongs to the storage): name another file"), "{:#?}", finished.stderr);
+        assert_eq!(fs::read(&path).ok(), before, "{name}");
+    }
+    // Also as the user writes it: relative to where vvm is started.
+    let line = "cd sub && ! VVM 2> said; cat said";
+    fs::create_dir(folder.join("sub")).unwrap();
+    assert!(in_a_shell(&trial, "../leader.db", line).contains("it belongs to the storage"));
+}
+
+/// Its user may write the file, and not the folder, as with a file that is mounted into a container.
+#[test]
+fn writable_file_in_a_folder_that_is_not_is_written_in_place() {
+    let trial = VVM.trial();
+    let folder = trial.folder().join("closed");
+    let path = folder.join("result");
+    fs::create_dir(&folder).unwrap();
+    fs::write(&path, "of an earlier run, and longer than a result is").unwrap();
+    let open = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    open(&path, 0o666);
+    open(&folder, 0o555);
+    open(trial.folder(), 0o777);
+    let run = |path: &str| {
+        let run = trial.run(["true"]).with(["--result-file", path]);
+        if rustix::process::geteuid().is_root() {
+            // Root may write anywhere.
+            run.through(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]).finish()
+        } else {
+            run.finish()
+        }
+    };
+    let finished = run(path.to_str().unwrap());
+    assert_eq!(finished.code(), 0, "{:#?}", finished.stderr);
+    assert_eq!(outcome(&fs::read_to_string(&path).unwrap()), "worker_ended");
+    let refused = run(folder.join("other").to_str().unwrap());
+    assert_eq!(refused.code(), 64, "{:#?}", refused.stderr);
+    assert!(refused.says("let this user write to its folder"), "{:#?}", refused.stderr);
+    open(&path, 0o444);
+    let refused = run(path.to_str().unwrap());
+    assert_eq!(refused.code(), 64, "{:#?}", refused.stderr);
+    open(&folder, 0o755);
+}
