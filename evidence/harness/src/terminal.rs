@@ -22,8 +22,8 @@ pub struct PseudoTerminal {
 }
 
 impl PseudoTerminal {
-    /// A new one, which no process has opened.
-    pub fn new() -> Self {
+    /// A new one, with no process at its other side.
+    pub fn open() -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -72,7 +72,7 @@ pub struct Terminal {
 impl Terminal {
     /// A new one, whose shell listens.
     pub fn new(trial: &Trial) -> Self {
-        let bare = PseudoTerminal::new();
+        let bare = PseudoTerminal::open();
         let [stdin, stdout, stderr] = [bare.side(), bare.side(), bare.side()];
         let shell = shell(trial).stdin(stdin).stdout(stdout).stderr(stderr).spawn().unwrap();
         let keyboard = File::from(bare.master);

@@ -77,19 +77,18 @@ fn fifo(folder: &Path) -> PathBuf {
 fn fifo_is_written_to_and_stays_one() {
     let folder = folder();
     let path = fifo(folder.path());
-    let reader = {
-        let path = path.clone();
-        thread::spawn(move || {
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
             let mut text = Vec::new();
-            File::open(path).unwrap().read_to_end(&mut text).unwrap();
+            File::open(&path).unwrap().read_to_end(&mut text).unwrap();
             text
-        })
-    };
-    // Until the reader waits for a writer.
-    while put(&path).is_err() {
-        thread::yield_now();
-    }
-    assert_eq!(reader.join().unwrap(), TEXT, "checking does not open it: its reader would see it end");
+        });
+        // Until the reader waits for a writer.
+        while put(&path).is_err() {
+            thread::yield_now();
+        }
+        assert_eq!(reader.join().unwrap(), TEXT, "checking does not open it: its reader would see it end");
+    });
     assert!(fs::symlink_metadata(&path).unwrap().file_type().is_fifo());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }

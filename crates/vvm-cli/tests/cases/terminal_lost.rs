@@ -39,7 +39,7 @@ fn nothing_is_left(trial: &Trial) {
 #[test]
 fn session_leader_that_loses_its_terminal_signals_the_command_and_stops_it() {
     let trial = VVM.trial();
-    let terminal = PseudoTerminal::new();
+    let terminal = PseudoTerminal::open();
     let mut running = as_session_leader(reporter(&trial), &terminal);
     running.stdout.wait_for("up");
     drop(terminal);
@@ -54,7 +54,7 @@ fn session_leader_that_loses_its_terminal_signals_the_command_and_stops_it() {
 #[test]
 fn session_leader_whose_command_dies_of_the_loss_dies_of_hup_too() {
     let trial = VVM.trial();
-    let terminal = PseudoTerminal::new();
+    let terminal = PseudoTerminal::open();
     let restarting = ["--on-exit", "restart"];
     let run = trial.run_script("echo up; exec sleep 1000").with(restarting);
     let mut running = as_session_leader(run, &terminal);
@@ -70,7 +70,7 @@ fn session_leader_whose_command_dies_of_the_loss_dies_of_hup_too() {
 #[test]
 fn session_leader_that_loses_its_terminal_signals_a_command_in_another_session() {
     let trial = VVM.trial();
-    let terminal = PseudoTerminal::new();
+    let terminal = PseudoTerminal::open();
     let script =
         "exec setsid sh -c \"trap 'echo got HUP; exit 9' HUP; echo up; while :; do sleep 0.01; done\"";
     let mut running = as_session_leader(trial.run_script(script), &terminal);
@@ -87,7 +87,7 @@ fn session_leader_that_loses_its_terminal_signals_a_command_in_another_session()
 #[test]
 fn lost_terminal_runs_pre_stop_before_the_command_is_signalled() {
     let trial = VVM.trial();
-    let terminal = PseudoTerminal::new();
+    let terminal = PseudoTerminal::open();
     let said = trial.folder().join("said");
     let script = format!(
         "trap 'echo got HUP >> {0}; exit' HUP; echo up; while :; do sleep 0.01; done",
@@ -106,7 +106,7 @@ fn lost_terminal_runs_pre_stop_before_the_command_is_signalled() {
 #[test]
 fn session_leader_that_ignores_hangups_leads_on_without_its_terminal() {
     let trial = VVM.trial();
-    let terminal = PseudoTerminal::new();
+    let terminal = PseudoTerminal::open();
     let script = "trap 'echo got USR1' USR1; echo up; read word; echo end of input
                   while :; do sleep 0.01; done";
     let ignoring = ["setsid", "--ctty", "sh", "-c", "trap '' HUP; exec \"$@\"", "sh"];
@@ -124,7 +124,7 @@ fn session_leader_that_ignores_hangups_leads_on_without_its_terminal() {
 #[test]
 fn hangup_that_a_process_sends_is_passed_on_and_stops_nothing() {
     let trial = VVM.trial();
-    let terminal = PseudoTerminal::new();
+    let terminal = PseudoTerminal::open();
     let mut running = as_session_leader(reporter(&trial), &terminal);
     running.stdout.wait_for("up");
     running.signal(Signal::HUP);
@@ -145,7 +145,7 @@ fn goes_on(running: &mut Running) {
 /// How `vvm` ended, as its result file says: its shell is gone.
 fn result_of_job_whose_terminal_is_lost(trial: &Trial, script: &str, place: &str) -> Value {
     let file = trial.folder().join("result.json");
-    let terminal = PseudoTerminal::new();
+    let terminal = PseudoTerminal::open();
     let (mut shell, mut output) = terminal.shell(trial);
     let run = trial.run_script(script);
     let run = run.with(["--stop-timeout", "200ms", "--result-file", file.to_str().unwrap()]);
