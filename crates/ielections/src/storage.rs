@@ -159,6 +159,17 @@ pub trait TtlStorage<K: Key>: Debug + Send + Sync + 'static {
     /// that was seen was certainly written before it was seen.
     async fn scan(&self, keys: &[K]) -> Result<Vec<Slot>, ReadError>;
 
+    /// Reads what stands in the slots into `seen`, in the order of `keys`, as [`scan`](Self::scan) does. A slot that can't
+    /// be read, or not in time, stays `None` and does not keep the others from being read. Fails if a slot was not read.
+    ///
+    /// # Cancel safety
+    /// Dropped, it leaves in `seen` what was read so far.
+    async fn scan_some(&self, keys: &[K], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
+        let slots = self.scan(keys).await?;
+        seen.iter_mut().zip(slots).for_each(|(seen, slot)| *seen = Some(slot));
+        Ok(())
+    }
+
     /// The documents beside the records, where this storage can fence some.
     fn documents(&self) -> Option<&dyn DocumentStorage<K>> {
         None

@@ -12,6 +12,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use claim_gate::ClaimGate;
+use futures_util::future::join;
 use health::StorageHealth;
 use ielections::{
     Claim, Delete, DocumentStorage, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, TtlStorage,
@@ -203,6 +204,28 @@ impl TtlStorage<ElectionKey> for HostStorage {
         self.note_requests(requests);
         keys.iter().zip(&slots).for_each(|(key, found)| self.health.saw(key, found));
         Ok(slots)
+    }
+
+    async fn scan_some(&self, keys: &[ElectionKey], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
+        // The slots first: a driver that reads in order then shows the request that led to a release.
+        let slots = self.storage.scan_some(keys, seen);
+        let mut lacks_requests = false;
+        let both = async {
+            let (slots, requests) = join(slots, self.look_at_requests()).await;
+            lacks_requests = requests.is_err();
+            requests.and(slots)
+        };
+        let outcome = self.health.watch(Call::Read, both).await;
+        if lacks_requests {
+            // Nothing may be claimed by a look that could not see a pause.
+            seen.fill(None);
+        }
+        for (key, found) in keys.iter().zip(&*seen) {
+            if let Some(found) = found {
+                self.health.saw(key, found);
+            }
+        }
+        outcome
     }
 
     fn documents(&self) -> Option<&dyn DocumentStorage<ElectionKey>> {

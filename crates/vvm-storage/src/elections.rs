@@ -13,6 +13,7 @@ pub use settings::{SettingCorrupt, SettleError};
 
 use crate::{Description, ElectionKey, Opened, Partition, SysVvmStorage};
 use async_trait::async_trait;
+use futures_util::stream::{self, StreamExt as _};
 use ielections::{
     Claim, Delete, DocumentStorage, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, TtlStorage,
     Vacant, WriteError,
@@ -22,6 +23,10 @@ use std::{future::ready, pin::Pin, sync::Arc};
 /// What a driver's verb returns. Where nothing is to be done after it, it is returned as it is: another `async fn` around
 /// it would be another box. The lifetimes are those that `#[async_trait]` gives a method.
 type BoxFuture<'call, T> = Pin<Box<dyn Future<Output = T> + Send + 'call>>;
+
+/// How many batches of a scan are in flight. A hundred thousand slots come to some 100 batches, which together must fit
+/// into an attempt; the server must not see all of them at once.
+const BATCHES: usize = 8;
 
 /// The storage of elections on a database (the reference's `NewElectionsTTLStorage`).
 #[derive(Clone, Debug)]
@@ -59,15 +64,35 @@ impl ElectionsTtlStorage {
         self.sysvvm.describe().await
     }
 
-    /// As many at a time as the driver takes.
+    /// Reads all, or fails.
     async fn peek_all(&self, partitions: &[Partition]) -> Result<Vec<Slot>, ReadError> {
-        let mut slots = Vec::new();
-        for batch in partitions.chunks(self.limits.scan_batch.max(1)) {
-            let mut batch = self.sysvvm.peek(batch).await?;
-            // The first batch most often is the only one.
-            if slots.is_empty() { slots = batch } else { slots.append(&mut batch) }
+        if partitions.len() <= self.limits.scan_batch {
+            return self.sysvvm.peek(partitions).await;
         }
-        Ok(slots)
+        let mut seen = vec![None; partitions.len()];
+        self.peek_some(partitions, &mut seen).await?;
+        // Without an error, none is missing.
+        Ok(seen.into_iter().flatten().collect())
+    }
+
+    /// Reads as many at a time as the driver takes, in [`BATCHES`] at once. What could not be read stays `None`.
+    ///
+    /// # Cancel safety
+    /// Dropped, it leaves in `seen` what was read so far.
+    async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
+        let size = self.limits.scan_batch.max(1);
+        let batches = at.chunks(size).zip(seen.chunks_mut(size));
+        let batches = batches.map(|(at, seen)| self.sysvvm.peek_some(at, seen)).collect::<Vec<_>>();
+        let mut batches = stream::iter(batches).buffer_unordered(BATCHES);
+        let mut outcome = Ok(());
+        while let Some(read) = batches.next().await {
+            match read {
+                Ok(()) => {}
+                Err(failure @ ReadError::Unavailable(_)) => outcome = outcome.and(Err(failure)),
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        outcome
     }
 }
 
@@ -149,6 +174,11 @@ impl TtlStorage<ElectionKey> for ElectionsTtlStorage {
     async fn scan(&self, keys: &[ElectionKey]) -> Result<Vec<Slot>, ReadError> {
         let partitions = keys.iter().map(|key| self.for_read(key)).collect::<Result<Vec<_>, _>>()?;
         self.peek_all(&partitions).await
+    }
+
+    async fn scan_some(&self, keys: &[ElectionKey], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
+        let partitions = keys.iter().map(|key| self.for_read(key)).collect::<Result<Vec<_>, _>>()?;
+        self.peek_some(&partitions, seen).await
     }
 
     fn documents(&self) -> Option<&dyn DocumentStorage<ElectionKey>> {

@@ -44,6 +44,15 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
     /// What stands there, in the order asked; may be stale.
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError>;
 
+    /// [`peek`](Self::peek) into `seen`, for a driver that reads slots one by one: a slot that can't be read stays `None`
+    /// and does not keep the others from being read. Fails if a slot was not read. Dropped, it leaves in `seen` what was
+    /// read so far.
+    async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
+        let slots = self.peek(at).await?;
+        seen.iter_mut().zip(slots).for_each(|(seen, slot)| *seen = Some(slot));
+        Ok(())
+    }
+
     /// Stores `value` unless a value stands there already; returns the one that stands. Calling it again after an
     /// unknown outcome is safe.
     async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError>;

@@ -36,7 +36,7 @@ impl<K> Request<K> {
     pub(super) fn unanswered(&self) -> fn(NoAnswer) -> Reply {
         match self {
             Self::Get(_) => |why| Reply::Read(Err(ReadError::Unavailable(why.into()))),
-            Self::Scan(_) => |why| Reply::Scanned(Err(ReadError::Unavailable(why.into()))),
+            Self::Scan(_) => |why| Reply::Scanned(Vec::new(), Err(ReadError::Unavailable(why.into()))),
             Self::Insert(..) | Self::TakeOver(..) => {
                 |why| Reply::Claimed(Err(WriteError::Unknown(why.into())))
             }
@@ -49,7 +49,8 @@ impl<K> Request<K> {
 /// What it answered.
 pub(super) enum Reply {
     Read(Result<Slot, ReadError>),
-    Scanned(Result<Vec<Slot>, ReadError>),
+    /// What was read in time, and whether that is all of it.
+    Scanned(Vec<Option<Slot>>, Result<(), ReadError>),
     Claimed(Result<Claim, WriteError>),
     Swapped(Result<Swap, WriteError>),
     Deleted(Result<Delete, WriteError>),
@@ -62,13 +63,23 @@ pub(super) async fn call<K: Key>(
     request: Request<K>,
     limit: Limit,
 ) -> (usize, Reply) {
-    (actor, bounded(ask(&*storage, &request), limit, request.unanswered()).await)
+    // Outside of what the limit drops: a slot that is late must not hide those that were read.
+    let mut seen = match &request {
+        Request::Scan(keys) => vec![None; keys.len()],
+        _ => Vec::new(),
+    };
+    let reply = bounded(ask(&*storage, &request, &mut seen), limit, request.unanswered()).await;
+    let reply = match reply {
+        Reply::Scanned(_, outcome) => Reply::Scanned(seen, outcome),
+        other => other,
+    };
+    (actor, reply)
 }
 
-async fn ask<K: Key>(storage: &dyn TtlStorage<K>, request: &Request<K>) -> Reply {
+async fn ask<K: Key>(storage: &dyn TtlStorage<K>, request: &Request<K>, seen: &mut [Option<Slot>]) -> Reply {
     match request {
         Request::Get(key) => Reply::Read(storage.get(key).await),
-        Request::Scan(keys) => Reply::Scanned(storage.scan(keys).await),
+        Request::Scan(keys) => Reply::Scanned(Vec::new(), storage.scan_some(keys, seen).await),
         Request::Insert(key, vacant, entry) => {
             Reply::Claimed(storage.insert_if_not_exist(key, *vacant, entry).await)
         }

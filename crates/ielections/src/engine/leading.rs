@@ -37,7 +37,7 @@ impl<K: Key, C: Call> Engine<K, C> {
             Event::MaySend => LeaseEvent::MaySend,
             Event::Answered(Reply::Swapped(outcome)) => LeaseEvent::Swapped(outcome),
             Event::Answered(Reply::Read(outcome)) => LeaseEvent::Read(outcome),
-            Event::Answered(Reply::Scanned(_) | Reply::Claimed(_) | Reply::Deleted(_)) => return,
+            Event::Answered(Reply::Scanned(..) | Reply::Claimed(_) | Reply::Deleted(_)) => return,
         };
         self.step_lease(id, event);
         self.settle(id);

@@ -9,6 +9,7 @@
 //! 5. A hint that something has changed brings the next look at the slots forward, and nothing else.
 //! 6. A campaign that ends without a slot deletes what its unresolved attempts may have left.
 
+mod look;
 mod resolve;
 mod step;
 mod terms;
@@ -19,7 +20,7 @@ pub use terms::{Patience, Terms};
 
 use super::attempts::{Attempt, Attempts};
 use crate::{
-    Claim, Entropy, Entry, Epoch, Incarnation, ReadError, Slot, Swap, Timing, Vacant, Version,
+    Claim, Entropy, Entry, Epoch, Incarnation, ReadError, Swap, Timing, Vacant, Version,
     elections::AcquireError, timing::Jitter,
 };
 use std::{mem, sync::Arc, time::Duration};
@@ -47,6 +48,8 @@ pub struct Campaign {
     /// Refusals since the last pause: each tells something new, but a storage gone mad must not spin us (I10).
     refusals: usize,
     last_failure: Option<String>,
+    /// Slots were left unread by the last scan, so that what is known of them may be old.
+    is_partial: bool,
 }
 
 /// The slot being claimed, on which condition, and the attempts that went unanswered.
@@ -117,6 +120,7 @@ impl Campaign {
             heeds_hints_at: now,
             refusals: 0,
             last_failure: None,
+            is_partial: false,
         }
     }
 
@@ -136,7 +140,9 @@ impl Campaign {
                 CampaignStep::Sleep(Instant::NEVER)
             }
             (CampaignEvent::MaySend, Phase::Queued(intent)) => self.send(now, intent),
-            (CampaignEvent::Scanned(outcome), Phase::Calling(Intent::Scan)) => self.scanned(now, outcome),
+            (CampaignEvent::Scanned(seen, outcome), Phase::Calling(Intent::Scan)) => {
+                self.scanned(now, &seen, outcome)
+            }
             (CampaignEvent::Read(outcome), Phase::Calling(Intent::ReadBack)) => self.read_back(now, outcome),
             (CampaignEvent::Read(outcome), Phase::Calling(Intent::Verify(slot))) => {
                 self.verified(now, slot, outcome)
@@ -230,8 +236,15 @@ impl Campaign {
             let leader = self.views.iter().find_map(View::holder).map(|entry| entry.holder.clone());
             return self.fail(AcquireError::LeaderSeen { leader });
         }
-        // All there was to ask has been answered.
-        self.stuck_since = None;
+        if self.is_partial {
+            let stuck_since = *self.stuck_since.get_or_insert(now);
+            if now >= self.hopeless_at(stuck_since) {
+                return self.timed_out();
+            }
+        } else {
+            // All there was to ask has been answered.
+            self.stuck_since = None;
+        }
         let opens_at = self.views.iter().map(View::opens_at).min().unwrap_or(Instant::NEVER);
         self.wait(opens_at.min(self.next_scan).min(self.gives_up_at))
     }
@@ -318,21 +331,6 @@ impl Campaign {
         Ok(Entry { holder: self.terms.holder.clone(), version, ttl: self.terms.ttl, epoch })
     }
 
-    fn scanned(&mut self, now: Instant, outcome: Result<Vec<Slot>, ReadError>) -> CampaignStep {
-        match outcome {
-            Ok(slots) => {
-                for (view, slot) in self.views.iter_mut().zip(&slots) {
-                    view.see(slot, now);
-                }
-                // A storage slower than our polls is left in peace between two of them.
-                self.next_scan = self.next_scan.max(now.after(self.terms.poll / 4));
-                self.heeds_hints_at = now.after(Terms::HINT_GAP);
-                self.act(now)
-            }
-            Err(error) => self.read_failed(now, error),
-        }
-    }
-
     fn read_failed(&mut self, now: Instant, error: ReadError) -> CampaignStep {
         match error {
             // Candidates have nothing to lose yet: to them, one that was replaced refuses like any other.
@@ -363,33 +361,6 @@ impl Campaign {
         let step = self.pause(now);
         self.heeds_hints_at = self.next_scan;
         step
-    }
-
-    /// A linearizable look at a slot that seemed to go back in time: if it really did, the storage has lost writes,
-    /// and whoever leads by them may still be at work.
-    fn verified(&mut self, now: Instant, slot: usize, outcome: Result<Slot, ReadError>) -> CampaignStep {
-        match outcome {
-            Ok(found) => match self.take_in(slot, &found, now) {
-                Ok(()) => self.act(now),
-                Err(error) => self.fail(error),
-            },
-            Err(error) => self.read_failed(now, error),
-        }
-    }
-
-    /// Takes in an answer that can't be stale.
-    fn take_in(&mut self, slot: usize, found: &Slot, now: Instant) -> Result<(), AcquireError> {
-        let Some(view) = self.views.get_mut(slot) else { return Ok(()) };
-        let seen = view.epoch();
-        if found.last_epoch() < seen {
-            return Err(AcquireError::EpochWentBack { seen, found: found.last_epoch() });
-        }
-        if !view.see(found, now) {
-            // Within one epoch: nobody else can have led, so observing starts anew.
-            *view = View::default();
-            view.see(found, now);
-        }
-        Ok(())
     }
 
     fn jitter(&self) -> Jitter {

@@ -106,6 +106,21 @@ macro_rules! verbs_passed_on_to {
             self.$beneath().scan(keys)
         }
 
+        /// See [`TtlStorage::scan_some`].
+        fn scan_some<'life0, 'life1, 'life2, 'async_trait>(
+            &'life0 self,
+            keys: &'life1 [K],
+            seen: &'life2 mut [Option<Slot>],
+        ) -> BoxFuture<'async_trait, Result<(), ReadError>>
+        where
+            'life0: 'async_trait,
+            'life1: 'async_trait,
+            'life2: 'async_trait,
+            Self: 'async_trait,
+        {
+            self.$beneath().scan_some(keys, seen)
+        }
+
         /// See [`TtlStorage::documents`].
         fn documents(&self) -> Option<&dyn DocumentStorage<K>> {
             self.$beneath().documents()

@@ -27,7 +27,7 @@ fn held(number: u64) -> Slot {
 fn second_look() -> (Campaign, Instant) {
     let mut campaign = campaign(Patience::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
-    let CampaignStep::Sleep(until) = campaign.on(BEGAN, CampaignEvent::Scanned(Ok(vec![held(5)]))) else {
+    let CampaignStep::Sleep(until) = campaign.on(BEGAN, crate::scanned([held(5)])) else {
         panic!("nothing to wait for");
     };
     assert!(matches!(sends(&mut campaign, until, CampaignEvent::Woken), CampaignStep::Scan(_)));
@@ -42,14 +42,14 @@ fn older() -> Slot {
 #[test]
 fn a_slot_that_seems_to_go_back_is_looked_at_closely() {
     let (mut campaign, now) = second_look();
-    let step = sends(&mut campaign, now, CampaignEvent::Scanned(Ok(vec![older()])));
+    let step = sends(&mut campaign, now, crate::scanned([older()]));
     assert!(matches!(step, CampaignStep::Read(0, _)), "{step:?}");
     // It was a stale answer: the record stands, and has been observed since the first look.
     let step = campaign.on(now, CampaignEvent::Read(Ok(held(5))));
     assert!(matches!(step, CampaignStep::Sleep(_)), "{step:?}");
     let expired = BEGAN.after(Ttl::DEFAULT.get());
     assert!(matches!(sends(&mut campaign, expired, CampaignEvent::Woken), CampaignStep::Scan(_)));
-    let step = sends(&mut campaign, expired, CampaignEvent::Scanned(Ok(vec![held(5)])));
+    let step = sends(&mut campaign, expired, crate::scanned([held(5)]));
     assert!(matches!(step, CampaignStep::TakeOver(0, ..)), "{step:?}");
 }
 
@@ -59,19 +59,19 @@ fn a_released_slot_that_seems_held_again_is_looked_at_closely() {
     let mut campaign = campaign(Patience::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
     let released = Slot::Vacant(Vacant { last_epoch: Some(epoch(5)) });
-    sends(&mut campaign, BEGAN, CampaignEvent::Scanned(Ok(vec![released])));
+    sends(&mut campaign, BEGAN, crate::scanned([released]));
     let busy = WriteError::NotApplied("busy".into());
     let step = campaign.on(BEGAN, CampaignEvent::Claimed(Err(busy)));
     let CampaignStep::Sleep(until) = step else { panic!("{step:?}") };
     sends(&mut campaign, until, CampaignEvent::Woken);
-    let step = sends(&mut campaign, until, CampaignEvent::Scanned(Ok(vec![held(5)])));
+    let step = sends(&mut campaign, until, crate::scanned([held(5)]));
     assert!(matches!(step, CampaignStep::Read(0, _)), "{step:?}");
 }
 
 #[test]
 fn a_storage_that_has_lost_an_epoch_ends_the_campaign() {
     let (mut campaign, now) = second_look();
-    sends(&mut campaign, now, CampaignEvent::Scanned(Ok(vec![older()])));
+    sends(&mut campaign, now, crate::scanned([older()]));
     let step = campaign.on(now, CampaignEvent::Read(Ok(older())));
     let CampaignStep::Failed(AcquireError::EpochWentBack { seen, found }) = step else {
         panic!("{step:?}");
@@ -84,7 +84,7 @@ fn a_storage_that_has_lost_an_epoch_ends_the_campaign() {
 fn a_storage_that_refuses_what_it_offers_is_left_in_peace() {
     let mut campaign = campaign(Patience::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
-    let mut event = CampaignEvent::Scanned(Ok(vec![vacant()]));
+    let mut event = crate::scanned([vacant()]);
     for _ in 0..20 {
         match campaign.on(BEGAN, event) {
             CampaignStep::Send => {}

@@ -19,7 +19,7 @@ fn asleep(step: &CampaignStep) -> Instant {
 fn standing_by() -> (Campaign, Instant) {
     let mut campaign = campaign(Patience::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
-    let until = asleep(&campaign.on(BEGAN, CampaignEvent::Scanned(Ok(vec![held()]))));
+    let until = asleep(&campaign.on(BEGAN, crate::scanned([held()])));
     assert!(until >= BEGAN.after(Terms::POLL / 2));
     (campaign, until)
 }
@@ -36,7 +36,7 @@ fn a_hint_brings_the_next_look_forward() {
     let until = asleep(&campaign.on(later, CampaignEvent::Hinted));
     assert!(until <= later, "not at once");
     assert!(matches!(sends(&mut campaign, later, CampaignEvent::Woken), CampaignStep::Scan(_)));
-    let step = sends(&mut campaign, later, CampaignEvent::Scanned(Ok(vec![released()])));
+    let step = sends(&mut campaign, later, crate::scanned([released()]));
     assert!(matches!(step, CampaignStep::Insert(0, ..)), "{step:?}");
 }
 
@@ -57,7 +57,7 @@ fn hints_open_no_slot_before_its_time() {
             CampaignStep::TakeOver(..) => break,
             step => panic!("{step:?}"),
         }
-        match campaign.on(now, CampaignEvent::Scanned(Ok(vec![held()]))) {
+        match campaign.on(now, crate::scanned([held()])) {
             CampaignStep::Sleep(_) => {}
             CampaignStep::Send => break,
             step => panic!("{step:?}"),
@@ -78,7 +78,7 @@ fn a_flood_of_hints_makes_fifty_looks_a_second_at_most() {
             sends(&mut campaign, now, CampaignEvent::Woken);
             assert!(now.since(last) >= Terms::HINT_GAP, "{:?} after the last look", now.since(last));
             (looks, last) = (looks + 1, now);
-            asleep(&campaign.on(now, CampaignEvent::Scanned(Ok(vec![held()]))));
+            asleep(&campaign.on(now, crate::scanned([held()])));
         }
     }
     assert_eq!(looks, 50);
@@ -90,10 +90,10 @@ fn a_hint_during_a_look_brings_another_one() {
     let (mut campaign, until) = standing_by();
     sends(&mut campaign, until, CampaignEvent::Woken);
     campaign.on(until, CampaignEvent::Hinted);
-    let next = asleep(&campaign.on(until, CampaignEvent::Scanned(Ok(vec![held()]))));
+    let next = asleep(&campaign.on(until, crate::scanned([held()])));
     assert_eq!(next, until.after(Terms::HINT_GAP));
     assert!(matches!(sends(&mut campaign, next, CampaignEvent::Woken), CampaignStep::Scan(_)));
-    let after = asleep(&campaign.on(next, CampaignEvent::Scanned(Ok(vec![held()]))));
+    let after = asleep(&campaign.on(next, crate::scanned([held()])));
     assert!(after > next.after(Terms::POLL / 2), "one hint is one look");
 }
 
@@ -104,7 +104,7 @@ fn a_hint_shortens_the_pause_after_a_refused_claim() {
     for during in [false, true] {
         let mut campaign = campaign(Patience::Forever, Terms::POLL);
         sends(&mut campaign, BEGAN, CampaignEvent::Woken);
-        sends(&mut campaign, BEGAN, CampaignEvent::Scanned(Ok(vec![vacant()])));
+        sends(&mut campaign, BEGAN, crate::scanned([vacant()]));
         let until = if during {
             campaign.on(BEGAN, CampaignEvent::Hinted);
             asleep(&campaign.on(BEGAN, refused()))
@@ -121,7 +121,7 @@ fn a_hint_shortens_the_pause_after_a_refused_claim() {
 fn a_storage_in_trouble_is_left_in_peace_for_its_whole_pause() {
     let (mut campaign, until) = standing_by();
     sends(&mut campaign, until, CampaignEvent::Woken);
-    let down = || CampaignEvent::Scanned(Err(ReadError::Unavailable("down".into())));
+    let down = || CampaignEvent::Scanned(Vec::new(), Err(ReadError::Unavailable("down".into())));
     let pause_ends = asleep(&campaign.on(until, down()));
     assert!(pause_ends > until.after(Terms::HINT_GAP));
     assert_eq!(asleep(&campaign.on(until.after(A_MOMENT), CampaignEvent::Hinted)), pause_ends);
@@ -133,7 +133,7 @@ fn a_storage_in_trouble_is_left_in_peace_for_its_whole_pause() {
 fn a_storage_gone_mad_spins_nobody_with_hints() {
     let mut campaign = campaign(Patience::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
-    let mut step = campaign.on(BEGAN, CampaignEvent::Scanned(Ok(vec![vacant()])));
+    let mut step = campaign.on(BEGAN, crate::scanned([vacant()]));
     let mut claims = 0;
     while matches!(step, CampaignStep::Send) {
         campaign.on(BEGAN, CampaignEvent::MaySend);
@@ -151,7 +151,7 @@ fn a_storage_gone_mad_spins_nobody_with_hints() {
 fn a_hint_hurries_no_unresolved_attempt() {
     let mut campaign = campaign(Patience::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
-    sends(&mut campaign, BEGAN, CampaignEvent::Scanned(Ok(vec![vacant()])));
+    sends(&mut campaign, BEGAN, crate::scanned([vacant()]));
     sends(&mut campaign, BEGAN, CampaignEvent::Claimed(Err(WriteError::Unknown("down".into()))));
     let until = asleep(&campaign.on(BEGAN, CampaignEvent::Read(Ok(vacant()))));
     assert_eq!(asleep(&campaign.on(BEGAN.after(Terms::HINT_GAP), CampaignEvent::Hinted)), until);
@@ -162,7 +162,7 @@ fn a_hint_hurries_no_unresolved_attempt() {
 fn a_campaign_that_is_over_hears_no_hints() {
     let mut campaign = campaign(Patience::Within(Duration::ZERO), Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
-    let step = campaign.on(BEGAN, CampaignEvent::Scanned(Ok(vec![held()])));
+    let step = campaign.on(BEGAN, crate::scanned([held()]));
     assert!(matches!(step, CampaignStep::Failed(_)), "{step:?}");
     assert_eq!(asleep(&campaign.on(BEGAN, CampaignEvent::Hinted)), Instant::NEVER);
     assert_eq!(asleep(&campaign.on(BEGAN, CampaignEvent::Woken)), Instant::NEVER);

@@ -21,7 +21,7 @@ fn a_proven_age_shortens_the_wait_of_a_newcomer() {
     let mut campaign = campaign(Patience::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
     let nearly = aged(held(), Ttl::DEFAULT.get() - Duration::from_millis(1));
-    let CampaignStep::Sleep(until) = campaign.on(BEGAN, CampaignEvent::Scanned(Ok(vec![nearly]))) else {
+    let CampaignStep::Sleep(until) = campaign.on(BEGAN, crate::scanned([nearly])) else {
         panic!("took over before its time");
     };
     assert_eq!(until, BEGAN.after(Duration::from_millis(1)), "not at the moment it opens");
@@ -41,7 +41,7 @@ fn candidates_differ_in_the_slot_that_they_try_first() {
             sends(&mut campaign, BEGAN, CampaignEvent::Woken);
             let mut slots = vec![vacant(); 5];
             slots[2] = held();
-            let step = sends(&mut campaign, BEGAN, CampaignEvent::Scanned(Ok(slots)));
+            let step = sends(&mut campaign, BEGAN, crate::scanned(slots));
             let CampaignStep::Insert(slot, ..) = step else { panic!("{step:?}") };
             slot
         })

@@ -58,7 +58,7 @@ fn a_scan_that_takes_longer_than_a_poll_still_leads_to_a_claim() {
     let mut campaign = campaign(Patience::Forever, Terms::POLL);
     assert!(matches!(sends(&mut campaign, BEGAN, CampaignEvent::Woken), CampaignStep::Scan(_)));
     let answered_at = BEGAN.after(Terms::POLL * 3 / 2);
-    let step = sends(&mut campaign, answered_at, CampaignEvent::Scanned(Ok(vec![vacant()])));
+    let step = sends(&mut campaign, answered_at, crate::scanned([vacant()]));
     assert!(matches!(step, CampaignStep::Insert(0, ..)), "{step:?}");
 }
 
@@ -67,7 +67,7 @@ fn one_look_is_one_look_however_slow_the_storage() {
     let mut campaign = campaign(Patience::Within(Duration::ZERO), Terms::POLL);
     assert!(matches!(sends(&mut campaign, BEGAN, CampaignEvent::Woken), CampaignStep::Scan(_)));
     let answered_at = BEGAN.after(Terms::POLL * 3 / 2);
-    let step = campaign.on(answered_at, CampaignEvent::Scanned(Ok(vec![held()])));
+    let step = campaign.on(answered_at, crate::scanned([held()]));
     assert!(matches!(step, CampaignStep::Failed(AcquireError::TimedOut { .. })), "{step:?}");
 }
 
@@ -75,11 +75,11 @@ fn one_look_is_one_look_however_slow_the_storage() {
 fn a_candidate_that_is_told_to_poll_without_a_pause_pauses() {
     let mut campaign = campaign(Patience::Forever, Duration::ZERO);
     assert!(matches!(sends(&mut campaign, BEGAN, CampaignEvent::Woken), CampaignStep::Scan(_)));
-    let step = campaign.on(BEGAN, CampaignEvent::Scanned(Ok(vec![held()])));
+    let step = campaign.on(BEGAN, crate::scanned([held()]));
     assert!(matches!(step, CampaignStep::Sleep(until) if until > BEGAN), "{step:?}");
     let mut campaign = self::campaign(Patience::Forever, Duration::ZERO);
     assert!(matches!(sends(&mut campaign, BEGAN, CampaignEvent::Woken), CampaignStep::Scan(_)));
-    let failed = CampaignEvent::Scanned(Err(ReadError::Unavailable("down".into())));
+    let failed = CampaignEvent::Scanned(Vec::new(), Err(ReadError::Unavailable("down".into())));
     let step = campaign.on(BEGAN, failed);
     assert!(matches!(step, CampaignStep::Sleep(until) if until > BEGAN), "{step:?}");
 }
@@ -90,9 +90,7 @@ fn a_claim_that_went_unanswered_is_read_until_a_read_is_answered() {
     let mut campaign = campaign(Patience::Forever, Terms::POLL);
     let mut now = BEGAN;
     assert!(matches!(sends(&mut campaign, now, CampaignEvent::Woken), CampaignStep::Scan(_)));
-    let CampaignStep::Insert(0, _, first, _) =
-        sends(&mut campaign, now, CampaignEvent::Scanned(Ok(vec![vacant()])))
-    else {
+    let CampaignStep::Insert(0, _, first, _) = sends(&mut campaign, now, crate::scanned([vacant()])) else {
         panic!("no claim of a vacant slot");
     };
     let mut event = CampaignEvent::Claimed(Err(WriteError::Unknown("down".into())));

@@ -23,8 +23,7 @@ fn held(entry: &Entry) -> Slot {
 fn confirmed_late(patience: Patience) -> (Campaign, Entry, Entry, Instant) {
     let mut campaign = campaign(patience, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
-    let CampaignStep::Insert(0, _, claimed, _) =
-        sends(&mut campaign, BEGAN, CampaignEvent::Scanned(Ok(vec![vacant()])))
+    let CampaignStep::Insert(0, _, claimed, _) = sends(&mut campaign, BEGAN, crate::scanned([vacant()]))
     else {
         panic!("no claim of a vacant slot");
     };

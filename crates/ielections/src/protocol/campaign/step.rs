@@ -13,8 +13,8 @@ pub enum CampaignEvent {
     Hinted,
     /// A request may go out now.
     MaySend,
-    /// The scan was answered.
-    Scanned(Result<Vec<Slot>, ReadError>),
+    /// The scan is over: what it read, in the order of the slots, and why it did not read the rest.
+    Scanned(Vec<Option<Slot>>, Result<(), ReadError>),
     /// The `get` was answered.
     Read(Result<Slot, ReadError>),
     /// The `insert_if_not_exist` or `take_over` was answered.

@@ -336,7 +336,7 @@ impl World {
         let first = |slots: Vec<_>| slots.into_iter().next();
         let read = || call.slots().map(|slots| first(slots).unwrap());
         let (campaigning, leading) = match call.request {
-            Request::Scan => (CampaignEvent::Scanned(call.slots()), LeaseEvent::Woken),
+            Request::Scan => (crate::scan(call.slots()), LeaseEvent::Woken),
             Request::Get(_) => (CampaignEvent::Read(read()), LeaseEvent::Read(read())),
             Request::Insert(..) | Request::TakeOver(..) => {
                 (CampaignEvent::Claimed(call.claim()), LeaseEvent::Woken)

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{Description, Opened, Partition, Provenance, SysVvmDocuments, SysVvmStorage};
 use async_trait::async_trait;
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use ielections::{
     Claim, Delete, Entry, Epoch, Incarnation, Limits, OsEntropy, ReadError, Slot, Swap, WriteError,
 };
@@ -127,6 +127,17 @@ impl SysVvmStorage for ScyllaStorage {
         let statements = self.for_read()?;
         let reads = at.iter().map(async |at| Ok(statements.peek(at.as_bytes()).await?.slot()?));
         try_join_all(reads).await.map_err(Trouble::of_read)
+    }
+
+    async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
+        let statements = self.for_read()?;
+        // Each has nodes of its own to ask: one that fails or hangs is waited for by nothing but its slots.
+        let reads = at.iter().zip(seen).map(async |(at, seen)| {
+            *seen = Some(statements.peek(at.as_bytes()).await?.slot()?);
+            Ok(())
+        });
+        let outcomes = join_all(reads).await;
+        outcomes.into_iter().collect::<Result<(), Trouble>>().map_err(Trouble::of_read)
     }
 
     async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {

@@ -1,0 +1,202 @@
+//! A candidate for many slots, in mock time: a slow scan, slots that can't be read, and slots that hang keep no candidate
+//! from the slots that it can see.
+#![cfg(feature = "mem")]
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+
+use async_trait::async_trait;
+use ielections::{
+    AcquireError, Candidacy, Claim, Delete, Entry, Epoch, Holder, Incarnation, Limits, Patience, ReadError,
+    Slot, Swap, Terms, Ttl, TtlStorage as _, Vacant, Version, WriteError, testing::elections_suite::Process,
+};
+use std::{collections::BTreeSet, future::pending, num::NonZeroU32, sync::Arc, time::Duration};
+use testing_time::MockClock;
+use vvm_clock::Clock;
+use vvm_storage::{ElectionKey, ElectionsTtlStorage, Partition, SlotNumber, SysVvmStorage, mem::MemDatabase};
+
+/// How long a look takes.
+const LATENCY: Duration = Duration::from_millis(5);
+
+/// What is wrong with some slots.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fault {
+    Fails,
+    Hangs,
+}
+
+/// A storage on servers: each look takes a while, and reads its slots one by one.
+#[derive(Debug)]
+struct Remote {
+    storage: Arc<dyn SysVvmStorage>,
+    clock: MockClock,
+    /// The last four bytes of the slots' partitions: their numbers.
+    faulty: BTreeSet<[u8; 4]>,
+    fault: Fault,
+}
+
+#[async_trait]
+impl SysVvmStorage for Remote {
+    fn limits(&self) -> Limits {
+        // As a cluster's.
+        Limits { scan_batch: 100, ..self.storage.limits() }
+    }
+
+    fn shared_between_processes(&self) -> bool {
+        true
+    }
+
+    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
+        self.storage.claim(at, from, entry).await
+    }
+
+    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
+        self.storage.renew(at, held, entry).await
+    }
+
+    async fn release(
+        &self,
+        at: Partition,
+        incarnation: Incarnation,
+        epoch: Epoch,
+    ) -> Result<Delete, WriteError> {
+        self.storage.release(at, incarnation, epoch).await
+    }
+
+    async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
+        self.storage.read(at).await
+    }
+
+    async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
+        let mut seen = vec![None; at.len()];
+        self.peek_some(at, &mut seen).await?;
+        Ok(seen.into_iter().flatten().collect())
+    }
+
+    async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
+        self.clock.sleep(LATENCY).await;
+        let mut reached = true;
+        for (at, seen) in at.iter().zip(seen) {
+            if at.as_bytes().last_chunk().is_some_and(|number| self.faulty.contains(number)) {
+                reached = false;
+            } else {
+                *seen = self.storage.peek(std::slice::from_ref(at)).await?.pop();
+            }
+        }
+        match self.fault {
+            _ if reached => Ok(()),
+            Fault::Fails => Err(ReadError::Unavailable("a replica is gone".into())),
+            Fault::Hangs => pending().await,
+        }
+    }
+
+    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
+        self.storage.settle(at, value).await
+    }
+
+    async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
+        self.storage.setting(at).await
+    }
+
+    async fn close(&self) {
+        self.storage.close().await;
+    }
+}
+
+fn keys(slots: u32) -> Vec<ElectionKey> {
+    let slots = SlotNumber::all(NonZeroU32::new(slots).unwrap());
+    slots.map(|slot| ElectionKey { cluster: "payroll".into(), slot }).collect()
+}
+
+/// Elections on a storage that has this fault at these slots.
+fn on(clock: &MockClock, fault: Fault, faulty: &[ElectionKey]) -> ElectionsTtlStorage {
+    let storage = MemDatabase::new(Arc::new(clock.clone())).open();
+    let faulty = faulty.iter().map(|key| key.slot.get().get().to_be_bytes()).collect();
+    ElectionsTtlStorage::new(Arc::new(Remote { storage, clock: clock.clone(), faulty, fault }))
+}
+
+/// On a runtime that advances the clock whenever nothing can run.
+fn in_mock_time(course: impl AsyncFnOnce(MockClock)) {
+    let clock = MockClock::new();
+    let idle = clock.clone();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .on_thread_park(move || _ = idle.advance_to_next())
+        .build()
+        .unwrap();
+    let limit = clock.sleep(Duration::from_secs(3600));
+    runtime.block_on(async {
+        tokio::select! {
+            biased;
+            () = course(clock) => {}
+            () = limit => panic!("not done after an hour"),
+        }
+    });
+}
+
+fn candidacy(slots: Vec<ElectionKey>, patience: Patience) -> Candidacy<ElectionKey> {
+    let mut terms = Terms::new(Holder::new("candidate").unwrap(), Ttl::DEFAULT);
+    terms.patience = patience;
+    Candidacy { slots, terms }
+}
+
+/// How long it takes until a candidate leads, and which slot.
+async fn leads(clock: &MockClock, storage: ElectionsTtlStorage, slots: u32) -> (Duration, u32) {
+    let process = Process::start(Arc::new(storage), Arc::new(clock.clone()));
+    let began = clock.now();
+    let (key, leadership) =
+        process.elections.acquire(candidacy(keys(slots), Patience::Forever)).await.unwrap();
+    let took = clock.now().since(began);
+    leadership.release().await;
+    (took, key.slot.get().get())
+}
+
+#[test]
+fn a_candidate_for_100_000_slots_5_ms_away_leads_within_2_s() {
+    in_mock_time(async |clock| {
+        let storage = on(&clock, Fault::Fails, &[]);
+        let (took, _) = leads(&clock, storage, 100_000).await;
+        assert!(took < Duration::from_secs(2), "{took:?}");
+    });
+}
+
+#[test]
+fn slots_that_can_not_be_read_do_not_hide_the_others() {
+    in_mock_time(async |clock| {
+        // In the first batch and in the last one, beside slots that can be read.
+        let all = keys(250);
+        let faulty = [&all[..99], &all[100..]].concat();
+        let (took, slot) = leads(&clock, on(&clock, Fault::Fails, &faulty), 250).await;
+        assert_eq!((took < Duration::from_secs(2), slot), (true, 100), "{took:?}");
+    });
+}
+
+#[test]
+fn slots_that_hang_do_not_hide_the_others() {
+    in_mock_time(async |clock| {
+        let all = keys(250);
+        let faulty = [&all[..99], &all[100..]].concat();
+        let (took, slot) = leads(&clock, on(&clock, Fault::Hangs, &faulty), 250).await;
+        // One attempt, which a slot that hangs uses up.
+        assert_eq!((took < Duration::from_secs(3), slot), (true, 100), "{took:?}");
+    });
+}
+
+/// A candidate that waits for a leader to be seen has no other end (I10).
+#[test]
+fn a_try_ends_though_a_slot_can_never_be_read() {
+    in_mock_time(async |clock| {
+        let all = keys(2);
+        let storage = Arc::new(on(&clock, Fault::Fails, &all[1..]));
+        let entry = Entry {
+            holder: Holder::new("leader").unwrap(),
+            version: Version { incarnation: Incarnation::from_bytes([1; 16]), write: 0 },
+            ttl: Ttl::new(Ttl::MAX).unwrap(),
+            epoch: Epoch::new(1).unwrap(),
+        };
+        storage.insert_if_not_exist(&all[0], Vacant::default(), &entry).await.unwrap();
+        let process = Process::start(storage, Arc::new(clock.clone()));
+        let began = clock.now();
+        let tried = process.elections.acquire(candidacy(all, Patience::UntilLeaderSeen)).await;
+        let Err(AcquireError::TimedOut { last_failure }) = tried else { panic!("{tried:?}") };
+        assert!(last_failure.unwrap().contains("a replica is gone"));
+        assert!(clock.now().since(began) < Ttl::DEFAULT.get() * 2);
+    });
+}
