@@ -1,17 +1,16 @@
 //! `cargo xtask ci`: everything that must hold before a change lands, one step after another.
 //!
 //! What lives here: running the steps and saying what came of each. What they are stands in [`steps`], what they
-//! need of the machine in [`needs`], how long they may take in [`limit`], where they keep their files in [`scratch`],
-//! and what becomes of a test that fails in company in [`alone`].
+//! need of the machine in [`needs`], how long they may take in [`limit`], and where they keep their files in [`scratch`].
+//! Nothing is run again because it failed.
 
-mod alone;
 mod limit;
 mod needs;
 mod outcome;
-mod scratch;
+pub(crate) mod scratch;
 mod steps;
 
-use crate::workspace::Workspace;
+use crate::{inconclusive::Inconclusive, workspace::Workspace};
 use clap::Args;
 use needs::Need;
 use outcome::{Outcome, Report};
@@ -38,6 +37,13 @@ pub(crate) fn run(options: &Options) -> bool {
             return false;
         }
     };
+    let mut inconclusive = match Inconclusive::new() {
+        Ok(inconclusive) => inconclusive,
+        Err(error) => {
+            eprintln!("ci: no folder for inconclusive attempts: {error}");
+            return false;
+        }
+    };
     let steps = steps::all(&workspace);
     let count = steps.len();
     let mut report = Report::default();
@@ -57,15 +63,16 @@ pub(crate) fn run(options: &Options) -> bool {
         }
         println!("==> {}/{count} {}: {}", index + 1, step.name, step.work);
         let start = SystemClock::read();
-        let result = step.work.run(&workspace.root);
+        let result = step.work.run(&workspace.root, inconclusive.folder());
         let took = SystemClock::read().since(start);
-        let outcome = match result {
-            Ok(again) => Outcome::Held(took, again),
+        let collected = inconclusive.collect().map_err(|error| format!("inconclusive attempts: {error}"));
+        let outcome = match result.and(collected) {
+            Ok(()) => Outcome::Held(took),
             Err(cause) => Outcome::Failed(took, cause),
         };
         println!("<== {}: {outcome}\n", step.name);
         report.add(step.name, outcome);
     }
-    print!("{report}");
-    report.held(options.all)
+    print!("{inconclusive}{report}");
+    report.held(options.all) && !inconclusive.are_too_many()
 }

@@ -7,6 +7,8 @@
 mod broken;
 mod ci;
 mod evidence;
+mod inconclusive;
+mod test_timed;
 mod tidy;
 mod workspace;
 
@@ -43,6 +45,9 @@ enum Command {
     /// mem,sqlite,sled,scylla,dynamodb`, `--nodes 3`, `--end-to-end pause,signal_table` for nothing but these. Or two `vvm run` processes that take turns on each: `--story`. Or leaders on servers in trouble:
     /// `--faults`.
     TestDrivers(Passed),
+    /// The tests of real time: `--repeat N` times, `--freeze` with all their processes frozen for 0.5 s now and then. Or
+    /// `--planted`: deadlines that are missed on purpose, on this machine as it is and with busy loops.
+    TestTimed(test_timed::Options),
     /// What it costs, beside the goals: `--quick`, `--only NAME`, `--json`. Or what one storage costs: `--storage URL`,
     /// `--cassandra NODES` and `--dynamodb-local` on servers that it starts and ends. Or `vvm run` beside `etcdctl lock`:
     /// `--beside-etcdctl`.
@@ -110,6 +115,7 @@ fn main() -> ExitCode {
                 && evidence::run_plain("faults", &passed.arguments)
         }
         Command::TestDrivers(passed) => evidence::run_plain("servers", &passed.arguments),
+        Command::TestTimed(options) => test_timed::run(&options),
         Command::Bench(passed) if passed.is_of_one_storage() => {
             evidence::run_with_features(Dist, "bench", &passed.drivers(), &passed.arguments)
         }

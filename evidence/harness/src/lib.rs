@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails where its harness does")]
 
-mod bounds;
 mod described;
 mod door;
 mod ignored;
@@ -18,7 +17,6 @@ mod storage;
 mod terminal;
 mod trial;
 
-pub use bounds::{OUTLIVING, promptly, within};
 pub use described::Described;
 pub use level::{
     Level, gives_pid_namespaces, gives_user_namespaces, is_permitted, lets_us_make_groups, own_group,
@@ -30,9 +28,13 @@ pub use program::Program;
 pub use run::{Finished, Run, Running};
 pub use storage::{Obstruction, Outage, Usurper};
 pub use terminal::{PseudoTerminal, Terminal};
+pub use timed::{Attempt, Late};
 pub use trial::Trial;
 
 use std::time::Duration;
+
+/// What the design promises for the time between the death of host or guardian and that of the last descendant.
+pub const OUTLIVING: Duration = Duration::from_millis(50);
 
 /// When a wait without a bound of its own has hung. It fails a test, and decides nothing else.
 pub const PATIENCE: Duration = Duration::from_secs(30);

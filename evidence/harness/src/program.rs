@@ -1,6 +1,6 @@
 //! The program under test.
 
-use crate::{Level, Trial};
+use crate::{Attempt, Late, Level, Trial};
 use std::{env, process::Command, sync::OnceLock};
 
 /// Names a program to run instead, as an older release.
@@ -41,5 +41,15 @@ impl Program {
     /// A trial of it, with an empty storage.
     pub fn trial(self) -> Trial {
         Trial::of(self)
+    }
+
+    /// Makes attempts at a test of real time, each with a trial of its own, until one is decided ([`timed::timed`]).
+    pub fn timed(self, name: &str, mut attempt: impl FnMut(&Attempt, &Trial) -> Result<(), Late>) {
+        let name = format!("{name}, at level {}", self.level().name());
+        timed::timed(&name, |this| {
+            let trial = self.trial();
+            trial.watch_server(this);
+            attempt(this, &trial)
+        });
     }
 }

@@ -4,7 +4,7 @@
 //! `VVM_TEST_STORAGE_AT`. Cases about files alone are in the module `files`, which does not run there.
 
 use super::{
-    PATIENCE, Program, Trial,
+    Attempt, PATIENCE, Program, Trial,
     door::{Door, Hinge},
 };
 use ielections::{Claim, Entry, Epoch, Holder, Incarnation, Slot, Ttl, TtlStorage as _, Version};
@@ -165,7 +165,23 @@ async fn patiently<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -
     panic!("{what}");
 }
 
+/// How long a server that serves takes to answer the canary.
+const ANSWERED: Duration = Duration::from_millis(50);
+
 impl Trial {
+    /// Measures the server, if there is one, with requests on a connection of its own.
+    pub(super) fn watch_server(&self, attempt: &Attempt) {
+        let Ok(url) = env::var(SERVER) else { return };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let clock = Arc::new(vvm_clock::SystemClock::start().unwrap());
+        let storage = runtime.block_on(vvm_storage::open(&url, clock)).unwrap();
+        let (storage, key) = (ElectionsTtlStorage::new(storage), self.slot_1());
+        attempt.watch("canary", ANSWERED, move || {
+            // An error takes its time as an answer does.
+            let _answer = runtime.block_on(storage.get(&key));
+        });
+    }
+
     /// Keeps every candidate from the storage.
     pub fn obstruct(&self) -> Obstruction {
         Obstruction::put(self)

@@ -4,8 +4,7 @@ use std::{fmt, time::Duration};
 
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// With the tests that held only when they were run again, alone.
-    Held(Duration, Vec<String>),
+    Held(Duration),
     Failed(Duration, String),
     /// With the reason.
     NotRun(String),
@@ -40,10 +39,7 @@ impl Report {
 impl fmt::Display for Outcome {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Held(took, again) => {
-                write!(out, "ok      {:8.1} s", took.as_secs_f64())?;
-                if again.is_empty() { Ok(()) } else { write!(out, "  only alone: {}", again.join(", ")) }
-            }
+            Self::Held(took) => write!(out, "ok      {:8.1} s", took.as_secs_f64()),
             Self::Failed(took, cause) => write!(out, "FAILED  {:8.1} s  {cause}", took.as_secs_f64()),
             Self::NotRun(why) => write!(out, "not run: {why}"),
             Self::LeftOut(missing) => write!(out, "LEFT OUT: {missing}"),
@@ -74,7 +70,7 @@ mod tests {
     #[test]
     fn a_step_that_did_not_run_is_listed_with_its_reason_and_has_not_held() {
         let mut report = Report::default();
-        report.add("fmt".into(), Outcome::Held(Duration::from_millis(400), Vec::new()));
+        report.add("fmt".into(), Outcome::Held(Duration::from_millis(400)));
         assert!(report.held(true));
         report.add("tests".into(), Outcome::NotRun("no reason".into()));
         assert!(!report.held(false));

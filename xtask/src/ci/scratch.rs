@@ -15,11 +15,11 @@ const IN_MEMORY: &str = "/dev/shm";
 const NEEDED_BYTES: u64 = 4 << 30;
 
 /// The variable by which programs are told where temporary files go.
-pub(super) const VARIABLE: &str = "TMPDIR";
+pub(crate) const VARIABLE: &str = "TMPDIR";
 
 /// The place; none where somebody has chosen one already, or where there is no room for files, or for programs, which some
 /// tests start from there.
-pub(super) fn place() -> Option<&'static str> {
+pub(crate) fn place() -> Option<&'static str> {
     let is_chosen = std::env::var_os(VARIABLE).is_some();
     (!is_chosen && has_room(Path::new(IN_MEMORY), NEEDED_BYTES)).then_some(IN_MEMORY)
 }

@@ -3,16 +3,13 @@
 //! Lints, documentation and single features share their checked dependencies, and tests their built ones: each set of
 //! flags and features costs a build of its own, so there are as few as show what has to be shown.
 
-use super::{alone, limit, needs::Need, scratch};
+use super::{limit, needs::Need, scratch};
 use crate::{
     broken, tidy,
     workspace::{Workspace, cargo},
 };
-use std::{
-    fmt, io,
-    path::Path,
-    process::{Command, ExitStatus},
-};
+use std::{fmt, io, path::Path, process::ExitStatus};
+use timed::records;
 
 /// One step.
 #[derive(Debug)]
@@ -24,18 +21,7 @@ pub(super) struct Step {
 
 #[derive(Debug)]
 pub(super) enum Work {
-    Cargo {
-        arguments: Vec<String>,
-        flags: Option<(&'static str, &'static str)>,
-    },
-    /// The same, where what fails is run again ([`alone`]).
-    Tests {
-        arguments: Vec<String>,
-    },
-    /// A program that brings servers and runs tests on them; all of it is run again if it fails.
-    OnServers {
-        arguments: Vec<String>,
-    },
+    Cargo { arguments: Vec<String>, flags: Option<(&'static str, &'static str)> },
     Tidy,
     Broken,
 }
@@ -50,7 +36,7 @@ pub(super) fn all(workspace: &Workspace) -> Vec<Step> {
             .with("RUSTDOCFLAGS", "-D warnings"),
     ];
     steps.extend(single_features(workspace));
-    steps.push(Step::tests("tests", "test --locked --workspace --all-features --no-fail-fast"));
+    steps.push(Step::cargo("tests", "test --locked --workspace --all-features --no-fail-fast"));
     steps.push(Step::cargo(
         "simulation",
         "run --locked --release --quiet --package simulation -- --seeds 1000",
@@ -61,7 +47,7 @@ pub(super) fn all(workspace: &Workspace) -> Vec<Step> {
         let command = format!("run --locked --quiet --package servers -- --only {driver}");
         Step {
             name: format!("{driver} on a real server"),
-            work: Work::OnServers { arguments: words(&command) },
+            work: Work::Cargo { arguments: words(&command), flags: None },
             need: Some(Need { server_at }),
         }
     }));
@@ -97,11 +83,6 @@ impl Step {
         Self { name: name.into(), work: Work::Cargo { arguments, flags: None }, need: None }
     }
 
-    fn tests(name: &str, line: &str) -> Self {
-        let arguments = words(line);
-        Self { name: name.into(), work: Work::Tests { arguments }, need: None }
-    }
-
     fn with(mut self, variable: &'static str, value: &'static str) -> Self {
         if let Work::Cargo { flags, .. } = &mut self.work {
             *flags = Some((variable, value));
@@ -116,42 +97,26 @@ fn words(line: &str) -> Vec<String> {
 }
 
 impl Work {
-    /// Runs in `root`, its output going where ours goes. Returns what held only when it was run again.
+    /// Runs in `root`, its output going where ours goes, and leaves inconclusive attempts in `records`.
     ///
     /// # Errors
     /// What went wrong, in a few words.
-    pub(super) fn run(&self, root: &Path) -> Result<Vec<String>, String> {
+    pub(super) fn run(&self, root: &Path, records: &Path) -> Result<(), String> {
         match self {
-            Self::Tidy => tidy::run(tidy::Options::default())
-                .then(Vec::new)
-                .ok_or_else(|| "violations, listed above".to_owned()),
-            Self::Broken => broken::run().then(Vec::new).ok_or_else(|| "a variant survived".to_owned()),
+            Self::Tidy => holds(tidy::run(tidy::Options::default()), "violations, listed above"),
+            Self::Broken => holds(broken::run(), "a variant survived"),
             Self::Cargo { arguments, flags } => {
-                let mut command = in_scratch(arguments, root);
-                command.envs(*flags);
-                verdict(limit::run(&mut command)).map(|()| Vec::new())
-            }
-            Self::Tests { arguments } => alone::run(&mut in_scratch(arguments, root), arguments, root),
-            Self::OnServers { arguments } => {
-                let attempt = || verdict(limit::run(&mut in_scratch(arguments, root)));
-                match attempt() {
-                    Ok(()) => Ok(Vec::new()),
-                    Err(_) => {
-                        alone::wait_for_calm(alone::PATIENCE);
-                        println!("\nci: this failed, and is run again, all of it");
-                        attempt().map(|()| vec!["all of it, at the second attempt".to_owned()])
-                    }
-                }
+                let scratch = scratch::place().map(|place| (scratch::VARIABLE, place));
+                let mut command = cargo();
+                command.args(arguments).envs(scratch).envs(*flags).env(records::FOLDER, records);
+                verdict(limit::run(command.current_dir(root)))
             }
         }
     }
 }
 
-fn in_scratch(arguments: &[String], root: &Path) -> Command {
-    let mut command = cargo();
-    let scratch = scratch::place().map(|place| (scratch::VARIABLE, place));
-    command.args(arguments).envs(scratch).current_dir(root);
-    command
+fn holds(held: bool, otherwise: &str) -> Result<(), String> {
+    if held { Ok(()) } else { Err(otherwise.to_owned()) }
 }
 
 fn verdict(ended: io::Result<ExitStatus>) -> Result<(), String> {
@@ -171,9 +136,6 @@ impl fmt::Display for Work {
                 if let Some((variable, value)) = flags {
                     write!(out, "{variable}='{value}' ")?;
                 }
-                write!(out, "cargo {}", arguments.join(" "))
-            }
-            Self::Tests { arguments } | Self::OnServers { arguments } => {
                 write!(out, "cargo {}", arguments.join(" "))
             }
         }

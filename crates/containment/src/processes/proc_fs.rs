@@ -81,14 +81,21 @@ fn field_in(stat: &str, place: usize) -> Option<Pid> {
     after_name.split_ascii_whitespace().nth(place).and_then(pid)
 }
 
+/// The kernel writes -1 for the group of a process that it is just taking apart.
 fn pid(text: &str) -> Option<Pid> {
-    Pid::from_raw(text.parse().ok()?)
+    Pid::from_raw(text.parse().ok().filter(|raw| *raw > 0)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::process::CommandExt as _;
+
+    #[test]
+    fn negative_or_missing_process_is_none() {
+        assert_eq!(["-1", "0", "", "x"].map(pid), [None; 4]);
+        assert_eq!(pid("7"), Pid::from_raw(7));
+    }
 
     #[test]
     fn a_child_is_listed_and_names_its_parent() {

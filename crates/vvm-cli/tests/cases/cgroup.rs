@@ -4,7 +4,7 @@
 //! out: a control group is nothing to them.
 
 use crate::VVM;
-use harness::{Level, Run, Running, Trial, eventually, lets_us_make_groups, own_group, promptly};
+use harness::{Level, Run, Running, Trial, eventually, lets_us_make_groups, own_group};
 use rustix::{
     fs::{XattrFlags, setxattr},
     process::{Pid, Signal, geteuid, kill_process},
@@ -15,6 +15,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
+use vvm_clock::SystemClock;
 
 /// Somebody who is nobody.
 const NOBODY: u32 = 65534;
@@ -68,33 +69,24 @@ fn storm_ends(what: &str, victim: impl Fn(&Running) -> Pid) {
     if VVM.level() != Level::ControlGroup {
         return;
     }
-    promptly(what, harness::OUTLIVING, || {
-        let trial = VVM.trial();
-        let group = Group::of(&trial).unwrap();
+    VVM.timed(what, |attempt, trial| {
+        let group = Group::of(trial).unwrap();
         let mut running = group.start(trial.run_script(STORM), "").start();
         running.stdout.wait_for("0::");
         let [inner] = &group.inside()[..] else { panic!("{:?}", group.inside()) };
         let inner = inner.clone();
-        kill_process(victim(&running), Signal::KILL).unwrap();
-        let nobody = |group: &Path| {
+        let victim = victim(&running);
+        let is_empty = |group: &Path| {
             fs::read_to_string(group.join("cgroup.events"))
                 .map_or(true, |events| events.contains("populated 0"))
         };
-        let took = eventually("nobody left", || nobody(&inner));
+        let killed_at = SystemClock::read();
+        kill_process(victim, Signal::KILL).unwrap();
+        attempt.within("the end of the storm", harness::OUTLIVING, killed_at, || is_empty(&inner))?;
         running.finish();
         eventually("the group is removed", || group.inside().is_empty());
-        took
+        Ok(())
     });
-}
-
-#[test]
-fn a_fork_storm_ends_with_the_host() {
-    storm_ends("storm, host killed", Running::host);
-}
-
-#[test]
-fn a_fork_storm_ends_with_the_guardian() {
-    storm_ends("storm, guardian killed", |running| running.guardian);
 }
 
 /// Also one who descends from nobody of ours, and is never found by looking for descendants.
@@ -192,4 +184,18 @@ fn without_a_group_of_its_own_it_is_refused_with_71() {
     let hint = if is_there && !geteuid().is_root() { "Delegate=yes" } else { "no cgroup v2 here" };
     assert!(finished.says(hint), "{:#?}", finished.stderr);
     assert_eq!(finished.stdout, Vec::<String>::new());
+}
+
+mod timed {
+    use super::*;
+
+    #[test]
+    fn a_fork_storm_ends_with_the_host() {
+        storm_ends("storm, host killed", Running::host);
+    }
+
+    #[test]
+    fn a_fork_storm_ends_with_the_guardian() {
+        storm_ends("storm, guardian killed", |running| running.guardian);
+    }
 }

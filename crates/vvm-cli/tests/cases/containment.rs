@@ -1,9 +1,10 @@
 //! Whatever a worker starts is dead within 50 ms of the host or the guardian, wherever it went.
 
 use crate::VVM;
-use harness::{Finished, OUTLIVING, Running, Trial, eventually, promptly};
+use harness::{Finished, OUTLIVING, Running, Trial, eventually};
 use rustix::process::{Pid, Signal, geteuid, kill_process, test_kill_process};
 use std::os::unix::fs::MetadataExt as _;
+use vvm_clock::SystemClock;
 
 /// Workers that try to get away: how many processes each has once all are there, and what it does.
 const FUGITIVES: [(&str, usize, &str); 5] = [
@@ -39,58 +40,18 @@ fn in_time(
     victim: impl Fn(&Running) -> Pid,
     end: impl Fn(Finished),
 ) {
-    promptly(who, OUTLIVING, || {
-        let trial = VVM.trial();
-        let running = start(&trial);
+    VVM.timed(who, |attempt, trial| {
+        let running = start(trial);
         let (host, victim) = (running.host(), victim(&running));
+        let killed_at = SystemClock::read();
         kill_process(victim, Signal::KILL).unwrap();
-        let took = eventually("nobody left but the host", || {
+        attempt.within("the end of all but the host", OUTLIVING, killed_at, || {
             trial.processes().0.iter().all(|one| *one == host && *one != victim)
-        });
-        eventually("nobody left", || trial.processes().0.is_empty());
+        })?;
+        eventually("no process is left", || trial.processes().0.is_empty());
         end(running.finish());
-        took
+        Ok(())
     });
-}
-
-#[test]
-fn nothing_outlives_a_killed_host() {
-    for (who, processes, script) in FUGITIVES {
-        let begin = |trial: &Trial| start(trial, processes, script);
-        in_time(who, begin, Running::host, |finished| assert_eq!(finished.code(), 128 + 9, "{who}"));
-    }
-}
-
-#[test]
-fn nothing_outlives_a_killed_guardian() {
-    for (who, processes, script) in FUGITIVES {
-        let begin = |trial: &Trial| start(trial, processes, script);
-        in_time(who, begin, |running| running.guardian, |finished| assert_eq!(finished.signal(), 9, "{who}"));
-    }
-}
-
-/// A change of user clears the parent-death signal; only the sweep gets these.
-#[test]
-fn nothing_that_changed_its_user_outlives_host_or_guardian() {
-    let script = "setpriv --reuid 65534 --clear-groups sleep 1000 & exec setpriv --reuid 65534 --clear-groups sleep 1001";
-    let trial = VVM.trial();
-    if !geteuid().is_root() {
-        // Only root may change its user, so an ordinary user's worker has no such fugitives.
-        let finished = trial.run_script("setpriv --reuid 65534 --clear-groups true").finish();
-        assert_ne!(finished.code(), 0, "an ordinary user changed to another");
-        return;
-    }
-    let begin = |trial: &Trial| {
-        let running = start(trial, 2, script);
-        eventually("both are somebody else", || {
-            let of_nobody =
-                |pid: &&Pid| std::fs::metadata(format!("/proc/{pid}")).is_ok_and(|of| of.uid() == 65534);
-            trial.processes().0.iter().filter(of_nobody).count() == 2
-        });
-        running
-    };
-    in_time("another user", begin, Running::host, |finished| assert_eq!(finished.code(), 128 + 9));
-    in_time("another user", begin, |running| running.guardian, |finished| assert_eq!(finished.signal(), 9));
 }
 
 /// What a command leaves behind is told to stop, then killed, and only then is `vvm` done.
@@ -144,4 +105,58 @@ fn with_a_stopped_guardian_the_command_still_dies_with_the_host() {
     eventually("the command is gone", || trial.processes().0 == [running.guardian]);
     running.signal(Signal::CONT);
     assert_eq!(running.finish().code(), 128 + 9);
+}
+
+mod timed {
+    use super::*;
+
+    #[test]
+    fn nothing_outlives_a_killed_host() {
+        for (who, processes, script) in FUGITIVES {
+            let begin = |trial: &Trial| start(trial, processes, script);
+            in_time(who, begin, Running::host, |finished| assert_eq!(finished.code(), 128 + 9, "{who}"));
+        }
+    }
+
+    #[test]
+    fn nothing_outlives_a_killed_guardian() {
+        for (who, processes, script) in FUGITIVES {
+            let begin = |trial: &Trial| start(trial, processes, script);
+            in_time(
+                who,
+                begin,
+                |running| running.guardian,
+                |finished| assert_eq!(finished.signal(), 9, "{who}"),
+            );
+        }
+    }
+
+    /// A change of user clears the parent-death signal; only the sweep gets these.
+    #[test]
+    fn nothing_that_changed_its_user_outlives_host_or_guardian() {
+        let script = "setpriv --reuid 65534 --clear-groups sleep 1000 & exec setpriv --reuid 65534 --clear-groups sleep 1001";
+        let trial = VVM.trial();
+        if !geteuid().is_root() {
+            // Only root may change its user, so an ordinary user's worker has no such fugitives.
+            let finished = trial.run_script("setpriv --reuid 65534 --clear-groups true").finish();
+            assert_ne!(finished.code(), 0, "an ordinary user changed to another");
+            return;
+        }
+        let begin = |trial: &Trial| {
+            let running = start(trial, 2, script);
+            eventually("both are somebody else", || {
+                let of_nobody =
+                    |pid: &&Pid| std::fs::metadata(format!("/proc/{pid}")).is_ok_and(|of| of.uid() == 65534);
+                trial.processes().0.iter().filter(of_nobody).count() == 2
+            });
+            running
+        };
+        in_time("another user", begin, Running::host, |finished| assert_eq!(finished.code(), 128 + 9));
+        in_time(
+            "another user",
+            begin,
+            |running| running.guardian,
+            |finished| assert_eq!(finished.signal(), 9),
+        );
+    }
 }

@@ -1,9 +1,10 @@
 //! The kill deadline: whoever is stopped, nobody of a run lives on when somebody else may lead.
 
 use crate::VVM;
-use harness::{Running, Trial, command_line, eventually, within};
+use harness::{Attempt, Late, Running, Trial, command_line, eventually};
 use rustix::process::{Signal, kill_process};
 use std::time::Duration;
+use vvm_clock::SystemClock;
 
 const TTL: Duration = Duration::from_secs(2);
 
@@ -20,32 +21,11 @@ fn start(trial: &Trial) -> Running {
     running
 }
 
-#[test]
-fn a_stopped_host_is_dead_at_the_deadline_and_its_worker_too() {
-    within("host stopped", DEADLINE, || {
-        let trial = VVM.trial();
-        let running = start(&trial);
-        kill_process(running.host(), Signal::STOP).unwrap();
-        let took = eventually("nobody left", || trial.processes().0.is_empty());
-        let finished = running.finish();
-        assert_eq!(finished.code(), 137, "{:#?}", finished.stderr);
-        assert!(finished.says("killed at the deadline"), "{:#?}", finished.stderr);
-        took
-    });
-}
-
-#[test]
-fn a_stopped_host_and_a_stopped_worker_are_dead_at_the_deadline() {
-    within("host and worker stopped", DEADLINE, || {
-        let trial = VVM.trial();
-        let running = start(&trial);
-        for pid in trial.processes().0.into_iter().filter(|pid| *pid != running.guardian) {
-            kill_process(pid, Signal::STOP).unwrap();
-        }
-        let took = eventually("nobody left", || trial.processes().0.is_empty());
-        assert_eq!(running.finish().code(), 137);
-        took
-    });
+/// A process has just been stopped: the last renewal was sent before that.
+fn all_gone(attempt: &Attempt, trial: &Trial) -> Result<(), Late> {
+    let stopped_at = SystemClock::read();
+    attempt.within("the end of all processes", DEADLINE, stopped_at, || trial.processes().0.is_empty())?;
+    Ok(())
 }
 
 /// Nobody leads, or works, before everybody of the leader before is dead.
@@ -61,23 +41,6 @@ fn the_next_one_starts_only_when_a_stopped_leader_is_dead() {
     println!("{} processes, {dead_now:?}", next.stdout[0]);
     // Its own guardian, host, shell, and the three that count.
     assert!(next.stdout[0].parse::<usize>().unwrap() <= 6, "{:?}", next.stdout);
-}
-
-#[test]
-fn a_stopped_guardian_takes_everything_with_it_at_the_deadline() {
-    within("guardian stopped", DEADLINE, || {
-        let trial = VVM.trial();
-        let running = start(&trial);
-        running.signal(Signal::STOP);
-        let took = eventually("nobody left", || trial.processes().0.is_empty());
-        let finished = running.finish();
-        assert_eq!(finished.signal(), 9, "{:#?}", finished.stderr);
-        assert!(finished.says("the guardian was stopped"), "{:#?}", finished.stderr);
-        // Everything was proven gone, so that nobody has to wait for the record to expire.
-        let next = trial.run(["echo", "next"]).with(["--acquire-timeout", "0"]).finish();
-        assert_eq!(next.stdout, ["next"]);
-        took
-    });
 }
 
 #[test]
@@ -116,4 +79,50 @@ fn no_worker_starts_while_the_guardian_is_stopped() {
         "{:#?}",
         finished.stderr
     );
+}
+
+mod timed {
+    use super::*;
+
+    #[test]
+    fn a_stopped_host_is_dead_at_the_deadline_and_its_worker_too() {
+        VVM.timed("host stopped", |attempt, trial| {
+            let running = start(trial);
+            kill_process(running.host(), Signal::STOP).unwrap();
+            all_gone(attempt, trial)?;
+            let finished = running.finish();
+            assert_eq!(finished.code(), 137, "{:#?}", finished.stderr);
+            assert!(finished.says("killed at the deadline"), "{:#?}", finished.stderr);
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn a_stopped_host_and_a_stopped_worker_are_dead_at_the_deadline() {
+        VVM.timed("host and worker stopped", |attempt, trial| {
+            let running = start(trial);
+            for pid in trial.processes().0.into_iter().filter(|pid| *pid != running.guardian) {
+                kill_process(pid, Signal::STOP).unwrap();
+            }
+            all_gone(attempt, trial)?;
+            assert_eq!(running.finish().code(), 137);
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn a_stopped_guardian_takes_everything_with_it_at_the_deadline() {
+        VVM.timed("guardian stopped", |attempt, trial| {
+            let running = start(trial);
+            running.signal(Signal::STOP);
+            all_gone(attempt, trial)?;
+            let finished = running.finish();
+            assert_eq!(finished.signal(), 9, "{:#?}", finished.stderr);
+            assert!(finished.says("the guardian was stopped"), "{:#?}", finished.stderr);
+            // Everything was proven gone, so that nobody has to wait for the record to expire.
+            let next = trial.run(["echo", "next"]).with(["--acquire-timeout", "0"]).finish();
+            assert_eq!(next.stdout, ["next"]);
+            Ok(())
+        });
+    }
 }

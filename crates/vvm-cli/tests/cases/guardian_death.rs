@@ -14,11 +14,11 @@ use std::{
 };
 use vvm_clock::SystemClock;
 
-/// Nobody could take over before that: whoever leads sooner was handed the leadership.
+/// No standby could take over before that: one that leads sooner was handed the leadership.
 const LONG: Duration = Duration::from_secs(60);
 
-/// How long a host may take to hand back, as it promises, and what a busy machine may take beyond.
-const BOUND: Duration = Duration::from_secs(5 + 2);
+/// How long a host may take to hand back, as it promises, and then to end.
+const BOUND: Duration = Duration::from_millis(5000 + 500);
 
 /// Holds a lock for as long as one of its processes lives, wherever that went, and says whether it was the only one.
 fn alone(trial: &Trial, then: &str) -> String {
@@ -33,6 +33,10 @@ fn kill(process: Pid) {
     kill_process(process, Signal::KILL).unwrap();
 }
 
+fn is_gone(process: Pid) -> bool {
+    matches!(state(process), None | Some('Z'))
+}
+
 fn lines(file: &Path) -> usize {
     fs::read_to_string(file).unwrap_or_default().lines().count()
 }
@@ -43,136 +47,6 @@ fn workers(trial: &Trial) -> Vec<Pid> {
     let stages = trial.processes().with("stage-");
     let all = trial.processes().0;
     all.into_iter().filter(|pid| !ours.contains(pid) && !stages.contains(pid)).collect()
-}
-
-#[test]
-fn the_next_one_starts_long_before_the_ttl_is_over() {
-    let trial = VVM.trial();
-    let script = alone(&trial, "exec sleep 1001");
-    let run = || trial.run_script(&script).with(["--ttl", "60s"]);
-    let mut leader = run().start();
-    leader.stdout.wait_for("alone");
-    for _ in 0..3 {
-        let mut standby = run().start();
-        standby.stderr.wait_for("waiting for leadership");
-        let (host, began) = (leader.host(), SystemClock::read());
-        kill(leader.guardian);
-        assert_eq!(standby.stdout.wait_for("alone"), "alone");
-        let took = SystemClock::read().since(began);
-        println!("{took:?}");
-        assert!(took < LONG / 4, "{took:?}");
-        eventually("the host is gone", || matches!(state(host), None | Some('Z')));
-        let finished = leader.finish();
-        assert_eq!(finished.signal(), 9);
-        assert!(finished.says("the guardian died"), "{:#?}", finished.stderr);
-        leader = standby;
-    }
-    leader.signal(Signal::TERM);
-    assert_eq!(leader.finish().signal(), 15);
-    let (_, shown, _) = trial.ask("history", &["--name", &trial.name()]);
-    assert_eq!(shown.matches("the guardian died").count(), 3, "{shown}");
-}
-
-/// A candidate that only waits leads nothing, and is gone with its guardian.
-#[test]
-fn a_standby_goes_with_its_guardian() {
-    let trial = VVM.trial();
-    let mut leader = trial.run_script("echo up; exec sleep 1000").start();
-    leader.stdout.wait_for("up");
-    let mut standby = trial.run(["echo", "never"]).start();
-    standby.stderr.wait_for("waiting for leadership");
-    let host = standby.host();
-    kill(standby.guardian);
-    let took = eventually("the host is gone", || matches!(state(host), None | Some('Z')));
-    assert!(took < BOUND, "{took:?}");
-    assert_eq!(standby.finish().stdout, Vec::<String>::new());
-    leader.signal(Signal::TERM);
-    leader.finish();
-}
-
-/// Neither a restart nor a check nor `--pre-stop`, at whatever moment it comes.
-#[test]
-fn nothing_is_started_after_the_guardians_death() {
-    for round in 0..12 {
-        let trial = VVM.trial();
-        let starts = trial.folder().join("starts");
-        let pre_stop = trial.folder().join("pre-stop");
-        let script = format!("echo x >> '{}'; (setsid sleep 1000 &); sleep 0.00{round}", starts.display());
-        let check = format!("echo x >> '{}'", starts.display());
-        let before = format!("echo x >> '{}'", pre_stop.display());
-        let running = trial
-            .run_script(&script)
-            .with(["--ttl", "60s", "--on-exit", "restart", "--restart-backoff", "1ms"])
-            .with(["--restart-backoff-max", "1ms", "--stop-timeout", "1ms", "--on-loss", "rejoin"])
-            .with(["--check", &check, "--check-interval", "3ms", "--pre-stop", &before])
-            .start();
-        eventually("it was started again", || lines(&starts) > 3 + round);
-        let host = running.host();
-        kill(running.guardian);
-        let took = eventually("nobody left", || trial.processes().0.is_empty());
-        assert!(took < BOUND, "{took:?}");
-        let started = lines(&starts);
-        let finished = running.finish();
-        assert_eq!((lines(&starts), lines(&pre_stop)), (started, 0), "{:#?}", finished.stderr);
-        // Found by its environment, a process is gone a moment before the kernel says so.
-        eventually("the host is gone", || matches!(state(host), None | Some('Z')));
-        let (_, shown, _) = trial.status(&["--name", &trial.name()]);
-        assert!(shown.contains("free"), "{shown}\n{:#?}", finished.stderr);
-    }
-}
-
-/// The record stays, and so does nobody else.
-#[test]
-fn with_a_storage_that_is_stopped_the_host_is_gone_in_time() {
-    for (ttl, at_most) in [("60s", BOUND), ("2s", Duration::from_millis(1600 + 500))] {
-        let trial = VVM.trial();
-        let mut leader = trial.run_script(&alone(&trial, "exec sleep 1001")).with(["--ttl", ttl]).start();
-        leader.stdout.wait_for("alone");
-        let host = leader.host();
-        let lock = trial.lock_storage();
-        kill(leader.guardian);
-        eventually("nobody works", || workers(&trial).is_empty());
-        let took = eventually("the host is gone", || matches!(state(host), None | Some('Z')));
-        println!("{ttl}: {took:?}");
-        assert!(took < at_most, "{took:?}");
-        drop(lock);
-        let finished = leader.finish();
-        assert!(!finished.says("deadman"), "{:#?}", finished.stderr);
-        let (_, shown, _) = trial.status(&["--name", &trial.name()]);
-        assert!(shown.contains("held"), "{shown}");
-    }
-}
-
-/// The main thread is held as a debugger does it, and hears nobody: the other one ends everything at once all the same.
-#[test]
-fn with_a_host_that_hangs_everything_else_ends_at_once() {
-    let trial = VVM.trial();
-    let mut leader = trial.run_script(&alone(&trial, "exec sleep 1001")).with(["--ttl", "60s"]).start();
-    leader.stdout.wait_for("alone");
-    let host = leader.host();
-    let traced = nix::unistd::Pid::from_raw(host.as_raw_pid());
-    let is_held = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            ptrace::seize(traced, ptrace::Options::empty()).unwrap();
-            ptrace::interrupt(traced).unwrap();
-            nix::sys::wait::waitpid(traced, Some(nix::sys::wait::WaitPidFlag::__WALL)).unwrap();
-            is_held.store(true, Ordering::SeqCst);
-            // (Its end is its tracer's to see first.)
-            eventually("the host is gone", || matches!(state(host), None | Some('Z')));
-        });
-        eventually("it is held", || is_held.load(Ordering::SeqCst));
-        let began = SystemClock::read();
-        kill(leader.guardian);
-        eventually("nobody works", || workers(&trial).is_empty());
-        assert_eq!(state(host), Some('t'), "it was still held when the last of the worker was gone");
-        eventually("the host is gone", || matches!(state(host), None | Some('Z')));
-        let took = SystemClock::read().since(began);
-        assert!(took < BOUND, "{took:?}");
-    });
-    leader.finish();
-    let (_, shown, _) = trial.status(&["--name", &trial.name()]);
-    assert!(shown.contains("held"), "{shown}");
 }
 
 /// The terminal is somebody else's by then.
@@ -196,4 +70,150 @@ fn nothing_is_said_to_a_terminal_afterwards() {
     let (_, shown, _) = trial.status(&["--name", &trial.name()]);
     assert!(shown.contains("free"), "{shown}");
     terminal.close();
+}
+
+mod timed {
+    use super::*;
+
+    #[test]
+    fn the_next_one_starts_long_before_the_ttl_is_over() {
+        VVM.timed("a guardian is killed beside a standby", |attempt, trial| {
+            let script = alone(trial, "exec sleep 1001");
+            let run = || trial.run_script(&script).with(["--ttl", "60s"]);
+            let mut leader = run().start();
+            leader.stdout.wait_for("alone");
+            for _ in 0..3 {
+                let mut standby = run().start();
+                standby.stderr.wait_for("waiting for leadership");
+                let (host, began) = (leader.host(), SystemClock::read());
+                kill(leader.guardian);
+                assert_eq!(standby.stdout.wait_for("alone"), "alone");
+                attempt.took("the hand-over", LONG / 4, began)?;
+                eventually("the host is gone", || is_gone(host));
+                let finished = leader.finish();
+                assert_eq!(finished.signal(), 9);
+                assert!(finished.says("the guardian died"), "{:#?}", finished.stderr);
+                leader = standby;
+            }
+            leader.signal(Signal::TERM);
+            assert_eq!(leader.finish().signal(), 15);
+            let (_, shown, _) = trial.ask("history", &["--name", &trial.name()]);
+            assert_eq!(shown.matches("the guardian died").count(), 3, "{shown}");
+            Ok(())
+        });
+    }
+
+    /// A candidate that only waits leads nothing, and is gone with its guardian.
+    #[test]
+    fn a_standby_goes_with_its_guardian() {
+        VVM.timed("a standby's guardian is killed", |attempt, trial| {
+            let mut leader = trial.run_script("echo up; exec sleep 1000").start();
+            leader.stdout.wait_for("up");
+            let mut standby = trial.run(["echo", "never"]).start();
+            standby.stderr.wait_for("waiting for leadership");
+            let host = standby.host();
+            let killed_at = SystemClock::read();
+            kill(standby.guardian);
+            attempt.within("the end of the host", BOUND, killed_at, || is_gone(host))?;
+            assert_eq!(standby.finish().stdout, Vec::<String>::new());
+            leader.signal(Signal::TERM);
+            leader.finish();
+            Ok(())
+        });
+    }
+
+    /// Neither a restart nor a check nor `--pre-stop`, at whatever moment it comes.
+    #[test]
+    fn nothing_is_started_after_the_guardians_death() {
+        for round in 0..12 {
+            VVM.timed("a guardian is killed at any moment", |attempt, trial| {
+                let starts = trial.folder().join("starts");
+                let pre_stop = trial.folder().join("pre-stop");
+                let script =
+                    format!("echo x >> '{}'; (setsid sleep 1000 &); sleep 0.00{round}", starts.display());
+                let check = format!("echo x >> '{}'", starts.display());
+                let before = format!("echo x >> '{}'", pre_stop.display());
+                let running = trial
+                    .run_script(&script)
+                    .with(["--ttl", "60s", "--on-exit", "restart", "--restart-backoff", "1ms"])
+                    .with(["--restart-backoff-max", "1ms", "--stop-timeout", "1ms", "--on-loss", "rejoin"])
+                    .with(["--check", &check, "--check-interval", "3ms", "--pre-stop", &before])
+                    .start();
+                eventually("it was started again", || lines(&starts) > 3 + round);
+                let host = running.host();
+                let killed_at = SystemClock::read();
+                kill(running.guardian);
+                attempt.within("the end of all processes", BOUND, killed_at, || {
+                    trial.processes().0.is_empty()
+                })?;
+                let started = lines(&starts);
+                let finished = running.finish();
+                assert_eq!((lines(&starts), lines(&pre_stop)), (started, 0), "{:#?}", finished.stderr);
+                // Found by its environment, a process is gone a moment before the kernel says so.
+                eventually("the host is gone", || is_gone(host));
+                let (_, shown, _) = trial.status(&["--name", &trial.name()]);
+                assert!(shown.contains("free"), "{shown}\n{:#?}", finished.stderr);
+                Ok(())
+            });
+        }
+    }
+
+    /// The record stays, and so does nobody else.
+    #[test]
+    fn with_a_storage_that_is_stopped_the_host_is_gone_in_time() {
+        for (ttl, at_most) in [("60s", BOUND), ("2s", Duration::from_millis(1600 + 500))] {
+            VVM.timed("a guardian is killed while the storage is locked", |attempt, trial| {
+                let mut leader =
+                    trial.run_script(&alone(trial, "exec sleep 1001")).with(["--ttl", ttl]).start();
+                leader.stdout.wait_for("alone");
+                let host = leader.host();
+                let lock = trial.lock_storage();
+                kill(leader.guardian);
+                eventually("no worker is left", || workers(trial).is_empty());
+                let since = SystemClock::read();
+                attempt.within("the end of the host", at_most, since, || is_gone(host))?;
+                drop(lock);
+                let finished = leader.finish();
+                assert!(!finished.says("deadman"), "{:#?}", finished.stderr);
+                let (_, shown, _) = trial.status(&["--name", &trial.name()]);
+                assert!(shown.contains("held"), "{shown}");
+                Ok(())
+            });
+        }
+    }
+
+    /// The main thread is held as a debugger does it, and hears nobody: the other one ends everything at once all the same.
+    #[test]
+    fn with_a_host_that_hangs_everything_else_ends_at_once() {
+        VVM.timed("a guardian is killed while the host hangs", |attempt, trial| {
+            let mut leader =
+                trial.run_script(&alone(trial, "exec sleep 1001")).with(["--ttl", "60s"]).start();
+            leader.stdout.wait_for("alone");
+            let host = leader.host();
+            let traced = nix::unistd::Pid::from_raw(host.as_raw_pid());
+            let is_held = AtomicBool::new(false);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    ptrace::seize(traced, ptrace::Options::empty()).unwrap();
+                    ptrace::interrupt(traced).unwrap();
+                    nix::sys::wait::waitpid(traced, Some(nix::sys::wait::WaitPidFlag::__WALL)).unwrap();
+                    is_held.store(true, Ordering::SeqCst);
+                    // (Its end is its tracer's to see first.)
+                    eventually("the host is gone", || is_gone(host));
+                });
+                eventually("it is held", || is_held.load(Ordering::SeqCst));
+                let began = SystemClock::read();
+                kill(leader.guardian);
+                eventually("nobody works", || workers(trial).is_empty());
+                assert_eq!(state(host), Some('t'), "it was still held when the last of the worker was gone");
+                let result = attempt.within("the end of the host", BOUND, began, || is_gone(host));
+                eventually("the host is gone", || is_gone(host));
+                result
+            })?;
+            leader.finish();
+            let (_, shown, _) = trial.status(&["--name", &trial.name()]);
+            assert!(shown.contains("held"), "{shown}");
+            Ok(())
+        });
+    }
 }

@@ -2,7 +2,6 @@
 //! another language: a mistake, which is told. The node is one of the test's own, since real ones can't be made to.
 
 use crate::VVM;
-use harness::Trial;
 use rustix::net::sockopt::set_socket_linger;
 use std::{
     io::{Read as _, Write as _},

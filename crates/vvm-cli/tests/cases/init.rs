@@ -1,9 +1,10 @@
 //! As process 1 of a PID namespace, as in a container: the same promises.
 
 use crate::VVM;
-use harness::{OUTLIVING, Trial, command_line, eventually, promptly, within};
+use harness::{OUTLIVING, Trial, command_line, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{process::Command, time::Duration};
+use vvm_clock::SystemClock;
 
 /// The command that makes the rest of the line process 1 of a namespace; it goes on as long as that does, and dies with
 /// it as it died. Whoever may not use it outright may as root of a user namespace.
@@ -71,42 +72,6 @@ fn orphans_are_reaped() {
     assert_eq!(finished.stdout, ["clean"]);
 }
 
-#[test]
-fn nothing_outlives_a_killed_host_or_init() {
-    let Some(unshare) = unshare() else { return };
-    for (who, victim) in [("host", host as fn(&Trial) -> Pid), ("init", init)] {
-        promptly(who, OUTLIVING, || {
-            let trial = VVM.trial();
-            let mut running = trial.run_script(DAEMON).through(unshare.clone()).start();
-            running.stdout.wait_for("up");
-            kill_process(victim(&trial), Signal::KILL).unwrap();
-            let is_worker = |pid| command_line(pid).starts_with("sleep");
-            let took = eventually("nobody left", || !trial.processes().0.into_iter().any(is_worker));
-            let finished = running.finish();
-            if who == "host" {
-                assert_eq!(finished.code(), 128 + 9);
-            }
-            took
-        });
-    }
-}
-
-/// Process 1 ignores its own kill timer; the host, which is not process 1, doesn't.
-#[test]
-fn a_stopped_host_is_dead_at_the_deadline() {
-    let Some(unshare) = unshare() else { return };
-    // 0.8 TTL after the last renewal was sent, which was before we looked, and what a scheduler needs.
-    within("gone", Duration::from_millis(1800), || {
-        let trial = VVM.trial();
-        let mut running = trial.run_script(DAEMON).with(["--ttl", "2s"]).through(unshare.clone()).start();
-        running.stdout.wait_for("up");
-        kill_process(host(&trial), Signal::STOP).unwrap();
-        let took = eventually("nobody left", || trial.processes().0.is_empty());
-        assert_eq!(running.finish().code(), 137);
-        took
-    });
-}
-
 /// A `/proc` of another namespace would name other people's processes.
 #[test]
 fn a_foreign_proc_is_refused_with_the_way_out() {
@@ -116,4 +81,49 @@ fn a_foreign_proc_is_refused_with_the_way_out() {
     let finished = trial.run(["true"]).through(without_proc).finish();
     assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
     assert!(finished.says("mount -t proc proc /proc"), "{:#?}", finished.stderr);
+}
+
+mod timed {
+    use super::*;
+
+    #[test]
+    fn nothing_outlives_a_killed_host_or_init() {
+        let Some(unshare) = unshare() else { return };
+        for (who, victim) in [("host", host as fn(&Trial) -> Pid), ("init", init)] {
+            VVM.timed(&format!("the {who} of a container is killed"), |attempt, trial| {
+                let mut running = trial.run_script(DAEMON).through(unshare.clone()).start();
+                running.stdout.wait_for("up");
+                let victim = victim(trial);
+                let killed_at = SystemClock::read();
+                kill_process(victim, Signal::KILL).unwrap();
+                let is_worker = |pid| command_line(pid).starts_with("sleep");
+                attempt.within("the end of the command", OUTLIVING, killed_at, || {
+                    !trial.processes().0.into_iter().any(is_worker)
+                })?;
+                let finished = running.finish();
+                if who == "host" {
+                    assert_eq!(finished.code(), 128 + 9);
+                }
+                Ok(())
+            });
+        }
+    }
+
+    /// Process 1 ignores its own kill timer; the host, which is not process 1, doesn't.
+    #[test]
+    fn a_stopped_host_is_dead_at_the_deadline() {
+        let Some(unshare) = unshare() else { return };
+        // 0.8 TTL after the last renewal was sent, which was before we looked, and what a scheduler needs.
+        let bound = Duration::from_millis(1600 + 200);
+        VVM.timed("the host in a container is stopped", |attempt, trial| {
+            let mut running = trial.run_script(DAEMON).with(["--ttl", "2s"]).through(unshare.clone()).start();
+            running.stdout.wait_for("up");
+            kill_process(host(trial), Signal::STOP).unwrap();
+            let stopped_at = SystemClock::read();
+            attempt
+                .within("the end of all processes", bound, stopped_at, || trial.processes().0.is_empty())?;
+            assert_eq!(running.finish().code(), 137);
+            Ok(())
+        });
+    }
 }

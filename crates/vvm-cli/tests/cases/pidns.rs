@@ -3,11 +3,10 @@
 //! The tests of the files taken in here are those of level guardian, at this level (`harness::Level`).
 
 use crate::VVM;
-use harness::{
-    Level, Run, Running, Trial, eventually, gives_pid_namespaces, gives_user_namespaces, promptly,
-};
+use harness::{Level, Run, Running, Trial, gives_pid_namespaces, gives_user_namespaces};
 use rustix::process::{Signal, geteuid, kill_process};
 use std::{fs, os::unix::fs::PermissionsExt as _, process::Command, time::Duration};
+use vvm_clock::{Instant, SystemClock};
 
 /// Daemons, somebody who ignores TERM, and processes that start others as fast as they can, so that no look at them is
 /// ever complete.
@@ -27,51 +26,19 @@ fn is_at_its_level() -> bool {
     VVM.level() == Level::PidNamespace
 }
 
-/// Everything of the worker is gone within `bound` after `act`, also what forks while it is killed.
-fn gone_within(what: &str, bound: Duration, options: &[&str], act: impl Fn(&Trial, &Running)) {
+/// Everything of the worker is gone within `bound` of the moment that `act` returns, also what forks while it is killed.
+fn gone_within(what: &str, bound: Duration, options: &[&str], act: impl Fn(&Trial, &Running) -> Instant) {
     if !is_at_its_level() {
         return;
     }
-    promptly(what, bound, || {
-        let trial = VVM.trial();
+    VVM.timed(what, |attempt, trial| {
         let mut running = trial.run_script(STORM).with(options.iter().copied()).start();
         running.stdout.wait_for("up");
-        act(&trial, &running);
-        let took = eventually("nobody left", || of_the_worker(&trial) == 0);
+        let began_at = act(trial, &running);
+        attempt.within("the end of the storm", bound, began_at, || of_the_worker(trial) == 0)?;
         let _ = kill_process(running.guardian, Signal::CONT);
         running.finish();
-        took
-    });
-}
-
-#[test]
-fn a_fork_storm_ends_with_the_host() {
-    gone_within("storm, host killed", harness::OUTLIVING, &[], |_, running| {
-        kill_process(running.host(), Signal::KILL).unwrap();
-    });
-}
-
-#[test]
-fn a_fork_storm_ends_with_guardian_and_host_killed_at_once() {
-    gone_within("storm, both killed", harness::OUTLIVING, &[], |_, running| {
-        let host = running.host();
-        running.signal(Signal::STOP);
-        kill_process(host, Signal::KILL).unwrap();
-        running.signal(Signal::KILL);
-    });
-}
-
-/// Nobody of us runs any more, those who keep the namespace included: all of it is the kernel's work.
-#[test]
-fn with_all_of_ours_stopped_nothing_outlives_the_deadline() {
-    // 0.8 TTL from the last renewal, which was before we looked.
-    let bound = Duration::from_millis(800) + harness::OUTLIVING;
-    gone_within("storm, all of ours stopped", bound, &["--ttl", "1s"], |trial, running| {
-        running.signal(Signal::STOP);
-        kill_process(running.host(), Signal::STOP).unwrap();
-        for stage in ["vvm stage-namespace", "vvm stage-init"] {
-            kill_process(trial.process(stage), Signal::STOP).unwrap();
-        }
+        Ok(())
     });
 }
 
@@ -173,4 +140,45 @@ fn a_machine_without_it_is_refused_with_71() {
     assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
     assert!(finished.says(hint), "{:#?}", finished.stderr);
     assert_eq!(finished.stdout, Vec::<String>::new());
+}
+
+mod timed {
+    use super::*;
+
+    #[test]
+    fn a_fork_storm_ends_with_the_host() {
+        gone_within("storm, host killed", harness::OUTLIVING, &[], |_, running| {
+            let host = running.host();
+            let killed_at = SystemClock::read();
+            kill_process(host, Signal::KILL).unwrap();
+            killed_at
+        });
+    }
+
+    #[test]
+    fn a_fork_storm_ends_with_guardian_and_host_killed_at_once() {
+        gone_within("storm, both killed", harness::OUTLIVING, &[], |_, running| {
+            let host = running.host();
+            let killed_at = SystemClock::read();
+            running.signal(Signal::STOP);
+            kill_process(host, Signal::KILL).unwrap();
+            running.signal(Signal::KILL);
+            killed_at
+        });
+    }
+
+    /// Nobody of us runs any more, those who keep the namespace included: all of it is the kernel's work.
+    #[test]
+    fn with_all_of_ours_stopped_nothing_outlives_the_deadline() {
+        // 0.8 TTL from the last renewal, which was before we looked.
+        let bound = Duration::from_millis(800) + harness::OUTLIVING;
+        gone_within("storm, all of ours stopped", bound, &["--ttl", "1s"], |trial, running| {
+            running.signal(Signal::STOP);
+            kill_process(running.host(), Signal::STOP).unwrap();
+            for stage in ["vvm stage-namespace", "vvm stage-init"] {
+                kill_process(trial.process(stage), Signal::STOP).unwrap();
+            }
+            SystemClock::read()
+        });
+    }
 }

@@ -4,7 +4,7 @@
 //! which nobody looks by himself for three quarters of a second; whatever happens sooner happens because somebody was told.
 
 use crate::VVM;
-use harness::{Running, Trial, eventually, promptly, within};
+use harness::{Running, Trial, eventually};
 use rustix::process::Signal;
 use std::{
     fs,
@@ -15,7 +15,7 @@ use std::{
     path::PathBuf,
     time::Duration,
 };
-use vvm_clock::{Clock, Instant, SystemClock};
+use vvm_clock::SystemClock;
 
 /// What the issue promises from the end of one command to the start of the next.
 const PROMISED: Duration = Duration::from_millis(200);
@@ -60,102 +60,6 @@ fn hint(trial: &Trial, candidates: usize) {
     for path in sockets(trial) {
         socket.send_to(&[], path).unwrap();
     }
-}
-
-fn now() -> Instant {
-    SystemClock::start().unwrap().now()
-}
-
-#[test]
-fn a_standby_leads_at_once_when_the_leader_is_told_to_stop() {
-    let trial = VVM.trial();
-    let start = |holder| trial.run_script(SLOW_TO_STOP).with(["--holder", holder]).start();
-    let mut first = start("a");
-    first.stdout.wait_for("works");
-    promptly("TERM", PROMISED, || {
-        let mut second = start("b");
-        second.stderr.wait_for("waiting for leadership");
-        hint(&trial, 2);
-        first.signal(Signal::TERM);
-        first.stdout.wait_for("ended");
-        let ended = now();
-        second.stdout.wait_for("works");
-        let took = now().since(ended);
-        std::mem::replace(&mut first, second).finish();
-        took
-    });
-}
-
-#[test]
-fn a_standby_leads_at_once_when_the_leader_steps_down_for_it() {
-    let trial = VVM.trial();
-    let (mut one, mut other) = (("a", leader(&trial, "a")), ("b", standby(&trial, "b")));
-    promptly("step-down --to", PROMISED, || {
-        std::thread::scope(|scope| {
-            let asked = scope.spawn(|| trial.ask("step-down", &["--name", "payroll", "--to", other.0]));
-            one.1.stdout.wait_for("ended");
-            let ended = now();
-            other.1.stdout.wait_for("works");
-            let took = now().since(ended);
-            assert_eq!(asked.join().unwrap().0, 0);
-            one.1.stderr.wait_for("waiting for leadership");
-            std::mem::swap(&mut one, &mut other);
-            took
-        })
-    });
-}
-
-/// The standby's answer and the leader's, and then the release: three times somebody is told.
-#[test]
-fn all_of_a_step_down_takes_less_than_a_look() {
-    let trial = VVM.trial();
-    let (mut one, mut other) = (("a", leader(&trial, "a")), ("b", standby(&trial, "b")));
-    within("a step-down", LEFT_ALONE, || {
-        hint(&trial, 2);
-        let began = now();
-        std::thread::scope(|scope| {
-            let asked = scope.spawn(|| trial.ask("step-down", &["--name", "payroll", "--to", other.0]));
-            other.1.stdout.wait_for("works");
-            let took = now().since(began);
-            assert_eq!(asked.join().unwrap().0, 0);
-            one.1.stderr.wait_for("waiting for leadership");
-            std::mem::swap(&mut one, &mut other);
-            took
-        })
-    });
-}
-
-#[test]
-fn a_pause_is_heeded_at_once_and_so_is_its_end() {
-    let trial = VVM.trial();
-    let mut running = leader(&trial, "a");
-    within("a pause", LEFT_ALONE, || {
-        hint(&trial, 1);
-        let began = now();
-        std::thread::scope(|scope| {
-            let asked = scope.spawn(|| trial.ask("pause", &["--name", "payroll"]));
-            running.stdout.wait_for("ended");
-            let took = now().since(began);
-            assert_eq!(asked.join().unwrap().0, 0);
-            assert_eq!(trial.ask("resume", &["--name", "payroll"]).0, 0);
-            running.stdout.wait_for("works");
-            took
-        })
-    });
-    within("a resumption", LEFT_ALONE_AFTER_A_REFUSAL, || {
-        assert_eq!(trial.ask("pause", &["--name", "payroll"]).0, 0);
-        running.stdout.wait_for("ended");
-        running.stderr.wait_for("paused by");
-        hint(&trial, 1);
-        let began = now();
-        std::thread::scope(|scope| {
-            let asked = scope.spawn(|| trial.ask("resume", &["--name", "payroll"]));
-            running.stdout.wait_for("works");
-            let took = now().since(began);
-            assert_eq!(asked.join().unwrap().0, 0);
-            took
-        })
-    });
 }
 
 #[test]
@@ -228,4 +132,95 @@ fn without_a_folder_everything_takes_longer_and_works() {
     first.finish();
     second.signal(Signal::TERM);
     third.stdout.wait_for("works");
+}
+
+mod timed {
+    use super::*;
+
+    #[test]
+    fn a_standby_leads_at_once_when_the_leader_is_told_to_stop() {
+        VVM.timed("TERM to a leader", |attempt, trial| {
+            let start = |holder| trial.run_script(SLOW_TO_STOP).with(["--holder", holder]).start();
+            let mut first = start("a");
+            first.stdout.wait_for("works");
+            let mut second = start("b");
+            second.stderr.wait_for("waiting for leadership");
+            hint(trial, 2);
+            first.signal(Signal::TERM);
+            first.stdout.wait_for("ended");
+            let ended_at = SystemClock::read();
+            second.stdout.wait_for("works");
+            attempt.took("the hand-over", PROMISED, ended_at)?;
+            first.finish();
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn a_standby_leads_at_once_when_the_leader_steps_down_for_it() {
+        VVM.timed("step-down --to", |attempt, trial| {
+            let (mut one, mut other) = (leader(trial, "a"), standby(trial, "b"));
+            std::thread::scope(|scope| {
+                let asked = scope.spawn(|| trial.ask("step-down", &["--name", "payroll", "--to", "b"]));
+                one.stdout.wait_for("ended");
+                let ended_at = SystemClock::read();
+                other.stdout.wait_for("works");
+                attempt.took("the hand-over", PROMISED, ended_at)?;
+                assert_eq!(asked.join().unwrap().0, 0);
+                Ok(())
+            })
+        });
+    }
+
+    /// The standby's answer, the leader's, and then the release: three wake-ups.
+    #[test]
+    fn all_of_a_step_down_takes_less_than_a_look() {
+        VVM.timed("step-down --to, from the command on", |attempt, trial| {
+            let (_one, mut other) = (leader(trial, "a"), standby(trial, "b"));
+            hint(trial, 2);
+            let began_at = SystemClock::read();
+            std::thread::scope(|scope| {
+                let asked = scope.spawn(|| trial.ask("step-down", &["--name", "payroll", "--to", "b"]));
+                other.stdout.wait_for("works");
+                attempt.took("the step-down", LEFT_ALONE, began_at)?;
+                assert_eq!(asked.join().unwrap().0, 0);
+                Ok(())
+            })
+        });
+    }
+
+    #[test]
+    fn a_pause_is_heeded_at_once() {
+        VVM.timed("a pause", |attempt, trial| {
+            let mut running = leader(trial, "a");
+            hint(trial, 1);
+            let began_at = SystemClock::read();
+            std::thread::scope(|scope| {
+                let asked = scope.spawn(|| trial.ask("pause", &["--name", "payroll"]));
+                running.stdout.wait_for("ended");
+                attempt.took("the end of the command", LEFT_ALONE, began_at)?;
+                assert_eq!(asked.join().unwrap().0, 0);
+                Ok(())
+            })
+        });
+    }
+
+    #[test]
+    fn the_end_of_a_pause_is_heeded_at_once() {
+        VVM.timed("the end of a pause", |attempt, trial| {
+            let mut running = leader(trial, "a");
+            assert_eq!(trial.ask("pause", &["--name", "payroll"]).0, 0);
+            running.stdout.wait_for("ended");
+            running.stderr.wait_for("paused by");
+            hint(trial, 1);
+            let began_at = SystemClock::read();
+            std::thread::scope(|scope| {
+                let asked = scope.spawn(|| trial.ask("resume", &["--name", "payroll"]));
+                running.stdout.wait_for("works");
+                attempt.took("the start of the command", LEFT_ALONE_AFTER_A_REFUSAL, began_at)?;
+                assert_eq!(asked.join().unwrap().0, 0);
+                Ok(())
+            })
+        });
+    }
 }

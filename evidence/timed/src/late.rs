@@ -1,0 +1,135 @@
+//! How late a machine was within a span, and what that says of a bound that was missed.
+
+use std::{fmt, time::Duration};
+use vvm_clock::Instant;
+
+/// A time in which a probe was late: from when it should have been done, until it was.
+pub(crate) type Span = (Instant, Instant);
+
+/// What the probes say of a span.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Lateness {
+    /// The time in which at least one of them was late.
+    pub(crate) together: Duration,
+    /// Each by itself.
+    pub(crate) each: Vec<(String, Duration)>,
+}
+
+/// A bound that was missed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Missed {
+    what: String,
+    bound: Duration,
+    took: Duration,
+    late: Lateness,
+}
+
+/// What a check says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    Held,
+    Inconclusive(Missed),
+    Failed(Missed),
+}
+
+/// A bound that is missed by more than the machine was late is missed by the program.
+pub(crate) fn judge(what: &str, bound: Duration, took: Duration, late: Lateness) -> Verdict {
+    let Some(by) = took.checked_sub(bound).filter(|by| !by.is_zero()) else { return Verdict::Held };
+    let explains = late.together >= by;
+    let missed = Missed { what: what.to_owned(), bound, took, late };
+    if explains { Verdict::Inconclusive(missed) } else { Verdict::Failed(missed) }
+}
+
+impl Lateness {
+    /// Adds up what lies between `since` and `until`. A moment counts once, however many probes were late in it.
+    pub(crate) fn between(since: Instant, until: Instant, probes: Vec<(String, Vec<Span>)>) -> Self {
+        let clip = |(from, to): Span| (from.max(since), to.min(until));
+        let mut all = Vec::new();
+        let mut each = Vec::new();
+        for (name, spans) in probes {
+            let spans = spans.into_iter().map(clip).filter(|(from, to)| from < to).collect::<Vec<_>>();
+            each.push((name, spans.iter().map(|(from, to)| to.since(*from)).sum()));
+            all.extend(spans);
+        }
+        all.sort_unstable();
+        let (mut together, mut counted_until) = (Duration::ZERO, since);
+        for (from, to) in all {
+            together += to.since(from.max(counted_until));
+            counted_until = counted_until.max(to);
+        }
+        Self { together, each }
+    }
+}
+
+impl fmt::Display for Missed {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, bound, took, late } = self;
+        let by = took.saturating_sub(*bound);
+        write!(
+            out,
+            "{what} took {took:.3?}, {by:.3?} over {bound:?}; the machine was late for {:.3?}",
+            late.together
+        )?;
+        for (index, (name, late)) in late.each.iter().enumerate() {
+            write!(out, "{}{name} {late:.3?}", if index == 0 { " (" } else { ", " })?;
+        }
+        if late.each.is_empty() { Ok(()) } else { out.write_str(")") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn span(from: u64, to: u64) -> Span {
+        (Instant::ORIGIN.after(ms(from)), Instant::ORIGIN.after(ms(to)))
+    }
+
+    fn late(probes: &[&[Span]]) -> Lateness {
+        let probes = probes.iter().enumerate().map(|(number, spans)| (number.to_string(), spans.to_vec()));
+        Lateness::between(span(100, 0).0, span(0, 1400).1, probes.collect())
+    }
+
+    #[test]
+    fn bound_missed_by_more_than_the_lateness_fails() {
+        for spans in [&[][..], &[span(500, 799)], &[span(0, 100), span(1400, 9000)]] {
+            let verdict = judge("x", ms(1000), ms(1300), late(&[spans]));
+            assert!(matches!(verdict, Verdict::Failed(_)), "{verdict:?}");
+        }
+    }
+
+    #[test]
+    fn bound_missed_by_at_most_the_lateness_is_inconclusive() {
+        for spans in [&[span(500, 800)][..], &[span(0, 250), span(1250, 9000)]] {
+            let verdict = judge("x", ms(1000), ms(1300), late(&[spans]));
+            assert!(matches!(verdict, Verdict::Inconclusive(_)), "{verdict:?}");
+        }
+    }
+
+    #[test]
+    fn kept_bound_holds_however_late_the_machine_is() {
+        assert_eq!(judge("x", ms(1000), ms(1000), late(&[&[span(0, 9000)]])), Verdict::Held);
+    }
+
+    #[test]
+    fn moment_with_two_late_probes_counts_once() {
+        let found = late(&[&[span(200, 400), span(1000, 1100)], &[span(300, 500), span(350, 360)]]);
+        assert_eq!(found.together, ms(400));
+        assert_eq!(found.each, [("0".to_owned(), ms(300)), ("1".to_owned(), ms(210))]);
+    }
+
+    #[test]
+    fn message_names_bound_and_lateness_of_each_probe() {
+        let Verdict::Failed(missed) = judge("the end", ms(1000), ms(1300), late(&[&[span(200, 300)]])) else {
+            panic!("it did not fail");
+        };
+        assert_eq!(
+            missed.to_string(),
+            "the end took 1.300s, 300.000ms over 1s; the machine was late for 100.000ms (0 100.000ms)"
+        );
+    }
+}

@@ -1,0 +1,97 @@
+//! Inconclusive attempts of a run: collected from its tests, listed, and limited.
+
+use std::{collections::BTreeMap, fmt, io, path::Path};
+use tempfile::TempDir;
+
+/// How many tests of a run may have one. On two processors of a shared virtual machine that five builds kept busy, one to
+/// three of 55 timed tests had one; a run with more than eight says little about bounds.
+const MOST: usize = 8;
+
+/// What the tests of a run leave behind.
+#[derive(Debug)]
+pub(crate) struct Inconclusive {
+    folder: TempDir,
+    found: BTreeMap<String, Vec<String>>,
+}
+
+impl Inconclusive {
+    /// # Errors
+    /// No folder can be made for them.
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { folder: tempfile::tempdir()?, found: BTreeMap::new() })
+    }
+
+    /// Where tests leave them: `timed::records::FOLDER` names it to them.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Takes what tests have left since the last time.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub(crate) fn collect(&mut self) -> io::Result<()> {
+        for (name, attempts) in timed::records::take(self.folder.path())? {
+            self.found.entry(name).or_default().extend(attempts);
+        }
+        Ok(())
+    }
+
+    /// Whether the run says too little.
+    pub(crate) fn are_too_many(&self) -> bool {
+        self.found.len() > MOST
+    }
+}
+
+impl fmt::Display for Inconclusive {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.found.len();
+        if count == 0 {
+            return writeln!(out, "inconclusive attempts: none");
+        }
+        let verdict = if self.are_too_many() { format!(", over {MOST}: FAILED") } else { String::new() };
+        writeln!(out, "inconclusive attempts, in {count} tests{verdict}:")?;
+        for (name, attempts) in &self.found {
+            for attempt in attempts {
+                writeln!(out, "  {name}: {attempt}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn of(tests: usize) -> Inconclusive {
+        let mut inconclusive = Inconclusive::new().unwrap();
+        for test in 0..tests {
+            fs::write(
+                inconclusive.folder().join(test.to_string()),
+                format!("test {test}\tattempt 1: late\n"),
+            )
+            .unwrap();
+            inconclusive.collect().unwrap();
+        }
+        inconclusive
+    }
+
+    #[test]
+    fn attempts_of_eight_tests_are_listed_and_of_nine_fail_the_run() {
+        let (some, too_many) = (of(MOST), of(MOST + 1));
+        assert!(!some.are_too_many() && too_many.are_too_many());
+        assert!(some.to_string().contains("\n  test 0: attempt 1: late\n"), "{some}");
+        assert!(too_many.to_string().starts_with("inconclusive attempts, in 9 tests, over 8: FAILED:\n"));
+    }
+
+    #[test]
+    fn second_attempt_of_one_test_is_no_second_test() {
+        let mut inconclusive = of(1);
+        fs::write(inconclusive.folder().join("1"), "test 0\tattempt 2: late\n").unwrap();
+        inconclusive.collect().unwrap();
+        assert_eq!(inconclusive.found.len(), 1);
+        assert_eq!(inconclusive.to_string().lines().count(), 3);
+    }
+}
