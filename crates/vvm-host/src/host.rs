@@ -5,7 +5,6 @@
 
 mod campaigns;
 mod ended;
-mod host;
 mod next;
 mod opening;
 mod preface;
@@ -16,13 +15,29 @@ mod start_line;
 mod stop;
 
 pub use ended::Ended;
-pub use host::{Host, Signals};
 pub use next::{Next, Pause};
 pub use refusal::HostError;
 pub use settings::{HostSettings, OnLoss};
 
-use vvm_orch::Service;
-use vvm_storage::ElectionKey;
+use crate::{
+    host_storage::HostStorage,
+    http::{Answers, HttpServer},
+    identity,
+    local_wakeups::LocalWakeups,
+    status::{Candidate, HostStatus},
+};
+use campaigns::Campaigns;
+use ielections::{Env, TtlStorage as _};
+use primary::PrimaryOnly;
+use primary_only::Registry;
+use std::{fmt, future::pending, net::SocketAddr, sync::Arc, time::Duration};
+use stop::StopSignals;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+use vvm_clock::Clock;
+use vvm_deadman::{Deadman, SystemOptions};
+use vvm_orch::{Problem, Service};
+use vvm_storage::{ElectionKey, ElectionsTtlStorage};
 
 /// The services of one leadership, in the order of their start.
 pub type Services = Vec<Box<dyn Service<ElectionKey>>>;
@@ -31,3 +46,235 @@ pub type Services = Vec<Box<dyn Service<ElectionKey>>>;
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("told to stop before it was started")]
 pub struct ToldToStop;
+
+/// Runs services of this program only while it leads.
+///
+/// ```no_run
+/// use std::process::ExitCode;
+/// use vvm_host::{Host, HostSettings};
+/// use vvm_orch::service_fn;
+///
+/// #[tokio::main]
+/// async fn main() -> ExitCode {
+///     let host = match Host::open(HostSettings::new("sqlite:payroll.db", "payroll")).await {
+///         Ok(host) => host,
+///         Err(refusal) => {
+///             eprintln!("{refusal}");
+///             return refusal.exit_status().into();
+///         }
+///     };
+///     let ended = host.run(|| {
+///         vec![service_fn("payroll", async |cx| {
+///             println!("this process leads, with epoch {}", cx.standing.epoch());
+///             cx.stop.cancelled().await;
+///             Ok(())
+///         })]
+///     });
+///     let ended = ended.await;
+///     eprintln!("{ended}");
+///     ended.into()
+/// }
+/// ```
+pub struct Host {
+    campaigns: Campaigns,
+    /// `None` until `run` opens it.
+    storage: Option<Arc<ElectionsTtlStorage>>,
+    wakeups: LocalWakeups,
+    http: Option<HttpServer>,
+    shown: Option<PrimaryOnly>,
+    signals: Option<StopSignals>,
+}
+
+/// How a host hears of a stop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Signals {
+    /// TERM and INT stop it, and HUP if [`HostSettings::stop_on_hup`] says so; see [`Host::run`].
+    Caught,
+    /// The program catches signals itself and cancels [`Host::stop`].
+    Ignored,
+}
+
+impl Host {
+    /// Opens the storage and reserves everything that a leader needs, before it campaigns.
+    ///
+    /// From here on TERM and INT do not end the process, nor does HUP if [`HostSettings::stop_on_hup`] says so:
+    /// [`run`](Self::run) handles them.
+    ///
+    /// # Errors
+    /// [`HostError`].
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with time and I/O.
+    ///
+    /// # Cancel safety
+    /// May be dropped at will.
+    pub async fn open(settings: HostSettings) -> Result<Self, HostError> {
+        let env = Env::with_deadman(Deadman::system(SystemOptions::default())?, Handle::current())?;
+        let mut host = Self::with_env(settings, env, Signals::Caught)?;
+        let opened = opening::open_once(&host.campaigns.settings, &host.campaigns.env.clock).await?;
+        host.storage = Some(opened);
+        Ok(host)
+    }
+
+    /// Makes a host from the parts of this process, without opening the storage: [`run`](Self::run) opens it, and
+    /// tries again while the obstacle may pass. HTTP answers meanwhile.
+    ///
+    /// # Errors
+    /// [`HostError`], except for those of the storage.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with time and I/O.
+    pub fn with_env(settings: HostSettings, env: Env, signals: Signals) -> Result<Self, HostError> {
+        let holder = identity::or_own_name(settings.holder.as_ref())?;
+        let candidate = Candidate {
+            name: settings.name.clone(),
+            holder: holder.clone(),
+            slots: settings.slots,
+            ttl: settings.ttl,
+        };
+        let status = Arc::new(HostStatus::new(candidate, Arc::clone(&env.clock)));
+        let wakeups = wakeups(&settings, &env.clock);
+        let http = settings.http.map(HttpServer::bind).transpose()?;
+        let signals =
+            (signals == Signals::Caught).then(|| StopSignals::catch(settings.stop_on_hup)).transpose()?;
+        let stop = CancellationToken::new();
+        let campaigns = Campaigns { settings, holder, env, status, stop };
+        Ok(Self { campaigns, storage: None, wakeups, http, shown: None, signals })
+    }
+
+    /// Returns clock, spawning and the rest, for services that need them.
+    pub fn env(&self) -> &Env {
+        &self.campaigns.env
+    }
+
+    /// Returns the address of the HTTP server, which answers while the host runs.
+    pub fn http(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(HttpServer::address)
+    }
+
+    /// Adds the services and instances of `registry` to `/status`, `/metrics` and the page. To be led, `registry` still
+    /// has to be one of the [`Services`](super::Services). The last call counts.
+    pub fn show(&mut self, registry: &Registry) {
+        self.shown = Some(PrimaryOnly::of(registry));
+    }
+
+    /// Returns the token that stops the host, as TERM does.
+    pub fn stop(&self) -> CancellationToken {
+        self.campaigns.stop.clone()
+    }
+
+    /// Returns the status, which stays readable while the host runs.
+    pub fn status(&self) -> Arc<HostStatus> {
+        Arc::clone(&self.campaigns.status)
+    }
+
+    /// Campaigns, and runs what `services` returns while this process leads. [`HostSettings::on_loss`] says what follows
+    /// a loss; every other end of the work ends the host.
+    ///
+    /// Calls `services` once for each campaign. An operator's `vvm pause` or `vvm step-down` stops them, and another
+    /// campaign follows. Nothing starts while the name is paused. The first TERM, INT or HUP stops the host; a second
+    /// TERM or INT ends the process at once, of that signal. Returns when all has stopped: services joined, the record
+    /// handed back, the storage closed.
+    ///
+    /// # Cancel safety
+    /// Dropping the future shuts down without waiting: while the runtime lives, services are told to stop, and the
+    /// record is handed back after them.
+    pub async fn run(self, services: impl FnMut() -> Services + Send) -> Ended {
+        let on_loss = self.campaigns.settings.on_loss;
+        let name = self.campaigns.settings.name.clone();
+        // Boxed, because the type nests too deeply for the compiler otherwise.
+        Box::pin(self.run_then(services, move |ended| match ended {
+            Ended::Problem(Problem::Lost(_)) if on_loss == OnLoss::Rejoin => {
+                tracing::warn!(name, %ended, "campaigning again");
+                Next::campaign_after(Duration::ZERO)
+            }
+            _ => Next::Stop,
+        }))
+        .await
+    }
+
+    /// [`run`](Self::run), where `after` decides what follows each campaign. [`HostSettings::on_loss`] is not used.
+    ///
+    /// Calls `after` once for each campaign that ended, except for one that an operator ended, after which the host
+    /// campaigns again. After a stop, and when the storage can't be opened, its answer has no effect.
+    ///
+    /// # Cancel safety
+    /// As [`run`](Self::run).
+    pub async fn run_then(
+        self,
+        services: impl FnMut() -> Services + Send,
+        mut after: impl FnMut(&Ended) -> Next + Send,
+    ) -> Ended {
+        let Self { campaigns, storage, wakeups, http, shown, signals } = self;
+        let answers = Answers::new(Arc::clone(&campaigns.status));
+        let answers = match shown {
+            Some(shown) => answers.with(Arc::new(shown)),
+            None => answers,
+        };
+        let answering = async {
+            match http {
+                // Boxed, because the type nests too deeply for the compiler otherwise.
+                Some(server) => Box::pin(server.serve(&answers, &campaigns.env.clock)).await,
+                None => pending().await,
+            }
+        };
+        let handling_signals = async {
+            match signals {
+                Some(signals) => signals.heed(&campaigns.stop, &campaigns.env.clock).await,
+                None => pending().await,
+            }
+        };
+        let running = async {
+            let storage = match storage {
+                Some(storage) => Ok(storage),
+                None => tokio::select! {
+                    biased;
+                    opened = opening::open(&campaigns.settings, &campaigns.env.clock, &campaigns.status) => {
+                        opened.map_err(|error| Ended::NotOpened(Arc::new(error)))
+                    }
+                    () = campaigns.stop.cancelled() => Err(Ended::Stopped),
+                },
+            };
+            let ended = match storage {
+                Ok(storage) => {
+                    let (status, clock) = (Arc::clone(&campaigns.status), Arc::clone(&campaigns.env.clock));
+                    let stop = campaigns.stop.clone();
+                    let storage = Arc::new(HostStorage::new(storage, wakeups, status, clock, stop));
+                    let ended = campaigns.run(&storage, services, &mut after).await;
+                    campaigns.status.ends(ended.to_string());
+                    storage.close().await;
+                    return ended;
+                }
+                Err(ended) => ended,
+            };
+            after(&ended);
+            campaigns.status.ends(ended.to_string());
+            ended
+        };
+        tokio::select! {
+            biased;
+            never = handling_signals => match never {},
+            ended = running => ended,
+            // Last: a client of HTTP can wait.
+            never = answering => match never {},
+        }
+    }
+}
+
+/// Joins the wake-ups of this machine. Without them only hand-over takes longer: a standby looks by itself.
+fn wakeups(settings: &HostSettings, clock: &Arc<dyn Clock>) -> LocalWakeups {
+    let name = settings.name.as_str();
+    LocalWakeups::meet(&settings.local_dir, name, Arc::clone(clock)).unwrap_or_else(|error| {
+        tracing::warn!(
+            target: "vvm", event = "no_local_wakeups", name, reason = %error,
+            "{name}: local wake-ups are disabled (--local-dir: {error}); hand-over falls back to polling"
+        );
+        LocalWakeups::alone(Arc::clone(clock))
+    })
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("Host").field(&self.campaigns).finish()
+    }
+}
