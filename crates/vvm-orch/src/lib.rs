@@ -42,6 +42,7 @@ mod acquisition;
 mod config;
 mod hosted;
 mod launcher;
+mod leading;
 mod monitor;
 mod problem;
 mod running;
@@ -54,7 +55,8 @@ mod vvm;
 
 pub use acquisition::Acquisition;
 pub use config::VvmConfig;
+pub use leading::Leading;
 pub use problem::{Failure, NotLeading, Problem};
-pub use running::{Leading, RunningVvm};
+pub use running::RunningVvm;
 pub use service::{BoxError, Service, ServiceContext, Work, service_fn};
 pub use vvm::Vvm;

@@ -1,20 +1,11 @@
 //! [`RunningVvm`]: what a host holds of a VVM that was launched.
 
-use crate::{NotLeading, Problem, state::State};
-use ielections::{Elections, Key, Standing};
+use crate::{Leading, NotLeading, Problem, state::State};
+use ielections::{Elections, Key};
 use std::{
     fmt,
     sync::{Arc, Weak},
 };
-
-/// What is led, and how it stands.
-#[derive(Clone, Debug)]
-pub struct Leading<K> {
-    /// The slot.
-    pub slot: K,
-    /// Epoch, time left, loss.
-    pub standing: Standing,
-}
 
 /// A VVM that was launched. Cloning shares it.
 ///

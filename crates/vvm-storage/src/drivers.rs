@@ -7,11 +7,16 @@
 //! - `rows.rs`: how slots and settings are laid out in the database.
 //! - `driver/documents.rs`, `rows/documents.rs`: the same for documents, where a driver keeps some.
 //! - `errors.rs`: which error of the database is `NotApplied`, which `Unknown`, which `Fatal`.
+//!
+//! `options.rs` and `request_timeout.rs` read what follows the `?` of a URL, for the drivers that take options.
 
 #[cfg(feature = "dynamodb")]
 pub mod dynamodb;
 #[cfg(feature = "mem")]
 pub mod mem;
+pub(crate) mod options;
+#[cfg(any(feature = "dynamodb", feature = "scylla"))]
+mod request_timeout;
 #[cfg(feature = "scylla")]
 pub mod scylla;
 #[cfg(feature = "sled")]

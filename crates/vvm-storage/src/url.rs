@@ -14,9 +14,6 @@
 mod credentials;
 mod file;
 mod looking;
-pub(crate) mod options;
-#[cfg(any(feature = "dynamodb", feature = "scylla"))]
-pub(crate) mod request_timeout;
 
 pub use credentials::credentials;
 pub use looking::{check_place, exists, files, open_to_look, shared_between_processes};

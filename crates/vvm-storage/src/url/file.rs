@@ -1,6 +1,6 @@
 //! What follows `sqlite:`: a path, and options behind a `?`. It is taken apart without the driver.
 
-use super::options::options;
+use crate::drivers::options::options;
 
 /// A database file, and how it may be opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,13 +2,10 @@
 
 mod description;
 mod documents;
-mod requests;
-
-pub(super) use requests::Requests;
 
 use super::{
     errors::{Closed, Damaged, Trouble},
-    open::{Address, OpenError},
+    open::{Address, OpenError, PEEKED_AT_ONCE, Requests},
     rows,
 };
 use crate::{Description, Opened, Partition, Provenance, SysVvmDocuments, SysVvmStorage};
@@ -84,7 +81,7 @@ impl SysVvmStorage for DynamoDbStorage {
             // DynamoDB takes 400 KB; a write costs one unit for each KB.
             max_value_bytes: 16 << 10,
             // As many items as one request may ask for.
-            scan_batch: requests::PEEKED_AT_ONCE,
+            scan_batch: PEEKED_AT_ONCE,
         }
     }
 
@@ -128,7 +125,7 @@ impl SysVvmStorage for DynamoDbStorage {
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
         let requests = self.for_read()?;
         let mut slots = Vec::with_capacity(at.len());
-        for at in at.chunks(requests::PEEKED_AT_ONCE) {
+        for at in at.chunks(PEEKED_AT_ONCE) {
             let items = requests.peek(at).await.map_err(Trouble::of_read)?;
             for at in at {
                 let slot = rows::slot(items.get(at.as_bytes()));

@@ -2,14 +2,15 @@
 
 mod address;
 mod error;
+mod requests;
 mod table;
 #[cfg(test)]
 mod tests;
 
 pub(super) use address::Address;
 pub use error::OpenError;
+pub(super) use requests::{PEEKED_AT_ONCE, Requests};
 
-use super::driver::Requests;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::provider::ProvideCredentials;
 use aws_sdk_dynamodb::{
@@ -25,6 +26,13 @@ const CONNECTING: u32 = 2;
 
 /// How long a new table may take to become active; DynamoDB needs some ten seconds.
 const CREATION_TIMEOUT: Duration = Duration::from_secs(120);
+
+impl Address {
+    /// Returns the address that `url` names.
+    pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
+        address::parse(url).map_err(|why| OpenError::Url { url: url.to_owned(), why })
+    }
+}
 
 /// Connects, and checks the table.
 pub(super) async fn open(address: &Address) -> Result<Requests, OpenError> {

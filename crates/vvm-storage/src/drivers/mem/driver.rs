@@ -21,8 +21,15 @@ pub struct MemStorage {
     closed: AtomicBool,
 }
 
+impl MemDatabase {
+    /// A handle of its own on this database.
+    pub fn open(self: &Arc<Self>) -> Arc<MemStorage> {
+        Arc::new(MemStorage::of(Arc::clone(self)))
+    }
+}
+
 impl MemStorage {
-    pub(super) fn of(database: Arc<MemDatabase>) -> Self {
+    fn of(database: Arc<MemDatabase>) -> Self {
         Self { database, closed: AtomicBool::new(false) }
     }
 

@@ -1,6 +1,6 @@
 //! The data that handles share.
 
-use super::{MemStorage, rows::Rows};
+use super::rows::Rows;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vvm_clock::Clock;
 
@@ -16,11 +16,6 @@ impl MemDatabase {
     /// An empty database that counts the age of its records on `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new(Self { clock, rows: Mutex::default() })
-    }
-
-    /// A handle of its own on this database.
-    pub fn open(self: &Arc<Self>) -> Arc<MemStorage> {
-        Arc::new(MemStorage::of(Arc::clone(self)))
     }
 
     /// Every change is one assignment, or a batch in which nothing can panic, so a panic elsewhere leaves whole rows:

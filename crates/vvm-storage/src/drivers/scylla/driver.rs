@@ -2,13 +2,10 @@
 
 mod description;
 mod documents;
-mod statements;
-
-pub(super) use statements::{Levels, Statements};
 
 use super::{
     errors::{Closed, Trouble},
-    open::{Address, Ending, OpenError},
+    open::{Address, Ending, OpenError, Statements},
     rows::Record,
 };
 use crate::{Description, Opened, Partition, Provenance, SysVvmDocuments, SysVvmStorage};

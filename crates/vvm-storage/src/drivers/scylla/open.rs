@@ -8,13 +8,14 @@ mod error;
 mod obstacle;
 mod replication;
 mod schema;
+mod statements;
 mod tls;
 
 pub(super) use address::Address;
 pub(super) use ending::Ending;
 pub use error::OpenError;
+pub(super) use statements::{Levels, MAX_PAGE, Statements};
 
-use super::driver::Statements;
 use ::scylla::client::session::Session;
 
 /// Where the password is looked for.

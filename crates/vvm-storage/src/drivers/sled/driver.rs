@@ -1,13 +1,10 @@
 //! The verbs: each one call to the thread that owns the database.
 
 mod documents;
-mod lane;
-
-pub(super) use lane::Lane;
 
 use super::{
     errors::{Closed, Trouble},
-    open::OpenError,
+    open::{Lane, OpenError},
 };
 use crate::{Description, Opened, Partition, SysVvmDocuments, SysVvmStorage};
 use async_trait::async_trait;

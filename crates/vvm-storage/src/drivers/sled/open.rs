@@ -1,10 +1,12 @@
 //! From a folder to a database that is ready, and everything that opening refuses.
 
 mod error;
+mod lane;
 
 pub use error::OpenError;
+pub(super) use lane::Lane;
 
-use super::{driver::Lane, errors::Trouble, rows::Rows};
+use super::{errors::Trouble, rows::Rows};
 use crate::{Opened, Provenance};
 use std::{
     collections::BTreeMap,

@@ -1,7 +1,6 @@
 //! `dynamodb://…`, taken apart.
 
-use super::OpenError;
-use crate::url::{
+use crate::drivers::{
     options::options,
     request_timeout::{REQUEST_TIMEOUT, request_timeout},
 };
@@ -22,12 +21,6 @@ const SCHEME: &str = "dynamodb://";
 const SECRETS: &str = "secrets don't go into a URL, which others can read: put them where AWS's own tools look \
                        (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, profile=NAME, a role of the machine)";
 
-impl Address {
-    pub(in super::super) fn parse(url: &str) -> Result<Self, OpenError> {
-        parse(url).map_err(|why| OpenError::Url { url: url.to_owned(), why })
-    }
-}
-
 impl fmt::Display for Address {
     /// Region, table and endpoint alone: none of them can have a secret in it.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -36,7 +29,7 @@ impl fmt::Display for Address {
     }
 }
 
-fn parse(url: &str) -> Result<Address, String> {
+pub(super) fn parse(url: &str) -> Result<Address, String> {
     let rest = url.strip_prefix(SCHEME).ok_or("write dynamodb://region/table")?;
     let (place, text) = rest.split_once('?').unwrap_or((rest, ""));
     if place.contains('@') {

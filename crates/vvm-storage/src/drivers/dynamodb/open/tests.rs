@@ -6,8 +6,8 @@ mod server;
 use super::*;
 use crate::{
     Partition, SysVvmStorage,
+    drivers::request_timeout::REQUEST_TIMEOUT,
     dynamodb::{DynamoDbStorage, OpenError},
-    url::request_timeout::REQUEST_TIMEOUT,
 };
 use aws_credential_types::{
     Credentials,

@@ -1,20 +1,15 @@
 //! The verbs of documents: a batch is one conditional batch of CQL on one partition, sent once.
 
-mod statements;
-
-pub(super) use statements::DocumentStatements;
-
-use super::{super::errors::Trouble, ScyllaStorage};
+use super::{
+    super::{errors::Trouble, open::MAX_PAGE},
+    ScyllaStorage,
+};
 use crate::{Partition, SysVvmDocuments};
 use async_trait::async_trait;
 use ielections::{
     Document, DocumentId, DocumentLimits, DocumentWrite, Entropy as _, Fence, FenceState, Fenced, Page,
     ReadError, Scan, WriteError,
 };
-
-/// How many documents a page has at most. With the largest of bodies that is 8 MiB, which one node of Cassandra on two quiet
-/// cores shows in a tenth of a second; a page that takes too long would be asked for in vain, again and again.
-const MAX_PAGE: u16 = 128;
 
 #[async_trait]
 impl SysVvmDocuments for ScyllaStorage {

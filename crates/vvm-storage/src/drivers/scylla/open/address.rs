@@ -1,11 +1,10 @@
 //! `scylla://…`, taken apart.
 
 use super::{
-    super::driver::Levels,
-    OpenError,
+    Levels, OpenError,
     tls::{Names, Own, Tls},
 };
-use crate::url::{
+use crate::drivers::{
     options::options,
     request_timeout::{REQUEST_TIMEOUT, request_timeout},
 };

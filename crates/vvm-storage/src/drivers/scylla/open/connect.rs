@@ -1,8 +1,7 @@
 //! Connections to a cluster: whom to ask, how to log in, how long to wait.
 
 use super::{
-    super::driver::Levels,
-    Address, OpenError, PASSWORD,
+    Address, Levels, OpenError, PASSWORD,
     ending::{Ending, Watch},
 };
 use ::scylla::{

@@ -1,6 +1,6 @@
 //! How many copies of a record there are, and where: what can't work is refused, what is unwise is said.
 
-use super::{super::driver::Levels, Address, OpenError};
+use super::{Address, Levels, OpenError};
 use ::scylla::{client::session::Session, cluster::metadata::Strategy};
 use std::collections::{BTreeMap, BTreeSet};
 

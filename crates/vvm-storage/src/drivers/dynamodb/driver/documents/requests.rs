@@ -1,11 +1,9 @@
 //! The requests of documents, as DynamoDB takes them.
 
-use super::super::{
-    super::{
-        errors::{Cancellation, Failure, Trouble, said},
-        rows::{self, Batches, Item},
-    },
-    requests::Requests,
+use super::super::super::{
+    errors::{Cancellation, Failure, Trouble, said},
+    open::Requests,
+    rows::{self, Batches, Item},
 };
 use aws_sdk_dynamodb::{
     error::{BuildError, SdkError},

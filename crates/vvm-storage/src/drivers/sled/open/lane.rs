@@ -1,9 +1,11 @@
 //! The way to the thread that owns the database, and its end.
 
-use super::super::{
-    errors::{Closed, Trouble, Unanswered},
-    open::{Database, OpenError},
-    rows::Rows,
+use super::{
+    super::{
+        errors::{Closed, Trouble, Unanswered},
+        rows::Rows,
+    },
+    Database, OpenError,
 };
 use ielections::{ReadError, WriteError};
 use std::{
@@ -62,7 +64,7 @@ impl Lane {
 
     /// # Cancel safety
     /// Dropped before its turn, it is skipped; after that the write is applied, and nobody told.
-    pub(super) async fn write<T: Send + 'static>(
+    pub(in super::super) async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Rows) -> Result<T, WriteError> + Send + 'static,
     ) -> Result<T, WriteError> {
@@ -73,7 +75,7 @@ impl Lane {
         }
     }
 
-    pub(super) async fn read<T: Send + 'static>(
+    pub(in super::super) async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Rows) -> Result<T, ReadError> + Send + 'static,
     ) -> Result<T, ReadError> {
@@ -110,7 +112,7 @@ impl Lane {
     ///
     /// # Cancel safety
     /// May be dropped: that joins the thread there and then.
-    pub(super) async fn end(mut self) {
+    pub(in super::super) async fn end(mut self) {
         self.queue.take();
         // An error is what it waits for: the thread has let go of its half.
         let _ended = (&mut self.ended).await;

@@ -1,11 +1,12 @@
 //! The prepared statements, each with its consistency.
 
-use super::{
-    super::{
-        errors::Trouble,
-        rows::{self, Columns, Record},
-    },
-    documents::DocumentStatements,
+mod documents;
+
+pub(in super::super) use documents::MAX_PAGE;
+
+use super::super::{
+    errors::Trouble,
+    rows::{self, Columns, Record},
 };
 use ::scylla::{
     client::session::Session,
@@ -13,6 +14,7 @@ use ::scylla::{
     serialize::row::SerializeRow,
     statement::{Consistency, SerialConsistency, prepared::PreparedStatement},
 };
+use documents::DocumentStatements;
 use ielections::{Epoch, Incarnation};
 use std::fmt;
 
@@ -40,7 +42,7 @@ impl Levels {
         }
     }
 
-    pub(super) fn read(&self) -> Consistency {
+    pub(in super::super) fn read(&self) -> Consistency {
         match self {
             Self::Global => Consistency::Serial,
             Self::Local(_) => Consistency::LocalSerial,
@@ -59,14 +61,14 @@ impl fmt::Display for Levels {
 }
 
 pub(in super::super) struct Statements {
-    pub(super) session: Session,
+    pub(in super::super) session: Session,
     swap: PreparedStatement,
     release: PreparedStatement,
     read: PreparedStatement,
     peek: PreparedStatement,
     settle: PreparedStatement,
     setting: PreparedStatement,
-    pub(super) documents: DocumentStatements,
+    documents: DocumentStatements,
 }
 
 impl Statements {
@@ -91,7 +93,7 @@ impl Statements {
         })
     }
 
-    pub(super) async fn swap(
+    pub(in super::super) async fn swap(
         &self,
         at: &[u8],
         new: &Record<'_>,
@@ -103,7 +105,7 @@ impl Statements {
         self.execute(&self.swap, values).await
     }
 
-    pub(super) async fn release(
+    pub(in super::super) async fn release(
         &self,
         at: &[u8],
         incarnation: Incarnation,
@@ -113,19 +115,19 @@ impl Statements {
         self.execute(&self.release, values).await
     }
 
-    pub(super) async fn read(&self, at: &[u8]) -> Result<Columns, Trouble> {
+    pub(in super::super) async fn read(&self, at: &[u8]) -> Result<Columns, Trouble> {
         self.execute(&self.read, (at,)).await
     }
 
-    pub(super) async fn peek(&self, at: &[u8]) -> Result<Columns, Trouble> {
+    pub(in super::super) async fn peek(&self, at: &[u8]) -> Result<Columns, Trouble> {
         self.execute(&self.peek, (at,)).await
     }
 
-    pub(super) async fn settle(&self, at: &[u8], value: &[u8]) -> Result<Columns, Trouble> {
+    pub(in super::super) async fn settle(&self, at: &[u8], value: &[u8]) -> Result<Columns, Trouble> {
         self.execute(&self.settle, (at, value)).await
     }
 
-    pub(super) async fn setting(&self, at: &[u8]) -> Result<Columns, Trouble> {
+    pub(in super::super) async fn setting(&self, at: &[u8]) -> Result<Columns, Trouble> {
         self.execute(&self.setting, (at,)).await
     }
 
@@ -138,7 +140,7 @@ impl Statements {
     }
 }
 
-pub(super) async fn prepare(
+pub(in super::super) async fn prepare(
     session: &Session,
     text: String,
     consistency: Consistency,

@@ -14,13 +14,13 @@ use aws_sdk_dynamodb::{
 use std::collections::{HashMap, HashSet};
 
 /// As many items as `BatchGetItem` takes.
-pub(super) const PEEKED_AT_ONCE: usize = 100;
+pub(in super::super) const PEEKED_AT_ONCE: usize = 100;
 
 /// What requests are sent with, and to which table.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Requests {
-    pub(super) client: Client,
-    pub(super) table: String,
+    pub(in super::super) client: Client,
+    pub(in super::super) table: String,
 }
 
 impl Requests {
@@ -29,7 +29,7 @@ impl Requests {
     }
 
     /// An update of a partition's first item, whose refusal shows what stands there.
-    pub(super) fn update(&self, partition: &[u8]) -> UpdateItemFluentBuilder {
+    pub(in super::super) fn update(&self, partition: &[u8]) -> UpdateItemFluentBuilder {
         self.client
             .update_item()
             .table_name(&self.table)
@@ -38,7 +38,7 @@ impl Requests {
     }
 
     /// Sends an update. `None` if it was done, else the item that stands there instead, if there is one.
-    pub(super) async fn unless_refused(
+    pub(in super::super) async fn unless_refused(
         &self,
         update: UpdateItemFluentBuilder,
     ) -> Result<Option<Option<Item>>, Trouble> {
@@ -55,19 +55,22 @@ impl Requests {
     }
 
     /// A partition's first item, as the last write left it.
-    pub(super) async fn read(&self, partition: &[u8]) -> Result<Option<Item>, Trouble> {
+    pub(in super::super) async fn read(&self, partition: &[u8]) -> Result<Option<Item>, Trouble> {
         self.get(rows::key(partition)).await
     }
 
     /// The item of this key, as the last write left it.
-    pub(super) async fn get(&self, key: Item) -> Result<Option<Item>, Trouble> {
+    pub(in super::super) async fn get(&self, key: Item) -> Result<Option<Item>, Trouble> {
         let read = self.client.get_item().table_name(&self.table).set_key(Some(key));
         let answer = read.consistent_read(true).send().await.map_err(Failure::of)?;
         Ok(answer.item)
     }
 
     /// The first items of up to [`PEEKED_AT_ONCE`] partitions, by partition; eventually consistent, at half the price.
-    pub(super) async fn peek(&self, partitions: &[Partition]) -> Result<HashMap<Vec<u8>, Item>, Trouble> {
+    pub(in super::super) async fn peek(
+        &self,
+        partitions: &[Partition],
+    ) -> Result<HashMap<Vec<u8>, Item>, Trouble> {
         // A key may be asked for only once.
         let partitions: HashSet<_> = partitions.iter().map(Partition::as_bytes).collect();
         let mut keys: Vec<_> = partitions.into_iter().map(rows::key).collect();

@@ -1,14 +1,11 @@
 //! The prepared statements of documents, each with its consistency, and the batch that is made of them.
 
 use super::{
-    super::{
-        super::{
-            errors::Trouble,
-            rows::{self, Columns},
-        },
-        statements::{Levels, Statements, prepare},
+    super::super::{
+        errors::Trouble,
+        rows::{self, Columns},
     },
-    MAX_PAGE,
+    Levels, Statements, prepare,
 };
 use ::scylla::{
     client::session::Session,
@@ -23,7 +20,11 @@ use ::scylla::{
 use ielections::{Document, DocumentId, DocumentVersion, DocumentWrite, Fence, OnlyIf, Page, Scan};
 use std::ops::ControlFlow;
 
-pub(in super::super) struct DocumentStatements {
+/// How many documents a page has at most. With the largest of bodies that is 8 MiB, which one node of Cassandra on two quiet
+/// cores shows in a tenth of a second; a page that takes too long would be asked for in vain, again and again.
+pub(in super::super::super) const MAX_PAGE: u16 = 128;
+
+pub(super) struct DocumentStatements {
     fence: PreparedStatement,
     opening: PreparedStatement,
     put: PreparedStatement,
@@ -37,7 +38,7 @@ pub(in super::super) struct DocumentStatements {
 }
 
 impl DocumentStatements {
-    pub(in super::super) async fn prepare(
+    pub(super) async fn prepare(
         session: &Session,
         keyspace: &str,
         levels: &Levels,
@@ -81,7 +82,7 @@ fn condition(only_if: OnlyIf) -> Option<Option<i64>> {
 }
 
 impl Statements {
-    pub(super) async fn write_documents(
+    pub(in super::super::super) async fn write_documents(
         &self,
         at: &[u8],
         fence: &Fence,
@@ -122,13 +123,21 @@ impl Statements {
         Columns::of(self.session.batch(&batch, values).await?)
     }
 
-    pub(super) async fn document(&self, at: &[u8], id: &DocumentId) -> Result<Option<Document>, Trouble> {
+    pub(in super::super::super) async fn document(
+        &self,
+        at: &[u8],
+        id: &DocumentId,
+    ) -> Result<Option<Document>, Trouble> {
         let lookup = &self.documents.lookup;
         let answer = self.session.execute_unpaged(lookup, (at, rows::place(id.as_bytes()))).await?;
         Ok(rows::documents(answer)?.pop())
     }
 
-    pub(super) async fn scan_documents(&self, at: &[u8], scan: &Scan) -> Result<Page, Trouble> {
+    pub(in super::super::super) async fn scan_documents(
+        &self,
+        at: &[u8],
+        scan: &Scan,
+    ) -> Result<Page, Trouble> {
         let (first, end) = rows::scanned(scan);
         let limit = scan.limit.min(MAX_PAGE.into());
         let values = (at, first, end, limit as i32);
