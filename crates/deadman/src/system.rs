@@ -1,8 +1,9 @@
 //! The trigger of a real process: two layers behind every deadline, so that no single thing that hangs keeps it alive.
 //!
 //! What lives here: [`SystemTrigger`], which puts the layers together. The layers have files of their own: a thread
-//! that waits ([`watchman`]), what it says ([`last_words`]) and does ([`exit`](mod@exit)), and the kernel's timer.
+//! that waits ([`deadline_thread`]), what it says ([`last_words`]) and does ([`exit`](mod@exit)), and the kernel's timer.
 
+mod deadline_thread;
 mod exit;
 #[cfg(target_os = "linux")]
 mod kernel_timer;
@@ -11,7 +12,6 @@ mod second_layer;
 mod signals;
 #[cfg(target_os = "linux")]
 mod wall_clock;
-mod watchman;
 
 pub use exit::EXIT_STATUS;
 #[cfg(target_os = "linux")]
@@ -20,10 +20,10 @@ pub use kernel_timer::KernelTimer;
 pub use wall_clock::WallClockState;
 
 use crate::{ArmError, Deadman, Subject, Trigger};
+use deadline_thread::DeadlineThread;
 use second_layer::SecondLayer;
 use std::{io, sync::Arc, time::Duration};
 use vvm_clock::{Instant, SystemClock};
-use watchman::Watchman;
 
 /// How much later than the first layer the second one acts: long enough for a thread that is awake to say its last
 /// words, short enough not to matter beside the 0.2·TTL that are left then.
@@ -60,7 +60,7 @@ pub const SECOND_LAYER_BEHIND: Duration = Duration::from_millis(5);
 /// deleted (I9).
 #[derive(Debug)]
 pub struct SystemTrigger {
-    first: Watchman,
+    first: DeadlineThread,
     second: SecondLayer,
 }
 
@@ -93,7 +93,7 @@ impl SystemTrigger {
     /// timers (which count as pending signals, `ulimit -i`).
     pub fn start(options: SystemOptions) -> Result<Arc<Self>, ArmError> {
         let second = SecondLayer::start(options.threads_alone)?;
-        let first = Watchman::start("deadman", |at, subject| {
+        let first = DeadlineThread::start("deadman", |at, subject| {
             last_words::say(at, subject);
             exit::now()
         })

@@ -11,17 +11,17 @@
 mod document;
 mod error;
 mod handle;
-mod lane;
 mod limits;
 mod partition;
 mod storage;
 mod write;
+mod writer;
 
 pub use document::{Document, DocumentId, DocumentVersion, NotAnId};
 pub use error::{DocumentReadError, DocumentWriteError};
 pub use handle::Documents;
-pub(crate) use lane::{Lane, RenewalTurn};
 pub use limits::{BeyondDocumentLimits, DocumentLimits};
 pub(crate) use partition::{KeyPartition, NoPartition, Partition};
-pub use storage::{DocumentStorage, Fence, FenceState, Fenced, Page, Scan};
+pub use storage::{BatchOutcome, DocumentStorage, Fence, FenceState, Page, Scan};
 pub use write::{DocumentWrite, OnlyIf};
+pub(crate) use writer::{DocumentWriter, RenewalTurn};

@@ -1,6 +1,6 @@
 //! [`Elections`]: campaigning for leaderships, and closing down with all of them handed back.
 
-pub use crate::protocol::{Patience, RenewalAttempts, Terms};
+pub use crate::protocol::{AcquireTimeout, RenewalAttempts, Terms};
 
 use crate::{
     Env, Epoch, Holder, Key, Leadership, TtlStorage,
@@ -29,7 +29,7 @@ pub enum AcquireError {
         /// What the last failed call said, if one failed.
         last_failure: Option<String>,
     },
-    /// Every slot has a live leader ([`Patience::UntilLeaderSeen`]).
+    /// Every slot has a live leader ([`AcquireTimeout::UntilLeaderSeen`]).
     #[error("every slot has a live leader{}", leader.as_ref().map(|leader| format!(", among them {leader}")).unwrap_or_default())]
     LeaderSeen {
         /// One of them.

@@ -15,7 +15,7 @@ mod task;
 mod timers;
 
 use crate::{
-    AcquireError, Candidacy, EngineSettings, Env, Epoch, Handback, Incarnation, Key, Leadership, Slot,
+    AcquireError, Candidacy, EngineSettings, Env, Epoch, Incarnation, Key, Leadership, ReleaseOutcome, Slot,
     Standing, TtlStorage,
 };
 use std::{
@@ -36,7 +36,7 @@ pub(crate) enum Command<K> {
     Campaign { ticket: u64, candidacy: Candidacy<K>, reply: oneshot::Sender<Answer<K>> },
     Withdraw { ticket: u64 },
     LookNow,
-    HandBack { lease: usize, reply: oneshot::Sender<Handback> },
+    HandBack { lease: usize, reply: oneshot::Sender<ReleaseOutcome> },
     Dropped { lease: usize },
     Shown { lease: usize, epoch: Epoch, incarnation: Incarnation, slot: Slot },
     Cleanup { done: oneshot::Sender<()> },
@@ -158,12 +158,12 @@ pub(crate) struct Hold {
 
 /// The way back to the engine, one for all leases, without its key type.
 trait WayBack: Send + Sync + fmt::Debug {
-    fn hand_back(&self, lease: usize, reply: oneshot::Sender<Handback>);
+    fn hand_back(&self, lease: usize, reply: oneshot::Sender<ReleaseOutcome>);
     fn dropped(&self, lease: usize);
 }
 
 impl<K: Key> WayBack for UnboundedSender<Command<K>> {
-    fn hand_back(&self, lease: usize, reply: oneshot::Sender<Handback>) {
+    fn hand_back(&self, lease: usize, reply: oneshot::Sender<ReleaseOutcome>) {
         // Without a task the reply is dropped, which the waiting side reads as "still armed".
         drop(self.send(Command::HandBack { lease, reply }));
     }
@@ -197,12 +197,12 @@ impl Hold {
         &self.standing
     }
 
-    pub(crate) fn hand_back(mut self) -> impl Future<Output = Handback> + Send + use<> {
+    pub(crate) fn hand_back(mut self) -> impl Future<Output = ReleaseOutcome> + Send + use<> {
         let (reply, handback) = oneshot::channel();
         if let Some(engine) = self.engine.take() {
             engine.hand_back(self.lease, reply);
         }
-        async move { handback.await.unwrap_or(Handback::StillArmed) }
+        async move { handback.await.unwrap_or(ReleaseOutcome::StillArmed) }
     }
 }
 

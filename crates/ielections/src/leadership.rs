@@ -2,8 +2,8 @@
 
 pub use crate::{
     loss::Loss,
-    protocol::Handback,
-    standing::{NotEnsured, Standing},
+    protocol::ReleaseOutcome,
+    standing::{InsufficientTime, Standing},
 };
 
 use crate::{Epoch, Incarnation, engine::Hold};
@@ -22,13 +22,13 @@ pub struct Leadership {
 
 /// How [`Leadership::run`] ended.
 #[derive(Debug)]
-pub struct Ran<T> {
+pub struct Completed<T> {
     /// What the work returned.
     pub output: T,
     /// Why the leadership was lost, if that is what made the work end.
     pub loss: Option<Loss>,
     /// What became of the record.
-    pub handback: Handback,
+    pub release: ReleaseOutcome,
 }
 
 impl Leadership {
@@ -64,8 +64,8 @@ impl Leadership {
     /// Whether so much time is left; see [`Standing::ensure`].
     ///
     /// # Errors
-    /// [`NotEnsured`]: don't begin the step.
-    pub fn ensure(&self, at_least: Duration) -> Result<(), NotEnsured> {
+    /// [`InsufficientTime`]: don't begin the step.
+    pub fn ensure(&self, at_least: Duration) -> Result<(), InsufficientTime> {
         self.standing().ensure(at_least)
     }
 
@@ -74,7 +74,7 @@ impl Leadership {
     ///
     /// # Cancel safety
     /// The word is given when this is called, not when the future is polled: the future only waits for the outcome.
-    pub fn release(self) -> impl Future<Output = Handback> + Send + use<> {
+    pub fn release(self) -> impl Future<Output = ReleaseOutcome> + Send + use<> {
         self.hold.hand_back()
     }
 
@@ -89,7 +89,7 @@ impl Leadership {
     pub async fn run<Work: Future>(
         self,
         work: impl FnOnce(CancellationToken, Standing) -> Work,
-    ) -> Ran<Work::Output> {
+    ) -> Completed<Work::Output> {
         let stop = CancellationToken::new();
         let mut work = std::pin::pin!(work(stop.clone(), self.standing().clone()));
         let early = tokio::select! {
@@ -103,7 +103,7 @@ impl Leadership {
             Some(output) => output,
             None => work.await,
         };
-        let handback = self.release().await;
-        Ran { output, loss, handback }
+        let release = self.release().await;
+        Completed { output, loss, release }
     }
 }

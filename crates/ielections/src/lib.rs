@@ -23,7 +23,7 @@
 //!         // Work until `stop.cancelled()`. Here the work is done at once.
 //!         stop.is_cancelled()
 //!     });
-//!     println!("{}", ended.await.handback);
+//!     println!("{}", ended.await.release);
 //!     elections.cleanup().await;
 //!     Ok(())
 //! }
@@ -67,19 +67,19 @@ pub use {elections::Elections, leadership::Leadership, leadership::Standing};
 // Short paths. Each item is documented in its module.
 #[doc(hidden)]
 pub use documents::{
-    BeyondDocumentLimits, Document, DocumentId, DocumentLimits, DocumentReadError, DocumentStorage,
-    DocumentVersion, DocumentWrite, DocumentWriteError, Documents, Fence, FenceState, Fenced, OnlyIf, Page,
-    Scan,
+    BatchOutcome, BeyondDocumentLimits, Document, DocumentId, DocumentLimits, DocumentReadError,
+    DocumentStorage, DocumentVersion, DocumentWrite, DocumentWriteError, Documents, Fence, FenceState,
+    OnlyIf, Page, Scan,
 };
 #[doc(hidden)]
-pub use elections::{AcquireError, Candidacy, EngineSettings, Patience, Terms};
+pub use elections::{AcquireError, AcquireTimeout, Candidacy, EngineSettings, Terms};
 #[doc(hidden)]
 pub use env::{Entropy, Env, Spawn};
 #[cfg(feature = "tokio-rt")]
 #[doc(hidden)]
 pub use env::{EnvError, OsEntropy, TokioSpawn};
 #[doc(hidden)]
-pub use leadership::{Handback, Loss, NotEnsured, Ran};
+pub use leadership::{Completed, InsufficientTime, Loss, ReleaseOutcome};
 #[doc(hidden)]
 pub use record::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
 #[doc(hidden)]

@@ -12,6 +12,6 @@ mod campaign;
 mod lease;
 mod release;
 
-pub use campaign::{Campaign, CampaignEvent, CampaignStep, Patience, Terms, Won};
+pub use campaign::{AcquireTimeout, Campaign, CampaignEvent, CampaignStep, Terms, Won};
 pub use lease::{Lease, LeaseEvent, LeaseStep, RenewalAttempts};
-pub use release::{Handback, Release, ReleaseEvent, ReleaseStep};
+pub use release::{Release, ReleaseEvent, ReleaseOutcome, ReleaseStep};

@@ -2,7 +2,7 @@
 
 use crate::{
     Entry, Epoch, Incarnation, Loss, Timing,
-    documents::{Lane, Partition},
+    documents::{DocumentWriter, Partition},
 };
 use std::{
     fmt,
@@ -21,7 +21,7 @@ pub struct Standing(Arc<Cell<dyn Partition>>);
 
 /// There is not so much time left under this leadership.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum NotEnsured {
+pub enum InsufficientTime {
     /// The leadership is over, or must be handed back. Stop.
     #[error(transparent)]
     Lost(Loss),
@@ -46,7 +46,7 @@ struct Cell<P: ?Sized> {
     /// Rings when the standing is lost.
     lost: Notify,
     /// Made when somebody first asks for documents (I11).
-    lane: OnceLock<Arc<Lane>>,
+    writer: OnceLock<Arc<DocumentWriter>>,
     /// Where the documents are. In the same allocation, and last, since only there a type may be left open.
     partition: P,
 }
@@ -66,7 +66,7 @@ impl Standing {
             confirmed_sent_at: AtomicU64::new(sent_at.as_nanos()),
             loss: OnceLock::new(),
             lost: Notify::new(),
-            lane: OnceLock::new(),
+            writer: OnceLock::new(),
             partition,
         }))
     }
@@ -97,15 +97,15 @@ impl Standing {
     /// Whether at least so much time is left: to be asked right before a critical step. Neither waits nor locks.
     ///
     /// # Errors
-    /// [`NotEnsured`]: don't begin the step.
-    pub fn ensure(&self, at_least: Duration) -> Result<(), NotEnsured> {
+    /// [`InsufficientTime`]: don't begin the step.
+    pub fn ensure(&self, at_least: Duration) -> Result<(), InsufficientTime> {
         if let Some(loss) = self.loss() {
-            return Err(NotEnsured::Lost(loss.clone()));
+            return Err(InsufficientTime::Lost(loss.clone()));
         }
         let remaining = self.remaining();
         // No time left is too little, even for a step that asks for none: past the deadline somebody else may lead.
         if remaining.is_zero() || remaining < at_least {
-            return Err(NotEnsured::TooShort { remaining, at_least });
+            return Err(InsufficientTime::TooShort { remaining, at_least });
         }
         Ok(())
     }
@@ -167,13 +167,13 @@ impl Standing {
     }
 
     /// What writes of documents go through; `None` where nobody has asked for documents.
-    pub(crate) fn lane(&self) -> Option<&Arc<Lane>> {
-        self.0.lane.get()
+    pub(crate) fn writer(&self) -> Option<&Arc<DocumentWriter>> {
+        self.0.writer.get()
     }
 
-    /// The lane; `make` makes it unless there is one.
-    pub(crate) fn open_lane(&self, make: impl FnOnce() -> Lane) -> &Arc<Lane> {
-        self.0.lane.get_or_init(|| Arc::new(make()))
+    /// The writer; `make` makes it unless there is one.
+    pub(crate) fn open_writer(&self, make: impl FnOnce() -> DocumentWriter) -> &Arc<DocumentWriter> {
+        self.0.writer.get_or_init(|| Arc::new(make()))
     }
 
     /// Why nothing may be written under this leadership any more. While elections close, its holder still leads.

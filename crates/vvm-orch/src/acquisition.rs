@@ -1,6 +1,6 @@
 //! How long a launched VVM campaigns before it gives up.
 
-use ielections::Patience;
+use ielections::AcquireTimeout;
 use std::time::Duration;
 
 /// How long to campaign.
@@ -19,11 +19,11 @@ impl Acquisition {
     /// The default of the reference (`DefaultLeadershipAcquisitionDuration`).
     pub const DEFAULT: Self = Self::Within(Duration::from_secs(120));
 
-    pub(crate) fn patience(self) -> Patience {
+    pub(crate) fn timeout(self) -> AcquireTimeout {
         match self {
-            Self::Within(duration) => Patience::Within(duration),
-            Self::Forever => Patience::Forever,
-            Self::UntilLeaderSeen => Patience::UntilLeaderSeen,
+            Self::Within(duration) => AcquireTimeout::Within(duration),
+            Self::Forever => AcquireTimeout::Forever,
+            Self::UntilLeaderSeen => AcquireTimeout::UntilLeaderSeen,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     stopping::Stopping,
     task::{EndedEarly, Joined, caught},
 };
-use ielections::{Elections, Handback, Key, Loss, Timing};
+use ielections::{Elections, Key, Loss, ReleaseOutcome, Timing};
 use std::{sync::Arc, time::Duration};
 use vvm_clock::Clock;
 
@@ -62,7 +62,7 @@ impl<K: Key> Shutdowner<K> {
             let epoch = leadership.epoch();
             let handback = leadership.release().await;
             tracing::info!(%epoch, %handback, "the leadership was handed back");
-            if handback == Handback::StillArmed {
+            if handback == ReleaseOutcome::StillArmed {
                 // Usually known by now. Not when the engine ended after the monitor.
                 self.state.report(Problem::Lost(Loss::EngineEnded));
             }

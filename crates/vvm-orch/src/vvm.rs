@@ -64,7 +64,7 @@ impl<K: Key> Vvm<K> {
         let running = RunningVvm::new(Arc::clone(&state), Arc::downgrade(&elections));
         let usual = Terms::new(config.holder, ttl);
         let terms =
-            Terms { patience: acquisition.patience(), poll: config.poll.unwrap_or(usual.poll), ..usual };
+            Terms { timeout: acquisition.timeout(), poll: config.poll.unwrap_or(usual.poll), ..usual };
         let launcher = Launcher {
             state: Arc::clone(&state),
             elections: Arc::clone(&elections),

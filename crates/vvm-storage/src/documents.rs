@@ -3,8 +3,8 @@
 use crate::Partition;
 use async_trait::async_trait;
 use ielections::{
-    Document, DocumentId, DocumentLimits, DocumentWrite, Fence, FenceState, Fenced, Page, ReadError, Scan,
-    WriteError,
+    BatchOutcome, Document, DocumentId, DocumentLimits, DocumentWrite, Fence, FenceState, Page, ReadError,
+    Scan, WriteError,
 };
 
 /// The documents in the sysvvm keyspace of one database: what a [`SysVvmStorage`](crate::SysVvmStorage) offers by its
@@ -23,7 +23,7 @@ pub trait SysVvmDocuments: Send + Sync {
         at: &Partition,
         fence: &Fence,
         batch: &[DocumentWrite],
-    ) -> Result<Fenced, WriteError>;
+    ) -> Result<BatchOutcome, WriteError>;
 
     /// What a fence would be compared with now; linearizable.
     async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError>;

@@ -5,8 +5,9 @@
 
 use async_trait::async_trait;
 use ielections::{
-    AcquireError, Candidacy, Claim, Delete, Entry, Epoch, Holder, Incarnation, Limits, Patience, ReadError,
-    Slot, Swap, Terms, Ttl, TtlStorage as _, Vacant, Version, WriteError, testing::elections_suite::Process,
+    AcquireError, AcquireTimeout, Candidacy, Claim, Delete, Entry, Epoch, Holder, Incarnation, Limits,
+    ReadError, Slot, Swap, Terms, Ttl, TtlStorage as _, Vacant, Version, WriteError,
+    testing::elections_suite::Process,
 };
 use std::{collections::BTreeSet, future::pending, num::NonZeroU32, sync::Arc, time::Duration};
 use testing_time::MockClock;
@@ -131,9 +132,9 @@ fn in_mock_time(course: impl AsyncFnOnce(MockClock)) {
     });
 }
 
-fn candidacy(slots: Vec<ElectionKey>, patience: Patience) -> Candidacy<ElectionKey> {
+fn candidacy(slots: Vec<ElectionKey>, timeout: AcquireTimeout) -> Candidacy<ElectionKey> {
     let mut terms = Terms::new(Holder::new("candidate").unwrap(), Ttl::DEFAULT);
-    terms.patience = patience;
+    terms.timeout = timeout;
     Candidacy { slots, terms }
 }
 
@@ -142,7 +143,7 @@ async fn leads(clock: &MockClock, storage: ElectionsTtlStorage, slots: u32) -> (
     let process = Process::start(Arc::new(storage), Arc::new(clock.clone()));
     let began = clock.now();
     let (key, leadership) =
-        process.elections.acquire(candidacy(keys(slots), Patience::Forever)).await.unwrap();
+        process.elections.acquire(candidacy(keys(slots), AcquireTimeout::Forever)).await.unwrap();
     let took = clock.now().since(began);
     leadership.release().await;
     (took, key.slot.get().get())
@@ -194,7 +195,7 @@ fn a_try_ends_though_a_slot_can_never_be_read() {
         storage.insert_if_not_exist(&all[0], Vacant::default(), &entry).await.unwrap();
         let process = Process::start(storage, Arc::new(clock.clone()));
         let began = clock.now();
-        let tried = process.elections.acquire(candidacy(all, Patience::UntilLeaderSeen)).await;
+        let tried = process.elections.acquire(candidacy(all, AcquireTimeout::UntilLeaderSeen)).await;
         let Err(AcquireError::TimedOut { last_failure }) = tried else { panic!("{tried:?}") };
         assert!(last_failure.unwrap().contains("a replica is gone"));
         assert!(clock.now().since(began) < Ttl::DEFAULT.get() * 2);

@@ -8,8 +8,8 @@
 use ::scylla::client::{session::Session, session_builder::SessionBuilder};
 use bytes::Bytes;
 use ielections::{
-    Claim, DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Fenced, Holder, Incarnation,
-    OnlyIf, Scan, Slot, Swap, Ttl, Vacant, Version,
+    BatchOutcome, Claim, DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Holder,
+    Incarnation, OnlyIf, Scan, Slot, Swap, Ttl, Vacant, Version,
 };
 use vvm_storage::{
     Partition, SysVvmDocuments, SysVvmStorage, init_storage,
@@ -58,7 +58,7 @@ async fn led(url: &str) -> ScyllaStorage {
     storage
 }
 
-async fn write(storage: &ScyllaStorage, after: u64, batch: &[DocumentWrite]) -> Fenced {
+async fn write(storage: &ScyllaStorage, after: u64, batch: &[DocumentWrite]) -> BatchOutcome {
     let after = DocumentVersion::from_stored(after);
     let fence = Fence { epoch: entry().epoch, incarnation: entry().incarnation(), after };
     storage.write_documents(&partition(), &fence, batch).await.unwrap()
@@ -93,7 +93,7 @@ async fn a_table_from_before_documents_is_said_and_extended_while_others_lead() 
     let renewed = entry().renewed(entry().version.next());
     assert_eq!(storage.renew(partition(), &entry(), &renewed).await.unwrap(), Swap::Swapped);
     let storage = ScyllaStorage::open(&url).await.unwrap();
-    assert_eq!(write(&storage, 0, &[put("a", 1)]).await, Fenced::Written);
+    assert_eq!(write(&storage, 0, &[put("a", 1)]).await, BatchOutcome::Written);
 }
 
 /// A renewal's condition is on static columns alone, for which Cassandra reads the first row that lives. With a thousand
@@ -112,7 +112,7 @@ async fn deleted_documents_are_not_in_the_way_of_renewals() {
                 only_if: OnlyIf::Always,
             })
             .collect();
-        assert_eq!(write(&storage, batches, &deletes).await, Fenced::Written);
+        assert_eq!(write(&storage, batches, &deletes).await, BatchOutcome::Written);
         batches += 1;
     }
     let session = session().await;
@@ -135,7 +135,7 @@ async fn a_page_of_the_largest_documents_comes_in_time() {
     let limits = storage.document_limits();
     for number in 0..limits.max_page {
         let large = put(number.to_be_bytes().to_vec(), limits.max_body_bytes);
-        assert_eq!(write(&storage, number as u64, &[large]).await, Fenced::Written);
+        assert_eq!(write(&storage, number as u64, &[large]).await, BatchOutcome::Written);
     }
     let scan = Scan { prefix: Bytes::new(), after: None, limit: limits.max_page };
     let page = storage.scan_documents(&partition(), &scan).await.unwrap();

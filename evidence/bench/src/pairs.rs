@@ -5,7 +5,7 @@ use crate::{
     figure::{Figure, Side, Statistic, Unit},
     resources::{self, ResourcesError},
 };
-use ielections::{AcquireError, Handback, Ttl};
+use ielections::{AcquireError, ReleaseOutcome, Ttl};
 use std::num::NonZeroU32;
 use vvm_clock::SystemClock;
 
@@ -22,7 +22,7 @@ pub(crate) enum PairsError {
     #[error("a slot that nobody else wants was not acquired: {0}")]
     Acquire(#[from] AcquireError),
     #[error("a record was not released: {0:?}")]
-    Release(Handback),
+    Release(ReleaseOutcome),
 }
 
 pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, PairsError> {
@@ -68,7 +68,7 @@ fn one_round(bed: &Bed, pairs: u32) -> Result<Found, PairsError> {
         for _ in 0..pairs {
             let leadership = bed.acquire(NonZeroU32::MIN, Ttl::DEFAULT).await?;
             match leadership.release().await {
-                Handback::Released => {}
+                ReleaseOutcome::Released => {}
                 other => return Err(PairsError::Release(other)),
             }
         }

@@ -17,8 +17,8 @@ use crate::{
 };
 use bare::BareStatements;
 use ielections::{
-    AcquireError, Candidacy, Elections, Entry, Epoch, Handback, Holder, Incarnation, ReadError, Terms, Ttl,
-    TtlStorage, Version, WriteError,
+    AcquireError, Candidacy, Elections, Entry, Epoch, Holder, Incarnation, ReadError, ReleaseOutcome, Terms,
+    Ttl, TtlStorage, Version, WriteError,
     documents::NotAnId,
     record::{EpochOutOfRange, HolderTooLong},
 };
@@ -44,7 +44,7 @@ pub(crate) enum StorageError {
     #[error(transparent)]
     Write(#[from] WriteError),
     #[error("a record was not released: {0:?}")]
-    Release(Handback),
+    Release(ReleaseOutcome),
     #[error("a write that nobody stands in the way of was refused")]
     Refused,
     #[error("this storage keeps no documents")]

@@ -2,7 +2,7 @@
 
 #[cfg(target_os = "linux")]
 use super::kernel_timer::{self, KernelTimer};
-use super::{ThreadsAlone, exit, watchman::Watchman};
+use super::{ThreadsAlone, deadline_thread::DeadlineThread, exit};
 use crate::{ArmError, Subject};
 use std::io;
 use vvm_clock::Instant;
@@ -12,7 +12,7 @@ pub(super) enum SecondLayer {
     #[cfg(target_os = "linux")]
     Kernel(KernelTimer),
     /// Says nothing, so that nothing can block it: not even what blocks the first layer's last words.
-    SilentThread(Watchman),
+    SilentThread(DeadlineThread),
 }
 
 impl SecondLayer {
@@ -30,7 +30,7 @@ impl SecondLayer {
     }
 
     fn silent_thread() -> Result<Self, ArmError> {
-        let thread = Watchman::start("deadman-silent", |_, _| exit::now()).map_err(ArmError::Kernel)?;
+        let thread = DeadlineThread::start("deadman-silent", |_, _| exit::now()).map_err(ArmError::Kernel)?;
         Ok(Self::SilentThread(thread))
     }
 

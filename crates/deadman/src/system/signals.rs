@@ -18,20 +18,20 @@ pub(super) fn block_all() {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::super::watchman::Watchman;
+    use super::super::deadline_thread::DeadlineThread;
     use crate::Subject;
     use std::sync::mpsc;
     use vvm_clock::SystemClock;
 
     #[test]
-    fn a_watchmans_thread_has_every_signal_blocked_that_can_be() {
+    fn deadline_thread_has_every_signal_blocked_that_can_be() {
         let (report, reported) = mpsc::channel();
         let act = move |_, _: &Subject| {
             report.send(std::fs::read_to_string("/proc/thread-self/status").unwrap()).unwrap();
         };
-        let watchman = Watchman::start("watchman", act).unwrap();
+        let thread = DeadlineThread::start("deadline", act).unwrap();
         let subject = Subject { key: "payroll".into(), holder: "here".into(), epoch: 1 };
-        watchman.set(Some((SystemClock::read(), &subject)), || Ok(())).unwrap();
+        thread.set(Some((SystemClock::read(), &subject)), || Ok(())).unwrap();
         let status = reported.recv().unwrap();
         let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
         let blocked = u64::from_str_radix(mask.trim(), 16).unwrap();

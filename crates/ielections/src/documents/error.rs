@@ -69,7 +69,7 @@ pub enum DocumentReadError {
     Storage(ReadError),
 }
 
-/// Why nothing goes through a lane any more.
+/// Why nothing goes through a writer any more.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Over {
     Deposed { current: Option<Epoch> },

@@ -2,7 +2,7 @@
 
 use super::{
     Document, DocumentId, DocumentLimits, DocumentReadError, DocumentVersion, DocumentWrite,
-    DocumentWriteError, Page, Scan, lane::Lane,
+    DocumentWriteError, Page, Scan, writer::DocumentWriter,
 };
 use crate::{Epoch, Standing};
 use std::{fmt, sync::Arc};
@@ -17,20 +17,20 @@ use std::{fmt, sync::Arc};
 #[derive(Clone)]
 pub struct Documents {
     standing: Standing,
-    lane: Arc<Lane>,
+    writer: Arc<DocumentWriter>,
 }
 
 impl Standing {
     /// The documents of the slot that is led; `None` where the storage keeps none, or the elections have ended.
     pub fn documents(&self) -> Option<Documents> {
-        let lane = match self.lane() {
-            Some(lane) => lane,
+        let writer = match self.writer() {
+            Some(writer) => writer,
             None => {
                 let limits = self.partition().limits()?;
-                self.open_lane(|| Lane::of(self, limits))
+                self.open_writer(|| DocumentWriter::of(self, limits))
             }
         };
-        Some(Documents { standing: self.clone(), lane: Arc::clone(lane) })
+        Some(Documents { standing: self.clone(), writer: Arc::clone(writer) })
     }
 }
 
@@ -42,7 +42,7 @@ impl Documents {
 
     /// What the storage can carry.
     pub fn limits(&self) -> DocumentLimits {
-        self.lane.limits
+        self.writer.limits
     }
 
     /// Writes a batch: all of it or nothing, in one step, once. Returns the version of every document that it put. An
@@ -59,7 +59,7 @@ impl Documents {
     /// whatever is written next through any clone comes after it. Drive it or drop it: one that is kept and not polled
     /// may hold up every other write, since whoever writes drives the batch for those who wait.
     pub async fn write(&self, batch: Vec<DocumentWrite>) -> Result<DocumentVersion, DocumentWriteError> {
-        self.lane.write(&self.standing, batch).await
+        self.writer.write(&self.standing, batch).await
     }
 
     /// One document, as it stands now; it shows every write that has returned.
@@ -71,7 +71,7 @@ impl Documents {
     /// May be dropped at will.
     pub async fn get(&self, id: &DocumentId) -> Result<Option<Document>, DocumentReadError> {
         self.limits().check_id(id)?;
-        self.lane.read(&self.standing, self.standing.partition().document(id)).await
+        self.writer.read(&self.standing, self.standing.partition().document(id)).await
     }
 
     /// One page of documents, in the order of their ids. It shows every write of earlier leaderships, and every write of
@@ -83,7 +83,7 @@ impl Documents {
     /// # Cancel safety
     /// May be dropped at will.
     pub async fn scan(&self, scan: &Scan) -> Result<Page, DocumentReadError> {
-        self.lane.read(&self.standing, self.standing.partition().scan(scan)).await
+        self.writer.read(&self.standing, self.standing.partition().scan(scan)).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! The partition of one leadership, without its key type: what a [`Standing`](crate::Standing) carries of it.
 
 use super::{
-    Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite, Fence, FenceState, Fenced,
+    BatchOutcome, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite, Fence, FenceState,
 };
 use super::{Page, Scan};
 use crate::{Epoch, Incarnation, Key, ReadError, Slot, TtlStorage, WriteError, engine::Reports};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 pub(crate) trait Partition: Send + Sync {
     /// `None`: no documents here.
     fn limits(&self) -> Option<DocumentLimits>;
-    async fn write(&self, fence: &Fence, batch: &[DocumentWrite]) -> Result<Fenced, WriteError>;
+    async fn write(&self, fence: &Fence, batch: &[DocumentWrite]) -> Result<BatchOutcome, WriteError>;
     async fn fence_state(&self) -> Result<FenceState, ReadError>;
     async fn document(&self, id: &DocumentId) -> Result<Option<Document>, ReadError>;
     async fn scan(&self, scan: &Scan) -> Result<Page, ReadError>;
@@ -60,7 +60,7 @@ impl<K: Key> Partition for KeyPartition<K> {
         Some(documents(&self.storage().ok()?).ok()?.document_limits())
     }
 
-    async fn write(&self, fence: &Fence, batch: &[DocumentWrite]) -> Result<Fenced, WriteError> {
+    async fn write(&self, fence: &Fence, batch: &[DocumentWrite]) -> Result<BatchOutcome, WriteError> {
         let storage = self.storage().map_err(unwritten)?;
         documents(&storage).map_err(unwritten)?.write_documents(&self.key, fence, batch).await
     }
@@ -91,7 +91,7 @@ impl Partition for NoPartition {
         None
     }
 
-    async fn write(&self, _: &Fence, _: &[DocumentWrite]) -> Result<Fenced, WriteError> {
+    async fn write(&self, _: &Fence, _: &[DocumentWrite]) -> Result<BatchOutcome, WriteError> {
         Err(unwritten(Ended))
     }
 

@@ -19,7 +19,7 @@ pub struct Fence {
 
 /// The outcome of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fenced {
+pub enum BatchOutcome {
     /// All of it stands there now, with the version after [`Fence::after`].
     Written,
     /// Nothing of it was written: the fence stands elsewhere, or a condition did not hold. Which, a read tells.
@@ -120,7 +120,7 @@ pub trait DocumentStorage<K: Key>: Debug + Send + Sync + 'static {
         key: &K,
         fence: &Fence,
         batch: &[DocumentWrite],
-    ) -> Result<Fenced, WriteError>;
+    ) -> Result<BatchOutcome, WriteError>;
 
     /// What a fence would be compared with now; linearizable.
     async fn fence_state(&self, key: &K) -> Result<FenceState, ReadError>;

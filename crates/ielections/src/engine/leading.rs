@@ -7,7 +7,7 @@ use super::{
     task::Engine,
 };
 use crate::{
-    Epoch, Handback, Incarnation, Key, Loss, Slot, Standing, Timing,
+    Epoch, Incarnation, Key, Loss, ReleaseOutcome, Slot, Standing, Timing,
     documents::RenewalTurn,
     protocol::{Lease, LeaseEvent, LeaseStep, Release},
 };
@@ -26,7 +26,7 @@ pub(super) struct Leading<K> {
     /// The record was seen not to be ours: nothing is left to delete.
     pub(super) gone: bool,
     /// The owner's word that work has stopped, waiting for the renewal in flight to be answered.
-    pub(super) handing_back: Option<oneshot::Sender<Handback>>,
+    pub(super) handing_back: Option<oneshot::Sender<ReleaseOutcome>>,
     pub(super) dropped: bool,
 }
 
@@ -113,7 +113,7 @@ impl<K: Key, C: Call> Engine<K, C> {
         self.wake_at(id, Instant::NEVER);
     }
 
-    pub(super) fn hand_back(&mut self, id: usize, reply: oneshot::Sender<Handback>) {
+    pub(super) fn hand_back(&mut self, id: usize, reply: oneshot::Sender<ReleaseOutcome>) {
         if let Some(actor) = self.actors.get_mut(id)
             && let Kind::Leading(leading) = &mut actor.kind
         {
@@ -155,7 +155,7 @@ impl<K: Key, C: Call> Engine<K, C> {
         };
         self.env.deadman.disarm(leading.armed);
         if leading.gone {
-            let _ = reply.send(Handback::AlreadyGone);
+            let _ = reply.send(ReleaseOutcome::AlreadyGone);
             self.remove(id);
             return;
         }

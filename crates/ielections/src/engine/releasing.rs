@@ -6,7 +6,7 @@ use super::{
     task::Engine,
 };
 use crate::{
-    Handback, Key,
+    Key, ReleaseOutcome,
     protocol::{Release, ReleaseEvent, ReleaseStep},
 };
 use tokio::sync::oneshot;
@@ -16,7 +16,7 @@ pub(super) struct Releasing<K> {
     pub(super) key: K,
     pub(super) release: Release,
     /// Who waits for the outcome; nobody for what a campaign left behind.
-    pub(super) reply: Option<oneshot::Sender<Handback>>,
+    pub(super) reply: Option<oneshot::Sender<ReleaseOutcome>>,
 }
 
 impl<K: Key, C: Call> Engine<K, C> {

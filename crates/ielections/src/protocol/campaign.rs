@@ -16,7 +16,7 @@ mod terms;
 mod view;
 
 pub use step::{CampaignEvent, CampaignStep, Won};
-pub use terms::{Patience, Terms};
+pub use terms::{AcquireTimeout, Terms};
 
 use super::attempts::{Attempt, Attempts};
 use crate::{
@@ -101,9 +101,9 @@ impl Campaign {
         wall: Arc<dyn WallClock>,
     ) -> Self {
         terms.poll = terms.poll.max(Terms::MIN_POLL);
-        let gives_up_at = match terms.patience {
-            Patience::Within(duration) => now.after(duration),
-            Patience::Forever | Patience::UntilLeaderSeen => Instant::NEVER,
+        let gives_up_at = match terms.timeout {
+            AcquireTimeout::Within(duration) => now.after(duration),
+            AcquireTimeout::Forever | AcquireTimeout::UntilLeaderSeen => Instant::NEVER,
         };
         Self {
             timing: Timing::of(terms.ttl),
@@ -232,7 +232,7 @@ impl Campaign {
         if now >= self.gives_up_at {
             return self.timed_out();
         }
-        if self.terms.patience == Patience::UntilLeaderSeen && self.views.iter().all(|view| view.alive) {
+        if self.terms.timeout == AcquireTimeout::UntilLeaderSeen && self.views.iter().all(|view| view.alive) {
             let leader = self.views.iter().find_map(View::holder).map(|entry| entry.holder.clone());
             return self.fail(AcquireError::LeaderSeen { leader });
         }
@@ -258,9 +258,9 @@ impl Campaign {
     /// When a storage that has been of no use since `stuck_since` ends the campaign. One that waits for a leader to be
     /// seen has no time limit of its own, and without a storage nobody is ever seen (I10).
     fn hopeless_at(&self, stuck_since: Instant) -> Instant {
-        match self.terms.patience {
-            Patience::UntilLeaderSeen => stuck_since.after(self.timing.outage()),
-            Patience::Forever | Patience::Within(_) => Instant::NEVER,
+        match self.terms.timeout {
+            AcquireTimeout::UntilLeaderSeen => stuck_since.after(self.timing.outage()),
+            AcquireTimeout::Forever | AcquireTimeout::Within(_) => Instant::NEVER,
         }
     }
 

@@ -8,7 +8,7 @@ use vvm_clock::Instant;
 
 /// What became of the record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Handback {
+pub enum ReleaseOutcome {
     /// The slot is vacant: the next candidate that looks may claim it.
     Released,
     /// The record was no longer ours.
@@ -20,7 +20,7 @@ pub enum Handback {
     StillArmed,
 }
 
-impl fmt::Display for Handback {
+impl fmt::Display for ReleaseOutcome {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Released => "the record was released",
@@ -73,7 +73,7 @@ pub enum ReleaseStep {
         timeout: Duration,
     },
     /// Over.
-    Done(Handback),
+    Done(ReleaseOutcome),
 }
 
 impl Release {
@@ -94,15 +94,15 @@ impl Release {
                     timeout: self.timing.attempt_timeout(),
                 }
             }
-            ReleaseEvent::Deleted(Ok(Delete::Deleted)) => ReleaseStep::Done(Handback::Released),
+            ReleaseEvent::Deleted(Ok(Delete::Deleted)) => ReleaseStep::Done(ReleaseOutcome::Released),
             ReleaseEvent::Deleted(Ok(Delete::Mismatch(slot))) => ReleaseStep::Done(self.mismatch(&slot)),
             ReleaseEvent::Deleted(Err(WriteError::Fatal(_) | WriteError::Replaced(_))) => {
-                ReleaseStep::Done(Handback::LeftToExpire)
+                ReleaseStep::Done(ReleaseOutcome::LeftToExpire)
             }
             ReleaseEvent::Deleted(Err(error)) => {
                 self.unresolved |= matches!(error, WriteError::Unknown(_));
                 if self.tried >= ATTEMPTS {
-                    return ReleaseStep::Done(Handback::LeftToExpire);
+                    return ReleaseStep::Done(ReleaseOutcome::LeftToExpire);
                 }
                 ReleaseStep::Sleep(now.after(self.timing.retry_pause()))
             }
@@ -110,12 +110,12 @@ impl Release {
     }
 
     /// A slot that is vacant at our epoch after an unanswered delete was vacated by that delete.
-    fn mismatch(&self, slot: &Slot) -> Handback {
+    fn mismatch(&self, slot: &Slot) -> ReleaseOutcome {
         match slot {
             Slot::Vacant(vacant) if self.unresolved && vacant.last_epoch == Some(self.epoch) => {
-                Handback::Released
+                ReleaseOutcome::Released
             }
-            _ => Handback::AlreadyGone,
+            _ => ReleaseOutcome::AlreadyGone,
         }
     }
 }

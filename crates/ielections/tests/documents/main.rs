@@ -2,11 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "clippy knows tests, but not their helpers")]
 
 mod ending;
-mod lane;
 mod random;
 mod renewals;
 mod settling;
 mod storage;
+mod writer;
 
 use bytes::Bytes;
 use ielections::{

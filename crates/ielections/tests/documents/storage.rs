@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use ielections::{
-    Document, DocumentId, DocumentLimits, DocumentStorage, DocumentVersion, DocumentWrite, Entry, Fence,
-    FenceState, Fenced, Layer, Page, ReadError, Scan, Slot, Swap, TtlStorage, WriteError,
+    BatchOutcome, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentVersion, DocumentWrite,
+    Entry, Fence, FenceState, Layer, Page, ReadError, Scan, Slot, Swap, TtlStorage, WriteError,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -163,13 +163,13 @@ impl Storage {
         self.records.get(&super::KEY).now_or_never().expect("a model answers at once").unwrap()
     }
 
-    fn apply(&self, fence: &Fence, batch: &[DocumentWrite]) -> Fenced {
+    fn apply(&self, fence: &Fence, batch: &[DocumentWrite]) -> BatchOutcome {
         let slot = self.slot();
         let mut state = self.state();
         let stands = FenceState { slot, last: state.last };
         let version = |id: &DocumentId| state.documents.get(id).map(|(version, _)| *version);
         if !stands.admits(fence) || !batch.iter().all(|write| write.only_if().holds(version(write.id()))) {
-            return Fenced::Refused;
+            return BatchOutcome::Refused;
         }
         state.last = fence.after.next();
         let last = state.last;
@@ -182,7 +182,7 @@ impl Storage {
             }
         }
         state.landed.push(batch.to_vec());
-        Fenced::Written
+        BatchOutcome::Written
     }
 
     /// What strikes the call that begins now; what has arrived meanwhile lands first.
@@ -248,8 +248,8 @@ impl DocumentStorage<u32> for Storage {
         _: &u32,
         fence: &Fence,
         batch: &[DocumentWrite],
-    ) -> Result<Fenced, WriteError> {
-        self.limits.check(batch).expect("the lane keeps the limits");
+    ) -> Result<BatchOutcome, WriteError> {
+        self.limits.check(batch).expect("the writer keeps the limits");
         let unknown = || WriteError::Unknown("injected".into());
         let _at_storage = AtStorage(self, self.clock.now());
         match self.strike(Call::Write(batch.len())) {

@@ -3,7 +3,7 @@
 use crate::{Bench, TTL, candidacy, lead, on};
 use futures_util::FutureExt;
 use ielections::{
-    Elections, Env, Handback, Loss, OsEntropy, Spawn,
+    Elections, Env, Loss, OsEntropy, ReleaseOutcome, Spawn,
     env::Task,
     testing::mock::{Fault, Verb},
 };
@@ -37,7 +37,7 @@ fn nothing_is_left_when_everything_is_dropped() {
         assert_eq!(tasks, 1);
         let handback = kept.release();
         drop(process);
-        assert_eq!(handback.await, Handback::Released);
+        assert_eq!(handback.await, ReleaseOutcome::Released);
         bench.until(|| Arc::strong_count(&bench.probe) == 1).await;
         assert_nothing_is_left(&bench);
         assert_eq!((deadman.armed(), trigger.earliest()), (0, None));
@@ -150,7 +150,7 @@ fn a_panic_in_the_driver_is_a_call_without_an_answer() {
             Some(Box::new(|_| panic!("a driver's bug, on purpose")));
         let Loss::StorageUnreachable { last_failure: Some(said) } = leadership.lost().await else { panic!() };
         assert_eq!(&*said, "the storage driver panicked: a driver's bug, on purpose");
-        assert_eq!(leadership.release().await, Handback::LeftToExpire);
+        assert_eq!(leadership.release().await, ReleaseOutcome::LeftToExpire);
         assert_eq!(process.deadman.armed(), 0);
         process.elections.cleanup().await;
         assert_eq!(process.tasks(), 0);
@@ -172,7 +172,7 @@ fn a_runtime_that_ends_loses_what_is_held_and_disarms_nothing() {
     assert_eq!(leadership.standing().loss(), Some(&Loss::EngineEnded));
     assert_eq!(leadership.remaining(), Duration::ZERO);
     let kill_at = leadership.standing().kill_at();
-    assert_eq!(leadership.release().now_or_never(), Some(Handback::StillArmed));
+    assert_eq!(leadership.release().now_or_never(), Some(ReleaseOutcome::StillArmed));
     assert_eq!((process.deadman.armed(), process.trigger.earliest().unwrap().0), (1, kill_at));
     assert_eq!(bench.clock.sleepers(), 0);
 }

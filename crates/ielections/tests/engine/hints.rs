@@ -2,7 +2,7 @@
 
 use crate::{Bench, candidacy, lead, on};
 use ielections::{
-    Handback, Terms,
+    ReleaseOutcome, Terms,
     testing::mock::{Fault, Verb},
 };
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn every_campaign_looks_at_once() {
         let course = async {
             bench.clock.sleep(Duration::from_secs(10)).await;
             for leader in leaders {
-                assert_eq!(leader.release().await, Handback::Released);
+                assert_eq!(leader.release().await, ReleaseOutcome::Released);
             }
             let told_at = bench.clock.now();
             process.elections.look_now();

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use ielections::{
-    Candidacy, Claim, Delete, Elections, Entropy, Entry, Env, Epoch, Handback, Holder, Incarnation, Limits,
-    ReadError, Slot, Swap, Terms, TokioSpawn, Ttl, TtlStorage, Vacant, WriteError,
+    Candidacy, Claim, Delete, Elections, Entropy, Entry, Env, Epoch, Holder, Incarnation, Limits, ReadError,
+    ReleaseOutcome, Slot, Swap, Terms, TokioSpawn, Ttl, TtlStorage, Vacant, WriteError,
 };
 use mockall::{Sequence, mock, predicate::eq};
 use std::{sync::Arc, time::Duration};
@@ -99,6 +99,6 @@ async fn an_uncontended_leadership_is_one_read_one_claim_and_one_delete() {
     let terms = Terms::new(Holder::new("somebody").unwrap(), Ttl::DEFAULT);
     let (_, leadership) = elections.acquire(Candidacy { slots: vec![7], terms }).await.unwrap();
     assert_eq!((leadership.epoch(), leadership.incarnation()), (epoch, OURS));
-    assert_eq!(leadership.release().await, Handback::Released);
+    assert_eq!(leadership.release().await, ReleaseOutcome::Released);
     elections.cleanup().await;
 }

@@ -2,7 +2,7 @@
 
 use crate::{Bench, TTL, candidacy, lead, on};
 use ielections::{
-    AcquireError, Loss, NotEnsured, Timing, Ttl,
+    AcquireError, InsufficientTime, Loss, Timing, Ttl,
     testing::mock::{Fault, Verb},
 };
 use std::time::Duration;
@@ -47,7 +47,7 @@ fn a_standing_past_its_deadline_ensures_nothing() {
         bench.clock.advance_to(kill_at);
         assert_eq!(leadership.standing().loss(), None, "the engine has run");
         let ensured = leadership.ensure(Duration::ZERO);
-        assert!(matches!(ensured, Err(NotEnsured::TooShort { .. })), "{ensured:?}");
+        assert!(matches!(ensured, Err(InsufficientTime::TooShort { .. })), "{ensured:?}");
         assert_eq!(leadership.lost().await, Loss::Suspended);
         assert_eq!(bench.probe.count(Verb::CompareAndSwap), 0, "lost is lost, without asking");
         leadership.release().await;

@@ -3,8 +3,8 @@
 
 use crate::outage::{BEGAN, campaign, sends, vacant};
 use ielections::{
-    AcquireError, Claim, Entry, Epoch, Holder, Incarnation, Patience, Slot, Terms, Ttl, Vacant, Version,
-    WriteError,
+    AcquireError, AcquireTimeout, Claim, Entry, Epoch, Holder, Incarnation, Slot, Terms, Ttl, Vacant,
+    Version, WriteError,
     protocol::{Campaign, CampaignEvent, CampaignStep},
 };
 use vvm_clock::Instant;
@@ -25,7 +25,7 @@ fn held(number: u64) -> Slot {
 
 /// Has seen one slot held under epoch 5, and scans again.
 fn second_look() -> (Campaign, Instant) {
-    let mut campaign = campaign(Patience::Forever, Terms::POLL);
+    let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
     let CampaignStep::Sleep(until) = campaign.on(BEGAN, crate::scanned([held(5)])) else {
         panic!("nothing to wait for");
@@ -56,7 +56,7 @@ fn a_slot_that_seems_to_go_back_is_looked_at_closely() {
 /// A record of the epoch that was released comes before the release, and not after it.
 #[test]
 fn a_released_slot_that_seems_held_again_is_looked_at_closely() {
-    let mut campaign = campaign(Patience::Forever, Terms::POLL);
+    let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
     let released = Slot::Vacant(Vacant { last_epoch: Some(epoch(5)) });
     sends(&mut campaign, BEGAN, crate::scanned([released]));
@@ -82,7 +82,7 @@ fn a_storage_that_has_lost_an_epoch_ends_the_campaign() {
 /// Each refusal shows something new, or so a candidate believes, for a while.
 #[test]
 fn a_storage_that_refuses_what_it_offers_is_left_in_peace() {
-    let mut campaign = campaign(Patience::Forever, Terms::POLL);
+    let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
     let mut event = crate::scanned([vacant()]);
     for _ in 0..20 {

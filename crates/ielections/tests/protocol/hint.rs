@@ -2,7 +2,7 @@
 
 use crate::outage::{BEGAN, campaign, held, sends, vacant};
 use ielections::{
-    Claim, Patience, ReadError, Slot, Terms, Ttl, Vacant, WriteError,
+    AcquireTimeout, Claim, ReadError, Slot, Terms, Ttl, Vacant, WriteError,
     protocol::{Campaign, CampaignEvent, CampaignStep},
 };
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn asleep(step: &CampaignStep) -> Instant {
 
 /// One that has just seen somebody lead, and when it would look again by itself.
 fn standing_by() -> (Campaign, Instant) {
-    let mut campaign = campaign(Patience::Forever, Terms::POLL);
+    let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
     let until = asleep(&campaign.on(BEGAN, crate::scanned([held()])));
     assert!(until >= BEGAN.after(Terms::POLL / 2));
@@ -102,7 +102,7 @@ fn a_hint_during_a_look_brings_another_one() {
 fn a_hint_shortens_the_pause_after_a_refused_claim() {
     let refused = || CampaignEvent::Claimed(Err(WriteError::NotApplied("paused".into())));
     for during in [false, true] {
-        let mut campaign = campaign(Patience::Forever, Terms::POLL);
+        let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
         sends(&mut campaign, BEGAN, CampaignEvent::Woken);
         sends(&mut campaign, BEGAN, crate::scanned([vacant()]));
         let until = if during {
@@ -131,7 +131,7 @@ fn a_storage_in_trouble_is_left_in_peace_for_its_whole_pause() {
 /// Refused again and again in one look: a storage gone mad.
 #[test]
 fn a_storage_gone_mad_spins_nobody_with_hints() {
-    let mut campaign = campaign(Patience::Forever, Terms::POLL);
+    let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
     let mut step = campaign.on(BEGAN, crate::scanned([vacant()]));
     let mut claims = 0;
@@ -149,7 +149,7 @@ fn a_storage_gone_mad_spins_nobody_with_hints() {
 /// Nothing but the attempt itself is looked at while it is unresolved (I7).
 #[test]
 fn a_hint_hurries_no_unresolved_attempt() {
-    let mut campaign = campaign(Patience::Forever, Terms::POLL);
+    let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
     sends(&mut campaign, BEGAN, crate::scanned([vacant()]));
     sends(&mut campaign, BEGAN, CampaignEvent::Claimed(Err(WriteError::Unknown("down".into()))));
@@ -160,7 +160,7 @@ fn a_hint_hurries_no_unresolved_attempt() {
 
 #[test]
 fn a_campaign_that_is_over_hears_no_hints() {
-    let mut campaign = campaign(Patience::Within(Duration::ZERO), Terms::POLL);
+    let mut campaign = campaign(AcquireTimeout::Within(Duration::ZERO), Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
     let step = campaign.on(BEGAN, crate::scanned([held()]));
     assert!(matches!(step, CampaignStep::Failed(_)), "{step:?}");

@@ -2,7 +2,7 @@
 
 use crate::outage::{BEGAN, Counting, campaign, held, sends, vacant};
 use ielections::{
-    Holder, Patience, Slot, Terms, Ttl,
+    AcquireTimeout, Holder, Slot, Terms, Ttl,
     protocol::{Campaign, CampaignEvent, CampaignStep},
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -18,7 +18,7 @@ fn aged(slot: Slot, age: Duration) -> Slot {
 /// A record whose age the storage proves is not waited out a second time.
 #[test]
 fn a_proven_age_shortens_the_wait_of_a_newcomer() {
-    let mut campaign = campaign(Patience::Forever, Terms::POLL);
+    let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
     let nearly = aged(held(), Ttl::DEFAULT.get() - Duration::from_millis(1));
     let CampaignStep::Sleep(until) = campaign.on(BEGAN, crate::scanned([nearly])) else {

@@ -1,8 +1,8 @@
 //! A candidate and a storage that answers slowly, or not at all.
 
 use ielections::{
-    AcquireError, Entropy, Entry, Epoch, Holder, Incarnation, Patience, ReadError, Slot, Terms, Ttl, Vacant,
-    Version, WriteError,
+    AcquireError, AcquireTimeout, Entropy, Entry, Epoch, Holder, Incarnation, ReadError, Slot, Terms, Ttl,
+    Vacant, Version, WriteError,
     protocol::{Campaign, CampaignEvent, CampaignStep},
 };
 use std::{
@@ -27,8 +27,8 @@ impl Entropy for Counting {
 
 pub(crate) const BEGAN: Instant = Instant::from_nanos(1_000_000_000_000);
 
-pub(crate) fn campaign(patience: Patience, poll: Duration) -> Campaign {
-    let terms = Terms { holder: Holder::new("somebody").unwrap(), ttl: Ttl::DEFAULT, patience, poll };
+pub(crate) fn campaign(timeout: AcquireTimeout, poll: Duration) -> Campaign {
+    let terms = Terms { holder: Holder::new("somebody").unwrap(), ttl: Ttl::DEFAULT, timeout, poll };
     Campaign::begin(terms, 1, BEGAN, Arc::new(Counting::default()), Arc::new(MockWallClock::new()))
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn sends(campaign: &mut Campaign, now: Instant, event: CampaignEvent)
 
 #[test]
 fn a_scan_that_takes_longer_than_a_poll_still_leads_to_a_claim() {
-    let mut campaign = campaign(Patience::Forever, Terms::POLL);
+    let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     assert!(matches!(sends(&mut campaign, BEGAN, CampaignEvent::Woken), CampaignStep::Scan(_)));
     let answered_at = BEGAN.after(Terms::POLL * 3 / 2);
     let step = sends(&mut campaign, answered_at, crate::scanned([vacant()]));
@@ -64,7 +64,7 @@ fn a_scan_that_takes_longer_than_a_poll_still_leads_to_a_claim() {
 
 #[test]
 fn one_look_is_one_look_however_slow_the_storage() {
-    let mut campaign = campaign(Patience::Within(Duration::ZERO), Terms::POLL);
+    let mut campaign = campaign(AcquireTimeout::Within(Duration::ZERO), Terms::POLL);
     assert!(matches!(sends(&mut campaign, BEGAN, CampaignEvent::Woken), CampaignStep::Scan(_)));
     let answered_at = BEGAN.after(Terms::POLL * 3 / 2);
     let step = campaign.on(answered_at, crate::scanned([held()]));
@@ -73,11 +73,11 @@ fn one_look_is_one_look_however_slow_the_storage() {
 
 #[test]
 fn a_candidate_that_is_told_to_poll_without_a_pause_pauses() {
-    let mut campaign = campaign(Patience::Forever, Duration::ZERO);
+    let mut campaign = campaign(AcquireTimeout::Forever, Duration::ZERO);
     assert!(matches!(sends(&mut campaign, BEGAN, CampaignEvent::Woken), CampaignStep::Scan(_)));
     let step = campaign.on(BEGAN, crate::scanned([held()]));
     assert!(matches!(step, CampaignStep::Sleep(until) if until > BEGAN), "{step:?}");
-    let mut campaign = self::campaign(Patience::Forever, Duration::ZERO);
+    let mut campaign = self::campaign(AcquireTimeout::Forever, Duration::ZERO);
     assert!(matches!(sends(&mut campaign, BEGAN, CampaignEvent::Woken), CampaignStep::Scan(_)));
     let failed = CampaignEvent::Scanned(Vec::new(), Err(ReadError::Unavailable("down".into())));
     let step = campaign.on(BEGAN, failed);
@@ -87,7 +87,7 @@ fn a_candidate_that_is_told_to_poll_without_a_pause_pauses() {
 /// However long an outage lasts, it leaves one attempt to resolve.
 #[test]
 fn a_claim_that_went_unanswered_is_read_until_a_read_is_answered() {
-    let mut campaign = campaign(Patience::Forever, Terms::POLL);
+    let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     let mut now = BEGAN;
     assert!(matches!(sends(&mut campaign, now, CampaignEvent::Woken), CampaignStep::Scan(_)));
     let CampaignStep::Insert(0, _, first, _) = sends(&mut campaign, now, crate::scanned([vacant()])) else {

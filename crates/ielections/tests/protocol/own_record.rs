@@ -2,7 +2,7 @@
 
 use crate::outage::{BEGAN, campaign, sends, vacant};
 use ielections::{
-    Entry, Patience, Slot, Swap, Terms, WriteError,
+    AcquireTimeout, Entry, Slot, Swap, Terms, WriteError,
     protocol::{Campaign, CampaignEvent, CampaignStep},
 };
 use std::time::Duration;
@@ -20,8 +20,8 @@ fn held(entry: &Entry) -> Slot {
 
 /// A claim that applied, whose answer was lost, and that was found when a quarter of its TTL was over: the record, the
 /// renewal that is sent for it, and when.
-fn confirmed_late(patience: Patience) -> (Campaign, Entry, Entry, Instant) {
-    let mut campaign = campaign(patience, Terms::POLL);
+fn confirmed_late(timeout: AcquireTimeout) -> (Campaign, Entry, Entry, Instant) {
+    let mut campaign = campaign(timeout, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
     let CampaignStep::Insert(0, _, claimed, _) = sends(&mut campaign, BEGAN, crate::scanned([vacant()]))
     else {
@@ -45,7 +45,7 @@ fn woken_at(step: CampaignStep) -> Instant {
 
 #[test]
 fn a_late_claim_counts_from_its_renewal() {
-    let (mut campaign, _, renewed, now) = confirmed_late(Patience::Forever);
+    let (mut campaign, _, renewed, now) = confirmed_late(AcquireTimeout::Forever);
     let step = campaign.on(now, CampaignEvent::Swapped(Ok(Swap::Swapped)));
     let CampaignStep::Won(won) = step else { panic!("{step:?}") };
     assert_eq!((won.entry, won.sent_at), (renewed, now));
@@ -54,7 +54,7 @@ fn a_late_claim_counts_from_its_renewal() {
 /// The lease goes on counting writes from the one that it begins with.
 #[test]
 fn a_renewal_that_was_overtaken_is_renewed_past_the_one_that_overtook_it() {
-    let (mut campaign, own, first, now) = confirmed_late(Patience::Forever);
+    let (mut campaign, own, first, now) = confirmed_late(AcquireTimeout::Forever);
     sends(&mut campaign, now, CampaignEvent::Swapped(Err(unknown())));
     let later = woken_at(campaign.on(now, CampaignEvent::Read(Ok(held(&own)))));
     let CampaignStep::Renew(0, _, second, _) = sends(&mut campaign, later, CampaignEvent::Woken) else {
@@ -72,7 +72,7 @@ fn a_renewal_that_was_overtaken_is_renewed_past_the_one_that_overtook_it() {
 /// What is ours is resolved even when the time is up.
 #[test]
 fn a_candidate_whose_time_is_up_still_renews_what_it_has() {
-    let (mut campaign, _, _, now) = confirmed_late(Patience::Within(LATE + Duration::from_nanos(1)));
+    let (mut campaign, _, _, now) = confirmed_late(AcquireTimeout::Within(LATE + Duration::from_nanos(1)));
     let busy = WriteError::NotApplied("busy".into());
     let later = woken_at(campaign.on(now, CampaignEvent::Swapped(Err(busy))));
     assert_eq!(later, now.after(Duration::from_nanos(1)));

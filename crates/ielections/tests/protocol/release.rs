@@ -2,7 +2,7 @@
 
 use crate::tape::Tape;
 use ielections::{
-    Delete, Epoch, Handback, Holder, Incarnation, Slot, Timing, Ttl, Vacant, Version, WriteError,
+    Delete, Epoch, Holder, Incarnation, ReleaseOutcome, Slot, Timing, Ttl, Vacant, Version, WriteError,
     protocol::{Release, ReleaseEvent, ReleaseStep},
 };
 use proptest::prelude::*;
@@ -83,10 +83,10 @@ proptest! {
             };
         };
         match handback {
-            Handback::Released => prop_assert!(deleted_by_us || !was_ours && !is_ours(&slot)),
-            Handback::AlreadyGone => prop_assert!(!is_ours(&slot) && !deleted_by_us),
-            Handback::LeftToExpire => {}
-            Handback::StillArmed => prop_assert!(false, "a release knows of no deadline"),
+            ReleaseOutcome::Released => prop_assert!(deleted_by_us || !was_ours && !is_ours(&slot)),
+            ReleaseOutcome::AlreadyGone => prop_assert!(!is_ours(&slot) && !deleted_by_us),
+            ReleaseOutcome::LeftToExpire => {}
+            ReleaseOutcome::StillArmed => prop_assert!(false, "a release knows of no deadline"),
         }
     }
 }

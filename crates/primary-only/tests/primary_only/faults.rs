@@ -3,8 +3,8 @@
 use crate::tasks::Change;
 use async_trait::async_trait;
 use ielections::{
-    Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite, Fence, FenceState, Fenced, Layer,
-    Page, ReadError, Scan, TtlStorage, WriteError,
+    BatchOutcome, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite, Fence, FenceState,
+    Layer, Page, ReadError, Scan, TtlStorage, WriteError,
 };
 use std::{
     collections::VecDeque,
@@ -134,7 +134,7 @@ impl DocumentStorage<ElectionKey> for FaultyDocuments {
         key: &ElectionKey,
         fence: &Fence,
         batch: &[DocumentWrite],
-    ) -> Result<Fenced, WriteError> {
+    ) -> Result<BatchOutcome, WriteError> {
         self.change.until(|| !self.plan.lock().unwrap().writes_held).await;
         let fault = {
             let mut plan = self.plan.lock().unwrap();

@@ -3,8 +3,8 @@
 use crate::VVM;
 use harness::Finished;
 use ielections::{
-    Claim, DocumentId, DocumentWrite, Entry, Epoch, Fence, Fenced, Holder, Incarnation, OnlyIf, Slot, Ttl,
-    TtlStorage as _, Version,
+    BatchOutcome, Claim, DocumentId, DocumentWrite, Entry, Epoch, Fence, Holder, Incarnation, OnlyIf, Slot,
+    Ttl, TtlStorage as _, Version,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -148,7 +148,7 @@ fn document(storage: &str, name: &str) -> u64 {
         // Leaders before may have written their history.
         let after = documents.fence_state(&key).await.unwrap().last;
         let fence = Fence { epoch, incarnation, after };
-        assert_eq!(documents.write_documents(&key, &fence, &batch).await.unwrap(), Fenced::Written);
+        assert_eq!(documents.write_documents(&key, &fence, &batch).await.unwrap(), BatchOutcome::Written);
         storage.close().await;
         after.next().get()
     })

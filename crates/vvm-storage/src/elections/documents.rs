@@ -4,8 +4,8 @@ use super::ElectionsTtlStorage;
 use crate::{ElectionKey, SysVvmDocuments};
 use async_trait::async_trait;
 use ielections::{
-    BeyondDocumentLimits, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite, Fence,
-    FenceState, Fenced, Page, ReadError, Scan, WriteError,
+    BatchOutcome, BeyondDocumentLimits, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite,
+    Fence, FenceState, Page, ReadError, Scan, WriteError,
 };
 
 /// The driver keeps no documents, and says so before anybody can ask for one.
@@ -41,7 +41,7 @@ impl DocumentStorage<ElectionKey> for ElectionsTtlStorage {
         key: &ElectionKey,
         fence: &Fence,
         batch: &[DocumentWrite],
-    ) -> Result<Fenced, WriteError> {
+    ) -> Result<BatchOutcome, WriteError> {
         let driver = self.driver().map_err(|none| WriteError::Fatal(none.into()))?;
         let partition = self.for_write(key, None)?;
         let beyond = |beyond: BeyondDocumentLimits| WriteError::Fatal(beyond.into());

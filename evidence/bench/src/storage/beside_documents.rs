@@ -6,7 +6,7 @@ use super::{Scene, StorageError, leader::Leader};
 use crate::figure::{Figure, Side, Statistic, Unit};
 use futures_util::future::try_join_all;
 use ielections::{
-    DocumentId, DocumentStorage, DocumentVersion, DocumentWrite, Fence, Fenced, OnlyIf, TtlStorage,
+    BatchOutcome, DocumentId, DocumentStorage, DocumentVersion, DocumentWrite, Fence, OnlyIf, TtlStorage,
 };
 use std::time::Duration;
 use vvm_clock::{Instant, SystemClock};
@@ -165,7 +165,7 @@ impl Writer<'_> {
         let batch = (first..first + self.batch).map(put).collect::<Result<Vec<_>, StorageError>>()?;
         let fence = Fence { epoch: held.epoch, incarnation: held.incarnation(), after: self.last };
         let began = scene.clock.now();
-        if let Ok(Fenced::Written) = scene.storage.write_documents(key, &fence, &batch).await {
+        if let Ok(BatchOutcome::Written) = scene.storage.write_documents(key, &fence, &batch).await {
             self.last = self.last.next();
             return Ok(Some(began.until(scene.clock.now()).as_secs_f64() * 1e3));
         }

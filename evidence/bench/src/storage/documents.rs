@@ -4,7 +4,7 @@ use super::{Scene, StorageError};
 use crate::figure::{Figure, Unit};
 use futures_util::future::try_join_all;
 use ielections::{
-    Claim, DocumentId, DocumentStorage, DocumentVersion, DocumentWrite, Entry, Fence, Fenced, OnlyIf,
+    BatchOutcome, Claim, DocumentId, DocumentStorage, DocumentVersion, DocumentWrite, Entry, Fence, OnlyIf,
     TtlStorage, Vacant,
 };
 use std::time::Duration;
@@ -71,7 +71,7 @@ impl<'scene> Leader<'scene> {
             }
             let batch: Result<Vec<_>, _> = (next..next + BATCH).map(put).collect();
             let fence = Fence { epoch: self.held.epoch, incarnation: self.held.incarnation(), after };
-            if self.documents.write_documents(&self.key, &fence, &batch?).await? != Fenced::Written {
+            if self.documents.write_documents(&self.key, &fence, &batch?).await? != BatchOutcome::Written {
                 return Err(StorageError::Refused);
             }
             millis.push(began.until(self.scene.clock.now()).as_secs_f64() * 1e3);

@@ -3,7 +3,7 @@
 use super::{Scene, StorageError};
 use crate::figure::{Figure, Unit};
 use futures_util::future::{join_all, try_join_all};
-use ielections::Handback;
+use ielections::ReleaseOutcome;
 use vvm_clock::SystemClock;
 
 const CANDIDATES: u32 = 100;
@@ -27,7 +27,7 @@ async fn one_round(scene: &Scene, first_slot: u32) -> Result<f64, StorageError> 
     let led = try_join_all(candidates.iter().map(|elections| elections.acquire(candidacy.clone()))).await?;
     let took = began.until(SystemClock::read());
     for handback in join_all(led.into_iter().map(|(_, leadership)| leadership.release())).await {
-        if handback != Handback::Released {
+        if handback != ReleaseOutcome::Released {
             return Err(StorageError::Release(handback));
         }
     }

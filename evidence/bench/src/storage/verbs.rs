@@ -5,7 +5,7 @@
 
 use super::{BareStatements, Scene, StorageError};
 use crate::figure::{Figure, Side, Statistic, Unit};
-use ielections::{Elections, Handback, Swap, TtlStorage};
+use ielections::{Elections, ReleaseOutcome, Swap, TtlStorage};
 use vvm_clock::SystemClock;
 use vvm_storage::ElectionKey;
 
@@ -67,7 +67,7 @@ async fn through_elections(
         return Err(StorageError::Refused);
     }
     match timed(leadership.release()).await {
-        (Handback::Released, release) => Ok([acquire, renew, release]),
+        (ReleaseOutcome::Released, release) => Ok([acquire, renew, release]),
         (other, _) => Err(StorageError::Release(other)),
     }
 }

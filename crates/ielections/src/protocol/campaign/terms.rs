@@ -11,7 +11,7 @@ pub struct Terms {
     /// The leadership duration, fixed for the life of the leadership.
     pub ttl: Ttl,
     /// How long to go on.
-    pub patience: Patience,
+    pub timeout: AcquireTimeout,
     /// The longest time between two looks at the slots; each pause is up to a quarter shorter, by chance. A clean
     /// hand-over is seen within it.
     pub poll: Duration,
@@ -31,7 +31,7 @@ impl Terms {
 
     /// The usual terms: wait for ever, with the [usual poll](Self::usual_poll).
     pub fn new(holder: Holder, ttl: Ttl) -> Self {
-        Self { holder, ttl, patience: Patience::Forever, poll: Self::usual_poll(ttl) }
+        Self { holder, ttl, timeout: AcquireTimeout::Forever, poll: Self::usual_poll(ttl) }
     }
 
     /// Look at least once a second and four times a TTL.
@@ -42,7 +42,7 @@ impl Terms {
 
 /// How long a campaign goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Patience {
+pub enum AcquireTimeout {
     /// Until a slot is won.
     Forever,
     /// For so long; [`Duration::ZERO`] is one look, and a claim if that finds an opening.

@@ -3,8 +3,8 @@
 //! Nothing here counts attempts. A case has an end of its own, [`LONGEST_CASE`](crate::testing::contract::LONGEST_CASE).
 
 use crate::{
-    Document, DocumentId, DocumentStorage, DocumentWrite, Fence, FenceState, Fenced, Key, Page, ReadError,
-    Scan, TtlStorage, WriteError,
+    BatchOutcome, Document, DocumentId, DocumentStorage, DocumentWrite, Fence, FenceState, Key, Page,
+    ReadError, Scan, TtlStorage, WriteError,
 };
 
 /// The documents of a handle.
@@ -81,7 +81,7 @@ pub(super) async fn sent<K: Key>(
     key: &K,
     fence: &Fence,
     batch: &[DocumentWrite],
-) -> Option<Fenced> {
+) -> Option<BatchOutcome> {
     loop {
         match documents(handle).write_documents(key, fence, batch).await {
             Ok(outcome) => return Some(outcome),
@@ -98,15 +98,15 @@ pub(super) async fn settled<K: Key>(
     key: &K,
     fence: &Fence,
     batch: &[DocumentWrite],
-) -> Fenced {
+) -> BatchOutcome {
     let mut undecided = false;
     loop {
         match sent(handle, key, fence, batch).await {
-            Some(Fenced::Refused) if undecided => {
+            Some(BatchOutcome::Refused) if undecided => {
                 let state = state(handle, key).await;
                 // As long as it leads, nobody else counts. Later the count says it all the same, unless the next
                 // leader has written already.
-                return if state.last > fence.after { Fenced::Written } else { Fenced::Refused };
+                return if state.last > fence.after { BatchOutcome::Written } else { BatchOutcome::Refused };
             }
             Some(outcome) => return outcome,
             None => undecided = true,

@@ -5,7 +5,7 @@ use super::{
     calls::{self, sent, settled},
     stage::{Stage, fence, id, put, put_if},
 };
-use crate::{Claim, DocumentId, Fenced, OnlyIf, TtlStorage};
+use crate::{BatchOutcome, Claim, DocumentId, OnlyIf, TtlStorage};
 use std::{
     collections::BTreeSet,
     sync::{
@@ -36,7 +36,7 @@ pub async fn one_of_many_batches_at_once_lands(storage: &impl StorageUnderTest) 
                 let batch = [put("winner", [writer]), put([writer, round as u8], "landed")];
                 // What is undecided is decided once the others are done: their count or its own is in its way.
                 let outcome = sent(&*handle, &key, &fence, &batch).await;
-                (outcome == Some(Fenced::Written)).then_some(writer)
+                (outcome == Some(BatchOutcome::Written)).then_some(writer)
             });
         }
         let winners: Vec<_> = writers.join_all().await.into_iter().flatten().collect();
@@ -75,7 +75,7 @@ pub async fn eight_writers_lose_no_batch(storage: &impl StorageUnderTest) {
                         break;
                     }
                     let fence = fence(&entry, state.last.get());
-                    if sent(&*handle, &key, &fence, &batch).await == Some(Fenced::Written) {
+                    if sent(&*handle, &key, &fence, &batch).await == Some(BatchOutcome::Written) {
                         break;
                     }
                 }
@@ -117,9 +117,9 @@ pub async fn a_deposed_leader_that_goes_on_writes_nothing(storage: &impl Storage
             while left > 0 {
                 left -= u64::from(goes_on.load(Ordering::SeqCst));
                 match sent(&*handle, &key, &fence(&old, after), &[put("a", after.to_string())]).await {
-                    Some(Fenced::Written) => after += 1,
+                    Some(BatchOutcome::Written) => after += 1,
                     // The fence may stand elsewhere, or this one may have landed: the count says where to go on.
-                    Some(Fenced::Refused) | None => {
+                    Some(BatchOutcome::Refused) | None => {
                         after = calls::state(&*handle, &key).await.last.get();
                     }
                 }

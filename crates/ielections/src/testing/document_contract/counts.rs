@@ -6,7 +6,7 @@ use super::{
     stage::{Stage, delete, document, id, put, put_if, version},
 };
 use crate::{
-    Claim, Fenced, OnlyIf, Slot, Swap,
+    BatchOutcome, Claim, OnlyIf, Slot, Swap,
     testing::contract::scene::{ageless, held, mismatch, next, not_deleted, refused, vacant, vacant_slot},
 };
 
@@ -175,7 +175,7 @@ pub async fn renewals_and_batches_do_not_refuse_each_other(storage: &impl Storag
         for number in 0..ROUNDS {
             let batch = [put("a", number.to_string()), put(number.to_be_bytes(), "x")];
             let outcome = calls::settled(&*scene.there, &scene.key, &stage.fence(number), &batch).await;
-            assert_eq!(outcome, Fenced::Written, "batch {number}");
+            assert_eq!(outcome, BatchOutcome::Written, "batch {number}");
         }
     };
     let (renewed, ()) = futures_util::future::join(renewals, batches).await;
@@ -193,7 +193,7 @@ pub async fn every_slot_has_a_count_of_its_own(storage: &impl StorageUnderTest) 
     let batch = [put("b", "one")];
     let outcome =
         documents(&*other.scene.here).write_documents(&other.scene.key, &other.fence(2), &batch).await;
-    assert_eq!(outcome.unwrap(), Fenced::Refused);
+    assert_eq!(outcome.unwrap(), BatchOutcome::Refused);
     assert_eq!((one.last().await, one.shown().await), (2, vec![document("a", 2, "two")]));
     assert_eq!((other.last().await, other.shown().await), (1, vec![document("a", 1, "other")]));
     let claim = one.scene.here.insert_if_not_exist(&storage.key(b"third"), vacant(None), &one.entry).await;

@@ -5,7 +5,7 @@ use super::{
     calls::{self, documents, sent},
     stage::{Stage, delete, id, put},
 };
-use crate::Fenced;
+use crate::BatchOutcome;
 use std::{future::poll_fn, task::Poll};
 
 /// Drops batches at every stage. An empty batch after the same one then says what became of each: it takes its place, or
@@ -39,8 +39,11 @@ pub async fn a_dropped_batch_is_applied_whole_or_not_at_all(storage: &impl Stora
         let shown = stage.shown().await;
         let stands = |name: &str| shown.iter().find(|document| document.id == id(name));
         let landed = stands(&new).is_some();
-        assert!(landed || placeholder != Some(Fenced::Refused), "round {round}: nothing took its place");
-        assert!(!landed || placeholder != Some(Fenced::Written), "round {round}: both landed");
+        assert!(
+            landed || placeholder != Some(BatchOutcome::Refused),
+            "round {round}: nothing took its place"
+        );
+        assert!(!landed || placeholder != Some(BatchOutcome::Written), "round {round}: both landed");
         if landed {
             body = attempt;
         }

@@ -5,7 +5,7 @@ use super::{
     calls::documents,
     stage::{Stage, document, put},
 };
-use crate::{DocumentWrite, Fence, Fenced, Key};
+use crate::{BatchOutcome, DocumentWrite, Fence, Key};
 
 /// A copy of a batch does nothing, whatever came after the first of them.
 pub async fn a_batch_that_arrives_twice_lands_once(storage: &impl StorageUnderTest) {
@@ -90,7 +90,7 @@ async fn all_arrive<K: Key>(stage: &Stage<K>, under_way: &[(Fence, [DocumentWrit
     ] {
         for (fence, batch) in order {
             let outcome = documents(&**handle).write_documents(&stage.scene.key, fence, batch).await.unwrap();
-            assert_eq!(outcome, Fenced::Refused, "{fence:?} of a deposed leader");
+            assert_eq!(outcome, BatchOutcome::Refused, "{fence:?} of a deposed leader");
         }
     }
 }

@@ -5,7 +5,7 @@ use super::{
     limits::limits,
     stage::{Stage, delete, document, id, put},
 };
-use crate::{Document, Fenced, Key, Scan};
+use crate::{BatchOutcome, Document, Key, Scan};
 use bytes::Bytes;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -147,7 +147,10 @@ pub async fn a_scan_misses_nothing_that_stands_all_the_while(storage: &impl Stor
             let body = (number + 1).to_string();
             let write = if random.bool() { put(other, body) } else { delete(other) };
             let fence = stage.fence(number);
-            assert_eq!(calls::settled(&*scene.here, &scene.key, &fence, &[write]).await, Fenced::Written);
+            assert_eq!(
+                calls::settled(&*scene.here, &scene.key, &fence, &[write]).await,
+                BatchOutcome::Written
+            );
             number += 1;
             // On a storage that never waits, the scans would not get their turn.
             tokio::task::yield_now().await;
@@ -181,7 +184,7 @@ pub async fn what_was_counted_is_shown(storage: &impl StorageUnderTest) {
         for number in 0..BATCHES {
             let batch = names.map(|name| put(name, (number + 1).to_string()));
             let fence = stage.fence(number);
-            assert_eq!(calls::settled(&*scene.here, &scene.key, &fence, &batch).await, Fenced::Written);
+            assert_eq!(calls::settled(&*scene.here, &scene.key, &fence, &batch).await, BatchOutcome::Written);
             tokio::task::yield_now().await;
         }
     };

@@ -5,7 +5,7 @@ use super::{
     calls::{self, documents},
 };
 use crate::{
-    Document, DocumentId, DocumentVersion, DocumentWrite, Entry, Fence, Fenced, Key, OnlyIf, Scan,
+    BatchOutcome, Document, DocumentId, DocumentVersion, DocumentWrite, Entry, Fence, Key, OnlyIf, Scan,
     testing::contract::scene::Scene,
 };
 use bytes::Bytes;
@@ -69,7 +69,7 @@ impl<K: Key> Stage<K> {
     pub(super) async fn written(&self, after: u64, batch: &[DocumentWrite]) {
         let (documents, fence) = (documents(&*self.scene.here), self.fence(after));
         let outcome = documents.write_documents(&self.scene.key, &fence, batch).await.unwrap();
-        assert_eq!(outcome, Fenced::Written, "{batch:?} after {after}");
+        assert_eq!(outcome, BatchOutcome::Written, "{batch:?} after {after}");
     }
 
     /// Writes in as many batches as it needs; which number the last of them has.
@@ -91,7 +91,7 @@ impl<K: Key> Stage<K> {
         let before = (self.state().await, self.shown().await);
         for handle in [&self.scene.here, &self.scene.there] {
             let outcome = documents(&**handle).write_documents(&self.scene.key, fence, batch).await.unwrap();
-            assert_eq!(outcome, Fenced::Refused, "{what}");
+            assert_eq!(outcome, BatchOutcome::Refused, "{what}");
         }
         assert_eq!((self.state().await, self.shown().await), before, "{what}");
     }

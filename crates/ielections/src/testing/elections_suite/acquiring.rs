@@ -1,7 +1,7 @@
 //! Taking a slot that is free, waiting for one that is not.
 
 use super::{ElectionsTestSuite, Scene, scene::refusal};
-use crate::{AcquireError, Candidacy, Handback, Patience, Terms, Ttl};
+use crate::{AcquireError, AcquireTimeout, Candidacy, ReleaseOutcome, Terms, Ttl};
 use std::{pin::pin, time::Duration};
 
 /// At once, with the deadman armed for it (I4).
@@ -19,7 +19,7 @@ pub async fn a_free_slot_is_led_at_once(scene: &Scene<impl ElectionsTestSuite>) 
     assert_eq!(kill_at, leadership.standing().kill_at());
     assert_eq!((subject.epoch, &*subject.holder), (leadership.epoch().get(), "first"));
     assert!(kill_at <= scene.timing.kill_at(scene.now()));
-    assert_eq!(leadership.release().await, Handback::Released);
+    assert_eq!(leadership.release().await, ReleaseOutcome::Released);
 }
 
 /// And no longer than its poll once the slot is free.
@@ -30,7 +30,7 @@ pub async fn a_second_candidate_waits_and_wins_after_the_release(scene: &Scene<i
     assert!(scene.waits(&mut waiting, scene.percent(150)).await, "two leaders");
     assert_eq!(second.deadman.armed(), 0);
     let epoch = leadership.epoch();
-    assert_eq!(leadership.release().await, Handback::Released);
+    assert_eq!(leadership.release().await, ReleaseOutcome::Released);
     let released = scene.now();
     let successor = waiting.await;
     assert!(scene.now() <= released.after(scene.poll() + scene.slack));
@@ -42,10 +42,12 @@ pub async fn a_second_candidate_waits_and_wins_after_the_release(scene: &Scene<i
 /// One look, and a claim if that finds an opening.
 pub async fn a_candidate_without_patience_looks_once(scene: &Scene<impl ElectionsTestSuite>) {
     let (first, second) = (scene.process().await, scene.process().await);
-    let leadership = first.elections.acquire(scene.patient("first", Patience::Within(Duration::ZERO))).await;
+    let leadership =
+        first.elections.acquire(scene.patient("first", AcquireTimeout::Within(Duration::ZERO))).await;
     let leadership = leadership.unwrap().1;
     let began = scene.now();
-    let outcome = second.elections.acquire(scene.patient("second", Patience::Within(Duration::ZERO))).await;
+    let outcome =
+        second.elections.acquire(scene.patient("second", AcquireTimeout::Within(Duration::ZERO))).await;
     assert!(matches!(refusal(outcome), AcquireError::TimedOut { .. }));
     assert!(scene.now() <= began.after(scene.percent(10) + scene.slack));
     leadership.release().await;
@@ -57,7 +59,7 @@ pub async fn a_candidate_gives_up_in_time(scene: &Scene<impl ElectionsTestSuite>
     let leadership = scene.lead(&first, "first").await;
     let began = scene.now();
     let patience = scene.percent(60);
-    let outcome = second.elections.acquire(scene.patient("second", Patience::Within(patience))).await;
+    let outcome = second.elections.acquire(scene.patient("second", AcquireTimeout::Within(patience))).await;
     assert!(matches!(refusal(outcome), AcquireError::TimedOut { .. }));
     assert!(scene.now() >= began.after(patience));
     assert!(scene.now() <= began.after(patience + scene.percent(10) + scene.slack));

@@ -2,7 +2,7 @@
 
 use super::{ElectionsTestSuite, Scene, scene::refusal};
 use crate::{
-    AcquireError, Patience,
+    AcquireError, AcquireTimeout,
     testing::mock::{Fault, Verb},
 };
 use std::time::Duration;
@@ -84,7 +84,7 @@ pub async fn an_abandoned_claim_is_deleted(scene: &Scene<impl ElectionsTestSuite
     let (process, storage) = scene.faulty().await;
     storage.fail_next(Verb::InsertIfNotExist, Fault::LostAnswer);
     storage.fail_always(Verb::Get, Fault::LostRequest);
-    let candidacy = scene.patient("hasty", Patience::Within(Duration::ZERO));
+    let candidacy = scene.patient("hasty", AcquireTimeout::Within(Duration::ZERO));
     let refused = refusal(process.elections.acquire(candidacy).await);
     assert!(matches!(refused, AcquireError::TimedOut { last_failure: Some(_) }), "{refused:?}");
     assert_eq!(storage.counts().lost_answers, 1);

@@ -1,7 +1,7 @@
 //! Closing down: nothing new, everybody told, everything handed back by those who hold it (I6, I9).
 
 use super::{ElectionsTestSuite, Scene, scene::refusal};
-use crate::{AcquireError, Handback, Loss};
+use crate::{AcquireError, Loss, ReleaseOutcome};
 use futures_util::future::join;
 use std::pin::pin;
 
@@ -37,7 +37,7 @@ pub async fn cleanup_waits_until_work_has_stopped(scene: &Scene<impl ElectionsTe
         assert_eq!(process.deadman.armed(), 1);
     }
     let (handback, ()) = join(leadership.release(), cleanup).await;
-    assert_eq!(handback, Handback::Released);
+    assert_eq!(handback, ReleaseOutcome::Released);
     assert_eq!(scene.slot().await.entry(), None);
     assert_eq!((process.deadman.armed(), process.tasks()), (0, 0));
 }
@@ -52,7 +52,7 @@ pub async fn cleanup_may_be_called_again(scene: &Scene<impl ElectionsTestSuite>)
     };
     let both = join(process.elections.cleanup(), process.elections.cleanup());
     let (_, handback) = join(both, handing_back).await;
-    assert_eq!(handback, Handback::Released);
+    assert_eq!(handback, ReleaseOutcome::Released);
     process.elections.cleanup().await;
     assert_eq!(process.tasks(), 0);
 }

@@ -1,7 +1,7 @@
 //! Epochs rise, whatever ended the leadership before (I2).
 
 use super::{ElectionsTestSuite, Scene};
-use crate::Handback;
+use crate::ReleaseOutcome;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// After a release, after a crash, and for a storage that was closed and opened again.
@@ -11,7 +11,7 @@ pub async fn epochs_rise_over_release_expiry_and_reopening(scene: &Scene<impl El
     for _ in 0..2 {
         let leadership = scene.lead(&process, "same").await;
         epochs.push(leadership.epoch());
-        assert_eq!(leadership.release().await, Handback::Released);
+        assert_eq!(leadership.release().await, ReleaseOutcome::Released);
     }
     let crashing = scene.lead(&process, "same").await;
     epochs.push(crashing.epoch());

@@ -2,7 +2,7 @@
 
 use super::{ElectionsTestSuite, Scene, scene::refusal};
 use crate::{
-    AcquireError, Patience,
+    AcquireError, AcquireTimeout,
     testing::mock::{Fault, Verb},
 };
 
@@ -11,7 +11,7 @@ pub async fn a_try_gives_up_on_a_live_leader(scene: &Scene<impl ElectionsTestSui
     let (first, second) = (scene.process().await, scene.process().await);
     let leadership = scene.lead(&first, "first").await;
     let began = scene.now();
-    let outcome = second.elections.acquire(scene.patient("second", Patience::UntilLeaderSeen)).await;
+    let outcome = second.elections.acquire(scene.patient("second", AcquireTimeout::UntilLeaderSeen)).await;
     let AcquireError::LeaderSeen { leader } = refusal(outcome) else {
         panic!("gave up for another reason");
     };
@@ -27,7 +27,7 @@ pub async fn a_try_takes_over_from_a_dead_leader(scene: &Scene<impl ElectionsTes
     let dead = scene.lead(&first, "dead").await;
     let sent_at = scene.sent_at(dead.standing(), scene.ttl);
     first.crash();
-    let candidacy = scene.patient("second", Patience::UntilLeaderSeen);
+    let candidacy = scene.patient("second", AcquireTimeout::UntilLeaderSeen);
     let (_, leadership) = second.elections.acquire(candidacy).await.unwrap();
     assert!(scene.now() >= sent_at.after(scene.ttl.get()));
     leadership.release().await;
@@ -45,7 +45,7 @@ pub async fn a_try_gives_up_on_a_storage_that_is_of_no_use(scene: &Scene<impl El
         let (process, storage) = scene.faulty().await;
         storage.fail_always(verb, fault);
         let began = scene.now();
-        let outcome = process.elections.acquire(scene.patient("try", Patience::UntilLeaderSeen)).await;
+        let outcome = process.elections.acquire(scene.patient("try", AcquireTimeout::UntilLeaderSeen)).await;
         let AcquireError::TimedOut { last_failure: Some(_) } = refusal(outcome) else {
             panic!("{verb:?}, {fault:?}: gave up for another reason");
         };
@@ -67,7 +67,7 @@ pub async fn a_try_forgets_trouble_that_has_passed(scene: &Scene<impl ElectionsT
     let (_, dead) = first.elections.acquire(dead).await.unwrap();
     first.crash();
     storage.fail_next(Verb::Scan, Fault::NotApplied);
-    let candidacy = scene.patient("second", Patience::UntilLeaderSeen);
+    let candidacy = scene.patient("second", AcquireTimeout::UntilLeaderSeen);
     let more_trouble = async {
         scene.pass(scene.timing.outage() + scene.percent(20)).await;
         storage.fail_next(Verb::Scan, Fault::NotApplied);

@@ -2,7 +2,7 @@
 
 use super::{ElectionsTestSuite, Scene};
 use crate::{
-    Handback, Loss,
+    Loss, ReleaseOutcome,
     testing::mock::{Fault, Verb},
 };
 
@@ -22,7 +22,7 @@ pub async fn a_hung_storage_costs_the_leadership_in_time(scene: &Scene<impl Elec
     assert!(storage.counts().hung >= 2, "too few attempts");
     storage.lose_all();
     storage.heal();
-    assert_eq!(leadership.release().await, Handback::Released);
+    assert_eq!(leadership.release().await, ReleaseOutcome::Released);
     assert_eq!(process.deadman.armed(), 0);
 }
 
@@ -58,7 +58,7 @@ pub async fn a_stolen_record_is_a_loss_at_once(scene: &Scene<impl ElectionsTestS
     assert!(noticed <= tampered.after(scene.percent(26) + scene.slack));
     let tightened = process.trigger.earliest().unwrap().0;
     assert!(tightened <= kill_at && tightened <= noticed.after(scene.timing.stopping()));
-    assert_eq!(leadership.release().await, Handback::AlreadyGone);
+    assert_eq!(leadership.release().await, ReleaseOutcome::AlreadyGone);
     assert_eq!(process.deadman.armed(), 0);
     assert_eq!(scene.slot().await.entry(), Some(&thief), "a release of somebody else's record");
 }
@@ -72,7 +72,7 @@ pub async fn a_vanished_record_is_a_loss_at_once(scene: &Scene<impl ElectionsTes
     assert_eq!(leadership.lost().await, Loss::Vanished);
     assert!(scene.now() <= wiped.after(scene.percent(26) + scene.slack));
     assert!(process.trigger.earliest().unwrap().0 <= scene.now().after(scene.timing.stopping()));
-    assert_eq!(leadership.release().await, Handback::AlreadyGone);
+    assert_eq!(leadership.release().await, ReleaseOutcome::AlreadyGone);
     assert_eq!(process.deadman.armed(), 0);
 }
 
@@ -91,7 +91,7 @@ pub async fn a_storage_that_was_replaced_is_a_loss_at_once(scene: &Scene<impl El
         // The second attempt at the latest, which comes after a pause.
         assert!(scene.now() <= sent_at.after(scene.percent(31) + scene.slack), "{verb:?}");
         assert!(process.trigger.earliest().unwrap().0 <= scene.now().after(scene.timing.stopping()));
-        assert_eq!(leadership.release().await, Handback::Released);
+        assert_eq!(leadership.release().await, ReleaseOutcome::Released);
         assert_eq!(process.deadman.armed(), 0);
         assert_eq!(scene.slot().await.entry(), None);
     }

@@ -2,7 +2,7 @@
 
 use super::{ElectionsTestSuite, Scene};
 use crate::{
-    Handback, Loss,
+    Loss, ReleaseOutcome,
     testing::mock::{Fault, Verb},
 };
 
@@ -11,7 +11,7 @@ pub async fn a_release_leaves_the_epoch_and_nothing_else(scene: &Scene<impl Elec
     let process = scene.process().await;
     let leadership = scene.lead(&process, "leader").await;
     let (epoch, standing) = (leadership.epoch(), leadership.standing().clone());
-    assert_eq!(leadership.release().await, Handback::Released);
+    assert_eq!(leadership.release().await, ReleaseOutcome::Released);
     assert_eq!((process.deadman.armed(), process.trigger.earliest()), (0, None));
     assert_eq!(standing.loss(), Some(&Loss::HandedBack));
     let slot = scene.slot().await;
@@ -25,7 +25,7 @@ pub async fn a_release_whose_answer_was_lost_is_a_release(scene: &Scene<impl Ele
     let (process, storage) = scene.faulty().await;
     let leadership = scene.lead(&process, "leader").await;
     storage.fail_next(Verb::CompareAndDelete, Fault::LostAnswer);
-    assert_eq!(leadership.release().await, Handback::Released);
+    assert_eq!(leadership.release().await, ReleaseOutcome::Released);
     assert_eq!(storage.counts().lost_answers, 1);
     assert_eq!(scene.slot().await.entry(), None);
 }
@@ -36,7 +36,7 @@ pub async fn a_release_that_does_not_get_through_ends_all_the_same(scene: &Scene
     let leadership = scene.lead(&process, "leader").await;
     storage.fail_always(Verb::CompareAndDelete, Fault::Hang);
     let began = scene.now();
-    assert_eq!(leadership.release().await, Handback::LeftToExpire);
+    assert_eq!(leadership.release().await, ReleaseOutcome::LeftToExpire);
     // Three attempts of 0.1 TTL, 0.05 TTL apart.
     assert!(scene.now() <= began.after(scene.percent(40) + scene.slack));
     assert_eq!(process.deadman.armed(), 0);
@@ -53,7 +53,7 @@ pub async fn a_release_waits_for_the_renewal_in_flight(scene: &Scene<impl Electi
     let leadership = scene.lead(&process, "leader").await;
     storage.fail_always(Verb::CompareAndSwap, Fault::SlowRequest(scene.percent(5)));
     scene.until(|| storage.under_way() > 0).await;
-    assert_eq!(leadership.release().await, Handback::Released);
+    assert_eq!(leadership.release().await, ReleaseOutcome::Released);
     assert_eq!((storage.under_way(), storage.counts().landed_late), (0, 0));
     assert_eq!(scene.slot().await.entry(), None);
 }

@@ -2,7 +2,7 @@
 
 use super::{ElectionsTestSuite, Scene};
 use crate::{
-    Handback, Loss,
+    Loss, ReleaseOutcome,
     testing::mock::{Fault, Verb},
 };
 use futures_util::future::join;
@@ -13,7 +13,7 @@ pub async fn work_that_ends_hands_back(scene: &Scene<impl ElectionsTestSuite>) {
     let leadership = scene.lead(&process, "leader").await;
     let epoch = leadership.epoch();
     let ran = leadership.run(async |_stop, standing| standing.epoch()).await;
-    assert_eq!((ran.output, ran.loss, ran.handback), (epoch, None, Handback::Released));
+    assert_eq!((ran.output, ran.loss, ran.release), (epoch, None, ReleaseOutcome::Released));
     assert_eq!(process.deadman.armed(), 0);
 }
 
@@ -33,7 +33,7 @@ pub async fn work_is_told_to_stop_and_waited_for(scene: &Scene<impl ElectionsTes
     };
     let (ran, ()) = join(running, closing).await;
     assert_eq!(ran.output, Some(incarnation), "released under live work");
-    assert_eq!((ran.loss, ran.handback), (Some(Loss::Closing), Handback::Released));
+    assert_eq!((ran.loss, ran.release), (Some(Loss::Closing), ReleaseOutcome::Released));
     assert_eq!(scene.slot().await.entry(), None);
 }
 

@@ -2,7 +2,8 @@
 
 use super::{ElectionsTestSuite, Process};
 use crate::{
-    AcquireError, Candidacy, Entry, Epoch, Holder, Leadership, Patience, Slot, Standing, Terms, Timing, Ttl,
+    AcquireError, AcquireTimeout, Candidacy, Entry, Epoch, Holder, Leadership, Slot, Standing, Terms, Timing,
+    Ttl,
     testing::{contract::StorageUnderTest, mock::FaultyStorage},
 };
 use futures_util::future::{Either, select};
@@ -50,11 +51,11 @@ impl<Suite: ElectionsTestSuite> Scene<Suite> {
 
     /// For slot 0, for as long as it takes.
     pub(super) fn candidacy(&self, holder: &str) -> Candidacy<Suite::Key> {
-        self.patient(holder, Patience::Forever)
+        self.patient(holder, AcquireTimeout::Forever)
     }
 
-    pub(super) fn patient(&self, holder: &str, patience: Patience) -> Candidacy<Suite::Key> {
-        let terms = Terms { patience, ..self.terms(holder) };
+    pub(super) fn patient(&self, holder: &str, timeout: AcquireTimeout) -> Candidacy<Suite::Key> {
+        let terms = Terms { timeout, ..self.terms(holder) };
         Candidacy { slots: vec![self.key(0)], terms }
     }
 

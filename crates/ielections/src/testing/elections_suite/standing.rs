@@ -2,7 +2,7 @@
 
 use super::{ElectionsTestSuite, Scene};
 use crate::{
-    Loss, NotEnsured,
+    InsufficientTime, Loss,
     testing::mock::{Fault, Verb},
 };
 use std::time::Duration;
@@ -16,10 +16,10 @@ pub async fn a_standing_knows_how_much_time_is_left(scene: &Scene<impl Elections
     assert!(remaining <= scene.percent(80) && remaining + scene.slack >= scene.percent(70), "{remaining:?}");
     assert_eq!(standing.ensure(Duration::from_millis(1)), Ok(()));
     let too_much = standing.ensure(scene.ttl.get());
-    assert!(matches!(too_much, Err(NotEnsured::TooShort { .. })), "{too_much:?}");
+    assert!(matches!(too_much, Err(InsufficientTime::TooShort { .. })), "{too_much:?}");
     leadership.release().await;
     assert_eq!(standing.remaining(), Duration::ZERO);
-    assert_eq!(standing.ensure(Duration::ZERO), Err(NotEnsured::Lost(Loss::HandedBack)));
+    assert_eq!(standing.ensure(Duration::ZERO), Err(InsufficientTime::Lost(Loss::HandedBack)));
     assert_eq!(standing.lost().await, Loss::HandedBack);
 }
 

@@ -2,8 +2,8 @@
 
 use super::{FaultyStorage, Verb};
 use crate::{
-    Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite, Fence, FenceState, Fenced, Key,
-    Page, ReadError, Scan, TtlStorage, WriteError,
+    BatchOutcome, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite, Fence, FenceState,
+    Key, Page, ReadError, Scan, TtlStorage, WriteError,
 };
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl<K: Key> DocumentStorage<K> for FaultyStorage<K> {
         key: &K,
         fence: &Fence,
         batch: &[DocumentWrite],
-    ) -> Result<Fenced, WriteError> {
+    ) -> Result<BatchOutcome, WriteError> {
         let (storage, key, fence, batch) = (Arc::clone(&self.storage), key.clone(), *fence, batch.to_vec());
         self.write(
             Verb::WriteDocuments,

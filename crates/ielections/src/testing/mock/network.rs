@@ -1,6 +1,6 @@
 //! What is under way: sent, not yet arrived, and no longer in its caller's hands.
 
-use crate::{Claim, Delete, Fenced, Swap};
+use crate::{BatchOutcome, Claim, Delete, Swap};
 use std::{collections::BTreeMap, fmt, pin::Pin};
 use vvm_clock::Instant;
 
@@ -28,7 +28,7 @@ impl Outcome for Delete {
     }
 }
 
-impl Outcome for Fenced {
+impl Outcome for BatchOutcome {
     fn applied(&self) -> bool {
         *self == Self::Written
     }

@@ -2,8 +2,8 @@
 
 use super::{ModelStorage, State};
 use crate::{
-    Document, DocumentId, DocumentLimits, DocumentStorage, DocumentVersion, DocumentWrite, Fence, FenceState,
-    Fenced, Key, Page, ReadError, Scan, WriteError,
+    BatchOutcome, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentVersion, DocumentWrite,
+    Fence, FenceState, Key, Page, ReadError, Scan, WriteError,
 };
 use async_trait::async_trait;
 use std::collections::BTreeMap;
@@ -56,20 +56,20 @@ impl<K: Key> DocumentStorage<K> for ModelStorage<K> {
         key: &K,
         fence: &Fence,
         batch: &[DocumentWrite],
-    ) -> Result<Fenced, WriteError> {
+    ) -> Result<BatchOutcome, WriteError> {
         let mut state = self.for_write()?;
         LIMITS.check(batch).map_err(|beyond| WriteError::Fatal(beyond.into()))?;
         if !state.fence_state(key).admits(fence) {
-            return Ok(Fenced::Refused);
+            return Ok(BatchOutcome::Refused);
         }
         let documents = state.documents.entry(key.clone()).or_default();
         let version = |id| documents.standing.get(id).map(|document| document.version);
         if !batch.iter().all(|write| write.only_if().holds(version(write.id()))) {
-            return Ok(Fenced::Refused);
+            return Ok(BatchOutcome::Refused);
         }
         documents.last = fence.after.next();
         batch.iter().for_each(|write| documents.write(fence.after.next(), write));
-        Ok(Fenced::Written)
+        Ok(BatchOutcome::Written)
     }
 
     async fn fence_state(&self, key: &K) -> Result<FenceState, ReadError> {

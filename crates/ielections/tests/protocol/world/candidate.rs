@@ -7,7 +7,7 @@ use super::{
 };
 use crate::tape::Tape;
 use ielections::{
-    Entropy, Entry, Holder, Patience, Terms, Timing, Ttl,
+    AcquireTimeout, Entropy, Entry, Holder, Terms, Timing, Ttl,
     protocol::{Campaign, CampaignEvent, CampaignStep, Lease, LeaseEvent, LeaseStep, RenewalAttempts, Won},
     timing::Jitter,
 };
@@ -105,10 +105,10 @@ impl World {
     }
 
     fn start(&mut self, who: usize) {
-        let patience = match if self.is_calm() { 0 } else { self.tape.below(6) } {
-            0..4 => Patience::Forever,
-            4 => Patience::Within(self.tape.span(Duration::from_millis(500))),
-            _ => Patience::UntilLeaderSeen,
+        let timeout = match if self.is_calm() { 0 } else { self.tape.below(6) } {
+            0..4 => AcquireTimeout::Forever,
+            4 => AcquireTimeout::Within(self.tape.span(Duration::from_millis(500))),
+            _ => AcquireTimeout::UntilLeaderSeen,
         };
         let wall =
             if self.tape.chance(10) { self.tape.span(Duration::from_secs(10)) } else { Duration::ZERO };
@@ -119,7 +119,7 @@ impl World {
         one.wall.set(wall);
         one.withdrawn = false;
         let holder = Holder::new(format!("candidate {who}")).unwrap();
-        let terms = Terms { holder, ttl: one.ttl, patience, poll: one.poll };
+        let terms = Terms { holder, ttl: one.ttl, timeout, poll: one.poll };
         let campaign =
             Campaign::begin(terms, slots, now, Arc::clone(&one.entropy), Arc::new(one.wall.clone()));
         one.state = State::Campaigning { campaign, run };

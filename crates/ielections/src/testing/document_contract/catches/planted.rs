@@ -4,8 +4,8 @@ mod records;
 
 use super::{super::StorageUnderTest, Name, bug::Bug};
 use crate::{
-    Document, DocumentId, DocumentLimits, DocumentStorage, DocumentVersion, DocumentWrite, Fence, FenceState,
-    Fenced, OnlyIf, Page, ReadError, Scan, Slot, TtlStorage, Vacant, WriteError,
+    BatchOutcome, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentVersion, DocumentWrite,
+    Fence, FenceState, OnlyIf, Page, ReadError, Scan, Slot, TtlStorage, Vacant, WriteError,
     testing::{Model, ModelStorage},
 };
 use async_trait::async_trait;
@@ -280,7 +280,7 @@ impl DocumentStorage<Name> for Handle {
         key: &Name,
         fence: &Fence,
         batch: &[DocumentWrite],
-    ) -> Result<Fenced, WriteError> {
+    ) -> Result<BatchOutcome, WriteError> {
         if self.is_closed() {
             return Err(WriteError::Fatal("closed".into()));
         }
@@ -305,10 +305,14 @@ impl DocumentStorage<Name> for Handle {
             if admitted && self.has(Bug::HalfApplied) {
                 self.apply(key, last + 1, &batch[..fails.unwrap_or_default()]);
             }
-            return Ok(if self.has(Bug::SaysWritten) { Fenced::Written } else { Fenced::Refused });
+            return Ok(if self.has(Bug::SaysWritten) {
+                BatchOutcome::Written
+            } else {
+                BatchOutcome::Refused
+            });
         }
         if self.has(Bug::NothingIsWritten) {
-            return Ok(Fenced::Written);
+            return Ok(BatchOutcome::Written);
         }
         let in_any_turn = [Bug::AfterIgnored, Bug::AfterMayBeOlder, Bug::AfterMayBeNewer].contains(&self.bug);
         let number = if in_any_turn { last + 1 } else { fence.after.next().get() };
@@ -325,7 +329,7 @@ impl DocumentStorage<Name> for Handle {
             self.set_last(key, number);
         }
         self.renewed_beside(key, &slot).await?;
-        Ok(Fenced::Written)
+        Ok(BatchOutcome::Written)
     }
 
     async fn fence_state(&self, key: &Name) -> Result<FenceState, ReadError> {

@@ -9,8 +9,8 @@ use super::{
 use crate::{Partition, SysVvmDocuments};
 use async_trait::async_trait;
 use ielections::{
-    Document, DocumentId, DocumentLimits, DocumentWrite, Fence, FenceState, Fenced, Page, ReadError, Scan,
-    WriteError,
+    BatchOutcome, Document, DocumentId, DocumentLimits, DocumentWrite, Fence, FenceState, Page, ReadError,
+    Scan, WriteError,
 };
 
 #[async_trait]
@@ -35,7 +35,7 @@ impl SysVvmDocuments for DynamoDbStorage {
         at: &Partition,
         fence: &Fence,
         batch: &[DocumentWrite],
-    ) -> Result<Fenced, WriteError> {
+    ) -> Result<BatchOutcome, WriteError> {
         let written = self.for_write()?.write_documents(at.as_bytes(), fence, batch).await;
         written.map_err(Trouble::of_write)
     }

@@ -4,8 +4,8 @@ use super::MemStorage;
 use crate::{Partition, SysVvmDocuments};
 use async_trait::async_trait;
 use ielections::{
-    Document, DocumentId, DocumentLimits, DocumentWrite, Fence, FenceState, Fenced, Page, ReadError, Scan,
-    WriteError,
+    BatchOutcome, Document, DocumentId, DocumentLimits, DocumentWrite, Fence, FenceState, Page, ReadError,
+    Scan, WriteError,
 };
 
 #[async_trait]
@@ -27,7 +27,7 @@ impl SysVvmDocuments for MemStorage {
         at: &Partition,
         fence: &Fence,
         batch: &[DocumentWrite],
-    ) -> Result<Fenced, WriteError> {
+    ) -> Result<BatchOutcome, WriteError> {
         Ok(self.open_for_write()?.rows().write_documents(at, fence, batch))
     }
 

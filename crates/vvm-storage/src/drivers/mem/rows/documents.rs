@@ -3,7 +3,7 @@
 use super::{Leader, Rows};
 use crate::Partition;
 use bytes::Bytes;
-use ielections::{Document, DocumentId, DocumentVersion, DocumentWrite, Fence, Fenced, Page, Scan};
+use ielections::{BatchOutcome, Document, DocumentId, DocumentVersion, DocumentWrite, Fence, Page, Scan};
 use std::{collections::BTreeMap, ops::Bound};
 
 /// What a partition has that took at least one batch. It stays when they are all deleted: the number goes on.
@@ -29,23 +29,23 @@ impl Rows {
         at: &Partition,
         fence: &Fence,
         batch: &[DocumentWrite],
-    ) -> Fenced {
+    ) -> BatchOutcome {
         // (I2) All three: the epoch and who has it say who leads, the number which batch of his this is.
         let leads = |leader: &Leader| leader.is_of(fence.incarnation, fence.epoch);
         if !self.leaders.get(at).is_some_and(leads) || self.last_batch(at) != fence.after {
-            return Fenced::Refused;
+            return BatchOutcome::Refused;
         }
         let standing = self.documents.get(at).map(|documents| &documents.standing);
         let version = |id| standing.and_then(|standing| Some(standing.get(id)?.version));
         if !batch.iter().all(|write| write.only_if().holds(version(write.id()))) {
-            return Fenced::Refused;
+            return BatchOutcome::Refused;
         }
         match self.documents.get_mut(at) {
             Some(documents) => documents.apply(fence.after.next(), batch),
             // Only here the key is copied: it stays for good.
             None => self.documents.entry(at.clone()).or_default().apply(fence.after.next(), batch),
         }
-        Fenced::Written
+        BatchOutcome::Written
     }
 
     pub(in super::super) fn document(&self, at: &Partition, id: &DocumentId) -> Option<Document> {

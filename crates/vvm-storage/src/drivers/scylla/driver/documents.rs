@@ -7,7 +7,7 @@ use super::{
 use crate::{Partition, SysVvmDocuments};
 use async_trait::async_trait;
 use ielections::{
-    Document, DocumentId, DocumentLimits, DocumentWrite, Entropy as _, Fence, FenceState, Fenced, Page,
+    BatchOutcome, Document, DocumentId, DocumentLimits, DocumentWrite, Entropy as _, Fence, FenceState, Page,
     ReadError, Scan, WriteError,
 };
 
@@ -31,7 +31,7 @@ impl SysVvmDocuments for ScyllaStorage {
         at: &Partition,
         fence: &Fence,
         batch: &[DocumentWrite],
-    ) -> Result<Fenced, WriteError> {
+    ) -> Result<BatchOutcome, WriteError> {
         let mut id = [0; 16];
         self.entropy.fill(&mut id);
         let answer = self.for_write()?.write_documents(at.as_bytes(), fence, &id, batch).await;
@@ -39,7 +39,7 @@ impl SysVvmDocuments for ScyllaStorage {
             // The server may lose to another transaction that then finishes ours, find our own batch when it tries again,
             // and refuse it.
             let written = columns.applied()? || columns.last_batch_is(&id)?;
-            Ok(if written { Fenced::Written } else { Fenced::Refused })
+            Ok(if written { BatchOutcome::Written } else { BatchOutcome::Refused })
         });
         outcome.map_err(Trouble::of_write)
     }

@@ -13,8 +13,8 @@ use super::{Rows, damaged};
 use crate::{Partition, drivers::sled::errors::Trouble};
 use bytes::Bytes;
 use ielections::{
-    Document, DocumentId, DocumentVersion, DocumentWrite, Fence, FenceState, Fenced, OnlyIf, Page, Scan,
-    WriteError,
+    BatchOutcome, Document, DocumentId, DocumentVersion, DocumentWrite, Fence, FenceState, OnlyIf, Page,
+    Scan, WriteError,
 };
 use std::ops::Bound;
 
@@ -42,9 +42,9 @@ impl Rows {
         at: &Partition,
         fence: &Fence,
         batch: &[DocumentWrite],
-    ) -> Result<Fenced, WriteError> {
+    ) -> Result<BatchOutcome, WriteError> {
         if !self.admits(at, fence, batch).map_err(Trouble::before_write)? {
-            return Ok(Fenced::Refused);
+            return Ok(BatchOutcome::Refused);
         }
         let partition = self.number(at).map_err(Trouble::before_write)?;
         let version = fence.after.next();
@@ -59,7 +59,7 @@ impl Rows {
         }
         writes.insert(count_key(at), [partition, number(version)].concat());
         self.documents.apply_batch(writes).map_err(|error| Trouble::from(error).while_writing())?;
-        Ok(Fenced::Written)
+        Ok(BatchOutcome::Written)
     }
 
     /// The partition's number, or one for it.

@@ -4,8 +4,8 @@ use super::{super::rows::Rows, SqliteStorage};
 use crate::{Partition, SysVvmDocuments};
 use async_trait::async_trait;
 use ielections::{
-    Document, DocumentId, DocumentLimits, DocumentWrite, Fence, FenceState, Fenced, Page, ReadError, Scan,
-    WriteError,
+    BatchOutcome, Document, DocumentId, DocumentLimits, DocumentWrite, Fence, FenceState, Page, ReadError,
+    Scan, WriteError,
 };
 
 #[async_trait]
@@ -26,7 +26,7 @@ impl SysVvmDocuments for SqliteStorage {
         at: &Partition,
         fence: &Fence,
         batch: &[DocumentWrite],
-    ) -> Result<Fenced, WriteError> {
+    ) -> Result<BatchOutcome, WriteError> {
         let (at, fence, batch) = (at.clone(), *fence, batch.to_vec());
         self.lane.write(move |rows: &Rows<'_>| rows.write_documents(&at, &fence, &batch)).await
     }

@@ -7,8 +7,8 @@ use super::{Rows, damaged};
 use crate::{Partition, drivers::sqlite::errors::Trouble};
 use bytes::Bytes;
 use ielections::{
-    Document, DocumentId, DocumentVersion, DocumentWrite, Fence, FenceState, Fenced, OnlyIf, Page, Scan,
-    Slot, Vacant,
+    BatchOutcome, Document, DocumentId, DocumentVersion, DocumentWrite, Fence, FenceState, OnlyIf, Page,
+    Scan, Slot, Vacant,
 };
 use rusqlite::{OptionalExtension, params};
 use std::ops::Bound;
@@ -65,13 +65,13 @@ impl Rows<'_> {
         at: &Partition,
         fence: &Fence,
         batch: &[DocumentWrite],
-    ) -> Result<Fenced, Trouble> {
+    ) -> Result<BatchOutcome, Trouble> {
         if !self.fence_state(at)?.admits(fence) {
-            return Ok(Fenced::Refused);
+            return Ok(BatchOutcome::Refused);
         }
         for write in batch.iter().filter(|write| write.only_if() != OnlyIf::Always) {
             if !write.only_if().holds(self.document_version(at, write.id())?) {
-                return Ok(Fenced::Refused);
+                return Ok(BatchOutcome::Refused);
             }
         }
         self.all_or_nothing(|| {
@@ -80,7 +80,7 @@ impl Rows<'_> {
             self.connection
                 .prepare_cached(COUNT)?
                 .execute(params![at.as_bytes(), number.get().cast_signed()])?;
-            Ok(Fenced::Written)
+            Ok(BatchOutcome::Written)
         })
     }
 

@@ -5,7 +5,7 @@ use super::{
     *,
 };
 use crate::{SysVvmDocuments, SysVvmStorage};
-use ielections::{DocumentId, DocumentVersion, DocumentWrite, Fence, Fenced, OnlyIf, Scan, WriteError};
+use ielections::{BatchOutcome, DocumentId, DocumentVersion, DocumentWrite, Fence, OnlyIf, Scan, WriteError};
 
 /// Tests run on whatever file system the temporary folder is on.
 const ANYWHERE: OpenOptions = OpenOptions::new().allow_overlay();
@@ -86,14 +86,14 @@ async fn a_batch_for_which_there_is_no_room_leaves_nothing_behind_and_others_be(
     );
     assert_eq!(before.unwrap(), Swap::Swapped);
     assert!(matches!(refused, Err(WriteError::NotApplied(_))), "{refused:?}");
-    assert_eq!(behind.unwrap(), Fenced::Written);
+    assert_eq!(behind.unwrap(), BatchOutcome::Written);
     assert_eq!(storage.fence_state(&first).await.unwrap().last, DocumentVersion::NONE);
     let scan = Scan { limit: 1000, ..Scan::default() };
     assert_eq!(storage.scan_documents(&first, &scan).await.unwrap().documents, []);
     assert_eq!(storage.scan_documents(&other, &scan).await.unwrap().documents.len(), 1);
 
     limit_pages(&storage, u32::MAX - 1).await;
-    assert_eq!(storage.write_documents(&first, &none, &large).await.unwrap(), Fenced::Written);
+    assert_eq!(storage.write_documents(&first, &none, &large).await.unwrap(), BatchOutcome::Written);
 }
 
 /// Unlike a full disk, which ends the whole transaction, this fails one statement.
@@ -127,7 +127,7 @@ async fn a_batch_that_fails_in_the_middle_is_taken_back_and_others_stand() {
     assert_eq!(storage.fence_state(&at).await.unwrap().last, after);
     let scan = Scan { limit: 100, ..Scan::default() };
     assert_eq!(storage.scan_documents(&at, &scan).await.unwrap().documents, []);
-    assert_eq!(storage.write_documents(&at, &fence, &fine).await.unwrap(), Fenced::Written);
+    assert_eq!(storage.write_documents(&at, &fence, &fine).await.unwrap(), BatchOutcome::Written);
     assert_eq!(storage.scan_documents(&at, &scan).await.unwrap().documents.len(), 2);
     assert_eq!(storage.read(at.clone()).await.unwrap().entry(), Some(&renewed));
 }

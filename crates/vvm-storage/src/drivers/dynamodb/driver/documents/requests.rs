@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::{
     operation::{transact_get_items::TransactGetItemsError, transact_write_items::TransactWriteItemsError},
     types::{Get, TransactGetItem},
 };
-use ielections::{Document, DocumentId, DocumentWrite, Fence, FenceState, Fenced, Page, Scan};
+use ielections::{BatchOutcome, Document, DocumentId, DocumentWrite, Fence, FenceState, Page, Scan};
 
 /// How often a batch may come between two looks at which one was the last.
 const LOOKS: usize = 3;
@@ -21,18 +21,18 @@ impl Requests {
         partition: &[u8],
         fence: &Fence,
         batch: &[DocumentWrite],
-    ) -> Result<Fenced, Trouble> {
+    ) -> Result<BatchOutcome, Trouble> {
         let actions = rows::batch(&self.table, partition, fence, batch);
         let actions = actions.map_err(|error| Failure::of_building(&error))?;
         let error = match self.client.transact_write_items().set_transact_items(Some(actions)).send().await {
-            Ok(_) => return Ok(Fenced::Written),
+            Ok(_) => return Ok(BatchOutcome::Written),
             Err(error) => error,
         };
         if let SdkError::ServiceError(answer) = &error
             && let TransactWriteItemsError::TransactionCanceledException(cancelled) = answer.err()
         {
             return match Cancellation::of(cancelled.cancellation_reasons(), said(&error)) {
-                Cancellation::Refused => Ok(Fenced::Refused),
+                Cancellation::Refused => Ok(BatchOutcome::Refused),
                 Cancellation::Failed(failure) => Err(failure.into()),
             };
         }

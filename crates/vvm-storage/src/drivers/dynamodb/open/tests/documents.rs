@@ -3,7 +3,7 @@
 use super::*;
 use crate::SysVvmDocuments;
 use bytes::Bytes;
-use ielections::{DocumentId, DocumentVersion, DocumentWrite, Fence, Fenced, OnlyIf, Scan};
+use ielections::{BatchOutcome, DocumentId, DocumentVersion, DocumentWrite, Fence, OnlyIf, Scan};
 
 fn id() -> DocumentId {
     DocumentId::new("name").unwrap()
@@ -13,7 +13,7 @@ fn fence() -> Fence {
     Fence { epoch: entry().epoch, incarnation: entry().incarnation(), after: DocumentVersion::from_stored(4) }
 }
 
-async fn write(storage: &DynamoDbStorage) -> Result<Fenced, WriteError> {
+async fn write(storage: &DynamoDbStorage) -> Result<BatchOutcome, WriteError> {
     let delete = DocumentWrite::Delete { id: id(), only_if: OnlyIf::Always };
     storage.write_documents(&partition(), &fence(), &[delete]).await
 }
@@ -56,7 +56,7 @@ async fn each_verb_is_one_request_but_the_look_at_the_fence_is_two() {
     let asked = |operations: &[&str]| -> Vec<_> {
         operations.iter().map(|operation| ((*operation).to_owned(), 1)).collect()
     };
-    assert_eq!(write(&storage).await.unwrap(), Fenced::Written);
+    assert_eq!(write(&storage).await.unwrap(), BatchOutcome::Written);
     assert_eq!(server.asked(), asked(&["TransactWriteItems"]));
     let state = storage.fence_state(&at).await.unwrap();
     assert_eq!((state.last, state.slot.last_epoch()), (fence().after, Epoch::new(5).ok()));
@@ -93,7 +93,7 @@ async fn a_batch_that_fails_is_sent_once_and_told_apart() {
         .await;
         let outcome = write(&storage).await;
         let found = match &outcome {
-            Ok(Fenced::Refused) => "Refused",
+            Ok(BatchOutcome::Refused) => "Refused",
             Err(WriteError::NotApplied(_)) => "NotApplied",
             Err(WriteError::Unknown(_)) => "Unknown",
             Err(WriteError::Fatal(_)) => "Fatal",

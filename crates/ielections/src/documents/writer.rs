@@ -1,8 +1,8 @@
-//! The lane: what all handles of one leadership share, so that the partition has one proposer.
+//! [`DocumentWriter`]: shared by all handles of one leadership, so that the partition has one proposer.
 //!
-//! No task drives it. Whoever wants to write joins the [line](line); whoever of them gets the wheel drives until its own
-//! batch is answered, and with it those of the others that it carried along. A driver may be dropped at any moment: what
-//! it had under way stays in the line, in doubt, and the next one settles it first.
+//! No task drives it. A caller that writes joins the [line](line). The caller that holds the drive lock drives until its own
+//! batch is answered, and carries along what other callers have asked for. It may be dropped at any moment: its unanswered
+//! batch stays in the line, and the next caller settles it first.
 
 mod gate;
 mod line;
@@ -25,24 +25,24 @@ use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use tokio::sync::{Mutex as Wheel, oneshot};
+use tokio::sync::{Mutex as AsyncMutex, oneshot};
 
-pub(crate) struct Lane {
+pub(crate) struct DocumentWriter {
     pub(super) limits: DocumentLimits,
     line: Mutex<Line>,
-    /// Held by who drives. In order: who waited longest comes next.
-    wheel: Wheel<()>,
+    /// Held by the caller that drives. Fair: the caller that waited longest is next.
+    drive_lock: AsyncMutex<()>,
     gate: Gate,
 }
 
 /// How many of the documents on which a refused batch depends are read at once.
 const READS_AT_ONCE: usize = 8;
 
-impl Lane {
+impl DocumentWriter {
     pub(crate) fn of(standing: &Standing, limits: DocumentLimits) -> Self {
         let patience = standing.timing().document_patience();
         let line = Line::new(standing.epoch(), standing.incarnation(), limits, patience);
-        Self { limits, line: Mutex::new(line), wheel: Wheel::default(), gate: Gate::default() }
+        Self { limits, line: Mutex::new(line), drive_lock: AsyncMutex::default(), gate: Gate::default() }
     }
 
     /// Each change of a line is whole when its lock is given back, whatever panics beside it.
@@ -59,7 +59,7 @@ impl Lane {
         tokio::select! {
             biased;
             answer = &mut own => answer.unwrap_or_else(|_| Err(unanswered())),
-            _wheel = self.wheel.lock() => self.drive(standing, &mut own).await,
+            _driving = self.drive_lock.lock() => self.drive(standing, &mut own).await,
             loss = standing.until_over() => Err(DocumentWriteError::Lost(loss)),
         }
     }
@@ -150,9 +150,9 @@ impl Lane {
     }
 
     async fn open(&self, standing: &Standing) -> Result<(), DocumentReadError> {
-        let _wheel = tokio::select! {
+        let _driving = tokio::select! {
             biased;
-            wheel = self.wheel.lock() => wheel,
+            driving = self.drive_lock.lock() => driving,
             loss = standing.until_over() => return Err(DocumentReadError::Lost(loss)),
         };
         let _turn = self.gate.batch().await;
@@ -190,28 +190,28 @@ fn unavailable<T>(why: NoAnswer) -> Result<T, ReadError> {
     Err(ReadError::Unavailable(why.into()))
 }
 
-/// The line answers everybody before it lets go of them, so that nobody ever gets this.
+/// Never seen by a caller: the line answers each write before it forgets it.
 fn unanswered() -> DocumentWriteError {
-    DocumentWriteError::Unknown { cause: "the lane has lost the write".into() }
+    DocumentWriteError::Unknown { cause: "the writer has lost the write".into() }
 }
 
-/// A renewal that goes before the lane's batches, from the moment when it is to be sent until it is over.
+/// A renewal that goes before the writer's batches, from the moment when it is to be sent until it is over.
 pub(crate) struct RenewalTurn(Standing);
 
 impl RenewalTurn {
     /// `None` where nobody has asked for documents: nothing to go before.
     pub(crate) fn of(standing: &Standing) -> Option<Self> {
-        standing.lane()?.gate.begin_renewal();
+        standing.writer()?.gate.begin_renewal();
         Some(Self(standing.clone()))
     }
 
     /// Waits for the batch at the storage, but not for long: the renewal matters more.
     pub(crate) async fn come(&self) {
-        let Some(lane) = self.0.lane() else { return };
-        if lane.gate.is_batch_under_way() {
+        let Some(writer) = self.0.writer() else { return };
+        if writer.gate.is_batch_under_way() {
             tokio::select! {
                 biased;
-                () = lane.gate.batch_passed() => {}
+                () = writer.gate.batch_passed() => {}
                 () = self.0.clock().sleep(self.0.timing().renewal_patience()) => {}
             }
         }
@@ -220,8 +220,8 @@ impl RenewalTurn {
 
 impl Drop for RenewalTurn {
     fn drop(&mut self) {
-        if let Some(lane) = self.0.lane() {
-            lane.gate.end_renewal();
+        if let Some(writer) = self.0.writer() {
+            writer.gate.end_renewal();
         }
     }
 }

@@ -10,7 +10,7 @@
 //! 4. Being deposed is final.
 
 use super::super::{
-    Fence, FenceState, Fenced,
+    BatchOutcome, Fence, FenceState,
     error::{DocumentWriteError, Over},
 };
 use crate::{
@@ -220,12 +220,12 @@ impl Line {
         }
     }
 
-    pub(super) fn written(&mut self, now: Instant, outcome: Result<Fenced, WriteError>) -> Pace {
+    pub(super) fn written(&mut self, now: Instant, outcome: Result<BatchOutcome, WriteError>) -> Pace {
         let (Some(after), Some(sent)) = (self.count, &mut self.sent) else { return Pace::AtOnce };
         let before = matches!(sent.stage, Stage::UnderWay { before: true });
         match outcome {
-            Ok(Fenced::Written) => self.landed(after),
-            Ok(Fenced::Refused) => {
+            Ok(BatchOutcome::Written) => self.landed(after),
+            Ok(BatchOutcome::Refused) => {
                 sent.stage = Stage::Refused;
                 Pace::AtOnce
             }

@@ -13,41 +13,41 @@ use std::{
 use vvm_clock::{Alarm, Instant, SystemClock};
 
 #[derive(Debug)]
-pub(super) struct Watchman {
-    post: Arc<Post>,
+pub(super) struct DeadlineThread {
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Post {
+struct Shared {
     alarm: Alarm,
-    orders: Mutex<Orders>,
+    state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
-struct Orders {
+struct State {
     deadline: Option<(Instant, Subject)>,
     /// What the alarm is set to. Never later than the deadline.
     alarm: Option<Instant>,
-    dismissed: bool,
+    ended: bool,
 }
 
-impl Watchman {
+impl DeadlineThread {
     /// Starts the thread. When the deadline comes, it calls `act` with it and with whose it was, and ends (if `act` does
     /// not end the process). No deadline can be set while `act` runs.
     ///
     /// # Errors
     /// When the process is out of threads or file descriptors.
     pub(super) fn start(name: &str, act: impl Fn(Instant, &Subject) + Send + 'static) -> io::Result<Self> {
-        let post = Arc::new(Post { alarm: Alarm::new()?, orders: Mutex::default() });
+        let shared = Arc::new(Shared { alarm: Alarm::new()?, state: Mutex::default() });
         let thread = thread::Builder::new().name(name.into()).spawn({
-            let post = Arc::clone(&post);
+            let shared = Arc::clone(&shared);
             move || {
                 signals::block_all();
-                post.keep(act);
+                shared.wait_and_act(act);
             }
         })?;
-        Ok(Self { post, thread: Some(thread) })
+        Ok(Self { shared, thread: Some(thread) })
     }
 
     /// Replaces the deadline once `and` has succeeded, both in one step that the thread does not see the middle of.
@@ -59,56 +59,56 @@ impl Watchman {
         deadline: Option<(Instant, &Subject)>,
         and: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
-        let mut orders = self.post.orders();
+        let mut state = self.shared.state();
         and()?;
-        orders.deadline = deadline.map(|(at, subject)| (at, subject.clone()));
+        state.deadline = deadline.map(|(at, subject)| (at, subject.clone()));
         if let Some((at, _)) = deadline
-            && orders.alarm.is_none_or(|alarm| at < alarm)
+            && state.alarm.is_none_or(|alarm| at < alarm)
         {
-            orders.alarm = Some(at);
-            self.post.alarm.set(at);
+            state.alarm = Some(at);
+            self.shared.alarm.set(at);
         }
         Ok(())
     }
 }
 
-impl Post {
-    fn keep(&self, act: impl Fn(Instant, &Subject)) {
+impl Shared {
+    fn wait_and_act(&self, act: impl Fn(Instant, &Subject)) {
         loop {
             self.alarm.wait();
-            let mut orders = self.orders();
-            if orders.dismissed {
+            let mut state = self.state();
+            if state.ended {
                 return;
             }
             // Held until the end: no confirmation can slip in between this look and the act.
-            if let Some((at, subject)) = &orders.deadline
+            if let Some((at, subject)) = &state.deadline
                 && *at <= SystemClock::read()
             {
                 return act(*at, subject);
             }
-            orders.alarm = orders.deadline.as_ref().map(|(at, _)| *at);
-            if let Some(at) = orders.alarm {
+            state.alarm = state.deadline.as_ref().map(|(at, _)| *at);
+            if let Some(at) = state.alarm {
                 self.alarm.set(at);
             }
         }
     }
 
-    /// Every step leaves the orders whole, so poison carries no information.
-    fn orders(&self) -> MutexGuard<'_, Orders> {
-        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Every step leaves the state whole, so poison carries no information.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Watchman {
-    /// Ends the thread only if it has nothing to wait for. With a deadline, it stays at its post (I4).
+impl Drop for DeadlineThread {
+    /// Ends the thread only if it has nothing to wait for. With a deadline, it goes on (I4).
     fn drop(&mut self) {
         {
-            let mut orders = self.post.orders();
-            if orders.deadline.is_some() {
+            let mut state = self.shared.state();
+            if state.deadline.is_some() {
                 return;
             }
-            orders.dismissed = true;
-            self.post.alarm.set(Instant::ORIGIN);
+            state.ended = true;
+            self.shared.alarm.set(Instant::ORIGIN);
         }
         if let Some(thread) = self.thread.take() {
             // It has no panic to report: it only waits.
@@ -135,23 +135,23 @@ mod tests {
         SystemClock::read().after(span)
     }
 
-    /// A watchman, and what it did: the deadline, and when.
-    fn watchman() -> (Watchman, mpsc::Receiver<(Instant, Instant)>) {
+    /// A thread, and what it did: the deadline, and when.
+    fn thread() -> (DeadlineThread, mpsc::Receiver<(Instant, Instant)>) {
         let (acts, acted) = mpsc::channel();
         let act = move |at, _: &Subject| acts.send((at, SystemClock::read())).unwrap();
-        (Watchman::start("watchman", act).unwrap(), acted)
+        (DeadlineThread::start("deadline", act).unwrap(), acted)
     }
 
-    fn set(watchman: &Watchman, deadline: Option<Instant>) {
+    fn set(thread: &DeadlineThread, deadline: Option<Instant>) {
         let subject = subject();
-        watchman.set(deadline.map(|at| (at, &subject)), || Ok(())).unwrap();
+        thread.set(deadline.map(|at| (at, &subject)), || Ok(())).unwrap();
     }
 
     #[test]
     fn acts_at_the_deadline_and_not_before() {
-        let (watchman, acted) = watchman();
+        let (thread, acted) = thread();
         let deadline = from_now(Duration::from_millis(20));
-        set(&watchman, Some(deadline));
+        set(&thread, Some(deadline));
         let (at, when) = acted.recv_timeout(AT_MOST).unwrap();
         assert_eq!(at, deadline);
         assert!(when >= deadline);
@@ -159,12 +159,12 @@ mod tests {
 
     #[test]
     fn an_earlier_deadline_wakes_it_and_a_later_one_does_not_touch_the_alarm() {
-        let (watchman, acted) = watchman();
+        let (thread, acted) = thread();
         let (early, late) = (from_now(Duration::from_millis(30)), from_now(Duration::from_millis(60)));
-        set(&watchman, Some(from_now(HOUR)));
-        set(&watchman, Some(early));
-        set(&watchman, Some(late));
-        let alarm = watchman.post.orders().alarm;
+        set(&thread, Some(from_now(HOUR)));
+        set(&thread, Some(early));
+        set(&thread, Some(late));
+        let alarm = thread.shared.state().alarm;
         assert!(alarm == Some(early) || SystemClock::read() >= early);
         let (at, when) = acted.recv_timeout(AT_MOST).unwrap();
         assert_eq!(at, late);
@@ -173,30 +173,30 @@ mod tests {
 
     #[test]
     fn what_fails_beside_it_changes_nothing() {
-        let (watchman, acted) = watchman();
+        let (thread, acted) = thread();
         let deadline = from_now(Duration::from_millis(20));
-        set(&watchman, Some(deadline));
+        set(&thread, Some(deadline));
         let subject = subject();
-        let refused = watchman.set(Some((from_now(HOUR), &subject)), || Err(io::Error::other("refused")));
+        let refused = thread.set(Some((from_now(HOUR), &subject)), || Err(io::Error::other("refused")));
         assert!(refused.is_err());
         assert_eq!(acted.recv_timeout(AT_MOST).unwrap().0, deadline);
     }
 
     #[test]
     fn dropped_without_a_deadline_it_is_joined() {
-        let (watchman, acted) = watchman();
-        set(&watchman, Some(from_now(HOUR)));
-        set(&watchman, None);
-        drop(watchman);
+        let (thread, acted) = thread();
+        set(&thread, Some(from_now(HOUR)));
+        set(&thread, None);
+        drop(thread);
         assert!(acted.try_recv() == Err(mpsc::TryRecvError::Disconnected), "the thread is still there");
     }
 
     #[test]
     fn dropped_with_a_deadline_it_acts() {
-        let (watchman, acted) = watchman();
+        let (thread, acted) = thread();
         let deadline = from_now(Duration::from_millis(20));
-        set(&watchman, Some(deadline));
-        drop(watchman);
+        set(&thread, Some(deadline));
+        drop(thread);
         assert_eq!(acted.recv_timeout(AT_MOST).unwrap().0, deadline);
     }
 
@@ -208,11 +208,11 @@ mod tests {
             in_act.send(()).unwrap();
             end.recv().unwrap();
         };
-        let watchman = Watchman::start("watchman", act).unwrap();
-        set(&watchman, Some(from_now(Duration::from_millis(5))));
+        let thread = DeadlineThread::start("deadline", act).unwrap();
+        set(&thread, Some(from_now(Duration::from_millis(5))));
         act_began.recv_timeout(AT_MOST).unwrap();
-        assert!(watchman.post.orders.try_lock().is_err());
+        assert!(thread.shared.state.try_lock().is_err());
         may_end.send(()).unwrap();
-        set(&watchman, None);
+        set(&thread, None);
     }
 }

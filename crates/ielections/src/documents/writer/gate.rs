@@ -16,11 +16,11 @@ pub(super) struct Gate {
 struct At {
     /// A renewal waits, or is at the storage.
     renewal: bool,
-    /// A step of the lane is at the storage.
+    /// A step of the writer is at the storage.
     batch: bool,
 }
 
-/// One step of the lane at the storage, until it is answered or dropped.
+/// One step of the writer at the storage, until it is answered or dropped.
 pub(super) struct BatchTurn<'gate>(&'gate Gate);
 
 impl Gate {
