@@ -31,6 +31,8 @@ fn each_command_has_its_settings_from_a_file() {
     let mut leader = leader.stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = Lines::of("stderr", leader.stderr.take().unwrap());
     lines.wait_for("leading, epoch");
+    // Nothing waits for the note of the start.
+    eventually("the history", || ask(&trial, "history", &[]).1.contains("led by file"));
     for (command, options, code, said) in [
         ("status", &[][..], 0, "led by file"),
         ("status", &["--json", "--instances"], 0, "\"instances\""),
