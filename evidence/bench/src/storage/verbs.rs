@@ -26,7 +26,7 @@ pub(super) async fn measure(
     // The first rounds fill caches, prepare statements and open what is opened on first use.
     const WARM_UP: u32 = 3;
     for round in 0..WARM_UP + rounds {
-        let sample = (through_elections(scene, &*elections, round).await?, directly(bare, round).await?);
+        let sample = (through_elections(scene, &elections, round).await?, directly(bare, round).await?);
         if round >= WARM_UP {
             ours.push(sample.0);
             theirs.push(sample.1);
