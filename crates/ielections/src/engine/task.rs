@@ -53,7 +53,7 @@ pub(super) struct Engine<K: Key, C> {
     pub(super) confirmed: Vec<usize>,
     pub(super) closing: bool,
     commanded: bool,
-    jitter: u64,
+    jitter: fastrand::Rng,
     /// Where keys are written out for people, so that each costs one allocation.
     text: String,
     /// Dropped with the engine, which is their answer. The last field: whoever hears it finds the storage, the clock
@@ -87,7 +87,7 @@ impl<K: Key, C: Call> Engine<K, C> {
         commands: Weak<UnboundedSender<Command<K>>>,
     ) -> Self {
         let timers = Timers::new(Arc::clone(&env.clock));
-        let jitter = env.entropy.next_u64();
+        let jitter = fastrand::Rng::with_seed(env.entropy.next_u64());
         let now = env.clock.now();
         Self {
             storage,
@@ -114,12 +114,9 @@ impl<K: Key, C: Call> Engine<K, C> {
         }
     }
 
-    /// Jitter needs no secrecy, and every renewal asks for some: one seed, then splitmix64 (Steele, Lea, Flood 2014).
+    /// Returns the jitter of the next renewal. It needs no secrecy, so the environment's entropy only seeds it.
     pub(super) fn jitter(&mut self) -> Jitter {
-        self.jitter = self.jitter.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.jitter ^ (self.jitter >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        Jitter::from_random(mixed ^ (mixed >> 31))
+        Jitter::from_random(self.jitter.u64(..))
     }
 
     /// The key as people read it.

@@ -167,7 +167,9 @@ fn a_process_that_was_stopped_beyond_its_deadline_runs_the_hook_when_it_goes_on(
     let mut first = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", trial.ttl("1s")]);
     let led = epoch(&first.stdout.wait_for("lead"));
     // Stopped while it notes its start, it would hold the lock of the database.
-    eventually("the history", || trial.ask("history", &["--name", &trial.name()]).1.contains(&led.to_string()));
+    eventually("the history", || {
+        trial.ask("history", &["--name", &trial.name()]).1.contains(&led.to_string())
+    });
     first.signal(Signal::STOP);
     let mut second = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", trial.ttl("1s")]);
     assert!(epoch(&second.stdout.wait_for("lead")) > led);
