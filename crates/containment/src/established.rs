@@ -1,4 +1,4 @@
-//! The containment in force: the level that was asked for, tried out before anything is started in it.
+//! The containment in force, as one process has hold of it.
 //!
 //! Finding and reaping processes stands in `processes`, killing all of them in `sweep`.
 //!
@@ -7,37 +7,13 @@
 
 use crate::{
     control_group::ControlGroup,
-    delegation, launch,
-    level::{Level, Wanted},
-    link, namespace,
-    processes::{Family, ForeignProcFs},
-    shim::{self, FromShim, ToShim},
+    level::Level,
+    processes::{Family, ForeignProcFs, has_ended},
 };
-use rustix::{io::Errno, process::Pid};
 use std::{
-    io,
     os::fd::OwnedFd,
-    path::Path,
-    process::Command,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
 };
-
-/// The level asked for is not to be had here.
-#[derive(Debug, thiserror::Error)]
-pub enum Refusal {
-    /// No level is.
-    #[error(transparent)]
-    ProcFs(#[from] ForeignProcFs),
-    /// There is no control group for the command.
-    #[error(transparent)]
-    ControlGroup(#[from] delegation::Refusal),
-    /// There is no PID namespace for it.
-    #[error(transparent)]
-    Namespace(#[from] namespace::refusal::Refusal),
-}
 
 /// The containment in force, as one process has hold of it: guardian and supervisor each have one.
 #[derive(Clone, Debug)]
@@ -47,8 +23,10 @@ pub struct Containment {
     pub(crate) family: Family,
     /// Where the worker's processes are, if they have a group.
     pub(crate) group: Option<Arc<ControlGroup>>,
-    /// For all threads of this process.
-    closed: Arc<AtomicBool>,
+    /// The keepers of this supervisor, for all its threads.
+    keepers: Arc<Mutex<Vec<Arc<OwnedFd>>>>,
+    /// This process is process 1 of the command's namespace.
+    pub(crate) whole_namespace: bool,
 }
 
 impl Containment {
@@ -57,30 +35,10 @@ impl Containment {
         self.level
     }
 
-    /// The level wanted, tried out. A group is there from now on, until it is [dissolved](Self::dissolve).
-    ///
-    /// # Errors
-    /// When it is not to be had here.
-    pub fn establish(wanted: Wanted) -> Result<Self, Refusal> {
-        let (level, group) = match wanted {
-            Wanted::Auto => delegation::own_group()
-                .ok()
-                .filter(|own| delegation::is_delegated(own))
-                .and_then(|own| tried_group(&own).ok())
-                .map_or((Level::Guardian, None), |group| (Level::ControlGroup, Some(group))),
-            Wanted::Exactly(Level::Guardian) => (Level::Guardian, None),
-            Wanted::Exactly(Level::ControlGroup) => {
-                let own = delegation::own_group()?;
-                let group =
-                    tried_group(&own).map_err(|cause| delegation::Refusal::NotDelegated { own, cause })?;
-                (Level::ControlGroup, Some(group))
-            }
-            Wanted::Exactly(Level::PidNamespace) => {
-                namespace::try_out()?;
-                (Level::PidNamespace, None)
-            }
-        };
-        Ok(Self::of(level, Family::of_this_process()?, group.map(Arc::new)))
+    /// Everything in the command's namespace, whose process 1 this is.
+    pub(crate) fn of_this_namespace() -> Result<Self, ForeignProcFs> {
+        let family = Family::of_this_process()?;
+        Ok(Self { whole_namespace: true, ..Self::of(Level::PidNamespace, family, None) })
     }
 
     /// The descendants of this process, and nothing on top.
@@ -97,37 +55,20 @@ impl Containment {
         Ok(Self::of(level, Family::of_this_process()?, group))
     }
 
-    fn of(level: Level, family: Family, group: Option<Arc<ControlGroup>>) -> Self {
-        Self { level, family, group, closed: Arc::default() }
+    pub(crate) fn of(level: Level, family: Family, group: Option<Arc<ControlGroup>>) -> Self {
+        Self { level, family, group, keepers: Arc::default(), whole_namespace: false }
     }
 
-    /// Starts what `command` says, which becomes something only when it is told to (`shim`).
-    ///
-    /// # Errors
-    /// When the system has no room for another process; `CANCELED` when the containment is closed. A process that was
-    /// started nevertheless is never told, and ends.
-    pub(crate) fn start(&self, command: Command) -> io::Result<Pid> {
-        self.is_open()?;
-        let process = launch::start(command)?;
-        // Again, now that it can be found: whoever closes after this look kills it.
-        self.is_open()?;
-        Ok(process)
+    /// Whether a keeper runs, and so may a command. Asks the kernel, and no other thread.
+    pub(crate) fn has_keeper(&self) -> bool {
+        self.keepers.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|keeper| !has_ended(keeper))
     }
 
-    fn is_open(&self) -> rustix::io::Result<()> {
-        if self.is_closed() { Err(Errno::CANCELED) } else { Ok(()) }
-    }
-
-    /// Lets nothing more be started, for good. Waits for nobody: whoever [starts](Self::start) something just then either
-    /// finds that out before it is told to become anything, or has it found and killed by a [`sweep`](sweep()) that
-    /// begins now.
-    pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::SeqCst);
-    }
-
-    /// Whether everything is being ended. Several threads reap then, so that the number of a process may soon be another's.
-    pub fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::SeqCst)
+    /// Remembers a keeper, by a descriptor of its process.
+    pub(crate) fn remember_keeper(&self, keeper: Arc<OwnedFd>) {
+        let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
+        keepers.retain(|keeper| !has_ended(keeper));
+        keepers.push(keeper);
     }
 
     /// Removes what was made for it. No process may be left in it.
@@ -136,39 +77,5 @@ impl Containment {
             // One that is gone already is as good; an empty one that stays does no harm.
             let _ = group.remove();
         }
-    }
-}
-
-/// A group that takes processes in: not every one does that lets others be made below it.
-fn tried_group(own: &Path) -> io::Result<ControlGroup> {
-    let group = ControlGroup::below(own)?;
-    let (near, far) = link::pair::<ToShim, FromShim>()?;
-    let admitted = launch::command(shim::STAGE, [], far).spawn().and_then(|mut shim| {
-        let admitted = group.admit(Pid::from_child(&shim));
-        // Told nothing, it ends.
-        drop(near);
-        shim.wait()?;
-        admitted
-    });
-    // Nobody is in it.
-    admitted.inspect_err(|_| drop(group.remove()))?;
-    Ok(group)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rustix::process::{WaitOptions, waitpid};
-
-    #[test]
-    fn a_closed_containment_lets_nobody_in_and_all_who_have_hold_of_it_know() {
-        let containment = Containment::by_family(Family::of_this_process().unwrap());
-        let another = containment.clone();
-        let process = containment.start(Command::new("true")).unwrap();
-        waitpid(Some(process), WaitOptions::empty()).unwrap();
-        another.close();
-        assert!(containment.is_closed());
-        let refusal = containment.start(Command::new("true")).unwrap_err();
-        assert_eq!(Errno::from_io_error(&refusal), Some(Errno::CANCELED));
     }
 }

@@ -3,11 +3,13 @@
 //! A program that uses this crate runs as a chain of processes, all of them re-executions of the same binary:
 //!
 //! - the *guardian*, which the user starts: single-threaded, a sub-reaper, able to be process 1 ([`guard`]);
-//! - the *supervisor*, which decides when the command runs ([`Supervisor`], [`spawn`], [`Supervision`]);
-//! - the *command*: first a shim that ties itself to its parent, then the user's program.
+//! - the *supervisor*, which decides when the command runs ([`Supervisor`], [`spawn`], [`Supervision`]), and reaps no child
+//!   but its keeper;
+//! - the *keeper*, single-threaded, a sub-reaper or process 1 of a PID namespace, which starts, kills and reaps;
+//! - the *command*: first a shim that ties itself to the keeper, then the user's program.
 //!
-//! If any of them dies, the others kill and reap what the command has started. The crate prints nothing: it returns
-//! typed errors and reports [`Event`]s. [`stage::enter`] must be the first call in `main`.
+//! If one of the first three dies, the others kill and reap what the command has started. The crate prints nothing: it
+//! returns typed errors and reports [`Event`]s. [`stage::enter`] must be the first call in `main`.
 #![forbid(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
@@ -19,13 +21,16 @@ mod auxiliary;
 mod child_handle;
 mod control_group;
 mod delegation;
+mod establish;
 mod established;
 mod event;
 mod guard;
+mod keeper;
 mod launch;
 mod level;
 mod link;
 mod namespace;
+mod namespace_refusal;
 mod processes;
 mod readable;
 mod shim;
@@ -38,13 +43,14 @@ mod words;
 
 pub use auxiliary::{Helper, HelperError, HelperLines};
 pub use delegation::Refusal as ControlGroupRefusal;
-pub use established::{Containment, Refusal};
+pub use establish::Refusal;
+pub use established::Containment;
 pub use event::{Event, OnEvent};
 pub use guard::{Ended as GuardEnded, Heard as GuardHeard, Note, ToSupervisor, guard};
 pub use launch::{OWN_BINARY, StageError};
 pub use level::{Level, Wanted};
 pub use link::Heard;
-pub use namespace::refusal::{Refusal as NamespaceRefusal, Step};
+pub use namespace_refusal::{Refusal as NamespaceRefusal, Step};
 pub use processes::{Ended, Family, ForeignProcFs, Member, Reap, Reaped, own_group, reap};
 pub use readable::Readable;
 pub use signals::{
@@ -55,6 +61,7 @@ pub use supervise::{
     alongside::Helpers,
     guardian_lapse::{lapsed, listens_again},
     guardian_watch::GuardianWatch,
+    keeper_handle::Unproven,
     not_executed::NotExecuted,
     spawn::{Order, SpawnError, Starting, start as spawn},
     supervisor::{Guardian, Supervisor, TakeUpError},

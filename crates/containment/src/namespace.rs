@@ -1,21 +1,19 @@
 //! A PID namespace for a command: the kernel ends all of it when its process 1 ends, and that one ends with the supervisor.
 //!
 //! - [`outside`]: the process that makes the namespace, and stays outside of it; a child of the supervisor.
-//! - [`init`]: its process 1; parent of the command. [`message`]: what the supervisor and these say to each other.
+//! - [`init`]: its process 1, a keeper.
 //!
 //! Why two processes: a process that makes a PID namespace does not enter it, only its children do.
 
 pub(crate) mod init;
-pub(crate) mod message;
 pub(crate) mod outside;
-pub(crate) mod refusal;
 
 use crate::{
+    keeper::message::{FromKeeper, ToKeeper},
     launch,
     link::{self, Heard},
+    namespace_refusal::{Refusal, Step},
 };
-use message::{FromInit, ToInit};
-use refusal::{Refusal, Step};
 use rustix::io::Errno;
 
 /// Makes a namespace with nothing in it, and lets it go. Blocks until it is gone.
@@ -25,19 +23,15 @@ use rustix::io::Errno;
 pub(crate) fn try_out() -> Result<(), Refusal> {
     let no_process = |cause: std::io::Error| Refusal::of_system(Step::Process, &cause);
     let (link, far) =
-        link::pair::<ToInit, FromInit>().map_err(|cause| Refusal::of_system(Step::Link, &cause))?;
+        link::pair::<ToKeeper, FromKeeper>().map_err(|cause| Refusal::of_system(Step::Link, &cause))?;
     let mut outside = launch::command(outside::STAGE, [], far).spawn().map_err(no_process)?;
     // A process that does not hear it has ended, which is heard here.
-    let _ = link.say(&ToInit::TryOut);
+    let _ = link.say(&ToKeeper::TryOut);
     link.wait();
     let answer = match link.hear() {
-        Some(Heard::Message(FromInit::Ready, _)) => Ok(()),
-        Some(Heard::Message(FromInit::Refused(refusal), _)) => Err(refusal),
-        Some(
-            Heard::Message(FromInit::Ended(_) | FromInit::HelperEnded(..) | FromInit::NotPassedOn(..), _)
-            | Heard::End,
-        )
-        | None => Err(Refusal { step: Step::Process, errno: Errno::CHILD }),
+        Some(Heard::Message(FromKeeper::Ready, _)) => Ok(()),
+        Some(Heard::Message(FromKeeper::Refused(refusal), _)) => Err(refusal),
+        Some(_) | None => Err(Refusal { step: Step::Process, errno: Errno::CHILD }),
     };
     drop(link);
     outside.wait().map_err(no_process)?;

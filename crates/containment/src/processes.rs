@@ -11,5 +11,5 @@ mod reap;
 pub use family::{Family, Member};
 pub use proc_fs::{ForeignProcFs, own_group};
 pub(crate) use proc_fs::{group_of, own_session};
-pub(crate) use reap::wait_for_any;
 pub use reap::{Ended, Reap, Reaped, reap};
+pub(crate) use reap::{has_ended, wait_for_any};

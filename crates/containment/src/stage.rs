@@ -1,6 +1,7 @@
 //! The stages of this crate: re-executions of the same program, which become something else than what it is for.
 
 use crate::{
+    keeper,
     launch::StageError,
     namespace::{init, outside},
     shim,
@@ -20,6 +21,7 @@ pub fn enter() -> Result<Option<ExitCode>, StageError> {
     let arguments = || arguments.collect::<Vec<OsString>>();
     let status = match stage.to_str() {
         Some(shim::STAGE) => shim::main(&arguments())?.into(),
+        Some(keeper::STAGE) => keeper::main(&arguments())?.into(),
         Some(outside::STAGE) => outside::main(&arguments())?,
         Some(init::STAGE) => init::main(&arguments())?.into(),
         _ => return Ok(None),

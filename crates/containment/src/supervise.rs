@@ -7,29 +7,30 @@
 pub(crate) mod alongside;
 pub(crate) mod guardian_lapse;
 pub(crate) mod guardian_watch;
-mod hold;
+pub(crate) mod keeper_handle;
 pub(crate) mod not_executed;
 pub(crate) mod spawn;
-mod starter;
 pub(crate) mod supervisor;
 pub(crate) mod trigger;
 
 use crate::{
     auxiliary::{Helper, HelperError},
-    established::Containment,
     event::{Event, OnEvent},
-    processes::{Ended, Reap, Reaped, reap},
+    processes::Ended,
     signals::{Passed, Told, asks_to_stop},
-    sweep::{Complaint, Sweep, sweep},
 };
 use alongside::Helpers;
-use hold::Hold;
+use keeper_handle::{KeeperHandle, Unproven};
 use rustix::process::Signal;
 use spawn::Starting;
 use std::{pin::Pin, sync::Arc, time::Duration};
-use tokio::sync::{Notify, broadcast, watch};
+use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant};
+
+/// How long a keeper that is told to kill may take to say that it has heard so. Far above what a busy machine needs; only a
+/// keeper that hangs takes longer, and until it is given up the command's lease is renewed as before.
+const KEEPER_ANSWERS: Duration = Duration::from_secs(5);
 
 /// What a supervision is told from outside.
 #[derive(Debug)]
@@ -42,8 +43,6 @@ pub struct Orders {
     pub kill: CancellationToken,
     /// The kill deadline, which moves with each renewal.
     pub deadline: watch::Receiver<Option<Instant>>,
-    /// Rings after a child has ended.
-    pub children: Arc<Notify>,
 }
 
 /// How long things may take.
@@ -90,7 +89,10 @@ enum Phase {
     Stopping {
         until: Instant,
     },
-    Killing,
+    Killing {
+        /// When a keeper that has not heard of it is given up.
+        answer_by: Instant,
+    },
 }
 
 /// What is to happen before the command is told to stop.
@@ -106,9 +108,8 @@ async fn pre_stop_of(running: &mut Option<PreStop>) -> Result<Ended, HelperError
 /// A command under supervision.
 #[derive(Debug)]
 pub struct Supervision {
-    hold: Hold,
+    keeper: KeeperHandle,
     helpers: Arc<Helpers>,
-    containment: Containment,
     on_event: OnEvent,
     clock: Arc<dyn Clock>,
     timeouts: StopTimeouts,
@@ -116,36 +117,22 @@ pub struct Supervision {
     phase: Phase,
     /// What it is told once it is to stop.
     held: Vec<Passed>,
-    complaint: Complaint,
     outcome: Supervised,
 }
 
 impl Supervision {
     /// Of a command that has been [started](spawn::start), with what runs beside it.
     pub fn of(starting: Starting, clock: Arc<dyn Clock>, timeouts: StopTimeouts, orders: Orders) -> Self {
-        let Starting { hold, helpers, containment, on_event, .. } = starting;
+        let Starting { keeper, helpers, on_event, .. } = starting;
         let outcome = Supervised { ended: None, by_itself: false, told: Vec::new() };
         let phase = Phase::Working;
-        let complaint = Complaint::default();
         let held = Vec::new();
-        Self {
-            hold,
-            helpers,
-            containment,
-            on_event,
-            clock,
-            timeouts,
-            orders,
-            phase,
-            held,
-            complaint,
-            outcome,
-        }
+        Self { keeper, helpers, on_event, clock, timeouts, orders, phase, held, outcome }
     }
 
     /// Kills whatever has been started, without asking it to stop first.
     pub fn kill_at_once(mut self) -> Self {
-        self.phase = Phase::Killing;
+        self.begin_killing();
         self
     }
 
@@ -154,20 +141,26 @@ impl Supervision {
         Arc::clone(&self.helpers)
     }
 
-    /// Supervises until no descendant of this process is left.
+    /// Supervises until the keeper has proven that nothing of the command is left.
+    ///
+    /// # Errors
+    /// [`Unproven`] when the keeper has died: processes of the command may still run.
     ///
     /// # Cancel safety
-    /// Not cancel safe: dropped, it leaves processes behind that nobody stops.
-    pub async fn run(mut self) -> Supervised {
+    /// Not cancel safe: dropped, it has everything killed by the keeper, which nothing waits for then.
+    pub async fn run(mut self) -> Result<Supervised, Unproven> {
         // Dropped, it kills what it has started.
         let mut pre_stop = None;
-        while !self.collect() {
+        loop {
+            self.collect();
+            if let Some(proof) = self.keeper.proof() {
+                return proof.map(|()| self.outcome);
+            }
             let wake_at = self.wake_at();
             tokio::select! {
                 biased;
-                () = self.orders.children.notified() => {}
-                () = self.hold.stirs() => {}
-                () = self.orders.kill.cancelled(), if self.phase != Phase::Killing => self.phase = Phase::Killing,
+                () = self.keeper.stirs() => {}
+                () = self.orders.kill.cancelled(), if !self.is_killing() => self.begin_killing(),
                 // A lagging receiver has missed signals, which then merge, as pending signals do.
                 Ok(Told { passed, asks }) = self.orders.signals.recv() => self.pass_on(passed, asks),
                 () = self.orders.stop.cancelled(), if self.phase == Phase::Working => pre_stop = self.stop(),
@@ -176,68 +169,37 @@ impl Supervision {
                     self.tell_after(outcome);
                 }
                 Ok(()) = self.orders.deadline.changed() => {}
-                () = self.clock.sleep_until(wake_at), if self.phase != Phase::Killing => {
-                    if self.is_pre_stopping() {
+                () = self.clock.sleep_until(wake_at) => match self.phase {
+                    Phase::PreStopping { .. } => {
                         pre_stop = None;
                         self.tell_after(Err(HelperError::TooLong));
-                    } else {
-                        self.phase = Phase::Killing;
+                    }
+                    Phase::Working | Phase::Stopping { .. } => self.begin_killing(),
+                    Phase::Killing { .. } => {
+                        self.phase = Phase::Killing { answer_by: Instant::NEVER };
+                        self.keeper.give_up();
                     }
                 }
             }
         }
-        self.outcome
     }
 
-    /// Reaps whoever has ended; when killing, kills whoever hasn't. Whether nobody is left.
-    fn collect(&mut self) -> bool {
-        let worked = self.outcome.ended.is_none();
-        // Before those are reaped who have said so.
-        if let Some(ended) = self.hold.ended() {
+    /// Notes what the keeper has said.
+    fn collect(&mut self) {
+        if let Some(ended) = self.keeper.command_ended()
+            && self.outcome.ended.is_none()
+        {
             self.has_ended(ended);
-        }
-        if self.phase == Phase::Killing {
-            let mut reaped = Vec::new();
-            let state = sweep(&self.containment, |one| reaped.push(one));
-            reaped.into_iter().for_each(|one| self.note(one));
-            return match state {
-                Sweep::Clear => true,
-                Sweep::Waiting { out_of_reach } => {
-                    if let Some(event) = self.complaint.about(out_of_reach) {
-                        self.on_event.report(event);
-                    }
-                    false
-                }
-            };
-        }
-        loop {
-            match reap() {
-                Reap::One(one) => self.note(one),
-                Reap::Childless => return true,
-                Reap::NoneYet => break,
+            if !self.is_killing() {
+                self.stop_leftovers();
             }
-        }
-        if worked && self.outcome.ended.is_some() {
-            self.stop_leftovers();
-        }
-        false
-    }
-
-    fn note(&mut self, reaped: Reaped) {
-        if reaped.pid == self.hold.process() {
-            self.has_ended(reaped.ended);
-        } else {
-            self.helpers.note(reaped.pid, reaped.ended);
         }
     }
 
     fn has_ended(&mut self, ended: Ended) {
-        // Of a worker in a namespace it may have been said before how it ended.
-        if self.outcome.ended.is_none() {
-            self.outcome.ended = Some(ended);
-            // Whoever was told may be gone before the order to stop has come to us.
-            self.outcome.by_itself = self.phase == Phase::Working && self.outcome.told.is_empty();
-        }
+        self.outcome.ended = Some(ended);
+        // The sender of a signal may be gone before the order to stop has come here.
+        self.outcome.by_itself = self.phase == Phase::Working && self.outcome.told.is_empty();
     }
 
     /// When waiting ends. Shortly before the kill deadline in any case: nothing of the worker may see it, or the
@@ -248,8 +210,14 @@ impl Supervision {
         match self.phase {
             Phase::PreStopping { until } => until.min(before_deadline.before(self.timeouts.least_to_stop)),
             Phase::Stopping { until } => until.min(before_deadline),
-            Phase::Working | Phase::Killing => before_deadline,
+            Phase::Working => before_deadline,
+            Phase::Killing { .. } if self.keeper.kills() => Instant::NEVER,
+            Phase::Killing { answer_by } => answer_by,
         }
+    }
+
+    fn is_killing(&self) -> bool {
+        matches!(self.phase, Phase::Killing { .. })
     }
 
     fn is_pre_stopping(&self) -> bool {
@@ -263,8 +231,8 @@ impl Supervision {
         let comes_first = self.phase == Phase::Working && self.helpers.has(Helper::PreStop);
         if asks && !passed.delivered && (comes_first || self.is_pre_stopping()) {
             self.held.push(passed);
-        } else if self.outcome.ended.is_none() && !self.containment.is_closed() {
-            self.hold.pass_on(passed, &self.on_event);
+        } else if self.outcome.ended.is_none() {
+            self.keeper.pass_on(passed);
         }
     }
 
@@ -298,7 +266,7 @@ impl Supervision {
     fn tell(&mut self) {
         self.begin_stopping();
         let held = std::mem::take(&mut self.held);
-        held.into_iter().for_each(|passed| self.hold.pass_on(passed, &self.on_event));
+        held.into_iter().for_each(|passed| self.keeper.pass_on(passed));
         // Whoever asked for the stop by a signal has had it passed on already.
         if self.outcome.told.is_empty() {
             self.pass_on(Passed { signal: Signal::TERM, delivered: false }, true);
@@ -312,12 +280,12 @@ impl Supervision {
         if self.phase == Phase::Working || self.is_pre_stopping() {
             self.begin_stopping();
         }
-        for member in self.containment.family.descendants() {
-            for signal in [Signal::TERM, Signal::CONT] {
-                // Gone, or out of reach, which the killing will tell.
-                let _ = self.containment.family.signal(member, signal);
-            }
-        }
+        self.keeper.tell_rest();
+    }
+
+    fn begin_killing(&mut self) {
+        self.phase = Phase::Killing { answer_by: self.clock.now().after(KEEPER_ANSWERS) };
+        self.keeper.kill();
     }
 
     fn begin_stopping(&mut self) {

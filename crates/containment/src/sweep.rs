@@ -28,19 +28,13 @@ pub enum Sweep {
 
 /// Kills every descendant and reaps what has ended. Never blocks.
 pub fn sweep(containment: &Containment, mut on_reaped: impl FnMut(Reaped)) -> Sweep {
-    let family = containment.family;
     loop {
-        if let Some(group) = &containment.group {
-            // First, so that nobody is left who forks. Where it fails, the next few lines do what they can.
-            let _ = group.kill();
-        }
-        family.kill_groups();
-        let mut out_of_reach = Vec::new();
-        for member in family.descendants() {
-            if family.signal(member, Signal::KILL) == Err(Errno::PERM) {
-                out_of_reach.push(member.pid);
-            }
-        }
+        let out_of_reach = if containment.whole_namespace {
+            kill_namespace();
+            Vec::new()
+        } else {
+            kill_descendants(containment)
+        };
         let mut reaped_any = false;
         loop {
             match reap() {
@@ -56,6 +50,30 @@ pub fn sweep(containment: &Containment, mut on_reaped: impl FnMut(Reaped)) -> Sw
     }
 }
 
+/// Kills everything in the namespace whose process 1 this is: at once, for a fork that the signal overtakes is given up
+/// (fork(2), `ERESTARTNOINTR`).
+fn kill_namespace() {
+    // None is left, which the reaping tells.
+    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(-1), nix::sys::signal::SIGKILL);
+}
+
+/// Kills all that can be found. Returns the processes that this one may not kill.
+fn kill_descendants(containment: &Containment) -> Vec<Pid> {
+    let family = containment.family;
+    if let Some(group) = &containment.group {
+        // First, so that no process is left that forks. Where it fails, the next few lines do what they can.
+        let _ = group.kill();
+    }
+    family.kill_groups();
+    let mut out_of_reach = Vec::new();
+    for member in family.descendants() {
+        if family.signal(member, Signal::KILL) == Err(Errno::PERM) {
+            out_of_reach.push(member.pid);
+        }
+    }
+    out_of_reach
+}
+
 /// Kills every descendant, reaps, and returns once none is left.
 ///
 /// Blocks; a process in an uninterruptible system call, or of a user out of reach, is waited for.
@@ -66,7 +84,10 @@ pub fn end_all(
 ) {
     let mut complaint = Complaint::default();
     while let Sweep::Waiting { out_of_reach } = sweep(containment, &mut on_reaped) {
-        complaint.about(out_of_reach).map(&mut on_event);
+        let processes = complaint.about(out_of_reach);
+        if !processes.is_empty() {
+            on_event(Event::OutOfReach(processes));
+        }
         wait_for_any();
     }
 }
@@ -78,9 +99,9 @@ pub(crate) struct Complaint {
 }
 
 impl Complaint {
-    /// Which processes are waited for, unless that was reported before.
-    pub(crate) fn about(&mut self, out_of_reach: Vec<Pid>) -> Option<Event> {
+    /// The processes that are waited for; none if they were reported before.
+    pub(crate) fn about(&mut self, out_of_reach: Vec<Pid>) -> Vec<Pid> {
         let is_new = !out_of_reach.is_empty() && !std::mem::replace(&mut self.reported, true);
-        is_new.then_some(Event::OutOfReach(out_of_reach))
+        if is_new { out_of_reach } else { Vec::new() }
     }
 }

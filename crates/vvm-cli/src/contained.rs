@@ -3,7 +3,7 @@
 
 use crate::{announce::say, cli::exit};
 use std::{fmt, io, process::ExitCode};
-use vvm_containment::{Event, NamespaceRefusal, Refusal, SpawnError, StageError, Step, TakeUpError};
+use vvm_containment::{Event, NamespaceRefusal, Refusal, SpawnError, StageError, Step};
 use vvm_host::operate::ResourceLimit;
 
 /// The level of `--containment` is not to be had here.
@@ -68,14 +68,6 @@ pub(crate) fn conclude(refusal: &StageError) -> ExitCode {
         StageError::System(cause) => say!("{}", limit_of(cause)),
     }
     exit::SYSTEM.into()
-}
-
-/// Why a host did not begin, for people.
-pub(crate) fn words_of(refusal: &TakeUpError) -> String {
-    match refusal {
-        TakeUpError::System(cause) => limit_of(cause).to_string(),
-        TakeUpError::Stage(_) | TakeUpError::ProcFs(_) => refusal.to_string(),
-    }
 }
 
 /// Says what a guardian or a supervision reports.

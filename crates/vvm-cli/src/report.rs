@@ -44,6 +44,8 @@ pub(crate) enum Outcome {
     Deadline,
     /// The host ended in a way that it should not.
     HostDied,
+    /// The keeper of the command ended in a way that it should not: the record is left to expire.
+    KeeperDied,
     /// The guardian ended in a way that it should not. Logged only: whoever would read it in the file has done so by then.
     GuardianDied,
 }
@@ -75,6 +77,7 @@ impl fmt::Display for Outcome {
             Self::SystemRefused => "the system refuses",
             Self::Deadline => "killed at the deadline",
             Self::HostDied => "the host died",
+            Self::KeeperDied => "the keeper of the command died, the record is left to expire",
             Self::GuardianDied => "the guardian died, the command has been killed",
         })
     }

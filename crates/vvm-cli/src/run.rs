@@ -1,7 +1,7 @@
 //! The host: leads, and decides about the worker.
 //!
 //! What lives here: the process between guardian and worker. Its main thread runs everything asynchronous and is the
-//! one that starts workers; one other thread watches the guardian, and ends everything if that one dies.
+//! one that starts workers; one other thread watches the guardian, and ends this process if that one dies.
 //!
 //! What does not: the protocol (`ielections`), the order of start and stop (`vvm-orch`), the worker's processes
 //! (`vvm_containment`).
@@ -20,7 +20,7 @@ use crate::{
     announce::{self, say},
     async_runtime,
     cli::{args::RunArgs, exit},
-    contained::{conclude as conclude_stage, say_event, words_of},
+    contained::{conclude as conclude_stage, say_event},
     notes::{Farewell, ToGuardian},
     signals::Signals,
 };
@@ -29,7 +29,7 @@ use ielections::{Env, record::HolderTooLong};
 use rustix::process::{Signal, pidfd_send_signal};
 use std::{io, process::ExitCode, sync::Arc};
 use surroundings::Surroundings;
-use vvm_containment::{GuardedTrigger, GuardianWatch, OnEvent, Supervisor, TakeUpError, end_all};
+use vvm_containment::{GuardedTrigger, GuardianWatch, OnEvent, Supervisor, TakeUpError};
 use vvm_deadman::{ArmError, Deadman, SystemOptions, SystemTrigger};
 use vvm_host::CantListen;
 use vvm_host::operate::ResourceLimit;
@@ -38,7 +38,7 @@ use vvm_host::{Host, HostError, Signals as HostSignals};
 /// Why the host did not come to anything. It is said on standard error, and the guardian reports the rest.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
-    #[error("{}", words_of(.0))]
+    #[error(transparent)]
     TakeUp(#[from] TakeUpError),
     #[error(transparent)]
     Holder(#[from] HolderTooLong),
@@ -113,9 +113,8 @@ fn host(run: &RunArgs) -> Result<(), StartError> {
     let control = Arc::new(Control::new(host.stop(), host.status()));
     let died = Arc::clone(&control);
     let watch = GuardianWatch::start(
-        guardian_process,
+        Arc::clone(&guardian_process),
         containment.clone(),
-        on_event.clone(),
         move || died.end_with_guardian(),
         deadline.clone(),
     )?;
@@ -129,13 +128,12 @@ fn host(run: &RunArgs) -> Result<(), StartError> {
         clock: Arc::clone(&host.env().clock),
         control,
         guardian,
+        guardian_process,
         on_event,
         deadline,
     });
     let farewell = runtime.block_on(conclude(&surroundings, host, signals))?;
 
-    // Whatever went wrong: nothing of the worker outlives this process, and nothing is left for the guardian to do.
-    end_all(&surroundings.containment, drop, |event| say_event(&event));
     surroundings.guardian.note(ToGuardian::Farewell(farewell).into());
     let guardian = watch.end();
     if surroundings.control.guardian_lapsed.is_cancelled() {

@@ -16,6 +16,7 @@ mod cases {
     mod check;
     mod containment;
     mod deadline;
+    mod failure_table;
     mod guardian_death;
     mod init;
     mod pre_stop;

@@ -20,6 +20,7 @@ mod cases {
     mod elect;
     mod every_setting;
     mod exit_statuses;
+    mod failure_table;
     mod files;
     mod first_steps;
     mod generated;

@@ -14,6 +14,7 @@ mod cases {
     mod containment;
     mod deadline;
     mod exit_statuses;
+    mod failure_table;
     mod guardian_death;
     mod init;
     mod leadership;

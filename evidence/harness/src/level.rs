@@ -46,7 +46,7 @@ impl Level {
     /// Number of vvm's own processes: guardian and host, and two that keep a namespace.
     pub fn ours(self) -> usize {
         match self {
-            Self::Guardian | Self::ControlGroup => 2,
+            Self::Guardian | Self::ControlGroup => 3,
             Self::PidNamespace => 4,
         }
     }

@@ -1,12 +1,10 @@
 //! The process that makes the namespace: outside of it, between the supervisor and its process 1, and gone with either.
 
-use super::{
-    init,
-    message::{FromInit, ToInit},
-    refusal::{Refusal, Step},
-};
+use super::init;
 use crate::{
+    keeper::message::{FromKeeper, ToKeeper},
     launch::{self, StageError},
+    namespace_refusal::{Refusal, Step},
     signals::{self, Signals},
 };
 use nix::sched::{CloneFlags, unshare};
@@ -27,15 +25,20 @@ pub(crate) const STAGE: &str = "stage-namespace";
 
 /// Makes a namespace, starts its process 1, and ends as that one does.
 pub(crate) fn main(arguments: &[OsString]) -> Result<ExitCode, StageError> {
-    let link = launch::given_link::<FromInit, ToInit>()?;
+    let link = launch::given_link::<FromKeeper, ToKeeper>()?;
     Ok(match start(arguments).and_then(wait) {
-        Ok(ended) => match ended.signal().and_then(Signal::from_named_raw) {
-            Some(signal) => signals::die_of(signal),
-            None => u8::try_from(ended.code().unwrap_or_default()).unwrap_or(init::REFUSED).into(),
-        },
+        Ok(ended) => {
+            // Process 1 is reaped, however it ended, and with it everything in its namespace (pid_namespaces(7)): the proof
+            // at this level (I6).
+            let _ = link.say(&FromKeeper::Gone);
+            match ended.signal().and_then(Signal::from_named_raw) {
+                Some(signal) => signals::die_of(signal),
+                None => u8::try_from(ended.code().unwrap_or_default()).unwrap_or(init::REFUSED).into(),
+            }
+        }
         Err(refusal) => {
             // A supervisor that is gone needs no answer.
-            let _ = link.say(&FromInit::Refused(refusal));
+            let _ = link.say(&FromKeeper::Refused(refusal));
             init::REFUSED.into()
         }
     })

@@ -1,10 +1,11 @@
 //! Taking leave of children that have ended.
 
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
     process::{Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus, wait, waitid},
 };
-use std::fmt;
+use std::{fmt, os::fd::OwnedFd};
 
 /// How a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,4 +75,10 @@ pub fn reap() -> Reap {
 pub(crate) fn wait_for_any() {
     let ended_but_kept = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     while matches!(waitid(WaitId::All, ended_but_kept), Err(Errno::INTR)) {}
+}
+
+/// Whether the process that a descriptor is of has ended, reaped or not.
+pub(crate) fn has_ended(process: &OwnedFd) -> bool {
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready > 0)
 }

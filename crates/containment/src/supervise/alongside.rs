@@ -1,37 +1,42 @@
-//! The helpers of one command: starting them, waiting for them and killing them.
+//! The helpers of one command, which its keeper starts, reaps and kills.
 //!
-//! They have the command's environment, and are contained as it is. When one runs is for the caller to decide; reaping
-//! them, for `supervise`.
+//! They have the command's environment, and are contained as it is. When one runs is for the caller to decide.
 
-use super::starter::Starter;
 use crate::{
     auxiliary::{Helper, HelperError, HelperLines},
+    event::{Event, OnEvent},
+    keeper::message::{FromKeeper, ToKeeper},
+    link::Link,
     processes::Ended,
 };
-use rustix::process::Pid;
-use std::{fmt, sync::Arc};
+use rustix::io::Errno;
+use std::{fmt, io, sync::Arc};
 use tokio::sync::watch;
 use vvm_clock::{Clock, Instant};
 
 /// The helpers of one command.
 pub struct Helpers {
     lines: HelperLines,
-    starter: Starter,
+    keeper: Arc<Link<ToKeeper, FromKeeper>>,
+    on_event: OnEvent,
     states: [watch::Sender<State>; 2],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Idle,
-    /// As this process, if it is a child of ours.
-    Running(Option<Pid>),
-    Ended(Ended),
+    Running,
+    Ended(Result<Ended, HelperError>),
 }
 
 impl Helpers {
-    pub(super) fn new(lines: HelperLines, starter: Starter) -> Arc<Self> {
+    pub(super) fn new(
+        lines: HelperLines,
+        keeper: Arc<Link<ToKeeper, FromKeeper>>,
+        on_event: OnEvent,
+    ) -> Arc<Self> {
         let states = [watch::Sender::new(State::Idle), watch::Sender::new(State::Idle)];
-        Arc::new(Self { lines, starter, states })
+        Arc::new(Self { lines, keeper, on_event, states })
     }
 
     /// Whether there is a line for it.
@@ -53,18 +58,21 @@ impl Helpers {
         clock: &Arc<dyn Clock>,
         limit: Instant,
     ) -> Result<Ended, HelperError> {
+        let state = self.state(helper);
         let running = async {
-            // The sender lives as long as we do.
-            let _ =
-                self.state(helper).subscribe().wait_for(|state| !matches!(state, State::Running(_))).await;
+            let mut states = state.subscribe();
+            // The sender lives as long as `self`.
+            let _ = states.wait_for(|state| *state != State::Running).await;
             let _killed = KilledWhenDropped { helpers: self, helper };
-            let process =
-                self.starter.start(helper, &self.lines).map_err(|cause| HelperError::System(cause.kind()))?;
-            self.state(helper).send_replace(State::Running(process));
-            let mut states = self.state(helper).subscribe();
+            // Before the order, whose outcome another thread may hear.
+            state.send_replace(State::Running);
+            if let Err(errno) = self.keeper.say(&ToKeeper::Helper(helper)) {
+                let refusal = HelperError::System(io::Error::from(errno).kind());
+                state.send_replace(State::Ended(Err(refusal)));
+            }
             loop {
                 if let State::Ended(ended) = *states.borrow_and_update() {
-                    return Ok(ended);
+                    return ended;
                 }
                 let _ = states.changed().await;
             }
@@ -76,21 +84,8 @@ impl Helpers {
         }
     }
 
-    /// A child was reaped: one of these, perhaps.
-    pub(super) fn note(&self, process: Pid, ended: Ended) {
-        for state in &self.states {
-            state.send_if_modified(|state| {
-                let is_this = *state == State::Running(Some(process));
-                if is_this {
-                    *state = State::Ended(ended);
-                }
-                is_this
-            });
-        }
-    }
-
-    /// Its starter says that one has ended.
-    pub(super) fn has_ended(&self, helper: Helper, ended: Ended) {
+    /// The keeper says that one has ended, or was not started.
+    pub(super) fn has_ended(&self, helper: Helper, ended: Result<Ended, HelperError>) {
         self.state(helper).send_replace(State::Ended(ended));
     }
 
@@ -109,8 +104,12 @@ struct KilledWhenDropped<'a> {
 
 impl Drop for KilledWhenDropped<'_> {
     fn drop(&mut self) {
-        if let State::Running(process) = *self.helpers.state(self.helper).borrow() {
-            self.helpers.starter.kill(self.helper, process);
+        if *self.helpers.state(self.helper).borrow() == State::Running
+            && let Err(refusal) = self.helpers.keeper.say(&ToKeeper::KillHelper(self.helper))
+            // A keeper that is gone has no helper any more.
+            && refusal != Errno::PIPE
+        {
+            self.helpers.on_event.report(Event::HelperNotKilled(refusal.into()));
         }
     }
 }

@@ -1,42 +1,38 @@
-//! Starting a command, and finding out whether the command could be executed.
+//! Starting a command, and finding out whether it could be executed.
 
 use super::{
     alongside::Helpers,
-    hold::{Apart, Hold},
+    keeper_handle::{KeeperHandle, NotRunning},
     not_executed::NotExecuted,
-    starter::{ByInit, BySupervisor, Starter},
 };
 use crate::{
     auxiliary::HelperLines,
-    child_handle::{ChildHandle, Group},
     established::Containment,
     event::OnEvent,
+    keeper::{
+        self,
+        message::{FromKeeper, ToKeeper},
+    },
     launch,
     level::Level,
-    link::{self, Heard, Link},
-    namespace::{
-        self,
-        message::{FromInit, ToInit},
-        outside,
-    },
+    link,
+    namespace::outside,
+    namespace_refusal,
     readable::Readable,
-    shim::{self, FromShim, ToShim},
 };
-use rustix::process::{Pid, getpid};
+use rustix::process::Pid;
 use std::{
     ffi::OsString,
     io,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::process::CommandExt as _,
-    },
-    process::Command,
+    os::{fd::AsFd, unix::process::CommandExt as _},
     sync::Arc,
 };
+use tokio::sync::watch;
+use vvm_clock::Instant;
 
 /// A command that is to be started.
 #[derive(Debug)]
-pub struct Order<'a, Input> {
+pub struct Order<'a, Input, Guardian> {
     /// Its file and its arguments.
     pub command: &'a [OsString],
     /// All of its environment.
@@ -45,10 +41,14 @@ pub struct Order<'a, Input> {
     pub helpers: &'a HelperLines,
     /// Its standard input.
     pub input: Input,
+    /// A descriptor of the guardian's process: when that ends, everything is killed.
+    pub guardian: Guardian,
     /// The process group to join; a new one of its own without.
     pub group: Option<Pid>,
-    /// What else than this process shall hold it.
+    /// What else than its keeper shall hold it.
     pub containment: &'a Containment,
+    /// The kill deadline, as it moves.
+    pub deadline: watch::Receiver<Option<Instant>>,
     /// What hears of events.
     pub on_event: OnEvent,
 }
@@ -61,87 +61,64 @@ pub enum SpawnError {
     System(io::Error),
     /// There is nothing to contain it in.
     #[error(transparent)]
-    Containment(namespace::refusal::Refusal),
+    Containment(namespace_refusal::Refusal),
     /// The command could not be executed.
     #[error(transparent)]
     NotExecuted(NotExecuted),
 }
 
 /// A process on its way to the command.
+///
+/// Dropped, it has everything killed by the keeper, which nothing waits for then.
 #[derive(Debug)]
 pub struct Starting {
-    pub(crate) hold: Hold,
+    pub(crate) keeper: KeeperHandle,
     pub(crate) helpers: Arc<Helpers>,
-    pub(crate) containment: Containment,
     pub(crate) on_event: OnEvent,
-    link: Link<ToShim, FromShim>,
-    readable: Readable,
     command: OsString,
 }
 
-/// Starts the process. Must be called from the main thread: the kernel ends the command when the *thread* that started
-/// it ends, and only the main thread lives as long as the process.
+/// Starts the process. At level [`PidNamespace`](Level::PidNamespace) it must be called from a thread that lives as long
+/// as the command, as the main thread does: the kernel ends the namespace when the *thread* that started it ends.
 ///
 /// # Errors
-/// When the system refuses.
-pub fn start<Input: AsFd>(order: &Order<'_, Input>) -> Result<Starting, SpawnError> {
-    let begin = || {
-        let (link, far) = link::pair()?;
-        // Before there is a process, so that nothing can fail that would leave one behind.
-        let readable = Readable::of(&link)?;
-        let (hold, helpers, parent) = match order.containment.level() {
-            Level::Guardian | Level::ControlGroup => {
-                let environment = order.environment.clone();
-                let by = BySupervisor { environment, containment: order.containment.clone() };
-                let helpers = Helpers::new(order.helpers.clone(), Starter::Supervisor(by));
-                (Hold::Child(start_shim(order, far)?), helpers, getpid())
-            }
-            Level::PidNamespace => {
-                let (apart, helpers) = start_apart(order, far)?;
-                (Hold::Apart(apart), helpers, Pid::INIT)
-            }
-        };
-        if let (Some(group), Hold::Child(child)) = (&order.containment.group, &hold) {
-            // Before it is told to become the command. One that is never told ends.
-            group.admit(child.pid)?;
-        }
-        // A shim that has died already is found when it is reaped.
-        let _ = link.say_with(&ToShim { parent }, &[order.input.as_fd()]);
-        Ok((hold, helpers, link, readable))
-    };
-    let (hold, helpers, link, readable) = begin().map_err(SpawnError::System)?;
-    let command = order.command.first().cloned().unwrap_or_default();
-    let (containment, on_event) = (order.containment.clone(), order.on_event.clone());
-    Ok(Starting { hold, helpers, containment, on_event, link, readable, command })
+/// When the system refuses. Nothing of the command runs then, nor will it.
+pub fn start<Input: AsFd, Guardian: AsFd>(
+    order: &Order<'_, Input, Guardian>,
+) -> Result<Starting, SpawnError> {
+    begin(order).map_err(SpawnError::System)
 }
 
-/// The shim as a child of this process.
-fn start_shim<Input>(order: &Order<'_, Input>, shim: OwnedFd) -> io::Result<ChildHandle> {
-    let pid = order.containment.start(stage_of(order, shim::STAGE, shim))?;
-    let group = order.group.map_or(Group::Own, |group| Group::Terminal(Some(group)));
-    Ok(ChildHandle { pid, group })
-}
-
-/// The shim as a child of process 1 of a namespace of its own.
-fn start_apart<Input>(order: &Order<'_, Input>, shim: OwnedFd) -> io::Result<(Apart, Arc<Helpers>)> {
-    let (link, far) = link::pair::<ToInit, FromInit>()?;
-    let readable = Readable::of(&link)?;
-    let outside = order.containment.start(stage_of(order, outside::STAGE, far))?;
-    // One that has ended already is found when it is reaped.
-    let _ = link.say_with(&ToInit::Begin { shares_group: order.group.is_some() }, &[shim.as_fd()]);
+fn begin<Input: AsFd, Guardian: AsFd>(order: &Order<'_, Input, Guardian>) -> io::Result<Starting> {
+    let (link, far) = link::pair::<ToKeeper, FromKeeper>()?;
+    let hears = Readable::of(&link)?;
     let link = Arc::new(link);
-    let by = ByInit { link: Arc::clone(&link), on_event: order.on_event.clone() };
-    let helpers = Helpers::new(order.helpers.clone(), Starter::Init(by));
-    Ok((Apart::new(outside, link, Arc::clone(&helpers), order.on_event.clone(), readable), helpers))
-}
-
-fn stage_of<Input>(order: &Order<'_, Input>, stage: &str, far: OwnedFd) -> Command {
-    // Only process 1 of a namespace has to start those.
-    let helpers = order.helpers.arguments().filter(|_| stage == outside::STAGE);
-    let mut command = launch::command(stage, helpers.chain(launch::behind_dashes(order.command)), far);
-    command.env_clear().envs(order.environment.iter().cloned());
-    command.process_group(order.group.map_or(0, Pid::as_raw_pid));
-    command
+    let helpers = Helpers::new(order.helpers.clone(), Arc::clone(&link), order.on_event.clone());
+    let inherits_group = order.containment.level() == Level::PidNamespace;
+    let stage = if inherits_group { outside::STAGE } else { keeper::STAGE };
+    let arguments = order.helpers.arguments().chain(launch::behind_dashes(order.command));
+    let mut process = launch::command(stage, arguments, far);
+    process.env_clear().envs(order.environment.iter().cloned());
+    // A keeper has a group of its own: what a terminal does to its foreground group is for the command. In a namespace that
+    // group has no number, so that the keeper is started in it, and the command inherits it.
+    let group = order.group.filter(|_| inherits_group);
+    process.process_group(group.map_or(0, Pid::as_raw_pid));
+    let child = process.spawn()?;
+    // Its end of the link, without which it would never hear of our end.
+    drop(process);
+    let mut deadline = order.deadline.clone();
+    let at_first = *deadline.borrow_and_update();
+    let on_event = order.on_event.clone();
+    let keeper =
+        KeeperHandle::of(child, Arc::clone(&link), hears, Arc::clone(&helpers), on_event.clone(), deadline)?;
+    // Before it is told to start anything (`guardian_watch`).
+    order.containment.remember_keeper(keeper.process());
+    let mut descriptors = vec![order.input.as_fd(), order.guardian.as_fd()];
+    descriptors.extend(order.containment.group.as_ref().map(|group| group.as_fd()));
+    // One that has ended already is found when it is reaped.
+    let _ = link.say_with(&ToKeeper::Begin { group: order.group, deadline: at_first }, &descriptors);
+    let command = order.command.first().cloned().unwrap_or_default();
+    Ok(Starting { keeper, helpers, on_event, command })
 }
 
 impl Starting {
@@ -153,14 +130,17 @@ impl Starting {
     /// # Cancel safety
     /// May be dropped and called again at will.
     pub async fn executed(&mut self) -> Result<(), SpawnError> {
-        let heard = self.readable.find(|| self.link.hear()).await.map_err(SpawnError::System)?;
-        match heard {
-            // The shim's end closes on exec; when there never was a shim; and when it is killed, which its reaping tells.
-            Heard::End => self.hold.refusal().map_or(Ok(()), |refusal| Err(SpawnError::Containment(refusal))),
-            Heard::Message(FromShim { errno }, _) => {
-                let cause = io::Error::from_raw_os_error(errno);
-                Err(SpawnError::NotExecuted(NotExecuted::of(self.command.clone(), cause)))
+        loop {
+            if let Some(executed) = self.keeper.executed() {
+                return executed.map_err(|refusal| match refusal {
+                    NotRunning::System(errno) => SpawnError::System(errno.into()),
+                    NotRunning::Namespace(refusal) => SpawnError::Containment(refusal),
+                    NotRunning::NotExecuted(errno) => {
+                        SpawnError::NotExecuted(NotExecuted::of(self.command.clone(), errno.into()))
+                    }
+                });
             }
+            self.keeper.stirs().await;
         }
     }
 }

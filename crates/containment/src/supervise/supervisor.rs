@@ -7,9 +7,8 @@ use crate::{
     link::{Heard, Link},
     processes::ForeignProcFs,
 };
-use rustix::process::{Pid, getpid, set_child_subreaper};
+use rustix::process::Pid;
 use std::{
-    io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
@@ -20,7 +19,7 @@ pub struct Supervisor {
     /// The link to the guardian.
     pub guardian: Guardian,
     /// A descriptor of the guardian's process, readable once it has ended.
-    pub guardian_process: OwnedFd,
+    pub guardian_process: Arc<OwnedFd>,
     /// The command's standard input.
     pub input: OwnedFd,
     /// The process group for the command to share with the guardian; none without a terminal.
@@ -38,13 +37,10 @@ pub enum TakeUpError {
     /// There is no `/proc` to find processes by.
     #[error(transparent)]
     ProcFs(#[from] ForeignProcFs),
-    /// The system refused.
-    #[error("this process can't become a sub-reaper: {0}")]
-    System(io::Error),
 }
 
 impl Supervisor {
-    /// Takes up what the guardian has given this process, which becomes a sub-reaper. Standard input is empty afterwards.
+    /// Takes up what the guardian has given this process. Standard input is empty afterwards.
     /// Must be called in `main`, while the process has a single thread.
     ///
     /// # Errors
@@ -58,9 +54,8 @@ impl Supervisor {
             return Err(StageError::NotAStage.into());
         };
         let containment = Containment::taken_over(level, descriptors.next())?;
-        // What the command's processes leave behind becomes ours, so that we can wait for the last of them (I6).
-        set_child_subreaper(Some(getpid())).map_err(|errno| TakeUpError::System(errno.into()))?;
         let guardian = Guardian(Arc::new(link));
+        let guardian_process = Arc::new(guardian_process);
         Ok(Self { guardian, guardian_process, input, terminal_group, containment })
     }
 }

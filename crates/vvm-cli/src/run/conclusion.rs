@@ -6,7 +6,7 @@ use super::{
     surroundings::{Course, Surroundings, WorkEnd, Worked},
 };
 use crate::{
-    announce::say_to_people,
+    announce::{say, say_to_people},
     cli::exit,
     contained::NotStarted,
     notes::Farewell,
@@ -16,7 +16,7 @@ use crate::{
 use ielections::AcquireError;
 use rustix::process::Signal;
 use std::{fmt, sync::Arc};
-use vvm_containment::{Ended, Supervised};
+use vvm_containment::{Ended, Supervised, Unproven};
 use vvm_host::status::{Role, WhyStopping};
 use vvm_host::{Ended as HostEnded, HostError};
 use vvm_orch::{Failure, Problem};
@@ -39,12 +39,28 @@ pub(super) enum Cause {
     GuardianDied,
     /// The guardian did not listen for as long as a deadline lasts.
     GuardianLapsed,
+    /// The keeper of the command has died, so that nothing proves that the command has ended (I6).
+    Unproven(Unproven),
     /// There was no storage to campaign on.
     Storage(Arc<HostError>),
     /// The command did not pass its checks.
     Unhealthy(Unhealthy),
     /// Something went wrong, or the worker ended.
     Problem(Problem),
+}
+
+/// Draws the conclusion, and says and writes it.
+pub(super) fn conclude(surroundings: &Surroundings, course: &Course, cause: &Cause) -> Conclusion {
+    let conclusion = Conclusion::of(surroundings, course, cause);
+    conclusion.announce(surroundings, course);
+    // A reader of the file has seen the guardian's end, and may have started the next one, which writes it, too.
+    if let Some(path) = &surroundings.run.result_file
+        && conclusion.outcome != Outcome::GuardianDied
+    {
+        let report = conclusion.report(surroundings, course);
+        report.write(path).unwrap_or_else(|refusal| say!("{refusal}"));
+    }
+    conclusion
 }
 
 impl Cause {
@@ -121,6 +137,7 @@ impl Conclusion {
                 exit::KILLED,
                 "the guardian was stopped (by Ctrl-Z?) or hung beyond the kill deadline",
             ),
+            Cause::Unproven(unproven) => Self::exit(Outcome::KeeperDied, exit::SYSTEM, unproven),
             Cause::Storage(refusal) => Self::no_storage(refusal, run.exit_code_timeout),
             Cause::Problem(Problem::Lost(loss)) => match course.worked.get() {
                 // Its work was done, whoever leads now.

@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, OnceLock},
     time::Duration,
 };
-use tokio::sync::{Notify, broadcast, watch};
+use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant};
 use vvm_containment::{
@@ -45,8 +45,6 @@ pub(super) struct Control {
     pub(super) signals: broadcast::Sender<Told>,
     /// The deadline that the guardian's own timer stands at.
     pub(super) in_force: watch::Sender<Option<Instant>>,
-    /// Rings after a child has ended.
-    pub(super) children: Arc<Notify>,
 }
 
 impl Control {
@@ -61,7 +59,6 @@ impl Control {
             guardian_died: CancellationToken::new(),
             signals: broadcast::Sender::new(SIGNALS),
             in_force: watch::Sender::new(None),
-            children: Arc::new(Notify::new()),
         }
     }
 
@@ -88,9 +85,6 @@ impl Control {
                 biased;
                 caught = signals_socket.find(|| signals.pending()) => {
                     for Caught { signal, .. } in caught? {
-                        if signal == Signal::CHILD {
-                            self.children.notify_one();
-                        }
                         // The others are for the worker, and whoever means it signals the guardian.
                         if asks_to_stop(signal) {
                             self.asked_to_stop(requests.on(clock.now(), At::Host), signal, false);
@@ -142,8 +136,6 @@ impl Control {
         self.situation.stops(WhyStopping::GuardianDied);
         self.kill.cancel();
         self.stop.cancel();
-        // Those who have ended may have been reaped by another thread.
-        self.children.notify_one();
     }
 
     /// That the guardian has died; or that we were asked to stop, and by which signal.

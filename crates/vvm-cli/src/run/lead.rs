@@ -1,13 +1,13 @@
 //! Runs the host of `vvm run`: one service, the contained command, and what follows each campaign.
 
 use super::{
-    conclusion::{Cause, Conclusion},
+    conclusion::{Cause, conclude},
     control::Control,
     service::{GuardianSilent, WorkerService},
     surroundings::{Course, Surroundings},
 };
 use crate::{
-    announce::{say, say_to_people},
+    announce::say_to_people,
     cli::args::{AcquireTimeout, OnLoss, RunArgs},
     notes::Farewell,
     report::Outcome,
@@ -125,20 +125,6 @@ async fn guardian_lapsed(control: &Control, clock: &Arc<dyn Clock>, is_campaigni
         // The sender lives as long as `control`.
         let _ = in_force.changed().await;
     }
-}
-
-/// Draws the conclusion, and says and writes it.
-fn conclude(surroundings: &Surroundings, course: &Course, cause: &Cause) -> Conclusion {
-    let conclusion = Conclusion::of(surroundings, course, cause);
-    conclusion.announce(surroundings, course);
-    // A reader of the file has seen the guardian's end, and may have started the next one, which writes it, too.
-    if let Some(path) = &surroundings.run.result_file
-        && conclusion.outcome != Outcome::GuardianDied
-    {
-        let report = conclusion.report(surroundings, course);
-        report.write(path).unwrap_or_else(|refusal| say!("{refusal}"));
-    }
-    conclusion
 }
 
 /// How long a host whose command is unhealthy is no candidate: a standby looks at the record at least once a poll, has as

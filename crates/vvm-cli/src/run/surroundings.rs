@@ -28,6 +28,8 @@ pub(super) struct Surroundings {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) control: Arc<Control>,
     pub(super) guardian: Guardian,
+    /// Readable once the guardian has ended.
+    pub(super) guardian_process: Arc<OwnedFd>,
     pub(super) on_event: OnEvent,
     /// The kill deadline, as it moves.
     pub(super) deadline: watch::Receiver<Option<Instant>>,

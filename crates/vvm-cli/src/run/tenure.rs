@@ -6,13 +6,18 @@
 mod backoff;
 
 use super::{
+    conclusion::{Cause, conclude},
     health::Health,
     surroundings::{Course, Surroundings, WorkEnd, Worked},
 };
 use crate::{
     announce::say_to_people,
-    cli::args::{OnExit, RestartLimit},
+    cli::{
+        args::{OnExit, RestartLimit},
+        exit,
+    },
     contained::NotStarted,
+    notes::ToGuardian,
     worker::environment::Leadership,
 };
 use backoff::Backoff;
@@ -20,7 +25,7 @@ use ielections::Standing;
 use std::{pin::pin, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Instant;
-use vvm_containment::{Order, Orders, StopTimeouts, Supervised, Supervision, Sweep, spawn, sweep};
+use vvm_containment::{Order, Orders, StopTimeouts, Supervised, Supervision, Unproven, spawn};
 use vvm_host::status::{Idle, IdleUntil, WhyStopping};
 use vvm_orch::{BoxError, ServiceContext};
 use vvm_storage::ElectionKey;
@@ -75,7 +80,6 @@ impl Tenure {
             stop: self.stop.clone(),
             kill: control.kill.clone(),
             deadline: self.surroundings.deadline.clone(),
-            children: Arc::clone(&control.children),
         }
     }
 
@@ -85,7 +89,7 @@ impl Tenure {
     /// When it can't be executed, or the system refuses. Nothing of it runs then.
     ///
     /// # Cancel safety
-    /// Not cancel safe: dropped, it leaves processes behind that nobody stops.
+    /// Not cancel safe: dropped, it has everything killed, and nothing waits for that.
     pub(super) async fn start(&self, orders: Orders) -> Result<Supervision, BoxError> {
         let run = &self.surroundings.run;
         let credentials = vvm_storage::url::credentials(&run.storage);
@@ -95,17 +99,13 @@ impl Tenure {
             environment: self.leadership.environment(std::env::vars_os(), withheld),
             helpers: &run.work.helpers(),
             input: &self.surroundings.input,
+            guardian: &self.surroundings.guardian_process,
             group: self.surroundings.terminal_group,
             containment: &self.surroundings.containment,
+            deadline: self.surroundings.deadline.clone(),
             on_event: self.surroundings.on_event.clone(),
         };
-        let mut starting = match spawn(&order) {
-            Ok(starting) => starting,
-            Err(refusal) => {
-                self.reap_all().await;
-                return Err(NotStarted::from(refusal).into());
-            }
-        };
+        let mut starting = spawn(&order).map_err(NotStarted::from)?;
         let timeouts = StopTimeouts {
             pre_stop_timeout: run.work.pre_stop_timeout,
             least_to_stop: run.ttl.get() / LEAST_TO_STOP_SHARE,
@@ -123,17 +123,22 @@ impl Tenure {
         match executed {
             Ok(()) => Ok(supervision),
             Err(refusal) => {
-                supervision.kill_at_once().run().await;
+                self.proven(supervision.kill_at_once().run().await);
                 Err(NotStarted::from(refusal).into())
             }
         }
     }
 
-    /// Waits until nobody is left of a start that failed on its way: processes that were never told what to become (I6).
-    async fn reap_all(&self) {
-        while sweep(&self.surroundings.containment, drop) != Sweep::Clear {
-            self.surroundings.control.children.notified().await;
-        }
+    /// How the command ended, if it is proven that nothing of it is left (I6). Without proof, this process ends here and
+    /// hands nothing back: the guardian kills what is left, and the record expires.
+    fn proven(&self, supervised: Result<Supervised, Unproven>) -> Supervised {
+        supervised.unwrap_or_else(|unproven| {
+            let cause = Cause::Unproven(unproven);
+            let farewell = conclude(&self.surroundings, &self.course, &cause).farewell;
+            self.surroundings.guardian.note(ToGuardian::Farewell(farewell).into());
+            // Not `exit` with its handlers, which could wait for whatever hangs.
+            signal_hook::low_level::exit(exit::SYSTEM.into())
+        })
     }
 
     /// From the start of the first command until nothing is left to be done under this leadership.
@@ -142,7 +147,7 @@ impl Tenure {
     /// When the command can't be started again.
     ///
     /// # Cancel safety
-    /// Not cancel safe: dropped, it leaves processes behind that nobody stops.
+    /// Not cancel safe: dropped, it has everything killed, and nothing waits for that.
     pub(super) async fn run(self, first: Supervision) -> Result<(), BoxError> {
         let situation = &self.surroundings.situation;
         situation.works();
@@ -211,7 +216,7 @@ impl Tenure {
     /// Asks to give up the leadership when the command does not work.
     async fn check(&self, supervision: Supervision) -> Supervised {
         let helpers = supervision.helpers();
-        let mut supervised = pin!(supervision.run());
+        let mut supervised = pin!(async { self.proven(supervision.run().await) });
         let Some(health) = &self.health else { return supervised.await };
         tokio::select! {
             biased;

@@ -1,7 +1,7 @@
 //! The result file: how a run ended, one outcome after another, so that it can be told from a command's own exit status.
 
 use crate::VVM;
-use harness::{Run, Running, Trial};
+use harness::{Level, Run, Running, Trial};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::net::TcpListener;
@@ -145,6 +145,21 @@ fn host_died() {
     });
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"host_died".into(), &137.into()));
     assert!(found["epoch"].as_u64().is_some() && found["incarnation"].as_str().is_some(), "{found}");
+}
+
+/// The keeper of the command can't say any more that nothing of it is left.
+#[test]
+fn keeper_died() {
+    if VVM.level() == Level::PidNamespace {
+        // There the kernel proves the end (`a_killed_init_is_a_killed_worker`).
+        return;
+    }
+    let trial = VVM.trial();
+    let found = result(&trial, "exec sleep 1000", &[], |trial, _| {
+        kill_process(trial.process("vvm stage-keeper"), Signal::KILL).unwrap();
+    });
+    assert_eq!((&found["outcome"], &found["exit_status"]), (&"keeper_died".into(), &71.into()));
+    assert!(found["epoch"].as_u64().is_some(), "{found}");
 }
 
 #[test]

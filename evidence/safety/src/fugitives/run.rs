@@ -94,8 +94,9 @@ fn find(mark: &str) -> Found {
         match (words.next(), words.next()) {
             (Some("vvm"), Some("run")) => found.guardian = Some(pid),
             (Some("vvm"), Some("stage-host")) => found.host = Some(pid),
-            // What keeps a namespace is ours; a shim is on its way to be the worker.
-            (Some("vvm"), Some("stage-namespace" | "stage-init")) | (Some("unshare"), _) => {}
+            // The keeper, and the maker of its namespace, are ours; a shim is on its way to be the worker.
+            (Some("vvm"), Some("stage-keeper" | "stage-namespace" | "stage-init")) | (Some("unshare"), _) => {
+            }
             _ => found.of_worker.push(pid),
         }
     }

@@ -1,0 +1,396 @@
+//! The keeper: parent of the command and of what it leaves behind, and the only process that reaps them.
+//!
+//! A sub-reaper between supervisor and command, or process 1 of the command's namespace. Single-threaded, and it decides
+//! nothing. It kills everything when it is told to, when the supervisor is gone, and when the guardian is gone, and says
+//! [`Gone`](FromKeeper::Gone) when no descendant is left (I6).
+
+pub(crate) mod message;
+
+use crate::{
+    auxiliary::{self, Helper, HelperLines},
+    child_handle::{ChildHandle, Group},
+    established::Containment,
+    launch::{self, StageError, TakenUp},
+    level::Level,
+    link::{self, Heard, Link},
+    processes::{Reap, Reaped, has_ended, own_group, reap},
+    shim::{self, FromShim, ToShim},
+    signals::Signals,
+    sweep::{Complaint, Sweep, sweep},
+};
+use message::{FromKeeper, ToKeeper};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::{Mode, OFlags, open},
+    io::Errno,
+    process::{Pid, Signal, getpid, kill_process_group, set_child_subreaper},
+};
+use std::{
+    ffi::OsString,
+    io,
+    os::{
+        fd::{AsFd as _, BorrowedFd, OwnedFd},
+        unix::process::CommandExt as _,
+    },
+    process::Command,
+    time::Duration,
+};
+use vvm_clock::{Instant, SystemClock};
+use vvm_deadman::{KernelTimer, SECOND_LAYER_BEHIND};
+
+/// How long before the kill deadline a keeper kills by itself. A supervisor that runs has told it to before: it leaves a
+/// twentieth of the TTL, 50 ms at least, for killing. So this is for a supervisor that is stopped, and ends no command that
+/// might have gone on; and it leaves the keeper this time and [`SECOND_LAYER_BEHIND`] until its own timer kills it.
+const BEFORE_THE_DEADLINE: Duration = Duration::from_millis(25);
+
+/// The name of the stage.
+pub(crate) const STAGE: &str = "stage-keeper";
+
+/// A keeper of descendants, from its start until none is left.
+pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
+    // First: signals of a service manager, which signals every process, are for the command, and reach it by way of the
+    // supervisor. Caught, not ignored: what is ignored stays so for the command.
+    let signals = Signals::catch_also(&[Signal::TSTP]).map_err(StageError::System)?;
+    let TakenUp { link, first, descriptors } = launch::take_up()?;
+    let (lines, command) = HelperLines::read(arguments).ok_or(StageError::NotAStage)?;
+    if let ToKeeper::Begin { group, deadline } = first {
+        let order = Order { lines: &lines, command, group: group.map(Some), deadline, descriptors };
+        keep(&link, order, signals, Kept::Descendants);
+    }
+    Ok(0)
+}
+
+/// What a keeper is asked to start.
+pub(crate) struct Order<'k> {
+    pub(crate) lines: &'k HelperLines,
+    pub(crate) command: &'k [OsString],
+    /// The process group to stay in, which has no number in a namespace; a new one without.
+    pub(crate) group: Option<Option<Pid>>,
+    pub(crate) deadline: Option<Instant>,
+    /// The command's standard input, the guardian's process, a control group's folder.
+    pub(crate) descriptors: Vec<OwnedFd>,
+}
+
+/// What a keeper kills.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// Its descendants, as a sub-reaper.
+    Descendants,
+    /// Everything in its namespace, as process 1.
+    Namespace,
+}
+
+/// Starts the command, and keeps it until no descendant is left.
+pub(crate) fn keep(link: &Link<FromKeeper, ToKeeper>, order: Order<'_>, signals: Signals, kept: Kept) {
+    let mut descriptors = order.descriptors.into_iter();
+    let (Some(input), Some(guardian)) = (descriptors.next(), descriptors.next()) else { return };
+    // Before anything is started: a supervisor or guardian that has ended meanwhile would have ended nothing.
+    let mut early = Vec::new();
+    loop {
+        match link.hear() {
+            Some(Heard::Message(message, _)) => early.push(message),
+            Some(Heard::End) => return,
+            None => break,
+        }
+    }
+    // Without that message, the supervisor knows that nothing has run.
+    if has_ended(&guardian) || link.say(&FromKeeper::Ready).is_err() {
+        return;
+    }
+    let mut established = || {
+        let containment = match kept {
+            Kept::Descendants => {
+                // What the command leaves behind becomes this process's child, so that it can wait for the last of them (I6).
+                set_child_subreaper(Some(getpid()))?;
+                Containment::taken_over(Level::Guardian, descriptors.next()).map_err(io::Error::other)?
+            }
+            Kept::Namespace => Containment::of_this_namespace().map_err(io::Error::other)?,
+        };
+        let timer = (kept == Kept::Descendants).then(KernelTimer::new).transpose()?;
+        Ok((containment, timer))
+    };
+    let (containment, timer) = match established() {
+        Ok(established) => established,
+        Err(cause) => return refuse(link, &cause),
+    };
+    let mut keeper = Keeper {
+        link,
+        link_open: true,
+        guardian,
+        lines: order.lines,
+        containment,
+        timer,
+        deadline: None,
+        command: None,
+        shim: None,
+        helpers: Vec::new(),
+        killing: false,
+        complaint: Complaint::default(),
+    };
+    keeper.set_deadline(order.deadline);
+    if let Err(cause) = keeper.start(order.command, order.group, input) {
+        let _ = link.say(&FromKeeper::NotStarted(errno_of(&cause)));
+        keeper.killing = true;
+    }
+    // What came before there was a command is for the command, too, which may never come to be by it.
+    early.into_iter().for_each(|message| keeper.obey(message));
+    keeper.watch(signals);
+}
+
+fn refuse(link: &Link<FromKeeper, ToKeeper>, cause: &io::Error) {
+    let _ = link.say(&FromKeeper::NotStarted(errno_of(cause)));
+    let _ = link.say(&FromKeeper::Gone);
+}
+
+struct Keeper<'k> {
+    link: &'k Link<FromKeeper, ToKeeper>,
+    link_open: bool,
+    /// Readable once the guardian has ended.
+    guardian: OwnedFd,
+    lines: &'k HelperLines,
+    containment: Containment,
+    /// Kills a keeper that is stopped or hangs when the deadline has passed, and with it the command (I4). None for
+    /// process 1, which no timer of its own kills: there the supervisor's end does, by way of the process outside.
+    timer: Option<KernelTimer>,
+    /// The kill deadline.
+    deadline: Option<Instant>,
+    /// The command, until it is reaped.
+    command: Option<ChildHandle>,
+    /// The link to its shim, until that is the command.
+    shim: Option<Link<ToShim, FromShim>>,
+    /// The helpers, until they are reaped.
+    helpers: Vec<(Helper, Pid)>,
+    killing: bool,
+    complaint: Complaint,
+}
+
+impl Keeper<'_> {
+    fn start(&mut self, command: &[OsString], group: Option<Option<Pid>>, input: OwnedFd) -> io::Result<()> {
+        let (near, far) = link::pair()?;
+        let mut process = launch::command(shim::STAGE, launch::behind_dashes(command), far);
+        let group = match group {
+            // Process 1 was started in the terminal's group, and so is its child.
+            Some(None) => Group::Terminal(own_group()),
+            Some(Some(number)) => {
+                process.process_group(number.as_raw_pid());
+                Group::Terminal(Some(number))
+            }
+            None => {
+                process.process_group(0);
+                Group::Own
+            }
+        };
+        let pid = launch::start(process)?;
+        self.command = Some(ChildHandle { pid, group });
+        self.admit_and_tell(pid, &near, input.as_fd())?;
+        self.shim = Some(near);
+        Ok(())
+    }
+
+    fn start_helper(&mut self, helper: Helper) -> io::Result<()> {
+        let line = self.lines.of(helper).ok_or(io::ErrorKind::NotFound)?;
+        let (near, far) = link::pair()?;
+        let nothing = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let process: Command = auxiliary::command(line, far)?;
+        let pid = launch::start(process)?;
+        self.admit_and_tell(pid, &near, nothing.as_fd())?;
+        self.helpers.push((helper, pid));
+        Ok(())
+    }
+
+    /// A shim that is never told ends.
+    fn admit_and_tell(
+        &self,
+        pid: Pid,
+        near: &Link<ToShim, FromShim>,
+        input: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        if let Some(group) = &self.containment.group {
+            // Before it is told to become anything.
+            group.admit(pid)?;
+        }
+        // A shim that has died already is found when it is reaped.
+        let _ = near.say_with(&ToShim { parent: getpid() }, &[input]);
+        Ok(())
+    }
+
+    /// Until no descendant is left.
+    fn watch(mut self, mut signals: Signals) {
+        loop {
+            // Reaping and listening happen in any case.
+            let _ = signals.pending();
+            // Before its end: that it was executed is said first.
+            self.listen_to_shim();
+            if self.reap() == Reaping::Childless {
+                // The proof (I6): as a sub-reaper, or process 1, a process without a child has no descendant.
+                let _ = self.link.say(&FromKeeper::Gone);
+                return;
+            }
+            self.listen();
+            self.killing |= !self.link_open || self.is_due() || has_ended(&self.guardian);
+            if self.killing && self.kill() {
+                let _ = self.link.say(&FromKeeper::Gone);
+                return;
+            }
+            self.wait(&signals);
+        }
+    }
+
+    fn reap(&mut self) -> Reaping {
+        loop {
+            match reap() {
+                Reap::One(reaped) => self.note(reaped),
+                Reap::NoneYet => return Reaping::SomeLive,
+                Reap::Childless => return Reaping::Childless,
+            }
+        }
+    }
+
+    /// Kills and reaps what there is. Whether nothing is left.
+    fn kill(&mut self) -> bool {
+        let mut reaped = Vec::new();
+        let state = sweep(&self.containment, |one| reaped.push(one));
+        reaped.into_iter().for_each(|one| self.note(one));
+        if !self.link_open || self.is_due() {
+            // Everything that could be found was sent SIGKILL, the command first of all. The rest takes its time, and this
+            // process must live to see the end of it.
+            self.set_timer(None);
+        }
+        match state {
+            Sweep::Clear => true,
+            Sweep::Waiting { out_of_reach } => {
+                for some in self.complaint.about(out_of_reach).chunks(4) {
+                    let mut processes = [None; 4];
+                    processes.iter_mut().zip(some).for_each(|(place, pid)| *place = Some(*pid));
+                    let _ = self.link.say(&FromKeeper::OutOfReach(processes));
+                }
+                false
+            }
+        }
+    }
+
+    fn note(&mut self, reaped: Reaped) {
+        // A supervisor that is gone will be heard of.
+        if self.command.take_if(|command| command.pid == reaped.pid).is_some() {
+            let _ = self.link.say(&FromKeeper::Ended(reaped.ended));
+        }
+        if let Some(place) = self.helpers.iter().position(|(_, pid)| *pid == reaped.pid) {
+            let (helper, _) = self.helpers.swap_remove(place);
+            let _ = self.link.say(&FromKeeper::HelperEnded(helper, reaped.ended));
+        }
+    }
+
+    fn listen_to_shim(&mut self) {
+        match self.shim.as_ref().and_then(Link::hear) {
+            // The shim's end closes on exec; and when it is killed, which its reaping tells.
+            Some(Heard::End) => {
+                let _ = self.link.say(&FromKeeper::Executed);
+                self.shim = None;
+            }
+            Some(Heard::Message(FromShim { errno }, _)) => {
+                let _ = self.link.say(&FromKeeper::NotExecuted(Errno::from_raw_os_error(errno)));
+                self.shim = None;
+            }
+            None => {}
+        }
+    }
+
+    fn listen(&mut self) {
+        while self.link_open {
+            match self.link.hear() {
+                Some(Heard::Message(message, _)) => self.obey(message),
+                Some(Heard::End) => self.link_open = false,
+                None => return,
+            }
+        }
+    }
+
+    fn obey(&mut self, message: ToKeeper) {
+        match message {
+            ToKeeper::Signal(passed) => {
+                // Until it is reaped, which only this process does, its number names no other process.
+                if let Some(Err(errno)) = self.command.as_ref().map(|command| command.pass_on(passed)) {
+                    let _ = self.link.say(&FromKeeper::NotPassedOn(passed.signal, errno));
+                }
+            }
+            ToKeeper::Helper(helper) => {
+                // Nothing is started that would have to be killed at once.
+                let started =
+                    if self.killing { Err(Errno::CANCELED.into()) } else { self.start_helper(helper) };
+                if let Err(cause) = started {
+                    let _ = self.link.say(&FromKeeper::HelperNotStarted(helper, errno_of(&cause)));
+                }
+            }
+            ToKeeper::KillHelper(wanted) => {
+                for (_, pid) in self.helpers.iter().filter(|(helper, _)| *helper == wanted) {
+                    // It has ended already, and is about to be reaped.
+                    let _ = kill_process_group(*pid, Signal::KILL);
+                }
+            }
+            ToKeeper::Deadline(deadline) => self.set_deadline(deadline),
+            ToKeeper::TellRest => {
+                for member in self.containment.family.descendants() {
+                    for signal in [Signal::TERM, Signal::CONT] {
+                        // Gone, or out of reach, which the killing will tell.
+                        let _ = self.containment.family.signal(member, signal);
+                    }
+                }
+            }
+            ToKeeper::Kill => {
+                self.killing = true;
+                let _ = self.link.say(&FromKeeper::Kills);
+            }
+            ToKeeper::Begin { .. } | ToKeeper::TryOut => {}
+        }
+    }
+
+    fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+        self.set_timer(deadline);
+    }
+
+    /// Whether it is time to kill without being told to.
+    fn is_due(&self) -> bool {
+        self.due().is_some_and(|due| SystemClock::read() >= due)
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.deadline.map(|deadline| deadline.before(BEFORE_THE_DEADLINE))
+    }
+
+    /// Behind the supervisor's own deadline as its second layer is, so that a supervisor that ends by its first one still
+    /// has everything killed by a keeper that runs.
+    fn set_timer(&self, deadline: Option<Instant>) {
+        if let Some(timer) = &self.timer {
+            // The kernel documents no failure. With one, the earlier deadline stays in force (I4).
+            let _ = timer.set(deadline.map(|at| at.after(SECOND_LAYER_BEHIND)));
+        }
+    }
+
+    /// Blocks until there is something to do.
+    fn wait(&self, signals: &Signals) {
+        let mut fds = vec![PollFd::new(signals, PollFlags::IN)];
+        if self.link_open {
+            fds.push(PollFd::new(self.link, PollFlags::IN));
+        }
+        if !self.killing {
+            fds.push(PollFd::new(&self.guardian, PollFlags::IN));
+        }
+        fds.extend(self.shim.as_ref().map(|shim| PollFd::new(shim, PollFlags::IN)));
+        // The wait counts no suspend: after one, the timers of supervisor and keeper are due at once.
+        let left = self.due().filter(|_| !self.killing).map(|due| SystemClock::read().until(due));
+        let longest = left.and_then(|left| Timespec::try_from(left).ok());
+        // Interrupted: looking at everything is right after that, too.
+        let _ = poll(&mut fds, longest.as_ref());
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Reaping {
+    SomeLive,
+    Childless,
+}
+
+fn errno_of(cause: &io::Error) -> Errno {
+    Errno::from_io_error(cause).unwrap_or(Errno::IO)
+}

@@ -1,0 +1,228 @@
+//! What the supervisor and a keeper say to each other.
+
+use crate::{
+    auxiliary::Helper,
+    link::{Frame, Message, frame},
+    namespace_refusal::{Refusal, Step},
+    processes::Ended,
+    signals::Passed,
+    words::{ended, ended_words, instant, instant_words, optional_pid_word, pid, signal, signal_word},
+};
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal},
+};
+use vvm_clock::Instant;
+
+/// The supervisor to a keeper.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ToKeeper {
+    /// The first message: start the command. With it come the command's standard input, a descriptor of the guardian's
+    /// process, and the folder of the command's control group, if it has one.
+    Begin {
+        /// The process group that the command shall join; a new one without.
+        group: Option<Pid>,
+        /// The kill deadline.
+        deadline: Option<Instant>,
+    },
+    /// The first message: say whether it could be done.
+    TryOut,
+    /// A signal for the command.
+    Signal(Passed),
+    /// Start this one.
+    Helper(Helper),
+    /// Kill it.
+    KillHelper(Helper),
+    /// The kill deadline moved.
+    Deadline(Option<Instant>),
+    /// Tell what the command has left behind to stop.
+    TellRest,
+    /// Kill everything.
+    Kill,
+}
+
+/// A keeper to the supervisor; or, before there is one, the process that makes its namespace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FromKeeper {
+    /// It could be done. From here on, processes may run.
+    Ready,
+    /// There is no namespace; the last message.
+    Refused(Refusal),
+    /// The system refused the command's process, for this reason.
+    NotStarted(Errno),
+    /// The command could not be executed, for this reason.
+    NotExecuted(Errno),
+    /// It was executed, or killed before.
+    Executed,
+    /// The command has ended. What it left behind may go on.
+    Ended(Ended),
+    /// The system refused this helper's process, for this reason.
+    HelperNotStarted(Helper, Errno),
+    /// This one has ended, too.
+    HelperEnded(Helper, Ended),
+    /// This signal could not be given to the command.
+    NotPassedOn(Signal, Errno),
+    /// These run as another user, and the keeper may not kill them: up to four.
+    OutOfReach([Option<Pid>; 4]),
+    /// The order to kill was heard.
+    Kills,
+    /// No descendant of the keeper is left; the last message (I6).
+    Gone,
+}
+
+impl Message for ToKeeper {
+    fn to_frame(&self) -> Frame {
+        match *self {
+            Self::Begin { group, deadline } => {
+                let [tag, nanos] = instant_words(deadline);
+                frame(48, [tag, nanos, optional_pid_word(group)])
+            }
+            Self::TryOut => frame(49, []),
+            Self::Signal(Passed { signal, delivered }) => {
+                frame(50, [signal_word(signal), u64::from(delivered)])
+            }
+            Self::Helper(helper) => frame(51, [helper_word(helper)]),
+            Self::KillHelper(helper) => frame(52, [helper_word(helper)]),
+            Self::Deadline(deadline) => frame(53, instant_words(deadline)),
+            Self::TellRest => frame(54, []),
+            Self::Kill => frame(55, []),
+        }
+    }
+
+    fn from_frame(frame: &Frame) -> Option<Self> {
+        let [first, second, third, _] = frame.words;
+        Some(match frame.kind {
+            48 => Self::Begin { group: pid(third), deadline: instant(frame.words) },
+            49 => Self::TryOut,
+            50 => Self::Signal(Passed { signal: signal(first)?, delivered: second != 0 }),
+            51 => Self::Helper(helper(first)?),
+            52 => Self::KillHelper(helper(first)?),
+            53 => Self::Deadline(instant(frame.words)),
+            54 => Self::TellRest,
+            55 => Self::Kill,
+            _ => return None,
+        })
+    }
+}
+
+impl Message for FromKeeper {
+    fn to_frame(&self) -> Frame {
+        match *self {
+            Self::Ready => frame(64, []),
+            Self::Refused(Refusal { step, errno }) => frame(65, [step_word(step), errno_word(errno)]),
+            Self::NotStarted(errno) => frame(66, [errno_word(errno)]),
+            Self::NotExecuted(errno) => frame(67, [errno_word(errno)]),
+            Self::Executed => frame(68, []),
+            Self::Ended(how) => frame(69, ended_words(how)),
+            Self::HelperNotStarted(helper, errno) => frame(70, [helper_word(helper), errno_word(errno)]),
+            Self::HelperEnded(helper, how) => {
+                let [tag, number] = ended_words(how);
+                frame(71, [tag, number, helper_word(helper)])
+            }
+            Self::NotPassedOn(signal, errno) => frame(72, [signal_word(signal), errno_word(errno)]),
+            Self::OutOfReach(processes) => frame(73, processes.map(optional_pid_word)),
+            Self::Kills => frame(74, []),
+            Self::Gone => frame(75, []),
+        }
+    }
+
+    fn from_frame(frame: &Frame) -> Option<Self> {
+        let [first, second, third, _] = frame.words;
+        Some(match frame.kind {
+            64 => Self::Ready,
+            65 => Self::Refused(Refusal { step: step(first)?, errno: errno(second)? }),
+            66 => Self::NotStarted(errno(first)?),
+            67 => Self::NotExecuted(errno(first)?),
+            68 => Self::Executed,
+            69 => Self::Ended(ended(first, second)?),
+            70 => Self::HelperNotStarted(helper(first)?, errno(second)?),
+            71 => Self::HelperEnded(helper(third)?, ended(first, second)?),
+            72 => Self::NotPassedOn(signal(first)?, errno(second)?),
+            73 => Self::OutOfReach(frame.words.map(pid)),
+            74 => Self::Kills,
+            75 => Self::Gone,
+            _ => return None,
+        })
+    }
+}
+
+fn errno_word(errno: Errno) -> u64 {
+    u64::from(errno.raw_os_error().unsigned_abs())
+}
+
+fn errno(word: u64) -> Option<Errno> {
+    Some(Errno::from_raw_os_error(i32::try_from(word).ok()?))
+}
+
+fn helper_word(helper: Helper) -> u64 {
+    match helper {
+        Helper::PreStop => 0,
+        Helper::Check => 1,
+    }
+}
+
+fn helper(word: u64) -> Option<Helper> {
+    match word {
+        0 => Some(Helper::PreStop),
+        1 => Some(Helper::Check),
+        _ => None,
+    }
+}
+
+const STEPS: [Step; 6] =
+    [Step::Link, Step::Process, Step::Namespace, Step::UserNamespace, Step::Mapping, Step::Proc];
+
+fn step_word(step: Step) -> u64 {
+    STEPS.into_iter().zip(0..).find_map(|(one, word)| (one == step).then_some(word)).unwrap_or(u64::MAX)
+}
+
+fn step(word: u64) -> Option<Step> {
+    STEPS.get(usize::try_from(word).ok()?).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_survives_its_frame() {
+        let pid = rustix::process::getpid();
+        let to_keeper = [
+            ToKeeper::Begin { group: Some(pid), deadline: None },
+            ToKeeper::Begin { group: None, deadline: Some(Instant::NEVER) },
+            ToKeeper::TryOut,
+            ToKeeper::Signal(Passed { signal: Signal::QUIT, delivered: true }),
+            ToKeeper::Helper(Helper::PreStop),
+            ToKeeper::Helper(Helper::Check),
+            ToKeeper::KillHelper(Helper::Check),
+            ToKeeper::Deadline(Some(Instant::ORIGIN)),
+            ToKeeper::Deadline(None),
+            ToKeeper::TellRest,
+            ToKeeper::Kill,
+        ];
+        for message in to_keeper {
+            assert_eq!(ToKeeper::from_frame(&message.to_frame()), Some(message));
+            assert_eq!(FromKeeper::from_frame(&message.to_frame()), None);
+        }
+        let refused = STEPS.map(|step| FromKeeper::Refused(Refusal { step, errno: Errno::PERM }));
+        let others = [
+            FromKeeper::Ready,
+            FromKeeper::NotStarted(Errno::AGAIN),
+            FromKeeper::NotExecuted(Errno::NOENT),
+            FromKeeper::Executed,
+            FromKeeper::Ended(Ended::Exited(255)),
+            FromKeeper::Ended(Ended::Signalled(9)),
+            FromKeeper::HelperNotStarted(Helper::Check, Errno::MFILE),
+            FromKeeper::HelperEnded(Helper::PreStop, Ended::Exited(1)),
+            FromKeeper::HelperEnded(Helper::Check, Ended::Signalled(9)),
+            FromKeeper::NotPassedOn(Signal::TERM, Errno::PERM),
+            FromKeeper::OutOfReach([Some(pid), None, None, None]),
+            FromKeeper::Kills,
+            FromKeeper::Gone,
+        ];
+        for message in others.into_iter().chain(refused) {
+            assert_eq!(FromKeeper::from_frame(&message.to_frame()), Some(message));
+            assert_eq!(ToKeeper::from_frame(&message.to_frame()), None);
+        }
+    }
+}
