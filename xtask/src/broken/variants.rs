@@ -46,14 +46,14 @@ pub(super) const VARIANTS: &[Variant] = &[
     Variant {
         name: "an observer that waits its own TTL",
         changes: &[Change {
-            file: "crates/ielections/src/protocol/campaign.rs",
-            good: "for (view, slot) in self.views.iter_mut().zip(&slots) {",
-            broken: "for (view, slot) in self.views.iter_mut().zip(&slots) {
-                        let mut slot = slot.clone();
-                        if let Slot::Held { entry, .. } = &mut slot {
-                            entry.ttl = self.terms.ttl;
-                        }
-                        let slot = &slot;",
+            file: "crates/ielections/src/protocol/campaign/look.rs",
+            good: "if let Some(slot) = slot {",
+            broken: "if let Some(slot) = slot {
+                let mut slot = slot.clone();
+                if let Slot::Held { entry, .. } = &mut slot {
+                    entry.ttl = self.terms.ttl;
+                }
+                let slot = &slot;",
         }],
     },
     Variant {
