@@ -174,11 +174,10 @@ impl Contest {
         Self { url, key, reader, clock, epoch: None }
     }
 
-    async fn candidate(&self, holder: &str) -> (Process<ElectionKey>, JoinHandle<Leadership>) {
-        let process = Process::start(storage(&self.url).await, Arc::new(self.clock.clone()));
-        let elections = Arc::clone(&process.elections);
-        let candidacy = candidacy(&self.key, holder, ttl());
-        let leading = tokio::spawn(async move { elections.acquire(candidacy).await.unwrap().1 });
+    async fn candidate(&self, holder: &str) -> (Arc<Process<ElectionKey>>, JoinHandle<Leadership>) {
+        let process = Arc::new(Process::start(storage(&self.url).await, Arc::new(self.clock.clone())));
+        let (candidate, candidacy) = (Arc::clone(&process), candidacy(&self.key, holder, ttl()));
+        let leading = tokio::spawn(async move { candidate.elections.acquire(candidacy).await.unwrap().1 });
         (process, leading)
     }
 
