@@ -8,6 +8,7 @@
 
 mod conclusion;
 mod control;
+mod guardian_silent;
 mod health;
 mod lead;
 pub(crate) mod log;

@@ -1,8 +1,8 @@
 //! What a campaign came to: outcome, exit status, and the words for it.
 
 use super::{
+    guardian_silent::GuardianSilent,
     health::Unhealthy,
-    service::GuardianSilent,
     surroundings::{Course, Surroundings, WorkEnd, Worked},
 };
 use crate::{
@@ -75,15 +75,15 @@ impl Cause {
             return Self::GuardianLapsed;
         }
         match ended {
-            HostEnded::Stopped => control.asked(),
+            HostEnded::Stopped => Self::Asked(control.stop_signal()),
             HostEnded::NotOpened(error) => Self::Storage(Arc::clone(error)),
             // The signal reached the command, too, only sooner; or something failed on the way of a stop.
             HostEnded::Problem(problem) if control.stop.is_cancelled() => {
                 let was_asked =
                     matches!(surroundings.situation.role(), Role::Stopping { why: WhyStopping::Asked, .. });
                 match problem {
-                    Problem::Ended { .. } => control.asked(),
-                    _ if was_asked => control.asked(),
+                    Problem::Ended { .. } => Self::Asked(control.stop_signal()),
+                    _ if was_asked => Self::Asked(control.stop_signal()),
                     problem => Self::Problem(problem.clone()),
                 }
             }

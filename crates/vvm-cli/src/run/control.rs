@@ -1,6 +1,5 @@
 //! What this process is told from outside, by signals and by the guardian, sorted for those who act on it.
 
-use super::conclusion::Cause;
 use crate::{
     announce,
     signals::{Caught, Signals, asks_to_stop, ends_a_candidate},
@@ -138,12 +137,9 @@ impl Control {
         self.stop.cancel();
     }
 
-    /// That the guardian has died; or that we were asked to stop, and by which signal.
-    pub(super) fn asked(&self) -> Cause {
-        if self.guardian_died.is_cancelled() {
-            return Cause::GuardianDied;
-        }
-        Cause::Asked(self.stop_signal.get().copied().unwrap_or(Signal::TERM))
+    /// Returns the signal that asked to stop first. Without one, as for a stop of its own, TERM.
+    pub(super) fn stop_signal(&self) -> Signal {
+        self.stop_signal.get().copied().unwrap_or(Signal::TERM)
     }
 
     /// Why work is to stop, once it is.

@@ -3,7 +3,8 @@
 use super::{
     conclusion::{Cause, conclude},
     control::Control,
-    service::{GuardianSilent, WorkerService},
+    guardian_silent::GuardianSilent,
+    service::WorkerService,
     surroundings::{Course, Surroundings},
 };
 use crate::{

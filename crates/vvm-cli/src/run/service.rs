@@ -2,6 +2,7 @@
 //! record is released (I6).
 
 use super::{
+    guardian_silent::GuardianSilent,
     surroundings::{Course, Surroundings},
     tenure::Tenure,
 };
@@ -24,11 +25,6 @@ pub(super) struct WorkerService {
     pub(super) surroundings: Arc<Surroundings>,
     pub(super) course: Arc<Course>,
 }
-
-/// The guardian did not answer, so a worker would not be contained.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the guardian does not answer (stopped by Ctrl-Z?), so that the command would not be contained")]
-pub(super) struct GuardianSilent;
 
 #[async_trait]
 impl Service<ElectionKey> for WorkerService {
