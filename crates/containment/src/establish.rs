@@ -66,7 +66,7 @@ fn tried_group(own: &Path) -> io::Result<ControlGroup> {
         shim.wait()?;
         admitted
     });
-    // Nobody is in it.
+    // No process is in it.
     admitted.inspect_err(|_| drop(group.remove()))?;
     Ok(group)
 }

@@ -31,7 +31,7 @@ pub enum StageError {
     /// Another program than this one started the process.
     #[error("this command is internal: a process of the same program starts it")]
     NotAStage,
-    /// The process that started this one has ended meanwhile. There is nobody to tell.
+    /// The process that started this one has ended meanwhile. No process is left to tell.
     #[error("the process that started this one has ended")]
     Abandoned,
     /// There is nothing to read instead of the link.

@@ -267,7 +267,7 @@ impl Supervision {
         self.begin_stopping();
         let held = std::mem::take(&mut self.held);
         held.into_iter().for_each(|passed| self.keeper.pass_on(passed));
-        // Whoever asked for the stop by a signal has had it passed on already.
+        // A stop that a signal asked for has passed that signal on already.
         if self.outcome.told.is_empty() {
             self.pass_on(Passed { signal: Signal::TERM, delivered: false }, true);
         }

@@ -1,7 +1,7 @@
 //! Killing until none is left.
 //!
-//! One pass kills everybody it can see and reaps everybody who has ended, and starts over as long as it reaped any,
-//! because a dead parent's children have become ours by then. When a pass reaps nobody, each of our children has been
+//! One pass kills every process it can see and reaps every one that has ended, and starts over as long as it reaped any,
+//! because a dead parent's children have become ours by then. When a pass reaps none, each of our children has been
 //! sent SIGKILL, so that an end is sure to come, and a next pass after it.
 
 use crate::{

@@ -28,7 +28,7 @@ pub(crate) struct Unwritable {
 
 #[derive(Debug, thiserror::Error)]
 enum Cause {
-    /// The kind alone: the error itself names the file that was tried, which nobody asked for.
+    /// The kind alone: the error itself names the file that was tried, which the operator did not name.
     #[error("{0}")]
     System(io::ErrorKind),
     #[error("no process reads it")]

@@ -23,7 +23,7 @@ struct Line {
     epoch: Option<u64>,
     incarnation: Option<String>,
     ttl_ms: Option<u64>,
-    /// Who paused the whole name, if somebody did.
+    /// The operator who paused the whole name.
     paused_by: Option<String>,
     /// How far a step-down has come that was asked of this leader, and who shall come next.
     stepping_down: Option<Stepping>,

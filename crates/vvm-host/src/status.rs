@@ -1,6 +1,6 @@
-//! How this process stands, for whoever asks: one value that a host writes and everybody else reads.
+//! The status of a host: one value that the host writes, and that HTTP, logs and the guardian read.
 //!
-//! What lives here: the [`HostStatus`], with its [`Role`] (which anybody can wait for to change), its [`Telemetry`], what was
+//! What lives here: the [`HostStatus`], with its [`Role`] (whose changes can be waited for), its [`Telemetry`], what was
 //! last seen of others, and whether the storage answers. What does not: who shows it (an HTTP server, a service manager's
 //! status line, a socket, logs), and anything about workers or command lines, so that a program that embeds elections can
 //! have the same value.
@@ -44,7 +44,7 @@ pub struct Candidate {
     pub ttl: Ttl,
 }
 
-/// How this process stands. Reading never waits for whoever writes, and writing never waits at all.
+/// How this process stands. Reading never waits for a writer, and writing never waits.
 pub struct HostStatus {
     candidate: Candidate,
     clock: Arc<dyn Clock>,

@@ -46,7 +46,7 @@ impl Service<ElectionKey> for WorkerService {
 }
 
 impl Surroundings {
-    /// Waits until the guardian's own timer stands at our deadline, or at a later one of ours. Without, nobody would
+    /// Waits until the guardian's own timer stands at our deadline, or at a later one of ours. Without it, no process would
     /// end what the worker leaves behind if both of us were stopped.
     async fn guardian_in_force(&self, ttl: Ttl, stop: &CancellationToken) -> Result<(), BoxError> {
         let deadline = *self.deadline.borrow();

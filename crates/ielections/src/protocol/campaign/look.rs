@@ -32,7 +32,7 @@ impl Campaign {
     }
 
     /// A linearizable look at a slot that seemed to go back in time: if it really did, the storage has lost writes,
-    /// and whoever leads by them may still be at work.
+    /// and a leader by them may still be at work.
     pub(super) fn verified(
         &mut self,
         now: Instant,
@@ -56,7 +56,7 @@ impl Campaign {
             return Err(AcquireError::EpochWentBack { seen, found: found.last_epoch() });
         }
         if !view.see(found, now) {
-            // Within one epoch: nobody else can have led, so observing starts anew.
+            // Within one epoch: no other candidate can have led, so observing starts anew.
             *view = View::default();
             view.see(found, now);
         }
