@@ -1,8 +1,8 @@
-//! `cargo xtask sim --broken`: whether the simulation would notice. Each variant is the real code with one line broken
-//! on purpose; a variant that survives is a hole in the simulation.
+//! `cargo xtask sim --broken`: whether the simulation would notice. Each variant is the real code with one
+//! line broken on purpose; a variant that survives is a hole in the simulation.
 //!
-//! What lives here: making a broken copy of the tree, running it, and judging what it said. Which lines are broken
-//! stands in [`variants`]. The copies lie in the target folder; the tree itself is never touched.
+//! What lives here: making a broken copy of the tree, running it, and judging what it said. Which lines are
+//! broken stands in [`variants`]. The copies lie in the target folder; the tree itself is never touched.
 
 mod variants;
 
@@ -83,7 +83,8 @@ fn judge(root: &Path, copy: &Path, variant: &Variant) -> Result<Option<String>, 
     Ok(said.lines().find(|line| line.contains(" violates ")).map(str::to_owned))
 }
 
-/// The files that git knows or would know, those that differ: what stays the same keeps its time and is not built anew.
+/// The files that git knows or would know, those that differ: what stays the same keeps its time and is not
+/// built anew.
 fn copy_tree(root: &Path, tree: &Path) -> Result<(), BrokenError> {
     let listed = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])

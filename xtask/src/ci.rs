@@ -1,8 +1,8 @@
 //! `cargo xtask ci`: everything that must hold before a change lands, one step after another.
 //!
-//! What lives here: running the steps and saying what came of each. What they are stands in [`steps`], what they
-//! need of the machine in [`needs`], how long they may take in [`limit`], and where they keep their files in [`scratch`].
-//! Nothing is run again because it failed.
+//! What lives here: running the steps and saying what came of each. What they are stands in [`steps`], what
+//! they need of the machine in [`needs`], how long they may take in [`limit`], and where they keep their
+//! files in [`scratch`]. Nothing is run again because it failed.
 
 mod limit;
 mod needs;
@@ -27,8 +27,8 @@ pub(crate) struct Options {
     all: bool,
 }
 
-/// Runs the steps, and prints a summary of all of them; whether every one held that this machine can run, or every
-/// single one if all were asked for.
+/// Runs the steps, and prints a summary of all of them; whether every one held that this machine can run, or
+/// every single one if all were asked for.
 pub(crate) fn run(options: &Options) -> bool {
     let workspace = match Workspace::read() {
         Ok(workspace) => workspace,

@@ -1,4 +1,5 @@
-//! Commands that show what the README claims: each runs a package under `evidence/`, in release where time is measured.
+//! Commands that show what the README claims: each runs a package under `evidence/`, in release where time is
+//! measured.
 //!
 //! What lives here: which command runs which package. What they measure and what they ask for stands there.
 
@@ -53,7 +54,8 @@ pub(crate) fn run_with_features(
     succeeds(package, &run, arguments)
 }
 
-/// Runs `package` as it is built by default, not optimised: where servers take the time, the build would take more of it.
+/// Runs `package` as it is built by default, not optimised: where servers take the time, the build would take
+/// more of it.
 pub(crate) fn run_plain(package: &str, arguments: &[OsString]) -> bool {
     succeeds(package, &["run", "--quiet", "--locked", "--package", package, "--"], arguments)
 }

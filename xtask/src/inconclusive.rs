@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, fmt, io, path::Path};
 use tempfile::TempDir;
 
-/// How many tests of a run may have one. On two processors of a shared virtual machine that five builds kept busy, one to
-/// three of 55 timed tests had one; a run with more than eight says little about bounds.
+/// How many tests of a run may have one. On two processors of a shared virtual machine that five builds kept
+/// busy, one to three of 55 timed tests had one; a run with more than eight says little about bounds.
 const MOST: usize = 8;
 
 /// What the tests of a run leave behind.

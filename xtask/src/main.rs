@@ -1,7 +1,8 @@
-//! The project's own commands, `cargo xtask …`: what the workflow file and `.ci/run` call, so that nothing is checked
-//! there that a person can't check here.
+//! The project's own commands, `cargo xtask …`: what the workflow file and `.ci/run` call, so that nothing is
+//! checked there that a person can't check here.
 //!
-//! What lives here: the command line. What doesn't: what a command does ([`ci`], [`tidy`], [`evidence`], [`broken`]).
+//! What lives here: the command line. What doesn't: what a command does ([`ci`], [`tidy`], [`evidence`],
+//! [`broken`]).
 #![forbid(unsafe_code)]
 
 mod broken;
@@ -26,31 +27,35 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Everything that must hold before a change lands: format, lints, tidy, docs, single features, all tests.
+    /// Everything that must hold before a change lands: format, lints, tidy, docs, single features, all
+    /// tests.
     Ci(ci::Options),
     /// The rules of the house that no compiler knows: arrows between crates, who reads time, and the like.
     Tidy(tidy::Options),
-    /// Simulated worlds with faults: `--seeds N`, `--seed S` for one and its trace, `--broken` for variants of the code
-    /// that it must catch.
+    /// Simulated worlds with faults: `--seeds N`, `--seed S` for one and its trace, `--broken` for variants
+    /// of the code that it must catch.
     Sim(Passed),
-    /// Real vvm processes on one file, killed at random for three minutes: `--duration SECONDS` or `--kills N`, `--seed S`.
-    /// Or `fugitives`: workers that try to get away, and how long they outlive their host: `--trials N`, `--only TEXT`.
+    /// Real vvm processes on one file, killed at random for three minutes: `--duration SECONDS` or `--kills
+    /// N`, `--seed S`. Or `fugitives`: workers that try to get away, and how long they outlive their host:
+    /// `--trials N`, `--only TEXT`.
     Safety(Passed),
     /// Real processes that arm a deadman and hang, and when they are dead: `--trials N`, `--json`.
     Deadman(Passed),
-    /// Real processes that copy a folder together, their leader killed at random, and whether every step counted exactly
-    /// once: `--kills N`, `--storage URL`, `--cassandra NODES`, `--seed S`.
+    /// Real processes that copy a folder together, their leader killed at random, and whether every step
+    /// counted exactly once: `--kills N`, `--storage URL`, `--cassandra NODES`, `--seed S`.
     Resume(Passed),
-    /// The suites of every driver, on real servers that it starts and ends, and `vvm` end to end on them: `--only
-    /// mem,sqlite,sled,scylla,dynamodb`, `--nodes 3`, `--end-to-end pause,signal_table` for nothing but these. Or two `vvm run` processes that take turns on each: `--story`. Or leaders on servers in trouble:
-    /// `--faults`.
+    /// The suites of every driver, on real servers that it starts and ends, and `vvm` end to end on them:
+    /// `--only mem,sqlite,sled,scylla,dynamodb`, `--nodes 3`, `--end-to-end pause,signal_table` for nothing
+    /// but these. Or two `vvm run` processes that take turns on each: `--story`. Or leaders on servers in
+    /// trouble: `--faults`.
     TestDrivers(Passed),
-    /// The tests of real time: `--repeat N` times, `--freeze` with all their processes frozen for 0.5 s now and then. Or
-    /// `--planted`: deadlines that are missed on purpose, on this machine as it is and with busy loops.
+    /// The tests of real time: `--repeat N` times, `--freeze` with all their processes frozen for 0.5 s now
+    /// and then. Or `--planted`: deadlines that are missed on purpose, on this machine as it is and with busy
+    /// loops.
     TestTimed(test_timed::Options),
-    /// What it costs, beside the goals: `--quick`, `--only NAME`, `--json`. Or what one storage costs: `--storage URL`,
-    /// `--cassandra NODES` and `--dynamodb-local` on servers that it starts and ends. Or `vvm run` beside `etcdctl lock`:
-    /// `--beside-etcdctl`.
+    /// What it costs, beside the goals: `--quick`, `--only NAME`, `--json`. Or what one storage costs:
+    /// `--storage URL`, `--cassandra NODES` and `--dynamodb-local` on servers that it starts and ends. Or
+    /// `vvm run` beside `etcdctl lock`: `--beside-etcdctl`.
     Bench(Passed),
 }
 

@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: reads the tree once, holds every rule against it, lists all violations at once.
 //!
-//! What lives here: the list of rules and how a violation is printed. Each rule has a file of its own in `rules/`, with
-//! a test that shows it catching a planted violation and passing a good file.
+//! What lives here: the list of rules and how a violation is printed. Each rule has a file of its own in
+//! `rules/`, with a test that shows it catching a planted violation and passing a good file.
 
 mod lines;
 mod modules;
@@ -42,7 +42,8 @@ pub(crate) struct Options {
     /// Also list the import circles of the crates that are exempt from the rule for now
     #[arg(long)]
     arrows: bool,
-    /// Only print how long each crate is: every line below src, and lines of code outside `tests` and `testing`
+    /// Only print how long each crate is: every line below src, and lines of code outside `tests` and
+    /// `testing`
     #[arg(long)]
     lines: bool,
 }

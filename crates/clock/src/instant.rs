@@ -4,8 +4,8 @@ use std::{fmt, time::Duration};
 
 /// A point in time, in nanoseconds since an origin of the clock's own choosing.
 ///
-/// For [`SystemClock`](crate::SystemClock) on Linux the origin is boot, so that values compare between processes of one
-/// boot and one time namespace; for every other clock they mean nothing outside it.
+/// For [`SystemClock`](crate::SystemClock) on Linux the origin is boot, so that values compare between
+/// processes of one boot and one time namespace; for every other clock they mean nothing outside it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
@@ -46,8 +46,8 @@ impl Instant {
         Self(self.0 - nanos as u64)
     }
 
-    /// The last point not after this one that lies a multiple of `grain` after the clock's origin; this one when `grain`
-    /// is zero.
+    /// The last point not after this one that lies a multiple of `grain` after the clock's origin; this one
+    /// when `grain` is zero.
     #[must_use]
     pub const fn floor(self, grain: Duration) -> Self {
         let nanos = grain.as_nanos();

@@ -16,14 +16,15 @@
 //!
 //! - [`Clock`], [`Instant`], [`Sleep`]: what code takes instead of the machine's clock.
 //! - [`SystemClock`]: the machine's, on any async runtime, or none.
-//! - [`WallClock`], [`SystemWallClock`]: the date. Its one use is to keep an epoch rising after a restore from backup.
+//! - [`WallClock`], [`SystemWallClock`]: the date. Its one use is to keep an epoch rising after a restore
+//!   from backup.
 //! - [`Alarm`]: for a thread that waits for a moment that other threads move.
 //! - [`Readings`]: all clocks of the machine at one moment, for diagnosis.
 //! - [`Span`]: a duration as messages show it.
 //!
-//! Only this crate reads the machine's clocks. `std::time::Instant` stops during suspend on Linux (rust-lang/rust#87906): a
-//! laptop lid or a paused virtual machine would leave a leader believing in a lease that has long expired. Clocks for tests
-//! are in the crate `testing-time`.
+//! Only this crate reads the machine's clocks. `std::time::Instant` stops during suspend on Linux
+//! (rust-lang/rust#87906): a laptop lid or a paused virtual machine would leave a leader believing in a lease
+//! that has long expired. Clocks for tests are in the crate `testing-time`.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::disallowed_methods,
@@ -55,8 +56,8 @@ pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A monotonic clock that counts suspend.
 ///
-/// Two instants compare only when they came from the same clock (invariant I1 assumes that the *rates* of different
-/// clocks differ by at most 10 %, and nothing about their values).
+/// Two instants compare only when they came from the same clock (invariant I1 assumes that the *rates* of
+/// different clocks differ by at most 10 %, and nothing about their values).
 pub trait Clock: Debug + Send + Sync + 'static {
     /// The present moment. Never goes back.
     fn now(&self) -> Instant;

@@ -1,5 +1,5 @@
-//! [`Readings`]: all clocks of the machine at one moment, for whoever examines the machine. Nothing else needs more than
-//! one of them.
+//! [`Readings`]: all clocks of the machine at one moment, for whoever examines the machine. Nothing else
+//! needs more than one of them.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use std::time::Duration;
 pub struct Readings {
     /// Since boot, suspends included: the clock of [`Clock`](crate::Clock).
     pub boot: Duration,
-    /// Since boot, without suspends. What keeps the wall clock in step (NTP) corrects its rate, and that of `boot` with it.
+    /// Since boot, without suspends. What keeps the wall clock in step (NTP) corrects its rate, and that of
+    /// `boot` with it.
     pub monotonic: Duration,
     /// The same as the hardware counts, corrected by nobody.
     pub raw: Duration,

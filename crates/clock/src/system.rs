@@ -1,8 +1,9 @@
 //! The machine's own clock: `CLOCK_BOOTTIME` on Linux, and one thread that wakes every sleeper of one clock.
 //!
-//! A thread and not the async runtime's timer, for two reasons: tokio's timers follow `CLOCK_MONOTONIC`, which stops
-//! during suspend, and a crate that tells the time should not choose anybody's runtime. One thread and not a timerfd
-//! per sleeper, because a thousand sleepers must not need a thousand file descriptors (I11).
+//! A thread and not the async runtime's timer, for two reasons: tokio's timers follow `CLOCK_MONOTONIC`,
+//! which stops during suspend, and a crate that tells the time should not choose anybody's runtime. One
+//! thread and not a timerfd per sleeper, because a thousand sleepers must not need a thousand file
+//! descriptors (I11).
 
 use crate::{Clock, Instant, Sleep};
 use std::{
@@ -42,7 +43,8 @@ impl SystemClock {
         Ok(Self(Arc::new(Owner { shared, thread: Some(thread) })))
     }
 
-    /// Blocks this thread for `span`: for programs without an async runtime, which look at something at a pace.
+    /// Blocks this thread for `span`: for programs without an async runtime, which look at something at a
+    /// pace.
     pub fn block_for(span: Duration) {
         thread::sleep(span);
     }
@@ -80,9 +82,11 @@ impl Drop for Owner {
         self.shared.lock().stopping = true;
         self.shared.alarm.set(Instant::ORIGIN);
         let Some(thread) = self.thread.take() else { return };
-        // A waker called on the clock's thread may drop the last sleep right there, and no thread can join itself.
+        // A waker called on the clock's thread may drop the last sleep right there, and no thread can join
+        // itself.
         if thread.thread().id() != thread::current().id() {
-            // The thread runs wakers, which are the runtime's; if one panicked there is nothing left to clean up.
+            // The thread runs wakers, which are the runtime's; if one panicked there is nothing left to clean
+            // up.
             drop(thread.join());
         }
     }
@@ -147,7 +151,8 @@ impl Future for SystemSleep {
             return Poll::Ready(());
         }
         let this = &mut *self;
-        // Cloned before and dropped after the lock is held: both may run foreign code, which may sleep on this clock.
+        // Cloned before and dropped after the lock is held: both may run foreign code, which may sleep on
+        // this clock.
         let waker = cx.waker().clone();
         let mut sleepers = this.owner.shared.lock();
         let id = *this.id.get_or_insert_with(|| {
@@ -170,7 +175,8 @@ impl Drop for SystemSleep {
         // The alarm stays set: a wake-up for nobody is cheaper than a system call for every finished wait.
         if let Some(id) = self.id {
             let waker = self.owner.shared.lock().wakers.remove(&(self.deadline, id));
-            // Dropped outside the lock: a waker's drop may drop a task, and with it another sleep of this clock.
+            // Dropped outside the lock: a waker's drop may drop a task, and with it another sleep of this
+            // clock.
             drop(waker);
         }
     }

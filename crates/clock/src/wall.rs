@@ -1,5 +1,6 @@
-//! Wall time, for one purpose: an epoch is `max(stored + 1, unix milliseconds)`, so that it rises even when the
-//! storage was restored from a backup. Nothing about safety within one history of the storage depends on it.
+//! Wall time, for one purpose: an epoch is `max(stored + 1, unix milliseconds)`, so that it rises even when
+//! the storage was restored from a backup. Nothing about safety within one history of the storage depends on
+//! it.
 
 use std::{
     fmt::Debug,

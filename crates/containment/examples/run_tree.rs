@@ -1,4 +1,5 @@
-//! Runs a command, stops it after a second if it has not ended, and proves that nothing that it started is left.
+//! Runs a command, stops it after a second if it has not ended, and proves that nothing that it started is
+//! left.
 //!
 //! `cargo run -p vvm-containment --example run_tree -- sh -c '(setsid sleep 1000 &); sleep 1000'`
 #![forbid(unsafe_code)]

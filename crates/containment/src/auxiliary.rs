@@ -81,8 +81,8 @@ impl HelperLines {
     }
 }
 
-/// The shim that becomes `sh -c LINE`, in a process group of its own. Its standard output goes to standard error:
-/// standard output is the command's.
+/// The shim that becomes `sh -c LINE`, in a process group of its own. Its standard output goes to standard
+/// error: standard output is the command's.
 ///
 /// # Errors
 /// When the process is out of descriptors.

@@ -1,4 +1,5 @@
-//! Passing signals to the command. Only its parent may: until that one reaps it, its number names no other process.
+//! Passing signals to the command. Only its parent may: until that one reaps it, its number names no other
+//! process.
 
 use crate::{processes::group_of, signals::Passed};
 use rustix::{

@@ -1,8 +1,8 @@
-//! A control group for the worker's processes, below the one that `vvm` runs in: what is in it can be killed at once,
-//! and what it starts is in it, too (cgroups(7), version 2).
+//! A control group for the worker's processes, below the one that `vvm` runs in: what is in it can be killed
+//! at once, and what it starts is in it, too (cgroups(7), version 2).
 //!
-//! It is made by the guardian, and both it and the host have hold of it: as a descriptor of its folder, because the
-//! group file system may be found elsewhere, or nowhere, by the time that it matters.
+//! It is made by the guardian, and both it and the host have hold of it: as a descriptor of its folder,
+//! because the group file system may be found elsewhere, or nowhere, by the time that it matters.
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -26,14 +26,16 @@ pub(crate) struct ControlGroup {
 /// Between two looks at a group that was left and still seems to be full, if nothing is heard of it before.
 const LEAVING: Duration = Duration::from_millis(100);
 
-/// How many such looks in a row may find the same ones inside. Looks and not a time, since a machine that stands still, or
-/// gives its processors to others, lets nobody leave; a storm of processes that are dying takes as long as it takes.
+/// How many such looks in a row may find the same ones inside. Looks and not a time, since a machine that
+/// stands still, or gives its processors to others, lets nobody leave; a storm of processes that are dying
+/// takes as long as it takes.
 const LOOKS: u32 = 10;
 
 /// How many looks there are at all, at one where strangers come and go.
 const ALL_LOOKS: u32 = 600;
 
-/// How many names are tried: namesakes are what others of our number left behind, in other PID namespaces or long ago.
+/// How many names are tried: namesakes are what others of our number left behind, in other PID namespaces or
+/// long ago.
 const NAMES: u32 = 1_000;
 
 impl ControlGroup {
@@ -83,8 +85,9 @@ impl ControlGroup {
         }
     }
 
-    /// The same by hand: who is frozen starts nobody, and can be killed (cgroups(7)). One who is started while we look
-    /// may be missed, and is found at the next look, which follows when one that was killed has ended.
+    /// The same by hand: who is frozen starts nobody, and can be killed (cgroups(7)). One who is started
+    /// while we look may be missed, and is found at the next look, which follows when one that was killed has
+    /// ended.
     fn freeze_and_kill(&self) -> io::Result<()> {
         self.tell("cgroup.freeze", "1")?;
         for member in self.members()? {
@@ -96,8 +99,8 @@ impl ControlGroup {
 
     /// Removes the group, and those that the worker has made inside of it.
     ///
-    /// Waits for those who have ended, as long as they get fewer and a little longer: one that was reaped may be counted as
-    /// inside for a moment.
+    /// Waits for those who have ended, as long as they get fewer and a little longer: one that was reaped may
+    /// be counted as inside for a moment.
     ///
     /// # Errors
     /// When there is still somebody in it.
@@ -158,8 +161,8 @@ impl ControlGroup {
     }
 }
 
-/// Returns when the events of a group have changed since they were read (cgroups(7): `POLLPRI`), at the latest after
-/// `longest`.
+/// Returns when the events of a group have changed since they were read (cgroups(7): `POLLPRI`), at the
+/// latest after `longest`.
 fn await_change(events: &OwnedFd, longest: Duration) {
     // What can't be said in seconds and nanoseconds is far beyond what is ever asked for.
     let longest = Timespec::try_from(longest).ok();

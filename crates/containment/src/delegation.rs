@@ -41,8 +41,8 @@ pub(crate) fn own_group() -> Result<PathBuf, Refusal> {
         .ok_or(Refusal::NoGroups)
 }
 
-/// Whether whoever manages the groups of this machine has left `group` to us: to this user, or with the mark that systemd
-/// sets. (Root may write anywhere, which does not make it right.)
+/// Whether whoever manages the groups of this machine has left `group` to us: to this user, or with the mark
+/// that systemd sets. (Root may write anywhere, which does not make it right.)
 pub(crate) fn is_delegated(group: &Path) -> bool {
     let user = geteuid();
     let is_ours = || fs::metadata(group).is_ok_and(|of| of.uid() == user.as_raw());

@@ -2,8 +2,9 @@
 //!
 //! Finding and reaping processes stands in `processes`, killing all of them in `sweep`.
 //!
-//! Why sweeping works: this process is a sub-reaper, so whatever its descendants leave behind becomes its own child,
-//! whatever session, group, or user they moved to. No child left therefore means no descendant left (I6).
+//! Why sweeping works: this process is a sub-reaper, so whatever its descendants leave behind becomes its own
+//! child, whatever session, group, or user they moved to. No child left therefore means no descendant left
+//! (I6).
 
 use crate::{
     control_group::ControlGroup,

@@ -1,4 +1,5 @@
-//! What a guardian or a supervision has to report while it works. The caller decides whether a person hears it.
+//! What a guardian or a supervision has to report while it works. The caller decides whether a person hears
+//! it.
 
 use crate::{auxiliary::HelperError, processes::Ended, signals};
 use rustix::process::{Pid, Signal};

@@ -1,10 +1,11 @@
 //! The guardian: the process that the user starts, and the last one to go.
 //!
-//! It starts the supervisor, passes signals on to it, and kills everything that descends from the supervisor when that
-//! ends, before this process ends too. It decides nothing, and knows the kill deadline only from the supervisor.
+//! It starts the supervisor, passes signals on to it, and kills everything that descends from the supervisor
+//! when that ends, before this process ends too. It decides nothing, and knows the kill deadline only from
+//! the supervisor.
 //!
-//! A process of its own, since no process can clean up after its own SIGKILL. Single-threaded, since what it does must
-//! work as process 1, out of memory, and while everything else hangs.
+//! A process of its own, since no process can clean up after its own SIGKILL. Single-threaded, since what it
+//! does must work as process 1, out of memory, and while everything else hangs.
 
 pub(crate) mod countdown;
 pub(crate) mod message;
@@ -34,12 +35,12 @@ pub enum Heard {
     Event(Event),
 }
 
-/// Starts the supervisor, and blocks until it has ended and no descendant of this process is left. The containment is
-/// dissolved then.
+/// Starts the supervisor, and blocks until it has ended and no descendant of this process is left. The
+/// containment is dissolved then.
 ///
 /// The supervisor is this program again, with `arguments`, whose `main` calls
-/// [`Supervisor::take_up`](crate::Supervisor::take_up). It does not see the variables `withheld`. Must be called in a
-/// process with a single thread, which becomes a sub-reaper and reaps every child that it has.
+/// [`Supervisor::take_up`](crate::Supervisor::take_up). It does not see the variables `withheld`. Must be
+/// called in a process with a single thread, which becomes a sub-reaper and reaps every child that it has.
 ///
 /// # Errors
 /// When the system refuses a process or a descriptor. No process runs then, and the containment is dissolved.
@@ -63,7 +64,8 @@ fn start(arguments: Vec<OsString>, withheld: &[&OsStr], containment: Containment
     let (link, far) = link::pair()?;
     let (first, arguments) = arguments.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = launch::command(first, arguments.iter().cloned(), far);
-    // A group of its own, so that what a terminal does to its foreground group reaches the supervisor only through us.
+    // A group of its own, so that what a terminal does to its foreground group reaches the supervisor only
+    // through us.
     command.process_group(0);
     for name in withheld {
         command.env_remove(name);

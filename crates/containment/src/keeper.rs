@@ -1,8 +1,8 @@
 //! The keeper: parent of the command and of what it leaves behind, and the only process that reaps them.
 //!
-//! A sub-reaper between supervisor and command, or process 1 of the command's namespace. Single-threaded, and it decides
-//! nothing. It kills everything when it is told to, when the supervisor is gone, and when the guardian is gone, and says
-//! [`Gone`](FromKeeper::Gone) when no descendant is left (I6).
+//! A sub-reaper between supervisor and command, or process 1 of the command's namespace. Single-threaded, and
+//! it decides nothing. It kills everything when it is told to, when the supervisor is gone, and when the
+//! guardian is gone, and says [`Gone`](FromKeeper::Gone) when no descendant is left (I6).
 
 pub(crate) mod message;
 
@@ -38,9 +38,10 @@ use std::{
 use vvm_clock::{Instant, SystemClock};
 use vvm_deadman::{KernelTimer, SECOND_LAYER_BEHIND};
 
-/// How long before the kill deadline a keeper kills by itself. A supervisor that runs has told it to before: it leaves a
-/// twentieth of the TTL, 50 ms at least, for killing. So this is for a supervisor that is stopped, and ends no command that
-/// might have gone on; and it leaves the keeper this time and [`SECOND_LAYER_BEHIND`] until its own timer kills it.
+/// How long before the kill deadline a keeper kills by itself. A supervisor that runs has told it to before:
+/// it leaves a twentieth of the TTL, 50 ms at least, for killing. So this is for a supervisor that is
+/// stopped, and ends no command that might have gone on; and it leaves the keeper this time and
+/// [`SECOND_LAYER_BEHIND`] until its own timer kills it.
 const BEFORE_THE_DEADLINE: Duration = Duration::from_millis(25);
 
 /// The name of the stage.
@@ -48,8 +49,8 @@ pub(crate) const STAGE: &str = "stage-keeper";
 
 /// A keeper of descendants, from its start until none is left.
 pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
-    // First: signals of a service manager, which signals every process, are for the command, and reach it by way of the
-    // supervisor. Caught, not ignored: what is ignored stays so for the command.
+    // First: signals of a service manager, which signals every process, are for the command, and reach it by
+    // way of the supervisor. Caught, not ignored: what is ignored stays so for the command.
     let signals = Signals::catch_also(&[Signal::TSTP]).map_err(StageError::System)?;
     let TakenUp { link, first, descriptors } = launch::take_up()?;
     let (lines, command) = HelperLines::read(arguments).ok_or(StageError::NotAStage)?;
@@ -100,7 +101,8 @@ pub(crate) fn keep(link: &Link<FromKeeper, ToKeeper>, order: Order<'_>, signals:
     let mut established = || {
         let containment = match kept {
             Kept::Descendants => {
-                // What the command leaves behind becomes this process's child, so that it can wait for the last of them (I6).
+                // What the command leaves behind becomes this process's child, so that it can wait for the
+                // last of them (I6).
                 set_child_subreaper(Some(getpid()))?;
                 Containment::taken_over(Level::Guardian, descriptors.next()).map_err(io::Error::other)?
             }
@@ -149,8 +151,9 @@ struct Keeper<'k> {
     guardian: OwnedFd,
     lines: &'k HelperLines,
     containment: Containment,
-    /// Kills a keeper that is stopped or hangs when the deadline has passed, and with it the command (I4). None for
-    /// process 1, which no timer of its own kills: there the supervisor's end does, by way of the process outside.
+    /// Kills a keeper that is stopped or hangs when the deadline has passed, and with it the command (I4).
+    /// None for process 1, which no timer of its own kills: there the supervisor's end does, by way of the
+    /// process outside.
     timer: Option<KernelTimer>,
     /// The kill deadline.
     deadline: Option<Instant>,
@@ -252,8 +255,8 @@ impl Keeper<'_> {
         let state = sweep(&self.containment, |one| reaped.push(one));
         reaped.into_iter().for_each(|one| self.note(one));
         if !self.link_open || self.is_due() {
-            // Everything that could be found was sent SIGKILL, the command first of all. The rest takes its time, and this
-            // process must live to see the end of it.
+            // Everything that could be found was sent SIGKILL, the command first of all. The rest takes its
+            // time, and this process must live to see the end of it.
             self.set_timer(None);
         }
         match state {
@@ -358,8 +361,8 @@ impl Keeper<'_> {
         self.deadline.map(|deadline| deadline.before(BEFORE_THE_DEADLINE))
     }
 
-    /// Behind the supervisor's own deadline as its second layer is, so that a supervisor that ends by its first one still
-    /// has everything killed by a keeper that runs.
+    /// Behind the supervisor's own deadline as its second layer is, so that a supervisor that ends by its
+    /// first one still has everything killed by a keeper that runs.
     fn set_timer(&self, deadline: Option<Instant>) {
         if let Some(timer) = &self.timer {
             // The kernel documents no failure. With one, the earlier deadline stays in force (I4).

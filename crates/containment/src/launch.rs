@@ -1,7 +1,7 @@
 //! How one stage starts the next, and how that one takes up the link it was given.
 //!
-//! The link travels as standard input, because that is the one descriptor that a child can take over without `unsafe`.
-//! The standard input that belongs there follows as the first descriptor over the link itself.
+//! The link travels as standard input, because that is the one descriptor that a child can take over without
+//! `unsafe`. The standard input that belongs there follows as the first descriptor over the link itself.
 
 use crate::link::{Heard, Link, Message};
 use rustix::{
@@ -42,7 +42,8 @@ pub enum StageError {
     System(io::Error),
 }
 
-/// The command that starts a stage with `far` for its end of the link. The caller adds environment and process group.
+/// The command that starts a stage with `far` for its end of the link. The caller adds environment and
+/// process group.
 pub(crate) fn command(
     stage: impl AsRef<OsStr>,
     arguments: impl IntoIterator<Item = OsString>,
@@ -131,7 +132,8 @@ fn open_null(path: &str) -> Result<OwnedFd, StageError> {
 mod tests {
     use super::*;
 
-    /// With a path of its own: few may take the machine's away (`exit_statuses` of vvm-host does, where permitted).
+    /// With a path of its own: few may take the machine's away (`exit_statuses` of vvm-host does, where
+    /// permitted).
     #[test]
     fn a_null_that_is_not_there_is_named() {
         let refusal = open_null("/nowhere/null").unwrap_err();

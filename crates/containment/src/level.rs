@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// What keeps a command's processes from getting away. Each level has everything that [`Guardian`](Self::Guardian) has,
-/// and one thing on top.
+/// What keeps a command's processes from getting away. Each level has everything that
+/// [`Guardian`](Self::Guardian) has, and one thing on top.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
     /// Guardian and supervisor: each ends everything when the other dies.
@@ -28,7 +28,8 @@ impl fmt::Display for Level {
 /// The level that a caller asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wanted {
-    /// The best level that changes nothing for the command. In a PID namespace, its processes have other numbers.
+    /// The best level that changes nothing for the command. In a PID namespace, its processes have other
+    /// numbers.
     Auto,
     /// This level. If the machine refuses it, nothing is started.
     Exactly(Level),

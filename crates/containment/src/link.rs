@@ -1,7 +1,7 @@
 //! The link between two stages: a pair of connected sockets, typed in both directions.
 //!
-//! The messages stand with the stages that send them. How a stage gets its end stands in `launch`.
-//! Sequenced packets carry one message each, whole or not at all, so that no reader waits for the rest of one.
+//! The messages stand with the stages that send them. How a stage gets its end stands in `launch`. Sequenced
+//! packets carry one message each, whole or not at all, so that no reader waits for the rest of one.
 
 mod frame;
 
@@ -96,7 +96,8 @@ impl<Out: Message, In: Message> Link<Out, In> {
         let received = loop {
             let into = &mut [IoSliceMut::new(&mut bytes)];
             match recvmsg(&self.socket, into, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-                // Reset is said once, by an end that went with words of ours unheard. Its own last words come after it.
+                // Reset is said once, by an end that went with words of ours unheard. Its own last words come
+                // after it.
                 Err(Errno::INTR | Errno::CONNRESET) => {}
                 outcome => break outcome,
             }

@@ -1,4 +1,5 @@
-//! A PID namespace for a command: the kernel ends all of it when its process 1 ends, and that one ends with the supervisor.
+//! A PID namespace for a command: the kernel ends all of it when its process 1 ends, and that one ends with
+//! the supervisor.
 //!
 //! - [`outside`]: the process that makes the namespace, and stays outside of it; a child of the supervisor.
 //! - [`init`]: its process 1, a keeper.

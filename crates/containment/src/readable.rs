@@ -1,7 +1,7 @@
 //! Waiting, in an async runtime, for a socket that is read elsewhere.
 //!
-//! A copy of the socket's descriptor is what the runtime polls: `AsyncFd` would take the descriptor itself, but only
-//! with `unsafe`, since it trusts any descriptor it is given.
+//! A copy of the socket's descriptor is what the runtime polls: `AsyncFd` would take the descriptor itself,
+//! but only with `unsafe`, since it trusts any descriptor it is given.
 
 use std::{
     io,

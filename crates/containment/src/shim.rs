@@ -1,7 +1,7 @@
 //! The command's process before it becomes the command.
 //!
-//! A program of its own rather than code between fork and exec: what runs there must be `unsafe` and may not even
-//! allocate. This may do both, and needs neither.
+//! A program of its own rather than code between fork and exec: what runs there must be `unsafe` and may not
+//! even allocate. This may do both, and needs neither.
 
 use crate::{
     launch::{self, StageError, TakenUp},
@@ -34,8 +34,9 @@ pub(crate) struct FromShim {
 
 /// Becomes the command, or says why not.
 pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
-    // When its parent ends, the kernel ends this process, and the command that it becomes: execution keeps the setting
-    // (PR_SET_PDEATHSIG(2const)) unless the command is set-uid. First of all, so that no moment is without it.
+    // When its parent ends, the kernel ends this process, and the command that it becomes: execution keeps
+    // the setting (PR_SET_PDEATHSIG(2const)) unless the command is set-uid. First of all, so that no moment
+    // is without it.
     let tied = set_parent_process_death_signal(Some(Signal::KILL));
     let TakenUp { link, first: ToShim { parent }, descriptors } = launch::take_up::<FromShim, ToShim>()?;
     // A parent that ended before the kernel was asked has left this process to another one.

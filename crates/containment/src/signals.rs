@@ -1,4 +1,5 @@
-//! Signals as something to poll for, each with where it came from. No thread, and nothing but a write in the handler.
+//! Signals as something to poll for, each with where it came from. No thread, and nothing but a write in the
+//! handler.
 
 use rustix::process::{Pid, Signal, getpid};
 use signal_hook::{
@@ -28,7 +29,8 @@ pub fn signal_name(signal: Signal) -> &'static str {
     signal_hook::low_level::signal_name(signal.as_raw()).unwrap_or("a signal")
 }
 
-/// Dies of `signal`, as its default action would have it. Process 1 can't, and exits as a shell would report it.
+/// Dies of `signal`, as its default action would have it. Process 1 can't, and exits as a shell would report
+/// it.
 pub fn die_of(signal: Signal) -> ExitCode {
     if getpid() != Pid::INIT {
         // Returns only when it failed, and then the status says the same.
@@ -58,7 +60,8 @@ pub struct Told {
 /// Where a signal to the guardian came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SignalSource {
-    /// The terminal. All of its foreground group has the signal, unless it is HUP, which may be for the guardian alone.
+    /// The terminal. All of its foreground group has the signal, unless it is HUP, which may be for the
+    /// guardian alone.
     Terminal,
     /// The shell that leads the terminal's session, or possibly it.
     Shell,
@@ -84,8 +87,8 @@ pub struct Signals(SignalDelivery<UnixStream, WithOrigin>);
 impl Signals {
     /// Catches [`FORWARDED`] and the ends of children from here on.
     ///
-    /// HUP, INT and QUIT stay ignored where they were ignored before: that is how `nohup` and a script's background
-    /// jobs tell a program that these are not meant for it.
+    /// HUP, INT and QUIT stay ignored where they were ignored before: that is how `nohup` and a script's
+    /// background jobs tell a program that these are not meant for it.
     ///
     /// # Errors
     /// When the process is out of descriptors.
@@ -118,8 +121,8 @@ impl Signals {
         SignalDelivery::with_pipe(read, write, WithOrigin::default(), wanted.map(Signal::as_raw)).map(Self)
     }
 
-    /// What came since the last look, if anything did. Never blocks. Ends of children merge, so that one may stand for
-    /// many.
+    /// What came since the last look, if anything did. Never blocks. Ends of children merge, so that one may
+    /// stand for many.
     pub fn pending(&mut self) -> Option<Vec<Caught>> {
         let caught = self.0.pending().filter_map(Caught::of).collect::<Vec<_>>();
         (!caught.is_empty()).then_some(caught)
@@ -140,7 +143,8 @@ impl Caught {
     }
 }
 
-/// Which signals this process ignores, as proc(5) shows them: bit n − 1 for signal n. None when that can't be read.
+/// Which signals this process ignores, as proc(5) shows them: bit n − 1 for signal n. None when that can't be
+/// read.
 fn ignored_mask() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

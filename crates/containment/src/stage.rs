@@ -1,4 +1,5 @@
-//! The stages of this crate: re-executions of the same program, which become something else than what it is for.
+//! The stages of this crate: re-executions of the same program, which become something else than what it is
+//! for.
 
 use crate::{
     keeper,
@@ -8,10 +9,11 @@ use crate::{
 };
 use std::{ffi::OsString, process::ExitCode};
 
-/// Runs the stage that this process was started as, if it was. Must be the first call in `main`, while the process has
-/// a single thread, and before anything reads the arguments: the first of them names the stage.
+/// Runs the stage that this process was started as, if it was. Must be the first call in `main`, while the
+/// process has a single thread, and before anything reads the arguments: the first of them names the stage.
 ///
-/// Returns the exit status of a stage. Returns `None` in a process that was started for its own sake, which goes on.
+/// Returns the exit status of a stage. Returns `None` in a process that was started for its own sake, which
+/// goes on.
 ///
 /// # Errors
 /// When a stage can't begin. [`StageError::Abandoned`] needs no message.

@@ -1,8 +1,8 @@
 //! A command from its start until the last process that it left behind is reaped (I6).
 //!
-//! Every stop takes the same steps, whatever begins it: the pre-stop helper, the signal, waiting until the stop timeout or
-//! until shortly before the kill deadline, whichever comes first, and killing what is left. What the command leaves behind
-//! when it ends by itself is told, and killed, in the same way.
+//! Every stop takes the same steps, whatever begins it: the pre-stop helper, the signal, waiting until the
+//! stop timeout or until shortly before the kill deadline, whichever comes first, and killing what is left.
+//! What the command leaves behind when it ends by itself is told, and killed, in the same way.
 
 pub(crate) mod alongside;
 pub(crate) mod guardian_lapse;
@@ -28,8 +28,9 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant};
 
-/// How long a keeper that is told to kill may take to say that it has heard so. Far above what a busy machine needs; only a
-/// keeper that hangs takes longer, and until it is given up the command's lease is renewed as before.
+/// How long a keeper that is told to kill may take to say that it has heard so. Far above what a busy machine
+/// needs; only a keeper that hangs takes longer, and until it is given up the command's lease is renewed as
+/// before.
 const KEEPER_ANSWERS: Duration = Duration::from_secs(5);
 
 /// What a supervision is told from outside.
@@ -50,7 +51,8 @@ pub struct Orders {
 pub struct StopTimeouts {
     /// For what is to happen before the command is told to stop.
     pub pre_stop_timeout: Duration,
-    /// What a command that is told to stop must have left until it is killed: what is to happen before ends earlier.
+    /// What a command that is told to stop must have left until it is killed: what is to happen before ends
+    /// earlier.
     pub least_to_stop: Duration,
     /// Between telling to stop and killing.
     pub stop_timeout: Duration,
@@ -70,8 +72,9 @@ pub struct Supervised {
 }
 
 impl Supervised {
-    /// The signal that the command died of, if it may ask to stop and did not come through us: a terminal, a shell or a
-    /// service manager has signalled all processes, and the command was faster than the news of it.
+    /// The signal that the command died of, if it may ask to stop and did not come through us: a terminal, a
+    /// shell or a service manager has signalled all processes, and the command was faster than the news of
+    /// it.
     pub fn stopped_unasked(&self) -> Option<Signal> {
         let Some(Ended::Signalled(number)) = self.ended else { return None };
         let may_ask = |signal: &Signal| asks_to_stop(*signal) || *signal == Signal::HUP;
@@ -202,8 +205,8 @@ impl Supervision {
         self.outcome.by_itself = self.phase == Phase::Working && self.outcome.told.is_empty();
     }
 
-    /// When waiting ends. Shortly before the kill deadline in any case: nothing of the worker may see it, or the
-    /// deadman would end the host, too, and with it the news of how the worker ended (I4).
+    /// When waiting ends. Shortly before the kill deadline in any case: nothing of the worker may see it, or
+    /// the deadman would end the host, too, and with it the news of how the worker ended (I4).
     fn wake_at(&mut self) -> Instant {
         let deadline = self.orders.deadline.borrow_and_update().unwrap_or(Instant::NEVER);
         let before_deadline = deadline.before(self.timeouts.killing);

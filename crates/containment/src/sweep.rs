@@ -1,8 +1,8 @@
 //! Killing until none is left.
 //!
-//! One pass kills every process it can see and reaps every one that has ended, and starts over as long as it reaped any,
-//! because a dead parent's children have become ours by then. When a pass reaps none, each of our children has been
-//! sent SIGKILL, so that an end is sure to come, and a next pass after it.
+//! One pass kills every process it can see and reaps every one that has ended, and starts over as long as it
+//! reaped any, because a dead parent's children have become ours by then. When a pass reaps none, each of our
+//! children has been sent SIGKILL, so that an end is sure to come, and a next pass after it.
 
 use crate::{
     established::Containment,
@@ -50,8 +50,8 @@ pub fn sweep(containment: &Containment, mut on_reaped: impl FnMut(Reaped)) -> Sw
     }
 }
 
-/// Kills everything in the namespace whose process 1 this is: at once, for a fork that the signal overtakes is given up
-/// (fork(2), `ERESTARTNOINTR`).
+/// Kills everything in the namespace whose process 1 this is: at once, for a fork that the signal overtakes
+/// is given up (fork(2), `ERESTARTNOINTR`).
 fn kill_namespace() {
     // None is left, which the reaping tells.
     let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(-1), nix::sys::signal::SIGKILL);

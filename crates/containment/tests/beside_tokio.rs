@@ -1,5 +1,6 @@
-//! A program that supervises process trees and has children of its own by tokio: neither takes the other's statuses, and
-//! nothing is left. A program of its own, because it is its own guardian, supervisor and keeper.
+//! A program that supervises process trees and has children of its own by tokio: neither takes the other's
+//! statuses, and nothing is left. A program of its own, because it is its own guardian, supervisor and
+//! keeper.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not a test without a harness")]
 

@@ -1,7 +1,7 @@
 //! The set of armed deadlines: the earliest rules, and nothing but a confirmed renewal moves one later (I4).
 //!
-//! Choosing the earliest and handing it to the trigger happen under one lock, so that two renewals confirmed at once
-//! cannot leave the older choice in force.
+//! Choosing the earliest and handing it to the trigger happen under one lock, so that two renewals confirmed
+//! at once cannot leave the older choice in force.
 
 mod order;
 
@@ -17,7 +17,8 @@ use std::{
 };
 use vvm_clock::Instant;
 
-/// A set of deadlines, one for a whole process. Cloning shares it; dropping the last clone disarms nothing (I4).
+/// A set of deadlines, one for a whole process. Cloning shares it; dropping the last clone disarms nothing
+/// (I4).
 #[derive(Clone)]
 pub struct Deadman(Arc<Shared>);
 
@@ -29,8 +30,8 @@ struct Shared {
 #[derive(Default)]
 struct Set {
     deadlines: Slab<Deadline>,
-    /// Each deadline has a place here that is true. Those that it had before it moved, and those of deadlines that have
-    /// ended, stay until they are the first, or too many.
+    /// Each deadline has a place here that is true. Those that it had before it moved, and those of deadlines
+    /// that have ended, stay until they are the first, or too many.
     order: Order,
     /// What the trigger was told last.
     told: Option<Place>,
@@ -46,8 +47,8 @@ struct Deadline {
 
 /// One armed deadline.
 ///
-/// Has no `Drop`: losing the value leaves the deadline armed. Not `Clone`: one owner moves it. Means nothing to any
-/// other set than the one that made it.
+/// Has no `Drop`: losing the value leaves the deadline armed. Not `Clone`: one owner moves it. Means nothing
+/// to any other set than the one that made it.
 #[must_use = "an armed deadline ends the process unless its owner confirms or disarms it"]
 #[derive(Debug)]
 pub struct Armed {
@@ -55,13 +56,13 @@ pub struct Armed {
     generation: u64,
 }
 
-/// The next generation, of all sets: a value handed to the wrong set finds nothing there, rather than somebody else's
-/// deadline.
+/// The next generation, of all sets: a value handed to the wrong set finds nothing there, rather than
+/// somebody else's deadline.
 static NEXT_GENERATION: AtomicU64 = AtomicU64::new(0);
 
 impl Deadman {
-    /// A set whose earliest deadline goes to `trigger`, which must be this set's alone: of two sets, the one that spoke
-    /// last would overwrite the other's deadline.
+    /// A set whose earliest deadline goes to `trigger`, which must be this set's alone: of two sets, the one
+    /// that spoke last would overwrite the other's deadline.
     pub fn with_trigger(trigger: Arc<dyn Trigger>) -> Self {
         Self(Arc::new(Shared { trigger, set: Mutex::new(Set::default()) }))
     }
@@ -90,11 +91,12 @@ impl Deadman {
         Ok(Armed { id, generation })
     }
 
-    /// Moves deadlines later: the only way to, and only for a renewal that the storage has confirmed (I3, I4). One lock
-    /// and at most one trigger call for the whole batch.
+    /// Moves deadlines later: the only way to, and only for a renewal that the storage has confirmed (I3,
+    /// I4). One lock and at most one trigger call for the whole batch.
     ///
-    /// An instant that is not later changes nothing. Neither does any for a deadline that was [tightened](Self::tighten),
-    /// which is final, or that has passed: the trigger is acting upon it. `batch` is iterated under the set's lock and must not call back into the set.
+    /// An instant that is not later changes nothing. Neither does any for a deadline that was
+    /// [tightened](Self::tighten), which is final, or that has passed: the trigger is acting upon it. `batch`
+    /// is iterated under the set's lock and must not call back into the set.
     pub fn confirm<'armed>(&self, batch: impl IntoIterator<Item = (&'armed Armed, Instant)>) {
         let mut set = self.lock();
         let now = self.now();
@@ -104,8 +106,9 @@ impl Deadman {
         self.tell_or_stay(&mut set);
     }
 
-    /// Moves one deadline earlier, for a leadership known to be lost, and makes it final: no confirmation moves it later,
-    /// only [`disarm`](Self::disarm) ends it (I4). An instant that is not earlier leaves the deadline where it is.
+    /// Moves one deadline earlier, for a leadership known to be lost, and makes it final: no confirmation
+    /// moves it later, only [`disarm`](Self::disarm) ends it (I4). An instant that is not earlier leaves the
+    /// deadline where it is.
     pub fn tighten(&self, armed: &Armed, at: Instant) {
         let mut set = self.lock();
         if let Some(deadline) = set.find(armed) {
@@ -129,9 +132,10 @@ impl Deadman {
         self.lock().deadlines.len()
     }
 
-    /// A trigger that fails keeps the deadline it had, and is told again at the next opportunity. When the new one is
-    /// later, or none, the process may end early, never late (I4). When it is earlier (tightening), what stays in force
-    /// is the deadline of the last confirmed renewal, which is safe by itself (I3).
+    /// A trigger that fails keeps the deadline it had, and is told again at the next opportunity. When the
+    /// new one is later, or none, the process may end early, never late (I4). When it is earlier
+    /// (tightening), what stays in force is the deadline of the last confirmed renewal, which is safe by
+    /// itself (I3).
     fn tell_or_stay(&self, set: &mut Set) {
         drop(self.tell(set));
     }
@@ -147,8 +151,8 @@ impl Deadman {
         Ok(())
     }
 
-    /// Poison means that a trigger or a batch has panicked: at worst a deadline is armed that nobody owns, or one was
-    /// moved later and the trigger not told. Both end the process early, never late (I4).
+    /// Poison means that a trigger or a batch has panicked: at worst a deadline is armed that nobody owns, or
+    /// one was moved later and the trigger not told. Both end the process early, never late (I4).
     fn lock(&self) -> MutexGuard<'_, Set> {
         self.0.set.lock().unwrap_or_else(PoisonError::into_inner)
     }

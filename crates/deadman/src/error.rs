@@ -8,7 +8,8 @@ pub enum ArmError {
     /// The work to be guarded has no time left. Acquire again.
     #[error("the kill deadline passed before it could be armed")]
     Passed,
-    /// Process 1 of a PID namespace ignores its own SIGKILL timer (measured), so the kernel's layer is void there.
+    /// Process 1 of a PID namespace ignores its own SIGKILL timer (measured), so the kernel's layer is void
+    /// there.
     #[error(
         "process 1 of a PID namespace ignores its own kill timer: start it under an init, or accept threads alone"
     )]

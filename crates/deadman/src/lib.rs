@@ -1,4 +1,5 @@
-//! Kills this process at a deadline that only a confirmed renewal moves, also if the process hangs, is stopped or frozen.
+//! Kills this process at a deadline that only a confirmed renewal moves, also if the process hangs, is
+//! stopped or frozen.
 //!
 //! ```
 //! # fn main() -> Result<(), vvm_deadman::ArmError> {
@@ -18,14 +19,15 @@
 //! ```
 //!
 //! - [`Deadman`], [`Armed`], [`Subject`]: a set of deadlines of which the earliest rules (I4).
-//! - [`SystemTrigger`], [`SystemOptions`], [`ThreadsAlone`]: what ends the process: a thread, and the kernel's timer behind
-//!   it.
+//! - [`SystemTrigger`], [`SystemOptions`], [`ThreadsAlone`]: what ends the process: a thread, and the
+//!   kernel's timer behind it.
 //! - [`Trigger`]: the seam between the two, for a host that also tells a guardian, and for tests.
 //! - [`ArmError`], [`EXIT_STATUS`], [`SECOND_LAYER_BEHIND`]: why nothing was armed, and how the process ends.
-//! - `KernelTimer`, `WallClockState` (Linux): the timer alone, and whether the kernel keeps the wall clock in step.
+//! - `KernelTimer`, `WallClockState` (Linux): the timer alone, and whether the kernel keeps the wall clock in
+//!   step.
 //!
-//! When a deadline is due is for the caller to say: `ielections` derives it from the TTL. All `unsafe` of the workspace
-//! stands in this crate's module `system`.
+//! When a deadline is due is for the caller to say: `ielections` derives it from the TTL. All `unsafe` of the
+//! workspace stands in this crate's module `system`.
 #![deny(unsafe_code)]
 
 mod armed;

@@ -9,12 +9,12 @@ use vvm_clock::{Clock, Instant};
 
 /// Records instead of killing.
 ///
-/// Nothing runs by itself: whoever moves the clock calls [`check`](Self::check) after each step. A deadline that
-/// passed before it was replaced has fired, whether or not anybody looked in time: the system's trigger would not have
-/// waited for a look either.
+/// Nothing runs by itself: whoever moves the clock calls [`check`](Self::check) after each step. A deadline
+/// that passed before it was replaced has fired, whether or not anybody looked in time: the system's trigger
+/// would not have waited for a look either.
 ///
-/// On the clock of the code under test, advancing that clock brings deadlines about; on an isolated clock, which
-/// deadlines are not meant on, only its owner does.
+/// On the clock of the code under test, advancing that clock brings deadlines about; on an isolated clock,
+/// which deadlines are not meant on, only its owner does.
 #[derive(Debug)]
 pub struct RecordingTrigger {
     clock: Arc<dyn Clock>,

@@ -1,7 +1,7 @@
 //! The system's trigger, in real processes that really die.
 //!
-//! Asserted are: never before the deadline, by which layer, and how soon after it at most. `evidence/deadman-trials`
-//! measures how soon exactly.
+//! Asserted are: never before the deadline, by which layer, and how soon after it at most.
+//! `evidence/deadman-trials` measures how soon exactly.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
@@ -88,8 +88,8 @@ impl Ended {
     }
 }
 
-/// The first layer ends it. The second one is [`SECOND_LAYER_BEHIND`], and comes first only where the machine keeps the
-/// first one waiting for that long.
+/// The first layer ends it. The second one is [`SECOND_LAYER_BEHIND`], and comes first only where the machine
+/// keeps the first one waiting for that long.
 fn by_the_thread(attempt: &Attempt, ended: &Ended) -> Result<(), Late> {
     let took = ended.died.since(ended.deadline);
     if ended.is_killed() {

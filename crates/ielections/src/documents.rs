@@ -2,11 +2,13 @@
 //!
 //! - [`Document`], [`DocumentId`], [`DocumentWrite`]: what is written.
 //! - [`Documents`]: what a service under a leadership writes and reads with.
-//! - [`DocumentStorage`]: the seam towards a database, beside [`TtlStorage`](crate::TtlStorage), and its contract.
+//! - [`DocumentStorage`]: the seam towards a database, beside [`TtlStorage`](crate::TtlStorage), and its
+//!   contract.
 //!
-//! **One number makes it safe.** A partition counts the batches that were ever written to it, and a batch names the
-//! count that it follows ([`Fence`]). So each batch lands at most once, in the order in which it was meant, and a late
-//! copy of it never (I2); and whether an unanswered one has landed is read from the count (I7).
+//! **One number makes it safe.** A partition counts the batches that were ever written to it, and a batch
+//! names the count that it follows ([`Fence`]). So each batch lands at most once, in the order in which it
+//! was meant, and a late copy of it never (I2); and whether an unanswered one has landed is read from the
+//! count (I7).
 
 mod document;
 mod error;

@@ -20,7 +20,8 @@ pub struct Candidacy<K> {
     pub terms: Terms,
 }
 
-/// No leadership was acquired. Nothing of the campaign stands in the storage, or will for longer than one TTL.
+/// No leadership was acquired. Nothing of the campaign stands in the storage, or will for longer than one
+/// TTL.
 #[derive(Debug, thiserror::Error)]
 pub enum AcquireError {
     /// Every slot stayed taken, or the storage unreachable, for as long as the campaign was to go on.
@@ -52,8 +53,8 @@ pub enum AcquireError {
     /// The storage refuses for good. Trying again is pointless until somebody mends the cause.
     #[error("the storage refuses for good: {0}")]
     Refused(#[source] Cause),
-    /// The storage has forgotten epochs that this candidate has seen, as after a restore from backup. Whoever led by
-    /// them may still be at work; acquiring again after the longest TTL in use is safe.
+    /// The storage has forgotten epochs that this candidate has seen, as after a restore from backup. Whoever
+    /// led by them may still be at work; acquiring again after the longest TTL in use is safe.
     #[error(
         "the storage went back in time: it showed {} before and {} now; was it restored from a backup?",
         Epoch::or_none(*seen),
@@ -114,8 +115,8 @@ impl<K: Key> Elections<K> {
     /// [`AcquireError`].
     ///
     /// # Cancel safety
-    /// Dropping the future withdraws the candidacy: what an unanswered attempt may have written is deleted, and a
-    /// leadership that was won at that moment is released.
+    /// Dropping the future withdraws the candidacy: what an unanswered attempt may have written is deleted,
+    /// and a leadership that was won at that moment is released.
     pub async fn acquire(&self, candidacy: Candidacy<K>) -> Result<(K, Leadership), AcquireError> {
         if candidacy.slots.is_empty() {
             return Err(AcquireError::NoSlots);
@@ -127,16 +128,17 @@ impl<K: Key> Elections<K> {
         self.engine.campaign(candidacy).await
     }
 
-    /// Tells every campaign that something may have changed in the storage. It looks at its slots again as soon as it may,
-    /// at least [`Terms::HINT_GAP`] after its last look, so that a candidate that hears of a release claims at once. A
-    /// hint is never needed. A false one costs a look, and opens no slot earlier (I5). Never blocks.
+    /// Tells every campaign that something may have changed in the storage. It looks at its slots again as
+    /// soon as it may, at least [`Terms::HINT_GAP`] after its last look, so that a candidate that hears of a
+    /// release claims at once. A hint is never needed. A false one costs a look, and opens no slot earlier
+    /// (I5). Never blocks.
     pub fn look_now(&self) {
         self.engine.look_now();
     }
 
-    /// Refuses and ends campaigns, tells every holder [`Loss::Closing`](crate::Loss), and returns once each has handed
-    /// back. What was dropped instead of handed back is neither deleted nor disarmed (I4, I6). May be called more than
-    /// once.
+    /// Refuses and ends campaigns, tells every holder [`Loss::Closing`](crate::Loss), and returns once each
+    /// has handed back. What was dropped instead of handed back is neither deleted nor disarmed (I4, I6). May
+    /// be called more than once.
     ///
     /// # Cancel safety
     /// Dropping the future stops the waiting, not the closing.

@@ -30,8 +30,9 @@ use tokio::sync::{
     oneshot,
 };
 
-/// What the handles ask of the task. The channel has no bound; what fills it has: one command for each campaign begun
-/// or withdrawn and for each leadership given back or deposed, and one for all hints that were not heard yet.
+/// What the handles ask of the task. The channel has no bound; what fills it has: one command for each
+/// campaign begun or withdrawn and for each leadership given back or deposed, and one for all hints that were
+/// not heard yet.
 pub(crate) enum Command<K> {
     Campaign { ticket: u64, candidacy: Candidacy<K>, reply: oneshot::Sender<Answer<K>> },
     Withdraw { ticket: u64 },
@@ -128,8 +129,8 @@ impl<K> Drop for Withdrawal<'_, K> {
     }
 }
 
-/// A leadership on its way to its owner. Dropped on the way (the `acquire` was dropped after it was answered), it is
-/// handed back: no work can have started under it.
+/// A leadership on its way to its owner. Dropped on the way (the `acquire` was dropped after it was
+/// answered), it is handed back: no work can have started under it.
 #[derive(Debug)]
 pub(crate) struct Grant(Option<Hold>);
 

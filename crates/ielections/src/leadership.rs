@@ -12,8 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 /// A leadership that is held, renewed by the engine until it is handed back or lost.
 ///
-/// There is no way to stop its deadman but to hand back a leadership whose work has stopped: dropping it, a panic, a
-/// cancelled task stop the renewal and leave the deadline armed (I4), since nobody knows then what still runs.
+/// There is no way to stop its deadman but to hand back a leadership whose work has stopped: dropping it, a
+/// panic, a cancelled task stop the renewal and leave the deadline armed (I4), since nobody knows then what
+/// still runs.
 #[must_use = "dropping a leadership stops its renewal and ends the process at the kill deadline"]
 #[derive(Debug)]
 pub struct Leadership {
@@ -69,23 +70,24 @@ impl Leadership {
         self.standing().ensure(at_least)
     }
 
-    /// Hands the leadership back: the caller's word that its work **has stopped** (I6). Ends the renewal, disarms,
-    /// deletes the record, in that order. Also ends a leadership that was lost.
+    /// Hands the leadership back: the caller's word that its work **has stopped** (I6). Ends the renewal,
+    /// disarms, deletes the record, in that order. Also ends a leadership that was lost.
     ///
     /// # Cancel safety
-    /// The word is given when this is called, not when the future is polled: the future only waits for the outcome.
+    /// The word is given when this is called, not when the future is polled: the future only waits for the
+    /// outcome.
     pub fn release(self) -> impl Future<Output = ReleaseOutcome> + Send + use<> {
         self.hold.hand_back()
     }
 
     /// Runs `work` while leading, and hands back when it has ended.
     ///
-    /// The work gets a token, cancelled when the leadership is lost or must be handed back, and the standing. It is
-    /// never dropped half-way: this waits until it ends, with the deadman behind it.
+    /// The work gets a token, cancelled when the leadership is lost or must be handed back, and the standing.
+    /// It is never dropped half-way: this waits until it ends, with the deadman behind it.
     ///
     /// # Cancel safety
-    /// Not cancel safe: dropping the future drops the work and the leadership, which proves nothing about what the
-    /// work spawned, so the kill deadline stays armed (I4).
+    /// Not cancel safe: dropping the future drops the work and the leadership, which proves nothing about
+    /// what the work spawned, so the kill deadline stays armed (I4).
     pub async fn run<Work: Future>(
         self,
         work: impl FnOnce(CancellationToken, Standing) -> Work,

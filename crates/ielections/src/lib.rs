@@ -1,8 +1,9 @@
 //! Leader election on any storage that has a conditional write.
 //!
-//! [`Elections`] campaigns for a *slot* of a shared storage. [`Leadership`] is a slot that is held: it is renewed until it
-//! is handed back or lost. [`Standing`] is what work under a leadership knows of it: the fencing token, and how much time is
-//! left. If the network, the runtime or the process hangs, the process is killed before another one can lead.
+//! [`Elections`] campaigns for a *slot* of a shared storage. [`Leadership`] is a slot that is held: it is
+//! renewed until it is handed back or lost. [`Standing`] is what work under a leadership knows of it: the
+//! fencing token, and how much time is left. If the network, the runtime or the process hangs, the process is
+//! killed before another one can lead.
 //!
 //! ```
 //! use ielections::{Candidacy, Elections, Env, Holder, Terms, Ttl};
@@ -36,9 +37,11 @@
 //! - [`storage`]: [`TtlStorage`], the one seam towards a database, and its contract.
 //! - [`timing`]: every interval of the protocol, derived from the TTL.
 //! - [`env`](mod@env): clock, deadman, randomness and spawning, which come in from outside.
-//! - `protocol`, `testing` (feature `testing`): the protocol as values, the public suites, and the storage mock.
+//! - `protocol`, `testing` (feature `testing`): the protocol as values, the public suites, and the storage
+//!   mock.
 //!
-//! The crate knows no database, and without the feature `tokio-rt` no runtime. `docs/architecture.md` defines the words.
+//! The crate knows no database, and without the feature `tokio-rt` no runtime. `docs/architecture.md` defines
+//! the words.
 #![forbid(unsafe_code)]
 
 pub mod documents;

@@ -38,7 +38,8 @@ pub enum Loss {
         /// What the last failed attempt said, if it said anything.
         last_failure: Option<Arc<str>>,
     },
-    /// This process did not run for so long that its record may have been taken over: suspended, stopped, starved.
+    /// This process did not run for so long that its record may have been taken over: suspended, stopped,
+    /// starved.
     #[error("this process did not run for so long that the leadership may have passed on")]
     Suspended,
     /// The elections are closing; the record is renewed until the leadership is handed back.
@@ -47,13 +48,15 @@ pub enum Loss {
     /// The leadership was handed back.
     #[error("the leadership was handed back")]
     HandedBack,
-    /// The elections' task has ended: its runtime was shut down, or something that was injected panicked. Nothing is
-    /// renewed any more, and nobody is left who could disarm: the process ends at the kill deadline (I4).
+    /// The elections' task has ended: its runtime was shut down, or something that was injected panicked.
+    /// Nothing is renewed any more, and nobody is left who could disarm: the process ends at the kill
+    /// deadline (I4).
     #[error(
         "the elections' task has ended (was its runtime shut down?), so that the process ends at the kill deadline"
     )]
     EngineEnded,
-    /// The handle was dropped without being handed back: renewal has stopped and the deadline stays armed (I4).
+    /// The handle was dropped without being handed back: renewal has stopped and the deadline stays armed
+    /// (I4).
     #[error("the leadership was dropped without being handed back")]
     Dropped,
 }
@@ -64,8 +67,8 @@ impl Loss {
         matches!(self, Self::Stolen { .. } | Self::Vanished | Self::EpochWentBack { .. })
     }
 
-    /// Whether the storage showed that somebody else may lead already: work has no more time than it takes to stop, and
-    /// the kill deadline is brought forward.
+    /// Whether the storage showed that somebody else may lead already: work has no more time than it takes to
+    /// stop, and the kill deadline is brought forward.
     pub fn tightens_deadline(&self) -> bool {
         self.is_mismatch() || matches!(self, Self::StorageReplaced { .. })
     }

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 /// A leadership record, as one write put it there.
 ///
-/// It carries its writer's own TTL: an observer waits out that one, never its own (design hazard: an observer that
-/// waits its own TTL takes over from a live leader with a longer one).
+/// It carries its writer's own TTL: an observer waits out that one, never its own (design hazard: an observer
+/// that waits its own TTL takes over from a live leader with a longer one).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// Who leads, for people. Never an identity.
@@ -50,7 +50,8 @@ impl Entry {
         self.incarnation() == incarnation && self.epoch == epoch
     }
 
-    /// Total order of the states of one slot: a smaller one was there earlier, whatever order answers arrive in.
+    /// Total order of the states of one slot: a smaller one was there earlier, whatever order answers arrive
+    /// in.
     pub fn age_order(&self) -> (Epoch, u64) {
         (self.epoch, self.version.write)
     }
@@ -66,14 +67,16 @@ pub struct Vacant {
 /// What a read of a slot finds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Slot {
-    /// Never led, or released. An *expired* record is not vacant: it stays `Held` until somebody takes it over (I5).
+    /// Never led, or released. An *expired* record is not vacant: it stays `Held` until somebody takes it
+    /// over (I5).
     Vacant(Vacant),
     /// A record stands there, whether or not its leader still lives.
     Held {
         /// The record.
         entry: Entry,
-        /// At least this long ago its write was issued, where the driver can *prove* that without wall clocks (same
-        /// process, or same boot and time namespace); else `None`, and an observer counts from what it saw itself.
+        /// At least this long ago its write was issued, where the driver can *prove* that without wall clocks
+        /// (same process, or same boot and time namespace); else `None`, and an observer counts from what it
+        /// saw itself.
         proven_age: Option<Duration>,
     },
 }
@@ -87,8 +90,8 @@ impl Slot {
         }
     }
 
-    /// Whether the slot is in the very state `expected`, as a claim compares it (contract 2 and 3): the same last epoch
-    /// of a vacant one, the same write of a held one, however old.
+    /// Whether the slot is in the very state `expected`, as a claim compares it (contract 2 and 3): the same
+    /// last epoch of a vacant one, the same write of a held one, however old.
     pub fn is_as_expected(&self, expected: &Self) -> bool {
         match (self, expected) {
             (Self::Vacant(stands), Self::Vacant(expected)) => stands == expected,

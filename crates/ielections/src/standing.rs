@@ -40,7 +40,8 @@ struct Cell<P: ?Sized> {
     incarnation: Incarnation,
     timing: Timing,
     clock: Arc<dyn Clock>,
-    /// When the last confirmed write was sent, in the clock's nanoseconds: everything else follows from it (I3).
+    /// When the last confirmed write was sent, in the clock's nanoseconds: everything else follows from it
+    /// (I3).
     confirmed_sent_at: AtomicU64,
     loss: OnceLock<Loss>,
     /// Rings when the standing is lost.
@@ -94,7 +95,8 @@ impl Standing {
         }
     }
 
-    /// Whether at least so much time is left: to be asked right before a critical step. Neither waits nor locks.
+    /// Whether at least so much time is left: to be asked right before a critical step. Neither waits nor
+    /// locks.
     ///
     /// # Errors
     /// [`InsufficientTime`]: don't begin the step.
@@ -103,7 +105,8 @@ impl Standing {
             return Err(InsufficientTime::Lost(loss.clone()));
         }
         let remaining = self.remaining();
-        // No time left is too little, even for a step that asks for none: past the deadline somebody else may lead.
+        // No time left is too little, even for a step that asks for none: past the deadline somebody else may
+        // lead.
         if remaining.is_zero() || remaining < at_least {
             return Err(InsufficientTime::TooShort { remaining, at_least });
         }
@@ -132,8 +135,8 @@ impl Standing {
         }
     }
 
-    /// Resolves when no renewal has been confirmed for half a TTL, with the time that is left: a warning. At once when
-    /// the leadership is already at risk or over.
+    /// Resolves when no renewal has been confirmed for half a TTL, with the time that is left: a warning. At
+    /// once when the leadership is already at risk or over.
     ///
     /// # Cancel safety
     /// May be dropped and asked again at will.
@@ -176,7 +179,8 @@ impl Standing {
         self.0.writer.get_or_init(|| Arc::new(make()))
     }
 
-    /// Why nothing may be written under this leadership any more. While elections close, its holder still leads.
+    /// Why nothing may be written under this leadership any more. While elections close, its holder still
+    /// leads.
     pub(crate) fn over(&self) -> Option<Loss> {
         match self.loss() {
             Some(loss) if *loss != Loss::Closing => Some(loss.clone()),

@@ -1,5 +1,5 @@
-//! [`TtlStorage`]: what an election needs of a database. The contract stands here, sentence by sentence, and the
-//! contract suite (feature `testing`) tests each of them.
+//! [`TtlStorage`]: what an election needs of a database. The contract stands here, sentence by sentence, and
+//! the contract suite (feature `testing`) tests each of them.
 
 mod layer;
 
@@ -14,8 +14,8 @@ use std::{
     time::Duration,
 };
 
-/// A leadership key. Displayed in logs and in the last words of a process; ordered, so that whatever iterates over
-/// keys does so the same way twice (simulation).
+/// A leadership key. Displayed in logs and in the last words of a process; ordered, so that whatever iterates
+/// over keys does so the same way twice (simulation).
 pub trait Key: Clone + Eq + Ord + Hash + Debug + Display + Send + Sync + 'static {}
 impl<K: Clone + Eq + Ord + Hash + Debug + Display + Send + Sync + 'static> Key for K {}
 
@@ -33,8 +33,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What every storage must be able to carry: a cluster's name as long as a host's may be (255 bytes, RFC 1035), a
-    /// slot, prefixes, and escapes.
+    /// What every storage must be able to carry: a cluster's name as long as a host's may be (255 bytes, RFC
+    /// 1035), a slot, prefixes, and escapes.
     pub const LEAST_KEY_BYTES: usize = 512;
 }
 
@@ -74,12 +74,12 @@ pub enum ReadError {
     /// Not answered. Try again.
     #[error("the storage did not answer: {0}")]
     Unavailable(#[source] Cause),
-    /// Refused for good: credentials, schema, configuration. Trying again is pointless until somebody mends it. It says
-    /// nothing about the record: nobody else got in by it.
+    /// Refused for good: credentials, schema, configuration. Trying again is pointless until somebody mends
+    /// it. It says nothing about the record: nobody else got in by it.
     #[error("the storage refused for good: {0}")]
     Fatal(#[source] Cause),
-    /// This is not the storage any more that it was: it was deleted, replaced, restored. **Somebody else may lead
-    /// already**, in what stands in its place, so that what is held is lost at once.
+    /// This is not the storage any more that it was: it was deleted, replaced, restored. **Somebody else may
+    /// lead already**, in what stands in its place, so that what is held is lost at once.
     #[error("the storage was replaced: {0}")]
     Replaced(#[source] Cause),
 }
@@ -90,16 +90,17 @@ pub enum WriteError {
     /// Certainly not applied, now or later. Try again.
     #[error("not applied: {0}")]
     NotApplied(#[source] Cause),
-    /// May have been applied, or may still be. Only a linearizable read-back, or a later write of one's own that
-    /// succeeds or is refused, tells (I7).
+    /// May have been applied, or may still be. Only a linearizable read-back, or a later write of one's own
+    /// that succeeds or is refused, tells (I7).
     #[error("unknown whether applied: {0}")]
     Unknown(#[source] Cause),
-    /// Certainly not applied, and trying again is pointless until somebody mends credentials, schema, configuration.
-    /// It says nothing about the record: nobody else got in by it.
+    /// Certainly not applied, and trying again is pointless until somebody mends credentials, schema,
+    /// configuration. It says nothing about the record: nobody else got in by it.
     #[error("refused for good: {0}")]
     Fatal(#[source] Cause),
-    /// This is not the storage any more that it was: it was deleted, replaced, restored. Whatever became of the write,
-    /// others don't see it, and **somebody else may lead already**, so that what is held is lost at once.
+    /// This is not the storage any more that it was: it was deleted, replaced, restored. Whatever became of
+    /// the write, others don't see it, and **somebody else may lead already**, so that what is held is lost
+    /// at once.
     #[error("the storage was replaced: {0}")]
     Replaced(#[source] Cause),
 }
@@ -108,25 +109,29 @@ pub enum WriteError {
 ///
 /// # Contract
 /// 1. Every write is one atomic, linearizable step on one key: applied whole or not at all.
-/// 2. `insert_if_not_exist` applies exactly if the slot is vacant *and* its last epoch is `vacant.last_epoch`.
+/// 2. `insert_if_not_exist` applies exactly if the slot is vacant *and* its last epoch is
+///    `vacant.last_epoch`.
 /// 3. `take_over` and `compare_and_swap` apply exactly if the slot holds the version (and epoch) named.
-/// 4. `compare_and_delete` applies exactly if the slot holds the incarnation and epoch named, whatever its version.
+/// 4. `compare_and_delete` applies exactly if the slot holds the incarnation and epoch named, whatever its
+///    version.
 /// 5. What applied is what the next `get` finds, byte for byte: holder, version, TTL and epoch.
-/// 6. A slot's last epoch survives release, expiry, closing and reopening; a storage never shows a smaller one again.
-/// 7. *Never early* (I5): a record stays `Held` until somebody's write replaces or deletes it. No TTL ends it, and a
-///    `proven_age` is never larger than the time since the call that wrote the version was issued.
+/// 6. A slot's last epoch survives release, expiry, closing and reopening; a storage never shows a smaller
+///    one again.
+/// 7. *Never early* (I5): a record stays `Held` until somebody's write replaces or deletes it. No TTL ends
+///    it, and a `proven_age` is never larger than the time since the call that wrote the version was issued.
 /// 8. A refused write returns what stands there, as a `get` in its place would have.
-/// 9. A write error is [`WriteError::NotApplied`] only if the write is not applied and never will be. Everything
-///    ambiguous, a time-out above all, is [`WriteError::Unknown`].
+/// 9. A write error is [`WriteError::NotApplied`] only if the write is not applied and never will be.
+///    Everything ambiguous, a time-out above all, is [`WriteError::Unknown`].
 /// 10. Keys don't meet: no write of one key changes another, whatever bytes the keys have.
 ///
-/// Which error is for whom: `Fatal` is said to *us* (credentials, schema), and a leader goes on trying, since nobody else
-/// got in by it. A driver that notices that it is cut off from what *others* use (its file was replaced) says `Replaced`,
-/// and a leader is lost at once. One that can't notice says neither: an epoch that went back shows by itself.
+/// Which error is for whom: `Fatal` is said to *us* (credentials, schema), and a leader goes on trying, since
+/// nobody else got in by it. A driver that notices that it is cut off from what *others* use (its file was
+/// replaced) says `Replaced`, and a leader is lost at once. One that can't notice says neither: an epoch that
+/// went back shows by itself.
 ///
 /// # Cancel safety
-/// Dropping the future of a write is the same as [`WriteError::Unknown`]: it may still be applied, even later. Reads
-/// may be dropped at will.
+/// Dropping the future of a write is the same as [`WriteError::Unknown`]: it may still be applied, even
+/// later. Reads may be dropped at will.
 ///
 /// What stands before another storage and changes a few verbs implements [`Layer`] in its place.
 #[async_trait]
@@ -137,8 +142,9 @@ pub trait TtlStorage<K: Key>: Debug + Send + Sync + 'static {
     /// Claims a vacant slot. `entry.epoch` is larger than `vacant.last_epoch`; the caller sees to that.
     async fn insert_if_not_exist(&self, key: &K, vacant: Vacant, entry: &Entry) -> Result<Claim, WriteError>;
 
-    /// Claims a slot from a leader that is dead: replaces exactly the version `observed`. `entry.epoch` is larger than
-    /// `observed.epoch`. That the record has expired is for the caller to know (it has observed it for its TTL).
+    /// Claims a slot from a leader that is dead: replaces exactly the version `observed`. `entry.epoch` is
+    /// larger than `observed.epoch`. That the record has expired is for the caller to know (it has observed
+    /// it for its TTL).
     async fn take_over(&self, key: &K, observed: &Entry, entry: &Entry) -> Result<Claim, WriteError>;
 
     /// Renews: replaces exactly the version `held` by `entry`, which has the same epoch and incarnation.
@@ -155,12 +161,13 @@ pub trait TtlStorage<K: Key>: Debug + Send + Sync + 'static {
     /// What stands in the slot now; linearizable.
     async fn get(&self, key: &K) -> Result<Slot, ReadError>;
 
-    /// What stands in the slots, in the order of `keys`. Cheap, may be stale: a hint, and safe as one, since a version
-    /// that was seen was certainly written before it was seen.
+    /// What stands in the slots, in the order of `keys`. Cheap, may be stale: a hint, and safe as one, since
+    /// a version that was seen was certainly written before it was seen.
     async fn scan(&self, keys: &[K]) -> Result<Vec<Slot>, ReadError>;
 
-    /// Reads what stands in the slots into `seen`, in the order of `keys`, as [`scan`](Self::scan) does. A slot that can't
-    /// be read, or not in time, stays `None` and does not keep the others from being read. Fails if a slot was not read.
+    /// Reads what stands in the slots into `seen`, in the order of `keys`, as [`scan`](Self::scan) does. A
+    /// slot that can't be read, or not in time, stays `None` and does not keep the others from being read.
+    /// Fails if a slot was not read.
     ///
     /// # Cancel safety
     /// Dropped, it leaves in `seen` what was read so far.

@@ -1,4 +1,5 @@
-//! The environment of a real process: operating-system randomness, and a tokio runtime that drives the engine.
+//! The environment of a real process: operating-system randomness, and a tokio runtime that drives the
+//! engine.
 
 use crate::{Entropy, Env, Spawn, env::Task};
 use std::{
@@ -9,8 +10,9 @@ use vvm_clock::{SystemClock, SystemWallClock};
 use vvm_deadman::{ArmError, Deadman, SystemOptions};
 
 impl Env {
-    /// The environment of this process: the machine's clocks, the operating system's randomness, tasks on the current tokio
-    /// runtime, and a deadman that ends the process ([`Deadman::system`]). Once in each process.
+    /// The environment of this process: the machine's clocks, the operating system's randomness, tasks on the
+    /// current tokio runtime, and a deadman that ends the process ([`Deadman::system`]). Once in each
+    /// process.
     ///
     /// # Errors
     /// [`EnvError`]. To be called on a tokio runtime.
@@ -49,8 +51,8 @@ pub enum EnvError {
     Clock(#[source] io::Error),
 }
 
-/// The operating system's randomness, fetched by the block: a campaign needs three numbers, and a system call for each
-/// would be most of what an uncontended acquisition costs.
+/// The operating system's randomness, fetched by the block: a campaign needs three numbers, and a system call
+/// for each would be most of what an uncontended acquisition costs.
 ///
 /// A process that forks without `exec` would repeat the rest of a block; nothing here forks.
 #[derive(Default)]
@@ -74,8 +76,8 @@ impl Default for Block {
 
 impl Entropy for OsEntropy {
     /// # Panics
-    /// When the operating system has no randomness to give (no `getrandom(2)`, no `/dev/urandom`): an incarnation that
-    /// might repeat must never be used.
+    /// When the operating system has no randomness to give (no `getrandom(2)`, no `/dev/urandom`): an
+    /// incarnation that might repeat must never be used.
     fn fill(&self, bytes: &mut [u8]) {
         let mut block = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for part in bytes.chunks_mut(Block::BYTES) {
@@ -112,7 +114,8 @@ impl TokioSpawn {
 impl Spawn for TokioSpawn {
     #[expect(clippy::disallowed_methods, reason = "what all others spawn through")]
     fn spawn(&self, _name: &'static str, task: Task) {
-        // The engine joins its task: it ends when its last handle and lease are gone, and `cleanup` waits for that.
+        // The engine joins its task: it ends when its last handle and lease are gone, and `cleanup` waits for
+        // that.
         drop(self.0.spawn(task));
     }
 }

@@ -1,7 +1,8 @@
 //! What tests of elections and of their storages need, for us and for whoever writes a storage of their own.
 //!
 //! - [`contract`]: the suite that holds a storage to every sentence of [`TtlStorage`](crate::TtlStorage).
-//! - [`document_contract`]: the same for [`DocumentStorage`](crate::DocumentStorage), where a storage has documents.
+//! - [`document_contract`]: the same for [`DocumentStorage`](crate::DocumentStorage), where a storage has
+//!   documents.
 //! - [`elections_suite`]: what candidates and leaders rely on, on any storage.
 //! - [`mock`]: a storage that fails, hangs, delays, reorders and is tampered with, deterministically.
 //! - [`Model`]: the contract as plainly as it can be written, to compare others with.

@@ -1,7 +1,8 @@
-//! Every interval of the protocol, derived from the TTL in one place, with checks that the parts fit each other.
+//! Every interval of the protocol, derived from the TTL in one place, with checks that the parts fit each
+//! other.
 //!
-//! Source: design §4, after `LeadershipDurationSeconds / 4`, `/ 20` and `* 0.8` of the reference. In brackets, what a
-//! TTL of 20 s makes of them.
+//! Source: design §4, after `LeadershipDurationSeconds / 4`, `/ 20` and `* 0.8` of the reference. In
+//! brackets, what a TTL of 20 s makes of them.
 
 use crate::Ttl;
 use std::time::Duration;
@@ -33,10 +34,11 @@ const _: () = assert!(RENEWAL + 3 * ATTEMPT + 2 * RETRY <= LOSS);
 const _: () = assert!(RENEWAL * JITTER + GRAIN * 1000 <= RENEWAL * 50);
 // Services are warned before leadership is lost, and have the promised time to stop before they are killed.
 const _: () = assert!(RENEWAL < AT_RISK && AT_RISK < LOSS && LOSS + STOPPING <= KILL);
-// A renewal still in flight at the loss is over before the kill, so that work handed back at the last moment is disarmed.
+// A renewal still in flight at the loss is over before the kill, so that work handed back at the last moment
+// is disarmed.
 const _: () = assert!(LOSS + ATTEMPT <= KILL);
-// I1: with clocks up to 10 % apart, the kill on the slow clock comes before the take-over on the fast one. 1.1 / 0.9
-// covers two clocks that each err by 10 % in opposite directions.
+// I1: with clocks up to 10 % apart, the kill on the slow clock comes before the take-over on the fast one.
+// 1.1 / 0.9 covers two clocks that each err by 10 % in opposite directions.
 const _: () = assert!(KILL * 110 < 1000 * 90);
 
 impl Timing {
@@ -50,8 +52,9 @@ impl Timing {
         self.ttl
     }
 
-    /// When to renew a lease last confirmed by a call sent at `sent_at` (5 s later), up to 5 % earlier: by `jitter`, so
-    /// that leases drift apart, and to a multiple of 20 ms, so that 100,000 of them don't wake the process as often.
+    /// When to renew a lease last confirmed by a call sent at `sent_at` (5 s later), up to 5 % earlier: by
+    /// `jitter`, so that leases drift apart, and to a multiple of 20 ms, so that 100,000 of them don't wake
+    /// the process as often.
     pub fn renew_at(self, sent_at: Instant, jitter: Jitter) -> Instant {
         let forward = jitter.of(self.share(RENEWAL) * JITTER / 1000);
         sent_at.after(self.share(RENEWAL)).before(forward).floor(self.share(GRAIN))
@@ -72,7 +75,8 @@ impl Timing {
         self.share(RETRY)
     }
 
-    /// How long a batch of documents is tried without getting anywhere (8 s): three attempts and their pauses.
+    /// How long a batch of documents is tried without getting anywhere (8 s): three attempts and their
+    /// pauses.
     pub fn document_patience(self) -> Duration {
         self.share(3 * ATTEMPT + 2 * RETRY)
     }
@@ -102,8 +106,9 @@ impl Timing {
         now.since(sent_at) <= self.share(FRESH)
     }
 
-    /// How long a storage may be of no use to a candidate that only looks whether somebody leads (28 s): a TTL and the
-    /// attempts of one renewal. By then every leader has lost its leadership, too, and there is nobody to be seen.
+    /// How long a storage may be of no use to a candidate that only looks whether somebody leads (28 s): a
+    /// TTL and the attempts of one renewal. By then every leader has lost its leadership, too, and there is
+    /// nobody to be seen.
     pub fn outage(self) -> Duration {
         self.share(OUTAGE)
     }

@@ -1,4 +1,5 @@
-//! A process that stands still in the middle of a storage call: what the answer shows counts from when it came (I5).
+//! A process that stands still in the middle of a storage call: what the answer shows counts from when it
+//! came (I5).
 
 use async_trait::async_trait;
 use ielections::{
@@ -19,8 +20,8 @@ use vvm_deadman::{Deadman, Subject, Trigger};
 
 const LONGER_THAN_A_TTL: Duration = Duration::from_secs(25);
 
-/// Shows the record of somebody else. During the first scan this process stands still, and before it goes on, the
-/// record is renewed.
+/// Shows the record of somebody else. During the first scan this process stands still, and before it goes on,
+/// the record is renewed.
 #[derive(Debug)]
 struct StandsStill {
     clock: MockClock,

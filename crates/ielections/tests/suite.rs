@@ -1,4 +1,5 @@
-//! The elections suite on the model of the contract: without a database, and without an age that anybody proves.
+//! The elections suite on the model of the contract: without a database, and without an age that anybody
+//! proves.
 
 use async_trait::async_trait;
 use ielections::{

@@ -98,8 +98,8 @@ impl<S: Service> ServiceHandle<S> {
         Ok(list.instances.values().cloned().map(Handle::new).collect())
     }
 
-    /// The instance of this id: the one there is, if it is for the same request, or a new one. Waits while the service
-    /// is being rebuilt.
+    /// The instance of this id: the one there is, if it is for the same request, or a new one. Waits while
+    /// the service is being rebuilt.
     ///
     /// A new instance lives in this process alone until its own run has inserted its document:
     /// [`Handle::persisted`] tells when.

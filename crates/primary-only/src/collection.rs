@@ -1,7 +1,8 @@
-//! [`Collection`]: which documents belong to a service, and how an instance's id becomes a document's and back.
+//! [`Collection`]: which documents belong to a service, and how an instance's id becomes a document's and
+//! back.
 //!
-//! `primary-only/`, the collection's name, a zero byte, the id's text. No name has a zero byte, so no two collections
-//! meet, and who writes documents of their own beside this crate has every other beginning.
+//! `primary-only/`, the collection's name, a zero byte, the id's text. No name has a zero byte, so no two
+//! collections meet, and who writes documents of their own beside this crate has every other beginning.
 
 use crate::{BoxError, InstanceId};
 use bytes::Bytes;

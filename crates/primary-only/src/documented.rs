@@ -1,5 +1,6 @@
-//! [`DocumentedInstance`]: an instance as its document shows it, to whoever looks into the storage from outside. That takes
-//! neither the service's code nor a leadership, and so tells nothing but what is documented: not whether it runs.
+//! [`DocumentedInstance`]: an instance as its document shows it, to whoever looks into the storage from
+//! outside. That takes neither the service's code nor a leadership, and so tells nothing but what is
+//! documented: not whether it runs.
 
 use crate::{collection::Collection, envelope};
 use ielections::Document;
@@ -14,7 +15,8 @@ pub struct DocumentedInstance {
     pub collection: String,
     /// The instance's id.
     pub instance: String,
-    /// The number of the batch that wrote the document last. It grows with every step of any instance of the slot.
+    /// The number of the batch that wrote the document last. It grows with every step of any instance of the
+    /// slot.
     pub version: u64,
     /// The state itself.
     #[serde(flatten)]
@@ -40,7 +42,8 @@ pub enum DocumentedState {
 }
 
 impl DocumentedInstance {
-    /// The instance of a document; `None` for a document that is no instance's, but of who writes some beside.
+    /// The instance of a document; `None` for a document that is no instance's, but of who writes some
+    /// beside.
     pub fn of(document: &Document) -> Option<Self> {
         let (collection, instance) = Collection::split(&document.id)?;
         let state = match envelope::parts(&document.body) {

@@ -1,6 +1,7 @@
 //! What stands in a document's body: a format byte, the schema version of the service, and its state as JSON.
 //!
-//! The version stands outside of the JSON, so that it can be read before it is known what the rest looks like.
+//! The version stands outside of the JSON, so that it can be read before it is known what the rest looks
+//! like.
 
 use crate::{BoxError, Service};
 use bytes::{BufMut, Bytes, BytesMut};

@@ -36,8 +36,8 @@ impl<S: Service> Handle<S> {
         InstanceStatus::of(&*self.0)
     }
 
-    /// Resolves once the instance's document stands: from then on it survives this process. At once for one that was
-    /// rebuilt.
+    /// Resolves once the instance's document stands: from then on it survives this process. At once for one
+    /// that was rebuilt.
     ///
     /// # Errors
     /// When the instance has ended without.
@@ -48,8 +48,8 @@ impl<S: Service> Handle<S> {
         self.0.persisted().await.map_err(NotPersisted)
     }
 
-    /// Resolves when the instance has ended in this term, on every path: done, failed, panicked, interrupted, or never
-    /// begun. By then the service has forgotten it, unless its document stands.
+    /// Resolves when the instance has ended in this term, on every path: done, failed, panicked, interrupted,
+    /// or never begun. By then the service has forgotten it, unless its document stands.
     ///
     /// # Cancel safety
     /// May be dropped and asked again at will; any number may wait.

@@ -1,5 +1,5 @@
-//! One write of one document, tried until it is known to have landed, until it is known that it can't, or until the term
-//! ends.
+//! One write of one document, tried until it is known to have landed, until it is known that it can't, or
+//! until the term ends.
 
 use crate::term::Term;
 use ielections::{DocumentReadError, DocumentVersion, DocumentWrite, DocumentWriteError};
@@ -9,8 +9,8 @@ use vvm_clock::Clock;
 /// Between two attempts, on top of the time that the storage has for each.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Writes, and finds out what came of it (I7), also where an attempt before was not waited for (`in_doubt`). Finite: a
-/// term ends (I10).
+/// Writes, and finds out what came of it (I7), also where an attempt before was not waited for (`in_doubt`).
+/// Finite: a term ends (I10).
 pub(crate) async fn land(
     term: &Term,
     clock: &dyn Clock,

@@ -15,7 +15,8 @@ pub enum LeadError {
     /// The storage of this election has no fenced documents.
     #[error("the storage of this election has no fenced documents: choose another driver")]
     NoDocuments,
-    /// The services run under a leadership already. A process that leads several slots at once needs a registry for each.
+    /// The services run under a leadership already. A process that leads several slots at once needs a
+    /// registry for each.
     #[error("the services run under another leadership already")]
     Leading,
     /// The services ran under this very leadership before: a term has one beginning.
@@ -34,8 +35,8 @@ struct Past {
 }
 
 impl Registry {
-    /// Leads: steps all services up, waits for `stop` while they run, steps them down, and returns when none of their
-    /// instances is left, so that the leadership may be handed back then (I6).
+    /// Leads: steps all services up, waits for `stop` while they run, steps them down, and returns when none
+    /// of their instances is left, so that the leadership may be handed back then (I6).
     ///
     /// It is a service's work in a VVM:
     ///
@@ -46,16 +47,16 @@ impl Registry {
     /// }
     /// ```
     ///
-    /// An instance that does not end makes it wait for ever, with the deadman behind it: returning would give a word
-    /// that is not true. After [`RegistryConfig::join_timeout`](crate::RegistryConfig) those instances are named in the
-    /// log.
+    /// An instance that does not end makes it wait for ever, with the deadman behind it: returning would give
+    /// a word that is not true. After [`RegistryConfig::join_timeout`](crate::RegistryConfig) those instances
+    /// are named in the log.
     ///
     /// # Errors
     /// [`LeadError`]. When it returns one, nothing runs either.
     ///
     /// # Cancel safety
-    /// Dropping it interrupts the instances and doesn't wait for them, which proves nothing: don't hand back then. The
-    /// next term waits for them.
+    /// Dropping it interrupts the instances and doesn't wait for them, which proves nothing: don't hand back
+    /// then. The next term waits for them.
     pub async fn lead(&self, standing: Standing, stop: CancellationToken) -> Result<(), LeadError> {
         let _turn = self.turns.take(&standing)?;
         let documents = standing.documents().ok_or(LeadError::NoDocuments)?;
@@ -71,7 +72,8 @@ impl Registry {
             }
             drop(end);
         };
-        // A rebuild is not dropped when the term ends: it notices, and what it waits for may be a service's own code.
+        // A rebuild is not dropped when the term ends: it notices, and what it waits for may be a service's
+        // own code.
         tokio::join!(rebuilding, ending);
         self.join().await;
         match term.deposed() {

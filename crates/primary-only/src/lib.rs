@@ -1,12 +1,13 @@
 //! Primary-only services: long-running work that survives fail-over.
 //!
-//! A *service* is a kind of task, an *instance* one such task: a state machine whose state is one document, which only
-//! the leader can write. Whoever leads reads all documents, makes an instance of each and runs it from where its
-//! document says it is; when the leadership ends, they are interrupted and joined, and the next leader goes on.
-//! `docs/primary-only.md` says how to model a task, what is guaranteed, and what is not.
+//! A *service* is a kind of task, an *instance* one such task: a state machine whose state is one document,
+//! which only the leader can write. Whoever leads reads all documents, makes an instance of each and runs it
+//! from where its document says it is; when the leadership ends, they are interrupted and joined, and the
+//! next leader goes on. `docs/primary-only.md` says how to model a task, what is guaranteed, and what is not.
 //!
 //! - [`Service`], [`Task`]: what people write.
-//! - [`RegistryBuilder`], [`Registry`]: the services of a process; [`Registry::lead`] runs them under a leadership.
+//! - [`RegistryBuilder`], [`Registry`]: the services of a process; [`Registry::lead`] runs them under a
+//!   leadership.
 //! - [`ServiceHandle`], [`Handle`]: what a program asks of them.
 //! - [`DocumentedInstance`]: an instance as seen from outside, by `vvm status --instances`.
 //! - [`StateCell`]: the only writer of an instance's document. The machinery itself never writes one.

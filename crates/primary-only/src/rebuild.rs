@@ -1,4 +1,5 @@
-//! A service's step-up: join the old instances, prepare, read the documents page by page, make and start instances.
+//! A service's step-up: join the old instances, prepare, read the documents page by page, make and start
+//! instances.
 
 use crate::{
     BoxError, Failure, PrepareContext, Service, envelope,
@@ -12,16 +13,18 @@ use crate::{
 use ielections::{Document, DocumentId, DocumentReadError, Page, ReadError, Scan};
 use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
-/// How many documents are asked for at a time, if the storage takes so many: enough for few round trips, few enough
-/// that the first instances run soon.
+/// How many documents are asked for at a time, if the storage takes so many: enough for few round trips, few
+/// enough that the first instances run soon.
 const PAGE: usize = 500;
 
-/// How often a page is asked for before the rebuild counts as failed, and how far apart: with time limits of its own
-/// for each, that is longer than a renewal lasts, so that a storage that is down for good costs the leadership first.
+/// How often a page is asked for before the rebuild counts as failed, and how far apart: with time limits of
+/// its own for each, that is longer than a renewal lasts, so that a storage that is down for good costs the
+/// leadership first.
 const ATTEMPTS: usize = 10;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// From when on a rebuild is worth a warning: as long as a leader may be silent before it is at risk, by default.
+/// From when on a rebuild is worth a warning: as long as a leader may be silent before it is at risk, by
+/// default.
 const SLOW: Duration = Duration::from_secs(10);
 
 /// Why a service was not rebuilt.

@@ -16,12 +16,13 @@ pub struct RegistryConfig {
     pub clock: Arc<dyn Clock>,
     /// Drives the instances.
     pub spawn: Arc<dyn Spawn>,
-    /// How long instances have to end after their term: those that take longer are named in the log, and a term that
-    /// begins meanwhile fails to rebuild their service. Not shorter than a step of theirs.
+    /// How long instances have to end after their term: those that take longer are named in the log, and a
+    /// term that begins meanwhile fails to rebuild their service. Not shorter than a step of theirs.
     pub join_timeout: Duration,
 }
 
-/// Services that don't run yet. The first step: [`register`](Self::register) each, then [`build`](Self::build).
+/// Services that don't run yet. The first step: [`register`](Self::register) each, then
+/// [`build`](Self::build).
 #[derive(Debug)]
 pub struct RegistryBuilder {
     config: Arc<RegistryConfig>,
@@ -71,7 +72,8 @@ pub(crate) trait Steps: Send + Sync {
 }
 
 impl RegistryConfig {
-    /// The default of [`RegistryConfig::join_timeout`]: that of a VVM's `stop_timeout`, after which it waits no longer.
+    /// The default of [`RegistryConfig::join_timeout`]: that of a VVM's `stop_timeout`, after which it waits
+    /// no longer.
     pub const JOIN_TIMEOUT: Duration = Duration::from_secs(8);
 
     /// The usual configuration, in the environment that the elections run in.
@@ -130,8 +132,8 @@ impl Registry {
         self.first_instances(usize::MAX)
     }
 
-    /// How the first `most` instances are doing, service by service: for a page that somebody reads, of a registry that
-    /// may have a hundred thousand. Calls [`Task::report`](crate::Task::report) of these alone.
+    /// How the first `most` instances are doing, service by service: for a page that somebody reads, of a
+    /// registry that may have a hundred thousand. Calls [`Task::report`](crate::Task::report) of these alone.
     pub fn first_instances(&self, most: usize) -> Vec<InstanceStatus> {
         let mut instances = Vec::new();
         for service in self.services.iter() {

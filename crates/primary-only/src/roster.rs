@@ -1,6 +1,8 @@
-//! [`Roster`]: the instances of one service, and the phase of its term. Each change of phase is made here, under one lock.
+//! [`Roster`]: the instances of one service, and the phase of its term. Each change of phase is made here,
+//! under one lock.
 //!
-//! What does not live here: reading documents (`rebuild`), driving runs (`runner`), what callers ask (`asking`).
+//! What does not live here: reading documents (`rebuild`), driving runs (`runner`), what callers ask
+//! (`asking`).
 
 use crate::{
     Course, Failure, InstanceStatus, Quarantined, RegistryConfig, Service, ServiceState, ServiceStatus,
@@ -83,7 +85,8 @@ impl<S: Service> Roster<S> {
     }
 
     pub(crate) fn list(&self) -> MutexGuard<'_, List<S>> {
-        // A panic of the service's own code can't leave it half-changed: it is called before anything is changed.
+        // A panic of the service's own code can't leave it half-changed: it is called before anything is
+        // changed.
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -197,7 +200,8 @@ impl<S: Service> Roster<S> {
         self.list().runners -= 1;
     }
 
-    /// Takes instances into the list and the queue, and says how many runners they need beside those there are.
+    /// Takes instances into the list and the queue, and says how many runners they need beside those there
+    /// are.
     pub(crate) fn admit(&self, list: &mut List<S>, admitted: Queued<S>) -> usize {
         let instance = Arc::clone(admitted.instance());
         list.instances.insert(instance.id.clone(), instance);

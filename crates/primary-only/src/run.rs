@@ -10,14 +10,14 @@ use tokio_util::sync::CancellationToken;
 pub struct RunContext<Doc> {
     /// The instance's state, and the only way to write it.
     pub state: StateCell<Doc>,
-    /// Cancelled when the term ends. The leadership is handed back only after all runs have ended, so until then the
-    /// document may still be written: a last state that spares the next leader some work.
+    /// Cancelled when the term ends. The leadership is handed back only after all runs have ended, so until
+    /// then the document may still be written: a last state that spares the next leader some work.
     ///
-    /// [`run_until_cancelled`](CancellationToken::run_until_cancelled) is for waits, with [`Interrupted`] for what to
-    /// return: `cx.stop.run_until_cancelled(work).await.ok_or(Interrupted)?`
+    /// [`run_until_cancelled`](CancellationToken::run_until_cancelled) is for waits, with [`Interrupted`] for
+    /// what to return: `cx.stop.run_until_cancelled(work).await.ok_or(Interrupted)?`
     pub stop: CancellationToken,
-    /// The leadership: its epoch, to fence what is written elsewhere, and [`ensure`](Standing::ensure) for a step that
-    /// must not outlive it.
+    /// The leadership: its epoch, to fence what is written elsewhere, and [`ensure`](Standing::ensure) for a
+    /// step that must not outlive it.
     pub standing: Standing,
 }
 

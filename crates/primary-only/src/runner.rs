@@ -1,5 +1,5 @@
-//! [`Runner`]: the task that drives instances, one after the other. As many of them as may run at once, and none for
-//! those that wait.
+//! [`Runner`]: the task that drives instances, one after the other. As many of them as may run at once, and
+//! none for those that wait.
 
 use crate::{
     Interrupted, Outcome, RunContext, Service, StateCell, Task,

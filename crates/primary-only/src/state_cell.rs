@@ -9,16 +9,16 @@ use serde::Serialize;
 use std::{fmt, sync::Arc};
 use vvm_clock::Clock;
 
-/// The state of an instance, and its document: every write is fenced by the leadership (I2), and lands only on the
-/// version that this cell wrote or read last.
+/// The state of an instance, and its document: every write is fenced by the leadership (I2), and lands only
+/// on the version that this cell wrote or read last.
 ///
-/// A write is tried until it has landed, until it can't any more, or until the term ends: where a call returns, it is
-/// known what stands, unless the error says otherwise.
+/// A write is tried until it has landed, until it can't any more, or until the term ends: where a call
+/// returns, it is known what stands, unless the error says otherwise.
 ///
 /// # Cancel safety
-/// Dropping the future of a write leaves it in doubt, not undone: the cell finishes it before the next one begins, and
-/// the machinery does before the instance counts as ended. Drive it or drop it: while it is held and not driven, it may
-/// keep the writes of all other instances waiting.
+/// Dropping the future of a write leaves it in doubt, not undone: the cell finishes it before the next one
+/// begins, and the machinery does before the instance counts as ended. Drive it or drop it: while it is held
+/// and not driven, it may keep the writes of all other instances waiting.
 pub struct StateCell<Doc> {
     doc: Doc,
     stands: Stands,
@@ -77,8 +77,8 @@ pub enum StateError {
     /// The leadership is over. End the run. The write may have landed.
     #[error("the leadership is over: {0}")]
     Lost(Loss),
-    /// The document is not the one that this cell left: somebody writes it past its instance. End the run; the next
-    /// term begins with what stands.
+    /// The document is not the one that this cell left: somebody writes it past its instance. End the run;
+    /// the next term begins with what stands.
     #[error("the document is not the one that this instance left: {found:?}")]
     Conflict {
         /// The version that stands, if one does.
@@ -118,8 +118,8 @@ impl<Doc: Serialize + Send + Sync + 'static> StateCell<Doc> {
         self.stands != Stands::Not
     }
 
-    /// Makes the instance last: puts its document there, as [`doc`](Self::doc) has it. At once where it stands already,
-    /// so that a run may begin with it whether it is the first or a resumed one.
+    /// Makes the instance last: puts its document there, as [`doc`](Self::doc) has it. At once where it
+    /// stands already, so that a run may begin with it whether it is the first or a resumed one.
     ///
     /// # Errors
     /// [`StateError`].
@@ -147,8 +147,8 @@ impl<Doc: Serialize + Send + Sync + 'static> StateCell<Doc> {
         self.settle().await
     }
 
-    /// Ends the instance for good: its document goes, and the service forgets it. The run goes on undisturbed, and
-    /// another instance of this id does not run before this one has ended.
+    /// Ends the instance for good: its document goes, and the service forgets it. The run goes on
+    /// undisturbed, and another instance of this id does not run before this one has ended.
     ///
     /// # Errors
     /// [`StateError`].

@@ -75,7 +75,8 @@ pub struct ServiceStatus {
     pub quarantined: Vec<Quarantined>,
 }
 
-/// A document that makes no instance. It is left as it stands: mend it or delete it, and it is read in the next term.
+/// A document that makes no instance. It is left as it stands: mend it or delete it, and it is read in the
+/// next term.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Quarantined {

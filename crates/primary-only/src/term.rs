@@ -1,4 +1,5 @@
-//! [`Term`]: one leadership, as everything in this crate sees it. All reads and writes of documents pass here.
+//! [`Term`]: one leadership, as everything in this crate sees it. All reads and writes of documents pass
+//! here.
 
 use ielections::{
     Document, DocumentId, DocumentReadError, DocumentVersion, DocumentWrite, DocumentWriteError, Documents,
@@ -29,7 +30,8 @@ impl Term {
         Self { standing, documents, stop: CancellationToken::new(), deposed: OnceLock::new() }
     }
 
-    /// Writes one document. Once deposed, always deposed: the term ends, and nothing is ever tried again (I2).
+    /// Writes one document. Once deposed, always deposed: the term ends, and nothing is ever tried again
+    /// (I2).
     pub(crate) async fn write(&self, write: DocumentWrite) -> Result<DocumentVersion, DocumentWriteError> {
         if let Some(Deposed { current }) = self.deposed() {
             return Err(DocumentWriteError::Deposed { current: *current });

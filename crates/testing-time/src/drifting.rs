@@ -1,11 +1,11 @@
-//! A view of a mock clock that runs at a rate of its own: what two machines' clocks are to each other (I1 assumes that
-//! their rates differ by at most 10 %).
+//! A view of a mock clock that runs at a rate of its own: what two machines' clocks are to each other (I1
+//! assumes that their rates differ by at most 10 %).
 
 use crate::MockClock;
 use vvm_clock::{Clock, Instant, Sleep};
 
-/// How fast a clock runs beside another, in whole parts per million, so that the same steps always give the same
-/// readings.
+/// How fast a clock runs beside another, in whole parts per million, so that the same steps always give the
+/// same readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(u32);
 
@@ -16,7 +16,8 @@ impl Rate {
     /// Stands still: a stopped clock, outside of what I1 assumes, for tests of the fence (I2).
     pub const STOPPED: Self = Self(0);
 
-    /// `parts` nanoseconds pass here while a million pass underneath: 900,000 is 10 % slow, 1,100,000 is 10 % fast.
+    /// `parts` nanoseconds pass here while a million pass underneath: 900,000 is 10 % slow, 1,100,000 is 10 %
+    /// fast.
     pub const fn parts_per_million(parts: u32) -> Self {
         Self(parts)
     }
@@ -26,7 +27,8 @@ impl Rate {
         saturated(beneath as u128 * self.0 as u128 / Self::SAME.0 as u128)
     }
 
-    /// The fewest nanoseconds underneath after which `here` have passed here; `u64::MAX` when they never will.
+    /// The fewest nanoseconds underneath after which `here` have passed here; `u64::MAX` when they never
+    /// will.
     const fn beneath(self, here: u64) -> u64 {
         if here == 0 {
             return 0;
@@ -42,10 +44,11 @@ const fn saturated(nanos: u128) -> u64 {
     if nanos > u64::MAX as u128 { u64::MAX } else { nanos as u64 }
 }
 
-/// A mock clock seen at another rate and from another origin. Clones share the clock underneath, which alone moves.
+/// A mock clock seen at another rate and from another origin. Clones share the clock underneath, which alone
+/// moves.
 ///
-/// A sleep ends at the first moment underneath at which this view shows its deadline: never early on its own scale,
-/// and never a nanosecond later than it must.
+/// A sleep ends at the first moment underneath at which this view shows its deadline: never early on its own
+/// scale, and never a nanosecond later than it must.
 #[derive(Clone, Debug)]
 pub struct DriftingClock {
     beneath: MockClock,

@@ -1,5 +1,5 @@
-//! A clock that only its owner moves: the killer's own, so that a test that advances its clock by an hour does not
-//! fire every deadline that the code under test has armed.
+//! A clock that only its owner moves: the killer's own, so that a test that advances its clock by an hour
+//! does not fire every deadline that the code under test has armed.
 
 use crate::MockClock;
 use std::time::Duration;

@@ -12,13 +12,14 @@
 //! assert_eq!(clock.now(), deadline);
 //! ```
 //!
-//! - [`MockClock`]: stands still until the test advances it, or advances itself to the next sleeper when all is idle.
+//! - [`MockClock`]: stands still until the test advances it, or advances itself to the next sleeper when all
+//!   is idle.
 //! - [`DriftingClock`], [`Rate`]: a view of one with a rate and a reading of its own.
 //! - [`IsolatedClock`], [`IsolatedView`]: moved by its owner alone.
 //! - [`MockWallClock`]: a date that the test sets.
 //!
-//! Nothing here reads the machine's time or starts a thread: a run with the same input takes the same course. The trigger
-//! that records instead of killing is in the crate `vvm-deadman`, feature `testing`.
+//! Nothing here reads the machine's time or starts a thread: a run with the same input takes the same course.
+//! The trigger that records instead of killing is in the crate `vvm-deadman`, feature `testing`.
 #![forbid(unsafe_code)]
 
 mod drifting;

@@ -12,14 +12,14 @@ use vvm_clock::{Clock, Instant, Sleep};
 
 /// A clock that moves only when told. Clones share it.
 ///
-/// A sleep becomes a *sleeper* when it is first polled, and is one until the clock reaches its deadline or it is
-/// dropped. Sleepers are woken in the order of their deadlines, those of one deadline in the order in which they became
-/// sleepers: the same calls wake in the same order, always. They are woken on the thread that advances, which holds no
-/// lock then, so a waker may sleep on, advance or drop anything.
+/// A sleep becomes a *sleeper* when it is first polled, and is one until the clock reaches its deadline or it
+/// is dropped. Sleepers are woken in the order of their deadlines, those of one deadline in the order in
+/// which they became sleepers: the same calls wake in the same order, always. They are woken on the thread
+/// that advances, which holds no lock then, so a waker may sleep on, advance or drop anything.
 ///
 /// # Advancing when everything is idle
-/// [`advance_to_next`](Self::advance_to_next) belongs where nothing can run any more: in the loop of a hand-written
-/// executor, or in the `on_thread_park` hook of a current-thread tokio runtime:
+/// [`advance_to_next`](Self::advance_to_next) belongs where nothing can run any more: in the loop of a
+/// hand-written executor, or in the `on_thread_park` hook of a current-thread tokio runtime:
 ///
 /// ```
 /// # use {vvm_clock::Clock, std::time::Duration, testing_time::MockClock};
@@ -36,8 +36,8 @@ use vvm_clock::{Clock, Instant, Sleep};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// A runtime is idle also while it waits for a socket, another thread or the machine's time. Use the hook only where
-/// nothing comes from outside.
+/// A runtime is idle also while it waits for a socket, another thread or the machine's time. Use the hook
+/// only where nothing comes from outside.
 #[derive(Clone, Default)]
 pub struct MockClock(Arc<Mutex<Timeline>>);
 
@@ -66,8 +66,8 @@ impl MockClock {
 
     /// Lets `span` pass, and wakes whoever that is due for.
     ///
-    /// The clock moves in one step: a task woken on the way sees the end of the span. Where each is to run at its own
-    /// deadline, [`advance_to_next`](Self::advance_to_next) goes there one by one.
+    /// The clock moves in one step: a task woken on the way sees the end of the span. Where each is to run at
+    /// its own deadline, [`advance_to_next`](Self::advance_to_next) goes there one by one.
     pub fn advance(&self, span: Duration) {
         self.pass(|now, _| Some(now.after(span)));
     }
@@ -77,8 +77,8 @@ impl MockClock {
         self.pass(|_, _| Some(instant));
     }
 
-    /// Moves to the earliest deadline, wakes all who wait for that one, and says where the clock is now. `None`, and
-    /// nothing moves, when nobody waits for a deadline that ever comes.
+    /// Moves to the earliest deadline, wakes all who wait for that one, and says where the clock is now.
+    /// `None`, and nothing moves, when nobody waits for a deadline that ever comes.
     pub fn advance_to_next(&self) -> Option<Instant> {
         self.pass(|_, next| next)
     }
@@ -93,8 +93,8 @@ impl MockClock {
         self.lock().next_deadline()
     }
 
-    /// Moves to where `target` says, knowing the present and the next deadline. Both are looked at under the lock that
-    /// moves, so that of two who advance at once neither moves back.
+    /// Moves to where `target` says, knowing the present and the next deadline. Both are looked at under the
+    /// lock that moves, so that of two who advance at once neither moves back.
     fn pass(&self, target: impl FnOnce(Instant, Option<Instant>) -> Option<Instant>) -> Option<Instant> {
         let (now, due) = {
             let mut timeline = self.lock();

@@ -1,5 +1,5 @@
-//! Auto-advance, as a tokio runtime and as a hand-written executor use it: 10,000 timers, each served at exactly its
-//! own deadline, and the same trace each time.
+//! Auto-advance, as a tokio runtime and as a hand-written executor use it: 10,000 timers, each served at
+//! exactly its own deadline, and the same trace each time.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,

@@ -1,10 +1,10 @@
 //! One line on standard error for each change of state, and nothing that could hold up a renewal.
 //!
-//! A reader that has stopped reading, a terminal that is paused, or one that stops background writers (`stty tostop`)
-//! must not stall a process that has a lease to renew: what can't be written at once is dropped.
+//! A reader that has stopped reading, a terminal that is paused, or one that stops background writers (`stty
+//! tostop`) must not stall a process that has a lease to renew: what can't be written at once is dropped.
 //!
-//! For programs, each line is one JSON object instead. What changes the state then comes as an event with fields
-//! (`situation`, by `tracing`), and what is said here to people alone is not said twice.
+//! For programs, each line is one JSON object instead. What changes the state then comes as an event with
+//! fields (`situation`, by `tracing`), and what is said here to people alone is not said twice.
 
 use crate::calendar::Moment;
 use clap::ValueEnum;
@@ -41,8 +41,9 @@ pub(crate) fn readers() -> Readers {
     READERS.get().copied().unwrap_or_default()
 }
 
-/// From here on nothing is written to a terminal, by nobody in this process, be it the deadman or a panic: whoever is at
-/// it has got his prompt back. A file, a pipe, a journal gets what it got before. Does not block.
+/// From here on nothing is written to a terminal, by nobody in this process, be it the deadman or a panic:
+/// whoever is at it has got his prompt back. A file, a pipe, a journal gets what it got before. Does not
+/// block.
 pub(crate) fn leave_terminal() {
     // Of a stage, it is empty, and can't be written either (`stage::take_up`).
     let nothing = rustix::stdio::stdin();
@@ -71,7 +72,8 @@ pub(crate) fn announce_to_people(line: fmt::Arguments<'_>) {
     }
 }
 
-/// Tells programs of an event, in a process that logs nothing by `tracing`; people are told in a line of their own.
+/// Tells programs of an event, in a process that logs nothing by `tracing`; people are told in a line of
+/// their own.
 pub(crate) fn tell_programs(level: &str, event: &str, members: Map<String, Value>) {
     if readers() == Readers::Programs {
         write_object(level, event, members);

@@ -103,7 +103,8 @@ fn refuse(misuse: &Misuse, words: &[OsString]) -> ExitCode {
     if refusal.use_stderr() { exit::MISUSE.into() } else { ExitCode::SUCCESS }
 }
 
-/// What clap could not read, which it does not say: a word of the command line, or a setting in the environment.
+/// What clap could not read, which it does not say: a word of the command line, or a setting in the
+/// environment.
 fn unreadable(words: &[OsString]) -> Option<String> {
     let mut words = words.iter().skip(1).take_while(|word| *word != "--");
     let word = words.find(|word| word.to_str().is_none()).map(|word| format!("{word:?}"));

@@ -1,5 +1,5 @@
-//! How `vvm` words what `vvm_containment` refuses and reports: with the options that decide about it, and the statuses that
-//! it ends with.
+//! How `vvm` words what `vvm_containment` refuses and reports: with the options that decide about it, and the
+//! statuses that it ends with.
 
 use crate::{announce::say, cli::exit};
 use std::{fmt, io, process::ExitCode};
@@ -56,7 +56,8 @@ impl fmt::Display for NotStarted {
     }
 }
 
-/// Says why a stage did not begin, and returns its exit status. Silent when the stage before is gone: it would have read it.
+/// Says why a stage did not begin, and returns its exit status. Silent when the stage before is gone: it
+/// would have read it.
 pub(crate) fn conclude(refusal: &StageError) -> ExitCode {
     match refusal {
         StageError::NotAStage => {

@@ -1,7 +1,7 @@
 //! `vvm doctor`: whether this machine and its way to the storage are fit to lead.
 //!
-//! - `measured`: round trips, on a record that nobody campaigns for. `examined`: what follows from them, and from what
-//!   storage and machine say of themselves. `clocks`: the same of the machine's clocks.
+//! - `measured`: round trips, on a record that nobody campaigns for. `examined`: what follows from them, and
+//!   from what storage and machine say of themselves. `clocks`: the same of the machine's clocks.
 //! - `finding`: one thing that was found, and how good that is.
 
 mod clocks;

@@ -1,7 +1,7 @@
 //! `--dry-run`: what would be done, without doing any of it.
 //!
-//! What lives here: looking at the storage, where nothing is created or settled, and the times that follow from the TTL.
-//! What does not: what only `vvm run` has, as a level of containment (`guardian`).
+//! What lives here: looking at the storage, where nothing is created or settled, and the times that follow
+//! from the TTL. What does not: what only `vvm run` has, as a level of containment (`guardian`).
 
 use crate::{async_runtime, cli::exit};
 use ielections::{Holder, ReadError, Slot, Timing, Ttl, TtlStorage as _, timing::Jitter};

@@ -1,10 +1,10 @@
 //! `vvm elect`: hooks at the beginning and the end of a leadership that somebody else's process works under.
 //!
-//! What lives here: the process around the hooks. A thread of its own runs them ([`hooks`]), and is the deadman's trigger
-//! as well ([`trigger`]); [`service`] is what the orchestrator sees.
+//! What lives here: the process around the hooks. A thread of its own runs them ([`hooks`]), and is the
+//! deadman's trigger as well ([`trigger`]); [`service`] is what the orchestrator sees.
 //!
-//! What does not: containment, and any promise that the last leader is dead (I1). Whoever relies on a hook relies on the
-//! fencing token.
+//! What does not: containment, and any promise that the last leader is dead (I1). Whoever relies on a hook
+//! relies on the fencing token.
 
 mod hook_error;
 mod hooks;

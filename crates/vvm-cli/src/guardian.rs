@@ -1,5 +1,5 @@
-//! The guardian of `vvm run`: what the user starts. It contains the host (`vvm_containment::guard`), says what the host no
-//! longer could, and ends as the host says.
+//! The guardian of `vvm run`: what the user starts. It contains the host (`vvm_containment::guard`), says
+//! what the host no longer could, and ends as the host says.
 
 mod dry_run;
 mod ending;
@@ -73,7 +73,8 @@ fn start(run: &RunArgs, words: &[OsString]) -> Result<(Holder, Told, GuardEnded)
     if let Some(path) = &run.result_file {
         result_file::check(path, &vvm_storage::url::files(&run.storage))?;
     }
-    // Before anything else is started: no host shall wait for leadership, or win it, and then have nothing to work in.
+    // Before anything else is started: no host shall wait for leadership, or win it, and then have nothing to
+    // work in.
     let containment = Containment::establish(run.containment.into()).map_err(NotContained)?;
     let mut manager = ServiceManager::of_environment();
     let mut told = Told::default();

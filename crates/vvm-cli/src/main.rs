@@ -31,8 +31,8 @@ mod worker;
 
 use std::process::ExitCode;
 
-/// Runs on the main thread before any other thread starts: the guardian stays single-threaded for its whole life, and
-/// parent-death signals are bound to the thread that spawns.
+/// Runs on the main thread before any other thread starts: the guardian stays single-threaded for its whole
+/// life, and parent-death signals are bound to the thread that spawns.
 fn main() -> ExitCode {
     cli::main()
 }

@@ -1,7 +1,7 @@
 //! What an operator asks of those who campaign and lead: `vvm pause`, `vvm resume`, `vvm step-down`.
 //!
-//! What lives here: how such a command ends. Each has a file of its own. Opening the storage for it is in `inspection.rs`;
-//! what follows from a request, in `requests.rs`.
+//! What lives here: how such a command ends. Each has a file of its own. Opening the storage for it is in
+//! `inspection.rs`; what follows from a request, in `requests.rs`.
 
 mod pause;
 mod slots;

@@ -46,7 +46,8 @@ pub(crate) enum Outcome {
     HostDied,
     /// The keeper of the command ended in a way that it should not: the record is left to expire.
     KeeperDied,
-    /// The guardian ended in a way that it should not. Logged only: whoever would read it in the file has done so by then.
+    /// The guardian ended in a way that it should not. Logged only: whoever would read it in the file has
+    /// done so by then.
     GuardianDied,
 }
 

@@ -1,7 +1,7 @@
 //! The place of the result file: a regular file is replaced whole, anything else is opened and written to.
 //!
-//! A rename would turn a FIFO or a device into a regular file, and a symlink into a copy. So it happens beside the target
-//! of a symlink, and only where that target is a regular file or absent.
+//! A rename would turn a FIFO or a device into a regular file, and a symlink into a copy. So it happens
+//! beside the target of a symlink, and only where that target is a regular file or absent.
 
 use rustix::{
     fs::{Access, AtFlags, CWD, OFlags, PROC_SUPER_MAGIC, accessat, statfs},
@@ -76,8 +76,8 @@ enum Place {
     Opened,
 }
 
-/// Finds out early whether a result will have a place, and that the place is none of the storage's. Opens nothing that is
-/// not a regular file: the reader of a FIFO would see it end.
+/// Finds out early whether a result will have a place, and that the place is none of the storage's. Opens
+/// nothing that is not a regular file: the reader of a FIFO would see it end.
 ///
 /// # Errors
 /// When it won't.
@@ -99,8 +99,8 @@ pub(crate) fn check(path: &Path, of_storage: &[PathBuf]) -> Result<(), Unwritabl
     checked().map_err(|cause| Unwritable { path: path.into(), cause })
 }
 
-/// Writes `text`: to a regular file whole or not at all, so that a reader never finds half of one, unless only the file
-/// itself may be written and not its folder.
+/// Writes `text`: to a regular file whole or not at all, so that a reader never finds half of one, unless
+/// only the file itself may be written and not its folder.
 ///
 /// # Errors
 /// When the place is gone or full, refuses, or has no reader.
@@ -189,7 +189,8 @@ fn beside(path: &Path) -> io::Result<NamedTempFile> {
     tempfile::Builder::new().prefix(".vvm-result-").permissions(ordinary).tempfile_in(folder_of(path))
 }
 
-/// Whether both are one file, under whatever names. One that is not there yet is known by its folder and name.
+/// Whether both are one file, under whatever names. One that is not there yet is known by its folder and
+/// name.
 fn is_same(one: &Path, other: &Path) -> bool {
     match (fs::metadata(one), fs::metadata(other)) {
         (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),

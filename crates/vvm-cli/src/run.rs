@@ -1,10 +1,11 @@
 //! The host: leads, and decides about the worker.
 //!
-//! What lives here: the process between guardian and worker. Its main thread runs everything asynchronous and is the
-//! one that starts workers; one other thread watches the guardian, and ends this process if that one dies.
+//! What lives here: the process between guardian and worker. Its main thread runs everything asynchronous and
+//! is the one that starts workers; one other thread watches the guardian, and ends this process if that one
+//! dies.
 //!
-//! What does not: the protocol (`ielections`), the order of start and stop (`vvm-orch`), the worker's processes
-//! (`vvm_containment`).
+//! What does not: the protocol (`ielections`), the order of start and stop (`vvm-orch`), the worker's
+//! processes (`vvm_containment`).
 
 mod conclusion;
 mod control;
@@ -138,7 +139,8 @@ fn host(run: &RunArgs) -> Result<(), StartError> {
     surroundings.guardian.note(ToGuardian::Farewell(farewell).into());
     let guardian = watch.end();
     if surroundings.control.guardian_lapsed.is_cancelled() {
-        // It does not listen, and everything else is gone. (Process 1 can't be killed, and ends when it goes on.)
+        // It does not listen, and everything else is gone. (Process 1 can't be killed, and ends when it goes
+        // on.)
         surroundings.containment.dissolve();
         let _ = pidfd_send_signal(&guardian, Signal::KILL);
     }

@@ -1,8 +1,8 @@
-//! What a service manager is told that has asked for it, as systemd does (sd_notify(3)): when we are ready, how we stand,
-//! that we stop.
+//! What a service manager is told that has asked for it, as systemd does (sd_notify(3)): when we are ready,
+//! how we stand, that we stop.
 //!
-//! The guardian says it, since it is the process that the manager knows. It is ready as soon as it waits for leadership:
-//! a manager that waited for a standby to lead would take it for one that does not start.
+//! The guardian says it, since it is the process that the manager knows. It is ready as soon as it waits for
+//! leadership: a manager that waited for a standby to lead would take it for one that does not start.
 
 use crate::notes::Stands;
 use std::{

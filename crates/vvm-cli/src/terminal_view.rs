@@ -1,7 +1,7 @@
 //! Pictures made of rows of text: on a terminal, or as an SVG file. `watch` and `demo` draw with it.
 //!
-//! `canvas` has rows and colours, `lanes` bars over time, `screen` the terminal, `svg` the file. What a picture shows is its caller's
-//! part.
+//! `canvas` has rows and colours, `lanes` bars over time, `screen` the terminal, `svg` the file. What a
+//! picture shows is its caller's part.
 
 mod canvas;
 mod lanes;

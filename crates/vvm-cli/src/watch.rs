@@ -29,7 +29,8 @@ use vvm_containment::Readable;
 use vvm_host::operate::{InspectError, Purpose, StorageInspector};
 use vvm_storage::Pause;
 
-/// How often a terminal is drawn while nothing happens: as often as the tenths of a second that it shows are read.
+/// How often a terminal is drawn while nothing happens: as often as the tenths of a second that it shows are
+/// read.
 const FRAME: Duration = Duration::from_millis(250);
 
 /// The byte that the Escape key sends.

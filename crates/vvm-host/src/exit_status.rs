@@ -12,7 +12,8 @@ pub const STORAGE: u8 = 69;
 pub const SYSTEM: u8 = 71;
 /// Leadership was not acquired in time.
 pub const NOT_ACQUIRED: u8 = 75;
-/// Asked for, begun, and not (yet) come to what was asked for. (`EX_PROTOCOL` of sysexits.h, which says nothing here.)
+/// Asked for, begun, and not (yet) come to what was asked for. (`EX_PROTOCOL` of sysexits.h, which says
+/// nothing here.)
 pub const UNFINISHED: u8 = 76;
 /// The storage holds another configuration of this cluster.
 pub const CONFLICT: u8 = 78;

@@ -1,9 +1,9 @@
 //! Who led when: a bounded log beside the record, written by whoever leads, for people.
 //!
-//! It is a fenced document in the slot's own partition, so that only the leader writes it, and no later leader's entry is
-//! overwritten. Nothing waits for it: a start is noted while the command works already, an end within a short time or not at
-//! all, and an end that nobody noted is noted by the next leader. Wall clocks tell the times, so they may contradict each
-//! other; the order of the entries is that of the epochs.
+//! It is a fenced document in the slot's own partition, so that only the leader writes it, and no later
+//! leader's entry is overwritten. Nothing waits for it: a start is noted while the command works already, an
+//! end within a short time or not at all, and an end that nobody noted is noted by the next leader. Wall
+//! clocks tell the times, so they may contradict each other; the order of the entries is that of the epochs.
 //!
 //! What does not live here: how it is shown (`history::show`).
 
@@ -24,8 +24,8 @@ const REASON: usize = 400;
 /// Which document. Without the byte that ends the name of a collection, so that it is none of an instance.
 const ID: &[u8] = b"vvm-history";
 
-/// How long the note of an end may hold up a release, at most: a storage that takes longer for a read and a write keeps the
-/// release itself waiting as long. Of a short TTL, [`PATIENCE_SHARE`].
+/// How long the note of an end may hold up a release, at most: a storage that takes longer for a read and a
+/// write keeps the release itself waiting as long. Of a short TTL, [`PATIENCE_SHARE`].
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// See [`PATIENCE`].
@@ -69,7 +69,8 @@ impl Keeper {
         self.note(None).await;
     }
 
-    /// Notes the end, for as long as nobody minds waiting. Before the record is released: after that nothing is ours to write.
+    /// Notes the end, for as long as nobody minds waiting. Before the record is released: after that nothing
+    /// is ours to write.
     ///
     /// # Cancel safety
     /// Dropped, it is noted or not.
@@ -127,7 +128,8 @@ pub async fn read(
     Ok(decode(documents.document(key, &id).await?.as_ref()))
 }
 
-/// What can't be read (a later version's, say) counts as nothing: it is for people, and a leader writes it anew.
+/// What can't be read (a later version's, say) counts as nothing: it is for people, and a leader writes it
+/// anew.
 fn decode(document: Option<&Document>) -> Vec<PastLeadership> {
     document.and_then(|document| serde_json::from_slice(&document.body).ok()).unwrap_or_default()
 }

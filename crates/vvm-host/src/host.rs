@@ -1,7 +1,8 @@
 //! [`Host`]: runs services of a Rust program only while the program leads.
 //!
-//! Opens the storage, campaigns, leads, campaigns again, and ends with a typed reason and an exit status. Signals stop
-//! it and HTTP shows it. Services are tasks of this process and die with it at the kill deadline.
+//! Opens the storage, campaigns, leads, campaigns again, and ends with a typed reason and an exit status.
+//! Signals stop it and HTTP shows it. Services are tasks of this process and die with it at the kill
+//! deadline.
 
 mod campaigns;
 mod ended;
@@ -42,7 +43,8 @@ use vvm_storage::{ElectionKey, ElectionsTtlStorage};
 /// The services of one leadership, in the order of their start.
 pub type Services = Vec<Box<dyn Service<ElectionKey>>>;
 
-/// A service was not started, because it was told to stop first. A [`Service`] that fails with it is not a problem.
+/// A service was not started, because it was told to stop first. A [`Service`] that fails with it is not a
+/// problem.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("told to stop before it was started")]
 pub struct ToldToStop;
@@ -97,8 +99,8 @@ pub enum Signals {
 impl Host {
     /// Opens the storage and reserves everything that a leader needs, before it campaigns.
     ///
-    /// From here on TERM and INT do not end the process, nor does HUP if [`HostSettings::stop_on_hup`] says so:
-    /// [`run`](Self::run) handles them.
+    /// From here on TERM and INT do not end the process, nor does HUP if [`HostSettings::stop_on_hup`] says
+    /// so: [`run`](Self::run) handles them.
     ///
     /// # Errors
     /// [`HostError`].
@@ -116,8 +118,8 @@ impl Host {
         Ok(host)
     }
 
-    /// Makes a host from the parts of this process, without opening the storage: [`run`](Self::run) opens it, and
-    /// tries again while the obstacle may pass. HTTP answers meanwhile.
+    /// Makes a host from the parts of this process, without opening the storage: [`run`](Self::run) opens it,
+    /// and tries again while the obstacle may pass. HTTP answers meanwhile.
     ///
     /// # Errors
     /// [`HostError`], except for those of the storage.
@@ -152,8 +154,8 @@ impl Host {
         self.http.as_ref().map(HttpServer::address)
     }
 
-    /// Adds the services and instances of `registry` to `/status`, `/metrics` and the page. To be led, `registry` still
-    /// has to be one of the [`Services`](super::Services). The last call counts.
+    /// Adds the services and instances of `registry` to `/status`, `/metrics` and the page. To be led,
+    /// `registry` still has to be one of the [`Services`](super::Services). The last call counts.
     pub fn show(&mut self, registry: &Registry) {
         self.shown = Some(PrimaryOnly::of(registry));
     }
@@ -168,17 +170,17 @@ impl Host {
         Arc::clone(&self.campaigns.status)
     }
 
-    /// Campaigns, and runs what `services` returns while this process leads. [`HostSettings::on_loss`] says what follows
-    /// a loss; every other end of the work ends the host.
+    /// Campaigns, and runs what `services` returns while this process leads. [`HostSettings::on_loss`] says
+    /// what follows a loss; every other end of the work ends the host.
     ///
-    /// Calls `services` once for each campaign. An operator's `vvm pause` or `vvm step-down` stops them, and another
-    /// campaign follows. Nothing starts while the name is paused. The first TERM, INT or HUP stops the host; a second
-    /// TERM or INT ends the process at once, of that signal. Returns when all has stopped: services joined, the record
-    /// handed back, the storage closed.
+    /// Calls `services` once for each campaign. An operator's `vvm pause` or `vvm step-down` stops them, and
+    /// another campaign follows. Nothing starts while the name is paused. The first TERM, INT or HUP stops
+    /// the host; a second TERM or INT ends the process at once, of that signal. Returns when all has stopped:
+    /// services joined, the record handed back, the storage closed.
     ///
     /// # Cancel safety
-    /// Dropping the future shuts down without waiting: while the runtime lives, services are told to stop, and the
-    /// record is handed back after them.
+    /// Dropping the future shuts down without waiting: while the runtime lives, services are told to stop,
+    /// and the record is handed back after them.
     pub async fn run(self, services: impl FnMut() -> Services + Send) -> Ended {
         let on_loss = self.campaigns.settings.on_loss;
         let name = self.campaigns.settings.name.clone();
@@ -193,10 +195,12 @@ impl Host {
         .await
     }
 
-    /// [`run`](Self::run), where `after` decides what follows each campaign. [`HostSettings::on_loss`] is not used.
+    /// [`run`](Self::run), where `after` decides what follows each campaign. [`HostSettings::on_loss`] is not
+    /// used.
     ///
-    /// Calls `after` once for each campaign that ended, except for one that an operator ended, after which the host
-    /// campaigns again. After a stop, and when the storage can't be opened, its answer has no effect.
+    /// Calls `after` once for each campaign that ended, except for one that an operator ended, after which
+    /// the host campaigns again. After a stop, and when the storage can't be opened, its answer has no
+    /// effect.
     ///
     /// # Cancel safety
     /// As [`run`](Self::run).

@@ -1,7 +1,7 @@
 //! [`HostStorage`]: what a host puts between its campaigns and the storage, as one layer.
 //!
-//! Scans also read what operators ask for. Claims pass the [`ClaimGate`]. Every answer goes to [`StorageHealth`] and to
-//! the host's status. A release wakes the other candidates of this machine.
+//! Scans also read what operators ask for. Claims pass the [`ClaimGate`]. Every answer goes to
+//! [`StorageHealth`] and to the host's status. A release wakes the other candidates of this machine.
 
 mod claim_gate;
 mod health;
@@ -38,7 +38,8 @@ pub(crate) struct HostStorage {
 }
 
 impl HostStorage {
-    /// Puts a layer on `storage` for the candidate of `status`. Calls that are dropped after `stop` are not failures.
+    /// Puts a layer on `storage` for the candidate of `status`. Calls that are dropped after `stop` are not
+    /// failures.
     pub(crate) fn new(
         storage: Arc<ElectionsTtlStorage>,
         wakeups: LocalWakeups,
@@ -106,8 +107,8 @@ impl HostStorage {
         self.storage.advance_step_down(&self.cluster, request, stage).await
     }
 
-    /// Lets other candidates claim first: for `first_chance` after the first claim that this host would make on the slot
-    /// that it led under `epoch`.
+    /// Lets other candidates claim first: for `first_chance` after the first claim that this host would make
+    /// on the slot that it led under `epoch`.
     pub(crate) fn let_others_first(&self, slot: &ElectionKey, epoch: Epoch, first_chance: Duration) {
         self.gate.let_others_first(slot.slot, epoch, first_chance);
     }
@@ -126,7 +127,8 @@ impl HostStorage {
 }
 
 /// The contract of [`TtlStorage`] holds: each verb calls the same verb of the storage once, or refuses with
-/// `NotApplied` without a call. The gate only refuses, so it never makes a claim earlier than the protocol does (I5).
+/// `NotApplied` without a call. The gate only refuses, so it never makes a claim earlier than the protocol
+/// does (I5).
 #[async_trait]
 impl TtlStorage<ElectionKey> for HostStorage {
     fn limits(&self) -> Limits {

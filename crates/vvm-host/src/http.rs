@@ -1,9 +1,9 @@
 //! How a host stands, over HTTP: for probes, routers, metrics, and people.
 //!
-//! What lives here: the server. It is one future that runs beside the host's others, with every connection in it: no task
-//! and no thread that anybody would have to join, and nothing left when it is dropped. Nothing it does waits for anything
-//! but its own sockets, so that a renewal has nothing to wait for. What does not live here: what is answered (`answers`),
-//! and where that comes from (`situation`).
+//! What lives here: the server. It is one future that runs beside the host's others, with every connection in
+//! it: no task and no thread that anybody would have to join, and nothing left when it is dropped. Nothing it
+//! does waits for anything but its own sockets, so that a renewal has nothing to wait for. What does not live
+//! here: what is answered (`answers`), and where that comes from (`situation`).
 
 mod answers;
 mod metrics;
@@ -18,8 +18,8 @@ use std::{convert::Infallible, fmt, io, net::SocketAddr, sync::Arc, time::Durati
 use tokio::net::{TcpListener, TcpStream};
 use vvm_clock::Clock;
 
-/// How many connections there are at once; more wait for the kernel to hand them over. A host may have as few as 64
-/// descriptors, and its storage needs some.
+/// How many connections there are at once; more wait for the kernel to hand them over. A host may have as few
+/// as 64 descriptors, and its storage needs some.
 const CONNECTIONS: usize = 16;
 
 /// How long a request's head may take to come.
@@ -31,7 +31,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// How much of a request's head there may be: the least that hyper allows for.
 const HEAD_BYTES: usize = 8 * 1024;
 
-/// After the system has refused a connection (out of descriptors, as a rule), so that asking again is no busy loop.
+/// After the system has refused a connection (out of descriptors, as a rule), so that asking again is no busy
+/// loop.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Listens, and does not answer yet.

@@ -1,18 +1,20 @@
-//! Processes of one user on one machine tell each other that something has changed: a slot was released, a request was made.
-//! Whoever hears it looks at the storage at once, instead of within a second.
+//! Processes of one user on one machine tell each other that something has changed: a slot was released, a
+//! request was made. Whoever hears it looks at the storage at once, instead of within a second.
 //!
-//! What lives here: telling, and being told. Where neighbours meet stands in [`folder`]. What does not: what was changed.
+//! What lives here: telling, and being told. Where neighbours meet stands in [`folder`]. What does not: what
+//! was changed.
 //!
-//! There is no server. Every candidate binds a datagram socket in a folder that belongs to the user, and telling is one
-//! datagram, without waiting, to each socket there that is of the same name. A process that is gone leaves a file that
-//! refuses datagrams, which the next one to tell removes.
+//! There is no server. Every candidate binds a datagram socket in a folder that belongs to the user, and
+//! telling is one datagram, without waiting, to each socket there that is of the same name. A process that is
+//! gone leaves a file that refuses datagrams, which the next one to tell removes.
 //!
-//! **None of it is needed, and none of it is trusted.** A datagram is empty: there is nothing in it to be believed. Whoever
-//! gets one looks at the storage sooner, at most every [`Terms::HINT_GAP`], and goes by what it finds there, so that a datagram
-//! that is forged, repeated or of another storage with the same name costs a look. One that is lost costs promptness:
-//! whoever was to hear it looks by itself, as it would without any of this. Nothing here can open a slot (I5), stop work or
-//! keep it going (I1), and nothing waits for anybody (I10): sending does not block, what is looked at is bounded, and a queue
-//! that is full belongs to somebody who has hints enough.
+//! **None of it is needed, and none of it is trusted.** A datagram is empty: there is nothing in it to be
+//! believed. Whoever gets one looks at the storage sooner, at most every [`Terms::HINT_GAP`], and goes by
+//! what it finds there, so that a datagram that is forged, repeated or of another storage with the same name
+//! costs a look. One that is lost costs promptness: whoever was to hear it looks by itself, as it would
+//! without any of this. Nothing here can open a slot (I5), stop work or keep it going (I1), and nothing waits
+//! for anybody (I10): sending does not block, what is looked at is bounded, and a queue that is full belongs
+//! to somebody who has hints enough.
 
 pub(crate) mod folder;
 
@@ -34,15 +36,16 @@ use std::{
 };
 use vvm_clock::{Clock, Instant, SystemWallClock, WallClock as _};
 
-/// How many sockets are told of one change: more candidates for one name than a machine has use for. The others look by
-/// themselves.
+/// How many sockets are told of one change: more candidates for one name than a machine has use for. The
+/// others look by themselves.
 const TOLD: usize = 256;
 
-/// How many datagrams are taken off the queue before it is heeded that there are any; the kernel keeps ten for a socket,
-/// unless it is told otherwise (`net.unix.max_dgram_qlen`).
+/// How many datagrams are taken off the queue before it is heeded that there are any; the kernel keeps ten
+/// for a socket, unless it is told otherwise (`net.unix.max_dgram_qlen`).
 const DRAINED: usize = 1024;
 
-/// How old a socket that nobody listens at has to be before it is removed. One that is being made refuses for a moment, too.
+/// How old a socket that nobody listens at has to be before it is removed. One that is being made refuses for
+/// a moment, too.
 const ABANDONED: Duration = Duration::from_secs(60);
 
 /// Whoever has something to tell.
@@ -130,8 +133,8 @@ impl LocalWakeups {
         self.teller.tell_but(self.ear.as_ref().map(|ear| ear.path.as_path()));
     }
 
-    /// Resolves when somebody says that something has changed, at most every [`Terms::HINT_GAP`]: what is said meanwhile, the
-    /// kernel keeps.
+    /// Resolves when somebody says that something has changed, at most every [`Terms::HINT_GAP`]: what is
+    /// said meanwhile, the kernel keeps.
     ///
     /// # Cancel safety
     /// May be dropped and called again at will.

@@ -1,6 +1,7 @@
 //! What operators ask of candidates and leaders: `vvm pause` and `vvm step-down`, as the host handles them.
 //!
-//! [`RequestHandler`] answers. [`may_work`] keeps work from starting in a pause. How work is stopped is the host's part.
+//! [`RequestHandler`] answers. [`may_work`] keeps work from starting in a pause. How work is stopped is the
+//! host's part.
 
 mod handler;
 
@@ -63,18 +64,18 @@ impl Demand {
 
 /// Decides whether work may start under a leadership that was just acquired.
 ///
-/// **No work runs from the moment `vvm pause` reports success until `vvm resume`.** `vvm pause` writes the pause. Then it
-/// reads every slot, linearizably, until it has seen each of them vacant once. Take a leadership of one of these slots.
-/// Its claim is applied either before that read or after it.
+/// **No work runs from the moment `vvm pause` reports success until `vvm resume`.** `vvm pause` writes the
+/// pause. Then it reads every slot, linearizably, until it has seen each of them vacant once. Take a
+/// leadership of one of these slots. Its claim is applied either before that read or after it.
 ///
-/// - Before: the read finds the slot vacant, so the leadership is over. It ended by its own release, before which its
-///   work had stopped (I6), or by a take-over, before which its process was dead (I1). The leadership that took over
-///   ended in the same way.
-/// - After: the claim comes after the pause was written. The read here is sent after the claim was confirmed and is
-///   linearizable, so it finds the pause, which stands until an operator resumes. No work starts.
+/// - Before: the read finds the slot vacant, so the leadership is over. It ended by its own release, before
+///   which its work had stopped (I6), or by a take-over, before which its process was dead (I1). The
+///   leadership that took over ended in the same way.
+/// - After: the claim comes after the pause was written. The read here is sent after the claim was confirmed
+///   and is linearizable, so it finds the pause, which stands until an operator resumes. No work starts.
 ///
-/// A record that `vvm pause` has seen unchanged for its TTL counts as vacant: its leader is dead by then, which a
-/// take-over relies on, too (I1).
+/// A record that `vvm pause` has seen unchanged for its TTL counts as vacant: its leader is dead by then,
+/// which a take-over relies on, too (I1).
 ///
 /// Reads again every `retry_pause` while the storage fails, for `timeout` in all.
 ///

@@ -1,4 +1,5 @@
-//! What the operating system refused, in words that name the way out: most often a limit that somebody has set.
+//! What the operating system refused, in words that name the way out: most often a limit that somebody has
+//! set.
 
 use rustix::io::Errno;
 use std::{fmt, io};
@@ -7,7 +8,8 @@ use std::{fmt, io};
 #[derive(Debug)]
 pub struct ResourceLimit(io::Error);
 
-/// The limit that is behind it, and where it is set, to be said behind the cause; nothing if it is no matter of limits.
+/// The limit that is behind it, and where it is set, to be said behind the cause; nothing if it is no matter
+/// of limits.
 pub fn way_out(cause: &io::Error) -> &'static str {
     match Errno::from_io_error(cause) {
         Some(Errno::MFILE) => ": let it open more files, 64 at least (ulimit -n, LimitNOFILE=)",

@@ -1,9 +1,9 @@
 //! The status of a host: one value that the host writes, and that HTTP, logs and the guardian read.
 //!
-//! What lives here: the [`HostStatus`], with its [`Role`] (whose changes can be waited for), its [`Telemetry`], what was
-//! last seen of others, and whether the storage answers. What does not: who shows it (an HTTP server, a service manager's
-//! status line, a socket, logs), and anything about workers or command lines, so that a program that embeds elections can
-//! have the same value.
+//! What lives here: the [`HostStatus`], with its [`Role`] (whose changes can be waited for), its
+//! [`Telemetry`], what was last seen of others, and whether the storage answers. What does not: who shows it
+//! (an HTTP server, a service manager's status line, a socket, logs), and anything about workers or command
+//! lines, so that a program that embeds elections can have the same value.
 
 mod histogram;
 mod role;
@@ -117,7 +117,8 @@ impl HostStatus {
         (!margin.is_zero()).then_some((leading, margin))
     }
 
-    /// Whether this process could lead. A standby that reaches its storage is ready, or nothing could ever be rolled out.
+    /// Whether this process could lead. A standby that reaches its storage is ready, or nothing could ever be
+    /// rolled out.
     pub(crate) fn readiness(&self) -> Readiness {
         let role = self.role();
         match &role {
@@ -222,7 +223,8 @@ impl HostStatus {
         }
     }
 
-    /// The work is to stop, or has stopped by itself. The first reason stands; nothing changes unless there is work.
+    /// The work is to stop, or has stopped by itself. The first reason stands; nothing changes unless there
+    /// is work.
     pub fn stops(&self, why: WhyStopping) {
         // Telling the reason apart from the role that carries it would count a loss twice.
         let changed = self.role.send_if_modified(|role| {

@@ -1,14 +1,14 @@
 //! Telling a second request to stop from an echo of the first.
 //!
-//! A service manager signals every process of a unit, so guardian and host both get the one TERM; `timeout` signals a
-//! process and then its group, so one process gets it twice. Neither means "kill at once", which a person's second
-//! Ctrl-C does.
+//! A service manager signals every process of a unit, so guardian and host both get the one TERM; `timeout`
+//! signals a process and then its group, so one process gets it twice. Neither means "kill at once", which a
+//! person's second Ctrl-C does.
 
 use std::time::Duration;
 use vvm_clock::Instant;
 
-/// Two requests to one process that are closer than this are one: far below what a person's hand does, far above what
-/// a program needs between two calls of kill.
+/// Two requests to one process that are closer than this are one: far below what a person's hand does, far
+/// above what a program needs between two calls of kill.
 const ECHO: Duration = Duration::from_millis(100);
 
 /// Which of our processes was signalled.

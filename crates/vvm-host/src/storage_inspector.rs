@@ -1,5 +1,5 @@
-//! [`StorageInspector`]: a storage, opened to look into it or to ask something of those who share it. Opening creates nothing, and what
-//! was opened is closed in the end. Why that, or what came after, did not work.
+//! [`StorageInspector`]: a storage, opened to look into it or to ask something of those who share it. Opening
+//! creates nothing, and what was opened is closed in the end. Why that, or what came after, did not work.
 
 use crate::{
     exit_status,
@@ -108,8 +108,8 @@ impl StorageInspector {
         Ok(Self { storage: ElectionsTtlStorage::new(opened), name, cluster, clock, url })
     }
 
-    /// Wakes the candidates of this machine, so that they look at the storage at once. A candidate that is not woken
-    /// looks by itself within its poll.
+    /// Wakes the candidates of this machine, so that they look at the storage at once. A candidate that is
+    /// not woken looks by itself within its poll.
     pub fn wake_candidates(&self, local_dir: Option<&LocalDir>) {
         if let Ok(candidates) = WakeSender::to(local_dir.unwrap_or(&LocalDir::Usual), &self.name) {
             candidates.tell();
@@ -125,7 +125,8 @@ impl StorageInspector {
         Ok((settled, self.keys_of(settled)))
     }
 
-    /// The keys of so many slots. A program that leads a slot of its own choice need not have settled how many there are.
+    /// The keys of so many slots. A program that leads a slot of its own choice need not have settled how
+    /// many there are.
     pub fn keys_of(&self, settled: Option<NonZeroU32>) -> Vec<ElectionKey> {
         let slots = SlotNumber::all(settled.unwrap_or(NonZeroU32::MIN));
         slots.map(|slot| ElectionKey { cluster: self.cluster.clone(), slot }).collect()

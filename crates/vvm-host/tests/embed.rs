@@ -63,7 +63,8 @@ async fn a_host_logs_which_storage_it_opened_and_who_leads() {
     use tracing_subscriber::layer::SubscriberExt as _;
     let folder = TempDir::new().unwrap();
     let log = Opened::default();
-    // For all threads: a subscriber of one thread misses events that other tests of this process log at that moment.
+    // For all threads: a subscriber of one thread misses events that other tests of this process log at that
+    // moment.
     tracing::subscriber::set_global_default(tracing_subscriber::registry().with(log.clone())).unwrap();
     let here = format!("storage=\"{}\"", folder.path().join("leader.db").display());
     let opened = || {

@@ -1,5 +1,5 @@
-//! Works only while this process leads. Run it in two terminals and end one of them with Ctrl-C, or with `kill -9`:
-//! `cargo run -p vvm-orch --example only_while_leading`
+//! Works only while this process leads. Run it in two terminals and end one of them with Ctrl-C, or with
+//! `kill -9`: `cargo run -p vvm-orch --example only_while_leading`
 #![forbid(unsafe_code)]
 
 use ielections::{Elections, Env, Holder, Ttl};

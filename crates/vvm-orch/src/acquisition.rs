@@ -10,8 +10,8 @@ pub enum Acquisition {
     Within(Duration),
     /// Until a slot is won or the VVM is shut down.
     Forever,
-    /// Until every slot was seen to have a live leader, which can take one TTL; at most 1.4 TTL of a storage that is of no
-    /// use.
+    /// Until every slot was seen to have a live leader, which can take one TTL; at most 1.4 TTL of a storage
+    /// that is of no use.
     UntilLeaderSeen,
 }
 

@@ -11,8 +11,9 @@ pub struct VvmConfig<K> {
     pub slots: Vec<K>,
     /// Who leads, for people. The reference's `ip`.
     pub holder: Holder,
-    /// How long one service may take to become ready; `None`, the default, for as long as it takes, since a service may
-    /// have a night's work to read back. A loss or a shutdown ends a start at any time, with or without this.
+    /// How long one service may take to become ready; `None`, the default, for as long as it takes, since a
+    /// service may have a night's work to read back. A loss or a shutdown ends a start at any time, with or
+    /// without this.
     pub start_timeout: Option<Duration>,
     /// How long all services together may take to stop. After a loss, the kill deadline cuts it short.
     pub stop_timeout: Duration,
@@ -26,8 +27,8 @@ pub struct VvmConfig<K> {
 }
 
 impl<K> VvmConfig<K> {
-    /// The default of [`VvmConfig::stop_timeout`]: two seconds less than the ten that container runtimes give between
-    /// their TERM and their KILL (`docker stop`), so that the record is still handed back.
+    /// The default of [`VvmConfig::stop_timeout`]: two seconds less than the ten that container runtimes give
+    /// between their TERM and their KILL (`docker stop`), so that the record is still handed back.
     pub const STOP_TIMEOUT: Duration = Duration::from_secs(8);
 
     /// The usual configuration, in the environment that the elections run in.

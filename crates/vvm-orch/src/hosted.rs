@@ -1,7 +1,7 @@
 //! One service and the task that drives it, from its start to the end of its work.
 //!
-//! Start and work share one task, so that neither is ever dropped half-way: a VVM that is to stop while a service
-//! starts tells it so and waits for it, like for any other (I6).
+//! Start and work share one task, so that neither is ever dropped half-way: a VVM that is to stop while a
+//! service starts tells it so and waits for it, like for any other (I6).
 
 use crate::{
     BoxError, Failure, Problem, Service, ServiceContext,

@@ -1,7 +1,7 @@
 //! Launcher: campaigns, then monitors, then starts the services, one after the other.
 //!
-//! It ends as soon as the services are up or the VVM is to stop, whichever comes first, and leaves what it has built
-//! to the shutdowner.
+//! It ends as soon as the services are up or the VVM is to stop, whichever comes first, and leaves what it
+//! has built to the shutdowner.
 
 use crate::{
     Leading, Problem,

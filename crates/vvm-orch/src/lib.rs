@@ -1,7 +1,8 @@
 //! Runs services only while this process leads: provide, launch, shut down.
 //!
-//! [`Vvm`] campaigns for a slot, starts its [`Service`]s in order once it leads, stops them the moment it does not, and hands
-//! the slot back only after they have stopped (I6). [`RunningVvm`] is what the host holds meanwhile.
+//! [`Vvm`] campaigns for a slot, starts its [`Service`]s in order once it leads, stops them the moment it
+//! does not, and hands the slot back only after they have stopped (I6). [`RunningVvm`] is what the host holds
+//! meanwhile.
 //!
 //! ```
 //! # use ielections::{Elections, Env, Holder, Ttl};
@@ -34,8 +35,8 @@
 //! - [`Service`], [`service_fn`], [`ServiceContext`], [`Work`]: what runs while leading.
 //! - [`Problem`], [`Failure`]: the first thing that went wrong (I8).
 //!
-//! Time, spawning and elections come in from outside, so that a simulation can own them all. Elections are in the crate
-//! `ielections`; a command in a process of its own is the crate `vvm-host`'s.
+//! Time, spawning and elections come in from outside, so that a simulation can own them all. Elections are in
+//! the crate `ielections`; a command in a process of its own is the crate `vvm-host`'s.
 #![forbid(unsafe_code)]
 
 mod acquisition;

@@ -33,8 +33,8 @@ impl Monitor {
         Self { stop, ended }
     }
 
-    /// Ends the task and waits for that. To be called before the leadership is handed back, which the standing counts
-    /// as a loss, too.
+    /// Ends the task and waits for that. To be called before the leadership is handed back, which the
+    /// standing counts as a loss, too.
     pub(crate) async fn stop(mut self) -> Result<(), EndedEarly> {
         self.stop.cancel();
         self.ended.join().await

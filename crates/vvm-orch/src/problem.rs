@@ -13,8 +13,8 @@ pub enum Problem {
     /// No slot was acquired.
     #[error("leadership was not acquired: {0}")]
     NotAcquired(#[source] Arc<AcquireError>),
-    /// The leadership is over, or must be handed back. With [`Loss::EngineEnded`] nobody could disarm when it was: the
-    /// process ends at the kill deadline.
+    /// The leadership is over, or must be handed back. With [`Loss::EngineEnded`] nobody could disarm when it
+    /// was: the process ends at the kill deadline.
     #[error("leadership was lost: {0}")]
     Lost(#[source] Loss),
     /// A service did not become ready.
@@ -52,7 +52,8 @@ pub enum Problem {
         #[source]
         cause: Failure,
     },
-    /// A service panicked. That proves nothing about what it had started, so the leadership is not handed back (I4).
+    /// A service panicked. That proves nothing about what it had started, so the leadership is not handed
+    /// back (I4).
     #[error(
         "service {service} panicked: {panic}; the record is left to expire and the kill deadline stays armed"
     )]
@@ -62,13 +63,15 @@ pub enum Problem {
         /// The panic's message.
         panic: Arc<str>,
     },
-    /// A service did not stop in time. The leadership is not handed back (I6): the kill deadline ends the process.
+    /// A service did not stop in time. The leadership is not handed back (I6): the kill deadline ends the
+    /// process.
     #[error("service {service} did not stop; the record is left to expire and the kill deadline stays armed")]
     WontStop {
         /// Which.
         service: Arc<str>,
     },
-    /// A service's runtime dropped it half-way: the runtime was shut down. That proves as little as a panic does.
+    /// A service's runtime dropped it half-way: the runtime was shut down. That proves as little as a panic
+    /// does.
     #[error(
         "service {service} was dropped by its runtime; the record is left to expire and the kill deadline stays armed"
     )]
@@ -76,7 +79,8 @@ pub enum Problem {
         /// Which.
         service: Arc<str>,
     },
-    /// A task of the VVM itself ended early: its runtime was shut down, or something that was injected panicked.
+    /// A task of the VVM itself ended early: its runtime was shut down, or something that was injected
+    /// panicked.
     #[error("the VVM's task {task} ended early{}", panic.as_ref().map(|panic| format!(": {panic}")).unwrap_or_default())]
     Broken {
         /// Which.

@@ -9,8 +9,8 @@ use std::{
 
 /// A VVM that was launched. Cloning shares it.
 ///
-/// Dropping the last clone shuts the VVM down, as [`shutdown`](Self::shutdown) does, without waiting: nobody could
-/// stop it otherwise.
+/// Dropping the last clone shuts the VVM down, as [`shutdown`](Self::shutdown) does, without waiting: nobody
+/// could stop it otherwise.
 #[must_use = "dropping the last handle shuts the VVM down"]
 pub struct RunningVvm<K: Key> {
     handle: Arc<Handle<K>>,
@@ -30,8 +30,8 @@ impl<K: Key> RunningVvm<K> {
     /// Resolves when a slot is led and all services are up.
     ///
     /// # Errors
-    /// [`NotLeading`], when that won't happen any more: there was a problem, or the VVM was shut down. Also once it
-    /// has led and is stopping.
+    /// [`NotLeading`], when that won't happen any more: there was a problem, or the VVM was shut down. Also
+    /// once it has led and is stopping.
     ///
     /// # Cancel safety
     /// May be dropped and asked again at will; any number may wait.
@@ -39,8 +39,8 @@ impl<K: Key> RunningVvm<K> {
         self.state().leading().await
     }
 
-    /// Resolves on the first problem (I8), or with `None` once the VVM has shut down without one. By then the VVM is
-    /// shutting itself down already; [`shutdown`](Self::shutdown) waits for the end of that.
+    /// Resolves on the first problem (I8), or with `None` once the VVM has shut down without one. By then the
+    /// VVM is shutting itself down already; [`shutdown`](Self::shutdown) waits for the end of that.
     ///
     /// # Cancel safety
     /// May be dropped and asked again at will; any number may wait.
@@ -53,20 +53,21 @@ impl<K: Key> RunningVvm<K> {
         self.state().problem().cloned()
     }
 
-    /// A hint that something may have changed in the storage: a VVM that campaigns looks at its slots again as soon as it
-    /// may ([`Elections::look_now`]), any other one does nothing. Never blocks.
+    /// A hint that something may have changed in the storage: a VVM that campaigns looks at its slots again
+    /// as soon as it may ([`Elections::look_now`]), any other one does nothing. Never blocks.
     pub fn look_now(&self) {
         if let Some(elections) = self.handle.elections.upgrade() {
             elections.look_now();
         }
     }
 
-    /// Shuts the VVM down, whatever it is doing, and returns when all has stopped: the campaign withdrawn, the services
-    /// joined in the reverse order of their start, the record handed back, the elections closed. May be called any
-    /// number of times, also at once; all calls return the same.
+    /// Shuts the VVM down, whatever it is doing, and returns when all has stopped: the campaign withdrawn,
+    /// the services joined in the reverse order of their start, the record handed back, the elections closed.
+    /// May be called any number of times, also at once; all calls return the same.
     ///
-    /// How long that takes is bounded: by [`VvmConfig::stop_timeout`](crate::VvmConfig) for the services (after one
-    /// that won't stop, by the kill deadline for the others), and by the attempts of the elections for the storage.
+    /// How long that takes is bounded: by [`VvmConfig::stop_timeout`](crate::VvmConfig) for the services
+    /// (after one that won't stop, by the kill deadline for the others), and by the attempts of the elections
+    /// for the storage.
     ///
     /// # Errors
     /// The first problem that the VVM had, from its launch to the end of its shutdown.

@@ -15,8 +15,8 @@ pub type Work = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>>;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServiceContext<K> {
-    /// Cancelled when the service is to stop. Services stop in the reverse order of their start, each after the ones
-    /// that were started later.
+    /// Cancelled when the service is to stop. Services stop in the reverse order of their start, each after
+    /// the ones that were started later.
     pub stop: CancellationToken,
     /// The slot that is led.
     pub slot: K,
@@ -27,21 +27,22 @@ pub struct ServiceContext<K> {
 
 /// Something that runs only while this process leads `K`.
 ///
-/// The VVM owns, drives and joins a service from the call of `start` until its work has ended. It is never dropped
-/// half-way: it is told to stop, and waited for.
+/// The VVM owns, drives and joins a service from the call of `start` until its work has ended. It is never
+/// dropped half-way: it is told to stop, and waited for.
 #[async_trait]
 pub trait Service<K: Key>: Send + 'static {
     /// For people: logs, and the [`Problem`](crate::Problem) that speaks of this service.
     fn name(&self) -> &str;
 
-    /// Gets ready, and returns the work to drive from then on. The next service starts after this one is ready.
+    /// Gets ready, and returns the work to drive from then on. The next service starts after this one is
+    /// ready.
     ///
-    /// A start that is told to stop (`cx.stop`) may return either way; its work, if it returns some, is driven with the
-    /// stop token already cancelled, so that what the start has begun can be ended there.
+    /// A start that is told to stop (`cx.stop`) may return either way; its work, if it returns some, is
+    /// driven with the stop token already cancelled, so that what the start has begun can be ended there.
     ///
     /// # Errors
-    /// Whatever keeps the service from starting. Returning it is the service's word that nothing of it runs; it shuts
-    /// the VVM down, unless that was going on already.
+    /// Whatever keeps the service from starting. Returning it is the service's word that nothing of it runs;
+    /// it shuts the VVM down, unless that was going on already.
     ///
     /// # Panics
     /// A panic, here or in the work, is caught and becomes [`Problem::Panicked`](crate::Problem).

@@ -1,7 +1,7 @@
 //! Shutdowner: waits until the VVM is to stop, and then stops everything in the reverse order of its start.
 //!
-//! Launcher (which withdraws a campaign), services, monitor, leadership, elections. What "stopped in time" means for
-//! services stands in [`stopping`](crate::stopping).
+//! Launcher (which withdraws a campaign), services, monitor, leadership, elections. What "stopped in time"
+//! means for services stands in [`stopping`](crate::stopping).
 
 use crate::{
     Problem,

@@ -1,7 +1,7 @@
 //! Stopping the services: in the reverse order of their start, and in time.
 //!
-//! One after the other, each told to stop when those that were started after it have ended. All of them together have
-//! `stop_timeout`, and after a loss only what is left until the kill deadline.
+//! One after the other, each told to stop when those that were started after it have ended. All of them
+//! together have `stop_timeout`, and after a loss only what is left until the kill deadline.
 
 use crate::{
     Problem,
@@ -21,8 +21,8 @@ pub(crate) struct Stopping<'vvm, K: Key> {
 }
 
 impl<K: Key> Stopping<'_, K> {
-    /// Stops the services. Gives the leadership back if all of them are proven to have stopped (I6); otherwise it is
-    /// dropped, so that the process ends at the kill deadline (I4).
+    /// Stops the services. Gives the leadership back if all of them are proven to have stopped (I6);
+    /// otherwise it is dropped, so that the process ends at the kill deadline (I4).
     pub(crate) async fn stop(&self, mut services: Vec<Hosted>, leadership: Leadership) -> Option<Leadership> {
         let deadline = self.deadline(leadership.standing().clone()).boxed().shared();
         let mut too_late = deadline.clone();

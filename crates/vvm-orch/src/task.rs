@@ -1,4 +1,5 @@
-//! The VVM's tasks: spawned through the injected [`Spawn`], joined by whoever holds their [`Joined`], panics caught.
+//! The VVM's tasks: spawned through the injected [`Spawn`], joined by whoever holds their [`Joined`], panics
+//! caught.
 
 use futures_util::FutureExt;
 use ielections::Spawn;

@@ -9,8 +9,8 @@ use std::{fmt, sync::Arc};
 
 /// A VVM that was provided and runs nothing yet.
 ///
-/// Launching consumes it, and only a [`RunningVvm`] can be shut down, so that what the reference panics at doesn't
-/// compile: launching twice, and shutting down what was never launched.
+/// Launching consumes it, and only a [`RunningVvm`] can be shut down, so that what the reference panics at
+/// doesn't compile: launching twice, and shutting down what was never launched.
 ///
 /// ```no_run
 /// # use {ielections::{Key, Ttl}, vvm_orch::{Acquisition, Vvm}};
@@ -42,8 +42,8 @@ pub struct Vvm<K: Key> {
 impl<K: Key> Vvm<K> {
     /// Puts a VVM together. Launches nothing.
     ///
-    /// The VVM closes its elections when it shuts down, which hands back every leadership that was acquired through
-    /// them: give each VVM elections of its own.
+    /// The VVM closes its elections when it shuts down, which hands back every leadership that was acquired
+    /// through them: give each VVM elections of its own.
     pub fn provide(
         config: VvmConfig<K>,
         elections: impl Into<Arc<Elections<K>>>,

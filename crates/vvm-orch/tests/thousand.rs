@@ -12,7 +12,8 @@ use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber, SysVvmStorage};
 
 const MANY: u32 = 1000;
 
-/// Calls `lead` when all lead, with the moment at which they began. Each has its own elections; they share the storage.
+/// Calls `lead` when all lead, with the moment at which they began. Each has its own elections; they share
+/// the storage.
 async fn all_lead(
     storage: Arc<dyn SysVvmStorage>,
     clock: Arc<dyn Clock>,

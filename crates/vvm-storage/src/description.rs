@@ -1,12 +1,15 @@
-//! [`Description`]: what a storage says of itself, for whoever looks after it. Nothing in an election depends on it.
+//! [`Description`]: what a storage says of itself, for whoever looks after it. Nothing in an election depends
+//! on it.
 
 /// What a storage says of itself: which one it is, how it is set up, and what of that is unwise.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct Description {
-    /// The database and its version, `SQLite 3.50.2`. `None` where there is nothing to say but what the URL says.
+    /// The database and its version, `SQLite 3.50.2`. `None` where there is nothing to say but what the URL
+    /// says.
     pub software: Option<String>,
-    /// What matters to elections of how it is set up: a name in lower case and its value, in the driver's order.
+    /// What matters to elections of how it is set up: a name in lower case and its value, in the driver's
+    /// order.
     pub settings: Vec<(&'static str, String)>,
     /// What is unwise, or could not be seen: a sentence each, with the way out.
     pub concerns: Vec<String>,

@@ -7,17 +7,19 @@ use ielections::{
     Scan, WriteError,
 };
 
-/// The documents in the sysvvm keyspace of one database: what a [`SysVvmStorage`](crate::SysVvmStorage) offers by its
-/// `documents`.
+/// The documents in the sysvvm keyspace of one database: what a [`SysVvmStorage`](crate::SysVvmStorage)
+/// offers by its `documents`.
 ///
-/// The contract is that of [`DocumentStorage`](ielections::DocumentStorage), with partitions for keys; its suite runs
-/// through [`ElectionsTtlStorage`](crate::ElectionsTtlStorage), which has checked limits before it calls.
+/// The contract is that of [`DocumentStorage`](ielections::DocumentStorage), with partitions for keys; its
+/// suite runs through [`ElectionsTtlStorage`](crate::ElectionsTtlStorage), which has checked limits before it
+/// calls.
 #[async_trait]
 pub trait SysVvmDocuments: Send + Sync {
     /// What this driver can carry.
     fn document_limits(&self) -> DocumentLimits;
 
-    /// Writes a batch, if the fence stands and all conditions hold. No two writes of it are about one document.
+    /// Writes a batch, if the fence stands and all conditions hold. No two writes of it are about one
+    /// document.
     async fn write_documents(
         &self,
         at: &Partition,

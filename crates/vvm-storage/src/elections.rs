@@ -1,7 +1,8 @@
 //! [`ElectionsTtlStorage`]: elections on the sysvvm keyspace.
 //!
-//! What lives here: keys become partitions, and what the driver can't carry is refused before it is asked. What does
-//! not: anything about one database (`drivers`), anything about when to claim or renew (crate `ielections`).
+//! What lives here: keys become partitions, and what the driver can't carry is refused before it is asked.
+//! What does not: anything about one database (`drivers`), anything about when to claim or renew (crate
+//! `ielections`).
 
 mod documents;
 mod limits;
@@ -20,12 +21,12 @@ use ielections::{
 };
 use std::{future::ready, pin::Pin, sync::Arc};
 
-/// What a driver's verb returns. Where nothing is to be done after it, it is returned as it is: another `async fn` around
-/// it would be another box. The lifetimes are those that `#[async_trait]` gives a method.
+/// What a driver's verb returns. Where nothing is to be done after it, it is returned as it is: another
+/// `async fn` around it would be another box. The lifetimes are those that `#[async_trait]` gives a method.
 type BoxFuture<'call, T> = Pin<Box<dyn Future<Output = T> + Send + 'call>>;
 
-/// How many batches of a scan are in flight. A hundred thousand slots come to some 100 batches, which together must fit
-/// into an attempt; the server must not see all of them at once.
+/// How many batches of a scan are in flight. A hundred thousand slots come to some 100 batches, which
+/// together must fit into an attempt; the server must not see all of them at once.
 const BATCHES: usize = 8;
 
 /// The storage of elections on a database (the reference's `NewElectionsTTLStorage`).
@@ -75,7 +76,8 @@ impl ElectionsTtlStorage {
         Ok(seen.into_iter().flatten().collect())
     }
 
-    /// Reads as many at a time as the driver takes, in [`BATCHES`] at once. What could not be read stays `None`.
+    /// Reads as many at a time as the driver takes, in [`BATCHES`] at once. What could not be read stays
+    /// `None`.
     ///
     /// # Cancel safety
     /// Dropped, it leaves in `seen` what was read so far.

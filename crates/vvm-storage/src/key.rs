@@ -1,8 +1,8 @@
 //! What is led, and which partition that is: a slot of a cluster.
 //!
-//! All prefixes of the keyspace stand here and nowhere else. A partition of a slot is
-//! `prefix ‖ name ‖ slot (4 bytes, big-endian)`: first and last part have a fixed width, so no two keys share bytes,
-//! whatever the name contains, and no length has to be escaped or limited.
+//! All prefixes of the keyspace stand here and nowhere else. A partition of a slot is `prefix ‖ name ‖ slot
+//! (4 bytes, big-endian)`: first and last part have a fixed width, so no two keys share bytes, whatever the
+//! name contains, and no length has to be escaped or limited.
 
 use crate::Partition;
 use std::{fmt, num::NonZeroU32, sync::Arc};
@@ -16,7 +16,8 @@ pub const KEY_PREFIX_SLOT_COUNT: u8 = 2;
 /// The first byte of the partitions that hold the pause of a cluster ([`Pause`](crate::Pause)).
 pub const KEY_PREFIX_PAUSE: u8 = 3;
 
-/// The first byte of the partitions that hold the step-down asked for in a cluster ([`StepDown`](crate::StepDown)).
+/// The first byte of the partitions that hold the step-down asked for in a cluster
+/// ([`StepDown`](crate::StepDown)).
 pub const KEY_PREFIX_STEP_DOWN: u8 = 4;
 
 /// The name of a cluster: any bytes, also none. Those who lead one thing in turns share a name.

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// The key of one partition of the sysvvm keyspace. [`ElectionsTtlStorage`](crate::ElectionsTtlStorage) makes them, so
-/// that two kinds of record can't meet in one partition; drivers take the bytes as they are.
+/// The key of one partition of the sysvvm keyspace. [`ElectionsTtlStorage`](crate::ElectionsTtlStorage) makes
+/// them, so that two kinds of record can't meet in one partition; drivers take the bytes as they are.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Partition(Box<[u8]>);
 

@@ -1,11 +1,12 @@
-//! [`Requests`]: what an operator asks of those who campaign and lead: to pause a name, to step down from a slot.
+//! [`Requests`]: what an operator asks of those who campaign and lead: to pause a name, to step down from a
+//! slot.
 //!
-//! A request is a small record in a partition of its own, which every driver can hold, because it is moved by the verbs of
-//! leader records: claimed when it is asked for, renewed when it gets on, released when it is over. Nothing ends it but a
-//! write, and whoever may lead may make one.
+//! A request is a small record in a partition of its own, which every driver can hold, because it is moved by
+//! the verbs of leader records: claimed when it is asked for, renewed when it gets on, released when it is
+//! over. Nothing ends it but a write, and whoever may lead may make one.
 //!
-//! What lives here: the words, and how they stand in a record. The calls are `ElectionsTtlStorage`'s; what follows from a
-//! request is for the host to do.
+//! What lives here: the words, and how they stand in a record. The calls are `ElectionsTtlStorage`'s; what
+//! follows from a request is for the host to do.
 
 use crate::SlotNumber;
 use ielections::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Version};
@@ -33,8 +34,8 @@ pub struct Pause {
 pub struct StepDown {
     /// From which slot.
     pub slot: SlotNumber,
-    /// Under which epoch it is led. A request says nothing about any other leadership, so one that was left behind does no
-    /// harm.
+    /// Under which epoch it is led. A request says nothing about any other leadership, so one that was left
+    /// behind does no harm.
     pub of: Epoch,
     /// Who shall come next; `None` for anybody but who steps down.
     pub to: Option<Holder>,
@@ -43,8 +44,8 @@ pub struct StepDown {
     entry: Entry,
 }
 
-/// How far a step-down has come. It only ever goes on to a later stage, each time by one write that compares the one
-/// before: so whoever withdraws a request knows that the leader has not begun, and never will.
+/// How far a step-down has come. It only ever goes on to a later stage, each time by one write that compares
+/// the one before: so whoever withdraws a request knows that the leader has not begun, and never will.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Stage {
     /// By the operator.

@@ -7,14 +7,14 @@ use std::fmt::Debug;
 
 /// The sysvvm keyspace of one database (the reference's ISysVvmStorage).
 ///
-/// The contract is that of [`ielections::TtlStorage`], with partitions for keys; the contract suite runs through
-/// [`ElectionsTtlStorage`](crate::ElectionsTtlStorage) and so covers a driver whole.
+/// The contract is that of [`ielections::TtlStorage`], with partitions for keys; the contract suite runs
+/// through [`ElectionsTtlStorage`](crate::ElectionsTtlStorage) and so covers a driver whole.
 ///
-/// One partition holds the epoch and the leader record of one election key, so that a claim and its fence are one
-/// atomic step. Settings live in partitions of their own.
+/// One partition holds the epoch and the leader record of one election key, so that a claim and its fence are
+/// one atomic step. Settings live in partitions of their own.
 ///
-/// A verb takes its partition by value, so that [`ElectionsTtlStorage`](crate::ElectionsTtlStorage) returns the driver's
-/// future as it is: of the futures of one renewal, the driver's is the only one in a box.
+/// A verb takes its partition by value, so that [`ElectionsTtlStorage`](crate::ElectionsTtlStorage) returns
+/// the driver's future as it is: of the futures of one renewal, the driver's is the only one in a box.
 #[async_trait]
 pub trait SysVvmStorage: Debug + Send + Sync + 'static {
     /// What this driver can carry. Keys and values beyond it are refused before the driver is called.
@@ -23,14 +23,15 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
     /// Whether processes other than this one can share the storage.
     fn shared_between_processes(&self) -> bool;
 
-    /// Replaces exactly `from` by `entry`: a vacant slot with exactly that last epoch, or a held one with exactly that
-    /// version and epoch. (`from`'s `proven_age` plays no part.)
+    /// Replaces exactly `from` by `entry`: a vacant slot with exactly that last epoch, or a held one with
+    /// exactly that version and epoch. (`from`'s `proven_age` plays no part.)
     async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError>;
 
     /// Replaces exactly the version and epoch of `held` by `entry`.
     async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError>;
 
-    /// Makes the slot vacant if it holds this incarnation and epoch, whatever the version. The epoch survives.
+    /// Makes the slot vacant if it holds this incarnation and epoch, whatever the version. The epoch
+    /// survives.
     async fn release(
         &self,
         at: Partition,
@@ -44,17 +45,17 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
     /// What stands there, in the order asked; may be stale.
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError>;
 
-    /// [`peek`](Self::peek) into `seen`, for a driver that reads slots one by one: a slot that can't be read stays `None`
-    /// and does not keep the others from being read. Fails if a slot was not read. Dropped, it leaves in `seen` what was
-    /// read so far.
+    /// [`peek`](Self::peek) into `seen`, for a driver that reads slots one by one: a slot that can't be read
+    /// stays `None` and does not keep the others from being read. Fails if a slot was not read. Dropped, it
+    /// leaves in `seen` what was read so far.
     async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
         let slots = self.peek(at).await?;
         seen.iter_mut().zip(slots).for_each(|(seen, slot)| *seen = Some(slot));
         Ok(())
     }
 
-    /// Stores `value` unless a value stands there already; returns the one that stands. Calling it again after an
-    /// unknown outcome is safe.
+    /// Stores `value` unless a value stands there already; returns the one that stands. Calling it again
+    /// after an unknown outcome is safe.
     async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError>;
 
     /// The value that [`settle`](Self::settle) stored, if any; linearizable.
@@ -70,9 +71,9 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
         None
     }
 
-    /// What the database says of itself: its version, and how it is set up. For people (`vvm doctor`), seldom asked, and a
-    /// few requests at most. What the user may not see is left out, or said as a concern. A driver with nothing to say says
-    /// nothing.
+    /// What the database says of itself: its version, and how it is set up. For people (`vvm doctor`), seldom
+    /// asked, and a few requests at most. What the user may not see is left out, or said as a concern. A
+    /// driver with nothing to say says nothing.
     async fn describe(&self) -> Result<Description, ReadError> {
         Ok(Description::default())
     }

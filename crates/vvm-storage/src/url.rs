@@ -8,8 +8,8 @@
 //! | `scylla://host1,host2:9042/keyspace?datacenter=dc1` | a keyspace of ScyllaDB or Apache Cassandra; see module `scylla` |
 //! | `dynamodb://eu-west-1/elections` | a table of Amazon's DynamoDB; see module `dynamodb` |
 //!
-//! What follows `sqlite:` and `sled:` is a path as the system takes it, with nothing to escape. It can't contain a `?`,
-//! which begins the options. `sqlite:` has one: `?allow=overlay` accepts a file on overlayfs.
+//! What follows `sqlite:` and `sled:` is a path as the system takes it, with nothing to escape. It can't
+//! contain a `?`, which begins the options. `sqlite:` has one: `?allow=overlay` accepts a file on overlayfs.
 
 mod credentials;
 mod file;
@@ -159,11 +159,12 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
     }
 }
 
-/// Makes the storage ready that `url` names: creates what [`open`] would look for in vain. May be run again, and by many
-/// at once; what is there already is checked, and left as it is.
+/// Makes the storage ready that `url` names: creates what [`open`] would look for in vain. May be run again,
+/// and by many at once; what is there already is checked, and left as it is.
 ///
 /// # Errors
-/// When the URL names no storage of this build, when the storage refuses, and when what is there was made otherwise.
+/// When the URL names no storage of this build, when the storage refuses, and when what is there was made
+/// otherwise.
 ///
 /// # Cancel safety
 /// Dropped, it leaves what it has created so far; running it again creates the rest.

@@ -1,7 +1,8 @@
 //! How many boxed futures a renewal passes between the engine and the driver.
 //!
-//! Counted on the stack of the driver's poll, where each boxed future is a frame. Tests are built without optimization, so
-//! that no frame is missing: the last count, with a layer that is known to add a box, would show it.
+//! Counted on the stack of the driver's poll, where each boxed future is a frame. Tests are built without
+//! optimization, so that no frame is missing: the last count, with a layer that is known to add a box, would
+//! show it.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "clippy knows tests, but not their helpers")]
 
 use async_trait::async_trait;

@@ -1,4 +1,5 @@
-//! The storage contract suite on every driver of this build, through `ElectionsTtlStorage` as elections use it.
+//! The storage contract suite on every driver of this build, through `ElectionsTtlStorage` as elections use
+//! it.
 #![cfg(any(feature = "mem", feature = "sqlite", feature = "sled"))]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 

@@ -1,5 +1,5 @@
-//! What drivers that need no server say of their databases. What is said of servers is tested on servers: `scylla.rs`,
-//! `dynamodb.rs`.
+//! What drivers that need no server say of their databases. What is said of servers is tested on servers:
+//! `scylla.rs`, `dynamodb.rs`.
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 #[cfg(any(feature = "sqlite", feature = "sled"))]

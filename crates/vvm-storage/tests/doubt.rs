@@ -1,8 +1,10 @@
-//! A hundred thousand ambiguous outcomes at the seam of the drivers: elections whose every second write is answered with
-//! "unknown", applied or not, and which must neither lead twice nor wait out a record of their own.
+//! A hundred thousand ambiguous outcomes at the seam of the drivers: elections whose every second write is
+//! answered with "unknown", applied or not, and which must neither lead twice nor wait out a record of their
+//! own.
 //!
-//! The storage is `mem` without its proofs of age, so that whoever does not know its own record again waits for it, as
-//! it would on a cluster. Reads are answered, and nothing lands late: that is `ielections`' own suites' to try.
+//! The storage is `mem` without its proofs of age, so that whoever does not know its own record again waits
+//! for it, as it would on a cluster. Reads are answered, and nothing lands late: that is `ielections`' own
+//! suites' to try.
 #![cfg(feature = "mem")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
@@ -35,7 +37,8 @@ struct World {
     never_sent: u64,
     taken_over: u64,
     leaderships: u64,
-    /// What a contender did that it must not do. Written down: a driver that panics is one that does not answer.
+    /// What a contender did that it must not do. Written down: a driver that panics is one that does not
+    /// answer.
     waited_out: Option<Epoch>,
     /// By slot: who led last, and until when it may act.
     last: HashMap<SlotNumber, Led>,

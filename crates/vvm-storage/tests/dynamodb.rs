@@ -1,8 +1,9 @@
-//! The suites on a real DynamoDB, each case with names of its own, and what is `dynamodb`'s own: its messages.
+//! The suites on a real DynamoDB, each case with names of its own, and what is `dynamodb`'s own: its
+//! messages.
 //!
-//! `cargo xtask test-drivers` starts DynamoDB Local and runs this with `VVM_TEST_DYNAMODB=http://…`; AWS itself will do
-//! (`https://dynamodb.eu-west-1.amazonaws.com`, with `AWS_REGION` and credentials). It creates tables named `vvm_test_…`
-//! and leaves them there.
+//! `cargo xtask test-drivers` starts DynamoDB Local and runs this with `VVM_TEST_DYNAMODB=http://…`; AWS
+//! itself will do (`https://dynamodb.eu-west-1.amazonaws.com`, with `AWS_REGION` and credentials). It creates
+//! tables named `vvm_test_…` and leaves them there.
 #![cfg(feature = "dynamodb")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
@@ -33,8 +34,8 @@ fn endpoint() -> String {
     )
 }
 
-/// How long a request may take: cases that ask for an outcome have no other way to say that there is none, and a machine that
-/// is busy with other things can take more than the 2 s that are enough for elections.
+/// How long a request may take: cases that ask for an outcome have no other way to say that there is none,
+/// and a machine that is busy with other things can take more than the 2 s that are enough for elections.
 const PATIENCE: &str = "20s";
 
 fn region() -> String {
@@ -82,7 +83,8 @@ impl StorageUnderTest for DynamoDb {
 
 impl ElectionsTestSuite for DynamoDb {
     fn ttl(&self) -> Ttl {
-        // A server shares the machine with the tests, and a write may take half a second: less than a tenth of it.
+        // A server shares the machine with the tests, and a write may take half a second: less than a tenth
+        // of it.
         Ttl::new(Duration::from_secs(6)).unwrap()
     }
 }

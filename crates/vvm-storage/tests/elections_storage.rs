@@ -1,4 +1,5 @@
-//! What `ElectionsTtlStorage` adds to a driver: limits and settings. The contract itself is the suite's to test.
+//! What `ElectionsTtlStorage` adds to a driver: limits and settings. The contract itself is the suite's to
+//! test.
 #![cfg(feature = "mem")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 

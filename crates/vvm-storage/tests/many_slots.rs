@@ -1,5 +1,5 @@
-//! A candidate for many slots, in mock time: a slow scan, slots that can't be read, and slots that hang keep no candidate
-//! from the slots that it can see.
+//! A candidate for many slots, in mock time: a slow scan, slots that can't be read, and slots that hang keep
+//! no candidate from the slots that it can see.
 #![cfg(feature = "mem")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 

@@ -1,7 +1,7 @@
 //! Random operations on a driver and on the contract's model: every answer is the same.
 //!
-//! The suite tests sentence by sentence; this finds what no sentence names. Keys, versions and epochs come from a few
-//! each, so that expectations are met about as often as not.
+//! The suite tests sentence by sentence; this finds what no sentence names. Keys, versions and epochs come
+//! from a few each, so that expectations are met about as often as not.
 #![cfg(any(feature = "mem", feature = "sqlite", feature = "sled"))]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 

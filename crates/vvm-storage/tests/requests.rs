@@ -1,4 +1,5 @@
-//! Requests of operators, on the drivers of this build: what stands, what may follow, and that no leader record is touched.
+//! Requests of operators, on the drivers of this build: what stands, what may follow, and that no leader
+//! record is touched.
 #![cfg(all(feature = "mem", feature = "sqlite"))]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 

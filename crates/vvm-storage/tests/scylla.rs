@@ -1,7 +1,7 @@
 //! The suites on a real cluster, each case with names of its own, and what is `scylla`'s own: its messages.
 //!
-//! `cargo xtask test-drivers` starts a server and runs this with `VVM_TEST_SCYLLA=host:port`; a cluster of your own will
-//! do. It creates keyspaces named `vvm_test_…` and leaves them there.
+//! `cargo xtask test-drivers` starts a server and runs this with `VVM_TEST_SCYLLA=host:port`; a cluster of
+//! your own will do. It creates keyspaces named `vvm_test_…` and leaves them there.
 #![cfg(feature = "scylla")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
@@ -17,7 +17,8 @@ use vvm_storage::{
     scylla::{OpenError, ScyllaStorage},
 };
 
-/// Where the cluster is: one node of it, or several with commas in between. Without one these tests fail: what was asked for and can't be had is no success.
+/// Where the cluster is: one node of it, or several with commas in between. Without one these tests fail:
+/// what was asked for and can't be had is no success.
 fn contact_points() -> String {
     std::env::var("VVM_TEST_SCYLLA").expect(
         "VVM_TEST_SCYLLA=host:port says where a cluster is; `cargo xtask test-drivers --only scylla` starts one",

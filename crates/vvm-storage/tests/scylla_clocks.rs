@@ -1,8 +1,8 @@
-//! Fail-over by observation, whatever the servers' clocks say: on a cluster whose nodes agree on the time, and on one where
-//! a node is ahead of the others.
+//! Fail-over by observation, whatever the servers' clocks say: on a cluster whose nodes agree on the time,
+//! and on one where a node is ahead of the others.
 //!
-//! `cargo xtask test-drivers` runs this with `VVM_TEST_SCYLLA=host:port` and, with `--ahead`, `VVM_TEST_SCYLLA_AHEAD`, by
-//! how many seconds a node is ahead.
+//! `cargo xtask test-drivers` runs this with `VVM_TEST_SCYLLA=host:port` and, with `--ahead`,
+//! `VVM_TEST_SCYLLA_AHEAD`, by how many seconds a node is ahead.
 #![cfg(feature = "scylla")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
@@ -60,8 +60,8 @@ fn ahead() -> i64 {
     env::var("VVM_TEST_SCYLLA_AHEAD").map_or(0, |ahead| ahead.parse().unwrap())
 }
 
-/// What each node's clock showed when this began, in milliseconds. Nodes are asked one after another, and each figure is
-/// too early by as long as its answer took, at most.
+/// What each node's clock showed when this began, in milliseconds. Nodes are asked one after another, and
+/// each figure is too early by as long as its answer took, at most.
 async fn wall_clocks(session: &Session) -> Vec<i64> {
     let (began, mut clocks) = (SystemClock::read(), Vec::new());
     for node in session.get_cluster_state().get_nodes_info() {
@@ -92,9 +92,9 @@ fn candidacy(key: &ElectionKey, holder: &str, ttl: Ttl) -> Candidacy<ElectionKey
     Candidacy { slots: vec![key.clone()], terms: Terms::new(Holder::new(holder).unwrap(), ttl) }
 }
 
-/// Every node carries transactions through, one after another on one row, each with a ballot of its own clock; and a node
-/// that is ahead answers the others, too. With `internode_timeout` as it is by default it takes each of their requests for
-/// long expired, and is no replica to them.
+/// Every node carries transactions through, one after another on one row, each with a ballot of its own
+/// clock; and a node that is ahead answers the others, too. With `internode_timeout` as it is by default it
+/// takes each of their requests for long expired, and is no replica to them.
 #[tokio::test]
 async fn transactions_go_through_every_node() {
     const EACH: usize = 10;
@@ -139,7 +139,8 @@ async fn transactions_go_through_every_node() {
     }
 }
 
-/// How many messages of other nodes a node of Cassandra has received, and how many of them were too old to be answered.
+/// How many messages of other nodes a node of Cassandra has received, and how many of them were too old to be
+/// answered.
 async fn received_and_expired(session: &Session, node: &Arc<Node>) -> (i64, i64) {
     let mut read = statement_for(
         node,
@@ -181,9 +182,9 @@ impl Contest {
         (process, leading)
     }
 
-    /// A leader crashes beside a standby. No candidate leads before the record has stood for its TTL since it was sent
-    /// (I5), and the standby does within 1.05 TTL and a second of the crash. Each call goes to any node, and so do the
-    /// renewals of one leadership: ballots of all nodes meet in one record.
+    /// A leader crashes beside a standby. No candidate leads before the record has stood for its TTL since it
+    /// was sent (I5), and the standby does within 1.05 TTL and a second of the crash. Each call goes to any
+    /// node, and so do the renewals of one leadership: ballots of all nodes meet in one record.
     async fn crash(&mut self, attempt: &Attempt) -> Result<(), Late> {
         let (ttl, clock) = (ttl().get(), self.clock.clone());
         let (process, leading) = self.candidate("leader").await;
@@ -207,8 +208,8 @@ impl Contest {
         process.crash();
         let (crashed_at, sent_at) = (clock.now(), sent_at());
         drop(leadership);
-        // A renewal that was on its way may have been applied after the crash. Linearizable reads stop before the claim:
-        // they are transactions, and would be in its way.
+        // A renewal that was on its way may have been applied after the crash. Linearizable reads stop before
+        // the claim: they are transactions, and would be in its way.
         let (mut last, mut landed_at) = (None, crashed_at);
         while !leading.is_finished() {
             let asked_at = clock.now();

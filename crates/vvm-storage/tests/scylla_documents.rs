@@ -1,5 +1,5 @@
-//! What documents are on a real cluster beside their suite: tables from before there were any, deleted documents by the
-//! thousand, pages as large as they may be.
+//! What documents are on a real cluster beside their suite: tables from before there were any, deleted
+//! documents by the thousand, pages as large as they may be.
 //!
 //! `cargo xtask test-drivers --only scylla` runs it, as it does `scylla.rs`, which says more.
 #![cfg(feature = "scylla")]
@@ -96,8 +96,9 @@ async fn a_table_from_before_documents_is_said_and_extended_while_others_lead() 
     assert_eq!(write(&storage, 0, &[put("a", 1)]).await, BatchOutcome::Written);
 }
 
-/// A renewal's condition is on static columns alone, for which Cassandra reads the first row that lives. With a thousand
-/// tombstones in front of it, nodes would refuse the renewals of a leader that deleted a hundred thousand documents.
+/// A renewal's condition is on static columns alone, for which Cassandra reads the first row that lives. With
+/// a thousand tombstones in front of it, nodes would refuse the renewals of a leader that deleted a hundred
+/// thousand documents.
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_documents_are_not_in_the_way_of_renewals() {
     let (keyspace, url) = fresh("tombstones").await;

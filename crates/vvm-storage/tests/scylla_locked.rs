@@ -1,9 +1,10 @@
-//! A cluster that lets in only who has a certificate and a password: who gets in, and what those are told who don't.
+//! A cluster that lets in only who has a certificate and a password: who gets in, and what those are told who
+//! don't.
 //!
-//! `cargo xtask test-drivers` starts one node of it and runs this with `VVM_TEST_SCYLLA_LOCKED=host:port`, user and
-//! password `cassandra`, and `VVM_TEST_SCYLLA_LOCKS`, a folder with `authority.pem` (which signed the node's certificate
-//! for its address and `nodes.vvm.test`, and `client.pem` with `client.key`) and `stranger.pem` (which signed
-//! `strange-client.pem` with `strange-client.key`).
+//! `cargo xtask test-drivers` starts one node of it and runs this with `VVM_TEST_SCYLLA_LOCKED=host:port`,
+//! user and password `cassandra`, and `VVM_TEST_SCYLLA_LOCKS`, a folder with `authority.pem` (which signed
+//! the node's certificate for its address and `nodes.vvm.test`, and `client.pem` with `client.key`) and
+//! `stranger.pem` (which signed `strange-client.pem` with `strange-client.key`).
 #![cfg(feature = "scylla")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 

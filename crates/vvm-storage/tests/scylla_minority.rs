@@ -1,7 +1,8 @@
-//! One node of a cluster is left: whoever wants something of it is told so, and that it is no refusal for good.
+//! One node of a cluster is left: whoever wants something of it is told so, and that it is no refusal for
+//! good.
 //!
-//! `cargo xtask test-drivers --nodes 3` kills the others and runs this with `VVM_TEST_SCYLLA=host:port`, the node that is
-//! left. It comes after `scylla`, and uses its keyspace.
+//! `cargo xtask test-drivers --nodes 3` kills the others and runs this with `VVM_TEST_SCYLLA=host:port`, the
+//! node that is left. It comes after `scylla`, and uses its keyspace.
 #![cfg(feature = "scylla")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 

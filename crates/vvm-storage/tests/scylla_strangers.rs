@@ -1,4 +1,5 @@
-//! What listens where a cluster was expected, and is none that we can speak to: each is told apart, with what to do.
+//! What listens where a cluster was expected, and is none that we can speak to: each is told apart, with what
+//! to do.
 #![cfg(feature = "scylla")]
 #![allow(
     clippy::unwrap_used,
@@ -68,7 +69,8 @@ async fn another_protocol() {
 enum HangUp {
     /// Before we have said a word; the connection ends as it should.
     AtOnce,
-    /// The same, but the connection is reset: as of a process that is killed, or a proxy with nobody behind it.
+    /// The same, but the connection is reset: as of a process that is killed, or a proxy with nobody behind
+    /// it.
     Reset,
     /// After our first words.
     Heard,

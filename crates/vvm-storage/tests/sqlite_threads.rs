@@ -18,8 +18,9 @@ const EXITING: u64 = 0x4;
 
 /// How many threads of this process own a database, and do so still.
 ///
-/// A thread that was joined may be listed a moment longer: the kernel wakes who joins before it takes the thread off its
-/// list. But it bears the mark by then, and one that nobody has joined, and that goes on, does not.
+/// A thread that was joined may be listed a moment longer: the kernel wakes who joins before it takes the
+/// thread off its list. But it bears the mark by then, and one that nobody has joined, and that goes on, does
+/// not.
 fn owners() -> usize {
     fs::read_dir("/proc/self/task")
         .unwrap()

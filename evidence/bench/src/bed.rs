@@ -1,4 +1,5 @@
-//! What measurements on `mem` stand on: a runtime of one thread, the system's clock, elections through the public API.
+//! What measurements on `mem` stand on: a runtime of one thread, the system's clock, elections through the
+//! public API.
 
 use ielections::{
     AcquireError, Candidacy, Elections, Env, Holder, Leadership, OsEntropy, Terms, TokioSpawn, Ttl,

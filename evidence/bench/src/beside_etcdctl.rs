@@ -1,7 +1,8 @@
-//! `vvm run` beside `etcdctl lock`, in one run on one machine: how soon the next one's command runs, and what waiting costs.
+//! `vvm run` beside `etcdctl lock`, in one run on one machine: how soon the next one's command runs, and what
+//! waiting costs.
 //!
-//! What lives here: which trials there are. What doesn't: how either of the two is started ([`contestant`]), one trial
-//! ([`succession`]), what somebody uses who waits ([`waiting`]), and the table ([`comparison`]).
+//! What lives here: which trials there are. What doesn't: how either of the two is started ([`contestant`]),
+//! one trial ([`succession`]), what somebody uses who waits ([`waiting`]), and the table ([`comparison`]).
 
 mod comparison;
 mod contestant;

@@ -1,7 +1,7 @@
 //! Many leaderships held at once on `mem`: resident memory of each, and CPU time of each renewal.
 //!
-//! Each round is a process of its own, since an allocator gives little back: in the second round of one process the
-//! leaderships would seem to cost nothing.
+//! Each round is a process of its own, since an allocator gives little back: in the second round of one
+//! process the leaderships would seem to cost nothing.
 
 use crate::{
     bed::{Bed, BedError, Deadline},

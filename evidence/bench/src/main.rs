@@ -1,8 +1,8 @@
 //! What it costs: a table of measurements beside their goals. `cargo xtask bench` runs it.
 //!
-//! What lives here: the command line, and which measurement has which name. What a measurement does is in the module of
-//! that name. Nothing is asserted: a goal that is missed is printed as such, and whether that matters depends on the
-//! machine.
+//! What lives here: the command line, and which measurement has which name. What a measurement does is in the
+//! module of that name. Nothing is asserted: a goal that is missed is printed as such, and whether that
+//! matters depends on the machine.
 #![forbid(unsafe_code)]
 
 mod bed;
@@ -36,24 +36,25 @@ struct CommandLine {
     /// This measurement alone; may be given more than once.
     #[arg(long, value_name = "NAME")]
     only: Vec<Measurement>,
-    /// This storage alone: each verb beside its bare statement, 64 leaders that renew at once, 100 candidates at once.
-    /// `sqlite:PATH`, `sled:PATH`, `scylla://HOSTS/KEYSPACE`, `dynamodb://REGION/TABLE`; keyspace and table are made where
-    /// they are missing.
+    /// This storage alone: each verb beside its bare statement, 64 leaders that renew at once, 100 candidates
+    /// at once. `sqlite:PATH`, `sled:PATH`, `scylla://HOSTS/KEYSPACE`, `dynamodb://REGION/TABLE`; keyspace
+    /// and table are made where they are missing.
     #[arg(long, value_name = "URL", conflicts_with = "only")]
     storage: Option<String>,
     /// As `--storage`, on a cluster of so many nodes of Apache Cassandra, started for it.
     #[cfg(feature = "scylla")]
     #[arg(long, value_name = "NODES", conflicts_with_all = ["only", "storage"])]
     cassandra: Option<std::num::NonZeroU8>,
-    /// With `--storage` (then `mem:`, too) or `--cassandra`: documents alone, in batches of 32, by one leader and by eight.
+    /// With `--storage` (then `mem:`, too) or `--cassandra`: documents alone, in batches of 32, by one leader
+    /// and by eight.
     #[arg(long, conflicts_with = "only")]
     documents: bool,
     /// As `--storage`, on DynamoDB Local, started for it.
     #[cfg(feature = "dynamodb")]
     #[arg(long, conflicts_with_all = ["only", "storage"])]
     dynamodb_local: bool,
-    /// `vvm run` beside `etcdctl lock`: hand-over, fail-over, and what waiting costs (needs Debian's packages etcd-server and
-    /// etcd-client).
+    /// `vvm run` beside `etcdctl lock`: hand-over, fail-over, and what waiting costs (needs Debian's packages
+    /// etcd-server and etcd-client).
     #[arg(long, conflicts_with_all = ["only", "storage", "documents"])]
     beside_etcdctl: bool,
     /// Fewer and shorter rounds: whether it works, not what it costs.

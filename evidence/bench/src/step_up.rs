@@ -1,5 +1,6 @@
-//! Step-up of a service with many instances on `mem`: how long until the first runs, until all are read, until all run;
-//! what each takes of memory, at work and waiting for its turn; and how long the step-down takes.
+//! Step-up of a service with many instances on `mem`: how long until the first runs, until all are read,
+//! until all run; what each takes of memory, at work and waiting for its turn; and how long the step-down
+//! takes.
 //!
 //! Each round is a process of its own, for the reason that `held` has.
 

@@ -1,7 +1,7 @@
 //! What elections cost on one storage, beside its bare statements: `--storage URL`.
 //!
-//! What lives here: which parts there are, and what they stand on. Each part has slots of its own, never led before, in a
-//! cluster named after this run; their rows stay behind, released.
+//! What lives here: which parts there are, and what they stand on. Each part has slots of its own, never led
+//! before, in a cluster named after this run; their rows stay behind, released.
 
 mod bare;
 mod beside_documents;

@@ -1,6 +1,7 @@
-//! Fail-over after `kill -9` and clean hand-over between real `vvm run` processes, as multiples of the TTL: what
-//! `vvm demo` measures from its workers' own logs, several times. Who waits is told of a release (`--local-dir`), so that the
-//! median is what was promised for that; the largest may be one that was not, and looked by itself.
+//! Fail-over after `kill -9` and clean hand-over between real `vvm run` processes, as multiples of the TTL:
+//! what `vvm demo` measures from its workers' own logs, several times. Who waits is told of a release
+//! (`--local-dir`), so that the median is what was promised for that; the largest may be one that was not,
+//! and looked by itself.
 
 use crate::figure::{Figure, Side, Statistic, Unit};
 use serde::Deserialize;

@@ -1,10 +1,10 @@
-//! Real processes with an armed deadman, in the states in which a process is hardest to end, and how long after its
-//! kill deadline each of them is dead.
+//! Real processes with an armed deadman, in the states in which a process is hardest to end, and how long
+//! after its kill deadline each of them is dead.
 //!
-//! `deadman-trials --trials 200` runs them and prints a table. It fails if one died early, later than 20 ms after its
-//! deadline, of anything but its deadman, or not at all. When a process is gone is the scheduler's to say, so
-//! that the 20 ms are meant for a machine that has nothing else to do. When one that spins last ran an instruction of
-//! its own is not: that is asked for on any machine.
+//! `deadman-trials --trials 200` runs them and prints a table. It fails if one died early, later than 20 ms
+//! after its deadline, of anything but its deadman, or not at all. When a process is gone is the scheduler's
+//! to say, so that the 20 ms are meant for a machine that has nothing else to do. When one that spins last
+//! ran an instruction of its own is not: that is asked for on any machine.
 #![forbid(unsafe_code)]
 
 mod patient;
@@ -109,8 +109,8 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     Ok(verdicts.iter().all(|verdict| verdict.violations.is_empty()))
 }
 
-/// One trial for each of `deadlines`, several at a time: not so many that processors are short, which is what would be
-/// measured then.
+/// One trial for each of `deadlines`, several at a time: not so many that processors are short, which is what
+/// would be measured then.
 fn try_all(state: State, deadlines: Vec<Duration>) -> io::Result<Vec<Result<Trial, TrialError>>> {
     let waiting = Mutex::new(deadlines);
     let next = || waiting.lock().ok().and_then(|mut waiting| waiting.pop());

@@ -16,7 +16,8 @@ use std::{
 use tokio::runtime::{Builder, Runtime};
 use vvm_deadman::{Deadman, Subject, SystemOptions};
 
-/// Returns only when something went wrong before the deadline. `signs` is for a state that leaves signs of life.
+/// Returns only when something went wrong before the deadline. `signs` is for a state that leaves signs of
+/// life.
 pub(crate) fn run(
     state: State,
     deadline_in: Duration,

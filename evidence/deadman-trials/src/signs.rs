@@ -1,7 +1,8 @@
 //! Signs of life: a file in which each thread of a spinning process keeps the time at which it last ran.
 //!
-//! When a process is *gone* depends on the scheduler, which has to let each of its threads run once more to be buried;
-//! on an overloaded machine that takes its time. What safety is about is when its threads last *did* anything.
+//! When a process is *gone* depends on the scheduler, which has to let each of its threads run once more to
+//! be buried; on an overloaded machine that takes its time. What safety is about is when its threads last
+//! *did* anything.
 
 use std::{fs, fs::File, hint, io, os::unix::fs::FileExt, path::Path};
 use vvm_clock::{Instant, SystemClock};

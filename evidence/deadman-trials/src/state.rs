@@ -28,7 +28,8 @@ impl State {
         self == Self::Spinning
     }
 
-    /// How many processes in this state the machine has room for at once. One that spins takes every processor alone.
+    /// How many processes in this state the machine has room for at once. One that spins takes every
+    /// processor alone.
     pub(crate) fn at_a_time(self) -> usize {
         match self {
             Self::Spinning => 1,

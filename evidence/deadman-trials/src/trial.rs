@@ -1,7 +1,7 @@
 //! One process, from its start to its death.
 //!
-//! The moment of death is seen through a pidfd, on the clock that the deadline is on. The observer is a process like
-//! any other: what it takes to be woken and to read the clock counts as the dead one's lateness.
+//! The moment of death is seen through a pidfd, on the clock that the deadline is on. The observer is a
+//! process like any other: what it takes to be woken and to read the clock counts as the dead one's lateness.
 
 use crate::{signs, state::State};
 use clap::ValueEnum;

@@ -7,9 +7,10 @@ use crate::{
 use serde::Serialize;
 use std::{fmt, time::Duration};
 
-/// How long after its deadline a process may at most have run an instruction of its own, on any machine: the kernel's
-/// signal does not wait for the scheduler. It is sent [`SECOND_LAYER_BEHIND`](vvm_deadman::SECOND_LAYER_BEHIND); the rest is
-/// for a timer interrupt that a busy hypervisor delivers late.
+/// How long after its deadline a process may at most have run an instruction of its own, on any machine: the
+/// kernel's signal does not wait for the scheduler. It is sent
+/// [`SECOND_LAYER_BEHIND`](vvm_deadman::SECOND_LAYER_BEHIND); the rest is for a timer interrupt that a busy
+/// hypervisor delivers late.
 const WORKED_AT_MOST: Duration = Duration::from_millis(20);
 
 /// What was seen in one state.

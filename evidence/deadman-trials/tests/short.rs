@@ -4,8 +4,9 @@
 use serde_json::Value;
 use std::process::Command;
 
-/// What is left between the kill deadline and the moment at which somebody else may lead, at a TTL of one second. That
-/// much must hold on a machine that runs other tests, too; the 20 ms that the program asks for need a quiet one.
+/// What is left between the kill deadline and the moment at which somebody else may lead, at a TTL of one
+/// second. That much must hold on a machine that runs other tests, too; the 20 ms that the program asks for
+/// need a quiet one.
 const AT_MOST_MS: &str = "200";
 
 #[test]

@@ -1,7 +1,9 @@
-//! A fault run: contenders on real servers, trouble after trouble, and a ledger that sees two leaders at once.
+//! A fault run: contenders on real servers, trouble after trouble, and a ledger that sees two leaders at
+//! once.
 //!
-//! What lives here: what a run is made of, and its course. What doesn't: what contenders do ([`contender`]), what is
-//! checked ([`ledger`]), what goes wrong ([`trouble`], [`network`]), the servers ([`bed`]), and the figures ([`report`]).
+//! What lives here: what a run is made of, and its course. What doesn't: what contenders do ([`contender`]),
+//! what is checked ([`ledger`]), what goes wrong ([`trouble`], [`network`]), the servers ([`bed`]), and the
+//! figures ([`report`]).
 
 mod bed;
 mod cassandra_bed;
@@ -46,8 +48,9 @@ const CONTENDERS: usize = 5;
 
 const SLOTS: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
 
-/// How long after a trouble every slot has a leader again, at the latest: what an observer waits, and connections that
-/// the client library opens anew after pauses of its own, on a machine that runs all the servers.
+/// How long after a trouble every slot has a leader again, at the latest: what an observer waits, and
+/// connections that the client library opens anew after pauses of its own, on a machine that runs all the
+/// servers.
 const RECOVERY: Duration = Duration::from_secs(30);
 
 /// A signal takes a moment to stop a process with hundreds of threads.

@@ -1,4 +1,5 @@
-//! A person's interruption: heard between two looks, so that servers, their folders and children are taken down in order.
+//! A person's interruption: heard between two looks, so that servers, their folders and children are taken
+//! down in order.
 
 use servers::owned;
 use signal_hook::consts::{SIGINT, SIGTERM};

@@ -1,8 +1,8 @@
-//! `cargo xtask test-drivers --faults` and `--story`: elections on real servers that are stopped, killed, cut off and
-//! made to answer falsely; and the manual flow of two processes, played by itself.
+//! `cargo xtask test-drivers --faults` and `--story`: elections on real servers that are stopped, killed, cut
+//! off and made to answer falsely; and the manual flow of two processes, played by itself.
 //!
-//! What lives here: the command line. What doesn't: the plot of the story ([`story`]), what goes wrong in a fault run and
-//! what must hold in it ([`faults`]), the servers (package `servers`).
+//! What lives here: the command line. What doesn't: the plot of the story ([`story`]), what goes wrong in a
+//! fault run and what must hold in it ([`faults`]), the servers (package `servers`).
 #![forbid(unsafe_code)]
 
 mod faults;
@@ -30,7 +30,8 @@ struct CommandLine {
     /// Play the story: two `vvm run` processes take turns, and one of them crashes.
     #[arg(long)]
     story: bool,
-    /// Only these, with commas in between; all of them otherwise. The story is always played on SQLite as well.
+    /// Only these, with commas in between; all of them otherwise. The story is always played on SQLite as
+    /// well.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Server>,
     /// How long the trouble lasts on each kind of server, in seconds.
@@ -39,8 +40,8 @@ struct CommandLine {
     /// The seed of the troubles; a random one if not given.
     #[arg(long)]
     seed: Option<u64>,
-    /// By how many seconds the clock of one node of Cassandra is ahead of the others', all the while (needs Debian's package
-    /// `faketime`).
+    /// By how many seconds the clock of one node of Cassandra is ahead of the others', all the while (needs
+    /// Debian's package `faketime`).
     #[arg(long, default_value_t = 0, requires = "faults")]
     ahead: u32,
     /// The vvm program; the one beside this program if not given.
@@ -93,8 +94,8 @@ fn has_local_credentials() -> bool {
     LOCAL_CREDENTIALS.iter().all(|(name, value)| env::var(name).is_ok_and(|found| found == *value))
 }
 
-/// Becomes this program with other credentials in its environment, which it can't change for itself. Returns why it could
-/// not.
+/// Becomes this program with other credentials in its environment, which it can't change for itself. Returns
+/// why it could not.
 fn with_local_credentials() -> io::Error {
     match env::current_exe() {
         Ok(program) => Command::new(program).args(env::args_os().skip(1)).envs(LOCAL_CREDENTIALS).exec(),

@@ -1,7 +1,7 @@
 //! The story of two processes: who leads, who waits, and who takes over when the other is stopped or crashes.
 //!
-//! What lives here: the plot, and what must hold at each turn of it. What doesn't: one process ([`candidate`]), and the
-//! storages that it is played on ([`stage`]).
+//! What lives here: the plot, and what must hold at each turn of it. What doesn't: one process
+//! ([`candidate`]), and the storages that it is played on ([`stage`]).
 
 mod candidate;
 mod stage;
@@ -15,18 +15,19 @@ use vvm_clock::{Instant, SystemClock};
 /// Long enough for a crash to be told from a pause of this machine.
 const TTL: Duration = Duration::from_secs(5);
 
-/// A standby has watched for so long that it knows how old the record is, and a leader that did not renew has lost.
+/// A standby has watched for so long that it knows how old the record is, and a leader that did not renew has
+/// lost.
 const WATCHED: Duration = TTL.saturating_add(Duration::from_secs(1));
 
 /// How soon a crash must be over: the observation of one TTL, and what the storage may add.
 const FAIL_OVER: Duration = Duration::from_millis(TTL.as_millis() as u64 * 105 / 100 + 1000);
 
-/// A leader renews every quarter of a TTL, and is none any more when it has not for 0.65 of it. A standby that leads sooner
-/// than the rest of a TTL after a crash was handed the record, or did not wait.
+/// A leader renews every quarter of a TTL, and is none any more when it has not for 0.65 of it. A standby
+/// that leads sooner than the rest of a TTL after a crash was handed the record, or did not wait.
 const AT_LEAST: Duration = Duration::from_millis(TTL.as_millis() as u64 * 35 / 100);
 
-/// A process starts, opens its storage and looks; a hand-over is seen at the next look, a second later. A machine that
-/// runs a server of three nodes beside it takes its time.
+/// A process starts, opens its storage and looks; a hand-over is seen at the next look, a second later. A
+/// machine that runs a server of three nodes beside it takes its time.
 const PROMPT: Duration = Duration::from_secs(20);
 
 /// Plays it on SQLite and on each of `servers`.

@@ -1,8 +1,8 @@
 //! A proxy of one trial before a server that all trials share.
 //!
-//! A trial closes its own proxy and disturbs no other trial. Before the proxy listens, a connection is refused, as by a
-//! server that is down. While it is shut, it accepts connections and forwards nothing, as a server that hangs. Held
-//! bytes arrive when it opens again.
+//! A trial closes its own proxy and disturbs no other trial. Before the proxy listens, a connection is
+//! refused, as by a server that is down. While it is shut, it accepts connections and forwards nothing, as a
+//! server that hangs. Held bytes arrive when it opens again.
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, listen, socket_with};
 use std::{

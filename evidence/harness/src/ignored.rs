@@ -1,7 +1,7 @@
 //! Stops the inheritance of ignored signals.
 //!
-//! `nohup`, or a shell that runs the tests in the background, ignores signals. Each `vvm` would inherit that and honour
-//! it, and a test that sends such a signal would hang.
+//! `nohup`, or a shell that runs the tests in the background, ignores signals. Each `vvm` would inherit that
+//! and honour it, and a test that sends such a signal would hang.
 
 use std::{
     fs,

@@ -52,7 +52,8 @@ impl Level {
     }
 }
 
-/// Whether this machine permits a PID namespace with a `/proc` of its own. Tried with `unshare`, not with vvm.
+/// Whether this machine permits a PID namespace with a `/proc` of its own. Tried with `unshare`, not with
+/// vvm.
 pub fn gives_pid_namespaces() -> bool {
     is_permitted(&["unshare", "--pid", "--fork", "--mount-proc", "true"]) || gives_user_namespaces(&[])
 }

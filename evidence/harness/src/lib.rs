@@ -1,7 +1,7 @@
 //! Real processes for tests: starts `vvm`, reads its output and its command's, and finds every descendant.
 //!
-//! Each trial marks its environment, which every descendant inherits. The mark finds a process that has left session,
-//! group, parent and user behind. This package is for tests only.
+//! Each trial marks its environment, which every descendant inherits. The mark finds a process that has left
+//! session, group, parent and user behind. This package is for tests only.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails where its harness does")]
 
@@ -33,7 +33,8 @@ pub use trial::Trial;
 
 use std::time::Duration;
 
-/// What the design promises for the time between the death of host or guardian and that of the last descendant.
+/// What the design promises for the time between the death of host or guardian and that of the last
+/// descendant.
 pub const OUTLIVING: Duration = Duration::from_millis(50);
 
 /// When a wait without a bound of its own has hung. It fails a test, and decides nothing else.

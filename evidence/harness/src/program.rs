@@ -32,8 +32,8 @@ impl Program {
         command
     }
 
-    /// The level of containment, or guardian on a machine that lacks it. Separate tests show that a level that is not
-    /// there is refused.
+    /// The level of containment, or guardian on a machine that lacks it. Separate tests show that a level
+    /// that is not there is refused.
     pub fn level(self) -> Level {
         if self.level.is_available() { self.level } else { Level::Guardian }
     }
@@ -43,7 +43,8 @@ impl Program {
         Trial::of(self)
     }
 
-    /// Makes attempts at a test of real time, each with a trial of its own, until one is decided ([`timed::timed`]).
+    /// Makes attempts at a test of real time, each with a trial of its own, until one is decided
+    /// ([`timed::timed`]).
     pub fn timed(self, name: &str, mut attempt: impl FnMut(&Attempt, &Trial) -> Result<(), Late>) {
         let name = format!("{name}, at level {}", self.level().name());
         timed::timed(&name, |this| {

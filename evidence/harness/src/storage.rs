@@ -1,7 +1,8 @@
-//! The storage of a trial: a file of its own, or a server that all trials share, where each trial has its own name.
+//! The storage of a trial: a file of its own, or a server that all trials share, where each trial has its own
+//! name.
 //!
-//! `cargo xtask test-drivers` names the server: its address in `VVM_TEST_STORAGE`, and the host and port in it in
-//! `VVM_TEST_STORAGE_AT`. Cases about files alone are in the module `files`, which does not run there.
+//! `cargo xtask test-drivers` names the server: its address in `VVM_TEST_STORAGE`, and the host and port in
+//! it in `VVM_TEST_STORAGE_AT`. Cases about files alone are in the module `files`, which does not run there.
 
 use super::{
     Attempt, PATIENCE, Program, Trial,
@@ -192,7 +193,8 @@ impl Trial {
         Outage::of(self)
     }
 
-    /// Deletes the record of slot 1 under its leader, which finds that at its next renewal and is lost at once.
+    /// Deletes the record of slot 1 under its leader, which finds that at its next renewal and is lost at
+    /// once.
     pub fn take_away(&self) {
         let key = self.slot_1();
         at_storage(&self.direct(), async |storage| {

@@ -42,8 +42,8 @@ impl PseudoTerminal {
         rustix::io::write(&self.master, format!("{line}\n").as_bytes()).unwrap();
     }
 
-    /// A shell with job control, which leads the terminal's session. Its output goes elsewhere: reading it at the master
-    /// would keep the terminal alive.
+    /// A shell with job control, which leads the terminal's session. Its output goes elsewhere: reading it at
+    /// the master would keep the terminal alive.
     pub fn shell(&self, trial: &Trial) -> (Child, Lines) {
         let mut shell = shell(trial);
         let mut shell = shell.stdin(self.side()).stdout(Stdio::piped()).stderr(self.side()).spawn().unwrap();

@@ -21,7 +21,8 @@ pub struct Trial {
     mark: String,
     /// Between its processes and the server, where the storage is on one.
     pub(super) door: Option<door::Door>,
-    /// At level control group, the one that all runs begin in, so that the groups that they make can be found.
+    /// At level control group, the one that all runs begin in, so that the groups that they make can be
+    /// found.
     pub(super) group: Option<PathBuf>,
 }
 
@@ -57,7 +58,8 @@ impl Trial {
         if self.door.is_some() { format!("payroll-{}", self.mark) } else { "payroll".into() }
     }
 
-    /// `vvm run` on the storage, for the trial's name. The TTL is the default, long enough for a busy machine.
+    /// `vvm run` on the storage, for the trial's name. The TTL is the default, long enough for a busy
+    /// machine.
     pub fn run<'a>(&self, command: impl IntoIterator<Item = &'a str>) -> Run {
         Run::new(self, command)
     }
@@ -89,8 +91,8 @@ impl Trial {
         (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
     }
 
-    /// Where the processes of this trial tell each other to look at once: not where those of other trials do, which lead the
-    /// same name.
+    /// Where the processes of this trial tell each other to look at once: not where those of other trials do,
+    /// which lead the same name.
     pub fn local_dir(&self) -> String {
         self.folder().join("local").display().to_string()
     }

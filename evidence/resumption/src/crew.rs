@@ -77,8 +77,8 @@ impl Crew {
         Ok(crew)
     }
 
-    /// Kills leader after leader, `most` of them at most, until a process says that the copy is done; what it was then.
-    /// `after_each` looks at what a leader has left behind.
+    /// Kills leader after leader, `most` of them at most, until a process says that the copy is done; what it
+    /// was then. `after_each` looks at what a leader has left behind.
     pub(crate) async fn kill_until_done(
         &mut self,
         most: u64,
@@ -109,8 +109,9 @@ impl Crew {
         }
     }
 
-    /// Whoever leads under an epoch that was not seen before. Looks as a candidate does: a read that decides something would
-    /// be a transaction on a cluster, and in the way of the leader's. It may show what stood a moment ago.
+    /// Whoever leads under an epoch that was not seen before. Looks as a candidate does: a read that decides
+    /// something would be a transaction on a cluster, and in the way of the leader's. It may show what stood
+    /// a moment ago.
     async fn new_leader(&mut self) -> Result<Option<u32>, Box<dyn Error>> {
         let slots = match self.storage.scan(slice::from_ref(&self.key)).await {
             Ok(slots) => slots,
@@ -169,8 +170,8 @@ impl Crew {
         Ok(())
     }
 
-    /// What a process said that has ended by itself. One that did not get to the end of the copy is replaced: it lost its
-    /// leadership, as a slow machine has it happen.
+    /// What a process said that has ended by itself. One that did not get to the end of the copy is replaced:
+    /// it lost its leadership, as a slow machine has it happen.
     fn ended(&mut self) -> Result<Option<Progress>, Box<dyn Error>> {
         for at in 0..self.members.len() {
             let Some(status) = self.members[at].try_wait()? else { continue };

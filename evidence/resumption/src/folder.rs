@@ -4,7 +4,8 @@ use fastrand::Rng;
 use resumable_copy::plan::Plan;
 use std::{collections::BTreeMap, error::Error, fs, os::unix::fs::MetadataExt as _, path::Path};
 
-/// How many files, and how long they are at most: some thousand steps, some of files of one piece, some of many.
+/// How many files, and how long they are at most: some thousand steps, some of files of one piece, some of
+/// many.
 const FILES: usize = 200;
 const LONGEST: usize = 160 << 10;
 

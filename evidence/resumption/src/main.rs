@@ -1,8 +1,9 @@
-//! Whether a copy survives its leaders: three `resumable-copy` processes share one, the leader is killed at random moments,
-//! and in the end the copy must be what one leader would have made of it that nobody disturbed.
+//! Whether a copy survives its leaders: three `resumable-copy` processes share one, the leader is killed at
+//! random moments, and in the end the copy must be what one leader would have made of it that nobody
+//! disturbed.
 //!
-//! What lives here: the command line and the verdict. What doesn't: the processes ([`crew`]), the folder that is copied
-//! ([`folder`](mod@folder)), and the copy itself (`examples/resumable-copy`).
+//! What lives here: the command line and the verdict. What doesn't: the processes ([`crew`]), the folder that
+//! is copied ([`folder`](mod@folder)), and the copy itself (`examples/resumable-copy`).
 #![forbid(unsafe_code)]
 
 mod crew;
@@ -40,7 +41,8 @@ struct Args {
     program: Option<PathBuf>,
 }
 
-/// How many bytes a step copies, and how long it rests: short beside the life of a leader, so that many steps are at risk.
+/// How many bytes a step copies, and how long it rests: short beside the life of a leader, so that many steps
+/// are at risk.
 const PIECE: usize = 4 << 10;
 const PAUSE: Duration = Duration::from_millis(2);
 /// How long a leader lives once it leads, at most.
@@ -102,7 +104,8 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         let name = format!("copy-{seed}-{copies}");
         let plan = Plan::of(&from)?;
         let mut crew = Crew::gather(args, own, &name, &from, &to).await?;
-        // A leader that was killed between its file and its document has it made anew by the next one, and only that one.
+        // A leader that was killed between its file and its document has it made anew by the next one, and
+        // only that one.
         let (mut before, mut again) = (BTreeMap::new(), 0);
         let done = crew
             .kill_until_done(args.kills - kills, &mut rng, || {

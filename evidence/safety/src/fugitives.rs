@@ -1,9 +1,10 @@
 //! Workers that try to get away, and by how much the last of their processes outlives the host.
 //!
-//! `safety fugitives --trials 20` goes through every kind of worker, everything that may happen to guardian and host,
-//! and every level of containment that this machine has, also with `vvm` as process 1 of a PID namespace. It fails when
-//! somebody outlived the host (or the guardian, where that is the one killed) by more than 50 ms where the level
-//! promises that nobody does. What a level does not promise is measured, too, and printed as such.
+//! `safety fugitives --trials 20` goes through every kind of worker, everything that may happen to guardian
+//! and host, and every level of containment that this machine has, also with `vvm` as process 1 of a PID
+//! namespace. It fails when somebody outlived the host (or the guardian, where that is the one killed) by
+//! more than 50 ms where the level promises that nobody does. What a level does not promise is measured, too,
+//! and printed as such.
 
 mod kind;
 mod place;
@@ -16,7 +17,8 @@ use place::{PLACES, Place};
 use rustix::process::geteuid;
 use std::{fs, io, path::Path, time::Duration};
 
-/// How many trials show what becomes of somebody who is promised nothing: each one may take as long as it is watched.
+/// How many trials show what becomes of somebody who is promised nothing: each one may take as long as it is
+/// watched.
 const WITHOUT_A_PROMISE: usize = 3;
 
 /// Which trials.

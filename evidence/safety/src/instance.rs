@@ -1,4 +1,5 @@
-//! One `vvm run`: started, and started again some time after it has ended. Every second one runs on a terminal.
+//! One `vvm run`: started, and started again some time after it has ended. Every second one runs on a
+//! terminal.
 
 use crate::{proc_fs::Process, terminal::Terminal};
 use fastrand::Rng;

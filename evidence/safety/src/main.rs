@@ -1,10 +1,11 @@
 //! Real `vvm run` processes on one SQLite file, killed, stopped and terminated at random moments.
 //!
-//! `safety --duration 180 --instances 5 --ttl-ms 1000` runs it and prints what was done, what was seen and what was
-//! violated: two workers at once (an exclusive lock that a worker holds until the kernel has ended it), epochs that
-//! don't rise, a worker or what it has in the background that outlives its host or its guardian by more than 50 ms,
-//! anybody left at the end, a leader less than 60 % of the time. `safety --kills 500` goes on until so many were killed:
-//! host, guardian, worker, guardian and host at once, or their terminal.
+//! `safety --duration 180 --instances 5 --ttl-ms 1000` runs it and prints what was done, what was seen and
+//! what was violated: two workers at once (an exclusive lock that a worker holds until the kernel has ended
+//! it), epochs that don't rise, a worker or what it has in the background that outlives its host or its
+//! guardian by more than 50 ms, anybody left at the end, a leader less than 60 % of the time. `safety --kills
+//! 500` goes on until so many were killed: host, guardian, worker, guardian and host at once, or their
+//! terminal.
 //!
 //! `safety fugitives` is about workers that try to get away ([`fugitives`]).
 #![forbid(unsafe_code)]
@@ -46,8 +47,9 @@ struct Args {
     /// Mean time between two troubles, in milliseconds.
     #[arg(long, default_value_t = 1000)]
     trouble_ms: u64,
-    /// How long a worker, or what it has in the background, may outlive host or guardian, in milliseconds. More than the
-    /// usual 50 is for machines that are busy with other things; what nobody may exceed is 0.2 TTL.
+    /// How long a worker, or what it has in the background, may outlive host or guardian, in milliseconds.
+    /// More than the usual 50 is for machines that are busy with other things; what nobody may exceed is 0.2
+    /// TTL.
     #[arg(long, default_value_t = 50)]
     at_most_ms: u64,
     /// The seed of the troubles; a random one if not given.

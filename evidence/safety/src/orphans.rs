@@ -26,8 +26,8 @@ struct Bond {
 }
 
 impl Orphans {
-    /// Looks at every worker that has left a log. Of what is in the background of hosts that are `excused`, nothing is
-    /// promised.
+    /// Looks at every worker that has left a log. Of what is in the background of hosts that are `excused`,
+    /// nothing is promised.
     pub(crate) fn look(
         &mut self,
         now: Instant,

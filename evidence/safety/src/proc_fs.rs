@@ -62,7 +62,8 @@ pub(crate) fn children(pid: i32) -> Vec<i32> {
     children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
-/// Every process with a variable in its environment that `is_mark` knows. (The environment of a zombie is empty.)
+/// Every process with a variable in its environment that `is_mark` knows. (The environment of a zombie is
+/// empty.)
 pub(crate) fn marked(is_mark: impl Fn(&[u8]) -> bool) -> Vec<Marked> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));

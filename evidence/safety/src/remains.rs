@@ -1,5 +1,5 @@
-//! What a candidate leaves behind when its guardian has ended, for whatever reason: nothing, unless its host could not
-//! act either.
+//! What a candidate leaves behind when its guardian has ended, for whatever reason: nothing, unless its host
+//! could not act either.
 
 use crate::{
     instance::{Ended, MARK},

@@ -1,5 +1,5 @@
-//! How long nobody worked after a leader's guardian, its host, or both were killed: only a host that outlives its guardian
-//! can hand over; the others leave the next one to wait for a TTL.
+//! How long nobody worked after a leader's guardian, its host, or both were killed: only a host that outlives
+//! its guardian can hand over; the others leave the next one to wait for a TTL.
 
 use crate::{trouble::Victim, verdict::Spell};
 use std::{collections::BTreeMap, fmt, time::Duration};

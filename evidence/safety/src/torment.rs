@@ -50,7 +50,8 @@ impl Plan<'_> {
         let ended = SystemClock::read();
         let Seen { mut troubles, orphans, mut remains } = seen;
         for instance in instances {
-            // The last trouble may have been its end, which nobody has noticed yet: what it leaves is judged like any other's.
+            // The last trouble may have been its end, which nobody has noticed yet: what it leaves is judged
+            // like any other's.
             if let Some(end) = instance.end(|instance| troubles.kills_guardian_of(instance))? {
                 remains.of(end, SystemClock::read(), self.ttl, &troubles.excused);
             }

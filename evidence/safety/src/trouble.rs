@@ -1,5 +1,5 @@
-//! What is done to the processes: SIGKILL, SIGTERM, SIGSTOP and some time later SIGCONT, to guardian, host or worker;
-//! SIGKILL to guardian and host at once; and the end of the terminal.
+//! What is done to the processes: SIGKILL, SIGTERM, SIGSTOP and some time later SIGCONT, to guardian, host or
+//! worker; SIGKILL to guardian and host at once; and the end of the terminal.
 
 use crate::{
     instance::Instance,
@@ -23,7 +23,8 @@ pub(crate) struct Troubles {
     stopped: Vec<(Instant, Pid)>,
     /// Guardians and hosts that were killed or stopped.
     hit: BTreeSet<Process>,
-    /// Those of them where the other one was, too: then nobody is left to contain what the worker has in the background.
+    /// Those of them where the other one was, too: then nobody is left to contain what the worker has in the
+    /// background.
     pub(crate) excused: BTreeSet<Process>,
 }
 
@@ -117,7 +118,8 @@ impl Troubles {
         let mut processes = family.processes(victim);
         rng.shuffle(&mut processes);
         for target in processes.into_iter().filter_map(Pid::from_raw) {
-            // Between looking and signalling it may have ended; the numbers are not reused within so short a time.
+            // Between looking and signalling it may have ended; the numbers are not reused within so short a
+            // time.
             is_done |= kill_process(target, deed.signal()).is_ok();
             if deed == Deed::Stop {
                 let resume_at = now.after(Duration::from_millis(rng.u64(50..2500)));

@@ -45,7 +45,8 @@ fn parse(log: &str) -> Option<Spell> {
     let mut head = lines.next()?.split(' ');
     let epoch = head.next()?.parse().ok()?;
     let alone = head.nth(1)? == "alone";
-    // A kill may cut the last line short, to a number that is smaller than what it was to be: the largest is the last.
+    // A kill may cut the last line short, to a number that is smaller than what it was to be: the largest is
+    // the last.
     let beats = || lines.clone().filter_map(|line| line.parse().ok()).map(Instant::from_nanos);
     Some(Spell { epoch, alone, first: beats().next()?, last: beats().max()? })
 }

@@ -1,10 +1,10 @@
 //! The worker: holds a lock while it lives, and writes down when it was there.
 //!
-//! The lock is what tells an overlap for certain: the kernel gives it up when the last process that has it is gone, so
-//! a worker that starts and finds it taken started while another still ran.
+//! The lock is what tells an overlap for certain: the kernel gives it up when the last process that has it is
+//! gone, so a worker that starts and finds it taken started while another still ran.
 //!
-//! It leaves somebody in the background, in a session of his own: the lock is not his, so that it tells of workers alone.
-//! Every second one does not care for a hangup, as under `nohup`.
+//! It leaves somebody in the background, in a session of his own: the lock is not his, so that it tells of
+//! workers alone. Every second one does not care for a hangup, as under `nohup`.
 
 use rustix::fs::{FlockOperation, flock};
 use std::{

@@ -1,5 +1,5 @@
-//! Running the cases of one driver, and counting them. The cases are tests of `vvm-storage`, and end to end those of
-//! `vvm-host`: one each, so that a failure names itself.
+//! Running the cases of one driver, and counting them. The cases are tests of `vvm-storage`, and end to end
+//! those of `vvm-host`: one each, so that a failure names itself.
 
 use servers::owned;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -34,7 +34,8 @@ pub(crate) struct Suite<'a> {
 pub(crate) enum Build {
     /// `vvm-storage`, with the driver's feature alone.
     Driver(&'static str),
-    /// Everything with all features, as for the tests of the whole workspace: what these have built is not built again.
+    /// Everything with all features, as for the tests of the whole workspace: what these have built is not
+    /// built again.
     Everything,
 }
 

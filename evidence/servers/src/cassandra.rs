@@ -96,9 +96,9 @@ impl Cassandra {
         Plan::of(nodes).start(target)
     }
 
-    /// The folder with certificates and keys, if the cluster is locked: `authority.pem`, who signed the nodes'
-    /// certificates (for their addresses and `nodes.vvm.test`) and `client.pem` with `client.key`; `stranger.pem`, who
-    /// signed `strange-client.pem` with `strange-client.key`.
+    /// The folder with certificates and keys, if the cluster is locked: `authority.pem`, who signed the
+    /// nodes' certificates (for their addresses and `nodes.vvm.test`) and `client.pem` with `client.key`;
+    /// `stranger.pem`, who signed `strange-client.pem` with `strange-client.key`.
     pub fn locks(&self) -> Option<&Path> {
         self.locks.as_ref().map(Locks::folder)
     }

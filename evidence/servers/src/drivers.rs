@@ -1,6 +1,7 @@
 //! Which driver is run on what, one after another, and the table of it.
 //!
-//! A driver that was asked for and could not be run has failed: there is no way to skip one but not to ask for it.
+//! A driver that was asked for and could not be run has failed: there is no way to skip one but not to ask
+//! for it.
 
 use crate::{
     cases::{Build, Cases, Suite},
@@ -31,15 +32,16 @@ const OPEN: &[&str] = &["scylla", "scylla_clocks", "scylla_documents"];
 /// An address of a cluster that is there already.
 const SCYLLA: &str = "VVM_TEST_SCYLLA";
 
-/// The endpoint of a DynamoDB that is there already, AWS's own for example. Credentials are the environment's then.
+/// The endpoint of a DynamoDB that is there already, AWS's own for example. Credentials are the environment's
+/// then.
 const DYNAMODB: &str = "VVM_TEST_DYNAMODB";
 
 /// DynamoDB Local takes any; it wants them to be the same for everybody who is to see the same tables.
 const LOCAL_CREDENTIALS: [(&str, &str); 2] =
     [("AWS_ACCESS_KEY_ID", "local"), ("AWS_SECRET_ACCESS_KEY", "local")];
 
-/// Runs the drivers asked for, or all of them, on such a cluster, and so much of what is end to end; whether every case of
-/// every one passed.
+/// Runs the drivers asked for, or all of them, on such a cluster, and so much of what is end to end; whether
+/// every case of every one passed.
 pub(crate) fn run(only: &[Driver], cluster: &Plan, selection: Selection<'_>) -> bool {
     let asked_for = if only.is_empty() { Driver::value_variants() } else { only };
     let mut table = Vec::new();
@@ -74,7 +76,8 @@ pub(crate) fn run(only: &[Driver], cluster: &Plan, selection: Selection<'_>) -> 
 struct Outcome {
     /// The suites of the driver itself; none when only something else was asked for.
     suites: Option<Cases>,
-    /// Those of processes on it; none where a process of its own has nothing to share, or the server is somebody else's.
+    /// Those of processes on it; none where a process of its own has nothing to share, or the server is
+    /// somebody else's.
     end_to_end: Option<Cases>,
     place: String,
 }
@@ -157,13 +160,14 @@ impl Driver {
     }
 }
 
-/// All that there is for a cluster: on an open one, on what is left of it when the other nodes are killed, and on one that
-/// asks for a certificate and a password.
+/// All that there is for a cluster: on an open one, on what is left of it when the other nodes are killed,
+/// and on one that asks for a certificate and a password.
 fn on_cassandra(cluster: &Plan, selection: Selection<'_>) -> Result<Outcome, String> {
     let way_out = |error| format!("{error}\nOr point {SCYLLA}=host:port at a cluster that is there already.");
     let mut open = cluster.start(&target()).map_err(way_out)?;
     if !cluster.ahead().is_zero() {
-        // What clocks must not change. The suites also count on answers in time, and a node that is seconds off loses some.
+        // What clocks must not change. The suites also count on answers in time, and a node that is seconds
+        // off loses some.
         let ahead = cluster.ahead().as_secs().to_string();
         let environment = [(SCYLLA, &*open.contact_points()), ("VVM_TEST_SCYLLA_AHEAD", &*ahead)];
         let cases = scylla(&["scylla_clocks"], &environment)?;

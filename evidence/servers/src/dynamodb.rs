@@ -1,8 +1,9 @@
-//! DynamoDB Local 2.6.1, which AWS makes for tests: one process, its tables in files, so that they survive a restart.
+//! DynamoDB Local 2.6.1, which AWS makes for tests: one process, its tables in files, so that they survive a
+//! restart.
 //!
-//! What it isn't: it enforces no permissions, has no other regions, throttles nobody and never fails half-way. Each key
-//! of each region has tables of its own in it, as accounts have. It listens on every address of the machine; there is no
-//! option to tell it not to.
+//! What it isn't: it enforces no permissions, has no other regions, throttles nobody and never fails
+//! half-way. Each key of each region has tables of its own in it, as accounts have. It listens on every
+//! address of the machine; there is no option to tell it not to.
 
 use crate::{
     free_address,
@@ -130,7 +131,8 @@ impl DynamoDbLocal {
         self.process.signal(Signal::KILL)
     }
 
-    /// Ends it without notice, if it hasn't ended, and starts it again at the same address, with the tables that it had.
+    /// Ends it without notice, if it hasn't ended, and starts it again at the same address, with the tables
+    /// that it had.
     ///
     /// To be called from the main thread, as [`start`](Self::start).
     ///
@@ -151,16 +153,16 @@ fn trouble(process: &Owned, address: SocketAddr, how: &'static str) -> StartErro
     StartError::Server { address, how, last_words: process.last_words() }
 }
 
-/// In memory, where there is a file system for it: each write is synced, and on a disk that others use one can take
-/// seconds. Files there outlive the process, which is all that is asked of them.
+/// In memory, where there is a file system for it: each write is synced, and on a disk that others use one
+/// can take seconds. Files there outlive the process, which is all that is asked of them.
 fn folder() -> io::Result<TempDir> {
     TempDir::with_prefix_in("dynamodb-", "/dev/shm").or_else(|_| TempDir::with_prefix("dynamodb-"))
 }
 
 fn run(jars: &Path, folder: &Path, address: SocketAddr) -> Result<Owned, StartError> {
     let mut java = owned::command("java").map_err(system("java"))?;
-    // Small, and compiled in haste. The SQLite library of this machine's kind lies among the jars, whose star Java itself
-    // reads.
+    // Small, and compiled in haste. The SQLite library of this machine's kind lies among the jars, whose star
+    // Java itself reads.
     java.args(["-Xms64m", "-Xmx512m", "-XX:TieredStopAtLevel=1"])
         .arg(format!("-Djava.library.path={}", jars.display()))
         .arg("-cp")

@@ -1,5 +1,5 @@
-//! Servers that run on Java: fetched once by Maven, from wherever this machine's Maven fetches, and kept in the target
-//! folder.
+//! Servers that run on Java: fetched once by Maven, from wherever this machine's Maven fetches, and kept in
+//! the target folder.
 
 use crate::owned;
 use std::{
@@ -48,7 +48,8 @@ pub enum JarsError {
     },
 }
 
-/// Fetches the jars of `artifact` and all they need into a folder below `target`, unless they are there; that folder.
+/// Fetches the jars of `artifact` and all they need into a folder below `target`, unless they are there; that
+/// folder.
 ///
 /// # Errors
 /// See [`JarsError`].

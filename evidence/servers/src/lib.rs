@@ -1,5 +1,5 @@
-//! Real database servers for tests: started from what their makers publish, each on an address of its own and in a
-//! folder of its own, and gone when their owner is, even if it is killed.
+//! Real database servers for tests: started from what their makers publish, each on an address of its own and
+//! in a folder of its own, and gone when their owner is, even if it is killed.
 //!
 //! - [`cassandra`]: Apache Cassandra, one node or three.
 //! - [`dynamodb`]: DynamoDB Local, one process.
@@ -7,7 +7,8 @@
 //! - [`jars`]: where servers that run on Java come from.
 //! - [`owned`]: a process that does not outlive its owner.
 //!
-//! What doesn't live here: what is tested on them. That is in the tests of `vvm-storage`, which `main.rs` runs.
+//! What doesn't live here: what is tested on them. That is in the tests of `vvm-storage`, which `main.rs`
+//! runs.
 #![forbid(unsafe_code)]
 
 pub mod cassandra;

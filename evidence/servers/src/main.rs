@@ -1,7 +1,7 @@
 //! `cargo xtask test-drivers`: the suites of every driver on the real thing, and how many cases each passed.
 //!
-//! What lives here: the command line. What doesn't: which driver is run where ([`drivers`]), how the cases are run and
-//! counted ([`cases`]), and which of them run processes ([`end_to_end`]).
+//! What lives here: the command line. What doesn't: which driver is run where ([`drivers`]), how the cases
+//! are run and counted ([`cases`]), and which of them run processes ([`end_to_end`]).
 #![forbid(unsafe_code)]
 
 mod cases;
@@ -24,8 +24,8 @@ struct CommandLine {
     /// Of how many nodes a cluster is, where one is started: one, or three that replicate.
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u8).range(1..=9))]
     nodes: u8,
-    /// By how many seconds the last node's clock is ahead of the others: then only fail-over is tried (needs Debian's
-    /// package `faketime`).
+    /// By how many seconds the last node's clock is ahead of the others: then only fail-over is tried (needs
+    /// Debian's package `faketime`).
     #[arg(long, default_value = "0")]
     ahead: u32,
     /// Nothing but these of what is run end to end, with commas in between: `pause,signal_table`.

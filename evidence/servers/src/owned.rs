@@ -1,8 +1,9 @@
-//! A process that does not outlive its owner: it is killed when dropped, and by the kernel when the owner dies.
+//! A process that does not outlive its owner: it is killed when dropped, and by the kernel when the owner
+//! dies.
 //!
-//! Asking the kernel for that is the child's business, and between fork and exec only unsafe code could do it. So the
-//! owner's own program is started a second time, asks, and becomes what was to be started: [`guard`] does that,
-//! and a program that owns processes calls it before anything else.
+//! Asking the kernel for that is the child's business, and between fork and exec only unsafe code could do
+//! it. So the owner's own program is started a second time, asks, and becomes what was to be started:
+//! [`guard`] does that, and a program that owns processes calls it before anything else.
 
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 use std::{
@@ -32,16 +33,16 @@ pub fn command(program: impl AsRef<OsStr>) -> io::Result<Command> {
     Ok(command)
 }
 
-/// If this program was started to guard a server, it becomes that. Returns why it could not; `None` if it was started for
-/// anything else.
+/// If this program was started to guard a server, it becomes that. Returns why it could not; `None` if it was
+/// started for anything else.
 pub fn guard() -> Option<io::Error> {
     let mut arguments = env::args_os().skip(1);
     let is_guard = arguments.next().is_some_and(|first| first == GUARD);
     is_guard.then(|| become_command(arguments))
 }
 
-/// Dies with the owner from now on, and becomes the command that follows [`GUARD`] in the arguments. Returns why it
-/// could not.
+/// Dies with the owner from now on, and becomes the command that follows [`GUARD`] in the arguments. Returns
+/// why it could not.
 fn become_command(mut arguments: impl Iterator<Item = OsString>) -> io::Error {
     let wrong = || io::Error::other("`guard` is followed by an owner and a command");
     let owner = arguments.next().and_then(|owner| owner.to_str()?.parse().ok()).and_then(Pid::from_raw);

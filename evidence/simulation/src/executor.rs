@@ -1,7 +1,8 @@
 //! A deterministic executor: one thread, and the next task chosen by the seed among those that are ready.
 //!
-//! Tasks belong to a process, which can be paused (its tasks are not polled) and crashed (they are dropped). Choosing
-//! by chance and not in order is the point: it tries interleavings that a fair queue would never show.
+//! Tasks belong to a process, which can be paused (its tasks are not polled) and crashed (they are dropped).
+//! Choosing by chance and not in order is the point: it tries interleavings that a fair queue would never
+//! show.
 
 use fastrand::Rng;
 use std::{

@@ -1,6 +1,7 @@
 //! What goes wrong in a run, and how often it really did.
 //!
-//! A run whose faults never happened proves nothing, so each is counted where it takes effect, not where it was drawn.
+//! A run whose faults never happened proves nothing, so each is counted where it takes effect, not where it
+//! was drawn.
 
 use fastrand::Rng;
 use std::{fmt, ops::AddAssign, time::Duration};

@@ -3,9 +3,9 @@
 //! `simulation --seeds 1000` runs that many worlds and reports what went wrong in them and what it broke;
 //! `simulation --seed 42` runs one and prints its trace. The same seed gives the same trace, to the letter.
 //!
-//! The code under test is the real one, from the protocol to the orchestrator; only clock, randomness, spawning,
-//! deadman and storage are the world's. Checked at every step: I1, I3, I4, I5, I6, I9, rising epochs; at the end, that
-//! calm weather brings leaders back.
+//! The code under test is the real one, from the protocol to the orchestrator; only clock, randomness,
+//! spawning, deadman and storage are the world's. Checked at every step: I1, I3, I4, I5, I6, I9, rising
+//! epochs; at the end, that calm weather brings leaders back.
 #![forbid(unsafe_code)]
 
 mod executor;
@@ -73,7 +73,8 @@ fn exit(good: bool) -> ExitCode {
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Every seed on some thread; each world has one of its own, so the threads change nothing but the time it takes.
+/// Every seed on some thread; each world has one of its own, so the threads change nothing but the time it
+/// takes.
 fn run_all(seeds: std::ops::Range<u64>, fail_fast: bool) -> Vec<Verdict> {
     let next = AtomicU64::new(seeds.start);
     let threads = thread::available_parallelism().map_or(1, usize::from);

@@ -128,8 +128,8 @@ async fn main(world: Arc<World>, process: Process, nature: Nature, env: Env, sto
     let outcome = running.shutdown().await;
     world.note(format_args!("{process} has shut down: {outcome:?}"));
     if world.is_working(process) {
-        // A service did not stop in time. The leadership was not handed back, and this process goes on as one does
-        // whose exit hangs: the deadman is all that is left.
+        // A service did not stop in time. The leadership was not handed back, and this process goes on as one
+        // does whose exit hangs: the deadman is all that is left.
         world.count(|counts| counts.refusals += 1);
         return;
     }

@@ -1,5 +1,5 @@
-//! The records themselves: the storage contract at its plainest, written apart from every driver so that it can judge
-//! them all.
+//! The records themselves: the storage contract at its plainest, written apart from every driver so that it
+//! can judge them all.
 
 use crate::storage::Write;
 use ielections::{Entry, Epoch, Slot, Vacant};

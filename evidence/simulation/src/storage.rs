@@ -1,7 +1,8 @@
-//! The storage and the network before it: every call is two messages, each of which may be late, lost or a lie.
+//! The storage and the network before it: every call is two messages, each of which may be late, lost or a
+//! lie.
 //!
-//! A request that was sent is on its way whatever becomes of its sender: dropping the future of a write, or crashing
-//! its process, does not call it back.
+//! A request that was sent is on its way whatever becomes of its sender: dropping the future of a write, or
+//! crashing its process, does not call it back.
 
 use crate::{executor::Process, world::World};
 use async_trait::async_trait;

@@ -1,5 +1,5 @@
-//! What happened, line by line: printed when asked for, and hashed always, so that two runs of one seed can be told to
-//! be the same without keeping either.
+//! What happened, line by line: printed when asked for, and hashed always, so that two runs of one seed can
+//! be told to be the same without keeping either.
 
 use std::fmt::{self, Write};
 use vvm_clock::Instant;

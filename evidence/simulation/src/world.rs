@@ -56,7 +56,8 @@ struct Alive {
     /// What its deadman is set to, on its own clock.
     deadline: Option<Instant>,
     work: Option<Work>,
-    /// For each slot, the last instant (own clock) from which the deadline may count: the send of an applied write.
+    /// For each slot, the last instant (own clock) from which the deadline may count: the send of an applied
+    /// write.
     proven: BTreeMap<u32, (Instant, Ttl)>,
 }
 

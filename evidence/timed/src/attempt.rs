@@ -33,7 +33,8 @@ impl Attempt {
         Self { probes: Probes::start(), missed: Mutex::new(None) }
     }
 
-    /// Waits for `condition`, which must hold at `since` + `bound`. Returns how long after `since` it was seen to hold.
+    /// Waits for `condition`, which must hold at `since` + `bound`. Returns how long after `since` it was
+    /// seen to hold.
     ///
     /// # Errors
     /// The bound was missed by no more than the machine was late.
@@ -58,7 +59,8 @@ impl Attempt {
         self.took(what, bound, since)
     }
 
-    /// Checks that what has just happened did so by `since` + `bound`. Returns how long after `since` that is.
+    /// Checks that what has just happened did so by `since` + `bound`. Returns how long after `since` that
+    /// is.
     ///
     /// # Errors
     /// The bound was missed by no more than the machine was late.
@@ -99,8 +101,8 @@ impl Attempt {
         }
     }
 
-    /// Measures with one more probe: `request` is sent again and again on a connection of its own, and a server that
-    /// serves answers it within `normal`. It has a time-out of its own.
+    /// Measures with one more probe: `request` is sent again and again on a connection of its own, and a
+    /// server that serves answers it within `normal`. It has a time-out of its own.
     pub fn watch(&self, what: &str, normal: Duration, request: impl FnMut() + Send + 'static) {
         self.probes.add(what, normal, request);
     }

@@ -41,7 +41,8 @@ pub(crate) fn judge(what: &str, bound: Duration, took: Duration, late: Lateness)
 }
 
 impl Lateness {
-    /// Adds up what lies between `since` and `until`. A moment counts once, however many probes were late in it.
+    /// Adds up what lies between `since` and `until`. A moment counts once, however many probes were late in
+    /// it.
     pub(crate) fn between(since: Instant, until: Instant, probes: Vec<(String, Vec<Span>)>) -> Self {
         let clip = |(from, to): Span| (from.max(since), to.min(until));
         let mut all = Vec::new();

@@ -1,8 +1,8 @@
 //! Upper bounds of real time in tests.
 //!
-//! [`timed`] is the only way to assert one. While an attempt runs, probes measure how late the machine is. A bound that
-//! is missed by no more than that is *inconclusive*, and the attempt is repeated; every other failure counts at once.
-//! This package is for tests only.
+//! [`timed`] is the only way to assert one. While an attempt runs, probes measure how late the machine is. A
+//! bound that is missed by no more than that is *inconclusive*, and the attempt is repeated; every other
+//! failure counts at once. This package is for tests only.
 #![forbid(unsafe_code)]
 
 mod attempt;
@@ -19,8 +19,9 @@ use std::{
     thread,
 };
 
-/// How many attempts a test has. An attempt of a correct program is inconclusive only while the machine is late, and the
-/// next one waits for a calmer moment; a machine that is late five times in a row is no place for a test of real time.
+/// How many attempts a test has. An attempt of a correct program is inconclusive only while the machine is
+/// late, and the next one waits for a calmer moment; a machine that is late five times in a row is no place
+/// for a test of real time.
 pub const ATTEMPTS: usize = 5;
 
 /// The module that the tests are in, so that `cargo test timed::` selects them and nothing else.
@@ -28,12 +29,12 @@ const MODULE: &str = "timed";
 
 /// Makes attempts until one is decided, and returns its result.
 ///
-/// `attempt` is the whole attempt: it sets everything up anew. It passes each [`Late`] on with `?`. Attempts of one
-/// process run one at a time, so that they do not delay each other.
+/// `attempt` is the whole attempt: it sets everything up anew. It passes each [`Late`] on with `?`. Attempts
+/// of one process run one at a time, so that they do not delay each other.
 ///
 /// # Panics
-/// When an attempt panics, when a bound is missed by more than the machine was late, and when [`ATTEMPTS`] attempts are
-/// inconclusive. When the test is not in a module `timed`.
+/// When an attempt panics, when a bound is missed by more than the machine was late, and when [`ATTEMPTS`]
+/// attempts are inconclusive. When the test is not in a module `timed`.
 pub fn timed<T>(name: &str, attempt: impl FnMut(&Attempt) -> Result<T, Late>) -> T {
     static ALONE: Mutex<()> = Mutex::new(());
     // A test that failed leaves nothing behind that concerns the next one.

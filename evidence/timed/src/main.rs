@@ -5,8 +5,8 @@ use clap::Parser;
 use std::{process::ExitCode, time::Duration};
 use timed::planted::{self, Tally};
 
-/// Deadlines that are missed by 30 %, on the machine as it is and with busy loops on each processor; and a program that
-/// keeps its bound on a machine that lets it.
+/// Deadlines that are missed by 30 %, on the machine as it is and with busy loops on each processor; and a
+/// program that keeps its bound on a machine that lets it.
 #[derive(Debug, Parser)]
 struct CommandLine {
     /// How often each.

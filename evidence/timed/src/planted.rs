@@ -1,4 +1,5 @@
-//! Deadlines that are missed on purpose, and a punctual program on a machine that is not: what `timed` says of them.
+//! Deadlines that are missed on purpose, and a punctual program on a machine that is not: what `timed` says
+//! of them.
 
 use crate::{Attempt, probes};
 use std::{

@@ -39,8 +39,8 @@ impl Shared {
 }
 
 impl Probe {
-    /// Starts one. `prepare` runs once in its thread. `act` takes no longer than `normal` + `tolerated` on a machine that
-    /// serves it, and is repeated after `pause`.
+    /// Starts one. `prepare` runs once in its thread. `act` takes no longer than `normal` + `tolerated` on a
+    /// machine that serves it, and is repeated after `pause`.
     pub(crate) fn start(
         name: &str,
         (normal, tolerated, pause): (Duration, Duration, Duration),

@@ -13,9 +13,9 @@ use std::{
 };
 use vvm_clock::{Instant, SystemClock};
 
-/// For how long a processor's probe sleeps. The shorter, the more of the moments in which a process has to wait it meets:
-/// with 1 ms, one bound of fifty was missed by 71 ms where 68 ms were measured. Four thousand wake-ups a second take
-/// some percent of a processor.
+/// For how long a processor's probe sleeps. The shorter, the more of the moments in which a process has to
+/// wait it meets: with 1 ms, one bound of fifty was missed by 71 ms where 68 ms were measured. Four thousand
+/// wake-ups a second take some percent of a processor.
 const NAP: Duration = Duration::from_micros(250);
 
 /// How late a wake-up is on an idle virtual machine, and does not count.

@@ -23,8 +23,8 @@ pub(crate) struct Locked<'a> {
     _lock: File,
 }
 
-/// How often, and after how long, a lock that somebody else has is tried again: for a second in all. Nobody waits for
-/// ever for a process that was stopped in between (I10).
+/// How often, and after how long, a lock that somebody else has is tried again: for a second in all. Nobody
+/// waits for ever for a process that was stopped in between (I10).
 const TRIES: u32 = 1_000;
 const BETWEEN_TRIES: Duration = Duration::from_millis(1);
 
@@ -48,7 +48,8 @@ impl Folder {
 
     /// Waits for everybody else.
     pub(crate) fn lock(&self) -> Result<Locked<'_>, Trouble> {
-        // Opened each time: a lock belongs to an open file, so that two calls of one process exclude each other, too.
+        // Opened each time: a lock belongs to an open file, so that two calls of one process exclude each
+        // other, too.
         let lock = File::options().create(true).append(true).open(self.path.join("lock"));
         let lock = lock.map_err(Trouble::NotBegun)?;
         for _ in 0..TRIES {
@@ -89,8 +90,8 @@ impl Locked<'_> {
         folders.try_for_each(sync_folder)
     }
 
-    /// Partitions have any bytes, also `/`, and more of them than a name may have: two digits for a byte, and folders
-    /// in between. No folder meets a file: their names end differently.
+    /// Partitions have any bytes, also `/`, and more of them than a name may have: two digits for a byte, and
+    /// folders in between. No folder meets a file: their names end differently.
     fn file(&self, at: &Partition) -> PathBuf {
         let mut file = self.folder.to_owned();
         let mut parts = at.as_bytes().chunks(BYTES_A_NAME).peekable();

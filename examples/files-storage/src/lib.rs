@@ -1,10 +1,12 @@
-//! A storage backend from scratch, as an example: one small text file per slot, in a folder that processes share.
+//! A storage backend from scratch, as an example: one small text file per slot, in a folder that processes
+//! share.
 //!
-//! It is complete and passes both suites (`tests/suites.rs`), but SQLite does the same job better. Read it beside
-//! `docs/new-storage.md`, which says why each thing is as it is.
+//! It is complete and passes both suites (`tests/suites.rs`), but SQLite does the same job better. Read it
+//! beside `docs/new-storage.md`, which says why each thing is as it is.
 //!
-//! What lives here: the verbs, each one compare and one write under the folder's lock. What doesn't: the lock and the
-//! files ([`folder`]), what stands in a file ([`row`]), what an outcome means to an election ([`trouble`]).
+//! What lives here: the verbs, each one compare and one write under the folder's lock. What doesn't: the lock
+//! and the files ([`folder`]), what stands in a file ([`row`]), what an outcome means to an election
+//! ([`trouble`]).
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "readers of the example have a tokio runtime of their own")]
 
@@ -41,7 +43,8 @@ impl FilesStorage {
     /// Runs `work` under the folder's lock, on a thread that may block.
     ///
     /// # Cancel safety
-    /// Dropped, `work` is done all the same or never begun: to its caller that is `Unknown`, as the contract says.
+    /// Dropped, `work` is done all the same or never begun: to its caller that is `Unknown`, as the contract
+    /// says.
     async fn locked<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Locked<'_>) -> Result<T, Trouble> + Send + 'static,

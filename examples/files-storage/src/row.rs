@@ -1,4 +1,5 @@
-//! What stands in the file of a slot: a line for each part of the record, the holder last, for it may have any bytes.
+//! What stands in the file of a slot: a line for each part of the record, the holder last, for it may have
+//! any bytes.
 //!
 //! A released slot has only the first line.
 

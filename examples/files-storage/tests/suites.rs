@@ -30,7 +30,8 @@ impl StorageUnderTest for Files {
 
 impl ElectionsTestSuite for Files {
     fn ttl(&self) -> Ttl {
-        // On the machine's clock: a test machine may stand still for a third of it, and its disk for a tenth, which loaded ones do.
+        // On the machine's clock: a test machine may stand still for a third of it, and its disk for a tenth,
+        // which loaded ones do.
         Ttl::new(Duration::from_secs(4)).unwrap()
     }
 }

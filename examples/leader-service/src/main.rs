@@ -5,8 +5,8 @@
 //! leader-service --storage sqlite:service.db --listen 127.0.0.1:7000 --http 127.0.0.1:8002
 //! ```
 //!
-//! Both share one address, because only the leader listens there. End one with Ctrl-C, or with `kill -9`, and ask again:
-//! `nc 127.0.0.1 7000` answers with the epoch of whoever leads then.
+//! Both share one address, because only the leader listens there. End one with Ctrl-C, or with `kill -9`, and
+//! ask again: `nc 127.0.0.1 7000` answers with the epoch of whoever leads then.
 #![forbid(unsafe_code)]
 
 use clap::Parser;

@@ -1,4 +1,5 @@
-//! `resumable-copy`: start it on as many processes as you like, kill any of them at any time, and the folder is copied.
+//! `resumable-copy`: start it on as many processes as you like, kill any of them at any time, and the folder
+//! is copied.
 //!
 //! ```text
 //! resumable-copy --storage sqlite:copy.db --from photos --to backup --pause 50ms

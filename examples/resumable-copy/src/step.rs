@@ -29,9 +29,9 @@ pub enum StepError {
 
 /// Copies the next piece, of at most `piece` bytes, and says how far the copy is then.
 ///
-/// The same piece may be copied twice, by one process or by two: a leader that was killed between the bytes and the
-/// document, or one that was paused there and does not know yet that another one leads. Both write the same bytes to the
-/// same place of a file that has its final name only once it is whole.
+/// The same piece may be copied twice, by one process or by two: a leader that was killed between the bytes
+/// and the document, or one that was paused there and does not know yet that another one leads. Both write
+/// the same bytes to the same place of a file that has its final name only once it is whole.
 ///
 /// # Errors
 /// [`StepError`].
@@ -43,7 +43,8 @@ pub fn step(plan: &Plan, progress: &Progress, piece: usize) -> Result<Progress, 
     let copied = write(&part, &bytes, progress.offset)
         .and_then(|()| if is_last { fs::rename(&part, &whole) } else { Ok(()) });
     match copied {
-        // Its part has become the whole: whoever took this step before was ended before the document was written.
+        // Its part has become the whole: whoever took this step before was ended before the document was
+        // written.
         Err(cause)
             if cause.kind() == io::ErrorKind::NotFound && is_last && has_length(&whole, file.bytes) => {}
         Err(cause) => return Err(StepError::File { path: part, cause }),
@@ -146,7 +147,8 @@ mod tests {
         let mut before = None;
         while !progress.is_done(&plan) {
             if let Some(before) = before.replace(progress.clone()) {
-                // A leader that was killed before its document landed has done this one, and somebody does it again.
+                // A leader that was killed before its document landed has done this one, and somebody does it
+                // again.
                 assert_eq!(step(&plan, &before, 10).unwrap(), progress);
             }
             assert_eq!(step(&plan, &progress, 10).unwrap(), step(&plan, &progress, 10).unwrap());

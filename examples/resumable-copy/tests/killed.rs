@@ -1,4 +1,5 @@
-//! The whole way, with real processes: a leader is killed in the midst of its copy, and two others bring it to its end.
+//! The whole way, with real processes: a leader is killed in the midst of its copy, and two others bring it
+//! to its end.
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 use resumable_copy::{plan::Plan, progress::Progress, step};

@@ -1,7 +1,7 @@
 //! How long a step may take (I10): a test that hangs must not keep a server for hours and say nothing.
 //!
-//! Only where nobody watches. At a terminal a person can interrupt, and a step stays in the terminal's process group so
-//! that this reaches all of it.
+//! Only where nobody watches. At a terminal a person can interrupt, and a step stays in the terminal's
+//! process group so that this reaches all of it.
 
 use std::{
     io::{self, IsTerminal as _},
@@ -31,7 +31,8 @@ fn run_for(command: &mut Command, limit: Duration) -> io::Result<ExitStatus> {
             return Ok(status);
         }
         if SystemClock::read().since(start) > limit {
-            // The whole group: what cargo started holds our output open. The shell's own kill is on every system.
+            // The whole group: what cargo started holds our output open. The shell's own kill is on every
+            // system.
             Command::new("sh").args(["-c", &format!("kill -s KILL -- -{}", child.id())]).status()?;
             child.wait()?;
             return Err(io::Error::new(io::ErrorKind::TimedOut, format!("ended after {limit:?}: it hangs")));

@@ -1,7 +1,7 @@
 //! What the steps are.
 //!
-//! Lints, documentation and single features share their checked dependencies, and tests their built ones: each set of
-//! flags and features costs a build of its own, so there are as few as show what has to be shown.
+//! Lints, documentation and single features share their checked dependencies, and tests their built ones:
+//! each set of flags and features costs a build of its own, so there are as few as show what has to be shown.
 
 use super::{limit, needs::Need, scratch};
 use crate::{
@@ -42,7 +42,8 @@ pub(super) fn all(workspace: &Workspace) -> Vec<Step> {
         "run --locked --release --quiet --package simulation -- --seeds 1000",
     ));
     steps.push(Step { name: "broken variants".into(), work: Work::Broken, need: None });
-    // On the `vvm` that the tests have built; slower than `cargo xtask safety`, so that somebody leads most of the time.
+    // On the `vvm` that the tests have built; slower than `cargo xtask safety`, so that somebody leads most
+    // of the time.
     steps.extend(SERVERS.map(|(driver, server_at)| {
         let command = format!("run --locked --quiet --package servers -- --only {driver}");
         Step {
@@ -57,7 +58,8 @@ pub(super) fn all(workspace: &Workspace) -> Vec<Step> {
 /// Drivers whose suites need a server, and where one may be named. The others run with the tests.
 const SERVERS: [(&str, &str); 2] = [("scylla", "VVM_TEST_SCYLLA"), ("dynamodb", "VVM_TEST_DYNAMODB")];
 
-/// Layers that others take alone: elections without a runtime and a database, storage with each one of its drivers.
+/// Layers that others take alone: elections without a runtime and a database, storage with each one of its
+/// drivers.
 fn single_features(workspace: &Workspace) -> Vec<Step> {
     let alone = |package: &str, features: &str| {
         let name = format!("{package} with {}", if features.is_empty() { "no feature" } else { features });

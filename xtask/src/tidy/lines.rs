@@ -1,7 +1,8 @@
 //! `cargo xtask tidy --lines`: how long each crate is, by two measures.
 //!
-//! *Source* counts every line of every Rust file below `crates/*/src`, inline tests included. *Code* counts those lines
-//! that are neither blank nor only a comment, without files and folders named `tests` or `testing`; inline tests count.
+//! *Source* counts every line of every Rust file below `crates/*/src`, inline tests included. *Code* counts
+//! those lines that are neither blank nor only a comment, without files and folders named `tests` or
+//! `testing`; inline tests count.
 
 use super::tree::{File, Tree};
 use std::collections::BTreeMap;

@@ -1,7 +1,8 @@
 //! Which module of a crate imports what from which other one, tests left out.
 //!
-//! A module is a file. A name is followed through re-exports to the file that defines it, so that a folder's own file
-//! may re-export what its children have. A scanner and not a compiler: what a macro makes up is not seen.
+//! A module is a file. A name is followed through re-exports to the file that defines it, so that a folder's
+//! own file may re-export what its children have. A scanner and not a compiler: what a macro makes up is not
+//! seen.
 
 mod levels;
 mod paths;
@@ -171,7 +172,8 @@ impl<'tree> Modules<'tree> {
     }
 }
 
-/// The name of a module by its file, below `src`; the root has an empty one. A binary beside a library is none.
+/// The name of a module by its file, below `src`; the root has an empty one. A binary beside a library is
+/// none.
 fn module_name(file: &str) -> Option<Vec<&str>> {
     let name = file.strip_suffix(".rs")?;
     match name {

@@ -1,8 +1,9 @@
-//! A Rust file taken apart just far enough for the rules: what is code, what is comment, and which lines are tests.
+//! A Rust file taken apart just far enough for the rules: what is code, what is comment, and which lines are
+//! tests.
 //!
-//! A scanner and not a parser, so it has limits: code in a macro's tokens is code, a name is known by its spelling and
-//! not by what it resolves to, and a `cfg(test)` attribute on a struct's field marks the rest of the struct. Where that
-//! lets something slip, review has to see it.
+//! A scanner and not a parser, so it has limits: code in a macro's tokens is code, a name is known by its
+//! spelling and not by what it resolves to, and a `cfg(test)` attribute on a struct's field marks the rest of
+//! the struct. Where that lets something slip, review has to see it.
 
 mod lexer;
 mod test_items;

@@ -17,8 +17,8 @@ pub(super) fn now() -> Instant {
     Instant::from_nanos(time.tv_sec as u64 * NANOS_PER_SECOND + time.tv_nsec as u64)
 }
 
-/// An alarm on the machine's clock ([`SystemClock`](crate::SystemClock)) that one thread waits for and any thread may
-/// set: a timerfd on `CLOCK_BOOTTIME`. Closed on exec.
+/// An alarm on the machine's clock ([`SystemClock`](crate::SystemClock)) that one thread waits for and any
+/// thread may set: a timerfd on `CLOCK_BOOTTIME`. Closed on exec.
 #[derive(Debug)]
 pub struct Alarm(OwnedFd);
 
@@ -43,12 +43,13 @@ impl Alarm {
             TimerfdTimerFlags::ABSTIME,
             &Itimerspec { it_interval: never_again, it_value: value },
         );
-        // The descriptor is ours and the value in range: nothing else can make this call fail (timerfd_settime(2)).
+        // The descriptor is ours and the value in range: nothing else can make this call fail
+        // (timerfd_settime(2)).
         debug_assert!(outcome.is_ok(), "{outcome:?}");
     }
 
-    /// Returns once the alarm has gone off, or early: the caller looks at the clock anyway. Goes off once for each time
-    /// it is set.
+    /// Returns once the alarm has gone off, or early: the caller looks at the clock anyway. Goes off once for
+    /// each time it is set.
     pub fn wait(&self) {
         let mut expirations = [0_u8; 8];
         while rustix::io::read(&self.0, &mut expirations) == Err(Errno::INTR) {}

@@ -1,5 +1,5 @@
-//! An alarm that one thread waits for and any thread may set, where there is no timerfd. Stands still during suspend
-//! wherever `std::time::Instant` does.
+//! An alarm that one thread waits for and any thread may set, where there is no timerfd. Stands still during
+//! suspend wherever `std::time::Instant` does.
 
 use crate::Instant;
 use std::{
@@ -14,8 +14,8 @@ pub(super) fn now() -> Instant {
     Instant::from_nanos(1).after(origin.elapsed())
 }
 
-/// An alarm on the machine's clock ([`SystemClock`](crate::SystemClock)) that one thread waits for and any thread may
-/// set.
+/// An alarm on the machine's clock ([`SystemClock`](crate::SystemClock)) that one thread waits for and any
+/// thread may set.
 #[derive(Debug)]
 pub struct Alarm {
     deadline: Mutex<Option<Instant>>,
@@ -37,8 +37,8 @@ impl Alarm {
         self.changed.notify_all();
     }
 
-    /// Returns once the alarm has gone off, or early: the caller looks at the clock anyway. Goes off once for each time
-    /// it is set.
+    /// Returns once the alarm has gone off, or early: the caller looks at the clock anyway. Goes off once for
+    /// each time it is set.
     pub fn wait(&self) {
         let mut deadline = self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
         loop {

@@ -1,10 +1,11 @@
-//! The guardian's own deadline: shortly after the supervisor's, it ends everything, even if the supervisor does not.
+//! The guardian's own deadline: shortly after the supervisor's, it ends everything, even if the supervisor
+//! does not.
 //!
-//! The supervisor has timers of its own and dies by them. This one is for the case that it can't, and a timer that wakes
-//! is the right kind: it works in process 1, which ignores kill timers, and it leaves alive the process that has to clean
-//! up. A timer
-//! that *kills* the guardian would not: after a suspend both would be due at once, and what the command left behind
-//! would be left alone. A living supervisor notices a guardian that is stopped or hangs (`supervise::guardian_lapse`).
+//! The supervisor has timers of its own and dies by them. This one is for the case that it can't, and a timer
+//! that wakes is the right kind: it works in process 1, which ignores kill timers, and it leaves alive the
+//! process that has to clean up. A timer that *kills* the guardian would not: after a suspend both would be
+//! due at once, and what the command left behind would be left alone. A living supervisor notices a guardian
+//! that is stopped or hangs (`supervise::guardian_lapse`).
 
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
@@ -16,7 +17,8 @@ use std::{
 };
 use vvm_clock::Instant;
 
-/// How long after the host's deadline: twice what its second layer takes, so that the supervisor can have its last words.
+/// How long after the host's deadline: twice what its second layer takes, so that the supervisor can have its
+/// last words.
 const BEHIND_THE_SUPERVISOR: Duration = vvm_deadman::SECOND_LAYER_BEHIND.saturating_mul(2);
 
 /// The timer.

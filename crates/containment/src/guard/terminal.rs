@@ -1,7 +1,9 @@
-//! The terminal, if there is one: whether the command shares our process group, and which signals come from it.
+//! The terminal, if there is one: whether the command shares our process group, and which signals come from
+//! it.
 //!
-//! With a terminal, guardian and command are one job: Ctrl-C and Ctrl-Z reach both, `fg` and `bg` move both, and the
-//! command may read standard input. Without one, the command gets a group of its own, and signals go to all of it.
+//! With a terminal, guardian and command are one job: Ctrl-C and Ctrl-Z reach both, `fg` and `bg` move both,
+//! and the command may read standard input. Without one, the command gets a group of its own, and signals go
+//! to all of it.
 
 use crate::{
     processes::{own_group, own_session},
@@ -28,8 +30,8 @@ impl Terminal {
         if self.group.is_some() && self.session == Some(getpid()) { &[Signal::TSTP] } else { &[] }
     }
 
-    /// Ctrl-Z at a terminal whose session we lead: no shell is there that could continue the job (as in a container that
-    /// runs nothing but this program), so that it goes on at once.
+    /// Ctrl-Z at a terminal whose session we lead: no shell is there that could continue the job (as in a
+    /// container that runs nothing but this program), so that it goes on at once.
     pub(super) fn undo_stop(self) {
         if let Some(group) = self.group {
             // Every process in it besides this one was stopped by the same keystroke.

@@ -26,8 +26,8 @@ use vvm_clock::{Instant, SystemClock};
 #[derive(Debug)]
 pub(super) struct Guarding {
     pub(super) supervisor: Pid,
-    /// Readable once the supervisor has ended: independent of SIGCHLD, which the starter of this process may have
-    /// blocked.
+    /// Readable once the supervisor has ended: independent of SIGCHLD, which the starter of this process may
+    /// have blocked.
     pub(super) process: OwnedFd,
     pub(super) link: Link<ToSupervisor, ToGuardian>,
     pub(super) link_open: bool,
@@ -77,7 +77,8 @@ impl Guarding {
         self.containment.dissolve();
         // What the supervisor said last may have come while it was ending.
         self.listen(&mut on_heard);
-        // No child is left, so the supervisor was among those reaped; if the kernel lost it, it was not by a kill of ours.
+        // No child is left, so the supervisor was among those reaped; if the kernel lost it, it was not by a
+        // kill of ours.
         let (supervisor, reaped_at) = ended.unwrap_or((processes::Ended::Exited(0), SystemClock::read()));
         Ended {
             level: self.containment.level(),

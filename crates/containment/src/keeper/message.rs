@@ -17,8 +17,8 @@ use vvm_clock::Instant;
 /// The supervisor to a keeper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ToKeeper {
-    /// The first message: start the command. With it come the command's standard input, a descriptor of the guardian's
-    /// process, and the folder of the command's control group, if it has one.
+    /// The first message: start the command. With it come the command's standard input, a descriptor of the
+    /// guardian's process, and the folder of the command's control group, if it has one.
     Begin {
         /// The process group that the command shall join; a new one without.
         group: Option<Pid>,

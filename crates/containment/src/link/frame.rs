@@ -1,5 +1,5 @@
-//! The form of a message: a version, a kind, and four numbers. Small and of one size, so that a guardian needs no
-//! memory to read one.
+//! The form of a message: a version, a kind, and four numbers. Small and of one size, so that a guardian
+//! needs no memory to read one.
 
 /// One message in transit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

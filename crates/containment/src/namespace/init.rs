@@ -1,7 +1,7 @@
 //! Process 1 of the namespace: a keeper of everything in it.
 //!
-//! When it ends, however that came, the kernel kills everything in the namespace, and lets nothing more be started
-//! (pid_namespaces(7)).
+//! When it ends, however that came, the kernel kills everything in the namespace, and lets nothing more be
+//! started (pid_namespaces(7)).
 
 use crate::{
     auxiliary::HelperLines,
@@ -58,7 +58,8 @@ fn serve(
         let _ = link.say(&FromKeeper::Ready);
         return Ok(());
     };
-    // When the process outside ends, the kernel ends this one, and everything here. It does so when the supervisor ends.
+    // When the process outside ends, the kernel ends this one, and everything here. It does so when the
+    // supervisor ends.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| Refusal { step: Step::Link, errno })?;
     let signals = Signals::of_children().map_err(|cause| Refusal::of_system(Step::Link, &cause))?;

@@ -1,4 +1,5 @@
-//! The process that makes the namespace: outside of it, between the supervisor and its process 1, and gone with either.
+//! The process that makes the namespace: outside of it, between the supervisor and its process 1, and gone
+//! with either.
 
 use super::init;
 use crate::{
@@ -28,8 +29,8 @@ pub(crate) fn main(arguments: &[OsString]) -> Result<ExitCode, StageError> {
     let link = launch::given_link::<FromKeeper, ToKeeper>()?;
     Ok(match start(arguments).and_then(wait) {
         Ok(ended) => {
-            // Process 1 is reaped, however it ended, and with it everything in its namespace (pid_namespaces(7)): the proof
-            // at this level (I6).
+            // Process 1 is reaped, however it ended, and with it everything in its namespace
+            // (pid_namespaces(7)): the proof at this level (I6).
             let _ = link.say(&FromKeeper::Gone);
             match ended.signal().and_then(Signal::from_named_raw) {
                 Some(signal) => signals::die_of(signal),
@@ -46,17 +47,19 @@ pub(crate) fn main(arguments: &[OsString]) -> Result<ExitCode, StageError> {
 
 fn start(arguments: &[OsString]) -> Result<(Signals, Child), Refusal> {
     let at = |step| move |cause: io::Error| Refusal::of_system(step, &cause);
-    // They are for the command, and reach it in another way: a terminal signals a group, which this process is still in,
-    // and a service manager everybody. Caught, not ignored: what is ignored stays so for those we start.
+    // They are for the command, and reach it in another way: a terminal signals a group, which this process
+    // is still in, and a service manager everybody. Caught, not ignored: what is ignored stays so for those
+    // we start.
     let signals = Signals::catch_also(&[Signal::TSTP]).map_err(at(Step::Link))?;
-    // When the supervisor ends, this process does, and with it process 1, which is tied to it in the same way.
+    // When the supervisor ends, this process does, and with it process 1, which is tied to it in the same
+    // way.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| Refusal { step: Step::Link, errno })?;
     separate()?;
     // The link is its standard input, as it is ours.
     let init = launch::pass_on(init::STAGE, arguments.iter().cloned()).spawn().map_err(at(Step::Process))?;
-    // Process 1 has inherited the terminal's group, if the command is to have it. This one has nothing to do there.
-    // (Refused to a group's leader, which is in a group of its own.)
+    // Process 1 has inherited the terminal's group, if the command is to have it. This one has nothing to do
+    // there. (Refused to a group's leader, which is in a group of its own.)
     let _ = setpgid(None, None);
     Ok((signals, init))
 }
@@ -65,8 +68,8 @@ fn wait((_signals, mut init): (Signals, Child)) -> Result<ExitStatus, Refusal> {
     init.wait().map_err(|cause| Refusal::of_system(Step::Process, &cause))
 }
 
-/// What is started from here on is in a new PID namespace, with mounts of its own. A user who may not have that may have it
-/// inside a user namespace.
+/// What is started from here on is in a new PID namespace, with mounts of its own. A user who may not have
+/// that may have it inside a user namespace.
 fn separate() -> Result<(), Refusal> {
     let apart = CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS;
     match unshare(apart) {

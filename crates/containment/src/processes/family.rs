@@ -1,4 +1,5 @@
-//! [`Family`]: the descendants of this process, found from the top so that the cost follows the size of the tree.
+//! [`Family`]: the descendants of this process, found from the top so that the cost follows the size of the
+//! tree.
 
 use super::proc_fs::{self, ForeignProcFs};
 use rustix::{
@@ -47,7 +48,8 @@ impl Family {
         Ok(Self { root: getpid(), source })
     }
 
-    /// Everybody below this process, zombies included. A tree that changes meanwhile may be seen incompletely.
+    /// Everybody below this process, zombies included. A tree that changes meanwhile may be seen
+    /// incompletely.
     pub fn descendants(&self) -> Vec<Member> {
         match self.source {
             Source::Children => self.below(proc_fs::children_of),
@@ -76,14 +78,16 @@ impl Family {
         self.descendants().into_iter().filter(within).collect()
     }
 
-    /// Kills the process group of each child that leads one, which most often is a whole tree at once: whoever has to be
-    /// found first lives on until then.
+    /// Kills the process group of each child that leads one, which most often is a whole tree at once:
+    /// whoever has to be found first lives on until then.
     ///
-    /// By number, since the kernel knows no better way before 6.9: only our own reaping can free that number, and what
-    /// other threads reap between these two calls has not been followed by a whole round of all numbers.
+    /// By number, since the kernel knows no better way before 6.9: only our own reaping can free that number,
+    /// and what other threads reap between these two calls has not been followed by a whole round of all
+    /// numbers.
     pub fn kill_groups(&self) {
         let Source::Children = self.source else { return };
-        // Read, not asked for: a group of another PID namespace has no number that a system call could return.
+        // Read, not asked for: a group of another PID namespace has no number that a system call could
+        // return.
         let own = proc_fs::own_group();
         for child in proc_fs::children_of(self.root) {
             if proc_fs::group_of(child) == Some(child) && own != Some(child) {
@@ -106,7 +110,8 @@ impl Family {
     /// # Errors
     /// `SRCH` when it is gone.
     pub fn pin(&self, member: Member) -> io::Result<OwnedFd> {
-        // The descriptor pins one process; only if that one is still of this family is it the one that was found.
+        // The descriptor pins one process; only if that one is still of this family is it the one that was
+        // found.
         let process = pidfd_open(member.pid, PidfdFlags::empty())?;
         if self.root == getpid() && is_own_child(&process) {
             return Ok(process);
@@ -119,7 +124,8 @@ impl Family {
 
     fn below(&self, mut children_of: impl FnMut(Pid) -> Vec<Pid>) -> Vec<Member> {
         let mut found = Vec::<Member>::new();
-        // A process that moves up while we look could be met twice, and a number used again could close a circle.
+        // A process that moves up while we look could be met twice, and a number used again could close a
+        // circle.
         let mut seen = HashSet::from([self.root]);
         let mut parents = vec![self.root];
         while let Some(parent) = parents.pop() {

@@ -25,7 +25,8 @@ pub(super) fn lists_children() -> bool {
     Path::new("/proc/thread-self/children").exists()
 }
 
-/// The children of `parent`, zombies included; none when it is gone. May miss some while others exit (proc(5)).
+/// The children of `parent`, zombies included; none when it is gone. May miss some while others exit
+/// (proc(5)).
 pub(super) fn children_of(parent: Pid) -> Vec<Pid> {
     let Ok(threads) = fs::read_dir(format!("/proc/{parent}/task")) else { return Vec::new() };
     let lists = threads.flatten().map(|thread| fs::read_to_string(thread.path().join("children")));
@@ -50,8 +51,8 @@ pub(super) fn parent_of(child: Pid) -> io::Result<Pid> {
     field(&format!("/proc/{child}/stat"), PARENT)?.ok_or_else(|| Errno::SRCH.into())
 }
 
-/// The process group of this process; none if it is one of another PID namespace, for which the system calls have no
-/// number.
+/// The process group of this process; none if it is one of another PID namespace, for which the system calls
+/// have no number.
 pub fn own_group() -> Option<Pid> {
     field("/proc/self/stat", GROUP).ok().flatten()
 }
@@ -76,7 +77,8 @@ fn field(stat: &str, place: usize) -> io::Result<Option<Pid>> {
 }
 
 fn field_in(stat: &str, place: usize) -> Option<Pid> {
-    // The name in parentheses may contain anything, parentheses too: the state follows the last one (proc(5)).
+    // The name in parentheses may contain anything, parentheses too: the state follows the last one
+    // (proc(5)).
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     after_name.split_ascii_whitespace().nth(place).and_then(pid)
 }

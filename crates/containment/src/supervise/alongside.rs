@@ -1,6 +1,7 @@
 //! The helpers of one command, which its keeper starts, reaps and kills.
 //!
-//! They have the command's environment, and are contained as it is. When one runs is for the caller to decide.
+//! They have the command's environment, and are contained as it is. When one runs is for the caller to
+//! decide.
 
 use crate::{
     auxiliary::{Helper, HelperError, HelperLines},
@@ -44,8 +45,8 @@ impl Helpers {
         self.lines.of(helper).is_some()
     }
 
-    /// Runs one, and waits until it has ended; at `limit` it is killed, with its process group. One that still runs, since
-    /// it was killed before and takes its time, is waited for first.
+    /// Runs one, and waits until it has ended; at `limit` it is killed, with its process group. One that
+    /// still runs, since it was killed before and takes its time, is waited for first.
     ///
     /// # Errors
     /// [`HelperError`].

@@ -1,8 +1,9 @@
-//! If the guardian dies, everything goes. The keeper kills what the command has started; one thread of the supervisor sees
-//! to it that the supervisor goes, too.
+//! If the guardian dies, everything goes. The keeper kills what the command has started; one thread of the
+//! supervisor sees to it that the supervisor goes, too.
 //!
-//! A thread of its own, because the main one may hang in a storage call just then. It asks nothing of the main thread but
-//! to be quick with what follows the proof that nothing is left, as handing back a lease (I6), and never disarms (I4).
+//! A thread of its own, because the main one may hang in a storage call just then. It asks nothing of the
+//! main thread but to be quick with what follows the proof that nothing is left, as handing back a lease
+//! (I6), and never disarms (I4).
 
 use crate::established::Containment;
 use rustix::{
@@ -20,15 +21,17 @@ use std::{
 use tokio::sync::watch;
 use vvm_clock::{Instant, SystemClock};
 
-/// For handing back after the guardian's death, once nothing of the command is left: a note in the history and a deletion,
-/// tried again once or twice where the network blinks. A storage that takes longer costs the next leader what is left of the
-/// TTL. Not more, because the starter of the guardian knows nothing of this process any more.
+/// For handing back after the guardian's death, once nothing of the command is left: a note in the history
+/// and a deletion, tried again once or twice where the network blinks. A storage that takes longer costs the
+/// next leader what is left of the TTL. Not more, because the starter of the guardian knows nothing of this
+/// process any more.
 const HANDING_BACK: Duration = Duration::from_secs(5);
 
 /// Between two looks whether a keeper still runs.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long before the kill deadline it is given up: after it, there would be last words, which nothing waits for.
+/// How long before the kill deadline it is given up: after it, there would be last words, which nothing waits
+/// for.
 const BEFORE_THE_DEADLINE: Duration = vvm_deadman::SECOND_LAYER_BEHIND.saturating_mul(2);
 
 /// The watch, until it is ended.
@@ -50,8 +53,9 @@ struct Watch<OnDeath> {
 }
 
 impl GuardianWatch {
-    /// Watches the process that `guardian` describes. When it is gone, calls `on_death`, and kills this process as soon as
-    /// [`end`](Self::end) is called, which is to be before `deadline`. No keeper may be started after `on_death`.
+    /// Watches the process that `guardian` describes. When it is gone, calls `on_death`, and kills this
+    /// process as soon as [`end`](Self::end) is called, which is to be before `deadline`. No keeper may be
+    /// started after `on_death`.
     ///
     /// # Errors
     /// When the process is out of descriptors or threads.
@@ -73,10 +77,11 @@ impl GuardianWatch {
         Ok(Self { guardian, enough, thread })
     }
 
-    /// Ends the watch: nothing is left that would have to go with the guardian. Returns what describes it; not at all when
-    /// it is dead, since this process then ends here.
+    /// Ends the watch: nothing is left that would have to go with the guardian. Returns what describes it;
+    /// not at all when it is dead, since this process then ends here.
     pub fn end(self) -> Arc<OwnedFd> {
-        // An eventfd takes a one unless it stands at 2^64 - 2 (eventfd(2)), and this is the only one it ever gets.
+        // An eventfd takes a one unless it stands at 2^64 - 2 (eventfd(2)), and this is the only one it ever
+        // gets.
         let _ = rustix::io::write(&*self.enough, &1_u64.to_ne_bytes());
         // A watch that panicked has nothing left to watch either.
         let _ = self.thread.join();
@@ -94,7 +99,8 @@ impl<OnDeath: FnOnce()> Watch<OnDeath> {
         (self.on_death)();
         self.containment.await_handing_back(&self.enough, &self.deadline);
         self.containment.dissolve();
-        // Not `exit`: handlers and destructors could wait for whatever hangs. Ends this process, and with it this thread.
+        // Not `exit`: handlers and destructors could wait for whatever hangs. Ends this process, and with it
+        // this thread.
         let _ = kill_process(getpid(), Signal::KILL);
     }
 }
@@ -105,7 +111,8 @@ impl Containment {
         let mut give_up_at = Instant::NEVER;
         loop {
             let now = SystemClock::read();
-            // As long as a keeper waits for a process that can't be killed, the lease is renewed: the process may work.
+            // As long as a keeper waits for a process that can't be killed, the lease is renewed: the process
+            // may work.
             if give_up_at == Instant::NEVER && !self.has_keeper() {
                 give_up_at = now.after(HANDING_BACK);
             }

@@ -1,6 +1,7 @@
 //! The supervisor's hold on a keeper: what it orders, what it hears, and the proof that nothing is left.
 //!
-//! The supervisor reaps this one child and no other, so that no status of another library's child is ever taken.
+//! The supervisor reaps this one child and no other, so that no status of another library's child is ever
+//! taken.
 
 use super::alongside::Helpers;
 use crate::{
@@ -28,8 +29,8 @@ use vvm_clock::Instant;
 
 /// The keeper has ended and did not say that nothing is left. What the command has started may still run.
 ///
-/// A supervisor that holds something on behalf of the command, as a lease, must not give it up now: it has to end, so that
-/// its guardian kills what is left (I6).
+/// A supervisor that holds something on behalf of the command, as a lease, must not give it up now: it has to
+/// end, so that its guardian kills what is left (I6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the keeper of the command {0}, so that processes of it may still run")]
 pub struct Unproven(pub Ended);
@@ -136,7 +137,8 @@ impl KeeperHandle {
     /// Has everything killed.
     pub(crate) fn kill(&self) {
         let _ = self.link.say(&ToKeeper::Kill);
-        // One that is stopped hears nothing. (Of a namespace, the process outside, which needs to hear nothing.)
+        // One that is stopped hears nothing. (Of a namespace, the process outside, which needs to hear
+        // nothing.)
         let _ = pidfd_send_signal(&self.process, Signal::CONT);
     }
 
@@ -163,8 +165,8 @@ impl KeeperHandle {
         self.heard.executed.or_else(|| self.gone.map(|_| Ok(())))
     }
 
-    /// Once the keeper has ended: whether that proves that nothing is left (I6). It does when the keeper has said so, and
-    /// when it had nothing started.
+    /// Once the keeper has ended: whether that proves that nothing is left (I6). It does when the keeper has
+    /// said so, and when it had nothing started.
     pub(crate) fn proof(&self) -> Option<Result<(), Unproven>> {
         let proven = self.heard.nothing_left || !self.heard.ready;
         self.gone.map(|ended| if proven { Ok(()) } else { Err(Unproven(ended)) })

@@ -78,8 +78,9 @@ pub struct Starting {
     command: OsString,
 }
 
-/// Starts the process. At level [`PidNamespace`](Level::PidNamespace) it must be called from a thread that lives as long
-/// as the command, as the main thread does: the kernel ends the namespace when the *thread* that started it ends.
+/// Starts the process. At level [`PidNamespace`](Level::PidNamespace) it must be called from a thread that
+/// lives as long as the command, as the main thread does: the kernel ends the namespace when the *thread*
+/// that started it ends.
 ///
 /// # Errors
 /// When the system refuses. Nothing of the command runs then, nor will it.
@@ -99,8 +100,8 @@ fn begin<Input: AsFd, Guardian: AsFd>(order: &Order<'_, Input, Guardian>) -> io:
     let arguments = order.helpers.arguments().chain(launch::behind_dashes(order.command));
     let mut process = launch::command(stage, arguments, far);
     process.env_clear().envs(order.environment.iter().cloned());
-    // A keeper has a group of its own: what a terminal does to its foreground group is for the command. In a namespace that
-    // group has no number, so that the keeper is started in it, and the command inherits it.
+    // A keeper has a group of its own: what a terminal does to its foreground group is for the command. In a
+    // namespace that group has no number, so that the keeper is started in it, and the command inherits it.
     let group = order.group.filter(|_| inherits_group);
     process.process_group(group.map_or(0, Pid::as_raw_pid));
     let child = process.spawn()?;

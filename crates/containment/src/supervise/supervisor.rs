@@ -65,8 +65,8 @@ impl Supervisor {
 pub struct Guardian(Arc<Link<ToGuardian, ToSupervisor>>);
 
 impl Guardian {
-    /// Tells the guardian's caller something. Never blocks. A guardian that has not listened for long, or is gone, hears
-    /// nothing of it.
+    /// Tells the guardian's caller something. Never blocks. A guardian that has not listened for long, or is
+    /// gone, hears nothing of it.
     pub fn note(&self, note: Note) {
         let _ = self.0.say(&ToGuardian::Note(note));
     }

@@ -30,8 +30,9 @@ impl Trigger for GuardedTrigger {
     fn set_earliest(&self, earliest: Option<(Instant, &Subject)>) -> io::Result<()> {
         self.system.set_earliest(earliest)?;
         let deadline = earliest.map(|(at, _)| at);
-        // A guardian that has not listened for so long that the link is full hears nothing of it: it then counts as
-        // gone once the deadline that it confirmed last has passed, which is no later than this one was (I4).
+        // A guardian that has not listened for so long that the link is full hears nothing of it: it then
+        // counts as gone once the deadline that it confirmed last has passed, which is no later than this one
+        // was (I4).
         self.guardian.deadline(deadline);
         self.deadline.send_replace(deadline);
         Ok(())

@@ -1,7 +1,7 @@
 //! Places of deadlines in order, the earliest first, at constant cost for renewals (I11).
 //!
-//! What lives here: the order alone. Which place is still true is the set's to say: a deadline that moves gets a further
-//! place, and the one it had is dropped once it is the first.
+//! What lives here: the order alone. Which place is still true is the set's to say: a deadline that moves
+//! gets a further place, and the one it had is dropped once it is the first.
 
 use std::{
     cmp::Reverse,
@@ -9,8 +9,9 @@ use std::{
 };
 use vvm_clock::Instant;
 
-/// A deadline's place in the order. The generation stands before the slab's index, so that deadlines of one instant
-/// are ordered by age, and so that what the trigger was told is never taken for a later deadline at the same index.
+/// A deadline's place in the order. The generation stands before the slab's index, so that deadlines of one
+/// instant are ordered by age, and so that what the trigger was told is never taken for a later deadline at
+/// the same index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Place {
     pub(super) at: Instant,
@@ -21,8 +22,8 @@ pub(super) struct Place {
 /// Places, ascending in both of its parts.
 #[derive(Default)]
 pub(super) struct Order {
-    /// Those that came in order, as they do while renewals are confirmed in the order they were sent and have one TTL.
-    /// With 100,000 of them a heap's cost is its cache misses, and a queue has none.
+    /// Those that came in order, as they do while renewals are confirmed in the order they were sent and have
+    /// one TTL. With 100,000 of them a heap's cost is its cache misses, and a queue has none.
     in_order: VecDeque<Place>,
     others: BinaryHeap<Reverse<Place>>,
 }

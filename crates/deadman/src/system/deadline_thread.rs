@@ -1,7 +1,8 @@
 //! A thread that waits for a deadline that others move, and acts when it comes.
 //!
-//! Cheap to move: the thread's alarm is set by others only when the deadline becomes earlier than what the thread sleeps
-//! towards. One that has moved later is noticed when the old alarm wakes the thread, which then sleeps on.
+//! Cheap to move: the thread's alarm is set by others only when the deadline becomes earlier than what the
+//! thread sleeps towards. One that has moved later is noticed when the old alarm wakes the thread, which then
+//! sleeps on.
 
 use super::signals;
 use crate::Subject;
@@ -33,8 +34,8 @@ struct State {
 }
 
 impl DeadlineThread {
-    /// Starts the thread. When the deadline comes, it calls `act` with it and with whose it was, and ends (if `act` does
-    /// not end the process). No deadline can be set while `act` runs.
+    /// Starts the thread. When the deadline comes, it calls `act` with it and with whose it was, and ends (if
+    /// `act` does not end the process). No deadline can be set while `act` runs.
     ///
     /// # Errors
     /// When the process is out of threads or file descriptors.
@@ -50,7 +51,8 @@ impl DeadlineThread {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Replaces the deadline once `and` has succeeded, both in one step that the thread does not see the middle of.
+    /// Replaces the deadline once `and` has succeeded, both in one step that the thread does not see the
+    /// middle of.
     ///
     /// # Errors
     /// Those of `and`. Nothing has changed then.

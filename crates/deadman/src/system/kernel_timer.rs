@@ -1,7 +1,7 @@
 //! The layer in the kernel: a POSIX timer on the clock that counts suspend, whose signal is SIGKILL.
 //!
-//! It needs no thread, no scheduling and no memory of the process that it ends. Measured: idle, stopped, spinning, all
-//! signals blocked, in a frozen cgroup: dead within 1 ms of the deadline.
+//! It needs no thread, no scheduling and no memory of the process that it ends. Measured: idle, stopped,
+//! spinning, all signals blocked, in a frozen cgroup: dead within 1 ms of the deadline.
 
 use crate::ArmError;
 use std::{io, mem::MaybeUninit, ptr};
@@ -9,22 +9,23 @@ use vvm_clock::Instant;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// A timer that kills this process, on its own: all that a small single-threaded process needs, and the second layer of
-/// [`SystemTrigger`](super::SystemTrigger).
+/// A timer that kills this process, on its own: all that a small single-threaded process needs, and the
+/// second layer of [`SystemTrigger`](super::SystemTrigger).
 ///
-/// Belongs to the process that made it: a forked child has no such timer and must not use this value, and `exec`
-/// deletes it.
+/// Belongs to the process that made it: a forked child has no such timer and must not use this value, and
+/// `exec` deletes it.
 ///
 /// # Dropping
 /// An armed timer stays, and kills (I4). One that is not is deleted (I9).
 #[derive(Debug)]
 pub struct KernelTimer(libc::timer_t);
 
-// SAFETY: the value is the kernel's name for a timer of this process (a number, or the C library's note of one, which
-// nobody writes to until it is deleted); every thread of the process may use it.
+// SAFETY: the value is the kernel's name for a timer of this process (a number, or the C library's note of
+// one, which nobody writes to until it is deleted); every thread of the process may use it.
 unsafe impl Send for KernelTimer {}
 
-// SAFETY: as above; the calls that take it by reference, timer_settime and timer_gettime, may be made at once.
+// SAFETY: as above; the calls that take it by reference, timer_settime and timer_gettime, may be made at
+// once.
 unsafe impl Sync for KernelTimer {}
 
 impl KernelTimer {
@@ -32,8 +33,8 @@ impl KernelTimer {
     ///
     /// # Errors
     /// [`io::ErrorKind::Unsupported`] in process 1 of a PID namespace, which would ignore the signal
-    /// ([`ArmError::UnkillableInit`] is the cause given). Otherwise the kernel's: too many timers (they count as
-    /// pending signals, `ulimit -i`), or a sandbox that forbids them.
+    /// ([`ArmError::UnkillableInit`] is the cause given). Otherwise the kernel's: too many timers (they count
+    /// as pending signals, `ulimit -i`), or a sandbox that forbids them.
     pub fn new() -> io::Result<Self> {
         if is_init() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, ArmError::UnkillableInit));
@@ -48,12 +49,12 @@ impl KernelTimer {
         Ok(Self(timer))
     }
 
-    /// Replaces the moment at which the kernel kills this process; `None` for never. One system call. A moment that has
-    /// passed kills at once.
+    /// Replaces the moment at which the kernel kills this process; `None` for never. One system call. A
+    /// moment that has passed kills at once.
     ///
     /// # Errors
-    /// None that the kernel documents for a timer that exists (timer_settime(2)). Were there one, what was set before
-    /// would still be in force.
+    /// None that the kernel documents for a timer that exists (timer_settime(2)). Were there one, what was
+    /// set before would still be in force.
     pub fn set(&self, at: Option<Instant>) -> io::Result<()> {
         // Zero would disarm; the first nanosecond after boot is as much in the past.
         let nanos = at.map_or(0, |at| at.as_nanos().max(1));
@@ -65,14 +66,15 @@ impl KernelTimer {
                 tv_nsec: (nanos % NANOS_PER_SECOND) as libc::c_long,
             },
         };
-        // SAFETY: the timer exists as long as this value; the pointer is to a live value that the call only reads, and
-        // a null pointer stands for "the old setting is of no interest".
+        // SAFETY: the timer exists as long as this value; the pointer is to a live value that the call only
+        // reads, and a null pointer stands for "the old setting is of no interest".
         check(unsafe { libc::timer_settime(self.0, libc::TIMER_ABSTIME, &setting, ptr::null_mut()) })
     }
 
     fn is_armed(&self) -> bool {
         let mut setting = MaybeUninit::<libc::itimerspec>::zeroed();
-        // SAFETY: the timer exists as long as this value; the pointer is to a live value that the call writes.
+        // SAFETY: the timer exists as long as this value; the pointer is to a live value that the call
+        // writes.
         let outcome = check(unsafe { libc::timer_gettime(self.0, setting.as_mut_ptr()) });
         // SAFETY: a plain C struct of numbers, written by the call or still zeroed.
         let left = unsafe { setting.assume_init() }.it_value;

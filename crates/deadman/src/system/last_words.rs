@@ -1,8 +1,8 @@
 //! What the thread says before it ends the process: who, which key, which epoch, how late.
 //!
-//! The process is in an unknown state: an allocator, a logger or the standard library's own standard error may be
-//! locked by a thread that hangs. So: a line on the stack and a single write to the descriptor. A write that blocks is
-//! the second layer's business.
+//! The process is in an unknown state: an allocator, a logger or the standard library's own standard error
+//! may be locked by a thread that hangs. So: a line on the stack and a single write to the descriptor. A
+//! write that blocks is the second layer's business.
 
 use crate::Subject;
 use std::fmt::{self, Write};
@@ -26,8 +26,8 @@ pub(super) fn say(deadline: Instant, subject: &Subject) {
     let _ = rustix::io::write(rustix::stdio::stderr(), line.ended());
 }
 
-/// A line of limited length. The limit is far below that of an atomic write to a pipe (4,096 bytes on Linux), so that
-/// processes which share a standard error don't mix their last words.
+/// A line of limited length. The limit is far below that of an atomic write to a pipe (4,096 bytes on Linux),
+/// so that processes which share a standard error don't mix their last words.
 struct Line {
     bytes: [u8; Self::LIMIT],
     length: usize,

@@ -1,4 +1,5 @@
-//! What stands behind the first layer: the kernel's timer, or where that can't be had or is void, a second thread.
+//! What stands behind the first layer: the kernel's timer, or where that can't be had or is void, a second
+//! thread.
 
 #[cfg(target_os = "linux")]
 use super::kernel_timer::{self, KernelTimer};

@@ -2,12 +2,13 @@
 
 use std::{mem::MaybeUninit, ptr};
 
-/// Blocks every signal for the calling thread: no handler of the program's runs on it, and a standard error that nobody
-/// reads is an error for it instead of SIGPIPE. (SIGKILL and SIGSTOP can't be blocked, and are not.)
+/// Blocks every signal for the calling thread: no handler of the program's runs on it, and a standard error
+/// that nobody reads is an error for it instead of SIGPIPE. (SIGKILL and SIGSTOP can't be blocked, and are
+/// not.)
 pub(super) fn block_all() {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigfillset fills the set that it is given a pointer to, and pthread_sigmask only reads it; a null pointer
-    // stands for "the old mask is of no interest".
+    // SAFETY: sigfillset fills the set that it is given a pointer to, and pthread_sigmask only reads it; a
+    // null pointer stands for "the old mask is of no interest".
     let outcome = unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), ptr::null_mut())

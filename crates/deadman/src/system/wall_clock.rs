@@ -1,13 +1,13 @@
-//! What the kernel knows of how well the wall clock is kept. No deadline depends on it: it is for who examines a machine,
-//! and stands in this crate because asking takes `unsafe`.
+//! What the kernel knows of how well the wall clock is kept. No deadline depends on it: it is for who
+//! examines a machine, and stands in this crate because asking takes `unsafe`.
 
 use std::{io, mem::MaybeUninit, time::Duration};
 
 /// How well the machine's wall clock is kept, as far as the kernel was told by who keeps it (adjtimex(2)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WallClockState {
-    /// Whether somebody keeps it in step with other clocks: NTP, PTP, a radio. The host of a virtual machine that sets its
-    /// clock need not have told.
+    /// Whether somebody keeps it in step with other clocks: NTP, PTP, a radio. The host of a virtual machine
+    /// that sets its clock need not have told.
     pub in_step: bool,
     /// How far off it is at most, if it is kept in step.
     pub max_error: Duration,
@@ -19,7 +19,8 @@ impl WallClockState {
     /// # Errors
     /// Where a sandbox forbids the call.
     pub fn read() -> io::Result<Self> {
-        // SAFETY: a plain C struct of numbers, for all of which zero is a value; without modes the call changes nothing.
+        // SAFETY: a plain C struct of numbers, for all of which zero is a value; without modes the call
+        // changes nothing.
         let mut state: libc::timex = unsafe { MaybeUninit::zeroed().assume_init() };
         // SAFETY: the pointer is to a live value of the type that the call writes.
         let outcome = unsafe { libc::adjtimex(&mut state) };

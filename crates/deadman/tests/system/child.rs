@@ -1,7 +1,8 @@
-//! A process that arms its deadman as the first argument says, writes down when it is to die, and waits for that.
+//! A process that arms its deadman as the first argument says, writes down when it is to die, and waits for
+//! that.
 //!
-//! One line on standard output for each word to the parent: the deadline in nanoseconds on the machine's clock; then,
-//! from scenarios that outlive it, what they found.
+//! One line on standard output for each word to the parent: the deadline in nanoseconds on the machine's
+//! clock; then, from scenarios that outlive it, what they found.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "a test may start what it likes")]
 
@@ -122,8 +123,9 @@ fn system() -> Result<Deadman, Box<dyn Error>> {
     Ok(Deadman::system(SystemOptions::default())?)
 }
 
-/// How many threads this process has. One that was joined may be listed a moment longer, and then bears the kernel's mark
-/// of a task that exits (`PF_EXITING` of its `sched.h`, in the ninth field of proc_pid_stat(5)).
+/// How many threads this process has. One that was joined may be listed a moment longer, and then bears the
+/// kernel's mark of a task that exits (`PF_EXITING` of its `sched.h`, in the ninth field of
+/// proc_pid_stat(5)).
 fn threads() -> Result<usize, Box<dyn Error>> {
     const EXITING: u64 = 0x4;
     let mut count = 0;

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use std::{borrow::Borrow, fmt};
 
-/// The name of a document within its slot: any bytes, at least one. Ordered as bytes are, and scans follow that order.
+/// The name of a document within its slot: any bytes, at least one. Ordered as bytes are, and scans follow
+/// that order.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DocumentId(Bytes);
 
@@ -51,9 +52,9 @@ impl fmt::Display for DocumentId {
     }
 }
 
-/// Which batch wrote a document: the number of that batch among all that its partition ever took. It only rises, over
-/// leaderships and restarts, and two batches never have the same one; so a document that was deleted and put again is
-/// told from the one before.
+/// Which batch wrote a document: the number of that batch among all that its partition ever took. It only
+/// rises, over leaderships and restarts, and two batches never have the same one; so a document that was
+/// deleted and put again is told from the one before.
 ///
 /// At most `i64::MAX`, as an [`Epoch`](crate::Epoch) is, and for the same reason.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -7,8 +7,9 @@ use std::sync::Arc;
 /// A write was not confirmed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DocumentWriteError {
-    /// The storage showed that this leadership is over. **Stop, and never try again**: every later call fails like this.
-    /// A write that was under way when that was found out may have been the last to land before the successor came.
+    /// The storage showed that this leadership is over. **Stop, and never try again**: every later call fails
+    /// like this. A write that was under way when that was found out may have been the last to land before
+    /// the successor came.
     #[error("deposed{}", current.map(|epoch| format!(": epoch {epoch} leads")).unwrap_or_default())]
     Deposed {
         /// Under which epoch the slot is held now; `None` if nobody holds it.
@@ -25,7 +26,8 @@ pub enum DocumentWriteError {
     /// More than the storage takes; nothing was asked of it. Write less at a time.
     #[error(transparent)]
     TooLarge(#[from] BeyondDocumentLimits),
-    /// The leadership is over, or no time is left of it. Stop. A batch that was under way may have been written.
+    /// The leadership is over, or no time is left of it. Stop. A batch that was under way may have been
+    /// written.
     #[error("the leadership is over: {0}")]
     Lost(Loss),
     /// Certainly not written, although it was tried for a while. Try again.
@@ -34,14 +36,15 @@ pub enum DocumentWriteError {
         /// What the storage said last.
         cause: Arc<str>,
     },
-    /// Written or not, or written yet: no attempt to find out was answered. Whatever is written next through any handle
-    /// of this leadership first settles it; reading the document after that tells what came of it.
+    /// Written or not, or written yet: no attempt to find out was answered. Whatever is written next through
+    /// any handle of this leadership first settles it; reading the document after that tells what came of it.
     #[error("unknown whether written: {cause}")]
     Unknown {
         /// What the storage said last.
         cause: Arc<str>,
     },
-    /// Certainly not written, and trying again is pointless until somebody mends the cause: credentials, schema.
+    /// Certainly not written, and trying again is pointless until somebody mends the cause: credentials,
+    /// schema.
     #[error("the storage refused for good: {cause}")]
     Refused {
         /// What the storage said.

@@ -7,11 +7,11 @@ use super::{
 use crate::{Epoch, Standing};
 use std::{fmt, sync::Arc};
 
-/// The documents of one slot, for as long as one leadership of it lasts. Cheap to clone; all clones share one line, so
-/// that what any of them writes lands in the order in which it was asked for.
+/// The documents of one slot, for as long as one leadership of it lasts. Cheap to clone; all clones share one
+/// line, so that what any of them writes lands in the order in which it was asked for.
 ///
-/// Every write is fenced (I2): it lands exactly if the slot is still held by this leadership, whatever this process
-/// believes, however long it was paused. A deposed leader can do no harm with it.
+/// Every write is fenced (I2): it lands exactly if the slot is still held by this leadership, whatever this
+/// process believes, however long it was paused. A deposed leader can do no harm with it.
 ///
 /// Writes that wait at the same time share a batch of the storage, each whole or not at all.
 #[derive(Clone)]
@@ -21,7 +21,8 @@ pub struct Documents {
 }
 
 impl Standing {
-    /// The documents of the slot that is led; `None` where the storage keeps none, or the elections have ended.
+    /// The documents of the slot that is led; `None` where the storage keeps none, or the elections have
+    /// ended.
     pub fn documents(&self) -> Option<Documents> {
         let writer = match self.writer() {
             Some(writer) => writer,
@@ -45,19 +46,20 @@ impl Documents {
         self.writer.limits
     }
 
-    /// Writes a batch: all of it or nothing, in one step, once. Returns the version of every document that it put. An
-    /// empty batch asks whether the leadership still stands in the storage.
+    /// Writes a batch: all of it or nothing, in one step, once. Returns the version of every document that it
+    /// put. An empty batch asks whether the leadership still stands in the storage.
     ///
-    /// Goes on while the elections close ([`Loss::Closing`](crate::Loss)), until the leadership is handed back: a service
-    /// that is told to stop can still write where it stopped.
+    /// Goes on while the elections close ([`Loss::Closing`](crate::Loss)), until the leadership is handed
+    /// back: a service that is told to stop can still write where it stopped.
     ///
     /// # Errors
     /// [`DocumentWriteError`], which says for each case whether the batch may have been written.
     ///
     /// # Cancel safety
-    /// Dropping the future is the same as [`DocumentWriteError::Unknown`]: the batch is written, or it is not, and
-    /// whatever is written next through any clone comes after it. Drive it or drop it: one that is kept and not polled
-    /// may hold up every other write, since whoever writes drives the batch for those who wait.
+    /// Dropping the future is the same as [`DocumentWriteError::Unknown`]: the batch is written, or it is
+    /// not, and whatever is written next through any clone comes after it. Drive it or drop it: one that is
+    /// kept and not polled may hold up every other write, since whoever writes drives the batch for those who
+    /// wait.
     pub async fn write(&self, batch: Vec<DocumentWrite>) -> Result<DocumentVersion, DocumentWriteError> {
         self.writer.write(&self.standing, batch).await
     }
@@ -74,8 +76,9 @@ impl Documents {
         self.writer.read(&self.standing, self.standing.partition().document(id)).await
     }
 
-    /// One page of documents, in the order of their ids. It shows every write of earlier leaderships, and every write of
-    /// this one that returned before. Go on with [`Scan::after`] at [`Page::next`] until that is `None`.
+    /// One page of documents, in the order of their ids. It shows every write of earlier leaderships, and
+    /// every write of this one that returned before. Go on with [`Scan::after`] at [`Page::next`] until that
+    /// is `None`.
     ///
     /// # Errors
     /// [`DocumentReadError`].

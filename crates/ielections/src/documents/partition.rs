@@ -24,7 +24,8 @@ pub(crate) trait Partition: Send + Sync {
 /// Of a storage that keeps no documents.
 pub(crate) struct NoPartition;
 
-/// Of a storage that keeps some. Weak throughout: a standing that outlives its elections keeps nothing alive (I9).
+/// Of a storage that keeps some. Weak throughout: a standing that outlives its elections keeps nothing alive
+/// (I9).
 pub(crate) struct KeyPartition<K: Key> {
     pub(crate) key: K,
     pub(crate) storage: Weak<dyn TtlStorage<K>>,

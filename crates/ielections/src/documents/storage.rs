@@ -1,4 +1,5 @@
-//! [`DocumentStorage`]: what fenced documents need of a database. The contract stands here, sentence by sentence.
+//! [`DocumentStorage`]: what fenced documents need of a database. The contract stands here, sentence by
+//! sentence.
 
 use super::{Document, DocumentId, DocumentLimits, DocumentVersion, DocumentWrite};
 use crate::{Epoch, Incarnation, Key, ReadError, Slot, WriteError};
@@ -22,7 +23,8 @@ pub struct Fence {
 pub enum BatchOutcome {
     /// All of it stands there now, with the version after [`Fence::after`].
     Written,
-    /// Nothing of it was written: the fence stands elsewhere, or a condition did not hold. Which, a read tells.
+    /// Nothing of it was written: the fence stands elsewhere, or a condition did not hold. Which, a read
+    /// tells.
     Refused,
 }
 
@@ -88,22 +90,25 @@ pub struct Page {
     pub next: Option<DocumentId>,
 }
 
-/// The storage of fenced documents: a capability beside [`TtlStorage`](crate::TtlStorage), in the same partitions.
+/// The storage of fenced documents: a capability beside [`TtlStorage`](crate::TtlStorage), in the same
+/// partitions.
 ///
 /// # Contract
 /// 1. A batch is one atomic, linearizable step: applied whole or not at all.
-/// 2. It applies exactly if the slot is held under the fence's epoch by the fence's incarnation, whatever the record's
-///    version, *and* the last batch of the partition is [`Fence::after`], *and* every write's own condition holds.
-///    (An empty batch is one, too.)
-/// 3. Once applied, the partition's last batch is the one after [`Fence::after`], and that is the version of every
-///    document that the batch put.
-/// 4. The number of the last batch survives release, takeover, closing and reopening. It is a batch alone that changes
-///    it: claims, renewals and releases do not.
+/// 2. It applies exactly if the slot is held under the fence's epoch by the fence's incarnation, whatever the
+///    record's version, *and* the last batch of the partition is [`Fence::after`], *and* every write's own
+///    condition holds. (An empty batch is one, too.)
+/// 3. Once applied, the partition's last batch is the one after [`Fence::after`], and that is the version of
+///    every document that the batch put.
+/// 4. The number of the last batch survives release, takeover, closing and reopening. It is a batch alone
+///    that changes it: claims, renewals and releases do not.
 /// 5. What applied is what the next `get` finds, byte for byte; deleted documents are not found.
-/// 6. After `fence_state` has returned, `get` and `scan` show every batch up to [`FenceState::last`], whole. `get` is
-///    linearizable; each document of a page was there, as it is shown, at some moment since the scan was called.
+/// 6. After `fence_state` has returned, `get` and `scan` show every batch up to [`FenceState::last`], whole.
+///    `get` is linearizable; each document of a page was there, as it is shown, at some moment since the scan
+///    was called.
 /// 7. A scan shows every document of its range that stands all the while, once, in the order of their ids.
-/// 8. Documents of different partitions don't meet, nor do documents and leader records, whatever bytes ids have.
+/// 8. Documents of different partitions don't meet, nor do documents and leader records, whatever bytes ids
+///    have.
 /// 9. Errors are those of [`TtlStorage`](crate::TtlStorage) (its sentence 9): all that is ambiguous is
 ///    [`WriteError::Unknown`], and such a batch may still be applied later, but only while its fence stands.
 ///
@@ -111,7 +116,8 @@ pub struct Page {
 /// Dropping the future of a write is the same as [`WriteError::Unknown`]. Reads may be dropped at will.
 #[async_trait]
 pub trait DocumentStorage<K: Key>: Debug + Send + Sync + 'static {
-    /// What this driver can carry. Ids and batches beyond it are refused with `Fatal`; a page has no more than it allows.
+    /// What this driver can carry. Ids and batches beyond it are refused with `Fatal`; a page has no more
+    /// than it allows.
     fn document_limits(&self) -> DocumentLimits;
 
     /// Writes a batch, if the fence stands and all conditions hold.

@@ -1,8 +1,8 @@
 //! [`DocumentWriter`]: shared by all handles of one leadership, so that the partition has one proposer.
 //!
-//! No task drives it. A caller that writes joins the [line](line). The caller that holds the drive lock drives until its own
-//! batch is answered, and carries along what other callers have asked for. It may be dropped at any moment: its unanswered
-//! batch stays in the line, and the next caller settles it first.
+//! No task drives it. A caller that writes joins the [line](line). The caller that holds the drive lock
+//! drives until its own batch is answered, and carries along what other callers have asked for. It may be
+//! dropped at any moment: its unanswered batch stays in the line, and the next caller settles it first.
 
 mod gate;
 mod line;
@@ -102,7 +102,8 @@ impl DocumentWriter {
         }
     }
 
-    /// Reads what the fence is compared with, and lets the engine know if that is somebody else's record, or none.
+    /// Reads what the fence is compared with, and lets the engine know if that is somebody else's record, or
+    /// none.
     async fn fence_state(&self, standing: &Standing) -> Result<FenceState, ReadError> {
         let state = self.bounded(standing, standing.partition().fence_state(), unavailable).await?;
         let (epoch, incarnation) = (standing.epoch(), standing.incarnation());
@@ -125,8 +126,8 @@ impl DocumentWriter {
         Ok(found.into_iter().flatten().map(|document| (document.id, document.version)).collect())
     }
 
-    /// Asks for something of the partition, once its count was read under this leadership: only then is every earlier
-    /// batch to be seen. What was read is given out only while the leadership still stands.
+    /// Asks for something of the partition, once its count was read under this leadership: only then is every
+    /// earlier batch to be seen. What was read is given out only while the leadership still stands.
     pub(super) async fn read<T: Send>(
         &self,
         standing: &Standing,

@@ -1,5 +1,5 @@
-//! What the engine drives, one to a campaign, lease or release; when each wants to be woken, and whose turn it is to call
-//! the storage. What waking or a turn means stands in `campaigning`, `leading` and `releasing`.
+//! What the engine drives, one to a campaign, lease or release; when each wants to be woken, and whose turn
+//! it is to call the storage. What waking or a turn means stands in `campaigning`, `leading` and `releasing`.
 
 use super::{
     call::{Call, Reply},

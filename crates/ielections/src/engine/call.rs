@@ -1,6 +1,6 @@
-//! Storage calls, each bounded in time. [`bounded`] is the one function of the crate that may drop a write half-way;
-//! what it drops is reported as `Unknown` (I7, I10). So is what a driver's panic drops: one bug in a driver must not end
-//! the engine, which is all that can disarm a deadline.
+//! Storage calls, each bounded in time. [`bounded`] is the one function of the crate that may drop a write
+//! half-way; what it drops is reported as `Unknown` (I7, I10). So is what a driver's panic drops: one bug in
+//! a driver must not end the engine, which is all that can disarm a deadline.
 
 use crate::{
     Claim, Delete, Entry, Epoch, Incarnation, Key, ReadError, Slot, Swap, TtlStorage, Vacant, WriteError,
@@ -12,8 +12,8 @@ use vvm_clock::{Clock, Span};
 
 /// A call in flight. Its output is the answer, and the actor that it is for.
 ///
-/// One type in each engine, which the compiler alone can name: so a call is polled where it lies, without a box of its
-/// own. The only box of a call is the one that the storage's verb returns.
+/// One type in each engine, which the compiler alone can name: so a call is polled where it lies, without a
+/// box of its own. The only box of a call is the one that the storage's verb returns.
 pub(super) trait Call: Future<Output = (usize, Reply)> + Send + 'static {}
 impl<C: Future<Output = (usize, Reply)> + Send + 'static> Call for C {}
 
@@ -133,15 +133,16 @@ impl Limit {
     }
 }
 
-/// The answer, or `unanswered` once the limit is reached, or the driver has panicked. A call that is answered at its first
-/// poll costs no timer.
+/// The answer, or `unanswered` once the limit is reached, or the driver has panicked. A call that is answered
+/// at its first poll costs no timer.
 pub(crate) async fn bounded<T>(
     call: impl Future<Output = T>,
     limit: Limit,
     unanswered: fn(NoAnswer) -> T,
 ) -> T {
     let timeout = limit.timeout;
-    // Unwind safe: the call is over with its panic, and what a driver keeps beside it is for the driver to know.
+    // Unwind safe: the call is over with its panic, and what a driver keeps beside it is for the driver to
+    // know.
     let call = pin!(AssertUnwindSafe(call).catch_unwind());
     match select(call, pin!(limit.reached())).await {
         Either::Left((Ok(answer), _)) => answer,

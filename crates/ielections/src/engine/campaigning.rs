@@ -130,8 +130,8 @@ impl<K: Key, C: Call> Engine<K, C> {
         self.call(id, timeout, request);
     }
 
-    /// A read may be dropped at will, and nobody should wait for one on behalf of a campaign that is over (I10). A write
-    /// runs its whole time.
+    /// A read may be dropped at will, and nobody should wait for one on behalf of a campaign that is over
+    /// (I10). A write runs its whole time.
     pub(super) fn withdrawable(&mut self, id: usize) -> Option<AbortRegistration> {
         let Kind::Campaigning(campaigning) = &mut self.actors.get_mut(id)?.kind else { return None };
         let (reading, withdrawn) = AbortHandle::new_pair();

@@ -105,7 +105,8 @@ impl<K: Key, C: Call> Engine<K, C> {
         tracing::warn!(key = %leading.key, epoch = %leading.standing.epoch(), %loss, "leadership lost");
         leading.gone = loss.is_mismatch();
         if loss.tightens_deadline() {
-            // Somebody else may lead already: work has no more time than it takes to stop (I4: only ever earlier).
+            // Somebody else may lead already: work has no more time than it takes to stop (I4: only ever
+            // earlier).
             let timing = Timing::of(leading.lease.held().ttl);
             self.env.deadman.tighten(&leading.armed, now.after(timing.stopping()));
         }
@@ -138,8 +139,8 @@ impl<K: Key, C: Call> Engine<K, C> {
         }
     }
 
-    /// Ends a lease whose owner is done with it, once no call of it is in flight: the renewal joined, then the deadman
-    /// disarmed, then the record deleted (I6).
+    /// Ends a lease whose owner is done with it, once no call of it is in flight: the renewal joined, then
+    /// the deadman disarmed, then the record deleted (I6).
     fn settle(&mut self, id: usize) {
         let actor = &mut self.actors[id];
         let Kind::Leading(leading) = &actor.kind else { return };

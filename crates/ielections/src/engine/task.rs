@@ -1,5 +1,5 @@
-//! The engine's task: commands in, storage calls out, timers between. What an event means for a campaign, a lease or a
-//! release is in `campaigning`, `leading` and `releasing`.
+//! The engine's task: commands in, storage calls out, timers between. What an event means for a campaign, a
+//! lease or a release is in `campaigning`, `leading` and `releasing`.
 
 use super::{
     Command,
@@ -35,14 +35,15 @@ pub(super) struct Engine<K: Key, C> {
     inbox: Inbox<K>,
     /// For the handles of leaderships. Weak, so that the task ends when nobody is left to command it.
     pub(super) commands: Weak<UnboundedSender<Command<K>>>,
-    /// The present, read at the beginning of a round and after each answer: what is sent counts from a reading before it
-    /// (I3), what an answer shows from a reading after it (I5), and nothing else needs one of its own.
+    /// The present, read at the beginning of a round and after each answer: what is sent counts from a
+    /// reading before it (I3), what an answer shows from a reading after it (I5), and nothing else needs one
+    /// of its own.
     pub(super) now: Instant,
     pub(super) actors: Slab<Actor<K>>,
     pub(super) tickets: BTreeMap<u64, usize>,
     pub(super) timers: Timers,
-    /// Actors whose wake-up has moved in this round. The queue hears of it at the end: most calls of a storage in memory
-    /// are over before their time limit would have had to be queued.
+    /// Actors whose wake-up has moved in this round. The queue hears of it at the end: most calls of a
+    /// storage in memory are over before their time limit would have had to be queued.
     pub(super) moved: Vec<usize>,
     calls: FuturesUnordered<C>,
     /// A call was made that was not polled yet.
@@ -56,8 +57,8 @@ pub(super) struct Engine<K: Key, C> {
     jitter: fastrand::Rng,
     /// Where keys are written out for people, so that each costs one allocation.
     text: String,
-    /// Dropped with the engine, which is their answer. The last field: whoever hears it finds the storage, the clock
-    /// and every call let go (I9).
+    /// Dropped with the engine, which is their answer. The last field: whoever hears it finds the storage,
+    /// the clock and every call let go (I9).
     cleanups: Vec<oneshot::Sender<()>>,
 }
 
@@ -73,8 +74,8 @@ pub(super) struct Inbox<K> {
 
 /// How much of one kind is done before the others get their turn.
 const ROUND: usize = 64;
-/// How many rounds are made before other tasks of the runtime get their turn: a storage that answers at once can keep
-/// an engine busy without end.
+/// How many rounds are made before other tasks of the runtime get their turn: a storage that answers at once
+/// can keep an engine busy without end.
 const ROUNDS: usize = 32;
 
 impl<K: Key, C: Call> Engine<K, C> {
@@ -114,7 +115,8 @@ impl<K: Key, C: Call> Engine<K, C> {
         }
     }
 
-    /// Returns the jitter of the next renewal. It needs no secrecy, so the environment's entropy only seeds it.
+    /// Returns the jitter of the next renewal. It needs no secrecy, so the environment's entropy only seeds
+    /// it.
     pub(super) fn jitter(&mut self) -> Jitter {
         Jitter::from_random(self.jitter.u64(..))
     }
@@ -127,7 +129,8 @@ impl<K: Key, C: Call> Engine<K, C> {
         self.text.as_str().into()
     }
 
-    /// Sends a request for the actor. Its first poll is in the same round, or in the next one of the same turn.
+    /// Sends a request for the actor. Its first poll is in the same round, or in the next one of the same
+    /// turn.
     pub(super) fn call(&mut self, id: usize, timeout: Duration, request: Request<K>) {
         if let Some(actor) = self.actors.get_mut(id) {
             actor.calling = true;
@@ -170,13 +173,14 @@ impl<K: Key, C: Call> Engine<K, C> {
     }
 
     fn answered(&mut self, id: usize, reply: Reply) {
-        // However long this process stood still since the round began, the answer was not seen before now (I5).
+        // However long this process stood still since the round began, the answer was not seen before now
+        // (I5).
         self.now = self.env.clock.now();
         self.deliver(id, Event::Answered(reply));
     }
 
-    /// One round over what is ready; `true` if there may be more. However much there is of one kind, the others are not
-    /// kept waiting.
+    /// One round over what is ready; `true` if there may be more. However much there is of one kind, the
+    /// others are not kept waiting.
     fn round(&mut self, cx: &mut Context<'_>) -> bool {
         self.now = self.env.clock.now();
         let timers = self.some(|engine| {
@@ -262,8 +266,8 @@ impl<K: Key, C: Call> Future for Engine<K, C> {
     }
 }
 
-/// A task that ends with leases held (its runtime shut down, something injected panicked) renews nothing any more; their
-/// owners hear of it, and their deadlines stay armed (I4).
+/// A task that ends with leases held (its runtime shut down, something injected panicked) renews nothing any
+/// more; their owners hear of it, and their deadlines stay armed (I4).
 impl<K: Key, C> Drop for Engine<K, C> {
     fn drop(&mut self) {
         for (_, actor) in &self.actors {

@@ -1,4 +1,5 @@
-//! The engine's one timer queue: the earliest wake-up of every actor, and one sleep of the clock for all of them.
+//! The engine's one timer queue: the earliest wake-up of every actor, and one sleep of the clock for all of
+//! them.
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::{
@@ -12,7 +13,8 @@ use vvm_clock::{Clock, Instant, Sleep};
 pub(super) struct Timers {
     clock: Arc<dyn Clock>,
     queue: BTreeSet<(Instant, usize)>,
-    /// At most one. In a set, which polls it again only when it has woken this task: each poll reads the clock.
+    /// At most one. In a set, which polls it again only when it has woken this task: each poll reads the
+    /// clock.
     sleep: FuturesUnordered<Sleep>,
     /// [`Instant::NEVER`] without a sleep.
     sleeps_until: Instant,
@@ -43,8 +45,9 @@ impl Timers {
         Some(actor)
     }
 
-    /// Ready when something may be due. A sleep for an instant earlier than the queue's is kept, also when the queue is
-    /// empty: waking once for nothing is cheaper than a new sleep for every renewal, or for every leadership.
+    /// Ready when something may be due. A sleep for an instant earlier than the queue's is kept, also when
+    /// the queue is empty: waking once for nothing is cheaper than a new sleep for every renewal, or for
+    /// every leadership.
     pub(super) fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let earliest = self.queue.first().map_or(Instant::NEVER, |&(at, _)| at);
         if earliest < self.sleeps_until {

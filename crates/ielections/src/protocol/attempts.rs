@@ -14,8 +14,8 @@ pub(super) struct Attempt {
 
 /// Attempts that all replace the same thing, so that at most one of them can ever apply.
 ///
-/// A confirmation needs the *version* of an attempt: finding one's own incarnation proves nothing, since the record
-/// that a lost renewal left in place has it too (I7).
+/// A confirmation needs the *version* of an attempt: finding one's own incarnation proves nothing, since the
+/// record that a lost renewal left in place has it too (I7).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Attempts(Vec<Attempt>);
 
@@ -43,7 +43,8 @@ impl Attempts {
         self.0.pop();
     }
 
-    /// All are settled: one was confirmed, or something else stands there, which none of them can replace any more.
+    /// All are settled: one was confirmed, or something else stands there, which none of them can replace any
+    /// more.
     pub(super) fn settle(&mut self) {
         // Not `clear`: a lease must not keep the capacity of its worst hour (I11).
         self.0 = Vec::new();

@@ -1,11 +1,13 @@
 //! A campaign: from candidate to the holder of one slot of many.
 //!
 //! 1. Read before writing, all slots at once, from then on whenever something can have changed.
-//! 2. A vacant slot is claimed; a held one is observed until its writer's TTL has passed, and then taken over (I5).
-//! 3. Every attempt has an incarnation of its own. While one is unresolved no other slot is tried (I7): the campaign
-//!    reads back, and if the write is undecided, tries the same slot again on the same condition, so that either the
-//!    new attempt applies and the old one never can, or the refusal shows which one did.
-//! 4. A claim whose answer came late is renewed before it counts (I3); a record of our own is never waited out.
+//! 2. A vacant slot is claimed; a held one is observed until its writer's TTL has passed, and then taken over
+//!    (I5).
+//! 3. Every attempt has an incarnation of its own. While one is unresolved no other slot is tried (I7): the
+//!    campaign reads back, and if the write is undecided, tries the same slot again on the same condition, so
+//!    that either the new attempt applies and the old one never can, or the refusal shows which one did.
+//! 4. A claim whose answer came late is renewed before it counts (I3); a record of our own is never waited
+//!    out.
 //! 5. A hint that something has changed brings the next look at the slots forward, and nothing else.
 //! 6. A campaign that ends without a slot deletes what its unresolved attempts may have left.
 
@@ -45,7 +47,8 @@ pub struct Campaign {
     hinted: bool,
     /// A hint brings no scan before this (I10).
     heeds_hints_at: Instant,
-    /// Refusals since the last pause: each tells something new, but a storage gone mad must not spin us (I10).
+    /// Refusals since the last pause: each tells something new, but a storage gone mad must not spin us
+    /// (I10).
     refusals: usize,
     last_failure: Option<String>,
     /// Slots were left unread by the last scan, so that what is known of them may be old.
@@ -58,8 +61,8 @@ struct Target {
     slot: usize,
     basis: Basis,
     attempts: Attempts,
-    /// The last attempt went unanswered, and no read has been answered since: the next step is a read and no further
-    /// write, or an outage would pile up attempts (I11).
+    /// The last attempt went unanswered, and no read has been answered since: the next step is a read and no
+    /// further write, or an outage would pile up attempts (I11).
     unread: bool,
     /// The largest write number that an attempt had: never used again, whatever became of it.
     last_write: u64,
@@ -170,8 +173,8 @@ impl Campaign {
         }
     }
 
-    /// What unresolved attempts may have left in the storage, for a campaign that is given up: each to be deleted by
-    /// its incarnation and epoch.
+    /// What unresolved attempts may have left in the storage, for a campaign that is given up: each to be
+    /// deleted by its incarnation and epoch.
     pub fn abandon(self) -> Option<(usize, Vec<Entry>)> {
         let target = self.target?;
         let left: Vec<Entry> = match target.basis {
@@ -214,8 +217,8 @@ impl Campaign {
         self.act(now)
     }
 
-    /// What follows from what was seen, however long ago: a scan that takes longer than a poll must not lead to nothing
-    /// but the next scan (I10).
+    /// What follows from what was seen, however long ago: a scan that takes longer than a poll must not lead
+    /// to nothing but the next scan (I10).
     fn act(&mut self, now: Instant) -> CampaignStep {
         if let Some(slot) = self.views.iter().position(|view| view.doubtful) {
             return self.queue(Intent::Verify(slot));
@@ -249,14 +252,14 @@ impl Campaign {
         self.wait(opens_at.min(self.next_scan).min(self.gives_up_at))
     }
 
-    /// When the slots are looked at next. A hint brings that forward, and nothing else: what was seen when stays as it is,
-    /// and so does the instant at which a slot opens (I5).
+    /// When the slots are looked at next. A hint brings that forward, and nothing else: what was seen when
+    /// stays as it is, and so does the instant at which a slot opens (I5).
     fn scans_at(&self) -> Instant {
         if self.hinted { self.next_scan.min(self.heeds_hints_at) } else { self.next_scan }
     }
 
-    /// When a storage that has been of no use since `stuck_since` ends the campaign. One that waits for a leader to be
-    /// seen has no time limit of its own, and without a storage nobody is ever seen (I10).
+    /// When a storage that has been of no use since `stuck_since` ends the campaign. One that waits for a
+    /// leader to be seen has no time limit of its own, and without a storage nobody is ever seen (I10).
     fn hopeless_at(&self, stuck_since: Instant) -> Instant {
         match self.terms.timeout {
             AcquireTimeout::UntilLeaderSeen => stuck_since.after(self.timing.outage()),
@@ -269,8 +272,8 @@ impl Campaign {
         self.fail(AcquireError::TimedOut { last_failure })
     }
 
-    /// One of the openings, by chance: candidates that start together must not all want the same slot (I11). Vacant
-    /// slots come before dead ones, where there may be a race with others that watched.
+    /// One of the openings, by chance: candidates that start together must not all want the same slot (I11).
+    /// Vacant slots come before dead ones, where there may be a race with others that watched.
     fn choose(&self, now: Instant) -> Option<(usize, Opening)> {
         let openings =
             || self.views.iter().enumerate().filter_map(|(slot, view)| Some((slot, view.opening(now)?)));

@@ -3,8 +3,8 @@
 //! 1. Validity counts from the send of the attempt that was confirmed (I3), never from its answer.
 //! 2. An unknown outcome is resolved by version, by read-back or by the next attempt's answer (I7).
 //! 3. The loss instant is absolute: whatever is in flight, it falls at `sent + 0.65 TTL`.
-//! 4. A record that shows anything but one of our own writes is a loss at once, and so is a storage that says that it is
-//!    not the same any more.
+//! 4. A record that shows anything but one of our own writes is a loss at once, and so is a storage that says
+//!    that it is not the same any more.
 //! 5. Loss is final: no later answer revives a lease.
 
 use super::attempts::{Attempt, Attempts};
@@ -15,8 +15,8 @@ use vvm_clock::Instant;
 /// How often one renewal is tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RenewalAttempts {
-    /// As often as there is time before the loss instant; at least three times. A database that restarts then costs
-    /// no lease.
+    /// As often as there is time before the loss instant; at least three times. A database that restarts then
+    /// costs no lease.
     #[default]
     UntilLoss,
     /// The reference's rule: this many attempts, and then the leadership is lost (`maxCASRetries`).
@@ -62,7 +62,8 @@ pub enum LeaseEvent {
     Swapped(Result<Swap, WriteError>),
     /// The read-back was answered.
     Read(Result<Slot, ReadError>),
-    /// Somebody else's record, or none, was seen where this lease's should stand, by other means than its own calls.
+    /// Somebody else's record, or none, was seen where this lease's should stand, by other means than its own
+    /// calls.
     Shown(Slot),
 }
 
@@ -105,7 +106,8 @@ pub enum LeaseStep {
 }
 
 impl Lease {
-    /// A lease on `held`, whose write was sent at `sent_at` and confirmed. Deliver `Woken` at [`Lease::wake_at`].
+    /// A lease on `held`, whose write was sent at `sent_at` and confirmed. Deliver `Woken` at
+    /// [`Lease::wake_at`].
     pub fn begin(held: Entry, sent_at: Instant, limit: RenewalAttempts, jitter: Jitter) -> Self {
         let timing = Timing::of(held.ttl);
         Self {
@@ -227,7 +229,8 @@ impl Lease {
         }
     }
 
-    /// Read back within what is left of the attempt's time; without any left, the next attempt's answer resolves it.
+    /// Read back within what is left of the attempt's time; without any left, the next attempt's answer
+    /// resolves it.
     fn read_back(&mut self, now: Instant) -> LeaseStep {
         let deadline = self.attempts.last().map(|last| last.sent_at.after(self.timing.attempt_timeout()));
         let left = deadline.map_or(Duration::ZERO, |deadline| now.until(deadline));
@@ -253,8 +256,8 @@ impl Lease {
         self.lose(Loss::StorageReplaced { cause: cause.to_string().into() })
     }
 
-    /// What the storage shows decides: one of our writes confirms that attempt from *its* send; the version we held is
-    /// undecided, since the attempt may still land; anything else is a loss (I7).
+    /// What the storage shows decides: one of our writes confirms that attempt from *its* send; the version
+    /// we held is undecided, since the attempt may still land; anything else is a loss (I7).
     fn resolve(&mut self, now: Instant, slot: &Slot, jitter: Jitter) -> LeaseStep {
         if let Some(attempt) = self.attempts.shown_by(slot).cloned() {
             return self.confirmed(now, attempt, jitter);

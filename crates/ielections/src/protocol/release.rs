@@ -15,8 +15,9 @@ pub enum ReleaseOutcome {
     AlreadyGone,
     /// The storage could not be reached or refused: the record stands until its TTL has passed.
     LeftToExpire,
-    /// The elections' task had ended before ([`Loss::EngineEnded`](crate::Loss)): the record stands until its TTL has
-    /// passed, and **the deadline stays armed**, because nobody was left who could disarm it (I4). The process ends at it.
+    /// The elections' task had ended before ([`Loss::EngineEnded`](crate::Loss)): the record stands until its
+    /// TTL has passed, and **the deadline stays armed**, because nobody was left who could disarm it (I4).
+    /// The process ends at it.
     StillArmed,
 }
 

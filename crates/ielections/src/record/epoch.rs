@@ -2,9 +2,11 @@
 
 use std::{fmt, num::NonZeroU64, time::Duration};
 
-/// A fencing token, strictly larger for each new leadership of a key, across expiry, release and restart (I2).
+/// A fencing token, strictly larger for each new leadership of a key, across expiry, release and restart
+/// (I2).
 ///
-/// At most `i64::MAX`, the largest number that every supported database stores (CQL `bigint`, SQLite `INTEGER`).
+/// At most `i64::MAX`, the largest number that every supported database stores (CQL `bigint`, SQLite
+/// `INTEGER`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(NonZeroU64);
 
@@ -26,8 +28,9 @@ impl Epoch {
         }
     }
 
-    /// The epoch of a leadership that follows `last`: `max(last + 1, unix milliseconds)`. The second half only matters
-    /// after a restore from backup, when it keeps the epoch rising although the storage forgot some.
+    /// The epoch of a leadership that follows `last`: `max(last + 1, unix milliseconds)`. The second half
+    /// only matters after a restore from backup, when it keeps the epoch rising although the storage forgot
+    /// some.
     ///
     /// # Errors
     /// When no larger epoch is left, which only a corrupt record can cause.

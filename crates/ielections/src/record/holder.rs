@@ -2,8 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
-/// Address or host name of a leader, at most 255 bytes. Never an identity: a replacement with the same address is
-/// somebody else, which is why records are told apart by [`Version`](crate::Version).
+/// Address or host name of a leader, at most 255 bytes. Never an identity: a replacement with the same
+/// address is somebody else, which is why records are told apart by [`Version`](crate::Version).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Holder(Arc<str>);
 

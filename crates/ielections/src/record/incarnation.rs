@@ -50,9 +50,9 @@ impl FromStr for Incarnation {
     }
 }
 
-/// One write attempt: chosen by the writer before it sends, so that an unanswered write is recognised when read back,
-/// and "unchanged" can be seen (I7). Fresh for *every* attempt, renewals included: confirming a lost renewal by its
-/// incarnation alone would take the old record for success.
+/// One write attempt: chosen by the writer before it sends, so that an unanswered write is recognised when
+/// read back, and "unchanged" can be seen (I7). Fresh for *every* attempt, renewals included: confirming a
+/// lost renewal by its incarnation alone would take the old record for success.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Version {
     /// Which acquisition attempt.

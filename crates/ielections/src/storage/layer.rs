@@ -1,13 +1,15 @@
-//! [`Layer`]: what stands before a storage and changes some of its verbs. Which ones, an author says; the others pass
-//! through to what is beneath. What a verb promises stands on [`TtlStorage`] alone, and a layer promises the same.
+//! [`Layer`]: what stands before a storage and changes some of its verbs. Which ones, an author says; the
+//! others pass through to what is beneath. What a verb promises stands on [`TtlStorage`] alone, and a layer
+//! promises the same.
 
 use super::{Claim, Delete, Key, Limits, ReadError, Swap, TtlStorage, WriteError};
 use crate::{DocumentStorage, Entry, Epoch, Incarnation, Slot, Vacant};
 use futures_util::future::BoxFuture;
 use std::{fmt::Debug, sync::Arc};
 
-/// The verbs that pass through: each returns the future of the storage beneath as it is, without a box of its own. The
-/// lifetimes are those that `#[async_trait]` gives a method, so that an implementation overrides a verb by an `async fn`.
+/// The verbs that pass through: each returns the future of the storage beneath as it is, without a box of its
+/// own. The lifetimes are those that `#[async_trait]` gives a method, so that an implementation overrides a
+/// verb by an `async fn`.
 macro_rules! verbs_passed_on_to {
     ($beneath:ident) => {
         /// See [`TtlStorage::limits`].
@@ -137,15 +139,16 @@ macro_rules! verbs_passed_on_to {
     };
 }
 
-/// What stands before a storage: every verb passes through, but for those that an implementation overrides. To refuse some
-/// claims, to count calls, to listen to what is answered. [`into_storage`](Self::into_storage) makes a storage of it.
+/// What stands before a storage: every verb passes through, but for those that an implementation overrides.
+/// To refuse some claims, to count calls, to listen to what is answered. [`into_storage`](Self::into_storage)
+/// makes a storage of it.
 ///
-/// A verb that passes through costs nothing: the caller gets the future of the storage beneath. A verb that is overridden
-/// costs the one box of its `async fn`.
+/// A verb that passes through costs nothing: the caller gets the future of the storage beneath. A verb that
+/// is overridden costs the one box of its `async fn`.
 ///
-/// The contract of [`TtlStorage`] holds for the layer as for what is beneath. A verb that is overridden calls the same one
-/// of [`beneath`](Self::beneath) once, or not at all; what it refuses by itself is `NotApplied`, and never will be. Limits
-/// may be narrowed, not widened.
+/// The contract of [`TtlStorage`] holds for the layer as for what is beneath. A verb that is overridden calls
+/// the same one of [`beneath`](Self::beneath) once, or not at all; what it refuses by itself is `NotApplied`,
+/// and never will be. Limits may be narrowed, not widened.
 ///
 /// # Cancel safety
 /// A layer's verbs are dropped as those of a storage are: what is done after the `await` may never be done.

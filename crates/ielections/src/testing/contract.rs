@@ -1,8 +1,8 @@
 //! The storage contract suite: one case for each thing that [`TtlStorage`] promises, and one test per case.
 //!
 //! A new storage implements [`StorageUnderTest`] and writes one line,
-//! [`storage_contract_suite!`](crate::storage_contract_suite). What a case writes through one handle it reads through
-//! another, as two processes would. Time is real: what must not end early is given the time to.
+//! [`storage_contract_suite!`](crate::storage_contract_suite). What a case writes through one handle it reads
+//! through another, as two processes would. Time is real: what must not end early is given the time to.
 //!
 //! Each case takes the storage for itself: the factory makes a fresh one for each.
 
@@ -46,8 +46,8 @@ pub trait StorageUnderTest: Send + Sync + 'static {
     /// Its keys.
     type Key: Key;
 
-    /// A handle of its own on the same data, as another process would have. After a handle was closed, this is how the
-    /// suite opens the storage again.
+    /// A handle of its own on the same data, as another process would have. After a handle was closed, this
+    /// is how the suite opens the storage again.
     async fn open(&self) -> Arc<dyn TtlStorage<Self::Key>>;
 
     /// The key of this name. Different names are different keys, whatever bytes they have.
@@ -56,8 +56,9 @@ pub trait StorageUnderTest: Send + Sync + 'static {
 
 /// Makes one `#[tokio::test]` per case for a storage: `storage_contract_suite!(MyStorage::fresh())`.
 ///
-/// The expression is evaluated once in each test, may `await`, and gives a fresh [`StorageUnderTest`]. The crate that
-/// uses it needs `tokio` with `macros` and `rt-multi-thread`. A suite in a module of its own can be run alone.
+/// The expression is evaluated once in each test, may `await`, and gives a fresh [`StorageUnderTest`]. The
+/// crate that uses it needs `tokio` with `macros` and `rt-multi-thread`. A suite in a module of its own can
+/// be run alone.
 #[macro_export]
 macro_rules! storage_contract_suite {
     ($factory:expr) => {

@@ -1,9 +1,9 @@
-//! The document contract suite: one case for each thing that [`DocumentStorage`](crate::DocumentStorage) promises, and one
-//! test per case.
+//! The document contract suite: one case for each thing that [`DocumentStorage`](crate::DocumentStorage)
+//! promises, and one test per case.
 //!
 //! A storage that has documents has a [`StorageUnderTest`] already, for its leader records; one more line,
-//! [`document_contract_suite!`](crate::document_contract_suite), runs this one. What a case writes through one handle it
-//! reads through another, as two processes would. Each case takes the storage for itself.
+//! [`document_contract_suite!`](crate::document_contract_suite), runs this one. What a case writes through
+//! one handle it reads through another, as two processes would. Each case takes the storage for itself.
 
 mod calls;
 mod closing;
@@ -31,7 +31,8 @@ pub use scans::*;
 
 pub use super::contract::{StorageUnderTest, bounded};
 
-/// Makes one `#[tokio::test]` per case for the documents of a storage: `document_contract_suite!(MyStorage::fresh())`, as
+/// Makes one `#[tokio::test]` per case for the documents of a storage:
+/// `document_contract_suite!(MyStorage::fresh())`, as
 /// [`storage_contract_suite!`](crate::storage_contract_suite) does for its leader records.
 #[macro_export]
 macro_rules! document_contract_suite {

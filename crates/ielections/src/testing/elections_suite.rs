@@ -1,13 +1,15 @@
-//! The elections suite: what a candidate, a leader and their successor can rely on, on the storage of whoever runs it.
+//! The elections suite: what a candidate, a leader and their successor can rely on, on the storage of whoever
+//! runs it.
 //!
 //! A storage that has its [`StorageUnderTest`] adds [`ElectionsTestSuite`] and one line,
-//! [`elections_test_suite!`](crate::elections_test_suite). Each case plays several processes: handles of their own,
-//! elections of their own, and deadmen that record instead of killing. Faults come from a
+//! [`elections_test_suite!`](crate::elections_test_suite). Each case plays several processes: handles of
+//! their own, elections of their own, and deadmen that record instead of killing. Faults come from a
 //! [`FaultyStorage`](crate::testing::mock::FaultyStorage) between a process and the storage.
 //!
-//! Time is the machine's, or a mock clock that jumps to the next timer whenever nothing can run: a storage that answers
-//! without waiting for anything then runs the whole suite in the blink of an eye. Bounds that keep leaders apart are
-//! exact on either; bounds of how quick things are have some slack on the machine's clock.
+//! Time is the machine's, or a mock clock that jumps to the next timer whenever nothing can run: a storage
+//! that answers without waiting for anything then runs the whole suite in the blink of an eye. Bounds that
+//! keep leaders apart are exact on either; bounds of how quick things are have some slack on the machine's
+//! clock.
 
 mod acquiring;
 mod claiming;
@@ -56,12 +58,12 @@ use vvm_clock::Clock;
 /// A storage under test, and the time in which elections on it are tested.
 pub trait ElectionsTestSuite: StorageUnderTest {
     /// The TTL of most leaderships of the suite; some have twice as much. At least what the storage's
-    /// [`Limits`](crate::Limits) ask for. On the machine's clock, a test machine that stands still for a third of it
-    /// fails cases: a second or two are a good choice.
+    /// [`Limits`](crate::Limits) ask for. On the machine's clock, a test machine that stands still for a
+    /// third of it fails cases: a second or two are a good choice.
     fn ttl(&self) -> Ttl;
 
-    /// The clock that the storage lives by, if it is a mock clock. Only for a storage that waits for nothing but this
-    /// clock: time jumps whenever nothing can run.
+    /// The clock that the storage lives by, if it is a mock clock. Only for a storage that waits for nothing
+    /// but this clock: time jumps whenever nothing can run.
     fn mock_clock(&self) -> Option<MockClock> {
         None
     }
@@ -70,8 +72,8 @@ pub trait ElectionsTestSuite: StorageUnderTest {
 /// Makes one test per case for a storage: `elections_test_suite!(MyStorage::fresh())`.
 ///
 /// The expression is evaluated once in each test, on a tokio runtime, may `await`, and gives a fresh
-/// [`ElectionsTestSuite`](crate::testing::elections_suite::ElectionsTestSuite). A suite in a module of its own can be
-/// run alone.
+/// [`ElectionsTestSuite`](crate::testing::elections_suite::ElectionsTestSuite). A suite in a module of its
+/// own can be run alone.
 #[macro_export]
 macro_rules! elections_test_suite {
     ($factory:expr) => {

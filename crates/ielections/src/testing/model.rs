@@ -1,5 +1,5 @@
-//! The contract as plainly as it can be written: a map from keys to slots, and one to documents. What a real storage is
-//! compared with, and what the mock and the planted bugs of the suites' own tests stand on.
+//! The contract as plainly as it can be written: a map from keys to slots, and one to documents. What a real
+//! storage is compared with, and what the mock and the planted bugs of the suites' own tests stand on.
 
 mod documents;
 

@@ -1,4 +1,5 @@
-//! The end of a leadership, for its documents: deposed, lost, closing, or behind a storage that does not answer.
+//! The end of a leadership, for its documents: deposed, lost, closing, or behind a storage that does not
+//! answer.
 
 use super::*;
 use futures_util::future::join_all;
@@ -45,8 +46,8 @@ fn who_is_deposed_learns_it_from_a_write_stops_and_asks_no_more() {
     });
 }
 
-/// The engine takes the renewal's answer and the report of a stranger's record in one round, and tells the deadman of
-/// confirmed renewals at the end of it.
+/// The engine takes the renewal's answer and the report of a stranger's record in one round, and tells the
+/// deadman of confirmed renewals at the end of it.
 #[test]
 fn deadline_of_a_loss_is_not_moved_by_a_renewal_confirmed_in_the_same_round() {
     let bench = Bench::new();

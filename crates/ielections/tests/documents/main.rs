@@ -1,4 +1,5 @@
-//! The documents of one leadership in mock time: what lands, in which order, who hears of it, and who goes first.
+//! The documents of one leadership in mock time: what lands, in which order, who hears of it, and who goes
+//! first.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "clippy knows tests, but not their helpers")]
 
 mod ending;

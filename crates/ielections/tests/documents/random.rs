@@ -1,5 +1,5 @@
-//! Many callers, some of whom give up half-way, on a storage that fails in every way, by many seeds: whatever was
-//! answered is what happened, once.
+//! Many callers, some of whom give up half-way, on a storage that fails in every way, by many seeds: whatever
+//! was answered is what happened, once.
 
 use super::*;
 use futures_util::future::join_all;

@@ -1,4 +1,5 @@
-//! Renewals first: batches of a leadership make way for its renewals, and a renewal never waits long for a batch.
+//! Renewals first: batches of a leadership make way for its renewals, and a renewal never waits long for a
+//! batch.
 
 use super::*;
 use ielections::testing::mock::{Fault, Verb};

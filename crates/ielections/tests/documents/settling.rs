@@ -1,4 +1,5 @@
-//! Batches without an answer, or with a refusal: each lands once or never, in order, and its callers hear which.
+//! Batches without an answer, or with a refusal: each lands once or never, in order, and its callers hear
+//! which.
 
 use super::*;
 use futures_util::FutureExt;

@@ -1,5 +1,5 @@
-//! A partition with documents that keeps the contract, behind a network that does not: answers are lost, requests are
-//! lost, late, or hang. It writes down what landed, in order, and what called it when.
+//! A partition with documents that keeps the contract, behind a network that does not: answers are lost,
+//! requests are lost, late, or hang. It writes down what landed, in order, and what called it when.
 
 use async_trait::async_trait;
 use bytes::Bytes;

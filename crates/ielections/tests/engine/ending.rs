@@ -131,7 +131,8 @@ fn cleanup_is_done_when_the_engine_is_dropped() {
     assert_nothing_is_left(&bench);
 }
 
-/// A call without an answer (I7), like any other: renewed at the next attempt, or lost in time and handed back.
+/// A call without an answer (I7), like any other: renewed at the next attempt, or lost in time and handed
+/// back.
 #[test]
 fn a_panic_in_the_driver_is_a_call_without_an_answer() {
     let bench = Bench::new();

@@ -1,4 +1,5 @@
-//! Hints through the engine: to whoever campaigns, however many there are, and to nobody whose caller is gone.
+//! Hints through the engine: to whoever campaigns, however many there are, and to nobody whose caller is
+//! gone.
 
 use crate::{Bench, candidacy, lead, on};
 use ielections::{

@@ -1,4 +1,5 @@
-//! Many at once: bounded, renewals first, deadlines moved in batches, and others of the runtime kept alive (I11).
+//! Many at once: bounded, renewals first, deadlines moved in batches, and others of the runtime kept alive
+//! (I11).
 
 use crate::{Bench, TTL, candidacy, lead, on};
 use futures_util::future::join_all;
@@ -48,8 +49,8 @@ fn renewals_go_before_whatever_else_waits() {
     });
 }
 
-/// In quiet times a leadership costs one write each quarter of its TTL, sent at most 5 % of the TTL's quarter early, and
-/// no read.
+/// In quiet times a leadership costs one write each quarter of its TTL, sent at most 5 % of the TTL's quarter
+/// early, and no read.
 #[test]
 fn a_quiet_leadership_costs_four_writes_a_ttl_and_nothing_else() {
     const TTLS: u32 = 50;

@@ -1,4 +1,5 @@
-//! A storage that writes down which calls it gets and how many at once, and lets a test act in the middle of one.
+//! A storage that writes down which calls it gets and how many at once, and lets a test act in the middle of
+//! one.
 
 use async_trait::async_trait;
 use ielections::{

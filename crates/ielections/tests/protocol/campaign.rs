@@ -7,8 +7,8 @@ use crate::{
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use std::cell::Cell;
 
-/// I1, I3, I5, I7 and I10, with clocks that run up to 10 % fast or slow, calls that land late or never, stalls, crashes
-/// and kills; then a calm, in which as many must lead as can.
+/// I1, I3, I5, I7 and I10, with clocks that run up to 10 % fast or slow, calls that land late or never,
+/// stalls, crashes and kills; then a calm, in which as many must lead as can.
 #[test]
 fn candidates_in_trouble_never_lead_at_once_and_lead_again_afterwards() {
     let met = Cell::new(Counts::default());

@@ -1,5 +1,5 @@
-//! A candidate and a storage that contradicts itself: stale answers are no harm, lost writes are, and refusing what it
-//! offers must not make anybody spin.
+//! A candidate and a storage that contradicts itself: stale answers are no harm, lost writes are, and
+//! refusing what it offers must not make anybody spin.
 
 use crate::outage::{BEGAN, campaign, sends, vacant};
 use ielections::{

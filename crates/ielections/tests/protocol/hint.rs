@@ -40,7 +40,8 @@ fn a_hint_brings_the_next_look_forward() {
     assert!(matches!(step, CampaignStep::Insert(0, ..)), "{step:?}");
 }
 
-/// A look each time, and the record that was seen at first is taken over when it was to be, and no sooner (I5).
+/// A look each time, and the record that was seen at first is taken over when it was to be, and no sooner
+/// (I5).
 #[test]
 fn hints_open_no_slot_before_its_time() {
     let (mut campaign, _) = standing_by();

@@ -18,8 +18,8 @@ fn held(entry: &Entry) -> Slot {
     Slot::Held { entry: entry.clone(), proven_age: None }
 }
 
-/// A claim that applied, whose answer was lost, and that was found when a quarter of its TTL was over: the record, the
-/// renewal that is sent for it, and when.
+/// A claim that applied, whose answer was lost, and that was found when a quarter of its TTL was over: the
+/// record, the renewal that is sent for it, and when.
 fn confirmed_late(timeout: AcquireTimeout) -> (Campaign, Entry, Entry, Instant) {
     let mut campaign = campaign(timeout, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);

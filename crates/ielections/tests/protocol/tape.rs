@@ -1,4 +1,5 @@
-//! The choices of one random course, as a value that proptest can shrink: beyond its end every choice is the tamest.
+//! The choices of one random course, as a value that proptest can shrink: beyond its end every choice is the
+//! tamest.
 
 use proptest::{collection::vec, prelude::*};
 use std::time::Duration;

@@ -1,9 +1,9 @@
-//! A small world: candidates with clocks of their own, slots in one storage, and a network that delays, loses and
-//! reorders. Discrete events, no real time; one [`Tape`] decides everything that chance decides.
+//! A small world: candidates with clocks of their own, slots in one storage, and a network that delays, loses
+//! and reorders. Discrete events, no real time; one [`Tape`] decides everything that chance decides.
 //!
-//! The world judges while it runs, by what only it can know: when a write was really issued, when it really landed, and
-//! until when each leader could be at work. What candidates do is in [`candidate`], what the storage does in
-//! [`network`].
+//! The world judges while it runs, by what only it can know: when a write was really issued, when it really
+//! landed, and until when each leader could be at work. What candidates do is in [`candidate`], what the
+//! storage does in [`network`].
 
 mod candidate;
 mod network;
@@ -144,7 +144,8 @@ impl World {
         while let Some(((at, _), event)) = self.events.pop_first()
             && at < ends
         {
-            // Polls of a millisecond by five candidates for eight seconds are 40,000 scans of three events each.
+            // Polls of a millisecond by five candidates for eight seconds are 40,000 scans of three events
+            // each.
             steps += 1;
             self.check(steps < 400_000, || "steps without end".into());
             self.now = at;

@@ -1,5 +1,5 @@
-//! Fencing: what a deposed leader writes does not land, ends its term, and is never tried again. What an instance was
-//! told of its writes is so.
+//! Fencing: what a deposed leader writes does not land, ends its term, and is never tried again. What an
+//! instance was told of its writes is so.
 
 use crate::{
     faults::WriteFault,

@@ -1,4 +1,5 @@
-//! Terms that come and go on many threads, in real time: what the other tests can't show, because they run on one.
+//! Terms that come and go on many threads, in real time: what the other tests can't show, because they run on
+//! one.
 
 use async_trait::async_trait;
 use ielections::{Candidacy, Elections, Env, Holder, Terms, Ttl};

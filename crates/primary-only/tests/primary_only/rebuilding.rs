@@ -1,4 +1,5 @@
-//! Rebuilding: every document becomes an instance, or a report; what can't be read fails the service for its term.
+//! Rebuilding: every document becomes an instance, or a report; what can't be read fails the service for its
+//! term.
 
 use crate::{
     faults::ReadFault,

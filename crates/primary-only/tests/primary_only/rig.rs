@@ -1,5 +1,5 @@
-//! Processes that share a database in memory, on a clock that only moves when everything is idle, so that each test is
-//! the same every time.
+//! Processes that share a database in memory, on a clock that only moves when everything is idle, so that
+//! each test is the same every time.
 
 use crate::{
     faults::FaultyDocuments,

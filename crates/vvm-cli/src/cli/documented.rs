@@ -1,5 +1,5 @@
-//! What documents and packaging tell people to write is understood: each `vvm …` line is parsed, and each settings file
-//! read, as the program itself would.
+//! What documents and packaging tell people to write is understood: each `vvm …` line is parsed, and each
+//! settings file read, as the program itself would.
 
 use super::{
     read,
@@ -159,8 +159,8 @@ fn block_of_yaml(text: &str, key: &str) -> String {
         .collect()
 }
 
-/// Parses it as the program would; `--config` names a file of somebody else's machine, and what is missing without it is
-/// forgiven.
+/// Parses it as the program would; `--config` names a file of somebody else's machine, and what is missing
+/// without it is forgiven.
 fn check(shown: &Shown) -> Result<(), String> {
     let named = shown.words.iter().position(|word| word == "--config");
     let mut words = shown.words.clone();

@@ -1,4 +1,5 @@
-//! The run-book (`docs/operations.md`) has an answer to whatever `vvm` may end with: every loss, every exit status.
+//! The run-book (`docs/operations.md`) has an answer to whatever `vvm` may end with: every loss, every exit
+//! status.
 
 use super::settings;
 use ielections::{Epoch, Holder, Incarnation, Loss, Ttl, Version, record::Entry};
@@ -61,7 +62,8 @@ fn every_loss_stands_in_the_run_book() {
 #[test]
 fn every_exit_status_stands_in_the_run_book() {
     let book = run_book();
-    // What stands behind `Exit status` in the help of any command: its numbers, but for 0 and for n in 128 + n.
+    // What stands behind `Exit status` in the help of any command: its numbers, but for 0 and for n in 128 +
+    // n.
     let cli = settings::described();
     let help = cli.get_subcommands().filter_map(|command| command.get_after_help()).map(ToString::to_string);
     let help =

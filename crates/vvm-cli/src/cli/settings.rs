@@ -1,12 +1,14 @@
 //! Where settings come from: the command line first, then the environment, then a file, then the default.
 //!
-//! What lives here: that one rule, for every option of every command that works on a storage, as clap describes it, so
-//! that an option that is added is a setting by that alone. What comes out is a complete command line: the guardian hands
-//! it on to the host, and a file that changes meanwhile can't have the two at odds.
+//! What lives here: that one rule, for every option of every command that works on a storage, as clap
+//! describes it, so that an option that is added is a setting by that alone. What comes out is a complete
+//! command line: the guardian hands it on to the host, and a file that changes meanwhile can't have the two
+//! at odds.
 //!
 //! What does not: what a value may be (`args`), and how a file is read ([`file`]).
 //!
-//! What is said closer wins, also over what contradicts it: `--acquire-timeout 1m` over `try = true` in a file.
+//! What is said closer wins, also over what contradicts it: `--acquire-timeout 1m` over `try = true` in a
+//! file.
 
 mod file;
 mod options;
@@ -68,8 +70,8 @@ struct Said<'cli> {
     origin: Origin,
 }
 
-/// Completes the command line `words` of `cli`, which [`described`] made, by `variables` and by the file that either
-/// names.
+/// Completes the command line `words` of `cli`, which [`described`] made, by `variables` and by the file that
+/// either names.
 ///
 /// # Errors
 /// When the command line is wrong by itself, and when a variable or the file is.
@@ -117,8 +119,8 @@ pub(super) fn settle(cli: &Command, words: Vec<OsString>, variables: &Variables)
     Ok(Settled { words, origins })
 }
 
-/// What the command line says, wherever it may be completed: nothing is wrong with it, but something may be missing.
-/// `None` where that is for the parser to judge.
+/// What the command line says, wherever it may be completed: nothing is wrong with it, but something may be
+/// missing. `None` where that is for the parser to judge.
 fn look_at(cli: &Command, words: &[OsString]) -> Result<Option<ArgMatches>, clap::Error> {
     match cli.clone().try_get_matches_from(words) {
         Ok(matches) => Ok(Some(matches)),
@@ -167,7 +169,8 @@ fn of_file<'cli>(command: &'cli Command, file: &File) -> Result<Vec<Said<'cli>>,
     Ok(said)
 }
 
-/// A variable that is meant for us, and that nobody reads, is said and not refused: the environment is not ours alone.
+/// A variable that is meant for us, and that nobody reads, is said and not refused: the environment is not
+/// ours alone.
 fn warn_of_misspelled(cli: &Command, variables: &Variables) {
     let names = variables.iter().filter_map(|(name, _)| name.to_str());
     for name in names.filter(|name| !options::is_known_variable(cli, name)) {

@@ -31,8 +31,8 @@ impl Record {
         Ok(Self { runtime, storage, key, seen: Slot::Vacant(Vacant::default()) })
     }
 
-    /// Reads the record, and returns what has changed since the last call. Fails if the storage refuses for good;
-    /// one that does not answer shows no change.
+    /// Reads the record, and returns what has changed since the last call. Fails if the storage refuses for
+    /// good; one that does not answer shows no change.
     pub(super) fn look(&mut self) -> Result<Option<(CandidateId, What)>, ReadError> {
         let slot = match self.runtime.block_on(self.storage.get(&self.key)) {
             Ok(slot) => slot,

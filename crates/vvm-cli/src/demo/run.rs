@@ -1,5 +1,5 @@
-//! [`Run`]: what is done to candidates, and waiting until something has happened. Waiting looks at the record,
-//! the workers' logs, ends of processes, and signals.
+//! [`Run`]: what is done to candidates, and waiting until something has happened. Waiting looks at the
+//! record, the workers' logs, ends of processes, and signals.
 
 use super::{
     candidate::Candidate,

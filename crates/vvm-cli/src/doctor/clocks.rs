@@ -1,7 +1,7 @@
 //! What the machine's clocks say of each other: suspends, rates, and how well the wall clock is kept.
 //!
-//! Elections compare two readings of one clock on one machine, and count on rates of two machines that are within 10 % of
-//! each other. How far this machine's own hardware is off, it can't tell alone.
+//! Elections compare two readings of one clock on one machine, and count on rates of two machines that are
+//! within 10 % of each other. How far this machine's own hardware is off, it can't tell alone.
 
 use super::finding::{Finding, Health};
 use crate::calendar::Span;
@@ -12,7 +12,8 @@ use vvm_deadman::WallClockState;
 /// How far an epoch may be ahead of this machine's wall clock before one of the two clocks is in doubt.
 const AHEAD: Duration = Duration::from_secs(10);
 
-/// Twice of what the kernel lets NTP correct (500 millionths), and a tenth of a tenth of what elections allow.
+/// Twice of what the kernel lets NTP correct (500 millionths), and a tenth of a tenth of what elections
+/// allow.
 const CORRECTED: f64 = 1_000.0;
 const TOO_FAST: f64 = 100_000.0;
 
@@ -88,8 +89,8 @@ fn rates(before: &Readings, after: &Readings) -> Finding {
     Finding::new("clock rate", health, says).with("ppm", rate).with("ppm_doubt", doubt)
 }
 
-/// Epochs are milliseconds of some machine's wall clock, or larger. Nothing depends on it but that they rise after a restore
-/// from a backup, for which a clock that is far behind is no help.
+/// Epochs are milliseconds of some machine's wall clock, or larger. Nothing depends on it but that they rise
+/// after a restore from a backup, for which a clock that is far behind is no help.
 fn wall_clock(newest: Option<u64>, now: Duration, kept: &io::Result<WallClockState>) -> Finding {
     let in_step = kept.as_ref().is_ok_and(|state| state.in_step);
     let how_kept = match kept {

@@ -1,4 +1,5 @@
-//! What follows from the figures, and from what the machine says of itself, with the way out where there is one.
+//! What follows from the figures, and from what the machine says of itself, with the way out where there is
+//! one.
 
 use super::{
     finding::{Finding, Health},
@@ -13,7 +14,8 @@ use vvm_containment::{Containment, Level, Wanted};
 use vvm_host::operate::StorageInspector;
 use vvm_storage::{Description, ElectionsTtlStorage};
 
-/// How often a slow write should fit into one attempt of a renewal, so that a bad minute does not cost a leadership.
+/// How often a slow write should fit into one attempt of a renewal, so that a bad minute does not cost a
+/// leadership.
 const ROOM: u32 = 4;
 
 /// What guardian, host, storage and HTTP need together.

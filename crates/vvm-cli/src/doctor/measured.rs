@@ -1,6 +1,6 @@
-//! How long calls take from here. Writes go to a record of the doctor's own: the name of its cluster has a control
-//! character, which no name on a command line may have, so that nobody can campaign for it. What is left of it afterwards
-//! is a free slot, one of a few, used again and again.
+//! How long calls take from here. Writes go to a record of the doctor's own: the name of its cluster has a
+//! control character, which no name on a command line may have, so that nobody can campaign for it. What is
+//! left of it afterwards is a free slot, one of a few, used again and again.
 
 use crate::cli::args::DoctorArgs;
 use ielections::{
@@ -110,8 +110,8 @@ fn place(number: u32) -> ElectionKey {
     ElectionKey { cluster: ClusterName::new(NAME), slot }
 }
 
-/// A record of our own, in the first place that is free; where none is, in the last one, whose doctor has died or is
-/// told so by its next write.
+/// A record of our own, in the first place that is free; where none is, in the last one, whose doctor has
+/// died or is told so by its next write.
 async fn claim(storage: &ElectionsTtlStorage, ttl: Ttl) -> Result<(ElectionKey, Entry), String> {
     let mut bytes = [0; 16];
     OsEntropy::default().fill(&mut bytes);

@@ -1,8 +1,8 @@
-//! The deadman's trigger of `vvm elect`: the thread of the hooks, which begins the on-loss hook at the deadline if nobody
-//! has yet, and ends the process when that hook has ended.
+//! The deadman's trigger of `vvm elect`: the thread of the hooks, which begins the on-loss hook at the
+//! deadline if nobody has yet, and ends the process when that hook has ended.
 //!
-//! Not the system's trigger, which would end the process at the deadline and leave what was promoted as it is. And a
-//! thread, because the deadline is for the case that everything else hangs.
+//! Not the system's trigger, which would end the process at the deadline and leave what was promoted as it
+//! is. And a thread, because the deadline is for the case that everything else hangs.
 
 use super::order::Inbox;
 use std::{io, sync::Arc};

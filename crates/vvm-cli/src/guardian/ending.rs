@@ -102,7 +102,8 @@ fn without_farewell(told: &Told, end: &GuardEnded) -> (Outcome, Farewell) {
     }
 }
 
-/// A host that was asked to end before it could listen: a Ctrl-C in its first moments, while it is still in our group.
+/// A host that was asked to end before it could listen: a Ctrl-C in its first moments, while it is still in
+/// our group.
 fn asks_to_end(told: &Told, signal: Signal) -> bool {
     told.leading.is_none() && ends_a_candidate(signal)
 }

@@ -1,7 +1,7 @@
 //! `vvm pause` and `vvm resume`: nobody leads a name meanwhile.
 //!
-//! What a successful `vvm pause` guarantees, and why, is said at `requests::may_work`; its part of it is the order:
-//! first the pause is written, then each slot is seen to be nobody's, by linearizable reads.
+//! What a successful `vvm pause` guarantees, and why, is said at `requests::may_work`; its part of it is the
+//! order: first the pause is written, then each slot is seen to be nobody's, by linearizable reads.
 
 use super::{LOOK, Refusal, StorageInspector, conclude, new_ask, slots::Occupied, tell};
 use crate::{

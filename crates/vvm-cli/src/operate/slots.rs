@@ -24,9 +24,9 @@ impl Occupied {
         Self { slots: slots.into_iter().map(|key| (key, None)).collect(), clock }
     }
 
-    /// Looks at each that is left, linearizably. One that is vacant goes, and so does one whose record has stood unchanged
-    /// for its TTL, on our clock, since the answer that first showed it: its leader is dead (I1), and while the name is
-    /// paused nobody takes it over.
+    /// Looks at each that is left, linearizably. One that is vacant goes, and so does one whose record has
+    /// stood unchanged for its TTL, on our clock, since the answer that first showed it: its leader is dead
+    /// (I1), and while the name is paused nobody takes it over.
     ///
     /// # Errors
     /// When the storage fails.

@@ -1,8 +1,9 @@
 //! `vvm step-down`: asks a leader to give its slot up, and tells what comes of it.
 //!
-//! The request goes through stages (`vvm_storage::Stage`), each a write that compares the one before. So when this command
-//! says that nothing has happened, nothing will: it has withdrawn the request before the leader began. So it does when it
-//! is interrupted: a request that was left behind would be granted whenever its standby comes.
+//! The request goes through stages (`vvm_storage::Stage`), each a write that compares the one before. So when
+//! this command says that nothing has happened, nothing will: it has withdrawn the request before the leader
+//! began. So it does when it is interrupted: a request that was left behind would be granted whenever its
+//! standby comes.
 
 use super::{LOOK, Refusal, StorageInspector, conclude, new_ask, tell};
 use crate::{
@@ -21,12 +22,12 @@ use vvm_clock::Instant;
 use vvm_host::operate::Purpose;
 use vvm_storage::{Advanced, ElectionKey, SlotNumber, Stage, StepDown};
 
-/// How long others have the first chance after a step-down: five looks of a standby that looks once a second, which is
-/// the longest pause between two.
+/// How long others have the first chance after a step-down: five looks of a standby that looks once a second,
+/// which is the longest pause between two.
 const FIRST_CHANCE: Duration = Duration::from_secs(5);
 
-/// How long the named standby has to say that it is there, and then the leader that it has heard: each looks once a second
-/// at least.
+/// How long the named standby has to say that it is there, and then the leader that it has heard: each looks
+/// once a second at least.
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// `vvm step-down`.

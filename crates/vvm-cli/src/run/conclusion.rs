@@ -53,7 +53,8 @@ pub(super) enum Cause {
 pub(super) fn conclude(surroundings: &Surroundings, course: &Course, cause: &Cause) -> Conclusion {
     let conclusion = Conclusion::of(surroundings, course, cause);
     conclusion.announce(surroundings, course);
-    // A reader of the file has seen the guardian's end, and may have started the next one, which writes it, too.
+    // A reader of the file has seen the guardian's end, and may have started the next one, which writes it,
+    // too.
     if let Some(path) = &surroundings.run.result_file
         && conclusion.outcome != Outcome::GuardianDied
     {
@@ -100,7 +101,8 @@ impl Cause {
         }
     }
 
-    /// Whether a slot was won while the guardian did not listen: nothing was started, and nothing is wrong once it does.
+    /// Whether a slot was won while the guardian did not listen: nothing was started, and nothing is wrong
+    /// once it does.
     pub(super) fn is_silent_guardian(&self) -> bool {
         matches!(self, Self::Problem(Problem::StartFailed { cause, .. }) if cause.is::<GuardianSilent>())
     }

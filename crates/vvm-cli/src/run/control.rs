@@ -19,7 +19,8 @@ use vvm_containment::{
 use vvm_host::operate::{At, Request, StopRequests};
 use vvm_host::status::{HostStatus, WhyStopping};
 
-/// Signals on their way to the worker: as many as can come before it is looked at. More merge, as pending ones do.
+/// Signals on their way to the worker: as many as can come before it is looked at. More merge, as pending
+/// ones do.
 const SIGNALS: usize = 64;
 
 /// How long after the shell's HUP its terminal may be gone: a shell tells its jobs first, and then ends.
@@ -111,8 +112,8 @@ impl Control {
                     Heard::Message(ToSupervisor::Begin { .. }, _) => {}
                     Heard::End => {
                         guardian_speaks = false;
-                        // Heard before its process is seen to end: the kernel closes first. So what ends from here on has
-                        // not ended by itself.
+                        // Heard before its process is seen to end: the kernel closes first. So what ends from
+                        // here on has not ended by itself.
                         self.end_with_guardian();
                     }
                 },
@@ -126,8 +127,8 @@ impl Control {
         }
     }
 
-    /// Whoever notices says that the guardian has died: everything is to stop and be killed, and to be said to nobody who
-    /// might be at a terminal. From any thread, and as often as one likes.
+    /// Whoever notices says that the guardian has died: everything is to stop and be killed, and to be said
+    /// to nobody who might be at a terminal. From any thread, and as often as one likes.
     pub(super) fn end_with_guardian(&self) {
         announce::leave_terminal();
         self.guardian_died.cancel();
@@ -160,8 +161,8 @@ impl Control {
         }
     }
 
-    /// The terminal is lost. The kernel may have told the guardian alone, so that the command gets a HUP in any case: a
-    /// second one is harmless to it, none is not.
+    /// The terminal is lost. The kernel may have told the guardian alone, so that the command gets a HUP in
+    /// any case: a second one is harmless to it, none is not.
     ///
     /// Not a request that another one follows to kill: kernel and shell may both tell of one loss.
     fn hung_up(&self) {
@@ -185,8 +186,8 @@ impl Control {
     }
 }
 
-/// Whether a HUP from there tells of a lost terminal. A shell may end right after it; any other process may mean the
-/// command alone, which is to read its settings again.
+/// Whether a HUP from there tells of a lost terminal. A shell may end right after it; any other process may
+/// mean the command alone, which is to read its settings again.
 fn tells_of_lost_terminal(source: SignalSource) -> bool {
     match source {
         SignalSource::Terminal => true,

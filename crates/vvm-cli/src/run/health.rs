@@ -59,8 +59,8 @@ impl Health {
         Some(Self { check, interval, timeout, failures, clock: Arc::clone(clock) })
     }
 
-    /// Resolves when so many checks in a row have failed. The first one comes an interval after the call: a command needs
-    /// a moment before it can answer.
+    /// Resolves when so many checks in a row have failed. The first one comes an interval after the call: a
+    /// command needs a moment before it can answer.
     ///
     /// # Cancel safety
     /// May be dropped at will; the next call begins to count anew.

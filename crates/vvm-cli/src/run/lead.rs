@@ -114,8 +114,9 @@ pub(super) async fn lead(surroundings: &Arc<Surroundings>, host: Host) -> Farewe
     last.map_or(Farewell::Exit(crate::cli::exit::SYSTEM), |conclusion| conclusion.farewell)
 }
 
-/// Resolves when the guardian has lapsed during a campaign. Between campaigns nothing runs that it would have to end, and
-/// a guardian that goes on after a stop confirms what it has missed in order: first a deadline that is over, then none.
+/// Resolves when the guardian has lapsed during a campaign. Between campaigns nothing runs that it would have
+/// to end, and a guardian that goes on after a stop confirms what it has missed in order: first a deadline
+/// that is over, then none.
 async fn guardian_lapsed(control: &Control, clock: &Arc<dyn Clock>, is_campaigning: &AtomicBool) {
     let mut in_force = control.in_force.subscribe();
     loop {
@@ -128,8 +129,8 @@ async fn guardian_lapsed(control: &Control, clock: &Arc<dyn Clock>, is_campaigni
     }
 }
 
-/// How long a host whose command is unhealthy is no candidate: a standby looks at the record at least once a poll, has as
-/// long again to claim it, and as long again in case a claim fails.
+/// How long a host whose command is unhealthy is no candidate: a standby looks at the record at least once a
+/// poll, has as long again to claim it, and as long again in case a claim fails.
 fn others_first(run: &RunArgs) -> Duration {
     Terms::usual_poll(run.ttl) * 3
 }

@@ -1,5 +1,6 @@
-//! What is logged by `tracing`, on standard error: what the libraries below have to say, for whoever asks with `VVM_LOG`;
-//! and for programs (`--log-format json`) also our own changes of state, which people are told in lines of their own.
+//! What is logged by `tracing`, on standard error: what the libraries below have to say, for whoever asks
+//! with `VVM_LOG`; and for programs (`--log-format json`) also our own changes of state, which people are
+//! told in lines of their own.
 
 use crate::announce::{Readers, readers, say, write_line, write_object};
 use serde_json::{Map, Value};
@@ -18,9 +19,9 @@ use tracing_subscriber::{
 /// In the form of `tracing_subscriber::EnvFilter`, e.g. `debug` or `ielections=trace`.
 const VARIABLE: &str = "VVM_LOG";
 
-/// Errors of ours; but not the orchestrator's, whose every problem ends up in the last line of a run. Of the libraries that
-/// others made, nothing: what a storage's client takes for an error is one attempt of many, and if it matters it comes to
-/// us, is judged, and is said in words of our own.
+/// Errors of ours; but not the orchestrator's, whose every problem ends up in the last line of a run. Of the
+/// libraries that others made, nothing: what a storage's client takes for an error is one attempt of many,
+/// and if it matters it comes to us, is judged, and is said in words of our own.
 const USUAL: &str =
     "off,vvm_clock=error,vvm_deadman=error,primary_only=error,vvm_host=error,vvm_storage=error";
 

@@ -1,5 +1,5 @@
-//! The worker as a service of the orchestrator: started while leading, and stopped, to the last process, before the
-//! record is released (I6).
+//! The worker as a service of the orchestrator: started while leading, and stopped, to the last process,
+//! before the record is released (I6).
 
 use super::{
     guardian_silent::GuardianSilent,
@@ -46,8 +46,8 @@ impl Service<ElectionKey> for WorkerService {
 }
 
 impl Surroundings {
-    /// Waits until the guardian's own timer stands at our deadline, or at a later one of ours. Without it, no process would
-    /// end what the worker leaves behind if both of us were stopped.
+    /// Waits until the guardian's own timer stands at our deadline, or at a later one of ours. Without it, no
+    /// process would end what the worker leaves behind if both of us were stopped.
     async fn guardian_in_force(&self, ttl: Ttl, stop: &CancellationToken) -> Result<(), BoxError> {
         let deadline = *self.deadline.borrow();
         let mut in_force = self.control.in_force.subscribe();

@@ -1,4 +1,5 @@
-//! The work of one leadership: the command, once or again and again, and what keeps the leadership after it has ended.
+//! The work of one leadership: the command, once or again and again, and what keeps the leadership after it
+//! has ended.
 //!
 //! What lives here: starting a command, and what follows its end. What happens between the two stands in
 //! `vvm_containment`; what follows the tenure, in `conclusion`.
@@ -30,19 +31,19 @@ use vvm_host::status::{Idle, IdleUntil, WhyStopping};
 use vvm_orch::{BoxError, ServiceContext};
 use vvm_storage::ElectionKey;
 
-/// How long before the kill deadline waiting ends, and killing begins: a tree of fifty processes takes 10 ms to kill and
-/// reap on an idle machine; the rest is for a busy one, and for handing back.
+/// How long before the kill deadline waiting ends, and killing begins: a tree of fifty processes takes 10 ms
+/// to kill and reap on an idle machine; the rest is for a busy one, and for handing back.
 const KILLING: Duration = Duration::from_millis(200);
 
 /// Of a short TTL, this part: a third of what services have to stop in after a loss (0.15).
 const KILLING_SHARE: u32 = 20;
 
-/// Of the TTL, this part is kept for the command to stop in after a loss, half of what there is then (0.15): `--pre-stop`
-/// ends before.
+/// Of the TTL, this part is kept for the command to stop in after a loss, half of what there is then (0.15):
+/// `--pre-stop` ends before.
 const LEAST_TO_STOP_SHARE: u32 = 13;
 
-/// How long one signal to many processes may take to reach us by way of the guardian, on a busy machine. Only a worker
-/// that another process has killed by TERM, INT or HUP is kept waiting for it.
+/// How long one signal to many processes may take to reach us by way of the guardian, on a busy machine. Only
+/// a worker that another process has killed by TERM, INT or HUP is kept waiting for it.
 const ON_ITS_WAY: Duration = Duration::from_millis(500);
 
 /// The work of one leadership.
@@ -129,8 +130,8 @@ impl Tenure {
         }
     }
 
-    /// How the command ended, if it is proven that nothing of it is left (I6). Without proof, this process ends here and
-    /// hands nothing back: the guardian kills what is left, and the record expires.
+    /// How the command ended, if it is proven that nothing of it is left (I6). Without proof, this process
+    /// ends here and hands nothing back: the guardian kills what is left, and the record expires.
     fn proven(&self, supervised: Result<Supervised, Unproven>) -> Supervised {
         supervised.unwrap_or_else(|unproven| {
             let cause = Cause::Unproven(unproven);

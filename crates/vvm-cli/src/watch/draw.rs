@@ -1,4 +1,5 @@
-//! What a terminal shows: the slots, and under them what has changed, the latest first. Draws anew whatever the moment.
+//! What a terminal shows: the slots, and under them what has changed, the latest first. Draws anew whatever
+//! the moment.
 
 use super::{
     change::{Change, readable},
@@ -39,7 +40,8 @@ const WORDS: usize = 14;
 /// Columns of the time of day before a change, and of what stands between the two.
 const MOMENT: usize = "00:00:00Z  ".len();
 
-/// How much of the TTL must be left for all to be well: a leader renews each quarter, and is at risk at a half.
+/// How much of the TTL must be left for all to be well: a leader renews each quarter, and is at risk at a
+/// half.
 const WELL: f64 = 0.5;
 
 /// Returns the rows of a picture, no larger than this.
@@ -53,8 +55,8 @@ pub(super) fn picture(scene: &Scene<'_>, columns: usize, rows: usize) -> Vec<Row
         drawn.push(heads(table));
     }
     let changes = changes(scene.history, columns, rows);
-    // Half of the picture, or what the changes leave of it: they need their title and a row apart, and the rest of the
-    // slots a row.
+    // Half of the picture, or what the changes leave of it: they need their title and a row apart, and the
+    // rest of the slots a row.
     let left = rows.saturating_sub(drawn.len() + changes.len() + 3);
     let shown = (left.max(rows / 2).max(3) / each).max(1);
     for (number, seen) in scene.slots.iter().take(shown) {
@@ -107,8 +109,8 @@ fn hidden(scene: &Scene<'_>, shown: usize) -> Option<Row> {
     (!hidden.is_empty()).then(|| Row::of(&line, style))
 }
 
-/// `text` in as many rows as it takes: the first one indented by `indents[0]`, the others by `indents[1]`. Broken between
-/// words, where there are any.
+/// `text` in as many rows as it takes: the first one indented by `indents[0]`, the others by `indents[1]`.
+/// Broken between words, where there are any.
 fn wrapped(text: &str, indents: [usize; 2], columns: usize, style: Style) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let mut rest = text;

@@ -1,8 +1,8 @@
 //! [`Slots`]: what was seen of each slot, look by look, and what that tells.
 //!
-//! From outside, a renewal is a record whose version has moved since the look before. When it was written is known only
-//! to have been between the two, or more exactly where the storage can prove its age; what is shown counts from the later
-//! end, so that it says "at least so long ago" and never claims more.
+//! From outside, a renewal is a record whose version has moved since the look before. When it was written is
+//! known only to have been between the two, or more exactly where the storage can prove its age; what is
+//! shown counts from the later end, so that it says "at least so long ago" and never claims more.
 
 use super::{
     Look, Paused,

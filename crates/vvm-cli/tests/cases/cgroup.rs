@@ -1,7 +1,7 @@
 //! A control group for the worker: everything that holds at level guardian, and what it promises on top.
 //!
-//! The tests of the files taken in here are those of level guardian, at this level (`harness::Level`). Terminals are left
-//! out: a control group is nothing to them.
+//! The tests of the files taken in here are those of level guardian, at this level (`harness::Level`).
+//! Terminals are left out: a control group is nothing to them.
 
 use crate::VVM;
 use harness::{Level, Run, Running, Trial, eventually, lets_us_make_groups, own_group};
@@ -140,8 +140,8 @@ fn auto_takes_a_delegated_group() {
 fn an_ordinary_user_needs_a_delegated_group() {
     let trial = VVM.trial();
     let Some(group) = Group::of(&trial).filter(|_| geteuid().is_root()) else { return };
-    // A copy of the program, because ours may stand where only its owner may go; made by another process, because a file
-    // that is open for writing in one of ours could not be executed.
+    // A copy of the program, because ours may stand where only its owner may go; made by another process,
+    // because a file that is open for writing in one of ours could not be executed.
     let copy = trial.folder().join("vvm");
     let copied = Command::new("cp").arg(VVM.path()).arg(&copy).status().unwrap();
     assert!(copied.success());

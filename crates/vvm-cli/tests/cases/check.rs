@@ -10,8 +10,8 @@ use std::{
     thread,
 };
 
-/// A server that gives one answer after the other, and then the last one for ever. An empty answer is none at all: it
-/// keeps the connection, and says nothing.
+/// A server that gives one answer after the other, and then the last one for ever. An empty answer is none at
+/// all: it keeps the connection, and says nothing.
 struct Server {
     url: String,
     asked: Arc<Mutex<Vec<String>>>,

@@ -1,5 +1,6 @@
-//! `vvm` in a container that has next to nothing: a root folder that is read-only, with the program, what it is linked
-//! with, `/proc`, `/dev/null` and a folder for the storage; no shell, no `/tmp`, no user, no certificate.
+//! `vvm` in a container that has next to nothing: a root folder that is read-only, with the program, what it
+//! is linked with, `/proc`, `/dev/null` and a folder for the storage; no shell, no `/tmp`, no user, no
+//! certificate.
 
 use crate::VVM;
 use harness::{Lines, Trial, command_line, eventually};

@@ -32,8 +32,8 @@ fn start(trial: &Trial, processes: usize, script: &str) -> Running {
     running
 }
 
-/// Kills the `victim` of each trial; nobody may outlive it by more than was promised. A host that outlives its guardian
-/// has to hand back, and goes then: `guardian_death.rs`.
+/// Kills the `victim` of each trial; nobody may outlive it by more than was promised. A host that outlives
+/// its guardian has to hand back, and goes then: `guardian_death.rs`.
 fn in_time(
     who: &str,
     mut start: impl FnMut(&Trial) -> Running,
@@ -93,8 +93,8 @@ fn the_record_stands_until_the_last_process_is_gone() {
     assert!(trial.status(&["--name", "payroll"]).1.contains("free"));
 }
 
-/// The last line, where nobody is left to sweep: the kernel ends the command with its host. (What the command left
-/// behind lives on until the guardian goes on; the documentation says so.)
+/// The last line, where nobody is left to sweep: the kernel ends the command with its host. (What the command
+/// left behind lives on until the guardian goes on; the documentation says so.)
 #[test]
 fn with_a_stopped_guardian_the_command_still_dies_with_the_host() {
     let trial = VVM.trial();

@@ -8,8 +8,8 @@ use vvm_clock::SystemClock;
 
 const TTL: Duration = Duration::from_secs(2);
 
-/// For how long a process that gets no renewal through may live: 0.8 TTL from the send of the last one, which was sent
-/// before we looked; and what a scheduler needs until everybody is gone and we have seen it.
+/// For how long a process that gets no renewal through may live: 0.8 TTL from the send of the last one, which
+/// was sent before we looked; and what a scheduler needs until everybody is gone and we have seen it.
 const DEADLINE: Duration = Duration::from_millis(1600 + 200);
 
 /// A worker that leaves a daemon behind, and neither of them stops when told to.

@@ -41,7 +41,8 @@ fn it_measures_and_disturbs_nobody() {
             // Which one, and how it is set: `files.rs`, and the tests of each driver.
             assert!(!software.is_empty(), "{found:#}");
             assert!(finding(&found, "suspend")["since_start_ms"].as_f64().unwrap() > 0.0);
-            // Wherever tests run, clocks go at the rate of their hardware, within what NTP corrects and a little more.
+            // Wherever tests run, clocks go at the rate of their hardware, within what NTP corrects and a
+            // little more.
             assert!(finding(&found, "clock rate")["ppm"].as_f64().unwrap().abs() < 100_000.0);
             assert!(finding(&found, "wall clock")["behind_ms"].as_f64().unwrap() < 10_000.0);
             assert_eq!(

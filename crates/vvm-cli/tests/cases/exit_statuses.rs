@@ -84,8 +84,9 @@ fn misuse_is_64_and_says_what_to_write() {
     }
 }
 
-/// Every process of ours reads from it where there is nothing to read; what is wrong must not look like a crash. Where
-/// mounts are forbidden, that is all that is shown here; text and status have a test in `stage`, too.
+/// Every process of ours reads from it where there is nothing to read; what is wrong must not look like a
+/// crash. Where mounts are forbidden, that is all that is shown here; text and status have a test in `stage`,
+/// too.
 #[test]
 fn a_machine_without_dev_null_is_told_so() {
     let trial = VVM.trial();

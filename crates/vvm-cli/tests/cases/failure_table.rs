@@ -1,7 +1,8 @@
-//! The failure table of docs/architecture.md: guardian, host and keeper, each killed or stopped, alone and together.
+//! The failure table of docs/architecture.md: guardian, host and keeper, each killed or stopped, alone and
+//! together.
 //!
-//! In every row but those named, nothing of the command is left in the end. Where the table gives a time, the row has a
-//! test of its own (`containment`, `guardian_death`, `hung`).
+//! In every row but those named, nothing of the command is left in the end. Where the table gives a time, the
+//! row has a test of its own (`containment`, `guardian_death`, `hung`).
 
 use crate::VVM;
 use harness::{Level, Running, Trial, eventually, state};
@@ -46,7 +47,8 @@ fn daemon(trial: &Trial) -> Vec<Pid> {
     trial.processes().with("sleep 1000").into_iter().filter(|pid| !stages.contains(pid)).collect()
 }
 
-/// What is to be stopped is stopped first, and the keeper is killed before the others: each of them would act otherwise.
+/// What is to be stopped is stopped first, and the keeper is killed before the others: each of them would act
+/// otherwise.
 fn suffer(trial: &Trial, running: &Running, row: &[(Who, Signal)]) {
     let found = row.iter().map(|(who, signal)| (who.process(trial, running), *signal)).collect::<Vec<_>>();
     for which in [STOP, KILL] {
@@ -103,7 +105,8 @@ fn nothing_outlives_a_guardian_or_a_host_that_is_stopped() {
     }
 }
 
-/// The host continues it with the next renewal. Process 1 of a namespace is found when the command is to stop.
+/// The host continues it with the next renewal. Process 1 of a namespace is found when the command is to
+/// stop.
 #[test]
 fn nothing_outlives_a_keeper_that_is_stopped() {
     let trial = VVM.trial();
@@ -162,7 +165,8 @@ fn the_command_does_not_outlive_all_three() {
     }
 }
 
-/// (I6) Without proof that nothing runs, the record is left to expire. At level pidns the kernel gives the proof.
+/// (I6) Without proof that nothing runs, the record is left to expire. At level pidns the kernel gives the
+/// proof.
 #[test]
 fn without_a_keeper_nothing_is_handed_back_unless_the_kernel_proves_the_end() {
     let trial = VVM.trial();

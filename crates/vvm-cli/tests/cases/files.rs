@@ -1,6 +1,6 @@
-//! What is about files alone: a lock that somebody keeps, a file that is deleted, cut off, or none of ours; and how many
-//! files `vvm` may open. The other storages have no such thing; what takes the place of these there is tested beside what
-//! holds everywhere.
+//! What is about files alone: a lock that somebody keeps, a file that is deleted, cut off, or none of ours;
+//! and how many files `vvm` may open. The other storages have no such thing; what takes the place of these
+//! there is tested beside what holds everywhere.
 
 use crate::VVM;
 use harness::{Trial, eventually};
@@ -190,7 +190,8 @@ mod timed {
             }
             let deleted = vvm_clock::SystemClock::read();
             running.wait();
-            // The next renewal, and what the work may take to stop; without any hurry it would be 0.65 TTL at least.
+            // The next renewal, and what the work may take to stop; without any hurry it would be 0.65 TTL at
+            // least.
             attempt.took("the end of the leader", TTL * 2 / 5 + Duration::from_secs(1), deleted)?;
             let finished = running.finish();
             assert_eq!(finished.code(), 79, "{:#?}", finished.stderr);

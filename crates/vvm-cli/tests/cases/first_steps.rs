@@ -1,5 +1,5 @@
-//! What somebody who is new does wrong, and which words help: texts that are none, an output that takes nothing.
-//! (Wrong values of settings are in `every_setting`, files and their rights in `files`.)
+//! What somebody who is new does wrong, and which words help: texts that are none, an output that takes
+//! nothing. (Wrong values of settings are in `every_setting`, files and their rights in `files`.)
 
 use crate::VVM;
 use std::{

@@ -1,5 +1,5 @@
-//! The guardian is killed, and nothing else: everything that it contained ends at once, and the host hands the leadership
-//! back before it goes, too.
+//! The guardian is killed, and nothing else: everything that it contained ends at once, and the host hands
+//! the leadership back before it goes, too.
 
 use crate::VVM;
 use harness::{Terminal, Trial, eventually, state};
@@ -20,7 +20,8 @@ const LONG: Duration = Duration::from_secs(60);
 /// How long a host may take to hand back, as it promises, and then to end.
 const BOUND: Duration = Duration::from_millis(5000 + 500);
 
-/// Holds a lock for as long as one of its processes lives, wherever that went, and says whether it was the only one.
+/// Holds a lock for as long as one of its processes lives, wherever that went, and says whether it was the
+/// only one.
 fn alone(trial: &Trial, then: &str) -> String {
     let lock = trial.folder().join("lock");
     format!(
@@ -182,7 +183,8 @@ mod timed {
         }
     }
 
-    /// The main thread is held as a debugger does it, and hears nobody: the other one ends everything at once all the same.
+    /// The main thread is held as a debugger does it, and hears nobody: the other one ends everything at once
+    /// all the same.
     #[test]
     fn with_a_host_that_hangs_everything_else_ends_at_once() {
         VVM.timed("a guardian is killed while the host hangs", |attempt, trial| {

@@ -1,5 +1,6 @@
-//! A cluster whose node hangs up, as it does while it starts or goes down: an outage like any other. And what answers in
-//! another language: a mistake, which is told. The node is one of the test's own, since real ones can't be made to.
+//! A cluster whose node hangs up, as it does while it starts or goes down: an outage like any other. And what
+//! answers in another language: a mistake, which is told. The node is one of the test's own, since real ones
+//! can't be made to.
 
 use crate::VVM;
 use rustix::net::sockopt::set_socket_linger;

@@ -139,8 +139,8 @@ fn between_two_runs_and_while_only_held_nobody_is_sent_here() {
     running.finish();
 }
 
-/// It must not say that it leads for a moment longer than it may work: a host that was stopped answers nothing, and once
-/// it goes on, it is past its deadline.
+/// It must not say that it leads for a moment longer than it may work: a host that was stopped answers
+/// nothing, and once it goes on, it is past its deadline.
 #[test]
 fn a_host_that_does_not_run_answers_nothing() {
     let trial = VVM.trial();

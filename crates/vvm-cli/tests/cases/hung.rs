@@ -8,8 +8,8 @@ use std::thread;
 use vvm_clock::Instant;
 use vvm_deadman::SECOND_LAYER_BEHIND;
 
-/// The kernel's timer is [`SECOND_LAYER_BEHIND`] behind the host's own thread, which acts before it unless the machine
-/// keeps it waiting for that long.
+/// The kernel's timer is [`SECOND_LAYER_BEHIND`] behind the host's own thread, which acts before it unless
+/// the machine keeps it waiting for that long.
 fn hung_host_is_ended_by_its_own_thread(attempt: &Attempt, trial: &Trial) -> Result<(), Late> {
     let path = trial.folder().join("result.json");
     let options = ["--ttl", trial.ttl("2s"), "--result-file", path.to_str().unwrap()];
@@ -45,8 +45,8 @@ fn hung_host_is_ended_by_its_own_thread(attempt: &Attempt, trial: &Trial) -> Res
 mod timed {
     use super::*;
 
-    /// The main thread alone is held, as a debugger does it: it renews nothing and receives no signal, and the thread
-    /// that watches the deadline runs on.
+    /// The main thread alone is held, as a debugger does it: it renews nothing and receives no signal, and
+    /// the thread that watches the deadline runs on.
     #[test]
     fn a_hung_host_ends_with_80_at_the_deadline_and_leaves_nobody_behind() {
         VVM.timed("a host hangs", hung_host_is_ended_by_its_own_thread);

@@ -197,7 +197,8 @@ fn status_says_what_it_did_not_find_and_campaigns_for_nothing() {
     assert_eq!(trial.status(&["--name", &trial.name()]).0, 0);
 }
 
-/// Once when it begins, with what is in the way, and once when it is over; however often it is tried in between.
+/// Once when it begins, with what is in the way, and once when it is over; however often it is tried in
+/// between.
 #[test]
 fn trouble_with_the_storage_is_said_once_and_so_is_its_end() {
     let trial = VVM.trial();

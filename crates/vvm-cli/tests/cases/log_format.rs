@@ -64,7 +64,8 @@ fn a_loss_is_a_warning_with_its_reason_and_so_is_trouble() {
     assert_eq!(find("concluded")["outcome"], "lost");
 }
 
-/// What the guardian says when the host says nothing any more is an object, too; and so is what only debugging asks for.
+/// What the guardian says when the host says nothing any more is an object, too; and so is what only
+/// debugging asks for.
 #[test]
 fn every_line_is_an_object() {
     let trial = VVM.trial();
@@ -113,7 +114,8 @@ fn restarts_and_holding_have_their_numbers() {
     assert!(objects[8]["in_ms"].as_u64() > Some(0) && objects[8].get("restart").is_none(), "{}", objects[8]);
 }
 
-/// By whom, from the moment it is seen until it is over: of a leader that has to stop, and of a candidate that waits.
+/// By whom, from the moment it is seen until it is over: of a leader that has to stop, and of a candidate
+/// that waits.
 #[test]
 fn a_pause_and_a_step_down_say_who_asked_and_what_for() {
     let trial = VVM.trial();

@@ -1,4 +1,5 @@
-//! What is the same for each command that an operator types: settings from a file, and what they leave undone.
+//! What is the same for each command that an operator types: settings from a file, and what they leave
+//! undone.
 
 use crate::VVM;
 use harness::{Lines, Trial, eventually};
@@ -174,7 +175,8 @@ fn a_dry_run_says_who_leads_settles_nothing_and_has_the_status_of_a_refusal() {
     leader.finish();
 }
 
-/// Credentials are of the storage in use: those of DynamoDB go where the storage is one, unless they are to stay.
+/// Credentials are of the storage in use: those of DynamoDB go where the storage is one, unless they are to
+/// stay.
 #[test]
 fn credentials_of_the_storage_are_kept_from_the_command_unless_it_is_to_have_them() {
     let trial = VVM.trial();

@@ -5,8 +5,8 @@ use harness::{Run, Running, Trial, command_line, eventually};
 use rustix::process::{Signal, kill_process};
 use std::{fs, thread, time::Duration};
 
-/// A command that shows when another one of its slot works: it needs a lock that the other one has. Under it, it notes
-/// its epoch.
+/// A command that shows when another one of its slot works: it needs a lock that the other one has. Under it,
+/// it notes its epoch.
 fn worker(trial: &Trial, options: &[&str]) -> Run {
     let at = trial.folder().join("slot").display().to_string();
     let script = format!(
@@ -45,8 +45,8 @@ impl Dice {
     }
 }
 
-/// TTL 3 s: a renewal falls due after 0.75 s, a loss comes after 1.95 s, and then a machine that stands still for less than
-/// 0.45 s costs nobody its life. A server takes longer to answer, so that there a third more.
+/// TTL 3 s: a renewal falls due after 0.75 s, a loss comes after 1.95 s, and then a machine that stands still
+/// for less than 0.45 s costs nobody its life. A server takes longer to answer, so that there a third more.
 fn outages(seed: u64) {
     let trial = VVM.trial();
     let options = ["--ttl", trial.ttl("3s"), "--on-loss", "rejoin", "--stop-timeout", "10s"];

@@ -1,4 +1,5 @@
-//! The result file: how a run ended, one outcome after another, so that it can be told from a command's own exit status.
+//! The result file: how a run ended, one outcome after another, so that it can be told from a command's own
+//! exit status.
 
 use crate::VVM;
 use harness::{Level, Run, Running, Trial};

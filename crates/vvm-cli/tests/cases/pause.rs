@@ -131,10 +131,10 @@ fn rounds() -> usize {
     if Trial::is_on_a_server() { 6 } else { 25 }
 }
 
-/// Five candidates for two slots, which come and go and are killed, on a storage that is of use half of the time, so that
-/// claims and pauses queue up behind each other in any order. Each worker holds a lock of its slot, shared with nobody but
-/// the others of that slot; once `vvm pause` has succeeded, this test must get both, at once, and whoever starts a worker
-/// before `vvm resume` is caught.
+/// Five candidates for two slots, which come and go and are killed, on a storage that is of use half of the
+/// time, so that claims and pauses queue up behind each other in any order. Each worker holds a lock of its
+/// slot, shared with nobody but the others of that slot; once `vvm pause` has succeeded, this test must get
+/// both, at once, and whoever starts a worker before `vvm resume` is caught.
 #[test]
 fn in_a_storm_of_candidates_nobody_works_from_pause_to_resume() {
     let trial = VVM.trial();

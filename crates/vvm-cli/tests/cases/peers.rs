@@ -1,4 +1,5 @@
-//! What users of other tools complain about, where no other test shows that it is not so here: `docs/peers.md` has all.
+//! What users of other tools complain about, where no other test shows that it is not so here:
+//! `docs/peers.md` has all.
 
 use crate::VVM;
 use harness::{Running, eventually};

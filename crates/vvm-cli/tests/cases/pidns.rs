@@ -8,8 +8,8 @@ use rustix::process::{Signal, geteuid, kill_process};
 use std::{fs, os::unix::fs::PermissionsExt as _, process::Command, time::Duration};
 use vvm_clock::{Instant, SystemClock};
 
-/// Daemons, somebody who ignores TERM, and processes that start others as fast as they can, so that no look at them is
-/// ever complete.
+/// Daemons, somebody who ignores TERM, and processes that start others as fast as they can, so that no look
+/// at them is ever complete.
 const STORM: &str =
     "trap '' TERM; (setsid sleep 1000 &); (setsid sh -c 'storm() { while :; do (:) & done; }; storm' &)
                      (setsid sh -c 'next() { (next &); }; next' &) ; echo up; exec sleep 1001";
@@ -20,13 +20,14 @@ fn of_the_worker(trial: &Trial) -> usize {
     trial.processes().0.len().saturating_sub(ours)
 }
 
-/// Whether this machine has what these tests are about. Where it hasn't, [`a_machine_without_it_is_refused_with_71`]
-/// says what happens.
+/// Whether this machine has what these tests are about. Where it hasn't,
+/// [`a_machine_without_it_is_refused_with_71`] says what happens.
 fn is_at_its_level() -> bool {
     VVM.level() == Level::PidNamespace
 }
 
-/// Everything of the worker is gone within `bound` of the moment that `act` returns, also what forks while it is killed.
+/// Everything of the worker is gone within `bound` of the moment that `act` returns, also what forks while it
+/// is killed.
 fn gone_within(what: &str, bound: Duration, options: &[&str], act: impl Fn(&Trial, &Running) -> Instant) {
     if !is_at_its_level() {
         return;
@@ -92,7 +93,8 @@ fn the_level_in_force_is_said_and_written() {
 /// Makes of the command behind it somebody who is nobody.
 const NOBODY: [&str; 6] = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
 
-/// `run` as somebody who is nobody. A copy of the program, because ours may stand where only its owner may go.
+/// `run` as somebody who is nobody. A copy of the program, because ours may stand where only its owner may
+/// go.
 fn as_nobody(trial: &Trial, run: Run) -> Run {
     let copy = trial.folder().join("vvm");
     // By another process: a file that is open for writing in one of ours could not be executed.

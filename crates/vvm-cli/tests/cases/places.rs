@@ -1,5 +1,5 @@
-//! Where the file of a storage lies: a place where candidates may not share it is refused, and each candidate says at its
-//! start which storage it has opened and who leads there.
+//! Where the file of a storage lies: a place where candidates may not share it is refused, and each candidate
+//! says at its start which storage it has opened and who leads there.
 
 use crate::VVM;
 use harness::{Finished, Trial, is_permitted};
@@ -10,8 +10,8 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// Mounts an overlay at `$1/merged`, on a file system in memory (an overlay can't be the upper layer of another), runs the
-/// rest, and lists what is in the overlay then.
+/// Mounts an overlay at `$1/merged`, on a file system in memory (an overlay can't be the upper layer of
+/// another), runs the rest, and lists what is in the overlay then.
 const ON_OVERLAY: &str = "set -e; at=$1; shift
     mount -t tmpfs tmpfs \"$at\"; cd \"$at\"; mkdir lower upper work merged
     mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work merged
@@ -21,7 +21,8 @@ const ON_OVERLAY: &str = "set -e; at=$1; shift
 const IN_PRIVATE_TMP: &str = "set -e; at=$1/systemd-private-0f-payroll.service-x1/tmp; shift
     mkdir -p \"$at\"; mount --bind \"$at\" /tmp; exec \"$@\"";
 
-/// How to run a script in a mount namespace of its own; `None`, and a line that says so, where that is not permitted.
+/// How to run a script in a mount namespace of its own; `None`, and a line that says so, where that is not
+/// permitted.
 fn in_mounts<'a>(script: &'a str, folder: &'a str) -> Option<Vec<&'a str>> {
     let ways = [&["unshare", "--mount"][..], &["unshare", "--user", "--map-root-user", "--mount"]];
     let lines = ways.map(|way| [way, &["sh", "-c", script, "sh", folder]].concat());

@@ -1,4 +1,5 @@
-//! `--pre-stop`: before the command is told to stop, in the command's containment, and never beyond the lease.
+//! `--pre-stop`: before the command is told to stop, in the command's containment, and never beyond the
+//! lease.
 
 use crate::VVM;
 use harness::{Finished, Run, Running, Trial, eventually};
@@ -14,7 +15,8 @@ fn notes(trial: &Trial) -> Vec<String> {
     text.lines().map(String::from).collect()
 }
 
-/// A command that ends on TERM with status 5, and notes it; after `pre_stop`, which finds the notes in `$NOTES`.
+/// A command that ends on TERM with status 5, and notes it; after `pre_stop`, which finds the notes in
+/// `$NOTES`.
 fn run(trial: &Trial, pre_stop: &str) -> Run {
     let worker =
         "trap 'echo told >> $NOTES; exit 5' TERM; trap 'echo HUP' HUP; echo up; while :; do sleep 0.01; done";

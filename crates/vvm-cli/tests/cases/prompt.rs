@@ -1,7 +1,9 @@
-//! Neighbours on one machine: who waits is told, and leads at once; a folder that won't do costs that and nothing else.
+//! Neighbours on one machine: who waits is told, and leads at once; a folder that won't do costs that and
+//! nothing else.
 //!
-//! A standby looks by itself once a second. So that luck proves nothing, each trial begins with a hint to everybody, after
-//! which nobody looks by himself for three quarters of a second; whatever happens sooner happens because somebody was told.
+//! A standby looks by itself once a second. So that luck proves nothing, each trial begins with a hint to
+//! everybody, after which nobody looks by himself for three quarters of a second; whatever happens sooner
+//! happens because somebody was told.
 
 use crate::VVM;
 use harness::{Running, Trial, eventually};

@@ -1,5 +1,5 @@
-//! Settings from the command line, the environment and a file: which one counts, and that both processes of a run go by
-//! the same ones.
+//! Settings from the command line, the environment and a file: which one counts, and that both processes of a
+//! run go by the same ones.
 
 use crate::VVM;
 use harness::{Run, Trial, command_line, eventually};

@@ -1,7 +1,7 @@
 //! What each signal does in each state: the table of docs/vvm-run.md, a test for each row.
 //!
-//! A cell says how `vvm` ends and what its command gets. That none of its processes is left then, and whose the record is,
-//! holds for the whole row. What a terminal does stands in `terminal.rs`.
+//! A cell says how `vvm` ends and what its command gets. That none of its processes is left then, and whose
+//! the record is, holds for the whole row. What a terminal does stands in `terminal.rs`.
 
 mod scene;
 mod table;
@@ -109,7 +109,8 @@ fn between_two_runs() {
     row(State::BetweenRuns);
 }
 
-/// What the documentation says of the row that this state belongs to: TERM and INT, HUP and QUIT, USR1 and USR2.
+/// What the documentation says of the row that this state belongs to: TERM and INT, HUP and QUIT, USR1 and
+/// USR2.
 fn documented(state: State) -> [String; 3] {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/vvm-run.md");
     let text = std::fs::read_to_string(path).unwrap();

@@ -172,7 +172,8 @@ fn what_can_not_be_is_said_at_once() {
     drop(running);
 }
 
-/// A leader of another program, or of an earlier version: here the test itself. It does not answer for as long as is waited.
+/// A leader of another program, or of an earlier version: here the test itself. It does not answer for as
+/// long as is waited.
 #[test]
 fn a_leader_that_knows_nothing_of_it_is_left_alone() {
     let trial = VVM.trial();

@@ -125,7 +125,8 @@ fn a_candidate_that_was_stopped_by_ctrl_z_goes_on_waiting() {
 fn a_command_that_stops_is_stopped_by_ctrl_z_and_goes_on_to_stop() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
-    // Without children: a shell whose child is stopped between vfork and exec is stopped only when that goes on.
+    // Without children: a shell whose child is stopped between vfork and exec is stopped only when that goes
+    // on.
     let traps = "trap 'echo interrupted' INT; trap 'echo continued' CONT";
     let script = format!("{traps}; echo up; while :; do read word; done");
     terminal.type_line(&line(&trial, &script, &["--stop-timeout", "1h"]));
@@ -166,7 +167,8 @@ fn ctrl_z_for_too_long_is_the_end() {
     terminal.close();
 }
 
-/// Nobody would contain its command: it leaves the slot to others, and is a candidate again when it is continued.
+/// Nobody would contain its command: it leaves the slot to others, and is a candidate again when it is
+/// continued.
 #[test]
 fn a_standby_that_wins_while_it_is_stopped_hands_back_and_stays_a_standby() {
     let trial = VVM.trial();

@@ -1,4 +1,5 @@
-//! `vvm watch`: what it says of real processes, in a pipe and on a terminal, and that the terminal is left as it was.
+//! `vvm watch`: what it says of real processes, in a pipe and on a terminal, and that the terminal is left as
+//! it was.
 
 use crate::VVM;
 use harness::{Lines, Terminal, Trial, eventually};
@@ -103,7 +104,8 @@ fn the_terminal_is_left_as_it_was() {
     terminal.close();
 }
 
-/// Ctrl-Z gives the terminal back, `fg` takes it again; and what is drawn is as wide as the terminal is by then.
+/// Ctrl-Z gives the terminal back, `fg` takes it again; and what is drawn is as wide as the terminal is by
+/// then.
 #[test]
 fn it_can_be_suspended_and_its_terminal_resized() {
     let trial = VVM.trial();

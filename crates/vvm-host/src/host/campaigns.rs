@@ -137,7 +137,8 @@ impl Campaigns {
         }
     }
 
-    /// Logs that a leadership that could be kept is given up: the reason, the operator, and the standby that was named.
+    /// Logs that a leadership that could be kept is given up: the reason, the operator, and the standby that
+    /// was named.
     fn log_demand(&self, event: &str, demand: &Demand, what: &str) {
         let (name, holder) = (self.settings.name.as_str(), self.holder.as_str());
         let role = self.status.role();

@@ -6,7 +6,8 @@ use ielections::AcquireError;
 use std::{fmt, process::ExitCode, sync::Arc};
 use vvm_orch::Problem;
 
-/// How [`Host::run`](super::Host::run) ended. All services have stopped by then, unless the problem says that one has not.
+/// How [`Host::run`](super::Host::run) ended. All services have stopped by then, unless the problem says that
+/// one has not.
 #[derive(Clone, Debug)]
 pub enum Ended {
     /// As it was told to, by TERM, INT, HUP, or [`Host::stop`](super::Host::stop).
@@ -18,8 +19,8 @@ pub enum Ended {
 }
 
 impl Ended {
-    /// The exit status that `vvm run` would have: 0 after a stop, or when a service had done its work; 64, 69, 71, 75 and
-    /// 79 as `docs/vvm-run.md` lists them; 1 for a service that failed.
+    /// The exit status that `vvm run` would have: 0 after a stop, or when a service had done its work; 64,
+    /// 69, 71, 75 and 79 as `docs/vvm-run.md` lists them; 1 for a service that failed.
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Stopped | Self::Problem(Problem::Ended { failure: None, .. }) => 0,

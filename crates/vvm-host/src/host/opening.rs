@@ -11,7 +11,8 @@ use vvm_storage::{ElectionsTtlStorage, SettleError};
 /// Between two attempts to open a storage that is busy or full: as often as a campaign would look at it.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Opens the storage of `settings`, settles its slot count, and logs which storage that is and who leads there.
+/// Opens the storage of `settings`, settles its slot count, and logs which storage that is and who leads
+/// there.
 ///
 /// # Errors
 /// [`HostError::Storage`] and [`HostError::Slots`].

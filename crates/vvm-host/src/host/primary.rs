@@ -8,8 +8,8 @@ use prometheus_client::{
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// How many instances `/status` lists: more than a person reads, few enough to ask each for its report while others wait.
-/// Metrics count all of them.
+/// How many instances `/status` lists: more than a person reads, few enough to ask each for its report while
+/// others wait. Metrics count all of them.
 const LISTED: usize = 200;
 
 /// The services of a registry.

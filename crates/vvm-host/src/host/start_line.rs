@@ -1,5 +1,5 @@
-//! [`StartLine`]: which storage was opened and who leads there, said once before the first campaign. An operator sees by
-//! it that two candidates do not share a storage.
+//! [`StartLine`]: which storage was opened and who leads there, said once before the first campaign. An
+//! operator sees by it that two candidates do not share a storage.
 
 use super::HostSettings;
 use ielections::{Slot, Timing, Ttl, TtlStorage as _};

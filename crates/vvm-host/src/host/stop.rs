@@ -30,9 +30,9 @@ impl StopSignals {
         Ok(Self { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())?, hup })
     }
 
-    /// Stops at the first one, and ends the process at a second TERM or INT: whatever still works then is dead before
-    /// another process can lead, since the record stands until it expires (I4). HUP never counts as a second one: kernel
-    /// and shell may both tell of one lost terminal.
+    /// Stops at the first one, and ends the process at a second TERM or INT: whatever still works then is
+    /// dead before another process can lead, since the record stands until it expires (I4). HUP never counts
+    /// as a second one: kernel and shell may both tell of one lost terminal.
     ///
     /// # Cancel safety
     /// May be dropped at will.

@@ -1,7 +1,8 @@
 //! [`ClaimGate`]: refuses claims while the name is paused, and while another candidate has the first chance.
 //!
-//! It costs no call: it decides by what the last scan saw. That may be a moment old, so the gate only keeps candidates
-//! from taking and releasing slots for nothing. What keeps work from starting in a pause is `requests::may_work`.
+//! It costs no call: it decides by what the last scan saw. That may be a moment old, so the gate only keeps
+//! candidates from taking and releasing slots for nothing. What keeps work from starting in a pause is
+//! `requests::may_work`.
 
 use ielections::{Epoch, Holder, WriteError};
 use std::{
@@ -23,8 +24,8 @@ pub(super) struct ClaimGate {
 struct Deferral {
     /// The leadership that this host gave up, and how long others have the first chance.
     given_up: Option<(SlotNumber, Epoch, Duration)>,
-    /// After which leadership of which slot claims are refused, and since when: since the first claim that was refused,
-    /// not since the request, because a command may take its time to stop.
+    /// After which leadership of which slot claims are refused, and since when: since the first claim that
+    /// was refused, not since the request, because a command may take its time to stop.
     since: Option<(SlotNumber, Epoch, Instant)>,
 }
 

@@ -1,6 +1,8 @@
-//! [`StorageHealth`]: logs when the storage fails and when it works again, once for each, and tells the host's status.
+//! [`StorageHealth`]: logs when the storage fails and when it works again, once for each, and tells the
+//! host's status.
 //!
-//! A candidate that waits without a limit would otherwise wait in silence on a full disk or a server that is gone.
+//! A candidate that waits without a limit would otherwise wait in silence on a full disk or a server that is
+//! gone.
 
 use crate::status::{Call, Failure, HostStatus};
 use ielections::{Slot, Version};

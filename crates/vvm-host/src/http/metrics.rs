@@ -55,7 +55,8 @@ fn of_the_moment(situation: &HostStatus, out: &mut DescriptorEncoder<'_>) -> fmt
     out.encode_descriptor("vvm_storage_useless", help, Some(&Seconds), Gauge)?.encode_gauge(&useless_for)
 }
 
-/// Without a leadership, these families have no sample: a meaningless number would raise an alarm, or hide one.
+/// Without a leadership, these families have no sample: a meaningless number would raise an alarm, or hide
+/// one.
 fn of_the_leadership(situation: &HostStatus, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let role = situation.role();
     let leading = role.leadership();

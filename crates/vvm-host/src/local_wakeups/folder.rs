@@ -1,8 +1,8 @@
 //! Where neighbours meet: a folder that is this user's, and in which nobody else can put anything.
 //!
-//! What lives here: which folder that is, whether it may be used, and which of its files are sockets of one name. A file
-//! name begins with a hash of the name that is led, so that a machine with many names tells those whom it concerns; two
-//! names of one hash tell each other for nothing.
+//! What lives here: which folder that is, whether it may be used, and which of its files are sockets of one
+//! name. A file name begins with a hash of the name that is led, so that a machine with many names tells
+//! those whom it concerns; two names of one hash tell each other for nothing.
 
 use ielections::{Entropy as _, OsEntropy};
 use rustix::{fs::Access, process::geteuid};
@@ -13,14 +13,15 @@ use std::{
     str::FromStr,
 };
 
-/// In which folder the processes of one machine tell each other at once that a slot was released, or a request made.
-/// Whatever it is, leadership is safe; without one, a standby sees a release when it looks by itself, within a second.
+/// In which folder the processes of one machine tell each other at once that a slot was released, or a
+/// request made. Whatever it is, leadership is safe; without one, a standby sees a release when it looks by
+/// itself, within a second.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LocalDir {
     /// `/tmp/vvm-UID`, which is made when it is not there.
     Usual,
-    /// This one, on local storage. It has to be the user's own, and no one else may write to it; it is made when it is not
-    /// there, and its parent is.
+    /// This one, on local storage. It has to be the user's own, and no one else may write to it; it is made
+    /// when it is not there, and its parent is.
     At(PathBuf),
     /// Nowhere.
     None,
@@ -72,8 +73,8 @@ pub enum UnfitFolder {
 /// How long a socket's file name is: the hash of a name, and a random number.
 const FILE_NAME: usize = 16 + 16;
 
-/// How many files are looked at in one folder, before those that are left go without: one more than a machine should have
-/// candidates, by far, and about a millisecond.
+/// How many files are looked at in one folder, before those that are left go without: one more than a machine
+/// should have candidates, by far, and about a millisecond.
 const LOOKED_AT: usize = 4096;
 
 impl LocalDir {
@@ -138,8 +139,9 @@ impl FromStr for LocalDir {
     }
 }
 
-/// Whether it is there. In `/tmp` whoever comes first decides what stands under a name, so it is looked at without following
-/// links; once it is ours, nobody else can put something else there, for the folder above it is sticky.
+/// Whether it is there. In `/tmp` whoever comes first decides what stands under a name, so it is looked at
+/// without following links; once it is ours, nobody else can put something else there, for the folder above
+/// it is sticky.
 fn is_there(path: &Path) -> Result<bool, UnfitFolder> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,

@@ -1,7 +1,7 @@
 //! [`RequestHandler`]: answers what operators ask of a candidate and of a leader.
 //!
-//! A candidate sees requests with each scan of the slots. A leader scans nothing, so it reads them as often as a
-//! standby would. A wake-up makes either look at once.
+//! A candidate sees requests with each scan of the slots. A leader scans nothing, so it reads them as often
+//! as a standby would. A wake-up makes either look at once.
 
 use super::Demand;
 use crate::{host_storage::HostStorage, status::Candidate};
@@ -22,9 +22,9 @@ pub(crate) struct RequestHandler<'campaign> {
 }
 
 impl RequestHandler<'_> {
-    /// Handles requests until the campaign is over, or until the leader has to give its leadership up: then returns
-    /// the reason, and the caller stops the work. A write that is in flight then is answered, or runs out
-    /// of time.
+    /// Handles requests until the campaign is over, or until the leader has to give its leadership up: then
+    /// returns the reason, and the caller stops the work. A write that is in flight then is answered, or runs
+    /// out of time.
     ///
     /// # Cancel safety
     /// Dropped, a request may or may not have been moved on.
@@ -128,8 +128,8 @@ impl RequestHandler<'_> {
         Some(Demand::SteppingDown { to: request.to })
     }
 
-    /// Moves a request on. `None` when there was no answer for as long as an attempt of an election may take: then the write
-    /// is dropped, as one that may have been applied or not (I7), and the next look tells.
+    /// Moves a request on. `None` when there was no answer for as long as an attempt of an election may take:
+    /// then the write is dropped, as one that may have been applied or not (I7), and the next look tells.
     async fn advance(&self, request: &StepDown, stage: Stage) -> Option<Result<Advanced, WriteError>> {
         let limit: Duration = Timing::of(self.candidate.ttl).attempt_timeout();
         tokio::select! {

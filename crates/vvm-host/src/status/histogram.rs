@@ -1,5 +1,5 @@
-//! [`Histogram`]: durations, counted into buckets that never change. No lock; a reader may see one of two counts that
-//! change together a moment before the other.
+//! [`Histogram`]: durations, counted into buckets that never change. No lock; a reader may see one of two
+//! counts that change together a moment before the other.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -14,7 +14,8 @@ pub(crate) struct Histogram {
     sum_nanos: AtomicU64,
 }
 
-/// Up to and with which duration a bucket reaches, in milliseconds: from a local file to what no TTL would bear.
+/// Up to and with which duration a bucket reaches, in milliseconds: from a local file to what no TTL would
+/// bear.
 const BOUNDS: [u64; 13] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000];
 
 /// What was counted up to a moment.

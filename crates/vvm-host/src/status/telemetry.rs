@@ -1,4 +1,5 @@
-//! [`Telemetry`]: what was counted since the process began. Counters only ever rise, and counting never waits.
+//! [`Telemetry`]: what was counted since the process began. Counters only ever rise, and counting never
+//! waits.
 
 use super::Histogram;
 use ielections::{Loss, ReadError, WriteError};

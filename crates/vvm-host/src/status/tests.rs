@@ -210,8 +210,8 @@ fn a_renewal_whose_answer_got_lost_counts_once_it_is_found_to_stand() {
     });
 }
 
-/// Counted on the stack of the driver's poll, where each boxed future is a frame: the driver's own, and that of the one
-/// layer that a host has.
+/// Counted on the stack of the driver's poll, where each boxed future is a frame: the driver's own, and that
+/// of the one layer that a host has.
 #[test]
 fn renewal_of_a_host_passes_two_boxed_futures() {
     run(async |scene| {

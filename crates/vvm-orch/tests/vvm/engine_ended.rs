@@ -1,4 +1,5 @@
-//! The elections' task ends while the VVM leads: nobody is left who could disarm. That is said, and it is what happens.
+//! The elections' task ends while the VVM leads: nobody is left who could disarm. That is said, and it is
+//! what happens.
 
 use crate::{
     environment::{Dropping, by_itself},

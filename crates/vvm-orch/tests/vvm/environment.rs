@@ -185,7 +185,8 @@ impl Spawn for NeverSpawns {
     }
 }
 
-/// Launches a VVM as `change` has configured it, and shuts it down when it has led or failed. What broke, and why.
+/// Launches a VVM as `change` has configured it, and shuts it down when it has led or failed. What broke, and
+/// why.
 async fn broken(
     process: &Process,
     change: impl FnOnce(&mut VvmConfig<ElectionKey>),

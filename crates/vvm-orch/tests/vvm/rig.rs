@@ -1,4 +1,5 @@
-//! A cluster in memory on a clock that only moves when everything is idle, so that each test is the same every time.
+//! A cluster in memory on a clock that only moves when everything is idle, so that each test is the same
+//! every time.
 
 use ielections::{
     Elections, Entropy, Entry, Env, Holder, Slot, Spawn, Ttl, TtlStorage, env::Task,

@@ -176,7 +176,8 @@ fn with_a_storage_that_hangs_while_leading_the_release_is_given_up_in_time() {
         let began = cluster.clock.now();
         running.shutdown().await.unwrap();
         let timing = Timing::of(TTL);
-        // The renewal and its read-back share one attempt's time; then three deletes and the pauses between them.
+        // The renewal and its read-back share one attempt's time; then three deletes and the pauses between
+        // them.
         let bound = timing.attempt_timeout() * 4 + timing.retry_pause() * 2;
         let took = cluster.clock.now().since(began);
         assert!(took <= bound, "{took:?}");

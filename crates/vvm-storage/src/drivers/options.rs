@@ -1,4 +1,5 @@
-//! What follows the `?` of a URL: `name=value`, with `&` in between. Which options there are is each driver's own.
+//! What follows the `?` of a URL: `name=value`, with `&` in between. Which options there are is each driver's
+//! own.
 
 /// The options, one by one.
 pub(crate) fn options(text: &str) -> impl Iterator<Item = Result<(&str, &str), String>> {

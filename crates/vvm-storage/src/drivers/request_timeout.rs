@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// How long a request may take where the URL doesn't say: as an attempt may at the default TTL of 20 s, and a little more
-/// than the nodes of Cassandra wait for each other (1.8 s for the contention of a transaction).
+/// How long a request may take where the URL doesn't say: as an attempt may at the default TTL of 20 s, and a
+/// little more than the nodes of Cassandra wait for each other (1.8 s for the contention of a transaction).
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Less would be a network that never answers.

@@ -1,4 +1,5 @@
-//! Documents of elections: keys become partitions, and what the driver can't carry is refused before it is asked.
+//! Documents of elections: keys become partitions, and what the driver can't carry is refused before it is
+//! asked.
 
 use super::ElectionsTtlStorage;
 use crate::{ElectionKey, SysVvmDocuments};

@@ -1,4 +1,5 @@
-//! What a driver can't carry is refused here, in the same words for all drivers, before the database is asked.
+//! What a driver can't carry is refused here, in the same words for all drivers, before the database is
+//! asked.
 
 use super::ElectionsTtlStorage;
 use crate::{ElectionKey, Partition};

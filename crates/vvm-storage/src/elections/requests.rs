@@ -1,7 +1,7 @@
 //! Requests of operators: asked for, looked at, moved on, taken back. What they say stands in `requests`.
 //!
-//! A write that may have been applied is [`WriteError::Unknown`], as everywhere; what stands then, [`requests`] tells, and
-//! trying again is safe: a request that was replaced or released can't come back.
+//! A write that may have been applied is [`WriteError::Unknown`], as everywhere; what stands then,
+//! [`requests`] tells, and trying again is safe: a request that was replaced or released can't come back.
 //!
 //! [`requests`]: ElectionsTtlStorage::requests
 
@@ -47,8 +47,8 @@ impl ElectionsTtlStorage {
         self.scan_with_requests(cluster, &[]).await.map(|(_, requests)| requests)
     }
 
-    /// What stands in the slots, in their order, and what is asked of the cluster: one look at all of it, as cheap as a
-    /// scan and as stale.
+    /// What stands in the slots, in their order, and what is asked of the cluster: one look at all of it, as
+    /// cheap as a scan and as stale.
     ///
     /// # Errors
     /// When the storage fails.
@@ -61,7 +61,8 @@ impl ElectionsTtlStorage {
         keys: &[ElectionKey],
     ) -> Result<(Vec<Slot>, Requests), ReadError> {
         let mut partitions = keys.iter().map(|key| self.for_read(key)).collect::<Result<Vec<_>, _>>()?;
-        // The slots first: who sees a slot released sees the request that led to it, where a driver reads in order.
+        // The slots first: who sees a slot released sees the request that led to it, where a driver reads in
+        // order.
         partitions.extend(self.request_partitions(cluster).map_err(|e| ReadError::Fatal(e.into()))?);
         let mut slots = self.peek_all(&partitions).await?;
         let step_down = slots.pop().and_then(|slot| StepDown::of(&slot));
@@ -112,7 +113,8 @@ impl ElectionsTtlStorage {
 
     /// Asks the leader of `key` under the epoch `of` to step down, in the place of whatever was asked before.
     ///
-    /// `first_chance`: how long the others hold back for `to`; or for anybody who is not the one who steps down.
+    /// `first_chance`: how long the others hold back for `to`; or for anybody who is not the one who steps
+    /// down.
     ///
     /// # Errors
     /// When the storage fails, and when `to` has more than [`StepDown::MAX_TO_BYTES`] bytes.

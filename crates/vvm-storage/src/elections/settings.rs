@@ -1,7 +1,7 @@
 //! Settings of a cluster that all its members must agree on, stored once under its name.
 //!
-//! The slot count, so far: members that count differently would campaign for different sets of slots, and what is meant
-//! to have one leader would have two.
+//! The slot count, so far: members that count differently would campaign for different sets of slots, and
+//! what is meant to have one leader would have two.
 
 use super::{BeyondLimits, ElectionsTtlStorage};
 use crate::{ClusterName, Partition};

@@ -2,9 +2,9 @@
 
 use super::{Place, parse};
 
-/// The environment variables that the storage's credentials are read from: secrets, which a process that is started here
-/// and has no business in the storage should not inherit. What only says where credentials are is not among them. None
-/// where `url` names no storage.
+/// The environment variables that the storage's credentials are read from: secrets, which a process that is
+/// started here and has no business in the storage should not inherit. What only says where credentials are
+/// is not among them. None where `url` names no storage.
 pub fn credentials(url: &str) -> &'static [&'static str] {
     match parse(url) {
         Ok(Place::Scylla(_)) => &["VVM_STORAGE_PASSWORD"],

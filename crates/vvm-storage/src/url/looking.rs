@@ -1,13 +1,14 @@
-//! Looking at what a URL names: whether it is there, who can share it, and what is in it, without a right to write.
+//! Looking at what a URL names: whether it is there, who can share it, and what is in it, without a right to
+//! write.
 
 use super::{OpenError, Place, open, parse};
 use crate::SysVvmStorage;
 use std::{fs, path::PathBuf, sync::Arc};
 use vvm_clock::Clock;
 
-/// As [`open`], for who only looks. Where this user may not write the database, it is opened to read alone, if it can be:
-/// then every write fails with `Fatal`. (A file of SQLite can while somebody has it open; of the others, rights are looked at
-/// when something is written.)
+/// As [`open`], for who only looks. Where this user may not write the database, it is opened to read alone,
+/// if it can be: then every write fails with `Fatal`. (A file of SQLite can while somebody has it open; of
+/// the others, rights are looked at when something is written.)
 ///
 /// # Errors
 /// As [`open`].
@@ -37,8 +38,8 @@ pub fn shared_between_processes(url: &str) -> Result<bool, OpenError> {
     }
 }
 
-/// Whether the storage that `url` names is there already, so that opening it would create nothing. Memory never is, and
-/// what opening doesn't create, a keyspace or a table of a cluster, always.
+/// Whether the storage that `url` names is there already, so that opening it would create nothing. Memory
+/// never is, and what opening doesn't create, a keyspace or a table of a cluster, always.
 ///
 /// # Errors
 /// When the URL names no storage of any version.
@@ -58,8 +59,9 @@ pub fn exists(url: &str) -> Result<bool, OpenError> {
     }
 }
 
-/// The files of the storage that `url` names, as far as their names are known, whether they are there or not: no other
-/// program may write to them. None of a storage that is not one of single files, nor of a URL that names none.
+/// The files of the storage that `url` names, as far as their names are known, whether they are there or not:
+/// no other program may write to them. None of a storage that is not one of single files, nor of a URL that
+/// names none.
 pub fn files(url: &str) -> Vec<PathBuf> {
     let Ok(Place::Sqlite(file)) = parse(url) else { return Vec::new() };
     // SQLite names the others after the target of a symlink.
@@ -72,8 +74,8 @@ pub fn files(url: &str) -> Vec<PathBuf> {
     ["", "-wal", "-shm", "-journal"].map(named).into()
 }
 
-/// Refuses a place where opening would neither find nor create the storage that `url` names. Creates nothing, and asks no
-/// server.
+/// Refuses a place where opening would neither find nor create the storage that `url` names. Creates nothing,
+/// and asks no server.
 ///
 /// # Errors
 /// As [`open`]: where the folder is missing, and where candidates may not share the file.

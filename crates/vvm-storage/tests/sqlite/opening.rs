@@ -188,8 +188,8 @@ async fn a_damaged_database_is_reported_and_left_as_it_is() {
 const PLACE: &str = "VVM_STORAGE_TEST_PLACE";
 const NOBODY: u32 = 65534;
 
-/// Whether the rest of the test is for this process. Root may write everywhere: then the test of this name runs again
-/// as nobody, and this is the outcome of that.
+/// Whether the rest of the test is for this process. Root may write everywhere: then the test of this name
+/// runs again as nobody, and this is the outcome of that.
 fn runs_as_nobody(test: &str, place: &Path) -> bool {
     if env::var_os(PLACE).is_some() || !geteuid().is_root() {
         return true;

@@ -18,7 +18,8 @@ async fn while_another_process_writes_reads_go_on_and_writes_are_not_applied() {
     let sent_at = SystemClock::read();
     let mut claim = pin!(storage.claim(at.clone(), &from, &next));
     assert!(is_pending(claim.as_mut()).await);
-    // Answered although a write waits before it in the queue, unless this machine slept for as long as that waits.
+    // Answered although a write waits before it in the queue, unless this machine slept for as long as that
+    // waits.
     assert_eq!(storage.read(at.clone()).await.unwrap(), from);
     let is_pending = is_pending(claim.as_mut()).await;
     assert!(is_pending || SystemClock::read().since(sent_at) >= Duration::from_secs(1));
@@ -71,7 +72,8 @@ async fn writes_that_wait_together_are_committed_together() {
     assert_eq!(commits(&file) - before, 1);
 }
 
-/// How many transactions stand in the log: frames whose header names a database size (SQLite file format, 4.2).
+/// How many transactions stand in the log: frames whose header names a database size (SQLite file format,
+/// 4.2).
 fn commits(file: &File) -> usize {
     const HEADER: usize = 32;
     const FRAME_HEADER: usize = 24;
@@ -104,7 +106,8 @@ async fn a_file_that_is_deleted_or_replaced_in_use_is_noticed() {
     }
 }
 
-/// Somebody tidies up. Whoever opens the database next gets a log, or an index of it, that its users don't look at.
+/// Somebody tidies up. Whoever opens the database next gets a log, or an index of it, that its users don't
+/// look at.
 #[tokio::test]
 async fn a_log_or_an_index_that_is_deleted_or_replaced_in_use_is_noticed() {
     for suffix in ["db-wal", "db-shm"] {

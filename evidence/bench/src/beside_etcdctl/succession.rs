@@ -1,4 +1,5 @@
-//! One trial: somebody holds, somebody waits, something happens to the first, and the second one's command runs.
+//! One trial: somebody holds, somebody waits, something happens to the first, and the second one's command
+//! runs.
 
 use super::{contestant::Contestant, family::Family};
 use rustix::process::Signal;
@@ -8,8 +9,8 @@ use vvm_clock::{Instant, SystemClock};
 /// How long a process may take to open its storage and lead.
 const STARTS: Duration = Duration::from_secs(30);
 
-/// The second one has waited for so long, and up to a second more, so that no trial begins at the same point between two
-/// looks.
+/// The second one has waited for so long, and up to a second more, so that no trial begins at the same point
+/// between two looks.
 const WAITED: Duration = Duration::from_millis(2500);
 
 /// What does not happen within three TTLs does not happen.

@@ -1,4 +1,5 @@
-//! The statements that a driver can't do without, made directly over the same client library: one file for each driver.
+//! The statements that a driver can't do without, made directly over the same client library: one file for
+//! each driver.
 //!
 //! A new driver adds its file, a line in [`open`], and a feature.
 
@@ -17,8 +18,8 @@ use std::error::Error;
 /// Whatever the client library said.
 pub(super) type BareError = Box<dyn Error + Send + Sync>;
 
-/// One conditional write for each verb, with the columns and the durability that the driver's have, and nothing else.
-/// Slots are the caller's to number; each is claimed, renewed and released once, in that order.
+/// One conditional write for each verb, with the columns and the durability that the driver's have, and
+/// nothing else. Slots are the caller's to number; each is claimed, renewed and released once, in that order.
 #[async_trait(?Send)]
 pub(super) trait BareStatements {
     /// Claims a slot that was never led, without looking first.

@@ -1,6 +1,6 @@
-//! Leaders that write documents as fast as they can, and renew: how many documents a second, and what becomes of the
-//! renewals. One leader's wait for none of its batches; those of several leaders meet at the database, where all wait for
-//! each other once it has no more to give.
+//! Leaders that write documents as fast as they can, and renew: how many documents a second, and what becomes
+//! of the renewals. One leader's wait for none of its batches; those of several leaders meet at the database,
+//! where all wait for each other once it has no more to give.
 
 use super::{Scene, StorageError, leader::Leader};
 use crate::figure::{Figure, Side, Statistic, Unit};

@@ -1,4 +1,5 @@
-//! Leaders that write documents as fast as they can, each a batch of 32 after the other: how many documents a second.
+//! Leaders that write documents as fast as they can, each a batch of 32 after the other: how many documents a
+//! second.
 
 use super::{Scene, StorageError};
 use crate::figure::{Figure, Unit};

@@ -22,8 +22,8 @@ impl<'scene> Leader<'scene> {
         }
     }
 
-    /// How many milliseconds a renewal took; `None` if it was not confirmed. The next one goes on from what a read then
-    /// shows.
+    /// How many milliseconds a renewal took; `None` if it was not confirmed. The next one goes on from what a
+    /// read then shows.
     pub(super) async fn renew(&mut self) -> Result<Option<f64>, StorageError> {
         let began = self.scene.clock.now();
         self.version = self.version.next();

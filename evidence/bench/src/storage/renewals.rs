@@ -1,4 +1,5 @@
-//! Sixty-four leaders that renew as fast as they can: how many renewals a second, and how many came to nothing.
+//! Sixty-four leaders that renew as fast as they can: how many renewals a second, and how many came to
+//! nothing.
 
 use super::{Scene, StorageError, leader::Leader};
 use crate::figure::{Figure, Side, Statistic, Unit};

@@ -1,7 +1,8 @@
 //! One acquisition, one renewal, one release, and beside each the bare statement, by turns in one run.
 //!
-//! Ours goes all the way: through an engine for acquiring and releasing, through [`TtlStorage`] for renewing, which an
-//! engine does at a time of its own. An acquisition reads before it writes; what it is held against is the write alone.
+//! Ours goes all the way: through an engine for acquiring and releasing, through [`TtlStorage`] for renewing,
+//! which an engine does at a time of its own. An acquisition reads before it writes; what it is held against
+//! is the write alone.
 
 use super::{BareStatements, Scene, StorageError};
 use crate::figure::{Figure, Side, Statistic, Unit};
@@ -9,8 +10,8 @@ use ielections::{Elections, ReleaseOutcome, Swap, TtlStorage};
 use vvm_clock::SystemClock;
 use vvm_storage::ElectionKey;
 
-/// What a verb may cost, as a multiple of its bare statement: a tenth for us, and as much again for the read that
-/// acquiring begins with.
+/// What a verb may cost, as a multiple of its bare statement: a tenth for us, and as much again for the read
+/// that acquiring begins with.
 const GOALS: [(&str, f64); 3] = [("acquire", 2.2), ("renew", 1.1), ("release", 1.1)];
 
 /// Microseconds of one acquisition, one renewal and one release.

@@ -1,7 +1,7 @@
 //! Three nodes of Apache Cassandra, every record on each.
 //!
-//! The client library finds the other nodes by what the first one says, at the port that it came to: so the proxies of a
-//! contender listen on the nodes' own addresses, at a port of that contender's.
+//! The client library finds the other nodes by what the first one says, at the port that it came to: so the
+//! proxies of a contender listen on the nodes' own addresses, at a port of that contender's.
 
 use super::{bed::Bed, happened::Happened, network::Protocol, trouble::Trouble};
 use servers::cassandra::{Cassandra, Plan};

@@ -137,7 +137,8 @@ impl Contender {
         Fate::Alive
     }
 
-    /// Sends once more what a deposed leader may have under way: a renewal of its record, and its release. (I2)
+    /// Sends once more what a deposed leader may have under way: a renewal of its record, and its release.
+    /// (I2)
     async fn plays_ghost(&self, key: &ElectionKey, deposed: &Entry) {
         let late = deposed.renewed(deposed.version.next());
         let renewed = match self.direct.compare_and_swap(key, deposed, &late).await {

@@ -1,6 +1,8 @@
-//! Who claimed, led and was deposed, on one clock: what is checked at every step, and what is judged at the end.
+//! Who claimed, led and was deposed, on one clock: what is checked at every step, and what is judged at the
+//! end.
 //!
-//! What lives here: writing down, and checking while it happens. What doesn't: the judgement of the whole ([`judgement`]).
+//! What lives here: writing down, and checking while it happens. What doesn't: the judgement of the whole
+//! ([`judgement`]).
 
 mod judgement;
 mod span;

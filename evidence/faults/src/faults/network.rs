@@ -1,5 +1,5 @@
-//! The network between each contender and each server: connections that are cut, slow or silent, and answers that are
-//! forged, as the weather has it.
+//! The network between each contender and each server: connections that are cut, slow or silent, and answers
+//! that are forged, as the weather has it.
 //!
 //! What lives here: connections. What doesn't: what goes over them ([`cql`], [`http`]).
 
@@ -53,7 +53,8 @@ impl Surroundings {
         fastrand::f64() < self.now().forged
     }
 
-    /// Returns when what is under way may arrive: at once in clear weather, after a silence or a delay otherwise.
+    /// Returns when what is under way may arrive: at once in clear weather, after a silence or a delay
+    /// otherwise.
     async fn arrival(&mut self) {
         if let Path::Slow(most) = self.now().path {
             self.clock.sleep(most.mul_f64(fastrand::f64())).await;

@@ -82,7 +82,8 @@ impl Candidate {
 
     /// Kills it and all that it runs, and waits until it is gone.
     ///
-    /// The host, its child, goes first: it alone can hand the record back, and would if it saw the guardian go.
+    /// The host, its child, goes first: it alone can hand the record back, and would if it saw the guardian
+    /// go.
     pub(crate) fn crash(mut self) -> Result<(), String> {
         let guardian = self.process.id();
         let children = fs::read_to_string(format!("/proc/{guardian}/task/{guardian}/children"));

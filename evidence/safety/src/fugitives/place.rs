@@ -30,7 +30,8 @@ impl Place {
 
     /// Whether nobody may outlive the host.
     pub(super) fn promises(self, kind: Kind, blow: Blow) -> bool {
-        // A namespace whose process 1 ends is gone with it, whoever is stopped (and stopped it can't clean up).
+        // A namespace whose process 1 ends is gone with it, whoever is stopped (and stopped it can't clean
+        // up).
         let ends_with_it = self.is_first && blow == Blow::GuardianKilled;
         match self.level {
             "pidns" => true,

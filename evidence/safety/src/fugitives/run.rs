@@ -1,4 +1,5 @@
-//! One trial: a worker is started, something happens to guardian and host, and the last of the worker is waited for.
+//! One trial: a worker is started, something happens to guardian and host, and the last of the worker is
+//! waited for.
 
 use super::{
     kind::{Blow, Kind},
@@ -14,7 +15,8 @@ use std::{
 };
 use vvm_clock::SystemClock;
 
-/// For how long a trial is watched: far longer than any bound, short enough to go through those that keep none.
+/// For how long a trial is watched: far longer than any bound, short enough to go through those that keep
+/// none.
 const WATCHED: Duration = Duration::from_secs(3);
 /// For how long a worker may take to be there.
 const STARTS: Duration = Duration::from_secs(30);
@@ -31,8 +33,8 @@ struct Found {
     all: Vec<Pid>,
 }
 
-/// How long the last of the worker outlived the host, or the guardian if that is the one killed; `None` if it was still
-/// there at the end.
+/// How long the last of the worker outlived the host, or the guardian if that is the one killed; `None` if it
+/// was still there at the end.
 pub(super) fn trial(vvm: &Path, place: Place, kind: Kind, blow: Blow) -> io::Result<Option<Duration>> {
     let folder = tempfile::tempdir()?;
     let mark = folder.path().display().to_string();

@@ -62,8 +62,8 @@ impl NodeConfiguration {
              paxos_variant: v2\n\
              internode_timeout: {}\n\
              {}",
-            // Its default. Without, the age of a message counts from its arrival, and not from when its sender's clock says
-            // that it was made: as docs/storage.md advises where clocks differ.
+            // Its default. Without, the age of a message counts from its arrival, and not from when its
+            // sender's clock says that it was made: as docs/storage.md advises where clocks differ.
             !self.clocks_differ,
             self.locks.as_ref().map_or_else(
                 || "authenticator: AllowAllAuthenticator\n".into(),

@@ -32,7 +32,8 @@ pub(super) fn move_ahead(command: &mut Command, ahead: Duration) -> Result<(), F
         // The JVM waits by this clock; the name depends on the version.
         .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
         .env("DONT_FAKE_MONOTONIC", "1")
-        // Mends waits by that clock where it is faked. Where it isn't, every wait of the JVM would end at once.
+        // Mends waits by that clock where it is faked. Where it isn't, every wait of the JVM would end at
+        // once.
         .env("FAKETIME_FORCE_MONOTONIC_FIX", "0");
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! How Java is called: what Cassandra's own scripts pass for Java 17, and what makes a node start within seconds.
+//! How Java is called: what Cassandra's own scripts pass for Java 17, and what makes a node start within
+//! seconds.
 
 use super::configuration::NodeConfiguration;
 use crate::owned;

@@ -30,13 +30,14 @@ impl Plan {
         Self { nodes, ahead: Duration::ZERO, is_locked: false }
     }
 
-    /// The last node's wall clock is ahead of the others by so much (Debian's package `faketime` has to be there).
+    /// The last node's wall clock is ahead of the others by so much (Debian's package `faketime` has to be
+    /// there).
     pub fn with_a_clock_ahead(self, ahead: Duration) -> Self {
         Self { ahead, ..self }
     }
 
-    /// Only who has a certificate and a password is let in: user and password are `cassandra`, and certificates are in
-    /// [`Cassandra::locks`].
+    /// Only who has a certificate and a password is let in: user and password are `cassandra`, and
+    /// certificates are in [`Cassandra::locks`].
     pub fn locked(self) -> Self {
         Self { is_locked: true, ..self }
     }

@@ -1,6 +1,6 @@
-//! Circles of imports, folder by folder: each child of a folder, with everything below it, is one part, and parts may not
-//! depend on each other in a circle. What a child takes from the folder's own file is no part of this: they are one
-//! concept in several files.
+//! Circles of imports, folder by folder: each child of a folder, with everything below it, is one part, and
+//! parts may not depend on each other in a circle. What a child takes from the folder's own file is no part
+//! of this: they are one concept in several files.
 
 use super::Import;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(in crate::tidy) struct Circle<'tree> {
     /// Their modules, the one that most of the others depend on last.
     pub(in crate::tidy) parts: Vec<String>,
-    /// The fewest imports, as far as a simple order finds them, that run upward: without them there is no circle.
+    /// The fewest imports, as far as a simple order finds them, that run upward: without them there is no
+    /// circle.
     pub(in crate::tidy) upward: Vec<Import<'tree>>,
 }
 
@@ -73,8 +74,8 @@ fn reachable<'tree>(
     found
 }
 
-/// From top to bottom, so that few imports run upward (Eades, Lin and Smyth 1993): next comes the part that imports
-/// most, and is imported least, by what is left.
+/// From top to bottom, so that few imports run upward (Eades, Lin and Smyth 1993): next comes the part that
+/// imports most, and is imported least, by what is left.
 fn order<'tree>(
     mut left: BTreeSet<Part<'tree>>,
     imports: &[(Part<'tree>, Part<'tree>, Import<'tree>)],

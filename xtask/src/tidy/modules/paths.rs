@@ -1,4 +1,5 @@
-//! The paths that a Rust file names: one for each leaf of its `use` trees, and each path in an expression or a type.
+//! The paths that a Rust file names: one for each leaf of its `use` trees, and each path in an expression or
+//! a type.
 
 use crate::tidy::rust_source::{RustSource, words};
 use std::ops::Range;

@@ -13,8 +13,8 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// Each crate and what it may depend on. Packages under `evidence/`, `examples/` and `xtask` may depend on anything, and
-/// nothing on them.
+/// Each crate and what it may depend on. Packages under `evidence/`, `examples/` and `xtask` may depend on
+/// anything, and nothing on them.
 const MAP: [(&str, &[&str]); 10] = [
     ("vvm-clock", &[]),
     ("testing-time", &["vvm-clock"]),
@@ -40,14 +40,16 @@ const MAP: [(&str, &[&str]); 10] = [
     ),
 ];
 
-/// Arrows that exist only behind a feature: the suites that `ielections` offers to storages of other people need the
-/// clocks that tests move.
+/// Arrows that exist only behind a feature: the suites that `ielections` offers to storages of other people
+/// need the clocks that tests move.
 const OPTIONAL: [(&str, &str); 1] = [("ielections", "testing-time")];
 
-/// Clients of databases. Only `vvm-storage` has drivers, so that every other crate compiles without a database.
+/// Clients of databases. Only `vvm-storage` has drivers, so that every other crate compiles without a
+/// database.
 const DATABASES: [&str; 5] = ["aws-config", "aws-sdk-dynamodb", "rusqlite", "scylla", "sled"];
 
-/// What makes a program: a library that others link has no command line, no settings file and no log of its own.
+/// What makes a program: a library that others link has no command line, no settings file and no log of its
+/// own.
 const FOR_PROGRAMS: [&str; 5] = ["clap", "clap_complete", "clap_mangen", "toml", "tracing-subscriber"];
 
 /// The one program.

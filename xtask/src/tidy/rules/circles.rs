@@ -1,5 +1,5 @@
-//! Inside a crate, too, imports run downward: the children of a folder, each with everything below it, do not depend on
-//! each other in a circle. Tests are exempt.
+//! Inside a crate, too, imports run downward: the children of a folder, each with everything below it, do not
+//! depend on each other in a circle. Tests are exempt.
 
 use super::{Finding, Rule};
 use crate::tidy::{
@@ -13,8 +13,8 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// Crates that have circles until `vvm-host` is divided into three and the others are put in order. An entry goes with
-/// the work that empties it; in the end, so does the list.
+/// Crates that have circles until `vvm-host` is divided into three and the others are put in order. An entry
+/// goes with the work that empties it; in the end, so does the list.
 pub(in crate::tidy) const UNFINISHED: [&str; 2] = ["ielections", "primary-only"];
 
 fn find(tree: &Tree) -> Vec<Finding> {

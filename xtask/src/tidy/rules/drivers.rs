@@ -1,5 +1,5 @@
-//! Every driver of `vvm-storage` has the same file names inside: who knows one finds his way in all. Folders below them
-//! are a driver's own: a writer thread, say, stands in `driver/`.
+//! Every driver of `vvm-storage` has the same file names inside: who knows one finds his way in all. Folders
+//! below them are a driver's own: a writer thread, say, stands in `driver/`.
 
 use super::{Finding, Rule};
 use crate::tidy::tree::Tree;

@@ -1,4 +1,5 @@
-//! Nothing is left for later: no notes to oneself, no tests that are switched off. Clippy finds holes in code.
+//! Nothing is left for later: no notes to oneself, no tests that are switched off. Clippy finds holes in
+//! code.
 
 use super::{Finding, Rule};
 use crate::tidy::{rust_source::words, tree::Tree};

@@ -1,5 +1,5 @@
-//! Nothing in the tree names the machine it was written on: no absolute path of a person's folders, no package source
-//! but the public registry.
+//! Nothing in the tree names the machine it was written on: no absolute path of a person's folders, no
+//! package source but the public registry.
 
 use super::{Finding, Rule};
 use crate::tidy::tree::Tree;

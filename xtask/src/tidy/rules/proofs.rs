@@ -1,9 +1,10 @@
-//! What a document says is shown by a test is: the test exists. And the files in which an invariant is said to be kept
-//! name it.
+//! What a document says is shown by a test is: the test exists. And the files in which an invariant is said
+//! to be kept name it.
 //!
-//! Under a heading `### I3 …` of the document, the links of a paragraph that begins with "Kept in" lead to files with
-//! `I3` in a comment, and the names in backticks of one that begins with "Shown by" are functions. A command of several
-//! words in backticks is taken at its word. The same goes for the last column of each table of `docs/peers.md`.
+//! Under a heading `### I3 …` of the document, the links of a paragraph that begins with "Kept in" lead to
+//! files with `I3` in a comment, and the names in backticks of one that begins with "Shown by" are functions.
+//! A command of several words in backticks is taken at its word. The same goes for the last column of each
+//! table of `docs/peers.md`.
 
 use super::{Finding, Rule, invariants::DOCUMENT};
 use crate::tidy::{rust_source::words, tree::Tree};

@@ -1,4 +1,5 @@
-//! Every `select!` is biased: the order of its branches is a decision, and the same seed takes the same branch.
+//! Every `select!` is biased: the order of its branches is a decision, and the same seed takes the same
+//! branch.
 
 use super::{Finding, Rule};
 use crate::tidy::{rust_source::words, tree::Tree};

@@ -1,4 +1,5 @@
-//! What a server runs is what a person can run: workflow files and `.ci/run` call xtask and decide nothing themselves.
+//! What a server runs is what a person can run: workflow files and `.ci/run` call xtask and decide nothing
+//! themselves.
 
 use super::{Finding, Rule};
 use crate::tidy::tree::{File, Tree};

@@ -105,7 +105,8 @@ fn raw_string(rest: &[u8], before: Option<u8>) -> Option<usize> {
     Some(end.map_or(rest.len(), |end| opening + 1 + end + closing.len()))
 }
 
-/// A quote opens a character when the character behind it is followed by another quote; else it is a lifetime.
+/// A quote opens a character when the character behind it is followed by another quote; else it is a
+/// lifetime.
 fn is_character(rest: &[u8]) -> bool {
     match rest {
         [b'\'', b'\\', ..] => true,

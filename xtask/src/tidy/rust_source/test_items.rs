@@ -1,5 +1,5 @@
-//! Which parts of a file are compiled only for tests: items under `#[cfg(test)]`, and under the feature `testing`,
-//! whose public suites are tests that somebody else runs.
+//! Which parts of a file are compiled only for tests: items under `#[cfg(test)]`, and under the feature
+//! `testing`, whose public suites are tests that somebody else runs.
 
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
-//! Renewals first: of one leadership's renewals and batches, one at a time is at the storage, and a batch waits for the
-//! renewal rather than the other way round. Beside an independent writer one renewal in ten became ambiguous on a
-//! cluster that decides each partition's writes one by one; behind one queue, none.
+//! Renewals first: of one leadership's renewals and batches, one at a time is at the storage, and a batch
+//! waits for the renewal rather than the other way round. Beside an independent writer one renewal in ten
+//! became ambiguous on a cluster that decides each partition's writes one by one; behind one queue, none.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, futures::Notified};

@@ -1,12 +1,13 @@
-//! Who waits to write, what is under way, and what each answer means for them: a value without I/O. The rules that keep
-//! I2 and I7 on the writer's side stand here.
+//! Who waits to write, what is under way, and what each answer means for them: a value without I/O. The rules
+//! that keep I2 and I7 on the writer's side stand here.
 //!
-//! 1. One batch at a time, always after the count last known; the next one only when that count has moved or the batch
-//!    can never land any more.
-//! 2. Nothing but the count tells whether an unanswered batch has landed: under our epoch and incarnation nobody else
-//!    proposes. Has it not, the very same batch is sent again; the two can't both land.
-//! 3. A refused batch whose fence stands has failed by a condition. What is sent in its place may follow the same count:
-//!    the refused one can't land before it (its condition fails), nor after it (the count has moved).
+//! 1. One batch at a time, always after the count last known; the next one only when that count has moved or
+//!    the batch can never land any more.
+//! 2. Nothing but the count tells whether an unanswered batch has landed: under our epoch and incarnation
+//!    nobody else proposes. Has it not, the very same batch is sent again; the two can't both land.
+//! 3. A refused batch whose fence stands has failed by a condition. What is sent in its place may follow the
+//!    same count: the refused one can't land before it (its condition fails), nor after it (the count has
+//!    moved).
 //! 4. Being deposed is final.
 
 use super::super::{
@@ -251,8 +252,8 @@ impl Line {
         }
     }
 
-    /// What stands of the documents on which the refused batch depends: whose condition failed hears of it, and the
-    /// others' writes are sent again.
+    /// What stands of the documents on which the refused batch depends: whose condition failed hears of it,
+    /// and the others' writes are sent again.
     pub(super) fn conditioned_read(
         &mut self,
         now: Instant,
@@ -322,8 +323,8 @@ impl Line {
         self.end(Over::Lost(Loss::StorageReplaced { cause: cause.into() }))
     }
 
-    /// Answers everybody: with `unsent` those whose writes certainly never land. What may still land stays, to be
-    /// settled before anything else is sent.
+    /// Answers everybody: with `unsent` those whose writes certainly never land. What may still land stays,
+    /// to be settled before anything else is sent.
     fn give_up(&mut self, cause: &Arc<str>, unsent: DocumentWriteError) {
         self.failing_since = None;
         if let Some(sent) = &mut self.sent {

@@ -31,8 +31,8 @@ impl Campaign {
         self.act(now)
     }
 
-    /// A linearizable look at a slot that seemed to go back in time: if it really did, the storage has lost writes,
-    /// and a leader by them may still be at work.
+    /// A linearizable look at a slot that seemed to go back in time: if it really did, the storage has lost
+    /// writes, and a leader by them may still be at work.
     pub(super) fn verified(
         &mut self,
         now: Instant,

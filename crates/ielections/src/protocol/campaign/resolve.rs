@@ -70,8 +70,8 @@ impl Campaign {
         self.decide(now)
     }
 
-    /// An attempt of ours stands in the storage. It counts from its own send, and if that was too long ago, it is
-    /// renewed before any work starts on it.
+    /// An attempt of ours stands in the storage. It counts from its own send, and if that was too long ago,
+    /// it is renewed before any work starts on it.
     fn confirmed(&mut self, now: Instant, attempt: Attempt) -> CampaignStep {
         let Some(target) = &mut self.target else { return self.decide(now) };
         target.attempts.settle();

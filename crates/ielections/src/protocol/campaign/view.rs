@@ -1,7 +1,7 @@
 //! What a candidate knows of one slot, and since when: expiry by observation (I5).
 //!
-//! A version seen at an instant was written before that instant. Seen unchanged for its writer's TTL from then on, it
-//! has stood for longer than that TTL, on a clock that is nobody's but the observer's.
+//! A version seen at an instant was written before that instant. Seen unchanged for its writer's TTL from
+//! then on, it has stood for longer than that TTL, on a clock that is nobody's but the observer's.
 
 use crate::{Entry, Epoch, Slot, Vacant};
 use vvm_clock::Instant;
@@ -10,7 +10,8 @@ use vvm_clock::Instant;
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
     state: State,
-    /// The storage showed an older state than one seen before. A stale answer may do that, a linearizable one must not.
+    /// The storage showed an older state than one seen before. A stale answer may do that, a linearizable one
+    /// must not.
     pub(super) doubtful: bool,
     /// A renewal was seen: a live leader stood there while this candidate looked.
     pub(super) alive: bool,

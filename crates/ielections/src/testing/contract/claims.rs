@@ -1,5 +1,5 @@
-//! Claims: `insert_if_not_exist` applies exactly to the vacancy named, `take_over` exactly to the version named, and
-//! what is refused shows what stands there.
+//! Claims: `insert_if_not_exist` applies exactly to the vacancy named, `take_over` exactly to the version
+//! named, and what is refused shows what stands there.
 
 use super::{
     StorageUnderTest,

@@ -14,8 +14,8 @@ const WRITERS: u8 = 8;
 const SWAPS: u64 = 1000;
 const TAKE_OVERS: u64 = 50;
 
-/// How long the swaps may take. Writers that don't know of each other stand in each other's way: a cluster whose nodes
-/// have to agree on each swap gets through a few dozen a second.
+/// How long the swaps may take. Writers that don't know of each other stand in each other's way: a cluster
+/// whose nodes have to agree on each swap gets through a few dozen a second.
 const LONGEST_SWAPPING: Duration = Duration::from_secs(30);
 
 /// Handles for the writers: two of them, so that contention is between processes and within one.
@@ -92,7 +92,8 @@ pub async fn one_of_many_take_overs_wins_each_epoch(storage: &impl StorageUnderT
     let given = epochs.len() as u64;
     epochs.dedup();
     assert_eq!(epochs.len() as u64, given, "an epoch was given twice");
-    // Each epoch follows the one before, so those between first and last are all there but for undecided ones.
+    // Each epoch follows the one before, so those between first and last are all there but for undecided
+    // ones.
     let last = standing(&*scene.there, &scene.key).await.last_epoch().expect("nobody releases").get();
     assert!(
         (given..=given + undecided.iter().sum::<u64>()).contains(&(last - 1)),
@@ -100,8 +101,8 @@ pub async fn one_of_many_take_overs_wins_each_epoch(storage: &impl StorageUnderT
     );
 }
 
-/// Eight writers, a thousand swaps each or as many as there is time for, on one record: as many were applied as were
-/// answered so.
+/// Eight writers, a thousand swaps each or as many as there is time for, on one record: as many were applied
+/// as were answered so.
 pub async fn eight_writers_lose_no_renewal(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let handles = handles(storage).await;

@@ -8,7 +8,8 @@ use super::{
 use crate::{Entry, Slot};
 use std::{future::poll_fn, task::Poll};
 
-/// Drops writes at every stage, and goes on from what stands there: always one of the two records, never a mixture.
+/// Drops writes at every stage, and goes on from what stands there: always one of the two records, never a
+/// mixture.
 pub async fn a_dropped_write_is_applied_whole_or_not_at_all(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let mut held = scene.entry(1, 1);
@@ -22,8 +23,8 @@ pub async fn a_dropped_write_is_applied_whole_or_not_at_all(storage: &impl Stora
             }
         }
         drop(swap);
-        // It may land between any two of the steps that follow, and keep the storage busy meanwhile; the version says
-        // what stands each time.
+        // It may land between any two of the steps that follow, and keep the storage busy meanwhile; the
+        // version says what stands each time.
         one_of(standing(&*scene.there, &scene.key).await, &[&held, &attempt]);
         let after = next(&attempt);
         held = loop {

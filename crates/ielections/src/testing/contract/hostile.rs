@@ -6,7 +6,8 @@ use super::{
 };
 use crate::{Claim, Delete, Entry, Holder, Limits, Slot, Swap};
 
-/// Names that encodings confuse: empty, each byte alone, all bytes, prefixes of each other, separators, numbers.
+/// Names that encodings confuse: empty, each byte alone, all bytes, prefixes of each other, separators,
+/// numbers.
 pub(in crate::testing) fn hostile_names() -> Vec<Vec<u8>> {
     let mut names = vec![Vec::new(), (0..=255).collect(), (0..=255).rev().collect()];
     names.extend((0..=255).map(|byte| vec![byte]));
@@ -79,7 +80,8 @@ async fn carries<K: crate::Key>(scene: &Scene<K>, key: &K, entry: &Entry) {
     assert_eq!(ageless(scene.there.get(key).await.unwrap()), held(&renewed));
 }
 
-/// Holders are kept byte for byte: none, 255 bytes, every character below 256, zero bytes, what looks like SQL.
+/// Holders are kept byte for byte: none, 255 bytes, every character below 256, zero bytes, what looks like
+/// SQL.
 pub async fn holders_of_any_bytes_are_kept(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let below_256: String = ('\0'..='\u{ff}').collect();

@@ -1,4 +1,5 @@
-//! Never early (I5): no TTL ends a record, and no proven age is larger than the time since the write was issued.
+//! Never early (I5): no TTL ends a record, and no proven age is larger than the time since the write was
+//! issued.
 
 use super::{
     StorageUnderTest,

@@ -1,4 +1,5 @@
-//! Scans: in the order asked, and nothing left out. A scan may be stale, so these wait until it shows what was written.
+//! Scans: in the order asked, and nothing left out. A scan may be stale, so these wait until it shows what
+//! was written.
 
 use super::{
     StorageUnderTest,
@@ -8,7 +9,8 @@ use crate::{Entry, Key, Slot};
 use std::time::Duration;
 use vvm_clock::{Clock, SystemClock};
 
-/// How stale a scan may be: a candidate that looks for vacant slots by scanning waits no longer than this for nothing.
+/// How stale a scan may be: a candidate that looks for vacant slots by scanning waits no longer than this for
+/// nothing.
 const STALEST: Duration = Duration::from_secs(5);
 
 /// Scans until it shows `expected`.

@@ -1,5 +1,5 @@
-//! What became of a write, resolved as a leader would (I7): a storage that is busy may leave reads unanswered and writes
-//! unknown.
+//! What became of a write, resolved as a leader would (I7): a storage that is busy may leave reads unanswered
+//! and writes unknown.
 //!
 //! Nothing here counts attempts. A case has an end of its own, [`LONGEST_CASE`](super::LONGEST_CASE).
 

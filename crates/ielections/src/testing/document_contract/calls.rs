@@ -1,6 +1,7 @@
 //! Calls that wait out a storage that is busy, and what became of a write (I7).
 //!
-//! Nothing here counts attempts. A case has an end of its own, [`LONGEST_CASE`](crate::testing::contract::LONGEST_CASE).
+//! Nothing here counts attempts. A case has an end of its own,
+//! [`LONGEST_CASE`](crate::testing::contract::LONGEST_CASE).
 
 use crate::{
     BatchOutcome, Document, DocumentId, DocumentStorage, DocumentWrite, Fence, FenceState, Key, Page,
@@ -104,8 +105,8 @@ pub(super) async fn settled<K: Key>(
         match sent(handle, key, fence, batch).await {
             Some(BatchOutcome::Refused) if undecided => {
                 let state = state(handle, key).await;
-                // As long as it leads, nobody else counts. Later the count says it all the same, unless the next
-                // leader has written already.
+                // As long as it leads, nobody else counts. Later the count says it all the same, unless the
+                // next leader has written already.
                 return if state.last > fence.after { BatchOutcome::Written } else { BatchOutcome::Refused };
             }
             Some(outcome) => return outcome,

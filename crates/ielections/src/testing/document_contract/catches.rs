@@ -1,5 +1,5 @@
-//! The suite catches: each case is shown a storage with a bug that it must not pass, and the same one without, which it
-//! must.
+//! The suite catches: each case is shown a storage with a bug that it must not pass, and the same one
+//! without, which it must.
 
 mod bug;
 mod planted;

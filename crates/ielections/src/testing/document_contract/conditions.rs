@@ -16,7 +16,8 @@ enum Standing {
     Never,
 }
 
-/// Each condition, and whether it holds where the document stands with version 1, and where it does not stand.
+/// Each condition, and whether it holds where the document stands with version 1, and where it does not
+/// stand.
 const CONDITIONS: [(OnlyIf, bool, bool); 6] = [
     (OnlyIf::Always, true, true),
     (OnlyIf::Absent, false, true),
@@ -69,7 +70,8 @@ async fn every_condition<K: Key>(stage: &Stage<K>, write: impl Fn(String, OnlyIf
     assert_eq!(stage.last().await, last);
 }
 
-/// Wherever in the batch the condition stands that does not hold: nothing is written, and the batch does not count.
+/// Wherever in the batch the condition stands that does not hold: nothing is written, and the batch does not
+/// count.
 pub async fn one_condition_that_fails_keeps_the_batch_out(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     stage.written(0, &[put("a", "1"), put("b", "1")]).await;

@@ -20,8 +20,8 @@ use vvm_clock::SystemClock;
 const WRITERS: u8 = 8;
 const BATCHES: u32 = 100;
 
-/// How long eight may write. Writers that don't know of each other stand in each other's way: a cluster whose nodes have
-/// to agree on each batch gets through a few dozen a second.
+/// How long eight may write. Writers that don't know of each other stand in each other's way: a cluster whose
+/// nodes have to agree on each batch gets through a few dozen a second.
 const LONGEST_WRITING: Duration = Duration::from_secs(30);
 
 /// Of many batches that are sent at once after the same one, one lands.
@@ -34,7 +34,8 @@ pub async fn one_of_many_batches_at_once_lands(storage: &impl StorageUnderTest) 
             let (handle, key, fence) = (Arc::clone(handle), stage.scene.key.clone(), stage.fence(round));
             writers.spawn(async move {
                 let batch = [put("winner", [writer]), put([writer, round as u8], "landed")];
-                // What is undecided is decided once the others are done: their count or its own is in its way.
+                // What is undecided is decided once the others are done: their count or its own is in its
+                // way.
                 let outcome = sent(&*handle, &key, &fence, &batch).await;
                 (outcome == Some(BatchOutcome::Written)).then_some(writer)
             });
@@ -54,8 +55,8 @@ pub async fn one_of_many_batches_at_once_lands(storage: &impl StorageUnderTest) 
     }
 }
 
-/// Eight writers of one leadership that all try again until they get through: every batch that was reported written is
-/// there, once, and the count is their number.
+/// Eight writers of one leadership that all try again until they get through: every batch that was reported
+/// written is there, once, and the count is their number.
 pub async fn eight_writers_lose_no_batch(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     let end = SystemClock::read().after(LONGEST_WRITING);
@@ -70,7 +71,8 @@ pub async fn eight_writers_lose_no_batch(storage: &impl StorageUnderTest) {
                 let batch = [put_if(&name, "once", OnlyIf::Absent), put("shared", &name)];
                 loop {
                     let state = calls::state(&*handle, &key).await;
-                    // (I7) An attempt that was left in doubt has landed, or never will once the count went on.
+                    // (I7) An attempt that was left in doubt has landed, or never will once the count went
+                    // on.
                     if calls::document(&*handle, &key, &id(&name)).await.is_some() {
                         break;
                     }
@@ -92,7 +94,8 @@ pub async fn eight_writers_lose_no_batch(storage: &impl StorageUnderTest) {
     assert_eq!(shared.id, id("shared"));
     let standing: BTreeSet<_> = shown.iter().map(|document| document.id.clone()).collect();
     assert_eq!(standing, written);
-    // Each batch put one document that nobody touched since: as many versions as batches, and the last is the shared one's.
+    // Each batch put one document that nobody touched since: as many versions as batches, and the last is the
+    // shared one's.
     let versions: BTreeSet<_> = shown.iter().map(|document| document.version.get()).collect();
     assert_eq!(versions, (1..=written.len() as u64).collect());
     assert_eq!((stage.last().await, shared.version.get()), (written.len() as u64, written.len() as u64));
@@ -102,8 +105,8 @@ pub async fn eight_writers_lose_no_batch(storage: &impl StorageUnderTest) {
     );
 }
 
-/// A leader that goes on writing while it is deposed and after that, round after round: what it had written at the moment
-/// of the take-over is all that it ever writes.
+/// A leader that goes on writing while it is deposed and after that, round after round: what it had written
+/// at the moment of the take-over is all that it ever writes.
 pub async fn a_deposed_leader_that_goes_on_writes_nothing(storage: &impl StorageUnderTest) {
     let mut stage = Stage::led(storage).await;
     let mut number = 0;
@@ -118,7 +121,8 @@ pub async fn a_deposed_leader_that_goes_on_writes_nothing(storage: &impl Storage
                 left -= u64::from(goes_on.load(Ordering::SeqCst));
                 match sent(&*handle, &key, &fence(&old, after), &[put("a", after.to_string())]).await {
                     Some(BatchOutcome::Written) => after += 1,
-                    // The fence may stand elsewhere, or this one may have landed: the count says where to go on.
+                    // The fence may stand elsewhere, or this one may have landed: the count says where to go
+                    // on.
                     Some(BatchOutcome::Refused) | None => {
                         after = calls::state(&*handle, &key).await.last.get();
                     }

@@ -71,7 +71,8 @@ pub async fn the_count_survives_release_and_take_over(storage: &impl StorageUnde
     }
 }
 
-/// Closing every handle loses neither a document nor the count, where documents stand and where all were deleted.
+/// Closing every handle loses neither a document nor the count, where documents stand and where all were
+/// deleted.
 pub async fn the_count_survives_closing_and_reopening(storage: &impl StorageUnderTest) {
     let (stage, bare) = (Stage::led_at(storage, b"full").await, Stage::led_at(storage, b"bare").await);
     stage.written(0, &[put("a", "1"), put("b", "1")]).await;
@@ -122,7 +123,8 @@ pub async fn writes_of_records_leave_documents_alone(storage: &impl StorageUnder
     unchanged("a claim").await;
 }
 
-/// A batch leaves the record as it is: its version, which the next renewal names, its epoch, which is given on.
+/// A batch leaves the record as it is: its version, which the next renewal names, its epoch, which is given
+/// on.
 pub async fn batches_leave_the_record_alone(storage: &impl StorageUnderTest) {
     let mut stage = Stage::led(storage).await;
     stage.written(0, &[put("a", "1")]).await;
@@ -145,8 +147,8 @@ pub async fn batches_leave_the_record_alone(storage: &impl StorageUnderTest) {
     assert_eq!(state.slot, vacant_slot(Some(6)));
 }
 
-/// Between two renewals, both of which name the version that stands, a thousand batches may be written: neither kind of
-/// write makes the other one fail.
+/// Between two renewals, both of which name the version that stands, a thousand batches may be written:
+/// neither kind of write makes the other one fail.
 pub async fn renewals_and_batches_do_not_refuse_each_other(storage: &impl StorageUnderTest) {
     const ROUNDS: u64 = 50;
     let stage = Stage::led(storage).await;
@@ -155,7 +157,8 @@ pub async fn renewals_and_batches_do_not_refuse_each_other(storage: &impl Storag
         let mut standing = stage.entry.clone();
         for _ in 0..ROUNDS {
             let renewed = next(&standing);
-            // Refused for another reason than that an attempt before was applied, it would say so by what stands.
+            // Refused for another reason than that an attempt before was applied, it would say so by what
+            // stands.
             loop {
                 match scene.here.compare_and_swap(&scene.key, &standing, &renewed).await {
                     Ok(Swap::Swapped) => break,

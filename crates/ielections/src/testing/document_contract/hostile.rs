@@ -56,7 +56,8 @@ pub async fn documents_of_any_id_do_not_meet(storage: &impl StorageUnderTest) {
     assert_eq!((stage.last().await, stage.scene.stands().await), (last, held(&stage.entry)));
 }
 
-/// Bodies are kept byte for byte: none, all bytes, the longest; and one replaces another whole, whichever is longer.
+/// Bodies are kept byte for byte: none, all bytes, the longest; and one replaces another whole, whichever is
+/// longer.
 pub async fn bodies_of_any_bytes_are_kept(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     let longest = limits(&stage).max_body_bytes;

@@ -1,4 +1,5 @@
-//! Batches that arrive twice, out of order, or late: each lands at most once, in its place, and never after its leader.
+//! Batches that arrive twice, out of order, or late: each lands at most once, in its place, and never after
+//! its leader.
 
 use super::{
     StorageUnderTest,
@@ -47,8 +48,8 @@ pub async fn a_batch_lands_only_after_the_one_before(storage: &impl StorageUnder
     assert_eq!(stage.shown().await, [document("a", 4, "3")]);
 }
 
-/// What a leader had under way when it was deposed, arriving in any order, once or twice, before or between what the next
-/// one writes.
+/// What a leader had under way when it was deposed, arriving in any order, once or twice, before or between
+/// what the next one writes.
 pub async fn batches_of_a_deposed_leader_never_land(storage: &impl StorageUnderTest) {
     for (name, by_take_over) in [(&b"taken over"[..], true), (b"handed over", false)] {
         let mut stage = Stage::led_at(storage, name).await;

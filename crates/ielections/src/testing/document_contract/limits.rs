@@ -66,7 +66,8 @@ pub async fn what_limits_allow_is_carried_whole(storage: &impl StorageUnderTest)
     }
 }
 
-/// One byte more, one document more, one document twice: refused for good, and the message says what there may be.
+/// One byte more, one document more, one document twice: refused for good, and the message says what there
+/// may be.
 pub async fn what_is_beyond_a_limit_is_refused_for_good(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     let limits = limits(&stage);

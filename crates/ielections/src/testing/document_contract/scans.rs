@@ -64,7 +64,8 @@ pub async fn a_scan_keeps_to_its_prefix(storage: &impl StorageUnderTest) {
     }
 }
 
-/// Behind an id that stands, behind one that does not, before the prefix and past it; page by page of each size.
+/// Behind an id that stands, behind one that does not, before the prefix and past it; page by page of each
+/// size.
 pub async fn a_scan_goes_on_behind_a_document(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     put_all(&stage).await;
@@ -129,8 +130,8 @@ pub async fn a_scan_does_not_show_deleted_documents(storage: &impl StorageUnderT
     assert_eq!(stage.shown().await, [document(name(3), last + 1, "again")]);
 }
 
-/// What comes and goes between others does not make a scan miss those that stand all the while, nor show them twice; and
-/// what it shows of the ones that come and go was there.
+/// What comes and goes between others does not make a scan miss those that stand all the while, nor show them
+/// twice; and what it shows of the ones that come and go was there.
 pub async fn a_scan_misses_nothing_that_stands_all_the_while(storage: &impl StorageUnderTest) {
     const STANDING: usize = 40;
     const SCANS: usize = 20;

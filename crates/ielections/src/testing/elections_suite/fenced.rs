@@ -1,7 +1,8 @@
-//! Documents under real leaderships, on a storage that keeps some: what a successor finds, what a deposed leader can still
-//! do (I2), and what writing costs the renewals.
+//! Documents under real leaderships, on a storage that keeps some: what a successor finds, what a deposed
+//! leader can still do (I2), and what writing costs the renewals.
 //!
-//! What a batch is to the storage is the document contract suite's ([`document_contract`](crate::testing::document_contract)).
+//! What a batch is to the storage is the document contract suite's
+//! ([`document_contract`](crate::testing::document_contract)).
 
 use super::{ElectionsTestSuite, Process, Scene};
 use crate::{
@@ -12,8 +13,8 @@ use crate::{
 use bytes::Bytes;
 use futures_util::future::join;
 
-/// Makes one test per case for the documents of a storage: `fenced_elections_suite!(MyStorage::fresh())`, beside
-/// [`elections_test_suite!`](crate::elections_test_suite), whose terms are the same.
+/// Makes one test per case for the documents of a storage: `fenced_elections_suite!(MyStorage::fresh())`,
+/// beside [`elections_test_suite!`](crate::elections_test_suite), whose terms are the same.
 #[macro_export]
 macro_rules! fenced_elections_suite {
     ($factory:expr) => {
@@ -73,8 +74,8 @@ pub async fn successors_go_on_with_the_documents(scene: &Scene<impl ElectionsTes
     leadership.release().await;
 }
 
-/// Paused for longer than its TTL, and not ended, since deadmen only record here: a batch was sent that arrives when
-/// somebody else leads, before that one's first batch or after it.
+/// Paused for longer than its TTL, and not ended, since deadmen only record here: a batch was sent that
+/// arrives when somebody else leads, before that one's first batch or after it.
 pub async fn a_write_on_the_wire_of_a_paused_leader_is_refused(scene: &Scene<impl ElectionsTestSuite>) {
     for (number, arrives_first) in [(0, true), (1, false)] {
         let (paused, network) = scene.faulty().await;
@@ -164,7 +165,8 @@ async fn doubtful(scene: &Scene<impl ElectionsTestSuite>, fault: Fault) {
     leadership.release().await;
 }
 
-/// As many as the storage takes, for as long as it takes to renew a few times: no renewal is refused or lost by it.
+/// As many as the storage takes, for as long as it takes to renew a few times: no renewal is refused or lost
+/// by it.
 pub async fn renewals_go_on_beside_writes(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     let leadership = scene.lead(&process, "leader").await;

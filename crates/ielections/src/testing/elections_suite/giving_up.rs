@@ -1,4 +1,5 @@
-//! A try that gives up once it knows that somebody leads, and not before: cron jobs must run again after a crash.
+//! A try that gives up once it knows that somebody leads, and not before: cron jobs must run again after a
+//! crash.
 
 use super::{ElectionsTestSuite, Scene, scene::refusal};
 use crate::{
@@ -34,7 +35,8 @@ pub async fn a_try_takes_over_from_a_dead_leader(scene: &Scene<impl ElectionsTes
     drop(dead);
 }
 
-/// Nobody is seen by asking a storage in vain (I10): neither one that does not answer, nor one that takes no claim.
+/// Nobody is seen by asking a storage in vain (I10): neither one that does not answer, nor one that takes no
+/// claim.
 pub async fn a_try_gives_up_on_a_storage_that_is_of_no_use(scene: &Scene<impl ElectionsTestSuite>) {
     for (verb, fault) in [
         (Verb::Scan, Fault::Hang),

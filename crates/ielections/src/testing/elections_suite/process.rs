@@ -11,7 +11,8 @@ use tokio::runtime::Handle;
 use vvm_clock::{Clock, SystemWallClock};
 use vvm_deadman::{Deadman, recording::RecordingTrigger};
 
-/// A process as far as elections can tell. Dropping it is no crash: what it leads goes on until it is handed back.
+/// A process as far as elections can tell. Dropping it is no crash: what it leads goes on until it is handed
+/// back.
 pub struct Process<K: Key> {
     /// Its elections.
     pub elections: Elections<K>,

@@ -1,4 +1,5 @@
-//! After a crash: nobody leads before the dead leader's record has stood for its TTL (I1, I5), and then somebody does.
+//! After a crash: nobody leads before the dead leader's record has stood for its TTL (I1, I5), and then
+//! somebody does.
 
 use super::{ElectionsTestSuite, Process, Scene};
 use crate::{Candidacy, Leadership, Terms, Ttl};

@@ -48,7 +48,8 @@ impl Verb {
     }
 }
 
-/// What goes wrong with a call. Where a fault says `Unknown`, a read says `Unavailable`: reads have no `Unknown`.
+/// What goes wrong with a call. Where a fault says `Unknown`, a read says `Unavailable`: reads have no
+/// `Unknown`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// Fails with `NotApplied` and never reaches the storage.

@@ -6,7 +6,8 @@ use std::{
     time::Duration,
 };
 
-/// How probable each fault is, for every call on its own. What is left to 1 is the probability that all goes well.
+/// How probable each fault is, for every call on its own. What is left to 1 is the probability that all goes
+/// well.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Odds {
     /// Of [`Fault::NotApplied`].

@@ -15,12 +15,13 @@ use vvm_clock::{Clock, Instant};
 
 /// A storage whose calls fail, hang, are delayed, lost or reordered, as planned or by chance.
 ///
-/// One of these plays the network of one process, or of all: several may stand before one storage. A write that is
-/// under way belongs to the network and no longer to its caller: it lands although the caller has gone, on the next
-/// call after its time has come, on [`deliver_due`](Self::deliver_due) or on [`land_late`](Self::land_late).
+/// One of these plays the network of one process, or of all: several may stand before one storage. A write
+/// that is under way belongs to the network and no longer to its caller: it lands although the caller has
+/// gone, on the next call after its time has come, on [`deliver_due`](Self::deliver_due) or on
+/// [`land_late`](Self::land_late).
 ///
-/// The storage behind it must answer without waiting (a [`Model`](crate::testing::Model), a driver in memory):
-/// deliveries wait for it in the name of whoever makes them.
+/// The storage behind it must answer without waiting (a [`Model`](crate::testing::Model), a driver in
+/// memory): deliveries wait for it in the name of whoever makes them.
 #[derive(Debug)]
 pub struct FaultyStorage<K> {
     pub(super) storage: Arc<dyn TtlStorage<K>>,
@@ -62,7 +63,8 @@ impl<K: Key> FaultyStorage<K> {
         self.state().plan.always(verb, fault);
     }
 
-    /// Chance strikes every call for which nothing else is planned. The same seed and the same calls: the same faults.
+    /// Chance strikes every call for which nothing else is planned. The same seed and the same calls: the
+    /// same faults.
     pub fn fail_at_random(&self, odds: Odds, seed: u64) {
         self.state().plan.at_random(odds, seed);
     }

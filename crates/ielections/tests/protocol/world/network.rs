@@ -161,7 +161,8 @@ impl World {
         Found::Applied
     }
 
-    /// An applied attempt: of a campaign that still counts with it, or has named it among what it may have left.
+    /// An applied attempt: of a campaign that still counts with it, or has named it among what it may have
+    /// left.
     fn judge_landing(&mut self, call: usize, request: &Request) {
         let (
             Some(run),

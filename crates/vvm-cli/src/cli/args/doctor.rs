@@ -6,8 +6,9 @@ use ielections::Ttl;
 
 /// Examine this machine and its way to the storage: is it fit to lead?
 ///
-/// Measures how long reads and conditional writes take from here, on a record of its own that nobody can campaign for, and
-/// holds that against what the TTL leaves room for; looks at clocks, limits, and the levels of containment to be had.
+/// Measures how long reads and conditional writes take from here, on a record of its own that nobody can
+/// campaign for, and holds that against what the TTL leaves room for; looks at clocks, limits, and the levels
+/// of containment to be had.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = DOCTOR_HELP)]
 pub(crate) struct DoctorArgs {

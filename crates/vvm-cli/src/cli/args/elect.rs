@@ -10,9 +10,10 @@ use std::{num::NonZeroU32, time::Duration};
 
 /// Run a hook when this process begins to lead, and another when it no longer does.
 ///
-/// For a standby that is warm already, or a sidecar: what leads is somebody else's process, and vvm elect kills nothing.
-/// It therefore can't see to it that the last leader is dead before the next one begins: let whatever is written to
-/// compare VVM_LEADER_EPOCH and refuse smaller ones. For a command that vvm starts, and can end, there is vvm run.
+/// For a standby that is warm already, or a sidecar: what leads is somebody else's process, and vvm elect
+/// kills nothing. It therefore can't see to it that the last leader is dead before the next one begins: let
+/// whatever is written to compare VVM_LEADER_EPOCH and refuse smaller ones. For a command that vvm starts,
+/// and can end, there is vvm run.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = ELECT_HELP)]
 pub(crate) struct ElectArgs {
@@ -31,24 +32,25 @@ pub(crate) struct ElectArgs {
     /// Who we are, for people who look at the record [default: HOSTNAME:PID]
     #[arg(long, value_parser = parse_holder)]
     pub(crate) holder: Option<Holder>,
-    /// Where processes of this machine tell each other to look at once: a folder of this user's, or none [default:
-    /// /tmp/vvm-UID]
+    /// Where processes of this machine tell each other to look at once: a folder of this user's, or none
+    /// [default: /tmp/vvm-UID]
     ///
-    /// A standby hears of a release there, and leads at once. Without it, it looks by itself within a second. Leadership is as safe with it as without.
+    /// A standby hears of a release there, and leads at once. Without it, it looks by itself within a second.
+    /// Leadership is as safe with it as without.
     #[arg(long, value_name = "DIR|none", value_parser = parse_local_dir)]
     pub(crate) local_dir: Option<LocalDir>,
     /// A line for sh -c, run once leadership was acquired
     #[arg(long, value_name = "LINE", value_parser = parse_hook)]
     pub(crate) on_lead: String,
-    /// A line for sh -c, run when leadership is lost or is to be released: begun at the loss, and at the kill deadline
-    /// (0.8 TTL after the last renewal) at the latest
+    /// A line for sh -c, run when leadership is lost or is to be released: begun at the loss, and at the kill
+    /// deadline (0.8 TTL after the last renewal) at the latest
     #[arg(long, value_name = "LINE", value_parser = parse_hook)]
     pub(crate) on_loss: String,
     /// How long a hook may take before it is killed
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     pub(crate) hook_timeout: Duration,
-    /// Only say what would be done, and who leads now: nothing is created, settled or run. Exit status as of the real
-    /// thing where that would be refused, else 0
+    /// Only say what would be done, and who leads now: nothing is created, settled or run. Exit status as of
+    /// the real thing where that would be refused, else 0
     #[arg(long)]
     pub(crate) dry_run: bool,
 }

@@ -5,7 +5,8 @@ use clap_complete::Shell;
 
 /// Write what completes command lines of vvm in a shell.
 ///
-/// For bash, into a folder that bash-completion reads; for zsh, into one of $fpath, as _vvm; for fish, into its completions.
+/// For bash, into a folder that bash-completion reads; for zsh, into one of $fpath, as _vvm; for fish, into
+/// its completions.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = COMPLETIONS_HELP)]
 pub(crate) struct CompletionsArgs {

@@ -6,7 +6,8 @@ use std::num::NonZeroU32;
 
 /// Show who led when, and how it ended: the last 64 leaderships of each slot.
 ///
-/// Leaders of vvm run write it, beside their record, when nothing else is waiting. Times are those of their wall clocks.
+/// Leaders of vvm run write it, beside their record, when nothing else is waiting. Times are those of their
+/// wall clocks.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = HISTORY_HELP)]
 pub(crate) struct HistoryArgs {

@@ -5,12 +5,13 @@ use clap::Args;
 
 /// Make a storage ready: create the keyspace and table that it needs on a cluster.
 ///
-/// Once per storage, by whoever may create them. May be run again, and by many at once: what is there is checked, and left
-/// as it is. A file needs none of this.
+/// Once per storage, by whoever may create them. May be run again, and by many at once: what is there is
+/// checked, and left as it is. A file needs none of this.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = INIT_STORAGE_HELP)]
 pub(crate) struct InitStorageArgs {
-    /// Where leadership is to be recorded, as told to vvm run; replication=N says how many copies there shall be
+    /// Where leadership is to be recorded, as told to vvm run; replication=N says how many copies there shall
+    /// be
     #[arg(long, value_name = "URL", value_parser = parse_any_storage)]
     pub(crate) storage: String,
 }

@@ -6,9 +6,9 @@ use std::{str::FromStr, time::Duration};
 
 /// See to it that nobody leads: for maintenance.
 ///
-/// Leaders stop their command as they would for TERM, release their slot, and wait with all the others until vvm resume.
-/// When this command has succeeded, nobody works, and nobody will until then: candidates see the pause before they start
-/// anything. Programs that embed elections without a vvm_host::Host don't know of it.
+/// Leaders stop their command as they would for TERM, release their slot, and wait with all the others until
+/// vvm resume. When this command has succeeded, nobody works, and nobody will until then: candidates see the
+/// pause before they start anything. Programs that embed elections without a vvm_host::Host don't know of it.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = PAUSE_HELP)]
 pub(crate) struct PauseArgs {
@@ -27,10 +27,11 @@ pub(crate) struct PauseArgs {
     /// How long to wait until nobody leads, or no
     #[arg(long, value_name = "DURATION|no", default_value = "60s")]
     pub(crate) wait: Wait,
-    /// Where processes of this machine tell each other to look at once: a folder of this user's, or none [default:
-    /// /tmp/vvm-UID]
+    /// Where processes of this machine tell each other to look at once: a folder of this user's, or none
+    /// [default: /tmp/vvm-UID]
     ///
-    /// Whoever is to heed this is told of it there. Without it, they see it by themselves within a second. Leadership is as safe with it as without.
+    /// Whoever is to heed this is told of it there. Without it, they see it by themselves within a second.
+    /// Leadership is as safe with it as without.
     #[arg(long, value_name = "DIR|none", value_parser = parse_named_dir)]
     pub(crate) local_dir: Option<LocalDir>,
 }
@@ -45,10 +46,11 @@ pub(crate) struct ResumeArgs {
     /// What is led, as told to vvm run
     #[arg(long, value_parser = parse_name)]
     pub(crate) name: String,
-    /// Where processes of this machine tell each other to look at once: a folder of this user's, or none [default:
-    /// /tmp/vvm-UID]
+    /// Where processes of this machine tell each other to look at once: a folder of this user's, or none
+    /// [default: /tmp/vvm-UID]
     ///
-    /// Whoever is to heed this is told of it there. Without it, they see it by themselves within a second. Leadership is as safe with it as without.
+    /// Whoever is to heed this is told of it there. Without it, they see it by themselves within a second.
+    /// Leadership is as safe with it as without.
     #[arg(long, value_name = "DIR|none", value_parser = parse_named_dir)]
     pub(crate) local_dir: Option<LocalDir>,
 }

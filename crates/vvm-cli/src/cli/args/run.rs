@@ -17,9 +17,9 @@ use vvm_host::operate as identity;
 
 /// Run a command only while this process leads.
 ///
-/// Start the same line several times, wherever the storage can be reached: one of them runs the command, the others
-/// stand by. When the leader stops, crashes or hangs, its command and everything that it started are dead before the
-/// next one starts; --containment says what is out of reach.
+/// Start the same line several times, wherever the storage can be reached: one of them runs the command, the
+/// others stand by. When the leader stops, crashes or hangs, its command and everything that it started are
+/// dead before the next one starts; --containment says what is out of reach.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = exit::HELP, after_long_help = concat_help(), override_usage = RUN_USAGE)]
 pub(crate) struct RunArgs {
@@ -38,8 +38,8 @@ pub(crate) struct RunArgs {
     /// How long to wait for leadership: never (wait for ever), 0 (take a free slot or leave), or a duration
     #[arg(long, value_name = "never|0|DURATION", default_value = "never")]
     pub(crate) acquire_timeout: AcquireTimeout,
-    /// Leave once it is certain that somebody alive leads, which can take one TTL, or when the storage has been of no use
-    /// for 1.4 TTL
+    /// Leave once it is certain that somebody alive leads, which can take one TTL, or when the storage has
+    /// been of no use for 1.4 TTL
     #[arg(long = "try", conflicts_with = "acquire_timeout")]
     pub(crate) try_once: bool,
     /// When leadership is lost and the command has been stopped: exit, or rejoin as a candidate
@@ -53,16 +53,18 @@ pub(crate) struct RunArgs {
     /// Who we are, for people who look at the record [default: HOSTNAME:PID]
     #[arg(long, value_parser = parse_holder)]
     pub(crate) holder: Option<Holder>,
-    /// Where processes of this machine tell each other to look at once: a folder of this user's, or none [default:
-    /// /tmp/vvm-UID]
+    /// Where processes of this machine tell each other to look at once: a folder of this user's, or none
+    /// [default: /tmp/vvm-UID]
     ///
-    /// A standby hears of a release there, and leads at once. Without it, it looks by itself within a second. Leadership is as safe with it as without.
+    /// A standby hears of a release there, and leads at once. Without it, it looks by itself within a second.
+    /// Leadership is as safe with it as without.
     #[arg(long, value_name = "DIR|none", value_parser = parse_local_dir)]
     pub(crate) local_dir: Option<LocalDir>,
     /// What keeps the command's processes together
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "auto")]
     pub(crate) containment: ContainmentLevel,
-    /// Leave the storage's credentials in the command's environment: on dynamodb, AWS_ACCESS_KEY_ID and what goes with it
+    /// Leave the storage's credentials in the command's environment: on dynamodb, AWS_ACCESS_KEY_ID and what
+    /// goes with it
     #[arg(long)]
     pub(crate) keep_credentials: bool,
     /// Exit status when leadership was lost
@@ -76,8 +78,8 @@ pub(crate) struct RunArgs {
     /// Write how it ended to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) result_file: Option<PathBuf>,
-    /// Only say what would be done, and who leads now: nothing is created, settled or started. Exit status as of the real
-    /// thing where that would be refused, else 0
+    /// Only say what would be done, and who leads now: nothing is created, settled or started. Exit status as
+    /// of the real thing where that would be refused, else 0
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// The command and its arguments, after --
@@ -144,16 +146,17 @@ pub(crate) enum OnLoss {
 pub(crate) enum ContainmentLevel {
     /// cgroup where one is delegated to us, else guardian
     Auto,
-    /// vvm is two processes. If one of them is killed, stopped or hangs, the other one ends whatever CMD has started. If
-    /// both are killed (killall -9 vvm) or stopped at once, the kernel ends CMD, but what CMD has started lives on,
-    /// beside the next leader's
+    /// vvm is two processes. If one of them is killed, stopped or hangs, the other one ends whatever CMD has
+    /// started. If both are killed (killall -9 vvm) or stopped at once, the kernel ends CMD, but what CMD has
+    /// started lives on, beside the next leader's
     Guardian,
-    /// As guardian, and CMD in a control group of its own, in which all processes can be killed at once, however fast
-    /// they fork. Needs cgroup v2, and that vvm's own group is delegated to it: systemd's Delegate=yes
+    /// As guardian, and CMD in a control group of its own, in which all processes can be killed at once,
+    /// however fast they fork. Needs cgroup v2, and that vvm's own group is delegated to it: systemd's
+    /// Delegate=yes
     Cgroup,
-    /// As guardian, and CMD in a PID namespace of its own, which the kernel ends as a whole when the host is dead,
-    /// whatever became of the guardian. CMD sees its own processes only, by other numbers. Needs root or CAP_SYS_ADMIN,
-    /// or a kernel that gives user namespaces to all users; sudo does nothing inside of one
+    /// As guardian, and CMD in a PID namespace of its own, which the kernel ends as a whole when the host is
+    /// dead, whatever became of the guardian. CMD sees its own processes only, by other numbers. Needs root
+    /// or CAP_SYS_ADMIN, or a kernel that gives user namespaces to all users; sudo does nothing inside of one
     Pidns,
 }
 

@@ -5,8 +5,8 @@ use clap::Args;
 
 /// Show who leads which slot.
 ///
-/// A slot is held as long as a record stands in it: a leader that died a moment ago is still shown, until another one
-/// takes its slot over. A free slot shows the epoch of its last leadership.
+/// A slot is held as long as a record stands in it: a leader that died a moment ago is still shown, until
+/// another one takes its slot over. A free slot shows the epoch of its last leadership.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = STATUS_HELP)]
 pub(crate) struct StatusArgs {

@@ -10,9 +10,10 @@ use vvm_storage::StepDown;
 
 /// Ask a leader to give its slot up, to a standby of your choice or to anybody else.
 ///
-/// The leader stops its command as it would for TERM, releases the slot, and is a standby again; everybody else holds back
-/// for 5 s after that, so that the standby named by --to comes first. Without --to, only the one who stepped down holds back.
-/// If no standby of that name answers, or the leader does not, the request is withdrawn, and nothing has changed.
+/// The leader stops its command as it would for TERM, releases the slot, and is a standby again; everybody
+/// else holds back for 5 s after that, so that the standby named by --to comes first. Without --to, only the
+/// one who stepped down holds back. If no standby of that name answers, or the leader does not, the request
+/// is withdrawn, and nothing has changed.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = STEP_DOWN_HELP)]
 pub(crate) struct StepDownArgs {
@@ -28,10 +29,11 @@ pub(crate) struct StepDownArgs {
     /// Who shall lead next: the --holder of a standby
     #[arg(long, value_name = "HOLDER", value_parser = parse_to)]
     pub(crate) to: Option<Holder>,
-    /// Where processes of this machine tell each other to look at once: a folder of this user's, or none [default:
-    /// /tmp/vvm-UID]
+    /// Where processes of this machine tell each other to look at once: a folder of this user's, or none
+    /// [default: /tmp/vvm-UID]
     ///
-    /// Whoever is to heed this is told of it there. Without it, they see it by themselves within a second. Leadership is as safe with it as without.
+    /// Whoever is to heed this is told of it there. Without it, they see it by themselves within a second.
+    /// Leadership is as safe with it as without.
     #[arg(long, value_name = "DIR|none", value_parser = parse_named_dir)]
     pub(crate) local_dir: Option<LocalDir>,
     /// How long to wait for the next leader

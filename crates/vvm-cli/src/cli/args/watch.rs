@@ -6,9 +6,9 @@ use std::time::Duration;
 
 /// Watch who leads: live on a terminal, a line for each change elsewhere.
 ///
-/// It only looks, and sees what any standby sees: records, and that they are renewed. How long a leader has left is its
-/// own knowledge (--http, /metrics); what is shown here is how long ago a renewal was seen, and what that leaves of the
-/// TTL, after which others may take over. A crash shows as renewals that stop.
+/// It only looks, and sees what any standby sees: records, and that they are renewed. How long a leader has
+/// left is its own knowledge (--http, /metrics); what is shown here is how long ago a renewal was seen, and
+/// what that leaves of the TTL, after which others may take over. A crash shows as renewals that stop.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = WATCH_HELP)]
 pub(crate) struct WatchArgs {

@@ -7,11 +7,13 @@ use vvm_containment::HelperLines;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WorkArgs {
-    /// A command that ends by itself sooner than this after leadership was acquired keeps the lease until then: a short
-    /// cron job is not run again by those whose clocks are behind. TERM or INT ends the wait at once
+    /// A command that ends by itself sooner than this after leadership was acquired keeps the lease until
+    /// then: a short cron job is not run again by those whose clocks are behind. TERM or INT ends the wait at
+    /// once
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = parse_duration)]
     pub(crate) hold_at_least: Duration,
-    /// When the command ends by itself, with any status: release the leadership, or restart it under the same one
+    /// When the command ends by itself, with any status: release the leadership, or restart it under the same
+    /// one
     #[arg(long, value_enum, default_value = "release")]
     pub(crate) on_exit: OnExit,
     /// How long to wait before the first restart; twice as long before each one after it. A run that outlasts
@@ -21,20 +23,22 @@ pub(crate) struct WorkArgs {
     /// The longest wait before a restart
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
     pub(crate) restart_backoff_max: Duration,
-    /// How many restarts one leadership may see; when the command ends after the last one, the leadership is released
-    /// and vvm exits with the command's status
+    /// How many restarts one leadership may see; when the command ends after the last one, the leadership is
+    /// released and vvm exits with the command's status
     #[arg(long, value_name = "never|N", default_value = "never", allow_hyphen_values = true)]
     pub(crate) restart_limit: RestartLimit,
-    /// A line for sh -c that is run before the command is told to stop, when it is to be stopped; TERM or INT is passed on
-    /// afterwards
+    /// A line for sh -c that is run before the command is told to stop, when it is to be stopped; TERM or INT
+    /// is passed on afterwards
     #[arg(long, value_name = "LINE", value_parser = parse_line)]
     pub(crate) pre_stop: Option<String>,
-    /// How long --pre-stop may take before it is killed; after a loss it has half of what the command has to stop
+    /// How long --pre-stop may take before it is killed; after a loss it has half of what the command has to
+    /// stop
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_interval)]
     pub(crate) pre_stop_timeout: Duration,
-    /// Whether the command works: a line for sh -c that has to exit with 0, or an http URL that has to answer 2xx. When
-    /// that fails --check-failures times in a row, the command is stopped and the leadership released, so that somebody
-    /// else leads; vvm exits with 81, or, with --on-loss rejoin, is a candidate again, after the others
+    /// Whether the command works: a line for sh -c that has to exit with 0, or an http URL that has to answer
+    /// 2xx. When that fails --check-failures times in a row, the command is stopped and the leadership
+    /// released, so that somebody else leads; vvm exits with 81, or, with --on-loss rejoin, is a candidate
+    /// again, after the others
     #[arg(long, value_name = "LINE|http://URL")]
     pub(crate) check: Option<Check>,
     /// How long after the command's start, and after each check, the next one begins

@@ -1,4 +1,5 @@
-//! Which options are settings, and what they are called elsewhere: `--stop-timeout`, `VVM_STOP_TIMEOUT`, `stop-timeout`.
+//! Which options are settings, and what they are called elsewhere: `--stop-timeout`, `VVM_STOP_TIMEOUT`,
+//! `stop-timeout`.
 //!
 //! Taken from clap's description of the command line alone, so that no list has to be kept.
 
@@ -144,8 +145,8 @@ pub(super) fn nearest<'cli>(cli: &'cli Command, others: &[&'static str], name: &
     graded.max_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, known)| known)
 }
 
-/// How much alike two names are, above zero where one may be meant by the other. What clap goes by misses two letters
-/// that have changed places in a short name, as in `tyr`.
+/// How much alike two names are, above zero where one may be meant by the other. What clap goes by misses two
+/// letters that have changed places in a short name, as in `tyr`.
 fn likeness(known: &str, name: &str) -> f64 {
     (strsim::jaro(known, name) - 0.7).max(strsim::normalized_damerau_levenshtein(known, name) - 0.6)
 }

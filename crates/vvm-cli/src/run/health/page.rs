@@ -18,7 +18,8 @@ pub(super) enum Failure {
     NotHttp,
 }
 
-/// Longer than `HTTP/1.1 200` and what follows it on the line, so that a server that never ends a line is no wait.
+/// Longer than `HTTP/1.1 200` and what follows it on the line, so that a server that never ends a line is no
+/// wait.
 const FIRST_LINE: u64 = 4096;
 
 /// Asks for the page.

@@ -1,5 +1,5 @@
-//! How long to wait before the command is started again: twice as long each time, and from the beginning after a run
-//! that lasted.
+//! How long to wait before the command is started again: twice as long each time, and from the beginning
+//! after a run that lasted.
 
 use crate::cli::args::WorkArgs;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Getting into each state, and what there is to see after a signal: how `vvm` ends, what its command gets, what is left, and
-//! whose the record is.
+//! Getting into each state, and what there is to see after a signal: how `vvm` ends, what its command gets,
+//! what is left, and whose the record is.
 
 use super::table::{
     Effect::{self, Ends, EndsTheCommand, EndsWithTheCommandsStatus, Kills, Nothing, PassedOn, Stops, Waits},
@@ -258,7 +258,8 @@ impl Scene {
         self.ask_again(Signal::TERM);
     }
 
-    /// Until it is heard: on a machine that has stood still meanwhile, two requests arrive as one, or as one and its echo.
+    /// Until it is heard: on a machine that has stood still meanwhile, two requests arrive as one, or as one
+    /// and its echo.
     fn ask_again(&self, signal: Signal) {
         eventually("it ends", || {
             thread::sleep(NOT_AN_ECHO);
@@ -270,7 +271,8 @@ impl Scene {
         });
     }
 
-    /// All is as it was: a candidate leads when nothing is in its way any more, and what holds its slot holds on.
+    /// All is as it was: a candidate leads when nothing is in its way any more, and what holds its slot holds
+    /// on.
     fn nothing(mut self) {
         match self.state {
             State::Held | State::BetweenRuns => {

@@ -13,7 +13,8 @@ pub(crate) enum State {
     Paused,
     /// It has led, has lost that to somebody else, and is a candidate again.
     Rejoining,
-    /// It has led, has given that up since its command did not work, and is no candidate yet, so that others go first.
+    /// It has led, has given that up since its command did not work, and is no candidate yet, so that others
+    /// go first.
     LettingOthersGoFirst,
     /// Leading, and the command may or may not have been executed yet.
     Starting,

@@ -26,8 +26,8 @@ pub struct DynamoDbStorage {
 }
 
 impl DynamoDbStorage {
-    /// Opens the table that `url` names, as the module's documentation says, and checks it. Creates nothing: that is
-    /// [`init_storage`](crate::init_storage)'s.
+    /// Opens the table that `url` names, as the module's documentation says, and checks it. Creates nothing:
+    /// that is [`init_storage`](crate::init_storage)'s.
     ///
     /// # Errors
     /// See [`OpenError`]: each says what to do.
@@ -74,7 +74,8 @@ impl DynamoDbStorage {
 impl SysVvmStorage for DynamoDbStorage {
     fn limits(&self) -> Limits {
         Limits {
-            // An attempt may take a tenth of it: room for a write, and for the connection that it may have to make.
+            // An attempt may take a tenth of it: room for a write, and for the connection that it may have to
+            // make.
             min_ttl: Duration::from_secs(2),
             // DynamoDB's own, for the key of a partition.
             max_key_bytes: 2048,

@@ -1,5 +1,5 @@
-//! Which error of the database or of its client library is which error of the contract: the table in the driver's
-//! documentation, as code.
+//! Which error of the database or of its client library is which error of the contract: the table in the
+//! driver's documentation, as code.
 
 mod cancellation;
 #[cfg(test)]
@@ -77,7 +77,8 @@ pub(super) struct Damaged(pub(super) String);
 pub(super) struct Closed;
 
 impl Damaged {
-    /// A refusal that shows what was expected. (DynamoDB of before 2023, which shows nothing, would look like this.)
+    /// A refusal that shows what was expected. (DynamoDB of before 2023, which shows nothing, would look like
+    /// this.)
     pub(super) fn not_shown() -> Self {
         Self("it refuses a write, and shows nothing that would be in its way".into())
     }
@@ -123,7 +124,8 @@ impl Failure {
             Self::NoCredentials(_) | Self::Credentials(_) | Self::Denied(_) | Self::Refused(_) => {
                 WriteError::Fatal(self.into())
             }
-            // It was there when it was opened. Another may stand in its place, or another region write beside us (I1).
+            // It was there when it was opened. Another may stand in its place, or another region write beside
+            // us (I1).
             Self::NoTable(_) | Self::Global(_) => WriteError::Replaced(self.into()),
             Self::Unanswered(_) => WriteError::Unknown(self.into()),
         }
@@ -134,7 +136,8 @@ impl Failure {
         Self::Refused(error.to_string())
     }
 
-    /// (I7) Whatever is not certain is unknown, kinds of error that a later version of the library adds included.
+    /// (I7) Whatever is not certain is unknown, kinds of error that a later version of the library adds
+    /// included.
     ///
     /// A request is sent once: the error is that of the one attempt, never of one that followed another.
     pub(super) fn of<E>(error: SdkError<E, HttpResponse>) -> Self
@@ -167,8 +170,8 @@ impl Failure {
                 _ => Self::NotSent(said),
             };
         }
-        // Looking up the host's name and the handshake of TLS are part of connecting. What the system calls a refused
-        // connection is not enough: one that was established may end in it, too.
+        // Looking up the host's name and the handshake of TLS are part of connecting. What the system calls a
+        // refused connection is not enough: one that was established may end in it, too.
         let never_connected = chain(error)
             .filter_map(|error| error.downcast_ref::<hyper_util::client::legacy::Error>())
             .any(hyper_util::client::legacy::Error::is_connect);
@@ -208,8 +211,8 @@ impl Failure {
     }
 }
 
-/// Code and message of the server where there are any, what the library says otherwise: all of it, since the outermost
-/// says the least.
+/// Code and message of the server where there are any, what the library says otherwise: all of it, since the
+/// outermost says the least.
 pub(super) fn said<E>(error: &SdkError<E, HttpResponse>) -> String
 where
     E: ProvideErrorMetadata + Error + 'static,

@@ -20,8 +20,8 @@ use aws_sdk_dynamodb::{
 use std::time::Duration;
 use vvm_clock::SystemClock;
 
-/// The part of a request's time that is for connecting, the handshake of TLS included: a machine that doesn't answer is
-/// not waited for as long as one that works.
+/// The part of a request's time that is for connecting, the handshake of TLS included: a machine that doesn't
+/// answer is not waited for as long as one that works.
 const CONNECTING: u32 = 2;
 
 /// How long a new table may take to become active; DynamoDB needs some ten seconds.
@@ -72,7 +72,8 @@ async fn configuration(address: &Address) -> Result<SdkConfig, OpenError> {
         loader = loader.profile_name(profile);
     }
     let configuration = loader.load().await;
-    // Asked for here, where there is time to look everywhere: within a request, looking would look like a slow network.
+    // Asked for here, where there is time to look everywhere: within a request, looking would look like a
+    // slow network.
     let credentials = match configuration.credentials_provider() {
         Some(provider) => provider.provide_credentials().await.map(drop),
         None => Ok(()),
@@ -86,8 +87,8 @@ fn client(configuration: &SdkConfig, request_timeout: Duration) -> Client {
         .connect_timeout(request_timeout / CONNECTING)
         .operation_attempt_timeout(request_timeout)
         .build();
-    // Nothing is sent twice: a second time would be refused, by what the first one wrote. Requests that fetch credentials
-    // are others, and go by the SDK's own rules.
+    // Nothing is sent twice: a second time would be refused, by what the first one wrote. Requests that fetch
+    // credentials are others, and go by the SDK's own rules.
     let configuration = Builder::from(configuration)
         .retry_config(RetryConfig::disabled())
         .timeout_config(timeouts)

@@ -1,8 +1,8 @@
 //! How slots and settings are laid out, the condition of each verb, and what an item says.
 //!
-//! A leader record is one item, at the first place of its slot's partition, so that items beside it can be fenced by it in
-//! one transaction. Released, it keeps its epoch and nothing else. A setting is the one item of a partition of its own.
-//! Documents are such items: `documents.rs` says how.
+//! A leader record is one item, at the first place of its slot's partition, so that items beside it can be
+//! fenced by it in one transaction. Released, it keeps its epoch and nothing else. A setting is the one item
+//! of a partition of its own. Documents are such items: `documents.rs` says how.
 
 mod documents;
 
@@ -21,7 +21,8 @@ use std::{collections::HashMap, fmt::Display, str::FromStr, time::Duration};
 pub(super) const PARTITION: &str = "pk";
 pub(super) const PLACE: &str = "cc";
 
-/// The attributes of items beside their keys. A TTL of the server on one of them would end records by its clock.
+/// The attributes of items beside their keys. A TTL of the server on one of them would end records by its
+/// clock.
 pub(super) const ATTRIBUTES: [&str; 8] = [EPOCH, INCARNATION, WRITE, TTL, HOLDER, VALUE, VERSION, IDS];
 
 const EPOCH: &str = "epoch";
@@ -127,7 +128,8 @@ pub(super) fn setting(item: Option<&Item>) -> Result<Option<Vec<u8>>, Damaged> {
     item.map(|item| bytes(item, VALUE).map(<[u8]>::to_vec)).transpose()
 }
 
-/// Some names, `write` and `value` among them, are words of DynamoDB's own: in expressions all are written with a `#`.
+/// Some names, `write` and `value` among them, are words of DynamoDB's own: in expressions all are written
+/// with a `#`.
 fn named<const N: usize>(update: UpdateItemFluentBuilder, names: [&str; N]) -> UpdateItemFluentBuilder {
     names.into_iter().fold(update, |update, name| update.expression_attribute_names(format!("#{name}"), name))
 }

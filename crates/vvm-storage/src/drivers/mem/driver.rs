@@ -127,8 +127,8 @@ impl SysVvmStorage for MemStorage {
 
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
         let database = self.open_for_read()?;
-        // (I5) Made before the answer, so that no age is too large. One reading for all, and none for vacant slots: it
-        // costs as much as a third of a look.
+        // (I5) Made before the answer, so that no age is too large. One reading for all, and none for vacant
+        // slots: it costs as much as a third of a look.
         let now = LazyCell::new(|| database.clock.now());
         let rows = database.rows();
         Ok(at.iter().map(|at| rows.slot(at, || *now)).collect())

@@ -1,5 +1,6 @@
-//! How slots and settings lie in memory: two hash maps, since nothing asks for their order, and as few bytes per record as
-//! the record allows (I11). Documents have a map of their own, in which a partition without any is not found.
+//! How slots and settings lie in memory: two hash maps, since nothing asks for their order, and as few bytes
+//! per record as the record allows (I11). Documents have a map of their own, in which a partition without any
+//! is not found.
 
 mod documents;
 
@@ -41,7 +42,8 @@ impl Leader {
     fn slot(&self, now: impl FnOnce() -> Instant) -> Slot {
         match self {
             Self::Released(epoch) => Slot::Vacant(Vacant { last_epoch: Some(*epoch) }),
-            // (I5) Both readings come from the database's clock, the earlier one from after the call was issued.
+            // (I5) Both readings come from the database's clock, the earlier one from after the call was
+            // issued.
             Self::Held { entry, issued_at } => {
                 Slot::Held { entry: entry.clone(), proven_age: Some(now().since(*issued_at)) }
             }

@@ -32,8 +32,8 @@ pub struct ScyllaStorage {
 }
 
 impl ScyllaStorage {
-    /// Connects to the keyspace that `url` names, as the module's documentation says, and checks its table. Creates
-    /// nothing: that is [`init_storage`](crate::init_storage)'s.
+    /// Connects to the keyspace that `url` names, as the module's documentation says, and checks its table.
+    /// Creates nothing: that is [`init_storage`](crate::init_storage)'s.
     ///
     /// # Errors
     /// See [`OpenError`]: each says what to do.
@@ -73,8 +73,8 @@ impl ScyllaStorage {
 impl SysVvmStorage for ScyllaStorage {
     fn limits(&self) -> Limits {
         Limits {
-            // An attempt may take a tenth of it: room for a transaction's four round trips between data centres, 50 ms
-            // each.
+            // An attempt may take a tenth of it: room for a transaction's four round trips between data
+            // centres, 50 ms each.
             min_ttl: Duration::from_secs(2),
             // CQL takes 65,535; keys are kept in memory by the server.
             max_key_bytes: 16 << 10,

@@ -1,5 +1,5 @@
-//! Which error of the database or of its client library is which error of the contract: the table in the driver's
-//! documentation, as code.
+//! Which error of the database or of its client library is which error of the contract: the table in the
+//! driver's documentation, as code.
 
 use ::scylla::errors::{BadQuery, DbError, ExecutionError, PrepareError, RequestAttemptError};
 use ielections::{ReadError, WriteError};

@@ -1,8 +1,8 @@
 //! How slots and settings are laid out, the statements of each verb, and what their answers say.
 //!
-//! A leader record is the static columns of its slot's partition, so that rows beside it can be fenced by it in one
-//! transaction. `incarnation` is null where nobody ever led, and empty once released. A setting is the one row of a
-//! partition of its own. Documents are such rows: `documents.rs` says how.
+//! A leader record is the static columns of its slot's partition, so that rows beside it can be fenced by it
+//! in one transaction. `incarnation` is null where nobody ever led, and empty once released. A setting is the
+//! one row of a partition of its own. Documents are such rows: `documents.rs` says how.
 
 mod documents;
 
@@ -39,8 +39,8 @@ pub(super) const COLUMNS: [(&str, &str, &str); 11] = [
 /// Those that came with documents: a table from before has the others.
 pub(super) const COLUMNS_OF_DOCUMENTS: [&str; 3] = ["last_batch", "last_batch_id", "version"];
 
-/// Claims and renewals alike: replaces exactly one record, or exactly one vacancy, by a record. Its values are those of
-/// the new record, the partition, those of the old one.
+/// Claims and renewals alike: replaces exactly one record, or exactly one vacancy, by a record. Its values
+/// are those of the new record, the partition, those of the old one.
 pub(super) fn swap(keyspace: &str) -> String {
     format!(
         "UPDATE \"{keyspace}\".{TABLE} SET epoch = ?, incarnation = ?, write = ?, ttl_nanos = ?, holder = ? \
@@ -49,7 +49,8 @@ pub(super) fn swap(keyspace: &str) -> String {
     )
 }
 
-/// The comparisons behind the second are true of whatever was ever written. They are there to be shown in a refusal.
+/// The comparisons behind the second are true of whatever was ever written. They are there to be shown in a
+/// refusal.
 pub(super) fn release(keyspace: &str) -> String {
     format!(
         "UPDATE \"{keyspace}\".{TABLE} SET incarnation = 0x, write = 0, ttl_nanos = 0, holder = '' WHERE pk = ? \
@@ -117,8 +118,8 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The columns of the one row that an answer has at most, by name: which ones a refusal has, and in which order, is up
-/// to server and statement. A column that is null is left out.
+/// The columns of the one row that an answer has at most, by name: which ones a refusal has, and in which
+/// order, is up to server and statement. A column that is null is left out.
 #[derive(Debug, Default)]
 pub(super) struct Columns(BTreeMap<String, CqlValue>);
 

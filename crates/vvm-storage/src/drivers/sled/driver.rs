@@ -19,7 +19,8 @@ use vvm_clock::SystemClock;
 /// sled does not tell; a test holds it against the one that is built in.
 const VERSION: &str = "0.34.7";
 
-/// A handle on a database folder. Handles of one process on one folder share its thread, which ends with the last.
+/// A handle on a database folder. Handles of one process on one folder share its thread, which ends with the
+/// last.
 #[derive(Debug)]
 pub struct SledStorage {
     /// `None` once closed. A call that runs keeps the lane until it ends.

@@ -20,7 +20,8 @@ use std::{
 use tokio::sync::Mutex;
 use vvm_clock::SystemClock;
 
-/// How long opening waits for the lock: a handle of this process that is being closed lets go of it within that.
+/// How long opening waits for the lock: a handle of this process that is being closed lets go of it within
+/// that.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How often it looks whether the lock is free.
@@ -56,7 +57,8 @@ impl Database {
     /// Puts all that was written on the disk.
     pub(super) fn sync(&self) -> Result<(), Trouble> {
         if self.database.flush()? > 0 {
-            // On Linux sled writes by `sync_file_range`, which leaves the disk's own cache and the file's length behind.
+            // On Linux sled writes by `sync_file_range`, which leaves the disk's own cache and the file's
+            // length behind.
             self.data.sync_all().map_err(|error| Trouble::Disk(error.to_string()))?;
         }
         Ok(())

@@ -1,14 +1,15 @@
 //! How slots and settings are laid out, and what each verb does to them.
 //!
-//! Three trees: `leader` and `setting`, with partitions for keys, and `document`. A leader row begins with the epoch, and stays when the
-//! slot is released: the epoch survives in it (I2).
+//! Three trees: `leader` and `setting`, with partitions for keys, and `document`. A leader row begins with
+//! the epoch, and stays when the slot is released: the epoch survives in it (I2).
 //!
 //! | bytes | 0–7 | 8–23 | 24–31 | 32–39 | 40– |
 //! |---|---|---|---|---|---|
 //! | held | epoch | incarnation | write | TTL in nanoseconds | holder, UTF-8 |
 //! | released | epoch | | | | |
 //!
-//! Numbers are big-endian. Each verb reads, compares and writes; nobody comes in between, since one thread does all.
+//! Numbers are big-endian. Each verb reads, compares and writes; nobody comes in between, since one thread
+//! does all.
 
 mod documents;
 

@@ -37,7 +37,8 @@ impl SqliteStorage {
         Ok(Self { lane, location })
     }
 
-    /// Opens a database file that is there; to read alone, if this user may not write it: then writes fail with `Fatal`.
+    /// Opens a database file that is there; to read alone, if this user may not write it: then writes fail
+    /// with `Fatal`.
     ///
     /// # Errors
     /// See [`OpenError`]. [`OpenError::OnlyWhileInUse`] if it may not be written, and can't be read either.

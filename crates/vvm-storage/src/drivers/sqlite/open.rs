@@ -27,8 +27,8 @@ use std::{
     time::Duration,
 };
 
-/// How long opening waits for a lock of another process, which may be creating the same file on a disk that is slow to
-/// sync (seconds, where others write much).
+/// How long opening waits for a lock of another process, which may be creating the same file on a disk that
+/// is slow to sync (seconds, where others write much).
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Room for every statement of this driver, and a few: none is prepared twice.
@@ -50,8 +50,8 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Database, OpenEr
 
 /// As [`open`]; where this user may not write, only to read.
 ///
-/// That takes more than the file: its log and the log's index, which this user can't make. Who reads holds locks of his own
-/// in the index, as everybody who reads does, and whoever writes heeds them.
+/// That takes more than the file: its log and the log's index, which this user can't make. Who reads holds
+/// locks of his own in the index, as everybody who reads does, and whoever writes heeds them.
 pub(super) fn open_to_look(path: &Path, options: OpenOptions) -> Result<Database, OpenError> {
     match open(path, options) {
         Err(OpenError::ReadOnlyFile(_) | OpenError::ReadOnlyFolder(_))
@@ -150,8 +150,9 @@ impl Database {
         })
     }
 
-    /// Commits, and checks again that the files are in place: what they were before it proves nothing, and a commit to a
-    /// file that was replaced meanwhile is one that nobody sees. When it fails, nothing of the transaction goes on.
+    /// Commits, and checks again that the files are in place: what they were before it proves nothing, and a
+    /// commit to a file that was replaced meanwhile is one that nobody sees. When it fails, nothing of the
+    /// transaction goes on.
     pub(super) fn commit(&self) -> Result<(), Trouble> {
         let outcome = self.connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
         if let Err(error) = outcome {

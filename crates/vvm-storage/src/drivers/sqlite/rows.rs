@@ -1,7 +1,7 @@
 //! How slots and settings are laid out, and what each verb does to them.
 //!
-//! One row per slot, which stays when the slot is released: the epoch survives in it (I2). Each verb reads, compares and
-//! writes with one statement each; that nobody comes in between is the transaction's doing.
+//! One row per slot, which stays when the slot is released: the epoch survives in it (I2). Each verb reads,
+//! compares and writes with one statement each; that nobody comes in between is the transaction's doing.
 
 mod description;
 mod documents;

@@ -1,5 +1,5 @@
-//! DynamoDB: one conditional update for each verb, in the table that the driver has, through a client with the driver's
-//! settings.
+//! DynamoDB: one conditional update for each verb, in the table that the driver has, through a client with
+//! the driver's settings.
 
 use super::{BareError, BareStatements, HOLDER, INCARNATION, TTL_NANOS, key};
 use async_trait::async_trait;

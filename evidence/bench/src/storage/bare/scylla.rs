@@ -1,5 +1,5 @@
-//! ScyllaDB and Apache Cassandra: one lightweight transaction for each verb, on the table that the driver has, over a
-//! session with the driver's settings.
+//! ScyllaDB and Apache Cassandra: one lightweight transaction for each verb, on the table that the driver
+//! has, over a session with the driver's settings.
 
 use super::{BareError, BareStatements, HOLDER, INCARNATION, TTL_NANOS, key};
 use ::scylla::{
@@ -26,7 +26,8 @@ fn record(write: i64) -> Record {
 }
 
 impl Scylla {
-    /// Of `url`, hosts and keyspace are heeded, and no option: clusters that want a password are not measured.
+    /// Of `url`, hosts and keyspace are heeded, and no option: clusters that want a password are not
+    /// measured.
     pub(super) async fn connect(url: &str) -> Result<Self, BareError> {
         let place = url.strip_prefix("scylla://").ok_or("no scylla:// URL")?;
         let (hosts, rest) = place.split_once('/').ok_or("the URL names no keyspace")?;

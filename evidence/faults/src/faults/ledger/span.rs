@@ -21,8 +21,8 @@ pub(in super::super) struct Span {
 }
 
 impl Span {
-    /// Until when it acts: its end, or the deadline at which its process is dead unless a renewal is confirmed before.
-    /// Without a deadline there is no end (I4).
+    /// Until when it acts: its end, or the deadline at which its process is dead unless a renewal is
+    /// confirmed before. Without a deadline there is no end (I4).
     pub(super) fn acts_until(&self) -> Instant {
         let killed = || self.trigger.fired().first().map(|(at, _)| *at);
         let deadline = || self.trigger.earliest().map(|(at, _)| at);

@@ -38,7 +38,8 @@ struct Relay {
     awaited: Mutex<HashMap<[u8; 2], Awaited>>,
 }
 
-/// Passes everything on until both sides have ended. What a client sent before it went away is passed on, too.
+/// Passes everything on until both sides have ended. What a client sent before it went away is passed on,
+/// too.
 pub(super) async fn relay(
     client: TcpStream,
     server: TcpStream,

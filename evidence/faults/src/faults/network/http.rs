@@ -1,8 +1,8 @@
-//! DynamoDB's protocol between a contender and a server: requests are passed on, held up, or answered in the server's
-//! place.
+//! DynamoDB's protocol between a contender and a server: requests are passed on, held up, or answered in the
+//! server's place.
 //!
-//! A connection carries one request at a time, and each its name in a header. What a client sent before it went away is
-//! passed on, too.
+//! A connection carries one request at a time, and each its name in a header. What a client sent before it
+//! went away is passed on, too.
 
 mod message;
 

@@ -195,7 +195,8 @@ impl Handle {
         self.put(name, Slot::Held { entry, proven_age: None });
     }
 
-    /// Waits for this write's turn. A write is under way before it is carried out: others get theirs in between.
+    /// Waits for this write's turn. A write is under way before it is carried out: others get theirs in
+    /// between.
     async fn turn(&self) -> Option<MutexGuard<'_, ()>> {
         tokio::task::yield_now().await;
         if self.has(Bug::ChecksThenWrites) { None } else { Some(self.turns.lock().await) }

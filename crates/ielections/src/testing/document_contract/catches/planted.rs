@@ -1,4 +1,5 @@
-//! A storage whose documents have one bug, chosen from those that storages have had. Its leader records are the model's.
+//! A storage whose documents have one bug, chosen from those that storages have had. Its leader records are
+//! the model's.
 
 mod records;
 
@@ -103,7 +104,8 @@ impl Handle {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// Waits for this write's turn. A write is under way before it is carried out: others get theirs in between.
+    /// Waits for this write's turn. A write is under way before it is carried out: others get theirs in
+    /// between.
     async fn turn(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
         tokio::task::yield_now().await;
         if self.has(Bug::ChecksThenWrites) { None } else { Some(self.turns.lock().await) }

@@ -1,5 +1,5 @@
-//! The picture in the documents is what is drawn: `UPDATE_PICTURES=1 cargo test -p vvm-cli --bin vvm picture_in_the_documents`
-//! draws it anew.
+//! The picture in the documents is what is drawn: `UPDATE_PICTURES=1 cargo test -p vvm-cli --bin vvm
+//! picture_in_the_documents` draws it anew.
 
 use super::*;
 use crate::{
@@ -12,7 +12,8 @@ use std::{env, fs};
 const COLUMNS: usize = 100;
 const ROWS: usize = 15;
 
-/// Three slots: one whose leader crashed and was followed, one whose leader has just crashed, one that was handed over.
+/// Three slots: one whose leader crashed and was followed, one whose leader has just crashed, one that was
+/// handed over.
 fn scene() -> (Slots, Vec<Change>, Instant) {
     const NOON: u64 = 12 * 3600;
     const EPOCH: u64 = 1_795_299_437_000;

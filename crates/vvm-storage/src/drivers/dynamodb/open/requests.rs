@@ -66,7 +66,8 @@ impl Requests {
         Ok(answer.item)
     }
 
-    /// The first items of up to [`PEEKED_AT_ONCE`] partitions, by partition; eventually consistent, at half the price.
+    /// The first items of up to [`PEEKED_AT_ONCE`] partitions, by partition; eventually consistent, at half
+    /// the price.
     pub(in super::super) async fn peek(
         &self,
         partitions: &[Partition],

@@ -1,4 +1,5 @@
-//! What DynamoDB Local can't show: tables that only AWS has, refusals that only AWS gives, and how many requests it takes.
+//! What DynamoDB Local can't show: tables that only AWS has, refusals that only AWS gives, and how many
+//! requests it takes.
 
 mod documents;
 mod server;

@@ -1,7 +1,8 @@
 //! How documents are laid out, the actions of a batch, and what items say.
 //!
-//! A document is an item of its slot's partition, behind the leader record. Between them stands one that says which batch
-//! was the last, and the ids of all that it wrote: an item of its own, so that a renewal stays a write of less than 1 KB.
+//! A document is an item of its slot's partition, behind the leader record. Between them stands one that says
+//! which batch was the last, and the ids of all that it wrote: an item of its own, so that a renewal stays a
+//! write of less than 1 KB.
 
 use super::{
     super::errors::Damaged, EPOCH, IDS, INCARNATION, Item, PARTITION, PLACE, VALUE, VERSION, binary, bytes,

@@ -17,8 +17,9 @@ impl SysVvmDocuments for ScyllaStorage {
         DocumentLimits {
             // CQL takes 65,535; the server keeps an index of them.
             max_id_bytes: 1 << 10,
-            // Cassandra and ScyllaDB take half a segment of their commit log, 16 MiB and more. But a transaction sends its
-            // batch to each replica twice, and renewals wait for it: so much takes less than a tenth of a second.
+            // Cassandra and ScyllaDB take half a segment of their commit log, 16 MiB and more. But a
+            // transaction sends its batch to each replica twice, and renewals wait for it: so much takes less
+            // than a tenth of a second.
             max_batch_bytes: 1 << 20,
             max_body_bytes: 64 << 10,
             max_batch: 256,
@@ -36,8 +37,8 @@ impl SysVvmDocuments for ScyllaStorage {
         self.entropy.fill(&mut id);
         let answer = self.for_write()?.write_documents(at.as_bytes(), fence, &id, batch).await;
         let outcome = answer.and_then(|columns| {
-            // The server may lose to another transaction that then finishes ours, find our own batch when it tries again,
-            // and refuse it.
+            // The server may lose to another transaction that then finishes ours, find our own batch when it
+            // tries again, and refuse it.
             let written = columns.applied()? || columns.last_batch_is(&id)?;
             Ok(if written { BatchOutcome::Written } else { BatchOutcome::Refused })
         });

@@ -15,8 +15,8 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long nodes may differ in their schema before that is an error.
 const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A node that hangs is asked no more once it has kept silent for twice as long: before the third attempt of a renewal
-/// at the default TTL.
+/// A node that hangs is asked no more once it has kept silent for twice as long: before the third attempt of
+/// a renewal at the default TTL.
 const KEEPALIVE: Duration = Duration::from_secs(1);
 
 /// Connections, and what tells when they have ended.
@@ -27,8 +27,8 @@ pub(super) async fn connect(address: &Address) -> Result<(Session, Ending), Open
         let elsewhere_too = address.levels == Levels::Global;
         policy = policy.prefer_datacenter(datacenter.clone()).permit_dc_failover(elsewhere_too);
     }
-    // Nothing is sent twice: a second time would be refused, by what the first one wrote. And nothing is sent with a time
-    // of ours: that of a transaction's cells is its ballot.
+    // Nothing is sent twice: a second time would be refused, by what the first one wrote. And nothing is sent
+    // with a time of ours: that of a transaction's cells is its ballot.
     let profile = ExecutionProfile::builder()
         .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
         .speculative_execution_policy(None)

@@ -38,7 +38,8 @@ pub(super) async fn create(session: &Session, address: &Address) -> Result<(), O
     }
 }
 
-/// Whether somebody who creates the same things at the same time may be the cause, or a node that has not heard of it.
+/// Whether somebody who creates the same things at the same time may be the cause, or a node that has not
+/// heard of it.
 fn passes(error: &OpenError) -> bool {
     match error {
         OpenError::NoKeyspace(_) | OpenError::NoTable(_) | OpenError::BeforeDocuments(_) => true,
@@ -47,8 +48,8 @@ fn passes(error: &OpenError) -> bool {
     }
 }
 
-/// Also said of a keyspace or a table that is there, but not in the node's memory yet, and of a column that somebody else
-/// has added meanwhile.
+/// Also said of a keyspace or a table that is there, but not in the node's memory yet, and of a column that
+/// somebody else has added meanwhile.
 fn is_missing(cause: &ExecutionError) -> bool {
     matches!(cause, ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Invalid, _)))
 }
@@ -85,7 +86,8 @@ async fn attempt(session: &Session, address: &Address) -> Result<(), OpenError> 
     served_everywhere(session, keyspace).await
 }
 
-/// Adds to the table of an earlier version what documents need. Who leads on it can go on: what was there is left alone.
+/// Adds to the table of an earlier version what documents need. Who leads on it can go on: what was there is
+/// left alone.
 async fn extend(session: &Session, address: &Address) -> Result<(), OpenError> {
     let stand = schema::columns(session, address).await?;
     for (name, of_type, kind) in COLUMNS {
@@ -104,8 +106,8 @@ fn column(name: &str, of_type: &str, kind: &str) -> String {
     format!("{name} {of_type}{}", if kind == "static" { " static" } else { "" })
 }
 
-/// A node writes down what is created before it has it in memory, and says meanwhile that it agrees with the others on
-/// what was there before. So each that can be reached is asked for the table itself.
+/// A node writes down what is created before it has it in memory, and says meanwhile that it agrees with the
+/// others on what was there before. So each that can be reached is asked for the table itself.
 async fn served_everywhere(session: &Session, keyspace: &str) -> Result<(), OpenError> {
     let state = session.get_cluster_state();
     for node in state.get_nodes_info().iter().filter(|node| node.is_connected()) {
@@ -124,8 +126,8 @@ async fn served_everywhere(session: &Session, keyspace: &str) -> Result<(), Open
     Ok(())
 }
 
-/// Its identity follows from its name. Otherwise each node that is asked to create it at the same time makes up one of
-/// its own, and the table of the loser is lost with what was written to it.
+/// Its identity follows from its name. Otherwise each node that is asked to create it at the same time makes
+/// up one of its own, and the table of the loser is lost with what was written to it.
 fn table(address: &Address) -> String {
     let Address { keyspace, .. } = address;
     let columns = COLUMNS.map(|(name, of_type, kind)| column(name, of_type, kind));

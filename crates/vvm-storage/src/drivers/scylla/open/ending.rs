@@ -1,8 +1,8 @@
 //! When the connections of a session have ended (I9).
 //!
-//! The client library's tasks end by themselves once their session is dropped, one waking the next, and it tells nobody
-//! when the last one has. But each of them, and each connection's, holds its configuration until its end, and what we put
-//! into it: when that is dropped, all have ended, and their sockets with them.
+//! The client library's tasks end by themselves once their session is dropped, one waking the next, and it
+//! tells nobody when the last one has. But each of them, and each connection's, holds its configuration until
+//! its end, and what we put into it: when that is dropped, all have ended, and their sockets with them.
 
 use ::scylla::{
     errors::TranslationError,
@@ -14,12 +14,12 @@ use std::{net::SocketAddr, pin::pin, time::Duration};
 use tokio::sync::watch;
 use vvm_clock::{Clock, SystemClock};
 
-/// The last tasks end within milliseconds of their session, and their session with the last request that runs: this is
-/// for a request that nobody polls, and that holds it.
+/// The last tasks end within milliseconds of their session, and their session with the last request that
+/// runs: this is for a request that nobody polls, and that holds it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Part of every task's configuration. An address translator that translates nothing, since that is one of the few parts
-/// that may be of our own making.
+/// Part of every task's configuration. An address translator that translates nothing, since that is one of
+/// the few parts that may be of our own making.
 #[derive(Debug)]
 pub(super) struct Watch {
     /// Closed when dropped.

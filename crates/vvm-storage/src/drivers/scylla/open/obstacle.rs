@@ -64,8 +64,8 @@ enum Stream<'a> {
     Tls(&'a rustls::Error),
     /// A frame of CQL, in a version that we don't speak.
     Version(u8),
-    /// It hung up at our first words, or in the middle of its own. Nothing tells who it was: one that will speak CQL in a
-    /// moment, or one that never does.
+    /// It hung up at our first words, or in the middle of its own. Nothing tells who it was: one that will
+    /// speak CQL in a moment, or one that never does.
     HungUp,
     /// Something listens, and what it says is no CQL.
     NoCql,
@@ -88,7 +88,8 @@ fn of_broken(error: &BrokenConnectionError) -> Option<Stream<'_>> {
         BrokenConnectionErrorKind::FrameHeaderParseError(error) => match error {
             FrameHeaderParseError::HeaderIoError(error)
             | FrameHeaderParseError::BodyChunkIoError(_, error) => of_io(error),
-            // Of CQL, these are all versions that there have been; a first byte of anything else is something else.
+            // Of CQL, these are all versions that there have been; a first byte of anything else is something
+            // else.
             FrameHeaderParseError::VersionNotSupported(version) if (1..=6).contains(version) => {
                 Some(Stream::Version(*version))
             }

@@ -1,7 +1,7 @@
 //! Keyspace and table: checked whenever they are opened. How they are created stands in [`super::creation`].
 //!
-//! The schema is what all nodes have, also those of a data centre that is cut off: that is why the table's comment says
-//! at which level it is written.
+//! The schema is what all nodes have, also those of a data centre that is cut off: that is why the table's
+//! comment says at which level it is written.
 
 use super::{
     super::rows::{COLUMNS, COLUMNS_OF_DOCUMENTS, TABLE},
@@ -69,8 +69,8 @@ pub(super) async fn columns(
     Ok(rows(session, columns, (&address.keyspace, TABLE)).await?.iter().map(texts).collect())
 }
 
-/// Reads the table as anybody would: what may be prepared need not be allowed. Whatever else is wrong with the cluster will
-/// be said by whoever wants something of it.
+/// Reads the table as anybody would: what may be prepared need not be allowed. Whatever else is wrong with
+/// the cluster will be said by whoever wants something of it.
 pub(super) async fn check_permission(session: &Session, keyspace: &str) -> Result<(), OpenError> {
     let mut read = Statement::new(format!("SELECT value FROM \"{keyspace}\".{TABLE} WHERE pk = 0x00"));
     read.set_consistency(Consistency::LocalOne);

@@ -86,7 +86,8 @@ fn unusable(file: &Path, cause: &dyn ToString) -> OpenError {
     OpenError::TlsFile { path: file.to_owned(), why: cause.to_string() }
 }
 
-/// What the library's own verifier does, but for the name: the client library knows nodes by their addresses alone.
+/// What the library's own verifier does, but for the name: the client library knows nodes by their addresses
+/// alone.
 #[derive(Debug)]
 struct Verifier {
     names: Names,

@@ -1,12 +1,13 @@
 //! How documents are laid out, the statements of their verbs, and what rows say.
 //!
-//! A document is a row of its slot's partition, so that one transaction compares the leader record, which is the static
-//! columns, and writes rows. Static, too, are the number of the last batch, null before the first one, and an id that is
-//! drawn for each.
+//! A document is a row of its slot's partition, so that one transaction compares the leader record, which is
+//! the static columns, and writes rows. Static, too, are the number of the last batch, null before the first
+//! one, and an id that is drawn for each.
 //!
-//! The first row of such a partition, which the first batch makes and nobody deletes, says nothing. It is there to be
-//! found: a condition on static columns, a renewal's for one, has the server look for the first row that lives, and it
-//! would walk over the tombstones of deleted documents, of which there may be thousands.
+//! The first row of such a partition, which the first batch makes and nobody deletes, says nothing. It is
+//! there to be found: a condition on static columns, a renewal's for one, has the server look for the first
+//! row that lives, and it would walk over the tombstones of deleted documents, of which there may be
+//! thousands.
 
 use super::{
     super::errors::{Damaged, Trouble},
@@ -26,8 +27,8 @@ const DOCUMENT: u8 = 1;
 /// The first place behind all documents.
 const END: [u8; 1] = [DOCUMENT + 1];
 
-/// What fences a batch, and counts it. The last comparison is true of whatever was ever written. It is there to have the id
-/// shown in a refusal.
+/// What fences a batch, and counts it. The last comparison is true of whatever was ever written. It is there
+/// to have the id shown in a refusal.
 pub(in super::super) fn fence(keyspace: &str) -> String {
     format!(
         "UPDATE \"{keyspace}\".{TABLE} SET last_batch = ?, last_batch_id = ? WHERE pk = ? \

@@ -12,11 +12,12 @@ use ielections::{
 impl SysVvmDocuments for SledStorage {
     fn document_limits(&self) -> DocumentLimits {
         DocumentLimits {
-            // 17 of the largest fit into a page of sled's that is not moved into a file of its own, which nobody syncs.
+            // 17 of the largest fit into a page of sled's that is not moved into a file of its own, which
+            // nobody syncs.
             max_id_bytes: 1 << 8,
             max_body_bytes: 4 << 10,
-            // These bound how long one call keeps the thread, for which renewals wait: milliseconds, and tens of them where
-            // there are more documents than sled's cache has room for.
+            // These bound how long one call keeps the thread, for which renewals wait: milliseconds, and tens
+            // of them where there are more documents than sled's cache has room for.
             max_batch: 256,
             max_batch_bytes: 1 << 20,
             max_page: 256,

@@ -14,8 +14,8 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// How many calls may wait for the thread. Further ones wait for room: memory stays bounded (I11), and a burst of a
-/// thousand slots fits.
+/// How many calls may wait for the thread. Further ones wait for room: memory stays bounded (I11), and a
+/// burst of a thousand slots fits.
 const ROOM: usize = 1024;
 
 /// Carries a call out, and says how to answer it once the log is on the disk.

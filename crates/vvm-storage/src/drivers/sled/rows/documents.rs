@@ -1,13 +1,14 @@
-//! Documents: one tree, in which those of a partition are neighbours, and the number of its last batch stands before them.
+//! Documents: one tree, in which those of a partition are neighbours, and the number of its last batch stands
+//! before them.
 //!
 //! | key | value |
 //! |---|---|
 //! | 0, partition | number of the partition, number of its last batch |
 //! | 1, number of the partition, id | number of the batch that put it, body |
 //!
-//! Numbers have 8 bytes, big-endian. One tree, because that is what sled writes a batch to as a whole. A number for the
-//! partition, because sled writes up to 17 neighbours as one page, moves a page of 128 KiB or more into a file of its own,
-//! and nobody syncs that file: so rows are short.
+//! Numbers have 8 bytes, big-endian. One tree, because that is what sled writes a batch to as a whole. A
+//! number for the partition, because sled writes up to 17 neighbours as one page, moves a page of 128 KiB or
+//! more into a file of its own, and nobody syncs that file: so rows are short.
 
 use super::{Rows, damaged};
 use crate::{Partition, drivers::sled::errors::Trouble};

@@ -1,7 +1,7 @@
 //! What callers ask of the thread: a piece of work, and where its answer goes.
 //!
-//! A write is first applied and answered only later, after `COMMIT`; the two states are two types, so that nothing is
-//! answered that was not applied, and nothing twice.
+//! A write is first applied and answered only later, after `COMMIT`; the two states are two types, so that
+//! nothing is answered that was not applied, and nothing twice.
 
 use super::super::{errors::Trouble, rows::Rows};
 use ielections::{ReadError, WriteError};
@@ -29,7 +29,8 @@ pub(super) trait Write: Send {
     /// Whether nobody waits for the answer any more.
     fn is_abandoned(&self) -> bool;
 
-    /// Carries it out within the transaction. `None` if it failed: then it has changed nothing and has been answered.
+    /// Carries it out within the transaction. `None` if it failed: then it has changed nothing and has been
+    /// answered.
     fn apply(self: Box<Self>, rows: &Rows<'_>) -> Option<Box<dyn Applied>>;
 
     /// Answers a write that was not carried out.

@@ -17,8 +17,8 @@ use std::{
 };
 use tokio::sync::{Semaphore, oneshot, watch};
 
-/// How many calls may wait for the thread. Further ones wait for room: memory stays bounded (I11), and a burst of a
-/// thousand slots fits.
+/// How many calls may wait for the thread. Further ones wait for room: memory stays bounded (I11), and a
+/// burst of a thousand slots fits.
 const ROOM: usize = 1024;
 
 /// A queue of bounded length and the thread at its end.
@@ -126,8 +126,8 @@ impl Lane {
 }
 
 impl Drop for Lane {
-    /// Joins the thread (I9), which takes as long as what is queued: without [`close`](Lane::close), up to a second
-    /// for a database that is locked.
+    /// Joins the thread (I9), which takes as long as what is queued: without [`close`](Lane::close), up to a
+    /// second for a database that is locked.
     fn drop(&mut self) {
         self.hang_up();
         self.join();

@@ -11,8 +11,8 @@ use std::{
 };
 use vvm_clock::{Instant, SystemClock};
 
-/// How long a call waits for a lock that another process has. Short, so that a leader learns in time that it can't
-/// renew: a loss is decided on the engine's clock, and an answer that comes later is worth nothing.
+/// How long a call waits for a lock that another process has. Short, so that a leader learns in time that it
+/// can't renew: a loss is decided on the engine's clock, and an answer that comes later is worth nothing.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How often it looks whether the lock is free. SQLite has nothing to wait for.
@@ -108,8 +108,9 @@ impl Writer {
         }
     }
 
-    /// Returns what has to be carried out again: some errors (a full disk) roll the whole transaction back, and only
-    /// the write that caused it has failed. It is answered and not among them, so this comes to an end.
+    /// Returns what has to be carried out again: some errors (a full disk) roll the whole transaction back,
+    /// and only the write that caused it has failed. It is answered and not among them, so this comes to an
+    /// end.
     fn apply_and_commit(&mut self, writes: Vec<Box<dyn Write>>) -> Vec<Box<dyn Write>> {
         let mut applied: Vec<Box<dyn Applied>> = Vec::with_capacity(writes.len());
         let mut writes = writes.into_iter().filter(|write| !write.is_abandoned());

@@ -163,8 +163,8 @@ pub(super) fn of_sqlite(path: &Path, cause: rusqlite::Error) -> OpenError {
             OpenError::Locked(path)
         }
         Some(ErrorCode::DiskFull) => OpenError::Full(path),
-        // The log's index is made when the first one opens the database, and SQLite has a code of its own for no room
-        // for it. It passes as a full disk does.
+        // The log's index is made when the first one opens the database, and SQLite has a code of its own for
+        // no room for it. It passes as a full disk does.
         _ if extended(&cause) == Some(ffi::SQLITE_IOERR_SHMSIZE) => OpenError::Full(path),
         _ if extended(&cause) == Some(ffi::SQLITE_IOERR_SHORT_READ) => OpenError::LogCutOff(path),
         Some(ErrorCode::NotADatabase) => OpenError::NotADatabase(path),
@@ -185,8 +185,8 @@ pub(super) fn of_sqlite(path: &Path, cause: rusqlite::Error) -> OpenError {
     }
 }
 
-/// Whether as many descriptors as a database needs (for itself, its log, its index, and its folder) are not to be had.
-/// SQLite has closed its own by now, and doesn't tell what it lacked.
+/// Whether as many descriptors as a database needs (for itself, its log, its index, and its folder) are not
+/// to be had. SQLite has closed its own by now, and doesn't tell what it lacked.
 fn lacks_descriptors(folder: &Path) -> bool {
     const NEEDED: usize = 4;
     let opened = (0..NEEDED).map(|_| File::open(folder)).collect::<io::Result<Vec<_>>>();

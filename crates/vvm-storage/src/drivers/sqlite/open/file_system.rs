@@ -1,5 +1,5 @@
-//! On which file systems locks between processes and syncs to disk can be relied on. A list of those that may, not of
-//! those that may not: a lock that only seems to be one means two leaders.
+//! On which file systems locks between processes and syncs to disk can be relied on. A list of those that
+//! may, not of those that may not: a lock that only seems to be one means two leaders.
 
 use std::{fmt, io, path::Path};
 

@@ -1,4 +1,5 @@
-//! [`Mount`]: the mount that a file is reached through, as `/proc/self/mountinfo` lists it (proc_pid_mountinfo(5)).
+//! [`Mount`]: the mount that a file is reached through, as `/proc/self/mountinfo` lists it
+//! (proc_pid_mountinfo(5)).
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! Where a database file lies: whether it may lie there, and whether it still does.
 //!
-//! Nothing here opens the file. Closing any descriptor of it would drop the locks that SQLite holds on it in this
-//! process (POSIX locks belong to the process, not to the descriptor).
+//! Nothing here opens the file. Closing any descriptor of it would drop the locks that SQLite holds on it in
+//! this process (POSIX locks belong to the process, not to the descriptor).
 
 use super::{FileSystem, OpenError, OpenOptions};
 use std::{
@@ -11,9 +11,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// An open database's files, told from any others that may come to have their paths: the file itself, its log and the
-/// log's index. Without its index a log has a second one soon, and who uses that neither waits for our locks nor sees
-/// what we write.
+/// An open database's files, told from any others that may come to have their paths: the file itself, its log
+/// and the log's index. Without its index a log has a second one soon, and who uses that neither waits for
+/// our locks nor sees what we write.
 #[derive(Debug)]
 pub(super) struct Place([Located; 3]);
 
@@ -110,7 +110,8 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// The smallest page of a database, and so the smallest file. SQLite takes a shorter one for a database to be.
+/// The smallest page of a database, and so the smallest file. SQLite takes a shorter one for a database to
+/// be.
 const SMALLEST: u64 = 512;
 
 fn check_file(path: &Path, metadata: &Metadata) -> Result<(), OpenError> {

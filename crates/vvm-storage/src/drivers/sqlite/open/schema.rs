@@ -9,15 +9,16 @@ use vvm_clock::SystemClock;
 /// "VVM1": what `file` and other programs know the database by.
 const APPLICATION_ID: i64 = 0x5656_4d31;
 
-/// The format of the rows. A change that an older version would misread raises it, and so does a new table: then the
-/// statements that bring a file of the format before to this one stand in [`SCHEMAS`].
+/// The format of the rows. A change that an older version would misread raises it, and so does a new table:
+/// then the statements that bring a file of the format before to this one stand in [`SCHEMAS`].
 const USER_VERSION: i64 = SCHEMAS.len() as i64;
 
-/// Checks that the database is ours, or nobody's and then makes it ours. One of an older format is brought to this one. Says whether it was
-/// nobody's.
+/// Checks that the database is ours, or nobody's and then makes it ours. One of an older format is brought to
+/// this one. Says whether it was nobody's.
 pub(super) fn prepare(path: &Path, connection: &Connection) -> Result<Provenance, OpenError> {
     let sqlite = |cause| of_sqlite(path, cause);
-    // Before anything is changed, the way of keeping a log included: a database of somebody else stays as it is.
+    // Before anything is changed, the way of keeping a log included: a database of somebody else stays as it
+    // is.
     let found = {
         // One view of it all, while somebody else may be creating it.
         let view = connection.unchecked_transaction().map_err(sqlite)?;
@@ -33,7 +34,8 @@ pub(super) fn prepare(path: &Path, connection: &Connection) -> Result<Provenance
     if found < SCHEMAS.len() { complete(path, connection) } else { Ok(Provenance::Existing) }
 }
 
-/// Checks that the database is ours, and of the format that this driver writes, since it is not to be written.
+/// Checks that the database is ours, and of the format that this driver writes, since it is not to be
+/// written.
 pub(super) fn check(path: &Path, connection: &Connection) -> Result<(), OpenError> {
     let view = connection.unchecked_transaction().map_err(|cause| of_sqlite(path, cause))?;
     if format(path, &view)? == SCHEMAS.len() {
@@ -59,8 +61,8 @@ fn format(path: &Path, view: &Connection) -> Result<usize, OpenError> {
     }
 }
 
-/// Creates what is missing, all or nothing. Several processes may do so to the same file: the first makes it, the others
-/// find it made. One that has it open already goes on: what it knows of stays as it is.
+/// Creates what is missing, all or nothing. Several processes may do so to the same file: the first makes it,
+/// the others find it made. One that has it open already goes on: what it knows of stays as it is.
 fn complete(path: &Path, connection: &Connection) -> Result<Provenance, OpenError> {
     let sqlite = |cause| of_sqlite(path, cause);
     let transaction =
@@ -86,7 +88,8 @@ fn keep_log(path: &Path, connection: &Connection) -> Result<(), OpenError> {
         match mode {
             Ok(mode) if mode == "wal" => return Ok(()),
             Ok(mode) => return Err(OpenError::NoWriteAheadLog { path: path.to_owned(), mode }),
-            // Two that change the mode at once are told so without any waiting (they could wait for each other).
+            // Two that change the mode at once are told so without any waiting (they could wait for each
+            // other).
             Err(error)
                 if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
                     && SystemClock::read() < give_up_at =>

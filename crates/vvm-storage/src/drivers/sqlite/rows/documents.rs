@@ -1,7 +1,8 @@
-//! Documents: a row for each, and one for each partition that took a batch, which stays when its documents go.
+//! Documents: a row for each, and one for each partition that took a batch, which stays when its documents
+//! go.
 //!
-//! A batch is several statements within a transaction that has others' writes, too. So it has a savepoint: where it fails
-//! in the middle (a full disk), what it did is taken back, and theirs stays.
+//! A batch is several statements within a transaction that has others' writes, too. So it has a savepoint:
+//! where it fails in the middle (a full disk), what it did is taken back, and theirs stays.
 
 use super::{Rows, damaged};
 use crate::{Partition, drivers::sqlite::errors::Trouble};
@@ -28,7 +29,8 @@ pub(super) const DOCUMENTS: &str = "
     ) STRICT, WITHOUT ROWID;
 ";
 
-/// Record and count in one statement, which sees one moment. Who wrote a batch led, and left a row in `leader` for good.
+/// Record and count in one statement, which sees one moment. Who wrote a batch led, and left a row in
+/// `leader` for good.
 const FENCE: &str = "
     SELECT epoch, incarnation, write, ttl_nanos, holder, issued_at_nanos, boot_id, time_namespace, last
     FROM leader LEFT JOIN batch USING (pk) WHERE pk = ?1";
@@ -45,7 +47,8 @@ const READ: &str = "SELECT version, body FROM document WHERE pk = ?1 AND id = ?2
 
 const SCAN: &str = "SELECT id, version, body FROM document WHERE pk = ?1 AND id >= ?2 ORDER BY id";
 
-/// A page ends behind the document with which it has so many bytes: it keeps the thread as long as it takes to read them.
+/// A page ends behind the document with which it has so many bytes: it keeps the thread as long as it takes
+/// to read them.
 const PAGE_BYTES: usize = 1 << 20;
 
 impl Rows<'_> {

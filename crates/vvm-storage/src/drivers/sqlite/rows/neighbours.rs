@@ -1,7 +1,8 @@
 //! Many slots at once: one walk along the index instead of a search for each.
 //!
-//! The slots of a cluster are neighbours, and everybody who campaigns for one looks at all. With a thousand candidates
-//! for a thousand slots, a million searches took a minute, and the candidates' patience; a walk meets only rows.
+//! The slots of a cluster are neighbours, and everybody who campaigns for one looks at all. With a thousand
+//! candidates for a thousand slots, a million searches took a minute, and the candidates' patience; a walk
+//! meets only rows.
 
 use super::{Rows, damaged};
 use crate::{Partition, drivers::sqlite::errors::Trouble};

@@ -1,9 +1,9 @@
 //! When a record was written, told so that another process knows whether its own clock can be compared.
 //!
-//! Boot time is one clock for all processes of one boot and one time namespace. Within those, the difference of two
-//! readings is an age; across them it is noise: a time namespace shifts boot time under the same boot id, and
-//! containers may be shown boot ids of their own. The number of a time namespace is given away again only after every
-//! process of it has ended, a leader among them.
+//! Boot time is one clock for all processes of one boot and one time namespace. Within those, the difference
+//! of two readings is an age; across them it is noise: a time namespace shifts boot time under the same boot
+//! id, and containers may be shown boot ids of their own. The number of a time namespace is given away again
+//! only after every process of it has ended, a leader among them.
 
 use std::{sync::Arc, time::Duration};
 use vvm_clock::Instant;

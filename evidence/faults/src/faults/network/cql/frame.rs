@@ -1,5 +1,5 @@
-//! Frames of CQL's native protocol, version 4: as much of them as it takes to tell writes, and to forge an answer.
-//! (<https://github.com/apache/cassandra/blob/trunk/doc/native_protocol_v4.spec>)
+//! Frames of CQL's native protocol, version 4: as much of them as it takes to tell writes, and to forge an
+//! answer. (<https://github.com/apache/cassandra/blob/trunk/doc/native_protocol_v4.spec>)
 
 use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -31,7 +31,8 @@ pub(super) struct Frame(pub(super) Vec<u8>);
 pub(super) enum Ambiguous {
     /// `Write_timeout` of type `CAS`.
     WriteTimeout,
-    /// `CAS_WRITE_UNKNOWN`: version 5 alone has a name for it, and Cassandra 4 and later say it to version 4, too.
+    /// `CAS_WRITE_UNKNOWN`: version 5 alone has a name for it, and Cassandra 4 and later say it to version 4,
+    /// too.
     CasWriteUnknown,
 }
 

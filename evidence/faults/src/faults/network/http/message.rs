@@ -1,5 +1,5 @@
-//! Messages of HTTP 1.1, as much of them as DynamoDB and its clients use: a head, and a body of a length that stands in
-//! it.
+//! Messages of HTTP 1.1, as much of them as DynamoDB and its clients use: a head, and a body of a length that
+//! stands in it.
 
 use std::io;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};

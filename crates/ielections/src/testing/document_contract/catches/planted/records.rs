@@ -1,4 +1,5 @@
-//! The model's records, in turn with the documents beside them, and what bugs do to those when a record is written.
+//! The model's records, in turn with the documents beside them, and what bugs do to those when a record is
+//! written.
 
 use super::{Bug, Data, Handle, Name};
 use crate::{

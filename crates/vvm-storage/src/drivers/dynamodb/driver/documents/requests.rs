@@ -41,19 +41,19 @@ impl Requests {
 
     /// (I2) What a fence would be compared with, once every batch up to the last shows whole.
     ///
-    /// A transaction is decided at one moment, and then carried out item by item. Reads don't wait for that: behind the
-    /// decision, one `GetItem` or `Query` may find an item as the transaction left it, and another one as it was. And a
-    /// claim succeeds as soon as the leader record is through with it. So who has just taken over could read a count from
-    /// before the last batch of the leader before, or the last batch's count and not yet its documents, and build on what
-    /// is about to change.
+    /// A transaction is decided at one moment, and then carried out item by item. Reads don't wait for that:
+    /// behind the decision, one `GetItem` or `Query` may find an item as the transaction left it, and another
+    /// one as it was. And a claim succeeds as soon as the leader record is through with it. So who has just
+    /// taken over could read a count from before the last batch of the leader before, or the last batch's
+    /// count and not yet its documents, and build on what is about to change.
     ///
-    /// `TransactGetItems` does tell: it is cancelled if any of its items is part of a transaction that is under way. So
-    /// the leader record, the count, and every document that the last batch wrote are read by one. If that succeeds with
-    /// the count from which the ids were, then
+    /// `TransactGetItems` does tell: it is cancelled if any of its items is part of a transaction that is
+    /// under way. So the leader record, the count, and every document that the last batch wrote are read by
+    /// one. If that succeeds with the count from which the ids were, then
     /// - no batch is under way: each begins with the leader record and the count;
     /// - the last batch has been carried out on each of its items;
-    /// - so have those before: the leader that wrote a batch behind another had the answer to that one, which comes when
-    ///   it has been carried out, or had been here since.
+    /// - so have those before: the leader that wrote a batch behind another had the answer to that one, which
+    ///   comes when it has been carried out, or had been here since.
     ///
     /// Whatever is still to come is compared with the record that was read here, or a later one.
     pub(super) async fn fence_state(&self, partition: &[u8]) -> Result<FenceState, Trouble> {
@@ -71,8 +71,8 @@ impl Requests {
         Err(Failure::Conflict("batches come faster than they can be looked at".into()).into())
     }
 
-    /// The leader record, the count, and these documents, as they are between two transactions. Of the documents it is
-    /// enough that they are.
+    /// The leader record, the count, and these documents, as they are between two transactions. Of the
+    /// documents it is enough that they are.
     async fn together(&self, partition: &[u8], ids: &[Vec<u8>]) -> Result<Vec<Option<Item>>, Trouble> {
         let whole = |key: Item| Get::builder().table_name(&self.table).set_key(Some(key));
         let version = |id: &Vec<u8>| {

@@ -20,8 +20,9 @@ use ::scylla::{
 use ielections::{Document, DocumentId, DocumentVersion, DocumentWrite, Fence, OnlyIf, Page, Scan};
 use std::ops::ControlFlow;
 
-/// How many documents a page has at most. With the largest of bodies that is 8 MiB, which one node of Cassandra on two quiet
-/// cores shows in a tenth of a second; a page that takes too long would be asked for in vain, again and again.
+/// How many documents a page has at most. With the largest of bodies that is 8 MiB, which one node of
+/// Cassandra on two quiet cores shows in a tenth of a second; a page that takes too long would be asked for
+/// in vain, again and again.
 pub(in super::super::super) const MAX_PAGE: u16 = 128;
 
 pub(super) struct DocumentStatements {
