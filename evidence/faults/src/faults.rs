@@ -1,19 +1,19 @@
-//! A fault run: contenders on real servers, trouble after trouble, and a ledger that sees two leaders at
+//! A fault run: contenders on real servers, fault after fault, and a ledger that sees two leaders at
 //! once.
 //!
 //! What lives here: what a run is made of, and its course. What doesn't: what contenders do ([`contender`]),
-//! what is checked ([`ledger`]), what goes wrong ([`trouble`], [`network`]), the servers ([`bed`]), and the
+//! what is checked ([`ledger`]), what goes wrong ([`fault`], [`network`]), the servers ([`bed`]), and the
 //! figures ([`report`]).
 
 mod bed;
 mod cassandra_bed;
 mod contender;
 mod dynamodb_bed;
+mod fault;
 mod happened;
 mod ledger;
 mod network;
 mod report;
-mod trouble;
 mod witness;
 
 use crate::{Server, interruption::Interruption};
@@ -21,6 +21,7 @@ use bed::Bed;
 use cassandra_bed::CassandraBed;
 use contender::{Contender, Manner};
 use dynamodb_bed::DynamoDbBed;
+use fault::{Course, Fault};
 use happened::Counts;
 use ielections::{Timing, Ttl};
 use ledger::Ledger;
@@ -28,7 +29,6 @@ use network::{Network, Weather};
 use report::{Phase, Report};
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use tokio::{runtime::Runtime, sync::watch, task::JoinSet};
-use trouble::{Course, Trouble};
 use vvm_clock::{Instant, SystemClock};
 use vvm_storage::ElectionsTtlStorage;
 
@@ -48,7 +48,7 @@ const CONTENDERS: usize = 5;
 
 const SLOTS: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
 
-/// How long after a trouble every slot has a leader again, at the latest: what an observer waits, and
+/// How long after a fault every slot has a leader again, at the latest: what an observer waits, and
 /// connections that the client library opens anew after pauses of its own, on a machine that runs all the
 /// servers.
 const RECOVERY: Duration = Duration::from_secs(30);
@@ -59,7 +59,7 @@ const STOPPING: Duration = Duration::from_millis(200);
 /// What is asked of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    /// How long there is trouble.
+    /// How long faults are injected.
     pub(crate) duration: Duration,
     /// Of what happens when.
     pub(crate) seed: u64,
@@ -67,7 +67,7 @@ pub(crate) struct Plan {
     pub(crate) ahead: Duration,
 }
 
-/// Makes trouble for as long as planned, and at least every kind once.
+/// Injects faults for as long as planned, and at least every kind once.
 ///
 /// # Errors
 /// What was violated, what did not happen though it must, and what could not be run.
@@ -95,7 +95,7 @@ pub(crate) fn run(server: Server, plan: Plan) -> Result<(), String> {
     let ledger = Arc::new(Ledger::default());
     let manner = watch::Sender::new(Manner::Patient);
     let contenders = enter(&*bed, &runtime, &clock, &ledger, &counts, &manner, seed)?;
-    let mut course = Course::new(bed.troubles(), seed);
+    let mut course = Course::new(bed.faults(), seed);
     let mut run = Run {
         interruption: &interruption,
         ledger: &ledger,
@@ -177,45 +177,43 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Trouble and calm in turns for two thirds of the time, then ambiguous answers and hasty leaders.
+    /// Faults and calm in turns for two thirds of the time, then ambiguous answers and hasty leaders.
     fn play(&mut self, course: &mut Course, duration: Duration) -> Result<(), String> {
         let storm = duration / 3;
-        let troubled_until = self.began.after(duration - storm);
+        let faults_until = self.began.after(duration - storm);
         self.pass("calm", TTL.get() * 2)?;
-        while SystemClock::read() < troubled_until || !course.is_round() {
-            let Some(trouble) = course.next() else { break };
-            self.meet(trouble, &mut course.dice)?;
+        while SystemClock::read() < faults_until || !course.is_round() {
+            let Some(fault) = course.next() else { break };
+            self.meet(fault, &mut course.dice)?;
             let calm = TTL.get().mul_f64(1.0 + course.dice.f64());
             self.pass("calm", calm)?;
         }
         self.storm(storm)
     }
 
-    fn meet(&mut self, trouble: Trouble, dice: &mut fastrand::Rng) -> Result<(), String> {
-        let lasts = trouble.lasts(dice);
+    fn meet(&mut self, fault: Fault, dice: &mut fastrand::Rng) -> Result<(), String> {
+        let lasts = fault.lasts(dice);
         let from = SystemClock::read();
-        match trouble.weather() {
+        match fault.weather() {
             Some((weather, true)) => {
                 let leading = self.ledger.look(from);
                 let one = dice.choice(leading).unwrap_or(dice.usize(..CONTENDERS));
                 self.network.set(one, weather);
             }
             Some((weather, false)) => self.network.set_all(weather),
-            None => {
-                self.bed.trouble(trouble, dice)?.into_iter().for_each(|happened| self.counts.add(happened))
-            }
+            None => self.bed.inject(fault, dice)?.into_iter().for_each(|happened| self.counts.add(happened)),
         }
-        println!("{:7.2} s  {trouble} for {:.2} s", self.at(from), lasts.as_secs_f64());
-        let deadline = match trouble {
+        println!("{:7.2} s  {fault} for {:.2} s", self.at(from), lasts.as_secs_f64());
+        let deadline = match fault {
             // Whatever was confirmed was sent before.
-            Trouble::StopMost => Timing::of(TTL).kill_at(SystemClock::read()).after(STOPPING),
+            Fault::StopMost => Timing::of(TTL).kill_at(SystemClock::read()).after(STOPPING),
             _ => Instant::NEVER,
         };
         self.watch(lasts, deadline)?;
         let until = SystemClock::read();
         self.network.set_all(Weather::CLEAR);
         self.bed.mend()?;
-        self.recovers(trouble.to_string(), from, until)
+        self.recovers(fault.to_string(), from, until)
     }
 
     /// Every slot gets a leader again once the servers answer.

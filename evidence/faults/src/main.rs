@@ -20,11 +20,11 @@ use std::{
     time::Duration,
 };
 
-/// Elections on servers in trouble, and the story of two processes.
+/// Elections on servers with faults, and the story of two processes.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask test-drivers")]
 struct CommandLine {
-    /// Make trouble: servers stopped and killed, connections cut and slowed, answers forged.
+    /// Inject faults: servers stopped and killed, connections cut and slowed, answers forged.
     #[arg(long, required_unless_present = "story")]
     faults: bool,
     /// Play the story: two `vvm run` processes take turns, and one of them crashes.
@@ -34,10 +34,10 @@ struct CommandLine {
     /// well.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Server>,
-    /// How long the trouble lasts on each kind of server, in seconds.
+    /// How long faults are injected on each kind of server, in seconds.
     #[arg(long, default_value_t = faults::WHOLE.as_secs())]
     duration: u64,
-    /// The seed of the troubles; a random one if not given.
+    /// The seed of the faults; a random one if not given.
     #[arg(long)]
     seed: Option<u64>,
     /// By how many seconds the clock of one node of Cassandra is ahead of the others', all the while (needs

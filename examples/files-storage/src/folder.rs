@@ -1,6 +1,6 @@
 //! The folder: one lock for all that processes do in it, and files that are replaced whole.
 
-use crate::trouble::Trouble;
+use crate::driver_error::DriverError;
 use std::{
     fs::{self, File, TryLockError},
     io,
@@ -47,41 +47,41 @@ impl Folder {
     }
 
     /// Waits for everybody else.
-    pub(crate) fn lock(&self) -> Result<Locked<'_>, Trouble> {
+    pub(crate) fn lock(&self) -> Result<Locked<'_>, DriverError> {
         // Opened each time: a lock belongs to an open file, so that two calls of one process exclude each
         // other, too.
         let lock = File::options().create(true).append(true).open(self.path.join("lock"));
-        let lock = lock.map_err(Trouble::NotBegun)?;
+        let lock = lock.map_err(DriverError::NotBegun)?;
         for _ in 0..TRIES {
             match lock.try_lock() {
                 Ok(()) => return Ok(Locked { folder: &self.path, _lock: lock }),
                 Err(TryLockError::WouldBlock) => SystemClock::block_for(BETWEEN_TRIES),
-                Err(TryLockError::Error(error)) => return Err(Trouble::NotBegun(error)),
+                Err(TryLockError::Error(error)) => return Err(DriverError::NotBegun(error)),
             }
         }
-        Err(Trouble::Busy)
+        Err(DriverError::Busy)
     }
 }
 
 impl Locked<'_> {
     /// What the file of a partition has, if there is one.
-    pub(crate) fn content(&self, at: &Partition) -> Result<Option<Vec<u8>>, Trouble> {
+    pub(crate) fn content(&self, at: &Partition) -> Result<Option<Vec<u8>>, DriverError> {
         match fs::read(self.file(at)) {
             Ok(content) => Ok(Some(content)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Trouble::NotBegun(error)),
+            Err(error) => Err(DriverError::NotBegun(error)),
         }
     }
 
     /// Replaces the file whole; returns when a power cut can't undo it any more.
-    pub(crate) fn replace(&self, at: &Partition, content: &[u8]) -> Result<(), Trouble> {
+    pub(crate) fn replace(&self, at: &Partition, content: &[u8]) -> Result<(), DriverError> {
         let (file, fresh) = (self.file(at), self.folder.join("fresh"));
         // Nobody looks at this one: until the renaming nothing has happened.
         let written = fs::write(&fresh, content).and_then(|()| File::open(&fresh)?.sync_all());
         let written = written.and_then(|()| file.parent().map_or(Ok(()), fs::create_dir_all));
-        written.map_err(Trouble::NotBegun)?;
+        written.map_err(DriverError::NotBegun)?;
         // From here on it may have happened, or may be undone by a power cut.
-        fs::rename(&fresh, &file).and_then(|()| self.sync_to(&file)).map_err(Trouble::MaybeDone)
+        fs::rename(&fresh, &file).and_then(|()| self.sync_to(&file)).map_err(DriverError::MaybeDone)
     }
 
     /// Makes the names on the way to `file` last.

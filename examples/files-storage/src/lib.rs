@@ -6,22 +6,22 @@
 //!
 //! What lives here: the verbs, each one compare and one write under the folder's lock. What doesn't: the lock
 //! and the files ([`folder`]), what stands in a file ([`row`]), what an outcome means to an election
-//! ([`trouble`]).
+//! ([`driver_error`]).
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "readers of the example have a tokio runtime of their own")]
 
+mod driver_error;
 mod folder;
 mod row;
-mod trouble;
 
 use async_trait::async_trait;
+use driver_error::{Closed, DriverError};
 use folder::{Folder, Locked};
 use ielections::{
     Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, Vacant, WriteError,
 };
 use std::{io, path::Path, sync::Arc, time::Duration};
 use tokio::{sync::RwLock, task::spawn_blocking};
-use trouble::{Closed, Trouble};
 use vvm_storage::{Partition, SysVvmStorage};
 
 /// A handle on a folder of records.
@@ -47,12 +47,12 @@ impl FilesStorage {
     /// says.
     async fn locked<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Locked<'_>) -> Result<T, Trouble> + Send + 'static,
-    ) -> Result<T, Trouble> {
+        work: impl FnOnce(&Locked<'_>) -> Result<T, DriverError> + Send + 'static,
+    ) -> Result<T, DriverError> {
         let folder = Arc::clone(&self.folder).read_owned().await;
         let done = spawn_blocking(move || work(&folder.as_ref().ok_or(Closed)?.lock()?));
         // An error is a panic of `work`, or the end of the runtime before or while it ran.
-        done.await.unwrap_or_else(|lost| Err(Trouble::Lost(lost)))
+        done.await.unwrap_or_else(|lost| Err(DriverError::Lost(lost)))
     }
 }
 
@@ -83,7 +83,7 @@ impl SysVvmStorage for FilesStorage {
             rows.replace(&at, &row::held(&entry))?;
             Ok(Claim::Claimed)
         };
-        self.locked(claim).await.map_err(Trouble::of_write)
+        self.locked(claim).await.map_err(DriverError::into_write_error)
     }
 
     async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
@@ -96,7 +96,7 @@ impl SysVvmStorage for FilesStorage {
             rows.replace(&at, &row::held(&entry))?;
             Ok(Swap::Swapped)
         };
-        self.locked(renew).await.map_err(Trouble::of_write)
+        self.locked(renew).await.map_err(DriverError::into_write_error)
     }
 
     async fn release(
@@ -114,17 +114,17 @@ impl SysVvmStorage for FilesStorage {
             rows.replace(&at, &row::released(epoch))?;
             Ok(Delete::Deleted)
         };
-        self.locked(release).await.map_err(Trouble::of_write)
+        self.locked(release).await.map_err(DriverError::into_write_error)
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
-        self.locked(move |rows| slot(rows, &at)).await.map_err(Trouble::of_read)
+        self.locked(move |rows| slot(rows, &at)).await.map_err(DriverError::into_read_error)
     }
 
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
         let at = at.to_vec();
         let peek = move |rows: &Locked<'_>| at.iter().map(|at| slot(rows, at)).collect();
-        self.locked(peek).await.map_err(Trouble::of_read)
+        self.locked(peek).await.map_err(DriverError::into_read_error)
     }
 
     async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
@@ -136,11 +136,11 @@ impl SysVvmStorage for FilesStorage {
                 Ok(value)
             }
         };
-        self.locked(settle).await.map_err(Trouble::of_write)
+        self.locked(settle).await.map_err(DriverError::into_write_error)
     }
 
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
-        self.locked(move |rows| rows.content(&at)).await.map_err(Trouble::of_read)
+        self.locked(move |rows| rows.content(&at)).await.map_err(DriverError::into_read_error)
     }
 
     async fn close(&self) {
@@ -149,9 +149,9 @@ impl SysVvmStorage for FilesStorage {
 }
 
 /// What stands in a slot. No age is proven: a file's time is a wall clock's, which may have jumped (I5).
-fn slot(rows: &Locked<'_>, at: &Partition) -> Result<Slot, Trouble> {
+fn slot(rows: &Locked<'_>, at: &Partition) -> Result<Slot, DriverError> {
     match rows.content(at)? {
         None => Ok(Slot::Vacant(Vacant { last_epoch: None })),
-        Some(content) => row::parse(&content).map_err(Trouble::Damaged),
+        Some(content) => row::parse(&content).map_err(DriverError::Damaged),
     }
 }

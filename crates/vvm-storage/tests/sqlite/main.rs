@@ -6,7 +6,7 @@
     reason = "clippy knows tests, but not their helpers"
 )]
 
+mod faults;
 mod file;
 mod opening;
 mod processes;
-mod trouble;

@@ -1,9 +1,9 @@
 //! What a fault run needs of a kind of server: where contenders connect, and what can be done to it.
 
-use super::{happened::Happened, network::Protocol, trouble::Trouble};
+use super::{fault::Fault, happened::Happened, network::Protocol};
 use std::net::SocketAddr;
 
-/// Servers in trouble. What was done ends with [`mend`](Self::mend), and the servers with the bed.
+/// Servers that receive the faults. What was done ends with [`mend`](Self::mend), and the servers with the bed.
 pub(super) trait Bed {
     /// For people.
     fn name(&self) -> &str;
@@ -24,13 +24,13 @@ pub(super) trait Bed {
     fn must_happen(&self) -> &'static [Happened];
 
     /// What can be done to these servers.
-    fn troubles(&self) -> &'static [Trouble];
+    fn faults(&self) -> &'static [Fault];
 
     /// Does it, to whichever server chance chooses; what was done.
     ///
     /// # Errors
     /// When the system refuses.
-    fn trouble(&mut self, trouble: Trouble, dice: &mut fastrand::Rng) -> Result<Vec<Happened>, String>;
+    fn inject(&mut self, fault: Fault, dice: &mut fastrand::Rng) -> Result<Vec<Happened>, String>;
 
     /// Undoes it, and waits until every server answers.
     ///

@@ -3,7 +3,7 @@
 //! The client library finds the other nodes by what the first one says, at the port that it came to: so the
 //! proxies of a contender listen on the nodes' own addresses, at a port of that contender's.
 
-use super::{bed::Bed, happened::Happened, network::Protocol, trouble::Trouble};
+use super::{bed::Bed, fault::Fault, happened::Happened, network::Protocol};
 use servers::cassandra::{Cassandra, Plan};
 use std::{net::SocketAddr, time::Duration};
 
@@ -62,23 +62,23 @@ impl Bed for CassandraBed {
         &[Happened::ServerStopped, Happened::QuorumLost, Happened::ServerRestarted]
     }
 
-    fn troubles(&self) -> &'static [Trouble] {
-        &[Trouble::StopOne, Trouble::StopMost, Trouble::KillOne]
+    fn faults(&self) -> &'static [Fault] {
+        &[Fault::StopOne, Fault::StopMost, Fault::KillOne]
     }
 
-    fn trouble(&mut self, trouble: Trouble, dice: &mut fastrand::Rng) -> Result<Vec<Happened>, String> {
+    fn inject(&mut self, fault: Fault, dice: &mut fastrand::Rng) -> Result<Vec<Happened>, String> {
         let chosen = dice.usize(..self.addresses.len());
-        match trouble {
-            Trouble::StopOne => {
+        match fault {
+            Fault::StopOne => {
                 self.stop(chosen)?;
                 Ok(vec![Happened::ServerStopped])
             }
-            Trouble::StopMost => {
+            Fault::StopMost => {
                 self.stop(chosen)?;
                 self.stop((chosen + 1) % self.addresses.len())?;
                 Ok(vec![Happened::ServerStopped, Happened::ServerStopped, Happened::QuorumLost])
             }
-            Trouble::KillOne => {
+            Fault::KillOne => {
                 self.killed.push(chosen);
                 self.cluster.nodes()[chosen].kill().map_err(|error| error.to_string())?;
                 Ok(vec![Happened::ServerRestarted])

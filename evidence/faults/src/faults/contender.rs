@@ -153,7 +153,7 @@ impl Contender {
             match landed {
                 Some(true) => self.ledger.violates(format!("a late {what} of {} has landed", deposed.epoch)),
                 Some(false) => self.counts.add(Happened::DeposedRefused),
-                // A storage in trouble says nothing; if it had landed, the new leader would hear of it.
+                // A storage with a fault says nothing; if it had landed, the new leader would hear of it.
                 None => {}
             }
         }

@@ -1,6 +1,6 @@
 //! DynamoDB Local. It throttles nobody and never fails by itself: that is forged on the way.
 
-use super::{bed::Bed, happened::Happened, network::Protocol, trouble::Trouble};
+use super::{bed::Bed, fault::Fault, happened::Happened, network::Protocol};
 use servers::dynamodb::DynamoDbLocal;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
@@ -53,17 +53,17 @@ impl Bed for DynamoDbBed {
         &[Happened::Throttled, Happened::ServerStopped, Happened::ServerRestarted]
     }
 
-    fn troubles(&self) -> &'static [Trouble] {
-        &[Trouble::StopOne, Trouble::KillOne]
+    fn faults(&self) -> &'static [Fault] {
+        &[Fault::StopOne, Fault::KillOne]
     }
 
-    fn trouble(&mut self, trouble: Trouble, _: &mut fastrand::Rng) -> Result<Vec<Happened>, String> {
-        match trouble {
-            Trouble::StopOne => {
+    fn inject(&mut self, fault: Fault, _: &mut fastrand::Rng) -> Result<Vec<Happened>, String> {
+        match fault {
+            Fault::StopOne => {
                 self.server.stop().map_err(|error| error.to_string())?;
                 Ok(vec![Happened::ServerStopped])
             }
-            Trouble::KillOne => {
+            Fault::KillOne => {
                 self.server.kill().map_err(|error| error.to_string())?;
                 self.killed = true;
                 Ok(vec![Happened::ServerRestarted])

@@ -1,4 +1,4 @@
-//! What really happened, counted where it happens: a run that met no trouble proves nothing.
+//! What really happened, counted where it happens: a run that met no fault proves nothing.
 
 use std::{
     collections::BTreeMap,

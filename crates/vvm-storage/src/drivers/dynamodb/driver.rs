@@ -4,7 +4,7 @@ mod description;
 mod documents;
 
 use super::{
-    errors::{Closed, Damaged, Trouble},
+    errors::{Closed, Damaged, DriverError},
     open::{Address, OpenError, PEEKED_AT_ONCE, Requests},
     rows,
 };
@@ -66,7 +66,7 @@ impl DynamoDbStorage {
                 stands => Ok(Some(stands)),
             },
         });
-        stands.map_err(Trouble::of_write)
+        stands.map_err(DriverError::into_write_error)
     }
 }
 
@@ -115,22 +115,22 @@ impl SysVvmStorage for DynamoDbStorage {
             None => Ok(Delete::Deleted),
             Some(item) => Ok(Delete::Mismatch(rows::slot(item.as_ref())?)),
         });
-        outcome.map_err(Trouble::of_write)
+        outcome.map_err(DriverError::into_write_error)
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
         let item = self.for_read()?.read(at.as_bytes()).await;
-        item.and_then(|item| Ok(rows::slot(item.as_ref())?)).map_err(Trouble::of_read)
+        item.and_then(|item| Ok(rows::slot(item.as_ref())?)).map_err(DriverError::into_read_error)
     }
 
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
         let requests = self.for_read()?;
         let mut slots = Vec::with_capacity(at.len());
         for at in at.chunks(PEEKED_AT_ONCE) {
-            let items = requests.peek(at).await.map_err(Trouble::of_read)?;
+            let items = requests.peek(at).await.map_err(DriverError::into_read_error)?;
             for at in at {
                 let slot = rows::slot(items.get(at.as_bytes()));
-                slots.push(slot.map_err(|damaged| Trouble::from(damaged).of_read())?);
+                slots.push(slot.map_err(|damaged| DriverError::from(damaged).into_read_error())?);
             }
         }
         Ok(slots)
@@ -143,12 +143,12 @@ impl SysVvmStorage for DynamoDbStorage {
             None => Ok(value.to_vec()),
             Some(item) => Ok(rows::setting(item.as_ref())?.ok_or_else(Damaged::not_shown)?),
         });
-        stands.map_err(Trouble::of_write)
+        stands.map_err(DriverError::into_write_error)
     }
 
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
         let item = self.for_read()?.read(at.as_bytes()).await;
-        item.and_then(|item| Ok(rows::setting(item.as_ref())?)).map_err(Trouble::of_read)
+        item.and_then(|item| Ok(rows::setting(item.as_ref())?)).map_err(DriverError::into_read_error)
     }
 
     fn documents(&self) -> Option<&dyn SysVvmDocuments> {
@@ -157,7 +157,7 @@ impl SysVvmStorage for DynamoDbStorage {
 
     async fn describe(&self) -> Result<Description, ReadError> {
         let requests = self.for_read()?;
-        description::describe(&requests.client, &requests.table).await.map_err(Trouble::of_read)
+        description::describe(&requests.client, &requests.table).await.map_err(DriverError::into_read_error)
     }
 
     async fn close(&self) {

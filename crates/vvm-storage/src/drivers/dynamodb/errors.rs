@@ -57,7 +57,7 @@ pub(super) enum Failure {
 
 /// A request did not come to what was asked for.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum DriverError {
     /// It failed.
     Failed(Failure),
     /// It was answered with an item that makes no sense.
@@ -84,30 +84,30 @@ impl Damaged {
     }
 }
 
-impl From<Failure> for Trouble {
+impl From<Failure> for DriverError {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
     }
 }
 
-impl From<Damaged> for Trouble {
+impl From<Damaged> for DriverError {
     fn from(damaged: Damaged) -> Self {
         Self::Damaged(damaged)
     }
 }
 
-impl Trouble {
-    pub(super) fn of_write(self) -> WriteError {
+impl DriverError {
+    pub(super) fn into_write_error(self) -> WriteError {
         match self {
-            Self::Failed(failure) => failure.of_write(),
+            Self::Failed(failure) => failure.into_write_error(),
             // An item comes with a refusal alone.
             Self::Damaged(damaged) => WriteError::Fatal(damaged.into()),
         }
     }
 
-    pub(super) fn of_read(self) -> ReadError {
+    pub(super) fn into_read_error(self) -> ReadError {
         match self {
-            Self::Failed(failure) => match failure.of_write() {
+            Self::Failed(failure) => match failure.into_write_error() {
                 WriteError::Fatal(cause) => ReadError::Fatal(cause),
                 WriteError::Replaced(cause) => ReadError::Replaced(cause),
                 WriteError::NotApplied(cause) | WriteError::Unknown(cause) => ReadError::Unavailable(cause),
@@ -118,7 +118,7 @@ impl Trouble {
 }
 
 impl Failure {
-    fn of_write(self) -> WriteError {
+    fn into_write_error(self) -> WriteError {
         match self {
             Self::NotSent(_) | Self::Throttled(_) | Self::Conflict(_) => WriteError::NotApplied(self.into()),
             Self::NoCredentials(_) | Self::Credentials(_) | Self::Denied(_) | Self::Refused(_) => {

@@ -4,7 +4,7 @@ mod description;
 mod documents;
 
 use super::{
-    errors::{Closed, Trouble},
+    errors::{Closed, DriverError},
     open::{Address, Ending, OpenError, Statements},
     rows::Record,
 };
@@ -65,7 +65,7 @@ impl ScyllaStorage {
         let answer = self.for_write()?.swap(at.as_bytes(), &new, &old).await;
         let outcome =
             answer.and_then(|columns| Ok(if columns.applied()? { None } else { Some(columns.slot()?) }));
-        outcome.map_err(Trouble::of_write)
+        outcome.map_err(DriverError::into_write_error)
     }
 }
 
@@ -112,18 +112,18 @@ impl SysVvmStorage for ScyllaStorage {
             let applied = columns.applied()?;
             Ok(if applied { Delete::Deleted } else { Delete::Mismatch(columns.slot()?) })
         });
-        outcome.map_err(Trouble::of_write)
+        outcome.map_err(DriverError::into_write_error)
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
         let answer = self.for_read()?.read(at.as_bytes()).await;
-        answer.and_then(|columns| Ok(columns.slot()?)).map_err(Trouble::of_read)
+        answer.and_then(|columns| Ok(columns.slot()?)).map_err(DriverError::into_read_error)
     }
 
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
         let statements = self.for_read()?;
         let reads = at.iter().map(async |at| Ok(statements.peek(at.as_bytes()).await?.slot()?));
-        try_join_all(reads).await.map_err(Trouble::of_read)
+        try_join_all(reads).await.map_err(DriverError::into_read_error)
     }
 
     async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
@@ -134,7 +134,7 @@ impl SysVvmStorage for ScyllaStorage {
             Ok(())
         });
         let outcomes = join_all(reads).await;
-        outcomes.into_iter().collect::<Result<(), Trouble>>().map_err(Trouble::of_read)
+        outcomes.into_iter().collect::<Result<(), DriverError>>().map_err(DriverError::into_read_error)
     }
 
     async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
@@ -142,12 +142,12 @@ impl SysVvmStorage for ScyllaStorage {
         let stands = answer.and_then(|columns| {
             Ok(if columns.applied()? { None } else { columns.setting()? }.unwrap_or_else(|| value.to_vec()))
         });
-        stands.map_err(Trouble::of_write)
+        stands.map_err(DriverError::into_write_error)
     }
 
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
         let answer = self.for_read()?.setting(at.as_bytes()).await;
-        answer.and_then(|columns| Ok(columns.setting()?)).map_err(Trouble::of_read)
+        answer.and_then(|columns| Ok(columns.setting()?)).map_err(DriverError::into_read_error)
     }
 
     fn documents(&self) -> Option<&dyn SysVvmDocuments> {
@@ -156,7 +156,7 @@ impl SysVvmStorage for ScyllaStorage {
 
     async fn describe(&self) -> Result<Description, ReadError> {
         let statements = self.for_read()?;
-        description::describe(&statements.session, &self.address).await.map_err(Trouble::of_read)
+        description::describe(&statements.session, &self.address).await.map_err(DriverError::into_read_error)
     }
 
     async fn close(&self) {

@@ -18,7 +18,7 @@ pub(super) enum Outcome {
 
 /// A request failed.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum DriverError {
     /// Somebody says so.
     Failed(Box<ExecutionError>),
     /// It was answered with a row that makes no sense.
@@ -81,20 +81,20 @@ pub(super) struct Damaged(pub(super) String);
 #[error("this handle of the database is closed: open another one")]
 pub(super) struct Closed;
 
-impl From<ExecutionError> for Trouble {
+impl From<ExecutionError> for DriverError {
     fn from(error: ExecutionError) -> Self {
         Self::Failed(Box::new(error))
     }
 }
 
-impl From<Damaged> for Trouble {
+impl From<Damaged> for DriverError {
     fn from(damaged: Damaged) -> Self {
         Self::Damaged(damaged)
     }
 }
 
-impl Trouble {
-    pub(super) fn of_write(self) -> WriteError {
+impl DriverError {
+    pub(super) fn into_write_error(self) -> WriteError {
         match self {
             Self::Failed(error) => match outcome(&error) {
                 Outcome::NotBegun => WriteError::NotApplied(Failed(error).into()),
@@ -107,7 +107,7 @@ impl Trouble {
         }
     }
 
-    pub(super) fn of_read(self) -> ReadError {
+    pub(super) fn into_read_error(self) -> ReadError {
         match self {
             Self::Failed(error) => match outcome(&error) {
                 Outcome::Refused => ReadError::Fatal(Failed(error).into()),
@@ -188,13 +188,13 @@ mod tests {
     }
 
     fn kinds(error: &ExecutionError) -> (&'static str, &'static str) {
-        let write = match Trouble::from(error.clone()).of_write() {
+        let write = match DriverError::from(error.clone()).into_write_error() {
             WriteError::NotApplied(_) => "NotApplied",
             WriteError::Unknown(_) => "Unknown",
             WriteError::Fatal(_) => "Fatal",
             WriteError::Replaced(_) => "Replaced",
         };
-        let read = match Trouble::from(error.clone()).of_read() {
+        let read = match DriverError::from(error.clone()).into_read_error() {
             ReadError::Unavailable(_) => "Unavailable",
             ReadError::Fatal(_) => "Fatal",
             ReadError::Replaced(_) => "Replaced",

@@ -10,7 +10,7 @@ pub(super) use documents::{
     delete, delete_if, documents, fence, lookup, opening, place, put, put_if, scan, scanned,
 };
 
-use super::errors::{Damaged, Trouble};
+use super::errors::{Damaged, DriverError};
 use ::scylla::{
     response::query_result::QueryResult,
     value::{CqlValue, Row},
@@ -124,8 +124,8 @@ impl<'a> Record<'a> {
 pub(super) struct Columns(BTreeMap<String, CqlValue>);
 
 impl Columns {
-    pub(super) fn of(answer: QueryResult) -> Result<Self, Trouble> {
-        let unreadable = |cause: &dyn ToString| Trouble::Unreadable(cause.to_string().into());
+    pub(super) fn of(answer: QueryResult) -> Result<Self, DriverError> {
+        let unreadable = |cause: &dyn ToString| DriverError::Unreadable(cause.to_string().into());
         let rows = answer.into_rows_result().map_err(|cause| unreadable(&cause))?;
         let Some(row) = rows.maybe_first_row::<Row>().map_err(|cause| unreadable(&cause))? else {
             return Ok(Self::default());
@@ -135,10 +135,10 @@ impl Columns {
     }
 
     /// Whether a transaction was applied.
-    pub(super) fn applied(&self) -> Result<bool, Trouble> {
+    pub(super) fn applied(&self) -> Result<bool, DriverError> {
         match self.0.get("[applied]") {
             Some(CqlValue::Boolean(applied)) => Ok(*applied),
-            other => Err(Trouble::Unreadable(
+            other => Err(DriverError::Unreadable(
                 format!("a transaction was answered with {other:?} for an outcome").into(),
             )),
         }
@@ -263,6 +263,6 @@ mod tests {
         let outcome = |value| columns(&[("[applied]", value)]).applied();
         assert!(matches!(outcome(Some(CqlValue::Boolean(true))), Ok(true)));
         assert!(matches!(outcome(Some(CqlValue::Boolean(false))), Ok(false)));
-        assert!(matches!(outcome(None), Err(Trouble::Unreadable(_))));
+        assert!(matches!(outcome(None), Err(DriverError::Unreadable(_))));
     }
 }

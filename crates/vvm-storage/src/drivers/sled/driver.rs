@@ -3,7 +3,7 @@
 mod documents;
 
 use super::{
-    errors::{Closed, Trouble},
+    errors::{Closed, DriverError},
     open::{Lane, OpenError},
 };
 use crate::{Description, Opened, Partition, SysVvmDocuments, SysVvmStorage};
@@ -99,14 +99,14 @@ impl SysVvmStorage for SledStorage {
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
-        self.for_read()?.read(move |rows| rows.slot(&at).map_err(Trouble::of_read)).await
+        self.for_read()?.read(move |rows| rows.slot(&at).map_err(DriverError::into_read_error)).await
     }
 
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
         let at = at.to_vec();
         let lane = self.for_read()?;
         lane.read(move |rows| {
-            at.iter().map(|at| rows.slot(at)).collect::<Result<_, _>>().map_err(Trouble::of_read)
+            at.iter().map(|at| rows.slot(at)).collect::<Result<_, _>>().map_err(DriverError::into_read_error)
         })
         .await
     }
@@ -117,7 +117,7 @@ impl SysVvmStorage for SledStorage {
     }
 
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
-        self.for_read()?.read(move |rows| rows.setting(&at).map_err(Trouble::of_read)).await
+        self.for_read()?.read(move |rows| rows.setting(&at).map_err(DriverError::into_read_error)).await
     }
 
     fn documents(&self) -> Option<&dyn SysVvmDocuments> {

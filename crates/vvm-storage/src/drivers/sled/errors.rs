@@ -4,7 +4,7 @@ use ielections::{ReadError, WriteError};
 
 /// What went wrong while the database was in use, in words that say what to do about it.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub(super) enum Trouble {
+pub(super) enum DriverError {
     #[error("the database is damaged: stop the process and restore the folder from a backup ({0})")]
     Damaged(String),
     #[error("the database is not as this program left it: {0}")]
@@ -13,7 +13,7 @@ pub(super) enum Trouble {
     Disk(String),
 }
 
-impl From<::sled::Error> for Trouble {
+impl From<::sled::Error> for DriverError {
     fn from(error: ::sled::Error) -> Self {
         let text = error.to_string();
         match error {
@@ -26,7 +26,7 @@ impl From<::sled::Error> for Trouble {
     }
 }
 
-impl Trouble {
+impl DriverError {
     /// Nothing was changed yet.
     pub(super) fn before_write(self) -> WriteError {
         if self.is_for_good() { WriteError::Fatal(self.into()) } else { WriteError::NotApplied(self.into()) }
@@ -37,7 +37,7 @@ impl Trouble {
         WriteError::Unknown(self.into())
     }
 
-    pub(super) fn of_read(self) -> ReadError {
+    pub(super) fn into_read_error(self) -> ReadError {
         if self.is_for_good() { ReadError::Fatal(self.into()) } else { ReadError::Unavailable(self.into()) }
     }
 
@@ -66,10 +66,10 @@ mod tests {
 
     #[test]
     fn each_error_is_what_the_table_says() {
-        let disk = || Trouble::from(::sled::Error::Io(io::ErrorKind::StorageFull.into()));
+        let disk = || DriverError::from(::sled::Error::Io(io::ErrorKind::StorageFull.into()));
         assert!(matches!(disk().before_write(), WriteError::NotApplied(_)));
         assert!(matches!(disk().while_writing(), WriteError::Unknown(_)));
-        assert!(matches!(disk().of_read(), ReadError::Unavailable(_)));
+        assert!(matches!(disk().into_read_error(), ReadError::Unavailable(_)));
         let for_good = [
             ::sled::Error::Corruption { at: None, bt: () },
             ::sled::Error::CollectionNotFound("leader".into()),
@@ -77,10 +77,10 @@ mod tests {
             ::sled::Error::ReportableBug(String::new()),
         ];
         for error in for_good {
-            let trouble = || Trouble::from(error.clone());
-            assert!(matches!(trouble().before_write(), WriteError::Fatal(_)), "{error}");
-            assert!(matches!(trouble().while_writing(), WriteError::Unknown(_)), "{error}");
-            assert!(matches!(trouble().of_read(), ReadError::Fatal(_)), "{error}");
+            let driver_error = || DriverError::from(error.clone());
+            assert!(matches!(driver_error().before_write(), WriteError::Fatal(_)), "{error}");
+            assert!(matches!(driver_error().while_writing(), WriteError::Unknown(_)), "{error}");
+            assert!(matches!(driver_error().into_read_error(), ReadError::Fatal(_)), "{error}");
         }
     }
 }

@@ -6,7 +6,7 @@ mod lane;
 pub use error::OpenError;
 pub(super) use lane::Lane;
 
-use super::{errors::Trouble, rows::Rows};
+use super::{errors::DriverError, rows::Rows};
 use crate::{Opened, Provenance};
 use std::{
     collections::BTreeMap,
@@ -55,11 +55,11 @@ pub(super) struct Database {
 
 impl Database {
     /// Puts all that was written on the disk.
-    pub(super) fn sync(&self) -> Result<(), Trouble> {
+    pub(super) fn sync(&self) -> Result<(), DriverError> {
         if self.database.flush()? > 0 {
             // On Linux sled writes by `sync_file_range`, which leaves the disk's own cache and the file's
             // length behind.
-            self.data.sync_all().map_err(|error| Trouble::Disk(error.to_string()))?;
+            self.data.sync_all().map_err(|error| DriverError::Disk(error.to_string()))?;
         }
         Ok(())
     }
@@ -126,9 +126,7 @@ fn open_folder(folder: PathBuf) -> Result<Database, OpenError> {
     let data = File::open(folder.join(DATA))
         .map_err(|cause| OpenError::System { path: folder.join(DATA), cause })?;
     let database = Database { rows, database, data };
-    database
-        .sync()
-        .map_err(|trouble| OpenError::Sync { path: folder.clone(), cause: trouble.to_string() })?;
+    database.sync().map_err(|error| OpenError::Sync { path: folder.clone(), cause: error.to_string() })?;
     // The names of the files in the folder, and the name of the folder.
     for folder in [Some(folder.as_path()), folder.parent()].into_iter().flatten() {
         let synced = File::open(folder).and_then(|folder| folder.sync_all());

@@ -13,7 +13,7 @@
 
 mod documents;
 
-use super::errors::Trouble;
+use super::errors::DriverError;
 use crate::Partition;
 use ielections::{
     Claim, Delete, Entry, Epoch, Holder, Incarnation, Slot, Swap, Ttl, Vacant, Version, WriteError,
@@ -47,7 +47,7 @@ impl Rows {
     }
 
     /// What stands in a slot.
-    pub(super) fn slot(&self, at: &Partition) -> Result<Slot, Trouble> {
+    pub(super) fn slot(&self, at: &Partition) -> Result<Slot, DriverError> {
         // (I5) From before the read: an age counted to it is too small, if anything.
         let now = SystemClock::read();
         let Some(row) = self.leaders.get(at.as_bytes())? else {
@@ -70,7 +70,7 @@ impl Rows {
         entry: &Entry,
         issued_at: Instant,
     ) -> Result<Claim, WriteError> {
-        let stands = self.slot(at).map_err(Trouble::before_write)?;
+        let stands = self.slot(at).map_err(DriverError::before_write)?;
         if !stands.is_as_expected(from) {
             return Ok(Claim::Refused(stands));
         }
@@ -85,7 +85,7 @@ impl Rows {
         entry: &Entry,
         issued_at: Instant,
     ) -> Result<Swap, WriteError> {
-        let stands = self.slot(at).map_err(Trouble::before_write)?;
+        let stands = self.slot(at).map_err(DriverError::before_write)?;
         if !stands.entry().is_some_and(|stands| stands.is_same_write(held)) {
             return Ok(Swap::Mismatch(stands));
         }
@@ -99,7 +99,7 @@ impl Rows {
         incarnation: Incarnation,
         epoch: Epoch,
     ) -> Result<Delete, WriteError> {
-        let stands = self.slot(at).map_err(Trouble::before_write)?;
+        let stands = self.slot(at).map_err(DriverError::before_write)?;
         if !stands.entry().is_some_and(|entry| entry.is_of(incarnation, epoch)) {
             return Ok(Delete::Mismatch(stands));
         }
@@ -109,14 +109,14 @@ impl Rows {
     }
 
     pub(super) fn settle(&self, at: &Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
-        if let Some(stands) = self.setting(at).map_err(Trouble::before_write)? {
+        if let Some(stands) = self.setting(at).map_err(DriverError::before_write)? {
             return Ok(stands);
         }
         self.insert(&self.settings, at, value)?;
         Ok(value.to_vec())
     }
 
-    pub(super) fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, Trouble> {
+    pub(super) fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, DriverError> {
         Ok(self.settings.get(at.as_bytes())?.map(|value| value.to_vec()))
     }
 
@@ -127,7 +127,7 @@ impl Rows {
     }
 
     fn insert(&self, tree: &::sled::Tree, at: &Partition, value: &[u8]) -> Result<(), WriteError> {
-        tree.insert(at.as_bytes(), value).map_err(|error| Trouble::from(error).while_writing())?;
+        tree.insert(at.as_bytes(), value).map_err(|error| DriverError::from(error).while_writing())?;
         Ok(())
     }
 }
@@ -149,7 +149,7 @@ fn encode(entry: &Entry) -> Vec<u8> {
     row
 }
 
-fn decode(row: &[u8]) -> Result<Leader, Trouble> {
+fn decode(row: &[u8]) -> Result<Leader, DriverError> {
     let short = || damaged("a leader row is too short");
     let (epoch, rest) = row.split_first_chunk().ok_or_else(short)?;
     let epoch = Epoch::new(u64::from_be_bytes(*epoch)).map_err(damaged)?;
@@ -170,8 +170,8 @@ fn decode(row: &[u8]) -> Result<Leader, Trouble> {
     }))
 }
 
-fn damaged(what: impl ToString) -> Trouble {
-    Trouble::Damaged(what.to_string())
+fn damaged(what: impl ToString) -> DriverError {
+    DriverError::Damaged(what.to_string())
 }
 
 #[cfg(test)]
@@ -190,8 +190,8 @@ mod tests {
         assert!(matches!(decode(&row), Ok(Leader::Held(decoded)) if decoded == entry));
         assert!(matches!(decode(&row[..8]), Ok(Leader::Released(epoch)) if epoch == entry.epoch));
         let cut = (0..HEAD).filter(|length| *length != 8);
-        assert!(cut.into_iter().all(|length| matches!(decode(&row[..length]), Err(Trouble::Damaged(_)))));
-        assert!(matches!(decode(&[0; HEAD]), Err(Trouble::Damaged(_))), "no epoch");
-        assert!(matches!(decode(&[&row[..], b"\xff"].concat()), Err(Trouble::Damaged(_))), "no UTF-8");
+        assert!(cut.into_iter().all(|length| matches!(decode(&row[..length]), Err(DriverError::Damaged(_)))));
+        assert!(matches!(decode(&[0; HEAD]), Err(DriverError::Damaged(_))), "no epoch");
+        assert!(matches!(decode(&[&row[..], b"\xff"].concat()), Err(DriverError::Damaged(_))), "no UTF-8");
     }
 }

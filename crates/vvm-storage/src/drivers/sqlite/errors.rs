@@ -5,7 +5,7 @@ use rusqlite::ErrorCode;
 
 /// What went wrong while the database was in use, in words that say what to do about it.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub(super) enum Trouble {
+pub(super) enum DriverError {
     #[error(
         "another process has kept the database locked for over a second: look for one that is stopped or hangs"
     )]
@@ -27,7 +27,7 @@ pub(super) enum Trouble {
     Failed(String),
 }
 
-impl From<rusqlite::Error> for Trouble {
+impl From<rusqlite::Error> for DriverError {
     fn from(error: rusqlite::Error) -> Self {
         let text = error.to_string();
         let Some(code) = error.sqlite_error_code() else {
@@ -53,7 +53,7 @@ impl From<rusqlite::Error> for Trouble {
     }
 }
 
-impl Trouble {
+impl DriverError {
     /// Nothing of the transaction was committed, and it is rolled back.
     pub(super) fn before_commit(self) -> WriteError {
         match self {
@@ -74,7 +74,7 @@ impl Trouble {
         }
     }
 
-    pub(super) fn of_read(self) -> ReadError {
+    pub(super) fn into_read_error(self) -> ReadError {
         match self {
             Self::Replaced => ReadError::Replaced(self.into()),
             _ if self.is_for_good() => ReadError::Fatal(self.into()),
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
     use rusqlite::ffi;
 
-    fn trouble(code: i32) -> Trouble {
+    fn driver_error(code: i32) -> DriverError {
         rusqlite::Error::SqliteFailure(ffi::Error::new(code), None).into()
     }
 
@@ -162,14 +162,14 @@ mod tests {
         ];
         for (codes, before, at, read_is_fatal) in table {
             for &code in codes {
-                assert_eq!(kind(&trouble(code).before_commit()), before, "{code} before COMMIT");
-                assert_eq!(kind(&trouble(code).at_commit()), at, "{code} at COMMIT");
-                let read = trouble(code).of_read();
+                assert_eq!(kind(&driver_error(code).before_commit()), before, "{code} before COMMIT");
+                assert_eq!(kind(&driver_error(code).at_commit()), at, "{code} at COMMIT");
+                let read = driver_error(code).into_read_error();
                 assert_eq!(matches!(read, ReadError::Fatal(_)), read_is_fatal, "{code} to a read: {read}");
             }
         }
-        assert_eq!(kind(&Trouble::Replaced.before_commit()), "Replaced");
-        assert_eq!(kind(&Trouble::Replaced.at_commit()), "Replaced");
-        assert!(matches!(Trouble::Replaced.of_read(), ReadError::Replaced(_)));
+        assert_eq!(kind(&DriverError::Replaced.before_commit()), "Replaced");
+        assert_eq!(kind(&DriverError::Replaced.at_commit()), "Replaced");
+        assert!(matches!(DriverError::Replaced.into_read_error(), ReadError::Replaced(_)));
     }
 }

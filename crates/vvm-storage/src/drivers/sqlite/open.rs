@@ -13,7 +13,7 @@ pub(super) use location::Location;
 pub use options::OpenOptions;
 
 use super::{
-    errors::Trouble,
+    errors::DriverError,
     rows::{Origin, Rows},
 };
 use crate::Provenance;
@@ -129,8 +129,8 @@ impl Database {
     }
 
     /// Whether the files are still those that their paths lead to.
-    pub(super) fn check_in_place(&self) -> Result<(), Trouble> {
-        if self.place.is_unchanged() { Ok(()) } else { Err(Trouble::Replaced) }
+    pub(super) fn check_in_place(&self) -> Result<(), DriverError> {
+        if self.place.is_unchanged() { Ok(()) } else { Err(DriverError::Replaced) }
     }
 
     pub(super) fn is_in_transaction(&self) -> bool {
@@ -138,7 +138,7 @@ impl Database {
     }
 
     /// Takes the write lock, and checks under it that the files are in place.
-    pub(super) fn begin(&self) -> Result<(), Trouble> {
+    pub(super) fn begin(&self) -> Result<(), DriverError> {
         if self.is_in_transaction() {
             // A roll-back that failed before: nothing goes on until it succeeds.
             self.roll_back()?;
@@ -153,7 +153,7 @@ impl Database {
     /// Commits, and checks again that the files are in place: what they were before it proves nothing, and a
     /// commit to a file that was replaced meanwhile is one that nobody sees. When it fails, nothing of the
     /// transaction goes on.
-    pub(super) fn commit(&self) -> Result<(), Trouble> {
+    pub(super) fn commit(&self) -> Result<(), DriverError> {
         let outcome = self.connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
         if let Err(error) = outcome {
             if self.is_in_transaction() {
@@ -165,7 +165,7 @@ impl Database {
         self.check_in_place()
     }
 
-    fn roll_back(&self) -> Result<(), Trouble> {
+    fn roll_back(&self) -> Result<(), DriverError> {
         self.connection.prepare_cached("ROLLBACK")?.execute([])?;
         Ok(())
     }

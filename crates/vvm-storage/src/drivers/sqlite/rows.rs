@@ -12,7 +12,7 @@ mod tests;
 
 pub(super) use stamp::Origin;
 
-use super::errors::Trouble;
+use super::errors::DriverError;
 use crate::Partition;
 use ielections::{Claim, Delete, Entry, Epoch, Holder, Incarnation, Slot, Swap, Ttl, Vacant, Version};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -71,7 +71,7 @@ impl<'database> Rows<'database> {
     }
 
     /// What stands in a slot.
-    pub(super) fn slot(&self, at: &Partition) -> Result<Slot, Trouble> {
+    pub(super) fn slot(&self, at: &Partition) -> Result<Slot, DriverError> {
         let mut statement = self.connection.prepare_cached(READ)?;
         let slot = statement.query_row(params![at.as_bytes()], |row| Ok(self.decode(row))).optional()?;
         slot.unwrap_or(Ok(Slot::Vacant(Vacant { last_epoch: None })))
@@ -83,7 +83,7 @@ impl<'database> Rows<'database> {
         from: &Slot,
         entry: &Entry,
         issued_at: Instant,
-    ) -> Result<Claim, Trouble> {
+    ) -> Result<Claim, DriverError> {
         let stands = self.slot(at)?;
         if !stands.is_as_expected(from) {
             return Ok(Claim::Refused(stands));
@@ -98,7 +98,7 @@ impl<'database> Rows<'database> {
         held: &Entry,
         entry: &Entry,
         issued_at: Instant,
-    ) -> Result<Swap, Trouble> {
+    ) -> Result<Swap, DriverError> {
         let stands = self.slot(at)?;
         if !stands.entry().is_some_and(|entry| entry.is_same_write(held)) {
             return Ok(Swap::Mismatch(stands));
@@ -112,7 +112,7 @@ impl<'database> Rows<'database> {
         at: &Partition,
         incarnation: Incarnation,
         epoch: Epoch,
-    ) -> Result<Delete, Trouble> {
+    ) -> Result<Delete, DriverError> {
         let stands = self.slot(at)?;
         if !stands.entry().is_some_and(|entry| entry.is_of(incarnation, epoch)) {
             return Ok(Delete::Mismatch(stands));
@@ -121,17 +121,18 @@ impl<'database> Rows<'database> {
         Ok(Delete::Deleted)
     }
 
-    pub(super) fn settle(&self, at: &Partition, value: &[u8]) -> Result<Vec<u8>, Trouble> {
+    pub(super) fn settle(&self, at: &Partition, value: &[u8]) -> Result<Vec<u8>, DriverError> {
         self.connection.prepare_cached(SETTLE)?.execute(params![at.as_bytes(), value])?;
-        self.setting(at)?.ok_or_else(|| Trouble::Foreign("a setting is gone that was just written".into()))
+        self.setting(at)?
+            .ok_or_else(|| DriverError::Foreign("a setting is gone that was just written".into()))
     }
 
-    pub(super) fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, Trouble> {
+    pub(super) fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, DriverError> {
         let mut statement = self.connection.prepare_cached(SETTING)?;
         Ok(statement.query_row(params![at.as_bytes()], |row| row.get(0)).optional()?)
     }
 
-    fn put(&self, at: &Partition, entry: &Entry, issued_at: Instant) -> Result<(), Trouble> {
+    fn put(&self, at: &Partition, entry: &Entry, issued_at: Instant) -> Result<(), DriverError> {
         let stamp = self.origin.map(|origin| origin.stamp(issued_at));
         self.connection.prepare_cached(PUT)?.execute(params![
             at.as_bytes(),
@@ -149,7 +150,7 @@ impl<'database> Rows<'database> {
         Ok(())
     }
 
-    fn decode(&self, row: &Row<'_>) -> Result<Slot, Trouble> {
+    fn decode(&self, row: &Row<'_>) -> Result<Slot, DriverError> {
         let epoch: i64 = row.get(0)?;
         let epoch = Epoch::new(epoch.cast_unsigned()).map_err(damaged)?;
         let Some(incarnation) = row.get::<_, Option<[u8; 16]>>(1)? else {
@@ -176,6 +177,6 @@ impl<'database> Rows<'database> {
     }
 }
 
-fn damaged(what: impl ToString) -> Trouble {
-    Trouble::Damaged(what.to_string())
+fn damaged(what: impl ToString) -> DriverError {
+    DriverError::Damaged(what.to_string())
 }

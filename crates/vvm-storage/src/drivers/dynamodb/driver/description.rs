@@ -1,6 +1,6 @@
 //! What a table says of itself.
 
-use super::super::errors::{Failure, Trouble};
+use super::super::errors::{DriverError, Failure};
 use crate::Description;
 use aws_sdk_dynamodb::{
     Client,
@@ -8,7 +8,7 @@ use aws_sdk_dynamodb::{
 };
 
 /// Where it is, how it is paid for, and what protects it.
-pub(super) async fn describe(client: &Client, table: &str) -> Result<Description, Trouble> {
+pub(super) async fn describe(client: &Client, table: &str) -> Result<Description, DriverError> {
     let answer = client.describe_table().table_name(table).send().await.map_err(Failure::of)?;
     let description = match &answer.table {
         Some(table) => of_table(table, Description::of("DynamoDB")),

@@ -3,7 +3,7 @@
 mod requests;
 
 use super::{
-    super::{errors::Trouble, rows::MAX_ID_BYTES},
+    super::{errors::DriverError, rows::MAX_ID_BYTES},
     DynamoDbStorage,
 };
 use crate::{Partition, SysVvmDocuments};
@@ -38,18 +38,18 @@ impl SysVvmDocuments for DynamoDbStorage {
         batch: &[DocumentWrite],
     ) -> Result<BatchOutcome, WriteError> {
         let written = self.for_write()?.write_documents(at.as_bytes(), fence, batch).await;
-        written.map_err(Trouble::of_write)
+        written.map_err(DriverError::into_write_error)
     }
 
     async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
-        self.for_read()?.fence_state(at.as_bytes()).await.map_err(Trouble::of_read)
+        self.for_read()?.fence_state(at.as_bytes()).await.map_err(DriverError::into_read_error)
     }
 
     async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
-        self.for_read()?.document(at.as_bytes(), id).await.map_err(Trouble::of_read)
+        self.for_read()?.document(at.as_bytes(), id).await.map_err(DriverError::into_read_error)
     }
 
     async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
-        self.for_read()?.scan_documents(at.as_bytes(), scan).await.map_err(Trouble::of_read)
+        self.for_read()?.scan_documents(at.as_bytes(), scan).await.map_err(DriverError::into_read_error)
     }
 }

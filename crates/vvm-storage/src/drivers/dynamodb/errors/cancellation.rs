@@ -43,7 +43,7 @@ mod tests {
         let reason = |code: &&str| CancellationReason::builder().code(*code).build();
         match Cancellation::of(&codes.iter().map(reason).collect::<Vec<_>>(), String::new()) {
             Cancellation::Refused => "Refused",
-            Cancellation::Failed(failure) => match failure.of_write() {
+            Cancellation::Failed(failure) => match failure.into_write_error() {
                 WriteError::NotApplied(_) => "NotApplied",
                 WriteError::Unknown(_) => "Unknown",
                 WriteError::Fatal(_) => "Fatal",

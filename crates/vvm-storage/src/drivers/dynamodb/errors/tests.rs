@@ -25,13 +25,13 @@ fn dispatch(cause: impl Into<Box<dyn Error + Send + Sync>>) -> UpdateError {
 }
 
 fn kinds(error: impl Fn() -> UpdateError) -> (&'static str, &'static str) {
-    let write = match Trouble::from(Failure::of(error())).of_write() {
+    let write = match DriverError::from(Failure::of(error())).into_write_error() {
         WriteError::NotApplied(_) => "NotApplied",
         WriteError::Unknown(_) => "Unknown",
         WriteError::Fatal(_) => "Fatal",
         WriteError::Replaced(_) => "Replaced",
     };
-    let read = match Trouble::from(Failure::of(error())).of_read() {
+    let read = match DriverError::from(Failure::of(error())).into_read_error() {
         ReadError::Unavailable(_) => "Unavailable",
         ReadError::Fatal(_) => "Fatal",
         ReadError::Replaced(_) => "Replaced",
@@ -94,7 +94,7 @@ fn errors_that_the_library_knows_are_told_by_their_codes_too() {
         UpdateItemError::ProvisionedThroughputExceededException(throttled),
     ] {
         let failure = Failure::of(SdkError::service_error(error, response(400)));
-        assert!(matches!(Trouble::from(failure).of_write(), WriteError::NotApplied(_)));
+        assert!(matches!(DriverError::from(failure).into_write_error(), WriteError::NotApplied(_)));
     }
 }
 
@@ -110,7 +110,7 @@ fn only_what_never_left_is_not_applied() {
         ConnectorError::io(Box::new(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))),
     ] {
         let failure = Failure::of(UpdateError::dispatch_failure(broken));
-        assert!(matches!(Trouble::from(failure).of_write(), WriteError::Unknown(_)));
+        assert!(matches!(DriverError::from(failure).into_write_error(), WriteError::Unknown(_)));
     }
 }
 

@@ -1,7 +1,7 @@
 //! The requests, as DynamoDB takes them.
 
 use super::super::{
-    errors::{Failure, Trouble},
+    errors::{DriverError, Failure},
     rows::{self, Item},
 };
 use crate::Partition;
@@ -41,7 +41,7 @@ impl Requests {
     pub(in super::super) async fn unless_refused(
         &self,
         update: UpdateItemFluentBuilder,
-    ) -> Result<Option<Option<Item>>, Trouble> {
+    ) -> Result<Option<Option<Item>>, DriverError> {
         let error = match update.send().await {
             Ok(_) => return Ok(None),
             Err(error) => error,
@@ -55,12 +55,12 @@ impl Requests {
     }
 
     /// A partition's first item, as the last write left it.
-    pub(in super::super) async fn read(&self, partition: &[u8]) -> Result<Option<Item>, Trouble> {
+    pub(in super::super) async fn read(&self, partition: &[u8]) -> Result<Option<Item>, DriverError> {
         self.get(rows::key(partition)).await
     }
 
     /// The item of this key, as the last write left it.
-    pub(in super::super) async fn get(&self, key: Item) -> Result<Option<Item>, Trouble> {
+    pub(in super::super) async fn get(&self, key: Item) -> Result<Option<Item>, DriverError> {
         let read = self.client.get_item().table_name(&self.table).set_key(Some(key));
         let answer = read.consistent_read(true).send().await.map_err(Failure::of)?;
         Ok(answer.item)
@@ -71,7 +71,7 @@ impl Requests {
     pub(in super::super) async fn peek(
         &self,
         partitions: &[Partition],
-    ) -> Result<HashMap<Vec<u8>, Item>, Trouble> {
+    ) -> Result<HashMap<Vec<u8>, Item>, DriverError> {
         // A key may be asked for only once.
         let partitions: HashSet<_> = partitions.iter().map(Partition::as_bytes).collect();
         let mut keys: Vec<_> = partitions.into_iter().map(rows::key).collect();

@@ -3,7 +3,7 @@
 //! Only version and schema are for everybody to read. What else this user may not see is left out.
 
 use super::super::{
-    errors::Trouble,
+    errors::DriverError,
     open::{Address, concerns},
 };
 use crate::Description;
@@ -28,7 +28,7 @@ const SCYLLA: &str = "SELECT version FROM system.versions WHERE key = 'local'";
 const COMMIT_LOG: &str = "SELECT value FROM system_views.settings WHERE name = 'commitlog_sync'";
 
 /// Software, levels, nodes, copies, and what a power cut would do.
-pub(super) async fn describe(session: &Session, address: &Address) -> Result<Description, Trouble> {
+pub(super) async fn describe(session: &Session, address: &Address) -> Result<Description, DriverError> {
     let mut versions = BTreeSet::new();
     for query in VERSIONS {
         versions.extend(texts(session, query).await?);
@@ -93,12 +93,12 @@ fn listed(items: impl IntoIterator<Item = impl Display>) -> String {
     items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-async fn texts(session: &Session, query: &str) -> Result<Vec<String>, Trouble> {
+async fn texts(session: &Session, query: &str) -> Result<Vec<String>, DriverError> {
     let mut statement = Statement::new(query);
     // Of one node, and for LOCAL_SERIAL of one that may be asked.
     statement.set_consistency(Consistency::LocalOne);
     let answer = session.query_unpaged(statement, ()).await?;
-    let unreadable = |cause: Box<dyn std::error::Error + Send + Sync>| Trouble::Unreadable(cause);
+    let unreadable = |cause: Box<dyn std::error::Error + Send + Sync>| DriverError::Unreadable(cause);
     let rows = answer.into_rows_result().map_err(|cause| unreadable(cause.into()))?;
     let rows = rows.rows::<(Option<String>,)>().map_err(|cause| unreadable(cause.into()))?;
     Ok(rows.filter_map(|row| row.ok()?.0).collect())

@@ -1,7 +1,7 @@
 //! The verbs of documents: a batch is one conditional batch of CQL on one partition, sent once.
 
 use super::{
-    super::{errors::Trouble, open::MAX_PAGE},
+    super::{errors::DriverError, open::MAX_PAGE},
     ScyllaStorage,
 };
 use crate::{Partition, SysVvmDocuments};
@@ -42,21 +42,21 @@ impl SysVvmDocuments for ScyllaStorage {
             let written = columns.applied()? || columns.last_batch_is(&id)?;
             Ok(if written { BatchOutcome::Written } else { BatchOutcome::Refused })
         });
-        outcome.map_err(Trouble::of_write)
+        outcome.map_err(DriverError::into_write_error)
     }
 
     async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
         let answer = self.for_read()?.read(at.as_bytes()).await;
         let state =
             answer.and_then(|columns| Ok(FenceState { slot: columns.slot()?, last: columns.last_batch()? }));
-        state.map_err(Trouble::of_read)
+        state.map_err(DriverError::into_read_error)
     }
 
     async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
-        self.for_read()?.document(at.as_bytes(), id).await.map_err(Trouble::of_read)
+        self.for_read()?.document(at.as_bytes(), id).await.map_err(DriverError::into_read_error)
     }
 
     async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
-        self.for_read()?.scan_documents(at.as_bytes(), scan).await.map_err(Trouble::of_read)
+        self.for_read()?.scan_documents(at.as_bytes(), scan).await.map_err(DriverError::into_read_error)
     }
 }

@@ -5,7 +5,7 @@ mod documents;
 pub(in super::super) use documents::MAX_PAGE;
 
 use super::super::{
-    errors::Trouble,
+    errors::DriverError,
     rows::{self, Columns, Record},
 };
 use ::scylla::{
@@ -98,7 +98,7 @@ impl Statements {
         at: &[u8],
         new: &Record<'_>,
         old: &Record<'_>,
-    ) -> Result<Columns, Trouble> {
+    ) -> Result<Columns, DriverError> {
         let new = (new.epoch, new.incarnation, new.write, new.ttl_nanos, new.holder);
         let old = (old.epoch, old.incarnation, old.write, old.ttl_nanos, old.holder);
         let values = (new.0, new.1, new.2, new.3, new.4, at, old.0, old.1, old.2, old.3, old.4);
@@ -110,24 +110,24 @@ impl Statements {
         at: &[u8],
         incarnation: Incarnation,
         epoch: Epoch,
-    ) -> Result<Columns, Trouble> {
+    ) -> Result<Columns, DriverError> {
         let values = (at, epoch.get().cast_signed(), incarnation.as_bytes().as_slice());
         self.execute(&self.release, values).await
     }
 
-    pub(in super::super) async fn read(&self, at: &[u8]) -> Result<Columns, Trouble> {
+    pub(in super::super) async fn read(&self, at: &[u8]) -> Result<Columns, DriverError> {
         self.execute(&self.read, (at,)).await
     }
 
-    pub(in super::super) async fn peek(&self, at: &[u8]) -> Result<Columns, Trouble> {
+    pub(in super::super) async fn peek(&self, at: &[u8]) -> Result<Columns, DriverError> {
         self.execute(&self.peek, (at,)).await
     }
 
-    pub(in super::super) async fn settle(&self, at: &[u8], value: &[u8]) -> Result<Columns, Trouble> {
+    pub(in super::super) async fn settle(&self, at: &[u8], value: &[u8]) -> Result<Columns, DriverError> {
         self.execute(&self.settle, (at, value)).await
     }
 
-    pub(in super::super) async fn setting(&self, at: &[u8]) -> Result<Columns, Trouble> {
+    pub(in super::super) async fn setting(&self, at: &[u8]) -> Result<Columns, DriverError> {
         self.execute(&self.setting, (at,)).await
     }
 
@@ -135,7 +135,7 @@ impl Statements {
         &self,
         statement: &PreparedStatement,
         values: impl SerializeRow,
-    ) -> Result<Columns, Trouble> {
+    ) -> Result<Columns, DriverError> {
         Columns::of(self.session.execute_unpaged(statement, values).await?)
     }
 }

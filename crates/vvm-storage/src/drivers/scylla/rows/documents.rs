@@ -10,7 +10,7 @@
 //! thousands.
 
 use super::{
-    super::errors::{Damaged, Trouble},
+    super::errors::{Damaged, DriverError},
     TABLE,
 };
 use ::scylla::response::query_result::QueryResult;
@@ -88,8 +88,8 @@ pub(in super::super) fn scanned(scan: &Scan) -> (Vec<u8>, Vec<u8>) {
 }
 
 /// The documents of an answer.
-pub(in super::super) fn documents(answer: QueryResult) -> Result<Vec<Document>, Trouble> {
-    let unreadable = |cause: &dyn ToString| Trouble::Unreadable(cause.to_string().into());
+pub(in super::super) fn documents(answer: QueryResult) -> Result<Vec<Document>, DriverError> {
+    let unreadable = |cause: &dyn ToString| DriverError::Unreadable(cause.to_string().into());
     let rows = answer.into_rows_result().map_err(|cause| unreadable(&cause))?;
     let rows = rows.rows::<(&[u8], Option<i64>, Option<&[u8]>)>().map_err(|cause| unreadable(&cause))?;
     rows.map(|row| {

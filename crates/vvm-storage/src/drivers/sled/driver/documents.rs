@@ -1,6 +1,6 @@
 //! The verbs of documents: calls to the same thread as those of slots, with the same sync behind them.
 
-use super::{super::errors::Trouble, SledStorage};
+use super::{super::errors::DriverError, SledStorage};
 use crate::{Partition, SysVvmDocuments};
 use async_trait::async_trait;
 use ielections::{
@@ -36,16 +36,18 @@ impl SysVvmDocuments for SledStorage {
 
     async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
         let at = at.clone();
-        self.for_read()?.read(move |rows| rows.fence_state(&at).map_err(Trouble::of_read)).await
+        self.for_read()?.read(move |rows| rows.fence_state(&at).map_err(DriverError::into_read_error)).await
     }
 
     async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
         let (at, id) = (at.clone(), id.clone());
-        self.for_read()?.read(move |rows| rows.document(&at, &id).map_err(Trouble::of_read)).await
+        self.for_read()?.read(move |rows| rows.document(&at, &id).map_err(DriverError::into_read_error)).await
     }
 
     async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
         let (at, scan) = (at.clone(), scan.clone());
-        self.for_read()?.read(move |rows| rows.scan_documents(&at, &scan).map_err(Trouble::of_read)).await
+        self.for_read()?
+            .read(move |rows| rows.scan_documents(&at, &scan).map_err(DriverError::into_read_error))
+            .await
     }
 }

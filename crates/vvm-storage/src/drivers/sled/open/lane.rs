@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        errors::{Closed, Trouble, Unanswered},
+        errors::{Closed, DriverError, Unanswered},
         rows::Rows,
     },
     Database, OpenError,
@@ -20,7 +20,7 @@ const ROOM: usize = 1024;
 
 /// Carries a call out, and says how to answer it once the log is on the disk.
 type Call = Box<dyn FnOnce(&mut Rows) -> Answer + Send>;
-type Answer = Box<dyn FnOnce(Result<(), Trouble>)>;
+type Answer = Box<dyn FnOnce(Result<(), DriverError>)>;
 
 /// A queue of bounded length and the thread at its end.
 pub(in super::super) struct Lane {
@@ -68,7 +68,7 @@ impl Lane {
         &self,
         work: impl FnOnce(&mut Rows) -> Result<T, WriteError> + Send + 'static,
     ) -> Result<T, WriteError> {
-        match self.call(work, Trouble::while_writing).await {
+        match self.call(work, DriverError::while_writing).await {
             Ok(Some(outcome)) => outcome,
             Ok(None) => Err(WriteError::Unknown(Unanswered.into())),
             Err(closed) => Err(WriteError::Fatal(closed.into())),
@@ -79,7 +79,7 @@ impl Lane {
         &self,
         work: impl FnOnce(&mut Rows) -> Result<T, ReadError> + Send + 'static,
     ) -> Result<T, ReadError> {
-        match self.call(work, Trouble::of_read).await {
+        match self.call(work, DriverError::into_read_error).await {
             Ok(Some(outcome)) => outcome,
             Ok(None) => Err(ReadError::Unavailable(Unanswered.into())),
             Err(closed) => Err(ReadError::Fatal(closed.into())),
@@ -90,7 +90,7 @@ impl Lane {
     async fn call<T: Send + 'static, E: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Rows) -> Result<T, E> + Send + 'static,
-        unsynced: impl FnOnce(Trouble) -> E + Send + 'static,
+        unsynced: impl FnOnce(DriverError) -> E + Send + 'static,
     ) -> Result<Option<Result<T, E>>, Closed> {
         let queue = self.queue.as_ref().ok_or(Closed)?;
         let (answer, answered) = oneshot::channel();

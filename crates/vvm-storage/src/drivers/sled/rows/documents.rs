@@ -11,7 +11,7 @@
 //! more into a file of its own, and nobody syncs that file: so rows are short.
 
 use super::{Rows, damaged};
-use crate::{Partition, drivers::sled::errors::Trouble};
+use crate::{Partition, drivers::sled::errors::DriverError};
 use bytes::Bytes;
 use ielections::{
     BatchOutcome, Document, DocumentId, DocumentVersion, DocumentWrite, Fence, FenceState, OnlyIf, Page,
@@ -27,13 +27,13 @@ struct Count {
 }
 
 impl Rows {
-    fn count(&self, at: &Partition) -> Result<Option<Count>, Trouble> {
+    fn count(&self, at: &Partition) -> Result<Option<Count>, DriverError> {
         let Some(row) = self.documents.get(count_key(at))? else { return Ok(None) };
         let (partition, last) = row.split_first_chunk().ok_or_else(short)?;
         Ok(Some(Count { partition: *partition, last: decode(last)?.0 }))
     }
 
-    pub(in super::super) fn fence_state(&self, at: &Partition) -> Result<FenceState, Trouble> {
+    pub(in super::super) fn fence_state(&self, at: &Partition) -> Result<FenceState, DriverError> {
         let last = self.count(at)?.map_or(DocumentVersion::NONE, |count| count.last);
         Ok(FenceState { slot: self.slot(at)?, last })
     }
@@ -44,10 +44,10 @@ impl Rows {
         fence: &Fence,
         batch: &[DocumentWrite],
     ) -> Result<BatchOutcome, WriteError> {
-        if !self.admits(at, fence, batch).map_err(Trouble::before_write)? {
+        if !self.admits(at, fence, batch).map_err(DriverError::before_write)? {
             return Ok(BatchOutcome::Refused);
         }
-        let partition = self.number(at).map_err(Trouble::before_write)?;
+        let partition = self.number(at).map_err(DriverError::before_write)?;
         let version = fence.after.next();
         let mut writes = ::sled::Batch::default();
         for write in batch {
@@ -59,12 +59,12 @@ impl Rows {
             }
         }
         writes.insert(count_key(at), [partition, number(version)].concat());
-        self.documents.apply_batch(writes).map_err(|error| Trouble::from(error).while_writing())?;
+        self.documents.apply_batch(writes).map_err(|error| DriverError::from(error).while_writing())?;
         Ok(BatchOutcome::Written)
     }
 
     /// The partition's number, or one for it.
-    fn number(&self, at: &Partition) -> Result<[u8; 8], Trouble> {
+    fn number(&self, at: &Partition) -> Result<[u8; 8], DriverError> {
         match self.count(at)? {
             Some(count) => Ok(count.partition),
             // One that is not used, because the batch fails, is used by nobody.
@@ -72,7 +72,7 @@ impl Rows {
         }
     }
 
-    fn admits(&self, at: &Partition, fence: &Fence, batch: &[DocumentWrite]) -> Result<bool, Trouble> {
+    fn admits(&self, at: &Partition, fence: &Fence, batch: &[DocumentWrite]) -> Result<bool, DriverError> {
         if !self.fence_state(at)?.admits(fence) {
             return Ok(false);
         }
@@ -89,14 +89,14 @@ impl Rows {
         &self,
         at: &Partition,
         id: &DocumentId,
-    ) -> Result<Option<Document>, Trouble> {
+    ) -> Result<Option<Document>, DriverError> {
         let Some(Count { partition, .. }) = self.count(at)? else { return Ok(None) };
         let Some(row) = self.documents.get(key(partition, id.as_bytes()))? else { return Ok(None) };
         let (version, body) = decode(&row)?;
         Ok(Some(Document { id: id.clone(), version, body: Bytes::copy_from_slice(body) }))
     }
 
-    pub(in super::super) fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, Trouble> {
+    pub(in super::super) fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, DriverError> {
         let mut page = Page { documents: Vec::new(), next: None };
         let Some(Count { partition, .. }) = self.count(at)? else { return Ok(page) };
         let start = scan.start().map(|id| key(partition, id));
@@ -131,11 +131,11 @@ fn number(version: DocumentVersion) -> [u8; 8] {
     version.get().to_be_bytes()
 }
 
-fn decode(row: &[u8]) -> Result<(DocumentVersion, &[u8]), Trouble> {
+fn decode(row: &[u8]) -> Result<(DocumentVersion, &[u8]), DriverError> {
     let (version, body) = row.split_first_chunk().ok_or_else(short)?;
     Ok((DocumentVersion::from_stored(u64::from_be_bytes(*version)), body))
 }
 
-fn short() -> Trouble {
+fn short() -> DriverError {
     damaged("a row of a document is too short")
 }

@@ -3,7 +3,7 @@
 //! A write is first applied and answered only later, after `COMMIT`; the two states are two types, so that
 //! nothing is answered that was not applied, and nothing twice.
 
-use super::super::{errors::Trouble, rows::Rows};
+use super::super::{errors::DriverError, rows::Rows};
 use ielections::{ReadError, WriteError};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
@@ -21,7 +21,7 @@ pub(super) trait Read: Send {
     /// Reads and answers, unless the database is locked: then the read can be tried again.
     fn attempt(self: Box<Self>, rows: &Rows<'_>) -> Result<(), Box<dyn Read>>;
 
-    fn fail(self: Box<Self>, trouble: Trouble);
+    fn fail(self: Box<Self>, error: DriverError);
 }
 
 /// A write whose turn has come or will.
@@ -34,7 +34,7 @@ pub(super) trait Write: Send {
     fn apply(self: Box<Self>, rows: &Rows<'_>) -> Option<Box<dyn Applied>>;
 
     /// Answers a write that was not carried out.
-    fn fail(self: Box<Self>, trouble: Trouble);
+    fn fail(self: Box<Self>, error: DriverError);
 }
 
 /// A write that was carried out and awaits the end of its transaction.
@@ -54,7 +54,7 @@ pub(super) struct PendingRead<T, W> {
 impl<T, W> Read for PendingRead<T, W>
 where
     T: Send + 'static,
-    W: Fn(&Rows<'_>) -> Result<T, Trouble> + Send + 'static,
+    W: Fn(&Rows<'_>) -> Result<T, DriverError> + Send + 'static,
 {
     fn is_abandoned(&self) -> bool {
         self.answer.is_closed()
@@ -62,14 +62,14 @@ where
 
     fn attempt(self: Box<Self>, rows: &Rows<'_>) -> Result<(), Box<dyn Read>> {
         match (self.work)(rows) {
-            Err(Trouble::Busy) => return Err(self),
-            outcome => self.send(outcome.map_err(Trouble::of_read)),
+            Err(DriverError::Busy) => return Err(self),
+            outcome => self.send(outcome.map_err(DriverError::into_read_error)),
         }
         Ok(())
     }
 
-    fn fail(self: Box<Self>, trouble: Trouble) {
-        self.send(Err(trouble.of_read()));
+    fn fail(self: Box<Self>, error: DriverError) {
+        self.send(Err(error.into_read_error()));
     }
 }
 
@@ -90,7 +90,7 @@ pub(super) struct PendingWrite<T, W> {
 impl<T, W> Write for PendingWrite<T, W>
 where
     T: Send + 'static,
-    W: Fn(&Rows<'_>) -> Result<T, Trouble> + Send + 'static,
+    W: Fn(&Rows<'_>) -> Result<T, DriverError> + Send + 'static,
 {
     fn is_abandoned(&self) -> bool {
         self.answer.is_closed()
@@ -99,15 +99,15 @@ where
     fn apply(self: Box<Self>, rows: &Rows<'_>) -> Option<Box<dyn Applied>> {
         match (self.work)(rows) {
             Ok(outcome) => Some(Box::new(AppliedWrite { outcome, pending: self })),
-            Err(trouble) => {
-                self.send(Err(trouble.before_commit()));
+            Err(error) => {
+                self.send(Err(error.before_commit()));
                 None
             }
         }
     }
 
-    fn fail(self: Box<Self>, trouble: Trouble) {
-        self.send(Err(trouble.before_commit()));
+    fn fail(self: Box<Self>, error: DriverError) {
+        self.send(Err(error.before_commit()));
     }
 }
 
@@ -126,7 +126,7 @@ struct AppliedWrite<T, W> {
 impl<T, W> Applied for AppliedWrite<T, W>
 where
     T: Send + 'static,
-    W: Fn(&Rows<'_>) -> Result<T, Trouble> + Send + 'static,
+    W: Fn(&Rows<'_>) -> Result<T, DriverError> + Send + 'static,
 {
     fn answer(self: Box<Self>, committed: Result<(), WriteError>) {
         let Self { outcome, pending } = *self;

@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        errors::{Closed, Trouble, Unanswered},
+        errors::{Closed, DriverError, Unanswered},
         open::{Database, Location, OpenError},
         rows::Rows,
     },
@@ -71,7 +71,7 @@ impl Lane {
     /// Dropped before its turn, it is skipped; after that the write is applied, and nobody told.
     pub(in super::super) async fn write<T: Send + 'static>(
         &self,
-        work: impl Fn(&Rows<'_>) -> Result<T, Trouble> + Send + 'static,
+        work: impl Fn(&Rows<'_>) -> Result<T, DriverError> + Send + 'static,
     ) -> Result<T, WriteError> {
         let Ok(room) = Arc::clone(&self.room).acquire_owned().await else {
             return Err(WriteError::Fatal(Closed.into()));
@@ -84,7 +84,7 @@ impl Lane {
 
     pub(super) async fn read<T: Send + 'static>(
         &self,
-        work: impl Fn(&Rows<'_>) -> Result<T, Trouble> + Send + 'static,
+        work: impl Fn(&Rows<'_>) -> Result<T, DriverError> + Send + 'static,
     ) -> Result<T, ReadError> {
         let Ok(room) = Arc::clone(&self.room).acquire_owned().await else {
             return Err(ReadError::Fatal(Closed.into()));

@@ -1,7 +1,7 @@
 //! The thread that owns the connection: takes what is queued, commits it as one transaction, answers.
 
 use super::{
-    super::{errors::Trouble, open::Database},
+    super::{errors::DriverError, open::Database},
     job::{Applied, Job, Read, Write},
 };
 use std::{
@@ -41,13 +41,13 @@ impl Writer {
     fn read(&self, mut read: Box<dyn Read>) {
         let give_up_at = SystemClock::read().after(PATIENCE);
         while !read.is_abandoned() {
-            if let Err(trouble) = self.database.check_in_place() {
-                return read.fail(trouble);
+            if let Err(error) = self.database.check_in_place() {
+                return read.fail(error);
             }
             match read.attempt(&self.database.rows()) {
                 Ok(()) => return,
                 Err(again) if SystemClock::read() < give_up_at => read = again,
-                Err(again) => return again.fail(Trouble::Busy),
+                Err(again) => return again.fail(DriverError::Busy),
             }
             thread::park_timeout(POLL);
         }
@@ -58,8 +58,8 @@ impl Writer {
         let mut writes = vec![first];
         let mut reads = Vec::new();
         while !writes.is_empty() {
-            if let Err(trouble) = self.begin(&mut writes) {
-                writes.into_iter().for_each(|write| write.fail(trouble.clone()));
+            if let Err(error) = self.begin(&mut writes) {
+                writes.into_iter().for_each(|write| write.fail(error.clone()));
                 break;
             }
             // A read within the transaction would see what is not committed: it waits.
@@ -75,19 +75,19 @@ impl Writer {
     }
 
     /// Takes the write lock. While another process has it, goes on reading, and gathers further writes.
-    fn begin(&mut self, writes: &mut Vec<Box<dyn Write>>) -> Result<(), Trouble> {
+    fn begin(&mut self, writes: &mut Vec<Box<dyn Write>>) -> Result<(), DriverError> {
         let give_up_at = SystemClock::read().after(PATIENCE);
         loop {
             match self.database.begin() {
                 Ok(()) => return Ok(()),
-                Err(Trouble::Busy) if SystemClock::read() < give_up_at => {}
-                Err(trouble) => return Err(trouble),
+                Err(DriverError::Busy) if SystemClock::read() < give_up_at => {}
+                Err(error) => return Err(error),
             }
             self.gather(writes, SystemClock::read().after(POLL));
             writes.retain(|write| !write.is_abandoned());
             if writes.is_empty() {
                 // Nobody waits any more; whom this is told to doesn't matter.
-                return Err(Trouble::Busy);
+                return Err(DriverError::Busy);
             }
         }
     }
@@ -123,7 +123,7 @@ impl Writer {
         }
         let outcome = self.database.commit();
         for write in applied {
-            write.answer(outcome.clone().map_err(Trouble::at_commit));
+            write.answer(outcome.clone().map_err(DriverError::at_commit));
         }
         Vec::new()
     }

@@ -5,7 +5,7 @@
 //! where it fails in the middle (a full disk), what it did is taken back, and theirs stays.
 
 use super::{Rows, damaged};
-use crate::{Partition, drivers::sqlite::errors::Trouble};
+use crate::{Partition, drivers::sqlite::errors::DriverError};
 use bytes::Bytes;
 use ielections::{
     BatchOutcome, Document, DocumentId, DocumentVersion, DocumentWrite, Fence, FenceState, OnlyIf, Page,
@@ -52,7 +52,7 @@ const SCAN: &str = "SELECT id, version, body FROM document WHERE pk = ?1 AND id 
 const PAGE_BYTES: usize = 1 << 20;
 
 impl Rows<'_> {
-    pub(in super::super) fn fence_state(&self, at: &Partition) -> Result<FenceState, Trouble> {
+    pub(in super::super) fn fence_state(&self, at: &Partition) -> Result<FenceState, DriverError> {
         let mut statement = self.connection.prepare_cached(FENCE)?;
         let mut rows = statement.query(params![at.as_bytes()])?;
         let Some(row) = rows.next()? else {
@@ -68,7 +68,7 @@ impl Rows<'_> {
         at: &Partition,
         fence: &Fence,
         batch: &[DocumentWrite],
-    ) -> Result<BatchOutcome, Trouble> {
+    ) -> Result<BatchOutcome, DriverError> {
         if !self.fence_state(at)?.admits(fence) {
             return Ok(BatchOutcome::Refused);
         }
@@ -88,7 +88,7 @@ impl Rows<'_> {
     }
 
     /// Takes back what `work` did if it fails, and leaves the rest of the transaction be.
-    fn all_or_nothing<T>(&self, work: impl FnOnce() -> Result<T, Trouble>) -> Result<T, Trouble> {
+    fn all_or_nothing<T>(&self, work: impl FnOnce() -> Result<T, DriverError>) -> Result<T, DriverError> {
         let run = |statement: &str| self.connection.prepare_cached(statement)?.execute([]);
         run("SAVEPOINT batch")?;
         let outcome = work();
@@ -107,7 +107,12 @@ impl Rows<'_> {
         outcome
     }
 
-    fn apply(&self, at: &Partition, number: DocumentVersion, write: &DocumentWrite) -> Result<(), Trouble> {
+    fn apply(
+        &self,
+        at: &Partition,
+        number: DocumentVersion,
+        write: &DocumentWrite,
+    ) -> Result<(), DriverError> {
         match write {
             DocumentWrite::Put { id, body, .. } => self.connection.prepare_cached(PUT)?.execute(params![
                 at.as_bytes(),
@@ -122,7 +127,11 @@ impl Rows<'_> {
         Ok(())
     }
 
-    fn document_version(&self, at: &Partition, id: &DocumentId) -> Result<Option<DocumentVersion>, Trouble> {
+    fn document_version(
+        &self,
+        at: &Partition,
+        id: &DocumentId,
+    ) -> Result<Option<DocumentVersion>, DriverError> {
         let mut statement = self.connection.prepare_cached(VERSION)?;
         let found =
             statement.query_row(params![at.as_bytes(), id.as_bytes()], |row| row.get(0)).optional()?;
@@ -133,7 +142,7 @@ impl Rows<'_> {
         &self,
         at: &Partition,
         id: &DocumentId,
-    ) -> Result<Option<Document>, Trouble> {
+    ) -> Result<Option<Document>, DriverError> {
         let mut statement = self.connection.prepare_cached(READ)?;
         let found = statement
             .query_row(params![at.as_bytes(), id.as_bytes()], |row| {
@@ -147,7 +156,7 @@ impl Rows<'_> {
         }))
     }
 
-    pub(in super::super) fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, Trouble> {
+    pub(in super::super) fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, DriverError> {
         let start = match scan.start() {
             // The next larger id is this one and a zero byte.
             Bound::Excluded(after) => [after, &[0]].concat(),

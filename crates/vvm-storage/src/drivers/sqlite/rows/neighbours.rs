@@ -5,7 +5,7 @@
 //! meets only rows.
 
 use super::{Rows, damaged};
-use crate::{Partition, drivers::sqlite::errors::Trouble};
+use crate::{Partition, drivers::sqlite::errors::DriverError};
 use ielections::{Slot, Vacant};
 use rusqlite::params;
 
@@ -15,7 +15,7 @@ const READ_BETWEEN: &str = "
 
 impl Rows<'_> {
     /// What stands in each slot, in the order asked.
-    pub(in super::super) fn slots(&self, at: &[Partition]) -> Result<Vec<Slot>, Trouble> {
+    pub(in super::super) fn slots(&self, at: &[Partition]) -> Result<Vec<Slot>, DriverError> {
         let mut asked: Vec<usize> = (0..at.len()).collect();
         asked.sort_unstable_by_key(|&index| &at[index]);
         let (Some(&first), Some(&last)) = (asked.first(), asked.last()) else { return Ok(Vec::new()) };

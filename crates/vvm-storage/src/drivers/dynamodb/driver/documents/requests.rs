@@ -1,7 +1,7 @@
 //! The requests of documents, as DynamoDB takes them.
 
 use super::super::super::{
-    errors::{Cancellation, Failure, Trouble, said},
+    errors::{Cancellation, DriverError, Failure, said},
     open::Requests,
     rows::{self, Batches, Item},
 };
@@ -21,7 +21,7 @@ impl Requests {
         partition: &[u8],
         fence: &Fence,
         batch: &[DocumentWrite],
-    ) -> Result<BatchOutcome, Trouble> {
+    ) -> Result<BatchOutcome, DriverError> {
         let actions = rows::batch(&self.table, partition, fence, batch);
         let actions = actions.map_err(|error| Failure::of_building(&error))?;
         let error = match self.client.transact_write_items().set_transact_items(Some(actions)).send().await {
@@ -56,7 +56,7 @@ impl Requests {
     ///   comes when it has been carried out, or had been here since.
     ///
     /// Whatever is still to come is compared with the record that was read here, or a later one.
-    pub(super) async fn fence_state(&self, partition: &[u8]) -> Result<FenceState, Trouble> {
+    pub(super) async fn fence_state(&self, partition: &[u8]) -> Result<FenceState, DriverError> {
         let mut batches = Batches::of(self.get(rows::batches_key(partition)).await?.as_ref())?;
         for _ in 0..LOOKS {
             let items = self.together(partition, &batches.ids).await?;
@@ -73,7 +73,7 @@ impl Requests {
 
     /// The leader record, the count, and these documents, as they are between two transactions. Of the
     /// documents it is enough that they are.
-    async fn together(&self, partition: &[u8], ids: &[Vec<u8>]) -> Result<Vec<Option<Item>>, Trouble> {
+    async fn together(&self, partition: &[u8], ids: &[Vec<u8>]) -> Result<Vec<Option<Item>>, DriverError> {
         let whole = |key: Item| Get::builder().table_name(&self.table).set_key(Some(key));
         let version = |id: &Vec<u8>| {
             let get = whole(rows::document_key(partition, id));
@@ -109,12 +109,12 @@ impl Requests {
         &self,
         partition: &[u8],
         id: &DocumentId,
-    ) -> Result<Option<Document>, Trouble> {
+    ) -> Result<Option<Document>, DriverError> {
         let item = self.get(rows::document_key(partition, id.as_bytes())).await?;
         Ok(item.as_ref().map(rows::document).transpose()?)
     }
 
-    pub(super) async fn scan_documents(&self, partition: &[u8], scan: &Scan) -> Result<Page, Trouble> {
+    pub(super) async fn scan_documents(&self, partition: &[u8], scan: &Scan) -> Result<Page, DriverError> {
         let query = self.client.query().table_name(&self.table).consistent_read(true);
         let limit = scan.limit.try_into().unwrap_or(i32::MAX);
         let Some(query) = rows::scanned(query.limit(limit), partition, scan) else {

@@ -2,7 +2,7 @@
 
 use super::{
     super::super::{
-        errors::Trouble,
+        errors::DriverError,
         rows::{self, Columns},
     },
     Levels, Statements, prepare,
@@ -89,7 +89,7 @@ impl Statements {
         fence: &Fence,
         id: &[u8],
         writes: &[DocumentWrite],
-    ) -> Result<Columns, Trouble> {
+    ) -> Result<Columns, DriverError> {
         let ours = &self.documents;
         let version = stored(fence.after.next());
         let epoch = fence.epoch.get().cast_signed();
@@ -128,7 +128,7 @@ impl Statements {
         &self,
         at: &[u8],
         id: &DocumentId,
-    ) -> Result<Option<Document>, Trouble> {
+    ) -> Result<Option<Document>, DriverError> {
         let lookup = &self.documents.lookup;
         let answer = self.session.execute_unpaged(lookup, (at, rows::place(id.as_bytes()))).await?;
         Ok(rows::documents(answer)?.pop())
@@ -138,7 +138,7 @@ impl Statements {
         &self,
         at: &[u8],
         scan: &Scan,
-    ) -> Result<Page, Trouble> {
+    ) -> Result<Page, DriverError> {
         let (first, end) = rows::scanned(scan);
         let limit = scan.limit.min(MAX_PAGE.into());
         let values = (at, first, end, limit as i32);

@@ -1,6 +1,6 @@
 //! What can go wrong, and what each of it means to an election: the most important table of a backend.
 //!
-//! | trouble | of a write | of a read |
+//! | error | of a write | of a read |
 //! |---|---|---|
 //! | closed, damaged | `Fatal` | `Fatal` |
 //! | locked by others, failed before the renaming | `NotApplied` | `Unavailable` |
@@ -11,7 +11,7 @@ use std::io;
 use tokio::task::JoinError;
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Trouble {
+pub(crate) enum DriverError {
     #[error(transparent)]
     Closed(#[from] Closed),
     #[error("a record is damaged: {0}. Stop everybody, and restore or delete its file")]
@@ -31,8 +31,8 @@ pub(crate) enum Trouble {
 #[error("this handle has been closed")]
 pub(crate) struct Closed;
 
-impl Trouble {
-    pub(crate) fn of_write(self) -> WriteError {
+impl DriverError {
+    pub(crate) fn into_write_error(self) -> WriteError {
         match self {
             Self::Closed(_) | Self::Damaged(_) => WriteError::Fatal(self.into()),
             Self::Busy | Self::NotBegun(_) => WriteError::NotApplied(self.into()),
@@ -41,7 +41,7 @@ impl Trouble {
         }
     }
 
-    pub(crate) fn of_read(self) -> ReadError {
+    pub(crate) fn into_read_error(self) -> ReadError {
         match self {
             Self::Closed(_) | Self::Damaged(_) => ReadError::Fatal(self.into()),
             Self::Busy | Self::NotBegun(_) | Self::MaybeDone(_) | Self::Lost(_) => {

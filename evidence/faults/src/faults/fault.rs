@@ -3,9 +3,9 @@
 use super::{TTL, network::Path, network::Weather};
 use std::{fmt, time::Duration};
 
-/// A kind of trouble.
+/// A kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Trouble {
+pub(super) enum Fault {
     /// Connections of one contender, the leader's if there is one, are cut.
     CutLeader,
     /// Everybody's are.
@@ -24,11 +24,11 @@ pub(super) enum Trouble {
     KillOne,
 }
 
-impl Trouble {
+impl Fault {
     pub(super) const OF_NETWORKS: [Self; 5] =
         [Self::CutLeader, Self::CutAll, Self::Slow, Self::Silence, Self::Forged];
 
-    /// The weather that it makes, and whether for one contender alone; `None` if it is the servers' trouble.
+    /// The weather that it makes, and whether for one contender alone; `None` if it is a fault of the servers.
     pub(super) fn weather(self) -> Option<(Weather, bool)> {
         match self {
             Self::CutLeader => Some((Weather::path(Path::Cut), true)),
@@ -52,7 +52,7 @@ impl Trouble {
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for Fault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.pad(match self {
             Self::CutLeader => "connections of one cut",
@@ -69,14 +69,14 @@ impl fmt::Display for Trouble {
 
 /// Which comes next.
 pub(super) struct Course {
-    kinds: Vec<Trouble>,
-    ahead: Vec<Trouble>,
+    kinds: Vec<Fault>,
+    ahead: Vec<Fault>,
     pub(super) dice: fastrand::Rng,
 }
 
 impl Course {
-    pub(super) fn new(of_servers: &[Trouble], seed: u64) -> Self {
-        let kinds = [&Trouble::OF_NETWORKS, of_servers].concat();
+    pub(super) fn new(of_servers: &[Fault], seed: u64) -> Self {
+        let kinds = [&Fault::OF_NETWORKS, of_servers].concat();
         Self { kinds, ahead: Vec::new(), dice: fastrand::Rng::with_seed(seed) }
     }
 
@@ -85,7 +85,7 @@ impl Course {
         self.ahead.is_empty()
     }
 
-    pub(super) fn next(&mut self) -> Option<Trouble> {
+    pub(super) fn next(&mut self) -> Option<Fault> {
         if self.ahead.is_empty() {
             self.ahead.clone_from(&self.kinds);
             self.dice.shuffle(&mut self.ahead);
