@@ -46,6 +46,9 @@ pub(crate) struct Options {
     /// `testing`
     #[arg(long)]
     lines: bool,
+    /// Only list, for each invariant, the files that keep it and the tests that show it
+    #[arg(long)]
+    invariants: bool,
 }
 
 /// Prints every violation; whether there was none.
@@ -59,6 +62,10 @@ pub(crate) fn run(options: Options) -> bool {
     };
     if options.lines {
         drop(io::stdout().write_all(lines::table(&tree).as_bytes()));
+        return true;
+    }
+    if options.invariants {
+        drop(io::stdout().write_all(rules::invariants(&tree).as_bytes()));
         return true;
     }
     let (mut report, holds) = hold(&tree, &rules::ALL);

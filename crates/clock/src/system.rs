@@ -220,6 +220,7 @@ mod tests {
         assert!(clock.now().since(before) < Duration::from_secs(3600));
     }
 
+    /// Shows I9.
     #[test]
     fn a_dropped_sleep_leaves_no_waker() {
         let clock = SystemClock::start().unwrap();
@@ -250,6 +251,7 @@ mod tests {
         assert_eq!(clock.0.shared.lock().wakers.len(), 1);
     }
 
+    /// Shows I9.
     #[test]
     fn dropping_the_last_clock_joins_its_thread() {
         let clock = SystemClock::start().unwrap();

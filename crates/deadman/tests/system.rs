@@ -153,6 +153,7 @@ mod timed {
         ends_by_the_thread("idle", &["deadman[", "epoch 1 ", r#"Leadership "payroll\n1" of "here""#]);
     }
 
+    /// Shows I4.
     #[test]
     fn a_stopped_process_dies_by_the_kernel() {
         // Threads alone, accepted for process 1, are not what any other process gets.
@@ -166,6 +167,7 @@ mod timed {
         }
     }
 
+    /// Shows I4.
     #[test]
     fn dropping_forgetting_and_panicking_disarm_nothing() {
         for scenario in ["dropped", "forgotten", "panicked"] {

@@ -148,6 +148,7 @@ impl Jitter {
 mod tests {
     use super::*;
 
+    /// Shows I3.
     #[test]
     fn twenty_seconds_make_the_numbers_of_the_design() {
         let timing = Timing::of(Ttl::DEFAULT);
@@ -172,6 +173,7 @@ mod tests {
         assert!(earliest.until(latest) <= Duration::from_millis(250));
     }
 
+    /// Shows I11.
     #[test]
     fn renewals_due_about_the_same_time_share_one_wake_up() {
         let timing = Timing::of(Ttl::DEFAULT);

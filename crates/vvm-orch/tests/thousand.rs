@@ -78,6 +78,7 @@ fn lead_within(url: &str, bound: Duration) {
 mod timed {
     use super::*;
 
+    /// Shows I11.
     #[test]
     fn a_thousand_lead_within_two_seconds_on_mem_and_ten_on_sqlite() {
         lead_within("mem:", Duration::from_secs(2));

@@ -248,6 +248,7 @@ impl Contender {
     }
 }
 
+/// Shows I7.
 #[test]
 fn a_hundred_thousand_ambiguous_outcomes_and_no_leadership_twice() {
     let clock = MockClock::new();

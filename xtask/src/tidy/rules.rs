@@ -17,6 +17,7 @@ mod unsafe_code;
 mod workflows;
 
 pub(super) use circles::{UNFINISHED, exempt as exempt_circles};
+pub(super) use invariants::table as invariants;
 
 use super::{Finding, Rule};
 

@@ -46,6 +46,7 @@ fn a_deadline_in_the_past_is_refused() {
     assert_eq!((bench.deadman.armed(), bench.trigger.calls()), (0, 0));
 }
 
+/// Shows I4.
 #[test]
 fn a_passed_deadline_is_not_confirmed_away() {
     let bench = Bench::new();
@@ -56,6 +57,7 @@ fn a_passed_deadline_is_not_confirmed_away() {
     assert!(bench.trigger.check());
 }
 
+/// Shows I4.
 #[test]
 fn tightened_deadline_is_not_confirmed_later() {
     let bench = Bench::new();
@@ -287,6 +289,7 @@ fn take(bench: &Bench, model: &mut Model, epoch: u64, step: Step) {
 }
 
 proptest! {
+    /// Shows I4.
     #[test]
     fn the_trigger_knows_the_minimum_and_is_not_called_more_than_it_must(steps in vec(step(), 0..60)) {
         let (bench, mut model) = (Bench::new(), Model::default());

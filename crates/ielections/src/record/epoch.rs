@@ -72,6 +72,7 @@ impl fmt::Debug for Epoch {
 mod tests {
     use super::*;
 
+    /// Shows I2.
     #[test]
     fn follows_the_stored_epoch_or_the_wall_clock_whichever_is_larger() {
         let last = Epoch::new(41).unwrap();
@@ -85,6 +86,7 @@ mod tests {
         assert_eq!(Epoch::following(None, Duration::MAX).unwrap().get(), 1);
     }
 
+    /// Shows I2.
     #[test]
     fn the_last_epoch_has_no_successor() {
         let last = Epoch::new(Epoch::MAX).unwrap();

@@ -48,6 +48,7 @@ fn who_is_deposed_learns_it_from_a_write_stops_and_asks_no_more() {
 
 /// The engine takes the renewal's answer and the report of a stranger's record in one round, and tells the
 /// deadman of confirmed renewals at the end of it.
+/// Shows I4.
 #[test]
 fn deadline_of_a_loss_is_not_moved_by_a_renewal_confirmed_in_the_same_round() {
     let bench = Bench::new();
@@ -142,6 +143,7 @@ fn everybody_who_waits_hears_of_the_deposition() {
     });
 }
 
+/// Shows I2.
 #[test]
 fn a_write_of_a_paused_leader_is_refused_once_another_has_taken_over() {
     for wrote in [false, true] {

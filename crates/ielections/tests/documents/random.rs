@@ -101,6 +101,7 @@ fn check(bench: &Bench, heard: &BTreeMap<String, Heard>, seed: u64) {
     }
 }
 
+/// Shows I2.
 #[test]
 fn whatever_is_answered_is_what_happened() {
     let seen = RefCell::new(BTreeMap::<&str, usize>::new());

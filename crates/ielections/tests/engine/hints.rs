@@ -34,6 +34,7 @@ fn every_campaign_looks_at_once() {
 }
 
 /// Neither the storage nor the queue of commands fills with them (I11).
+/// Shows I11.
 #[test]
 fn a_flood_of_hints_costs_fifty_looks_a_second() {
     let bench = Bench::new();

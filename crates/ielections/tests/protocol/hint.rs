@@ -42,6 +42,7 @@ fn a_hint_brings_the_next_look_forward() {
 
 /// A look each time, and the record that was seen at first is taken over when it was to be, and no sooner
 /// (I5).
+/// Shows I5.
 #[test]
 fn hints_open_no_slot_before_its_time() {
     let (mut campaign, _) = standing_by();
@@ -130,6 +131,7 @@ fn a_storage_in_trouble_is_left_in_peace_for_its_whole_pause() {
 }
 
 /// Refused again and again in one look: a storage gone mad.
+/// Shows I10.
 #[test]
 fn a_storage_gone_mad_spins_nobody_with_hints() {
     let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);

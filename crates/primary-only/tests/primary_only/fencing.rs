@@ -8,6 +8,7 @@ use crate::{
 };
 use primary_only::{Deposed, LeadError, Outcome, StateError, Unavailable};
 
+/// Shows I2.
 #[test]
 fn a_deposed_writer_ends_its_term_at_once() {
     run(async |cluster| {
@@ -52,6 +53,7 @@ fn a_deposed_writer_ends_its_term_at_once() {
     });
 }
 
+/// Shows I2.
 #[test]
 fn a_deposed_leader_s_late_write_does_not_land_on_its_successor_s() {
     run(async |cluster| {
@@ -87,6 +89,7 @@ fn a_deposed_leader_s_late_write_does_not_land_on_its_successor_s() {
     });
 }
 
+/// Shows I7.
 #[test]
 fn a_write_whose_answer_was_lost_is_found_and_not_repeated() {
     run(async |cluster| {
@@ -249,6 +252,7 @@ fn an_interrupted_run_may_still_write_where_it_stopped() {
     });
 }
 
+/// Shows I10.
 #[test]
 fn a_write_that_the_storage_does_not_take_ends_with_the_term() {
     run(async |cluster| {

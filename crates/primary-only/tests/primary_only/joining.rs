@@ -69,6 +69,7 @@ fn the_next_term_waits_for_what_the_last_one_left() {
     });
 }
 
+/// Shows I10.
 #[test]
 fn the_next_term_does_not_wait_for_ever_and_never_runs_beside_it() {
     run(async |cluster| {

@@ -31,6 +31,7 @@ fn a_leadership_steps_up_and_its_end_steps_down() {
     });
 }
 
+/// Shows I6.
 #[test]
 fn the_record_stands_until_the_last_instance_has_ended() {
     run(async |cluster| {

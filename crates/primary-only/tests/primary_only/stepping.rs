@@ -216,6 +216,7 @@ fn a_loss_interrupts_by_whoever_watches_the_leadership() {
     });
 }
 
+/// Shows I9.
 #[test]
 fn nothing_is_left_after_a_term() {
     run(async |cluster| {

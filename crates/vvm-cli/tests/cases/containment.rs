@@ -55,6 +55,7 @@ fn in_time(
 }
 
 /// What a command leaves behind is told to stop, then killed, and only then is `vvm` done.
+/// Shows I6.
 #[test]
 fn what_a_command_leaves_behind_is_gone_when_vvm_ends() {
     let trial = VVM.trial();

@@ -29,6 +29,7 @@ fn all_gone(attempt: &Attempt, trial: &Trial) -> Result<(), Late> {
 }
 
 /// Nobody leads, or works, before everybody of the leader before is dead.
+/// Shows I1.
 #[test]
 fn the_next_one_starts_only_when_a_stopped_leader_is_dead() {
     let trial = VVM.trial();

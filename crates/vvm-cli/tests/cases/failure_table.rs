@@ -167,6 +167,7 @@ fn the_command_does_not_outlive_all_three() {
 
 /// (I6) Without proof that nothing runs, the record is left to expire. At level pidns the kernel gives the
 /// proof.
+/// Shows I6.
 #[test]
 fn without_a_keeper_nothing_is_handed_back_unless_the_kernel_proves_the_end() {
     let trial = VVM.trial();

@@ -24,6 +24,7 @@ fn process(cluster: &Cluster) -> (Process, CancellationToken) {
     (process, at)
 }
 
+/// Shows I4.
 #[test]
 fn the_services_stop_at_once_and_the_deadline_stays_armed() {
     run(async |cluster| {

@@ -53,6 +53,7 @@ fn dropping_at_once(process: &Process, only: Option<&'static str>) -> Dropping {
     Dropping { only, at, others: Arc::clone(&process.env.spawn) }
 }
 
+/// Shows I10.
 #[test]
 fn on_a_runtime_that_is_gone_nothing_waits_for_ever() {
     run(async |cluster| {

@@ -163,6 +163,7 @@ async fn panics(cluster: crate::rig::Cluster, start: Act, work: Act, go: Cancell
     panic.to_string()
 }
 
+/// Shows I4.
 #[test]
 fn a_panic_at_work_is_a_problem_and_the_deadline_stays_armed() {
     run(async |cluster| {
@@ -189,6 +190,7 @@ fn a_panic_while_stopping_is_a_problem_and_the_deadline_stays_armed() {
     });
 }
 
+/// Shows I8.
 #[test]
 fn the_first_problem_wins_and_everybody_reads_the_same() {
     run(async |cluster| {

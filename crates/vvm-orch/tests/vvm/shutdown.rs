@@ -27,6 +27,7 @@ fn before_the_campaign_has_begun() {
     });
 }
 
+/// Shows I10.
 #[test]
 fn while_campaigning_it_is_prompt_and_leaves_the_leader_alone() {
     run(async |cluster| {
@@ -60,6 +61,7 @@ fn while_services_start() {
     });
 }
 
+/// Shows I9.
 #[test]
 fn while_leading_nothing_is_left_but_the_epoch() {
     run(async |cluster| {
@@ -77,6 +79,7 @@ fn while_leading_nothing_is_left_but_the_epoch() {
     });
 }
 
+/// Shows I8.
 #[test]
 fn after_a_problem_it_returns_the_problem_however_often_it_is_asked() {
     run(async |cluster| {
@@ -91,6 +94,7 @@ fn after_a_problem_it_returns_the_problem_however_often_it_is_asked() {
     });
 }
 
+/// Shows I10.
 #[test]
 fn called_at_once_by_many_all_wait_for_the_end() {
     run(async |cluster| {
@@ -163,6 +167,7 @@ fn during_a_campaigns_hung_call_it_waits_for_no_read_and_for_one_write_at_most()
     }
 }
 
+/// Shows I10.
 #[test]
 fn with_a_storage_that_hangs_while_leading_the_release_is_given_up_in_time() {
     run(async |cluster| {

@@ -50,6 +50,7 @@ fn each_service_has_the_whole_time_to_start_and_none_afterwards() {
 }
 
 /// Without a limit of its own, a start has until the kill deadline once the leadership is lost.
+/// Shows I10.
 #[test]
 fn a_start_that_hangs_through_a_loss_ends_with_the_process() {
     run(async |cluster| {

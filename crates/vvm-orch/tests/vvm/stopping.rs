@@ -8,6 +8,7 @@ use std::time::Duration;
 use vvm_clock::Clock;
 use vvm_orch::Problem;
 
+/// Shows I6.
 #[test]
 fn renewals_go_on_while_services_stop_and_the_record_is_released_after_the_last_has() {
     run(async |cluster| {
@@ -35,6 +36,7 @@ fn renewals_go_on_while_services_stop_and_the_record_is_released_after_the_last_
     });
 }
 
+/// Shows I6.
 #[test]
 fn a_service_that_refuses_to_stop_keeps_the_record_and_dies_with_the_process() {
     run(async |cluster| {

@@ -33,6 +33,7 @@ fn apply(world: &World, process: Process, write: &Write) -> Outcome {
     world.apply(&world.sent(process, write), write)
 }
 
+/// Shows I1.
 #[test]
 fn two_at_work_violate_i1() {
     let world = world();
@@ -76,6 +77,7 @@ fn work_without_a_deadline_violates_i4() {
     assert!(violation(&world).starts_with("I4"), "{}", violation(&world));
 }
 
+/// Shows I5.
 #[test]
 fn an_early_take_over_violates_i5() {
     let world = world();
@@ -86,6 +88,7 @@ fn an_early_take_over_violates_i5() {
     assert!(violation(&world).starts_with("I5"), "{}", violation(&world));
 }
 
+/// Shows I6.
 #[test]
 fn a_release_under_live_work_violates_i6() {
     let world = world();

@@ -10,6 +10,7 @@ use std::{future::poll_fn, task::Poll};
 
 /// Drops writes at every stage, and goes on from what stands there: always one of the two records, never a
 /// mixture.
+/// Shows I7.
 pub async fn a_dropped_write_is_applied_whole_or_not_at_all(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let mut held = scene.entry(1, 1);

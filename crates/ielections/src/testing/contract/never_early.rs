@@ -13,6 +13,7 @@ use vvm_clock::{Clock, Instant, SystemClock};
 const STEP: Duration = Duration::from_millis(10);
 
 /// A record whose TTL has passed stands as it stood: it is read, refuses claims, and is what is taken over.
+/// Shows I5.
 pub async fn a_record_stands_until_somebody_replaces_it(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let clock = SystemClock::start().unwrap();
@@ -72,6 +73,7 @@ async fn ages_are_proven<S: StorageUnderTest>(
 }
 
 /// Every write starts the age anew: a claim, a renewal, a take-over.
+/// Shows I5.
 pub async fn a_proven_age_is_never_larger_than_the_time_since_the_write(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let clock = SystemClock::start().unwrap();

@@ -107,6 +107,7 @@ pub async fn eight_writers_lose_no_batch(storage: &impl StorageUnderTest) {
 
 /// A leader that goes on writing while it is deposed and after that, round after round: what it had written
 /// at the moment of the take-over is all that it ever writes.
+/// Shows I2.
 pub async fn a_deposed_leader_that_goes_on_writes_nothing(storage: &impl StorageUnderTest) {
     let mut stage = Stage::led(storage).await;
     let mut number = 0;

@@ -22,6 +22,7 @@ pub async fn a_batch_under_its_fence_is_written(storage: &impl StorageUnderTest)
 
 /// Each part of the fence, wrong alone, keeps a batch out: of documents, of none, of conditions that all
 /// hold.
+/// Shows I2.
 pub async fn a_fence_with_one_part_wrong_refuses(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     stage.written(0, &[put("a", "1")]).await;

@@ -9,6 +9,7 @@ use super::{
 use crate::{BatchOutcome, DocumentWrite, Fence, Key};
 
 /// A copy of a batch does nothing, whatever came after the first of them.
+/// Shows I2.
 pub async fn a_batch_that_arrives_twice_lands_once(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     let batch = [put("a", "1"), put("b", "1")];
@@ -50,6 +51,7 @@ pub async fn a_batch_lands_only_after_the_one_before(storage: &impl StorageUnder
 
 /// What a leader had under way when it was deposed, arriving in any order, once or twice, before or between
 /// what the next one writes.
+/// Shows I2.
 pub async fn batches_of_a_deposed_leader_never_land(storage: &impl StorageUnderTest) {
     for (name, by_take_over) in [(&b"taken over"[..], true), (b"handed over", false)] {
         let mut stage = Stage::led_at(storage, name).await;

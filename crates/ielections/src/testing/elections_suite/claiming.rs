@@ -8,6 +8,7 @@ use crate::{
 use std::time::Duration;
 
 /// Read back, and not waited out like somebody else's.
+/// Shows I7.
 pub async fn a_claim_whose_answer_was_lost_is_found(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     storage.fail_next(Verb::InsertIfNotExist, Fault::LostAnswer);

@@ -23,6 +23,7 @@ pub async fn cleanup_ends_and_refuses_campaigns(scene: &Scene<impl ElectionsTest
 }
 
 /// The record is renewed, and never given up, for as long as work goes on under it.
+/// Shows I6.
 pub async fn cleanup_waits_until_work_has_stopped(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
     let leadership = scene.lead(&process, "leader").await;

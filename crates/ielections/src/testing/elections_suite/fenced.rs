@@ -76,6 +76,7 @@ pub async fn successors_go_on_with_the_documents(scene: &Scene<impl ElectionsTes
 
 /// Paused for longer than its TTL, and not ended, since deadmen only record here: a batch was sent that
 /// arrives when somebody else leads, before that one's first batch or after it.
+/// Shows I2.
 pub async fn a_write_on_the_wire_of_a_paused_leader_is_refused(scene: &Scene<impl ElectionsTestSuite>) {
     for (number, arrives_first) in [(0, true), (1, false)] {
         let (paused, network) = scene.faulty().await;

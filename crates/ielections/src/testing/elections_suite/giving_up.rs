@@ -37,6 +37,7 @@ pub async fn a_try_takes_over_from_a_dead_leader(scene: &Scene<impl ElectionsTes
 
 /// Nobody is seen by asking a storage in vain (I10): neither one that does not answer, nor one that takes no
 /// claim.
+/// Shows I10.
 pub async fn a_try_gives_up_on_a_storage_that_is_of_no_use(scene: &Scene<impl ElectionsTestSuite>) {
     for (verb, fault) in [
         (Verb::Scan, Fault::Hang),

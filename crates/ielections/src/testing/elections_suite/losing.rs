@@ -8,6 +8,7 @@ use crate::{
 
 /// Whatever is in flight: the loss falls at 0.65 TTL, and the deadline stays at 0.8 TTL, of the last
 /// confirmed send.
+/// Shows I10.
 pub async fn a_hung_storage_costs_the_leadership_in_time(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     let leadership = scene.lead(&process, "leader").await;
@@ -79,6 +80,7 @@ pub async fn a_vanished_record_is_a_loss_at_once(scene: &Scene<impl ElectionsTes
 
 /// Somebody else may lead already in what stands in its place, so that nothing is waited for. What is handed
 /// back is deleted all the same, should the storage come back.
+/// Shows I1.
 pub async fn a_storage_that_was_replaced_is_a_loss_at_once(scene: &Scene<impl ElectionsTestSuite>) {
     for verb in [Verb::CompareAndSwap, Verb::Get] {
         let (process, storage) = scene.faulty().await;

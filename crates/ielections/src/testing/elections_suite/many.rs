@@ -28,6 +28,7 @@ fn any_of<Suite: ElectionsTestSuite>(
 }
 
 /// As many lead as there are slots, each another one; who is too many follows as soon as one is free.
+/// Shows I1.
 pub async fn as_many_lead_as_there_are_slots(scene: &Scene<impl ElectionsTestSuite>) {
     const SLOTS: u32 = 3;
     let processes = [scene.process().await, scene.process().await];

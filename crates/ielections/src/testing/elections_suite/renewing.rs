@@ -56,6 +56,7 @@ pub async fn a_leadership_is_renewed_for_as_long_as_it_is_held(scene: &Scene<imp
 }
 
 /// The read-back finds the version that the attempt wrote.
+/// Shows I7.
 pub async fn a_renewal_whose_answer_was_lost_is_confirmed(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     let leadership = scene.lead(&process, "leader").await;
@@ -109,6 +110,7 @@ pub async fn a_renewal_that_was_overtaken_lands_on_nothing(scene: &Scene<impl El
 }
 
 /// It leaves the old record in place, with the incarnation of the leader and another version: no success.
+/// Shows I7.
 pub async fn a_lost_renewal_is_not_confirmed_by_the_record_before_it(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     let leadership = scene.lead(&process, "leader").await;

@@ -35,6 +35,7 @@ pub async fn a_dead_leader_is_followed_after_its_ttl(scene: &Scene<impl Election
 }
 
 /// The TTL of the record counts, and not the observer's own.
+/// Shows I5.
 pub async fn an_observer_waits_the_ttl_of_the_writer(scene: &Scene<impl ElectionsTestSuite>) {
     let long = Ttl::new(scene.ttl.get() * 2).unwrap();
     let (_dead, sent_at) = dead_leader(scene, long).await;
@@ -47,6 +48,7 @@ pub async fn an_observer_waits_the_ttl_of_the_writer(scene: &Scene<impl Election
 }
 
 /// However long a candidate watches.
+/// Shows I1.
 pub async fn a_leader_that_renews_is_never_followed(scene: &Scene<impl ElectionsTestSuite>) {
     let (first, second) = (scene.process().await, scene.process().await);
     let leadership = scene.lead(&first, "first").await;
