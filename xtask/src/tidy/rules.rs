@@ -2,27 +2,33 @@
 
 mod arrows;
 mod circles;
+mod debug_format;
 mod drivers;
 mod headers;
 mod invariants;
 mod leftovers;
 mod length;
 mod links;
+mod long_headers;
 mod machine;
 mod manifests;
 mod names;
 mod proofs;
 mod selects;
+mod unfinished;
 mod unsafe_code;
+mod width;
+mod words;
 mod workflows;
 
 pub(super) use circles::{UNFINISHED, exempt as exempt_circles};
 pub(super) use invariants::table as invariants;
+pub(super) use unfinished::postponed;
 
 use super::{Finding, Rule};
 
 /// In the order in which they are checked and printed.
-pub(super) const ALL: [Rule; 15] = [
+pub(super) const ALL: [Rule; 19] = [
     arrows::RULE,
     circles::RULE,
     unsafe_code::RULE,
@@ -30,7 +36,11 @@ pub(super) const ALL: [Rule; 15] = [
     selects::RULE,
     leftovers::RULE,
     headers::RULE,
+    long_headers::RULE,
     length::RULE,
+    width::RULE,
+    words::RULE,
+    debug_format::RULE,
     names::RULE,
     invariants::RULE,
     proofs::RULE,
@@ -44,7 +54,7 @@ pub(super) const ALL: [Rule; 15] = [
 mod tests {
     use super::{super::tree::Tree, *};
 
-    /// Where a rule finds something in a single file.
+    /// The lines where a rule finds something in a single file.
     pub(super) fn lines(rule: Rule, path: &str, text: &str) -> Vec<usize> {
         let mut findings = (rule.find)(&Tree::of(&[(path, text)]));
         findings.sort();

@@ -1,13 +1,12 @@
-//! A Rust file taken apart just far enough for the rules: what is code, what is comment, and which lines are
-//! tests.
+//! A scanner that splits a Rust file into code, comments and literals, and finds the lines of tests.
 //!
-//! A scanner and not a parser, so it has limits: code in a macro's tokens is code, a name is known by its
-//! spelling and not by what it resolves to, and a `cfg(test)` attribute on a struct's field marks the rest of
-//! the struct. Where that lets something slip, review has to see it.
+//! It is no parser: code in a macro's tokens counts as code, names are not resolved, and a `cfg(test)`
+//! attribute on a struct's field marks the rest of the struct.
 
 mod lexer;
 mod test_items;
 
+use lexer::Views;
 use std::ops::Range;
 
 /// One file, taken apart. Columns and lines of both views are those of the file.
@@ -15,6 +14,7 @@ use std::ops::Range;
 pub(super) struct RustSource {
     code: String,
     comments: String,
+    literals: String,
     line_starts: Vec<usize>,
     tests: Vec<Range<usize>>,
     test_modules: Vec<String>,
@@ -22,10 +22,10 @@ pub(super) struct RustSource {
 
 impl RustSource {
     pub(super) fn new(text: &str) -> Self {
-        let (code, comments) = lexer::split(text);
+        let Views { code, comments, literals } = lexer::split(text);
         let found = test_items::find(text, &code);
         let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        Self { code, comments, line_starts, tests: found.spans, test_modules: found.modules }
+        Self { code, comments, literals, line_starts, tests: found.spans, test_modules: found.modules }
     }
 
     pub(super) fn mark_all_as_test(&mut self) {
@@ -45,6 +45,16 @@ impl RustSource {
     /// The comments, with everything else blanked out.
     pub(super) fn comments(&self) -> &str {
         &self.comments
+    }
+
+    /// The literals, quotes included, with everything else blanked out.
+    pub(super) fn literals(&self) -> &str {
+        &self.literals
+    }
+
+    /// Returns the span from `start` to the end of the item that begins there.
+    pub(super) fn item(&self, start: usize) -> Range<usize> {
+        test_items::item_behind(&self.code, start)
     }
 
     /// The line, counted from 1, of a byte.

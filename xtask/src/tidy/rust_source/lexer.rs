@@ -7,8 +7,15 @@ enum Class {
     Literal,
 }
 
-/// The code and the comments of `text`, each as long as `text`, with blanks where the other stands.
-pub(super) fn split(text: &str) -> (String, String) {
+/// The views of a text, each as long as the text, with blanks where the others stand.
+pub(super) struct Views {
+    pub(super) code: String,
+    pub(super) comments: String,
+    pub(super) literals: String,
+}
+
+/// Takes `text` apart.
+pub(super) fn split(text: &str) -> Views {
     let classes = classify(text.as_bytes());
     let only = |wanted: Class| {
         let mut view = String::with_capacity(text.len());
@@ -22,7 +29,7 @@ pub(super) fn split(text: &str) -> (String, String) {
         }
         view
     };
-    (only(Class::Code), only(Class::Comment))
+    Views { code: only(Class::Code), comments: only(Class::Comment), literals: only(Class::Literal) }
 }
 
 fn classify(bytes: &[u8]) -> Vec<Class> {
@@ -127,10 +134,10 @@ fn is_character(rest: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// The words of each view.
+    /// The words of code and comments.
     fn views(text: &str) -> (Vec<String>, Vec<String>) {
-        let (code, comments) = split(text);
-        assert_eq!((code.len(), comments.len()), (text.len(), text.len()));
+        let Views { code, comments, literals } = split(text);
+        assert_eq!([code.len(), comments.len(), literals.len()], [text.len(); 3]);
         let words = |view: String| view.split_whitespace().map(str::to_owned).collect();
         (words(code), words(comments))
     }
@@ -147,6 +154,10 @@ mod tests {
         let (code, comments) = views("a \"b // \\\" c\" d r#\"e \" // f\"# g b\"h\" br\"i\\\" j");
         assert_eq!(code, ["a", "d", "g", "b", "j"]);
         assert!(comments.is_empty());
+        assert_eq!(
+            split("a /* \"b\" */ \"c\" 'd'").literals.split_whitespace().collect::<Vec<_>>(),
+            ["\"c\"", "'d'"]
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Which parts of a file are compiled only for tests: items under `#[cfg(test)]`, and under the feature
-//! `testing`, whose public suites are tests that somebody else runs.
+//! `testing`, whose public suites are tests that other crates run.
 
 use std::ops::Range;
 
@@ -53,7 +53,7 @@ fn bracketed(code: &str, start: usize) -> Option<Range<usize>> {
 }
 
 /// From `start` to the end of the item that stands there, further attributes included.
-fn item_behind(code: &str, start: usize) -> Range<usize> {
+pub(super) fn item_behind(code: &str, start: usize) -> Range<usize> {
     let (mut round, mut curly) = (0_i32, 0_i32);
     for (at, byte) in code.bytes().enumerate().skip(start) {
         match byte {
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     fn tests_of(text: &str) -> (Vec<&str>, Vec<String>) {
-        let found = find(text, &lexer::split(text).0);
+        let found = find(text, &lexer::split(text).code);
         (found.spans.into_iter().map(|span| &text[span]).collect(), found.modules)
     }
 

@@ -1,0 +1,35 @@
+//! Lines of Rust fit a screen, strings included. (rustfmt wraps code and comments, but no strings.)
+
+use super::{Finding, Rule};
+use crate::tidy::tree::Tree;
+
+pub(super) const RULE: Rule =
+    Rule { name: "width", fix: "wrap the line; a string continues behind a `\\` at its end", find };
+
+/// As in `rustfmt.toml`.
+const WIDEST: usize = 110;
+
+fn find(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in tree.files().iter().filter(|file| file.rust.is_some()) {
+        let widths = file.text.lines().map(|line| line.chars().count()).enumerate();
+        let found = widths.filter(|(_, width)| *width > WIDEST).map(|(index, width)| {
+            Finding::new(&file.path, index + 1, format!("{width} characters, over {WIDEST}"))
+        });
+        findings.extend(found);
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::tests::lines, *};
+
+    #[test]
+    fn line_above_the_limit_is_found() {
+        let line = |width: usize| format!("//! ok\n// {}\n", "é".repeat(width - 3));
+        assert_eq!(lines(RULE, "a.rs", &line(WIDEST)), [0; 0]);
+        assert_eq!(lines(RULE, "a.rs", &line(WIDEST + 1)), [2]);
+        assert_eq!(lines(RULE, "a.md", &line(WIDEST + 1)), [0; 0]);
+    }
+}
