@@ -64,7 +64,6 @@ const UNFINISHED: &[&str] = &[
     "crates/vvm-storage/tests/scylla",
     "crates/vvm-storage/tests/sled",
     "crates/vvm-storage/tests/sqlite",
-    "docs/architecture.md",
     "docs/decisions.md",
     "docs/new-storage.md",
     "docs/operations.md",
