@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
 use vvm_storage::{
-    Advanced, ClusterName, ElectionKey, ElectionsTtlStorage, Pause, Requests, Stage, StepDown,
+    Advanced, ClusterName, ElectionKey, ElectionsTtlStorage, Pause, RequestExpiry, Requests, Stage, StepDown,
 };
 
 /// The storage of one host, for the slots of one cluster.
@@ -32,6 +32,8 @@ pub(crate) struct HostStorage {
     cluster: ClusterName,
     /// What operators asked for, as the last scan saw it.
     requests: watch::Sender<Requests>,
+    expiry: RequestExpiry,
+    clock: Arc<dyn Clock>,
     gate: ClaimGate,
     health: StorageHealth,
     wakeups: LocalWakeups,
@@ -52,7 +54,9 @@ impl HostStorage {
             storage,
             cluster: ClusterName::from(candidate.name.as_str()),
             requests: watch::Sender::default(),
-            gate: ClaimGate::new(candidate.holder.clone(), clock),
+            expiry: RequestExpiry::default(),
+            gate: ClaimGate::new(candidate.holder.clone(), Arc::clone(&clock)),
+            clock,
             health: StorageHealth::new(status, stop),
             wakeups,
         }
@@ -77,6 +81,7 @@ impl HostStorage {
     /// May be dropped at will.
     pub(crate) async fn look_at_requests(&self) -> Result<Requests, ReadError> {
         let requests = self.storage.peek_requests(&self.cluster).await?;
+        let requests = self.expiry.drop_expired(requests, self.clock.now());
         self.note_requests(requests.clone());
         Ok(requests)
     }

@@ -44,6 +44,6 @@ pub use key::{
 };
 pub use opened::{Opened, Provenance};
 pub use partition::Partition;
-pub use requests::{Advanced, Ask, Pause, Requests, Stage, StepDown};
+pub use requests::{Advanced, Ask, Pause, RequestExpiry, Requests, Stage, StepDown};
 pub use sysvvm::SysVvmStorage;
 pub use url::{OpenError, init_storage, open};

@@ -166,3 +166,19 @@ async fn a_step_down_without_a_name_holds_only_the_former_leader_back() {
     later.host.let_others_first(&key(), Epoch::new(7).unwrap(), FIRST_CHANCE);
     assert_eq!(later.claim().await, Ok(Claim::Claimed));
 }
+
+/// As a command killed with SIGKILL leaves one behind.
+#[tokio::test]
+async fn step_down_request_left_behind_is_ignored_after_its_lifetime() {
+    let scene = Scene::of("a").await;
+    let (of, first_chance) = (entry(1).epoch, Ttl::new(FIRST_CHANCE).unwrap());
+    let to = Holder::new("b").unwrap();
+    let asked = scene.storage.ask_step_down(&key(), of, Some(&to), first_chance, ask()).await.unwrap();
+    let Advanced::Done(request) = asked else { panic!("{asked:?}") };
+    assert_eq!(scene.host.look_at_requests().await.unwrap().step_down.as_ref(), Some(&request));
+    scene.clock.advance(request.lifetime());
+    // Standby `b` comes hours later and accepts.
+    scene.storage.advance_step_down(&key().cluster, &request, Stage::Accepted).await.unwrap();
+    assert_eq!(scene.host.look_at_requests().await.unwrap().step_down, None);
+    assert_eq!(scene.host.requests().borrow().step_down, None);
+}

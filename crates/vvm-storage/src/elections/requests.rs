@@ -131,6 +131,7 @@ impl ElectionsTtlStorage {
     ) -> Result<Advanced, WriteError> {
         let at = self.checked_partition(key.cluster.step_down_partition())?;
         let found = self.sysvvm.read(at.clone()).await.map_err(unread)?;
+        StepDown::check_format(&found).map_err(|e| WriteError::Fatal(e.into()))?;
         let entry = StepDown::entry((key.slot, of, to), first_chance, found.last_epoch(), ask)
             .map_err(|e| WriteError::Fatal(e.into()))?;
         self.check_text(&entry.holder)?;
