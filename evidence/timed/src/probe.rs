@@ -1,71 +1,53 @@
-//! One probe: a thread that does one thing again and again, and notes when that was late.
+//! One probe: it does one thing again and again, and notes when that was late.
 
-use crate::late::Span;
+use crate::{late::Span, repeating::Repeating};
 use std::{
     io,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::{self, JoinHandle},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use vvm_clock::{Instant, SystemClock};
 
-/// A thread that measures, until it is dropped.
+/// Measures until it is dropped.
 pub(crate) struct Probe {
     name: String,
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    _acting: Repeating,
 }
 
 struct Shared {
-    stopping: AtomicBool,
     /// Lateness that an idle machine has, too, and that does not count.
     tolerated: Duration,
     seen: Mutex<Seen>,
 }
 
 struct Seen {
-    /// When what is under way should be done. A thread that has not begun is late, too.
+    /// When the action under way should be done. A thread that has not begun is late, too.
     due: Instant,
     late: Vec<Span>,
 }
 
-impl Shared {
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Probe {
-    /// Starts one. `prepare` runs once in its thread. `act` takes no longer than `normal` + `tolerated` on a
-    /// machine that serves it, and is repeated after `pause`.
+    /// Starts one. `act` takes no longer than `normal` + `tolerated` on a machine that serves it, and is
+    /// repeated after `pause`.
     pub(crate) fn start(
         name: &str,
         (normal, tolerated, pause): (Duration, Duration, Duration),
-        prepare: impl FnOnce() + Send + 'static,
         mut act: impl FnMut() + Send + 'static,
     ) -> io::Result<Self> {
         let seen = Seen { due: SystemClock::read().after(normal), late: Vec::new() };
-        let shared = Arc::new(Shared { stopping: AtomicBool::new(false), tolerated, seen: Mutex::new(seen) });
-        let thread = thread::Builder::new().name(format!("probe {name}")).spawn({
+        let shared = Arc::new(Shared { tolerated, seen: Mutex::new(seen) });
+        let acting = Repeating::start(name, pause, {
             let shared = Arc::clone(&shared);
             move || {
-                prepare();
-                while !shared.stopping.load(Ordering::Relaxed) {
-                    act();
-                    shared.done(pause, normal);
-                    if !pause.is_zero() {
-                        SystemClock::block_for(pause);
-                    }
-                }
+                act();
+                shared.done(pause, normal);
             }
         })?;
-        Ok(Self { name: name.to_owned(), shared, thread: Some(thread) })
+        Ok(Self { name: name.to_owned(), shared, _acting: acting })
     }
 
-    /// Its name, and when it was late, up to now.
+    /// Returns its name, and when it was late, up to now.
     pub(crate) fn late(&self, now: Instant) -> (String, Vec<Span>) {
         let seen = self.shared.seen();
         let under_way = (seen.due, now);
@@ -76,6 +58,10 @@ impl Probe {
 }
 
 impl Shared {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn done(&self, pause: Duration, normal: Duration) {
         let mut seen = self.seen();
         let now = SystemClock::read();
@@ -84,15 +70,5 @@ impl Shared {
             seen.late.push((due, now));
         }
         seen.due = now.after(pause).after(normal);
-    }
-}
-
-impl Drop for Probe {
-    fn drop(&mut self) {
-        self.shared.stopping.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // A probe that panicked has measured what it has.
-            drop(thread.join());
-        }
     }
 }

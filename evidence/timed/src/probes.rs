@@ -1,6 +1,6 @@
-//! The probes of an attempt: each processor, and the disk that tests keep their files on.
+//! The probes of an attempt: each processor, the kernel's count of waiting, and the disk of temporary files.
 
-use crate::{late::Lateness, probe::Probe};
+use crate::{late::Lateness, pressure::Pressure, probe::Probe};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 use std::{
     env,
@@ -8,14 +8,14 @@ use std::{
     io,
     num::NonZeroU64,
     os::unix::fs::FileExt as _,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, Once, PoisonError},
     time::Duration,
 };
 use vvm_clock::{Instant, SystemClock};
 
-/// For how long a processor's probe sleeps. The shorter, the more of the moments in which a process has to
-/// wait it meets: with 1 ms, one bound of fifty was missed by 71 ms where 68 ms were measured. Four thousand
-/// wake-ups a second take some percent of a processor.
+/// For how long a processor's probe sleeps. It sees a machine that does not run at all: a guest without a
+/// processor, frozen processes. With 1 ms, one bound of fifty was missed by 71 ms where 68 ms were measured.
+/// Four thousand wake-ups a second take some percent of a processor.
 const NAP: Duration = Duration::from_micros(250);
 
 /// How late a wake-up is on an idle virtual machine, and does not count.
@@ -31,31 +31,38 @@ const CALM: Duration = Duration::from_millis(25);
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// All probes of an attempt.
-pub(crate) struct Probes(Mutex<Vec<Probe>>);
+pub(crate) struct Probes {
+    acting: Mutex<Vec<Probe>>,
+    /// `None` where the kernel does not count.
+    pressure: Option<Pressure>,
+}
 
 impl Probes {
-    /// Starts one for each processor that this process may use, and one for the folder of temporary files.
+    /// Starts one for each processor that this process may use, and the others.
     ///
     /// # Panics
     /// When the machine does not let them start.
     pub(crate) fn start() -> Self {
         let started = processors().map(on).chain([on_disk()]).collect::<io::Result<_>>();
-        Self(Mutex::new(started.unwrap_or_else(|error| panic!("no probe could be started: {error}"))))
+        let started = started.unwrap_or_else(|error| panic!("no probe could be started: {error}"));
+        Self { acting: Mutex::new(started), pressure: Pressure::start().ok() }
     }
 
     pub(crate) fn add(&self, what: &str, normal: Duration, act: impl FnMut() + Send + 'static) {
-        let probe = Probe::start(what, (normal, Duration::ZERO, normal), || {}, act);
+        let probe = Probe::start(what, (normal, Duration::ZERO, normal), act);
         let probe = probe.unwrap_or_else(|error| panic!("the probe {what} could not be started: {error}"));
         self.lock().push(probe);
     }
 
-    /// How late the machine was between these moments.
+    /// Returns how late the machine was between these moments.
     pub(crate) fn late(&self, since: Instant, until: Instant) -> Lateness {
-        Lateness::between(since, until, self.lock().iter().map(|probe| probe.late(until)).collect())
+        let waits = self.pressure.iter().map(|pressure| ("processors".to_owned(), pressure.waits()));
+        let late = self.lock().iter().map(|probe| probe.late(until)).chain(waits).collect();
+        Lateness::between(since, until, late)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Probe>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.acting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until the machine runs, at most for [`PATIENCE`].
@@ -96,14 +103,17 @@ fn on(processor: usize) -> io::Result<Probe> {
         // As punctual as the kernel can.
         let _refused = set_current_timer_slack(NonZeroU64::new(1));
     };
-    let name = format!("processor {processor}");
-    Probe::start(&name, (NAP, USUAL, Duration::ZERO), prepare, || SystemClock::block_for(NAP))
+    let prepared = Once::new();
+    Probe::start(&format!("processor {processor}"), (NAP, USUAL, Duration::ZERO), move || {
+        prepared.call_once(prepare);
+        SystemClock::block_for(NAP);
+    })
 }
 
 /// How late the disk is to keep a byte.
 fn on_disk() -> io::Result<Probe> {
     let file = tempfile::tempfile_in(env::temp_dir())?;
-    Probe::start("fsync", (FSYNC, Duration::ZERO, BETWEEN_FSYNCS), || {}, move || sync(&file))
+    Probe::start("fsync", (FSYNC, Duration::ZERO, BETWEEN_FSYNCS), move || sync(&file))
 }
 
 fn sync(file: &File) {
