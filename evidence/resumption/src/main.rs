@@ -1,16 +1,12 @@
-//! Whether a copy survives its leaders: three `resumable-copy` processes share one, the leader is killed at
-//! random moments, and in the end the copy must be what one leader would have made of it that nobody
-//! disturbed.
-//!
-//! What lives here: the command line and the verdict. What doesn't: the processes ([`crew`]), the folder that
-//! is copied ([`folder`](mod@folder)), and the copy itself (`examples/resumable-copy`).
+//! `cargo xtask resume`: three `resumable-copy` processes share a copy, and their leader is killed at random
+//! moments. The result must be the same as that of a copy without kills: each step counted exactly once.
 #![forbid(unsafe_code)]
 
-mod crew;
+mod copiers;
 mod folder;
 
 use clap::Parser;
-use crew::Crew;
+use copiers::Copiers;
 use fastrand::Rng;
 use resumable_copy::{plan::Plan, progress::Progress, step};
 use std::{collections::BTreeMap, error::Error, path::PathBuf, process::ExitCode, time::Duration};
@@ -23,13 +19,13 @@ struct Args {
     /// How many leaders are killed in all. Copies follow one another until it is reached.
     #[arg(long, default_value_t = 1_000)]
     kills: u64,
-    /// What goes wrong, and when: the same number, the same moments.
+    /// The seed of the files and of the moments of the kills; random if not given.
     #[arg(long)]
     seed: Option<u64>,
     /// The storage; a SQLite file of its own if not given.
     #[arg(long)]
     storage: Option<String>,
-    /// As `--storage`, on a cluster of so many nodes of Apache Cassandra, started for it.
+    /// Start a cluster of so many nodes of Apache Cassandra, and use it as the storage.
     #[cfg(feature = "scylla")]
     #[arg(long, value_name = "NODES", conflicts_with = "storage")]
     cassandra: Option<std::num::NonZeroU8>,
@@ -41,19 +37,19 @@ struct Args {
     program: Option<PathBuf>,
 }
 
-/// How many bytes a step copies, and how long it rests: short beside the life of a leader, so that many steps
-/// are at risk.
+/// How many bytes a step copies, and the pause after it. A leadership has many steps, so that kills hit all
+/// parts of a step.
 const PIECE: usize = 4 << 10;
 const PAUSE: Duration = Duration::from_millis(2);
-/// How long a leader lives once it leads, at most.
-const LIFE: Duration = Duration::from_millis(400);
-/// The shortest of SQLite's.
+/// A leader is killed within this time.
+const LONGEST_LEADERSHIP: Duration = Duration::from_millis(400);
+/// The shortest TTL that SQLite takes.
 const TTL_MS: u64 = 500;
-/// Three nodes, three processes and whoever kills them share a machine.
+/// Longer, because three nodes and three processes share a machine.
 #[cfg(feature = "scylla")]
 const TTL_ON_CASSANDRA_MS: u64 = 3000;
-/// A copy may take this long from its last kill to its end.
-const REST: Duration = Duration::from_secs(300);
+/// How long a copy may take after its last kill.
+const LONGEST_COPY: Duration = Duration::from_secs(300);
 
 fn main() -> ExitCode {
     #[cfg(feature = "scylla")]
@@ -92,7 +88,7 @@ fn started(args: Args) -> Result<(), Box<dyn Error>> {
 async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     let ttl_ms = args.ttl_ms.unwrap_or(TTL_MS);
-    println!("seed {seed}: three processes, TTL {ttl_ms} ms, {} leaders to be killed", args.kills);
+    println!("seed {seed}: three processes, TTL {ttl_ms} ms; kills {} leaders", args.kills);
     let mut rng = Rng::with_seed(seed);
     let (mut kills, mut copies, mut steps) = (0, 0, 0);
     let began = SystemClock::read();
@@ -103,40 +99,40 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         let own = format!("sqlite:{}?allow=overlay", place.path().join("copy.db").display());
         let name = format!("copy-{seed}-{copies}");
         let plan = Plan::of(&from)?;
-        let mut crew = Crew::gather(args, own, &name, &from, &to).await?;
-        // A leader that was killed between its file and its document has it made anew by the next one, and
-        // only that one.
+        let mut copiers = Copiers::start(args, own, &name, &from, &to).await?;
+        // If a leader is killed between the rename of a file and its document, its successor makes that one
+        // file again.
         let (mut before, mut again) = (BTreeMap::new(), 0);
-        let done = crew
+        let done = copiers
             .kill_until_done(args.kills - kills, &mut rng, || {
-                let made = folder::made(&plan, &to);
+                let made = folder::complete(&plan, &to);
                 again += before.iter().filter(|(file, inode)| made.get(file) != Some(inode)).count() as u64;
                 before = made;
             })
             .await;
-        let deaths = crew.deaths;
-        crew.dismiss();
+        let killed = copiers.kills;
+        copiers.stop();
         let done = done?;
-        if again > deaths {
-            return Err(format!("{again} files were made anew after {deaths} deaths").into());
+        if again > killed {
+            return Err(format!("{again} files were made again after {killed} kills").into());
         }
         let begin = Progress::begin(from.canonicalize()?, to.clone(), &plan);
         let expected = step::undisturbed(&plan, begin, PIECE)?;
         if (done.steps, done.bytes, &done.digest) != (expected.steps, expected.bytes, &expected.digest) {
             let kept = place.keep();
             return Err(format!(
-                "the copy is not what it had to be; see {}\nexpected {expected:?}\nbut was  {done:?}",
+                "the copy in {} differs from one without kills\nexpected {expected:?}\nfound    {done:?}",
                 kept.display()
             )
             .into());
         }
-        folder::same(&plan, &from, &to)?;
-        kills += deaths;
+        folder::check_equal(&plan, &from, &to)?;
+        kills += killed;
         copies += 1;
         steps += done.steps;
         let took = SystemClock::read().since(began).as_secs();
         println!("copy {copies}: {} steps, each once; {kills} leaders killed; {took} s", done.steps);
     }
-    println!("{copies} copies, {steps} steps, {kills} leaders killed: every step counted exactly once");
+    println!("{copies} copies, {steps} steps, {kills} leaders killed: each step counted exactly once");
     Ok(())
 }

@@ -76,7 +76,6 @@ const UNFINISHED: &[&str] = &[
     "evidence/deadman-trials/",
     "evidence/faults/",
     "evidence/harness/",
-    "evidence/resumption/",
     "evidence/safety/",
     "evidence/servers/",
     "evidence/simulation/",

@@ -1,6 +1,6 @@
-//! Three processes with one copy, and what is done to whoever of them leads.
+//! Three processes that share one copy. The one that leads is killed again and again.
 
-use crate::{Args, LIFE, PAUSE, PIECE, REST, TTL_MS};
+use crate::{Args, LONGEST_COPY, LONGEST_LEADERSHIP, PAUSE, PIECE, TTL_MS};
 use fastrand::Rng;
 use ielections::{Epoch, ReadError, Slot, TtlStorage as _};
 use resumable_copy::progress::Progress;
@@ -20,25 +20,27 @@ use vvm_clock::{Clock, SystemClock};
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
 
 /// How many processes share a copy.
-const SIZE: usize = 3;
-/// The pace of looking.
-const LOOK: Duration = Duration::from_millis(5);
+const COUNT: usize = 3;
+/// Between two looks at processes and storage.
+const PACE: Duration = Duration::from_millis(5);
 
-pub(crate) struct Crew {
+/// The processes, and a connection of our own to their storage.
+pub(crate) struct Copiers {
     storage: ElectionsTtlStorage,
     clock: Arc<dyn Clock>,
     key: ElectionKey,
     program: OsString,
     arguments: Vec<OsString>,
-    members: Vec<Child>,
+    processes: Vec<Child>,
     /// How many leaders were killed.
-    pub(crate) deaths: u64,
-    /// The last epoch that was seen; it only rises.
-    pub(crate) epoch: u64,
+    pub(crate) kills: u64,
+    /// The last epoch that was seen. It only rises (I2).
+    epoch: u64,
 }
 
-impl Crew {
-    pub(crate) async fn gather(
+impl Copiers {
+    /// Starts them.
+    pub(crate) async fn start(
         args: &Args,
         own_storage: String,
         name: &str,
@@ -61,57 +63,58 @@ impl Crew {
             ["--pause-ms".into(), PAUSE.as_millis().to_string().into()],
             ["--ttl-ms".into(), args.ttl_ms.unwrap_or(TTL_MS).to_string().into()],
         ];
-        let mut crew = Self {
+        let mut copiers = Self {
             storage,
             clock,
             key: ElectionKey { cluster: name.into(), slot: SlotNumber::new(NonZeroU32::MIN) },
             program: program.into(),
             arguments: arguments.concat(),
-            members: Vec::new(),
-            deaths: 0,
+            processes: Vec::new(),
+            kills: 0,
             epoch: 0,
         };
-        for _ in 0..SIZE {
-            crew.recruit()?;
+        for _ in 0..COUNT {
+            copiers.start_one()?;
         }
-        Ok(crew)
+        Ok(copiers)
     }
 
-    /// Kills leader after leader, `most` of them at most, until a process says that the copy is done; what it
-    /// was then. `after_each` looks at what a leader has left behind.
+    /// Kills at most `most` leaders, one after the other, until a process has finished the copy. Returns what
+    /// that process printed. Calls `after_each` after each kill.
     pub(crate) async fn kill_until_done(
         &mut self,
         most: u64,
         rng: &mut Rng,
         mut after_each: impl FnMut(),
     ) -> Result<Progress, Box<dyn Error>> {
-        let mut give_up_at = SystemClock::read().after(REST);
+        let mut give_up_at = SystemClock::read().after(LONGEST_COPY);
         loop {
-            let life = LIFE.mul_f64(rng.f64());
+            let life = LONGEST_LEADERSHIP.mul_f64(rng.f64());
             let leader = loop {
                 if let Some(done) = self.ended()? {
                     return Ok(done);
                 }
                 if SystemClock::read() >= give_up_at {
-                    return Err(format!("the copy did not end within {REST:?}").into());
+                    return Err(format!("the copy did not end within {} s", LONGEST_COPY.as_secs()).into());
                 }
                 match self.new_leader().await? {
-                    Some(leader) if self.deaths < most => break leader,
-                    _ => self.clock.sleep(LOOK).await,
+                    Some(leader) if self.kills < most => break leader,
+                    _ => self.clock.sleep(PACE).await,
                 }
             };
             self.clock.sleep(life).await;
             if self.kill(leader)? {
                 after_each();
-                self.recruit()?;
-                give_up_at = SystemClock::read().after(REST);
+                self.start_one()?;
+                give_up_at = SystemClock::read().after(LONGEST_COPY);
             }
         }
     }
 
-    /// Whoever leads under an epoch that was not seen before. Looks as a candidate does: a read that decides
-    /// something would be a transaction on a cluster, and in the way of the leader's. It may show what stood
-    /// a moment ago.
+    /// Returns the process id of a leader whose epoch was not seen before.
+    ///
+    /// Reads as a waiting candidate does, which may be stale: on a cluster, a linearizable read would be a
+    /// transaction that delays the leader's own.
     async fn new_leader(&mut self) -> Result<Option<u32>, Box<dyn Error>> {
         let slots = match self.storage.scan(slice::from_ref(&self.key)).await {
             Ok(slots) => slots,
@@ -121,77 +124,78 @@ impl Crew {
         let Some(entry) = slots.first().and_then(Slot::entry) else { return Ok(None) };
         let (epoch, holder) = (entry.epoch.get(), entry.holder.as_str());
         if epoch < self.epoch {
-            return self.stands_at_last().await.map(|()| None);
+            return self.check_last_epoch().await.map(|()| None);
         }
         if epoch == self.epoch {
             return Ok(None);
         }
         self.epoch = Epoch::new(epoch)?.get();
-        let process = holder.strip_prefix("process ").and_then(|number| number.parse().ok());
-        process.map(Some).ok_or_else(|| format!("{holder} is none of ours").into())
+        // The default holder of a `Host` is HOSTNAME:PID.
+        let process = holder.rsplit_once(':').and_then(|(_, number)| number.parse().ok());
+        process.map(Some).ok_or_else(|| format!("the holder {holder} does not end with a process id").into())
     }
 
-    /// A smaller epoch than one that was seen: what a replica showed that is behind, or a violation (I2).
-    async fn stands_at_last(&self) -> Result<(), Box<dyn Error>> {
+    /// Fails if a linearizable read shows a smaller epoch than one that was seen (I2). A stale read may.
+    async fn check_last_epoch(&self) -> Result<(), Box<dyn Error>> {
         match self.storage.get(&self.key).await {
             Ok(slot) => match slot.last_epoch().map_or(0, Epoch::get) {
                 epoch if epoch < self.epoch => Err(format!("epoch {epoch} after {}", self.epoch).into()),
                 _ => Ok(()),
             },
-            // Not answered: it is asked again with the next such look.
+            // The next look that shows a smaller epoch reads again.
             Err(ReadError::Unavailable(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Whether it was there to be killed.
+    /// Kills a process. Returns whether it still ran.
     fn kill(&mut self, process: u32) -> io::Result<bool> {
-        let Some(at) = self.members.iter().position(|member| member.id() == process) else {
+        let Some(at) = self.processes.iter().position(|copier| copier.id() == process) else {
             return Ok(false);
         };
-        if self.members[at].try_wait()?.is_some() {
-            // Done, or ended by its deadman: it is met again among those who have ended.
+        if self.processes[at].try_wait()?.is_some() {
+            // It finished, or its deadman ended it: `ended` finds it.
             return Ok(false);
         }
-        self.members[at].kill()?;
-        self.members.swap_remove(at).wait()?;
-        self.deaths += 1;
+        self.processes[at].kill()?;
+        self.processes.swap_remove(at).wait()?;
+        self.kills += 1;
         Ok(true)
     }
 
-    fn recruit(&mut self) -> io::Result<()> {
-        let member = Command::new(&self.program)
+    fn start_one(&mut self) -> io::Result<()> {
+        let process = Command::new(&self.program)
             .args(&self.arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()?;
-        self.members.push(member);
+        self.processes.push(process);
         Ok(())
     }
 
-    /// What a process said that has ended by itself. One that did not get to the end of the copy is replaced:
-    /// it lost its leadership, as a slow machine has it happen.
+    /// Returns what a process printed that has finished the copy. A process that ended before, because it
+    /// lost its leadership on a slow machine, is replaced.
     fn ended(&mut self) -> Result<Option<Progress>, Box<dyn Error>> {
-        for at in 0..self.members.len() {
-            let Some(status) = self.members[at].try_wait()? else { continue };
-            let finished = self.members.swap_remove(at).wait_with_output()?;
+        for at in 0..self.processes.len() {
+            let Some(status) = self.processes[at].try_wait()? else { continue };
+            let finished = self.processes.swap_remove(at).wait_with_output()?;
             if status.success() {
                 return Ok(Some(serde_json::from_slice(&finished.stdout)?));
             }
             println!("a process ended with {status}: {}", String::from_utf8_lossy(&finished.stderr).trim());
-            self.recruit()?;
+            self.start_one()?;
             return Ok(None);
         }
         Ok(None)
     }
 
-    /// Ends whoever is left.
-    pub(crate) fn dismiss(mut self) {
-        for member in &mut self.members {
-            // Gone already is as good.
-            let _ = member.kill();
-            let _ = member.wait();
+    /// Kills all that still run.
+    pub(crate) fn stop(mut self) {
+        for process in &mut self.processes {
+            // It may have ended already.
+            let _ = process.kill();
+            let _ = process.wait();
         }
     }
 }
