@@ -1,22 +1,21 @@
-//! [`DocumentedInstance`]: an instance as its document shows it, to whoever looks into the storage from
-//! outside. That takes neither the service's code nor a leadership, and so tells nothing but what is
-//! documented: not whether it runs.
+//! [`DocumentedInstance`]: an instance as its document in the storage shows it.
+//!
+//! Reading it takes neither the service's code nor a leadership. It does not say whether the instance runs.
 
 use crate::{collection::Collection, envelope};
 use ielections::Document;
 use serde::Serialize;
 use serde_json::Value;
 
-/// What a document says of its instance.
+/// An instance as its document shows it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct DocumentedInstance {
-    /// The service's collection: its name, unless it has chosen another.
+    /// The service's [`COLLECTION`](crate::Service::COLLECTION): by default its name.
     pub collection: String,
     /// The instance's id.
     pub instance: String,
-    /// The number of the batch that wrote the document last. It grows with every step of any instance of the
-    /// slot.
+    /// The number of the batch that wrote the document last. It grows with every write in the slot.
     pub version: u64,
     /// The state itself.
     #[serde(flatten)]
@@ -27,23 +26,22 @@ pub struct DocumentedInstance {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(untagged)]
 pub enum DocumentedState {
-    /// As the instance wrote it.
+    /// The document is in an envelope of this crate.
     Readable {
-        /// The schema version that it was written with.
+        /// The schema version of the program that wrote it.
         schema: u32,
-        /// The document.
+        /// The state.
         state: Value,
     },
-    /// In no envelope of ours, or not JSON.
+    /// The document is in no envelope of this crate, or is not JSON.
     Unreadable {
-        /// What is wrong with it.
+        /// Why it can't be read.
         problem: String,
     },
 }
 
 impl DocumentedInstance {
-    /// The instance of a document; `None` for a document that is no instance's, but of who writes some
-    /// beside.
+    /// Returns the instance of a document; `None` if the document belongs to no instance.
     pub fn of(document: &Document) -> Option<Self> {
         let (collection, instance) = Collection::split(&document.id)?;
         let state = match envelope::parts(&document.body) {
@@ -74,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_shows_its_instance() {
+    fn document_shows_its_instance() {
         let id = Collection::new("jobs").unwrap().document(&7_u64);
         let body = envelope::seal(SchemaVersion::new(2), &["listing"]).unwrap();
         let expected = serde_json::json!({
@@ -89,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn other_documents_are_no_instances() {
+    fn document_of_another_writer_is_no_instance() {
         for id in ["cursor", "primary-only/jobs", "primary-only/\0seven"] {
             assert_eq!(documented(DocumentId::new(id).unwrap(), Bytes::new()), None, "{id:?}");
         }

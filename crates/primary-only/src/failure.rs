@@ -1,4 +1,4 @@
-//! What people's code fails with, and panics of theirs turned into values.
+//! Errors of services and tasks, and their panics as values.
 
 use futures_util::FutureExt;
 use std::{
@@ -8,28 +8,28 @@ use std::{
     sync::Arc,
 };
 
-/// Whatever a task or a service fails with.
+/// An error of a service or a task.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// A failure that is kept and read by whoever asks.
+/// An error of a service or a task, shared by everything that reports it.
 pub type Failure = Arc<dyn Error + Send + Sync>;
 
-/// Code that was called panicked.
+/// A panic of a service's or a task's code, with its message.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("it panicked: {0}")]
 pub(crate) struct Panicked(pub(crate) Arc<str>);
 
-/// Drives `work`; a panic becomes a value.
+/// Drives `work`, and turns a panic into an error.
 #[expect(
     clippy::redundant_async_block,
-    reason = "it drops `work` within, so that a destructor's panic is caught, too"
+    reason = "it drops `work` within, so that a panic of a destructor is caught, too"
 )]
 pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Panicked> {
-    // Unwind safe: whatever the panic left half-done is not looked at any more.
+    // Unwind safe: after a panic, nothing reads the state that it left.
     AssertUnwindSafe(async move { work.await }).catch_unwind().await.map_err(message)
 }
 
-/// Calls `call`; a panic becomes a value.
+/// Calls `call`, and turns a panic into an error.
 pub(crate) fn caught_call<T>(call: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(call)).map_err(message)
 }
@@ -40,6 +40,6 @@ fn message(payload: Box<dyn Any + Send>) -> Panicked {
     } else if let Some(text) = payload.downcast_ref::<String>() {
         Arc::from(text.as_str())
     } else {
-        Arc::from("a payload that is no text")
+        Arc::from("the payload is not text")
     })
 }

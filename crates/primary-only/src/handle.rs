@@ -1,9 +1,9 @@
-//! [`Handle`]: one instance, for whoever asked for it.
+//! [`Handle`]: a reference to one instance.
 
 use crate::{InstanceStatus, Outcome, Service, instance::Instance};
 use std::{fmt, sync::Arc};
 
-/// An instance, in this term. Cloning shares it; holding it keeps nothing running.
+/// A reference to an instance in this term. Clones refer to the same instance. It keeps nothing running.
 pub struct Handle<S: Service>(Arc<Instance<S>>);
 
 /// An instance ended before its document was written.
@@ -16,48 +16,50 @@ impl<S: Service> Handle<S> {
         Self(instance)
     }
 
-    /// Which instance.
+    /// Returns the instance's id.
     pub fn id(&self) -> &S::Id {
         &self.0.id
     }
 
-    /// The task itself, to talk to it.
+    /// Returns the task.
     pub fn task(&self) -> &S::Task {
         &self.0.task
     }
 
-    /// How it ended in this term, if it has.
+    /// Returns how the instance ended in this term, if it has.
     pub fn outcome(&self) -> Option<&Outcome> {
         self.0.outcome()
     }
 
-    /// How it is doing.
+    /// Returns the instance's status.
     pub fn status(&self) -> InstanceStatus {
         InstanceStatus::of(&*self.0)
     }
 
-    /// Resolves once the instance's document stands: from then on it survives this process. At once for one
-    /// that was rebuilt.
+    /// Waits until the instance's document exists, so that the instance survives this process. Returns at
+    /// once for a rebuilt instance.
     ///
     /// # Errors
-    /// When the instance has ended without.
+    /// Fails if the instance ends without a document.
     ///
     /// # Cancel safety
-    /// May be dropped and asked again at will; any number may wait.
+    /// It may be dropped and called again. Several callers may wait at once.
     pub async fn persisted(&self) -> Result<(), NotPersisted> {
         self.0.persisted().await.map_err(NotPersisted)
     }
 
-    /// Resolves when the instance has ended in this term, on every path: done, failed, panicked, interrupted,
-    /// or never begun. By then the service has forgotten it, unless its document stands.
+    /// Waits until the instance has ended in this term, and returns its outcome. An instance that never runs
+    /// ends as [`Interrupted`](Outcome::Interrupted).
+    ///
+    /// By then the service no longer lists it, unless its document exists.
     ///
     /// # Cancel safety
-    /// May be dropped and asked again at will; any number may wait.
+    /// It may be dropped and called again. Several callers may wait at once.
     pub async fn completed(&self) -> Outcome {
         self.0.ended().await
     }
 
-    /// Whether both are the same instance, of the same term.
+    /// Returns whether both refer to the same instance of the same term.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -1,4 +1,4 @@
-//! [`Instance`]: a task, and what is known of its course in this term.
+//! [`Instance`]: a task and its state in this term.
 
 use crate::{Outcome, Service};
 use futures_util::future::BoxFuture;
@@ -12,14 +12,14 @@ pub(crate) struct Instance<S: Service> {
     pub(crate) id: S::Id,
     pub(crate) task: S::Task,
     began: AtomicBool,
-    /// The document stands, or stood.
+    /// The document was written at least once.
     persisted: AtomicBool,
-    released: AtomicBool,
+    deleted: AtomicBool,
     outcome: OnceLock<Outcome>,
-    /// Rings when any of the above changes.
-    news: Notify,
-    /// What finishes a write whose cell is gone.
-    left_behind: Mutex<Option<BoxFuture<'static, ()>>>,
+    /// Notified when `persisted` or `outcome` changes.
+    changed: Notify,
+    /// Finishes the write whose cell was dropped.
+    unfinished: Mutex<Option<BoxFuture<'static, ()>>>,
 }
 
 impl<S: Service> Instance<S> {
@@ -29,10 +29,10 @@ impl<S: Service> Instance<S> {
             task,
             began: AtomicBool::new(false),
             persisted: AtomicBool::new(persisted),
-            released: AtomicBool::new(false),
+            deleted: AtomicBool::new(false),
             outcome: OnceLock::new(),
-            news: Notify::new(),
-            left_behind: Mutex::new(None),
+            changed: Notify::new(),
+            unfinished: Mutex::new(None),
         }
     }
 
@@ -40,32 +40,33 @@ impl<S: Service> Instance<S> {
         self.began.store(true, Ordering::Release);
     }
 
-    pub(crate) fn has_begun(&self) -> bool {
-        self.began.load(Ordering::Acquire)
+    /// Returns whether its run has begun and not ended.
+    pub(crate) fn is_running(&self) -> bool {
+        self.outcome().is_none() && self.began.load(Ordering::Acquire)
     }
 
     pub(crate) fn persist(&self) {
         self.persisted.store(true, Ordering::Release);
-        self.news.notify_waiters();
+        self.changed.notify_waiters();
     }
 
     pub(crate) fn was_persisted(&self) -> bool {
         self.persisted.load(Ordering::Acquire)
     }
 
-    pub(crate) fn release(&self) {
-        self.released.store(true, Ordering::Release);
+    pub(crate) fn delete(&self) {
+        self.deleted.store(true, Ordering::Release);
     }
 
-    /// Whether its document stands.
-    pub(crate) fn stands(&self) -> bool {
-        self.was_persisted() && !self.released.load(Ordering::Acquire)
+    /// Returns whether its document exists.
+    pub(crate) fn has_document(&self) -> bool {
+        self.was_persisted() && !self.deleted.load(Ordering::Acquire)
     }
 
-    /// The first outcome stands.
+    /// Sets the outcome, unless it is set already.
     pub(crate) fn end(&self, outcome: Outcome) {
         if self.outcome.set(outcome).is_ok() {
-            self.news.notify_waiters();
+            self.changed.notify_waiters();
         }
     }
 
@@ -73,39 +74,39 @@ impl<S: Service> Instance<S> {
         self.outcome.get()
     }
 
-    /// Waits for the end of the run. Resolves on every path: [`Ending`](crate::runner) sees to it.
+    /// Waits until the instance has ended. Every path sets an outcome.
     pub(crate) async fn ended(&self) -> Outcome {
-        self.news_until(|| self.outcome().cloned()).await
+        self.until(|| self.outcome().cloned()).await
     }
 
-    /// Waits until the document stands, or the instance has ended without.
+    /// Waits until the document exists, or the instance has ended without one.
     pub(crate) async fn persisted(&self) -> Result<(), Outcome> {
-        self.news_until(|| match self.was_persisted() {
+        self.until(|| match self.was_persisted() {
             true => Some(Ok(())),
             false => self.outcome().cloned().map(Err),
         })
         .await
     }
 
-    async fn news_until<T>(&self, look: impl Fn() -> Option<T>) -> T {
+    async fn until<T>(&self, look: impl Fn() -> Option<T>) -> T {
         loop {
-            let news = self.news.notified();
-            tokio::pin!(news);
-            // Listening begins before looking, or news in between would go unheard.
-            news.as_mut().enable();
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Registered before the look, so that no change in between is missed.
+            changed.as_mut().enable();
             if let Some(seen) = look() {
                 return seen;
             }
-            news.await;
+            changed.await;
         }
     }
 
-    pub(crate) fn leave_behind(&self, write: BoxFuture<'static, ()>) {
-        *self.left_behind.lock().unwrap_or_else(PoisonError::into_inner) = Some(write);
+    pub(crate) fn set_unfinished(&self, write: BoxFuture<'static, ()>) {
+        *self.unfinished.lock().unwrap_or_else(PoisonError::into_inner) = Some(write);
     }
 
-    /// What finishes the write that a cell has left in doubt.
-    pub(crate) fn take_left_behind(&self) -> Option<BoxFuture<'static, ()>> {
-        self.left_behind.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Takes the future that finishes the write of a dropped cell.
+    pub(crate) fn take_unfinished(&self) -> Option<BoxFuture<'static, ()>> {
+        self.unfinished.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }

@@ -1,44 +1,16 @@
-//! [`Registry::lead`]: one term of all services, from the step-up to the end of the last instance.
+//! [`Registry::lead`]: one term of all services.
 
-use crate::{Deposed, Registry, term::Term};
+use crate::{LeadError, Registry, term::Term};
 use futures_util::future::join_all;
-use ielections::{Incarnation, Standing};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use ielections::Standing;
+use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// A term did not begin, or ended by itself. Nothing of it runs.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum LeadError {
-    /// Somebody else leads. Shut down, and campaign again.
-    #[error(transparent)]
-    Deposed(#[from] Deposed),
-    /// The storage of this election has no fenced documents.
-    #[error("the storage of this election has no fenced documents: choose another driver")]
-    NoDocuments,
-    /// The services run under a leadership already. A process that leads several slots at once needs a
-    /// registry for each.
-    #[error("the services run under another leadership already")]
-    Leading,
-    /// The services ran under this very leadership before: a term has one beginning.
-    #[error("the services ran under this leadership before")]
-    SameTerm,
-}
-
-/// Whose turn it is: one leadership at a time, none twice.
-#[derive(Debug, Default)]
-pub(crate) struct Turns(Mutex<Past>);
-
-#[derive(Debug, Default)]
-struct Past {
-    leading: bool,
-    last: Option<Incarnation>,
-}
-
 impl Registry {
-    /// Leads: steps all services up, waits for `stop` while they run, steps them down, and returns when none
-    /// of their instances is left, so that the leadership may be handed back then (I6).
+    /// Runs the services under a leadership until `stop`, and returns when none of their instances runs, so
+    /// that the leadership may be released (I6).
     ///
-    /// It is a service's work in a VVM:
+    /// In a VVM it is the work of one service:
     ///
     /// ```
     /// # use {ielections::Key, primary_only::Registry, vvm_orch::{Service, service_fn}};
@@ -47,16 +19,15 @@ impl Registry {
     /// }
     /// ```
     ///
-    /// An instance that does not end makes it wait for ever, with the deadman behind it: returning would give
-    /// a word that is not true. After [`RegistryConfig::join_timeout`](crate::RegistryConfig) those instances
-    /// are named in the log.
+    /// It waits for an instance that does not end; then the kill deadline ends the process. After
+    /// [`RegistryConfig::join_timeout`](crate::RegistryConfig) the log lists such instances.
     ///
     /// # Errors
-    /// [`LeadError`]. When it returns one, nothing runs either.
+    /// [`LeadError`]. No instance runs then, either.
     ///
     /// # Cancel safety
-    /// Dropping it interrupts the instances and doesn't wait for them, which proves nothing: don't hand back
-    /// then. The next term waits for them.
+    /// Dropping it interrupts the instances, but does not wait for them: do not release the leadership then.
+    /// The next term waits for them.
     pub async fn lead(&self, standing: Standing, stop: CancellationToken) -> Result<(), LeadError> {
         let _turn = self.turns.take(&standing)?;
         let documents = standing.documents().ok_or(LeadError::NoDocuments)?;
@@ -72,8 +43,8 @@ impl Registry {
             }
             drop(end);
         };
-        // A rebuild is not dropped when the term ends: it notices, and what it waits for may be a service's
-        // own code.
+        // Rebuilds end by themselves after the term. They are not dropped, because they may wait for the
+        // service's own code.
         tokio::join!(rebuilding, ending);
         self.join().await;
         match term.deposed() {
@@ -92,15 +63,16 @@ impl Registry {
             () = self.config.clock.sleep(self.config.join_timeout) => false,
         };
         if !in_time {
-            let at_work: Vec<_> = self.services.iter().flat_map(|service| service.at_work()).collect();
-            tracing::error!(?at_work, "instances do not end; the leadership can't be handed back");
+            let running: Vec<_> = self.services.iter().flat_map(|service| service.running()).collect();
+            let running = running.join(", ");
+            tracing::error!(running, "instances do not end, so the leadership can't be released");
             joined.await;
         }
         self.services.iter().for_each(|service| service.clear());
     }
 }
 
-/// Steps all services down when it is dropped.
+/// Ends the term of all services when it is dropped.
 struct StepDown<'term> {
     registry: &'term Registry,
     term: &'term Term,
@@ -109,34 +81,6 @@ struct StepDown<'term> {
 impl Drop for StepDown<'_> {
     fn drop(&mut self) {
         self.term.stop.cancel();
-        self.registry.services.iter().for_each(|service| service.step_down());
-    }
-}
-
-/// Ends the turn when it is dropped.
-struct Turn<'turns>(&'turns Turns);
-
-impl Turns {
-    fn take(&self, standing: &Standing) -> Result<Turn<'_>, LeadError> {
-        let mut past = self.past();
-        if past.leading {
-            return Err(LeadError::Leading);
-        }
-        let incarnation = standing.incarnation();
-        if past.last == Some(incarnation) {
-            return Err(LeadError::SameTerm);
-        }
-        *past = Past { leading: true, last: Some(incarnation) };
-        Ok(Turn(self))
-    }
-
-    fn past(&self) -> MutexGuard<'_, Past> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.0.past().leading = false;
+        self.registry.services.iter().for_each(|service| service.end_term());
     }
 }

@@ -1,23 +1,17 @@
-//! Primary-only services: long-running work that survives fail-over.
+//! Long-running work that survives fail-over: state machines with one fenced document each.
 //!
-//! A *service* is a kind of task, an *instance* one such task: a state machine whose state is one document,
-//! which only the leader can write. Whoever leads reads all documents, makes an instance of each and runs it
-//! from where its document says it is; when the leadership ends, they are interrupted and joined, and the
-//! next leader goes on. `docs/primary-only.md` says how to model a task, what is guaranteed, and what is not.
-//!
-//! - [`Service`], [`Task`]: what people write.
-//! - [`RegistryBuilder`], [`Registry`]: the services of a process; [`Registry::lead`] runs them under a
-//!   leadership.
-//! - [`ServiceHandle`], [`Handle`]: what a program asks of them.
-//! - [`DocumentedInstance`]: an instance as seen from outside, by `vvm status --instances`.
-//! - [`StateCell`]: the only writer of an instance's document. The machinery itself never writes one.
+//! A *service* is a kind of task, and an *instance* is one such task. Its state is one document that only the
+//! leader can write. The leader reads all documents, makes an instance of each, and runs it from the state in
+//! its document. When the leadership ends, the instances are interrupted and joined, and the next leader
+//! continues them. `docs/primary-only.md` explains how to model a task, and which guarantees it has.
 //!
 //! ```
 //! use primary_only::{BoxError, Interrupted, RegistryBuilder, RegistryConfig, RunContext, Service, Task};
-//! # use {vvm_deadman::{Deadman, recording::RecordingTrigger}, ielections::*, std::{num::NonZeroU32, sync::Arc}};
+//! # use {ielections::*, std::{num::NonZeroU32, sync::Arc}};
+//! # use vvm_deadman::{Deadman, recording::RecordingTrigger};
 //! # use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber, mem::MemDatabase};
 //!
-//! /// Counts to a hundred, once, whoever leads.
+//! /// Counts to a hundred once, under any number of leaders.
 //! struct Counters;
 //! struct Counter;
 //!
@@ -37,16 +31,16 @@
 //!     type Doc = u64;
 //!
 //!     async fn run(&self, mut cx: RunContext<u64>) -> Result<(), BoxError> {
-//!         cx.state.insert().await?; // From here on it survives this process.
+//!         cx.state.insert().await?; // From here on the counter survives this process.
 //!         while *cx.state.doc() < 100 {
 //!             if cx.stop.is_cancelled() {
-//!                 return Err(Interrupted.into()); // The next leader goes on from here.
+//!                 return Err(Interrupted.into()); // The next leader continues from here.
 //!             }
 //!             let next = cx.state.doc() + 1;
-//!             cx.state.update(next).await?; // The step, fenced.
+//!             cx.state.update(next).await?; // One fenced step.
 //!         }
 //!         println!("a hundred, under epoch {}", cx.standing.epoch());
-//!         Ok(cx.state.delete().await?) // Done: nobody takes it up again.
+//!         Ok(cx.state.delete().await?) // Done: no leader runs it again.
 //!     }
 //! }
 //!
@@ -62,7 +56,7 @@
 //! let counters = builder.register(Counters)?;
 //! let registry = builder.build();
 //! # let (_, leadership) = elections.acquire(Candidacy { slots: vec![slot], terms }).await?;
-//! // A VVM's service does this: see `Registry::lead`.
+//! // In a VVM, one service does this: see `Registry::lead`.
 //! let ran = leadership.run(async |stop, standing| {
 //!     let lead = registry.lead(standing, stop.clone());
 //!     let ask = async {
@@ -81,39 +75,48 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! - [`Service`], [`Task`]: the traits that a program implements.
+//! - [`StateCell`]: the only writer of an instance's document.
+//! - [`RegistryBuilder`], [`Registry`]: the services of a process. [`Registry::lead`] runs them.
+//! - [`ServiceHandle`], [`Handle`]: a program's access to services and instances.
+//! - [`DocumentedInstance`]: an instance as its document shows it, for `vvm status --instances`.
 #![forbid(unsafe_code)]
 
-mod asking;
 mod collection;
+mod config;
+mod document_write;
 mod documented;
 mod envelope;
 mod failure;
 mod handle;
 mod instance;
-mod landing;
 mod lead;
 mod outcome;
 mod rebuild;
 mod registry;
 mod roster;
-mod run;
+mod run_context;
 mod runner;
 mod service;
+mod service_handle;
 mod state_cell;
 mod status;
 mod term;
+mod turns;
 
-pub use asking::{GetOrCreateError, GotOrCreated, Others, ServiceHandle, Unavailable};
-pub use collection::NotACollection;
+pub use collection::{InstanceId, NotACollection};
+pub use config::RegistryConfig;
 pub use documented::{DocumentedInstance, DocumentedState};
 pub use envelope::SchemaVersion;
 pub use failure::{BoxError, Failure};
 pub use handle::{Handle, NotPersisted};
-pub use lead::LeadError;
 pub use outcome::Outcome;
-pub use registry::{RegisterError, Registry, RegistryBuilder, RegistryConfig};
-pub use run::{Interrupted, RunContext};
-pub use service::{InstanceId, PrepareContext, Service, Task};
+pub use registry::{RegisterError, Registry, RegistryBuilder};
+pub use run_context::{Interrupted, RunContext};
+pub use service::{Others, PrepareContext, Service, Task};
+pub use service_handle::{GetOrCreateError, GotOrCreated, ServiceHandle, Unavailable};
 pub use state_cell::{StateCell, StateError};
-pub use status::{Course, InstanceStatus, Quarantined, ServiceState, ServiceStatus};
+pub use status::{InstanceState, InstanceStatus, Quarantined, ServiceState, ServiceStatus};
 pub use term::Deposed;
+pub use turns::LeadError;

@@ -3,21 +3,23 @@
 use crate::Failure;
 use std::{fmt, sync::Arc};
 
-/// How an instance ended in this term. Whether it resumes in the next one is its document's to say.
+/// How an instance ended in this term.
+///
+/// An instance whose document exists runs again in the next term, whatever its outcome was.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// Its run returned without an error: its word that the task is done.
+    /// The run returned `Ok`: the task is done.
     Completed,
-    /// Its run failed.
+    /// The run returned an error.
     Failed(Failure),
-    /// Its run panicked, with this message.
+    /// The run panicked with this message.
     Panicked(Arc<str>),
-    /// The term ended, or the runtime did, before the run or in its midst.
+    /// The term or the runtime ended before the run did, or before it began.
     Interrupted,
 }
 
 impl Outcome {
-    /// Whether the task is done.
+    /// Returns whether the task is done.
     pub fn is_completed(&self) -> bool {
         matches!(self, Self::Completed)
     }

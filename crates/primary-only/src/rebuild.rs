@@ -5,26 +5,24 @@ use crate::{
     BoxError, Failure, PrepareContext, Service, envelope,
     failure::{caught, caught_call},
     instance::Instance,
-    roster::{Current, Roster},
-    runner::Queued,
-    state_cell::Stands,
+    roster::{Queued, Roster, ServiceTerm},
+    runner::Runner,
+    state_cell::Stored,
     term::Term,
 };
 use ielections::{Document, DocumentId, DocumentReadError, Page, ReadError, Scan};
 use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
-/// How many documents are asked for at a time, if the storage takes so many: enough for few round trips, few
-/// enough that the first instances run soon.
+/// Documents in one page, unless the storage allows fewer: few round trips, and the first instances run soon.
 const PAGE: usize = 500;
 
-/// How often a page is asked for before the rebuild counts as failed, and how far apart: with time limits of
-/// its own for each, that is longer than a renewal lasts, so that a storage that is down for good costs the
-/// leadership first.
+/// Attempts to read one page, and the pause between them. With the time limit of each attempt they take
+/// longer than a renewal may, so that an outage of the storage ends the leadership before it fails the
+/// rebuild.
 const ATTEMPTS: usize = 10;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// From when on a rebuild is worth a warning: as long as a leader may be silent before it is at risk, by
-/// default.
+/// A rebuild that takes this long logs a warning: half of the default TTL.
 const SLOW: Duration = Duration::from_secs(10);
 
 /// Why a service was not rebuilt.
@@ -38,19 +36,19 @@ enum RebuildError {
     Read(#[source] DocumentReadError),
 }
 
-/// How a rebuild ended early.
+/// Why a rebuild ended before it was complete.
 enum Early {
     TermOver,
     Failed(RebuildError),
 }
 
 impl<S: Service> Roster<S> {
-    /// Steps up. Ends soon after the term does, and is not dropped before.
+    /// Steps up. Ends soon after the term does; callers do not drop it before.
     pub(crate) async fn step_up(self: &Arc<Self>, term: &Arc<Term>) {
-        let current = self.enter(term);
+        let term = self.begin_term(term);
         let clock = &self.config.clock;
         let began = clock.now();
-        let outcome = self.rebuild(&current).await;
+        let outcome = self.rebuild(&term).await;
         let took = clock.now().since(began);
         let outcome: Result<(), Failure> = match outcome {
             Ok(()) => Ok(()),
@@ -60,47 +58,48 @@ impl<S: Service> Roster<S> {
         if took >= SLOW {
             tracing::warn!(service = S::NAME, ?took, "rebuilding the service was slow");
         }
-        self.rebuilt(&current, outcome, took);
+        self.rebuilt(&term, outcome, took);
     }
 
-    async fn rebuild(self: &Arc<Self>, current: &Current) -> Result<(), Early> {
-        self.join_the_old(current).await?;
+    async fn rebuild(self: &Arc<Self>, term: &ServiceTerm) -> Result<(), Early> {
+        self.join_earlier(term).await?;
         self.clear();
-        let cx = PrepareContext::new(current.stop.clone(), current.term.standing.clone());
+        let cx = PrepareContext::new(term.stop.clone(), term.term.standing.clone());
         let prepared = caught(self.service.prepare(cx)).await.unwrap_or_else(|panic| Err(Box::new(panic)));
-        if current.stop.is_cancelled() {
+        if term.stop.is_cancelled() {
             return Err(Early::TermOver);
         }
         prepared.map_err(|error| Early::Failed(RebuildError::Prepare(error)))?;
         let mut after = None;
         loop {
-            let page = self.page(current, after).await?;
-            self.take_up(current, page.documents)?;
+            let page = self.page(term, after).await?;
+            self.start_instances(term, page.documents)?;
             after = page.next;
             if after.is_none() {
                 return Ok(());
             }
-            // Where a storage answers at once, the instances would otherwise wait for the last page.
-            let_others_run().await;
+            // If the storage answers at once, the instances would otherwise wait for the last page.
+            yield_now().await;
         }
     }
 
-    /// Never two instances of one id on a node, also if the last term's do not listen.
-    async fn join_the_old(&self, current: &Current) -> Result<(), Early> {
+    /// Waits for the instances of earlier terms, so that no id runs twice in a process.
+    async fn join_earlier(&self, term: &ServiceTerm) -> Result<(), Early> {
         let deadline = self.config.clock.sleep(self.config.join_timeout);
         tokio::select! {
             biased;
             () = self.joined() => Ok(()),
-            () = current.stop.cancelled() => Err(Early::TermOver),
-            () = deadline => Err(Early::Failed(RebuildError::NotJoined(self.at_work()))),
+            () = term.stop.cancelled() => Err(Early::TermOver),
+            () = deadline => Err(Early::Failed(RebuildError::NotJoined(self.running()))),
         }
     }
 
-    async fn page(&self, current: &Current, after: Option<DocumentId>) -> Result<Page, Early> {
+    async fn page(&self, term: &ServiceTerm, after: Option<DocumentId>) -> Result<Page, Early> {
         let scan = Scan { prefix: self.collection.prefix(), after, limit: PAGE };
         let mut attempt = 1;
         loop {
-            let error = match self.unless_over(current, current.term.scan(&scan)).await? {
+            let scanned = term.stop.run_until_cancelled(term.term.scan(&scan)).await;
+            let error = match scanned.ok_or(Early::TermOver)? {
                 Ok(page) => return Ok(page),
                 Err(error) => error,
             };
@@ -110,20 +109,17 @@ impl<S: Service> Roster<S> {
             }
             tracing::warn!(service = S::NAME, %error, attempt, "documents could not be read; trying again");
             attempt += 1;
-            self.unless_over(current, self.config.clock.sleep(PAUSE)).await?;
+            let pause = self.config.clock.sleep(PAUSE);
+            term.stop.run_until_cancelled(pause).await.ok_or(Early::TermOver)?;
         }
     }
 
-    async fn unless_over<T>(&self, current: &Current, read: impl Future<Output = T>) -> Result<T, Early> {
-        current.stop.run_until_cancelled(read).await.ok_or(Early::TermOver)
-    }
-
-    /// Makes an instance of each document, or a report, and starts them.
-    fn take_up(self: &Arc<Self>, current: &Current, documents: Vec<Document>) -> Result<(), Early> {
-        let made: Vec<_> = documents.into_iter().map(|document| self.make(current, document)).collect();
+    /// Makes an instance of each document and starts it, or quarantines the document.
+    fn start_instances(self: &Arc<Self>, term: &ServiceTerm, documents: Vec<Document>) -> Result<(), Early> {
+        let made: Vec<_> = documents.into_iter().map(|document| self.make(term, document)).collect();
         let mut runners = 0;
         let mut list = self.list();
-        if !list.is_current(current) {
+        if !list.is_current(term) {
             drop(list);
             return Err(Early::TermOver);
         }
@@ -131,39 +127,43 @@ impl<S: Service> Roster<S> {
             match made {
                 Ok(queued) => runners += self.admit(&mut list, queued),
                 Err((id, reason)) => {
-                    tracing::error!(service = S::NAME, id, %reason, "a document makes no instance; it is left as it is");
+                    tracing::error!(
+                        service = S::NAME, id, %reason,
+                        "the document is quarantined: no instance can be made from it; repair or delete it"
+                    );
                     list.quarantined.insert(id, reason.to_string());
                 }
             }
         }
         drop(list);
-        self.start_runners(runners);
+        Runner::start(self, runners);
         Ok(())
     }
 
-    /// An instance of a document that stands; or which document makes none, and why.
-    fn make(
-        self: &Arc<Self>,
-        current: &Current,
-        document: Document,
-    ) -> Result<Queued<S>, (String, BoxError)> {
+    /// Makes an instance from a stored document. Fails with the document's name and the reason.
+    fn make(&self, term: &ServiceTerm, document: Document) -> Result<Queued<S>, (String, BoxError)> {
         let make = || -> Result<_, BoxError> {
             let id: S::Id = self.collection.id_of(&document.id)?;
-            let doc = envelope::open(&self.service, &document.body)?;
+            let (schema, json) = envelope::parts(&document.body)?;
+            let doc = match schema == S::SCHEMA {
+                true => serde_json::from_slice(json)?,
+                false => self.service.upgrade(schema, json)?,
+            };
             let task = self.service.build(&id, &doc)?;
             Ok((Instance::new(id, task, true), doc))
         };
         let made = caught_call(make).unwrap_or_else(|panic| Err(Box::new(panic)));
         let (instance, doc) = made.map_err(|reason| (self.collection.name_of(&document.id), reason))?;
-        Ok(Queued::new(self, current, instance, doc, Stands::At(document.version)))
+        let stored = Stored::At(document.version);
+        Ok(Queued { term: term.clone(), instance: Arc::new(instance), doc, stored })
     }
 }
 
-/// Lets every other task of the runtime have its turn.
-async fn let_others_run() {
-    let mut waited = false;
+/// Lets the runtime poll every other task that is ready.
+async fn yield_now() {
+    let mut yielded = false;
     poll_fn(|cx| {
-        if std::mem::replace(&mut waited, true) {
+        if std::mem::replace(&mut yielded, true) {
             return Poll::Ready(());
         }
         cx.waker().wake_by_ref();

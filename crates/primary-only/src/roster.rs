@@ -1,15 +1,8 @@
-//! [`Roster`]: the instances of one service, and the phase of its term. Each change of phase is made here,
-//! under one lock.
-//!
-//! What does not live here: reading documents (`rebuild`), driving runs (`runner`), what callers ask
-//! (`asking`).
+//! [`Roster`]: the instances of one service, and its state in the term, behind one lock.
 
 use crate::{
-    Course, Failure, InstanceStatus, Quarantined, RegistryConfig, Service, ServiceState, ServiceStatus,
-    collection::Collection,
-    instance::Instance,
-    runner::{Queued, Runner},
-    term::Term,
+    Failure, InstanceStatus, Outcome, Quarantined, RegistryConfig, Service, ServiceState, ServiceStatus,
+    collection::Collection, instance::Instance, state_cell::Stored, term::Term,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -26,41 +19,47 @@ pub(crate) struct Roster<S: Service> {
     pub(crate) config: Arc<RegistryConfig>,
     concurrency: Option<NonZeroUsize>,
     list: Mutex<List<S>>,
-    /// Rings when the phase changes.
-    pub(crate) phases: Notify,
-    /// Every runner listens to it, so that it is closed when none is left.
-    crew: watch::Sender<()>,
+    /// Notified when the state changes.
+    pub(crate) state_changed: Notify,
+    /// Every runner has a receiver, so that this is closed when no runner is left.
+    pub(crate) runners: watch::Sender<()>,
 }
 
-/// What the lock protects.
+/// The data behind the lock.
 pub(crate) struct List<S: Service> {
-    pub(crate) phase: ServiceState,
-    /// Counts the terms.
+    pub(crate) state: ServiceState,
+    /// The number of the last term.
     pub(crate) term: u64,
-    /// Those that a lookup finds; after the term, those whose end was not seen yet.
+    /// The instances that a lookup finds. After the term: those that have not ended yet.
     pub(crate) instances: BTreeMap<S::Id, Arc<Instance<S>>>,
-    /// Those whose documents were deleted and which still run.
+    /// Instances whose documents were deleted and that still run.
     departing: BTreeMap<S::Id, Arc<Instance<S>>>,
     pub(crate) quarantined: BTreeMap<String, String>,
-    /// Those that wait for their turn.
     queue: VecDeque<Queued<S>>,
     runners: usize,
     rebuilt_in: Option<Duration>,
-    /// The term, as the service's instances see it.
-    pub(crate) current: Option<Current>,
+    pub(crate) current: Option<ServiceTerm>,
+}
+
+/// An instance that was not run yet. A runner consumes it, so each is run at most once.
+pub(crate) struct Queued<S: Service> {
+    pub(crate) term: ServiceTerm,
+    pub(crate) instance: Arc<Instance<S>>,
+    pub(crate) doc: S::Doc,
+    pub(crate) stored: Stored,
 }
 
 /// The term of one service.
 #[derive(Clone)]
-pub(crate) struct Current {
+pub(crate) struct ServiceTerm {
     pub(crate) term: Arc<Term>,
-    pub(crate) number: u64,
-    /// Ends with the term, or before it when the rebuild fails.
+    number: u64,
+    /// Cancelled when the term ends, or earlier if the rebuild fails.
     pub(crate) stop: CancellationToken,
 }
 
-impl Current {
-    /// Whether the term has ended, or is about to.
+impl ServiceTerm {
+    /// Returns whether the term has ended, or is about to.
     pub(crate) fn is_over(&self) -> bool {
         self.stop.is_cancelled() || self.term.standing.loss().is_some()
     }
@@ -69,8 +68,8 @@ impl Current {
 impl<S: Service> Roster<S> {
     pub(crate) fn new(service: S, collection: Collection, config: Arc<RegistryConfig>) -> Self {
         let concurrency = service.concurrency();
-        let list = List {
-            phase: ServiceState::Paused,
+        let list = Mutex::new(List {
+            state: ServiceState::Paused,
             term: 0,
             instances: BTreeMap::new(),
             departing: BTreeMap::new(),
@@ -79,69 +78,76 @@ impl<S: Service> Roster<S> {
             runners: 0,
             rebuilt_in: None,
             current: None,
-        };
-        let (list, phases, crew) = (Mutex::new(list), Notify::new(), watch::Sender::new(()));
-        Self { service, collection, config, concurrency, list, phases, crew }
+        });
+        let (state_changed, runners) = (Notify::new(), watch::Sender::new(()));
+        Self { service, collection, config, concurrency, list, state_changed, runners }
     }
 
     pub(crate) fn list(&self) -> MutexGuard<'_, List<S>> {
-        // A panic of the service's own code can't leave it half-changed: it is called before anything is
-        // changed.
+        // A service's code that panics under the lock runs before any change, so the data is consistent.
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins a term: Paused becomes Rebuilding.
-    pub(crate) fn enter(&self, term: &Arc<Term>) -> Current {
+    pub(crate) fn begin_term(&self, term: &Arc<Term>) -> ServiceTerm {
         let mut list = self.list();
         list.term += 1;
-        let current = Current { term: Arc::clone(term), number: list.term, stop: term.stop.child_token() };
+        let stop = term.stop.child_token();
+        let current = ServiceTerm { term: Arc::clone(term), number: list.term, stop };
         list.current = Some(current.clone());
-        list.phase = ServiceState::Rebuilding;
+        list.state = ServiceState::Rebuilding;
         current
     }
 
-    /// Rebuilding becomes Running or RebuildFailed, once; unless the term is over.
-    pub(crate) fn rebuilt(&self, current: &Current, outcome: Result<(), Failure>, took: Duration) {
+    /// Ends the rebuild: Rebuilding becomes Running or RebuildFailed, unless the term is over.
+    pub(crate) fn rebuilt(&self, current: &ServiceTerm, outcome: Result<(), Failure>, took: Duration) {
         let mut list = self.list();
         if !list.is_current(current) {
             return;
         }
         list.rebuilt_in = Some(took);
         match outcome {
-            Ok(()) => list.phase = ServiceState::Running,
+            Ok(()) => list.state = ServiceState::Running,
             Err(failure) => {
-                tracing::error!(service = S::NAME, %failure, "the service could not be rebuilt; nothing of it runs in this term");
-                list.phase = ServiceState::RebuildFailed(failure);
-                // Those that run already would run unseen.
+                tracing::error!(
+                    service = S::NAME, %failure,
+                    "the service was not rebuilt; none of its instances runs in this term"
+                );
+                list.state = ServiceState::RebuildFailed(failure);
+                // No caller could reach the instances that run already.
                 current.stop.cancel();
-                let queued = std::mem::take(&mut list.queue);
-                drop(list);
-                drop(queued);
+                self.interrupt_queued(list);
             }
         }
-        self.phases.notify_waiters();
+        self.state_changed.notify_waiters();
     }
 
-    /// Ends the term, in whatever phase: interrupts all, waits for none.
-    pub(crate) fn leave(&self) {
+    /// Ends the term in any state. Interrupts all instances, and does not wait for them.
+    pub(crate) fn end_term(&self) {
         let mut list = self.list();
         if let Some(current) = list.current.take() {
             current.stop.cancel();
         }
-        list.phase = ServiceState::Paused;
-        let queued = std::mem::take(&mut list.queue);
+        list.state = ServiceState::Paused;
+        self.interrupt_queued(list);
+        self.state_changed.notify_waiters();
+    }
+
+    fn interrupt_queued(&self, mut list: MutexGuard<'_, List<S>>) {
+        let queue = std::mem::take(&mut list.queue);
+        // Dropping an instance runs the service's code, which may call the service.
         drop(list);
-        // Each ends as interrupted, which takes the lock.
-        drop(queued);
-        self.phases.notify_waiters();
+        for queued in queue {
+            self.end(&queued.instance, Outcome::Interrupted);
+        }
     }
 
     /// Waits until nothing of the service runs (I6, I9).
     pub(crate) async fn joined(&self) {
-        self.crew.closed().await;
+        self.runners.closed().await;
     }
 
-    /// Forgets what an earlier term has left.
+    /// Removes the instances and quarantined documents of earlier terms.
     pub(crate) fn clear(&self) {
         let mut list = self.list();
         list.departing.clear();
@@ -151,18 +157,15 @@ impl<S: Service> Roster<S> {
         drop(instances);
     }
 
-    /// Whose runs have begun and not ended.
-    pub(crate) fn at_work(&self) -> Vec<String> {
+    /// Returns the names of the instances whose runs have not ended.
+    pub(crate) fn running(&self) -> Vec<String> {
         let list = self.list();
-        let all = list.instances.values().chain(list.departing.values());
-        all.filter(|instance| Course::of(instance) == Course::Running)
-            .map(|instance| format!("{} of {}", instance.id, S::NAME))
-            .collect()
+        list.running().map(|instance| format!("{} of {}", instance.id, S::NAME)).collect()
     }
 
-    /// Moves an instance whose document was deleted out of sight, without disturbing it.
-    pub(crate) fn release(&self, instance: &Arc<Instance<S>>) {
-        instance.release();
+    /// Takes an instance whose document was deleted out of the list. Its run continues.
+    pub(crate) fn depart(&self, instance: &Arc<Instance<S>>) {
+        instance.delete();
         let mut list = self.list();
         if list.has(instance) {
             list.instances.remove(&instance.id);
@@ -170,22 +173,25 @@ impl<S: Service> Roster<S> {
         }
     }
 
-    /// Takes out what has ended, unless its document stands and so keeps it.
-    pub(crate) fn forget(&self, instance: &Arc<Instance<S>>) {
+    /// Ends an instance, and removes it from the list unless its document exists.
+    pub(crate) fn end(&self, instance: &Arc<Instance<S>>, outcome: Outcome) {
         let mut list = self.list();
         if list.departing.get(&instance.id).is_some_and(|departing| Arc::ptr_eq(departing, instance)) {
             list.departing.remove(&instance.id);
-        } else if list.has(instance) && !instance.stands() {
+        } else if list.has(instance) && !instance.has_document() {
             list.instances.remove(&instance.id);
         }
+        drop(list);
+        // After the removal: a caller that has seen the end must not find the instance.
+        instance.end(outcome);
     }
 
-    /// The instance of the same id that must end before this one runs.
+    /// Returns the instance of the same id that must end before a new one runs.
     pub(crate) fn predecessor(&self, id: &S::Id) -> Option<Arc<Instance<S>>> {
         self.list().departing.get(id).cloned()
     }
 
-    /// The next in the queue; or the runner goes.
+    /// Returns the next instance of the queue. If there is none, the calling runner ends.
     pub(crate) fn next_queued(&self) -> Option<Queued<S>> {
         let mut list = self.list();
         let next = list.queue.pop_front();
@@ -195,65 +201,59 @@ impl<S: Service> Roster<S> {
         next
     }
 
-    /// A runner was dropped in the midst of its work.
+    /// Counts a runner that was dropped before its end.
     pub(crate) fn lost_a_runner(&self) {
         self.list().runners -= 1;
     }
 
-    /// Takes instances into the list and the queue, and says how many runners they need beside those there
-    /// are.
-    pub(crate) fn admit(&self, list: &mut List<S>, admitted: Queued<S>) -> usize {
-        let instance = Arc::clone(admitted.instance());
-        list.instances.insert(instance.id.clone(), instance);
-        list.queue.push_back(admitted);
+    /// Adds an instance to the list and the queue. Returns how many runners to start for it.
+    pub(crate) fn admit(&self, list: &mut List<S>, queued: Queued<S>) -> usize {
+        list.instances.insert(queued.instance.id.clone(), Arc::clone(&queued.instance));
+        list.queue.push_back(queued);
         let most = self.concurrency.map_or(usize::MAX, NonZeroUsize::get);
         let wanted = usize::from(list.runners < most);
         list.runners += wanted;
         wanted
     }
 
-    /// Starts runners that [`admit`](Self::admit) has counted.
-    pub(crate) fn start_runners(self: &Arc<Self>, number: usize) {
-        for _ in 0..number {
-            Runner::start(Arc::clone(self), self.crew.subscribe());
-        }
-    }
-
     pub(crate) fn status(&self) -> ServiceStatus {
         let list = self.list();
-        let running = |instance: &&Arc<Instance<S>>| Course::of(instance) == Course::Running;
+        let quarantined = list.quarantined.iter();
         ServiceStatus {
             service: S::NAME,
-            failure: match &list.phase {
+            failure: match &list.state {
                 ServiceState::RebuildFailed(failure) => Some(failure.to_string()),
                 _ => None,
             },
-            state: list.phase.clone(),
+            state: list.state.clone(),
             instances: list.instances.len(),
-            running: list.instances.values().chain(list.departing.values()).filter(running).count(),
+            running: list.running().count(),
             waiting: list.queue.len(),
             rebuilt_in: list.rebuilt_in,
-            quarantined: list
-                .quarantined
-                .iter()
+            quarantined: quarantined
                 .map(|(id, reason)| Quarantined { id: id.clone(), reason: reason.clone() })
                 .collect(),
         }
     }
 
-    /// At most so many, in the order of their ids.
+    /// Returns the status of at most `most` instances, in the order of their ids.
     pub(crate) fn instances(&self, most: usize) -> Vec<InstanceStatus> {
+        // Collected first: a report is the service's code, which may call the service.
         let instances: Vec<_> = self.list().instances.values().take(most).cloned().collect();
         instances.iter().map(|instance| InstanceStatus::of(instance)).collect()
     }
 }
 
 impl<S: Service> List<S> {
-    pub(crate) fn is_current(&self, current: &Current) -> bool {
-        self.current.as_ref().is_some_and(|mine| mine.number == current.number)
+    pub(crate) fn is_current(&self, term: &ServiceTerm) -> bool {
+        self.current.as_ref().is_some_and(|current| current.number == term.number)
     }
 
     fn has(&self, instance: &Arc<Instance<S>>) -> bool {
         self.instances.get(&instance.id).is_some_and(|listed| Arc::ptr_eq(listed, instance))
+    }
+
+    fn running(&self) -> impl Iterator<Item = &Arc<Instance<S>>> {
+        self.instances.values().chain(self.departing.values()).filter(|instance| instance.is_running())
     }
 }

@@ -1,6 +1,6 @@
 //! [`StateCell`]: the only writer of an instance's document.
 
-use crate::{Deposed, SchemaVersion, envelope::seal, landing::land, term::Term};
+use crate::{Deposed, SchemaVersion, document_write::write_until_known, envelope::seal, term::Term};
 use futures_util::future::BoxFuture;
 use ielections::{
     BeyondDocumentLimits, DocumentId, DocumentVersion, DocumentWrite, DocumentWriteError, Loss, OnlyIf,
@@ -9,117 +9,119 @@ use serde::Serialize;
 use std::{fmt, sync::Arc};
 use vvm_clock::Clock;
 
-/// The state of an instance, and its document: every write is fenced by the leadership (I2), and lands only
-/// on the version that this cell wrote or read last.
+/// The state of an instance, and its document.
 ///
-/// A write is tried until it has landed, until it can't any more, or until the term ends: where a call
-/// returns, it is known what stands, unless the error says otherwise.
+/// Every write is fenced by the leadership (I2), and is applied only to the version that this cell read or
+/// wrote last. A write is repeated until its result is known or the term ends. An error says so if the result
+/// is unknown.
 ///
 /// # Cancel safety
-/// Dropping the future of a write leaves it in doubt, not undone: the cell finishes it before the next one
-/// begins, and the machinery does before the instance counts as ended. Drive it or drop it: while it is held
-/// and not driven, it may keep the writes of all other instances waiting.
+/// Dropping the future of a write does not undo it. The cell finishes the write before the next one, and this
+/// crate finishes it before the instance ends. Poll the future or drop it: holding it without polling may
+/// block the writes of all other instances.
 pub struct StateCell<Doc> {
     doc: Doc,
-    stands: Stands,
-    /// The write that is under way, or in doubt.
+    stored: Stored,
+    /// The write whose result is not known yet.
     write: Option<Write<Doc>>,
     place: Place,
 }
 
-/// Where a cell's document is, and who must hear of it.
+/// Where a cell writes, and what it notifies.
 #[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) term: Arc<Term>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) document: DocumentId,
     pub(crate) schema: SchemaVersion,
-    pub(crate) keeper: Arc<dyn Keeper>,
+    pub(crate) owner: Arc<dyn CellOwner>,
 }
 
-/// Who keeps the instance.
-pub(crate) trait Keeper: Send + Sync {
-    /// The document stands.
+/// The owner of a cell, notified of changes.
+pub(crate) trait CellOwner: Send + Sync {
+    /// The document was written.
     fn persisted(&self);
     /// The document was deleted.
-    fn released(&self);
-    /// The cell is gone, and a write of it is in doubt: this finishes it.
-    fn left_behind(&self, write: BoxFuture<'static, ()>);
+    fn deleted(&self);
+    /// The cell was dropped during a write; the future finishes it.
+    fn dropped_during(&self, write: BoxFuture<'static, ()>);
 }
 
-/// What is known of the document.
+/// What the cell knows of the document in the storage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stands {
-    Not,
+pub(crate) enum Stored {
+    Absent,
     At(DocumentVersion),
 }
 
 struct Write<Doc> {
-    then: Then<Doc>,
+    effect: Effect<Doc>,
     write: DocumentWrite,
-    /// It was asked for, and nobody has heard the answer.
+    /// It was sent, and its result was not read.
     in_doubt: bool,
 }
 
-/// What holds once a write has landed.
-enum Then<Doc> {
+/// The change of the cell once a write is applied.
+enum Effect<Doc> {
     Inserted,
-    Says(Doc),
-    Gone,
+    Updated(Doc),
+    Deleted,
 }
 
 /// A document was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// Somebody else leads, or may. The term ends by itself: end the run, too.
+    /// Another process leads, or may. The term ends by itself: end the run, too.
     #[error(transparent)]
     Deposed(Deposed),
-    /// The leadership is over. End the run. The write may have landed.
+    /// The leadership is over. End the run. The write may have been applied.
     #[error("the leadership is over: {0}")]
     Lost(Loss),
-    /// The document is not the one that this cell left: somebody writes it past its instance. End the run;
-    /// the next term begins with what stands.
-    #[error("the document is not the one that this instance left: {found:?}")]
+    /// Another writer changed the document. End the run; the next term begins with the stored state.
+    #[error(
+        "another writer changed the document{}",
+        found.map_or_else(|| ": it is gone".to_owned(), |found| format!(": batch {found} wrote it"))
+    )]
     Conflict {
-        /// The version that stands, if one does.
+        /// The stored version; `None` if there is no document.
         found: Option<DocumentVersion>,
     },
-    /// No such document stands: it was not inserted yet, or deleted already.
+    /// The document was not inserted yet, or is deleted.
     #[error("the instance has no document: insert it first")]
     NotInserted,
-    /// The storage can't carry it.
+    /// The document exceeds the storage's limits.
     #[error(transparent)]
     TooLarge(BeyondDocumentLimits),
-    /// The state does not become JSON.
-    #[error("the state does not become JSON: {0}")]
+    /// The state can't be written as JSON.
+    #[error("the state can't be written as JSON: {0}")]
     Encode(#[source] serde_json::Error),
-    /// The term ended while the storage did not take it. End the run. The write may have landed.
+    /// The term ended before the storage accepted the write. End the run. The write may have been applied.
     #[error("the term ended before the document was written: {cause}")]
     OutOfTime {
-        /// What the storage said last.
+        /// The storage's last error.
         cause: Arc<str>,
     },
-    /// The storage refused, and trying again is pointless until somebody mends the cause.
-    #[error("the storage refused for good: {cause}")]
+    /// The storage refused the write. Repeating it fails until an operator removes the cause.
+    #[error("the storage refused the document: {cause}")]
     Refused {
-        /// What the storage said.
+        /// The storage's error.
         cause: Arc<str>,
     },
 }
 
 impl<Doc: Serialize + Send + Sync + 'static> StateCell<Doc> {
-    /// What the document says; or what it will say, before it was inserted.
+    /// Returns the state: of the document, or of the one that [`insert`](Self::insert) will write.
     pub fn doc(&self) -> &Doc {
         &self.doc
     }
 
-    /// Whether the document stands, as far as this cell knows.
+    /// Returns whether the document exists, as far as this cell knows.
     pub fn is_persisted(&self) -> bool {
-        self.stands != Stands::Not
+        self.stored != Stored::Absent
     }
 
-    /// Makes the instance last: puts its document there, as [`doc`](Self::doc) has it. At once where it
-    /// stands already, so that a run may begin with it whether it is the first or a resumed one.
+    /// Writes the instance's first document, from [`doc`](Self::doc). Returns at once if a document exists,
+    /// so that every run can begin with this call.
     ///
     /// # Errors
     /// [`StateError`].
@@ -130,83 +132,82 @@ impl<Doc: Serialize + Send + Sync + 'static> StateCell<Doc> {
         }
         let body = seal(self.place.schema, &self.doc).map_err(StateError::Encode)?;
         let id = self.place.document.clone();
-        self.begin(DocumentWrite::Put { id, body, only_if: OnlyIf::Absent }, Then::Inserted);
-        self.settle().await
+        self.write(DocumentWrite::Put { id, body, only_if: OnlyIf::Absent }, Effect::Inserted).await
     }
 
-    /// Takes a step: the document says `doc` from now on.
+    /// Replaces the document's state.
     ///
     /// # Errors
-    /// [`StateError`]; [`doc`](Self::doc) is then still the one before.
+    /// [`StateError`]. [`doc`](Self::doc) is then unchanged.
     pub async fn update(&mut self, doc: Doc) -> Result<(), StateError> {
         self.settle().await?;
-        let only_if = self.as_it_stands()?;
+        let only_if = self.unchanged()?;
         let body = seal(self.place.schema, &doc).map_err(StateError::Encode)?;
         let id = self.place.document.clone();
-        self.begin(DocumentWrite::Put { id, body, only_if }, Then::Says(doc));
-        self.settle().await
+        self.write(DocumentWrite::Put { id, body, only_if }, Effect::Updated(doc)).await
     }
 
-    /// Ends the instance for good: its document goes, and the service forgets it. The run goes on
-    /// undisturbed, and another instance of this id does not run before this one has ended.
+    /// Deletes the document, so that no later term runs the instance. The service no longer lists it.
+    ///
+    /// The run continues. Another instance of this id runs only after this run has ended.
     ///
     /// # Errors
     /// [`StateError`].
     pub async fn delete(&mut self) -> Result<(), StateError> {
         self.settle().await?;
-        let only_if = self.as_it_stands()?;
+        let only_if = self.unchanged()?;
         let id = self.place.document.clone();
-        self.begin(DocumentWrite::Delete { id, only_if }, Then::Gone);
-        self.settle().await
+        self.write(DocumentWrite::Delete { id, only_if }, Effect::Deleted).await
     }
 }
 
 impl<Doc> StateCell<Doc> {
-    pub(crate) fn new(doc: Doc, stands: Stands, place: Place) -> Self {
-        Self { doc, stands, write: None, place }
+    pub(crate) fn new(doc: Doc, stored: Stored, place: Place) -> Self {
+        Self { doc, stored, write: None, place }
     }
 
-    fn as_it_stands(&self) -> Result<OnlyIf, StateError> {
-        match self.stands {
-            Stands::Not => Err(StateError::NotInserted),
-            Stands::At(version) => Ok(OnlyIf::Version(version)),
+    fn unchanged(&self) -> Result<OnlyIf, StateError> {
+        match self.stored {
+            Stored::Absent => Err(StateError::NotInserted),
+            Stored::At(version) => Ok(OnlyIf::Version(version)),
         }
     }
 
-    fn begin(&mut self, write: DocumentWrite, then: Then<Doc>) {
-        self.write = Some(Write { then, write, in_doubt: false });
+    async fn write(&mut self, write: DocumentWrite, effect: Effect<Doc>) -> Result<(), StateError> {
+        self.write = Some(Write { effect, write, in_doubt: false });
+        self.settle().await
     }
 
-    /// Finishes the write that is under way, if one is.
+    /// Finishes the write whose result is not known, if there is one.
     async fn settle(&mut self) -> Result<(), StateError> {
         let Some(Write { write, in_doubt, .. }) = &mut self.write else { return Ok(()) };
         let in_doubt = std::mem::replace(in_doubt, true);
         let outcome = self.place.finish(write.clone(), in_doubt).await;
-        let Some(Write { then, .. }) = self.write.take() else { return Ok(()) };
+        let Some(Write { effect, .. }) = self.write.take() else { return Ok(()) };
         let version = outcome?;
-        self.stands = Stands::At(version);
-        match then {
-            Then::Inserted => {}
-            Then::Says(doc) => self.doc = doc,
-            Then::Gone => self.stands = Stands::Not,
+        self.stored = Stored::At(version);
+        match effect {
+            Effect::Inserted => {}
+            Effect::Updated(doc) => self.doc = doc,
+            Effect::Deleted => self.stored = Stored::Absent,
         }
         Ok(())
     }
 }
 
 impl Place {
-    /// Has a write land, and lets the keeper know.
+    /// Writes until the result is known, and notifies the owner.
     async fn finish(
         &self,
         write: DocumentWrite,
         in_doubt: bool,
     ) -> Result<DocumentVersion, DocumentWriteError> {
         let deletes = matches!(write, DocumentWrite::Delete { .. });
-        let version = land(&self.term, &*self.clock, write, in_doubt).await?;
+        let version = write_until_known(&self.term, &*self.clock, write, in_doubt).await?;
         if deletes {
-            self.keeper.released()
+            self.owner.deleted()
         } else {
-            self.keeper.persisted()
+            self.owner.persisted()
         }
         Ok(version)
     }
@@ -216,9 +217,9 @@ impl<Doc> Drop for StateCell<Doc> {
     fn drop(&mut self) {
         if let Some(Write { write, in_doubt, .. }) = self.write.take() {
             let place = self.place.clone();
-            // Whom it may concern hears of it within; nobody is left to ask for the version.
+            // `finish` notifies the owner. No later write needs the version.
             let finish = async move { drop(place.finish(write, in_doubt).await) };
-            self.place.keeper.left_behind(Box::pin(finish));
+            self.place.owner.dropped_during(Box::pin(finish));
         }
     }
 }
@@ -242,7 +243,7 @@ impl<Doc: fmt::Debug> fmt::Debug for StateCell<Doc> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("StateCell")
             .field("doc", &self.doc)
-            .field("stands", &self.stands)
+            .field("stored", &self.stored)
             .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
-//! How services and instances are doing, for people and their dashboards.
+//! The status of services and instances, for operators.
 
-use crate::{Failure, Service, failure::caught_call, instance::Instance};
+use crate::{Failure, Service, Task, failure::caught_call, instance::Instance};
 use serde::Serialize;
 use serde_json::Value;
 use std::{
@@ -8,24 +8,24 @@ use std::{
     time::Duration,
 };
 
-/// Where a service is in its term.
+/// The state of a service in its term.
 #[derive(Clone, Debug)]
 pub enum ServiceState {
     /// This process does not lead.
     Paused,
-    /// It leads since a moment ago: documents are being read. The first instances run already.
+    /// The documents are being read. The first instances may run already.
     Rebuilding,
-    /// Every document was read.
+    /// All documents were read.
     Running,
-    /// The documents could not be read. Stays until the term ends; nothing of the service runs.
+    /// The documents could not be read. No instance runs until the term ends.
     RebuildFailed(Failure),
 }
 
 impl ServiceState {
-    /// The names of all of them.
+    /// The names of all states.
     pub const NAMES: [&str; 4] = ["paused", "rebuilding", "running", "rebuild-failed"];
 
-    /// Its name, as JSON has it.
+    /// Returns its name in JSON.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Paused => "paused",
@@ -51,65 +51,66 @@ impl Serialize for ServiceState {
     }
 }
 
-/// How a service is doing.
+/// The status of a service.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ServiceStatus {
     /// Its name.
     pub service: &'static str,
-    /// Where it is in its term.
+    /// Its state in this term.
     pub state: ServiceState,
     /// Why it could not be rebuilt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// How many instances there are.
+    /// The number of instances.
     pub instances: usize,
-    /// How many of them run.
+    /// The number of instances that run.
     pub running: usize,
-    /// How many wait for their turn.
+    /// The number of instances that wait to run.
     pub waiting: usize,
-    /// How long it took to rebuild the service, in this term or in the one before.
+    /// How long the last rebuild took, in this term or an earlier one.
     #[serde(rename = "rebuilt_in_seconds", serialize_with = "in_seconds")]
     pub rebuilt_in: Option<Duration>,
-    /// Documents that make no instance.
+    /// Documents without an instance.
     pub quarantined: Vec<Quarantined>,
 }
 
-/// A document that makes no instance. It is left as it stands: mend it or delete it, and it is read in the
-/// next term.
+/// A document from which no instance can be made.
+///
+/// This crate does not change it. Repair or delete it; the next term reads it again.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Quarantined {
-    /// The instance's id, as text.
+    /// The instance's id as text.
     pub id: String,
-    /// What is wrong with it.
+    /// Why no instance can be made.
     pub reason: String,
 }
 
-/// How an instance is doing.
+/// The status of an instance.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct InstanceStatus {
     /// Its service.
     pub service: &'static str,
-    /// Its id, as text.
+    /// Its id as text.
     pub id: String,
-    /// How far its run is.
-    pub course: Course,
-    /// How it ended, for people, if it has.
+    /// The state of its run.
+    pub state: InstanceState,
+    /// Its outcome as text, if it has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
-    /// Whether its document stands, so that it survives this process.
+    /// Whether its document exists, so that later terms run it.
     pub persisted: bool,
-    /// What [`Task::report`](crate::Task::report) says.
+    /// The value of [`Task::report`].
     pub report: Value,
 }
 
-/// How far a run is.
+/// The state of an instance's run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Course {
-    /// It waits for its turn.
+pub enum InstanceState {
+    /// It has not begun.
     Waiting,
     /// It runs.
     Running,
@@ -119,25 +120,19 @@ pub enum Course {
 
 impl InstanceStatus {
     pub(crate) fn of<S: Service>(instance: &Instance<S>) -> Self {
-        use crate::Task;
         let report = caught_call(|| instance.task.report());
+        let outcome = instance.outcome();
         Self {
             service: S::NAME,
             id: instance.id.to_string(),
-            course: Course::of(instance),
-            outcome: instance.outcome().map(ToString::to_string),
-            persisted: instance.stands(),
+            state: match outcome {
+                Some(_) => InstanceState::Ended,
+                None if instance.is_running() => InstanceState::Running,
+                None => InstanceState::Waiting,
+            },
+            outcome: outcome.map(ToString::to_string),
+            persisted: instance.has_document(),
             report: report.unwrap_or_else(|panic| Value::String(panic.to_string())),
-        }
-    }
-}
-
-impl Course {
-    pub(crate) fn of<S: Service>(instance: &Instance<S>) -> Self {
-        match (instance.outcome(), instance.has_begun()) {
-            (Some(_), _) => Self::Ended,
-            (None, true) => Self::Running,
-            (None, false) => Self::Waiting,
         }
     }
 }

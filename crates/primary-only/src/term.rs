@@ -1,5 +1,4 @@
-//! [`Term`]: one leadership, as everything in this crate sees it. All reads and writes of documents pass
-//! here.
+//! [`Term`]: one leadership. All reads and writes of documents go through it.
 
 use ielections::{
     Document, DocumentId, DocumentReadError, DocumentVersion, DocumentWrite, DocumentWriteError, Documents,
@@ -8,11 +7,11 @@ use ielections::{
 use std::sync::OnceLock;
 use tokio_util::sync::CancellationToken;
 
-/// Somebody else leads, or may. The storage said so, which ended the term.
+/// The storage refused this leader's fence, which ended the term: another process leads, or may.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("deposed{}", current.map(|epoch| format!(": {epoch:?} leads")).unwrap_or_default())]
+#[error("deposed{}", current.map(|epoch| format!(": epoch {epoch} leads")).unwrap_or_default())]
 pub struct Deposed {
-    /// Under which epoch the slot is held now; `None` if nobody holds it.
+    /// The epoch of the record in the slot; `None` if the slot is vacant.
     pub current: Option<Epoch>,
 }
 
@@ -20,7 +19,7 @@ pub struct Deposed {
 pub(crate) struct Term {
     pub(crate) standing: Standing,
     pub(crate) documents: Documents,
-    /// Cancelled when the term ends; each service has a child of it.
+    /// Cancelled when the term ends. Each service has a child of it.
     pub(crate) stop: CancellationToken,
     deposed: OnceLock<Deposed>,
 }
@@ -30,8 +29,7 @@ impl Term {
         Self { standing, documents, stop: CancellationToken::new(), deposed: OnceLock::new() }
     }
 
-    /// Writes one document. Once deposed, always deposed: the term ends, and nothing is ever tried again
-    /// (I2).
+    /// Writes one document. After the first refusal of the fence, no write is sent any more (I2).
     pub(crate) async fn write(&self, write: DocumentWrite) -> Result<DocumentVersion, DocumentWriteError> {
         if let Some(Deposed { current }) = self.deposed() {
             return Err(DocumentWriteError::Deposed { current: *current });
@@ -44,18 +42,19 @@ impl Term {
     }
 
     pub(crate) async fn get(&self, id: &DocumentId) -> Result<Option<Document>, DocumentReadError> {
-        self.noticing(self.documents.get(id).await)
+        self.checked(self.documents.get(id).await)
     }
 
     pub(crate) async fn scan(&self, scan: &Scan) -> Result<Page, DocumentReadError> {
-        self.noticing(self.documents.scan(scan).await)
+        self.checked(self.documents.scan(scan).await)
     }
 
     pub(crate) fn deposed(&self) -> Option<&Deposed> {
         self.deposed.get()
     }
 
-    fn noticing<T>(&self, read: Result<T, DocumentReadError>) -> Result<T, DocumentReadError> {
+    /// Ends the term if the fence was refused.
+    fn checked<T>(&self, read: Result<T, DocumentReadError>) -> Result<T, DocumentReadError> {
         if let Err(DocumentReadError::Deposed { current }) = read {
             self.depose(current);
         }
@@ -63,8 +62,9 @@ impl Term {
     }
 
     fn depose(&self, current: Option<Epoch>) {
-        if self.deposed.set(Deposed { current }).is_ok() {
-            tracing::error!(epoch = %self.standing.epoch(), ?current, "deposed: the term ends");
+        let deposed = Deposed { current };
+        if self.deposed.set(deposed.clone()).is_ok() {
+            tracing::error!(epoch = %self.standing.epoch(), %deposed, "the term ends");
             self.stop.cancel();
         }
     }

@@ -61,7 +61,7 @@ fn a_copy_under_way_shows_its_report_and_counts() {
         let status = serde_json::from_str::<serde_json::Value>(&ask(address, "/status")).unwrap();
         let instance = &status["instances"][0];
         if instance["report"]["bytes"].as_u64().is_some_and(|bytes| bytes > 0) {
-            assert_eq!((&status["role"], &instance["course"]), (&"leading".into(), &"running".into()));
+            assert_eq!((&status["role"], &instance["state"]), (&"leading".into(), &"running".into()));
             assert_eq!(status["services"][0]["running"], 1, "{status}");
             break;
         }
@@ -70,7 +70,7 @@ fn a_copy_under_way_shows_its_report_and_counts() {
     }
     let metrics = ask(address, "/metrics");
     let service = &metrics[metrics.find("vvm_service_instances{").unwrap()..];
-    assert!(service.contains("course=\"running\"} 1\n"), "{metrics}");
+    assert!(service.contains("state=\"running\"} 1\n"), "{metrics}");
     let running = "vvm_service_state=\"running\"} 1\n";
     assert!(metrics.contains(running) && metrics.ends_with("# EOF\n"), "{metrics}");
 }

@@ -1,4 +1,4 @@
-//! A storage whose documents fail, or wait, as a test says. Elections on it go well.
+//! A storage that delays or fails document calls as a test plans. Its records work.
 
 use crate::tasks::Change;
 use async_trait::async_trait;
@@ -21,7 +21,7 @@ pub(crate) struct FaultyDocuments {
 
 #[derive(Debug, Default)]
 struct Plan {
-    /// `None` passes.
+    /// `None` succeeds.
     scans: VecDeque<Option<ReadFault>>,
     every_scan: Option<ReadFault>,
     writes: VecDeque<WriteFault>,
@@ -34,20 +34,20 @@ struct Plan {
     scanned: usize,
 }
 
-/// What becomes of a scan.
+/// The failure of a scan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ReadFault {
     Unavailable,
     Fatal,
 }
 
-/// What becomes of a write.
+/// The failure of a write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WriteFault {
     NotApplied,
-    /// Unknown, and applied.
+    /// The result is unknown, and the write is applied.
     AnswerLost,
-    /// Unknown, and not applied.
+    /// The result is unknown, and the write is not applied.
     RequestLost,
 }
 
@@ -56,64 +56,64 @@ impl FaultyDocuments {
         Self { storage, plan: Mutex::default(), change: Change::default() }
     }
 
-    /// The next scans fail.
+    /// Fails the next scans.
     pub(crate) fn fail_scans(&self, faults: &[ReadFault]) {
         self.plan.lock().unwrap().scans.extend(faults.iter().copied().map(Some));
     }
 
-    /// The next scans go well, whatever else is planned.
+    /// Lets the next scans succeed, before other planned faults.
     pub(crate) fn pass_scans(&self, scans: usize) {
         self.plan.lock().unwrap().scans.extend(std::iter::repeat_n(None, scans));
     }
 
-    /// Every scan fails for which nothing else is planned.
+    /// Fails every scan without another plan.
     pub(crate) fn fail_every_scan(&self, fault: Option<ReadFault>) {
         self.plan.lock().unwrap().every_scan = fault;
     }
 
-    /// The next writes fail.
+    /// Fails the next writes.
     pub(crate) fn fail_writes(&self, faults: &[WriteFault]) {
         self.plan.lock().unwrap().writes.extend(faults);
     }
 
-    /// Every write fails for which nothing else is planned.
+    /// Fails every write without another plan.
     pub(crate) fn fail_every_write(&self, fault: Option<WriteFault>) {
         self.plan.lock().unwrap().every_write = fault;
     }
 
-    /// Until this is taken back, nobody finds out what became of a write.
+    /// Fails reads of the fence, so that the result of an unknown write stays unknown.
     pub(crate) fn hide_fences(&self, hidden: bool) {
         self.plan.lock().unwrap().fences_unread = hidden;
     }
 
-    /// How many writes were asked for.
+    /// Returns the number of write calls.
     pub(crate) fn written(&self) -> usize {
         self.plan.lock().unwrap().written
     }
 
-    /// Scans wait until this is taken back.
+    /// Delays all scans while `held`.
     pub(crate) fn hold_scans(&self, held: bool) {
         self.plan.lock().unwrap().scans_held = held;
         self.change.happened();
     }
 
-    /// Writes wait until this is taken back.
+    /// Delays all writes while `held`.
     pub(crate) fn hold_writes(&self, held: bool) {
         self.plan.lock().unwrap().writes_held = held;
         self.change.happened();
     }
 
-    /// Pages have at most so many documents.
+    /// Limits the documents of a page.
     pub(crate) fn page_size(&self, documents: usize) {
         self.plan.lock().unwrap().page = Some(documents);
     }
 
-    /// How many scans were asked for.
+    /// Returns the number of scan calls.
     pub(crate) fn scanned(&self) -> usize {
         self.plan.lock().unwrap().scanned
     }
 
-    /// Waits until so many scans were asked for.
+    /// Waits for this number of scan calls.
     pub(crate) async fn scans(&self, scans: usize) {
         self.change.until(|| self.scanned() >= scans).await;
     }

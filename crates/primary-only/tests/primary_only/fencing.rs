@@ -1,16 +1,16 @@
-//! Fencing: what a deposed leader writes does not land, ends its term, and is never tried again. What an
-//! instance was told of its writes is so.
+//! Fencing: a write of a deposed leader is refused, ends its term, and is not repeated. The result that an
+//! instance receives for a write is true.
 
 use crate::{
     faults::WriteFault,
     probe::Steps,
-    rig::{run, usurp},
+    rig::{depose, run},
 };
 use primary_only::{Deposed, LeadError, Outcome, StateError, Unavailable};
 
 /// Shows I2.
 #[test]
-fn a_deposed_writer_ends_its_term_at_once() {
+fn refused_write_of_a_deposed_leader_ends_its_term_at_once() {
     run(async |cluster| {
         let process = cluster.process("a");
         let probe = process.probe.clone();
@@ -26,36 +26,36 @@ fn a_deposed_writer_ends_its_term_at_once() {
                     assert!(cx.stop.is_cancelled());
                     journal.write("x is deposed");
                 }
-                // A run that does not care is harmless, too.
+                // A run that ignores the error does no harm.
                 Ok(())
             }
         });
-        let mut reign = process.lead().await;
+        let mut term = process.lead().await;
         for id in ["x", "y"] {
             let instance = process.service.get_or_create(id.into(), Steps::new()).await.unwrap().handle;
             instance.persisted().await.unwrap();
         }
         let other = process.service.lookup(&"y".into()).await.unwrap().unwrap();
         let writes = process.documents.written();
-        usurp(&cluster).await;
+        depose(&cluster).await;
         let before = cluster.documents().await;
         process.probe.go.give("deposed");
-        // Nobody tells it to stop.
-        let led = (&mut reign.led).await.unwrap();
+        // The test does not cancel `stop`.
+        let led = (&mut term.led).await.unwrap();
         assert_eq!(led, Err(LeadError::Deposed(Deposed { current: None })));
         assert!(matches!(other.completed().await, Outcome::Interrupted));
         assert!(matches!(process.service.get_all().await, Err(Unavailable::NotLeader)));
         assert_eq!(process.probe.journal.count("x is deposed"), 3);
-        // What was refused once is not asked for again.
+        // The storage receives no second write.
         assert!(process.documents.written() <= writes + 1);
         assert_eq!(cluster.documents().await, before);
-        reign.leadership.release().await;
+        term.leadership.release().await;
     });
 }
 
 /// Shows I2.
 #[test]
-fn a_deposed_leader_s_late_write_does_not_land_on_its_successor_s() {
+fn late_write_of_a_deposed_leader_is_refused_after_take_over() {
     run(async |cluster| {
         let [old, new] = ["a", "b"].map(|name| cluster.process(name));
         let probe = old.probe.clone();
@@ -70,13 +70,13 @@ fn a_deposed_leader_s_late_write_does_not_land_on_its_successor_s() {
                 Ok(written?)
             }
         });
-        let reign = old.lead().await;
+        let term = old.lead().await;
         let instance = old.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
         instance.persisted().await.unwrap();
         old.documents.hold_writes(true);
         old.probe.go.give("write");
         tokio::task::yield_now().await;
-        usurp(&cluster).await;
+        depose(&cluster).await;
         let successor = new.lead().await;
         assert!(new.service.lookup(&"x".into()).await.unwrap().is_some());
         let before = cluster.documents().await;
@@ -85,13 +85,13 @@ fn a_deposed_leader_s_late_write_does_not_land_on_its_successor_s() {
         assert_eq!(cluster.documents().await, before);
         assert!(matches!(instance.completed().await, Outcome::Interrupted));
         successor.end().await.unwrap();
-        drop(reign.end().await);
+        drop(term.end().await);
     });
 }
 
 /// Shows I7.
 #[test]
-fn a_write_whose_answer_was_lost_is_found_and_not_repeated() {
+fn write_with_lost_answer_is_found_by_read_back_and_not_repeated() {
     run(async |cluster| {
         let process = cluster.process("a");
         let probe = process.probe.clone();
@@ -117,7 +117,7 @@ fn a_write_whose_answer_was_lost_is_found_and_not_repeated() {
             AnswerLost,
             RequestLost,
         ]);
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
         instance.persisted().await.unwrap();
         process.documents.fail_writes(&[AnswerLost, RequestLost, RequestLost]);
@@ -126,12 +126,12 @@ fn a_write_whose_answer_was_lost_is_found_and_not_repeated() {
         assert!(outcome.is_completed(), "{outcome}");
         assert!(cluster.documents().await.is_empty());
         assert!(process.service.lookup(&"x".into()).await.unwrap().is_none());
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }
 
 #[test]
-fn a_write_that_stays_in_doubt_for_long_is_found_in_the_end() {
+fn write_in_doubt_for_a_minute_is_resolved() {
     run(async |cluster| {
         let process = cluster.process("a");
         let probe = process.probe.clone();
@@ -146,14 +146,14 @@ fn a_write_that_stays_in_doubt_for_long_is_found_in_the_end() {
                 Ok(cx.state.delete().await?)
             }
         });
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
         instance.persisted().await.unwrap();
         for signal in ["update", "delete"] {
             process.documents.fail_writes(&[WriteFault::AnswerLost]);
             process.documents.hide_fences(true);
             process.probe.go.give(signal);
-            // Longer than the lane tries to find out by itself.
+            // Longer than the document writer itself tries to resolve the write.
             cluster.sleep(60).await;
             assert!(instance.outcome().is_none());
             process.documents.hide_fences(false);
@@ -162,12 +162,12 @@ fn a_write_that_stays_in_doubt_for_long_is_found_in_the_end() {
         let outcome = instance.completed().await;
         assert!(outcome.is_completed(), "{outcome}");
         assert!(cluster.documents().await.is_empty());
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }
 
 #[test]
-fn a_write_whose_future_was_dropped_is_finished_before_the_next() {
+fn dropped_write_is_finished_before_the_next_write() {
     run(async |cluster| {
         let process = cluster.process("a");
         let probe = process.probe.clone();
@@ -189,19 +189,19 @@ fn a_write_whose_future_was_dropped_is_finished_before_the_next() {
                 Ok(())
             }
         });
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
         instance.persisted().await.unwrap();
         process.probe.go.give("dropped");
         let outcome = instance.completed().await;
         assert!(outcome.is_completed(), "{outcome}");
         assert!(cluster.documents().await[0].body.ends_with(b"{\"taken\":10,\"request\":\"\"}"));
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }
 
 #[test]
-fn a_write_that_a_run_left_behind_is_waited_for() {
+fn write_dropped_by_a_panicking_run_is_finished_before_the_instance_ends() {
     run(async |cluster| {
         let process = cluster.process("a");
         let documents = std::sync::Arc::clone(&process.documents);
@@ -216,10 +216,10 @@ fn a_write_that_a_run_left_behind_is_waited_for() {
                     _ = cx.state.delete() => panic!("not held"),
                     () = go.wait("leave") => {}
                 }
-                panic!("in the midst of a write")
+                panic!("during a write")
             }
         });
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
         instance.persisted().await.unwrap();
         process.probe.go.give("leave");
@@ -229,12 +229,12 @@ fn a_write_that_a_run_left_behind_is_waited_for() {
         assert!(matches!(instance.completed().await, Outcome::Panicked(_)));
         assert!(cluster.documents().await.is_empty());
         assert!(process.service.lookup(&"x".into()).await.unwrap().is_none());
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }
 
 #[test]
-fn an_interrupted_run_may_still_write_where_it_stopped() {
+fn interrupted_run_may_still_write_its_document() {
     run(async |cluster| {
         let process = cluster.process("a");
         process.probe.act("x", |mut cx| async move {
@@ -244,17 +244,17 @@ fn an_interrupted_run_may_still_write_where_it_stopped() {
             cx.state.update(next).await?;
             Err(primary_only::Interrupted.into())
         });
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
         instance.persisted().await.unwrap();
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
         assert!(cluster.documents().await[0].body.ends_with(b"{\"taken\":1,\"request\":\"\"}"));
     });
 }
 
 /// Shows I10.
 #[test]
-fn a_write_that_the_storage_does_not_take_ends_with_the_term() {
+fn write_that_never_succeeds_ends_with_the_term() {
     run(async |cluster| {
         let process = cluster.process("a");
         let probe = process.probe.clone();
@@ -271,11 +271,11 @@ fn a_write_that_the_storage_does_not_take_ends_with_the_term() {
             }
         });
         process.documents.fail_every_write(Some(WriteFault::NotApplied));
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
         cluster.sleep(60).await;
         assert_eq!(process.probe.journal.count("x gave up"), 0);
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
         assert_eq!(process.probe.journal.count("x gave up"), 1);
         assert!(matches!(instance.completed().await, Outcome::Interrupted));
         assert!(cluster.documents().await.is_empty());

@@ -1,10 +1,10 @@
-//! Instances: run once, ended on every path, forgotten when their document does not stand.
+//! Instances: each runs once, ends on every path, and is listed only while its document exists.
 
 use crate::{
     probe::{Probe, Steps},
     rig::run,
 };
-use primary_only::{Course, NotPersisted, Outcome, StateError};
+use primary_only::{InstanceState, NotPersisted, Outcome, StateError};
 
 #[test]
 fn basic_create_instance() {
@@ -20,7 +20,7 @@ fn basic_create_instance() {
             }
             Ok(())
         });
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let got = process.service.get_or_create("x".into(), Steps::new()).await.unwrap();
         assert!(got.created);
         assert!(got.handle.completed().await.is_completed());
@@ -29,7 +29,7 @@ fn basic_create_instance() {
         assert_eq!(documents.len(), 1);
         assert_eq!(documents[0].id.as_bytes(), b"primary-only/probe\0x");
         assert_eq!(&documents[0].body[..], b"\x01\x00\x00\x00\x01{\"taken\":3,\"request\":\"\"}");
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }
 
@@ -37,38 +37,38 @@ fn basic_create_instance() {
 fn double_create_instance() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let ask = || process.service.get_or_create("x".into(), Steps::new());
         let (one, two) = tokio::join!(ask(), ask());
         let (one, two) = (one.unwrap(), two.unwrap());
         assert!(one.created && !two.created);
         assert!(one.handle.is(&two.handle));
         one.handle.persisted().await.unwrap();
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
         assert_eq!(process.probe.journal.count("x runs"), 1);
     });
 }
 
 #[test]
-fn an_instance_that_fails_before_its_document_stands_is_forgotten() {
+fn instance_that_fails_before_its_document_exists_is_not_listed() {
     run(async |cluster| {
         let process = cluster.process("a");
         process.probe.act("x", |_| async { Err("no luck".into()) });
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let ask = || process.service.get_or_create("x".into(), Steps::new());
         let instance = ask().await.unwrap().handle;
         let failed = instance.completed().await;
         assert!(matches!(&failed, Outcome::Failed(failure) if failure.to_string() == "no luck"));
         assert!(matches!(instance.persisted().await, Err(NotPersisted(Outcome::Failed(_)))));
-        // Who has heard of the end finds no trace.
+        // After the end no lookup finds it.
         assert!(process.service.lookup(&"x".into()).await.unwrap().is_none());
         assert!(ask().await.unwrap().created);
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }
 
 #[test]
-fn an_instance_that_fails_while_its_document_stands_is_kept_and_resumes_in_the_next_term() {
+fn failed_instance_with_a_document_stays_listed_and_runs_in_the_next_term() {
     run(async |cluster| {
         let process = cluster.process("a");
         process.probe.act("x", |mut cx| async move {
@@ -76,45 +76,45 @@ fn an_instance_that_fails_while_its_document_stands_is_kept_and_resumes_in_the_n
             cx.state.insert().await?;
             if resumed { Ok(cx.state.delete().await?) } else { Err("no luck".into()) }
         });
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
         assert!(matches!(instance.completed().await, Outcome::Failed(_)));
         let again = process.service.get_or_create("x".into(), Steps::new()).await.unwrap();
         assert!(!again.created && again.handle.is(&instance));
         assert_eq!(process.probe.journal.count("x runs"), 1);
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
 
-        let reign = process.lead().await;
+        let term = process.lead().await;
         if let Some(instance) = process.service.lookup(&"x".into()).await.unwrap() {
             assert!(instance.completed().await.is_completed());
         }
         assert_eq!(process.probe.journal.count("x runs"), 2);
         assert!(cluster.documents().await.is_empty());
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }
 
 #[test]
-fn a_panic_completes_the_instance_and_nothing_else() {
+fn panic_ends_its_instance_and_no_other() {
     run(async |cluster| {
         let process = cluster.process("a");
-        process.probe.act("x", |_| async { panic!("had enough") });
-        let reign = process.lead().await;
+        process.probe.act("x", |_| async { panic!("planted") });
+        let term = process.lead().await;
         let other = process.service.get_or_create("y".into(), Steps::new()).await.unwrap().handle;
         let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
         let panicked = instance.completed().await;
-        assert!(matches!(&panicked, Outcome::Panicked(message) if &**message == "had enough"));
+        assert!(matches!(&panicked, Outcome::Panicked(message) if &**message == "planted"));
         assert!(matches!(instance.persisted().await, Err(NotPersisted(Outcome::Panicked(_)))));
         assert!(process.service.lookup(&"x".into()).await.unwrap().is_none());
         other.persisted().await.unwrap();
         assert!(other.outcome().is_none());
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
         assert!(matches!(other.completed().await, Outcome::Interrupted));
     });
 }
 
 #[test]
-fn deleting_the_document_releases_the_instance_without_interrupting_it() {
+fn instance_runs_on_unlisted_after_it_deletes_its_document() {
     run(async |cluster| {
         let process = cluster.process("a");
         let probe = process.probe.clone();
@@ -129,29 +129,29 @@ fn deleting_the_document_releases_the_instance_without_interrupting_it() {
                 Ok(())
             }
         });
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
         process.probe.journal.shows("x tidies up", 1).await;
         assert!(process.service.lookup(&"x".into()).await.unwrap().is_none());
         assert!(instance.outcome().is_none());
 
-        // One that follows is another one, and runs when the first has ended: never two of one id.
+        // A new instance of the id is another one, and runs only after the first has ended.
         let next = process.service.get_or_create("x".into(), Steps::new()).await.unwrap();
         assert!(next.created && !next.handle.is(&instance));
         cluster.sleep(60).await;
         assert_eq!(process.probe.journal.count("x runs"), 1);
-        assert_eq!(next.handle.status().course, Course::Waiting);
+        assert_eq!(next.handle.status().state, InstanceState::Waiting);
         process.probe.go.give("tidy");
         assert!(instance.completed().await.is_completed());
         assert!(next.handle.completed().await.is_completed());
         let lines = process.probe.journal.lines();
         assert_eq!(lines[1..], ["x runs", "x tidies up", "x ends", "x runs", "x tidies up", "x ends"]);
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }
 
 #[test]
-fn no_more_run_at_once_than_may_and_the_others_follow_in_order() {
+fn concurrency_limit_holds_and_queued_instances_run_in_order() {
     run(async |cluster| {
         let process = cluster.process_with("a", Probe::at_most(2));
         for id in ["a", "b", "c", "d"] {
@@ -165,7 +165,7 @@ fn no_more_run_at_once_than_may_and_the_others_follow_in_order() {
                 }
             });
         }
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let mut instances = Vec::new();
         for id in ["a", "b", "c", "d"] {
             instances.push(process.service.get_or_create(id.into(), Steps::new()).await.unwrap().handle);
@@ -185,12 +185,12 @@ fn no_more_run_at_once_than_may_and_the_others_follow_in_order() {
         let runs: Vec<_> =
             process.probe.journal.lines().into_iter().filter(|line| line.ends_with("runs")).collect();
         assert_eq!(runs, ["a runs", "b runs", "c runs", "d runs"]);
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }
 
 #[test]
-fn a_cell_does_what_its_document_allows() {
+fn state_cell_refuses_writes_that_do_not_fit_its_document() {
     run(async |cluster| {
         let process = cluster.process("a");
         process.probe.act("x", |mut cx| async move {
@@ -204,21 +204,21 @@ fn a_cell_does_what_its_document_allows() {
             assert_eq!(cx.state.doc(), &Steps::new());
             cx.state.delete().await?;
             assert!(matches!(cx.state.delete().await, Err(StateError::NotInserted)));
-            // What was deleted may be begun again by the same run.
+            // The same run may insert the document again.
             cx.state.insert().await?;
             Ok(cx.state.delete().await?)
         });
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
         let outcome = instance.completed().await;
         assert!(outcome.is_completed(), "{outcome}");
         assert!(cluster.documents().await.is_empty());
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }
 
 #[test]
-fn a_document_that_somebody_else_wrote_is_a_conflict() {
+fn update_of_a_document_with_another_writer_is_a_conflict() {
     run(async |cluster| {
         let process = cluster.process("a");
         let probe = process.probe.clone();
@@ -234,14 +234,14 @@ fn a_document_that_somebody_else_wrote_is_a_conflict() {
                 }
             }
         });
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
         instance.persisted().await.unwrap();
-        process.put(reign.standing(), b"primary-only/probe\0x", b"mine").await;
+        process.put(term.standing(), b"primary-only/probe\0x", b"mine").await;
         process.probe.go.give("written");
         let outcome = instance.completed().await;
         assert_eq!(outcome.to_string(), "failed: a conflict");
         assert_eq!(&cluster.documents().await[0].body[..], b"mine");
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }

@@ -1,15 +1,15 @@
-//! Joining: a leadership is handed back when nothing runs any more, and no term runs beside the one before.
+//! Joining: a leadership is released when no instance runs, and terms do not overlap.
 
 use crate::{
     probe::Steps,
-    rig::{Process, Reign, run},
+    rig::{LedTerm, Process, run},
 };
 use futures_util::FutureExt;
 use primary_only::{Outcome, RegistryConfig, ServiceState, Unavailable};
 use vvm_clock::Clock;
 
-/// An instance that does not listen, and is at work.
-async fn deaf(process: &Process) -> Reign {
+/// Starts a term with an instance that ignores `stop`.
+async fn with_deaf_instance(process: &Process) -> LedTerm {
     let go = process.probe.go.clone();
     process.probe.act("x", move |mut cx| {
         let go = go.clone();
@@ -19,41 +19,41 @@ async fn deaf(process: &Process) -> Reign {
             Err(primary_only::Interrupted.into())
         }
     });
-    let reign = process.lead().await;
+    let term = process.lead().await;
     let got = process.service.get_or_create("x".into(), Steps::new()).await.unwrap();
     got.handle.persisted().await.unwrap();
-    reign
+    term
 }
 
 #[test]
-fn leading_ends_when_the_last_instance_has_ended() {
+fn lead_returns_after_the_last_instance_has_ended() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let mut reign = deaf(&process).await;
-        reign.stop.cancel();
+        let mut term = with_deaf_instance(&process).await;
+        term.stop.cancel();
         cluster.sleep(60).await;
-        assert!((&mut reign.led).now_or_never().is_none());
-        // By then nobody is answered any more.
+        assert!((&mut term.led).now_or_never().is_none());
+        // The service refuses calls meanwhile.
         assert!(matches!(process.service.get_all().await, Err(Unavailable::NotLeader)));
         assert_eq!(process.tasks.runners(), 1);
         process.probe.go.give("end");
-        assert_eq!(reign.led.await.unwrap(), Ok(()));
+        assert_eq!(term.led.await.unwrap(), Ok(()));
         assert_eq!(process.tasks.runners(), 0);
-        reign.leadership.release().await;
+        term.leadership.release().await;
     });
 }
 
 #[test]
-fn the_next_term_waits_for_what_the_last_one_left() {
+fn next_term_waits_for_instances_of_the_last_one() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let reign = deaf(&process).await;
+        let term = with_deaf_instance(&process).await;
         let instance = process.service.lookup(&"x".into()).await.unwrap().unwrap();
-        // Whoever led was dropped: nobody has waited for the instance.
-        reign.led.abort();
-        assert!(reign.led.await.unwrap_err().is_cancelled());
+        // `lead` was dropped, and did not wait for the instance.
+        term.led.abort();
+        assert!(term.led.await.unwrap_err().is_cancelled());
         assert!(matches!(process.service.status().state, ServiceState::Paused));
-        reign.leadership.release().await;
+        term.leadership.release().await;
 
         let next = process.lead().await;
         cluster.sleep(2).await;
@@ -71,13 +71,13 @@ fn the_next_term_waits_for_what_the_last_one_left() {
 
 /// Shows I10.
 #[test]
-fn the_next_term_does_not_wait_for_ever_and_never_runs_beside_it() {
+fn next_term_fails_to_rebuild_if_an_instance_of_the_last_one_does_not_end() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let reign = deaf(&process).await;
-        reign.led.abort();
-        assert!(reign.led.await.unwrap_err().is_cancelled());
-        reign.leadership.release().await;
+        let term = with_deaf_instance(&process).await;
+        term.led.abort();
+        assert!(term.led.await.unwrap_err().is_cancelled());
+        term.leadership.release().await;
 
         let began = cluster.clock.now();
         let next = process.lead().await;
@@ -88,7 +88,7 @@ fn the_next_term_does_not_wait_for_ever_and_never_runs_beside_it() {
         next.end().await.unwrap();
         assert_eq!(process.probe.journal.count("x runs"), 1);
 
-        // One term later all is well.
+        // The term after that rebuilds.
         let last = process.lead().await;
         assert!(process.service.lookup(&"x".into()).await.unwrap().is_some());
         last.end().await.unwrap();
@@ -96,13 +96,13 @@ fn the_next_term_does_not_wait_for_ever_and_never_runs_beside_it() {
 }
 
 #[test]
-fn a_term_that_ends_while_it_waits_for_the_last_one_still_waits_for_it() {
+fn term_that_ends_during_the_wait_for_an_earlier_instance_still_joins_it() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let reign = deaf(&process).await;
-        reign.led.abort();
-        assert!(reign.led.await.unwrap_err().is_cancelled());
-        reign.leadership.release().await;
+        let term = with_deaf_instance(&process).await;
+        term.led.abort();
+        assert!(term.led.await.unwrap_err().is_cancelled());
+        term.leadership.release().await;
 
         let mut next = process.lead().await;
         cluster.sleep(1).await;

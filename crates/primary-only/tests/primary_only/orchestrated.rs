@@ -1,12 +1,12 @@
-//! A VVM owns the registry: step-up and step-down come from its leadership.
+//! A registry as a service of a VVM.
 
-use crate::rig::{Cluster, Process, run, usurp};
+use crate::rig::{Cluster, Process, depose, run};
 use ielections::{Holder, Slot, Ttl, TtlStorage};
 use primary_only::{Outcome, Unavailable};
 use vvm_orch::{Acquisition, Problem, RunningVvm, Vvm, VvmConfig, service_fn};
 use vvm_storage::ElectionKey;
 
-/// A VVM that runs the process's registry.
+/// Launches a VVM that runs the process's registry.
 fn launch(process: &Process) -> RunningVvm<ElectionKey> {
     let registry = process.registry.clone();
     let service = service_fn("primary-only", async move |cx| Ok(registry.lead(cx.standing, cx.stop).await?));
@@ -15,7 +15,7 @@ fn launch(process: &Process) -> RunningVvm<ElectionKey> {
 }
 
 #[test]
-fn a_leadership_steps_up_and_its_end_steps_down() {
+fn services_run_while_the_vvm_leads() {
     run(async |cluster| {
         let process = cluster.process("a");
         let vvm = launch(&process);
@@ -24,7 +24,7 @@ fn a_leadership_steps_up_and_its_end_steps_down() {
         instance.persisted().await.unwrap();
         vvm.shutdown().await.unwrap();
         assert!(matches!(instance.completed().await, Outcome::Interrupted));
-        // The record was handed back, and no earlier than the instance had ended.
+        // The record was released.
         assert!(matches!(cluster.storage().get(&Cluster::key(1)).await.unwrap(), Slot::Vacant(_)));
         process.elections.cleanup().await;
         process.tasks.all_end().await;
@@ -33,7 +33,7 @@ fn a_leadership_steps_up_and_its_end_steps_down() {
 
 /// Shows I6.
 #[test]
-fn the_record_stands_until_the_last_instance_has_ended() {
+fn record_is_not_released_before_the_last_instance_has_ended() {
     run(async |cluster| {
         let process = cluster.process("a");
         let clock = cluster.clock.clone();
@@ -62,7 +62,7 @@ fn the_record_stands_until_the_last_instance_has_ended() {
 }
 
 #[test]
-fn a_deposed_writer_shuts_the_vvm_down() {
+fn deposed_writer_shuts_the_vvm_down() {
     run(async |cluster| {
         let process = cluster.process("a");
         let go = process.probe.go.clone();
@@ -78,9 +78,9 @@ fn a_deposed_writer_shuts_the_vvm_down() {
         let vvm = launch(&process);
         vvm.leading().await.unwrap();
         process.created("x").await.persisted().await.unwrap();
-        usurp(&cluster).await;
+        depose(&cluster).await;
         process.probe.go.give("write");
-        // Whoever of the two noticed first.
+        // The service and the renewal race to notice it.
         let problem = vvm.problem().await.unwrap();
         assert!(matches!(problem, Problem::Ended { .. } | Problem::Lost(_)), "{problem}");
         vvm.shutdown().await.unwrap_err();
@@ -118,7 +118,7 @@ fn lookup_and_get_all_after_shutdown() {
 }
 
 #[test]
-fn a_later_vvm_goes_on_with_the_same_registry() {
+fn later_vvm_continues_with_the_same_registry() {
     run(async |cluster| {
         let process = cluster.process("a");
         for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! A service whose instances do what a test tells them to, and write down what becomes of them.
+//! A service whose instances run a test's code, and record their runs.
 
 use crate::tasks::{Change, Journal};
 use async_trait::async_trait;
@@ -11,23 +11,23 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// What a probe's instance has to remember.
+/// The document of a probe's instance.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Steps {
-    /// How many were taken.
+    /// The number of steps taken.
     pub(crate) taken: u64,
-    /// What was asked for.
+    /// The request that created the instance.
     pub(crate) request: String,
 }
 
 type Act = Arc<dyn Fn(RunContext<Steps>) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
 type Prepare = Arc<dyn Fn(PrepareContext) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
 
-/// The service. Clones share everything.
+/// The service. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Probe {
     pub(crate) journal: Journal,
-    pub(crate) go: Go,
+    pub(crate) go: Signals,
     pub(crate) concurrency: Option<NonZeroUsize>,
     acts: Arc<Mutex<BTreeMap<String, Act>>>,
     prepare: Arc<Mutex<Option<Prepare>>>,
@@ -60,7 +60,7 @@ impl Probe {
         Self { concurrency: NonZeroUsize::new(concurrency), ..Self::default() }
     }
 
-    /// What the instance of this id shall do. Otherwise each inserts itself and waits for its term to end.
+    /// Sets the run of the instance of this id. The default is [`hold`].
     pub(crate) fn act<Acting>(
         &self,
         id: &str,
@@ -72,7 +72,7 @@ impl Probe {
         self.acts.lock().unwrap().insert(id.into(), act);
     }
 
-    /// What preparing shall be.
+    /// Sets the code of `prepare`.
     pub(crate) fn prepare_by<Preparing>(
         &self,
         prepare: impl Fn(PrepareContext) -> Preparing + Send + Sync + 'static,
@@ -83,7 +83,7 @@ impl Probe {
     }
 }
 
-/// Inserts itself and waits for the term to end.
+/// Inserts the document, and waits for the end of the term.
 pub(crate) async fn hold(mut cx: RunContext<Steps>) -> Result<(), BoxError> {
     cx.state.insert().await?;
     cx.stop.cancelled().await;
@@ -156,14 +156,14 @@ impl Task for ProbeTask {
     }
 }
 
-/// Signals that a test gives, by name; each stands for good.
+/// Signals that a test sets by name, and never resets.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Go {
+pub(crate) struct Signals {
     given: Arc<Mutex<BTreeSet<String>>>,
     change: Change,
 }
 
-impl Go {
+impl Signals {
     pub(crate) fn give(&self, signal: &str) {
         self.given.lock().unwrap().insert(signal.into());
         self.change.happened();

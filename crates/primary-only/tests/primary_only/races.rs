@@ -1,5 +1,4 @@
-//! Terms that come and go on many threads, in real time: what the other tests can't show, because they run on
-//! one.
+//! Terms on several threads in real time. All other tests run on one thread.
 
 use async_trait::async_trait;
 use ielections::{Candidacy, Elections, Env, Holder, Terms, Ttl};
@@ -19,7 +18,7 @@ const INSTANCES: usize = 100;
 const STEPS: u64 = 30;
 const STEPS_A_TERM: u64 = 5;
 
-/// What the world has seen of each instance.
+/// The observed runs and steps of one instance.
 #[derive(Default)]
 struct Seen {
     running: AtomicBool,
@@ -38,7 +37,7 @@ impl Service for Counters {
     const NAME: &'static str = "counters";
 
     fn build(&self, id: &usize, count: &u64) -> Result<Counter, BoxError> {
-        // Who asks can't know that it is done already, and would have it begin anew.
+        // The caller can't know yet that it is done, and must not restart it.
         if *count == 0 && self.0[*id].steps.load(Ordering::SeqCst) > 0 {
             return Err("done already".into());
         }
@@ -80,7 +79,7 @@ impl Task for Counter {
 }
 
 #[test]
-fn on_many_threads_no_id_runs_twice_and_every_step_counts_once() {
+fn id_never_runs_twice_at_once_and_every_step_counts_once_on_many_threads() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).build().unwrap();
     runtime.block_on(async {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start().unwrap());
@@ -106,7 +105,7 @@ fn on_many_threads_no_id_runs_twice_and_every_step_counts_once() {
                 let (service, seen, stop) = (service.clone(), Arc::clone(&seen), stop.clone());
                 async move {
                     for id in (0..INSTANCES).filter(|id| !seen[*id].done.load(Ordering::SeqCst)) {
-                        // Whether this process leads already, nobody knows.
+                        // The term may not have begun yet.
                         while let Err(GetOrCreateError::Unavailable(_)) = service.get_or_create(id, 0).await
                             && !stop.is_cancelled()
                         {
@@ -115,7 +114,7 @@ fn on_many_threads_no_id_runs_twice_and_every_step_counts_once() {
                     }
                 }
             });
-            // Terms of all lengths, and something done in each.
+            // Terms of several lengths, with at least one step in each.
             let before = steps();
             let ending = async {
                 while steps() == before && !all_done() {

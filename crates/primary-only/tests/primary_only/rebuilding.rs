@@ -1,5 +1,5 @@
-//! Rebuilding: every document becomes an instance, or a report; what can't be read fails the service for its
-//! term.
+//! Rebuilding: each document becomes an instance or is quarantined. If documents can't be read, the service
+//! fails for the term.
 
 use crate::{
     faults::ReadFault,
@@ -29,16 +29,16 @@ fn recreate_instance_on_step_up() {
                 Err(primary_only::Interrupted.into())
             }
         });
-        for term in 0..3 {
-            let reign = process.lead().await;
-            if term == 0 {
+        for number in 0..3 {
+            let term = process.lead().await;
+            if number == 0 {
                 process.service.get_or_create("x".into(), Steps::new()).await.unwrap();
             }
-            process.probe.journal.shows("x took a step", term + 1).await;
+            process.probe.journal.shows("x took a step", number + 1).await;
             let instance = process.service.lookup(&"x".into()).await.unwrap().unwrap();
             instance.persisted().await.unwrap();
-            assert_eq!(instance.status().report["began_with"], term);
-            reign.end().await.unwrap();
+            assert_eq!(instance.status().report["began_with"], number);
+            term.end().await.unwrap();
         }
         let at: Vec<_> =
             process.probe.journal.lines().into_iter().filter(|line| line.contains("at")).collect();
@@ -47,17 +47,17 @@ fn recreate_instance_on_step_up() {
 }
 
 #[test]
-fn another_process_goes_on_where_the_first_stopped() {
+fn other_process_continues_the_instance() {
     run(async |cluster| {
         let [first, second] = ["a", "b"].map(|name| cluster.process(name));
-        let reign = first.lead().await;
+        let term = first.lead().await;
         let instance = first.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
         instance.persisted().await.unwrap();
-        reign.end().await.unwrap();
-        let reign = second.lead().await;
+        term.end().await.unwrap();
+        let term = second.lead().await;
         assert!(second.service.lookup(&"x".into()).await.unwrap().is_some());
         second.probe.journal.shows("x runs", 1).await;
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }
 
@@ -65,29 +65,29 @@ fn another_process_goes_on_where_the_first_stopped() {
 fn step_down_before_rebuilding_instances() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
         instance.persisted().await.unwrap();
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
 
         process.documents.hold_scans(true);
-        let reign = process.lead().await;
+        let term = process.lead().await;
         process.documents.scans(2).await;
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
         assert!(matches!(process.service.status().state, ServiceState::Paused));
         assert_eq!(process.probe.journal.count("x runs"), 1);
         assert_eq!(process.tasks.runners(), 0);
 
         process.documents.hold_scans(false);
-        let reign = process.lead().await;
+        let term = process.lead().await;
         assert!(process.service.lookup(&"x".into()).await.unwrap().is_some());
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
         assert_eq!(process.probe.journal.count("x runs"), 2);
     });
 }
 
 #[test]
-fn a_term_that_ends_while_preparing_is_not_rebuilt() {
+fn term_that_ends_during_prepare_reads_no_documents() {
     run(async |cluster| {
         let process = cluster.process("a");
         let journal = process.probe.journal.clone();
@@ -99,10 +99,10 @@ fn a_term_that_ends_while_preparing_is_not_rebuilt() {
                 Ok(())
             }
         });
-        let reign = process.lead().await;
+        let term = process.lead().await;
         process.probe.journal.shows("prepares", 1).await;
-        reign.end().await.unwrap();
-        // Waited for, not dropped.
+        term.end().await.unwrap();
+        // `prepare` was not dropped.
         assert_eq!(process.probe.journal.lines(), ["prepares", "prepared"]);
         assert_eq!(process.documents.scanned(), 0);
     });
@@ -113,7 +113,7 @@ fn recreate_instances_fails() {
     run(async |cluster| {
         let process = cluster.process("a");
         process.documents.fail_scans(&[ReadFault::Fatal]);
-        let reign = process.lead().await;
+        let term = process.lead().await;
         for _ in 0..2 {
             let failed = process.service.lookup(&"x".into()).await;
             assert!(matches!(failed, Err(Unavailable::RebuildFailed(_))), "{failed:?}");
@@ -129,13 +129,13 @@ fn recreate_instances_fails() {
         assert!(matches!(status.state, ServiceState::RebuildFailed(_)));
         let failure = status.failure.unwrap();
         assert!(failure.starts_with("its documents could not be read: "), "{failure}");
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
         assert!(matches!(process.service.status().state, ServiceState::Paused));
 
-        // The next term begins anew.
-        let reign = process.lead().await;
+        // The next term tries again.
+        let term = process.lead().await;
         assert!(process.service.get_or_create("x".into(), Steps::new()).await.unwrap().created);
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }
 
@@ -144,73 +144,73 @@ fn rebuild_service_fails() {
     run(async |cluster| {
         let process = cluster.process("a");
         process.probe.prepare_by(|_| async { Err("no index".into()) });
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let Err(Unavailable::RebuildFailed(failure)) = process.service.get_all().await else { panic!() };
         assert_eq!(failure.to_string(), "preparing it failed: no index");
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
 
         process.probe.prepare_by(|_| async { panic!("no index at all") });
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let Err(Unavailable::RebuildFailed(failure)) = process.service.get_all().await else { panic!() };
         assert_eq!(failure.to_string(), "preparing it failed: it panicked: no index at all");
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
 
         process.probe.prepare_by(|_| async { Ok(()) });
-        let reign = process.lead().await;
+        let term = process.lead().await;
         assert!(process.service.get_all().await.unwrap().is_empty());
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }
 
 #[test]
-fn a_storage_that_answers_late_is_asked_again() {
+fn read_of_an_unavailable_storage_is_repeated() {
     run(async |cluster| {
         let process = cluster.process("a");
         process.documents.fail_scans(&[ReadFault::Unavailable; 3]);
-        let reign = process.lead().await;
+        let term = process.lead().await;
         assert!(process.service.get_all().await.unwrap().is_empty());
         assert_eq!(process.documents.scanned(), 4);
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
 
         process.documents.fail_every_scan(Some(ReadFault::Unavailable));
-        let reign = process.lead().await;
+        let term = process.lead().await;
         assert!(matches!(process.service.get_all().await, Err(Unavailable::RebuildFailed(_))));
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }
 
 #[test]
-fn what_ran_already_is_interrupted_when_the_rebuild_fails() {
+fn failed_rebuild_interrupts_instances_that_run_already() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let reign = process.lead().await;
+        let term = process.lead().await;
         for id in ["a", "b"] {
             let instance = process.service.get_or_create(id.into(), Steps::new()).await.unwrap().handle;
             instance.persisted().await.unwrap();
         }
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
 
         process.documents.page_size(1);
         process.documents.pass_scans(1);
         process.documents.fail_every_scan(Some(ReadFault::Fatal));
-        let reign = process.lead().await;
+        let term = process.lead().await;
         process.probe.journal.shows("a ends", 2).await;
         assert!(matches!(process.service.get_all().await, Err(Unavailable::RebuildFailed(_))));
         assert_eq!(process.probe.journal.count("b runs"), 1);
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }
 
 #[test]
-fn the_first_instances_run_before_the_last_are_read() {
+fn first_instances_run_before_the_last_documents_are_read() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let reign = process.lead().await;
+        let term = process.lead().await;
         for id in 0..10 {
             let instance = process.service.get_or_create(id.to_string(), Steps::new()).await.unwrap().handle;
             instance.persisted().await.unwrap();
         }
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
 
         process.documents.page_size(3);
         let (journal, documents) = (process.probe.journal.clone(), Arc::clone(&process.documents));
@@ -223,7 +223,7 @@ fn the_first_instances_run_before_the_last_are_read() {
             }
         });
         let before = process.documents.scanned();
-        let reign = process.lead().await;
+        let term = process.lead().await;
         assert_eq!(process.service.get_all().await.unwrap().len(), 10);
         // Ten documents are four pages of three.
         assert_eq!(process.documents.scanned() - before, 4);
@@ -231,12 +231,12 @@ fn the_first_instances_run_before_the_last_are_read() {
         for id in 0..10 {
             journal.shows(&format!("{id} runs"), 2).await;
         }
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }
 
 #[test]
-fn a_document_that_makes_no_instance_is_quarantined_and_the_others_run() {
+fn unusable_document_is_quarantined_and_the_others_run() {
     run(async |cluster| {
         let process = cluster.process("a");
         let leadership = process.acquire(1).await;
@@ -255,7 +255,7 @@ fn a_document_that_makes_no_instance_is_quarantined_and_the_others_run() {
         process.put(leadership.standing(), b"primary-only/probe2\0other", b"\x01").await;
         let before = cluster.documents().await;
 
-        let reign = process.reign(leadership).await;
+        let term = process.step_up(leadership).await;
         let all = process.service.get_all().await.unwrap();
         assert_eq!(all.iter().map(|instance| instance.id().as_str()).collect::<Vec<_>>(), ["whole"]);
         process.probe.journal.shows("whole runs", 1).await;
@@ -276,26 +276,26 @@ fn a_document_that_makes_no_instance_is_quarantined_and_the_others_run() {
             assert!(reason.starts_with(start), "{reason}");
         }
 
-        // Nobody runs over it, and nobody touches it.
+        // No new instance replaces it, and the document is unchanged.
         let lookup = process.service.lookup(&"garbled".into()).await;
         assert!(matches!(lookup, Err(Unavailable::Quarantined { .. })), "{lookup:?}");
         let created = process.service.get_or_create("garbled".into(), Steps::new()).await;
         assert!(matches!(created, Err(GetOrCreateError::Unavailable(Unavailable::Quarantined { .. }))));
         assert_eq!(cluster.documents().await, before);
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
 
-        // Mended, it runs in the next term.
+        // Once repaired, it runs in the next term.
         let leadership = process.acquire(1).await;
         let mended = b"\x01\x00\x00\x00\x01{\"taken\":1,\"request\":\"\"}";
         process.put(leadership.standing(), b"primary-only/probe\0garbled", mended).await;
-        let reign = process.reign(leadership).await;
+        let term = process.step_up(leadership).await;
         assert!(process.service.lookup(&"garbled".into()).await.unwrap().is_some());
         assert_eq!(process.service.status().quarantined.len(), starts.len() - 1);
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }
 
-/// The probe, as its next version has it.
+/// The next version of the probe.
 struct Upgraded(Arc<Mutex<Vec<u64>>>);
 struct UpgradedTask(u64, Arc<Mutex<Vec<u64>>>);
 
@@ -330,31 +330,31 @@ impl Task for UpgradedTask {
 }
 
 #[test]
-fn documents_of_an_older_version_are_upgraded_when_they_are_written() {
+fn document_of_an_older_version_is_upgraded_by_the_next_write() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let begun = Steps { taken: 41, ..Steps::new() };
         let instance = process.service.get_or_create("x".into(), begun).await.unwrap().handle;
         instance.persisted().await.unwrap();
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
 
         let read = Arc::new(Mutex::new(Vec::new()));
         let mut builder = RegistryBuilder::new(RegistryConfig::new(&process.env));
         let service = builder.register(Upgraded(Arc::clone(&read))).unwrap();
         let newer = Process { registry: builder.build(), ..process };
-        let reign = newer.lead().await;
+        let term = newer.lead().await;
         let instance = service.lookup(&"x".into()).await.unwrap().unwrap();
         assert!(matches!(instance.completed().await, Outcome::Completed));
         assert_eq!(*read.lock().unwrap(), [41]);
         assert_eq!(&cluster.documents().await[0].body[..], b"\x01\x00\x00\x00\x0242");
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
 
-        // The older program leaves it alone.
+        // The older program quarantines it.
         let older = cluster.process("b");
-        let reign = older.lead().await;
+        let term = older.lead().await;
         let lookup = older.service.lookup(&"x".into()).await;
         assert!(matches!(lookup, Err(Unavailable::Quarantined { .. })), "{lookup:?}");
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }

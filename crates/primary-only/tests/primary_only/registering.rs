@@ -1,4 +1,4 @@
-//! A registry is fixed before it leads, and no two of its services meet.
+//! Registration: names and collections are unique.
 
 use crate::{
     probe::{Probe, ProbeTask, Steps},
@@ -7,7 +7,7 @@ use crate::{
 use async_trait::async_trait;
 use primary_only::{BoxError, RegisterError, RegistryBuilder, RegistryConfig, Service};
 
-/// The probe, under another name.
+/// A service with the collection of the probe.
 struct Renamed;
 
 impl Service for Renamed {

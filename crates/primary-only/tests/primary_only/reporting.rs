@@ -1,4 +1,4 @@
-//! How services and instances are doing, as people and dashboards read it.
+//! The status of services and instances.
 
 use crate::{
     probe::{Probe, Steps},
@@ -17,7 +17,7 @@ fn report_service_status() {
             "rebuilt_in_seconds": null, "quarantined": [],
         }]);
         assert_eq!(status(), paused);
-        let reign = process.lead().await;
+        let term = process.lead().await;
         for id in ["x", "y"] {
             process.service.get_or_create(id.into(), Steps::new()).await.unwrap();
         }
@@ -27,17 +27,17 @@ fn report_service_status() {
             "rebuilt_in_seconds": 0.0, "quarantined": [],
         }]);
         assert_eq!(status(), running);
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
         let mut paused = paused;
         paused[0]["rebuilt_in_seconds"] = json!(0.0);
         assert_eq!(status(), paused);
 
         process.probe.prepare_by(|_| async { Err("no index".into()) });
-        let reign = process.lead().await;
+        let term = process.lead().await;
         drop(process.service.get_all().await);
         assert_eq!(status()[0]["state"], "rebuild-failed");
         assert_eq!(status()[0]["failure"], "preparing it failed: no index");
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }
 
@@ -50,7 +50,7 @@ fn report_of_each_instance() {
             cx.state.insert().await?;
             Err("no luck".into())
         });
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let mut handles = Vec::new();
         for (id, doc) in [
             ("a", Steps { taken: 3, ..Steps::new() }),
@@ -64,27 +64,38 @@ fn report_of_each_instance() {
         handles[2].completed().await;
         handles[3].persisted().await.unwrap();
         let reports = serde_json::to_value(process.registry.instances()).unwrap();
-        // `b` has ended without a document, and so is gone.
+        // `b` has ended without a document, so it is not listed.
         assert_eq!(
             reports,
             json!([
-                { "service": "probe", "id": "a", "course": "running", "persisted": true, "report": { "began_with": 3 } },
-                { "service": "probe", "id": "c", "course": "ended", "outcome": "failed: no luck", "persisted": true,
-                  "report": { "began_with": 0 } },
-                { "service": "probe", "id": "d", "course": "running", "persisted": true, "report": reports[2]["report"] },
-                { "service": "probe", "id": "e", "course": "waiting", "persisted": false, "report": { "began_with": 0 } },
+                {
+                    "service": "probe", "id": "a", "state": "running", "persisted": true,
+                    "report": { "began_with": 3 },
+                },
+                {
+                    "service": "probe", "id": "c", "state": "ended", "outcome": "failed: no luck",
+                    "persisted": true, "report": { "began_with": 0 },
+                },
+                {
+                    "service": "probe", "id": "d", "state": "running", "persisted": true,
+                    "report": reports[2]["report"],
+                },
+                {
+                    "service": "probe", "id": "e", "state": "waiting", "persisted": false,
+                    "report": { "began_with": 0 },
+                },
             ])
         );
         let first = process.registry.first_instances(2);
         assert_eq!(first.iter().map(|instance| instance.id.as_str()).collect::<Vec<_>>(), ["a", "c"]);
         assert!(reports[2]["report"].as_str().unwrap().starts_with("it panicked: "));
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
         assert!(process.registry.instances().is_empty());
     });
 }
 
 #[test]
-fn a_slow_rebuild_is_measured() {
+fn duration_of_a_rebuild_is_reported() {
     run(async |cluster| {
         let process = cluster.process("a");
         let clock = cluster.clock.clone();
@@ -95,9 +106,9 @@ fn a_slow_rebuild_is_measured() {
                 Ok(())
             }
         });
-        let reign = process.lead().await;
+        let term = process.lead().await;
         process.service.get_all().await.unwrap();
         assert_eq!(process.service.status().rebuilt_in, Some(Duration::from_secs(30)));
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }

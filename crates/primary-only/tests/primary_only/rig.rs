@@ -1,5 +1,5 @@
-//! Processes that share a database in memory, on a clock that only moves when everything is idle, so that
-//! each test is the same every time.
+//! Processes that share a database in memory. Their clock moves only when all tasks are idle, so that every
+//! run of a test is the same.
 
 use crate::{
     faults::FaultyDocuments,
@@ -28,7 +28,7 @@ use vvm_clock::{Clock, Instant, Sleep};
 use vvm_deadman::{Deadman, recording::RecordingTrigger};
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber, mem::MemDatabase};
 
-/// Runs a test on one thread. Time passes only while nobody can do anything.
+/// Runs a test on one thread. Time passes only while all tasks wait.
 pub(crate) fn run<Test: Future<Output = ()>>(test: impl FnOnce(Cluster) -> Test) {
     let cluster = Cluster::new();
     let clock = cluster.clock.clone();
@@ -36,7 +36,7 @@ pub(crate) fn run<Test: Future<Output = ()>>(test: impl FnOnce(Cluster) -> Test)
     let runtime = tokio::runtime::Builder::new_current_thread()
         .on_thread_park(move || {
             let next = clock.advance_to_next();
-            assert!(next.is_some_and(|now| now < limit), "the test waits for what does not happen");
+            assert!(next.is_some_and(|now| now < limit), "the test waits for an event that never happens");
         })
         .build()
         .unwrap();
@@ -49,7 +49,7 @@ pub(crate) struct Cluster {
     database: Arc<MemDatabase>,
 }
 
-/// What one process has of its own.
+/// One process.
 pub(crate) struct Process {
     pub(crate) name: Holder,
     pub(crate) env: Env,
@@ -61,8 +61,8 @@ pub(crate) struct Process {
     pub(crate) service: ServiceHandle<Probe>,
 }
 
-/// A leadership under which a registry leads.
-pub(crate) struct Reign {
+/// A registry that runs under a leadership.
+pub(crate) struct LedTerm {
     pub(crate) leadership: Leadership,
     pub(crate) stop: CancellationToken,
     pub(crate) led: JoinHandle<Result<(), LeadError>>,
@@ -84,19 +84,19 @@ impl Cluster {
         self.clock.sleep(Duration::from_secs(seconds))
     }
 
-    /// The storage itself, past every fence of the process under test.
+    /// Returns a storage that no fault of a process affects.
     pub(crate) fn storage(&self) -> ElectionsTtlStorage {
         ElectionsTtlStorage::new(self.database.open())
     }
 
-    /// The documents of the first slot, whoever's they are.
+    /// Returns all documents of the first slot.
     pub(crate) async fn documents(&self) -> Vec<Document> {
         let storage = self.storage();
         let scan = Scan { limit: 1_000, ..Scan::default() };
         storage.documents().unwrap().scan_documents(&Self::key(1), &scan).await.unwrap().documents
     }
 
-    /// A process that has one probe for a service.
+    /// Returns a process with one service, a probe.
     pub(crate) fn process(&self, name: &str) -> Process {
         self.process_with(name, Probe::default())
     }
@@ -122,12 +122,12 @@ impl Cluster {
 }
 
 impl Process {
-    /// Elections of a VVM, which closes them.
+    /// Returns elections for a VVM, which closes them.
     pub(crate) fn fresh_elections(&self) -> Arc<Elections<ElectionKey>> {
         Arc::new(Elections::new(Arc::clone(&self.documents).into_storage(), self.env.clone()))
     }
 
-    /// The instance of this id, once the process leads.
+    /// Waits until the process leads, and returns the instance of this id.
     pub(crate) async fn created(&self, id: &str) -> Handle<Probe> {
         loop {
             match self.service.get_or_create(id.into(), Steps::new()).await {
@@ -144,27 +144,27 @@ impl Process {
         leadership
     }
 
-    /// Leads the first slot, as soon as it can be had.
-    pub(crate) async fn lead(&self) -> Reign {
+    /// Acquires the first slot, and steps up.
+    pub(crate) async fn lead(&self) -> LedTerm {
         self.lead_slot(1).await
     }
 
-    pub(crate) async fn lead_slot(&self, slot: u32) -> Reign {
-        self.reign(self.acquire(slot).await).await
+    pub(crate) async fn lead_slot(&self, slot: u32) -> LedTerm {
+        self.step_up(self.acquire(slot).await).await
     }
 
     /// Steps up under a leadership, and returns as soon as the term has begun.
-    pub(crate) async fn reign(&self, leadership: Leadership) -> Reign {
+    pub(crate) async fn step_up(&self, leadership: Leadership) -> LedTerm {
         let stop = CancellationToken::new();
         let (registry, standing, told) = (self.registry.clone(), leadership.standing().clone(), stop.clone());
         let led = tokio::spawn(async move { registry.lead(standing, told).await });
         while matches!(self.registry.status()[0].state, ServiceState::Paused) && !led.is_finished() {
             tokio::task::yield_now().await;
         }
-        Reign { leadership, stop, led }
+        LedTerm { leadership, stop, led }
     }
 
-    /// Puts a document there that no instance wrote, as the leader that a program before was.
+    /// Writes a document past its instance, as this leader.
     pub(crate) async fn put(&self, standing: &Standing, id: &[u8], body: &[u8]) -> DocumentVersion {
         let (id, body) = (DocumentId::new(id.to_vec()).unwrap(), body.to_vec().into());
         let write = DocumentWrite::Put { id, body, only_if: OnlyIf::Always };
@@ -172,12 +172,12 @@ impl Process {
     }
 }
 
-impl Reign {
+impl LedTerm {
     pub(crate) fn standing(&self) -> &Standing {
         self.leadership.standing()
     }
 
-    /// Tells the registry to stop, waits until it has, and hands back.
+    /// Steps down, and releases the leadership.
     pub(crate) async fn end(self) -> Result<(), LeadError> {
         self.stop.cancel();
         let led = self.led.await.unwrap();
@@ -186,14 +186,14 @@ impl Reign {
     }
 }
 
-/// Takes the first slot away from whoever leads it, behind its back.
-pub(crate) async fn usurp(cluster: &Cluster) {
+/// Deletes the first slot's record without the leader's knowledge.
+pub(crate) async fn depose(cluster: &Cluster) {
     let (storage, key) = (cluster.storage(), Cluster::key(1));
-    let Slot::Held { entry, .. } = storage.get(&key).await.unwrap() else { panic!("nobody leads") };
+    let Slot::Held { entry, .. } = storage.get(&key).await.unwrap() else { panic!("the slot is vacant") };
     storage.compare_and_delete(&key, entry.incarnation(), entry.epoch).await.unwrap();
 }
 
-/// The same numbers every time.
+/// Deterministic random numbers.
 #[derive(Debug)]
 struct Seeded(AtomicU64);
 

@@ -1,4 +1,4 @@
-//! Terms: each begins once, and interrupts what runs when it ends.
+//! Terms: each begins once, and interrupts all instances when it ends.
 
 use crate::{
     probe::{Steps, hold},
@@ -11,18 +11,18 @@ use primary_only::{Interrupted, LeadError, NotPersisted, Outcome, ServiceState, 
 fn cancellation_on_step_down() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
         instance.persisted().await.unwrap();
         assert!(instance.outcome().is_none());
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
         assert!(matches!(instance.completed().await, Outcome::Interrupted));
         assert_eq!(process.probe.journal.lines(), ["prepares", "x runs", "x ends"]);
     });
 }
 
 #[test]
-fn a_new_term_is_not_cancelled_and_completes_successfully() {
+fn instance_completes_in_the_term_after_an_interruption() {
     run(async |cluster| {
         let process = cluster.process("a");
         let probe = process.probe.clone();
@@ -54,7 +54,7 @@ fn a_new_term_is_not_cancelled_and_completes_successfully() {
 }
 
 #[test]
-fn a_new_term_is_not_cancelled_until_it_steps_down() {
+fn instance_of_a_new_term_runs_until_its_own_step_down() {
     run(async |cluster| {
         let process = cluster.process("a");
         let first = process.lead().await;
@@ -87,7 +87,7 @@ fn step_down_before_persisted() {
         assert!(matches!(instance.persisted().await, Err(NotPersisted(Outcome::Interrupted))));
         assert!(matches!(instance.completed().await, Outcome::Interrupted));
 
-        // Nothing of it is left.
+        // No instance is left.
         let second = process.lead().await;
         assert!(process.service.lookup(&"x".into()).await.unwrap().is_none());
         second.end().await.unwrap();
@@ -95,14 +95,14 @@ fn step_down_before_persisted() {
 }
 
 #[test]
-fn an_instance_whose_term_ends_before_its_turn_is_never_run() {
+fn instance_still_queued_when_the_term_ends_is_never_run() {
     run(async |cluster| {
         let process = cluster.process_with("a", crate::probe::Probe::at_most(1));
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let first = process.service.get_or_create("first".into(), Steps::new()).await.unwrap().handle;
         first.persisted().await.unwrap();
         let second = process.service.get_or_create("second".into(), Steps::new()).await.unwrap().handle;
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
         assert!(matches!(second.completed().await, Outcome::Interrupted));
         assert!(matches!(second.persisted().await, Err(NotPersisted(Outcome::Interrupted))));
         assert_eq!(process.probe.journal.count("second runs"), 0);
@@ -110,61 +110,61 @@ fn an_instance_whose_term_ends_before_its_turn_is_never_run() {
 }
 
 #[test]
-fn a_term_goes_through_its_states_once() {
+fn term_passes_through_its_states_once() {
     run(async |cluster| {
         let process = cluster.process("a");
         let state = || process.service.status().state;
         assert!(matches!(state(), ServiceState::Paused));
         process.documents.hold_scans(true);
-        let reign = process.lead().await;
+        let term = process.lead().await;
         process.documents.scans(1).await;
         assert!(matches!(state(), ServiceState::Rebuilding));
         process.documents.hold_scans(false);
         process.service.get_all().await.unwrap();
         assert!(matches!(state(), ServiceState::Running));
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
         assert!(matches!(state(), ServiceState::Paused));
         assert_eq!(process.probe.journal.lines(), ["prepares"]);
     });
 }
 
 #[test]
-fn a_leadership_is_no_two_terms() {
+fn lead_is_refused_twice_under_one_leadership() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let reign = process.lead().await;
+        let term = process.lead().await;
         process.service.get_all().await.unwrap();
-        let standing = reign.standing().clone();
-        let again = process.registry.lead(standing.clone(), reign.stop.clone()).await;
+        let standing = term.standing().clone();
+        let again = process.registry.lead(standing.clone(), term.stop.clone()).await;
         assert_eq!(again, Err(LeadError::Leading));
-        reign.stop.cancel();
-        let led = reign.led.await.unwrap();
+        term.stop.cancel();
+        let led = term.led.await.unwrap();
         assert_eq!(led, Ok(()));
-        let again = process.registry.lead(standing, reign.stop).await;
+        let again = process.registry.lead(standing, term.stop).await;
         assert_eq!(again, Err(LeadError::SameTerm));
-        reign.leadership.release().await;
+        term.leadership.release().await;
         assert_eq!(process.probe.journal.count("prepares"), 1);
     });
 }
 
 #[test]
-fn a_term_that_follows_at_once_finds_nothing_of_the_one_before() {
+fn terms_in_quick_succession_leave_no_runner() {
     run(async |cluster| {
         let process = cluster.process("a");
-        for term in 1..=50 {
-            let reign = process.lead().await;
-            if term % 3 == 0 {
-                // Ended before it was rebuilt.
-                reign.end().await.unwrap();
+        for number in 1..=50 {
+            let term = process.lead().await;
+            if number % 3 == 0 {
+                // It ends before it is rebuilt.
+                term.end().await.unwrap();
                 continue;
             }
             let got = process.service.get_or_create("x".into(), Steps::new()).await.unwrap();
-            assert_eq!(got.created, term == 1);
+            assert_eq!(got.created, number == 1);
             got.handle.persisted().await.unwrap();
-            if term % 2 == 0 {
+            if number % 2 == 0 {
                 process.probe.journal.shows("x runs", 1).await;
             }
-            reign.end().await.unwrap();
+            term.end().await.unwrap();
             assert_eq!(process.tasks.runners(), 0);
         }
         let (runs, ends) = (process.probe.journal.count("x runs"), process.probe.journal.count("x ends"));
@@ -175,7 +175,7 @@ fn a_term_that_follows_at_once_finds_nothing_of_the_one_before() {
 }
 
 #[test]
-fn each_slot_has_documents_of_its_own() {
+fn slots_have_separate_documents() {
     run(async |cluster| {
         let process = cluster.process("a");
         let first = process.lead_slot(1).await;
@@ -197,7 +197,7 @@ fn each_slot_has_documents_of_its_own() {
 }
 
 #[test]
-fn a_loss_interrupts_by_whoever_watches_the_leadership() {
+fn loss_of_the_leadership_interrupts_the_instances() {
     run(async |cluster| {
         let process = cluster.process("a");
         process.probe.act("x", hold);
@@ -207,7 +207,7 @@ fn a_loss_interrupts_by_whoever_watches_the_leadership() {
             tokio::spawn(leadership.run(|stop, standing| async move { registry.lead(standing, stop).await }));
         let instance = process.created("x").await;
         instance.persisted().await.unwrap();
-        crate::rig::usurp(&cluster).await;
+        crate::rig::depose(&cluster).await;
         let ran = ran.await.unwrap();
         assert!(matches!(ran.loss, Some(Loss::Vanished)), "{:?}", ran.loss);
         assert_eq!(ran.output, Ok(()));
@@ -218,16 +218,16 @@ fn a_loss_interrupts_by_whoever_watches_the_leadership() {
 
 /// Shows I9.
 #[test]
-fn nothing_is_left_after_a_term() {
+fn no_task_or_timer_is_left_after_a_term() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let reign = process.lead().await;
+        let term = process.lead().await;
         for id in 0..20 {
             process.service.get_or_create(id.to_string(), Steps::new()).await.unwrap();
         }
         process.probe.journal.shows("19 runs", 1).await;
         assert_eq!(process.tasks.runners(), 20);
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
         assert_eq!(process.tasks.runners(), 0);
         process.elections.cleanup().await;
         process.tasks.all_end().await;

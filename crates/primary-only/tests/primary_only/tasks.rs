@@ -1,4 +1,4 @@
-//! Tasks that are counted, so that a test sees whether one is left (I9), and conditions to wait for.
+//! A spawner that counts its tasks (I9), and conditions to wait for.
 
 use ielections::{Spawn, env::Task};
 use std::{
@@ -17,7 +17,7 @@ pub(crate) struct CountingSpawn {
 }
 
 impl CountingSpawn {
-    /// How many runners there are.
+    /// Returns the number of runners.
     pub(crate) fn runners(&self) -> usize {
         self.alive.lock().unwrap().get("primary-only runner").copied().unwrap_or_default()
     }
@@ -51,7 +51,7 @@ impl Future for Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        // The task itself goes first: what it signals as it goes comes while it still counts.
+        // The task drops first, so that everything it signals precedes the change of the count.
         drop(self.task.take());
         {
             let mut alive = self.tasks.alive.lock().unwrap();
@@ -65,7 +65,7 @@ impl Drop for Counted {
     }
 }
 
-/// Wakes who waits for a condition.
+/// Wakes tasks that wait for a condition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Change(Arc<Notify>);
 
@@ -85,7 +85,7 @@ impl Change {
     }
 }
 
-/// What happened, in order. Clones share it.
+/// Events in order. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Journal {
     lines: Arc<Mutex<Vec<String>>>,
@@ -106,7 +106,7 @@ impl Journal {
         self.lines.lock().unwrap().iter().filter(|written| *written == line).count()
     }
 
-    /// Waits until this has happened so often.
+    /// Waits until the line was written this number of times.
     pub(crate) async fn shows(&self, line: &str, times: usize) {
         self.change.until(|| self.count(line) >= times).await;
     }

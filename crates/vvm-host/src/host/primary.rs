@@ -35,14 +35,14 @@ impl Collector for PrimaryOnly {
                 states.encode_family(&labels)?.encode_gauge(&u32::from(service.state.name() == name))?;
             }
         }
-        let help = "Instances of a primary-only service, by how far their runs are.";
+        let help = "Instances of a primary-only service, by the state of their runs.";
         let mut instances = out.encode_descriptor("vvm_service_instances", help, None, Gauge)?;
         for service in &services {
             let ended = service.instances.saturating_sub(service.running + service.waiting);
-            for (course, count) in
+            for (state, count) in
                 [("waiting", service.waiting), ("running", service.running), ("ended", ended)]
             {
-                let labels = [("service", service.service), ("course", course)];
+                let labels = [("service", service.service), ("state", state)];
                 instances.encode_family(&labels)?.encode_gauge(&count)?;
             }
         }

@@ -28,8 +28,6 @@ const UNFINISHED: &[&str] = &[
     "crates/ielections/tests/frozen",
     "crates/ielections/tests/protocol",
     "crates/ielections/tests/suite",
-    "crates/primary-only/src/",
-    "crates/primary-only/tests/",
     "crates/testing-time/src/",
     "crates/vvm-cli/src/announce",
     "crates/vvm-cli/src/async_runtime",

@@ -1,83 +1,77 @@
-//! [`ServiceHandle`]: what a program asks of a service: which instances there are, and for new ones.
-//!
-//! While a service is being rebuilt, every question waits: it could not be answered truthfully yet.
+//! [`ServiceHandle`]: a program's access to a service and its instances.
 
 use crate::{
-    BoxError, Failure, Handle, InstanceStatus, Service, ServiceState, ServiceStatus, Task,
+    BoxError, Failure, Handle, InstanceStatus, Others, Service, ServiceState, ServiceStatus, Task,
     instance::Instance,
-    roster::{List, Roster},
-    runner::Queued,
-    state_cell::Stands,
+    roster::{List, Queued, Roster},
+    runner::Runner,
+    state_cell::Stored,
 };
 use ielections::BeyondDocumentLimits;
 use std::{
-    collections::btree_map,
     fmt,
     sync::{Arc, MutexGuard},
 };
 
-/// A service that was registered. Cloning shares it.
+/// A registered service. Clones share it.
 ///
 /// # Cancel safety
-/// Every future here may be dropped at any time: it is done whole, or nothing of it is.
+/// Every future here may be dropped at any time. It then has taken effect completely or not at all.
 pub struct ServiceHandle<S: Service>(Arc<Roster<S>>);
 
-/// A service can't answer.
+/// The service can't answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Unavailable {
-    /// This process does not lead, or its term ended meanwhile. Ask the leader.
+    /// This process does not lead, or its term ended during the call. Call the leader.
     #[error("this process does not lead")]
     NotLeader,
     /// The service could not be rebuilt in this term.
     #[error("the service could not be rebuilt: {0}")]
     RebuildFailed(#[source] Failure),
-    /// The document of this id makes no instance. It is left as it stands: mend it or delete it.
-    #[error("the document of {id} makes no instance: {reason}")]
+    /// No instance can be made from the document of this id. Repair or delete the document.
+    #[error("the document of {id} is quarantined; repair or delete it: {reason}")]
     Quarantined {
-        /// Which.
+        /// The instance's id.
         id: String,
-        /// What is wrong with it.
+        /// Why no instance can be made.
         reason: String,
     },
 }
 
-/// No instance for this request.
+/// There is no instance for the request.
 #[derive(Debug, thiserror::Error)]
 pub enum GetOrCreateError {
     /// The service can't answer.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// There is an instance of this id, for another request ([`Task::same_request`]).
+    /// The instance of this id is for another request ([`Task::same_request`]).
     #[error("there is an instance of {0} already, for another request")]
     AnotherRequest(String),
-    /// A new instance may not begin beside the others ([`Service::conflicts`]).
+    /// The new instance conflicts with another one ([`Service::conflicts`]).
     #[error("conflicts with another instance: {0}")]
     Conflict(#[source] BoxError),
-    /// The service makes no instance of this document ([`Service::build`]).
+    /// No instance can be made from this document ([`Service::build`]).
     #[error("no instance was made: {0}")]
     Build(#[source] BoxError),
-    /// The storage can't carry a document of this id.
+    /// The id exceeds the storage's limits.
     #[error(transparent)]
     TooLarge(BeyondDocumentLimits),
 }
 
-/// An instance that was asked for.
+/// The result of [`ServiceHandle::get_or_create`].
 pub struct GotOrCreated<S: Service> {
     /// The instance.
     pub handle: Handle<S>,
-    /// Whether it was created for this request.
+    /// Whether this call created it.
     pub created: bool,
 }
-
-/// The instances that there are, in the order of their ids: what [`Service::conflicts`] may look at.
-pub struct Others<'list, S: Service>(btree_map::Iter<'list, S::Id, Arc<Instance<S>>>);
 
 impl<S: Service> ServiceHandle<S> {
     pub(crate) fn new(roster: Arc<Roster<S>>) -> Self {
         Self(roster)
     }
 
-    /// The instance of this id, if there is one. Waits while the service is being rebuilt.
+    /// Returns the instance of this id, if there is one. Waits while the service is being rebuilt.
     ///
     /// # Errors
     /// [`Unavailable`].
@@ -89,7 +83,7 @@ impl<S: Service> ServiceHandle<S> {
         }
     }
 
-    /// All instances, in the order of their ids. Waits while the service is being rebuilt.
+    /// Returns all instances, in the order of their ids. Waits while the service is being rebuilt.
     ///
     /// # Errors
     /// [`Unavailable`].
@@ -98,17 +92,17 @@ impl<S: Service> ServiceHandle<S> {
         Ok(list.instances.values().cloned().map(Handle::new).collect())
     }
 
-    /// The instance of this id: the one there is, if it is for the same request, or a new one. Waits while
-    /// the service is being rebuilt.
+    /// Returns the instance of this id if it is for the same request, or creates one. Waits while the service
+    /// is being rebuilt.
     ///
-    /// A new instance lives in this process alone until its own run has inserted its document:
-    /// [`Handle::persisted`] tells when.
+    /// A new instance is lost with this process until its run has written its document, which
+    /// [`Handle::persisted`] waits for.
     ///
     /// # Errors
     /// [`GetOrCreateError`].
     ///
     /// # Panics
-    /// If the service's own code does.
+    /// If the service's own code panics.
     pub async fn get_or_create(&self, id: S::Id, doc: S::Doc) -> Result<GotOrCreated<S>, GetOrCreateError> {
         let mut list = self.running().await?;
         if let Some(instance) = list.instances.get(&id) {
@@ -119,45 +113,45 @@ impl<S: Service> ServiceHandle<S> {
             };
         }
         list.not_quarantined(&id)?;
-        let Some(current) = list.current.clone() else { return Err(Unavailable::NotLeader.into()) };
-        let limits = current.term.documents.limits();
+        let Some(term) = list.current.clone() else { return Err(Unavailable::NotLeader.into()) };
+        let limits = term.term.documents.limits();
         limits.check_id(&self.0.collection.document(&id)).map_err(GetOrCreateError::TooLarge)?;
-        let others = Others(list.instances.iter());
+        let others: Others<'_, S> = Box::new(list.instances.iter().map(|(id, other)| (id, &other.task)));
         self.0.service.conflicts(&id, &doc, others).map_err(GetOrCreateError::Conflict)?;
         let task = self.0.service.build(&id, &doc).map_err(GetOrCreateError::Build)?;
-        let queued = Queued::new(&self.0, &current, Instance::new(id, task, false), doc, Stands::Not);
-        let handle = Handle::new(Arc::clone(queued.instance()));
-        let runners = self.0.admit(&mut list, queued);
+        let instance = Arc::new(Instance::new(id, task, false));
+        let handle = Handle::new(Arc::clone(&instance));
+        let runners = self.0.admit(&mut list, Queued { term, instance, doc, stored: Stored::Absent });
         drop(list);
-        self.0.start_runners(runners);
+        Runner::start(&self.0, runners);
         Ok(GotOrCreated { handle, created: true })
     }
 
-    /// How the service is doing.
+    /// Returns the service's status.
     pub fn status(&self) -> ServiceStatus {
         self.0.status()
     }
 
-    /// How each instance is doing, in the order of their ids.
+    /// Returns the status of each instance, in the order of their ids.
     pub fn instances(&self) -> Vec<InstanceStatus> {
         self.0.instances(usize::MAX)
     }
 
-    /// Waits out a rebuild, and returns the list while it is certain that the service runs.
+    /// Waits until the service is rebuilt, and returns the locked list, so that it stays in this state.
     async fn running(&self) -> Result<MutexGuard<'_, List<S>>, Unavailable> {
         let mut waits_in = None;
         loop {
-            let news = self.0.phases.notified();
-            tokio::pin!(news);
-            // Listening begins before looking, or news in between would go unheard.
-            news.as_mut().enable();
+            let changed = self.0.state_changed.notified();
+            tokio::pin!(changed);
+            // Registered before the look, so that no change in between is missed.
+            changed.as_mut().enable();
             {
                 let list = self.0.list();
-                // A term that ended meanwhile is over, also if another one has begun.
+                // The term in which the call began has ended, even if another one has begun.
                 if *waits_in.get_or_insert(list.term) != list.term {
                     return Err(Unavailable::NotLeader);
                 }
-                match &list.phase {
+                match &list.state {
                     ServiceState::Paused => return Err(Unavailable::NotLeader),
                     ServiceState::Running => return Ok(list),
                     ServiceState::RebuildFailed(failure) => {
@@ -166,7 +160,7 @@ impl<S: Service> ServiceHandle<S> {
                     ServiceState::Rebuilding => {}
                 }
             }
-            news.await;
+            changed.await;
         }
     }
 }
@@ -198,20 +192,6 @@ impl<S: Service> fmt::Debug for ServiceHandle<S> {
 
 impl<S: Service> fmt::Debug for GotOrCreated<S> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{:?}, {}", self.handle, if self.created { "created" } else { "there already" })
-    }
-}
-
-impl<'list, S: Service> Iterator for Others<'list, S> {
-    type Item = (&'list S::Id, &'list S::Task);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.next().map(|(id, instance)| (id, &instance.task))
-    }
-}
-
-impl<S: Service> fmt::Debug for Others<'_, S> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_list().entries(self.0.clone().map(|(id, _)| id)).finish()
+        write!(out, "{:?}, {}", self.handle, if self.created { "created" } else { "existing" })
     }
 }

@@ -1,4 +1,4 @@
-//! Questions to a service: answered while it runs, waiting while it is rebuilt, refused otherwise.
+//! Calls to a service: answered while it runs, delayed while it is rebuilt, refused otherwise.
 
 use crate::{probe::Steps, rig::run};
 use futures_util::FutureExt;
@@ -9,13 +9,13 @@ use primary_only::{GetOrCreateError, Unavailable};
 fn lookup_instance() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let created = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
         let found = process.service.lookup(&"x".into()).await.unwrap().unwrap();
         assert!(found.is(&created));
         assert_eq!(found.id(), "x");
         assert!(process.service.lookup(&"y".into()).await.unwrap().is_none());
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }
 
@@ -24,15 +24,15 @@ fn lookup_instance_interruptible() {
     run(async |cluster| {
         let process = cluster.process("a");
         process.documents.hold_scans(true);
-        let reign = process.lead().await;
+        let term = process.lead().await;
         process.documents.scans(1).await;
-        // Dropped half-way …
+        // Dropped while it waits …
         let x = "x".to_owned();
         assert!(process.service.lookup(&x).now_or_never().is_none());
         assert!(process.service.get_all().now_or_never().is_none());
         // … or ended by the end of the term.
         let lookup = process.service.lookup(&x);
-        let step_down = reign.end();
+        let step_down = term.end();
         let (answer, led) = tokio::join!(lookup, step_down);
         assert!(matches!(answer, Err(Unavailable::NotLeader)));
         led.unwrap();
@@ -44,10 +44,10 @@ fn lookup_instance_after_step_down() {
     run(async |cluster| {
         let process = cluster.process("a");
         assert!(matches!(process.service.lookup(&"x".into()).await, Err(Unavailable::NotLeader)));
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
         instance.persisted().await.unwrap();
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
         assert!(matches!(process.service.lookup(&"x".into()).await, Err(Unavailable::NotLeader)));
     });
 }
@@ -56,13 +56,13 @@ fn lookup_instance_after_step_down() {
 fn get_all_instances_after_step_down() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let reign = process.lead().await;
+        let term = process.lead().await;
         for id in ["b", "a", "c"] {
             process.service.get_or_create(id.into(), Steps::new()).await.unwrap();
         }
         let all = process.service.get_all().await.unwrap();
         assert_eq!(all.iter().map(|instance| instance.id().as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
         assert!(matches!(process.service.get_all().await, Err(Unavailable::NotLeader)));
     });
 }
@@ -72,11 +72,11 @@ fn get_or_create_instance_interruptible() {
     run(async |cluster| {
         let process = cluster.process("a");
         process.documents.hold_scans(true);
-        let reign = process.lead().await;
+        let term = process.lead().await;
         process.documents.scans(1).await;
         assert!(process.service.get_or_create("x".into(), Steps::new()).now_or_never().is_none());
         let asked = process.service.get_or_create("x".into(), Steps::new());
-        let (answer, led) = tokio::join!(asked, reign.end());
+        let (answer, led) = tokio::join!(asked, term.end());
         assert!(matches!(answer, Err(GetOrCreateError::Unavailable(Unavailable::NotLeader))));
         led.unwrap();
         assert_eq!(process.probe.journal.count("x runs"), 0);
@@ -84,7 +84,7 @@ fn get_or_create_instance_interruptible() {
 }
 
 #[test]
-fn who_waited_through_a_term_is_not_answered_by_the_next() {
+fn call_that_waits_through_the_end_of_a_term_fails_in_the_next() {
     run(async |cluster| {
         let process = cluster.process("a");
         process.documents.hold_scans(true);
@@ -96,7 +96,7 @@ fn who_waited_through_a_term_is_not_answered_by_the_next() {
         first.end().await.unwrap();
         let second = process.lead().await;
         process.documents.scans(2).await;
-        // It was not polled in between.
+        // It was not polled between the terms.
         assert!(matches!(asked.await, Err(Unavailable::NotLeader)));
         process.documents.hold_scans(false);
         assert!(process.service.get_all().await.unwrap().is_empty());
@@ -105,11 +105,11 @@ fn who_waited_through_a_term_is_not_answered_by_the_next() {
 }
 
 #[test]
-fn leaving_rebuilding_wakes_who_waits() {
+fn end_of_rebuild_wakes_waiting_calls() {
     run(async |cluster| {
         let process = cluster.process("a");
         process.documents.hold_scans(true);
-        let reign = process.lead().await;
+        let term = process.lead().await;
         process.documents.scans(1).await;
         let (x, y) = ("x".to_owned(), "y".to_owned());
         let (found, all, created, ()) = tokio::join!(
@@ -124,7 +124,7 @@ fn leaving_rebuilding_wakes_who_waits() {
         assert!(found.unwrap().is_none());
         assert!(all.unwrap().len() <= 1);
         assert!(created.unwrap().created);
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }
 
@@ -139,58 +139,58 @@ fn create_when_not_primary() {
 }
 
 #[test]
-fn another_request_under_the_same_id_is_refused() {
+fn other_request_under_the_same_id_is_refused() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let ask = |request| process.service.get_or_create("x".into(), Steps::requesting(request));
         assert!(ask("copy").await.unwrap().created);
         assert!(!ask("copy").await.unwrap().created);
         let refused = ask("move").await.unwrap_err();
         assert!(matches!(&refused, GetOrCreateError::AnotherRequest(id) if id == "x"));
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
 
-        // The instance knows its request after a fail-over, too.
-        let reign = process.lead().await;
+        // The rebuilt instance refuses it, too.
+        let term = process.lead().await;
         assert!(matches!(ask("move").await, Err(GetOrCreateError::AnotherRequest(_))));
         assert!(!ask("copy").await.unwrap().created);
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }
 
 #[test]
-fn an_instance_that_conflicts_with_others_is_refused() {
+fn instance_that_conflicts_with_others_is_refused() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let reign = process.lead().await;
+        let term = process.lead().await;
         process.service.get_or_create("x".into(), Steps::new()).await.unwrap();
         let alone = process.service.get_or_create("y".into(), Steps::requesting("alone")).await.unwrap_err();
         assert_eq!(alone.to_string(), "conflicts with another instance: x is there");
         assert!(process.service.lookup(&"y".into()).await.unwrap().is_none());
-        // Asked for the one that is there, nobody is asked about conflicts.
+        // A request for the existing instance does not check for conflicts.
         assert!(!process.service.get_or_create("x".into(), Steps::new()).await.unwrap().created);
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }
 
 #[test]
-fn an_instance_that_can_not_be_built_leaves_nothing() {
+fn instance_that_can_not_be_built_is_not_listed() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let ask = |request| process.service.get_or_create("x".into(), Steps::requesting(request));
         assert!(matches!(ask("not to be built").await, Err(GetOrCreateError::Build(_))));
         assert!(process.service.get_all().await.unwrap().is_empty());
         assert!(ask("copy").await.unwrap().created);
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }
 
 #[test]
-fn a_service_whose_code_panics_when_asked_goes_on() {
+fn service_whose_code_panics_in_a_call_continues() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let reign = process.lead().await;
+        let term = process.lead().await;
         let service = process.service.clone();
         let asked =
             tokio::spawn(
@@ -198,19 +198,19 @@ fn a_service_whose_code_panics_when_asked_goes_on() {
             );
         assert!(asked.await.unwrap_err().is_panic());
         assert!(process.service.get_or_create("x".into(), Steps::new()).await.unwrap().created);
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }
 
 #[test]
-fn an_id_that_no_document_can_have_is_refused_at_once() {
+fn id_beyond_the_document_limits_is_refused() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let reign = process.lead().await;
-        let DocumentLimits { max_id_bytes, .. } = reign.standing().documents().unwrap().limits();
+        let term = process.lead().await;
+        let DocumentLimits { max_id_bytes, .. } = term.standing().documents().unwrap().limits();
         let refused =
             process.service.get_or_create("x".repeat(max_id_bytes), Steps::new()).await.unwrap_err();
         assert!(matches!(refused, GetOrCreateError::TooLarge(_)));
-        reign.end().await.unwrap();
+        term.end().await.unwrap();
     });
 }
