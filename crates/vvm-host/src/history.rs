@@ -1,88 +1,84 @@
-//! Who led when: a bounded log beside the record, written by whoever leads, for people.
+//! The history of a slot: its last leaderships, in a fenced document beside the record, for people.
 //!
-//! It is a fenced document in the slot's own partition, so that only the leader writes it, and no later
-//! leader's entry is overwritten. Nothing waits for it: a start is noted while the command works already, an
-//! end within a short time or not at all, and an end that nobody noted is noted by the next leader. Wall
-//! clocks tell the times, so they may contradict each other; the order of the entries is that of the epochs.
-//!
-//! What does not live here: how it is shown (`history::show`).
+//! Only the leader can write it. It never delays work: the start is written while services run, the end within
+//! a short time or not at all. The next leader completes an entry without an end. Times come from wall clocks
+//! and may contradict each other; entries are in the order of their epochs.
 
 use ielections::{
-    Document, DocumentId, DocumentStorage, DocumentWrite, Documents, OnlyIf, ReadError, Standing,
+    Document, DocumentId, DocumentStorage, DocumentWrite, Documents, OnlyIf, ReadError, Standing, Ttl,
 };
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 use vvm_clock::{Clock, SystemWallClock, WallClock as _};
 use vvm_storage::ElectionKey;
 
-/// How many leaderships are remembered. With the longest names and reasons, 64 kB.
+/// How many leaderships are kept: 64 kB with the longest names and reasons.
 const KEPT: usize = 64;
 
 /// The longest reason that is kept, in bytes.
 const REASON: usize = 400;
 
-/// Which document. Without the byte that ends the name of a collection, so that it is none of an instance.
+/// The document's id. It lacks the byte that ends a collection's name, so no instance has the same id.
 const ID: &[u8] = b"vvm-history";
 
-/// How long the note of an end may hold up a release, at most: a storage that takes longer for a read and a
-/// write keeps the release itself waiting as long. Of a short TTL, [`PATIENCE_SHARE`].
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-
-/// See [`PATIENCE`].
-pub(crate) const PATIENCE_SHARE: u32 = 10;
+/// Returns how long writing the end may delay the release: 2 s, or a tenth of a short TTL. With a storage that
+/// takes longer for a read and a write, the release itself would take as long.
+pub(crate) fn end_timeout(ttl: Ttl) -> Duration {
+    Duration::from_secs(2).min(ttl.get() / 10)
+}
 
 /// One leadership.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PastLeadership {
-    /// The leader, for people.
+    /// The leader's name.
     pub holder: String,
     /// Its fencing token.
     pub epoch: u64,
     /// Milliseconds since 1970, on the leader's wall clock.
     pub started_ms: u64,
-    /// Of its end, or of when somebody noticed; none while it lasts.
+    /// When it ended, or when the next leader started; `None` while it lasts.
     pub ended_ms: Option<u64>,
     /// How it ended.
     pub end: Option<String>,
 }
 
-/// The log of one leadership's slot, as its leader keeps it.
-pub(crate) struct Keeper {
+/// Writes the history of a slot for its leader.
+pub(crate) struct HistoryWriter {
     documents: Option<Documents>,
     holder: String,
     epoch: u64,
     started_ms: u64,
 }
 
-impl Keeper {
-    /// Under `standing`. Keeps nothing where the storage keeps no documents.
-    pub(crate) fn under(standing: &Standing, holder: &str) -> Self {
+impl HistoryWriter {
+    /// Writes under `standing`. Writes nothing if the storage has no documents.
+    pub(crate) fn new(standing: &Standing, holder: &str) -> Self {
         let (holder, epoch) = (holder.to_owned(), standing.epoch().get());
         Self { documents: standing.documents(), holder, epoch, started_ms: now() }
     }
 
-    /// Notes the start, and the end of whoever left none.
+    /// Writes the start, and completes earlier entries that have no end.
     ///
     /// # Cancel safety
-    /// Dropped, it is noted or not.
-    pub(crate) async fn started(&self) {
-        self.note(None).await;
+    /// Dropped, the entry is written or not.
+    pub(crate) async fn write_start(&self) {
+        self.write(None).await;
     }
 
-    /// Notes the end, for as long as nobody minds waiting. Before the record is released: after that nothing
-    /// is ours to write.
+    /// Writes the end, or gives up after `timeout`. Must come before the release: afterwards the fence refuses
+    /// the write.
     ///
     /// # Cancel safety
-    /// Dropped, it is noted or not.
-    pub(crate) async fn ended(&self, how: &str, clock: &Arc<dyn Clock>, patience: Duration) {
+    /// Dropped, the entry is written or not.
+    pub(crate) async fn write_end(&self, how: &str, clock: &Arc<dyn Clock>, timeout: Duration) {
         tokio::select! {
             biased;
-            () = self.note(Some(how)) => {}
-            () = clock.sleep(patience) => tracing::debug!("the history did not take the end in time"),
+            () = self.write(Some(how)) => {}
+            () = clock.sleep(timeout) => tracing::debug!("the end was not written to the history in time"),
         }
     }
 
-    async fn note(&self, end: Option<&str>) {
+    async fn write(&self, end: Option<&str>) {
         let Some(documents) = &self.documents else { return };
         let Ok(id) = DocumentId::new(ID) else { return };
         let known = match documents.get(&id).await {
@@ -96,27 +92,27 @@ impl Keeper {
         }
     }
 
-    /// The log, with this leadership as its last entry.
-    fn with(&self, mut reigns: Vec<PastLeadership>, end: Option<&str>) -> Vec<PastLeadership> {
-        reigns.retain(|reign| reign.epoch < self.epoch);
-        for left in reigns.iter_mut().filter(|reign| reign.ended_ms.is_none()) {
-            left.ended_ms = Some(self.started_ms);
-            left.end = Some(format!("ended without a word; followed by {}", self.holder));
+    /// Returns the history with this leadership as its last entry.
+    fn with(&self, mut history: Vec<PastLeadership>, end: Option<&str>) -> Vec<PastLeadership> {
+        history.retain(|past| past.epoch < self.epoch);
+        for past in history.iter_mut().filter(|past| past.ended_ms.is_none()) {
+            past.ended_ms = Some(self.started_ms);
+            past.end = Some(format!("ended without a word; followed by {}", self.holder));
         }
         let end = end.map(|end| end.chars().take(REASON / char::MAX_LEN_UTF8).collect());
         let ended_ms = end.as_ref().map(|_: &String| now());
         let (holder, epoch, started_ms) = (self.holder.clone(), self.epoch, self.started_ms);
-        reigns.push(PastLeadership { holder, epoch, started_ms, ended_ms, end });
-        let surplus = reigns.len().saturating_sub(KEPT);
-        reigns.drain(..surplus);
-        reigns
+        history.push(PastLeadership { holder, epoch, started_ms, ended_ms, end });
+        let surplus = history.len().saturating_sub(KEPT);
+        history.drain(..surplus);
+        history
     }
 }
 
-/// The log of a slot, oldest first; none where the storage keeps no documents.
+/// Reads the history of a slot, oldest leadership first.
 ///
 /// # Errors
-/// When the storage fails.
+/// If the storage fails.
 ///
 /// # Cancel safety
 /// May be dropped at will.
@@ -128,8 +124,7 @@ pub async fn read(
     Ok(decode(documents.document(key, &id).await?.as_ref()))
 }
 
-/// What can't be read (a later version's, say) counts as nothing: it is for people, and a leader writes it
-/// anew.
+/// Returns an empty history if the document can't be decoded, as one of a later version: it is only for people.
 fn decode(document: Option<&Document>) -> Vec<PastLeadership> {
     document.and_then(|document| serde_json::from_slice(&document.body).ok()).unwrap_or_default()
 }
@@ -142,32 +137,32 @@ fn now() -> u64 {
 mod tests {
     use super::*;
 
-    fn keeper(epoch: u64) -> Keeper {
-        Keeper { documents: None, holder: format!("holder {epoch}"), epoch, started_ms: epoch * 10 }
+    fn writer(epoch: u64) -> HistoryWriter {
+        HistoryWriter { documents: None, holder: format!("holder {epoch}"), epoch, started_ms: epoch * 10 }
     }
 
     #[test]
-    fn an_end_that_nobody_noted_is_noted_by_the_next_one() {
-        let first = keeper(1).with(Vec::new(), None);
+    fn next_leader_completes_an_entry_without_an_end() {
+        let first = writer(1).with(Vec::new(), None);
         assert_eq!((first[0].ended_ms, &first[0].end), (None, &None));
-        let second = keeper(2).with(first, None);
+        let second = writer(2).with(first, None);
         assert_eq!(second[0].ended_ms, Some(20));
         assert_eq!(second[0].end.as_deref(), Some("ended without a word; followed by holder 2"));
-        let ended = keeper(2).with(second, Some("released"));
+        let ended = writer(2).with(second, Some("released"));
         assert_eq!((ended.len(), ended[1].end.as_deref()), (2, Some("released")));
-        let third = keeper(3).with(ended, None);
+        let third = writer(3).with(ended, None);
         assert_eq!(third[1].end.as_deref(), Some("released"));
     }
 
     #[test]
-    fn it_is_bounded_whatever_stands_in_it() {
-        let mut reigns = Vec::new();
+    fn history_is_bounded_in_entries_and_bytes() {
+        let mut history = Vec::new();
         for epoch in 1..=200 {
-            let keeper = Keeper { holder: "\u{1}".repeat(255), ..keeper(epoch) };
-            reigns = keeper.with(reigns, Some(&"\u{1f600}".repeat(10_000)));
+            let writer = HistoryWriter { holder: "\u{1}".repeat(255), ..writer(epoch) };
+            history = writer.with(history, Some(&"\u{1f600}".repeat(10_000)));
         }
-        assert_eq!((reigns.len(), reigns[0].epoch), (KEPT, 137));
-        // Cassandra's and DynamoDB's limits for one document are well above.
-        assert!(serde_json::to_vec(&reigns).unwrap().len() < 200_000);
+        assert_eq!((history.len(), history[0].epoch), (KEPT, 137));
+        // Far below the limits of Cassandra and DynamoDB for one document.
+        assert!(serde_json::to_vec(&history).unwrap().len() < 200_000);
     }
 }

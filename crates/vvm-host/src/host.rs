@@ -5,6 +5,7 @@
 //! deadline.
 
 mod campaigns;
+mod closing;
 mod ended;
 mod next;
 mod opening;
@@ -28,7 +29,7 @@ use crate::{
     status::{Candidate, HostStatus},
 };
 use campaigns::Campaigns;
-use ielections::{Env, TtlStorage as _};
+use ielections::Env;
 use primary::PrimaryOnly;
 use primary_only::Registry;
 use std::{fmt, future::pending, net::SocketAddr, sync::Arc, time::Duration};
@@ -43,11 +44,10 @@ use vvm_storage::{ElectionKey, ElectionsTtlStorage};
 /// The services of one leadership, in the order of their start.
 pub type Services = Vec<Box<dyn Service<ElectionKey>>>;
 
-/// A service was not started, because it was told to stop first. A [`Service`] that fails with it is not a
-/// problem.
+/// The error of a [`Service`] that had to stop before it was started. It does not count as a problem.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("told to stop before it was started")]
-pub struct ToldToStop;
+#[error("stop requested before the start")]
+pub struct StopRequested;
 
 /// Runs services of this program only while it leads.
 ///
@@ -87,7 +87,7 @@ pub struct Host {
     signals: Option<StopSignals>,
 }
 
-/// How a host hears of a stop.
+/// How signals reach a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signals {
     /// TERM and INT stop it, and HUP if [`HostSettings::stop_on_hup`] says so; see [`Host::run`].
@@ -170,16 +170,16 @@ impl Host {
         Arc::clone(&self.campaigns.status)
     }
 
-    /// Campaigns, and runs what `services` returns while this process leads. [`HostSettings::on_loss`] says
-    /// what follows a loss; every other end of the work ends the host.
+    /// Campaigns, and runs what `services` returns while this process leads. [`HostSettings::on_loss`]
+    /// decides what follows a loss; every other end of the work ends the host.
     ///
     /// Calls `services` once for each campaign. An operator's `vvm pause` or `vvm step-down` stops them, and
     /// another campaign follows. Nothing starts while the name is paused. The first TERM, INT or HUP stops
-    /// the host; a second TERM or INT ends the process at once, of that signal. Returns when all has stopped:
-    /// services joined, the record handed back, the storage closed.
+    /// the host; a second TERM or INT ends the process at once, of that signal. Returns when the services are
+    /// joined, the record is handed back, and the storage is closed or its time to close is over.
     ///
     /// # Cancel safety
-    /// Dropping the future shuts down without waiting: while the runtime lives, services are told to stop,
+    /// Dropping the future shuts down without waiting: while the runtime lives, services are asked to stop,
     /// and the record is handed back after them.
     pub async fn run(self, services: impl FnMut() -> Services + Send) -> Ended {
         let on_loss = self.campaigns.settings.on_loss;
@@ -195,12 +195,11 @@ impl Host {
         .await
     }
 
-    /// [`run`](Self::run), where `after` decides what follows each campaign. [`HostSettings::on_loss`] is not
-    /// used.
+    /// [`run`](Self::run), where `after` decides what follows each campaign. Ignores
+    /// [`HostSettings::on_loss`].
     ///
-    /// Calls `after` once for each campaign that ended, except for one that an operator ended, after which
-    /// the host campaigns again. After a stop, and when the storage can't be opened, its answer has no
-    /// effect.
+    /// Calls `after` once for each campaign that ended, unless an operator ended it: then the host campaigns
+    /// again. After a stop, and if the storage can't be opened, its answer has no effect.
     ///
     /// # Cancel safety
     /// As [`run`](Self::run).
@@ -224,7 +223,7 @@ impl Host {
         };
         let handling_signals = async {
             match signals {
-                Some(signals) => signals.heed(&campaigns.stop, &campaigns.env.clock).await,
+                Some(signals) => signals.handle(&campaigns.stop, &campaigns.env.clock).await,
                 None => pending().await,
             }
         };
@@ -246,7 +245,7 @@ impl Host {
                     let storage = Arc::new(HostStorage::new(storage, wakeups, status, clock, stop));
                     let ended = campaigns.run(&storage, services, &mut after).await;
                     campaigns.status.ends(ended.to_string());
-                    storage.close().await;
+                    closing::close(storage, &campaigns.settings.name, &campaigns.env.clock).await;
                     return ended;
                 }
                 Err(ended) => ended,
@@ -259,21 +258,21 @@ impl Host {
             biased;
             never = handling_signals => match never {},
             ended = running => ended,
-            // Last: a client of HTTP can wait.
+            // Last: HTTP clients can wait.
             never = answering => match never {},
         }
     }
 }
 
-/// Joins the wake-ups of this machine. Without them only hand-over takes longer: a standby looks by itself.
+/// Joins the wake-ups of this machine. Without them, a hand-over takes longer: a standby waits for its poll.
 fn wakeups(settings: &HostSettings, clock: &Arc<dyn Clock>) -> LocalWakeups {
     let name = settings.name.as_str();
-    LocalWakeups::meet(&settings.local_dir, name, Arc::clone(clock)).unwrap_or_else(|error| {
+    LocalWakeups::join(&settings.local_dir, name, Arc::clone(clock)).unwrap_or_else(|error| {
         tracing::warn!(
             target: "vvm", event = "no_local_wakeups", name, reason = %error,
             "{name}: local wake-ups are disabled (--local-dir: {error}); hand-over falls back to polling"
         );
-        LocalWakeups::alone(Arc::clone(clock))
+        LocalWakeups::disabled(Arc::clone(clock))
     })
 }
 

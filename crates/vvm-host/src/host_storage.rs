@@ -1,6 +1,6 @@
-//! [`HostStorage`]: what a host puts between its campaigns and the storage, as one layer.
+//! [`HostStorage`]: the one layer between a host's campaigns and the storage.
 //!
-//! Scans also read what operators ask for. Claims pass the [`ClaimGate`]. Every answer goes to
+//! Scans also read operators' requests. Claims pass the [`ClaimGate`]. Every answer goes to
 //! [`StorageHealth`] and to the host's status. A release wakes the other candidates of this machine.
 
 mod claim_gate;
@@ -30,7 +30,7 @@ use vvm_storage::{
 pub(crate) struct HostStorage {
     storage: Arc<ElectionsTtlStorage>,
     cluster: ClusterName,
-    /// What operators asked for, as the last scan saw it.
+    /// The operators' requests that the last scan saw.
     requests: watch::Sender<Requests>,
     expiry: RequestExpiry,
     clock: Arc<dyn Clock>,
@@ -40,8 +40,7 @@ pub(crate) struct HostStorage {
 }
 
 impl HostStorage {
-    /// Puts a layer on `storage` for the candidate of `status`. Calls that are dropped after `stop` are not
-    /// failures.
+    /// Wraps `storage` for the candidate of `status`. Calls that are dropped after `stop` are not failures.
     pub(crate) fn new(
         storage: Arc<ElectionsTtlStorage>,
         wakeups: LocalWakeups,
@@ -62,20 +61,20 @@ impl HostStorage {
         }
     }
 
-    /// The wake-ups between the candidates of this machine.
+    /// Returns the wake-ups between the candidates of this machine.
     pub(crate) fn wakeups(&self) -> &LocalWakeups {
         &self.wakeups
     }
 
-    /// What operators asked for, as it changes.
+    /// Returns the operators' requests, as they change.
     pub(crate) fn requests(&self) -> watch::Receiver<Requests> {
         self.requests.subscribe()
     }
 
-    /// Reads what operators ask for. May be stale.
+    /// Reads the operators' requests. May be stale.
     ///
     /// # Errors
-    /// When the storage fails.
+    /// If the storage fails.
     ///
     /// # Cancel safety
     /// May be dropped at will.
@@ -89,7 +88,7 @@ impl HostStorage {
     /// Reads the pause of the cluster, linearizably.
     ///
     /// # Errors
-    /// When the storage fails.
+    /// If the storage fails.
     ///
     /// # Cancel safety
     /// May be dropped at will.
@@ -112,8 +111,8 @@ impl HostStorage {
         self.storage.advance_step_down(&self.cluster, request, stage).await
     }
 
-    /// Lets other candidates claim first: for `first_chance` after the first claim that this host would make
-    /// on the slot that it led under `epoch`.
+    /// Lets other candidates claim `slot` first, which this host led under `epoch`: for `first_chance`, counted
+    /// from this host's first claim that is refused.
     pub(crate) fn let_others_first(&self, slot: &ElectionKey, epoch: Epoch, first_chance: Duration) {
         self.gate.let_others_first(slot.slot, epoch, first_chance);
     }
@@ -194,7 +193,7 @@ impl TtlStorage<ElectionKey> for HostStorage {
         let deleted = self.storage.compare_and_delete(key, incarnation, epoch);
         let deleted = self.health.watch(Call::Write, deleted).await?;
         if matches!(deleted, Delete::Deleted) {
-            self.wakeups.tell();
+            self.wakeups.wake();
         }
         Ok(deleted)
     }
@@ -214,17 +213,17 @@ impl TtlStorage<ElectionKey> for HostStorage {
     }
 
     async fn scan_some(&self, keys: &[ElectionKey], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
-        // The slots first: a driver that reads in order then shows the request that led to a release.
+        // Slots before requests: a driver that reads in order then shows the request behind a release.
         let slots = self.storage.scan_some(keys, seen);
-        let mut lacks_requests = false;
+        let mut requests_failed = false;
         let both = async {
             let (slots, requests) = join(slots, self.look_at_requests()).await;
-            lacks_requests = requests.is_err();
+            requests_failed = requests.is_err();
             requests.and(slots)
         };
         let outcome = self.health.watch(Call::Read, both).await;
-        if lacks_requests {
-            // Nothing may be claimed by a look that could not see a pause.
+        if requests_failed {
+            // Without the requests a pause would be missed, so no slot may be claimed by this scan.
             seen.fill(None);
         }
         for (key, found) in keys.iter().zip(&*seen) {

@@ -1,48 +1,45 @@
-//! How a host stands, over HTTP: for probes, routers, metrics, and people.
+//! The HTTP server of a host: status, metrics and probes.
 //!
-//! What lives here: the server. It is one future that runs beside the host's others, with every connection in
-//! it: no task and no thread that anybody would have to join, and nothing left when it is dropped. Nothing it
-//! does waits for anything but its own sockets, so that a renewal has nothing to wait for. What does not live
-//! here: what is answered (`answers`), and where that comes from (`situation`).
+//! It is one future with all connections in it: no task or thread to join, and nothing is left when it is
+//! dropped. It waits only for its own sockets, so it delays no renewal.
 
 mod answers;
 mod metrics;
 
 pub(crate) use answers::{Answers, Extra};
 
-use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use futures_util::{
+    StreamExt as _,
+    future::{AbortHandle, Abortable},
+    stream::FuturesUnordered,
+};
 use http_body_util::Full;
 use hyper::{Request, Response, body::Bytes, body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use std::{convert::Infallible, fmt, io, net::SocketAddr, sync::Arc, time::Duration};
+use hyper_util::rt::TokioIo;
+use std::{collections::BTreeMap, convert::Infallible, fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::net::{TcpListener, TcpStream};
 use vvm_clock::Clock;
 
-/// How many connections there are at once; more wait for the kernel to hand them over. A host may have as few
-/// as 64 descriptors, and its storage needs some.
+/// How many connections are open at once. A host may have as few as 64 descriptors, and its storage needs some.
 const CONNECTIONS: usize = 16;
-
-/// How long a request's head may take to come.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a connection may take for its one request and the answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How much of a request's head there may be: the least that hyper allows for.
+/// The longest head of a request: the least that hyper allows.
 const HEAD_BYTES: usize = 8 * 1024;
 
-/// After the system has refused a connection (out of descriptors, as a rule), so that asking again is no busy
-/// loop.
+/// The pause after the system refused a connection, mostly for want of descriptors. Avoids a busy loop.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Listens, and does not answer yet.
+/// A listening server, which does not answer yet.
 #[derive(Debug)]
 pub(crate) struct HttpServer {
     listener: TcpListener,
     address: SocketAddr,
 }
 
-/// The address can't be listened on.
+/// The server can't listen at an address.
 #[derive(Debug)]
 pub struct CantListen {
     address: SocketAddr,
@@ -50,10 +47,10 @@ pub struct CantListen {
 }
 
 impl HttpServer {
-    /// Listens at `address`; port 0 for any that is free. Must be called in the context of a runtime.
+    /// Listens at `address`; port 0 is any free one. Must be called in the context of a runtime.
     ///
     /// # Errors
-    /// When somebody else listens there, or when it is not this machine's or this user's to listen at.
+    /// If the address is taken, is not of this machine, or is not permitted to this user.
     pub(crate) fn bind(address: SocketAddr) -> Result<Self, CantListen> {
         let listen = || {
             let listener = std::net::TcpListener::bind(address)?;
@@ -65,43 +62,58 @@ impl HttpServer {
         listen().map_err(|cause| CantListen { address, cause })
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens at.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers, as long as it is polled.
+    /// Answers requests. A new connection closes the oldest one if there are too many, so that clients that send
+    /// slowly or not at all can't keep a probe waiting.
     ///
     /// # Cancel safety
-    /// Dropping the future closes every connection, and the door.
+    /// Dropping the future closes all connections and the listener.
     pub(crate) async fn serve(self, answers: &Answers, clock: &Arc<dyn Clock>) -> Infallible {
         let mut connections = FuturesUnordered::new();
-        loop {
-            tokio::select! {
-                biased;
-                Some(()) = connections.next() => {}
-                accepted = self.listener.accept(), if connections.len() < CONNECTIONS => match accepted {
-                    Ok((stream, _)) => connections.push(connection(stream, answers, clock)),
-                    Err(_) => clock.sleep(PAUSE).await,
-                },
+        let mut open = BTreeMap::new();
+        for number in 0_u64.. {
+            let stream = loop {
+                tokio::select! {
+                    // Connections first: a request that has arrived is answered before its connection is closed.
+                    biased;
+                    Some(closed) = connections.next() => drop(open.remove(&closed)),
+                    accepted = self.listener.accept() => match accepted {
+                        Ok((stream, _)) => break stream,
+                        Err(_) => clock.sleep(PAUSE).await,
+                    },
+                }
+            };
+            if open.len() >= CONNECTIONS
+                && let Some((_, oldest)) = open.pop_first()
+            {
+                AbortHandle::abort(&oldest);
             }
+            let (handle, registration) = AbortHandle::new_pair();
+            open.insert(number, handle);
+            let connection = Abortable::new(connection(stream, answers, clock), registration);
+            connections.push(async move {
+                // Aborted or not.
+                let _ = connection.await;
+                number
+            });
         }
+        unreachable!("a server does not accept 2^64 connections")
     }
 }
 
-/// One request and its answer. What goes wrong with it is the client's affair.
+/// Serves one request. Its errors concern the client alone.
 async fn connection(stream: TcpStream, answers: &Answers, clock: &Arc<dyn Clock>) {
     let answer =
         service_fn(async |request: Request<Incoming>| -> Result<Response<Full<Bytes>>, Infallible> {
             Ok(answers.to(request.method(), request.uri().path()))
         });
     let mut server = http1::Builder::new();
-    // One request each: nobody holds a connection that others wait for.
-    server
-        .keep_alive(false)
-        .max_buf_size(HEAD_BYTES)
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT);
+    // One request each, so that no idle connection takes a place.
+    server.keep_alive(false).max_buf_size(HEAD_BYTES).header_read_timeout(None);
     tokio::select! {
         biased;
         _ = server.serve_connection(TokioIo::new(stream), answer) => {}

@@ -1,13 +1,13 @@
-//! Who this process is, to people who look at a record.
+//! The holder name of this process, for people who look at a record.
 
 use ielections::{Holder, record::HolderTooLong};
 
-/// As told, or the machine's name and the number of this process.
+/// Returns `given`, or `HOSTNAME:PID`.
 ///
 /// # Errors
-/// When the machine's name is longer than a holder may be, which uname(2) does not allow for.
-pub fn or_own_name(told: Option<&Holder>) -> Result<Holder, HolderTooLong> {
-    told.cloned().map_or_else(
+/// If the machine's name is too long for a holder, which uname(2) does not allow.
+pub fn or_own_name(given: Option<&Holder>) -> Result<Holder, HolderTooLong> {
+    given.cloned().map_or_else(
         || {
             let machine = rustix::system::uname();
             let process = rustix::process::getpid();

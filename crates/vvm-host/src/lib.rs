@@ -31,6 +31,8 @@
 #![forbid(unsafe_code)]
 
 pub mod exit_status;
+#[cfg(test)]
+mod faulty_storage;
 mod history;
 mod host;
 mod host_storage;
@@ -44,7 +46,7 @@ pub mod status;
 mod stop_requests;
 mod storage_inspector;
 
-pub use host::{Ended, Host, HostError, HostSettings, Next, OnLoss, Pause, Services, Signals, ToldToStop};
+pub use host::{Ended, Host, HostError, HostSettings, Next, OnLoss, Pause, Services, Signals, StopRequested};
 pub use http::CantListen;
 pub use ielections::{Holder, Ttl};
 pub use local_wakeups::{LocalDir, UnfitFolder};

@@ -1,20 +1,14 @@
-//! Processes of one user on one machine tell each other that something has changed: a slot was released, a
-//! request was made. Whoever hears it looks at the storage at once, instead of within a second.
+//! Wake-ups between processes of one user on one machine: after a release or a request, the others look at the
+//! storage at once instead of within a second.
 //!
-//! What lives here: telling, and being told. Where neighbours meet stands in [`folder`]. What does not: what
-//! was changed.
+//! There is no server. Every candidate binds a datagram socket in a folder of the user ([`folder`]). A wake-up is
+//! an empty datagram to each socket of the same name, sent without waiting. A process that was killed leaves its
+//! socket's file; candidates remove such files when they start and when they send.
 //!
-//! There is no server. Every candidate binds a datagram socket in a folder that belongs to the user, and
-//! telling is one datagram, without waiting, to each socket there that is of the same name. A process that is
-//! gone leaves a file that refuses datagrams, which the next one to tell removes.
-//!
-//! **None of it is needed, and none of it is trusted.** A datagram is empty: there is nothing in it to be
-//! believed. Whoever gets one looks at the storage sooner, at most every [`Terms::HINT_GAP`], and goes by
-//! what it finds there, so that a datagram that is forged, repeated or of another storage with the same name
-//! costs a look. One that is lost costs promptness: whoever was to hear it looks by itself, as it would
-//! without any of this. Nothing here can open a slot (I5), stop work or keep it going (I1), and nothing waits
-//! for anybody (I10): sending does not block, what is looked at is bounded, and a queue that is full belongs
-//! to somebody who has hints enough.
+//! **Nothing depends on a wake-up, and nothing in one is trusted.** A receiver only looks at the storage sooner,
+//! at most every [`Terms::HINT_GAP`]. A forged or repeated datagram costs a look, a lost one costs promptness: the
+//! receiver polls anyway. So a wake-up can't open a slot (I5), and can't stop or prolong work (I1). Sending never
+//! waits (I10); a receiver whose queue is full has wake-ups enough.
 
 pub(crate) mod folder;
 
@@ -36,55 +30,80 @@ use std::{
 };
 use vvm_clock::{Clock, Instant, SystemWallClock, WallClock as _};
 
-/// How many sockets are told of one change: more candidates for one name than a machine has use for. The
-/// others look by themselves.
-const TOLD: usize = 256;
+/// How many sockets a wake-up is sent to: more candidates for one name than a machine needs. If there are more,
+/// each wake-up goes to others of them.
+const WOKEN: usize = 256;
 
-/// How many datagrams are taken off the queue before it is heeded that there are any; the kernel keeps ten
-/// for a socket, unless it is told otherwise (`net.unix.max_dgram_qlen`).
+/// How many datagrams a receiver takes off its queue at once. The kernel keeps ten for a socket by default
+/// (`net.unix.max_dgram_qlen`).
 const DRAINED: usize = 1024;
 
-/// How old a socket that nobody listens at has to be before it is removed. One that is being made refuses for
-/// a moment, too.
+/// How old a socket without a receiver has to be before it is removed. A socket that is being bound has none for
+/// a moment.
 const ABANDONED: Duration = Duration::from_secs(60);
 
-/// Whoever has something to tell.
+/// Wakes the candidates for one name.
 #[derive(Debug)]
 pub struct WakeSender {
-    /// `None` tells nobody.
+    /// `None` wakes no candidate.
     to: Option<(Folder, UnixDatagram)>,
 }
 
 impl WakeSender {
-    /// To the neighbours who campaign for `name` or lead it.
+    /// Opens a sender to the candidates for `name`.
+    ///
+    /// # Errors
+    /// If the folder can't be used.
     pub fn to(dir: &LocalDir, name: &str) -> Result<Self, UnfitFolder> {
         let Some(folder) = Folder::of(dir, name)? else { return Ok(Self { to: None }) };
-        let socket = UnixDatagram::unbound().and_then(|socket| {
-            socket.set_nonblocking(true)?;
-            Ok(socket)
-        });
-        let socket = socket.map_err(|cause| folder.unusable(cause))?;
+        let socket = unbound().map_err(|cause| folder.unusable(cause))?;
         Ok(Self { to: Some((folder, socket)) })
     }
 
-    /// Tells everybody that something has changed. Never waits.
-    pub fn tell(&self) {
-        self.tell_but(None);
+    /// Wakes all candidates. Never waits.
+    pub fn wake(&self) {
+        self.wake_except(None);
     }
 
-    fn tell_but(&self, own: Option<&Path>) {
+    fn wake_except(&self, own: Option<&Path>) {
         let Some((folder, socket)) = &self.to else { return };
-        for path in folder.sockets().filter(|path| Some(path.as_path()) != own).take(TOLD) {
-            match socket.send_to(&[], &path) {
-                Err(refusal) if refusal.kind() == io::ErrorKind::ConnectionRefused => remove_abandoned(&path),
-                // Its queue is full, it is gone by now, or it is none of ours.
-                Ok(_) | Err(_) => {}
+        let mut others = folder.sockets();
+        others.retain(|path| Some(path.as_path()) != own);
+        if others.len() > WOKEN {
+            let first = folder.random() as usize % others.len();
+            others.rotate_left(first);
+        }
+        for path in others.iter().take(WOKEN) {
+            // Any other failure: its queue is full, it is gone by now, or it is another user's.
+            if socket.send_to(&[], path).is_err_and(|refusal| is_without_receiver(&refusal)) {
+                remove_abandoned(path);
             }
         }
     }
 }
 
-/// Nobody listens there. Whatever can't be found out or removed stays, and costs the next one a call.
+fn unbound() -> io::Result<UnixDatagram> {
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+fn is_without_receiver(refusal: &io::Error) -> bool {
+    refusal.kind() == io::ErrorKind::ConnectionRefused
+}
+
+/// Removes the sockets of all names that have no receiver. One that can't be removed stays.
+fn sweep(folder: &Folder) -> io::Result<()> {
+    let socket = unbound()?;
+    for path in folder.all_sockets() {
+        if socket.connect(&path).is_err_and(|refusal| is_without_receiver(&refusal)) {
+            remove_abandoned(&path);
+        }
+    }
+    Ok(())
+}
+
+/// Removes a socket that has no receiver, unless it is new.
 fn remove_abandoned(path: &Path) {
     let made = fs::symlink_metadata(path).ok().and_then(|found| u64::try_from(found.mtime()).ok());
     let now = SystemWallClock.since_unix_epoch();
@@ -93,57 +112,58 @@ fn remove_abandoned(path: &Path) {
     }
 }
 
-/// A candidate among its neighbours: tells them, and is told.
+/// The wake-ups of one candidate: sends to the others, and receives from them.
 pub(crate) struct LocalWakeups {
-    teller: WakeSender,
-    /// `None` is never told anything.
-    ear: Option<WakeReceiver>,
+    sender: WakeSender,
+    /// `None` receives nothing.
+    receiver: Option<WakeReceiver>,
     clock: Arc<dyn Clock>,
 }
 
 struct WakeReceiver {
     socket: tokio::net::UnixDatagram,
     path: PathBuf,
-    /// When it may be told the next time.
-    heeds_at: Mutex<Instant>,
+    /// Wake-ups before this moment wait in the socket.
+    next_at: Mutex<Instant>,
 }
 
 impl LocalWakeups {
-    /// Those who campaign for `name` or lead it. The socket is there until the value is dropped.
+    /// Joins the candidates for `name`, and removes abandoned sockets. The own socket exists until the value is
+    /// dropped.
     ///
     /// # Errors
-    /// When the folder can't be used. [`alone`](Self::alone) can.
+    /// If the folder can't be used.
     ///
     /// # Panics
     /// Outside of a tokio runtime with I/O.
-    pub(crate) fn meet(dir: &LocalDir, name: &str, clock: Arc<dyn Clock>) -> Result<Self, UnfitFolder> {
-        let teller = WakeSender::to(dir, name)?;
-        let Some((folder, _)) = &teller.to else { return Ok(Self::alone(clock)) };
-        let ear = WakeReceiver::open(folder.new_socket()).map_err(|cause| folder.unusable(cause))?;
-        Ok(Self { ear: Some(ear), teller, clock })
+    pub(crate) fn join(dir: &LocalDir, name: &str, clock: Arc<dyn Clock>) -> Result<Self, UnfitFolder> {
+        let sender = WakeSender::to(dir, name)?;
+        let Some((folder, _)) = &sender.to else { return Ok(Self::disabled(clock)) };
+        let receiver = sweep(folder).and_then(|()| WakeReceiver::open(folder.new_socket()));
+        let receiver = receiver.map_err(|cause| folder.unusable(cause))?;
+        Ok(Self { receiver: Some(receiver), sender, clock })
     }
 
-    /// Nobody to tell, and nobody to be told by.
-    pub(crate) fn alone(clock: Arc<dyn Clock>) -> Self {
-        Self { teller: WakeSender { to: None }, ear: None, clock }
+    /// Sends to no candidate, and receives nothing.
+    pub(crate) fn disabled(clock: Arc<dyn Clock>) -> Self {
+        Self { sender: WakeSender { to: None }, receiver: None, clock }
     }
 
-    /// Tells everybody else that something has changed. Never waits.
-    pub(crate) fn tell(&self) {
-        self.teller.tell_but(self.ear.as_ref().map(|ear| ear.path.as_path()));
+    /// Wakes all other candidates. Never waits.
+    pub(crate) fn wake(&self) {
+        self.sender.wake_except(self.receiver.as_ref().map(|receiver| receiver.path.as_path()));
     }
 
-    /// Resolves when somebody says that something has changed, at most every [`Terms::HINT_GAP`]: what is
-    /// said meanwhile, the kernel keeps.
+    /// Waits for a wake-up, at most one every [`Terms::HINT_GAP`]. The kernel keeps those in between.
     ///
     /// # Cancel safety
     /// May be dropped and called again at will.
-    pub(crate) async fn told(&self) {
-        let Some(ear) = &self.ear else { return pending().await };
-        let heeds_at = *ear.heeds_at.lock().unwrap_or_else(PoisonError::into_inner);
-        self.clock.sleep_until(heeds_at).await;
-        ear.hear().await;
-        *ear.heeds_at.lock().unwrap_or_else(PoisonError::into_inner) =
+    pub(crate) async fn woken(&self) {
+        let Some(receiver) = &self.receiver else { return pending().await };
+        let next_at = *receiver.next_at.lock().unwrap_or_else(PoisonError::into_inner);
+        self.clock.sleep_until(next_at).await;
+        receiver.receive().await;
+        *receiver.next_at.lock().unwrap_or_else(PoisonError::into_inner) =
             self.clock.now().after(Terms::HINT_GAP);
     }
 }
@@ -151,12 +171,11 @@ impl LocalWakeups {
 impl WakeReceiver {
     fn open(path: PathBuf) -> io::Result<Self> {
         let socket = UnixDatagram::bind(&path)?;
-        // From here on whatever fails takes the file along.
         let restricted = fs::set_permissions(&path, fs::Permissions::from_mode(0o600))
             .and_then(|()| socket.set_nonblocking(true))
             .and_then(|()| tokio::net::UnixDatagram::from_std(socket));
         match restricted {
-            Ok(socket) => Ok(Self { socket, path, heeds_at: Mutex::new(Instant::ORIGIN) }),
+            Ok(socket) => Ok(Self { socket, path, next_at: Mutex::new(Instant::ORIGIN) }),
             Err(cause) => {
                 let _ = fs::remove_file(&path);
                 Err(cause)
@@ -164,14 +183,14 @@ impl WakeReceiver {
         }
     }
 
-    async fn hear(&self) {
+    async fn receive(&self) {
         loop {
             if self.socket.readable().await.is_err() {
-                // The runtime ends.
+                // The runtime shuts down.
                 return pending().await;
             }
-            let heard = (0..DRAINED).take_while(|_| self.socket.try_recv(&mut []).is_ok()).count();
-            if heard > 0 {
+            let received = (0..DRAINED).take_while(|_| self.socket.try_recv(&mut []).is_ok()).count();
+            if received > 0 {
                 return;
             }
         }
@@ -180,14 +199,14 @@ impl WakeReceiver {
 
 impl Drop for WakeReceiver {
     fn drop(&mut self) {
-        // One that can't be removed is removed by a neighbour.
+        // Another candidate removes a file that stays.
         let _ = fs::remove_file(&self.path);
     }
 }
 
 impl fmt::Debug for LocalWakeups {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "LocalWakeups({:?})", self.ear.as_ref().map(|ear| &ear.path))
+        write!(out, "LocalWakeups({:?})", self.receiver.as_ref().map(|receiver| &receiver.path))
     }
 }
 

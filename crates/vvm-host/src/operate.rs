@@ -1,4 +1,4 @@
-//! What operator commands need of a host: a look into its storage, wake-ups, and the history.
+//! For operator commands: reading a host's storage, waking candidates, and the history.
 
 pub use crate::{
     history::{PastLeadership, read},

@@ -1,7 +1,6 @@
-//! What operators ask of candidates and leaders: `vvm pause` and `vvm step-down`, as the host handles them.
+//! Operators' requests to candidates and leaders: `vvm pause` and `vvm step-down`.
 //!
-//! [`RequestHandler`] answers. [`may_work`] keeps work from starting in a pause. How work is stopped is the
-//! host's part.
+//! [`RequestHandler`] handles them. [`may_work`] keeps work from starting in a pause.
 
 mod handler;
 
@@ -12,7 +11,7 @@ use ielections::Holder;
 use std::{sync::Arc, time::Duration};
 use vvm_clock::Clock;
 
-/// Why a leader gives up a leadership that it could keep.
+/// Why a leader gives its leadership up.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Demand {
     /// An operator paused the name.
@@ -21,13 +20,13 @@ pub(crate) enum Demand {
         /// The operator, and the reason.
         by: String,
     },
-    /// The storage did not say whether the name is paused, so no work was started.
-    #[error("could not see whether it is paused: {cause}")]
+    /// The pause could not be read, so no work was started.
+    #[error("could not read whether the name is paused: {cause}")]
     PauseUnseen {
         /// The storage's last error.
         cause: String,
     },
-    /// An operator asked for a step-down.
+    /// An operator requested a step-down.
     #[error("asked to step down{}", to.as_ref().map(|to| format!(" in favour of {to}")).unwrap_or_default())]
     SteppingDown {
         /// The standby to lead next; `None` for any.
@@ -45,7 +44,7 @@ impl Demand {
         }
     }
 
-    /// The operator who paused.
+    /// Returns the operator's name, if this is a pause.
     pub(crate) fn by(&self) -> Option<&str> {
         match self {
             Self::Paused { by } => Some(by),
@@ -53,7 +52,7 @@ impl Demand {
         }
     }
 
-    /// The standby that was named to lead next.
+    /// Returns the standby that is to lead next, if one was named.
     pub(crate) fn to(&self) -> Option<&str> {
         match self {
             Self::SteppingDown { to } => to.as_ref().map(Holder::as_str),
@@ -74,8 +73,8 @@ impl Demand {
 /// - After: the claim comes after the pause was written. The read here is sent after the claim was confirmed
 ///   and is linearizable, so it finds the pause, which stands until an operator resumes. No work starts.
 ///
-/// A record that `vvm pause` has seen unchanged for its TTL counts as vacant: its leader is dead by then,
-/// which a take-over relies on, too (I1).
+/// A record that `vvm pause` has seen unchanged for its TTL counts as vacant: its leader is dead by then, as
+/// for a take-over (I1).
 ///
 /// Reads again every `retry_pause` while the storage fails, for `timeout` in all.
 ///

@@ -1,5 +1,4 @@
-//! What the operating system refused, in words that name the way out: most often a limit that somebody has
-//! set.
+//! [`ResourceLimit`]: a refusal by the operating system, with the limit to raise.
 
 use rustix::io::Errno;
 use std::{fmt, io};
@@ -8,8 +7,7 @@ use std::{fmt, io};
 #[derive(Debug)]
 pub struct ResourceLimit(io::Error);
 
-/// The limit that is behind it, and where it is set, to be said behind the cause; nothing if it is no matter
-/// of limits.
+/// Returns the limit behind `cause` and where it is set, to be appended to a message; empty if there is none.
 pub fn way_out(cause: &io::Error) -> &'static str {
     match Errno::from_io_error(cause) {
         Some(Errno::MFILE) => ": let it open more files, 64 at least (ulimit -n, LimitNOFILE=)",
@@ -47,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_limit_is_named_where_it_is_set() {
+    fn message_names_the_limit_and_where_it_is_set() {
         let table = [
             (Errno::MFILE, "ulimit -n"),
             (Errno::NFILE, "fs.file-max"),

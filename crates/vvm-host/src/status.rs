@@ -1,29 +1,27 @@
-//! The status of a host: one value that the host writes, and that HTTP, logs and the guardian read.
+//! [`HostStatus`]: the host writes it; HTTP, logs and the guardian read it.
 //!
-//! What lives here: the [`HostStatus`], with its [`Role`] (whose changes can be waited for), its
-//! [`Telemetry`], what was last seen of others, and whether the storage answers. What does not: who shows it
-//! (an HTTP server, a service manager's status line, a socket, logs), and anything about workers or command
-//! lines, so that a program that embeds elections can have the same value.
+//! It has the [`Role`], whose changes can be awaited, the counters, the leaders last seen in other slots, and
+//! whether the storage works.
 
+mod events;
 mod histogram;
 mod role;
 mod seen;
 mod snapshot;
 mod telemetry;
-mod told;
 
 pub(crate) use histogram::Histogram;
 pub use role::{Idle, IdleUntil, Leading, Role, WhyStopping};
 pub(crate) use seen::Seen;
 pub(crate) use telemetry::{Call, Failure, Telemetry};
 
-use ielections::{Holder, Loss, Standing, Ttl};
+use ielections::{Holder, Loss, Standing, Timing, Ttl};
 use seen::Others;
 use std::{
     fmt,
     num::NonZeroU32,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -31,20 +29,20 @@ use std::{
 use tokio::sync::watch;
 use vvm_clock::{Clock, Instant};
 
-/// Who stands for what: fixed for the life of the process.
+/// The candidate that a host is; fixed for the life of the process.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// What is led.
     pub name: String,
-    /// Who we are, for people.
+    /// The name of this process for people.
     pub holder: Holder,
-    /// How many may lead at once.
+    /// How many processes may lead at once.
     pub slots: NonZeroU32,
     /// The leadership duration.
     pub ttl: Ttl,
 }
 
-/// How this process stands. Reading never waits for a writer, and writing never waits.
+/// The status of a host. Reading and writing never wait.
 pub struct HostStatus {
     candidate: Candidate,
     clock: Arc<dyn Clock>,
@@ -52,12 +50,20 @@ pub struct HostStatus {
     role: watch::Sender<Role>,
     telemetry: Telemetry,
     others: Mutex<Others>,
-    /// When the storage was last of use, in the clock's nanoseconds; zero if it never was.
+    /// When the storage last answered, in the clock's nanoseconds; zero if it never did.
     answered_at: AtomicU64,
-    /// What is in its way since then.
-    trouble: Mutex<Option<Arc<str>>>,
-    /// How the work of this leadership ended, in words for the history.
+    problem: Mutex<Problem>,
+    /// How the work of this leadership ended, for the history.
     work_ended: Mutex<Option<Arc<str>>>,
+}
+
+/// Why the storage does not work.
+#[derive(Debug, Default)]
+struct Problem {
+    /// The last failure, until the storage answers.
+    last: Option<Arc<str>>,
+    /// The failure of the last claim or renewal, until one is answered, or another process has written.
+    write: Option<Arc<str>>,
 }
 
 /// Whether this process could lead.
@@ -65,12 +71,12 @@ pub struct HostStatus {
 pub enum Readiness {
     /// It leads, or would if a slot were free.
     Ready,
-    /// It would not, for this reason.
+    /// It could not, for this reason.
     NotReady(String),
 }
 
 impl HostStatus {
-    /// Of a process that has yet to open its storage.
+    /// The status of a process that has not opened its storage yet.
     pub(crate) fn new(candidate: Candidate, clock: Arc<dyn Clock>) -> Self {
         Self {
             candidate,
@@ -80,93 +86,114 @@ impl HostStatus {
             telemetry: Telemetry::default(),
             others: Mutex::default(),
             answered_at: AtomicU64::new(0),
-            trouble: Mutex::default(),
+            problem: Mutex::default(),
             work_ended: Mutex::default(),
         }
     }
 
-    /// Who stands for what.
+    /// Returns the candidate that this process is.
     pub(crate) fn candidate(&self) -> &Candidate {
         &self.candidate
     }
 
-    /// What this process does now.
+    /// Returns what this process does now.
     pub fn role(&self) -> Role {
         self.role.borrow().clone()
     }
 
-    /// The role, as it changes: one value for each change that is still the last when it is looked at.
+    /// Returns the role as it changes. A receiver sees the last of several quick changes.
     pub fn roles(&self) -> watch::Receiver<Role> {
         self.role.subscribe()
     }
 
-    /// What was counted so far.
+    /// Returns the counters.
     pub(crate) fn telemetry(&self) -> &Telemetry {
         &self.telemetry
     }
 
-    /// How long ago this value was made.
+    /// Returns how long this process has been a candidate.
     pub(crate) fn age(&self) -> Duration {
         self.began.until(self.clock.now())
     }
 
-    /// The leadership, and how much of it is left at the moment of asking; none unless the work may go on.
+    /// Returns the leadership and how much time is left of it. `None` unless the work may go on.
     pub(crate) fn leads(&self) -> Option<(Leading, Duration)> {
         let Role::Leading(leading) = self.role() else { return None };
         let margin = leading.standing.remaining();
         (!margin.is_zero()).then_some((leading, margin))
     }
 
-    /// Whether this process could lead. A standby that reaches its storage is ready, or nothing could ever be
-    /// rolled out.
+    /// Returns whether this process could lead. A standby that reaches its storage is ready: otherwise a
+    /// roll-out that waits for readiness would never finish.
+    ///
+    /// A storage that can be read may refuse every write (disk full, no write quorum). So a failed claim or
+    /// renewal counts until the next one is answered.
     pub(crate) fn readiness(&self) -> Readiness {
         let role = self.role();
-        match &role {
-            Role::Opening | Role::Stopping { .. } | Role::Ended { .. } => {
-                Readiness::NotReady(match (&role, self.trouble()) {
-                    (Role::Opening, Some(trouble)) => format!("{role}: {trouble}"),
-                    _ => role.to_string(),
-                })
-            }
+        let problem = self.problem();
+        let reason = match &role {
+            Role::Opening => match &problem.last {
+                Some(problem) => format!("{role}: {problem}"),
+                None => role.to_string(),
+            },
+            Role::Stopping { .. } | Role::Ended { .. } => role.to_string(),
             Role::Campaigning | Role::Starting(_) | Role::Leading(_) | Role::Idling { .. } => {
-                let useless = self.useless_for();
-                if useless <= self.candidate.ttl.get() {
-                    return Readiness::Ready;
+                let silent_for = self.unanswered_for();
+                let is_silent = silent_for > self.candidate.ttl.get();
+                match (&problem.write, &problem.last) {
+                    (_, Some(problem)) if is_silent => {
+                        format!("the storage has been of no use for {} s: {problem}", silent_for.as_secs())
+                    }
+                    (_, None) if is_silent => {
+                        format!("the storage has been of no use for {} s", silent_for.as_secs())
+                    }
+                    (Some(failure), _) => format!("the last claim or renewal failed: {failure}"),
+                    (None, _) => return Readiness::Ready,
                 }
-                let trouble = self.trouble().map(|trouble| format!(": {trouble}")).unwrap_or_default();
-                let seconds = useless.as_secs();
-                Readiness::NotReady(format!("the storage has been of no use for {seconds} s{trouble}"))
             }
-        }
+        };
+        Readiness::NotReady(reason)
     }
 
-    /// How long the storage has been of no use: since its last answer, or since we began.
-    pub(crate) fn useless_for(&self) -> Duration {
+    /// Returns the time since the last confirmed claim or renewal was sent.
+    pub(crate) fn since_renewal(&self, standing: &Standing) -> Duration {
+        let kill_after = Timing::of(self.candidate.ttl).kill_at(Instant::ORIGIN).since(Instant::ORIGIN);
+        self.clock.now().since(standing.kill_at().before(kill_after))
+    }
+
+    /// Returns the time since the storage's last answer, or since the start.
+    pub(crate) fn unanswered_for(&self) -> Duration {
         let answered_at = Instant::from_nanos(self.answered_at.load(Ordering::Relaxed));
         answered_at.max(self.began).until(self.clock.now())
     }
 
-    /// What is in the way of the storage, since it was last of use.
-    pub(crate) fn trouble(&self) -> Option<Arc<str>> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Returns why the storage does not work: its last failure since its last answer, or that of the last claim
+    /// or renewal.
+    pub(crate) fn storage_problem(&self) -> Option<Arc<str>> {
+        let problem = self.problem();
+        problem.last.clone().or_else(|| problem.write.clone())
     }
 
-    /// Who leads, as far as we have seen, ourselves not included.
+    fn problem(&self) -> MutexGuard<'_, Problem> {
+        self.problem.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the leaders last seen, other than this process.
     pub(crate) fn others(&self) -> Vec<Seen> {
         self.others.lock().unwrap_or_else(PoisonError::into_inner).list(self.clock.now())
     }
 
-    /// The present moment, on the clock that everything here is counted on.
+    /// Returns the present moment on the clock of this status.
     pub(crate) fn now(&self) -> Instant {
         self.clock.now()
     }
 
-    /// A campaign begins.
+    /// Records that a campaign begins.
     pub(crate) fn campaigns(&self) {
         self.becomes(Role::Campaigning);
     }
 
-    /// A slot was won, and the work is about to start.
+    /// Records that a slot was acquired and that the work is about to start.
     pub(crate) fn starts(&self, slot: u32, standing: Standing) {
         self.telemetry.led();
         *self.work_ended.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -174,19 +201,19 @@ impl HostStatus {
         self.becomes(Role::Starting(Leading { slot, standing, since: self.clock.now() }));
     }
 
-    /// All services have started. Nothing changes unless they were starting.
+    /// Records that all services have started, if they were starting.
     pub(crate) fn is_started(&self) {
         if matches!(self.role(), Role::Starting(_)) {
             self.works();
         }
     }
 
-    /// Takes note, for the history, of how the work of this leadership ended.
+    /// Records, for the history, how the work of this leadership ended.
     pub fn work_ended(&self, how: impl Into<Arc<str>>) {
         *self.work_ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(how.into());
     }
 
-    /// Returns how the work of this leadership ended, in words for the history.
+    /// Returns how the work of this leadership ended, for the history.
     pub(crate) fn how_work_ended(&self) -> Arc<str> {
         let noted = self.work_ended.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match (self.role(), noted) {
@@ -199,19 +226,35 @@ impl HostStatus {
         }
     }
 
-    /// The work has started. Nothing changes unless it was starting, or to be started again.
+    /// Records that the work has started, if it was starting or waiting for a restart. Counts a restart.
     pub fn works(&self) {
+        let mut is_restart = false;
         let changed = self.role.send_if_modified(|role| {
             let (Role::Starting(leading) | Role::Idling { leading, .. }) = role else { return false };
-            *role = Role::Leading(leading.clone());
+            let leading = leading.clone();
+            is_restart = matches!(role, Role::Idling { .. });
+            *role = Role::Leading(leading);
             true
         });
+        if is_restart {
+            self.telemetry.restarted();
+        }
         if changed {
-            told::role(&self.candidate, &self.role());
+            events::role(&self.candidate, &self.role());
         }
     }
 
-    /// The work has ended, and the leadership is kept. Nothing changes unless there was work.
+    /// Records the exit status of the command that is the work, as a shell would report it.
+    pub fn exited(&self, status: u8) {
+        self.telemetry.exited(status);
+    }
+
+    /// Records that a check of the work failed.
+    pub fn check_failed(&self) {
+        self.telemetry.check_failed();
+    }
+
+    /// Records that the work has ended and the leadership is kept. Nothing changes unless there was work.
     pub fn idles(&self, idle: Idle) {
         let changed = self.role.send_if_modified(|role| {
             let Role::Leading(leading) = role else { return false };
@@ -219,14 +262,13 @@ impl HostStatus {
             true
         });
         if changed {
-            told::role(&self.candidate, &self.role());
+            events::role(&self.candidate, &self.role());
         }
     }
 
-    /// The work is to stop, or has stopped by itself. The first reason stands; nothing changes unless there
-    /// is work.
+    /// Records that the work is to stop, or has stopped by itself. The first reason stands. Nothing changes
+    /// unless there is work.
     pub fn stops(&self, why: WhyStopping) {
-        // Telling the reason apart from the role that carries it would count a loss twice.
         let changed = self.role.send_if_modified(|role| {
             let (Role::Starting(leading) | Role::Leading(leading) | Role::Idling { leading, .. }) = role
             else {
@@ -239,20 +281,20 @@ impl HostStatus {
             if let WhyStopping::Lost(loss) = &why {
                 self.telemetry.lost(loss);
             }
-            told::role(&self.candidate, &self.role());
+            events::role(&self.candidate, &self.role());
         }
     }
 
-    /// [`stops`](Self::stops) for whatever made it so: the loss, if the leadership is lost, else `otherwise`.
+    /// [`stops`](Self::stops) because of the loss, if the leadership is lost, else because of `otherwise`.
     pub fn stops_by(&self, standing: &Standing, otherwise: WhyStopping) {
         self.stops(match standing.loss() {
-            // These are what we do ourselves.
+            // This process ended its leadership itself.
             None | Some(Loss::Closing | Loss::HandedBack) => otherwise,
             Some(loss) => WhyStopping::Lost(loss.clone()),
         });
     }
 
-    /// Everything is over. The first reason stands.
+    /// Records that the host ends. The first reason stands.
     pub fn ends(&self, why: impl Into<Arc<str>>) {
         if !matches!(self.role(), Role::Ended { .. }) {
             self.becomes(Role::Ended { why: why.into() });
@@ -260,40 +302,53 @@ impl HostStatus {
     }
 
     fn becomes(&self, role: Role) {
-        told::role(&self.candidate, &role);
+        events::role(&self.candidate, &role);
         self.role.send_replace(role);
     }
 
-    /// A renewal that was sent then is confirmed now.
+    /// Records that the renewal sent at `sent_at` is confirmed.
     pub(crate) fn renewed(&self, sent_at: Instant) {
         let latency = sent_at.until(self.clock.now());
         self.telemetry.renewed(latency);
-        told::renewal(latency);
+        self.problem().write = None;
+        events::renewal(latency);
     }
 
-    /// The storage answered, with something that a candidate can use.
-    pub(crate) fn storage_answered(&self) {
+    /// Records that the storage answered a call.
+    pub(crate) fn storage_answered(&self, call: Call) {
         self.answered_at.fetch_max(self.clock.now().as_nanos(), Ordering::Relaxed);
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        *trouble = None;
+        let mut problem = self.problem();
+        problem.last = None;
+        if call == Call::Write {
+            problem.write = None;
+        }
     }
 
-    /// A call failed.
-    pub(crate) fn storage_failed(&self, call: Call, failure: Failure, what: &dyn fmt::Display) {
+    /// Records a failed call.
+    pub(crate) fn storage_failed(&self, call: Call, failure: Failure, error: &dyn fmt::Display) {
         self.telemetry.failed(call, failure);
-        self.storage_is_in_trouble(what);
+        let reason = Arc::<str>::from(error.to_string());
+        let mut problem = self.problem();
+        problem.last = Some(Arc::clone(&reason));
+        if call == Call::Write {
+            problem.write = Some(reason);
+        }
     }
 
-    /// Something is in the way of the storage, be it only of opening it.
-    pub(crate) fn storage_is_in_trouble(&self, what: &dyn fmt::Display) {
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        *trouble = Some(what.to_string().into());
+    /// Records that the storage could not be opened.
+    pub(crate) fn storage_not_opened(&self, error: &dyn fmt::Display) {
+        self.problem().last = Some(error.to_string().into());
     }
 
-    /// This was seen to stand in a slot.
+    /// Records what a slot contains.
     pub(crate) fn saw(&self, slot: u32, found: &ielections::Slot) {
         let now = self.clock.now();
-        self.others.lock().unwrap_or_else(PoisonError::into_inner).saw(slot, found, now);
+        let was_written = self.others.lock().unwrap_or_else(PoisonError::into_inner).saw(slot, found, now);
+        if was_written {
+            // The storage takes writes, and a standby makes none while another process renews: without this,
+            // one failed claim would count as long as that process leads.
+            self.problem().write = None;
+        }
     }
 }
 

@@ -1,17 +1,17 @@
-//! Telling a second request to stop from an echo of the first.
+//! [`StopRequests`]: tells a second stop request from an echo of the first.
 //!
-//! A service manager signals every process of a unit, so guardian and host both get the one TERM; `timeout`
-//! signals a process and then its group, so one process gets it twice. Neither means "kill at once", which a
-//! person's second Ctrl-C does.
+//! A service manager signals every process of a unit, so guardian and host both get one TERM. `timeout`
+//! signals a process and then its group, so one process gets it twice. Neither means "kill at once", as a
+//! second Ctrl-C does.
 
 use std::time::Duration;
 use vvm_clock::Instant;
 
-/// Two requests to one process that are closer than this are one: far below what a person's hand does, far
-/// above what a program needs between two calls of kill.
+/// Two requests to one process within this time count as one: a person is slower, and a program needs far
+/// less between two calls of kill(2).
 const ECHO: Duration = Duration::from_millis(100);
 
-/// Which of our processes was signalled.
+/// The process that was signalled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum At {
     /// The outer process of `vvm run`.
@@ -25,13 +25,13 @@ pub enum At {
 pub enum Request {
     /// Stop.
     Stop,
-    /// What has been asked for already.
+    /// A repetition of an earlier request.
     Echo,
-    /// Stop waiting.
+    /// Stop waiting, and kill.
     Kill,
 }
 
-/// The requests so far.
+/// The stop requests so far.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct StopRequests {
     at_guardian: Option<Instant>,
@@ -39,7 +39,7 @@ pub struct StopRequests {
 }
 
 impl StopRequests {
-    /// What the request that comes now means.
+    /// Returns the meaning of a request that arrives now.
     pub fn on(&mut self, now: Instant, at: At) -> Request {
         let is_first = self.at_guardian.is_none() && self.at_host.is_none();
         let place = match at {
@@ -66,14 +66,14 @@ mod tests {
     }
 
     #[test]
-    fn a_second_request_kills() {
+    fn second_request_kills() {
         let mut requests = StopRequests::default();
         assert_eq!(requests.on(at(0), At::Guardian), Request::Stop);
         assert_eq!(requests.on(at(150), At::Guardian), Request::Kill);
     }
 
     #[test]
-    fn one_request_to_every_process_is_one() {
+    fn same_request_to_guardian_and_host_counts_once() {
         let mut requests = StopRequests::default();
         assert_eq!(requests.on(at(0), At::Guardian), Request::Stop);
         assert_eq!(requests.on(at(300), At::Host), Request::Echo);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_to_a_process_and_its_group_is_one() {
+    fn same_request_to_a_process_and_its_group_counts_once() {
         let mut requests = StopRequests::default();
         assert_eq!(requests.on(at(0), At::Guardian), Request::Stop);
         assert_eq!(requests.on(at(1), At::Guardian), Request::Echo);

@@ -1,5 +1,5 @@
-//! [`StorageInspector`]: a storage, opened to look into it or to ask something of those who share it. Opening
-//! creates nothing, and what was opened is closed in the end. Why that, or what came after, did not work.
+//! [`StorageInspector`]: a storage that an operator command opened, to read it or to write a request. Opening
+//! creates nothing.
 
 use crate::{
     exit_status,
@@ -11,30 +11,30 @@ use std::{io, num::NonZeroU32, sync::Arc};
 use vvm_clock::{Clock, SystemClock};
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
 
-/// What somebody comes for.
+/// What a storage is opened for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
-    /// To look: where nothing may be written, to read.
+    /// To read. Works on a storage that this user may not write.
     Look,
-    /// To write, too.
+    /// To read and write.
     Ask,
 }
 
-/// A storage that is there and that processes share, opened for one name in it.
+/// An existing storage that processes can share, opened for one name in it.
 #[derive(Debug)]
 pub struct StorageInspector {
     /// The storage, open.
     pub storage: ElectionsTtlStorage,
     /// The name that is led.
     pub name: String,
-    /// The same as part of each key.
+    /// The name as part of each key.
     pub cluster: ClusterName,
     /// The clock of this process.
     pub clock: Arc<dyn Clock>,
     url: String,
 }
 
-/// Why it ended, if nobody asked it to.
+/// Why an operator command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
     /// The storage can't be opened.
@@ -47,7 +47,7 @@ pub enum InspectError {
     #[error("--storage {0}: there is no such storage yet: the first `vvm run` creates it")]
     NoStorage(String),
     /// No process has campaigned for the name.
-    #[error("nobody has ever campaigned for {name} in {storage}: check --name")]
+    #[error("no candidate has ever campaigned for {name} in {storage}: check --name")]
     UnknownName {
         /// The name.
         name: String,
@@ -66,12 +66,12 @@ pub enum InspectError {
 }
 
 impl InspectError {
-    /// What the operating system refused.
+    /// Wraps a refusal by the operating system.
     pub fn system(cause: io::Error) -> Self {
         Self::System(cause.into())
     }
 
-    /// The status for it.
+    /// Returns the exit status.
     pub fn status(&self) -> u8 {
         match self {
             Self::Open(cause) if cause.is_misuse() => exit_status::MISUSE,
@@ -112,30 +112,29 @@ impl StorageInspector {
     /// not woken looks by itself within its poll.
     pub fn wake_candidates(&self, local_dir: Option<&LocalDir>) {
         if let Ok(candidates) = WakeSender::to(local_dir.unwrap_or(&LocalDir::Usual), &self.name) {
-            candidates.tell();
+            candidates.wake();
         }
     }
 
-    /// How many slots there are, if somebody has settled that, and their keys.
+    /// Returns the number of slots, if a candidate has settled it, and their keys.
     ///
     /// # Errors
-    /// When the storage fails.
+    /// If the storage fails.
     pub async fn keys(&self) -> Result<(Option<NonZeroU32>, Vec<ElectionKey>), ReadError> {
         let settled = self.storage.slot_count(&self.cluster).await?;
         Ok((settled, self.keys_of(settled)))
     }
 
-    /// The keys of so many slots. A program that leads a slot of its own choice need not have settled how
-    /// many there are.
+    /// Returns the keys of so many slots, and the first slot's key if the number is not settled.
     pub fn keys_of(&self, settled: Option<NonZeroU32>) -> Vec<ElectionKey> {
         let slots = SlotNumber::all(settled.unwrap_or(NonZeroU32::MIN));
         slots.map(|slot| ElectionKey { cluster: self.cluster.clone(), slot }).collect()
     }
 
-    /// The keys of all slots of a name that somebody has campaigned for.
+    /// Returns the keys of all slots.
     ///
     /// # Errors
-    /// When nobody ever has, and when the storage fails.
+    /// If no candidate has ever campaigned for the name, or the storage fails.
     pub async fn slots(&self) -> Result<Vec<ElectionKey>, InspectError> {
         let (settled, keys) = self.keys().await?;
         if settled.is_none() {
@@ -144,7 +143,7 @@ impl StorageInspector {
         Ok(keys)
     }
 
-    /// Whether any of the slots of a name whose count nobody has settled was ever led.
+    /// Fails with [`InspectError::UnknownName`] if none of `slots` was ever led.
     ///
     /// # Errors
     /// [`InspectError::UnknownName`].

@@ -1,4 +1,4 @@
-//! `vvm_host::Host`: services of this very process, run only while it leads.
+//! `vvm_host::Host`, with services of this test's process.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -30,7 +30,7 @@ fn settings(folder: &Path) -> HostSettings {
 }
 
 #[tokio::test]
-async fn a_host_ends_as_its_service_does() {
+async fn host_ends_with_the_status_of_its_service() {
     let folder = TempDir::new().unwrap();
     let done = Host::open(settings(folder.path())).await.unwrap();
     let done = done.run(|| vec![service_fn("work", async |_| Ok(()))]).await;
@@ -59,12 +59,11 @@ impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Opened {
 }
 
 #[tokio::test]
-async fn a_host_logs_which_storage_it_opened_and_who_leads() {
+async fn host_logs_the_storage_that_it_opened_and_its_leader() {
     use tracing_subscriber::layer::SubscriberExt as _;
     let folder = TempDir::new().unwrap();
     let log = Opened::default();
-    // For all threads: a subscriber of one thread misses events that other tests of this process log at that
-    // moment.
+    // For all threads: a subscriber of one thread can miss events while other tests log.
     tracing::subscriber::set_global_default(tracing_subscriber::registry().with(log.clone())).unwrap();
     let here = format!("storage=\"{}\"", folder.path().join("leader.db").display());
     let opened = || {
@@ -78,9 +77,9 @@ async fn a_host_logs_which_storage_it_opened_and_who_leads() {
         settings
     };
     let first = Host::open(at(folder.path())).await.unwrap();
-    let said = opened();
-    assert!(said.contains("provenance=\"created\" ttl_ms=20000 slots=1 held=0"), "{said}");
-    assert!(!said.contains("leader=\""), "{said}");
+    let line = opened();
+    assert!(line.contains("provenance=\"created\" ttl_ms=20000 slots=1 held=0"), "{line}");
+    assert!(!line.contains("leader=\""), "{line}");
 
     let beside = settings(folder.path());
     let ended = first.run(|| {
@@ -91,15 +90,15 @@ async fn a_host_logs_which_storage_it_opened_and_who_leads() {
         })]
     });
     assert_eq!(ended.await.exit_status(), 0);
-    let said = opened();
+    let line = opened();
     assert!(
-        said.contains("provenance=\"existing\" ttl_ms=20000 slots=1 held=1 leader=\"first\" slot=1"),
-        "{said}"
+        line.contains("provenance=\"existing\" ttl_ms=20000 slots=1 held=1 leader=\"first\" slot=1"),
+        "{line}"
     );
 }
 
 #[tokio::test]
-async fn a_host_stops_when_it_is_told_to_and_hands_back() {
+async fn stopped_host_releases_the_record() {
     let folder = TempDir::new().unwrap();
     let host = Host::open(settings(folder.path())).await.unwrap();
     let stop = host.stop();
@@ -113,7 +112,7 @@ async fn a_host_stops_when_it_is_told_to_and_hands_back() {
     });
     assert!(matches!(ended.await, Ended::Stopped));
 
-    // Handed back, so that one look is enough.
+    // The record is released, so one look is enough.
     let mut settings = settings(folder.path());
     settings.acquisition = Acquisition::Within(Duration::ZERO);
     let next = Host::open(settings).await.unwrap();
@@ -122,56 +121,56 @@ async fn a_host_stops_when_it_is_told_to_and_hands_back() {
 }
 
 #[tokio::test]
-async fn a_loss_ends_a_host() {
+async fn loss_ends_a_host() {
     let (ended, leaderships) = after_a_loss(OnLoss::Exit).await;
     assert_eq!((ended.exit_status(), leaderships), (79, 1), "{ended}");
 }
 
 #[tokio::test]
-async fn a_loss_has_a_host_campaign_again() {
+async fn loss_makes_a_host_that_rejoins_campaign_again() {
     let (ended, leaderships) = after_a_loss(OnLoss::Rejoin).await;
     assert!(matches!(ended, Ended::Stopped), "{ended}");
     assert_eq!(leaderships, 2);
 }
 
-/// How a host ends that loses its leadership, and is told to stop if it leads again; and how often it led.
+/// Makes a host lose its leadership, and stops it if it leads again. Returns its end and how often it led.
 async fn after_a_loss(on_loss: OnLoss) -> (Ended, usize) {
     let folder = TempDir::new().unwrap();
     let mut settings = settings(folder.path());
     settings.on_loss = on_loss;
-    // Work has 0.15 of it to stop in, on a machine that may be slow.
+    // Work has 0.15 TTL to stop, on a machine that may be slow.
     settings.ttl = Ttl::new(Duration::from_secs(6)).unwrap();
     let host = Host::open(settings).await.unwrap();
     let stop = host.stop();
     let led = Arc::new(AtomicUsize::new(0));
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (events, mut seen) = mpsc::unbounded_channel();
     let counted = Arc::clone(&led);
     let running = host.run(move || {
-        let (led, tell) = (Arc::clone(&counted), tell.clone());
+        let (led, events) = (Arc::clone(&counted), events.clone());
         vec![service_fn("work", async move |cx| {
             led.fetch_add(1, Ordering::SeqCst);
-            tell.send("leads").unwrap();
+            events.send("leads").unwrap();
             cx.stop.cancelled().await;
-            tell.send("stops").unwrap();
+            events.send("stops").unwrap();
             Ok(())
         })]
     });
-    let trouble = async {
-        assert_eq!(told.recv().await, Some("leads"));
+    let locking = async {
+        assert_eq!(seen.recv().await, Some("leads"));
         let file = rusqlite::Connection::open(folder.path().join("leader.db")).unwrap();
         file.execute_batch("BEGIN EXCLUSIVE").unwrap();
-        assert_eq!(told.recv().await, Some("stops"), "nobody can write, so that it must be lost");
+        assert_eq!(seen.recv().await, Some("stops"), "it can't renew, so it must lose");
         file.execute_batch("ROLLBACK").unwrap();
-        if told.recv().await.is_some() {
+        if seen.recv().await.is_some() {
             stop.cancel();
         }
     };
-    let (ended, ()) = tokio::join!(running, trouble);
+    let (ended, ()) = tokio::join!(running, locking);
     (ended, led.load(Ordering::SeqCst))
 }
 
 #[tokio::test]
-async fn what_is_in_the_way_is_found_when_it_is_opened() {
+async fn open_refuses_bad_urls_missing_folders_and_another_slot_count() {
     let folder = TempDir::new().unwrap();
     let wrong = Host::open(HostSettings::new("leader.db", "payroll")).await.unwrap_err();
     assert_eq!(wrong.exit_status(), 64, "{wrong}");
@@ -187,9 +186,9 @@ async fn what_is_in_the_way_is_found_when_it_is_opened() {
     assert_eq!(conflict.exit_status(), 78);
 }
 
-/// Without settings it makes no files. With a folder that other users can write, it goes without wake-ups.
+/// By default it creates no files. If other users can write the folder, it disables wake-ups.
 #[tokio::test]
-async fn a_host_wakes_others_only_in_the_folder_of_its_settings() {
+async fn host_wakes_others_only_in_the_folder_of_its_settings() {
     let folder = TempDir::new().unwrap();
     assert_eq!(settings(folder.path()).local_dir, LocalDir::None);
     let local = folder.path().join("local");
@@ -199,26 +198,26 @@ async fn a_host_wakes_others_only_in_the_folder_of_its_settings() {
     let (first, second) =
         (Host::open(meeting.clone()).await.unwrap(), Host::open(meeting.clone()).await.unwrap());
     assert_eq!(sockets(), 2);
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (leaders, mut leader) = mpsc::unbounded_channel();
     // Either may be the first.
     let leads = |host: &Host| {
-        let (tell, stop) = (tell.clone(), host.stop());
+        let (leaders, stop) = (leaders.clone(), host.stop());
         move || {
-            let (tell, stop) = (tell.clone(), stop.clone());
+            let (leaders, stop) = (leaders.clone(), stop.clone());
             vec![service_fn("work", async move |cx| {
-                tell.send(stop.clone()).unwrap();
+                leaders.send(stop.clone()).unwrap();
                 cx.stop.cancelled().await;
                 Ok(())
             })]
         }
     };
     let (by_first, by_second) = (leads(&first), leads(&second));
-    let course = async {
+    let stopping = async {
         for _ in 0..2 {
-            told.recv().await.unwrap().cancel();
+            leader.recv().await.unwrap().cancel();
         }
     };
-    tokio::join!(first.run(by_first), second.run(by_second), course);
+    tokio::join!(first.run(by_first), second.run(by_second), stopping);
     assert_eq!(sockets(), 0);
 
     std::fs::set_permissions(&local, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
@@ -230,7 +229,7 @@ async fn a_host_wakes_others_only_in_the_folder_of_its_settings() {
 }
 
 #[tokio::test]
-async fn who_stands_by_for_too_long_is_told_so() {
+async fn standby_gives_up_when_its_acquisition_time_is_over() {
     let folder = TempDir::new().unwrap();
     let leader = Host::open(settings(folder.path())).await.unwrap();
     let mut impatient = settings(folder.path());
@@ -257,39 +256,39 @@ async fn who_stands_by_for_too_long_is_told_so() {
 }
 
 #[tokio::test]
-async fn nobody_works_between_a_pause_and_its_end() {
+async fn no_work_runs_between_pause_and_resume() {
     let folder = TempDir::new().unwrap();
     let settings = settings(folder.path());
     let operator = Operator::at(&settings).await;
     let host = Host::open(settings).await.unwrap();
     let stop = host.stop();
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (events, mut seen) = mpsc::unbounded_channel();
     let running = host.run(move || {
-        let tell = tell.clone();
+        let events = events.clone();
         vec![service_fn("work", async move |cx| {
-            tell.send("leads").unwrap();
+            events.send("leads").unwrap();
             cx.stop.cancelled().await;
-            tell.send("stops").unwrap();
+            events.send("stops").unwrap();
             Ok(())
         })]
     });
     let operating = async {
-        assert_eq!(told.recv().await, Some("leads"));
+        assert_eq!(seen.recv().await, Some("leads"));
         let pause = operator.pause().await;
-        assert_eq!(told.recv().await, Some("stops"));
-        operator.until_free().await;
-        // Several looks of a candidate that is free to claim.
+        assert_eq!(seen.recv().await, Some("stops"));
+        operator.until_vacant().await;
+        // Several looks of a candidate that may claim.
         tokio::time::sleep(Duration::from_secs(3)).await;
-        assert!(told.try_recv().is_err(), "nobody works while it is paused");
+        assert!(seen.try_recv().is_err(), "work runs in a pause");
         assert!(operator.storage.resume(&operator.cluster, &pause).await.unwrap());
-        assert_eq!(told.recv().await, Some("leads"));
+        assert_eq!(seen.recv().await, Some("leads"));
         stop.cancel();
     };
     let (ended, ()) = tokio::join!(running, operating);
     assert!(matches!(ended, Ended::Stopped), "{ended}");
 }
 
-/// Who asks for a pause, on the same storage.
+/// An operator on the same storage.
 struct Operator {
     storage: ElectionsTtlStorage,
     cluster: ClusterName,
@@ -311,8 +310,8 @@ impl Operator {
         pause
     }
 
-    /// Until the leader has handed back.
-    async fn until_free(&self) {
+    /// Waits until the leader has released the record.
+    async fn until_vacant(&self) {
         let key = ElectionKey { cluster: self.cluster.clone(), slot: SlotNumber::new(NonZeroU32::MIN) };
         while self.storage.get(&key).await.unwrap().entry().is_some() {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -320,36 +319,21 @@ impl Operator {
     }
 }
 
-/// Says so to the process that is started by the test below.
-const STUBBORN: &str = "EMBED_STUBBORN";
+/// Set in a process that a test starts to run its host: the folder of the storage.
+const FOLDER: &str = "EMBED_FOLDER";
 
-#[test]
-fn a_second_term_ends_it_at_once() {
-    if let Some(folder) = std::env::var_os(STUBBORN) {
-        return stubborn(Path::new(&folder));
-    }
-    let folder = TempDir::new().unwrap();
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_second_term_ends_it_at_once", "--nocapture"])
-        .env(STUBBORN, folder.path())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let process = Pid::from_child(&child);
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    assert!(lines.any(|line| line.ends_with("leads")));
-    kill_process(process, Signal::TERM).unwrap();
-    assert!(lines.any(|line| line.ends_with("won't stop")));
-    // What comes sooner counts as an echo of the first.
-    std::thread::sleep(Duration::from_millis(150));
-    kill_process(process, Signal::TERM).unwrap();
-    assert_eq!(child.wait().unwrap().signal(), Some(Signal::TERM.as_raw()));
+/// Starts the test of this name as a process of its own.
+fn process_of(test: &str, folder: &Path) -> std::process::Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]).env(FOLDER, folder);
+    command.stdout(Stdio::piped()).spawn().unwrap()
 }
 
-fn stubborn(folder: &Path) {
+/// Runs a host whose service never stops.
+fn run_stubborn_host(settings: HostSettings) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let host = Host::open(settings(folder)).await.unwrap();
+        let host = Host::open(settings).await.unwrap();
         let ended = host.run(|| {
             vec![service_fn("work", async |cx| {
                 println!("leads");
@@ -360,4 +344,39 @@ fn stubborn(folder: &Path) {
         });
         panic!("it ended: {}", ended.await);
     });
+}
+
+#[test]
+fn second_term_ends_the_process_at_once() {
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        return run_stubborn_host(settings(Path::new(&folder)));
+    }
+    let folder = TempDir::new().unwrap();
+    let mut child = process_of("second_term_ends_the_process_at_once", folder.path());
+    let process = Pid::from_child(&child);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.ends_with("leads")));
+    kill_process(process, Signal::TERM).unwrap();
+    assert!(lines.any(|line| line.ends_with("won't stop")));
+    // A sooner one counts as an echo of the first.
+    std::thread::sleep(Duration::from_millis(150));
+    kill_process(process, Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(Signal::TERM.as_raw()));
+}
+
+#[test]
+fn hup_kills_a_host_that_leaves_it_alone() {
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        let mut settings = settings(Path::new(&folder));
+        settings.stop_on_hup = false;
+        return run_stubborn_host(settings);
+    }
+    let folder = TempDir::new().unwrap();
+    let mut child = process_of("hup_kills_a_host_that_leaves_it_alone", folder.path());
+    let process = Pid::from_child(&child);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.ends_with("leads")));
+    kill_process(process, Signal::HUP).unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(Signal::HUP.as_raw()));
+    assert!(!lines.any(|line| line.ends_with("won't stop")), "HUP stopped the host");
 }

@@ -254,7 +254,7 @@ impl Trial {
 
     /// What vvm says of a name that no candidate has campaigned for.
     pub fn said_before_the_first(&self) -> &'static str {
-        if Self::is_on_a_server() { "nobody has ever campaigned for" } else { "no such storage yet" }
+        if Self::is_on_a_server() { "no candidate has ever campaigned for" } else { "no such storage yet" }
     }
 
     /// A storage that is not there, and how to make it.

@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use ielections::{Standing, Ttl};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
-use vvm_host::ToldToStop;
+use vvm_host::StopRequested;
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
 use vvm_storage::ElectionKey;
 
@@ -55,7 +55,7 @@ impl Surroundings {
             biased;
             // The sender lives as long as we do.
             _ = in_force.wait_for(|at| at.is_some() && *at >= deadline) => Ok(()),
-            () = stop.cancelled() => Err(ToldToStop.into()),
+            () = stop.cancelled() => Err(StopRequested.into()),
             // As long as an acquisition counts as fresh.
             () = self.clock.sleep(ttl.get() / 4) => Err(GuardianSilent.into()),
         }

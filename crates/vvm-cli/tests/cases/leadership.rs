@@ -191,7 +191,7 @@ fn status_says_what_it_did_not_find_and_campaigns_for_nothing() {
     let misspelt = trial.name().replace("payroll", "payrol");
     let (code, out, error) = trial.status(&["--name", &misspelt]);
     assert_eq!((code, out.as_str()), (66, ""));
-    assert!(error.contains(&format!("nobody has ever campaigned for {misspelt}")), "{error}");
+    assert!(error.contains(&format!("no candidate has ever campaigned for {misspelt}")), "{error}");
     // The question has not become a campaign.
     assert_eq!(trial.status(&["--name", &misspelt]).0, 66);
     assert_eq!(trial.status(&["--name", &trial.name()]).0, 0);

@@ -81,7 +81,7 @@ fn what_can_not_be_paused_is_said() {
     for command in ["pause", "resume"] {
         let (code, _, error) = trial.ask(command, &["--name", &misspelt]);
         assert_eq!(code, 66);
-        assert!(error.contains(&format!("nobody has ever campaigned for {misspelt} ")), "{error}");
+        assert!(error.contains(&format!("no candidate has ever campaigned for {misspelt} ")), "{error}");
     }
     let (code, _, error) = pause(&trial, &["--by", "alice", "--reason", &"x".repeat(250)]);
     assert_eq!(code, 64);

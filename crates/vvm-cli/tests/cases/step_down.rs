@@ -159,7 +159,7 @@ fn what_can_not_be_is_said_at_once() {
     let misspelt = name.replace("payroll", "payrol");
     let (code, _, error) = trial.ask("step-down", &["--name", &misspelt]);
     assert_eq!(code, 66);
-    assert!(error.contains(&format!("nobody has ever campaigned for {misspelt} ")), "{error}");
+    assert!(error.contains(&format!("no candidate has ever campaigned for {misspelt} ")), "{error}");
 
     let running = trial.run_script(WORK).with(["--holder", "a", "--slots", "2"]).start();
     let mut slot = Value::Null;

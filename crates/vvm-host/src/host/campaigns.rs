@@ -1,4 +1,4 @@
-//! The one campaign loop: campaign, lead, stop, and campaign again.
+//! The campaign loop: campaign, lead, stop, and campaign again.
 
 use super::{Ended, HostSettings, Next, Services, preface::Preface};
 use crate::{
@@ -31,12 +31,12 @@ impl HostSettings {
 /// How one campaign ended. All work has stopped.
 enum CampaignEnd {
     Ended(Ended),
-    /// An operator asked for the leadership, and its record is released.
+    /// An operator paused the name or requested a step-down, and the record is released.
     GivenUp,
 }
 
 impl Campaigns {
-    /// Campaigns again and again, until a stop or until `after` says so.
+    /// Campaigns until a stop, or until `after` returns [`Next::Stop`].
     ///
     /// # Cancel safety
     /// Dropping it shuts down without waiting.
@@ -125,7 +125,7 @@ impl Campaigns {
         let (problem, ()) = tokio::join!(leading, handling);
         let was_never_started = matches!(
             &problem,
-            Some(Problem::StartFailed { cause, .. }) if cause.is::<super::ToldToStop>() || cause.is::<Demand>()
+            Some(Problem::StartFailed { cause, .. }) if cause.is::<super::StopRequested>() || cause.is::<Demand>()
         );
         match (problem, demand.get()) {
             (problem, Some(demand)) if was_never_started || problem.is_none() => {
@@ -137,8 +137,7 @@ impl Campaigns {
         }
     }
 
-    /// Logs that a leadership that could be kept is given up: the reason, the operator, and the standby that
-    /// was named.
+    /// Logs that this host gives its leadership up: the reason, the operator, and the named standby.
     fn log_demand(&self, event: &str, demand: &Demand, what: &str) {
         let (name, holder) = (self.settings.name.as_str(), self.holder.as_str());
         let role = self.status.role();

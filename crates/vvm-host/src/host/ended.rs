@@ -1,4 +1,4 @@
-//! How a host ended, for its program and for whoever started that.
+//! [`Ended`]: how a host ended, and the exit status for it.
 
 use super::HostError;
 use crate::exit_status;
@@ -10,17 +10,17 @@ use vvm_orch::Problem;
 /// one has not.
 #[derive(Clone, Debug)]
 pub enum Ended {
-    /// As it was told to, by TERM, INT, HUP, or [`Host::stop`](super::Host::stop).
+    /// By TERM, INT, HUP, or [`Host::stop`](super::Host::stop).
     Stopped,
     /// The storage could not be opened.
     NotOpened(Arc<HostError>),
-    /// By this: a loss, a service that ended or failed, a campaign without success.
+    /// A loss, a service that ended or failed, or a campaign without success.
     Problem(Problem),
 }
 
 impl Ended {
-    /// The exit status that `vvm run` would have: 0 after a stop, or when a service had done its work; 64,
-    /// 69, 71, 75 and 79 as `docs/vvm-run.md` lists them; 1 for a service that failed.
+    /// Returns the exit status that `vvm run` would have: 0 after a stop, or when a service had done its
+    /// work; 64, 69, 71, 75 and 79 as `docs/vvm-run.md` lists them; 1 for a service that failed.
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Stopped | Self::Problem(Problem::Ended { failure: None, .. }) => 0,
@@ -43,7 +43,6 @@ impl From<Ended> for ExitCode {
     }
 }
 
-/// For people.
 impl fmt::Display for Ended {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! [`Next`]: what a host does after a campaign.
+//! [`Next`]: whether a host campaigns again, and after which pause.
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 use vvm_clock::Clock;
@@ -33,7 +33,7 @@ impl Next {
 }
 
 impl Pause {
-    /// Waits until it is over.
+    /// Waits until the pause is over.
     ///
     /// # Cancel safety
     /// May be dropped at will.

@@ -1,18 +1,18 @@
-//! Opening the storage of a host: once, or again and again while the obstacle may pass.
+//! Opening the storage of a host: once, or repeatedly while the obstacle may pass.
 
 use super::{HostError, HostSettings, start_line::StartLine};
-use crate::status::HostStatus;
+use crate::status::{Call, HostStatus};
 use ielections::{Timing, WriteError};
 use std::{sync::Arc, time::Duration};
 use vvm_clock::{Clock, Instant};
 use vvm_orch::Acquisition;
 use vvm_storage::{ElectionsTtlStorage, SettleError};
 
-/// Between two attempts to open a storage that is busy or full: as often as a campaign would look at it.
+/// The pause between two attempts to open a storage that is busy or full. A campaign polls as often.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Opens the storage of `settings`, settles its slot count, and logs which storage that is and who leads
-/// there.
+/// Opens the storage of `settings`, settles its slot count, and logs which storage that is and which holder
+/// leads.
 ///
 /// # Errors
 /// [`HostError::Storage`] and [`HostError::Slots`].
@@ -31,7 +31,7 @@ pub(super) async fn open_once(
     Ok(storage)
 }
 
-/// [`open_once`] again and again while the obstacle may pass, as long as the host would wait for leadership.
+/// Repeats [`open_once`] while the obstacle may pass, for as long as the host would wait for leadership.
 ///
 /// # Errors
 /// As [`open_once`], and [`HostError::StorageTimedOut`].
@@ -59,12 +59,12 @@ pub(super) async fn open(
                     if is_logged {
                         tracing::info!(target: "vvm", event = "storage_works_again", name);
                     }
-                    status.storage_answered();
+                    status.storage_answered(Call::Read);
                 }
                 return outcome;
             }
         };
-        status.storage_is_in_trouble(&error);
+        status.storage_not_opened(&error);
         if clock.now() >= give_up_at {
             return Err(HostError::StorageTimedOut(error.to_string()));
         }

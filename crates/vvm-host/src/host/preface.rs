@@ -1,8 +1,8 @@
-//! The first service of each leadership: takes note of it, checks for a pause, and keeps the history.
+//! The first service of each leadership: records it, checks for a pause, and writes the history.
 
-use super::ToldToStop;
+use super::StopRequested;
 use crate::{
-    history::{Keeper, PATIENCE, PATIENCE_SHARE},
+    history::{HistoryWriter, end_timeout},
     host_storage::HostStorage,
     requests::{Demand, may_work},
     status::HostStatus,
@@ -37,7 +37,7 @@ impl Service<ElectionKey> for Preface {
         let (timeout, retry_pause) = (ttl.get() / 4, Timing::of(ttl).retry_pause());
         tokio::select! {
             biased;
-            () = cx.stop.cancelled() => return Err(ToldToStop.into()),
+            () = cx.stop.cancelled() => return Err(StopRequested.into()),
             answer = may_work(&storage, &clock, timeout, retry_pause) => {
                 if let Err(refused) = answer {
                     // The first reason stands.
@@ -46,20 +46,20 @@ impl Service<ElectionKey> for Preface {
                 }
             }
         }
-        let keeper = Keeper::under(&cx.standing, status.candidate().holder.as_str());
+        let history = HistoryWriter::new(&cx.standing, status.candidate().holder.as_str());
         Ok(Box::pin(async move {
-            // Nothing waits for the note of the start.
+            // The other services do not wait for this write.
             tokio::select! {
                 biased;
                 () = cx.stop.cancelled() => {}
                 () = async {
-                    keeper.started().await;
+                    history.write_start().await;
                     cx.stop.cancelled().await;
                 } => {}
             }
-            // Every other service has stopped. After the release the fence would refuse the note of the end.
+            // Every other service has stopped. After the release the fence would refuse this write.
             let how = status.how_work_ended();
-            keeper.ended(&how, &clock, PATIENCE.min(ttl.get() / PATIENCE_SHARE)).await;
+            history.write_end(&how, &clock, end_timeout(ttl)).await;
             Ok(())
         }))
     }

@@ -1,4 +1,4 @@
-//! What primary-only services have to show, over HTTP.
+//! Primary-only services in `/status` and `/metrics`.
 
 use crate::http::Extra;
 use primary_only::{Registry, ServiceState};
@@ -8,8 +8,8 @@ use prometheus_client::{
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// How many instances `/status` lists: more than a person reads, few enough to ask each for its report while
-/// others wait. Metrics count all of them.
+/// How many instances `/status` lists: more than an operator reads, and few enough to collect their reports
+/// while other requests wait. Metrics count all instances.
 const LISTED: usize = 200;
 
 /// The services of a registry.
@@ -70,7 +70,7 @@ impl Extra for PrimaryOnly {
         let in_all: usize = services.iter().map(|service| service.instances).sum();
         let listed = self.registry.first_instances(LISTED);
         out.insert("instances_not_listed".into(), in_all.saturating_sub(listed.len()).into());
-        // Both are made of texts and numbers, and of reports, which are JSON already.
+        // Both consist of texts, numbers, and reports that are JSON already: serialization can't fail.
         out.insert("services".into(), serde_json::to_value(services).unwrap_or_default());
         out.insert("instances".into(), serde_json::to_value(listed).unwrap_or_default());
     }

@@ -1,4 +1,4 @@
-//! Why there is no host.
+//! [`HostError`]: why a host could not be opened.
 
 use crate::{exit_status, http::CantListen, resource_limit::way_out};
 use ielections::record::HolderTooLong;
@@ -12,34 +12,34 @@ pub enum HostError {
     /// The storage's URL is wrong, or what it names can't be opened.
     #[error("storage {url}: {cause}")]
     Storage {
-        /// What was asked for.
+        /// The URL of the settings.
         url: String,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         cause: OpenError,
     },
-    /// The storage stayed unusable for as long as the host was to wait for leadership.
+    /// The storage stayed unusable for as long as the host would have waited for leadership.
     #[error("the storage could not be opened in time: {0}")]
     StorageTimedOut(String),
-    /// The cluster has another number of slots, or the storage does not say.
+    /// The cluster has another number of slots, or its number could not be settled.
     #[error(transparent)]
     Slots(#[from] SettleError),
-    /// The machine's name makes no holder: give one.
+    /// The machine's name is too long for a holder: set [`HostSettings::holder`](super::HostSettings).
     #[error(transparent)]
     Holder(#[from] HolderTooLong),
-    /// The address for HTTP can't be had.
+    /// The HTTP server can't listen at its address.
     #[error("HTTP: {0}")]
     Http(#[from] CantListen),
     /// The kill deadline can't be enforced here.
     #[error(transparent)]
     Deadman(#[from] ArmError),
-    /// The system refused a clock, a timer, a signal handler.
+    /// The system refused a clock, a timer or a signal handler.
     #[error("the system refuses what a host needs: {0}{way_out}", way_out = way_out(.0))]
     System(#[from] io::Error),
 }
 
 impl HostError {
-    /// The exit status that `vvm run` would have, as `docs/vvm-run.md` lists them: 64, 69, 71, 75 or 78.
+    /// Returns the exit status that `vvm run` would have, from `docs/vvm-run.md`: 64, 69, 71, 75 or 78.
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Storage { cause, .. } if cause.is_misuse() => exit_status::MISUSE,

@@ -1,4 +1,4 @@
-//! What a host is told.
+//! [`HostSettings`].
 
 use crate::local_wakeups::LocalDir;
 use ielections::{Holder, Ttl};
@@ -14,7 +14,7 @@ pub enum OnLoss {
     Rejoin,
 }
 
-/// What a [`Host`](super::Host) is told.
+/// The settings of a [`Host`](super::Host).
 ///
 /// ```
 /// use std::time::Duration;
@@ -29,38 +29,37 @@ pub enum OnLoss {
 pub struct HostSettings {
     /// Where leadership is recorded, as for `vvm run --storage`.
     pub storage: String,
-    /// What is led: all who may replace each other give the same name.
+    /// What is led. Candidates for the same leadership use the same name.
     pub name: String,
-    /// How many may lead at once, each in a slot of its own; the same number for everybody. One, unless told
-    /// otherwise.
+    /// How many processes may lead at once, each in a slot of its own; the same number in each of them.
+    /// Default: one.
     pub slots: NonZeroU32,
-    /// How long a dead leader's record stands. [`Ttl::DEFAULT`], unless told otherwise.
+    /// How long a dead leader's record stands. Default: [`Ttl::DEFAULT`].
     pub ttl: Ttl,
-    /// Who we are, to people; `None` for `HOSTNAME:PID`.
+    /// The name of this process for people. Default: `HOSTNAME:PID`.
     pub holder: Option<Holder>,
-    /// How long to campaign. For ever, unless told otherwise.
+    /// How long to campaign. Default: for ever.
     pub acquisition: Acquisition,
-    /// What follows a loss. [`OnLoss::Exit`], unless told otherwise: a process that starts afresh has no old
-    /// state.
+    /// What follows a loss. Default: [`OnLoss::Exit`], because a new process has no old state.
     pub on_loss: OnLoss,
-    /// How long all services together may take to stop. [`VvmConfig::STOP_TIMEOUT`], unless told otherwise.
+    /// How long all services together may take to stop. Default: [`VvmConfig::STOP_TIMEOUT`].
     pub stop_timeout: Duration,
-    /// Where HTTP is served, if anywhere: `/healthz`, `/readyz`, `/leader`, `/metrics`, `/status`, and a page
-    /// at `/`, as by `vvm run --http`. Port 0 is any that is free.
+    /// The address of the HTTP server, if there is to be one: `/healthz`, `/readyz`, `/leader`, `/metrics`,
+    /// `/status`, and a page at `/`, as by `vvm run --http`. Port 0 is any free one.
     pub http: Option<SocketAddr>,
-    /// Where processes of this machine tell each other to look at the storage at once, so that a standby
-    /// leads as soon as a leader has released, and requests are heeded at once. [`LocalDir::None`], unless
-    /// told otherwise: a library puts no files where nobody asked it to. [`LocalDir::Usual`] meets `vvm run`,
-    /// `vvm elect` and `vvm step-down` of this user.
+    /// The folder through which processes of this machine wake each other, so that a standby leads as soon as
+    /// a leader has released, and requests are handled at once. Default: [`LocalDir::None`], because a
+    /// library creates no files unasked. With [`LocalDir::Usual`], `vvm run`, `vvm elect` and `vvm step-down`
+    /// of this user take part.
     pub local_dir: LocalDir,
-    /// Whether HUP stops the host as TERM does. True, unless told otherwise: a program that leaves HUP alone
-    /// dies of it at once, and its services with it. False for a program to which HUP means something else,
-    /// as "read your settings again". A HUP that was ignored before, as under `nohup`, stays ignored.
+    /// Whether HUP stops the host as TERM does. Default: true, because HUP would otherwise kill the program
+    /// and its services. Set false if HUP has another meaning, as "read the settings again". A HUP that was
+    /// ignored before, as under `nohup`, stays ignored.
     pub stop_on_hup: bool,
 }
 
 impl HostSettings {
-    /// The usual settings, for those who lead `name` on `storage`.
+    /// Returns the default settings for a candidate for `name` on `storage`.
     pub fn new(storage: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
             storage: storage.into(),

@@ -1,5 +1,5 @@
-//! [`StartLine`]: which storage was opened and who leads there, said once before the first campaign. An
-//! operator sees by it that two candidates do not share a storage.
+//! [`StartLine`]: the log line before the first campaign. It names the opened storage and its leader, so that
+//! an operator notices two candidates that do not share a storage.
 
 use super::HostSettings;
 use ielections::{Slot, Timing, Ttl, TtlStorage as _};
@@ -7,7 +7,7 @@ use std::{fmt, num::NonZeroU32};
 use vvm_clock::Clock;
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, Opened, SlotNumber};
 
-/// What a candidate says of its storage.
+/// The opened storage and its leaders.
 #[derive(Debug)]
 pub(super) struct StartLine {
     opened: Option<Opened>,
@@ -16,17 +16,17 @@ pub(super) struct StartLine {
     leaders: Leaders,
 }
 
-/// Who leads at the start.
+/// The leaders at the start.
 #[derive(Debug)]
 enum Leaders {
-    /// How many slots are held; of a name with one slot, what stands in it.
+    /// The number of slots that are held; `only` is the slot of a name with one slot.
     Seen { held: usize, only: Option<Slot> },
     /// The storage did not answer, for this reason.
     Unknown(String),
 }
 
 impl StartLine {
-    /// Looks once, for as long as an attempt to renew may take.
+    /// Scans once, for as long as an attempt to renew may take.
     ///
     /// # Cancel safety
     /// May be dropped at will.
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn it_names_place_file_system_ttl_and_leader() {
+    fn start_line_names_location_file_system_ttl_and_leader() {
         let vacant = || Slot::Vacant(Vacant::default());
         let usual = "storage /var/lib/leader.db on ext4, existing; TTL 20s; ";
         assert_eq!(line(vec![vacant()]), format!("{usual}no leader"));

@@ -1,4 +1,4 @@
-//! Being told to stop: by TERM, INT and HUP, and by the program itself.
+//! [`StopSignals`]: stops a host by TERM, INT and HUP.
 
 use crate::{
     exit_status,
@@ -10,17 +10,17 @@ use tokio::signal::unix::{Signal as Arrivals, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
 
-/// TERM, INT and HUP, caught from here on.
+/// Receives TERM, INT and HUP.
 #[derive(Debug)]
 pub(super) struct StopSignals {
     term: Arrivals,
     int: Arrivals,
-    /// None where it stays ignored.
+    /// `None` if HUP is not caught.
     hup: Option<Arrivals>,
 }
 
 impl StopSignals {
-    /// Catches TERM and INT; and HUP, if that is to stop and was not ignored before, as under `nohup`.
+    /// Catches TERM and INT, and with `stop_on_hup` HUP, unless it is ignored already, as under `nohup`.
     ///
     /// # Errors
     /// When the system has no descriptors left, or the runtime drives no signals.
@@ -30,13 +30,13 @@ impl StopSignals {
         Ok(Self { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())?, hup })
     }
 
-    /// Stops at the first one, and ends the process at a second TERM or INT: whatever still works then is
-    /// dead before another process can lead, since the record stands until it expires (I4). HUP never counts
-    /// as a second one: kernel and shell may both tell of one lost terminal.
+    /// Cancels `stop` at the first signal, and ends the process at a second TERM or INT. Services that still
+    /// work are dead then before another process can lead, since the record stands until it expires (I4). HUP
+    /// never counts as a second signal: kernel and shell may both send one for the same lost terminal.
     ///
     /// # Cancel safety
     /// May be dropped at will.
-    pub(super) async fn heed(mut self, stop: &CancellationToken, clock: &Arc<dyn Clock>) -> Infallible {
+    pub(super) async fn handle(mut self, stop: &CancellationToken, clock: &Arc<dyn Clock>) -> Infallible {
         let mut requests = StopRequests::default();
         loop {
             let caught = tokio::select! {
@@ -54,12 +54,12 @@ impl StopSignals {
             };
             match request {
                 Request::Stop => {
-                    tracing::info!(signal = name(caught), "told to stop");
+                    tracing::info!(signal = name(caught), "stop requested");
                     stop.cancel();
                 }
                 Request::Echo => {}
                 Request::Kill => {
-                    tracing::warn!(signal = name(caught), "told to stop again: ending at once");
+                    tracing::warn!(signal = name(caught), "second stop request: ending at once");
                     // Returns only in process 1, which no signal ends.
                     let _ = signal_hook::low_level::emulate_default_handler(caught.as_raw());
                     std::process::exit(exit_status::by_signal(caught.as_raw()).into());
@@ -80,7 +80,7 @@ async fn next(arrivals: &mut Option<Arrivals>) -> Option<()> {
     }
 }
 
-/// Whether this process ignores `signal`, as proc(5) shows it. No, where that can't be read.
+/// Returns whether this process ignores `signal`, from proc(5); false if that can't be read.
 fn is_ignored(signal: Signal) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

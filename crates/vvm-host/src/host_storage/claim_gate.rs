@@ -1,8 +1,7 @@
 //! [`ClaimGate`]: refuses claims while the name is paused, and while another candidate has the first chance.
 //!
-//! It costs no call: it decides by what the last scan saw. That may be a moment old, so the gate only keeps
-//! candidates from taking and releasing slots for nothing. What keeps work from starting in a pause is
-//! `requests::may_work`.
+//! It makes no call: it decides by the last scan, which may be stale. So the gate only keeps candidates from
+//! claiming and releasing slots in vain. `requests::may_work` keeps work from starting in a pause.
 
 use ielections::{Epoch, Holder, WriteError};
 use std::{
@@ -19,13 +18,13 @@ pub(super) struct ClaimGate {
     deferral: Mutex<Deferral>,
 }
 
-/// Which leadership this candidate lets others follow first.
+/// The leadership that other candidates may follow first.
 #[derive(Debug, Default)]
 struct Deferral {
     /// The leadership that this host gave up, and how long others have the first chance.
     given_up: Option<(SlotNumber, Epoch, Duration)>,
-    /// After which leadership of which slot claims are refused, and since when: since the first claim that
-    /// was refused, not since the request, because a command may take its time to stop.
+    /// The leadership after which claims are refused, and when the first claim was refused. The time does not
+    /// count from the request, because a command may need long to stop.
     since: Option<(SlotNumber, Epoch, Instant)>,
 }
 
@@ -43,15 +42,15 @@ impl ClaimGate {
         Self { holder, clock, deferral: Mutex::default() }
     }
 
-    /// Starts a deferral: see `HostStorage::let_others_first`.
+    /// Starts a deferral. See `HostStorage::let_others_first`.
     pub(super) fn let_others_first(&self, slot: SlotNumber, epoch: Epoch, first_chance: Duration) {
         self.deferral().given_up = Some((slot, epoch, first_chance));
     }
 
-    /// Decides about a claim on `slot` after its leadership under `last`.
+    /// Decides about a claim on `slot`, which was last led under `last`.
     ///
     /// # Errors
-    /// `NotApplied` with the reason. The campaign looks again after a pause, as after any other.
+    /// `NotApplied` with the reason. The campaign tries again after a pause.
     pub(super) fn may_claim(
         &self,
         seen: &Requests,

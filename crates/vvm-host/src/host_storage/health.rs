@@ -1,8 +1,6 @@
-//! [`StorageHealth`]: logs when the storage fails and when it works again, once for each, and tells the
-//! host's status.
-//!
-//! A candidate that waits without a limit would otherwise wait in silence on a full disk or a server that is
-//! gone.
+//! [`StorageHealth`]: logs once when the storage begins to fail and once when it works again, and records every
+//! answer in the host's status. A candidate that waits for ever would otherwise not report a full disk or a
+//! server that is down.
 
 use crate::status::{Call, Failure, HostStatus};
 use ielections::{Slot, Version};
@@ -14,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 use vvm_clock::Instant;
 use vvm_storage::ElectionKey;
 
-/// How many calls in a row must fail before it is logged: attempts are repeated because single calls fail.
+/// How many calls in a row must fail before it is logged. Single calls may fail and are repeated.
 const FAILURES_IN_A_ROW: u32 = 2;
 
-/// What became of the calls of one host.
+/// Watches the calls of one host.
 pub(super) struct StorageHealth {
     status: Arc<HostStatus>,
     /// Cancelled when the host is to end.
@@ -39,10 +37,10 @@ impl StorageHealth {
         Self { status, stop, seen: Mutex::default() }
     }
 
-    /// Waits for `answer` and takes note of it.
+    /// Waits for `answer` and records it.
     ///
     /// # Cancel safety
-    /// A call that is dropped counts as one without an answer, unless the host is to end.
+    /// A call that is dropped counts as unanswered, unless the host is to end.
     pub(super) async fn watch<T, E: fmt::Display>(
         &self,
         call: Call,
@@ -61,12 +59,12 @@ impl StorageHealth {
         outcome
     }
 
-    /// Takes note of what stands in a slot.
+    /// Records what a slot contains.
     pub(super) fn saw(&self, key: &ElectionKey, found: &Slot) {
         self.status.saw(key.slot.get().get(), found);
     }
 
-    /// [`saw`](Self::saw) by a read that may show a renewal whose answer was lost.
+    /// [`saw`](Self::saw), by a read that may show a renewal whose answer was lost.
     pub(super) fn found(&self, key: &ElectionKey, found: &Slot) {
         let shown = |version| found.entry().is_some_and(|entry| entry.version == version);
         let confirmed = self.seen().unknown.take_if(|(version, _)| shown(*version));
@@ -76,20 +74,20 @@ impl StorageHealth {
         self.saw(key, found);
     }
 
-    /// Takes note of a renewal that is about to be sent: its outcome is unknown until it is answered.
+    /// Records a renewal that is about to be sent. Its outcome is unknown until it is answered.
     pub(super) fn renewal_is_sent(&self, version: Version) -> Instant {
         let sent_at = self.status.now();
         self.seen().unknown = Some((version, sent_at));
         sent_at
     }
 
-    /// Takes note of a renewal that was sent at `sent_at` and is confirmed.
+    /// Records that the renewal sent at `sent_at` is confirmed.
     pub(super) fn renewed(&self, sent_at: Instant) {
         self.seen().unknown = None;
         self.status.renewed(sent_at);
     }
 
-    /// Takes note of a successful take-over.
+    /// Records a successful take-over.
     pub(super) fn took_over(&self) {
         self.status.telemetry().took_over();
     }
@@ -99,7 +97,7 @@ impl StorageHealth {
     }
 
     fn worked(&self, call: Call) {
-        self.status.storage_answered();
+        self.status.storage_answered(call);
         let mut seen = self.seen();
         *seen.failed(call) = 0;
         let works = seen.reads_failed < FAILURES_IN_A_ROW && seen.writes_failed < FAILURES_IN_A_ROW;
@@ -139,7 +137,7 @@ impl Seen {
     }
 }
 
-/// A call that is dropped before its answer has run out of time, unless the host is to end.
+/// Records a failure when it is dropped: a call is dropped unanswered when its time is over.
 struct Unanswered<'call>(Option<(&'call StorageHealth, Call)>);
 
 impl Drop for Unanswered<'_> {

@@ -1,7 +1,8 @@
-//! The host's storage on a storage in memory and a clock that the test moves.
+//! [`HostStorage`] on a storage in memory and a clock that the test moves.
 
 use super::*;
 use crate::{
+    faulty_storage::FaultyStorage,
     requests::{Demand, may_work},
     status::Candidate,
 };
@@ -14,9 +15,11 @@ const FIRST_CHANCE: Duration = Duration::from_secs(3);
 
 struct Scene {
     clock: MockClock,
-    /// As an operator reaches it.
+    /// The operator's connection.
     storage: ElectionsTtlStorage,
     host: HostStorage,
+    /// The host's connection.
+    faulty: Arc<FaultyStorage>,
 }
 
 fn key() -> ElectionKey {
@@ -28,7 +31,7 @@ fn ask() -> Ask {
 }
 
 impl Scene {
-    /// A candidate of this name, for a slot that was released after epoch 1.
+    /// Returns a candidate of this name, for a slot that was released after epoch 1.
     async fn of(holder: &str) -> Self {
         let clock = MockClock::new();
         let time: Arc<dyn Clock> = Arc::new(clock.clone());
@@ -41,9 +44,11 @@ impl Scene {
             ttl: Ttl::DEFAULT,
         };
         let status = Arc::new(HostStatus::new(candidate, Arc::clone(&time)));
-        let wakeups = LocalWakeups::alone(Arc::clone(&time));
-        let host = HostStorage::new(Arc::new(open()), wakeups, status, time, CancellationToken::new());
-        let scene = Self { clock, storage: open(), host };
+        let wakeups = LocalWakeups::disabled(Arc::clone(&time));
+        let faulty = FaultyStorage::over(database.open());
+        let storage = Arc::new(ElectionsTtlStorage::new(Arc::clone(&faulty) as _));
+        let host = HostStorage::new(storage, wakeups, status, time, CancellationToken::new());
+        let scene = Self { clock, storage: open(), host, faulty };
         let first = entry(1);
         scene.storage.insert_if_not_exist(&key(), Vacant::default(), &first).await.unwrap();
         scene.storage.compare_and_delete(&key(), first.incarnation(), first.epoch).await.unwrap();
@@ -56,7 +61,7 @@ impl Scene {
         may_work(&self.host, &time, Duration::from_secs(1), Duration::from_secs(1)).await
     }
 
-    /// The outcome of a claim, in words.
+    /// Sends a claim, and returns its outcome or the reason for a refusal.
     async fn claim(&self) -> Result<Claim, String> {
         let vacant = Vacant { last_epoch: Some(entry(1).epoch) };
         match self.host.insert_if_not_exist(&key(), vacant, &entry(2)).await {
@@ -66,7 +71,7 @@ impl Scene {
         }
     }
 
-    /// Makes a request and moves it on to the stage `Begun`.
+    /// Makes a step-down request and advances it to the stage `Begun`.
     async fn begun(&self, to: Option<&str>) {
         let to = to.map(|to| Holder::new(to).unwrap());
         let (of, first_chance) = (entry(1).epoch, Ttl::new(FIRST_CHANCE).unwrap());
@@ -91,9 +96,9 @@ fn entry(epoch: u64) -> Entry {
     }
 }
 
-/// The gate decides by the last scan. The check after the claim does not.
+/// The gate decides by the last scan. The check after the claim reads anew.
 #[tokio::test]
-async fn a_claim_sent_before_the_pause_is_seen_starts_no_work() {
+async fn claim_sent_before_the_pause_is_seen_starts_no_work() {
     let scene = Scene::of("a").await;
     assert_eq!(scene.may_work().await, Ok(()));
     let alice = Holder::new("alice").unwrap();
@@ -106,7 +111,7 @@ async fn a_claim_sent_before_the_pause_is_seen_starts_no_work() {
 }
 
 #[tokio::test]
-async fn a_seen_pause_refuses_claims_until_it_is_resumed() {
+async fn pause_refuses_claims_until_it_is_resumed() {
     let scene = Scene::of("a").await;
     let alice = Holder::new("alice: upgrade").unwrap();
     let (pause, _) = scene.storage.pause(&key().cluster, &alice, ask()).await.unwrap();
@@ -118,7 +123,7 @@ async fn a_seen_pause_refuses_claims_until_it_is_resumed() {
 }
 
 #[tokio::test]
-async fn without_an_answer_about_a_pause_no_work_starts() {
+async fn work_does_not_start_if_the_pause_cannot_be_read() {
     let scene = Scene::of("a").await;
     scene.host.close().await;
     let second = Duration::from_secs(1);
@@ -133,9 +138,21 @@ async fn without_an_answer_about_a_pause_no_work_starts() {
     assert!(matches!(answer, Err(Demand::PauseUnseen { .. })), "{answer:?}");
 }
 
+#[tokio::test]
+async fn scan_without_the_requests_shows_no_slot() {
+    let scene = Scene::of("a").await;
+    let mut seen = [None];
+    scene.host.scan_some(&[key()], &mut seen).await.unwrap();
+    assert!(seen[0].is_some());
+    scene.faulty.hide_requests();
+    let outcome = scene.host.scan_some(&[key()], &mut seen).await;
+    assert!(matches!(outcome, Err(ReadError::Unavailable(_))), "{outcome:?}");
+    assert_eq!(seen, [None], "a candidate could claim it in a pause");
+}
+
 /// The first chance counts from the first claim that was refused.
 #[tokio::test]
-async fn a_step_down_to_a_named_standby_holds_every_other_back() {
+async fn step_down_to_a_named_standby_defers_all_others() {
     let other = Scene::of("a").await;
     other.begun(Some("b")).await;
     other.clock.advance(FIRST_CHANCE * 10);
@@ -151,7 +168,7 @@ async fn a_step_down_to_a_named_standby_holds_every_other_back() {
 }
 
 #[tokio::test]
-async fn a_step_down_without_a_name_holds_only_the_former_leader_back() {
+async fn step_down_without_a_name_defers_only_the_former_leader() {
     let other = Scene::of("a").await;
     other.begun(None).await;
     assert_eq!(other.claim().await, Ok(Claim::Claimed));

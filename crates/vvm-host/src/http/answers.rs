@@ -1,7 +1,7 @@
-//! What is answered to which path. Nothing here changes anything, so that only GET and HEAD are served.
+//! The answer to each path. Only GET and HEAD are served: no request changes anything.
 
-use super::metrics::OfSituation;
-use crate::status::{HostStatus, Readiness, Role};
+use super::metrics::HostMetrics;
+use crate::status::{HostStatus, Readiness, Role, Seen};
 use http_body_util::Full;
 use hyper::{
     Method, Response, StatusCode,
@@ -14,16 +14,16 @@ use prometheus_client::{collector::Collector, encoding::text::encode, registry::
 use serde_json::{Map, Value};
 use std::{fmt::Write as _, sync::Arc};
 
-/// What a host has to show beside its situation: primary-only instances, say.
+/// A further part of `/status` and `/metrics`, as the primary-only instances.
 pub(crate) trait Extra: Collector {
     /// Adds members to the object of `/status`.
     fn status(&self, out: &mut Map<String, Value>);
 }
 
-/// What is answered from.
+/// Makes the answers.
 #[derive(Debug)]
 pub(crate) struct Answers {
-    situation: Arc<HostStatus>,
+    status: Arc<HostStatus>,
     extras: Vec<Arc<dyn Extra>>,
     metrics: Registry,
 }
@@ -32,33 +32,33 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 
 type Answer = Response<Full<Bytes>>;
 
-/// The status page: whole, since a browser may be on a network that reaches nothing else.
+/// The status page, with style and script: the browser's network may reach no other server.
 const PAGE: &str = include_str!("page.html");
 
-/// It needs its own style and script, and asks nobody but us.
+/// The page may use its own style and script, and connect to this server alone.
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:";
 
 const PATHS: &str = "/ /healthz /readyz /leader /metrics /status";
 
 impl Answers {
-    /// From `situation`.
-    pub(crate) fn new(situation: Arc<HostStatus>) -> Self {
+    /// Answers from `status`.
+    pub(crate) fn new(status: Arc<HostStatus>) -> Self {
         let mut metrics = Registry::default();
-        let name = situation.candidate().name.clone();
+        let name = status.candidate().name.clone();
         metrics
             .sub_registry_with_label(("name".into(), name.into()))
-            .register_collector(Box::new(OfSituation(Arc::clone(&situation))));
-        Self { situation, extras: Vec::new(), metrics }
+            .register_collector(Box::new(HostMetrics(Arc::clone(&status))));
+        Self { status, extras: Vec::new(), metrics }
     }
 
-    /// Also from `extra`.
+    /// Adds `extra` to the answers.
     pub(crate) fn with(mut self, extra: Arc<impl Extra>) -> Self {
         self.metrics.register_collector(Box::new(Arc::clone(&extra)));
         self.extras.push(extra);
         self
     }
 
-    /// The answer to a request. Never waits.
+    /// Returns the answer to a request. Never waits.
     pub(super) fn to(&self, method: &Method, path: &str) -> Answer {
         if !matches!(*method, Method::GET | Method::HEAD) {
             let mut refusal =
@@ -72,7 +72,7 @@ impl Answers {
             "/readyz" => self.readiness(),
             "/leader" => self.leader(),
             "/metrics" => self.metrics(),
-            "/status" => self.status(),
+            "/status" => self.snapshot(),
             _ => text(StatusCode::NOT_FOUND, &format!("there is {PATHS}")),
         }
     }
@@ -84,8 +84,8 @@ impl Answers {
     }
 
     fn readiness(&self) -> Answer {
-        match self.situation.readiness() {
-            Readiness::Ready => text(StatusCode::OK, &format!("ready: {}", self.situation.role())),
+        match self.status.readiness() {
+            Readiness::Ready => text(StatusCode::OK, &format!("ready: {}", self.status.role())),
             Readiness::NotReady(reason) => {
                 text(StatusCode::SERVICE_UNAVAILABLE, &format!("not ready: {reason}"))
             }
@@ -93,37 +93,33 @@ impl Answers {
     }
 
     fn leader(&self) -> Answer {
-        if let Some((leading, margin)) = self.situation.leads() {
+        if let Some((leading, margin)) = self.status.leads() {
             let left = margin.as_secs_f64();
             return text(StatusCode::OK, &format!("leading: {leading}, {left:.1} s left"));
         }
-        let role = self.situation.role();
-        let mut says = match role {
+        let role = self.status.role();
+        let mut lines = match role {
             Role::Idling { .. } => format!("no command runs: {role}"),
             _ => format!("not leading: {role}"),
         };
-        for seen in self.situation.others() {
-            let ago = seen.ago.as_secs_f64();
-            // Writing to a text does not fail.
-            let _ = write!(
-                says,
-                "\nslot {}: {}, epoch {}, seen {ago:.1} s ago",
-                seen.slot, seen.holder, seen.epoch
-            );
+        for Seen { slot, holder, epoch, ago } in self.status.others() {
+            let ago = ago.as_secs_f64();
+            // Writing to a String does not fail.
+            let _ = write!(lines, "\nslot {slot}: {holder}, epoch {epoch}, seen {ago:.1} s ago");
         }
-        text(StatusCode::SERVICE_UNAVAILABLE, &says)
+        text(StatusCode::SERVICE_UNAVAILABLE, &lines)
     }
 
     fn metrics(&self) -> Answer {
         let mut out = String::new();
-        // Writing to a text does not fail.
+        // Writing to a String does not fail.
         let _ = encode(&mut out, &self.metrics);
         answer(StatusCode::OK, OPEN_METRICS, out.into())
     }
 
-    fn status(&self) -> Answer {
-        // A snapshot is an object with text keys, which there is no way to fail with.
-        let mut status = serde_json::to_value(self.situation.snapshot()).unwrap_or_default();
+    fn snapshot(&self) -> Answer {
+        // An object with text keys: serialization can't fail.
+        let mut status = serde_json::to_value(self.status.snapshot()).unwrap_or_default();
         if let Value::Object(members) = &mut status {
             self.extras.iter().for_each(|extra| extra.status(members));
         }
@@ -140,7 +136,7 @@ fn answer(status: StatusCode, content_type: &'static str, body: Bytes) -> Answer
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    // It holds for the moment of asking, and for no other.
+    // An answer is true only at the moment of the request.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     answer

@@ -1,4 +1,4 @@
-//! The situation as metrics. The help text of a metric says what it means.
+//! The metrics of a host. Their help texts describe them.
 
 use crate::status::{HostStatus, Readiness, Role};
 use prometheus_client::{
@@ -13,52 +13,59 @@ use prometheus_client::{
 use std::{fmt, iter, sync::Arc};
 use vvm_clock::{SystemWallClock, WallClock as _};
 
-/// Collects the metrics of a situation at the moment of the request.
+/// Collects the metrics of a host at the moment of the request.
 #[derive(Debug)]
-pub(super) struct OfSituation(pub(super) Arc<HostStatus>);
+pub(super) struct HostMetrics(pub(super) Arc<HostStatus>);
 
-impl Collector for OfSituation {
+impl Collector for HostMetrics {
     fn encode(&self, mut out: DescriptorEncoder<'_>) -> fmt::Result {
-        of_the_moment(&self.0, &mut out)?;
-        of_the_leadership(&self.0, &mut out)?;
-        of_all_time(&self.0, &mut out)
+        encode_state(&self.0, &mut out)?;
+        encode_leadership(&self.0, &mut out)?;
+        encode_counters(&self.0, &mut out)
     }
 }
 
 const NO_EXEMPLAR: Option<&Exemplar<NoLabelSet, f64>> = None;
 
-fn of_the_moment(situation: &HostStatus, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    out.encode_descriptor("vvm_build", "Which program this is.", None, Info)?
+fn encode_state(status: &HostStatus, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    out.encode_descriptor("vvm_build", "The version of this program.", None, Info)?
         .encode_info(&[("version", env!("CARGO_PKG_VERSION"))])?;
 
     let mut roles = out.encode_descriptor("vvm_role", "What this process does now.", None, Gauge)?;
-    let role = situation.role();
+    let role = status.role();
     for word in Role::WORDS {
         roles.encode_family(&[("vvm_role", word)])?.encode_gauge(&u32::from(role.word() == word))?;
     }
 
     let help = "1 while this process leads, or could if a slot were free.";
-    let is_ready = situation.readiness() == Readiness::Ready;
+    let is_ready = status.readiness() == Readiness::Ready;
     out.encode_descriptor("vvm_ready", help, None, Gauge)?.encode_gauge(&u32::from(is_ready))?;
 
     let help = "1 only while the work runs and time is left of the leadership.";
-    let leads = situation.leads().is_some();
+    let leads = status.leads().is_some();
     out.encode_descriptor("vvm_leading", help, None, Gauge)?.encode_gauge(&u32::from(leads))?;
 
     let help = "The leadership duration that this process campaigns with.";
-    let ttl = situation.candidate().ttl.get().as_secs_f64();
+    let ttl = status.candidate().ttl.get().as_secs_f64();
     out.encode_descriptor("vvm_ttl", help, Some(&Seconds), Gauge)?.encode_gauge(&ttl)?;
 
-    let help =
-        "How long ago the storage was last of use; without an answer yet, how long it has been waited for.";
-    let useless_for = situation.useless_for().as_secs_f64();
-    out.encode_descriptor("vvm_storage_useless", help, Some(&Seconds), Gauge)?.encode_gauge(&useless_for)
+    let help = "Time since the storage last answered, or since the start.";
+    let unanswered_for = status.unanswered_for().as_secs_f64();
+    out.encode_descriptor("vvm_storage_useless", help, Some(&Seconds), Gauge)?
+        .encode_gauge(&unanswered_for)?;
+
+    let help = "Exit status of the command's last run, as a shell reports it.";
+    let mut exit_status = out.encode_descriptor("vvm_last_exit_status", help, None, Gauge)?;
+    match status.telemetry().last_exit_status() {
+        Some(status) => exit_status.encode_gauge(&u32::from(status)),
+        None => Ok(()),
+    }
 }
 
-/// Without a leadership, these families have no sample: a meaningless number would raise an alarm, or hide
-/// one.
-fn of_the_leadership(situation: &HostStatus, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let role = situation.role();
+/// Encodes the metrics of a leadership. Without one they have no sample: a meaningless number would raise an
+/// alarm, or hide one.
+fn encode_leadership(status: &HostStatus, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let role = status.role();
     let leading = role.leadership();
     let of_slot = [("slot", leading.map(|leading| leading.slot.to_string()).unwrap_or_default())];
 
@@ -68,29 +75,35 @@ fn of_the_leadership(situation: &HostStatus, out: &mut DescriptorEncoder<'_>) ->
         epoch.encode_family(&of_slot)?.encode_gauge(&leading.standing.epoch().get())?;
     }
 
-    let help = "How long this process would live without another renewal; 0 once leadership is lost.";
+    let help = "Time until the kill deadline unless a renewal is confirmed; 0 once leadership is lost.";
     let mut margin = out.encode_descriptor("vvm_margin", help, Some(&Seconds), Gauge)?;
     if let Some(leading) = leading {
         margin.encode_family(&of_slot)?.encode_gauge(&leading.standing.remaining().as_secs_f64())?;
     }
 
-    let help =
-        "When this process is dead unless a renewal comes before, in Unix time by this machine's clock.";
+    let help = "The kill deadline in Unix time, by this machine's clock.";
     let mut deadline = out.encode_descriptor("vvm_kill_deadline_timestamp", help, Some(&Seconds), Gauge)?;
     if let Some(leading) = leading {
-        let at = SystemWallClock.since_unix_epoch() + situation.now().until(leading.standing.kill_at());
+        let at = SystemWallClock.since_unix_epoch() + status.now().until(leading.standing.kill_at());
         deadline.encode_family(&of_slot)?.encode_gauge(&at.as_secs_f64())?;
+    }
+
+    let help = "Time since the last confirmed claim or renewal was sent.";
+    let mut age = out.encode_descriptor("vvm_since_renewal", help, Some(&Seconds), Gauge)?;
+    if let Some(leading) = leading {
+        let since = status.since_renewal(&leading.standing).as_secs_f64();
+        age.encode_family(&of_slot)?.encode_gauge(&since)?;
     }
     Ok(())
 }
 
-fn of_all_time(situation: &HostStatus, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let telemetry = situation.telemetry();
+fn encode_counters(status: &HostStatus, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let telemetry = status.telemetry();
 
-    let help = "Renewals that the storage confirmed, by how long that took from the moment each was sent.";
+    let help = "Time from sending a renewal to its confirmation.";
     let read = telemetry.renewals().read();
     let bounds = read.cumulative.iter().map(|(bound, count)| (bound.as_secs_f64(), *count));
-    // The encoder takes the count of each bucket alone.
+    // The encoder takes counts that are not cumulative.
     let buckets = bounds.chain(iter::once((f64::INFINITY, read.count))).scan(0, |before, (bound, count)| {
         let alone = count - *before;
         *before = count;
@@ -112,12 +125,19 @@ fn of_all_time(situation: &HostStatus, out: &mut DescriptorEncoder<'_>) -> fmt::
             .encode_counter(&count, NO_EXEMPLAR)?;
     }
 
-    out.encode_descriptor("vvm_leaderships", "Leaderships that this process has had.", None, Counter)?
-        .encode_counter(&telemetry.leaderships(), NO_EXEMPLAR)?;
-
-    let help = "Records of other leaders that this process took over because they were not renewed.";
-    out.encode_descriptor("vvm_take_overs", help, None, Counter)?
-        .encode_counter(&telemetry.take_overs(), NO_EXEMPLAR)?;
+    let counters = [
+        ("vvm_leaderships", "Leaderships that this process has had.", telemetry.leaderships()),
+        (
+            "vvm_take_overs",
+            "Records of other leaders that this process took over because they were not renewed.",
+            telemetry.take_overs(),
+        ),
+        ("vvm_restarts", "Restarts of the command under one leadership.", telemetry.restarts()),
+        ("vvm_check_failures", "Checks of the command that failed.", telemetry.check_failures()),
+    ];
+    for (name, help, count) in counters {
+        out.encode_descriptor(name, help, None, Counter)?.encode_counter(&count, NO_EXEMPLAR)?;
+    }
 
     let mut losses = out.encode_descriptor("vvm_losses", "Leaderships that were lost.", None, Counter)?;
     for (reason, count) in telemetry.losses() {

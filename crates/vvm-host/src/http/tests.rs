@@ -6,11 +6,11 @@ use ielections::{Holder, Ttl};
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder, metrics::MetricType};
 use serde_json::{Map, Value};
 use std::num::NonZeroU32;
+use testing_time::MockClock;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     runtime::Builder,
 };
-use vvm_clock::SystemClock;
 
 #[derive(Debug)]
 struct Instances;
@@ -29,25 +29,26 @@ impl Extra for Instances {
     }
 }
 
-/// Runs `client` beside a server that shows a process which opens its storage.
+/// Runs `client` beside the server of a process that opens its storage. The server's clock stands still, so no
+/// connection runs out of time.
 fn beside<Client: Future<Output = ()>>(client: impl FnOnce(SocketAddr, Arc<HostStatus>) -> Client) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let clock = Arc::new(SystemClock::start().unwrap()) as Arc<dyn Clock>;
+        let clock = Arc::new(MockClock::new()) as Arc<dyn Clock>;
         let candidate = Candidate {
             name: "payroll \"1\"".into(),
             holder: Holder::new("here").unwrap(),
             slots: NonZeroU32::MIN,
             ttl: Ttl::DEFAULT,
         };
-        let situation = Arc::new(HostStatus::new(candidate, Arc::clone(&clock)));
-        let answers = Answers::new(Arc::clone(&situation)).with(Arc::new(Instances));
+        let status = Arc::new(HostStatus::new(candidate, Arc::clone(&clock)));
+        let answers = Answers::new(Arc::clone(&status)).with(Arc::new(Instances));
         let server = HttpServer::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = server.address();
         tokio::select! {
             biased;
             never = server.serve(&answers, &clock) => match never {},
-            () = client(address, situation) => {}
+            () = client(address, status) => {}
         }
     });
 }
@@ -65,7 +66,7 @@ async fn get(address: SocketAddr, path: &str) -> String {
     sent(address, &format!("GET {path} HTTP/1.1\r\nHost: here\r\n\r\n")).await
 }
 
-fn status(answer: &str) -> &str {
+fn code(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or_default()
 }
 
@@ -74,24 +75,24 @@ fn body(answer: &str) -> &str {
 }
 
 #[test]
-fn each_path_answers_for_the_moment_of_asking() {
-    beside(async |address, situation| {
-        assert_eq!(status(&get(address, "/healthz").await), "200");
+fn each_path_answers_for_the_moment_of_the_request() {
+    beside(async |address, status| {
+        assert_eq!(code(&get(address, "/healthz").await), "200");
         let opening = get(address, "/readyz").await;
-        assert_eq!((status(&opening), body(&opening)), ("503", "not ready: opening the storage\n"));
-        situation.campaigns();
+        assert_eq!((code(&opening), body(&opening)), ("503", "not ready: opening the storage\n"));
+        status.campaigns();
         let campaigning = get(address, "/readyz").await;
-        assert_eq!((status(&campaigning), body(&campaigning)), ("200", "ready: waiting for leadership\n"));
+        assert_eq!((code(&campaigning), body(&campaigning)), ("200", "ready: waiting for leadership\n"));
         let leader = get(address, "/leader").await;
-        assert_eq!((status(&leader), body(&leader)), ("503", "not leading: waiting for leadership\n"));
-        situation.ends("the command has ended");
+        assert_eq!((code(&leader), body(&leader)), ("503", "not leading: waiting for leadership\n"));
+        status.ends("the command has ended");
         let ended = get(address, "/readyz").await;
-        assert_eq!((status(&ended), body(&ended)), ("503", "not ready: ended: the command has ended\n"));
+        assert_eq!((code(&ended), body(&ended)), ("503", "not ready: ended: the command has ended\n"));
     });
 }
 
 #[test]
-fn metrics_and_status_show_what_else_a_host_has() {
+fn metrics_and_status_include_extras() {
     beside(async |address, _| {
         let metrics = get(address, "/metrics").await;
         let content_type = "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n";
@@ -113,10 +114,10 @@ fn metrics_and_status_show_what_else_a_host_has() {
 }
 
 #[test]
-fn a_latency_counts_in_each_bucket_that_reaches_as_far() {
-    beside(async |address, situation| {
+fn latency_counts_in_every_bucket_that_includes_it() {
+    beside(async |address, status| {
         for millis in [3, 60_000] {
-            situation.telemetry().renewals().record(Duration::from_millis(millis));
+            status.telemetry().renewals().record(Duration::from_millis(millis));
         }
         let metrics = get(address, "/metrics").await;
         let labels = "name=\"payroll \\\"1\\\"\"";
@@ -131,35 +132,35 @@ fn a_latency_counts_in_each_bucket_that_reaches_as_far() {
 }
 
 #[test]
-fn the_page_asks_nobody_but_us() {
+fn page_loads_nothing_from_other_servers() {
     beside(async |address, _| {
         let page = get(address, "/").await;
         assert!(page.contains("content-security-policy: default-src 'none';"), "{page}");
         let addresses = body(&page).match_indices("http").count() + body(&page).match_indices("//").count();
         // One comment of its script.
-        assert_eq!(addresses, 1, "it names an address of somebody else");
+        assert_eq!(addresses, 1, "it names an address of another server");
     });
 }
 
 #[test]
-fn what_is_not_served_is_refused_with_what_is() {
+fn refusal_names_what_is_served() {
     beside(async |address, _| {
         let unknown = get(address, "/metric").await;
-        assert_eq!(status(&unknown), "404");
+        assert_eq!(code(&unknown), "404");
         assert!(body(&unknown).contains("/metrics"), "{unknown}");
         let post = sent(address, "POST /leader HTTP/1.1\r\nHost: here\r\nContent-Length: 0\r\n\r\n").await;
-        assert_eq!(status(&post), "405");
+        assert_eq!(code(&post), "405");
         assert!(post.contains("allow: GET, HEAD\r\n"), "{post}");
         let head = sent(address, "HEAD /healthz HTTP/1.1\r\nHost: here\r\n\r\n").await;
-        assert_eq!((status(&head), body(&head)), ("200", ""));
-        assert_eq!(status(&sent(address, "no request at all\r\n\r\n").await), "400");
+        assert_eq!((code(&head), body(&head)), ("200", ""));
+        assert_eq!(code(&sent(address, "no request at all\r\n\r\n").await), "400");
         let long = format!("GET /{} HTTP/1.1\r\nHost: here\r\n\r\n", "x".repeat(2 * HEAD_BYTES));
         let refusal = get_or_nothing(address, &long).await;
-        assert!(["431", ""].contains(&status(&refusal)), "{refusal}");
+        assert!(["431", ""].contains(&code(&refusal)), "{refusal}");
     });
 }
 
-/// A server that refuses while the client still sends may cut it off.
+/// Returns an empty answer if the server closes the connection while the client still sends.
 async fn get_or_nothing(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let _ = stream.write_all(request.as_bytes()).await;
@@ -168,23 +169,44 @@ async fn get_or_nothing(address: SocketAddr, request: &str) -> String {
     String::from_utf8_lossy(&answer[..read]).into_owned()
 }
 
-/// Clients that connect and say nothing keep others waiting for as long as a head may take, and no longer.
+/// Half of the clients send a part of a request, the others nothing. No time-out ends them here.
 #[test]
-fn clients_that_say_nothing_do_not_keep_others_out() {
+fn slow_clients_do_not_keep_a_probe_waiting() {
     beside(async |address, _| {
-        let mut silent = Vec::new();
-        for _ in 0..2 * CONNECTIONS {
-            silent.push(TcpStream::connect(address).await.unwrap());
+        let mut slow = Vec::new();
+        for number in 0..3 * CONNECTIONS {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            if number % 2 == 0 {
+                stream.write_all(b"GET /healthz HTTP/1.1\r\nHos").await.unwrap();
+            }
+            slow.push(stream);
         }
-        assert_eq!(status(&get(address, "/healthz").await), "200");
-        let mut nothing = Vec::new();
-        let _ = silent[0].read_to_end(&mut nothing).await;
-        assert_eq!(nothing, b"", "it was hung up on");
+        assert_eq!(code(&get(address, "/healthz").await), "200");
+        let mut received = Vec::new();
+        let _ = slow[0].read_to_end(&mut received).await;
+        assert_eq!(received, b"", "the oldest connection is closed");
     });
 }
 
 #[test]
-fn an_address_that_is_taken_is_refused_with_the_way_out() {
+fn metrics_of_the_work_are_counted() {
+    beside(async |address, status| {
+        let metrics = get(address, "/metrics").await;
+        assert!(!metrics.contains("\nvvm_last_exit_status{"), "no run has ended yet: {metrics}");
+        status.exited(3);
+        status.check_failed();
+        let metrics = get(address, "/metrics").await;
+        let labels = "{name=\"payroll \\\"1\\\"\"}";
+        for (name, count) in [("last_exit_status", 3), ("check_failures_total", 1), ("restarts_total", 0)] {
+            assert!(metrics.contains(&format!("\nvvm_{name}{labels} {count}\n")), "{name}: {metrics}");
+        }
+        let shown: Value = serde_json::from_str(body(&get(address, "/status").await)).unwrap();
+        assert_eq!((&shown["last_exit_status"], &shown["check_failures"]), (&3.into(), &1.into()));
+    });
+}
+
+#[test]
+fn refusal_of_an_address_names_the_way_out() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let _context = runtime.enter();
     let first = HttpServer::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();

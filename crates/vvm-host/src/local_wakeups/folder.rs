@@ -1,36 +1,34 @@
-//! Where neighbours meet: a folder that is this user's, and in which nobody else can put anything.
+//! The folder of the wake-up sockets: this user's own, and writable by no other user.
 //!
-//! What lives here: which folder that is, whether it may be used, and which of its files are sockets of one
-//! name. A file name begins with a hash of the name that is led, so that a machine with many names tells
-//! those whom it concerns; two names of one hash tell each other for nothing.
+//! A socket's file name begins with a hash of the name that is led. Candidates for two names with the same hash
+//! wake each other in vain.
 
 use ielections::{Entropy as _, OsEntropy};
 use rustix::{fs::Access, process::geteuid};
 use std::{
     fs, io,
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
+    os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _},
     path::{Path, PathBuf},
     str::FromStr,
 };
 
-/// In which folder the processes of one machine tell each other at once that a slot was released, or a
-/// request made. Whatever it is, leadership is safe; without one, a standby sees a release when it looks by
-/// itself, within a second.
+/// The folder through which the processes of one machine wake each other after a release or a request. Safety
+/// does not depend on it: without one, a standby notices a release by its next poll, within a second.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LocalDir {
-    /// `/tmp/vvm-UID`, which is made when it is not there.
+    /// `/tmp/vvm-UID`, which is created if it does not exist.
     Usual,
-    /// This one, on local storage. It has to be the user's own, and no one else may write to it; it is made
-    /// when it is not there, and its parent is.
+    /// This folder, on local storage. It must be the user's own, and writable by no other user. It is created
+    /// if it does not exist and its parent does.
     At(PathBuf),
-    /// Nowhere.
+    /// No folder: wake-ups are disabled.
     None,
 }
 
-/// A folder in which neighbours can't meet.
+/// Why a folder can't be used for wake-ups.
 #[derive(Debug, thiserror::Error)]
 pub enum UnfitFolder {
-    /// A name that differs from one process to the next.
+    /// A relative path differs from one process to the next.
     #[error("write an absolute path, or none")]
     Relative,
     /// Addresses of sockets are short (unix(7)).
@@ -42,20 +40,20 @@ pub enum UnfitFolder {
     /// A file, or a symbolic link.
     #[error("{0} is no folder (a file, or a symbolic link): name a folder, or none")]
     NoFolder(PathBuf),
-    /// It belongs to somebody else.
+    /// It belongs to another user.
     #[error("{path} belongs to user {owner}, and we are user {us}: name a folder of our own, or none")]
     Foreign {
-        /// Which folder.
+        /// The folder.
         path: PathBuf,
-        /// Whose it is.
+        /// Its owner.
         owner: u32,
-        /// Who we are.
+        /// The user of this process.
         us: u32,
     },
-    /// Others may write to it.
+    /// Other users may write to it.
     #[error("others may write to {path} (mode {mode:o}): chmod 700 it, or name another folder, or none")]
     Open {
-        /// Which folder.
+        /// The folder.
         path: PathBuf,
         /// Its permissions.
         mode: u32,
@@ -63,25 +61,20 @@ pub enum UnfitFolder {
     /// The system refuses it.
     #[error("{path} can't be used: {cause}; name another folder, or none")]
     Unusable {
-        /// Which folder.
+        /// The folder.
         path: PathBuf,
-        /// What the system says.
+        /// The refusal.
         cause: io::Error,
     },
 }
 
-/// How long a socket's file name is: the hash of a name, and a random number.
+/// The length of a socket's file name: the hash of a name, and a random number, in hexadecimal digits.
 const FILE_NAME: usize = 16 + 16;
 
-/// How many files are looked at in one folder, before those that are left go without: one more than a machine
-/// should have candidates, by far, and about a millisecond.
-const LOOKED_AT: usize = 4096;
-
 impl LocalDir {
-    /// The longest path that leaves room for a file name: 107 bytes are all there is (unix(7)).
+    /// The longest path that leaves room for a file name: a socket's address has 107 bytes (unix(7)).
     pub(super) const MAX_BYTES: usize = 107 - 1 - FILE_NAME;
 
-    /// Its path.
     fn path(&self) -> Option<PathBuf> {
         match self {
             Self::Usual => Some(format!("/tmp/vvm-{}", geteuid().as_raw()).into()),
@@ -90,13 +83,13 @@ impl LocalDir {
         }
     }
 
-    /// Whether candidates could meet there, without making anything.
+    /// Checks whether the folder could be used, and creates nothing.
     ///
     /// # Errors
-    /// Why not.
+    /// [`UnfitFolder`].
     pub fn check(&self) -> Result<(), UnfitFolder> {
         let Some(path) = self.path() else { return Ok(()) };
-        if is_there(&path)? {
+        if exists(&path)? {
             return Ok(());
         }
         let parent = path.parent().unwrap_or(&path);
@@ -104,23 +97,23 @@ impl LocalDir {
         may_make.map_err(|cause| UnfitFolder::Unusable { path: path.clone(), cause: cause.into() })
     }
 
-    /// Its path, once the folder is there and fit. `None` for [`LocalDir::None`].
+    /// Creates the folder if it does not exist, and returns its path. `None` for [`LocalDir::None`].
     ///
     /// # Errors
-    /// Why it is not.
+    /// [`UnfitFolder`].
     pub fn make(&self) -> Result<Option<PathBuf>, UnfitFolder> {
         let Some(path) = self.path() else { return Ok(None) };
         if path.as_os_str().len() > Self::MAX_BYTES {
             return Err(UnfitFolder::TooLong);
         }
-        if !is_there(&path)? {
+        if !exists(&path)? {
             let made = fs::DirBuilder::new().mode(0o700).create(&path);
-            // Somebody else may have been faster, and that is looked at, too.
+            // Another process may have created it meanwhile. It is checked in either case.
             let refusal = made.err().filter(|refusal| refusal.kind() != io::ErrorKind::AlreadyExists);
             if let Some(cause) = refusal {
                 return Err(UnfitFolder::Unusable { path, cause });
             }
-            is_there(&path)?;
+            exists(&path)?;
         }
         Ok(Some(path))
     }
@@ -139,10 +132,11 @@ impl FromStr for LocalDir {
     }
 }
 
-/// Whether it is there. In `/tmp` whoever comes first decides what stands under a name, so it is looked at
-/// without following links; once it is ours, nobody else can put something else there, for the folder above
-/// it is sticky.
-fn is_there(path: &Path) -> Result<bool, UnfitFolder> {
+/// Returns whether the folder exists, and fails if it is unfit.
+///
+/// In `/tmp` any user may create something under this path first, so links are not followed. Once the folder is
+/// ours, no other user can replace it, because `/tmp` is sticky.
+fn exists(path: &Path) -> Result<bool, UnfitFolder> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -161,37 +155,56 @@ fn is_there(path: &Path) -> Result<bool, UnfitFolder> {
     Ok(true)
 }
 
-/// A folder that is there, seen by those who share a name.
+/// An existing folder, for the candidates for one name.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    /// What the sockets of this name begin with.
-    beginning: String,
+    /// The first part of the file names of this name's sockets.
+    prefix: String,
 }
 
 impl Folder {
-    /// For `name`. `None` for [`LocalDir::None`].
+    /// Opens the folder for `name`. `None` for [`LocalDir::None`].
     pub(super) fn of(dir: &LocalDir, name: &str) -> Result<Option<Self>, UnfitFolder> {
         let path = dir.make()?;
-        Ok(path.map(|path| Self { path, beginning: format!("{:016x}", hash(name)) }))
+        Ok(path.map(|path| Self { path, prefix: format!("{:016x}", hash(name)) }))
     }
 
-    /// A path for a socket of our own.
+    /// Returns a path for a new socket of this name.
     pub(super) fn new_socket(&self) -> PathBuf {
-        self.path.join(format!("{}{:016x}", self.beginning, OsEntropy::default().next_u64()))
+        self.path.join(format!("{}{:016x}", self.prefix, self.random()))
     }
 
-    /// The sockets of this name, ours included. What else lies there is passed over.
-    pub(super) fn sockets(&self) -> impl Iterator<Item = PathBuf> {
-        use std::os::unix::fs::FileTypeExt as _;
-        let files = fs::read_dir(&self.path).into_iter().flatten().take(LOOKED_AT).flatten();
-        let ours = files.filter(|file| {
+    /// Returns a random number.
+    pub(super) fn random(&self) -> u64 {
+        OsEntropy::default().next_u64()
+    }
+
+    /// Returns the sockets of this name, and ignores all other files.
+    ///
+    /// Reads the whole folder: a limit would hide candidates behind the files of others. Only this user can add
+    /// files, and ten thousand take a few milliseconds.
+    pub(super) fn sockets(&self) -> Vec<PathBuf> {
+        self.sockets_with(&self.prefix)
+    }
+
+    /// Returns the sockets of all names.
+    pub(super) fn all_sockets(&self) -> Vec<PathBuf> {
+        self.sockets_with("")
+    }
+
+    fn sockets_with(&self, prefix: &str) -> Vec<PathBuf> {
+        let files = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let sockets = files.filter(|file| {
             let name = file.file_name();
-            let is_named_so = name.len() == FILE_NAME
-                && name.to_str().is_some_and(|name| name.starts_with(&self.beginning));
+            let is_named_so = name.to_str().is_some_and(|name| {
+                name.len() == FILE_NAME
+                    && name.starts_with(prefix)
+                    && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+            });
             is_named_so && file.file_type().is_ok_and(|kind| kind.is_socket())
         });
-        ours.map(|file| file.path())
+        sockets.map(|file| file.path()).collect()
     }
 
     pub(super) fn unusable(&self, cause: io::Error) -> UnfitFolder {
@@ -199,7 +212,7 @@ impl Folder {
     }
 }
 
-/// FNV-1a: the same in every version of this program.
+/// FNV-1a, which is the same in every version of this program.
 fn hash(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

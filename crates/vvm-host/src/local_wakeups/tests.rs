@@ -1,4 +1,4 @@
-//! LocalWakeups in folders of their own, some of them hostile.
+//! [`LocalWakeups`] in temporary folders, some of them unfit.
 
 use super::*;
 use rustix::{
@@ -29,19 +29,19 @@ impl Place {
         LocalDir::At(self.path())
     }
 
-    fn meet(&self, name: &str) -> LocalWakeups {
-        LocalWakeups::meet(&self.dir(), name, Arc::clone(&self.clock)).unwrap()
+    fn join(&self, name: &str) -> LocalWakeups {
+        LocalWakeups::join(&self.dir(), name, Arc::clone(&self.clock)).unwrap()
     }
 
     fn files(&self) -> BTreeSet<PathBuf> {
         fs::read_dir(self.path()).unwrap().map(|file| file.unwrap().path()).collect()
     }
 
-    /// Whether it is told within the time; far longer than a datagram takes.
-    async fn hears(&self, neighbours: &LocalWakeups, within: Duration) -> bool {
+    /// Whether a wake-up arrives within the time.
+    async fn woken(&self, candidate: &LocalWakeups, within: Duration) -> bool {
         tokio::select! {
             biased;
-            () = neighbours.told() => true,
+            () = candidate.woken() => true,
             () = self.clock.sleep(within) => false,
         }
     }
@@ -50,11 +50,11 @@ impl Place {
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(60);
 
-fn own(neighbours: &LocalWakeups) -> PathBuf {
-    neighbours.ear.as_ref().unwrap().path.clone()
+fn own(candidate: &LocalWakeups) -> PathBuf {
+    candidate.receiver.as_ref().unwrap().path.clone()
 }
 
-/// Makes a file look as if it had lain there for a while.
+/// Sets the times of a file to long ago.
 fn age(path: &Path) {
     let long_ago = SystemWallClock.since_unix_epoch() - ABANDONED * 2;
     let stamp = rustix::fs::Timespec { tv_sec: long_ago.as_secs() as i64, tv_nsec: 0 };
@@ -63,21 +63,21 @@ fn age(path: &Path) {
 }
 
 #[tokio::test]
-async fn whoever_shares_the_name_is_told_and_nobody_else() {
+async fn wake_up_reaches_candidates_for_the_same_name_only() {
     let place = Place::new();
-    let [a, b, c] = ["payroll", "payroll", "invoices"].map(|name| place.meet(name));
-    a.tell();
-    assert!(place.hears(&b, LONG).await);
-    assert!(!place.hears(&a, SHORT).await && !place.hears(&c, SHORT).await);
-    WakeSender::to(&place.dir(), "payroll").unwrap().tell();
-    assert!(place.hears(&a, LONG).await && place.hears(&b, LONG).await);
-    assert!(!place.hears(&c, SHORT).await);
+    let [a, b, c] = ["payroll", "payroll", "invoices"].map(|name| place.join(name));
+    a.wake();
+    assert!(place.woken(&b, LONG).await);
+    assert!(!place.woken(&a, SHORT).await && !place.woken(&c, SHORT).await);
+    WakeSender::to(&place.dir(), "payroll").unwrap().wake();
+    assert!(place.woken(&a, LONG).await && place.woken(&b, LONG).await);
+    assert!(!place.woken(&c, SHORT).await);
 }
 
 #[tokio::test]
-async fn a_socket_is_ours_alone_and_ends_with_us() {
+async fn socket_is_private_and_removed_on_drop() {
     let place = Place::new();
-    let (a, b) = (place.meet("payroll"), place.meet("payroll"));
+    let (a, b) = (place.join("payroll"), place.join("payroll"));
     assert_eq!(fs::symlink_metadata(place.path()).unwrap().permissions().mode() & 0o7777, 0o700);
     let found = fs::symlink_metadata(own(&a)).unwrap();
     assert!(found.file_type().is_socket());
@@ -86,48 +86,46 @@ async fn a_socket_is_ours_alone_and_ends_with_us() {
     assert_eq!(place.files(), [own(&b)].into());
 }
 
-/// However many come, one is heeded at a time, and one that comes meanwhile is kept.
 #[tokio::test]
-async fn a_flood_is_heeded_once_in_a_gap() {
+async fn flood_of_wake_ups_is_limited_to_one_per_gap() {
     let place = Place::new();
-    let (a, b) = (place.meet("payroll"), place.meet("payroll"));
-    let (began, mut heard) = (place.clock.now(), 0);
+    let (a, b) = (place.join("payroll"), place.join("payroll"));
+    let (began, mut received) = (place.clock.now(), 0);
     while place.clock.now().since(began) < Terms::HINT_GAP * 10 {
         for _ in 0..100 {
-            a.tell();
+            a.wake();
         }
-        heard += u32::from(place.hears(&b, Duration::from_millis(1)).await);
+        received += u32::from(place.woken(&b, Duration::from_millis(1)).await);
     }
-    // As many as there are gaps, and one at the beginning.
+    // One in each gap, and one at the beginning.
     let gaps = place.clock.now().since(began).div_duration_f64(Terms::HINT_GAP);
-    assert!(heard >= 1 && f64::from(heard) <= gaps + 1.0, "heeded {heard} times in {gaps} gaps");
-    while place.hears(&b, SHORT).await {}
-    a.tell();
-    assert!(place.hears(&b, LONG).await);
-    a.tell();
-    assert!(place.hears(&b, LONG).await, "the one that came in the gap is lost");
+    assert!(received >= 1 && f64::from(received) <= gaps + 1.0, "{received} wake-ups in {gaps} gaps");
+    while place.woken(&b, SHORT).await {}
+    a.wake();
+    assert!(place.woken(&b, LONG).await);
+    a.wake();
+    assert!(place.woken(&b, LONG).await, "the wake-up in the gap is lost");
 }
 
-/// A queue that is full belongs to somebody who has hints enough, say because it is stopped.
 #[tokio::test]
-async fn one_that_does_not_listen_holds_nobody_up() {
+async fn receiver_with_a_full_queue_does_not_block_the_sender() {
     let place = Place::new();
-    let (a, deaf, b) = (place.meet("payroll"), place.meet("payroll"), place.meet("payroll"));
+    let (a, busy, b) = (place.join("payroll"), place.join("payroll"), place.join("payroll"));
     for _ in 0..2000 {
-        a.tell();
+        a.wake();
     }
-    assert!(place.hears(&b, LONG).await && place.hears(&deaf, LONG).await);
+    assert!(place.woken(&b, LONG).await && place.woken(&busy, LONG).await);
 }
 
 #[tokio::test]
-async fn junk_is_passed_over_and_abandoned_sockets_are_removed() {
+async fn sender_ignores_other_files_and_removes_abandoned_sockets() {
     let place = Place::new();
-    let (a, b) = (place.meet("payroll"), place.meet("payroll"));
+    let (a, b) = (place.join("payroll"), place.join("payroll"));
     let named = |end: &str| {
         let name = own(&a).file_name().unwrap().to_str().unwrap().to_owned();
         place.path().join(format!("{}{end}", &name[..16]))
     };
-    // Abandoned long ago, and just being made, for all that anybody knows.
+    // The new one could still be about to get a receiver.
     let (abandoned, fresh) = (named("0000000000000001"), named("0000000000000002"));
     for path in [&abandoned, &fresh] {
         drop(UnixDatagram::bind(path).unwrap());
@@ -151,8 +149,8 @@ async fn junk_is_passed_over_and_abandoned_sockets_are_removed() {
         fs::write(place.path().join(format!("junk-{number}")), "").unwrap();
     }
 
-    a.tell();
-    assert!(place.hears(&b, LONG).await);
+    a.wake();
+    assert!(place.woken(&b, LONG).await);
     assert!(!abandoned.exists() && fresh.exists());
     for (path, text) in &junk {
         assert_eq!(fs::read_to_string(path).unwrap(), *text);
@@ -162,22 +160,71 @@ async fn junk_is_passed_over_and_abandoned_sockets_are_removed() {
 }
 
 #[tokio::test]
-async fn a_folder_that_goes_costs_promptness() {
+async fn joining_removes_abandoned_sockets_of_all_names() {
     let place = Place::new();
-    let (a, b) = (place.meet("payroll"), place.meet("payroll"));
-    fs::remove_dir_all(place.path()).unwrap();
-    a.tell();
-    assert!(!place.hears(&b, SHORT).await);
+    let other = place.join("invoices");
+    let [abandoned, fresh] = ["a", "b"].map(|end| {
+        let path = place.path().join(end.repeat(32));
+        drop(UnixDatagram::bind(&path).unwrap());
+        path
+    });
+    age(&abandoned);
+    age(&own(&other));
+    let joined = place.join("payroll");
+    assert_eq!(place.files(), [own(&other), own(&joined), fresh].into());
 }
 
-/// What others could have put there is not used; what it would take is said.
+#[tokio::test]
+async fn candidates_behind_twenty_thousand_other_files_are_woken() {
+    let place = Place::new();
+    let early = [(); 8].map(|()| place.join("payroll"));
+    for number in 0..20_000 {
+        fs::write(place.path().join(number.to_string()), "").unwrap();
+    }
+    place.join("payroll").wake();
+    for candidate in &early {
+        assert!(place.woken(candidate, LONG).await);
+    }
+}
+
+#[tokio::test]
+async fn more_candidates_than_one_wake_up_reaches_are_all_woken_in_time() {
+    let place = Place::new();
+    let sender = WakeSender::to(&place.dir(), "payroll").unwrap();
+    let (folder, _) = sender.to.as_ref().unwrap();
+    let mut asleep = Vec::new();
+    for _ in 0..WOKEN + 50 {
+        let socket = UnixDatagram::bind(folder.new_socket()).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        asleep.push(socket);
+    }
+    // Each is left out with a probability of at most one half, and one in 2^1000 fails.
+    for _ in 0..1_000 {
+        sender.wake();
+        asleep.retain(|socket| socket.recv(&mut [0]).is_err());
+        if asleep.is_empty() {
+            return;
+        }
+    }
+    panic!("{} candidates were never woken", asleep.len());
+}
+
+#[tokio::test]
+async fn wake_up_in_a_removed_folder_is_lost_without_an_error() {
+    let place = Place::new();
+    let (a, b) = (place.join("payroll"), place.join("payroll"));
+    fs::remove_dir_all(place.path()).unwrap();
+    a.wake();
+    assert!(!place.woken(&b, SHORT).await);
+}
+
 #[test]
-fn a_folder_that_is_not_ours_alone_is_refused() {
+fn folder_that_others_can_write_is_refused() {
     let place = Place::new();
     let refused = |what: &str, hint: &str| {
         for refusal in [place.dir().check().unwrap_err(), place.dir().make().map(drop).unwrap_err()] {
-            let said = refusal.to_string();
-            assert!(said.contains(hint) && said.contains("or none"), "{what}: {said}");
+            let text = refusal.to_string();
+            assert!(text.contains(hint) && text.contains("or none"), "{what}: {text}");
         }
     };
     fs::write(place.path(), "").unwrap();
@@ -207,9 +254,9 @@ fn a_folder_that_is_not_ours_alone_is_refused() {
     }
 }
 
-/// Only root can make one, and only others can meet one of root's.
+/// Only root can create such a folder; other users find root's.
 #[test]
-fn a_folder_of_somebody_else_is_refused() {
+fn folder_of_another_user_is_refused() {
     let place = Place::new();
     let foreign = if geteuid().is_root() {
         fs::create_dir(place.path()).unwrap();
@@ -224,7 +271,7 @@ fn a_folder_of_somebody_else_is_refused() {
 }
 
 #[test]
-fn what_can_be_said() {
+fn local_dir_is_parsed_or_refused() {
     assert_eq!("none".parse::<LocalDir>().unwrap(), LocalDir::None);
     assert_eq!("/run/vvm".parse::<LocalDir>().unwrap(), LocalDir::At("/run/vvm".into()));
     assert!(matches!("run/vvm".parse::<LocalDir>(), Err(UnfitFolder::Relative)));
@@ -234,14 +281,13 @@ fn what_can_be_said() {
     assert_eq!(LocalDir::None.make().unwrap(), None);
 }
 
-/// The longest path that is accepted is one that works.
 #[tokio::test]
-async fn the_longest_path_works() {
+async fn longest_accepted_path_works() {
     let place = Place::new();
     let room = LocalDir::MAX_BYTES - place.folder.path().as_os_str().len() - 1;
     let dir = LocalDir::At(place.folder.path().join("x".repeat(room)));
-    let meet = || LocalWakeups::meet(&dir, "payroll", Arc::clone(&place.clock)).unwrap();
-    let (a, b) = (meet(), meet());
-    a.tell();
-    assert!(place.hears(&b, LONG).await);
+    let join = || LocalWakeups::join(&dir, "payroll", Arc::clone(&place.clock)).unwrap();
+    let (a, b) = (join(), join());
+    a.wake();
+    assert!(place.woken(&b, LONG).await);
 }

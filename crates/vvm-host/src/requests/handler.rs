@@ -1,7 +1,7 @@
-//! [`RequestHandler`]: answers what operators ask of a candidate and of a leader.
+//! [`RequestHandler`]: handles operators' requests to a candidate and to a leader.
 //!
-//! A candidate sees requests with each scan of the slots. A leader scans nothing, so it reads them as often
-//! as a standby would. A wake-up makes either look at once.
+//! A candidate reads requests with each scan of the slots. A leader does not scan, so it polls them as often
+//! as a standby does. A wake-up makes either of them look at once.
 
 use super::Demand;
 use crate::{host_storage::HostStorage, status::Candidate};
@@ -22,28 +22,27 @@ pub(crate) struct RequestHandler<'campaign> {
 }
 
 impl RequestHandler<'_> {
-    /// Handles requests until the campaign is over, or until the leader has to give its leadership up: then
-    /// returns the reason, and the caller stops the work. A write that is in flight then is answered, or runs
-    /// out of time.
+    /// Handles requests until the campaign is over, or until the leader has to give its leadership up. Returns
+    /// the reason for that; the caller stops the work.
     ///
     /// # Cancel safety
-    /// Dropped, a request may or may not have been moved on.
+    /// Dropped, a request may or may not have been advanced.
     pub(crate) async fn run(self, vvm: &RunningVvm<ElectionKey>) -> Option<Demand> {
         let leading = self.stand_by(vvm).await?;
         self.lead(&leading).await
     }
 
-    /// Until this process leads. `None` if it is to stop before that.
+    /// Handles requests until this process leads. `None` if the campaign is over before.
     async fn stand_by(&self, vvm: &RunningVvm<ElectionKey>) -> Option<Leading<ElectionKey>> {
         let mut seen = self.storage.requests();
-        let mut said: Option<String> = None;
+        let mut logged: Option<String> = None;
         loop {
             let requests = seen.borrow_and_update().clone();
-            self.say_pause(&requests, &mut said);
+            self.log_pause(&requests, &mut logged);
             if let Some(request) = requests.step_down.filter(|request| self.is_named(request)) {
-                // What came of it shows with the next scan.
+                // The next scan shows an outcome that is unknown here.
                 if let Some(Ok(Advanced::Done(_))) = self.advance(&request, Stage::Accepted).await {
-                    self.storage.wakeups().tell();
+                    self.storage.wakeups().wake();
                 }
             }
             tokio::select! {
@@ -52,28 +51,28 @@ impl RequestHandler<'_> {
                 leading = vvm.leading() => return leading.ok(),
                 // The storage lives as long as this borrow.
                 _ = seen.changed() => {}
-                () = self.storage.wakeups().told() => vvm.look_now(),
+                () = self.storage.wakeups().woken() => vvm.look_now(),
             }
         }
     }
 
-    /// Once when it begins and once when it is over.
-    fn say_pause(&self, requests: &Requests, said: &mut Option<String>) {
+    /// Logs a pause once when it begins and once when it is over.
+    fn log_pause(&self, requests: &Requests, logged: &mut Option<String>) {
         let (name, holder) = (self.candidate.name.as_str(), self.candidate.holder.as_str());
         let by = requests.pause.as_ref().map(|pause| pause.by().to_owned());
         match &by {
-            Some(by) if said.as_ref() != Some(by) => {
+            Some(by) if logged.as_ref() != Some(by) => {
                 tracing::info!(
                     target: "vvm", event = "paused", name, holder, by = by.as_str(),
                     "{name}: paused by {by}; waiting until it is resumed"
                 );
             }
-            None if said.is_some() => {
+            None if logged.is_some() => {
                 tracing::info!(target: "vvm", event = "resumed", name, holder, "{name}: resumed");
             }
             Some(_) | None => {}
         }
-        *said = by;
+        *logged = by;
     }
 
     fn is_named(&self, request: &StepDown) -> bool {
@@ -82,14 +81,14 @@ impl RequestHandler<'_> {
             && request.to.as_ref() == Some(&self.candidate.holder)
     }
 
-    /// Until there is a reason to give the leadership up.
+    /// Waits until there is a reason to give the leadership up. `None` if the campaign is over before.
     async fn lead(&self, leading: &Leading<ElectionKey>) -> Option<Demand> {
         let pause = Terms::usual_poll(self.candidate.ttl);
         loop {
             tokio::select! {
                 biased;
                 () = self.over.cancelled() => return None,
-                () = self.storage.wakeups().told() => {}
+                () = self.storage.wakeups().woken() => {}
                 () = self.clock.sleep(pause) => {}
             }
             let looked = tokio::select! {
@@ -97,7 +96,7 @@ impl RequestHandler<'_> {
                 () = self.over.cancelled() => return None,
                 looked = self.storage.look_at_requests() => looked,
             };
-            // A storage in trouble shows in the renewals.
+            // A storage that fails shows in the renewals.
             let Ok(requests) = looked else { continue };
             if let Some(demand) = self.demand(leading, requests).await {
                 return Some(demand);
@@ -105,7 +104,7 @@ impl RequestHandler<'_> {
         }
     }
 
-    /// Why this leadership is to be given up, if it is.
+    /// Returns the reason to give this leadership up, if `requests` has one.
     async fn demand(&self, leading: &Leading<ElectionKey>, requests: Requests) -> Option<Demand> {
         if let Some(pause) = requests.pause {
             return Some(Demand::Paused { by: pause.by().to_owned() });
@@ -114,13 +113,13 @@ impl RequestHandler<'_> {
         let request = requests.step_down.filter(|request| request.is_about(slot, Some(epoch)))?;
         match request.stage {
             Stage::Asked if request.to.is_some() => return None,
-            // The other side may withdraw it up to here, and then learns for sure that nothing happens.
+            // The operator may withdraw it up to here. This write decides: one of the two fails.
             Stage::Asked | Stage::Accepted => match self.advance(&request, Stage::Begun).await {
                 Some(Ok(Advanced::Done(_))) => {}
-                // The next look shows what stands.
+                // The next look shows the stage that was stored.
                 Some(Ok(Advanced::Overtaken(_)) | Err(_)) | None => return None,
             },
-            // By us, whose leadership it names, although the answer was lost.
+            // This host advanced it, and the answer was lost: the request names this leadership.
             Stage::Begun => {}
             Stage::Withdrawn => return None,
         }
@@ -128,8 +127,8 @@ impl RequestHandler<'_> {
         Some(Demand::SteppingDown { to: request.to })
     }
 
-    /// Moves a request on. `None` when there was no answer for as long as an attempt of an election may take:
-    /// then the write is dropped, as one that may have been applied or not (I7), and the next look tells.
+    /// Advances a request. `None` if there is no answer within the time of an election's attempt: the write may
+    /// have been applied (I7), which the next look shows.
     async fn advance(&self, request: &StepDown, stage: Stage) -> Option<Result<Advanced, WriteError>> {
         let limit: Duration = Timing::of(self.candidate.ttl).attempt_timeout();
         tokio::select! {

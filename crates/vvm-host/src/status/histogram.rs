@@ -1,46 +1,44 @@
-//! [`Histogram`]: durations, counted into buckets that never change. No lock; a reader may see one of two
-//! counts that change together a moment before the other.
+//! [`Histogram`]: counts durations in fixed buckets, without a lock. A reader may see one of two related counts
+//! a moment before the other.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
 
-/// Durations by how long they are.
+/// A histogram of durations.
 #[derive(Debug, Default)]
 pub(crate) struct Histogram {
-    /// Of each bucket alone, and of what is longer than all of them.
+    /// One count for each bucket, and one for longer durations.
     counts: [AtomicU64; BOUNDS.len() + 1],
     sum_nanos: AtomicU64,
 }
 
-/// Up to and with which duration a bucket reaches, in milliseconds: from a local file to what no TTL would
-/// bear.
+/// The inclusive upper bounds of the buckets, in milliseconds: from a local file to longer than any TTL allows.
 const BOUNDS: [u64; 13] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000];
 
-/// What was counted up to a moment.
+/// The counts at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Buckets {
-    /// How many were not longer than the bound, each with those of the buckets before.
+    /// For each bound, how many durations did not exceed it.
     pub(crate) cumulative: Vec<(Duration, u64)>,
-    /// How many there were.
+    /// How many durations there were.
     pub(crate) count: u64,
-    /// How long they were together.
+    /// Their sum.
     pub(crate) sum: Duration,
 }
 
 impl Histogram {
-    /// Counts one.
+    /// Counts a duration.
     pub(crate) fn record(&self, duration: Duration) {
         let bucket = BOUNDS.partition_point(|bound| Duration::from_millis(*bound) < duration);
-        // There is one more bucket than there are bounds.
         if let Some(count) = self.counts.get(bucket) {
             count.fetch_add(1, Relaxed);
         }
         self.sum_nanos.fetch_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     pub(crate) fn read(&self) -> Buckets {
         let mut count = 0;
         let mut cumulative = Vec::with_capacity(BOUNDS.len());
@@ -59,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_duration_counts_in_every_bucket_that_reaches_as_far() {
+    fn duration_counts_in_every_bucket_that_includes_it() {
         let histogram = Histogram::default();
         for millis in [1, 3, 700, 60_000] {
             histogram.record(Duration::from_millis(millis));

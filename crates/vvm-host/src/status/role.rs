@@ -1,4 +1,4 @@
-//! [`Role`]: what this process does, in the order in which it does it.
+//! [`Role`]: what this process does.
 
 use ielections::{Loss, Standing};
 use std::{fmt, sync::Arc, time::Duration};
@@ -7,31 +7,31 @@ use vvm_clock::Instant;
 /// What this process does now.
 #[derive(Clone, Debug)]
 pub enum Role {
-    /// Opens its storage.
+    /// It opens its storage.
     Opening,
-    /// Waits for leadership.
+    /// It waits for leadership.
     Campaigning,
-    /// Leads, and its work is about to start.
+    /// It leads, and the work is about to start.
     Starting(Leading),
-    /// Leads, and works.
+    /// It leads, and the work runs.
     Leading(Leading),
-    /// Holds its slot, and does no work for a while.
+    /// It leads, and no work runs for a while.
     Idling {
-        /// What is held, and how it stands.
+        /// The leadership.
         leading: Leading,
-        /// Why there is no work.
+        /// Why no work runs.
         idle: Idle,
     },
-    /// Still holds a slot, or did a moment ago, and its work stops or has stopped.
+    /// The work stops or has stopped. The leadership may have ended already.
     Stopping {
-        /// What is held, and how it stands.
+        /// The leadership.
         leading: Leading,
-        /// What made it stop, seen first.
+        /// The first reason to stop.
         why: WhyStopping,
     },
-    /// Everything has ended, or is about to: nothing is campaigned for any more.
+    /// It campaigns no more, and ends.
     Ended {
-        /// The outcome, in words.
+        /// The outcome.
         why: Arc<str>,
     },
 }
@@ -39,36 +39,36 @@ pub enum Role {
 /// A leadership.
 #[derive(Clone, Debug)]
 pub struct Leading {
-    /// Of the slot with this number.
+    /// The number of its slot.
     pub slot: u32,
     /// Epoch, incarnation, time left, loss.
     pub standing: Standing,
-    /// When it was taken note of.
+    /// When it was acquired.
     pub since: Instant,
 }
 
-/// Why a leadership goes without work for a while.
+/// Why no work runs under a leadership.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Idle {
-    /// What is waited for.
+    /// What follows.
     pub until: IdleUntil,
-    /// How long, if nothing comes between.
+    /// How long that takes.
     pub pause: Duration,
     /// How the work ended.
     pub ended: Arc<str>,
 }
 
-/// What a leadership without work waits for.
+/// What follows a pause of the work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IdleUntil {
-    /// For the work to be started again.
+    /// The work is started again.
     Restart {
-        /// How often that will have been.
+        /// The number of this restart, from 1.
         number: u32,
-        /// How often it may be; none for any number of times.
+        /// How many restarts are allowed; `None` for any number.
         limit: Option<u32>,
     },
-    /// For its own end: the work is done, and nobody else shall do it again so soon.
+    /// The record is released. The work is done, and no other candidate shall repeat it so soon.
     Release,
 }
 
@@ -77,18 +77,18 @@ pub enum IdleUntil {
 pub enum WhyStopping {
     /// The leadership is lost.
     Lost(Loss),
-    /// Somebody told us to.
+    /// An operator or the program requested a stop.
     Asked,
-    /// Whoever contains it has died.
+    /// The guardian died, which contains the work.
     GuardianDied,
-    /// It does not work, or somebody else shall lead: the leadership is given up, though it could be kept.
+    /// The host gives its leadership up: the work fails its checks, or another candidate shall lead.
     GivenUp(Arc<str>),
-    /// It has ended by itself, or could not start.
+    /// The work has ended by itself, or could not start.
     WorkEnded,
 }
 
 impl Role {
-    /// One word, the same in metrics, JSON and logs.
+    /// Returns one word, the same in metrics, JSON and logs.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Opening => "opening",
@@ -102,11 +102,11 @@ impl Role {
         }
     }
 
-    /// Every word that there is.
+    /// All words that [`word`](Self::word) returns.
     pub const WORDS: [&'static str; 8] =
         ["opening", "campaigning", "starting", "leading", "restarting", "holding", "stopping", "ended"];
 
-    /// The leadership, if there is one, be it one that ends.
+    /// Returns the leadership, if there is one, even if it ends.
     pub fn leadership(&self) -> Option<&Leading> {
         match self {
             Self::Starting(leading)
@@ -118,7 +118,6 @@ impl Role {
     }
 }
 
-/// A line for people.
 impl fmt::Display for Role {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -139,7 +138,6 @@ impl fmt::Display for Leading {
     }
 }
 
-/// For people.
 impl fmt::Display for Idle {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { until, pause, ended } = self;
@@ -156,7 +154,7 @@ impl fmt::Display for Idle {
 }
 
 impl WhyStopping {
-    /// One word, the same in JSON and logs.
+    /// Returns one word, the same in JSON and logs.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Lost(_) => "lost",
@@ -168,12 +166,11 @@ impl WhyStopping {
     }
 }
 
-/// For people.
 impl fmt::Display for WhyStopping {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lost(loss) => write!(out, "leadership lost: {loss}"),
-            Self::Asked => out.write_str("told to"),
+            Self::Asked => out.write_str("stop requested"),
             Self::GuardianDied => out.write_str("the guardian died"),
             Self::GivenUp(why) => out.write_str(why),
             Self::WorkEnded => out.write_str("the work has ended"),

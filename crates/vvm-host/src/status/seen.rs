@@ -1,40 +1,41 @@
-//! Who leads which slot, as this candidate last saw it on its way: a hint for people, and never more.
+//! The leaders of other slots, as this candidate last saw them. Only for people.
 
-use ielections::{Epoch, Holder, Slot};
+use ielections::{Entry, Epoch, Holder, Slot};
 use std::{collections::BTreeMap, time::Duration};
 use vvm_clock::Instant;
 
-/// How many slots are remembered: what somebody would read.
-const REMEMBERED: usize = 32;
+/// How many slots are kept: as many as a person reads.
+const KEPT: usize = 32;
 
-/// The record of somebody else.
+/// A record that was seen.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Seen {
-    /// In this slot.
+    /// Its slot.
     pub(crate) slot: u32,
-    /// Whose it is, for people.
+    /// Its leader.
     pub(crate) holder: Holder,
-    /// Under which epoch.
+    /// Its epoch.
     pub(crate) epoch: Epoch,
-    /// How long ago we looked.
+    /// How long ago it was seen.
     pub(crate) ago: Duration,
 }
 
 /// The last records seen, by their slots.
 #[derive(Debug, Default)]
-pub(super) struct Others(BTreeMap<u32, (Holder, Epoch, Instant)>);
+pub(super) struct Others(BTreeMap<u32, (Entry, Instant)>);
 
 impl Others {
-    pub(super) fn saw(&mut self, slot: u32, found: &Slot, now: Instant) {
-        match found.entry() {
-            None => self.forget(slot),
-            Some(entry) => {
-                let is_known = self.0.contains_key(&slot);
-                if is_known || self.0.len() < REMEMBERED {
-                    self.0.insert(slot, (entry.holder.clone(), entry.epoch, now));
-                }
-            }
+    /// Records what a slot contains. Returns whether a known record was replaced since.
+    pub(super) fn saw(&mut self, slot: u32, found: &Slot, now: Instant) -> bool {
+        let Some(entry) = found.entry() else {
+            self.forget(slot);
+            return false;
+        };
+        let known = self.0.get(&slot).map(|(known, _)| known.version);
+        if known.is_some() || self.0.len() < KEPT {
+            self.0.insert(slot, (entry.clone(), now));
         }
+        known.is_some_and(|known| known != entry.version)
     }
 
     pub(super) fn forget(&mut self, slot: u32) {
@@ -42,10 +43,10 @@ impl Others {
     }
 
     pub(super) fn list(&self, now: Instant) -> Vec<Seen> {
-        let seen = |(slot, (holder, epoch, at)): (&u32, &(Holder, Epoch, Instant))| Seen {
+        let seen = |(slot, (entry, at)): (&u32, &(Entry, Instant))| Seen {
             slot: *slot,
-            holder: holder.clone(),
-            epoch: *epoch,
+            holder: entry.holder.clone(),
+            epoch: entry.epoch,
             ago: at.until(now),
         };
         self.0.iter().map(seen).collect()

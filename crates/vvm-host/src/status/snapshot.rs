@@ -1,13 +1,12 @@
-//! [`Snapshot`]: the situation at one moment, as JSON: what `/status` and a local socket answer.
+//! [`Snapshot`]: the status at one moment, as the JSON of `/status`.
 
 use super::{HostStatus, Readiness, Role, WhyStopping, telemetry::loss_word};
 use serde::Serialize;
 use std::{collections::BTreeMap, time::Duration};
 
-/// The situation at one moment.
+/// The status at one moment.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(crate) struct Snapshot {
-    /// Of the program.
     version: &'static str,
     name: String,
     holder: String,
@@ -16,23 +15,27 @@ pub(crate) struct Snapshot {
     uptime_ms: u64,
     /// One word.
     role: &'static str,
-    /// The same for people.
+    /// The role as a line for people.
     says: String,
     ready: bool,
-    /// Why not.
+    /// Why it is not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_ready: Option<String>,
-    /// What is held, be it about to be handed back.
     leadership: Option<LeadershipShown>,
-    /// Records of others, as last seen.
+    /// The leaders of other slots, as last seen.
     others: Vec<OtherShown>,
     storage: StorageShown,
     renewals: RenewalsShown,
     leaderships: u64,
     take_overs: u64,
-    /// How many, by call and failure (`write_unknown`); those that there were.
+    restarts: u64,
+    check_failures: u64,
+    /// The exit status of the last run of the command; absent before the first one ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_exit_status: Option<u8>,
+    /// Counts by call and failure, as `write_unknown`, without zeros.
     failures: BTreeMap<String, u64>,
-    /// How many, by reason; those that there were.
+    /// Counts by reason, without zeros.
     losses: BTreeMap<&'static str, u64>,
 }
 
@@ -41,7 +44,7 @@ struct LeadershipShown {
     slot: u32,
     epoch: u64,
     incarnation: String,
-    /// How long the process would live without another renewal; zero once lost.
+    /// The time until the kill deadline; zero once lost.
     margin_ms: u64,
     since_ms: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,7 +63,7 @@ struct OtherShown {
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
 struct StorageShown {
-    /// How long ago it was last of use, or how long we have been waiting for that.
+    /// The time since its last answer, or since the start.
     answered_ms_ago: u64,
     trouble: Option<String>,
 }
@@ -69,7 +72,7 @@ struct StorageShown {
 struct RenewalsShown {
     count: u64,
     mean_ms: Option<f64>,
-    /// Buckets that reach so far, in milliseconds, and how many were not longer.
+    /// For each bound in milliseconds, how many renewals did not take longer.
     up_to_ms: Vec<(u64, u64)>,
 }
 
@@ -78,7 +81,7 @@ fn millis(duration: Duration) -> u64 {
 }
 
 impl HostStatus {
-    /// How it stands now.
+    /// Returns the status at this moment.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let role = self.role();
         let (candidate, telemetry, now) = (self.candidate(), self.telemetry(), self.now());
@@ -123,8 +126,8 @@ impl HostStatus {
             leadership,
             others: others.collect(),
             storage: StorageShown {
-                answered_ms_ago: millis(self.useless_for()),
-                trouble: self.trouble().map(|trouble| trouble.to_string()),
+                answered_ms_ago: millis(self.unanswered_for()),
+                trouble: self.storage_problem().map(|problem| problem.to_string()),
             },
             renewals: RenewalsShown {
                 count: renewals.count,
@@ -134,6 +137,9 @@ impl HostStatus {
             },
             leaderships: telemetry.leaderships(),
             take_overs: telemetry.take_overs(),
+            restarts: telemetry.restarts(),
+            check_failures: telemetry.check_failures(),
+            last_exit_status: telemetry.last_exit_status(),
             failures: failures
                 .map(|(call, failure, count)| (format!("{}_{}", call.word(), failure.word()), count))
                 .collect(),

@@ -1,5 +1,4 @@
-//! [`Telemetry`]: what was counted since the process began. Counters only ever rise, and counting never
-//! waits.
+//! [`Telemetry`]: the counters of this process. Counting never waits.
 
 use super::Histogram;
 use ielections::{Loss, ReadError, WriteError};
@@ -8,17 +7,21 @@ use std::{
     time::Duration,
 };
 
-/// What was counted so far.
+/// The counters of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Telemetry {
     renewals: Histogram,
     leaderships: AtomicU64,
     take_overs: AtomicU64,
+    restarts: AtomicU64,
+    check_failures: AtomicU64,
+    /// The status plus one; zero before the first exit.
+    last_exit_status: AtomicU64,
     failures: [[AtomicU64; Failure::ALL.len()]; Call::ALL.len()],
     losses: [AtomicU64; LOSSES.len()],
 }
 
-/// Which kind of call to the storage.
+/// The kind of a call to the storage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Call {
     Read,
@@ -28,21 +31,21 @@ pub(crate) enum Call {
 /// How a call failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Failure {
-    /// A read was not answered with anything, as the driver says.
+    /// The storage did not answer a read.
     Unavailable,
     /// A write was certainly not applied.
     NotApplied,
-    /// Nobody knows whether a write was applied.
+    /// A write may have been applied.
     Unknown,
-    /// Refused for good.
+    /// The storage refused for good.
     Fatal,
-    /// Not the same storage any more.
+    /// The storage was replaced by another one.
     Replaced,
-    /// Not answered within the time that an attempt has.
+    /// There was no answer within the time of an attempt.
     NoAnswer,
 }
 
-/// The reasons for a loss, as they are called in metrics and JSON.
+/// The reasons for a loss, as metrics and JSON name them.
 const LOSSES: [&str; 8] = [
     "stolen",
     "vanished",
@@ -54,7 +57,7 @@ const LOSSES: [&str; 8] = [
     "dropped",
 ];
 
-/// What a loss is called in metrics and JSON. None for what is no loss: a leadership that we ended ourselves.
+/// Returns a loss as metrics and JSON name it. `None` if this process ended its leadership itself.
 pub(crate) fn loss_word(loss: &Loss) -> Option<&'static str> {
     loss_place(loss).and_then(|place| LOSSES.get(place)).copied()
 }
@@ -74,25 +77,40 @@ fn loss_place(loss: &Loss) -> Option<usize> {
 }
 
 impl Telemetry {
-    /// Renewals that the storage confirmed, each by how long that took from the moment when it was sent.
+    /// Returns the times from sending a renewal to its confirmation.
     pub(crate) fn renewals(&self) -> &Histogram {
         &self.renewals
     }
 
-    /// How many leaderships there were.
+    /// Returns the number of leaderships.
     pub(crate) fn leaderships(&self) -> u64 {
         self.leaderships.load(Relaxed)
     }
 
-    /// How many records of others were taken over, because nobody had renewed them.
+    /// Returns how many records of other leaders were taken over because they were not renewed.
     pub(crate) fn take_overs(&self) -> u64 {
         self.take_overs.load(Relaxed)
     }
 
-    /// How many calls failed, for each kind of call and failure.
+    /// Returns how often the work was started again under the same leadership.
+    pub(crate) fn restarts(&self) -> u64 {
+        self.restarts.load(Relaxed)
+    }
+
+    /// Returns how many checks of the work failed.
+    pub(crate) fn check_failures(&self) -> u64 {
+        self.check_failures.load(Relaxed)
+    }
+
+    /// Returns the exit status of the last run of the work.
+    pub(crate) fn last_exit_status(&self) -> Option<u8> {
+        u8::try_from(self.last_exit_status.load(Relaxed).checked_sub(1)?).ok()
+    }
+
+    /// Returns how many calls failed, for each kind of call and failure.
     pub(crate) fn failures(&self) -> impl Iterator<Item = (Call, Failure, u64)> {
         let of = move |call: Call| {
-            Failure::ALL.into_iter().filter(move |failure| failure.befalls(call)).map(move |failure| {
+            Failure::ALL.into_iter().filter(move |failure| failure.occurs_in(call)).map(move |failure| {
                 let count = self.failures[call as usize][failure as usize].load(Relaxed);
                 (call, failure, count)
             })
@@ -100,19 +118,30 @@ impl Telemetry {
         Call::ALL.into_iter().flat_map(of)
     }
 
-    /// How many leaderships were lost, for each reason.
+    /// Returns how many leaderships were lost, for each reason.
     pub(crate) fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> {
         LOSSES.into_iter().zip(self.losses.iter().map(|count| count.load(Relaxed)))
     }
 
-    /// A renewal was confirmed, so long after it was sent.
     pub(super) fn renewed(&self, latency: Duration) {
         self.renewals.record(latency);
     }
 
-    /// A record of somebody else was taken over.
+    /// Counts a take-over.
     pub(crate) fn took_over(&self) {
         self.take_overs.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn restarted(&self) {
+        self.restarts.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn check_failed(&self) {
+        self.check_failures.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn exited(&self, status: u8) {
+        self.last_exit_status.store(u64::from(status) + 1, Relaxed);
     }
 
     pub(super) fn led(&self) {
@@ -133,7 +162,7 @@ impl Telemetry {
 impl Call {
     const ALL: [Self; 2] = [Self::Read, Self::Write];
 
-    /// What it is called in metrics and JSON.
+    /// Returns the call as metrics and JSON name it.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -146,7 +175,7 @@ impl Failure {
     const ALL: [Self; 6] =
         [Self::Unavailable, Self::NotApplied, Self::Unknown, Self::Fatal, Self::Replaced, Self::NoAnswer];
 
-    /// What it is called in metrics and JSON.
+    /// Returns the failure as metrics and JSON name it.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Unavailable => "unavailable",
@@ -158,7 +187,7 @@ impl Failure {
         }
     }
 
-    fn befalls(self, call: Call) -> bool {
+    fn occurs_in(self, call: Call) -> bool {
         match self {
             Self::Unavailable => call == Call::Read,
             Self::NotApplied | Self::Unknown => call == Call::Write,

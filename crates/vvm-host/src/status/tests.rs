@@ -1,10 +1,8 @@
-//! What a situation says of itself, with real elections on a clock that only moves when everything is idle.
-
-mod faulty_renewals;
+//! [`HostStatus`] with real elections, on a clock that only moves when everything is idle.
 
 use super::*;
+use crate::faulty_storage::{Fault, FaultyStorage};
 use crate::{host_storage::HostStorage, local_wakeups::LocalWakeups};
-use faulty_renewals::{Fault, FaultyRenewals};
 use ielections::{
     Candidacy, Elections, Entry, Env, Epoch, Incarnation, Leadership, OsEntropy, Terms, TokioSpawn,
     TtlStorage as _, Vacant, Version,
@@ -20,11 +18,11 @@ const TTL: Ttl = Ttl::DEFAULT;
 /// One process of a cluster in memory.
 struct Scene {
     clock: MockClock,
-    /// As others reach it.
+    /// The connection of other processes.
     database: ElectionsTtlStorage,
-    /// As this process reaches it.
-    storage: Arc<FaultyRenewals>,
-    situation: Arc<HostStatus>,
+    /// The connection of this process.
+    storage: Arc<FaultyStorage>,
+    status: Arc<HostStatus>,
 }
 
 fn run<Test: Future<Output = ()>>(test: impl FnOnce(Scene) -> Test) {
@@ -41,14 +39,14 @@ fn run<Test: Future<Output = ()>>(test: impl FnOnce(Scene) -> Test) {
     let scene = Scene {
         clock: clock.clone(),
         database: open(),
-        storage: FaultyRenewals::over(database.open()),
-        situation: Arc::new(HostStatus::new(candidate, time)),
+        storage: FaultyStorage::over(database.open()),
+        status: Arc::new(HostStatus::new(candidate, time)),
     };
     let limit = clock.now().after(Duration::from_secs(3600));
     let runtime = Builder::new_current_thread()
         .on_thread_park(move || {
             let next = clock.advance_to_next();
-            assert!(next.is_some_and(|now| now < limit), "the test waits for what does not happen");
+            assert!(next.is_some_and(|now| now < limit), "the test waits for an event that does not happen");
         })
         .build();
     runtime.unwrap().block_on(test(scene));
@@ -58,7 +56,7 @@ fn key() -> ElectionKey {
     ElectionKey { cluster: "payroll".into(), slot: SlotNumber::new(NonZeroU32::MIN) }
 }
 
-/// Of somebody else.
+/// Returns a record of another process.
 fn record(epoch: u64) -> Entry {
     let incarnation = Incarnation::from_bytes([7; 16]);
     let (holder, version) = (Holder::new("there").unwrap(), Version { incarnation, write: 1 });
@@ -76,11 +74,11 @@ impl Scene {
             clock,
         };
         let storage = Arc::new(ElectionsTtlStorage::new(Arc::clone(&self.storage) as _));
-        let wakeups = LocalWakeups::alone(Arc::clone(&env.clock));
-        let (status, clock) = (Arc::clone(&self.situation), Arc::clone(&env.clock));
+        let wakeups = LocalWakeups::disabled(Arc::clone(&env.clock));
+        let (status, clock) = (Arc::clone(&self.status), Arc::clone(&env.clock));
         let storage = HostStorage::new(storage, wakeups, status, clock, CancellationToken::new());
-        self.situation.campaigns();
-        let terms = Terms::new(self.situation.candidate().holder.clone(), TTL);
+        self.status.campaigns();
+        let terms = Terms::new(self.status.candidate().holder.clone(), TTL);
         let elections = Elections::new(Arc::new(storage), env);
         let (_, leadership) = elections.acquire(Candidacy { slots: vec![key()], terms }).await.unwrap();
         leadership
@@ -88,17 +86,17 @@ impl Scene {
 
     async fn lead(&self) -> Leadership {
         let leadership = self.acquire().await;
-        self.situation.starts(1, leadership.standing().clone());
-        self.situation.works();
+        self.status.starts(1, leadership.standing().clone());
+        self.status.works();
         leadership
     }
 
     fn losses(&self) -> Vec<(&'static str, u64)> {
-        self.situation.telemetry().losses().filter(|(_, count)| *count > 0).collect()
+        self.status.telemetry().losses().filter(|(_, count)| *count > 0).collect()
     }
 
     fn failures(&self) -> Vec<(&'static str, &'static str, u64)> {
-        let failures = self.situation.telemetry().failures().filter(|(.., count)| *count > 0);
+        let failures = self.status.telemetry().failures().filter(|(.., count)| *count > 0);
         failures.map(|(call, failure, count)| (call.word(), failure.word(), count)).collect()
     }
 }
@@ -111,71 +109,120 @@ fn reason(readiness: Readiness) -> String {
 }
 
 #[test]
-fn a_standby_that_reaches_its_storage_is_ready_and_says_who_leads() {
+fn standby_that_reaches_its_storage_is_ready_and_names_the_leader() {
     run(async |scene| {
-        let situation = Arc::clone(&scene.situation);
-        assert_eq!(reason(situation.readiness()), "opening the storage");
-        situation.storage_is_in_trouble(&"the disk is full");
-        assert_eq!(reason(situation.readiness()), "opening the storage: the disk is full");
+        let status = Arc::clone(&scene.status);
+        assert_eq!(reason(status.readiness()), "opening the storage");
+        status.storage_not_opened(&"the disk is full");
+        assert_eq!(reason(status.readiness()), "opening the storage: the disk is full");
 
         scene.database.insert_if_not_exist(&key(), Vacant::default(), &record(3)).await.unwrap();
         let look = async {
             scene.clock.sleep(TTL.get() / 2).await;
-            assert_eq!(reason(situation.readiness()), "ready");
-            assert!(situation.leads().is_none());
-            let others = situation.others();
+            assert_eq!(reason(status.readiness()), "ready");
+            assert!(status.leads().is_none());
+            let others = status.others();
             assert_eq!(others.len(), 1);
             assert_eq!((others[0].holder.as_str(), others[0].epoch), ("there", record(3).epoch));
         };
         let (leadership, ()) = tokio::join!(scene.lead(), look);
-        assert_eq!(situation.telemetry().take_overs(), 1);
-        assert_eq!(situation.others(), []);
+        assert_eq!(status.telemetry().take_overs(), 1);
+        assert_eq!(status.others(), []);
         leadership.release().await;
     });
 }
 
 #[test]
-fn a_standby_whose_storage_has_been_of_no_use_for_a_ttl_is_not_ready() {
+fn standby_whose_storage_is_silent_for_a_ttl_is_not_ready() {
     run(async |scene| {
-        scene.situation.campaigns();
-        scene.situation.storage_answered();
+        scene.status.campaigns();
+        scene.status.storage_answered(Call::Read);
         scene.clock.sleep(TTL.get()).await;
-        assert_eq!(reason(scene.situation.readiness()), "ready");
+        assert_eq!(reason(scene.status.readiness()), "ready");
         scene.clock.sleep(Duration::from_secs(1)).await;
-        scene.situation.storage_failed(Call::Read, Failure::Unavailable, &"no route");
-        let reason = reason(scene.situation.readiness());
+        scene.status.storage_failed(Call::Read, Failure::Unavailable, &"no route");
+        let reason = reason(scene.status.readiness());
         assert_eq!(reason, "the storage has been of no use for 21 s: no route");
-        scene.situation.storage_answered();
-        assert_eq!(scene.situation.readiness(), Readiness::Ready);
-        assert_eq!(scene.situation.trouble(), None);
+        scene.status.storage_answered(Call::Read);
+        assert_eq!(scene.status.readiness(), Readiness::Ready);
+        assert_eq!(scene.status.storage_problem(), None);
     });
 }
 
 #[test]
-fn a_leader_leads_while_it_works_and_has_time_left() {
+fn candidate_whose_last_claim_failed_is_not_ready_until_the_storage_takes_a_write() {
+    run(async |scene| {
+        let status = &scene.status;
+        let see = async || {
+            let found = scene.database.get(&key()).await.unwrap();
+            status.storage_answered(Call::Read);
+            status.saw(1, &found);
+        };
+        status.campaigns();
+        status.storage_failed(Call::Write, Failure::NotApplied, &"the disk is full");
+        see().await;
+        assert_eq!(reason(status.readiness()), "the last claim or renewal failed: the disk is full");
+        status.storage_answered(Call::Write);
+        assert_eq!(status.readiness(), Readiness::Ready);
+
+        // Another process leads, so this one sends no further claim.
+        scene.database.insert_if_not_exist(&key(), Vacant::default(), &record(3)).await.unwrap();
+        status.storage_failed(Call::Write, Failure::Unknown, &"no quorum");
+        see().await;
+        see().await;
+        assert_eq!(reason(status.readiness()), "the last claim or renewal failed: no quorum");
+        let mut renewed = record(3);
+        renewed.version.write += 1;
+        scene.database.compare_and_swap(&key(), &record(3), &renewed).await.unwrap();
+        see().await;
+        assert_eq!(status.readiness(), Readiness::Ready);
+    });
+}
+
+#[test]
+fn leader_whose_last_renewal_failed_is_not_ready_until_one_is_confirmed() {
+    run(async |scene| {
+        let leadership = scene.lead().await;
+        scene.storage.fail_next(Fault::Refused);
+        scene.clock.sleep(Duration::from_millis(5_100)).await;
+        let is_refused = "the last claim or renewal failed: not applied: the disk is full";
+        assert_eq!(reason(scene.status.readiness()), is_refused);
+        assert!(scene.status.leads().is_some());
+        scene.clock.sleep(Duration::from_secs(2)).await;
+        assert_eq!(scene.status.readiness(), Readiness::Ready);
+        let since = scene.status.since_renewal(leadership.standing());
+        assert!(since < Duration::from_secs(2), "{since:?}");
+        leadership.release().await;
+    });
+}
+
+#[test]
+fn leader_leads_while_it_works_and_has_time_left() {
     run(async |scene| {
         let leadership = scene.acquire().await;
-        scene.situation.starts(1, leadership.standing().clone());
-        assert!(scene.situation.leads().is_none(), "its work has not started");
-        scene.situation.works();
-        let (leading, margin) = scene.situation.leads().unwrap();
+        scene.status.starts(1, leadership.standing().clone());
+        assert!(scene.status.leads().is_none(), "its work has not started");
+        scene.status.works();
+        let (leading, margin) = scene.status.leads().unwrap();
         assert_eq!((leading.slot, margin), (1, TTL.get() * 4 / 5));
 
         scene.clock.sleep(Duration::from_secs(21)).await;
-        let renewals = scene.situation.telemetry().renewals().read();
+        let renewals = scene.status.telemetry().renewals().read();
         assert_eq!((renewals.count, scene.failures()), (4, vec![]));
-        assert!(scene.situation.leads().unwrap().1 > TTL.get() / 2);
+        assert!(scene.status.leads().unwrap().1 > TTL.get() / 2);
+        let since = scene.status.since_renewal(leadership.standing());
+        assert_eq!(since + scene.status.leads().unwrap().1, TTL.get() * 4 / 5);
 
-        scene.situation.stops_by(leadership.standing(), WhyStopping::Asked);
-        assert!(scene.situation.leads().is_none(), "its work stops");
-        assert!(matches!(scene.situation.role(), Role::Stopping { why: WhyStopping::Asked, .. }));
+        scene.status.stops_by(leadership.standing(), WhyStopping::Asked);
+        assert!(scene.status.leads().is_none(), "its work stops");
+        assert!(matches!(scene.status.role(), Role::Stopping { why: WhyStopping::Asked, .. }));
         leadership.release().await;
-        assert_eq!((scene.situation.telemetry().leaderships(), scene.losses()), (1, vec![]));
+        assert_eq!((scene.status.telemetry().leaderships(), scene.losses()), (1, vec![]));
     });
 }
 
 #[test]
-fn a_loss_is_counted_once_and_its_reason_stands() {
+fn loss_is_counted_once_and_its_reason_stays() {
     run(async |scene| {
         let leadership = scene.lead().await;
         let (epoch, incarnation) = (leadership.epoch(), leadership.incarnation());
@@ -183,12 +230,12 @@ fn a_loss_is_counted_once_and_its_reason_stands() {
         let vacant = Vacant { last_epoch: Some(epoch) };
         scene.database.insert_if_not_exist(&key(), vacant, &record(epoch.get() + 1)).await.unwrap();
         leadership.lost().await;
-        assert!(scene.situation.leads().is_none(), "nothing is left of it, whatever the role says");
+        assert!(scene.status.leads().is_none(), "a lost leadership has no time left in any role");
         for why in [WhyStopping::Asked, WhyStopping::WorkEnded] {
-            scene.situation.stops_by(leadership.standing(), why);
+            scene.status.stops_by(leadership.standing(), why);
         }
         assert_eq!(scene.losses(), [("stolen", 1)]);
-        let shown = serde_json::to_value(scene.situation.snapshot()).unwrap();
+        let shown = serde_json::to_value(scene.status.snapshot()).unwrap();
         assert_eq!(shown["leadership"]["loss"], "stolen");
         assert_eq!(
             (&shown["leadership"]["margin_ms"], &shown["others"][0]["holder"]),
@@ -199,19 +246,19 @@ fn a_loss_is_counted_once_and_its_reason_stands() {
 }
 
 #[test]
-fn a_renewal_whose_answer_got_lost_counts_once_it_is_found_to_stand() {
+fn renewal_with_lost_answer_is_counted_once_read_back_finds_it() {
     run(async |scene| {
         let leadership = scene.lead().await;
         scene.storage.fail_next(Fault::LostAnswer);
         scene.clock.sleep(Duration::from_secs(7)).await;
         assert_eq!(scene.failures(), [("write", "unknown", 1)]);
-        assert_eq!(scene.situation.telemetry().renewals().read().count, 1);
+        assert_eq!(scene.status.telemetry().renewals().read().count, 1);
         leadership.release().await;
     });
 }
 
-/// Counted on the stack of the driver's poll, where each boxed future is a frame: the driver's own, and that
-/// of the one layer that a host has.
+/// Counts the frames of boxed futures on the stack of the driver's poll: the driver's own and that of
+/// [`HostStorage`].
 #[test]
 fn renewal_of_a_host_passes_two_boxed_futures() {
     run(async |scene| {
@@ -227,7 +274,7 @@ fn renewal_of_a_host_passes_two_boxed_futures() {
 }
 
 #[test]
-fn a_call_that_runs_out_of_time_is_a_failure() {
+fn unanswered_call_is_a_failure() {
     run(async |scene| {
         let leadership = scene.lead().await;
         scene.storage.fail_next(Fault::Hang);
@@ -239,22 +286,22 @@ fn a_call_that_runs_out_of_time_is_a_failure() {
 }
 
 #[test]
-fn every_role_can_be_waited_for_and_has_a_word() {
+fn every_role_is_observed_and_has_a_word() {
     run(async |scene| {
-        let mut roles = scene.situation.roles();
+        let mut roles = scene.status.roles();
         let mut words = vec![roles.borrow_and_update().word()];
         let leadership = scene.acquire().await;
         let (pause, ended) = (Duration::from_secs(1), Arc::<str>::from("exited with status 3"));
         let restart = IdleUntil::Restart { number: 2, limit: Some(5) };
         let idle = |until| Idle { until, pause, ended: Arc::clone(&ended) };
         let steps: [&dyn Fn(); 7] = [
-            &|| scene.situation.starts(1, leadership.standing().clone()),
-            &|| scene.situation.works(),
-            &|| scene.situation.idles(idle(restart)),
-            &|| scene.situation.works(),
-            &|| scene.situation.idles(idle(IdleUntil::Release)),
-            &|| scene.situation.stops(WhyStopping::WorkEnded),
-            &|| scene.situation.ends("the command has ended"),
+            &|| scene.status.starts(1, leadership.standing().clone()),
+            &|| scene.status.works(),
+            &|| scene.status.idles(idle(restart)),
+            &|| scene.status.works(),
+            &|| scene.status.idles(idle(IdleUntil::Release)),
+            &|| scene.status.stops(WhyStopping::WorkEnded),
+            &|| scene.status.ends("the command has ended"),
         ];
         words.push(roles.borrow_and_update().word());
         for step in steps {
@@ -270,23 +317,25 @@ fn every_role_can_be_waited_for_and_has_a_word() {
 }
 
 #[test]
-fn whoever_holds_a_slot_without_work_is_ready_and_does_not_lead() {
+fn holder_without_work_is_ready_and_does_not_lead() {
     run(async |scene| {
-        let situation = Arc::clone(&scene.situation);
+        let status = Arc::clone(&scene.status);
         let leadership = scene.lead().await;
-        assert!(situation.leads().is_some());
+        assert!(status.leads().is_some());
         let until = IdleUntil::Restart { number: 2, limit: Some(5) };
         let ended = "exited with status 3".into();
-        situation.idles(Idle { until, pause: Duration::from_secs(4), ended });
-        assert!(situation.leads().is_none());
-        assert_eq!(situation.readiness(), Readiness::Ready);
+        status.idles(Idle { until, pause: Duration::from_secs(4), ended });
+        assert!(status.leads().is_none());
+        assert_eq!(status.readiness(), Readiness::Ready);
         let epoch = leadership.epoch();
         let says = format!(
             "restarting, slot 1, epoch {epoch}: the command exited with status 3; restart 2 of 5 in 4s"
         );
-        assert_eq!(situation.role().to_string(), says);
-        situation.works();
-        assert!(situation.leads().is_some());
+        assert_eq!(status.role().to_string(), says);
+        assert_eq!(status.telemetry().restarts(), 0);
+        status.works();
+        assert!(status.leads().is_some());
+        assert_eq!(status.telemetry().restarts(), 1);
         leadership.release().await;
     });
 }

@@ -1,46 +1,69 @@
-//! A storage whose next renewal fails, and that keeps the stack of the last one.
+//! A storage for tests, whose next renewal fails or whose `close` hangs. It keeps the stack of the last renewal.
 
 use async_trait::async_trait;
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
 use std::{
     backtrace::Backtrace,
     future::pending,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 use vvm_storage::{Partition, SysVvmStorage};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// It is applied, and its answer is lost.
     LostAnswer,
     /// It is not applied, and never answered.
     Hang,
+    /// It is refused: the disk is full.
+    Refused,
 }
 
 #[derive(Debug)]
-pub(super) struct FaultyRenewals {
+pub(crate) struct FaultyStorage {
     storage: Arc<dyn SysVvmStorage>,
     next: Mutex<Option<Fault>>,
     stack: Mutex<String>,
+    hangs_in_close: AtomicBool,
+    hides_requests: AtomicBool,
 }
 
-impl FaultyRenewals {
-    pub(super) fn over(storage: Arc<dyn SysVvmStorage>) -> Arc<Self> {
-        Arc::new(Self { storage, next: Mutex::default(), stack: Mutex::default() })
+impl FaultyStorage {
+    pub(crate) fn over(storage: Arc<dyn SysVvmStorage>) -> Arc<Self> {
+        Arc::new(Self {
+            storage,
+            next: Mutex::default(),
+            stack: Mutex::default(),
+            hangs_in_close: AtomicBool::new(false),
+            hides_requests: AtomicBool::new(false),
+        })
     }
 
-    /// The stack of the last renewal's first poll.
-    pub(super) fn stack(&self) -> String {
+    /// Makes reads of the two partitions of requests fail.
+    pub(crate) fn hide_requests(&self) {
+        self.hides_requests.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets `close` never end.
+    pub(crate) fn hang_close(&self) {
+        self.hangs_in_close.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns the stack of the last renewal's first poll.
+    pub(crate) fn stack(&self) -> String {
         self.stack.lock().unwrap().clone()
     }
 
-    pub(super) fn fail_next(&self, fault: Fault) {
+    pub(crate) fn fail_next(&self, fault: Fault) {
         *self.next.lock().unwrap() = Some(fault);
     }
 }
 
 #[async_trait]
-impl SysVvmStorage for FaultyRenewals {
+impl SysVvmStorage for FaultyStorage {
     fn limits(&self) -> Limits {
         self.storage.limits()
     }
@@ -63,6 +86,7 @@ impl SysVvmStorage for FaultyRenewals {
                 Err(WriteError::Unknown("the answer is lost".into()))
             }
             Some(Fault::Hang) => pending().await,
+            Some(Fault::Refused) => Err(WriteError::NotApplied("the disk is full".into())),
         }
     }
 
@@ -80,6 +104,9 @@ impl SysVvmStorage for FaultyRenewals {
     }
 
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
+        if self.hides_requests.load(Ordering::Relaxed) && at.len() == 2 {
+            return Err(ReadError::Unavailable("the partition has no quorum".into()));
+        }
         self.storage.peek(at).await
     }
 
@@ -92,6 +119,9 @@ impl SysVvmStorage for FaultyRenewals {
     }
 
     async fn close(&self) {
+        if self.hangs_in_close.load(Ordering::Relaxed) {
+            pending::<()>().await;
+        }
         self.storage.close().await;
     }
 }
