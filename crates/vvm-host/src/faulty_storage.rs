@@ -1,4 +1,5 @@
-//! A storage for tests, whose next renewal fails or whose `close` hangs. It keeps the stack of the last renewal.
+//! A storage for tests, whose next renewal fails or whose `close` hangs. It keeps the stack of the last
+//! renewal.
 
 use async_trait::async_trait;
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};

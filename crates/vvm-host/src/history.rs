@@ -1,8 +1,8 @@
 //! The history of a slot: its last leaderships, in a fenced document beside the record, for people.
 //!
-//! Only the leader can write it. It never delays work: the start is written while services run, the end within
-//! a short time or not at all. The next leader completes an entry without an end. Times come from wall clocks
-//! and may contradict each other; entries are in the order of their epochs.
+//! Only the leader can write it. It never delays work: the start is written while services run, the end
+//! within a short time or not at all. The next leader completes an entry without an end. Times come from
+//! wall clocks and may contradict each other; entries are in the order of their epochs.
 
 use ielections::{
     Document, DocumentId, DocumentStorage, DocumentWrite, Documents, OnlyIf, ReadError, Standing, Ttl,
@@ -21,8 +21,8 @@ const REASON: usize = 400;
 /// The document's id. It lacks the byte that ends a collection's name, so no instance has the same id.
 const ID: &[u8] = b"vvm-history";
 
-/// Returns how long writing the end may delay the release: 2 s, or a tenth of a short TTL. With a storage that
-/// takes longer for a read and a write, the release itself would take as long.
+/// Returns how long writing the end may delay the release: 2 s, or a tenth of a short TTL. With a storage
+/// that takes longer for a read and a write, the release itself would take as long.
 pub(crate) fn end_timeout(ttl: Ttl) -> Duration {
     Duration::from_secs(2).min(ttl.get() / 10)
 }
@@ -65,8 +65,8 @@ impl HistoryWriter {
         self.write(None).await;
     }
 
-    /// Writes the end, or gives up after `timeout`. Must come before the release: afterwards the fence refuses
-    /// the write.
+    /// Writes the end, or gives up after `timeout`. Must come before the release: afterwards the fence
+    /// refuses the write.
     ///
     /// # Cancel safety
     /// Dropped, the entry is written or not.
@@ -124,7 +124,8 @@ pub async fn read(
     Ok(decode(documents.document(key, &id).await?.as_ref()))
 }
 
-/// Returns an empty history if the document can't be decoded, as one of a later version: it is only for people.
+/// Returns an empty history if the document can't be decoded, as one of a later version: it is only for
+/// people.
 fn decode(document: Option<&Document>) -> Vec<PastLeadership> {
     document.and_then(|document| serde_json::from_slice(&document.body).ok()).unwrap_or_default()
 }

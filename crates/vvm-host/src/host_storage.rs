@@ -80,9 +80,7 @@ impl HostStorage {
     /// May be dropped at will.
     pub(crate) async fn look_at_requests(&self) -> Result<Requests, ReadError> {
         let requests = self.storage.peek_requests(&self.cluster).await?;
-        let requests = self.expiry.drop_expired(requests, self.clock.now());
-        self.note_requests(requests.clone());
-        Ok(requests)
+        Ok(self.note_requests(requests))
     }
 
     /// Reads the pause of the cluster, linearizably.
@@ -111,18 +109,21 @@ impl HostStorage {
         self.storage.advance_step_down(&self.cluster, request, stage).await
     }
 
-    /// Lets other candidates claim `slot` first, which this host led under `epoch`: for `first_chance`, counted
-    /// from this host's first claim that is refused.
+    /// Lets other candidates claim `slot` first, which this host led under `epoch`: for `first_chance`,
+    /// counted from this host's first claim that is refused.
     pub(crate) fn let_others_first(&self, slot: &ElectionKey, epoch: Epoch, first_chance: Duration) {
         self.gate.let_others_first(slot.slot, epoch, first_chance);
     }
 
-    fn note_requests(&self, requests: Requests) {
+    /// Keeps the requests that have not expired, and returns them.
+    fn note_requests(&self, requests: Requests) -> Requests {
+        let requests = self.expiry.drop_expired(requests, self.clock.now());
         self.requests.send_if_modified(|seen| {
             let changed = *seen != requests;
-            *seen = requests;
+            *seen = requests.clone();
             changed
         });
+        requests
     }
 
     fn may_claim(&self, key: &ElectionKey, last: Option<Epoch>) -> Result<(), WriteError> {

@@ -20,7 +20,8 @@ use std::{collections::BTreeMap, convert::Infallible, fmt, io, net::SocketAddr, 
 use tokio::net::{TcpListener, TcpStream};
 use vvm_clock::Clock;
 
-/// How many connections are open at once. A host may have as few as 64 descriptors, and its storage needs some.
+/// How many connections are open at once. A host may have as few as 64 descriptors, and its storage needs
+/// some.
 const CONNECTIONS: usize = 16;
 
 /// How long a connection may take for its one request and the answer.
@@ -67,8 +68,8 @@ impl HttpServer {
         self.address
     }
 
-    /// Answers requests. A new connection closes the oldest one if there are too many, so that clients that send
-    /// slowly or not at all can't keep a probe waiting.
+    /// Answers requests. A new connection closes the oldest one if there are too many, so that clients that
+    /// send slowly or not at all can't keep a probe waiting.
     ///
     /// # Cancel safety
     /// Dropping the future closes all connections and the listener.
@@ -78,7 +79,8 @@ impl HttpServer {
         for number in 0_u64.. {
             let stream = loop {
                 tokio::select! {
-                    // Connections first: a request that has arrived is answered before its connection is closed.
+                    // Connections first: a request that has arrived is answered before its connection is
+                    // closed.
                     biased;
                     Some(closed) = connections.next() => drop(open.remove(&closed)),
                     accepted = self.listener.accept() => match accepted {

@@ -1,14 +1,7 @@
-//! Wake-ups between processes of one user on one machine: after a release or a request, the others look at the
-//! storage at once instead of within a second.
+//! Wake-ups between processes of one user on one machine: after a release or a request, the others look at
+//! the storage at once instead of within a second.
 //!
-//! There is no server. Every candidate binds a datagram socket in a folder of the user ([`folder`]). A wake-up is
-//! an empty datagram to each socket of the same name, sent without waiting. A process that was killed leaves its
-//! socket's file; candidates remove such files when they start and when they send.
-//!
-//! **Nothing depends on a wake-up, and nothing in one is trusted.** A receiver only looks at the storage sooner,
-//! at most every [`Terms::HINT_GAP`]. A forged or repeated datagram costs a look, a lost one costs promptness: the
-//! receiver polls anyway. So a wake-up can't open a slot (I5), and can't stop or prolong work (I1). Sending never
-//! waits (I10); a receiver whose queue is full has wake-ups enough.
+//! There is no server: every candidate binds a datagram socket in a folder of the user ([`folder`]).
 
 pub(crate) mod folder;
 
@@ -30,19 +23,19 @@ use std::{
 };
 use vvm_clock::{Clock, Instant, SystemWallClock, WallClock as _};
 
-/// How many sockets a wake-up is sent to: more candidates for one name than a machine needs. If there are more,
-/// each wake-up goes to others of them.
+/// How many sockets a wake-up is sent to: more candidates for one name than a machine needs. If there are
+/// more, each wake-up goes to others of them.
 const WOKEN: usize = 256;
 
 /// How many datagrams a receiver takes off its queue at once. The kernel keeps ten for a socket by default
 /// (`net.unix.max_dgram_qlen`).
 const DRAINED: usize = 1024;
 
-/// How old a socket without a receiver has to be before it is removed. A socket that is being bound has none for
-/// a moment.
+/// How old a socket without a receiver has to be before it is removed. A socket that is being bound has none
+/// for a moment.
 const ABANDONED: Duration = Duration::from_secs(60);
 
-/// Wakes the candidates for one name.
+/// Wakes the candidates for one name, by an empty datagram to the socket of each.
 #[derive(Debug)]
 pub struct WakeSender {
     /// `None` wakes no candidate.
@@ -113,6 +106,11 @@ fn remove_abandoned(path: &Path) {
 }
 
 /// The wake-ups of one candidate: sends to the others, and receives from them.
+///
+/// **Nothing depends on a wake-up, and nothing in one is trusted.** A receiver only looks at the storage
+/// sooner, at most every [`Terms::HINT_GAP`]. A forged or repeated datagram costs a look, a lost one costs
+/// promptness: the receiver polls anyway. So a wake-up can't open a slot (I5), and can't stop or prolong
+/// work (I1). Sending never waits (I10); a receiver whose queue is full has wake-ups enough.
 pub(crate) struct LocalWakeups {
     sender: WakeSender,
     /// `None` receives nothing.
@@ -128,8 +126,8 @@ struct WakeReceiver {
 }
 
 impl LocalWakeups {
-    /// Joins the candidates for `name`, and removes abandoned sockets. The own socket exists until the value is
-    /// dropped.
+    /// Joins the candidates for `name`, and removes abandoned sockets. The own socket exists until the value
+    /// is dropped.
     ///
     /// # Errors
     /// If the folder can't be used.

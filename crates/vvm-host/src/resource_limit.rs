@@ -13,7 +13,8 @@ pub fn way_out(cause: &io::Error) -> &'static str {
         Some(Errno::MFILE) => ": let it open more files, 64 at least (ulimit -n, LimitNOFILE=)",
         Some(Errno::NFILE) => ": the whole machine has too many files open (fs.file-max)",
         Some(Errno::AGAIN) => {
-            ": let this user, or this container, have more processes and threads (ulimit -u, TasksMax=, pids.max)"
+            ": let this user, or this container, have more processes and threads \
+             (ulimit -u, TasksMax=, pids.max)"
         }
         Some(Errno::NOMEM) => ": give it more memory (MemoryMax=, memory.max)",
         _ => "",

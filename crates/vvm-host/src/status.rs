@@ -167,8 +167,8 @@ impl HostStatus {
         answered_at.max(self.began).until(self.clock.now())
     }
 
-    /// Returns why the storage does not work: its last failure since its last answer, or that of the last claim
-    /// or renewal.
+    /// Returns why the storage does not work: its last failure since its last answer, or that of the last
+    /// claim or renewal.
     pub(crate) fn storage_problem(&self) -> Option<Arc<str>> {
         let problem = self.problem();
         problem.last.clone().or_else(|| problem.write.clone())

@@ -9,6 +9,7 @@ use crate::cli::args::{Check, WorkArgs};
 use std::{fmt, io, sync::Arc, time::Duration};
 use vvm_clock::Clock;
 use vvm_containment::{Ended, Helper, HelperError, Helpers};
+use vvm_host::status::HostStatus;
 
 /// The checks of one worker.
 #[derive(Debug)]
@@ -64,7 +65,7 @@ impl Health {
     ///
     /// # Cancel safety
     /// May be dropped at will; the next call begins to count anew.
-    pub(super) async fn fails(&self, helpers: &Helpers) -> Unhealthy {
+    pub(super) async fn fails(&self, helpers: &Helpers, status: &HostStatus) -> Unhealthy {
         let mut in_a_row = 0;
         loop {
             self.clock.sleep(self.interval).await;
@@ -72,6 +73,7 @@ impl Health {
             match looked {
                 Ok(()) => in_a_row = 0,
                 Err(last) => {
+                    status.check_failed();
                     in_a_row += 1;
                     if in_a_row >= self.failures {
                         return Unhealthy { check: self.check.to_string(), failures: self.failures, last };

@@ -26,7 +26,7 @@ use ielections::Standing;
 use std::{pin::pin, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Instant;
-use vvm_containment::{Order, Orders, StopTimeouts, Supervised, Supervision, Unproven, spawn};
+use vvm_containment::{Ended, Order, Orders, StopTimeouts, Supervised, Supervision, Unproven, spawn};
 use vvm_host::status::{Idle, IdleUntil, WhyStopping};
 use vvm_orch::{BoxError, ServiceContext};
 use vvm_storage::ElectionKey;
@@ -175,6 +175,11 @@ impl Tenure {
         loop {
             let began = self.surroundings.clock.now();
             let last = self.supervise(supervision).await;
+            match last.ended {
+                Some(Ended::Exited(status)) => self.surroundings.situation.exited(status),
+                Some(Ended::Signalled(number)) => self.surroundings.situation.exited(exit::by_signal(number)),
+                None => {}
+            }
             if last.by_itself && !self.restarts_after(restarts) {
                 self.has_worked(last.clone(), WorkEnd::Finished);
                 self.hold(&last).await;
@@ -224,7 +229,7 @@ impl Tenure {
             supervised = &mut supervised => return supervised,
             // Whether it works is of no interest any more.
             () = self.stop.cancelled() => {}
-            unhealthy = health.fails(&helpers) => {
+            unhealthy = health.fails(&helpers, &self.surroundings.situation) => {
                 let why = WhyStopping::GivenUp(unhealthy.to_string().into());
                 self.surroundings.situation.stops_by(&self.standing, why);
                 // The first one stands.

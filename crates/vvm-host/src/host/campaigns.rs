@@ -125,7 +125,8 @@ impl Campaigns {
         let (problem, ()) = tokio::join!(leading, handling);
         let was_never_started = matches!(
             &problem,
-            Some(Problem::StartFailed { cause, .. }) if cause.is::<super::StopRequested>() || cause.is::<Demand>()
+            Some(Problem::StartFailed { cause, .. })
+                if cause.is::<super::StopRequested>() || cause.is::<Demand>()
         );
         match (problem, demand.get()) {
             (problem, Some(demand)) if was_never_started || problem.is_none() => {

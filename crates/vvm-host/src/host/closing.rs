@@ -23,7 +23,8 @@ pub(super) async fn close(storage: Arc<HostStorage>, name: &str, clock: &Arc<dyn
         let timeout_ms = TIMEOUT.as_millis() as u64;
         tracing::error!(
             target: "vvm", event = "storage_not_closed", name, timeout_ms,
-            "{name}: the storage did not close within {TIMEOUT:?}; ending without it: check its disk or server"
+            "{name}: the storage did not close within {timeout_ms} ms; ending without it: \
+             check its disk or server"
         );
         // Dropping a driver joins its thread, which may hang for ever. It ends with the process.
         std::mem::forget(storage);

@@ -44,7 +44,9 @@ impl StartLine {
                 Ok(seen) => Leaders::seen(seen),
                 Err(failure) => Leaders::Unknown(failure.to_string()),
             },
-            () = clock.sleep(Timing::of(ttl).attempt_timeout()) => Leaders::Unknown("the storage is slow".into()),
+            () = clock.sleep(Timing::of(ttl).attempt_timeout()) => {
+                Leaders::Unknown("the storage is slow".into())
+            }
         };
         Self { opened: storage.opened(), ttl, slots, leaders }
     }
@@ -65,8 +67,8 @@ impl StartLine {
         let epoch = leader.map(|entry| entry.epoch.get());
         let leader = leader.map(|entry| entry.holder.as_str());
         tracing::info!(
-            target: "vvm", event = "storage_opened", name, storage, file_system, provenance, ttl_ms, slots, held, leader,
-            slot, epoch, "{name}: {self}"
+            target: "vvm", event = "storage_opened", name, storage, file_system, provenance, ttl_ms, slots,
+            held, leader, slot, epoch, "{name}: {self}"
         );
     }
 }

@@ -33,8 +33,10 @@ struct Deferral {
 enum ClaimRefused {
     #[error("paused by {by}")]
     Paused { by: String },
-    #[error("{} the first chance", to.as_ref().map_or("other candidates have".to_owned(), |to| format!("{to} has")))]
-    AfterOthers { to: Option<Holder> },
+    #[error("{to} has the first chance")]
+    After { to: Holder },
+    #[error("other candidates have the first chance")]
+    AfterOthers,
 }
 
 impl ClaimGate {
@@ -78,7 +80,8 @@ impl ClaimGate {
         let (_, _, since) = *deferral.since.insert(since.unwrap_or((slot, last, now)));
         if now < since.after(first_chance) {
             let to = request.and_then(|request| request.to.clone());
-            return Err(WriteError::NotApplied(ClaimRefused::AfterOthers { to }.into()));
+            let refused = to.map_or(ClaimRefused::AfterOthers, |to| ClaimRefused::After { to });
+            return Err(WriteError::NotApplied(refused.into()));
         }
         Ok(())
     }

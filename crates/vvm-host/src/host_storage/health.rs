@@ -1,6 +1,6 @@
-//! [`StorageHealth`]: logs once when the storage begins to fail and once when it works again, and records every
-//! answer in the host's status. A candidate that waits for ever would otherwise not report a full disk or a
-//! server that is down.
+//! [`StorageHealth`]: logs once when the storage begins to fail and once when it works again, and records
+//! every answer in the host's status. A candidate that waits for ever would otherwise not report a full disk
+//! or a server that is down.
 
 use crate::status::{Call, Failure, HostStatus};
 use ielections::{Slot, Version};
@@ -104,7 +104,8 @@ impl StorageHealth {
         if seen.is_logged && works {
             seen.is_logged = false;
             let name = self.name();
-            tracing::info!(target: "vvm", event = "storage_works_again", name, "{name}: the storage works again");
+            let event = "storage_works_again";
+            tracing::info!(target: "vvm", event, name, "{name}: the storage works again");
         }
     }
 

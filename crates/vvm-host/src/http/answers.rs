@@ -36,7 +36,8 @@ type Answer = Response<Full<Bytes>>;
 const PAGE: &str = include_str!("page.html");
 
 /// The page may use its own style and script, and connect to this server alone.
-const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:";
+const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+                           connect-src 'self'; img-src data:";
 
 const PATHS: &str = "/ /healthz /readyz /leader /metrics /status";
 

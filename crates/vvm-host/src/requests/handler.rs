@@ -22,8 +22,8 @@ pub(crate) struct RequestHandler<'campaign> {
 }
 
 impl RequestHandler<'_> {
-    /// Handles requests until the campaign is over, or until the leader has to give its leadership up. Returns
-    /// the reason for that; the caller stops the work.
+    /// Handles requests until the campaign is over, or until the leader has to give its leadership up.
+    /// Returns the reason for that; the caller stops the work.
     ///
     /// # Cancel safety
     /// Dropped, a request may or may not have been advanced.
@@ -127,8 +127,8 @@ impl RequestHandler<'_> {
         Some(Demand::SteppingDown { to: request.to })
     }
 
-    /// Advances a request. `None` if there is no answer within the time of an election's attempt: the write may
-    /// have been applied (I7), which the next look shows.
+    /// Advances a request. `None` if there is no answer within the time of an election's attempt: the write
+    /// may have been applied (I7), which the next look shows.
     async fn advance(&self, request: &StepDown, stage: Stage) -> Option<Result<Advanced, WriteError>> {
         let limit: Duration = Timing::of(self.candidate.ttl).attempt_timeout();
         tokio::select! {

@@ -1,5 +1,5 @@
-//! [`Histogram`]: counts durations in fixed buckets, without a lock. A reader may see one of two related counts
-//! a moment before the other.
+//! [`Histogram`]: counts durations in fixed buckets, without a lock. A reader may see one of two related
+//! counts a moment before the other.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -14,7 +14,8 @@ pub(crate) struct Histogram {
     sum_nanos: AtomicU64,
 }
 
-/// The inclusive upper bounds of the buckets, in milliseconds: from a local file to longer than any TTL allows.
+/// The inclusive upper bounds of the buckets, in milliseconds: from a local file to longer than any TTL
+/// allows.
 const BOUNDS: [u64; 13] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000];
 
 /// The counts at one moment.

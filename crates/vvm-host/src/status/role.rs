@@ -144,10 +144,13 @@ impl fmt::Display for Idle {
         match until {
             IdleUntil::Restart { number, limit } => {
                 let of = limit.map(|limit| format!(" of {limit}")).unwrap_or_default();
-                write!(out, "the command {ended}; restart {number}{of} in {pause:?}")
+                let (seconds, millis) = (pause.as_secs(), pause.as_millis());
+                write!(out, "the command {ended}; restart {number}{of} in ")?;
+                if pause.subsec_nanos() == 0 { write!(out, "{seconds}s") } else { write!(out, "{millis}ms") }
             }
             IdleUntil::Release => {
-                write!(out, "the command {ended}; holding the leadership for another {pause:.1?}")
+                let left = pause.as_secs_f64();
+                write!(out, "the command {ended}; holding the leadership for another {left:.1} s")
             }
         }
     }
