@@ -42,9 +42,6 @@ impl Finding {
 /// What to print.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(crate) struct Options {
-    /// Also list the import circles of the crates that are exempt from the rule for now
-    #[arg(long)]
-    arrows: bool,
     /// Only print how long each crate is: every line below src, and lines of code outside `tests` and
     /// `testing`
     #[arg(long)]
@@ -71,19 +68,7 @@ pub(crate) fn run(options: Options) -> bool {
         drop(io::stdout().write_all(rules::invariants(&tree).as_bytes()));
         return true;
     }
-    let (mut report, holds) = hold(&tree, &rules::ALL);
-    let mut exempt = rules::exempt_circles(&tree);
-    exempt.sort();
-    if !exempt.is_empty() {
-        let crates = rules::UNFINISHED.join(", ");
-        let count = exempt.len();
-        report += &format!(
-            "tidy: `circles` would find {count} in {crates}, which are exempt: --arrows lists them\n"
-        );
-    }
-    if options.arrows {
-        report.extend(exempt.iter().map(|Finding { path, line, what }| format!("{path}:{line}: {what}\n")));
-    }
+    let (report, holds) = hold(&tree, &rules::ALL);
     // A pipe that is closed early loses only text: the exit status has the result.
     drop(io::stdout().write_all(report.as_bytes()));
     holds

@@ -1,29 +1,27 @@
-//! Fenced documents: what only the leader of one epoch can write, in its slot's partition.
+//! Fenced documents: only the leader of one epoch can write them, in the partition of its slot.
 //!
 //! - [`Document`], [`DocumentId`], [`DocumentWrite`]: what is written.
-//! - [`Documents`]: what a service under a leadership writes and reads with.
-//! - [`DocumentStorage`]: the seam towards a database, beside [`TtlStorage`](crate::TtlStorage), and its
+//! - [`Documents`]: through which the work of a leadership reads and writes.
+//! - [`DocumentStorage`]: the interface to a database, beside [`TtlStorage`](crate::TtlStorage), and its
 //!   contract.
 //!
 //! **One number makes it safe.** A partition counts the batches that were ever written to it, and a batch
-//! names the count that it follows ([`Fence`]). So each batch lands at most once, in the order in which it
-//! was meant, and a late copy of it never (I2); and whether an unanswered one has landed is read from the
-//! count (I7).
+//! names the count that it follows ([`Fence`]). So each batch is applied at most once and in order, and a
+//! late copy is refused (I2). The count also tells whether an unanswered batch was applied (I7).
 
-mod document;
+mod access;
 mod error;
 mod handle;
-mod limits;
 mod partition;
-mod storage;
-mod write;
+mod renewal_turn;
 mod writer;
 
-pub use document::{Document, DocumentId, DocumentVersion, NotAnId};
+pub use crate::storage::{
+    document::{Document, DocumentId, DocumentVersion, NotAnId},
+    document_limits::{BeyondDocumentLimits, DocumentLimits},
+    document_storage::{BatchOutcome, DocumentStorage, Fence, FenceState, Page, Scan},
+    document_write::{DocumentWrite, OnlyIf},
+};
 pub use error::{DocumentReadError, DocumentWriteError};
 pub use handle::Documents;
-pub use limits::{BeyondDocumentLimits, DocumentLimits};
-pub(crate) use partition::{KeyPartition, NoPartition, Partition};
-pub use storage::{BatchOutcome, DocumentStorage, Fence, FenceState, Page, Scan};
-pub use write::{DocumentWrite, OnlyIf};
-pub(crate) use writer::{DocumentWriter, RenewalTurn};
+pub(crate) use {access::DocumentAccess, partition::Partition, renewal_turn::RenewalTurn};

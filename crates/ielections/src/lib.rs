@@ -44,6 +44,9 @@
 //! the words.
 #![forbid(unsafe_code)]
 
+mod acquire_error;
+mod bounded;
+mod candidacy;
 pub mod documents;
 pub mod elections;
 mod engine;
@@ -57,6 +60,7 @@ pub mod protocol;
 mod protocol;
 pub mod record;
 mod standing;
+mod state;
 pub mod storage;
 #[cfg(feature = "tokio-rt")]
 mod system;

@@ -1,23 +1,22 @@
 //! [`TtlStorage`]: what an election needs of a database. The contract stands here, sentence by sentence, and
 //! the contract suite (feature `testing`) tests each of them.
 
+pub(crate) mod document;
+pub(crate) mod document_limits;
+pub(crate) mod document_storage;
+pub(crate) mod document_write;
+mod error;
+mod key;
 mod layer;
 
+pub use error::{Cause, ReadError, WriteError};
+pub use key::Key;
 pub use layer::Layer;
 
-use crate::{DocumentStorage, Entry, Epoch, Incarnation, Slot, Vacant};
+use crate::record::{Entry, Epoch, Incarnation, Slot, Vacant};
 use async_trait::async_trait;
-use std::{
-    error::Error,
-    fmt::{Debug, Display},
-    hash::Hash,
-    time::Duration,
-};
-
-/// A leadership key. Displayed in logs and in the last words of a process; ordered, so that whatever iterates
-/// over keys does so the same way twice (simulation).
-pub trait Key: Clone + Eq + Ord + Hash + Debug + Display + Send + Sync + 'static {}
-impl<K: Clone + Eq + Ord + Hash + Debug + Display + Send + Sync + 'static> Key for K {}
+use document_storage::DocumentStorage;
+use std::{fmt::Debug, time::Duration};
 
 /// What a driver can carry. Stated once, checked by the layer above.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,46 +62,6 @@ pub enum Delete {
     Deleted,
     /// Nothing was written; this is what stands there.
     Mismatch(Slot),
-}
-
-/// The cause below a storage error.
-pub type Cause = Box<dyn Error + Send + Sync>;
-
-/// A read failed. Reads have no `Unknown`: the compiler keeps I7 out of the read paths.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// Not answered. Try again.
-    #[error("the storage did not answer: {0}")]
-    Unavailable(#[source] Cause),
-    /// Refused for good: credentials, schema, configuration. Trying again is pointless until somebody mends
-    /// it. It says nothing about the record: nobody else got in by it.
-    #[error("the storage refused for good: {0}")]
-    Fatal(#[source] Cause),
-    /// This is not the storage any more that it was: it was deleted, replaced, restored. **Somebody else may
-    /// lead already**, in what stands in its place, so that what is held is lost at once.
-    #[error("the storage was replaced: {0}")]
-    Replaced(#[source] Cause),
-}
-
-/// A write failed.
-#[derive(Debug, thiserror::Error)]
-pub enum WriteError {
-    /// Certainly not applied, now or later. Try again.
-    #[error("not applied: {0}")]
-    NotApplied(#[source] Cause),
-    /// May have been applied, or may still be. Only a linearizable read-back, or a later write of one's own
-    /// that succeeds or is refused, tells (I7).
-    #[error("unknown whether applied: {0}")]
-    Unknown(#[source] Cause),
-    /// Certainly not applied, and trying again is pointless until somebody mends credentials, schema,
-    /// configuration. It says nothing about the record: nobody else got in by it.
-    #[error("refused for good: {0}")]
-    Fatal(#[source] Cause),
-    /// This is not the storage any more that it was: it was deleted, replaced, restored. Whatever became of
-    /// the write, others don't see it, and **somebody else may lead already**, so that what is held is lost
-    /// at once.
-    #[error("the storage was replaced: {0}")]
-    Replaced(#[source] Cause),
 }
 
 /// The storage that an election needs (the reference's ITTLStorage).

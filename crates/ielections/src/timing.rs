@@ -71,13 +71,13 @@ impl Timing {
     }
 
     /// How long a renewal waits for a batch of documents that is at the storage (1 s).
-    pub fn renewal_patience(self) -> Duration {
+    pub fn renewal_wait(self) -> Duration {
         self.share(RETRY)
     }
 
     /// How long a batch of documents is tried without getting anywhere (8 s): three attempts and their
     /// pauses.
-    pub fn document_patience(self) -> Duration {
+    pub fn document_timeout(self) -> Duration {
         self.share(3 * ATTEMPT + 2 * RETRY)
     }
 

@@ -60,7 +60,7 @@ pub(super) const VARIANTS: &[Variant] = &[
         name: "deadman disarmed by drop",
         changes: &[Change {
             file: "crates/ielections/src/engine/leading.rs",
-            good: "// Dropped: the record is left to expire, and the deadline goes on ticking (I4).",
+            good: "// Dropped: the record is left to expire, and the deadline stays armed (I4).",
             broken: "self.env.deadman.disarm(leading.armed);",
         }],
     },

@@ -21,7 +21,6 @@ mod width;
 mod words;
 mod workflows;
 
-pub(super) use circles::{UNFINISHED, exempt as exempt_circles};
 pub(super) use invariants::table as invariants;
 pub(super) use unfinished::postponed;
 

@@ -1,78 +1,79 @@
-//! Why a document was not written, or not read: each says what to do about it.
+//! How a read or write of documents fails, and what to do about it.
 
-use super::{BeyondDocumentLimits, DocumentId, DocumentVersion};
-use crate::{Epoch, Loss, ReadError};
+use crate::{BeyondDocumentLimits, DocumentId, DocumentVersion, Epoch, ReadError, loss::Loss};
 use std::sync::Arc;
 
 /// A write was not confirmed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DocumentWriteError {
-    /// The storage showed that this leadership is over. **Stop, and never try again**: every later call fails
-    /// like this. A write that was under way when that was found out may have been the last to land before
-    /// the successor came.
+    /// The storage showed that this leadership is over. **Stop, and don't retry**: every later call fails the
+    /// same way. A write that was in flight may have been applied before the successor's claim.
     #[error("deposed{}", current.map(|epoch| format!(": epoch {epoch} leads")).unwrap_or_default())]
     Deposed {
-        /// Under which epoch the slot is held now; `None` if nobody holds it.
+        /// The epoch that holds the slot now; `None` if the slot is vacant.
         current: Option<Epoch>,
     },
-    /// A condition did not hold; nothing of the batch was written. Read the document, and decide anew.
-    #[error("document {id} is not as the write expects it{}", found.map_or_else(|| ": there is none".to_owned(), |found| format!(": batch {found} wrote it")))]
+    /// A condition did not hold, so the batch was not applied. Read the document and decide anew.
+    #[error(
+        "document {id} does not meet the condition of the write: {}",
+        found.map_or_else(|| "it does not exist".to_owned(), |found| format!("batch {found} wrote it"))
+    )]
     Conflict {
-        /// The first document whose condition did not hold.
+        /// The first document that failed its condition.
         id: DocumentId,
-        /// The version that stands; `None` without a document.
+        /// Its version; `None` if there is no such document.
         found: Option<DocumentVersion>,
     },
-    /// More than the storage takes; nothing was asked of it. Write less at a time.
+    /// The batch is larger than the storage accepts, and was not sent. Write less at a time.
     #[error(transparent)]
     TooLarge(#[from] BeyondDocumentLimits),
-    /// The leadership is over, or no time is left of it. Stop. A batch that was under way may have been
-    /// written.
+    /// The leadership is over, or no time is left of it. Stop. A batch that was in flight may have been
+    /// applied.
     #[error("the leadership is over: {0}")]
     Lost(Loss),
-    /// Certainly not written, although it was tried for a while. Try again.
+    /// Not written, after several attempts. Try again.
     #[error("not written: {cause}")]
     NotWritten {
-        /// What the storage said last.
+        /// The last failure.
         cause: Arc<str>,
     },
-    /// Written or not, or written yet: no attempt to find out was answered. Whatever is written next through
-    /// any handle of this leadership first settles it; reading the document after that tells what came of it.
+    /// May have been applied, or may still be: no attempt to find out was answered. The next write through any
+    /// handle of this leadership settles it first. Reading the document after that shows the outcome.
     #[error("unknown whether written: {cause}")]
     Unknown {
-        /// What the storage said last.
+        /// The last failure.
         cause: Arc<str>,
     },
-    /// Certainly not written, and trying again is pointless until somebody mends the cause: credentials,
+    /// Not written. Retrying is pointless until the operator corrects the cause, such as credentials or
     /// schema.
     #[error("the storage refused for good: {cause}")]
     Refused {
-        /// What the storage said.
+        /// The storage's reason.
         cause: Arc<str>,
     },
 }
 
-/// A read was not answered.
+/// A read failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentReadError {
     /// The storage showed that this leadership is over. Stop.
     #[error("deposed{}", current.map(|epoch| format!(": epoch {epoch} leads")).unwrap_or_default())]
     Deposed {
-        /// Under which epoch the slot is held now; `None` if nobody holds it.
+        /// The epoch that holds the slot now; `None` if the slot is vacant.
         current: Option<Epoch>,
     },
     /// The leadership is over, or no time is left of it. Stop.
     #[error("the leadership is over: {0}")]
     Lost(Loss),
-    /// No document can have so long an id.
+    /// The id is longer than the storage accepts.
     #[error(transparent)]
     TooLarge(#[from] BeyondDocumentLimits),
-    /// The storage failed; the error says whether to try again.
+    /// The storage failed; the error states whether to retry.
     #[error(transparent)]
     Storage(ReadError),
 }
 
-/// Why nothing goes through a writer any more.
+/// Why a writer has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Over {
     Deposed { current: Option<Epoch> },

@@ -1,71 +1,84 @@
 //! [`DocumentWriter`]: shared by all handles of one leadership, so that the partition has one proposer.
 //!
-//! No task drives it. A caller that writes joins the [line](line). The caller that holds the drive lock
-//! drives until its own batch is answered, and carries along what other callers have asked for. It may be
-//! dropped at any moment: its unanswered batch stays in the line, and the next caller settles it first.
+//! No task drives it. A caller that writes joins the [queue](queue). The caller that holds the drive lock
+//! drives until its own batch is answered, and sends the batches of other callers along with it. It may be
+//! dropped at any moment: its unanswered batch stays in the queue, and the next caller settles it first.
 
-mod gate;
-mod line;
+mod priority_lock;
+mod queue;
 
 use super::{
-    DocumentLimits, DocumentWrite,
     error::{DocumentReadError, DocumentWriteError, Over},
+    partition::Partition,
 };
 use crate::{
-    DocumentId, DocumentVersion, FenceState, ReadError, Standing, WriteError,
-    engine::call::{Limit, NoAnswer, bounded},
+    DocumentId, DocumentLimits, DocumentVersion, DocumentWrite, FenceState, ReadError, WriteError,
+    bounded::{Limit, NoAnswer, bounded},
+    state::LeadershipState,
 };
 use futures_util::{
     FutureExt,
     stream::{self, StreamExt, TryStreamExt},
 };
-use gate::Gate;
-use line::{Answer, Line, Pace, Step};
+use priority_lock::PriorityLock;
+use queue::{Answer, Pace, Step, WriteQueue};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
 
-pub(crate) struct DocumentWriter {
+pub(super) struct DocumentWriter {
     pub(super) limits: DocumentLimits,
-    line: Mutex<Line>,
+    queue: Mutex<WriteQueue>,
     /// Held by the caller that drives. Fair: the caller that waited longest is next.
     drive_lock: AsyncMutex<()>,
-    gate: Gate,
+    partition_lock: PriorityLock,
 }
 
-/// How many of the documents on which a refused batch depends are read at once.
-const READS_AT_ONCE: usize = 8;
+/// The leadership whose documents are read or written.
+#[derive(Clone, Copy)]
+pub(super) struct LedSlot<'access> {
+    pub(super) state: &'access LeadershipState,
+    pub(super) partition: &'access dyn Partition,
+}
+
+/// How many of the documents on which a refused batch depends are read concurrently.
+const CONCURRENT_READS: usize = 8;
 
 impl DocumentWriter {
-    pub(crate) fn of(standing: &Standing, limits: DocumentLimits) -> Self {
-        let patience = standing.timing().document_patience();
-        let line = Line::new(standing.epoch(), standing.incarnation(), limits, patience);
-        Self { limits, line: Mutex::new(line), drive_lock: AsyncMutex::default(), gate: Gate::default() }
+    pub(super) fn new(state: &LeadershipState, limits: DocumentLimits) -> Self {
+        let queue = WriteQueue::new(state.epoch, state.incarnation, limits, state.timing.document_timeout());
+        Self {
+            limits,
+            queue: Mutex::new(queue),
+            drive_lock: AsyncMutex::default(),
+            partition_lock: PriorityLock::default(),
+        }
     }
 
-    /// Each change of a line is whole when its lock is given back, whatever panics beside it.
-    fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A poisoned lock is taken: each change of the queue is complete when its lock is released.
+    fn queue(&self) -> MutexGuard<'_, WriteQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) async fn write(&self, standing: &Standing, batch: Vec<DocumentWrite>) -> Answer {
+    pub(super) async fn write(&self, slot: LedSlot<'_>, batch: Vec<DocumentWrite>) -> Answer {
         self.limits.check(&batch)?;
-        if let Some(loss) = standing.over() {
+        if let Some(loss) = slot.state.over() {
             return Err(DocumentWriteError::Lost(loss));
         }
-        let mut own = self.line().join(batch)?;
+        let mut own = self.queue().push(batch)?;
         tokio::select! {
             biased;
             answer = &mut own => answer.unwrap_or_else(|_| Err(unanswered())),
-            _driving = self.drive_lock.lock() => self.drive(standing, &mut own).await,
-            loss = standing.until_over() => Err(DocumentWriteError::Lost(loss)),
+            _driving = self.drive_lock.lock() => self.drive(slot, &mut own).await,
+            loss = slot.state.until_over() => Err(DocumentWriteError::Lost(loss)),
         }
     }
 
     /// Takes step after step until `own` is answered. Every step is bounded, and so is their number (I10).
-    async fn drive(&self, standing: &Standing, own: &mut oneshot::Receiver<Answer>) -> Answer {
+    async fn drive(&self, slot: LedSlot<'_>, own: &mut oneshot::Receiver<Answer>) -> Answer {
+        let state = slot.state;
         let mut pace = Pace::AtOnce;
         loop {
             match own.try_recv() {
@@ -74,112 +87,136 @@ impl DocumentWriter {
                 Err(oneshot::error::TryRecvError::Empty) => {}
             }
             if pace == Pace::AfterPause {
-                standing.clock().sleep(standing.timing().retry_pause()).await;
+                state.clock.sleep(state.timing.retry_pause()).await;
             }
-            let turn = self.gate.batch().await;
-            if let Some(loss) = standing.over() {
-                self.line().end(Over::Lost(loss));
+            let batch_guard = self.partition_lock.lock_for_batch().await;
+            if let Some(loss) = state.over() {
+                self.queue().end(Over::Lost(loss));
                 continue;
             }
-            let step = self.line().next();
+            let step = self.queue().next();
             pace = match step {
                 Step::Write(fence, writes) => {
-                    let write = standing.partition().write(&fence, &writes);
-                    let outcome = self.bounded(standing, write, unknown).await;
-                    self.line().written(standing.clock().now(), outcome)
+                    let write = slot.partition.write(&fence, &writes);
+                    let outcome = self.bounded(state, write, unknown).await;
+                    self.queue().written(state.clock.now(), outcome)
                 }
                 Step::ReadFence => {
-                    let outcome = self.fence_state(standing).await;
-                    self.line().fence_read(standing.clock().now(), outcome)
+                    let outcome = self.fence_state(slot).await;
+                    self.queue().fence_read(state.clock.now(), outcome)
                 }
                 Step::ReadConditioned(ids) => {
-                    drop(turn);
-                    let outcome = self.conditioned(standing, ids).await;
-                    self.line().conditioned_read(standing.clock().now(), outcome)
+                    drop(batch_guard);
+                    let outcome = self.conditioned(slot, ids).await;
+                    self.queue().conditioned_read(state.clock.now(), outcome)
                 }
                 Step::Nothing => return Err(unanswered()),
             };
         }
     }
 
-    /// Reads what the fence is compared with, and lets the engine know if that is somebody else's record, or
-    /// none.
-    async fn fence_state(&self, standing: &Standing) -> Result<FenceState, ReadError> {
-        let state = self.bounded(standing, standing.partition().fence_state(), unavailable).await?;
-        let (epoch, incarnation) = (standing.epoch(), standing.incarnation());
-        if !state.slot.entry().is_some_and(|entry| entry.is_of(incarnation, epoch)) {
-            standing.partition().shown(epoch, incarnation, state.slot.clone());
+    /// Reads the state that the fence is compared with. Reports it to the engine if it shows another
+    /// leadership's record, or none.
+    async fn fence_state(&self, slot: LedSlot<'_>) -> Result<FenceState, ReadError> {
+        let fence = self.bounded(slot.state, slot.partition.fence_state(), unavailable).await?;
+        let LeadershipState { epoch, incarnation, .. } = *slot.state;
+        if !fence.slot.entry().is_some_and(|entry| entry.is_of(incarnation, epoch)) {
+            slot.partition.report(epoch, incarnation, fence.slot.clone());
         }
-        Ok(state)
+        Ok(fence)
     }
 
     async fn conditioned(
         &self,
-        standing: &Standing,
+        slot: LedSlot<'_>,
         ids: Vec<DocumentId>,
     ) -> Result<HashMap<DocumentId, DocumentVersion>, ReadError> {
-        // Boxed, and collected: otherwise the compiler can't tell that a write may move to another thread.
-        let read = |id| self.bounded(standing, standing.partition().document(id), unavailable).boxed();
+        // Boxed and collected, because the compiler can't prove `Send` of the write's future otherwise.
+        let read = |id| self.bounded(slot.state, slot.partition.document(id), unavailable).boxed();
         let reads: Vec<_> = ids.iter().map(read).collect();
-        let found = stream::iter(reads).buffer_unordered(READS_AT_ONCE);
+        let found = stream::iter(reads).buffer_unordered(CONCURRENT_READS);
         let found: Vec<_> = found.try_collect().await?;
         Ok(found.into_iter().flatten().map(|document| (document.id, document.version)).collect())
     }
 
-    /// Asks for something of the partition, once its count was read under this leadership: only then is every
-    /// earlier batch to be seen. What was read is given out only while the leadership still stands.
+    /// Reads from the partition, once its count was read under this leadership: only then is every earlier
+    /// batch visible. Fails if the leadership is over when the answer arrives.
     pub(super) async fn read<T: Send>(
         &self,
-        standing: &Standing,
+        slot: LedSlot<'_>,
         read: impl Future<Output = Result<T, ReadError>> + Send,
     ) -> Result<T, DocumentReadError> {
-        if !self.is_open(standing)? {
-            self.open(standing).await?;
+        let state = slot.state;
+        if !self.is_open(state)? {
+            self.open(slot).await?;
         }
-        let read = self.bounded(standing, read, unavailable).await.map_err(DocumentReadError::Storage)?;
-        self.is_open(standing)?;
+        let read = self.bounded(state, read, unavailable).await.map_err(DocumentReadError::Storage)?;
+        self.is_open(state)?;
         Ok(read)
     }
 
     /// Whether the count is known.
-    fn is_open(&self, standing: &Standing) -> Result<bool, DocumentReadError> {
-        if let Some(loss) = standing.over() {
+    fn is_open(&self, state: &LeadershipState) -> Result<bool, DocumentReadError> {
+        if let Some(loss) = state.over() {
             return Err(DocumentReadError::Lost(loss));
         }
-        let line = self.line();
-        line.over().map_or_else(|| Ok(line.knows_count()), |over| Err(over.clone().into()))
+        let queue = self.queue();
+        queue.over().map_or_else(|| Ok(queue.knows_count()), |over| Err(over.clone().into()))
     }
 
-    async fn open(&self, standing: &Standing) -> Result<(), DocumentReadError> {
+    async fn open(&self, slot: LedSlot<'_>) -> Result<(), DocumentReadError> {
+        let state = slot.state;
         let _driving = tokio::select! {
             biased;
             driving = self.drive_lock.lock() => driving,
-            loss = standing.until_over() => return Err(DocumentReadError::Lost(loss)),
+            loss = state.until_over() => return Err(DocumentReadError::Lost(loss)),
         };
-        let _turn = self.gate.batch().await;
-        if self.is_open(standing)? {
+        let _batch_guard = self.partition_lock.lock_for_batch().await;
+        if self.is_open(state)? {
             return Ok(());
         }
-        let outcome = match self.fence_state(standing).await {
+        let outcome = match self.fence_state(slot).await {
             Err(error @ (ReadError::Unavailable(_) | ReadError::Fatal(_))) => {
                 return Err(DocumentReadError::Storage(error));
             }
             outcome => outcome,
         };
-        self.line().fence_read(standing.clock().now(), outcome);
-        self.is_open(standing).map(drop)
+        self.queue().fence_read(state.clock.now(), outcome);
+        self.is_open(state).map(drop)
+    }
+
+    /// From now on no batch begins before [`end_renewal`](Self::end_renewal).
+    pub(super) fn begin_renewal(&self) {
+        self.partition_lock.begin_renewal();
+    }
+
+    pub(super) fn end_renewal(&self) {
+        self.partition_lock.end_renewal();
+    }
+
+    /// Waits until the batch in flight is answered, but at most [`Timing::renewal_wait`]: the renewal matters
+    /// more.
+    ///
+    /// [`Timing::renewal_wait`]: crate::Timing::renewal_wait
+    pub(super) async fn batch_answered(&self, state: &LeadershipState) {
+        if self.partition_lock.is_batch_in_flight() {
+            tokio::select! {
+                biased;
+                () = self.partition_lock.batch_answered() => {}
+                () = state.clock.sleep(state.timing.renewal_wait()) => {}
+            }
+        }
     }
 
     async fn bounded<T: Send>(
         &self,
-        standing: &Standing,
+        state: &LeadershipState,
         call: impl Future<Output = T> + Send,
         unanswered: fn(NoAnswer) -> T,
     ) -> T {
-        let left = standing.clock().now().until(standing.kill_at());
-        let timeout = standing.timing().attempt_timeout().min(left);
-        let limit = Limit { clock: Arc::clone(standing.clock()), timeout, withdrawn: None };
-        bounded(call, limit, unanswered).await
+        let left = state.clock.now().until(state.kill_at());
+        let timeout = state.timing.attempt_timeout().min(left);
+        bounded(call, Limit { clock: Arc::clone(&state.clock), timeout, withdrawn: None }, unanswered).await
     }
 }
 
@@ -191,38 +228,7 @@ fn unavailable<T>(why: NoAnswer) -> Result<T, ReadError> {
     Err(ReadError::Unavailable(why.into()))
 }
 
-/// Never seen by a caller: the line answers each write before it forgets it.
+/// Never seen by a caller: the queue answers each write before it removes it.
 fn unanswered() -> DocumentWriteError {
     DocumentWriteError::Unknown { cause: "the writer has lost the write".into() }
-}
-
-/// A renewal that goes before the writer's batches, from the moment when it is to be sent until it is over.
-pub(crate) struct RenewalTurn(Standing);
-
-impl RenewalTurn {
-    /// `None` where nobody has asked for documents: nothing to go before.
-    pub(crate) fn of(standing: &Standing) -> Option<Self> {
-        standing.writer()?.gate.begin_renewal();
-        Some(Self(standing.clone()))
-    }
-
-    /// Waits for the batch at the storage, but not for long: the renewal matters more.
-    pub(crate) async fn come(&self) {
-        let Some(writer) = self.0.writer() else { return };
-        if writer.gate.is_batch_under_way() {
-            tokio::select! {
-                biased;
-                () = writer.gate.batch_passed() => {}
-                () = self.0.clock().sleep(self.0.timing().renewal_patience()) => {}
-            }
-        }
-    }
-}
-
-impl Drop for RenewalTurn {
-    fn drop(&mut self) {
-        if let Some(writer) = self.0.writer() {
-            writer.gate.end_renewal();
-        }
-    }
 }

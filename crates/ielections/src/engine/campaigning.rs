@@ -1,19 +1,16 @@
-//! Candidates: from the command to the leadership, or to nothing left behind.
+//! Campaigns: from the command to a leadership, or to the deletion of what the campaign left.
 
 use super::{
-    Answer, Grant, Hold, Reports,
-    actor::{Event, Kind, Turn},
+    actor::{Campaigning, Event, Kind, Leading, Releasing, Turn},
+    actors::Engine,
     call::{Call, Reply, Request},
-    leading::Leading,
-    releasing::Releasing,
-    task::Engine,
+    command::{Answer, Grant},
+    partition::{KeyPartition, NoPartition},
 };
 use crate::{
-    AcquireError, Candidacy, Entry, Key, Standing, Timing,
-    documents::{KeyPartition, NoPartition},
+    AcquireError, Candidacy, Entry, Key, Leadership, Standing, Timing,
     protocol::{Campaign, CampaignEvent, CampaignStep, Lease, Release, Won},
 };
-use futures_util::future::{AbortHandle, AbortRegistration};
 use std::{
     mem,
     sync::{Arc, Weak},
@@ -21,17 +18,6 @@ use std::{
 use tokio::sync::oneshot;
 use vvm_clock::Instant;
 use vvm_deadman::Subject;
-
-/// One candidate.
-pub(super) struct Campaigning<K> {
-    ticket: u64,
-    campaign: Campaign,
-    slots: Arc<[K]>,
-    holder: Arc<str>,
-    reply: Option<oneshot::Sender<Answer<K>>>,
-    /// Ends the last read that was not answered at once, if it is still in flight.
-    reading: Option<AbortHandle>,
-}
 
 impl<K: Key, C: Call> Engine<K, C> {
     pub(super) fn begin_campaign(
@@ -41,7 +27,7 @@ impl<K: Key, C: Call> Engine<K, C> {
         reply: oneshot::Sender<Answer<K>>,
     ) {
         if self.closing {
-            // A caller that no longer waits needs no answer.
+            // A dropped caller needs no answer.
             drop(reply.send(Err(AcquireError::Closing)));
             return;
         }
@@ -56,7 +42,7 @@ impl<K: Key, C: Call> Engine<K, C> {
         self.step_campaign(id, CampaignEvent::Woken);
     }
 
-    /// Ends a campaign whose caller is gone, or that is to end. A write in flight is answered first.
+    /// Ends a campaign. Waits for the answer of a write in flight first.
     pub(super) fn withdraw(&mut self, ticket: u64) {
         let Some(&id) = self.tickets.get(&ticket) else { return };
         let actor = &mut self.actors[id];
@@ -72,7 +58,7 @@ impl<K: Key, C: Call> Engine<K, C> {
         }
     }
 
-    /// Passes a hint on to every campaign that somebody still waits for.
+    /// Passes a hint on to every campaign whose caller still waits.
     pub(super) fn hint_campaigns(&mut self) {
         let ids: Vec<usize> = self.tickets.values().copied().collect();
         for id in ids {
@@ -111,7 +97,7 @@ impl<K: Key, C: Call> Engine<K, C> {
                 }
                 return self.abandon(id);
             }
-            // An acquisition that nobody waits for any more goes no further.
+            // Without a caller the campaign ends.
             _ if withdrawn => return self.abandon(id),
             CampaignStep::Sleep(until) => return self.wake_at(id, until),
             CampaignStep::Send => return self.queue(id, Turn::Other),
@@ -130,16 +116,7 @@ impl<K: Key, C: Call> Engine<K, C> {
         self.call(id, timeout, request);
     }
 
-    /// A read may be dropped at will, and nobody should wait for one on behalf of a campaign that is over
-    /// (I10). A write runs its whole time.
-    pub(super) fn withdrawable(&mut self, id: usize) -> Option<AbortRegistration> {
-        let Kind::Campaigning(campaigning) = &mut self.actors.get_mut(id)?.kind else { return None };
-        let (reading, withdrawn) = AbortHandle::new_pair();
-        campaigning.reading = Some(reading);
-        Some(withdrawn)
-    }
-
-    /// Arms the deadman, and only then lets the owner know (I4).
+    /// Arms the deadman, and then answers the caller (I4).
     fn won(&mut self, id: usize, won: Won) {
         let Some(mut campaigning) = self.end_campaign(id) else { return };
         let Won { slot, entry, sent_at } = won;
@@ -168,8 +145,8 @@ impl<K: Key, C: Call> Engine<K, C> {
             dropped: false,
         }));
         self.wake_at(id, wake_at);
-        // A grant that reaches nobody hands itself back.
-        drop(reply.send(Ok((key, Grant(Some(Hold::new(standing, id, commands)))))));
+        // A grant that does not arrive hands itself back.
+        drop(reply.send(Ok((key, Grant::new(Leadership::new(standing, id, commands))))));
     }
 
     fn standing(&self, id: usize, key: &K, entry: &Entry, sent_at: Instant) -> Standing {
@@ -177,12 +154,11 @@ impl<K: Key, C: Call> Engine<K, C> {
         if self.storage.documents().is_none() {
             return Standing::new(entry, sent_at, clock, NoPartition);
         }
-        let reports = Reports { lease: id, commands: Weak::clone(&self.commands) };
-        let storage = Arc::downgrade(&self.storage);
-        Standing::new(entry, sent_at, clock, KeyPartition { key: key.clone(), storage, reports })
+        let (storage, commands) = (Arc::downgrade(&self.storage), Weak::clone(&self.commands));
+        Standing::new(entry, sent_at, clock, KeyPartition { key: key.clone(), storage, lease: id, commands })
     }
 
-    /// Deletes what the campaign's unresolved attempts may have left, and ends it.
+    /// Ends the campaign and deletes records that its unresolved attempts may have left.
     fn abandon(&mut self, id: usize) {
         let Some(campaigning) = self.end_campaign(id) else { return };
         let left = campaigning.campaign.abandon();
@@ -194,7 +170,7 @@ impl<K: Key, C: Call> Engine<K, C> {
         }
     }
 
-    /// Releases a record under which no work was ever started.
+    /// Releases a record under which no work was started.
     fn release_unused(&mut self, id: usize, key: K, entry: &Entry) {
         let release = Release::begin(entry.incarnation(), entry.epoch, Timing::of(entry.ttl));
         self.begin_release(id, Releasing { key, release, reply: None });

@@ -1,34 +1,17 @@
-//! Leases that are held: renewing, losing, handing back.
+//! Leases: how the engine renews them, loses them and hands them back.
 
 use super::{
-    actor::{Event, Kind, Turn},
+    actor::{Event, Kind, Releasing, Turn},
+    actors::Engine,
     call::{Call, Reply, Request},
-    releasing::Releasing,
-    task::Engine,
 };
 use crate::{
-    Epoch, Incarnation, Key, Loss, ReleaseOutcome, Slot, Standing, Timing,
-    documents::RenewalTurn,
-    protocol::{Lease, LeaseEvent, LeaseStep, Release},
+    Epoch, Incarnation, Key, Loss, ReleaseOutcome, Slot, Timing,
+    protocol::{LeaseEvent, LeaseStep, Release},
 };
 use std::mem;
 use tokio::sync::oneshot;
 use vvm_clock::Instant;
-use vvm_deadman::Armed;
-
-/// One held lease.
-pub(super) struct Leading<K> {
-    pub(super) key: K,
-    pub(super) lease: Lease,
-    pub(super) standing: Standing,
-    /// Disarmed only by handing back (I4): dropped with the rest, it stays armed, and nobody can undo it.
-    pub(super) armed: Armed,
-    /// The record was seen not to be ours: nothing is left to delete.
-    pub(super) gone: bool,
-    /// The owner's word that work has stopped, waiting for the renewal in flight to be answered.
-    pub(super) handing_back: Option<oneshot::Sender<ReleaseOutcome>>,
-    pub(super) dropped: bool,
-}
 
 impl<K: Key, C: Call> Engine<K, C> {
     pub(super) fn lease_event(&mut self, id: usize, event: Event) {
@@ -43,7 +26,7 @@ impl<K: Key, C: Call> Engine<K, C> {
         self.settle(id);
     }
 
-    /// What the documents of a lease saw in its slot. The lease under this number may be another one by now.
+    /// Handles what the documents of a lease read in its slot. The number may belong to another lease by now.
     pub(super) fn shown(&mut self, id: usize, epoch: Epoch, incarnation: Incarnation, slot: Slot) {
         if let Some(actor) = self.actors.get(id)
             && let Kind::Leading(leading) = &actor.kind
@@ -68,7 +51,7 @@ impl<K: Key, C: Call> Engine<K, C> {
             }
             LeaseStep::Swap { held, entry, timeout, loss_at } => {
                 let key = leading.key.clone();
-                let turn = RenewalTurn::of(&leading.standing);
+                let turn = leading.standing.renewal_turn();
                 self.wake_at(id, loss_at);
                 self.call(id, timeout, Request::Swap(key, held, entry, turn));
             }
@@ -78,7 +61,7 @@ impl<K: Key, C: Call> Engine<K, C> {
                 self.call(id, timeout, Request::Get(key));
             }
             LeaseStep::Confirmed { sent_at, wake_at } => {
-                leading.standing.confirm(sent_at);
+                leading.standing.state().confirm(sent_at);
                 self.confirmed.push(id);
                 self.wake_at(id, wake_at);
             }
@@ -87,8 +70,8 @@ impl<K: Key, C: Call> Engine<K, C> {
         }
     }
 
-    /// Moves the deadlines of every lease confirmed in this round, in one go (I11).
-    pub(super) fn tell_deadman(&mut self) {
+    /// Moves the kill deadlines of all leases confirmed in this round, in one call (I11).
+    pub(super) fn confirm_deadlines(&mut self) {
         if self.confirmed.is_empty() {
             return;
         }
@@ -105,12 +88,11 @@ impl<K: Key, C: Call> Engine<K, C> {
         tracing::warn!(key = %leading.key, epoch = %leading.standing.epoch(), %loss, "leadership lost");
         leading.gone = loss.is_mismatch();
         if loss.tightens_deadline() {
-            // Somebody else may lead already: work has no more time than it takes to stop (I4: only ever
-            // earlier).
+            // Another process may lead already: the work gets just the time to stop (I4: only ever earlier).
             let timing = Timing::of(leading.lease.held().ttl);
             self.env.deadman.tighten(&leading.armed, now.after(timing.stopping()));
         }
-        leading.standing.lose(loss);
+        leading.standing.state().lose(loss);
         self.wake_at(id, Instant::NEVER);
     }
 
@@ -118,7 +100,7 @@ impl<K: Key, C: Call> Engine<K, C> {
         if let Some(actor) = self.actors.get_mut(id)
             && let Kind::Leading(leading) = &mut actor.kind
         {
-            leading.standing.lose(Loss::HandedBack);
+            leading.standing.state().lose(Loss::HandedBack);
             leading.handing_back = Some(reply);
             self.settle(id);
         }
@@ -133,14 +115,14 @@ impl<K: Key, C: Call> Engine<K, C> {
                 epoch = %leading.standing.epoch(),
                 "a leadership was dropped without being handed back: the process ends at the kill deadline"
             );
-            leading.standing.lose(Loss::Dropped);
+            leading.standing.state().lose(Loss::Dropped);
             leading.dropped = true;
             self.settle(id);
         }
     }
 
-    /// Ends a lease whose owner is done with it, once no call of it is in flight: the renewal joined, then
-    /// the deadman disarmed, then the record deleted (I6).
+    /// Ends a lease that was handed back or dropped, once no call of it is in flight: the deadman is disarmed
+    /// after the last renewal is answered, and the record is deleted after that (I6).
     fn settle(&mut self, id: usize) {
         let actor = &mut self.actors[id];
         let Kind::Leading(leading) = &actor.kind else { return };
@@ -150,7 +132,7 @@ impl<K: Key, C: Call> Engine<K, C> {
         let Kind::Leading(leading) = mem::replace(&mut actor.kind, Kind::Changing) else { return };
         let leading = *leading;
         let Some(reply) = leading.handing_back else {
-            // Dropped: the record is left to expire, and the deadline goes on ticking (I4).
+            // Dropped: the record is left to expire, and the deadline stays armed (I4).
             self.remove(id);
             return;
         };
@@ -163,12 +145,5 @@ impl<K: Key, C: Call> Engine<K, C> {
         let held = leading.lease.held();
         let release = Release::begin(held.incarnation(), held.epoch, Timing::of(held.ttl));
         self.begin_release(id, Releasing { key: leading.key, release, reply: Some(reply) });
-    }
-}
-
-impl<K> Leading<K> {
-    /// Whether the owner is done with it.
-    fn is_ending(&self) -> bool {
-        self.dropped || self.handing_back.is_some()
     }
 }

@@ -1,28 +1,20 @@
-//! Records on their way out.
+//! Releases: how the engine deletes a record.
 
 use super::{
-    actor::{Event, Kind, Turn},
+    actor::{Event, Kind, Releasing, Turn},
+    actors::Engine,
     call::{Call, Reply, Request},
-    task::Engine,
 };
 use crate::{
-    Key, ReleaseOutcome,
-    protocol::{Release, ReleaseEvent, ReleaseStep},
+    Key,
+    protocol::{ReleaseEvent, ReleaseStep},
 };
-use tokio::sync::oneshot;
-
-/// One record being deleted.
-pub(super) struct Releasing<K> {
-    pub(super) key: K,
-    pub(super) release: Release,
-    /// Who waits for the outcome; nobody for what a campaign left behind.
-    pub(super) reply: Option<oneshot::Sender<ReleaseOutcome>>,
-}
+use vvm_clock::Instant;
 
 impl<K: Key, C: Call> Engine<K, C> {
-    /// Turns the actor, whatever it was, into the release of its record.
+    /// Turns the actor into the release of its record.
     pub(super) fn begin_release(&mut self, id: usize, releasing: Releasing<K>) {
-        self.wake_at(id, vvm_clock::Instant::NEVER);
+        self.wake_at(id, Instant::NEVER);
         if let Some(actor) = self.actors.get_mut(id) {
             actor.kind = Kind::Releasing(Box::new(releasing));
             self.queue(id, Turn::Other);
@@ -45,10 +37,10 @@ impl<K: Key, C: Call> Engine<K, C> {
                 let key = releasing.key.clone();
                 self.call(id, timeout, Request::Delete(key, incarnation, epoch));
             }
-            ReleaseStep::Done(handback) => {
+            ReleaseStep::Done(outcome) => {
                 if let Some(reply) = releasing.reply.take() {
-                    // A caller that no longer waits needs no answer.
-                    let _ = reply.send(handback);
+                    // A dropped caller needs no answer.
+                    let _ = reply.send(outcome);
                 }
                 self.remove(id);
             }

@@ -23,7 +23,7 @@ pub use terms::{AcquireTimeout, Terms};
 use super::attempts::{Attempt, Attempts};
 use crate::{
     Claim, Entropy, Entry, Epoch, Incarnation, ReadError, Swap, Timing, Vacant, Version,
-    elections::AcquireError, timing::Jitter,
+    acquire_error::AcquireError, timing::Jitter,
 };
 use std::{mem, sync::Arc, time::Duration};
 use view::{Opening, View};

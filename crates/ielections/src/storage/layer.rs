@@ -2,8 +2,10 @@
 //! others pass through to what is beneath. What a verb promises stands on [`TtlStorage`] alone, and a layer
 //! promises the same.
 
-use super::{Claim, Delete, Key, Limits, ReadError, Swap, TtlStorage, WriteError};
-use crate::{DocumentStorage, Entry, Epoch, Incarnation, Slot, Vacant};
+use super::{
+    Claim, Delete, Key, Limits, ReadError, Swap, TtlStorage, WriteError, document_storage::DocumentStorage,
+};
+use crate::record::{Entry, Epoch, Incarnation, Slot, Vacant};
 use futures_util::future::BoxFuture;
 use std::{fmt::Debug, sync::Arc};
 

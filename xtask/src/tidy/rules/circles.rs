@@ -13,23 +13,14 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// Crates that have circles until `vvm-host` is divided into three and the others are put in order. An entry
-/// goes with the work that empties it; in the end, so does the list.
-pub(in crate::tidy) const UNFINISHED: [&str; 1] = ["ielections"];
-
 fn find(tree: &Tree) -> Vec<Finding> {
-    folders(tree, |name| !UNFINISHED.contains(&name)).flat_map(|folder| in_crate(tree, &folder)).collect()
-}
-
-/// What the rule would find in the crates that are exempt.
-pub(in crate::tidy) fn exempt(tree: &Tree) -> Vec<Finding> {
-    folders(tree, |name| UNFINISHED.contains(&name)).flat_map(|folder| in_crate(tree, &folder)).collect()
+    folders(tree).flat_map(|folder| in_crate(tree, &folder)).collect()
 }
 
 /// The sources of the crates below `crates/`.
-fn folders(tree: &Tree, is_wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = String> {
-    let wanted = tree.packages().iter().filter(move |package| is_wanted(&package.name));
-    let folders = wanted.map(|package| package.folder()).filter(|folder| folder.starts_with("crates"));
+fn folders(tree: &Tree) -> impl Iterator<Item = String> {
+    let folders = tree.packages().iter().map(|package| package.folder());
+    let folders = folders.filter(|folder| folder.starts_with("crates"));
     folders.map(|folder| format!("{}/src/", folder.display()))
 }
 

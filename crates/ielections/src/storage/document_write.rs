@@ -1,6 +1,6 @@
 //! One write of a batch, and what it depends on beside the fence.
 
-use super::{DocumentId, DocumentVersion};
+use super::document::{DocumentId, DocumentVersion};
 use bytes::Bytes;
 
 /// One write of a batch. A batch has at most one for each document.

@@ -1,6 +1,6 @@
 //! How much a storage takes of documents. Stated once by the driver, checked by the layer above.
 
-use super::{DocumentId, DocumentWrite};
+use super::{document::DocumentId, document_write::DocumentWrite};
 
 /// What a driver can carry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,8 +1,14 @@
 //! [`DocumentStorage`]: what fenced documents need of a database. The contract stands here, sentence by
 //! sentence.
 
-use super::{Document, DocumentId, DocumentLimits, DocumentVersion, DocumentWrite};
-use crate::{Epoch, Incarnation, Key, ReadError, Slot, WriteError};
+use super::{
+    document::{Document, DocumentId, DocumentVersion},
+    document_limits::DocumentLimits,
+    document_write::DocumentWrite,
+    error::{ReadError, WriteError},
+    key::Key,
+};
+use crate::record::{Epoch, Incarnation, Slot};
 use async_trait::async_trait;
 use bytes::Bytes;
 use std::{fmt::Debug, ops::Bound};

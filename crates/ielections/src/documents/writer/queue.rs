@@ -1,22 +1,19 @@
-//! Who waits to write, what is under way, and what each answer means for them: a value without I/O. The rules
-//! that keep I2 and I7 on the writer's side stand here.
+//! [`WriteQueue`]: the batches that wait, the batch that was sent, and what each answer means for them. A
+//! value without I/O. It keeps I2 and I7 on the writer's side by four rules:
 //!
-//! 1. One batch at a time, always after the count last known; the next one only when that count has moved or
-//!    the batch can never land any more.
-//! 2. Nothing but the count tells whether an unanswered batch has landed: under our epoch and incarnation
-//!    nobody else proposes. Has it not, the very same batch is sent again; the two can't both land.
-//! 3. A refused batch whose fence stands has failed by a condition. What is sent in its place may follow the
-//!    same count: the refused one can't land before it (its condition fails), nor after it (the count has
+//! 1. One batch at a time is sent, and it follows the last known count. The next batch is sent only when the
+//!    count has moved, or when the one before can never be applied any more.
+//! 2. The count alone tells whether an unanswered batch was applied, since no other writer uses our epoch and
+//!    incarnation. If it was not, the same batch is sent again. Only one of the two can be applied.
+//! 3. A refused batch whose fence stands has failed by a condition. Its replacement may follow the same
+//!    count: the refused batch can't be applied before it (the condition fails) nor after it (the count has
 //!    moved).
 //! 4. Being deposed is final.
 
-use super::super::{
-    BatchOutcome, Fence, FenceState,
-    error::{DocumentWriteError, Over},
-};
+use crate::documents::error::{DocumentWriteError, Over};
 use crate::{
-    DocumentId, DocumentLimits, DocumentVersion, DocumentWrite, Epoch, Incarnation, Loss, OnlyIf, ReadError,
-    WriteError,
+    BatchOutcome, DocumentId, DocumentLimits, DocumentVersion, DocumentWrite, Epoch, Fence, FenceState,
+    Incarnation, OnlyIf, ReadError, WriteError, loss::Loss,
 };
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -27,21 +24,21 @@ use std::{
 use tokio::sync::oneshot;
 use vvm_clock::Instant;
 
-/// What a caller of a write gets.
+/// The result of one caller's write.
 pub(super) type Answer = Result<DocumentVersion, DocumentWriteError>;
 
-/// The state of one leadership's writes.
-pub(super) struct Line {
+/// The writes of one leadership.
+pub(super) struct WriteQueue {
     epoch: Epoch,
     incarnation: Incarnation,
     limits: DocumentLimits,
-    /// How long one batch is tried without getting anywhere.
-    patience: Duration,
-    /// The last batch of the partition; `None` until it was read once.
+    /// How long attempts may fail before the callers get an error.
+    timeout: Duration,
+    /// The last batch of the partition; `None` before the first read.
     count: Option<DocumentVersion>,
     waiting: VecDeque<Job>,
     sent: Option<Sent>,
-    /// Since when nothing got anywhere.
+    /// Since when all attempts have failed.
     failing_since: Option<Instant>,
     over: Option<Over>,
 }
@@ -51,37 +48,37 @@ struct Job {
     caller: oneshot::Sender<Answer>,
 }
 
-/// The batch whose turn it is.
+/// The batch that is being written.
 struct Sent {
     writes: Arc<[DocumentWrite]>,
-    /// Whose writes they are, and how many of each, in order.
+    /// The callers in the order of their writes, each with the number of its writes.
     callers: Vec<(usize, oneshot::Sender<Answer>)>,
     stage: Stage,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    /// To be sent. `before`: it was sent already, and that may still land.
+    /// To be sent. `before`: an earlier attempt may still be applied.
     Ready { before: bool },
-    /// Sent, and not answered yet. Whoever finds it so has come after a caller who was dropped.
-    UnderWay { before: bool },
-    /// Landed or not, or not yet.
-    Unsure,
-    /// By the fence or by a condition.
+    /// Sent, and not answered yet. A caller finds this stage if the caller before it was dropped.
+    InFlight { before: bool },
+    /// May have been applied, or may still be.
+    Unknown,
+    /// Refused by the fence or by a condition.
     Refused,
-    /// By a condition.
+    /// Refused by a condition.
     Conflicting,
 }
 
 /// What to do next.
 pub(super) enum Step {
-    /// Read what the fence is compared with.
+    /// Read the state that the fence is compared with.
     ReadFence,
-    /// Send this.
+    /// Send this batch.
     Write(Fence, Arc<[DocumentWrite]>),
     /// Read these documents.
     ReadConditioned(Vec<DocumentId>),
-    /// Nobody waits for anything.
+    /// No caller waits.
     Nothing,
 }
 
@@ -92,18 +89,18 @@ pub(super) enum Pace {
     AfterPause,
 }
 
-impl Line {
+impl WriteQueue {
     pub(super) fn new(
         epoch: Epoch,
         incarnation: Incarnation,
         limits: DocumentLimits,
-        patience: Duration,
+        timeout: Duration,
     ) -> Self {
         Self {
             epoch,
             incarnation,
             limits,
-            patience,
+            timeout,
             count: None,
             waiting: VecDeque::new(),
             sent: None,
@@ -121,8 +118,8 @@ impl Line {
         self.count.is_some()
     }
 
-    /// Puts a batch that keeps the limits at the end of the line.
-    pub(super) fn join(&mut self, writes: Vec<DocumentWrite>) -> Result<oneshot::Receiver<Answer>, Over> {
+    /// Adds a batch. The caller has checked that it keeps the limits.
+    pub(super) fn push(&mut self, writes: Vec<DocumentWrite>) -> Result<oneshot::Receiver<Answer>, Over> {
         if let Some(over) = &self.over {
             return Err(over.clone());
         }
@@ -131,7 +128,7 @@ impl Line {
         Ok(answer)
     }
 
-    /// The next step. To be taken: a write counts as sent from here.
+    /// Returns the next step, which the caller must take: a write counts as sent from here.
     pub(super) fn next(&mut self) -> Step {
         let Some(after) = self.count else { return Step::ReadFence };
         let fence = Fence { epoch: self.epoch, incarnation: self.incarnation, after };
@@ -141,14 +138,14 @@ impl Line {
         let Some(sent) = &mut self.sent else { return Step::Nothing };
         match sent.stage {
             Stage::Ready { before } => {
-                sent.stage = Stage::UnderWay { before };
+                sent.stage = Stage::InFlight { before };
                 Step::Write(fence, Arc::clone(&sent.writes))
             }
-            Stage::UnderWay { .. } => {
-                sent.stage = Stage::Unsure;
+            Stage::InFlight { .. } => {
+                sent.stage = Stage::Unknown;
                 Step::ReadFence
             }
-            Stage::Unsure | Stage::Refused => Step::ReadFence,
+            Stage::Unknown | Stage::Refused => Step::ReadFence,
             Stage::Conflicting => {
                 let conditioned = sent.writes.iter().filter(|write| write.only_if() != OnlyIf::Always);
                 Step::ReadConditioned(conditioned.map(|write| write.id().clone()).collect())
@@ -156,7 +153,7 @@ impl Line {
         }
     }
 
-    /// As many of those who wait as one batch can carry, in their order. Who has gone is left out.
+    /// Takes as many waiting writes as one batch can carry, in their order. Skips callers that were dropped.
     fn take(&mut self) -> Option<Sent> {
         let mut writes: Vec<DocumentWrite> = Vec::new();
         let mut callers = Vec::new();
@@ -167,7 +164,7 @@ impl Line {
             let fits = writes.len() + job.writes.len() <= self.limits.max_batch
                 && bytes + more <= self.limits.max_batch_bytes
                 && job.writes.iter().all(|write| !ids.contains(write.id()));
-            // The first one always fits: that was checked when it came.
+            // The first one always fits: `push` requires it.
             if !job.caller.is_closed() && !fits && !callers.is_empty() {
                 break;
             }
@@ -201,7 +198,7 @@ impl Line {
             return Pace::AtOnce;
         };
         if self.sent.is_some() && state.last == after.next() {
-            return self.landed(after);
+            return self.applied(after);
         }
         if state.last != after {
             let (last, expected) = (state.last, after);
@@ -213,19 +210,19 @@ impl Line {
                 sent.stage = Stage::Conflicting;
                 Pace::AtOnce
             }
-            Stage::Unsure => {
+            Stage::Unknown => {
                 sent.stage = Stage::Ready { before: true };
                 Pace::AfterPause
             }
-            Stage::Ready { .. } | Stage::UnderWay { .. } | Stage::Conflicting => Pace::AtOnce,
+            Stage::Ready { .. } | Stage::InFlight { .. } | Stage::Conflicting => Pace::AtOnce,
         }
     }
 
     pub(super) fn written(&mut self, now: Instant, outcome: Result<BatchOutcome, WriteError>) -> Pace {
         let (Some(after), Some(sent)) = (self.count, &mut self.sent) else { return Pace::AtOnce };
-        let before = matches!(sent.stage, Stage::UnderWay { before: true });
+        let before = matches!(sent.stage, Stage::InFlight { before: true });
         match outcome {
-            Ok(BatchOutcome::Written) => self.landed(after),
+            Ok(BatchOutcome::Written) => self.applied(after),
             Ok(BatchOutcome::Refused) => {
                 sent.stage = Stage::Refused;
                 Pace::AtOnce
@@ -235,13 +232,13 @@ impl Line {
                 self.failed(now, cause.to_string())
             }
             Err(WriteError::Unknown(cause)) => {
-                sent.stage = Stage::Unsure;
+                sent.stage = Stage::Unknown;
                 self.failed(now, cause.to_string());
                 Pace::AtOnce
             }
-            // Of this attempt alone it says that it never lands.
+            // Only this attempt is never applied; the earlier one may still be.
             Err(WriteError::Fatal(cause)) if before => {
-                sent.stage = Stage::Unsure;
+                sent.stage = Stage::Unknown;
                 self.failed(now, cause.to_string())
             }
             Err(WriteError::Fatal(cause)) => {
@@ -252,8 +249,8 @@ impl Line {
         }
     }
 
-    /// What stands of the documents on which the refused batch depends: whose condition failed hears of it,
-    /// and the others' writes are sent again.
+    /// Handles the versions of the documents on which a refused batch depends. A caller whose condition failed
+    /// gets an error; the writes of the others are sent again.
     pub(super) fn conditioned_read(
         &mut self,
         now: Instant,
@@ -268,9 +265,9 @@ impl Line {
         let Some(sent) = self.sent.take() else { return Pace::AtOnce };
         let fails = |write: &&DocumentWrite| !write.only_if().holds(found.get(write.id()).copied());
         if !sent.writes.iter().any(|write| fails(&write)) {
-            // Nobody but us can have mended it, and we have not: ask again, and not for ever.
+            // No other writer can have changed it. Try again, within the timeout.
             self.sent = Some(Sent { stage: Stage::Ready { before: true }, ..sent });
-            return self.failed(now, "refused, although the fence and every condition stand".to_owned());
+            return self.failed(now, "refused, although the fence and every condition hold".to_owned());
         }
         let mut rest = sent.writes.as_ref();
         let (mut writes, mut callers) = (Vec::new(), Vec::new());
@@ -294,7 +291,7 @@ impl Line {
         Pace::AtOnce
     }
 
-    fn landed(&mut self, after: DocumentVersion) -> Pace {
+    fn applied(&mut self, after: DocumentVersion) -> Pace {
         let version = after.next();
         self.count = Some(version);
         self.failing_since = None;
@@ -304,10 +301,11 @@ impl Line {
         Pace::AtOnce
     }
 
-    /// One more try failed. After enough of them everybody hears so, and the next caller begins anew (I10).
+    /// Records a failed attempt. After the timeout every caller gets an error, and the next one begins anew
+    /// (I10).
     fn failed(&mut self, now: Instant, cause: String) -> Pace {
         let since = *self.failing_since.get_or_insert(now);
-        if now.since(since) >= self.patience {
+        if now.since(since) >= self.timeout {
             let cause: Arc<str> = cause.into();
             self.give_up(&cause, DocumentWriteError::NotWritten { cause: Arc::clone(&cause) });
         }
@@ -323,17 +321,17 @@ impl Line {
         self.end(Over::Lost(Loss::StorageReplaced { cause: cause.into() }))
     }
 
-    /// Answers everybody: with `unsent` those whose writes certainly never land. What may still land stays,
-    /// to be settled before anything else is sent.
+    /// Answers every caller, with `unsent` if its writes are never applied. A batch that may still be applied
+    /// stays, and is settled before the next one is sent.
     fn give_up(&mut self, cause: &Arc<str>, unsent: DocumentWriteError) {
         self.failing_since = None;
         if let Some(sent) = &mut self.sent {
-            let never_lands = matches!(sent.stage, Stage::Ready { before: false });
+            let is_never_applied = matches!(sent.stage, Stage::Ready { before: false });
             let unknown = || DocumentWriteError::Unknown { cause: Arc::clone(cause) };
             for (_, caller) in mem::take(&mut sent.callers) {
-                answer(caller, Err(if never_lands { unsent.clone() } else { unknown() }));
+                answer(caller, Err(if is_never_applied { unsent.clone() } else { unknown() }));
             }
-            if never_lands {
+            if is_never_applied {
                 self.sent = None;
             }
         }
@@ -342,7 +340,7 @@ impl Line {
         }
     }
 
-    /// Nothing goes through here any more.
+    /// Ends the queue: every caller from now on gets `over`.
     pub(super) fn end(&mut self, over: Over) -> Pace {
         let sent = self.sent.take().into_iter().flat_map(|sent| sent.callers);
         for caller in sent.map(|(_, caller)| caller).chain(self.waiting.drain(..).map(|job| job.caller)) {
@@ -354,6 +352,6 @@ impl Line {
 }
 
 fn answer(caller: oneshot::Sender<Answer>, answer: Answer) {
-    // A caller that has gone needs none.
+    // A dropped caller needs no answer.
     drop(caller.send(answer));
 }

@@ -1,0 +1,60 @@
+//! Storage calls, bounded in time. [`bounded`] is the one function of the crate that may drop a write before
+//! it is answered. The dropped write counts as `Unknown` (I7, I10).
+
+use futures_util::future::{AbortRegistration, Abortable, Either, FutureExt, select};
+use std::{any::Any, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
+use vvm_clock::{Clock, Span};
+
+/// Why a call has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoAnswer {
+    #[error("no answer within {}", Span(*.0))]
+    TimedOut(Duration),
+    #[error("the storage driver panicked: {0}")]
+    Panicked(String),
+}
+
+impl NoAnswer {
+    fn from_panic(payload: &(dyn Any + Send)) -> Self {
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        Self::Panicked(text.unwrap_or("the payload is not text").to_owned())
+    }
+}
+
+/// When a call without an answer ends.
+pub(crate) struct Limit {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) timeout: Duration,
+    /// Aborted when no caller waits for the answer any more. Only for reads.
+    pub(crate) withdrawn: Option<AbortRegistration>,
+}
+
+impl Limit {
+    async fn reached(self) {
+        let expiry = self.clock.sleep(self.timeout);
+        match self.withdrawn {
+            Some(withdrawn) => drop(Abortable::new(expiry, withdrawn).await),
+            None => expiry.await,
+        }
+    }
+}
+
+/// Returns the call's answer, or `unanswered` once the limit is reached or the driver has panicked.
+///
+/// A panic is caught because only the engine can disarm a deadline: a bug in a driver must not end it. A call
+/// that is answered at its first poll costs no timer.
+pub(crate) async fn bounded<T>(
+    call: impl Future<Output = T>,
+    limit: Limit,
+    unanswered: fn(NoAnswer) -> T,
+) -> T {
+    let timeout = limit.timeout;
+    // Unwind safe: the call is not polled after its panic, and a driver answers for its own shared state.
+    let call = pin!(AssertUnwindSafe(call).catch_unwind());
+    match select(call, pin!(limit.reached())).await {
+        Either::Left((Ok(answer), _)) => answer,
+        Either::Left((Err(payload), _)) => unanswered(NoAnswer::from_panic(&*payload)),
+        Either::Right(((), _)) => unanswered(NoAnswer::TimedOut(timeout)),
+    }
+}

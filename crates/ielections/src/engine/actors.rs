@@ -1,0 +1,192 @@
+//! [`Engine`]: all actors with their wake-ups, their queues and their calls. Event handlers of every kind of
+//! actor use it.
+
+use super::{
+    actor::{Actor, Kind, Turn},
+    call::{Call, Request},
+    command::Command,
+    timers::Timers,
+};
+use crate::{EngineSettings, Env, Key, Loss, TtlStorage, bounded::Limit, timing::Jitter};
+use futures_util::{
+    future::{AbortHandle, AbortRegistration},
+    stream::FuturesUnordered,
+};
+use slab::Slab;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt::Write,
+    mem,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+use tokio::sync::mpsc::UnboundedSender;
+use vvm_clock::Instant;
+
+pub(super) struct Engine<K: Key, C> {
+    pub(super) storage: Arc<dyn TtlStorage<K>>,
+    make_call: MakeCall<K, C>,
+    pub(super) env: Env,
+    pub(super) settings: EngineSettings,
+    /// For the leaderships. Weak, so that the task ends when no handle is left.
+    pub(super) commands: Weak<UnboundedSender<Command<K>>>,
+    /// The present. Read at the beginning of a round, so before each send (I3), and after each answer (I5).
+    pub(super) now: Instant,
+    pub(super) actors: Slab<Actor<K>>,
+    pub(super) tickets: BTreeMap<u64, usize>,
+    pub(super) timers: Timers,
+    /// Actors whose wake-up has moved in this round. The timer queue is updated at the end of the round: a
+    /// storage in memory has answered most calls by then, and their time limits need no timer.
+    moved: Vec<usize>,
+    pub(super) calls: FuturesUnordered<C>,
+    /// A call was made that was not polled yet.
+    pub(super) unpolled: bool,
+    renewals: VecDeque<usize>,
+    others: VecDeque<usize>,
+    /// Leases with a confirmed renewal that the deadman does not have yet.
+    pub(super) confirmed: Vec<usize>,
+    pub(super) closing: bool,
+    jitter: fastrand::Rng,
+    /// A buffer for formatting keys, so that each costs one allocation.
+    text: String,
+}
+
+/// Makes a call out of a request. A field, so that the engine's type contains the type of the call.
+pub(super) type MakeCall<K, C> = fn(Arc<dyn TtlStorage<K>>, usize, Request<K>, Limit) -> C;
+
+impl<K: Key, C> Engine<K, C> {
+    /// Ends every leadership with `loss`, unless it has ended already.
+    pub(super) fn lose_all(&self, loss: &Loss) {
+        for (_, actor) in &self.actors {
+            if let Kind::Leading(leading) = &actor.kind {
+                leading.standing.state().lose(loss.clone());
+            }
+        }
+    }
+}
+
+impl<K: Key, C: Call> Engine<K, C> {
+    pub(super) fn new(
+        storage: Arc<dyn TtlStorage<K>>,
+        make_call: MakeCall<K, C>,
+        env: Env,
+        settings: EngineSettings,
+        commands: Weak<UnboundedSender<Command<K>>>,
+    ) -> Self {
+        let timers = Timers::new(Arc::clone(&env.clock));
+        let jitter = fastrand::Rng::with_seed(env.entropy.next_u64());
+        let now = env.clock.now();
+        Self {
+            storage,
+            make_call,
+            env,
+            settings,
+            commands,
+            now,
+            actors: Slab::new(),
+            tickets: BTreeMap::new(),
+            timers,
+            moved: Vec::new(),
+            calls: FuturesUnordered::new(),
+            unpolled: false,
+            renewals: VecDeque::new(),
+            others: VecDeque::new(),
+            confirmed: Vec::new(),
+            closing: false,
+            jitter,
+            text: String::new(),
+        }
+    }
+
+    /// Returns the jitter of the next renewal. It needs no secrecy, so the environment's entropy only seeds
+    /// it.
+    pub(super) fn jitter(&mut self) -> Jitter {
+        Jitter::from_random(self.jitter.u64(..))
+    }
+
+    /// Formats a key for messages.
+    pub(super) fn text(&mut self, key: &K) -> Arc<str> {
+        self.text.clear();
+        // Only the key's own `Display` can fail, and what it wrote before is good enough for a message.
+        let _ = write!(self.text, "{key}");
+        self.text.as_str().into()
+    }
+
+    pub(super) fn add(&mut self, kind: Kind<K>) -> usize {
+        let never = Instant::NEVER;
+        self.actors.insert(Actor { wake_at: never, queued_for: never, queued: false, calling: false, kind })
+    }
+
+    pub(super) fn remove(&mut self, id: usize) {
+        if let Some(actor) = self.actors.try_remove(id) {
+            self.timers.shift(id, actor.queued_for, Instant::NEVER);
+        }
+    }
+
+    pub(super) fn wake_at(&mut self, id: usize, at: Instant) {
+        if let Some(actor) = self.actors.get_mut(id)
+            && mem::replace(&mut actor.wake_at, at) != at
+        {
+            self.moved.push(id);
+        }
+    }
+
+    pub(super) fn queue_wake_ups(&mut self) {
+        for id in self.moved.drain(..) {
+            // The actor may have ended, and another one may have its number: both are handled alike.
+            if let Some(actor) = self.actors.get_mut(id)
+                && actor.queued_for != actor.wake_at
+            {
+                self.timers.shift(id, actor.queued_for, actor.wake_at);
+                actor.queued_for = actor.wake_at;
+            }
+        }
+    }
+
+    /// Queues the actor for its turn to call the storage.
+    pub(super) fn queue(&mut self, id: usize, turn: Turn) {
+        let Some(actor) = self.actors.get_mut(id) else { return };
+        if mem::replace(&mut actor.queued, true) {
+            return;
+        }
+        match turn {
+            Turn::Renewal => self.renewals.push_back(id),
+            Turn::Other => self.others.push_back(id),
+        }
+    }
+
+    /// Returns the next actor that may call the storage, if another call may be in flight. Renewals go first.
+    pub(super) fn next_turn(&mut self) -> Option<usize> {
+        if self.calls.len() >= self.settings.max_in_flight.get() {
+            return None;
+        }
+        while let Some(id) = self.renewals.pop_front().or_else(|| self.others.pop_front()) {
+            // A place in the queue can outlive its actor. `queued` then tells, even if the number is reused.
+            if let Some(actor) = self.actors.get_mut(id)
+                && mem::replace(&mut actor.queued, false)
+            {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// Sends a request for the actor. It is polled first in this round or in the next one.
+    pub(super) fn call(&mut self, id: usize, timeout: Duration, request: Request<K>) {
+        if let Some(actor) = self.actors.get_mut(id) {
+            actor.calling = true;
+        }
+        let withdrawn = if request.is_read() { self.withdrawable(id) } else { None };
+        let limit = Limit { clock: Arc::clone(&self.env.clock), timeout, withdrawn };
+        self.calls.push((self.make_call)(Arc::clone(&self.storage), id, request, limit));
+        self.unpolled = true;
+    }
+
+    /// Lets a read end with its campaign (I10). A write runs for its whole time.
+    fn withdrawable(&mut self, id: usize) -> Option<AbortRegistration> {
+        let Kind::Campaigning(campaigning) = &mut self.actors.get_mut(id)?.kind else { return None };
+        let (reading, withdrawn) = AbortHandle::new_pair();
+        campaigning.reading = Some(reading);
+        Some(withdrawn)
+    }
+}
