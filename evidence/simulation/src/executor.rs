@@ -1,8 +1,7 @@
 //! A deterministic executor: one thread, and the next task chosen by the seed among those that are ready.
 //!
 //! Tasks belong to a process, which can be paused (its tasks are not polled) and crashed (they are dropped).
-//! Choosing by chance and not in order is the point: it tries interleavings that a fair queue would never
-//! show.
+//! A random choice tries interleavings that a fair queue never produces.
 
 use fastrand::Rng;
 use std::{
@@ -30,7 +29,7 @@ impl fmt::Display for Process {
 
 pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Tasks that were spawned or woken, shared with wakers. No order of its own: the executor sorts by choosing.
+/// Tasks that were spawned or woken, shared with wakers. Unordered: the executor chooses.
 #[derive(Clone, Default)]
 pub(crate) struct Inbox(Arc<Mutex<Arrivals>>);
 
@@ -125,12 +124,12 @@ impl Executor {
         }
     }
 
-    /// SIGKILL: every task of the process is gone, with nothing said.
+    /// SIGKILL: drops every task of the process.
     pub(crate) fn crash(&mut self, process: Process) {
         self.take_in();
         self.tasks.retain(|_, running| running.process != process);
         self.resume(process);
-        // What the dropped tasks spawned or woke while being dropped died with them.
+        // Also what the tasks spawned while they were dropped.
         self.inbox.with(|arrivals| arrivals.spawned.retain(|(owner, _, _)| *owner != process));
     }
 

@@ -1,33 +1,32 @@
-//! What goes wrong in a run, and how often it really did.
+//! The faults of a run, and how often each took effect.
 //!
-//! A run whose faults never happened proves nothing, so each is counted where it takes effect, not where it
-//! was drawn.
+//! A fault that never happened shows nothing, so each is counted where it takes effect, not where it is drawn.
 
 use fastrand::Rng;
 use std::{fmt, ops::AddAssign, time::Duration};
 
-/// How rough a run is: every seed has its own weather.
+/// How often each fault happens. Every seed has its own rates.
 #[derive(Clone, Debug)]
-pub(crate) struct Weather {
-    /// Out of a thousand calls: refused, certainly not applied.
+pub(crate) struct FaultRates {
+    /// Out of a thousand calls: refused, and never applied.
     pub(crate) not_applied: u32,
     /// Out of a thousand calls: the request never arrives.
     pub(crate) request_lost: u32,
     /// Out of a thousand calls: applied, and the answer never arrives.
     pub(crate) answer_lost: u32,
-    /// Out of a thousand calls: an error that leaves open whether it was applied.
+    /// Out of a thousand calls: answered as unknown, applied or not.
     pub(crate) unknown: u32,
     /// Out of a thousand calls: the request travels for up to two TTLs.
     pub(crate) delayed: u32,
     /// Out of a thousand scans: the answer is from the past.
     pub(crate) stale: u32,
-    /// The usual time a message travels, at most.
+    /// The longest usual delay of a message.
     pub(crate) latency: Duration,
-    /// Mean time between the troubles of one process.
-    pub(crate) trouble_every: Duration,
+    /// Mean time between two faults of one process.
+    pub(crate) process_fault_every: Duration,
 }
 
-impl Weather {
+impl FaultRates {
     pub(crate) fn draw(rng: &mut Rng) -> Self {
         let mut often = |most: u32| if rng.bool() { rng.u32(0..most) } else { 0 };
         Self {
@@ -38,12 +37,12 @@ impl Weather {
             delayed: often(100),
             stale: often(300),
             latency: Duration::from_millis(u64::from(often(800)) + 1),
-            trouble_every: Duration::from_secs(rng.u64(15..90)),
+            process_fault_every: Duration::from_secs(rng.u64(15..90)),
         }
     }
 
-    /// Nothing goes wrong any more.
-    pub(crate) fn calm() -> Self {
+    /// No faults.
+    pub(crate) fn none() -> Self {
         Self {
             not_applied: 0,
             request_lost: 0,
@@ -52,14 +51,24 @@ impl Weather {
             delayed: 0,
             stale: 0,
             latency: Duration::from_millis(5),
-            trouble_every: Duration::from_secs(3600),
+            process_fault_every: Duration::from_secs(3600),
         }
     }
 }
 
+/// The fate of one call.
+#[derive(Debug)]
+pub(crate) enum Fate {
+    Answered,
+    NotApplied,
+    RequestLost,
+    AnswerLost,
+    Unknown { applied: bool },
+}
+
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident: $text:literal,)*) => {
-        /// What really happened.
+        /// How often each fault took effect.
         #[derive(Clone, Debug, Default)]
         pub(crate) struct Counts { $($(#[$doc])* pub(crate) $name: u64,)* }
 
@@ -68,7 +77,7 @@ macro_rules! counts {
         }
 
         impl Counts {
-            /// What was to happen at least once in many runs, and never did.
+            /// The faults that never happened.
             pub(crate) fn missing(&self) -> Vec<&'static str> {
                 let mut missing = Vec::new();
                 $(if self.$name == 0 { missing.push($text); })*
@@ -86,7 +95,7 @@ macro_rules! counts {
 }
 
 counts! {
-    not_applied: "storage errors: certainly not applied",
+    not_applied: "storage errors: not applied",
     request_lost: "requests lost",
     answer_lost: "answers lost after the write was applied",
     unknown_applied: "unknown outcomes, applied",

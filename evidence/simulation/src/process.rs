@@ -1,9 +1,9 @@
-//! One simulated process: a VVM with one service, on a clock of its own, and everything that happens to it.
+//! One simulated process: a VVM with one service, on its own clock.
 
 use crate::{
     executor::{Process, Task},
-    storage::Remote,
-    world::{Order, World},
+    storage::RemoteStorage,
+    world::{Signal, World},
 };
 use async_trait::async_trait;
 use fastrand::Rng;
@@ -20,22 +20,22 @@ use vvm_clock::{Clock, Instant};
 use vvm_deadman::{Deadman, Subject, Trigger};
 use vvm_orch::{Acquisition, BoxError, RunningVvm, Service, ServiceContext, Vvm, VvmConfig, Work};
 
-/// What one process is, drawn from the seed.
+/// The properties of one process, drawn from the seed.
 #[derive(Clone, Debug)]
-pub(crate) struct Nature {
+pub(crate) struct ProcessProfile {
     pub(crate) slots: u32,
     ttl: Ttl,
     rate: Rate,
-    /// What its clock shows when it starts: clocks of different machines have nothing to do with each other.
+    /// The reading of its clock at its start. Clocks of different machines are unrelated.
     reading: Instant,
     wall: Duration,
-    service: Temper,
+    service: ServiceProfile,
     seed: u64,
 }
 
 /// How its service behaves.
 #[derive(Clone, Copy, Debug)]
-struct Temper {
+struct ServiceProfile {
     start_takes: Duration,
     stop_takes: Duration,
     fails_to_start: bool,
@@ -43,12 +43,12 @@ struct Temper {
     ends_after: Option<Duration>,
 }
 
-impl Nature {
+impl ProcessProfile {
     pub(crate) fn draw(rng: &mut Rng, slots: u32) -> Self {
         let ttls = [Duration::from_secs(4), Duration::from_secs(10), Duration::from_secs(20)];
         let ttl = Ttl::new(ttls[rng.usize(..ttls.len())]).unwrap_or_default();
         let up_to = |rng: &mut Rng, most: u64| Duration::from_millis(rng.u64(..most));
-        let service = Temper {
+        let service = ServiceProfile {
             start_takes: up_to(rng, 3_000),
             stop_takes: up_to(rng, 6_000),
             fails_to_start: rng.u32(..20) == 0,
@@ -67,8 +67,8 @@ impl Nature {
         }
     }
 
-    /// The nature of a process in calm weather: nothing about its service is odd any more.
-    pub(crate) fn calm(mut self) -> Self {
+    /// The same process with a service that starts, stops and runs as it should.
+    pub(crate) fn sound(mut self) -> Self {
         self.service.fails_to_start = false;
         self.service.refuses_to_stop = false;
         self.service.ends_after = None;
@@ -76,10 +76,10 @@ impl Nature {
     }
 }
 
-/// Starts `process`. It lives until it is crashed, killed by its deadman, or has shut down after `stop` rang.
-pub(crate) fn start(world: &Arc<World>, process: Process, nature: Nature, stop: Arc<Notify>) {
+/// Starts `process`. It lives until it crashes, its deadman kills it, or it has shut down after `stop`.
+pub(crate) fn start(world: &Arc<World>, process: Process, profile: ProcessProfile, stop: Arc<Notify>) {
     let clock: Arc<dyn Clock> =
-        Arc::new(DriftingClock::new(world.clock.clone(), nature.rate, nature.reading));
+        Arc::new(DriftingClock::new(world.clock.clone(), profile.rate, profile.reading));
     world.born(process, Arc::clone(&clock));
     let changed = Arc::new(Notify::new());
     let trigger = SimTrigger {
@@ -94,28 +94,28 @@ pub(crate) fn start(world: &Arc<World>, process: Process, nature: Nature, stop: 
         Box::pin(kill_at_deadline(Arc::clone(world), process, Arc::clone(&clock), changed)),
     );
     let wall = MockWallClock::new();
-    wall.set(nature.wall);
+    wall.set(profile.wall);
     let env = Env {
         clock,
         wall: Arc::new(wall),
         deadman: Deadman::with_trigger(Arc::new(trigger)),
-        entropy: Arc::new(SeededEntropy(Mutex::new(Rng::with_seed(nature.seed)))),
+        entropy: Arc::new(SeededEntropy(Mutex::new(Rng::with_seed(profile.seed)))),
         spawn: Arc::new(SimSpawn { world: Arc::clone(world), process }),
     };
-    let main = main(Arc::clone(world), process, nature, env, stop);
+    let main = main(Arc::clone(world), process, profile, env, stop);
     world.spawn(process, "main", Box::pin(main));
 }
 
-/// What a host does: provide, launch, wait for a problem or a signal, shut down, exit.
-async fn main(world: Arc<World>, process: Process, nature: Nature, env: Env, stop: Arc<Notify>) {
-    let storage = Arc::new(Remote { world: Arc::clone(&world), process });
+/// Does as a host does: provide, launch, wait for a problem or a signal, shut down, exit.
+async fn main(world: Arc<World>, process: Process, profile: ProcessProfile, env: Env, stop: Arc<Notify>) {
+    let storage = Arc::new(RemoteStorage { world: Arc::clone(&world), process });
     let elections = Elections::new(storage, env.clone());
     let service =
-        SimService { world: Arc::clone(&world), process, temper: nature.service, clock: env.clock.clone() };
+        SimService { world: Arc::clone(&world), process, profile: profile.service, clock: env.clock.clone() };
     let Ok(holder) = Holder::new("10.0.0.7") else { return };
-    let config = VvmConfig::new((1..=nature.slots).collect(), holder, &env);
+    let config = VvmConfig::new((1..=profile.slots).collect(), holder, &env);
     let vvm = Vvm::provide(config, elections, vec![Box::new(service)]);
-    let running = vvm.launch(nature.ttl, Acquisition::Forever);
+    let running = vvm.launch(profile.ttl, Acquisition::Forever);
     tokio::select! {
         biased;
         () = stop.notified() => world.count(|counts| counts.stops += 1),
@@ -123,20 +123,20 @@ async fn main(world: Arc<World>, process: Process, nature: Nature, env: Env, sto
             world.note(format_args!("{process} has a problem: {problem:?}"));
             world.count(|counts| counts.problems += 1);
         }
-        never = hints(&world, &running, &*env.clock, Rng::with_seed(nature.seed)) => match never {},
+        never = hints(&world, &running, &*env.clock, Rng::with_seed(profile.seed)) => match never {},
     }
     let outcome = running.shutdown().await;
     world.note(format_args!("{process} has shut down: {outcome:?}"));
     if world.is_working(process) {
-        // A service did not stop in time. The leadership was not handed back, and this process goes on as one
-        // does whose exit hangs: the deadman is all that is left.
+        // A service did not stop in time, so the leadership was not handed back. This process lives on as if
+        // its exit hung: only the deadman ends it.
         world.count(|counts| counts.refusals += 1);
         return;
     }
-    world.state().orders.push(Order::Ended(process));
+    world.state().signals.push(Signal::Ended(process));
 }
 
-/// Neighbours say that something has changed, whether it has or not, now and then by the dozen.
+/// Sends hints, true or false, now and then many at once.
 async fn hints(world: &World, running: &RunningVvm<u32>, clock: &dyn Clock, mut rng: Rng) -> Infallible {
     loop {
         clock.sleep(Duration::from_secs(10).mul_f64(rng.f64())).await;
@@ -151,7 +151,7 @@ async fn hints(world: &World, running: &RunningVvm<u32>, clock: &dyn Clock, mut 
 struct SimService {
     world: Arc<World>,
     process: Process,
-    temper: Temper,
+    profile: ServiceProfile,
     clock: Arc<dyn Clock>,
 }
 
@@ -163,13 +163,13 @@ impl Service<u32> for SimService {
 
     async fn start(self: Box<Self>, cx: ServiceContext<u32>) -> Result<Work, BoxError> {
         self.world.work_begins(self.process, cx.slot, cx.standing.epoch(), cx.standing.incarnation());
-        self.clock.sleep(self.temper.start_takes).await;
-        if self.temper.fails_to_start {
+        self.clock.sleep(self.profile.start_takes).await;
+        if self.profile.fails_to_start {
             self.world.work_ends(self.process);
             return Err("simulated failure to start".into());
         }
         Ok(Box::pin(async move {
-            let natural_end = match self.temper.ends_after {
+            let natural_end = match self.profile.ends_after {
                 Some(after) => self.clock.sleep(after),
                 None => Box::pin(std::future::pending()),
             };
@@ -178,17 +178,17 @@ impl Service<u32> for SimService {
                 () = cx.stop.cancelled() => {}
                 () = natural_end => {}
             }
-            if self.temper.refuses_to_stop {
+            if self.profile.refuses_to_stop {
                 std::future::pending::<()>().await;
             }
-            self.clock.sleep(self.temper.stop_takes).await;
+            self.clock.sleep(self.profile.stop_takes).await;
             self.world.work_ends(self.process);
             Ok(())
         }))
     }
 }
 
-/// The kernel's timer: acts on its own, whatever the process does or doesn't (I4).
+/// The kernel's timer: fires whether or not the process runs (I4).
 async fn kill_at_deadline(world: Arc<World>, process: Process, clock: Arc<dyn Clock>, changed: Arc<Notify>) {
     while world.is_alive(process) {
         let due: Task = match world.deadline(process) {

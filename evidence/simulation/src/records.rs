@@ -1,7 +1,6 @@
-//! The records themselves: the storage contract at its plainest, written apart from every driver so that it
-//! can judge them all.
+//! The records: the storage contract in its simplest form, independent of every driver.
 
-use crate::storage::Write;
+use crate::write::{Outcome, Write};
 use ielections::{Entry, Epoch, Slot, Vacant};
 use std::collections::BTreeMap;
 use vvm_clock::Instant;
@@ -17,7 +16,7 @@ pub(crate) struct Record {
 pub(crate) struct Records {
     cells: BTreeMap<u32, Cell>,
     epoch_fell: bool,
-    /// Whether this storage can prove ages.
+    /// Whether this storage reports a proven age.
     pub(crate) proves_age: bool,
 }
 
@@ -29,7 +28,7 @@ struct Cell {
     worked_at: Option<Epoch>,
 }
 
-/// How much of the past a stale read may show.
+/// How many earlier states a stale read may show.
 const PAST: usize = 8;
 
 impl Records {
@@ -47,14 +46,14 @@ impl Records {
         }
     }
 
-    /// A state of the slot that has passed; without age, which nobody proves of the past.
+    /// An earlier state of the slot. It has no proven age.
     pub(crate) fn past(&self, key: u32, share: f64) -> Option<Slot> {
         let past = &self.cells.get(&key)?.past;
         past.get((past.len() as f64 * share) as usize).cloned()
     }
 
-    /// Applies the write, or returns what stands there instead.
-    pub(crate) fn apply(&mut self, now: Instant, sent_at: Instant, write: &Write) -> Option<Slot> {
+    /// Applies the write, or returns the slot that refuses it.
+    pub(crate) fn apply(&mut self, now: Instant, sent_at: Instant, write: &Write) -> Outcome {
         let key = write.key();
         let before = self.slot(key, now);
         let applies = match (write, &before) {
@@ -93,12 +92,12 @@ impl Records {
         None
     }
 
-    /// Whether every claim so far raised its slot's epoch and every renewal kept it.
+    /// Whether every claim so far raised the epoch of its slot, and every renewal kept it.
     pub(crate) fn epoch_rose(&self) -> bool {
         !self.epoch_fell
     }
 
-    /// Work begins at `epoch`: whether that is larger than every epoch worked at before.
+    /// Notes that work begins at `epoch`. Returns whether that is larger than every earlier epoch of work.
     pub(crate) fn work_begins(&mut self, key: u32, epoch: Epoch) -> bool {
         let cell = self.cells.entry(key).or_default();
         let rose = Some(epoch) > cell.worked_at;

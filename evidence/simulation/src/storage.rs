@@ -1,10 +1,13 @@
-//! The storage and the network before it: every call is two messages, each of which may be late, lost or a
-//! lie.
+//! [`RemoteStorage`]: the storage behind a network. Every call is two messages, and each may be late or lost.
 //!
-//! A request that was sent is on its way whatever becomes of its sender: dropping the future of a write, or
-//! crashing its process, does not call it back.
+//! A request that was sent arrives even if its sender drops the future or crashes.
 
-use crate::{executor::Process, world::World};
+use crate::{
+    executor::Process,
+    faults::Fate,
+    world::World,
+    write::{Outcome, Write},
+};
 use async_trait::async_trait;
 use ielections::{
     Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, TtlStorage, Vacant, WriteError,
@@ -15,30 +18,9 @@ use vvm_clock::Clock;
 
 /// The storage as one process reaches it.
 #[derive(Debug)]
-pub(crate) struct Remote {
+pub(crate) struct RemoteStorage {
     pub(crate) world: Arc<World>,
     pub(crate) process: Process,
-}
-
-/// A write, as it travels.
-#[derive(Clone, Debug)]
-pub(crate) enum Write {
-    Insert(u32, Vacant, Entry),
-    TakeOver(u32, Entry, Entry),
-    Swap(u32, Entry, Entry),
-    Delete(u32, Incarnation, Epoch),
-}
-
-/// What became of a write: `None`, it was applied; or what stands there instead.
-pub(crate) type Outcome = Option<Slot>;
-
-#[derive(Debug)]
-pub(crate) enum Fate {
-    Answered,
-    NotApplied,
-    RequestLost,
-    AnswerLost,
-    Unknown { applied: bool },
 }
 
 #[derive(Debug)]
@@ -52,12 +34,12 @@ impl fmt::Display for Simulated {
 
 impl std::error::Error for Simulated {}
 
-/// The other end is gone for good: the caller hears nothing and finds out by its own time-out.
+/// A message was lost: the caller waits until its own time-out.
 async fn silence<T>() -> T {
     std::future::pending().await
 }
 
-impl Remote {
+impl RemoteStorage {
     async fn write(&self, write: Write) -> Result<Outcome, WriteError> {
         let (fate, there, back) = self.world.draw_write();
         let (answer, answered) = oneshot::channel();
@@ -121,12 +103,12 @@ async fn travel(
         }
     };
     world.clock.sleep(back).await;
-    // A caller that gave up or died hears nothing.
+    // A caller that was dropped needs no answer.
     drop(answer.send(reply));
 }
 
 #[async_trait]
-impl TtlStorage<u32> for Remote {
+impl TtlStorage<u32> for RemoteStorage {
     fn limits(&self) -> Limits {
         Limits {
             min_ttl: Duration::from_secs(1),
@@ -165,11 +147,11 @@ impl TtlStorage<u32> for Remote {
     }
 
     async fn get(&self, key: &u32) -> Result<Slot, ReadError> {
-        self.read(|world| world.look(*key)).await
+        self.read(|world| world.read(*key)).await
     }
 
     async fn scan(&self, keys: &[u32]) -> Result<Vec<Slot>, ReadError> {
-        self.read(|world| keys.iter().map(|key| world.glance(*key)).collect()).await
+        self.read(|world| keys.iter().map(|key| world.read_stale(*key)).collect()).await
     }
 
     async fn close(&self) {}

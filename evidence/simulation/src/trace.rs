@@ -1,5 +1,5 @@
-//! What happened, line by line: printed when asked for, and hashed always, so that two runs of one seed can
-//! be told to be the same without keeping either.
+//! [`Trace`]: the events of a run, line by line. Printed on request, and always hashed, to compare two runs
+//! of one seed.
 
 use std::fmt::{self, Write};
 use vvm_clock::Instant;

@@ -1,14 +1,14 @@
-//! The world that the processes share: true time, the records, who is alive and at work; and every check.
+//! [`World`]: true time, the records, the processes that are alive or at work, and every check.
 //!
-//! A check that fails is noted and ends the run. Checks stand where the state they speak of changes, and
-//! [`World::check`] is called between any two steps of any task for those that must hold all the time.
+//! A failed check is noted and ends the run. Most checks stand where the state changes. [`World::check`] has
+//! those that must hold all the time; it runs between any two steps of tasks.
 
 use crate::{
     executor::{Inbox, Process, Task},
-    faults::{Counts, Weather},
+    faults::{Counts, Fate, FaultRates},
     records::Records,
-    storage::{Fate, Outcome, Write},
     trace::Trace,
+    write::{Outcome, Write},
 };
 use fastrand::Rng;
 use ielections::{Epoch, Incarnation, Slot, Ttl};
@@ -30,34 +30,34 @@ pub(crate) struct World {
 
 pub(crate) struct State {
     pub(crate) rng: Rng,
-    pub(crate) weather: Weather,
+    pub(crate) rates: FaultRates,
     pub(crate) counts: Counts,
     pub(crate) trace: Trace,
     records: Records,
     processes: BTreeMap<Process, Alive>,
-    /// What the processes' tasks ask of the executor.
-    pub(crate) orders: Vec<Order>,
+    /// For the executor.
+    pub(crate) signals: Vec<Signal>,
     pub(crate) violation: Option<String>,
 }
 
-/// What only the executor can do.
+/// A change of a process that the executor makes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Order {
+pub(crate) enum Signal {
     Crash(Process),
     Pause(Process),
     Resume(Process),
-    /// The process says that it has shut down cleanly: none of its tasks may be left (I9).
+    /// The process has shut down cleanly: none of its tasks may be left (I9).
     Ended(Process),
 }
 
 /// A living process.
 struct Alive {
     clock: Arc<dyn Clock>,
-    /// What its deadman is set to, on its own clock.
+    /// The deadline of its deadman, on its own clock.
     deadline: Option<Instant>,
     work: Option<Work>,
-    /// For each slot, the last instant (own clock) from which the deadline may count: the send of an applied
-    /// write.
+    /// For each slot, the latest instant from which the deadline may count: when an applied write was sent, on
+    /// its own clock.
     proven: BTreeMap<u32, (Instant, Ttl)>,
 }
 
@@ -68,7 +68,7 @@ struct Work {
     incarnation: Incarnation,
 }
 
-/// A write as it was when it was sent.
+/// When a write was sent, and by which process.
 pub(crate) struct Sent {
     process: Process,
     at: Instant,
@@ -77,21 +77,27 @@ pub(crate) struct Sent {
 }
 
 impl World {
-    pub(crate) fn new(clock: MockClock, inbox: Inbox, rng: Rng, weather: Weather, trace: Trace) -> Arc<Self> {
+    pub(crate) fn new(
+        clock: MockClock,
+        inbox: Inbox,
+        rng: Rng,
+        rates: FaultRates,
+        trace: Trace,
+    ) -> Arc<Self> {
         let state = State {
             rng,
-            weather,
+            rates,
             counts: Counts::default(),
             trace,
             records: Records::default(),
             processes: BTreeMap::new(),
-            orders: Vec::new(),
+            signals: Vec::new(),
             violation: None,
         };
         Arc::new(Self { clock, inbox, state: Mutex::new(state) })
     }
 
-    /// Whether the storage proves how old a record is.
+    /// Sets whether the storage proves how old a record is.
     pub(crate) fn prove_ages(&self, proves: bool) {
         self.state().records.proves_age = proves;
     }
@@ -108,7 +114,7 @@ impl World {
         change(&mut self.state().counts);
     }
 
-    /// A line of the trace, with the true time before it.
+    /// Writes a line of the trace, with the true time before it.
     pub(crate) fn note(&self, line: fmt::Arguments<'_>) {
         let now = self.clock.now();
         self.state().trace.line(now, line);
@@ -127,13 +133,13 @@ impl World {
         self.note(format_args!("{process} starts"));
     }
 
-    /// The process is no more: whatever it was doing, it stopped here.
+    /// Ends the process and its work at once.
     pub(crate) fn died(&self, process: Process, how: &str) {
         let dead = self.state().processes.remove(&process);
         if let Some(dead) = dead {
             let leading = dead.work.map(|work| format!(", at work on slot {}", work.key)).unwrap_or_default();
             self.note(format_args!("{process} {how}{leading}"));
-            self.state().orders.push(Order::Crash(process));
+            self.state().signals.push(Signal::Crash(process));
         }
     }
 
@@ -145,14 +151,14 @@ impl World {
         self.state().processes.get(&process).is_some_and(|alive| alive.work.is_some())
     }
 
-    /// How many slots somebody is at work on.
+    /// How many processes are at work.
     pub(crate) fn working(&self) -> usize {
         self.state().processes.values().filter(|alive| alive.work.is_some()).count()
     }
 
     // Work
 
-    /// Services of `process` begin to act as leader.
+    /// Services of `process` begin to work as leader.
     pub(crate) fn work_begins(&self, process: Process, key: u32, epoch: Epoch, incarnation: Incarnation) {
         self.note(format_args!("{process} works on slot {key}, epoch {epoch}"));
         self.count(|counts| counts.starts += 1);
@@ -190,7 +196,7 @@ impl World {
 
     // Deadman
 
-    /// The deadman of `process` was set. The bound is I3; that only a confirmed renewal moves it later is I4.
+    /// Notes the deadline of the deadman of `process`. Its bound is I3.
     pub(crate) fn deadline_set(&self, process: Process, deadline: Option<Instant>) {
         let mut state = self.state();
         let Some(alive) = state.processes.get_mut(&process) else { return };
@@ -217,26 +223,26 @@ impl World {
 
     pub(crate) fn draw_write(&self) -> (Fate, Duration, Duration) {
         let mut state = self.state();
-        let State { rng, weather, .. } = &mut *state;
+        let State { rng, rates, .. } = &mut *state;
         let mut chance = rng.u32(..1000);
         let mut within = |share: u32| {
             let hit = chance < share;
             chance = chance.saturating_sub(share);
             hit
         };
-        // `within` must not be asked again after a hit.
-        let (fate, delayed) = if within(weather.not_applied) {
+        // No further call of `within` after a hit.
+        let (fate, delayed) = if within(rates.not_applied) {
             (Fate::NotApplied, false)
-        } else if within(weather.request_lost) {
+        } else if within(rates.request_lost) {
             (Fate::RequestLost, false)
-        } else if within(weather.answer_lost) {
+        } else if within(rates.answer_lost) {
             (Fate::AnswerLost, false)
-        } else if within(weather.unknown) {
+        } else if within(rates.unknown) {
             (Fate::Unknown { applied: rng.bool() }, rng.bool())
         } else {
-            (Fate::Answered, within(weather.delayed))
+            (Fate::Answered, within(rates.delayed))
         };
-        let usual = |rng: &mut Rng| weather.latency.mul_f64(rng.f64());
+        let usual = |rng: &mut Rng| rates.latency.mul_f64(rng.f64());
         let there = if delayed { Duration::from_secs(40).mul_f64(rng.f64()) } else { usual(rng) };
         (fate, there, usual(rng))
     }
@@ -248,7 +254,7 @@ impl World {
         Sent { process, at, at_sender }
     }
 
-    /// Applies a write at this moment, and checks what it does to the others.
+    /// Applies a write now, and checks its effect on the other processes.
     pub(crate) fn apply(&self, sent: &Sent, write: &Write) -> Outcome {
         let now = self.clock.now();
         let mut state = self.state();
@@ -286,7 +292,7 @@ impl World {
     fn check_applied(&self, now: Instant, write: &Write, replaced: Option<(Ttl, Instant)>) {
         match (write, replaced) {
             (Write::TakeOver(key, ..), Some((ttl, sent_at))) => {
-                // On the fastest clock that I1 allows, the TTL has passed after this.
+                // After this time the TTL has passed on the fastest clock that I1 allows.
                 let least = ttl.get().mul_f64(1.0 / 1.1);
                 let stood = now.since(sent_at);
                 if stood + Duration::from_micros(1) < least {
@@ -311,18 +317,18 @@ impl World {
         }
     }
 
-    /// A linearizable look.
-    pub(crate) fn look(&self, key: u32) -> Slot {
+    /// A linearizable read.
+    pub(crate) fn read(&self, key: u32) -> Slot {
         let now = self.clock.now();
         self.state().records.slot(key, now)
     }
 
-    /// A look that may be stale.
-    pub(crate) fn glance(&self, key: u32) -> Slot {
+    /// A read that may be stale.
+    pub(crate) fn read_stale(&self, key: u32) -> Slot {
         let now = self.clock.now();
         let mut state = self.state();
-        let State { rng, weather, records, counts, .. } = &mut *state;
-        if rng.u32(..1000) < weather.stale
+        let State { rng, rates, records, counts, .. } = &mut *state;
+        if rng.u32(..1000) < rates.stale
             && let Some(past) = records.past(key, rng.f64())
         {
             counts.stale += 1;
@@ -331,7 +337,7 @@ impl World {
         records.slot(key, now)
     }
 
-    /// What must hold between any two steps.
+    /// Checks what must hold between any two steps.
     pub(crate) fn check(&self) {
         let unguarded = {
             let state = self.state();
@@ -342,16 +348,6 @@ impl World {
         };
         if let Some(process) = unguarded {
             self.violated("I4", format_args!("{process} is at work and no deadline is armed"));
-        }
-    }
-}
-
-impl Write {
-    pub(crate) fn key(&self) -> u32 {
-        match self {
-            Self::Insert(key, ..) | Self::TakeOver(key, ..) | Self::Swap(key, ..) | Self::Delete(key, ..) => {
-                *key
-            }
         }
     }
 }

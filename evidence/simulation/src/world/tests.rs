@@ -1,4 +1,4 @@
-//! Each check can fail: what it is to catch, done to it on purpose.
+//! Every check fails when its invariant is violated on purpose.
 
 use super::*;
 use ielections::{Entry, Holder, Vacant, Version};
@@ -9,7 +9,7 @@ const P2: Process = Process(2);
 fn world() -> Arc<World> {
     let clock = MockClock::starting_at(Instant::from_nanos(1));
     let world =
-        World::new(clock.clone(), Inbox::default(), Rng::with_seed(1), Weather::calm(), Trace::new(false));
+        World::new(clock.clone(), Inbox::default(), Rng::with_seed(1), FaultRates::none(), Trace::new(false));
     for process in [P1, P2] {
         world.born(process, Arc::new(clock.clone()));
     }
@@ -35,7 +35,7 @@ fn apply(world: &World, process: Process, write: &Write) -> Outcome {
 
 /// Shows I1.
 #[test]
-fn two_at_work_violate_i1() {
+fn two_processes_at_work_on_one_slot_violate_i1() {
     let world = world();
     let (one, two) = (entry(1, 1), entry(2, 2));
     world.work_begins(P1, 1, one.epoch, one.incarnation());
@@ -46,7 +46,7 @@ fn two_at_work_violate_i1() {
 }
 
 #[test]
-fn work_at_an_epoch_that_does_not_rise_is_seen() {
+fn work_at_the_same_epoch_again_violates_rising_epochs() {
     let world = world();
     let entry = entry(1, 1);
     for process in [P1, P2] {
@@ -57,7 +57,7 @@ fn work_at_an_epoch_that_does_not_rise_is_seen() {
 }
 
 #[test]
-fn a_deadline_beyond_what_applied_violates_i3() {
+fn deadline_later_than_the_applied_write_allows_violates_i3() {
     let world = world();
     let write = Write::Insert(1, Vacant::default(), entry(1, 1));
     assert!(apply(&world, P1, &write).is_none());
@@ -79,7 +79,7 @@ fn work_without_a_deadline_violates_i4() {
 
 /// Shows I5.
 #[test]
-fn an_early_take_over_violates_i5() {
+fn early_take_over_violates_i5() {
     let world = world();
     let (dead, next) = (entry(1, 1), entry(2, 2));
     assert!(apply(&world, P1, &Write::Insert(1, Vacant::default(), dead.clone())).is_none());
@@ -90,7 +90,7 @@ fn an_early_take_over_violates_i5() {
 
 /// Shows I6.
 #[test]
-fn a_release_under_live_work_violates_i6() {
+fn release_during_work_violates_i6() {
     let world = world();
     let entry = entry(1, 1);
     assert!(apply(&world, P1, &Write::Insert(1, Vacant::default(), entry.clone())).is_none());

@@ -74,7 +74,6 @@ const UNFINISHED: &[&str] = &[
     "evidence/harness/",
     "evidence/safety/",
     "evidence/servers/",
-    "evidence/simulation/",
     "evidence/timed/",
     "examples/files-storage/",
     "examples/leader-service/",
