@@ -1,4 +1,4 @@
-//! Everything that a simulation must own: time, the deadman, randomness and spawning come in from outside.
+//! [`Env`]: time, deadman, randomness and spawning, which a simulation replaces.
 
 #[cfg(feature = "tokio-rt")]
 pub use crate::system::{EnvError, OsEntropy, TokioSpawn};
@@ -7,12 +7,12 @@ use std::{fmt::Debug, pin::Pin, sync::Arc};
 use vvm_clock::{Clock, WallClock};
 use vvm_deadman::Deadman;
 
-/// A task that the engine wants driven.
+/// A task of the engine.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A source of random bytes.
 pub trait Entropy: Debug + Send + Sync + 'static {
-    /// Fills `bytes`. Incarnations come from here: bytes that repeat between processes break I7.
+    /// Fills `bytes`. Incarnations are made of them: bytes that repeat between processes break I7.
     fn fill(&self, bytes: &mut [u8]);
 
     /// 64 random bits.
@@ -23,9 +23,9 @@ pub trait Entropy: Debug + Send + Sync + 'static {
     }
 }
 
-/// Drives tasks: an async runtime, or a test that counts them (I9) and can drop them all to play a crash.
+/// Runs tasks: an async runtime, or a test that counts them (I9) and drops them to simulate a crash.
 pub trait Spawn: Debug + Send + Sync + 'static {
-    /// Starts to drive `task`. `name` is for people.
+    /// Starts `task`. `name` is for people.
     fn spawn(&self, name: &'static str, task: Task);
 }
 
@@ -34,12 +34,12 @@ pub trait Spawn: Debug + Send + Sync + 'static {
 pub struct Env {
     /// Monotonic time that counts suspend.
     pub clock: Arc<dyn Clock>,
-    /// Wall time, only ever to keep epochs rising.
+    /// Wall time, used only to keep epochs rising.
     pub wall: Arc<dyn WallClock>,
-    /// What ends the process at a deadline.
+    /// Ends the process at a deadline.
     pub deadman: Deadman,
     /// Randomness.
     pub entropy: Arc<dyn Entropy>,
-    /// Drives the engine.
+    /// Runs the engine.
     pub spawn: Arc<dyn Spawn>,
 }

@@ -1,12 +1,11 @@
 //! The protocol as values without I/O: `on(now, event) -> step`.
 //!
-//! The engine, the simulation and the property tests drive the same three values: a [`Campaign`] until a slot
-//! is won, a [`Lease`] while it is held, a [`Release`] when it is given back. Nothing here reads a clock,
-//! calls a storage or spawns; randomness comes in as a trait. Time passes only through `now`.
+//! Three values: a [`Campaign`] until a slot is won, a [`Lease`] while it is held, and a [`Release`] when it is
+//! handed back. The engine, the simulation and the property tests drive the same code. Time is an argument,
+//! and randomness a trait.
 //!
-//! A value that wants to call the storage says `Send`; it is asked for the call (`MaySend`) only when a
-//! request may really go out, so that "sent at" is the moment just before the call (I3) however long it had
-//! to queue.
+//! A value that needs the storage returns `Send`, and returns the call itself on `MaySend`, when the request
+//! can go out. So "sent at" is the instant just before the call (I3), however long it was queued.
 
 mod attempts;
 mod campaign;

@@ -1,4 +1,4 @@
-//! The words of the protocol as types: what stands in a leadership record, and what a slot can look like.
+//! The vocabulary of the protocol: the leadership record, its parts, and the states of a slot.
 
 mod epoch;
 mod holder;
@@ -12,15 +12,15 @@ pub use ttl::{Ttl, TtlOutOfRange};
 
 use std::time::Duration;
 
-/// A leadership record, as one write put it there.
+/// A leadership record, as one write left it.
 ///
-/// It carries its writer's own TTL: an observer waits out that one, never its own (design hazard: an observer
-/// that waits its own TTL takes over from a live leader with a longer one).
+/// It has its writer's TTL. An observer must wait for that one: an observer that waits for its own TTL takes
+/// over from a live leader with a longer one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// Who leads, for people. Never an identity.
+    /// The name of the leader, for people. Never an identity.
     pub holder: Holder,
-    /// Which write of which acquisition attempt this is. Unique: equal versions mean the same write.
+    /// Identifies the write. Equal versions mean the same write.
     pub version: Version,
     /// How long after its write an observer must wait before taking over.
     pub ttl: Ttl,
@@ -29,60 +29,59 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Which acquisition attempt this record came from.
+    /// Identifies the acquisition attempt of this record.
     pub fn incarnation(&self) -> Incarnation {
         self.version.incarnation
     }
 
-    /// What the next renewal of this record would write: same leadership, a fresh version.
+    /// Returns the record that a renewal writes: the same leadership with a new version.
     #[must_use]
     pub fn renewed(&self, version: Version) -> Self {
         Self { version, ..self.clone() }
     }
 
-    /// Whether `other` is this very write: what a renewal or takeover compares (contract 3).
+    /// Whether `other` is the same write: the condition of a renewal or take-over (contract 3).
     pub fn is_same_write(&self, other: &Self) -> bool {
         self.version == other.version && self.epoch == other.epoch
     }
 
-    /// Whether it belongs to this leadership, whatever its version: what a release compares (contract 4).
+    /// Whether it belongs to this leadership, in any version: the condition of a release (contract 4).
     pub fn is_of(&self, incarnation: Incarnation, epoch: Epoch) -> bool {
         self.incarnation() == incarnation && self.epoch == epoch
     }
 
-    /// Total order of the states of one slot: a smaller one was there earlier, whatever order answers arrive
-    /// in.
+    /// Orders the records of one slot by age: a smaller one was written earlier.
     pub fn age_order(&self) -> (Epoch, u64) {
         (self.epoch, self.version.write)
     }
 }
 
-/// A slot that nobody holds. Its epoch survives every release.
+/// A slot without a record. Its epoch survives every release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Vacant {
-    /// The epoch of the last leadership; `None` when there never was one.
+    /// The epoch of the last leadership; `None` if there was none.
     pub last_epoch: Option<Epoch>,
 }
 
-/// What a read of a slot finds.
+/// The state of a slot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Slot {
-    /// Never led, or released. An *expired* record is not vacant: it stays `Held` until somebody takes it
-    /// over (I5).
+    /// Never led, or released. A slot with an *expired* record is not vacant: it stays `Held` until a candidate
+    /// takes it over (I5).
     Vacant(Vacant),
-    /// A record stands there, whether or not its leader still lives.
+    /// The slot has a record, whether or not its leader is alive.
     Held {
         /// The record.
         entry: Entry,
-        /// At least this long ago its write was issued, where the driver can *prove* that without wall clocks
-        /// (same process, or same boot and time namespace); else `None`, and an observer counts from what it
-        /// saw itself.
+        /// The record was written at least this long ago. Only if the driver can *prove* it without wall clocks
+        /// (same process, or same boot and time namespace). With `None` an observer counts from its first
+        /// read.
         proven_age: Option<Duration>,
     },
 }
 
 impl Slot {
-    /// The record, if one stands there.
+    /// The record, if the slot has one.
     pub fn entry(&self) -> Option<&Entry> {
         match self {
             Self::Held { entry, .. } => Some(entry),
@@ -90,8 +89,8 @@ impl Slot {
         }
     }
 
-    /// Whether the slot is in the very state `expected`, as a claim compares it (contract 2 and 3): the same
-    /// last epoch of a vacant one, the same write of a held one, however old.
+    /// Whether the slot is in the state `expected`, as a claim compares it (contract 2 and 3): the same last
+    /// epoch of a vacant slot, or the same write of a held one.
     pub fn is_as_expected(&self, expected: &Self) -> bool {
         match (self, expected) {
             (Self::Vacant(stands), Self::Vacant(expected)) => stands == expected,

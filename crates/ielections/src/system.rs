@@ -1,5 +1,4 @@
-//! The environment of a real process: operating-system randomness, and a tokio runtime that drives the
-//! engine.
+//! The environment of a real process: the randomness of the operating system and a tokio runtime.
 
 use crate::{Entropy, Env, Spawn, env::Task};
 use std::{
@@ -15,7 +14,7 @@ impl Env {
     /// process.
     ///
     /// # Errors
-    /// [`EnvError`]. To be called on a tokio runtime.
+    /// [`EnvError`], for example outside a tokio runtime.
     pub fn this_process() -> Result<Self, EnvError> {
         let runtime = tokio::runtime::Handle::try_current().map_err(EnvError::NoRuntime)?;
         let deadman = Deadman::system(SystemOptions::default()).map_err(EnvError::Deadman)?;
@@ -37,24 +36,24 @@ impl Env {
     }
 }
 
-/// This process can't have an environment for elections.
+/// The environment could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvError {
     /// The call was not made on a tokio runtime.
     #[error("elections need a tokio runtime: {0}")]
     NoRuntime(#[source] tokio::runtime::TryCurrentError),
-    /// The kill deadline's thread or timer could not be made.
+    /// The deadman's thread or timer could not be started.
     #[error(transparent)]
     Deadman(ArmError),
-    /// The clock's thread or timer could not be made.
+    /// The clock's thread or timer could not be started.
     #[error("the clock could not be started: {0}")]
     Clock(#[source] io::Error),
 }
 
-/// The operating system's randomness, fetched by the block: a campaign needs three numbers, and a system call
-/// for each would be most of what an uncontended acquisition costs.
+/// The randomness of the operating system, read in blocks: a system call for each of the three numbers of a
+/// campaign would be most of the cost of an uncontended acquisition.
 ///
-/// A process that forks without `exec` would repeat the rest of a block; nothing here forks.
+/// A process that forks without `exec` would repeat the rest of a block. This crate does not fork.
 #[derive(Default)]
 pub struct OsEntropy(Mutex<Block>);
 
@@ -64,7 +63,7 @@ struct Block {
 }
 
 impl Block {
-    /// What one `getrandom(2)` gives without being interrupted (its manual page).
+    /// The most that one `getrandom(2)` returns without interruption (its manual page).
     const BYTES: usize = 256;
 }
 
@@ -76,8 +75,8 @@ impl Default for Block {
 
 impl Entropy for OsEntropy {
     /// # Panics
-    /// When the operating system has no randomness to give (no `getrandom(2)`, no `/dev/urandom`): an
-    /// incarnation that might repeat must never be used.
+    /// If the operating system has no randomness (no `getrandom(2)`, no `/dev/urandom`): an incarnation that
+    /// might repeat must not be used.
     fn fill(&self, bytes: &mut [u8]) {
         let mut block = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for part in bytes.chunks_mut(Block::BYTES) {
@@ -95,12 +94,12 @@ impl Entropy for OsEntropy {
 
 impl fmt::Debug for OsEntropy {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What is left of the block is nobody's business.
+        // The rest of the block must not be printed.
         out.write_str("OsEntropy")
     }
 }
 
-/// Drives tasks on a tokio runtime.
+/// Runs tasks on a tokio runtime.
 #[derive(Clone, Debug)]
 pub struct TokioSpawn(tokio::runtime::Handle);
 
@@ -112,10 +111,9 @@ impl TokioSpawn {
 }
 
 impl Spawn for TokioSpawn {
-    #[expect(clippy::disallowed_methods, reason = "what all others spawn through")]
+    #[expect(clippy::disallowed_methods, reason = "the one place that spawns")]
     fn spawn(&self, _name: &'static str, task: Task) {
-        // The engine joins its task: it ends when its last handle and lease are gone, and `cleanup` waits for
-        // that.
+        // Not detached: the task ends with its last handle and lease, and `cleanup` waits for that.
         drop(self.0.spawn(task));
     }
 }

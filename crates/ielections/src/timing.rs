@@ -1,8 +1,8 @@
 //! Every interval of the protocol, derived from the TTL in one place, with checks that the parts fit each
 //! other.
 //!
-//! Source: design §4, after `LeadershipDurationSeconds / 4`, `/ 20` and `* 0.8` of the reference. In
-//! brackets, what a TTL of 20 s makes of them.
+//! Source: design §4, after `LeadershipDurationSeconds / 4`, `/ 20` and `* 0.8` of the reference. The values
+//! for a TTL of 20 s are in brackets.
 
 use crate::Ttl;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const KILL: u32 = 800;
 const STOPPING: u32 = 150;
 const FRESH: u32 = 250;
 const OUTAGE: u32 = 1000 + 3 * ATTEMPT + 2 * RETRY;
-/// Renewals fall on multiples of this, so that those due about the same time share one wake-up (I11).
+/// Renewals are due at multiples of this, so that many share one wake-up (I11).
 const GRAIN: u32 = 1;
 /// The largest share of a renewal interval by which jitter brings it forward; with the grain, 5 %.
 const JITTER: u32 = 46;
@@ -32,10 +32,9 @@ const JITTER: u32 = 46;
 // Three attempts, time-outs and pauses included, fit between a renewal's start and the loss timer.
 const _: () = assert!(RENEWAL + 3 * ATTEMPT + 2 * RETRY <= LOSS);
 const _: () = assert!(RENEWAL * JITTER + GRAIN * 1000 <= RENEWAL * 50);
-// Services are warned before leadership is lost, and have the promised time to stop before they are killed.
+// Services are warned before the leadership is lost, and have the promised time to stop before the kill.
 const _: () = assert!(RENEWAL < AT_RISK && AT_RISK < LOSS && LOSS + STOPPING <= KILL);
-// A renewal still in flight at the loss is over before the kill, so that work handed back at the last moment
-// is disarmed.
+// A renewal in flight at the loss ends before the kill, so that a late hand-back can still disarm.
 const _: () = assert!(LOSS + ATTEMPT <= KILL);
 // I1: with clocks up to 10 % apart, the kill on the slow clock comes before the take-over on the fast one.
 // 1.1 / 0.9 covers two clocks that each err by 10 % in opposite directions.
@@ -47,14 +46,13 @@ impl Timing {
         Self { ttl }
     }
 
-    /// The TTL behind it.
+    /// The TTL that these intervals derive from.
     pub const fn ttl(self) -> Ttl {
         self.ttl
     }
 
-    /// When to renew a lease last confirmed by a call sent at `sent_at` (5 s later), up to 5 % earlier: by
-    /// `jitter`, so that leases drift apart, and to a multiple of 20 ms, so that 100,000 of them don't wake
-    /// the process as often.
+    /// When to renew a lease that was last confirmed by a call sent at `sent_at` (5 s later). Up to 5 % earlier:
+    /// `jitter` spreads leases, and a multiple of 20 ms lets many share a wake-up.
     pub fn renew_at(self, sent_at: Instant, jitter: Jitter) -> Instant {
         let forward = jitter.of(self.share(RENEWAL) * JITTER / 1000);
         sent_at.after(self.share(RENEWAL)).before(forward).floor(self.share(GRAIN))
@@ -65,18 +63,18 @@ impl Timing {
         self.share(RETRY)
     }
 
-    /// How long one attempt may take, its read-back included (2 s).
+    /// How long one attempt may take, including its read-back (2 s).
     pub fn attempt_timeout(self) -> Duration {
         self.share(ATTEMPT)
     }
 
-    /// How long a renewal waits for a batch of documents that is at the storage (1 s).
+    /// How long a renewal waits for a batch of documents in flight (1 s).
     pub fn renewal_wait(self) -> Duration {
         self.share(RETRY)
     }
 
-    /// How long a batch of documents is tried without getting anywhere (8 s): three attempts and their
-    /// pauses.
+    /// How long attempts to write documents may fail before the callers get an error (8 s): three attempts and
+    /// their pauses.
     pub fn document_timeout(self) -> Duration {
         self.share(3 * ATTEMPT + 2 * RETRY)
     }
@@ -86,29 +84,28 @@ impl Timing {
         sent_at.after(self.share(AT_RISK))
     }
 
-    /// When leadership counts as lost, whatever is in flight (13 s after the last confirmed send).
+    /// When the leadership is lost, even while a renewal is in flight (13 s after the last confirmed send).
     pub fn loss_at(self, sent_at: Instant) -> Instant {
         sent_at.after(self.share(LOSS))
     }
 
-    /// When the process is dead (16 s after the last confirmed send): I3.
+    /// When the process is killed (16 s after the last confirmed send): I3.
     pub fn kill_at(self, sent_at: Instant) -> Instant {
         sent_at.after(self.share(KILL))
     }
 
-    /// How long services have to stop once leadership is known to be lost by mismatch (3 s).
+    /// How long services have to stop once the storage has shown that the leadership is lost (3 s).
     pub fn stopping(self) -> Duration {
         self.share(STOPPING)
     }
 
-    /// Whether a confirmation of a call sent at `sent_at` is recent enough to start work on (5 s).
+    /// Whether a call sent at `sent_at` is recent enough to start work (5 s).
     pub fn is_fresh(self, sent_at: Instant, now: Instant) -> bool {
         now.since(sent_at) <= self.share(FRESH)
     }
 
-    /// How long a storage may be of no use to a candidate that only looks whether somebody leads (28 s): a
-    /// TTL and the attempts of one renewal. By then every leader has lost its leadership, too, and there is
-    /// nobody to be seen.
+    /// How long the storage may be unreachable for a candidate that waits until it sees a leader (28 s): a TTL
+    /// and the attempts of one renewal. By then every leader has lost its leadership, too.
     pub fn outage(self) -> Duration {
         self.share(OUTAGE)
     }
@@ -123,7 +120,7 @@ impl Timing {
 pub struct Jitter(u64);
 
 impl Jitter {
-    /// None at all: the latest moment.
+    /// No jitter: the latest instant.
     pub const NONE: Self = Self(0);
 
     /// From random bits.
@@ -150,7 +147,7 @@ mod tests {
 
     /// Shows I3.
     #[test]
-    fn twenty_seconds_make_the_numbers_of_the_design() {
+    fn ttl_of_twenty_seconds_gives_the_intervals_of_the_design() {
         let timing = Timing::of(Ttl::DEFAULT);
         let sent_at = Instant::from_nanos(1_000_000_000_000);
         let seconds = |at: Instant| at.since(sent_at).as_secs_f64();

@@ -1,6 +1,6 @@
 //! The faults of a run, and how often each took effect.
 //!
-//! A fault that never happened shows nothing, so each is counted where it takes effect, not where it is drawn.
+//! A fault that never happened shows nothing, so each is counted where it takes effect.
 
 use fastrand::Rng;
 use std::{fmt, ops::AddAssign, time::Duration};

@@ -56,8 +56,7 @@ struct Alive {
     /// The deadline of its deadman, on its own clock.
     deadline: Option<Instant>,
     work: Option<Work>,
-    /// For each slot, the latest instant from which the deadline may count: when an applied write was sent, on
-    /// its own clock.
+    /// For each slot, when the latest applied write was sent, on its own clock. The deadline counts from it.
     proven: BTreeMap<u32, (Instant, Ttl)>,
 }
 

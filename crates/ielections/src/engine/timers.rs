@@ -1,5 +1,4 @@
-//! The engine's one timer queue: the earliest wake-up of every actor, and one sleep of the clock for all of
-//! them.
+//! [`Timers`]: the wake-ups of all actors, and one sleep of the clock for all of them.
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::{
@@ -9,14 +8,13 @@ use std::{
 };
 use vvm_clock::{Clock, Instant, Sleep};
 
-/// Wake-ups by instant. Each actor has at most one; it keeps the instant itself, to be able to move it.
+/// Wake-ups by instant. Each actor has at most one, and keeps its instant so that it can be moved.
 pub(super) struct Timers {
     clock: Arc<dyn Clock>,
     queue: BTreeSet<(Instant, usize)>,
-    /// At most one. In a set, which polls it again only when it has woken this task: each poll reads the
-    /// clock.
+    /// At most one. In a set, which polls it only after it has woken this task: each poll reads the clock.
     sleep: FuturesUnordered<Sleep>,
-    /// [`Instant::NEVER`] without a sleep.
+    /// [`Instant::NEVER`] if there is no sleep.
     sleeps_until: Instant,
 }
 
@@ -35,7 +33,7 @@ impl Timers {
         }
     }
 
-    /// An actor whose wake-up is due.
+    /// Removes and returns an actor whose wake-up is due.
     pub(super) fn due(&mut self, now: Instant) -> Option<usize> {
         let (at, actor) = *self.queue.first()?;
         if at > now {
@@ -45,9 +43,8 @@ impl Timers {
         Some(actor)
     }
 
-    /// Ready when something may be due. A sleep for an instant earlier than the queue's is kept, also when
-    /// the queue is empty: waking once for nothing is cheaper than a new sleep for every renewal, or for
-    /// every leadership.
+    /// Ready when a wake-up may be due. A sleep that ends before the first wake-up is kept: one unnecessary
+    /// wake-up is cheaper than a new sleep for every renewal.
     pub(super) fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let earliest = self.queue.first().map_or(Instant::NEVER, |&(at, _)| at);
         if earliest < self.sleeps_until {

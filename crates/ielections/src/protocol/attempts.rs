@@ -1,4 +1,4 @@
-//! Writes that were sent and may or may not have been applied (I7).
+//! [`Attempts`]: writes that were sent and may have been applied (I7).
 
 use crate::{Entry, Slot, Version};
 use vvm_clock::Instant;
@@ -6,16 +6,16 @@ use vvm_clock::Instant;
 /// One write that was sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Attempt {
-    /// What it writes.
+    /// The record that it writes.
     pub(super) entry: Entry,
-    /// The instant just before it was sent: what its confirmation counts from (I3), and no other attempt's.
+    /// The instant just before it was sent. Only the confirmation of this attempt counts from it (I3).
     pub(super) sent_at: Instant,
 }
 
-/// Attempts that all replace the same thing, so that at most one of them can ever apply.
+/// Attempts that all replace the same state of a slot, so at most one of them can be applied.
 ///
-/// A confirmation needs the *version* of an attempt: finding one's own incarnation proves nothing, since the
-/// record that a lost renewal left in place has it too (I7).
+/// Only the *version* of an attempt confirms it. The incarnation proves nothing, since the record that a lost
+/// renewal should have replaced has it, too (I7).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Attempts(Vec<Attempt>);
 
@@ -28,29 +28,28 @@ impl Attempts {
         self.0.is_empty()
     }
 
-    /// The attempt sent last; its answer is the one being waited for.
+    /// The attempt that was sent last.
     pub(super) fn last(&self) -> Option<&Attempt> {
         self.0.last()
     }
 
-    /// The attempt sent last, taken out: it is the one that applied.
+    /// Removes the attempt that was sent last, because it was applied.
     pub(super) fn take_last(&mut self) -> Option<Attempt> {
         self.0.pop()
     }
 
-    /// The last attempt was certainly not applied.
+    /// Removes the attempt that was sent last, because it was not and never will be applied.
     pub(super) fn discard_last(&mut self) {
         self.0.pop();
     }
 
-    /// All are settled: one was confirmed, or something else stands there, which none of them can replace any
-    /// more.
+    /// Removes all attempts: one was confirmed, or the slot has changed so that none can be applied any more.
     pub(super) fn settle(&mut self) {
-        // Not `clear`: a lease must not keep the capacity of its worst hour (I11).
+        // `clear` would keep the capacity that an outage needed (I11).
         self.0 = Vec::new();
     }
 
-    /// The attempt whose write stands in `slot`, if one does.
+    /// Returns the attempt whose record stands in `slot`, if there is one.
     pub(super) fn shown_by(&self, slot: &Slot) -> Option<&Attempt> {
         let version: Version = slot.entry()?.version;
         self.0.iter().find(|attempt| attempt.entry.version == version)

@@ -1,15 +1,13 @@
 //! A campaign: from candidate to the holder of one slot of many.
 //!
-//! 1. Read before writing, all slots at once, from then on whenever something can have changed.
-//! 2. A vacant slot is claimed; a held one is observed until its writer's TTL has passed, and then taken over
-//!    (I5).
-//! 3. Every attempt has an incarnation of its own. While one is unresolved no other slot is tried (I7): the
-//!    campaign reads back, and if the write is undecided, tries the same slot again on the same condition, so
-//!    that either the new attempt applies and the old one never can, or the refusal shows which one did.
-//! 4. A claim whose answer came late is renewed before it counts (I3); a record of our own is never waited
-//!    out.
-//! 5. A hint that something has changed brings the next look at the slots forward, and nothing else.
-//! 6. A campaign that ends without a slot deletes what its unresolved attempts may have left.
+//! 1. Read all slots before writing, and again whenever one can have changed.
+//! 2. Claim a vacant slot. Observe a held one until its writer's TTL has passed, and then take it over (I5).
+//! 3. Every attempt has its own incarnation. While one is unresolved, try no other slot (I7). Read back. If the
+//!    write is undecided, try the same slot again on the same condition: either the new attempt applies and
+//!    the old one never can, or the refusal shows which one did.
+//! 4. Renew a claim whose answer came late before it counts (I3). Never wait for our own record to expire.
+//! 5. A hint brings the next read of the slots forward, and has no other effect.
+//! 6. A campaign that ends without a slot deletes the records that its unresolved attempts may have written.
 
 mod look;
 mod resolve;
@@ -29,7 +27,7 @@ use std::{mem, sync::Arc, time::Duration};
 use view::{Opening, View};
 use vvm_clock::{Instant, WallClock};
 
-/// A candidate for one of several slots, which it knows by their index.
+/// A candidate for one of several slots, which are numbered from 0.
 #[derive(Debug)]
 pub struct Campaign {
     terms: Terms,
@@ -37,43 +35,42 @@ pub struct Campaign {
     entropy: Arc<dyn Entropy>,
     wall: Arc<dyn WallClock>,
     gives_up_at: Instant,
-    /// Since when nothing has come of asking the storage.
+    /// Since when no call of the storage has had a useful answer.
     stuck_since: Option<Instant>,
     views: Vec<View>,
     target: Option<Target>,
     phase: Phase,
     next_scan: Instant,
-    /// Somebody says that something has changed, and no scan was sent since.
+    /// A hint arrived after the last scan was sent.
     hinted: bool,
-    /// A hint brings no scan before this (I10).
-    heeds_hints_at: Instant,
-    /// Refusals since the last pause: each tells something new, but a storage gone mad must not spin us
-    /// (I10).
+    /// No hint causes a scan before this (I10).
+    hints_allowed_at: Instant,
+    /// Refusals since the last pause. Their number is bounded, or a faulty storage could keep us busy (I10).
     refusals: usize,
     last_failure: Option<String>,
-    /// Slots were left unread by the last scan, so that what is known of them may be old.
+    /// The last scan did not read all slots.
     is_partial: bool,
 }
 
-/// The slot being claimed, on which condition, and the attempts that went unanswered.
+/// The slot that is being claimed, the condition, and the attempts without an answer.
 #[derive(Debug)]
 struct Target {
     slot: usize,
     basis: Basis,
     attempts: Attempts,
-    /// The last attempt went unanswered, and no read has been answered since: the next step is a read and no
-    /// further write, or an outage would pile up attempts (I11).
+    /// The last attempt has no answer, and no read was answered since. The next step is a read: writes would
+    /// pile up attempts in an outage (I11).
     unread: bool,
-    /// The largest write number that an attempt had: never used again, whatever became of it.
+    /// The largest write number of all attempts. No number is used twice.
     last_write: u64,
 }
 
-/// What an attempt replaces.
+/// The state of the slot that an attempt replaces.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Basis {
     Vacant(Vacant),
     Expired(Entry),
-    /// A record of our own, confirmed too late to start work on.
+    /// Our own record, confirmed too late to start work.
     Own(Entry),
 }
 
@@ -88,7 +85,7 @@ enum Phase {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Intent {
     Scan,
-    /// Look at one slot closely: it seemed to go back in time.
+    /// A linearizable read of one slot, which seemed to go back in time.
     Verify(usize),
     Attempt,
     ReadBack,
@@ -120,14 +117,14 @@ impl Campaign {
             phase: Phase::Waiting(now),
             next_scan: now,
             hinted: false,
-            heeds_hints_at: now,
+            hints_allowed_at: now,
             refusals: 0,
             last_failure: None,
             is_partial: false,
         }
     }
 
-    /// The next step.
+    /// Returns the next step.
     pub fn on(&mut self, now: Instant, event: CampaignEvent) -> CampaignStep {
         match (event, mem::replace(&mut self.phase, Phase::Over)) {
             (CampaignEvent::Woken, Phase::Waiting(until)) if now < until => self.wait(until),
@@ -137,7 +134,7 @@ impl Campaign {
                 self.wait(until)
             }
             (CampaignEvent::Hinted, phase) => {
-                // What is in flight may be answered from before the change.
+                // The answer in flight may be from before the change.
                 self.hinted = true;
                 self.phase = phase;
                 CampaignStep::Sleep(Instant::NEVER)
@@ -164,7 +161,7 @@ impl Campaign {
                     Swap::Mismatch(slot) => Some(slot),
                 }),
             ),
-            // An event out of turn (a timer that was too late to cancel) changes nothing.
+            // An unexpected event, such as a timer that was cancelled too late, changes nothing.
             (_, Phase::Waiting(until)) => self.wait(until),
             (_, phase) => {
                 self.phase = phase;
@@ -173,19 +170,20 @@ impl Campaign {
         }
     }
 
-    /// What unresolved attempts may have left in the storage, for a campaign that is given up: each to be
-    /// deleted by its incarnation and epoch.
+    /// Ends the campaign. Returns the slot and the records that its unresolved attempts may have written, each
+    /// to be deleted by incarnation and epoch.
     pub fn abandon(self) -> Option<(usize, Vec<Entry>)> {
         let target = self.target?;
         let left: Vec<Entry> = match target.basis {
-            // Whichever of its renewals stands there: they all have its incarnation and epoch.
+            // All its renewals have the same incarnation and epoch.
             Basis::Own(entry) => vec![entry],
             Basis::Vacant(_) | Basis::Expired(_) => target.attempts.into_entries().collect(),
         };
         (!left.is_empty()).then_some((target.slot, left))
     }
 
-    /// Until then, or until a hint may be heeded; while an attempt is unresolved, no hint is (I7).
+    /// Waits until the instant, or until a hint causes a scan. While an attempt is unresolved, no hint does
+    /// (I7).
     fn wait(&mut self, until: Instant) -> CampaignStep {
         let until = if self.target.is_none() { until.min(self.scans_at()) } else { until };
         self.phase = Phase::Waiting(until);
@@ -205,7 +203,7 @@ impl Campaign {
     /// Chooses what to do next, from what is known now.
     fn decide(&mut self, now: Instant) -> CampaignStep {
         if let Some(target) = &self.target {
-            // Even a campaign whose time is up resolves what is ours already; what it can't, it abandons.
+            // A campaign that is out of time still renews a record of its own; it abandons other attempts.
             if now >= self.gives_up_at && !matches!(target.basis, Basis::Own(_)) {
                 return self.timed_out();
             }
@@ -217,8 +215,8 @@ impl Campaign {
         self.act(now)
     }
 
-    /// What follows from what was seen, however long ago: a scan that takes longer than a poll must not lead
-    /// to nothing but the next scan (I10).
+    /// Acts on what was seen, however old. Otherwise a scan that takes longer than a poll would lead only to
+    /// the next scan (I10).
     fn act(&mut self, now: Instant) -> CampaignStep {
         if let Some(slot) = self.views.iter().position(|view| view.doubtful) {
             return self.queue(Intent::Verify(slot));
@@ -245,21 +243,21 @@ impl Campaign {
                 return self.timed_out();
             }
         } else {
-            // All there was to ask has been answered.
+            // The storage has answered for every slot.
             self.stuck_since = None;
         }
         let opens_at = self.views.iter().map(View::opens_at).min().unwrap_or(Instant::NEVER);
         self.wait(opens_at.min(self.next_scan).min(self.gives_up_at))
     }
 
-    /// When the slots are looked at next. A hint brings that forward, and nothing else: what was seen when
-    /// stays as it is, and so does the instant at which a slot opens (I5).
+    /// When the slots are read next. A hint brings only that forward, not the instant at which a slot expires
+    /// (I5).
     fn scans_at(&self) -> Instant {
-        if self.hinted { self.next_scan.min(self.heeds_hints_at) } else { self.next_scan }
+        if self.hinted { self.next_scan.min(self.hints_allowed_at) } else { self.next_scan }
     }
 
-    /// When a storage that has been of no use since `stuck_since` ends the campaign. One that waits for a
-    /// leader to be seen has no time limit of its own, and without a storage nobody is ever seen (I10).
+    /// When a storage that is unreachable since `stuck_since` ends the campaign. Without this a campaign with
+    /// `UntilLeaderSeen` would never end (I10).
     fn hopeless_at(&self, stuck_since: Instant) -> Instant {
         match self.terms.timeout {
             AcquireTimeout::UntilLeaderSeen => stuck_since.after(self.timing.outage()),
@@ -272,8 +270,8 @@ impl Campaign {
         self.fail(AcquireError::TimedOut { last_failure })
     }
 
-    /// One of the openings, by chance: candidates that start together must not all want the same slot (I11).
-    /// Vacant slots come before dead ones, where there may be a race with others that watched.
+    /// Chooses a free slot at random, so that candidates that start together don't all try the same one (I11).
+    /// Prefers vacant slots: more candidates compete for an expired one.
     fn choose(&self, now: Instant) -> Option<(usize, Opening)> {
         let openings =
             || self.views.iter().enumerate().filter_map(|(slot, view)| Some((slot, view.opening(now)?)));
@@ -336,7 +334,7 @@ impl Campaign {
 
     fn read_failed(&mut self, now: Instant, error: ReadError) -> CampaignStep {
         match error {
-            // Candidates have nothing to lose yet: to them, one that was replaced refuses like any other.
+            // A candidate has no leadership to lose, so a replaced storage is one that refuses.
             ReadError::Fatal(cause) | ReadError::Replaced(cause) => self.fail(AcquireError::Refused(cause)),
             ReadError::Unavailable(cause) => {
                 self.last_failure = Some(cause.to_string());
@@ -345,7 +343,7 @@ impl Campaign {
         }
     }
 
-    /// A while without calls, shorter than a poll so that an outage is noticed to be over.
+    /// Pauses for less than a poll, so that the end of an outage is noticed soon.
     fn pause(&mut self, now: Instant) -> CampaignStep {
         self.refusals = 0;
         let stuck_since = *self.stuck_since.get_or_insert(now);
@@ -358,11 +356,11 @@ impl Campaign {
         self.wait(until.min(self.gives_up_at))
     }
 
-    /// A pause that no hint shortens: for a storage that needs one.
+    /// Pauses, and ignores hints until the pause is over: the storage failed or refused too often.
     fn back_off(&mut self, now: Instant) -> CampaignStep {
-        self.heeds_hints_at = Instant::NEVER;
+        self.hints_allowed_at = Instant::NEVER;
         let step = self.pause(now);
-        self.heeds_hints_at = self.next_scan;
+        self.hints_allowed_at = self.next_scan;
         step
     }
 

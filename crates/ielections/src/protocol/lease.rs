@@ -1,10 +1,9 @@
-//! A lease while it is held: renewed, or lost. The five rules that keep I1 on the leader's side stand here.
+//! [`Lease`]: a record that is held, and renewed or lost. Five rules keep I1 on the leader's side:
 //!
 //! 1. Validity counts from the send of the attempt that was confirmed (I3), never from its answer.
 //! 2. An unknown outcome is resolved by version, by read-back or by the next attempt's answer (I7).
-//! 3. The loss instant is absolute: whatever is in flight, it falls at `sent + 0.65 TTL`.
-//! 4. A record that shows anything but one of our own writes is a loss at once, and so is a storage that says
-//!    that it is not the same any more.
+//! 3. The loss instant is `sent + 0.65 TTL`, even while a call is in flight.
+//! 4. A record other than one of our own writes is a loss at once, and so is a replaced storage.
 //! 5. Loss is final: no later answer revives a lease.
 
 use super::attempts::{Attempt, Attempts};
@@ -15,15 +14,15 @@ use vvm_clock::Instant;
 /// How often one renewal is tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RenewalAttempts {
-    /// As often as there is time before the loss instant; at least three times. A database that restarts then
-    /// costs no lease.
+    /// As often as there is time before the loss instant, at least three times. A restart of the database then
+    /// costs no leadership.
     #[default]
     UntilLoss,
-    /// The reference's rule: this many attempts, and then the leadership is lost (`maxCASRetries`).
+    /// This many attempts, and then the leadership is lost. The rule of the reference (`maxCASRetries`).
     Exactly(NonZeroU32),
 }
 
-/// A held record and what has been tried to renew it.
+/// A held record, and the attempts to renew it.
 #[derive(Debug)]
 pub struct Lease {
     timing: Timing,
@@ -40,7 +39,7 @@ pub struct Lease {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// Nothing to do before this instant.
+    /// Until this instant.
     Waiting(Instant),
     /// A renewal is due and waits for its turn.
     Queued,
@@ -54,7 +53,7 @@ enum Phase {
 /// What happened.
 #[derive(Debug)]
 pub enum LeaseEvent {
-    /// The instant asked for has come.
+    /// The instant of the last step has come.
     Woken,
     /// A request may go out now.
     MaySend,
@@ -62,15 +61,14 @@ pub enum LeaseEvent {
     Swapped(Result<Swap, WriteError>),
     /// The read-back was answered.
     Read(Result<Slot, ReadError>),
-    /// Somebody else's record, or none, was seen where this lease's should stand, by other means than its own
-    /// calls.
+    /// A read by another part of the program showed another record, or none, in the slot of this lease.
     Shown(Slot),
 }
 
 /// What to do.
 #[derive(Debug)]
 pub enum LeaseStep {
-    /// Nothing until then; deliver `Woken` at that instant.
+    /// Do nothing; deliver `Woken` at that instant.
     Sleep(Instant),
     /// Deliver `MaySend` as soon as a request may go out, and `Woken` at this instant in any case.
     Send(Instant),
@@ -99,9 +97,9 @@ pub enum LeaseStep {
         /// The next renewal.
         wake_at: Instant,
     },
-    /// The lease is lost; it asks for nothing more.
+    /// The lease is lost. This is its last step.
     Lost(Loss),
-    /// Nothing to do: the lease was lost before.
+    /// The lease was lost before.
     Over,
 }
 
@@ -142,7 +140,7 @@ impl Lease {
         }
     }
 
-    /// The next step. `jitter` is used if a renewal is confirmed.
+    /// Returns the next step. `jitter` is used if a renewal is confirmed.
     pub fn on(&mut self, now: Instant, event: LeaseEvent, jitter: Jitter) -> LeaseStep {
         if self.phase == Phase::Lost {
             return LeaseStep::Over;
@@ -214,7 +212,7 @@ impl Lease {
                 self.failed(cause.to_string());
                 self.pause(now)
             }
-            // Credentials and schemas get mended while there is still time, and giving up early helps nobody.
+            // The operator may correct credentials or schema in time. Giving up early has no advantage.
             Err(WriteError::Fatal(cause)) => {
                 self.attempts.discard_last();
                 self.failed(cause.to_string());
@@ -224,13 +222,13 @@ impl Lease {
                 self.failed(cause.to_string());
                 self.read_back(now)
             }
-            // Somebody else may lead already in what stands in its place (I1).
+            // Another process may lead already in the new storage (I1).
             Err(WriteError::Replaced(cause)) => self.replaced(&cause),
         }
     }
 
-    /// Read back within what is left of the attempt's time; without any left, the next attempt's answer
-    /// resolves it.
+    /// Reads back within the rest of the attempt's time. If none is left, the answer of the next attempt
+    /// resolves this one.
     fn read_back(&mut self, now: Instant) -> LeaseStep {
         let deadline = self.attempts.last().map(|last| last.sent_at.after(self.timing.attempt_timeout()));
         let left = deadline.map_or(Duration::ZERO, |deadline| now.until(deadline));
@@ -256,8 +254,8 @@ impl Lease {
         self.lose(Loss::StorageReplaced { cause: cause.to_string().into() })
     }
 
-    /// What the storage shows decides: one of our writes confirms that attempt from *its* send; the version
-    /// we held is undecided, since the attempt may still land; anything else is a loss (I7).
+    /// Handles a linearizable answer (I7). One of our writes confirms that attempt, from *its* send. The version
+    /// that we held is undecided, since the attempt may still be applied. Everything else is a loss.
     fn resolve(&mut self, now: Instant, slot: &Slot, jitter: Jitter) -> LeaseStep {
         if let Some(attempt) = self.attempts.shown_by(slot).cloned() {
             return self.confirmed(now, attempt, jitter);
@@ -301,7 +299,7 @@ impl Lease {
         LeaseStep::Sleep(until)
     }
 
-    /// A clock found past the loss instant without one attempt made means that this process did not run.
+    /// Ends the lease at the loss instant. If no attempt was made, this process did not run.
     fn out_of_time(&mut self) -> LeaseStep {
         if self.tried == 0 && self.last_failure.is_none() && !matches!(self.phase, Phase::Queued) {
             return self.lose(Loss::Suspended);

@@ -1,23 +1,23 @@
-//! Giving a record back: a bounded number of deletes, each safe to repeat.
+//! [`Release`]: deletes a record, in a bounded number of attempts.
 //!
-//! Only ever begun when the work under the leadership has stopped (I6), or none was ever started.
+//! It begins only when the work under the leadership has stopped (I6), or none was started.
 
 use crate::{Delete, Epoch, Incarnation, Slot, Timing, WriteError};
 use std::{fmt, time::Duration};
 use vvm_clock::Instant;
 
-/// What became of the record.
+/// The outcome of a release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReleaseOutcome {
-    /// The slot is vacant: the next candidate that looks may claim it.
+    /// The slot is vacant: the next candidate may claim it.
     Released,
-    /// The record was no longer ours.
+    /// The slot had another record or none.
     AlreadyGone,
     /// The storage could not be reached or refused: the record stands until its TTL has passed.
     LeftToExpire,
-    /// The elections' task had ended before ([`Loss::EngineEnded`](crate::Loss)): the record stands until its
-    /// TTL has passed, and **the deadline stays armed**, because nobody was left who could disarm it (I4).
-    /// The process ends at it.
+    /// The elections' task had ended before ([`Loss::EngineEnded`](crate::Loss)). The record stands until its
+    /// TTL has passed, and **the deadline stays armed**, because only that task could disarm it (I4). The
+    /// process ends at the deadline.
     StillArmed,
 }
 
@@ -32,24 +32,24 @@ impl fmt::Display for ReleaseOutcome {
     }
 }
 
-/// How often a delete is tried. Enough for a blink of the network; the TTL does the rest.
+/// How often a delete is tried. Enough for a short network failure; after that the record expires.
 const ATTEMPTS: u32 = 3;
 
-/// A record on its way out.
+/// A record that is being deleted.
 #[derive(Debug)]
 pub struct Release {
     incarnation: Incarnation,
     epoch: Epoch,
     timing: Timing,
     tried: u32,
-    /// An attempt went unanswered, so that a vacant slot may be our own doing.
+    /// An attempt had no answer, so our own delete may have vacated the slot.
     unresolved: bool,
 }
 
 /// What happened.
 #[derive(Debug)]
 pub enum ReleaseEvent {
-    /// The instant asked for has come.
+    /// The instant of [`ReleaseStep::Sleep`] has come.
     Woken,
     /// A request may go out now.
     MaySend,
@@ -60,20 +60,20 @@ pub enum ReleaseEvent {
 /// What to do.
 #[derive(PartialEq, Eq, Debug)]
 pub enum ReleaseStep {
-    /// Nothing until then; deliver `Woken` at that instant.
+    /// Do nothing; deliver `Woken` at that instant.
     Sleep(Instant),
     /// Deliver `MaySend` as soon as a request may go out.
     Send,
     /// Call `compare_and_delete` now, for at most `timeout`.
     Delete {
-        /// Whose record.
+        /// The incarnation of the record.
         incarnation: Incarnation,
-        /// Of which epoch.
+        /// The epoch of the record.
         epoch: Epoch,
         /// Bound of the call.
         timeout: Duration,
     },
-    /// Over.
+    /// The release has ended.
     Done(ReleaseOutcome),
 }
 
@@ -83,7 +83,7 @@ impl Release {
         Self { incarnation, epoch, timing, tried: 0, unresolved: false }
     }
 
-    /// The next step.
+    /// Returns the next step.
     pub fn on(&mut self, now: Instant, event: ReleaseEvent) -> ReleaseStep {
         match event {
             ReleaseEvent::Woken => ReleaseStep::Send,
@@ -110,7 +110,7 @@ impl Release {
         }
     }
 
-    /// A slot that is vacant at our epoch after an unanswered delete was vacated by that delete.
+    /// If the slot is vacant at our epoch after a delete without an answer, that delete was applied.
     fn mismatch(&self, slot: &Slot) -> ReleaseOutcome {
         match slot {
             Slot::Vacant(vacant) if self.unresolved && vacant.last_epoch == Some(self.epoch) => {

@@ -1,4 +1,4 @@
-//! The fencing token: a number that only ever rises.
+//! [`Epoch`]: the fencing token.
 
 use std::{fmt, num::NonZeroU64, time::Duration};
 
@@ -10,13 +10,13 @@ use std::{fmt, num::NonZeroU64, time::Duration};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(NonZeroU64);
 
-/// A number that is no epoch: zero, or above `i64::MAX`.
+/// The number is not an epoch: zero, or above `i64::MAX`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0} is not an epoch: it must be between 1 and 9223372036854775807")]
 pub struct EpochOutOfRange(pub u64);
 
 impl Epoch {
-    /// The largest epoch there can be. At one leadership a millisecond it lasts for 292 million years.
+    /// The largest epoch. With one leadership each millisecond it lasts for 292 million years.
     pub const MAX: u64 = i64::MAX as u64;
 
     /// # Errors
@@ -28,16 +28,15 @@ impl Epoch {
         }
     }
 
-    /// The epoch of a leadership that follows `last`: `max(last + 1, unix milliseconds)`. The second half
-    /// only matters after a restore from backup, when it keeps the epoch rising although the storage forgot
-    /// some.
+    /// Returns the epoch of the leadership after `last`: `max(last + 1, unix milliseconds)`. The wall clock
+    /// matters only after a restore from backup: it keeps epochs rising although the storage forgot some.
     ///
     /// # Errors
-    /// When no larger epoch is left, which only a corrupt record can cause.
+    /// If there is no larger epoch, which only a corrupt record can cause.
     pub fn following(last: Option<Self>, since_unix_epoch: Duration) -> Result<Self, EpochOutOfRange> {
         let counted = last.map_or(1, |epoch| epoch.get().saturating_add(1));
         let wall = u64::try_from(since_unix_epoch.as_millis()).unwrap_or(0);
-        // A wall clock beyond the range is nonsense and must not use up the last epoch.
+        // A wall clock beyond the range is wrong and must not use up the last epoch.
         let wall = if wall < Self::MAX { wall } else { 0 };
         Self::new(counted.max(wall))
     }
@@ -47,7 +46,7 @@ impl Epoch {
         self.0.get()
     }
 
-    /// For messages: `epoch 5`, or `no epoch`.
+    /// Formats an epoch for messages: `epoch 5`, or `no epoch`.
     pub(crate) fn or_none(epoch: Option<Self>) -> impl fmt::Display {
         fmt::from_fn(move |out| match epoch {
             Some(epoch) => write!(out, "epoch {epoch}"),
@@ -74,7 +73,7 @@ mod tests {
 
     /// Shows I2.
     #[test]
-    fn follows_the_stored_epoch_or_the_wall_clock_whichever_is_larger() {
+    fn next_epoch_exceeds_the_stored_one_and_is_at_least_the_wall_clock() {
         let last = Epoch::new(41).unwrap();
         assert_eq!(Epoch::following(Some(last), Duration::ZERO).unwrap().get(), 42);
         assert_eq!(Epoch::following(Some(last), Duration::from_millis(7_000)).unwrap().get(), 7_000);
@@ -82,13 +81,13 @@ mod tests {
     }
 
     #[test]
-    fn a_wall_clock_out_of_range_does_not_use_up_the_epochs() {
+    fn wall_clock_out_of_range_does_not_use_up_the_epochs() {
         assert_eq!(Epoch::following(None, Duration::MAX).unwrap().get(), 1);
     }
 
     /// Shows I2.
     #[test]
-    fn the_last_epoch_has_no_successor() {
+    fn largest_epoch_has_no_successor() {
         let last = Epoch::new(Epoch::MAX).unwrap();
         assert!(Epoch::following(Some(last), Duration::ZERO).is_err());
         assert!(Epoch::new(0).is_err());

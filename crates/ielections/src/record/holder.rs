@@ -1,13 +1,13 @@
-//! Who leads, for people to read.
+//! [`Holder`]: the name of a leader, for people.
 
 use std::{fmt, sync::Arc};
 
-/// Address or host name of a leader, at most 255 bytes. Never an identity: a replacement with the same
-/// address is somebody else, which is why records are told apart by [`Version`](crate::Version).
+/// Address or host name of a leader, at most 255 bytes. Never an identity: another process can have the same
+/// address. Records are identified by their [`Version`](crate::Version).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Holder(Arc<str>);
 
-/// A holder name of more than 255 bytes.
+/// The holder name is longer than 255 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a holder name of {0} bytes is too long: at most 255")]
 pub struct HolderTooLong(pub usize);

@@ -1,4 +1,4 @@
-//! Which acquisition attempt, and which of its writes.
+//! [`Incarnation`] and [`Version`]: which acquisition attempt, and which of its writes.
 
 use std::{fmt, str::FromStr};
 
@@ -27,12 +27,12 @@ impl fmt::Display for Incarnation {
 
 impl fmt::Debug for Incarnation {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Eight digits tell attempts apart in a log; the whole is what Display is for.
+        // Eight digits are enough to tell attempts apart in a log.
         self.0.iter().take(4).try_for_each(|byte| write!(out, "{byte:02x}"))
     }
 }
 
-/// A text that is not 32 hexadecimal digits.
+/// The text is not 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("an incarnation is 32 hexadecimal digits")]
 pub struct NotAnIncarnation;
@@ -50,14 +50,16 @@ impl FromStr for Incarnation {
     }
 }
 
-/// One write attempt: chosen by the writer before it sends, so that an unanswered write is recognised when
-/// read back, and "unchanged" can be seen (I7). Fresh for *every* attempt, renewals included: confirming a
-/// lost renewal by its incarnation alone would take the old record for success.
+/// Identifies one write attempt. The writer chooses it before it sends, so that a read-back recognises a write
+/// without an answer, and an observer sees that a record is unchanged (I7).
+///
+/// New for *every* attempt, also of a renewal: confirmed by its incarnation alone, a lost renewal would count
+/// as applied.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Version {
-    /// Which acquisition attempt.
+    /// The acquisition attempt.
     pub incarnation: Incarnation,
-    /// Which write of it, counted from 0; larger for every later attempt.
+    /// The number of the write, from 0; larger for every later attempt.
     pub write: u64,
 }
 
@@ -74,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_incarnation_survives_being_written_out() {
+    fn incarnation_is_parsed_from_what_it_displays() {
         let incarnation = Incarnation::from_bytes([0xf0; 16]);
         assert_eq!(incarnation.to_string().parse(), Ok(incarnation));
         assert_eq!("+f0".parse::<Incarnation>(), Err(NotAnIncarnation));

@@ -1,4 +1,4 @@
-//! How long a record stands without renewal.
+//! [`Ttl`]: how long a record stands without renewal.
 
 use std::{fmt, time::Duration};
 use vvm_clock::Span;
@@ -7,7 +7,7 @@ use vvm_clock::Span;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ttl(Duration);
 
-/// A duration that can't be a TTL.
+/// The duration can't be a TTL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a TTL of {} is out of range: between 100ms and 24h", Span(*.0))]
 pub struct TtlOutOfRange(pub Duration);
@@ -16,11 +16,11 @@ impl Ttl {
     /// The default of the reference (`DefaultLeadershipDurationSeconds`).
     pub const DEFAULT: Self = Self(Duration::from_secs(20));
 
-    /// Below this, scheduling noise of an ordinary machine (tens of milliseconds) would eat the margins of
-    /// [`Timing`](crate::Timing). A driver may ask for more ([`Limits::min_ttl`](crate::Limits)).
+    /// Below this, scheduling delays of an ordinary machine (tens of milliseconds) exceed the margins of
+    /// [`Timing`](crate::Timing). A driver may need more ([`Limits::min_ttl`](crate::Limits)).
     pub const MIN: Duration = Duration::from_millis(100);
 
-    /// Above this, a crash would leave a slot dead for longer than anybody means.
+    /// Above this, a crash would leave a slot without a leader for too long.
     pub const MAX: Duration = Duration::from_secs(24 * 3600);
 
     /// # Errors

@@ -1,11 +1,11 @@
-//! What a campaign makes of a look at slots.
+//! How a campaign handles the answer to a read of its slots.
 
 use super::{AcquireError, Campaign, CampaignStep, Terms, view::View};
 use crate::{ReadError, Slot};
 use vvm_clock::Instant;
 
 impl Campaign {
-    /// A slot that was not read stays as it was last seen, and the campaign goes on with the others.
+    /// Handles the answer to a scan. A slot that was not read stays as it was last seen.
     pub(super) fn scanned(
         &mut self,
         now: Instant,
@@ -25,14 +25,14 @@ impl Campaign {
                 view.see(slot, now);
             }
         }
-        // A storage slower than our polls is left in peace between two of them.
+        // A storage that is slower than the polls gets a pause between two of them.
         self.next_scan = self.next_scan.max(now.after(self.terms.poll / 4));
-        self.heeds_hints_at = now.after(Terms::HINT_GAP);
+        self.hints_allowed_at = now.after(Terms::HINT_GAP);
         self.act(now)
     }
 
-    /// A linearizable look at a slot that seemed to go back in time: if it really did, the storage has lost
-    /// writes, and a leader by them may still be at work.
+    /// Handles the linearizable read of a slot that seemed to go back in time. If it did, the storage has lost
+    /// writes, and the leader that made them may still be at work.
     pub(super) fn verified(
         &mut self,
         now: Instant,
@@ -48,7 +48,7 @@ impl Campaign {
         }
     }
 
-    /// Takes in an answer that can't be stale.
+    /// Notes a linearizable answer.
     pub(super) fn take_in(&mut self, slot: usize, found: &Slot, now: Instant) -> Result<(), AcquireError> {
         let Some(view) = self.views.get_mut(slot) else { return Ok(()) };
         let seen = view.epoch();
@@ -56,7 +56,7 @@ impl Campaign {
             return Err(AcquireError::EpochWentBack { seen, found: found.last_epoch() });
         }
         if !view.see(found, now) {
-            // Within one epoch: no other candidate can have led, so observing starts anew.
+            // Within one epoch no other candidate can have led, so the observation starts anew.
             *view = View::default();
             view.see(found, now);
         }

@@ -1,11 +1,11 @@
-//! What the answer to an attempt proves (I7), and what follows from it.
+//! How a campaign handles the answer to an attempt (I7).
 
 use super::{Basis, Campaign, CampaignStep, Intent, Phase, Target, Won};
 use crate::{AcquireError, ReadError, Slot, WriteError, protocol::attempts::Attempt};
 use vvm_clock::Instant;
 
 impl Campaign {
-    /// An attempt was answered; `None` means that it applied.
+    /// Handles the answer to an attempt; `None` means that it applied.
     pub(super) fn answered(
         &mut self,
         now: Instant,
@@ -28,7 +28,7 @@ impl Campaign {
                 target.attempts.discard_last();
                 self.fail(AcquireError::Refused(cause))
             }
-            // What it may have left is deleted, should the storage come back.
+            // `abandon` returns the attempt, so that the engine tries to delete its record.
             Err(WriteError::Replaced(cause)) => self.fail(AcquireError::Refused(cause)),
             Err(WriteError::Unknown(cause)) => {
                 target.unread = true;
@@ -46,7 +46,7 @@ impl Campaign {
         }
     }
 
-    /// What a linearizable answer says about our attempts (I7).
+    /// Handles a linearizable answer: it shows which of our attempts applied (I7).
     fn resolve(&mut self, now: Instant, slot: &Slot, refused: bool) -> CampaignStep {
         let Some(target) = &mut self.target else { return self.decide(now) };
         target.unread = false;
@@ -54,10 +54,10 @@ impl Campaign {
             return self.confirmed(now, attempt);
         }
         if !refused && target.basis.stands_in(slot) {
-            // Undecided: the write may land yet. Try again on the same condition; never another slot.
+            // Undecided: the write may still be applied. Retry on the same condition, never on another slot.
             return self.pause(now);
         }
-        // The condition is gone for good (epochs rise, versions are unique): no attempt can land any more.
+        // Epochs rise and versions are unique, so the condition fails for good: no attempt can apply any more.
         let index = target.slot;
         self.target = None;
         if let Err(error) = self.take_in(index, slot, now) {
@@ -70,13 +70,13 @@ impl Campaign {
         self.decide(now)
     }
 
-    /// An attempt of ours stands in the storage. It counts from its own send, and if that was too long ago,
-    /// it is renewed before any work starts on it.
+    /// Handles an attempt that applied. It counts from its own send. If that was too long ago, the record is
+    /// renewed before work starts.
     fn confirmed(&mut self, now: Instant, attempt: Attempt) -> CampaignStep {
         let Some(target) = &mut self.target else { return self.decide(now) };
         target.attempts.settle();
         let slot = target.slot;
-        // A lease counts its writes on from the one that it begins with, so that has to be the last.
+        // A lease numbers its writes from the one that it begins with, so that must be the last.
         let is_last = attempt.entry.version.write == target.last_write;
         if is_last && self.timing.is_fresh(attempt.sent_at, now) {
             self.target = None;
@@ -87,7 +87,7 @@ impl Campaign {
         self.queue(Intent::Attempt)
     }
 
-    /// Without an unresolved attempt nothing binds the campaign to a slot: look at all of them again.
+    /// Frees the campaign to choose another slot, unless an attempt is unresolved.
     fn reconsider(&mut self) {
         let free = |target: &Target| target.attempts.is_empty() && !matches!(target.basis, Basis::Own(_));
         if self.target.as_ref().is_some_and(free) {

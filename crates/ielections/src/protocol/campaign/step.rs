@@ -1,4 +1,4 @@
-//! What a campaign is told, and what it asks for in return.
+//! The events and steps of a campaign.
 
 use crate::{AcquireError, Claim, Entry, ReadError, Slot, Swap, Vacant, WriteError};
 use std::time::Duration;
@@ -7,13 +7,13 @@ use vvm_clock::Instant;
 /// What happened.
 #[derive(Debug)]
 pub enum CampaignEvent {
-    /// The instant asked for has come.
+    /// The instant of [`CampaignStep::Sleep`] has come.
     Woken,
-    /// Somebody says that the slots have changed. It need not be true.
+    /// The slots may have changed. A hint may be false.
     Hinted,
     /// A request may go out now.
     MaySend,
-    /// The scan is over: what it read, in the order of the slots, and why it did not read the rest.
+    /// The scan was answered: the slots that it read, and the error if it did not read all.
     Scanned(Vec<Option<Slot>>, Result<(), ReadError>),
     /// The `get` was answered.
     Read(Result<Slot, ReadError>),
@@ -26,7 +26,7 @@ pub enum CampaignEvent {
 /// What to do. Slots are named by their index.
 #[derive(Debug)]
 pub enum CampaignStep {
-    /// Nothing until then, whatever was asked for before; deliver `Woken` at that instant.
+    /// Do nothing; deliver `Woken` at that instant. Replaces an earlier `Sleep`.
     Sleep(Instant),
     /// Deliver `MaySend` as soon as a request may go out.
     Send,
@@ -40,19 +40,19 @@ pub enum CampaignStep {
     TakeOver(usize, Entry, Entry, Duration),
     /// Call `compare_and_swap` now.
     Renew(usize, Entry, Entry, Duration),
-    /// A slot is ours.
+    /// A slot was won.
     Won(Won),
-    /// The campaign is over without one.
+    /// The campaign has ended without a slot.
     Failed(AcquireError),
 }
 
 /// A slot that was won, fresh enough to start work on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Won {
-    /// Which slot.
+    /// Index of the slot.
     pub slot: usize,
-    /// The record that stands there.
+    /// Its record.
     pub entry: Entry,
-    /// When the write that put it there was sent (I3).
+    /// When the write of the record was sent (I3).
     pub sent_at: Instant,
 }

@@ -1,4 +1,4 @@
-//! What a candidate stands for and how long it waits.
+//! [`Terms`]: holder, TTL and time limit of a campaign.
 
 use crate::{Holder, Ttl};
 use std::time::Duration;
@@ -6,27 +6,26 @@ use std::time::Duration;
 /// The terms of one campaign.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Terms {
-    /// Who, for people.
+    /// The name of the candidate, for people.
     pub holder: Holder,
     /// The leadership duration, fixed for the life of the leadership.
     pub ttl: Ttl,
-    /// How long to go on.
+    /// When to give up.
     pub timeout: AcquireTimeout,
-    /// The longest time between two looks at the slots; each pause is up to a quarter shorter, by chance. A
-    /// clean hand-over is seen within it.
+    /// The longest time between two reads of the slots. Each pause is up to a quarter shorter, at random. A
+    /// release is seen within it.
     pub poll: Duration,
 }
 
 impl Terms {
-    /// The longest default time between two looks.
+    /// The longest default time between two reads.
     pub const POLL: Duration = Duration::from_secs(1);
 
-    /// What a shorter poll counts as: below it a standby would do little else than look (I10).
+    /// The shortest poll. A shorter one would keep a standby busy with reads (I10).
     pub const MIN_POLL: Duration = Duration::from_millis(5);
 
-    /// How long a candidate leaves the storage in peace after it has looked, whatever hints come: a flood of
-    /// them makes it look fifty times a second at most, and one that comes at the wrong moment is heeded a
-    /// fiftieth of a second later, which nobody notices (I10, I11).
+    /// The shortest time between a read and the next one that a hint causes. A flood of hints causes at most
+    /// fifty reads a second (I10, I11).
     pub const HINT_GAP: Duration = Duration::from_millis(20);
 
     /// The usual terms: wait for ever, with the [usual poll](Self::usual_poll).
@@ -34,22 +33,21 @@ impl Terms {
         Self { holder, ttl, timeout: AcquireTimeout::Forever, poll: Self::usual_poll(ttl) }
     }
 
-    /// Look at least once a second and four times a TTL.
+    /// At least one read a second, and four in each TTL.
     pub fn usual_poll(ttl: Ttl) -> Duration {
         Self::POLL.min(ttl.get() / 4)
     }
 }
 
-/// How long a campaign goes on.
+/// When a campaign gives up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AcquireTimeout {
-    /// Until a slot is won.
+    /// Never: campaign until a slot is won.
     Forever,
-    /// For so long; [`Duration::ZERO`] is one look, and a claim if that finds an opening.
+    /// After this time. With [`Duration::ZERO`] the campaign reads once, and claims a slot if one is free.
     Within(Duration),
-    /// Until a live leader was seen on every slot: somebody was seen to renew or to take over. Can take one
-    /// TTL, which a try that gave up at the first sight of a *record* would save, and then never run again
-    /// after a crash. While nothing comes of asking the storage, it goes on for
-    /// [`Timing::outage`](crate::Timing::outage) (1.4 TTL), and is then out of time.
+    /// Once a live leader was seen on every slot, which means a renewal or a take-over. This can take one TTL.
+    /// A record alone is no evidence, since its leader may have crashed. If the storage is unreachable for
+    /// [`Timing::outage`](crate::Timing::outage) (1.4 TTL), the campaign times out.
     UntilLeaderSeen,
 }

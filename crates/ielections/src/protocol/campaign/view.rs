@@ -1,19 +1,18 @@
-//! What a candidate knows of one slot, and since when: expiry by observation (I5).
+//! [`View`]: what a candidate has seen of one slot, and when: expiry by observation (I5).
 //!
-//! A version seen at an instant was written before that instant. Seen unchanged for its writer's TTL from
-//! then on, it has stood for longer than that TTL, on a clock that is nobody's but the observer's.
+//! A version that is seen was written before. If it stays unchanged for its writer's TTL, then its record has
+//! expired. Only the observer's own clock measures that.
 
 use crate::{Entry, Epoch, Slot, Vacant};
 use vvm_clock::Instant;
 
-/// One slot in the eyes of one candidate.
+/// One slot as one candidate has seen it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
     state: State,
-    /// The storage showed an older state than one seen before. A stale answer may do that, a linearizable one
-    /// must not.
+    /// The storage showed an older state than before. A stale read may do that, a linearizable one must not.
     pub(super) doubtful: bool,
-    /// A renewal was seen: a live leader stood there while this candidate looked.
+    /// A renewal or a new leader was seen: a leader was alive while this candidate observed the slot.
     pub(super) alive: bool,
 }
 
@@ -36,7 +35,7 @@ pub(super) enum Opening {
 }
 
 impl View {
-    /// Takes in an answer that arrived at `now`. `false` if it is older than what was known.
+    /// Notes an answer that arrived at `now`. Returns `false` if it is older than what was seen before.
     pub(super) fn see(&mut self, slot: &Slot, now: Instant) -> bool {
         if self.is_older(slot) {
             self.doubtful = true;
@@ -46,14 +45,14 @@ impl View {
         match slot {
             Slot::Vacant(vacant) => self.state = State::Vacant(*vacant),
             Slot::Held { entry, proven_age } => {
-                // What a driver proves can only bring the first sight forward, never put it off.
+                // A proven age only brings the first sight forward.
                 let written_before = now.before(proven_age.unwrap_or_default());
                 match &mut self.state {
                     State::Held { entry: known, first_seen } if known.version == entry.version => {
                         *first_seen = written_before.min(*first_seen);
                     }
                     state => {
-                        // Whoever wrote this did so since the last look.
+                        // It was written since the last read.
                         self.alive |= !matches!(state, State::Unseen);
                         *state = State::Held { entry: entry.clone(), first_seen: written_before };
                     }
@@ -85,7 +84,7 @@ impl View {
         }
     }
 
-    /// The claim that may succeed now, if any.
+    /// Returns the claim that may succeed now, if there is one.
     pub(super) fn opening(&self, now: Instant) -> Option<Opening> {
         match &self.state {
             State::Unseen => None,
@@ -97,7 +96,7 @@ impl View {
         }
     }
 
-    /// The earliest instant at which there will be an opening, for all that is known.
+    /// The earliest instant at which a claim may succeed.
     pub(super) fn opens_at(&self) -> Instant {
         match &self.state {
             State::Unseen => Instant::NEVER,
@@ -106,7 +105,7 @@ impl View {
         }
     }
 
-    /// Who holds it, as far as known.
+    /// The record, as last seen.
     pub(super) fn holder(&self) -> Option<&Entry> {
         match &self.state {
             State::Held { entry, .. } => Some(entry),
