@@ -16,7 +16,9 @@ pub mod dynamodb;
 #[cfg(feature = "mem")]
 pub mod mem;
 pub(crate) mod options;
-#[cfg(any(feature = "dynamodb", feature = "scylla"))]
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(any(feature = "dynamodb", feature = "postgres", feature = "scylla"))]
 mod request_timeout;
 #[cfg(feature = "scylla")]
 pub mod scylla;
@@ -24,3 +26,5 @@ pub mod scylla;
 pub mod sled;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(any(feature = "postgres", feature = "scylla"))]
+mod tls;

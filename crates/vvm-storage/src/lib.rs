@@ -6,9 +6,9 @@
 //! - [`Opened`]: where an open storage is, and whether opening created it.
 //! - [`ElectionsTtlStorage`]: the storage of elections on top of it; owns every key prefix.
 //! - [`Requests`]: what an operator asks of those who campaign and lead, as records beside theirs.
-//! - [`mem`], [`sqlite`], `sled`, `scylla`, `dynamodb` (features): drivers, in this process's memory, in a
-//!   file that processes share, in a folder that one process has, on a cluster of ScyllaDB or Apache
-//!   Cassandra, and on a table of Amazon's DynamoDB.
+//! - [`mem`], [`sqlite`], `sled`, `scylla`, `postgres`, `dynamodb` (features): drivers, in this process's
+//!   memory, in a file that processes share, in a folder that one process has, on a cluster of ScyllaDB or
+//!   Apache Cassandra, in a database of PostgreSQL, and on a table of Amazon's DynamoDB.
 //! - [`open`], [`init_storage`]: the storage that a URL names.
 //!
 //! Each driver is a feature, and the crate compiles with any one of them alone, or with none.
@@ -31,6 +31,8 @@ pub use documents::SysVvmDocuments;
 pub use drivers::dynamodb;
 #[cfg(feature = "mem")]
 pub use drivers::mem;
+#[cfg(feature = "postgres")]
+pub use drivers::postgres;
 #[cfg(feature = "scylla")]
 pub use drivers::scylla;
 #[cfg(feature = "sled")]

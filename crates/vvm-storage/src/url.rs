@@ -6,6 +6,7 @@
 //! | `sled:elections`, `sled:/var/lib/vvm/elections` | a folder that one process has, created on first use |
 //! | `sqlite:elections.db`, `sqlite:/var/lib/vvm/elections.db` | a file, created on first use |
 //! | `scylla://host1,host2:9042/keyspace?datacenter=dc1` | a keyspace of ScyllaDB or Apache Cassandra; see module `scylla` |
+//! | `postgres://user@host1,host2:5432/database` | a schema in a database of PostgreSQL; see module `postgres` |
 //! | `dynamodb://eu-west-1/elections` | a table of Amazon's DynamoDB; see module `dynamodb` |
 //!
 //! What follows `sqlite:` and `sled:` is a path as the system takes it, with nothing to escape. It can't
@@ -24,7 +25,8 @@ use std::sync::Arc;
 use vvm_clock::Clock;
 
 /// Every scheme that there is a driver for, in this build or another.
-const SCHEMES: &str = "mem:, sqlite:PATH, sled:PATH, scylla://HOST/KEYSPACE, dynamodb://REGION/TABLE";
+const SCHEMES: &str = "mem:, sqlite:PATH, sled:PATH, postgres://USER@HOST/DATABASE, scylla://HOST/KEYSPACE, \
+    dynamodb://REGION/TABLE";
 
 /// Why a storage could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +71,10 @@ pub enum OpenError {
     #[cfg(feature = "scylla")]
     #[error(transparent)]
     Scylla(#[from] crate::scylla::OpenError),
+    /// The database could not be opened, or not be made ready.
+    #[cfg(feature = "postgres")]
+    #[error(transparent)]
+    Postgres(#[from] crate::postgres::OpenError),
     /// The table could not be opened, or not be made ready.
     #[cfg(feature = "dynamodb")]
     #[error(transparent)]
@@ -89,6 +95,8 @@ impl OpenError {
             Self::Sled(_) => false,
             #[cfg(feature = "scylla")]
             Self::Scylla(error) => matches!(error, crate::scylla::OpenError::Url { .. }),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(error) => matches!(error, crate::postgres::OpenError::Url { .. }),
             #[cfg(feature = "dynamodb")]
             Self::DynamoDb(error) => matches!(error, crate::dynamodb::OpenError::Url { .. }),
         }
@@ -117,6 +125,8 @@ impl OpenError {
             }
             #[cfg(feature = "scylla")]
             Self::Scylla(error) => error.is_passing(),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(error) => error.is_passing(),
             #[cfg(feature = "dynamodb")]
             Self::DynamoDb(error) => {
                 use crate::dynamodb::OpenError::{BeingCreated, CredentialsNotFetched, Request, Unreachable};
@@ -139,6 +149,8 @@ enum Place<'url> {
     /// The whole URL.
     Scylla(&'url str),
     /// The whole URL.
+    Postgres(&'url str),
+    /// The whole URL.
     DynamoDb(&'url str),
 }
 
@@ -155,6 +167,7 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
         Place::Sqlite(file) => open_sqlite(file).await,
         Place::Sled(path) => open_sled(path).await,
         Place::Scylla(url) => open_scylla(url).await,
+        Place::Postgres(url) => open_postgres(url).await,
         Place::DynamoDb(url) => open_dynamodb(url).await,
     }
 }
@@ -175,6 +188,7 @@ pub async fn init_storage(url: &str) -> Result<(), OpenError> {
         Place::Sqlite(file) => open_sqlite(file).await?.close().await,
         Place::Sled(path) => open_sled(path).await?.close().await,
         Place::Scylla(url) => init_scylla(url).await?,
+        Place::Postgres(url) => init_postgres(url).await?,
         Place::DynamoDb(url) => init_dynamodb(url).await?,
     }
     Ok(())
@@ -199,6 +213,7 @@ fn parse(url: &str) -> Result<Place<'_>, OpenError> {
         "sled" if place.contains('?') => malformed("it takes no options, and no `?` in the path"),
         "sled" => Ok(Place::Sled(place)),
         "scylla" => Ok(Place::Scylla(url)),
+        "postgres" => Ok(Place::Postgres(url)),
         "dynamodb" => Ok(Place::DynamoDb(url)),
         _ => Err(OpenError::UnknownScheme { scheme: scheme.to_owned() }),
     }
@@ -252,6 +267,26 @@ async fn init_scylla(url: &str) -> Result<(), OpenError> {
 #[cfg(not(feature = "scylla"))]
 async fn init_scylla(_url: &str) -> Result<(), OpenError> {
     Err(OpenError::NotInThisBuild { scheme: "scylla" })
+}
+
+#[cfg(feature = "postgres")]
+async fn open_postgres(url: &str) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
+    Ok(Arc::new(crate::postgres::PostgresStorage::open(url).await?))
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn open_postgres(_url: &str) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
+    Err(OpenError::NotInThisBuild { scheme: "postgres" })
+}
+
+#[cfg(feature = "postgres")]
+async fn init_postgres(url: &str) -> Result<(), OpenError> {
+    Ok(crate::postgres::init(url).await?)
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn init_postgres(_url: &str) -> Result<(), OpenError> {
+    Err(OpenError::NotInThisBuild { scheme: "postgres" })
 }
 
 #[cfg(feature = "dynamodb")]
@@ -349,7 +384,7 @@ mod tests {
             ("sqlite:a?b.db?allow=overlay", "a path can't contain a `?`"),
             ("sqlit:a.db", "no storage `sqlit:`; there are mem:, sqlite:PATH"),
             ("SQLITE:a.db", "no storage `SQLITE:`; there are"),
-            ("postgres://host/database", "no storage `postgres:`"),
+            ("mysql://host/database", "no storage `mysql:`"),
             ("sled:", "the path is missing"),
             ("sled:///var/lib/elections", "write `sled:elections` or"),
             ("sled:elections?mode=rw", "takes no options"),

@@ -8,7 +8,7 @@ use crate::{
     end_to_end::{self, Selection},
 };
 use clap::ValueEnum;
-use servers::{cassandra::Plan, dynamodb::DynamoDbLocal, target};
+use servers::{cassandra::Plan, dynamodb::DynamoDbLocal, postgres::Postgres, target};
 use std::{env, path::Path};
 
 /// Every driver that there is.
@@ -22,6 +22,8 @@ pub(crate) enum Driver {
     Sled,
     /// On Apache Cassandra, or whatever `VVM_TEST_SCYLLA=host:port` leads to.
     Scylla,
+    /// On PostgreSQL, or whatever `VVM_TEST_POSTGRES=postgres://user@host:port/database` leads to.
+    Postgres,
     /// On DynamoDB Local, or whatever `VVM_TEST_DYNAMODB=http://host:port` leads to.
     Dynamodb,
 }
@@ -31,6 +33,9 @@ const OPEN: &[&str] = &["scylla", "scylla_clocks", "scylla_documents"];
 
 /// An address of a cluster that is there already.
 const SCYLLA: &str = "VVM_TEST_SCYLLA";
+
+/// The URL of a PostgreSQL that is there already, with a login that may create databases.
+const POSTGRES: &str = "VVM_TEST_POSTGRES";
 
 /// The endpoint of a DynamoDB that is there already, AWS's own for example. Credentials are the environment's
 /// then.
@@ -100,6 +105,7 @@ impl Driver {
             Self::Sqlite => "sqlite",
             Self::Sled => "sled",
             Self::Scylla => "scylla",
+            Self::Postgres => "postgres",
             Self::Dynamodb => "dynamodb",
         }
     }
@@ -128,6 +134,16 @@ impl Driver {
                     Ok(Outcome::of_suites(cases, place))
                 }
                 Err(_) => on_cassandra(cluster, selection),
+            },
+            Self::Postgres => match env::var(POSTGRES) {
+                Ok(url) => {
+                    let cases = postgres(&["postgres"], &url)?;
+                    Ok(Outcome::of_suites(
+                        cases,
+                        format!("{url}; not run: fail-over, on servers of our own alone"),
+                    ))
+                }
+                Err(_) => on_postgres(selection),
             },
             Self::Dynamodb => {
                 let on = |environment: &[(&str, &str)]| {
@@ -202,6 +218,23 @@ fn on_cassandra(cluster: &Plan, selection: Selection<'_>) -> Result<Outcome, Str
         [("VVM_TEST_SCYLLA_LOCKED", &*locked.contact_points()), ("VVM_TEST_SCYLLA_LOCKS", &*locks)];
     let cases = cases + scylla(&["scylla_locked"], &environment)?;
     Ok(Outcome { suites: Some(cases), end_to_end, place })
+}
+
+/// The suites and `vvm` on a primary, and fail-over on primaries and standbys that the tests start.
+fn on_postgres(selection: Selection<'_>) -> Result<Outcome, String> {
+    let way_out = |error| format!("{error}\nOr point {POSTGRES}=postgres://user@host:port/database at one.");
+    let server = Postgres::start(&target(), &[]).map_err(way_out)?;
+    let suites =
+        selection.or_all(|| postgres(&["postgres", "postgres_failover"], &server.url("postgres")))?;
+    // A database of its own: `init-storage` creates a schema in it, not the database.
+    let url = server.url("template1");
+    let end_to_end = Some(selection.on_server(&url, &server.address().to_string(), &[])?);
+    Ok(Outcome { suites, end_to_end, place: server.version().to_owned() })
+}
+
+fn postgres(tests: &[&str], url: &str) -> Result<Cases, String> {
+    let environment = &[(POSTGRES, url)];
+    Suite { build: Build::Driver("postgres"), tests, only: &[], threads: 4, environment }.run()
 }
 
 fn scylla(tests: &'static [&'static str], environment: &[(&str, &str)]) -> Result<Cases, String> {

@@ -5,6 +5,7 @@
 //! - [`dynamodb`]: DynamoDB Local, one process.
 //! - [`etcd`]: etcd, one member; no driver's, but what others elect with.
 //! - [`jars`]: where servers that run on Java come from.
+//! - [`postgres`]: PostgreSQL, primaries and standbys.
 //! - [`owned`]: a process that does not outlive its owner.
 //!
 //! What doesn't live here: what is tested on them. That is in the tests of `vvm-storage`, which `main.rs`
@@ -16,6 +17,7 @@ pub mod dynamodb;
 pub mod etcd;
 pub mod jars;
 pub mod owned;
+pub mod postgres;
 
 use std::{
     env, io,

@@ -2,6 +2,7 @@
 
 use std::{
     env,
+    path::Path,
     process::{Command, Stdio},
 };
 
@@ -10,24 +11,44 @@ use std::{
 pub(super) struct Need {
     /// The variable with the address of one that runs already; without it, one is started.
     pub(super) server_at: &'static str,
+    pub(super) server: Server,
 }
 
-/// What starts a server: it is fetched by Maven and runs on Java.
-const PROGRAMS: [&str; 2] = ["java", "mvn"];
+/// How a server is started.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Server {
+    /// It is fetched by Maven and runs on Java.
+    OnJava,
+    /// PostgreSQL of a Debian package: standbys need its `pg_basebackup`.
+    OfDebian,
+}
+
+impl Server {
+    /// A program without which the server can't be started, and how to get it.
+    fn lacks(self, starts: impl Fn(&str) -> bool) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::OnJava => {
+                let missing = ["java", "mvn"].into_iter().find(|program| !starts(program))?;
+                Some((missing, "install a JDK, 17 or later, and Maven"))
+            }
+            Self::OfDebian => {
+                let is_there = Path::new("/usr/lib/postgresql").exists();
+                (!is_there).then_some(("postgres", "install Debian's package postgresql"))
+            }
+        }
+    }
+}
 
 impl Need {
     /// What this machine lacks, and the way out.
     pub(super) fn missing(self) -> Option<String> {
-        let Self { server_at } = self;
-        let missing = lacking(env::var_os(server_at).is_some(), starts)?;
-        Some(format!(
-            "`{missing}` can't be started: install a JDK, 17 or later, and Maven, or name a server with {server_at}=…"
-        ))
+        let Self { server_at, server } = self;
+        if env::var_os(server_at).is_some() {
+            return None;
+        }
+        let (missing, way_out) = server.lacks(starts)?;
+        Some(format!("`{missing}` can't be started: {way_out}, or name a server with {server_at}=…"))
     }
-}
-
-fn lacking(server_named: bool, starts: impl Fn(&str) -> bool) -> Option<&'static str> {
-    if server_named { None } else { PROGRAMS.into_iter().find(|program| !starts(program)) }
 }
 
 fn starts(program: &str) -> bool {
@@ -41,9 +62,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_is_named_needs_no_program() {
-        assert_eq!(lacking(true, |_| false), None);
-        assert_eq!(lacking(false, |_| true), None);
-        assert_eq!(lacking(false, |program| program == "java"), Some("mvn"));
+    fn first_missing_program_is_named() {
+        assert_eq!(Server::OnJava.lacks(|_| true), None);
+        let lacks = Server::OnJava.lacks(|program| program == "java");
+        assert_eq!(lacks.map(|(program, _)| program), Some("mvn"));
     }
 }

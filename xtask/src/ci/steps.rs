@@ -3,7 +3,11 @@
 //! Lints, documentation and single features share their checked dependencies, and tests their built ones:
 //! each set of flags and features costs a build of its own, so there are as few as show what has to be shown.
 
-use super::{limit, needs::Need, scratch};
+use super::{
+    limit,
+    needs::{Need, Server},
+    scratch,
+};
 use crate::{
     broken, tidy,
     workspace::{Workspace, cargo},
@@ -44,19 +48,23 @@ pub(super) fn all(workspace: &Workspace) -> Vec<Step> {
     steps.push(Step { name: "broken variants".into(), work: Work::Broken, need: None });
     // On the `vvm` that the tests have built; slower than `cargo xtask safety`, so that somebody leads most
     // of the time.
-    steps.extend(SERVERS.map(|(driver, server_at)| {
+    steps.extend(SERVERS.map(|(driver, server_at, server)| {
         let command = format!("run --locked --quiet --package servers -- --only {driver}");
         Step {
             name: format!("{driver} on a real server"),
             work: Work::Cargo { arguments: words(&command), flags: None },
-            need: Some(Need { server_at }),
+            need: Some(Need { server_at, server }),
         }
     }));
     steps
 }
 
 /// Drivers whose suites need a server, and where one may be named. The others run with the tests.
-const SERVERS: [(&str, &str); 2] = [("scylla", "VVM_TEST_SCYLLA"), ("dynamodb", "VVM_TEST_DYNAMODB")];
+const SERVERS: [(&str, &str, Server); 3] = [
+    ("scylla", "VVM_TEST_SCYLLA", Server::OnJava),
+    ("dynamodb", "VVM_TEST_DYNAMODB", Server::OnJava),
+    ("postgres", "VVM_TEST_POSTGRES", Server::OfDebian),
+];
 
 /// Layers that others take alone: elections without a runtime and a database, storage with each one of its
 /// drivers.

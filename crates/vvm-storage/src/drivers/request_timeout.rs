@@ -12,16 +12,20 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// More would be a program that hangs.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// The value of `request_timeout`: whole seconds or milliseconds.
+/// The value of `request_timeout`.
 pub(crate) fn request_timeout(value: &str) -> Result<Duration, String> {
-    let number = |text: &str| text.parse::<u32>().ok().map(u64::from);
-    let duration = match value.strip_suffix("ms") {
-        Some(millis) => number(millis).map(Duration::from_millis),
-        None => value.strip_suffix('s').and_then(number).map(Duration::from_secs),
-    };
-    duration.filter(|duration| (SHORTEST..=LONGEST).contains(duration)).ok_or_else(|| {
+    duration(value).filter(|duration| (SHORTEST..=LONGEST).contains(duration)).ok_or_else(|| {
         format!("`{value}` is no time for a request: write request_timeout=5s, from 100ms to 60s")
     })
+}
+
+/// Whole seconds or milliseconds.
+pub(crate) fn duration(value: &str) -> Option<Duration> {
+    let number = |text: &str| text.parse::<u32>().ok().map(u64::from);
+    match value.strip_suffix("ms") {
+        Some(millis) => number(millis).map(Duration::from_millis),
+        None => value.strip_suffix('s').and_then(number).map(Duration::from_secs),
+    }
 }
 
 #[cfg(test)]

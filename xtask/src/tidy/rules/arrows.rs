@@ -46,7 +46,8 @@ const OPTIONAL: [(&str, &str); 1] = [("ielections", "testing-time")];
 
 /// Clients of databases. Only `vvm-storage` has drivers, so that every other crate compiles without a
 /// database.
-const DATABASES: [&str; 5] = ["aws-config", "aws-sdk-dynamodb", "rusqlite", "scylla", "sled"];
+const DATABASES: [&str; 6] =
+    ["aws-config", "aws-sdk-dynamodb", "rusqlite", "scylla", "sled", "tokio-postgres"];
 
 /// What makes a program: a library that others link has no command line, no settings file and no log of its
 /// own.

@@ -1,12 +1,10 @@
 //! `scylla://…`, taken apart.
 
-use super::{
-    Levels, OpenError,
-    tls::{Names, Own, Tls},
-};
+use super::{Levels, OpenError, tls::Tls};
 use crate::drivers::{
     options::options,
     request_timeout::{REQUEST_TIMEOUT, request_timeout},
+    tls::{Names, Own},
 };
 use rustls::pki_types::ServerName;
 use std::{fmt, path::PathBuf, time::Duration};

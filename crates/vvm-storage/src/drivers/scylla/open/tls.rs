@@ -1,21 +1,9 @@
-//! TLS: whose certificates are trusted, which names they have to bear, and who we are.
+//! TLS: the options of the URL, and the way out if it does not come about.
 
 use super::OpenError;
-use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
-    client::{
-        WebPkiServerVerifier,
-        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-        verify_server_cert_signed_by_trust_anchor,
-    },
-    crypto::{CryptoProvider, aws_lc_rs},
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
-    server::ParsedCertificate,
-};
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use crate::drivers::tls::{Names, Own, authorities, configuration};
+use rustls::{CertificateError, ClientConfig};
+use std::{path::PathBuf, sync::Arc};
 
 /// How to speak TLS.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,136 +14,12 @@ pub(super) struct Tls {
     pub(super) own: Option<Own>,
 }
 
-/// Which name a node's certificate has to bear.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Names {
-    /// The address at which the node was reached.
-    Address,
-    /// This one, the same for all nodes.
-    Is(ServerName<'static>),
-    /// Whichever: for an authority that signs nothing but nodes.
-    Any,
-}
-
-/// What we show to a node that asks.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Own {
-    pub(super) certificate: PathBuf,
-    pub(super) key: PathBuf,
-}
-
 impl Tls {
     /// Reads the files.
     pub(super) fn read(&self) -> Result<Arc<ClientConfig>, OpenError> {
-        // Named, and not taken from the process: whoever else speaks TLS in it may have chosen another.
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(&self.authority)? {
-            roots.add(certificate).map_err(|cause| unusable(&self.authority, &cause))?;
-        }
-        let verifier = Verifier::new(Arc::new(roots), self.names.clone(), &provider)
-            .map_err(|cause| unusable(&self.authority, &cause))?;
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|cause| unusable(&self.authority, &cause))?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier));
-        let configuration = match &self.own {
-            None => builder.with_no_client_auth(),
-            Some(Own { certificate, key: file }) => {
-                let key = PrivateKeyDer::from_pem_file(file).map_err(|cause| unusable(file, &cause))?;
-                builder
-                    .with_client_auth_cert(certificates(certificate)?, key)
-                    .map_err(|cause| unusable(file, &cause))?
-            }
-        };
-        Ok(Arc::new(configuration))
-    }
-}
-
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, OpenError> {
-    let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    match read {
-        Ok(certificates) if certificates.is_empty() => Err(unusable(file, &"there is no certificate in it")),
-        Ok(certificates) => Ok(certificates),
-        Err(cause) => Err(unusable(file, &cause)),
-    }
-}
-
-fn unusable(file: &Path, cause: &dyn ToString) -> OpenError {
-    OpenError::TlsFile { path: file.to_owned(), why: cause.to_string() }
-}
-
-/// What the library's own verifier does, but for the name: the client library knows nodes by their addresses
-/// alone.
-#[derive(Debug)]
-struct Verifier {
-    names: Names,
-    roots: Arc<RootCertStore>,
-    provider: Arc<CryptoProvider>,
-    strict: Arc<WebPkiServerVerifier>,
-}
-
-impl Verifier {
-    fn new(
-        roots: Arc<RootCertStore>,
-        names: Names,
-        provider: &Arc<CryptoProvider>,
-    ) -> Result<Self, rustls::client::VerifierBuilderError> {
-        let strict =
-            WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(provider)).build()?;
-        Ok(Self { names, roots, provider: Arc::clone(provider), strict })
-    }
-}
-
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        address: &ServerName<'_>,
-        status: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let name = match &self.names {
-            Names::Address => address,
-            Names::Is(name) => name,
-            Names::Any => {
-                let certificate = ParsedCertificate::try_from(certificate)?;
-                let algorithms = self.provider.signature_verification_algorithms.all;
-                verify_server_cert_signed_by_trust_anchor(
-                    &certificate,
-                    &self.roots,
-                    intermediates,
-                    now,
-                    algorithms,
-                )?;
-                return Ok(ServerCertVerified::assertion());
-            }
-        };
-        self.strict.verify_server_cert(certificate, intermediates, name, status, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.strict.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.strict.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.strict.supported_verify_schemes()
+        let configuration = authorities(&self.authority)
+            .and_then(|roots| configuration(roots, &self.authority, self.names.clone(), self.own.as_ref()));
+        configuration.map(Arc::new).map_err(|file| OpenError::TlsFile { path: file.path, why: file.why })
     }
 }
 

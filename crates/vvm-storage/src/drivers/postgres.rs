@@ -1,0 +1,85 @@
+//! Driver `postgres`: a schema in a database of PostgreSQL. Several machines, on a server that is there already.
+//!
+//! Tried on PostgreSQL 15.18: the suites of records, elections and documents; standbys, synchronous and
+//! asynchronous, that are promoted; connections that end in the middle of a write. Version 13 is the oldest
+//! that is accepted.
+//!
+//! **How the contract is kept.** One row per slot in table `sysvvm.leader`, which stays when the slot is
+//! released. Each verb is one message with several statements, which the server carries out as one
+//! transaction: it locks and shows the row, writes it if it is in the state expected, and shows the history of
+//! the database. Nothing is sent twice, and the server never waits for us in the middle of a transaction.
+//! `SET LOCAL synchronous_commit = on` stands before each write. A wait for a lock ends after a tenth of the
+//! TTL.
+//!
+//! **Documents** are rows of their own. A batch locks the leader record, compares epoch, incarnation and the
+//! count of batches, and writes all rows with one statement.
+//!
+//! **Reads.** `read` and `fence_state` lock the row that they show, so that their transaction waits for the
+//! synchronous standbys as a write does. A plain read would show what a cancelled wait left on the primary
+//! alone. `peek` is a plain read. Standbys of PostgreSQL are not read.
+//!
+//! **Never early.** Nothing ends a record but a write. No age is ever proven, so a standby that comes anew
+//! waits one TTL of its own.
+//!
+//! **After a fail-over.** An asynchronous standby that is promoted has forgotten the last writes: a claim whose
+//! leader is at work, a renewal, an epoch. So each write names the history that its view is of: system
+//! identifier, timeline, and a random *witness*, which tells two standbys apart that were promoted
+//! independently. A change of any of them is a new history:
+//!
+//! - A renewal, release or batch of the old history is `Replaced`: the leader is lost at once.
+//! - The first candidate that sees the new history *adopts* it, with all slots: each is held by a record
+//!   under which nothing leads. Its version is new, so observations begin anew; its TTL is the largest that a
+//!   claim may have (`max_ttl`), so forgotten leaders have ended before the slot is taken over (I1); its
+//!   epoch is at least the server's unix milliseconds plus one day for each timeline, which exceeds forgotten
+//!   ones (I2). A slot without a row gets such a record when it is first claimed.
+//!
+//! A synchronous standby has forgotten nothing, but it can't be told apart: its fail-over costs the same wait.
+//!
+//! **Where.** `postgres://user@host1,host2:5432/database?option=value&…`: the first host that accepts writes
+//! is used (port 5432 unless given).
+//!
+//! | option | meaning |
+//! |---|---|
+//! | `password_file=path` | the password is the first line of this file. Else it is in the environment variable `VVM_STORAGE_PASSWORD`, or in `~/.pgpass` (`PGPASSFILE`) |
+//! | `sslmode=verify-full` | TLS with servers whose certificates bear the host's name: the default unless all hosts are loopback. `verify-ca` accepts any name, `disable` turns TLS off |
+//! | `sslrootcert=path` | the authorities that sign servers' certificates (PEM). Default: those of the system |
+//! | `sslcert=path`, `sslkey=path` | our certificate for a server that requests one (PEM; the key without a passphrase) |
+//! | `max_ttl=60s` | for [`init_storage`](crate::init_storage): the largest TTL of any candidate, and the wait after a fail-over. 20 s unless given. Running it again raises it |
+//! | `request_timeout=5s` | how long a request may take, from 100 ms to 60 s: 2 s unless given, half of it for connecting to one host |
+//!
+//! [`init_storage`](crate::init_storage) creates schema `sysvvm` and needs `CREATE` on the database. Other
+//! logins need `USAGE` on the schema, `SELECT, INSERT, UPDATE` on its tables, and `DELETE` on `document`. No
+//! session state, prepared statement or advisory lock is used at run time, so that a pooler may assign
+//! connections for each transaction.
+//!
+//! **Errors.** A request is one transaction.
+//!
+//! | what went wrong | to a write | to a read | because |
+//! |---|---|---|---|
+//! | no connection: network, TLS, a server that starts or is a standby, not within half the request timeout | `NotApplied` | `Unavailable` | nothing was sent |
+//! | no connection: user, password or database refused; `fsync`, `synchronous_commit` | `Fatal` | `Fatal` | nothing was sent |
+//! | severity ERROR, class 0A, 22, 23, 28, 42 (no permission, wrong statement or data) | `Fatal` | `Fatal` | rolled back, and will be again |
+//! | severity ERROR, 42P01 or 3F000: schema or table are missing | `Replaced` | `Replaced` | they were there when it was opened |
+//! | severity ERROR, any other (55P03 lock timeout, 57014 cancelled, 25006 read-only, 40P01 deadlock, 53xxx) | `NotApplied` | `Unavailable` | rolled back |
+//! | severity FATAL or PANIC (57P01, or a pooler that lost its server), or one that is not known | `Unknown` | `Unavailable` | it may come after the commit |
+//! | success with a warning (01000: the wait for a standby was cancelled) | `Unknown` | `Unavailable` | committed, perhaps on the primary alone |
+//! | connection broken, or no answer within the request timeout | `Unknown` | `Unavailable` | the server may have begun |
+//! | another history, to a renewal, release or batch | `Replaced` | – | nothing was written, and another leader may be at work |
+//! | another history, to a claim | refused | adopted, and read again | nothing was written |
+//! | a row that makes no sense | `Fatal` | `Fatal` | another program writes to the schema |
+//!
+//! **What it can't do.** While an old primary still runs after a standby was promoted, its clients notice
+//! nothing, and each server may have a leader. Use synchronous standbys, or a fail-over that stops the old
+//! primary first. A server that is restored by copying its files, without a new timeline, shows old epochs
+//! under an unchanged history. If the schema is dropped and created again while leaders are at work, a new
+//! leader may begin before they notice, at their next renewal. Without an answer from synchronous standbys a
+//! commit waits for as long as they are away; the caller gives up earlier, and the write may be applied later.
+
+mod driver;
+mod errors;
+mod open;
+mod rows;
+
+pub use driver::PostgresStorage;
+pub use open::OpenError;
+pub(crate) use open::init;

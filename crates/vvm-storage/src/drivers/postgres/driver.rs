@@ -1,0 +1,278 @@
+//! The verbs: each one message, sent once. Only the first message after a fail-over is followed by another.
+
+mod description;
+mod documents;
+
+use super::{
+    errors::{Damaged, DriverError},
+    open::{Address, Connections, OpenError},
+    rows::{self, Answer, History},
+};
+use crate::{Description, Opened, Partition, Provenance, SysVvmDocuments, SysVvmStorage};
+use async_trait::async_trait;
+use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+/// A handle on a database: connections of its own.
+#[derive(Debug)]
+pub struct PostgresStorage {
+    connections: Connections,
+    /// The history that writes name. `None` until this handle has seen one that was adopted.
+    history: Mutex<Option<History>>,
+}
+
+/// How a write of a leader record ended.
+enum Outcome {
+    Applied,
+    Refused(Slot),
+    /// The server has another history, and nothing was written.
+    OtherHistory,
+}
+
+/// How many statements stand before those of a verb: see [`PostgresStorage::transaction`].
+const SETTINGS: usize = 2;
+
+impl PostgresStorage {
+    /// Connects to the database that `url` names, as the module's documentation says, and checks server and
+    /// schema. Creates nothing: [`init_storage`](crate::init_storage) does.
+    ///
+    /// # Errors
+    /// See [`OpenError`]: each says what to do.
+    ///
+    /// # Cancel safety
+    /// Dropped, it leaves nothing open.
+    pub async fn open(url: &str) -> Result<Self, OpenError> {
+        let (connections, history) = super::open::open(Address::parse(url)?).await?;
+        Ok(Self { connections, history: Mutex::new(history) })
+    }
+
+    fn history(&self) -> Option<History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_history(&self, history: History) {
+        *self.history.lock().unwrap_or_else(PoisonError::into_inner) = Some(history);
+    }
+
+    /// The message that carries out `statements` in one transaction and shows the history at its end.
+    ///
+    /// The server has all of it before it begins, and so never waits for us in the middle. Its commit waits
+    /// for the disk and for synchronous standbys, whatever the server's settings are. The wait for a lock
+    /// ends after `lock_timeout`; the one for a standby can't be bounded.
+    async fn transaction(&self, lock_timeout: Duration, statements: &str) -> Result<Answer, DriverError> {
+        let text = format!(
+            "SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = {}; {statements}; {}",
+            lock_timeout.as_millis().max(1),
+            rows::history()
+        );
+        self.connections.ask(&text).await
+    }
+
+    /// As [`transaction`](Self::transaction), for verbs that know no TTL.
+    async fn locking(&self, statements: &str) -> Result<Answer, DriverError> {
+        self.transaction(self.connections.address().request_timeout, statements).await
+    }
+
+    /// Whether the history that `answer` shows, in the statement with this number, is still the one that our
+    /// writes name.
+    fn is_same_history(&self, answer: &Answer, statement: usize) -> Result<bool, DriverError> {
+        let row = answer.row(SETTINGS + statement).ok_or_else(|| Damaged::of("table history is empty"))?;
+        let shown = History::shown(row)?;
+        Ok(shown.is_some_and(|shown| self.history().is_some_and(|ours| ours.is_same(&shown))))
+    }
+
+    /// Takes over the history that the server has, and adopts it if no candidate has: see [`rows::adoption`].
+    /// Returns the slot of `at`.
+    async fn adopt(&self, at: Option<&Partition>) -> Result<Slot, DriverError> {
+        let answer = self.locking(&rows::adoption(at)).await?;
+        let (slot, history) = match at {
+            Some(_) => (rows::slot(answer.row(SETTINGS + 4))?, 5),
+            None => (rows::slot(None)?, 3),
+        };
+        let row = answer.row(SETTINGS + history).ok_or_else(|| Damaged::of("table history is empty"))?;
+        // It was adopted in this very transaction, or before.
+        let history = History::shown(row)?.ok_or_else(|| Damaged::of("a history that was not adopted"))?;
+        if !self.history().is_some_and(|ours| ours.is_same(&history)) {
+            let location = self.connections.address();
+            tracing::warn!(%location, "the database was promoted or restored: slots wait for the largest TTL");
+            self.set_history(history);
+        }
+        Ok(slot)
+    }
+
+    /// Replaces `from` by `entry`, if the history is ours.
+    async fn swap(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Outcome, DriverError> {
+        let Some(history) = self.history() else { return Ok(Outcome::OtherHistory) };
+        if entry.ttl > history.max_ttl && rows::is_led(at) {
+            return Err(DriverError::TtlTooLong { ttl: entry.ttl, most: history.max_ttl });
+        }
+        let (swap, locked) = (rows::swap(at, from, entry, &history), rows::locked(at));
+        // A row that is there is locked first: what is shown is what the write then finds. One that is not
+        // there can't be locked, and no row ever goes away.
+        let is_insertion = matches!(from, Slot::Vacant(vacant) if vacant.last_epoch.is_none());
+        let (text, write, shown) = if is_insertion {
+            (format!("{swap}; {locked}"), 0, 1)
+        } else {
+            (format!("{locked}; {swap}"), 1, 0)
+        };
+        let answer = self.transaction(entry.ttl.get() / 10, &text).await?;
+        if answer.affected(SETTINGS + write) > 0 {
+            return Ok(Outcome::Applied);
+        }
+        let stands = rows::slot(answer.row(SETTINGS + shown))?;
+        match self.is_same_history(&answer, 2)? {
+            true if !stands.is_as_expected(from) => Ok(Outcome::Refused(stands)),
+            // A slot without a row, after a fail-over: it has to be adopted by itself.
+            true if is_insertion => Ok(Outcome::OtherHistory),
+            true => Err(Damaged::not_shown().into()),
+            false => Ok(Outcome::OtherHistory),
+        }
+    }
+
+    async fn claim_slot(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
+        match self.swap(at, from, entry).await.map_err(DriverError::of_write)? {
+            Outcome::Applied => Ok(Claim::Claimed),
+            Outcome::Refused(stands) => Ok(Claim::Refused(stands)),
+            Outcome::OtherHistory => {
+                // Whatever becomes of the adoption: the claim is not applied.
+                let not_applied = |error: DriverError| match error.of_write() {
+                    WriteError::Unknown(cause) | WriteError::Replaced(cause) => WriteError::NotApplied(cause),
+                    error => error,
+                };
+                let stands = self.adopt(Some(at)).await.map_err(not_applied)?;
+                if stands.is_as_expected(from) {
+                    return Err(WriteError::NotApplied(DriverError::OtherHistory.into()));
+                }
+                Ok(Claim::Refused(stands))
+            }
+        }
+    }
+
+    /// Sends a read whose first statement shows slots. If the history has changed, it is adopted first, so
+    /// that no slot of another history is shown: an observation of it would go on across the change, and its
+    /// epoch may be one that was given out twice.
+    async fn read_slots(&self, statements: &str, at: Option<&Partition>) -> Result<Answer, DriverError> {
+        let answer = self.locking(statements).await?;
+        if self.is_same_history(&answer, 1)? {
+            return Ok(answer);
+        }
+        match self.adopt(at).await {
+            Ok(_) => self.locking(statements).await,
+            // A login that may only read shows what stands. It can't claim either.
+            Err(DriverError::Refused(_)) => Ok(answer),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[async_trait]
+impl SysVvmStorage for PostgresStorage {
+    fn limits(&self) -> Limits {
+        Limits {
+            // An attempt may take a tenth of it: room for a commit that waits for a standby, and for the
+            // connection that it may have to make.
+            min_ttl: Duration::from_secs(2),
+            // A row of an index takes 2,704 bytes, and that of documents has a key and an id.
+            max_key_bytes: 1536,
+            max_value_bytes: 16 << 10,
+            // Bounds the message, and how long one statement keeps a connection.
+            scan_batch: 1000,
+        }
+    }
+
+    fn shared_between_processes(&self) -> bool {
+        true
+    }
+
+    fn opened(&self) -> Option<Opened> {
+        Some(Opened::at(self.connections.address().to_string(), Provenance::Existing))
+    }
+
+    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
+        self.claim_slot(&at, from, entry).await
+    }
+
+    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
+        let from = Slot::Held { entry: held.clone(), proven_age: None };
+        match self.swap(&at, &from, entry).await.map_err(DriverError::of_write)? {
+            Outcome::Applied => Ok(Swap::Swapped),
+            Outcome::Refused(stands) => Ok(Swap::Mismatch(stands)),
+            Outcome::OtherHistory => Err(DriverError::OtherHistory.of_write()),
+        }
+    }
+
+    async fn release(
+        &self,
+        at: Partition,
+        incarnation: Incarnation,
+        epoch: Epoch,
+    ) -> Result<Delete, WriteError> {
+        let history = self.history().ok_or_else(|| DriverError::OtherHistory.of_write())?;
+        let release = rows::release(&at, incarnation, epoch, &history);
+        let outcome = async {
+            let answer = self.locking(&format!("{}; {release}", rows::locked(&at))).await?;
+            if answer.affected(SETTINGS + 1) > 0 {
+                return Ok(Delete::Deleted);
+            }
+            if !self.is_same_history(&answer, 2)? {
+                return Err(DriverError::OtherHistory);
+            }
+            match rows::slot(answer.row(SETTINGS))? {
+                stands if stands.entry().is_some_and(|entry| entry.is_of(incarnation, epoch)) => {
+                    Err(Damaged::not_shown().into())
+                }
+                stands => Ok(Delete::Mismatch(stands)),
+            }
+        };
+        outcome.await.map_err(DriverError::of_write)
+    }
+
+    async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
+        let answer = self.read_slots(&rows::locked(&at), Some(&at)).await;
+        answer.and_then(|answer| Ok(rows::slot(answer.row(SETTINGS))?)).map_err(DriverError::of_read)
+    }
+
+    async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
+        if at.is_empty() {
+            return Ok(Vec::new());
+        }
+        let slots = self.read_slots(&rows::peek(at), None).await.and_then(|answer| {
+            let slots = answer.rows(SETTINGS).iter().map(rows::peeked);
+            Ok(slots.collect::<Result<HashMap<_, _>, Damaged>>()?)
+        });
+        let slots = slots.map_err(DriverError::of_read)?;
+        let vacant = || Slot::Vacant(ielections::Vacant { last_epoch: None });
+        Ok(at.iter().map(|at| slots.get(at.as_bytes()).cloned().unwrap_or_else(vacant)).collect())
+    }
+
+    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
+        let answer = self.locking(&rows::settle(&at, value)).await;
+        let stands = answer.and_then(|answer| {
+            let row = answer.row(SETTINGS + 1).ok_or_else(Damaged::not_shown)?;
+            Ok(row.bytes(0)?)
+        });
+        stands.map_err(DriverError::of_write)
+    }
+
+    async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
+        let answer = self.connections.ask(&rows::setting(&at)).await;
+        let value = answer.and_then(|answer| Ok(answer.row(0).map(|row| row.bytes(0)).transpose()?));
+        value.map_err(DriverError::of_read)
+    }
+
+    fn documents(&self) -> Option<&dyn SysVvmDocuments> {
+        Some(self)
+    }
+
+    async fn describe(&self) -> Result<Description, ReadError> {
+        description::describe(&self.connections).await.map_err(DriverError::of_read)
+    }
+
+    async fn close(&self) {
+        self.connections.close().await;
+    }
+}

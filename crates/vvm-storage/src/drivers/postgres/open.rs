@@ -1,0 +1,38 @@
+//! From an address to connections that are checked, and everything that opening refuses.
+
+mod address;
+mod connect;
+mod connections;
+mod error;
+mod password;
+mod schema;
+mod session;
+mod tls;
+
+pub(super) use address::Address;
+pub(super) use connections::Connections;
+pub use error::OpenError;
+
+use super::rows::{self, History};
+
+/// Connects, checks the schema, and returns the history that the server has now: `None` if no candidate has
+/// adopted it yet.
+pub(super) async fn open(address: Address) -> Result<(Connections, Option<History>), OpenError> {
+    let connections = Connections::new(address)?;
+    schema::check(&connections).await?;
+    let answer = connections.ask(&rows::history()).await.map_err(OpenError::of_request)?;
+    let row = answer.row(0).ok_or(OpenError::OtherProgram)?;
+    let history = History::shown(row).map_err(|damaged| OpenError::of_request(damaged.into()))?;
+    Ok((connections, history))
+}
+
+/// Creates what is missing. May be run again, and by many at once.
+///
+/// # Errors
+/// See [`OpenError`]: also if the schema belongs to another program.
+pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
+    let connections = Connections::new(Address::parse(url)?)?;
+    let created = schema::create(&connections).await;
+    connections.close().await;
+    created
+}

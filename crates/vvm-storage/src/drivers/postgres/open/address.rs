@@ -1,0 +1,197 @@
+//! `postgres://…`, taken apart.
+
+use super::OpenError;
+use crate::drivers::{
+    options::options,
+    postgres::open::tls::Tls,
+    request_timeout::{REQUEST_TIMEOUT, duration, request_timeout},
+};
+use ielections::Ttl;
+use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
+
+/// Where a database is, and how to log in.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Address {
+    pub(super) hosts: Vec<Host>,
+    pub(super) user: String,
+    pub(super) database: String,
+    pub(super) password_file: Option<PathBuf>,
+    pub(super) tls: Tls,
+    pub(super) max_ttl: Option<Ttl>,
+    pub(in super::super) request_timeout: Duration,
+}
+
+/// A host and its port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Host {
+    /// A name or an address without brackets.
+    pub(super) name: String,
+    pub(super) port: u16,
+}
+
+const SCHEME: &str = "postgres://";
+
+const PORT: u16 = 5432;
+
+impl Address {
+    /// Returns the address that `url` names.
+    pub(in super::super) fn parse(url: &str) -> Result<Self, OpenError> {
+        parse(url).map_err(|why| OpenError::Url { url: without_secrets(url), why })
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, port } = self;
+        if name.contains(':') { write!(out, "[{name}]:{port}") } else { write!(out, "{name}:{port}") }
+    }
+}
+
+impl fmt::Display for Address {
+    /// Hosts and database alone: no option, and so no secret.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hosts: Vec<String> = self.hosts.iter().map(Host::to_string).collect();
+        write!(out, "{SCHEME}{}/{}", hosts.join(","), self.database)
+    }
+}
+
+/// The URL without what was meant for a password, for messages.
+fn without_secrets(url: &str) -> String {
+    let hidden = match (url.strip_prefix(SCHEME), url.rsplit_once('@')) {
+        (Some(rest), Some((_, place))) if rest.contains(':') => {
+            let user = rest.split([':', '@']).next().unwrap_or_default();
+            format!("{SCHEME}{user}@{place}")
+        }
+        _ => url.to_owned(),
+    };
+    match hidden.split_once("password=") {
+        Some((before, after)) => {
+            let rest = after.split_once('&').map_or(String::new(), |(_, rest)| format!("&{rest}"));
+            format!("{before}password=…{rest}")
+        }
+        None => hidden,
+    }
+}
+
+fn parse(url: &str) -> Result<Address, String> {
+    let rest = url.strip_prefix(SCHEME).ok_or("write postgres://user@host1,host2:5432/database")?;
+    let (place, text) = rest.split_once('?').unwrap_or((rest, ""));
+    let (user, place) =
+        place.rsplit_once('@').ok_or("the user is missing: write postgres://user@host/database")?;
+    if user.contains(':') || text.contains("password=") {
+        return Err("others can read a command line: put the password into the environment \
+                    (VVM_STORAGE_PASSWORD), a file (password_file=PATH) or ~/.pgpass"
+            .into());
+    }
+    let (hosts, database) =
+        place.split_once('/').ok_or("the database is missing: write postgres://user@host/database")?;
+    if user.is_empty() || database.is_empty() || [user, database].iter().any(|name| name.contains(['%', '/']))
+    {
+        return Err("user and database are names as they are, without `/` and `%`".into());
+    }
+    let hosts = hosts.split(',').map(host).collect::<Result<Vec<_>, _>>()?;
+    let mut address = Address {
+        tls: Tls::default_for(hosts.iter().all(Host::is_loopback)),
+        hosts,
+        user: user.to_owned(),
+        database: database.to_owned(),
+        password_file: None,
+        max_ttl: None,
+        request_timeout: REQUEST_TIMEOUT,
+    };
+    for option in options(text) {
+        let (name, value) = option?;
+        match name {
+            "password_file" => address.password_file = Some(value.into()),
+            "max_ttl" => address.max_ttl = Some(max_ttl(value)?),
+            "request_timeout" => address.request_timeout = request_timeout(value)?,
+            _ if address.tls.set(name, value)? => {}
+            _ => {
+                return Err(format!(
+                    "there is no option `{name}`; there are password_file, max_ttl, request_timeout, sslmode, \
+                     sslrootcert, sslcert, sslkey"
+                ));
+            }
+        }
+    }
+    address.tls.check()?;
+    Ok(address)
+}
+
+fn max_ttl(value: &str) -> Result<Ttl, String> {
+    let ttl = duration(value).and_then(|span| Ttl::new(span).ok());
+    ttl.ok_or_else(|| format!("`{value}` is no TTL: write max_ttl=60s, up to 24 h"))
+}
+
+impl Host {
+    fn is_loopback(&self) -> bool {
+        self.name == "localhost" || self.name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    }
+}
+
+fn host(text: &str) -> Result<Host, String> {
+    let (name, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((name, "")) => (name, None),
+        Some((name, port)) => (name, Some(port.strip_prefix(':').unwrap_or_default())),
+        None => text.split_once(':').map_or((text, None), |(name, port)| (name, Some(port))),
+    };
+    if name.is_empty() {
+        return Err(format!("`{text}` is no host: write host, host:5432 or [address]:5432"));
+    }
+    let port = port.map_or(Some(PORT), |port| port.parse().ok().filter(|port| *port > 0));
+    let port = port.ok_or_else(|| format!("`{text}` has no port: write host:5432 or [address]:5432"))?;
+    Ok(Host { name: name.to_owned(), port })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_has_hosts_user_database_and_options() {
+        let address = parse(
+            "postgres://vvm@127.0.0.1,[::1]:5433,localhost:5434/elections?max_ttl=60s&request_timeout=500ms",
+        )
+        .unwrap();
+        let hosts: Vec<String> = address.hosts.iter().map(Host::to_string).collect();
+        assert_eq!(hosts, ["127.0.0.1:5432", "[::1]:5433", "localhost:5434"]);
+        assert_eq!((&*address.user, &*address.database), ("vvm", "elections"));
+        assert_eq!(address.max_ttl.unwrap().get(), Duration::from_secs(60));
+        assert_eq!(address.request_timeout, Duration::from_millis(500));
+        assert!(!address.tls.is_on());
+    }
+
+    #[test]
+    fn password_is_not_shown() {
+        for url in ["postgres://vvm:sec@ret@host/db", "postgres://vvm@host/db?password=secret&max_ttl=1s"] {
+            let error = Address::parse(url).unwrap_err().to_string();
+            assert!(error.contains("VVM_STORAGE_PASSWORD") && error.contains("host/db"), "{error}");
+            assert!(!error.contains("sec") && !error.contains("ret@"), "{error}");
+        }
+    }
+
+    #[test]
+    fn wrong_url_is_refused_with_the_way_out() {
+        let table = [
+            ("postgres:host/db", "write postgres://"),
+            ("postgres://host/db", "the user is missing"),
+            ("postgres://@host/db", "user and database are names"),
+            ("postgres://me@host", "the database is missing"),
+            ("postgres://me@host/", "user and database are names"),
+            ("postgres://me@host/a%20b", "without `/` and `%`"),
+            ("postgres://me@/db", "no host"),
+            ("postgres://me@a,,b/db", "no host"),
+            ("postgres://me@a:0/db", "has no port"),
+            ("postgres://me@[::1]5432/db", "has no port"),
+            ("postgres://me:secret@a/db", "VVM_STORAGE_PASSWORD"),
+            ("postgres://me@127.0.0.1/db?max_ttl=1d", "write max_ttl=60s"),
+            ("postgres://me@127.0.0.1/db?max_ttl=48h", "write max_ttl=60s"),
+            ("postgres://me@127.0.0.1/db?request_timeout=5m", "request_timeout=5s"),
+            ("postgres://me@127.0.0.1/db?options=-c", "no option `options`"),
+        ];
+        for (url, part) in table {
+            let why = parse(url).unwrap_err();
+            assert!(why.contains(part), "{url}: {why}");
+        }
+    }
+}

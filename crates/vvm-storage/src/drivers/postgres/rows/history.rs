@@ -1,0 +1,111 @@
+//! Which history of the database a write belongs to. A standby that is promoted begins a new one, and may have
+//! forgotten the last writes of the old one.
+//!
+//! The one row of `history` names a server by its system identifier and timeline, and has a random *witness*.
+//! A server that is not the one named has been promoted or restored: the first candidate *adopts* it
+//! ([`adoption`]). Two standbys that are promoted independently both have the same identifier and timeline;
+//! their witnesses differ.
+
+use super::{Hex, Row, locked, ttl};
+use crate::{Partition, drivers::postgres::errors::Damaged};
+use ielections::Ttl;
+
+/// The timeline that the server writes. `pg_control_checkpoint` shows the one before until a checkpoint.
+pub(super) const TIMELINE: &str =
+    "('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint";
+
+/// 16 random bytes, different in each row.
+pub(super) const RANDOM: &str = "uuid_send(gen_random_uuid())";
+
+/// That the row of `history` names the server that answers.
+const NAMES_THIS_SERVER: &str = "h.system = c.system_identifier AND h.timeline = ";
+
+/// What holders of adopted slots are called. Nothing leads under this name.
+const ADOPTED: &str = "none: waiting after a fail-over of PostgreSQL";
+
+/// More than a candidate's clock may be ahead, in milliseconds: epochs on a timeline exceed those of the
+/// timelines before it by this much.
+const EPOCHS_OF_A_TIMELINE: u64 = 24 * 60 * 60 * 1000;
+
+/// The history that the writes of a handle belong to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in super::super) struct History {
+    witness: Vec<u8>,
+    /// No claim may have a larger TTL.
+    pub(in super::super) max_ttl: Ttl,
+}
+
+impl History {
+    /// That the server still has this history, as a condition.
+    pub(super) fn holds(&self) -> String {
+        self.holds_and("true")
+    }
+
+    pub(super) fn holds_and(&self, condition: &str) -> String {
+        format!(
+            "EXISTS (SELECT FROM sysvvm.history h, pg_control_system() c \
+             WHERE h.witness = {} AND {NAMES_THIS_SERVER}{TIMELINE} AND {condition})",
+            Hex(&self.witness)
+        )
+    }
+
+    pub(in super::super) fn is_same(&self, other: &Self) -> bool {
+        self.witness == other.witness
+    }
+
+    /// The history that [`history`] shows. `None` if the server that answers has a later one, which no
+    /// candidate has adopted.
+    pub(in super::super) fn shown(row: &Row) -> Result<Option<Self>, Damaged> {
+        let shown = Self { witness: row.bytes(0)?, max_ttl: ttl(row.number(2)?)? };
+        Ok(row.is_true(1)?.then_some(shown))
+    }
+}
+
+/// Shows the history of the server that answers.
+pub(in super::super) fn history() -> String {
+    format!(
+        "SELECT encode(h.witness, 'hex'), {NAMES_THIS_SERVER}{TIMELINE}, h.max_ttl_nanos \
+         FROM sysvvm.history h, pg_control_system() c"
+    )
+}
+
+/// Makes the history of this server ours, if no candidate has done so, and shows the slot of `at`.
+///
+/// Each slot becomes one that is held: a leader whose claim was forgotten may be at work in any of them, held
+/// or vacant. Standbys observe that record for the largest TTL that a claim may have (I1), and its version is
+/// new to all of them, so that no observation goes on across the change. Its epoch is larger than each that
+/// was given out and forgotten (I2). `at` gets such a record if it has no row.
+pub(in super::super) fn adoption(at: Option<&Partition>) -> String {
+    let led = crate::key::KEY_PREFIX_VVM_LEADER;
+    let changed = format!(
+        "EXISTS (SELECT FROM sysvvm.history h, pg_control_system() c \
+         WHERE NOT ({NAMES_THIS_SERVER}{TIMELINE}))"
+    );
+    let epoch = format!(
+        "(extract(epoch FROM clock_timestamp()) * 1000)::bigint + {TIMELINE} * {EPOCHS_OF_A_TIMELINE}"
+    );
+    let holder = Hex(ADOPTED.as_bytes());
+    // The first statement lets one candidate adopt at a time.
+    let adopt = format!(
+        "SELECT FROM sysvvm.history FOR UPDATE; \
+         UPDATE sysvvm.leader SET epoch = GREATEST(epoch + 1, {epoch}), incarnation = {RANDOM}, write = 0, \
+            ttl_nanos = (SELECT max_ttl_nanos FROM sysvvm.history), holder = {holder} \
+            WHERE substr(pk, 1, 1) = {led} AND {changed}; \
+         UPDATE sysvvm.history SET system = c.system_identifier, timeline = {TIMELINE}, witness = {RANDOM}, \
+            adopted = true FROM pg_control_system() c WHERE {changed}",
+        led = Hex(&[led]),
+    );
+    match at {
+        None => adopt,
+        Some(at) => {
+            let insertion = if super::is_led(at) { "h.adopted" } else { "false" };
+            format!(
+                "{adopt}; INSERT INTO sysvvm.leader (pk, epoch, incarnation, write, ttl_nanos, holder) \
+                    SELECT {pk}, {epoch}, {RANDOM}, 0, h.max_ttl_nanos, {holder} \
+                    FROM sysvvm.history h WHERE {insertion} ON CONFLICT DO NOTHING; {}",
+                locked(at),
+                pk = Hex(at.as_bytes()),
+            )
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! TLS for the drivers that speak it by rustls: which authorities are trusted, which names certificates have to
+//! bear, and which certificate is ours.
+
+use rustls::{
+    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+        verify_server_cert_signed_by_trust_anchor,
+    },
+    crypto::{CryptoProvider, aws_lc_rs},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
+    server::ParsedCertificate,
+};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// Which name a server's certificate has to bear.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Names {
+    /// The address at which the server was reached.
+    Address,
+    /// This one, the same for all servers.
+    #[cfg_attr(not(feature = "scylla"), allow(dead_code, reason = "PostgreSQL has no such option"))]
+    Is(ServerName<'static>),
+    /// Any: for an authority that signs nothing but these servers.
+    Any,
+}
+
+/// The certificate and key that we show to a server that requests them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Own {
+    pub(super) certificate: PathBuf,
+    pub(super) key: PathBuf,
+}
+
+/// A file that can't be used.
+#[derive(Debug)]
+pub(super) struct Unusable {
+    pub(super) path: PathBuf,
+    pub(super) why: String,
+}
+
+impl Unusable {
+    fn of(path: &Path, cause: &dyn ToString) -> Self {
+        Self { path: path.to_owned(), why: cause.to_string() }
+    }
+}
+
+/// The authorities that a file lists.
+pub(super) fn authorities(file: &Path) -> Result<RootCertStore, Unusable> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(file)? {
+        roots.add(certificate).map_err(|cause| Unusable::of(file, &cause))?;
+    }
+    Ok(roots)
+}
+
+/// TLS with servers whose certificates `roots` signed. `from` is where the roots are from, for messages.
+pub(super) fn configuration(
+    roots: RootCertStore,
+    from: &Path,
+    names: Names,
+    own: Option<&Own>,
+) -> Result<ClientConfig, Unusable> {
+    // Named, and not taken from the process: another part of the program may have chosen another.
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let verifier =
+        Verifier::new(Arc::new(roots), names, &provider).map_err(|cause| Unusable::of(from, &cause))?;
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|cause| Unusable::of(from, &cause))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    match own {
+        None => Ok(builder.with_no_client_auth()),
+        Some(Own { certificate, key: file }) => {
+            let key = PrivateKeyDer::from_pem_file(file).map_err(|cause| Unusable::of(file, &cause))?;
+            let certificates = certificates(certificate)?;
+            builder.with_client_auth_cert(certificates, key).map_err(|cause| Unusable::of(file, &cause))
+        }
+    }
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Unusable> {
+    let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match read {
+        Ok(certificates) if certificates.is_empty() => {
+            Err(Unusable::of(file, &"there is no certificate in it"))
+        }
+        Ok(certificates) => Ok(certificates),
+        Err(cause) => Err(Unusable::of(file, &cause)),
+    }
+}
+
+/// What the library's own verifier does, but for the name: the client library of ScyllaDB knows
+/// nodes by their addresses alone.
+#[derive(Debug)]
+struct Verifier {
+    names: Names,
+    roots: Arc<RootCertStore>,
+    provider: Arc<CryptoProvider>,
+    strict: Arc<WebPkiServerVerifier>,
+}
+
+impl Verifier {
+    fn new(
+        roots: Arc<RootCertStore>,
+        names: Names,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Self, rustls::client::VerifierBuilderError> {
+        let strict =
+            WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(provider)).build()?;
+        Ok(Self { names, roots, provider: Arc::clone(provider), strict })
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        address: &ServerName<'_>,
+        status: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let name = match &self.names {
+            Names::Address => address,
+            Names::Is(name) => name,
+            Names::Any => {
+                let certificate = ParsedCertificate::try_from(certificate)?;
+                let algorithms = self.provider.signature_verification_algorithms.all;
+                verify_server_cert_signed_by_trust_anchor(
+                    &certificate,
+                    &self.roots,
+                    intermediates,
+                    now,
+                    algorithms,
+                )?;
+                return Ok(ServerCertVerified::assertion());
+            }
+        };
+        self.strict.verify_server_cert(certificate, intermediates, name, status, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.strict.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.strict.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.strict.supported_verify_schemes()
+    }
+}

@@ -1,0 +1,2 @@
+//! Fail-over.
+#![cfg(feature = "postgres")]

@@ -1,0 +1,227 @@
+//! PostgreSQL: Debian's, or one that Maven fetches, with its data in a temporary folder. Primaries, and
+//! standbys that stream from them.
+
+mod programs;
+
+use crate::{
+    free_address,
+    jars::JarsError,
+    owned::{self, Owned},
+};
+use programs::Programs;
+use rustix::process::Signal;
+use std::{fs, io, net::SocketAddr, os::unix::fs::PermissionsExt, path::Path, time::Duration};
+use tempfile::TempDir;
+
+/// The user that owns every database here.
+const USER: &str = "postgres";
+
+/// Ready within a second; a machine under load takes its time.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No programs.
+    #[error(transparent)]
+    Jars(#[from] JarsError),
+    /// A file or a process is not to be had.
+    #[error("{what}: {cause}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// What the system says.
+        cause: io::Error,
+    },
+    /// A program failed.
+    #[error("{program}: {said}")]
+    Program {
+        /// Which one.
+        program: &'static str,
+        /// What it printed.
+        said: String,
+    },
+    /// It ended, or did not answer in time.
+    #[error("PostgreSQL at {address} {how}. Its last words:\n{last_words}")]
+    Server {
+        /// Where it was to listen.
+        address: SocketAddr,
+        /// What became of it.
+        how: &'static str,
+        /// The end of its log.
+        last_words: String,
+    },
+}
+
+fn system(what: impl ToString) -> impl Fn(io::Error) -> StartError {
+    move |cause| StartError::System { what: what.to_string(), cause }
+}
+
+/// A running server. Dropping it ends it and removes its data.
+#[derive(Debug)]
+pub struct Postgres {
+    /// Before the folder that it writes to, which is dropped after it.
+    process: Owned,
+    address: SocketAddr,
+    programs: Programs,
+    settings: Vec<String>,
+    folder: TempDir,
+}
+
+impl Postgres {
+    /// Starts a server that lets everybody on this machine in. `settings` are `name=value`.
+    ///
+    /// The kernel kills the server when the *thread* that called this ends.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing is left running.
+    pub fn start(target: &Path, settings: &[&str]) -> Result<Self, StartError> {
+        let programs = Programs::find(target)?;
+        let folder = folder().map_err(system("a temporary folder"))?;
+        let data = folder.path().join("data");
+        let options = ["-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale", "-D"];
+        let mut initdb = programs.command("initdb");
+        programs::run(initdb.args(options).arg(data), "initdb")?;
+        Self::on(programs, folder, settings)
+    }
+
+    /// Starts a standby that streams from this server under the name `standby`. Needs `pg_basebackup`, which
+    /// only Debian's PostgreSQL has.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing is left running.
+    pub fn standby(&self) -> Result<Self, StartError> {
+        let folder = folder().map_err(system("a temporary folder"))?;
+        let source =
+            format!("host=127.0.0.1 port={} user={USER} application_name=standby", self.address.port());
+        let mut backup = self.programs.command("pg_basebackup");
+        backup
+            .args(["-d", &source, "-R", "-c", "fast", "-X", "stream", "-D"])
+            .arg(folder.path().join("data"));
+        programs::run(&mut backup, "pg_basebackup")?;
+        Self::on(self.programs.clone(), folder, &[])
+    }
+
+    fn on(programs: Programs, folder: TempDir, settings: &[&str]) -> Result<Self, StartError> {
+        let address = free_address().map_err(system("a free port"))?;
+        let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
+        let process = launch(&programs, folder.path(), address, &settings)?;
+        let mut server = Self { process, address, programs, settings, folder };
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    /// The URL of a database on it.
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://{USER}@{}/{database}", self.address)
+    }
+
+    /// Where it listens: the same after a restart.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its version, as its programs print it.
+    pub fn version(&self) -> &str {
+        self.programs.version()
+    }
+
+    /// Makes a standby a primary, and waits until it takes writes.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn promote(&self) -> Result<(), StartError> {
+        let mut promote = self.programs.command("pg_ctl");
+        promote.args(["promote", "-w", "-D"]).arg(self.folder.path().join("data"));
+        programs::run(&mut promote, "pg_ctl").map(drop)
+    }
+
+    /// Ends it without notice, if it has not ended, and starts it again at the same address, with its data.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn restart(&mut self) -> Result<(), StartError> {
+        self.kill()?;
+        self.process = launch(&self.programs, self.folder.path(), self.address, &self.settings)?;
+        self.wait_until_ready()
+    }
+
+    /// Ends it without notice, and waits until it has ended.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn kill(&mut self) -> Result<(), StartError> {
+        self.process.signal(Signal::KILL).map_err(system("kill"))?;
+        let ended = owned::wait_until(PATIENCE, || self.process.ended().map(|ended| ended.is_some()));
+        if ended.map_err(system("postgres"))? { Ok(()) } else { Err(self.trouble("can't be killed")) }
+    }
+
+    /// Stops it as it stands (`SIGSTOP`): it takes no connection. Those that are there are processes of their
+    /// own, and go on.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn stop(&mut self) -> io::Result<()> {
+        self.process.signal(Signal::STOP)
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn go_on(&mut self) -> io::Result<()> {
+        self.process.signal(Signal::CONT)
+    }
+
+    fn wait_until_ready(&mut self) -> Result<(), StartError> {
+        let port = self.address.port().to_string();
+        let mut has_ended = false;
+        let is_ready = owned::wait_until(PATIENCE, || {
+            has_ended = self.process.ended()?.is_some();
+            // It listens before it accepts; its file tells when it does.
+            let state = fs::read_to_string(self.folder.path().join("data/postmaster.pid"));
+            let accepts = state.is_ok_and(|state| {
+                let is_here = state.lines().nth(3) == Some(&port);
+                is_here && ["ready", "standby"].contains(&state.lines().nth(7).unwrap_or_default().trim())
+            });
+            Ok::<_, io::Error>(has_ended || accepts)
+        });
+        match (is_ready.map_err(system("postgres"))?, has_ended) {
+            (true, false) => Ok(()),
+            (_, true) => Err(self.trouble("has ended")),
+            (false, false) => Err(self.trouble("does not answer")),
+        }
+    }
+
+    fn trouble(&self, how: &'static str) -> StartError {
+        StartError::Server { address: self.address, how, last_words: self.process.last_words() }
+    }
+}
+
+/// In memory, where there is a file system for it: each commit is synced. The server's own user has to be
+/// able to write to it.
+fn folder() -> io::Result<TempDir> {
+    let folder =
+        TempDir::with_prefix_in("postgres-", "/dev/shm").or_else(|_| TempDir::with_prefix("postgres-"))?;
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777))?;
+    Ok(folder)
+}
+
+fn launch(
+    programs: &Programs,
+    folder: &Path,
+    address: SocketAddr,
+    settings: &[String],
+) -> Result<Owned, StartError> {
+    // What a killed server left would tell that it is ready.
+    let _absent = fs::remove_file(folder.join("data/postmaster.pid"));
+    let mut postgres = programs.command("postgres");
+    postgres
+        .arg("-D")
+        .arg(folder.join("data"))
+        .args(["-h", "127.0.0.1", "-p", &address.port().to_string(), "-k"])
+        .arg(folder)
+        .args(["-c", "shared_buffers=16MB", "-c", "max_connections=200"])
+        .args(settings.iter().flat_map(|setting| ["-c", setting]));
+    Owned::start(postgres, &folder.join("log")).map_err(system("postgres"))
+}
