@@ -1,5 +1,7 @@
-//! Works only while this process leads. Run it in two terminals and end one of them with Ctrl-C, or with
-//! `kill -9`: `cargo run -p vvm-orch --example only_while_leading`
+//! A service that runs only while this process leads.
+//!
+//! Run `cargo run -p vvm-orch --example only_while_leading` in two terminals, and end one of them with Ctrl-C
+//! or `kill -9`.
 #![forbid(unsafe_code)]
 
 use ielections::{Elections, Env, Holder, Ttl};

@@ -1,17 +1,17 @@
-//! How long a launched VVM campaigns before it gives up.
+//! [`Acquisition`]: how long a VVM campaigns before it gives up.
 
 use ielections::AcquireTimeout;
 use std::time::Duration;
 
-/// How long to campaign.
+/// How long a VVM campaigns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Acquisition {
-    /// For so long; [`Duration::ZERO`] is one look, and a claim if that finds an opening.
+    /// For this long. [`Duration::ZERO`] means one look, and a claim if a slot is open.
     Within(Duration),
-    /// Until a slot is won or the VVM is shut down.
+    /// Until a slot is acquired or the VVM is shut down.
     Forever,
-    /// Until every slot was seen to have a live leader, which can take one TTL; at most 1.4 TTL of a storage
-    /// that is of no use.
+    /// Until every slot is seen to have a live leader, which can take one TTL. If the storage does not
+    /// answer, for 1.4 TTL.
     UntilLeaderSeen,
 }
 

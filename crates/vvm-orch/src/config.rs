@@ -1,4 +1,4 @@
-//! What a VVM is told beside its elections and services.
+//! [`VvmConfig`]: the configuration of a VVM.
 
 use ielections::{Env, Holder, Spawn};
 use std::{sync::Arc, time::Duration};
@@ -7,31 +7,30 @@ use vvm_clock::Clock;
 /// The configuration of one VVM.
 #[derive(Clone, Debug)]
 pub struct VvmConfig<K> {
-    /// Any one of these is led. The reference's `[1, numVVM]`.
+    /// The slots; the VVM leads one of them. The reference has `[1, numVVM]`.
     pub slots: Vec<K>,
-    /// Who leads, for people. The reference's `ip`.
+    /// The leader's name, for operators. The reference has `ip`.
     pub holder: Holder,
-    /// How long one service may take to become ready; `None`, the default, for as long as it takes, since a
-    /// service may have a night's work to read back. A loss or a shutdown ends a start at any time, with or
-    /// without this.
+    /// How long one service may take to become ready. `None`, the default, means no limit, because a service
+    /// may have a lot of state to read. A loss or a shutdown ends a start at any time.
     pub start_timeout: Option<Duration>,
     /// How long all services together may take to stop. After a loss, the kill deadline cuts it short.
     pub stop_timeout: Duration,
-    /// The longest time between two looks at the slots while campaigning; `None` for what
-    /// [`Terms::new`](ielections::Terms::new) chooses.
+    /// The longest time between two looks at the slots while campaigning. `None` means the default of
+    /// [`Terms::new`](ielections::Terms::new).
     pub poll: Option<Duration>,
-    /// The clock that these are counted on: the elections' own.
+    /// The clock of the elections, which measures the durations above.
     pub clock: Arc<dyn Clock>,
-    /// Drives the VVM's tasks and its services.
+    /// Starts the tasks of the VVM and its services.
     pub spawn: Arc<dyn Spawn>,
 }
 
 impl<K> VvmConfig<K> {
-    /// The default of [`VvmConfig::stop_timeout`]: two seconds less than the ten that container runtimes give
-    /// between their TERM and their KILL (`docker stop`), so that the record is still handed back.
+    /// The default `stop_timeout`. Container runtimes wait ten seconds between SIGTERM and SIGKILL (`docker
+    /// stop`); two of them remain to release the record.
     pub const STOP_TIMEOUT: Duration = Duration::from_secs(8);
 
-    /// The usual configuration, in the environment that the elections run in.
+    /// Returns the default configuration in the environment of the elections.
     pub fn new(slots: Vec<K>, holder: Holder, env: &Env) -> Self {
         Self {
             slots,

@@ -1,7 +1,7 @@
-//! One service and the task that drives it, from its start to the end of its work.
+//! One service and its task, from the start to the end of its work.
 //!
-//! Start and work share one task, so that neither is ever dropped half-way: a VVM that is to stop while a
-//! service starts tells it so and waits for it, like for any other (I6).
+//! Start and work share one task, so that neither is dropped half-way. If the VVM stops while a service
+//! starts, it cancels the start and waits for it (I6).
 
 use crate::{
     BoxError, Failure, Problem, Service, ServiceContext,
@@ -13,13 +13,13 @@ use std::{fmt, sync::Arc};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-/// A service that was not started yet.
+/// A service before its start.
 pub(crate) struct Planned<K> {
     name: Arc<str>,
     service: Box<dyn Service<K>>,
 }
 
-/// A service whose task runs. Dropping it tells the service to stop.
+/// A service with a running task. Dropping it cancels the service.
 #[derive(Debug)]
 pub(crate) struct Hosted {
     name: Arc<str>,
@@ -27,12 +27,12 @@ pub(crate) struct Hosted {
     ended: Joined<Proof>,
 }
 
-/// Whether a service whose task has ended is known to have stopped.
+/// Whether the end of a service's task proves that nothing of the service runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Proof {
-    /// It returned: its word that nothing of it runs.
+    /// The service returned.
     Stopped,
-    /// It panicked, or was dropped, which says nothing about what it had started (I4, I6).
+    /// The service panicked or was dropped. Work that it had started may still run (I4, I6).
     None,
 }
 
@@ -41,7 +41,7 @@ impl<K: Key> Planned<K> {
         Self { name: Arc::from(service.name()), service }
     }
 
-    /// Starts the service's task. The receiver hears when the service is ready; it closes when it won't be.
+    /// Starts the service's task. The receiver resolves when the service is ready, or never will be.
     pub(crate) fn start(
         self,
         slot: K,
@@ -53,8 +53,8 @@ impl<K: Key> Planned<K> {
         let stop = CancellationToken::new();
         let (ready, is_ready) = oneshot::channel();
         let cx = ServiceContext { stop: stop.clone(), slot, standing };
-        let course = Course { name: Arc::clone(&name), state, over: false };
-        let ended = Joined::spawn(spawn, "vvm service", course.run(service, cx, ready));
+        let run = ServiceRun { name: Arc::clone(&name), state, ended: false };
+        let ended = Joined::spawn(spawn, "vvm service", run.run(service, cx, ready));
         (Hosted { name, stop, ended }, is_ready)
     }
 }
@@ -70,14 +70,14 @@ impl Hosted {
         Arc::clone(&self.name)
     }
 
-    pub(crate) fn tell_to_stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stop.cancel();
     }
 
     /// Waits for the service's task to end.
     ///
     /// # Cancel safety
-    /// Dropping the future stops the waiting.
+    /// It may be dropped and called again.
     pub(crate) async fn join(&mut self) -> Proof {
         match self.ended.join().await {
             Ok(proof) => proof,
@@ -88,18 +88,18 @@ impl Hosted {
 
 impl Drop for Hosted {
     fn drop(&mut self) {
-        self.tell_to_stop();
+        self.stop();
     }
 }
 
-/// A service's course, as its task drives it, and what is reported of it.
-struct Course<K: Key> {
+/// The work of a service's task. Reports its problems.
+struct ServiceRun<K: Key> {
     name: Arc<str>,
     state: Arc<State<K>>,
-    over: bool,
+    ended: bool,
 }
 
-impl<K: Key> Course<K> {
+impl<K: Key> ServiceRun<K> {
     async fn run(
         mut self,
         service: Box<dyn Service<K>>,
@@ -107,7 +107,7 @@ impl<K: Key> Course<K> {
         ready: oneshot::Sender<()>,
     ) -> Proof {
         let proof = self.start_and_work(service, cx, ready).await;
-        self.over = true;
+        self.ended = true;
         proof
     }
 
@@ -119,28 +119,28 @@ impl<K: Key> Course<K> {
     ) -> Proof {
         let work = match caught(async move { service.start(cx).await }).await {
             Ok(Ok(work)) => work,
-            Ok(Err(error)) => return self.did_not_start(error),
+            Ok(Err(error)) => return self.start_failed(error),
             Err(panic) => return self.panicked(panic),
         };
-        // A launcher that is stopping does not listen any more.
+        // A stopping launcher has dropped the receiver.
         let _ = ready.send(());
         match caught(work).await {
-            Ok(result) => self.ended(result),
+            Ok(result) => self.work_ended(result),
             Err(panic) => self.panicked(panic),
         }
     }
 
-    fn did_not_start(&self, error: BoxError) -> Proof {
+    fn start_failed(&self, error: BoxError) -> Proof {
         let cause = Failure::from(error);
         if self.state.is_stopping() {
-            tracing::info!(service = %self.name, %cause, "told to stop while starting");
+            tracing::info!(service = %self.name, %cause, "the start was cancelled because the VVM stops");
         } else {
             self.state.report(Problem::StartFailed { service: self.name(), cause });
         }
         Proof::Stopped
     }
 
-    fn ended(&self, result: Result<(), BoxError>) -> Proof {
+    fn work_ended(&self, result: Result<(), BoxError>) -> Proof {
         let failure = result.err().map(Failure::from);
         match failure {
             failure if !self.state.is_stopping() => {
@@ -162,9 +162,9 @@ impl<K: Key> Course<K> {
     }
 }
 
-impl<K: Key> Drop for Course<K> {
+impl<K: Key> Drop for ServiceRun<K> {
     fn drop(&mut self) {
-        if !self.over {
+        if !self.ended {
             self.state.report(Problem::Dropped { service: self.name() });
         }
     }

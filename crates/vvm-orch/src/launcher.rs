@@ -1,7 +1,6 @@
-//! Launcher: campaigns, then monitors, then starts the services, one after the other.
+//! [`Launcher`]: campaigns, starts the monitor, then starts the services one after the other.
 //!
-//! It ends as soon as the services are up or the VVM is to stop, whichever comes first, and leaves what it
-//! has built to the shutdowner.
+//! It ends when the services are ready or the VVM stops, and passes the result to the shutdowner.
 
 use crate::{
     Leading, Problem,
@@ -23,10 +22,10 @@ pub(crate) struct Launcher<K: Key> {
     pub(crate) start_timeout: Option<Duration>,
 }
 
-/// What there is to be stopped once a slot was acquired.
+/// The parts to stop after a slot was acquired.
 #[derive(Debug)]
 pub(crate) struct Launched {
-    /// In the order of their start; the last one may still be starting, or may have failed to.
+    /// In the order of their start. The last one may still be starting, or may have failed to start.
     pub(crate) services: Vec<Hosted>,
     pub(crate) monitor: Monitor,
     pub(crate) leadership: Leadership,
@@ -39,7 +38,7 @@ impl<K: Key> Launcher<K> {
         let Self { state, elections, candidacy, services, spawn, clock, start_timeout } = self;
         let acquired = tokio::select! {
             biased;
-            // Dropping the acquisition withdraws the candidacy, and leaves nothing behind.
+            // Dropping the acquisition withdraws the candidacy.
             () = state.stopping() => return None,
             acquired = elections.acquire(candidacy) => acquired,
         };
@@ -63,21 +62,21 @@ impl<K: Key> Launcher<K> {
             tokio::select! {
                 biased;
                 () = state.stopping() => {}
-                // Or never will be, which its task has reported.
+                // If it will never be ready, its task has reported why.
                 _ = ready => {}
-                after = too_long(&clock, start_timeout) => {
-                    // It is told to stop, and waited for, like any other.
+                after = timed_out(&clock, start_timeout) => {
+                    // The report stops the VVM, which cancels the service and waits for it.
                     state.report(Problem::StartTimedOut { service: name, after });
                 }
             }
         }
-        state.services_are_up(Leading { slot, standing });
+        state.services_are_ready(Leading { slot, standing });
         Some(launched)
     }
 }
 
-/// Resolves, if there is a limit, when it has passed; says what it was.
-async fn too_long(clock: &Arc<dyn Clock>, limit: Option<Duration>) -> Duration {
+/// Waits until the limit has passed, and returns it. Without a limit it waits for ever.
+async fn timed_out(clock: &Arc<dyn Clock>, limit: Option<Duration>) -> Duration {
     match limit {
         Some(limit) => {
             clock.sleep(limit).await;

@@ -1,12 +1,12 @@
-//! [`Leading`]: a leadership as the host of a VVM sees it.
+//! [`Leading`]: the leadership of a VVM.
 
 use ielections::Standing;
 
-/// What is led, and how it stands.
+/// The leadership of a VVM whose services are ready.
 #[derive(Clone, Debug)]
 pub struct Leading<K> {
     /// The slot.
     pub slot: K,
-    /// Epoch, time left, loss.
+    /// The epoch, the time left and the loss.
     pub standing: Standing,
 }

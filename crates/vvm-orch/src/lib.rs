@@ -1,8 +1,8 @@
 //! Runs services only while this process leads: provide, launch, shut down.
 //!
-//! [`Vvm`] campaigns for a slot, starts its [`Service`]s in order once it leads, stops them the moment it
-//! does not, and hands the slot back only after they have stopped (I6). [`RunningVvm`] is what the host holds
-//! meanwhile.
+//! A VVM is a process that wants to lead and then run services. A [`Vvm`] campaigns for a slot, and starts
+//! its [`Service`]s in order once it leads. When the leadership is lost, it stops them at once. It releases
+//! the slot only after they have stopped (I6). [`RunningVvm`] is the host's handle to it.
 //!
 //! ```
 //! # use ielections::{Elections, Env, Holder, Ttl};
@@ -24,19 +24,19 @@
 //! let config = VvmConfig::new(vec![slot], Holder::new("one of us")?, &env);
 //! let vvm = Vvm::provide(config, elections, vec![payroll]).launch(Ttl::DEFAULT, Acquisition::Forever);
 //! vvm.leading().await?;
-//! // Until there is a problem, or the host has reasons of its own:
+//! // … until `vvm.problem()` resolves, or the host stops:
 //! vvm.shutdown().await?;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! - [`Vvm`], [`VvmConfig`], [`Acquisition`]: what is provided, and how long it campaigns.
-//! - [`RunningVvm`], [`Leading`], [`NotLeading`]: what the host waits for.
-//! - [`Service`], [`service_fn`], [`ServiceContext`], [`Work`]: what runs while leading.
-//! - [`Problem`], [`Failure`]: the first thing that went wrong (I8).
+//! - [`Vvm`], [`VvmConfig`], [`Acquisition`]: the services, the slots, and how long to campaign.
+//! - [`RunningVvm`], [`Leading`], [`NotLeading`]: wait for leadership, problems and the end.
+//! - [`Service`], [`service_fn`], [`ServiceContext`], [`Work`]: the work of a leader.
+//! - [`Problem`], [`Failure`]: why a VVM stopped, which is the first problem (I8).
 //!
-//! Time, spawning and elections come in from outside, so that a simulation can own them all. Elections are in
-//! the crate `ielections`; a command in a process of its own is the crate `vvm-host`'s.
+//! The clock, the spawner and the elections are arguments, so that a simulation can replace them. Elections
+//! are in the crate `ielections`. The crate `vvm-host` adds storages, settings and HTTP.
 #![forbid(unsafe_code)]
 
 mod acquisition;

@@ -1,4 +1,4 @@
-//! LeadershipMonitor: turns the loss of the leadership into the VVM's problem.
+//! [`Monitor`]: reports the loss of the leadership as the VVM's problem.
 
 use crate::{
     Problem,
@@ -33,8 +33,8 @@ impl Monitor {
         Self { stop, ended }
     }
 
-    /// Ends the task and waits for that. To be called before the leadership is handed back, which the
-    /// standing counts as a loss, too.
+    /// Stops the task, and waits for its end. Call it before the release, which the standing counts as a
+    /// loss.
     pub(crate) async fn stop(mut self) -> Result<(), EndedEarly> {
         self.stop.cancel();
         self.ended.join().await

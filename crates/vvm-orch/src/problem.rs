@@ -1,10 +1,10 @@
-//! What ends a VVM: one problem, the first (I8), typed, so that a host can choose its exit status by it.
+//! [`Problem`]: why a VVM ended (I8). A host derives its exit status from it.
 
 use crate::task::EndedEarly;
 use ielections::{AcquireError, Loss};
 use std::{error::Error, sync::Arc, time::Duration};
 
-/// Why a service failed, in its own words; shared, because a problem is read by whoever asks.
+/// The error of a service, shared by all copies of a problem.
 pub type Failure = Arc<dyn Error + Send + Sync>;
 
 /// Why a VVM shut itself down, or could not shut down cleanly.
@@ -13,77 +13,75 @@ pub enum Problem {
     /// No slot was acquired.
     #[error("leadership was not acquired: {0}")]
     NotAcquired(#[source] Arc<AcquireError>),
-    /// The leadership is over, or must be handed back. With [`Loss::EngineEnded`] nobody could disarm when it
-    /// was: the process ends at the kill deadline.
+    /// The leadership was lost, or must be released. With [`Loss::EngineEnded`] the kill deadline may still
+    /// be armed, and then ends the process.
     #[error("leadership was lost: {0}")]
     Lost(#[source] Loss),
     /// A service did not become ready.
     #[error("service {service} failed to start: {cause}")]
     StartFailed {
-        /// Which.
+        /// The service's name.
         service: Arc<str>,
-        /// What it said.
+        /// Its error.
         #[source]
         cause: Failure,
     },
     /// A service did not become ready in time ([`VvmConfig::start_timeout`](crate::VvmConfig)).
     #[error("service {service} was not ready after {}", vvm_clock::Span(*after))]
     StartTimedOut {
-        /// Which.
+        /// The service's name.
         service: Arc<str>,
-        /// How long it had.
+        /// The limit.
         after: Duration,
     },
-    /// A service ended although nobody told it to.
-    #[error("service {service} ended by itself{}", failure.as_ref().map(|cause| format!(": {cause}")).unwrap_or_default())]
+    /// A service ended although it was not stopped.
+    #[error("service {service} ended by itself{}", cause(failure))]
     Ended {
-        /// Which.
+        /// The service's name.
         service: Arc<str>,
-        /// What it said, if it failed.
+        /// Its error, if it failed.
         #[source]
         failure: Option<Failure>,
     },
-    /// A service stopped as it was told to, and failed on the way.
+    /// A service was stopped, and failed while it stopped.
     #[error("service {service} failed while stopping: {cause}")]
     StopFailed {
-        /// Which.
+        /// The service's name.
         service: Arc<str>,
-        /// What it said.
+        /// Its error.
         #[source]
         cause: Failure,
     },
-    /// A service panicked. That proves nothing about what it had started, so the leadership is not handed
-    /// back (I4).
+    /// A service panicked. Work that it had started may still run, so the leadership is not released (I4).
     #[error(
         "service {service} panicked: {panic}; the record is left to expire and the kill deadline stays armed"
     )]
     Panicked {
-        /// Which.
+        /// The service's name.
         service: Arc<str>,
         /// The panic's message.
         panic: Arc<str>,
     },
-    /// A service did not stop in time. The leadership is not handed back (I6): the kill deadline ends the
+    /// A service did not stop in time. The leadership is not released (I6), and the kill deadline ends the
     /// process.
     #[error("service {service} did not stop; the record is left to expire and the kill deadline stays armed")]
     WontStop {
-        /// Which.
+        /// The service's name.
         service: Arc<str>,
     },
-    /// A service's runtime dropped it half-way: the runtime was shut down. That proves as little as a panic
-    /// does.
+    /// The runtime was shut down, and dropped a service half-way. As after a panic, its work may still run.
     #[error(
-        "service {service} was dropped by its runtime; the record is left to expire and the kill deadline stays armed"
+        "service {service} was dropped by its runtime; \
+         the record is left to expire and the kill deadline stays armed"
     )]
     Dropped {
-        /// Which.
+        /// The service's name.
         service: Arc<str>,
     },
-    /// A task of the VVM itself ended early: its runtime was shut down, or something that was injected
-    /// panicked.
-    #[error("the VVM's task {task} ended early{}", panic.as_ref().map(|panic| format!(": {panic}")).unwrap_or_default())]
+    /// A task of the VVM ended early: its runtime was shut down, or an argument's code panicked.
+    #[error("the VVM's task {task} ended early{}", cause(panic))]
     Broken {
-        /// Which.
+        /// The task.
         task: &'static str,
         /// The panic's message, if it panicked.
         panic: Option<Arc<str>>,
@@ -100,13 +98,17 @@ impl Problem {
     }
 }
 
-/// A VVM does not lead, and never will.
+fn cause(cause: &Option<impl std::fmt::Display>) -> String {
+    cause.as_ref().map(|cause| format!(": {cause}")).unwrap_or_default()
+}
+
+/// The VVM does not lead, and never will.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum NotLeading {
-    /// Because of this.
+    /// It had a problem.
     #[error(transparent)]
     Problem(#[from] Problem),
-    /// Because it was told to shut down.
+    /// It was shut down.
     #[error("the VVM was shut down")]
     ShutDown,
 }

@@ -1,4 +1,4 @@
-//! [`RunningVvm`]: what a host holds of a VVM that was launched.
+//! [`RunningVvm`]: the handle to a launched VVM.
 
 use crate::{Leading, NotLeading, Problem, state::State};
 use ielections::{Elections, Key};
@@ -7,10 +7,9 @@ use std::{
     sync::{Arc, Weak},
 };
 
-/// A VVM that was launched. Cloning shares it.
+/// A launched VVM. Clones share it.
 ///
-/// Dropping the last clone shuts the VVM down, as [`shutdown`](Self::shutdown) does, without waiting: nobody
-/// could stop it otherwise.
+/// Dropping the last clone shuts the VVM down as [`shutdown`](Self::shutdown) does, but does not wait for it.
 #[must_use = "dropping the last handle shuts the VVM down"]
 pub struct RunningVvm<K: Key> {
     handle: Arc<Handle<K>>,
@@ -18,7 +17,7 @@ pub struct RunningVvm<K: Key> {
 
 struct Handle<K: Key> {
     state: Arc<State<K>>,
-    /// Weak: they end with the VVM, however long a handle is kept (I9).
+    /// Weak, so that they end with the VVM even if a handle is kept (I9).
     elections: Weak<Elections<K>>,
 }
 
@@ -27,53 +26,52 @@ impl<K: Key> RunningVvm<K> {
         Self { handle: Arc::new(Handle { state, elections }) }
     }
 
-    /// Resolves when a slot is led and all services are up.
+    /// Waits until the VVM leads and all its services are ready.
     ///
     /// # Errors
-    /// [`NotLeading`], when that won't happen any more: there was a problem, or the VVM was shut down. Also
-    /// once it has led and is stopping.
+    /// [`NotLeading`] if the VVM had a problem or was shut down, also after it has led.
     ///
     /// # Cancel safety
-    /// May be dropped and asked again at will; any number may wait.
+    /// It may be dropped and called again. Several callers may wait at once.
     pub async fn leading(&self) -> Result<Leading<K>, NotLeading> {
         self.state().leading().await
     }
 
-    /// Resolves on the first problem (I8), or with `None` once the VVM has shut down without one. By then the
-    /// VVM is shutting itself down already; [`shutdown`](Self::shutdown) waits for the end of that.
+    /// Waits for the first problem (I8). Returns `None` if the VVM shuts down without one.
+    ///
+    /// After a problem the VVM shuts itself down, and [`shutdown`](Self::shutdown) waits for the end.
     ///
     /// # Cancel safety
-    /// May be dropped and asked again at will; any number may wait.
+    /// It may be dropped and called again. Several callers may wait at once.
     pub async fn problem(&self) -> Option<Problem> {
         self.state().problem_or_done().await.cloned()
     }
 
-    /// The first problem so far. Never waits.
+    /// Returns the first problem so far.
     pub fn first_problem(&self) -> Option<Problem> {
         self.state().problem().cloned()
     }
 
-    /// A hint that something may have changed in the storage: a VVM that campaigns looks at its slots again
-    /// as soon as it may ([`Elections::look_now`]), any other one does nothing. Never blocks.
+    /// Makes a campaigning VVM look at its slots as soon as it may ([`Elections::look_now`]): a hint that the
+    /// storage has changed. Does nothing in other states.
     pub fn look_now(&self) {
         if let Some(elections) = self.handle.elections.upgrade() {
             elections.look_now();
         }
     }
 
-    /// Shuts the VVM down, whatever it is doing, and returns when all has stopped: the campaign withdrawn,
-    /// the services joined in the reverse order of their start, the record handed back, the elections closed.
-    /// May be called any number of times, also at once; all calls return the same.
+    /// Shuts the VVM down, and waits for the end. In order: withdraw the campaign, stop the services in the
+    /// reverse order of their start, release the record, close the elections.
     ///
-    /// How long that takes is bounded: by [`VvmConfig::stop_timeout`](crate::VvmConfig) for the services
-    /// (after one that won't stop, by the kill deadline for the others), and by the attempts of the elections
-    /// for the storage.
+    /// [`VvmConfig::stop_timeout`](crate::VvmConfig) limits the services' part. If one does not stop in time,
+    /// the others have until the kill deadline. The elections limit their own calls to the storage. Several
+    /// calls, also at once, return the same result.
     ///
     /// # Errors
-    /// The first problem that the VVM had, from its launch to the end of its shutdown.
+    /// The VVM's first problem, from its launch to the end of its shutdown.
     ///
     /// # Cancel safety
-    /// Dropping the future stops the waiting, not the shutting down.
+    /// Dropping the future stops the wait, but not the shutdown.
     pub async fn shutdown(&self) -> Result<(), Problem> {
         self.state().stop();
         self.state().stopped().await;

@@ -1,55 +1,52 @@
-//! [`Service`]: what runs only while leading.
+//! [`Service`]: work that runs only while this process leads.
 
 use async_trait::async_trait;
 use ielections::{Key, Standing};
 use std::{error::Error, fmt, pin::Pin};
 use tokio_util::sync::CancellationToken;
 
-/// Whatever a service fails with.
+/// An error of a service.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// A service at work. Ends when the service has stopped, with everything that it had started.
+/// The work of a service. It ends only after everything that the service has started.
 pub type Work = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>>;
 
-/// What a service gets to know.
+/// The arguments of [`Service::start`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServiceContext<K> {
-    /// Cancelled when the service is to stop. Services stop in the reverse order of their start, each after
-    /// the ones that were started later.
+    /// Cancelled to stop the service. Services stop one after the other, in the reverse order of their start.
     pub stop: CancellationToken,
-    /// The slot that is led.
+    /// The slot.
     pub slot: K,
-    /// Epoch (fencing token), time left, [`ensure`](Standing::ensure) before a critical step, and the fenced
-    /// [`documents`](Standing::documents) of the slot.
+    /// The leadership: its epoch (the fencing token), time left, [`ensure`](Standing::ensure) for a critical
+    /// step, and the slot's fenced [`documents`](Standing::documents).
     pub standing: Standing,
 }
 
-/// Something that runs only while this process leads `K`.
+/// Work that runs only while this process leads `K`.
 ///
-/// The VVM owns, drives and joins a service from the call of `start` until its work has ended. It is never
-/// dropped half-way: it is told to stop, and waited for.
+/// The VVM drives a service from the call of `start` until its work has ended. It never drops a service
+/// half-way: it cancels `cx.stop`, and waits.
 #[async_trait]
 pub trait Service<K: Key>: Send + 'static {
-    /// For people: logs, and the [`Problem`](crate::Problem) that speaks of this service.
+    /// Returns the service's name, for logs and [`Problem`](crate::Problem)s.
     fn name(&self) -> &str;
 
-    /// Gets ready, and returns the work to drive from then on. The next service starts after this one is
-    /// ready.
+    /// Prepares the service, and returns its work. The next service starts after this returns.
     ///
-    /// A start that is told to stop (`cx.stop`) may return either way; its work, if it returns some, is
-    /// driven with the stop token already cancelled, so that what the start has begun can be ended there.
+    /// After `cx.stop` is cancelled, it may return an error or the work. The VVM drives that work, which can
+    /// end what the start has begun.
     ///
     /// # Errors
-    /// Whatever keeps the service from starting. Returning it is the service's word that nothing of it runs;
-    /// it shuts the VVM down, unless that was going on already.
+    /// Why the service can't start. Nothing of it may run then. The error shuts the VVM down.
     ///
     /// # Panics
-    /// A panic, here or in the work, is caught and becomes [`Problem::Panicked`](crate::Problem).
+    /// A panic here or in the work is caught, and becomes [`Problem::Panicked`](crate::Problem).
     async fn start(self: Box<Self>, cx: ServiceContext<K>) -> Result<Work, BoxError>;
 }
 
-/// A service made of a function: ready at once, at work until the function's future ends.
+/// Returns a service that is ready at once, and whose work is the function's future.
 pub fn service_fn<K, Run, Running>(name: impl Into<String>, run: Run) -> Box<dyn Service<K>>
 where
     K: Key,

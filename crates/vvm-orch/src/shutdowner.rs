@@ -1,7 +1,5 @@
-//! Shutdowner: waits until the VVM is to stop, and then stops everything in the reverse order of its start.
-//!
-//! Launcher (which withdraws a campaign), services, monitor, leadership, elections. What "stopped in time"
-//! means for services stands in [`stopping`](crate::stopping).
+//! [`Shutdowner`]: waits until the VVM stops, and stops its parts in the reverse order of their start:
+//! launcher, services, monitor, leadership, elections.
 
 use crate::{
     Problem,
@@ -27,20 +25,20 @@ pub(crate) struct Shutdowner<K: Key> {
 impl<K: Key> Shutdowner<K> {
     pub(crate) const NAME: &str = "vvm shutdowner";
 
-    /// The future may be dropped before it is ever polled, and yet lets those go who wait for the shutdown.
+    /// Ends the waits for the shutdown even if the future is dropped before its first poll.
     pub(crate) fn run(self) -> impl Future<Output = ()> + Send + 'static {
         let mut completion = Completion { state: Arc::clone(&self.state), ended: Err(EndedEarly::Dropped) };
         async move { completion.note(caught(self.shut_down()).await) }
     }
 
     async fn shut_down(mut self) {
-        // The launcher ends by itself, once the services are up or the VVM is to stop.
+        // The launcher ends when the services are ready or the VVM stops.
         match self.launched.join().await {
             Ok(Some(launched)) => self.stop(launched).await,
             Ok(None) => {}
             Err(early) => self.state.report(Problem::broken(Launcher::<K>::NAME, early)),
         }
-        // The engine's task is ours, too (I9).
+        // The engine's task must end, too (I9).
         self.elections.cleanup().await;
     }
 
@@ -53,24 +51,24 @@ impl<K: Key> Shutdowner<K> {
             stop_timeout: self.stop_timeout,
             timing: self.timing,
         };
-        // Renewals go on meanwhile.
+        // Renewals continue meanwhile.
         let leadership = stopping.stop(services, leadership).await;
         if let Err(early) = monitor.stop().await {
             self.state.report(Problem::broken(Monitor::NAME, early));
         }
         if let Some(leadership) = leadership {
             let epoch = leadership.epoch();
-            let handback = leadership.release().await;
-            tracing::info!(%epoch, %handback, "the leadership was handed back");
-            if handback == ReleaseOutcome::StillArmed {
-                // Usually known by now. Not when the engine ended after the monitor.
+            let outcome = leadership.release().await;
+            tracing::info!(%epoch, %outcome, "the leadership was released");
+            if outcome == ReleaseOutcome::StillArmed {
+                // The monitor reported it already, unless the engine ended after the monitor.
                 self.state.report(Problem::Lost(Loss::EngineEnded));
             }
         }
     }
 }
 
-/// Lets those go who wait for the shutdown, also if its task panics or is dropped (I10).
+/// Ends the waits for the shutdown, even if its task panics or is dropped (I10).
 struct Completion<K: Key> {
     state: Arc<State<K>>,
     ended: Result<(), EndedEarly>,

@@ -1,22 +1,22 @@
-//! What a VVM's tasks and handles share: the first problem, and how far the VVM has come.
+//! [`State`]: shared by the tasks and handles of a VVM.
 
 use crate::{Leading, NotLeading, Problem};
 use std::sync::OnceLock;
 use tokio_util::sync::CancellationToken;
 
-/// Everything here only ever moves forward: each cell is written once, each token cancelled once.
+/// Each cell is set once, and each token is cancelled once.
 #[derive(Debug)]
 pub(crate) struct State<K> {
     /// The first problem (I8).
     problem: OnceLock<Problem>,
-    /// A problem was written.
+    /// Cancelled when `problem` is set.
     raised: CancellationToken,
     leading: OnceLock<Leading<K>>,
-    /// The services are up.
-    up: CancellationToken,
-    /// The VVM is to stop, or stopping, or stopped.
+    /// Cancelled when the services are ready.
+    ready: CancellationToken,
+    /// Cancelled when the VVM begins to stop.
     stop: CancellationToken,
-    /// The VVM has stopped.
+    /// Cancelled when the VVM has stopped.
     done: CancellationToken,
 }
 
@@ -26,13 +26,13 @@ impl<K: Clone> State<K> {
             problem: OnceLock::new(),
             raised: CancellationToken::new(),
             leading: OnceLock::new(),
-            up: CancellationToken::new(),
+            ready: CancellationToken::new(),
             stop: CancellationToken::new(),
             done: CancellationToken::new(),
         }
     }
 
-    /// Takes note of a problem, which shuts the VVM down. The first is what everybody gets to see (I8).
+    /// Reports a problem, which shuts the VVM down. Only the first one is kept (I8).
     pub(crate) fn report(&self, problem: Problem) {
         match self.problem.set(problem.clone()) {
             Ok(()) => tracing::error!(%problem, "the VVM shuts down"),
@@ -46,7 +46,7 @@ impl<K: Clone> State<K> {
         self.problem.get()
     }
 
-    /// Resolves when there is a problem, or when there will be none.
+    /// Waits for a problem, or until the VVM has stopped.
     pub(crate) async fn problem_or_done(&self) -> Option<&Problem> {
         tokio::select! {
             biased;
@@ -56,18 +56,18 @@ impl<K: Clone> State<K> {
         self.problem()
     }
 
-    pub(crate) fn services_are_up(&self, leading: Leading<K>) {
-        // The launcher says this once.
+    pub(crate) fn services_are_ready(&self, leading: Leading<K>) {
+        // The launcher calls this once.
         drop(self.leading.set(leading));
-        self.up.cancel();
+        self.ready.cancel();
     }
 
-    /// Resolves when the services are up, or when they won't be.
+    /// Waits until the services are ready, or never will be.
     pub(crate) async fn leading(&self) -> Result<Leading<K>, NotLeading> {
         tokio::select! {
             biased;
             () = self.stop.cancelled() => {}
-            () = self.up.cancelled() => {}
+            () = self.ready.cancelled() => {}
         }
         match self.leading.get() {
             Some(leading) if !self.is_stopping() => Ok(leading.clone()),
@@ -83,7 +83,7 @@ impl<K: Clone> State<K> {
         self.stop.is_cancelled()
     }
 
-    /// Resolves when the VVM is to stop.
+    /// Waits until the VVM begins to stop.
     pub(crate) async fn stopping(&self) {
         self.stop.cancelled().await;
     }
@@ -92,7 +92,7 @@ impl<K: Clone> State<K> {
         self.done.cancel();
     }
 
-    /// Resolves when the VVM has stopped.
+    /// Waits until the VVM has stopped.
     pub(crate) async fn stopped(&self) {
         self.done.cancelled().await;
     }

@@ -1,7 +1,7 @@
-//! Stopping the services: in the reverse order of their start, and in time.
+//! [`Stopping`]: stops the services one after the other, in the reverse order of their start.
 //!
-//! One after the other, each told to stop when those that were started after it have ended. All of them
-//! together have `stop_timeout`, and after a loss only what is left until the kill deadline.
+//! All services together have `stop_timeout`. After a loss they have until the kill deadline, if that is
+//! less.
 
 use crate::{
     Problem,
@@ -21,15 +21,15 @@ pub(crate) struct Stopping<'vvm, K: Key> {
 }
 
 impl<K: Key> Stopping<'_, K> {
-    /// Stops the services. Gives the leadership back if all of them are proven to have stopped (I6);
-    /// otherwise it is dropped, so that the process ends at the kill deadline (I4).
+    /// Stops the services. Returns the leadership if all of them are proven to have stopped (I6). Otherwise
+    /// drops it, so that the process ends at the kill deadline (I4).
     pub(crate) async fn stop(&self, mut services: Vec<Hosted>, leadership: Leadership) -> Option<Leadership> {
         let deadline = self.deadline(leadership.standing().clone()).boxed().shared();
         let mut too_late = deadline.clone();
         let mut timeout = self.clock.sleep(self.stop_timeout);
         let mut proof = Proof::Stopped;
         while let Some(mut service) = services.pop() {
-            service.tell_to_stop();
+            service.stop();
             let ended = tokio::select! {
                 biased;
                 ended = service.join() => Some(ended),
@@ -49,7 +49,7 @@ impl<K: Key> Stopping<'_, K> {
         (proof == Proof::Stopped).then_some(leadership)
     }
 
-    /// Resolves when the process is dead, but for a deadman that only records.
+    /// Waits until the kill deadline. It resolves only in tests, where the deadman does not kill.
     fn deadline(&self, standing: Standing) -> impl Future<Output = ()> + Send + 'static {
         let clock = Arc::clone(self.clock);
         let stopping = self.timing.stopping();
@@ -62,7 +62,7 @@ impl<K: Key> Stopping<'_, K> {
                 }
             };
             let due = async {
-                // Renewals move it.
+                // A renewal may have moved it.
                 while clock.now() < standing.kill_at() {
                     clock.sleep_until(standing.kill_at()).await;
                 }
@@ -76,9 +76,9 @@ impl<K: Key> Stopping<'_, K> {
     }
 }
 
-/// Stops those that are left when one did not stop in time: they have until the process ends.
+/// Stops the services that are left after one did not stop in time. They have until the kill deadline.
 async fn stop_at_once(mut services: Vec<Hosted>, mut deadline: Shared<impl Future<Output = ()>>) {
-    services.iter().rev().for_each(Hosted::tell_to_stop);
+    services.iter().rev().for_each(Hosted::stop);
     while let Some(mut service) = services.pop() {
         tokio::select! {
             biased;

@@ -1,12 +1,11 @@
-//! The VVM's tasks: spawned through the injected [`Spawn`], joined by whoever holds their [`Joined`], panics
-//! caught.
+//! [`Joined`]: a task that is started on a [`Spawn`] and can be joined. Panics are caught.
 
 use futures_util::FutureExt;
 use ielections::Spawn;
 use std::{any::Any, panic::AssertUnwindSafe, sync::Arc};
 use tokio::sync::oneshot;
 
-/// A task to be joined.
+/// A started task.
 #[derive(Debug)]
 pub(crate) struct Joined<T>(oneshot::Receiver<Result<T, Arc<str>>>);
 
@@ -20,7 +19,7 @@ pub(crate) enum EndedEarly {
 }
 
 impl<T: Send + 'static> Joined<T> {
-    /// Starts to drive `work`.
+    /// Starts a task for `work`.
     pub(crate) fn spawn(
         spawn: &dyn Spawn,
         name: &'static str,
@@ -29,7 +28,7 @@ impl<T: Send + 'static> Joined<T> {
         let (sender, outcome) = oneshot::channel();
         let work = caught(work);
         let task = async move {
-            // Nobody may wait for the outcome any more.
+            // The receiver may be gone.
             let _ = sender.send(work.await);
         };
         spawn.spawn(name, Box::pin(task));
@@ -39,7 +38,7 @@ impl<T: Send + 'static> Joined<T> {
     /// Waits for the task to end.
     ///
     /// # Cancel safety
-    /// Dropping the future stops the waiting; asking again after an answer is [`EndedEarly::Dropped`].
+    /// It may be dropped and called again. A call after a result returns [`EndedEarly::Dropped`].
     pub(crate) async fn join(&mut self) -> Result<T, EndedEarly> {
         match (&mut self.0).await {
             Ok(outcome) => outcome.map_err(EndedEarly::Panicked),
@@ -48,13 +47,13 @@ impl<T: Send + 'static> Joined<T> {
     }
 }
 
-/// Runs `work`; a panic becomes its message.
+/// Drives `work`, and turns a panic into its message.
 #[expect(
     clippy::redundant_async_block,
-    reason = "it drops `work` within, so that a destructor's panic is caught, too"
+    reason = "it drops `work` within, so that a panic of a destructor is caught, too"
 )]
 pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Arc<str>> {
-    // Unwind safe: whatever the panic left half-done is not looked at any more.
+    // Unwind safe: after a panic, nothing reads the state that it left.
     AssertUnwindSafe(async move { work.await }).catch_unwind().await.map_err(message)
 }
 
@@ -64,6 +63,6 @@ fn message(payload: Box<dyn Any + Send>) -> Arc<str> {
     } else if let Some(text) = payload.downcast_ref::<String>() {
         Arc::from(text.as_str())
     } else {
-        Arc::from("a payload that is no text")
+        Arc::from("the payload is not text")
     }
 }

@@ -1,4 +1,4 @@
-//! [`Vvm`]: provided, and launched once.
+//! [`Vvm`]: services and slots, launched once.
 
 use crate::{
     Acquisition, RunningVvm, Service, VvmConfig, hosted::Planned, launcher::Launcher, shutdowner::Shutdowner,
@@ -7,10 +7,10 @@ use crate::{
 use ielections::{Candidacy, Elections, Key, Terms, Timing, Ttl};
 use std::{fmt, sync::Arc};
 
-/// A VVM that was provided and runs nothing yet.
+/// A VVM before its launch.
 ///
-/// Launching consumes it, and only a [`RunningVvm`] can be shut down, so that what the reference panics at
-/// doesn't compile: launching twice, and shutting down what was never launched.
+/// The reference panics if a VVM is launched twice, or shut down without a launch. Neither compiles here,
+/// because launching consumes the VVM, and only a [`RunningVvm`] has `shutdown`.
 ///
 /// ```no_run
 /// # use {ielections::{Key, Ttl}, vvm_orch::{Acquisition, Vvm}};
@@ -40,16 +40,16 @@ pub struct Vvm<K: Key> {
 }
 
 impl<K: Key> Vvm<K> {
-    /// Puts a VVM together. Launches nothing.
+    /// Returns a VVM, and starts nothing.
     ///
-    /// The VVM closes its elections when it shuts down, which hands back every leadership that was acquired
-    /// through them: give each VVM elections of its own.
+    /// The shutdown closes the elections, which releases every leadership that was acquired through them. So
+    /// each VVM needs elections of its own.
     pub fn provide(
         config: VvmConfig<K>,
         elections: impl Into<Arc<Elections<K>>>,
         services: Vec<Box<dyn Service<K>>>,
     ) -> Self {
-        // Names are asked for here: a panicking `name` is then the caller's.
+        // This calls `Service::name`, so that its panic reaches the caller.
         Self {
             config,
             elections: elections.into(),
@@ -57,14 +57,14 @@ impl<K: Key> Vvm<K> {
         }
     }
 
-    /// Launches the VVM, and returns at once: it campaigns, then starts its services, on tasks of its own.
+    /// Starts the VVM, and returns at once. Its tasks campaign, and start the services.
     pub fn launch(self, ttl: Ttl, acquisition: Acquisition) -> RunningVvm<K> {
         let Self { config, elections, services } = self;
         let state = Arc::new(State::new());
         let running = RunningVvm::new(Arc::clone(&state), Arc::downgrade(&elections));
-        let usual = Terms::new(config.holder, ttl);
+        let default = Terms::new(config.holder, ttl);
         let terms =
-            Terms { timeout: acquisition.timeout(), poll: config.poll.unwrap_or(usual.poll), ..usual };
+            Terms { timeout: acquisition.timeout(), poll: config.poll.unwrap_or(default.poll), ..default };
         let launcher = Launcher {
             state: Arc::clone(&state),
             elections: Arc::clone(&elections),

@@ -1,5 +1,5 @@
-//! A thousand VVMs on a thousand slots, as tasks of one process, on the machine's own clock (I11).
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+//! A thousand VVMs on a thousand slots in one process, in real time (I11).
+#![allow(clippy::unwrap_used, reason = "clippy exempts tests, but not their helpers")]
 
 use ::timed::{Late, timed};
 use futures_util::future::join_all;
@@ -12,8 +12,8 @@ use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber, SysVvmStorage};
 
 const MANY: u32 = 1000;
 
-/// Calls `lead` when all lead, with the moment at which they began. Each has its own elections; they share
-/// the storage.
+/// Launches all VVMs on one storage, each with its own elections. When all of them lead, calls `lead` with
+/// the time of the launch.
 async fn all_lead(
     storage: Arc<dyn SysVvmStorage>,
     clock: Arc<dyn Clock>,
@@ -48,7 +48,7 @@ async fn all_lead(
     lead(began)?;
 
     let led: BTreeSet<_> = leading.into_iter().map(|leading| leading.unwrap().slot).collect();
-    assert_eq!(led.len(), MANY as usize, "two lead the same slot");
+    assert_eq!(led.len(), MANY as usize, "two VVMs lead the same slot");
     for outcome in join_all(running.iter().map(|vvm| vvm.shutdown())).await {
         outcome.unwrap();
     }
@@ -63,7 +63,7 @@ fn lead_within(url: &str, bound: Duration) {
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(async {
             let clock = Arc::new(SystemClock::start().unwrap());
-            // A file of its own each time: a storage that has been led on has more in it.
+            // A new file for each attempt, because a used storage has more in it.
             let folder = tempfile::tempdir().unwrap();
             let url = url.replace("FOLDER", &folder.path().display().to_string());
             let storage = vvm_storage::open(&url, clock.clone()).await.unwrap();

@@ -1,4 +1,4 @@
-//! How long a VVM campaigns, and how it takes its turn.
+//! Campaigns: their limits, and hand-over to a standby.
 
 use crate::{
     probe::{Journal, Probe},
@@ -10,7 +10,7 @@ use vvm_clock::Clock;
 use vvm_orch::{Acquisition, Problem, Vvm, VvmConfig};
 
 #[test]
-fn one_that_waits_until_a_leader_is_seen_gives_up_within_a_ttl() {
+fn campaign_until_a_leader_is_seen_ends_within_a_ttl() {
     run(async |cluster| {
         let leader = cluster.process("leader").launch(vec![]);
         leader.leading().await.unwrap();
@@ -25,7 +25,7 @@ fn one_that_waits_until_a_leader_is_seen_gives_up_within_a_ttl() {
 }
 
 #[test]
-fn one_with_no_time_at_all_looks_once() {
+fn campaign_with_zero_duration_looks_once() {
     run(async |cluster| {
         let leader = cluster.process("leader").launch(vec![]);
         leader.leading().await.unwrap();
@@ -39,7 +39,7 @@ fn one_with_no_time_at_all_looks_once() {
 }
 
 #[test]
-fn a_standby_that_waits_for_ever_leads_when_the_leader_hands_over() {
+fn standby_without_a_limit_leads_after_the_leader_releases() {
     run(async |cluster| {
         let journal = Journal::default();
         let leader = cluster.process("leader").launch(vec![Probe::new("first", &journal).boxed()]);
@@ -50,23 +50,23 @@ fn a_standby_that_waits_for_ever_leads_when_the_leader_hands_over() {
         let services = vec![Probe::new("second", &journal).boxed()];
         let standby =
             Vvm::provide(config, process.elections.clone(), services).launch(TTL, Acquisition::Forever);
-        // Longer than the default patience.
+        // Longer than the default campaign.
         cluster.sleep(500).await;
         assert!(standby.first_problem().is_none());
         leader.shutdown().await.unwrap();
         let handed_over_at = cluster.clock.now();
         assert!(standby.leading().await.unwrap().standing.epoch() > epoch);
         assert!(cluster.clock.now().since(handed_over_at) <= Duration::from_millis(200));
-        // I1, as the services saw it.
-        let turns = ["first is told to stop", "first ends", "second starts", "second is ready"];
+        // The services' journal shows I1.
+        let turns = ["first is cancelled", "first ends", "second starts", "second is ready"];
         assert_eq!(journal.lines()[2..], turns);
         standby.shutdown().await.unwrap();
     });
 }
 
-/// The standby's own next look would be up to a second away.
+/// Without the hint, the standby's next look is up to a second away.
 #[test]
-fn a_standby_that_is_told_of_a_release_leads_at_once() {
+fn standby_with_a_hint_leads_at_once_after_a_release() {
     run(async |cluster| {
         let leader = cluster.process("leader").launch(vec![]);
         leader.leading().await.unwrap();
@@ -83,7 +83,7 @@ fn a_standby_that_is_told_of_a_release_leads_at_once() {
 }
 
 #[test]
-fn a_candidacy_without_slots_is_a_problem_that_says_so() {
+fn candidacy_without_slots_is_a_problem() {
     run(async |cluster| {
         let process = cluster.process("leader");
         let config = VvmConfig::new(vec![], process.holder.clone(), &process.env);

@@ -1,5 +1,5 @@
-//! The elections' task ends while the VVM leads: nobody is left who could disarm. That is said, and it is
-//! what happens.
+//! The elections' task ends while the VVM leads: the kill deadline can't be disarmed, and the problem says
+//! so.
 
 use crate::{
     environment::{Dropping, by_itself},
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use vvm_orch::{Acquisition, Problem, Vvm, VvmConfig};
 
-/// A process of the cluster, and what ends its elections' task.
+/// Returns a process, and a token that ends its elections' task.
 fn process(cluster: &Cluster) -> (Process, CancellationToken) {
     let mut process = cluster.process("leader");
     let at = CancellationToken::new();
@@ -26,7 +26,7 @@ fn process(cluster: &Cluster) -> (Process, CancellationToken) {
 
 /// Shows I4.
 #[test]
-fn the_services_stop_at_once_and_the_deadline_stays_armed() {
+fn end_of_the_elections_task_stops_services_and_leaves_the_deadline_armed() {
     run(async |cluster| {
         let journal = Journal::default();
         let (process, at) = process(&cluster);
@@ -65,7 +65,7 @@ impl Spawn for EndsWithTheMonitor {
 }
 
 #[test]
-fn it_is_a_problem_even_when_nobody_watches_the_leadership_any_more() {
+fn end_of_the_elections_task_after_the_monitor_is_a_problem() {
     run(async |cluster| {
         let (process, at) = process(&cluster);
         let mut config = VvmConfig::new(vec![Cluster::key()], process.holder.clone(), &process.env);
@@ -73,7 +73,9 @@ fn it_is_a_problem_even_when_nobody_watches_the_leadership_any_more() {
         let running =
             Vvm::provide(config, Arc::clone(&process.elections), vec![]).launch(TTL, Acquisition::DEFAULT);
         running.leading().await.unwrap();
-        let Err(problem) = running.shutdown().await else { panic!("armed, and nobody says so") };
+        let Err(problem) = running.shutdown().await else {
+            panic!("the deadline is armed, and no problem says so")
+        };
         assert!(matches!(problem, Problem::Lost(Loss::EngineEnded)), "{problem:?}");
         assert!(process.killer.earliest().is_some());
     });

@@ -1,4 +1,4 @@
-//! What is injected fails: a runtime that is gone, a clock that panics.
+//! Failures of the runtime and the clock.
 
 use crate::{
     probe::{Journal, Probe},
@@ -13,11 +13,11 @@ use vvm_clock::{Clock, Instant, Sleep};
 use vvm_orch::{Acquisition, NotLeading, Problem, RunningVvm, Vvm, VvmConfig};
 use vvm_storage::ElectionKey;
 
-/// Drops the tasks of one name, or all, as a runtime does that is shut down.
+/// Drops the tasks of one name, or all, as the shutdown of a runtime does.
 #[derive(Debug)]
 pub(crate) struct Dropping {
     pub(crate) only: Option<&'static str>,
-    /// When. A token that is cancelled from the start drops tasks before their first poll.
+    /// Cancelled to drop the tasks. If it is cancelled from the start, they are never polled.
     pub(crate) at: CancellationToken,
     pub(crate) others: Arc<dyn Spawn>,
 }
@@ -55,7 +55,7 @@ fn dropping_at_once(process: &Process, only: Option<&'static str>) -> Dropping {
 
 /// Shows I10.
 #[test]
-fn on_a_runtime_that_is_gone_nothing_waits_for_ever() {
+fn waits_end_on_a_runtime_that_drops_all_tasks() {
     run(async |cluster| {
         let process = cluster.process("leader");
         let running = launch_on(&process, dropping_at_once(&process, None), &Journal::default());
@@ -67,7 +67,7 @@ fn on_a_runtime_that_is_gone_nothing_waits_for_ever() {
 }
 
 #[test]
-fn a_launcher_that_was_dropped_is_a_problem() {
+fn dropped_launcher_is_a_problem() {
     run(async |cluster| {
         let process = cluster.process("leader");
         let running =
@@ -80,7 +80,7 @@ fn a_launcher_that_was_dropped_is_a_problem() {
 }
 
 #[test]
-fn a_service_that_was_dropped_is_not_proven_to_have_stopped() {
+fn dropped_service_is_not_proven_to_have_stopped() {
     run(async |cluster| {
         let journal = Journal::default();
         let process = cluster.process("leader");
@@ -94,7 +94,7 @@ fn a_service_that_was_dropped_is_not_proven_to_have_stopped() {
 }
 
 #[test]
-fn a_shutdowner_that_is_dropped_tells_the_services_and_leaves_the_deadline_armed() {
+fn dropped_shutdowner_cancels_services_and_leaves_the_deadline_armed() {
     run(async |cluster| {
         let journal = Journal::default();
         let process = cluster.process("leader");
@@ -108,7 +108,7 @@ fn a_shutdowner_that_is_dropped_tells_the_services_and_leaves_the_deadline_armed
         assert!(matches!(problem, Problem::Broken { task: "vvm shutdowner", panic: None }), "{problem:?}");
         journal.shows("a ends").await;
         journal.shows("b ends").await;
-        // Nobody has joined them.
+        // The shutdowner has not joined them.
         assert!(cluster.record().await.is_some());
         assert!(process.killer.earliest().is_some());
     });
@@ -137,7 +137,7 @@ impl Spawn for SlowMonitor {
 }
 
 #[test]
-fn shutdown_waits_for_the_monitor_too() {
+fn shutdown_stops_the_monitor_before_the_release() {
     run(async |cluster| {
         let process = cluster.process("leader");
         let mut config = VvmConfig::new(vec![Cluster::key()], process.holder.clone(), &process.env);
@@ -146,13 +146,13 @@ fn shutdown_waits_for_the_monitor_too() {
         let running =
             Vvm::provide(config, process.elections.clone(), vec![]).launch(TTL, Acquisition::DEFAULT);
         running.leading().await.unwrap();
-        // Handing back, before the monitor has stopped, would look like a loss to it.
+        // The monitor would report the release as a loss.
         running.shutdown().await.unwrap();
         assert!(!process.tasks.alive().contains_key("vvm leadership monitor"));
     });
 }
 
-/// A clock that can only be read.
+/// A clock that panics on `sleep_until`.
 #[derive(Debug)]
 struct NeverSleeps(MockClock);
 
@@ -162,7 +162,7 @@ impl Clock for NeverSleeps {
     }
 
     fn sleep_until(&self, _: Instant) -> Sleep {
-        panic!("the clock gave up")
+        panic!("planted in the clock")
     }
 }
 
@@ -172,7 +172,7 @@ pub(crate) async fn by_itself(running: RunningVvm<ElectionKey>) -> Result<(), Pr
     running.shutdown().await
 }
 
-/// Spawns no task of this name.
+/// Panics instead of starting a task of this name.
 #[derive(Debug)]
 struct NeverSpawns {
     name: &'static str,
@@ -181,13 +181,12 @@ struct NeverSpawns {
 
 impl Spawn for NeverSpawns {
     fn spawn(&self, name: &'static str, task: Task) {
-        assert_ne!(name, self.name, "the runtime gave up");
+        assert_ne!(name, self.name, "planted in the runtime");
         self.others.spawn(name, task);
     }
 }
 
-/// Launches a VVM as `change` has configured it, and shuts it down when it has led or failed. What broke, and
-/// why.
+/// Launches a VVM with a changed configuration, and shuts it down. Returns the broken task and its panic.
 async fn broken(
     process: &Process,
     change: impl FnOnce(&mut VvmConfig<ElectionKey>),
@@ -212,7 +211,7 @@ fn panic_in_the_launcher_is_a_problem_and_shutdown_returns() {
         let spawn = Arc::new(NeverSpawns { name: "vvm leadership monitor", others });
         let (task, panic) = broken(&process, |config| config.spawn = spawn).await;
         assert_eq!(task, "vvm launcher");
-        assert!(panic.contains("the runtime gave up"), "{panic}");
+        assert!(panic.contains("planted in the runtime"), "{panic}");
     });
 }
 
@@ -222,6 +221,6 @@ fn panic_in_the_shutdowner_is_a_problem_and_shutdown_returns() {
         let process = cluster.process("leader");
         let clock = Arc::new(NeverSleeps(cluster.clock.clone()));
         let (task, panic) = broken(&process, |config| config.clock = clock).await;
-        assert_eq!((task, panic.as_str()), ("vvm shutdowner", "the clock gave up"));
+        assert_eq!((task, panic.as_str()), ("vvm shutdowner", "planted in the clock"));
     });
 }

@@ -1,4 +1,4 @@
-//! Leadership lost: while services run, start and stop.
+//! Loss of the leadership while services run, start and stop.
 
 use crate::{
     probe::{Act, Journal, Probe},
@@ -12,7 +12,7 @@ use vvm_clock::Clock;
 use vvm_orch::{NotLeading, Problem};
 
 #[test]
-fn a_loss_stops_the_services_at_once_and_without_the_host() {
+fn loss_stops_the_services_at_once() {
     run(async |cluster| {
         let journal = Journal::default();
         let process = cluster.process("leader");
@@ -22,11 +22,11 @@ fn a_loss_stops_the_services_at_once_and_without_the_host() {
         let Some(Problem::Lost(Loss::StorageUnreachable { .. })) = running.problem().await else { panic!() };
         let lost_at = cluster.clock.now();
         journal.shows("a ends").await;
-        assert_eq!(cluster.clock.now(), lost_at, "the services were not told at once");
-        assert_eq!(journal.lines()[4..], ["b is told to stop", "b ends", "a is told to stop", "a ends"]);
+        assert_eq!(cluster.clock.now(), lost_at, "the services were not cancelled at once");
+        assert_eq!(journal.lines()[4..], ["b is cancelled", "b ends", "a is cancelled", "a ends"]);
         assert!(lost_at < led.standing.kill_at());
         assert!(matches!(running.leading().await, Err(NotLeading::Problem(Problem::Lost(_)))));
-        // Work has stopped, so the leadership is handed back, although it was lost.
+        // The work has stopped, so the lost leadership is released, too.
         process.leaves_nothing(&cluster).await;
         assert_eq!((process.killer.fired(), process.killer.earliest()), (vec![], None));
         assert_eq!(cluster.record().await, None);
@@ -34,7 +34,7 @@ fn a_loss_stops_the_services_at_once_and_without_the_host() {
 }
 
 #[test]
-fn after_a_loss_services_have_until_the_kill_deadline_and_not_their_whole_time() {
+fn loss_limits_stop_timeout_to_the_kill_deadline() {
     run(async |cluster| {
         let journal = Journal::default();
         let mut process = cluster.process("leader");
@@ -45,7 +45,7 @@ fn after_a_loss_services_have_until_the_kill_deadline_and_not_their_whole_time()
         ]);
         let led = running.leading().await.unwrap();
         process.storage.fail_always(Verb::CompareAndSwap, Fault::NotApplied);
-        // The first problem stays the one that is read.
+        // The loss remains the first problem.
         running.problem().await;
         let Err(Problem::Lost(_)) = running.shutdown().await else { panic!() };
         assert_eq!(cluster.clock.now(), led.standing.kill_at());
@@ -56,7 +56,7 @@ fn after_a_loss_services_have_until_the_kill_deadline_and_not_their_whole_time()
 }
 
 #[test]
-fn after_a_theft_services_have_what_the_tightened_deadline_leaves_them() {
+fn vanished_record_limits_stop_timeout_to_the_tightened_deadline() {
     run(async |cluster| {
         let journal = Journal::default();
         let mut process = cluster.process("leader");
@@ -73,7 +73,7 @@ fn after_a_theft_services_have_what_the_tightened_deadline_leaves_them() {
 }
 
 #[test]
-fn a_loss_while_services_stop_cuts_their_time_short() {
+fn loss_while_services_stop_limits_stop_timeout() {
     run(async |cluster| {
         let journal = Journal::default();
         let mut process = cluster.process("leader");
@@ -87,19 +87,19 @@ fn a_loss_while_services_stop_cuts_their_time_short() {
 }
 
 #[test]
-fn a_loss_while_a_service_starts_stops_the_starting_and_the_started() {
+fn loss_while_a_service_starts_stops_it_and_the_started_ones() {
     run(async |cluster| {
         let journal = Journal::default();
         let process = cluster.process("leader");
-        let interrupted = Act::EndWhenTold(Err("interrupted"));
+        let interrupted = Act::EndOnStop(Err("interrupted"));
         let running = process.launch(Probe::three_with(interrupted, &journal));
         journal.shows("b starts").await;
         process.storage.wipe(&Cluster::key()).await.unwrap();
         let refused = running.leading().await.unwrap_err();
         assert!(matches!(refused, NotLeading::Problem(Problem::Lost(Loss::Vanished))), "{refused:?}");
-        // That the start was interrupted is no problem of its own.
+        // The error of the cancelled start is not a problem.
         assert!(matches!(running.shutdown().await, Err(Problem::Lost(Loss::Vanished))));
-        let told = ["b starts", "b is told to stop", "a is told to stop", "a ends"];
+        let told = ["b starts", "b is cancelled", "a is cancelled", "a ends"];
         assert_eq!(journal.lines()[2..], told);
         process.leaves_nothing(&cluster).await;
         assert_eq!(process.killer.earliest(), None);
@@ -107,25 +107,22 @@ fn a_loss_while_a_service_starts_stops_the_starting_and_the_started() {
 }
 
 #[test]
-fn work_that_a_start_returns_although_told_to_stop_is_driven_to_its_end() {
+fn work_returned_by_a_cancelled_start_is_driven_to_its_end() {
     run(async |cluster| {
         let journal = Journal::default();
         let process = cluster.process("leader");
-        let running = process.launch(vec![Probe::new("a", &journal).start(Act::EndWhenTold(Ok(()))).boxed()]);
+        let running = process.launch(vec![Probe::new("a", &journal).start(Act::EndOnStop(Ok(()))).boxed()]);
         journal.shows("a starts").await;
         process.storage.wipe(&Cluster::key()).await.unwrap();
         assert!(matches!(running.problem().await, Some(Problem::Lost(_))));
         drop(running.shutdown().await);
-        assert_eq!(
-            journal.lines(),
-            ["a starts", "a is told to stop", "a is ready", "a is told to stop", "a ends"]
-        );
+        assert_eq!(journal.lines(), ["a starts", "a is cancelled", "a is ready", "a is cancelled", "a ends"]);
         process.leaves_nothing(&cluster).await;
     });
 }
 
 #[test]
-fn elections_that_close_end_the_vvm_with_the_record_released_after_the_work() {
+fn closed_elections_end_the_vvm_and_release_after_the_work() {
     run(async |cluster| {
         let journal = Journal::default();
         let mut process = cluster.process("leader");
@@ -137,7 +134,7 @@ fn elections_that_close_end_the_vvm_with_the_record_released_after_the_work() {
         assert_eq!(journal.lines().last().unwrap(), "a ends");
         assert!(matches!(running.shutdown().await, Err(Problem::Lost(Loss::Closing))));
         assert_eq!(cluster.record().await, None);
-        // Renewed until handed back: five TTLs took it nowhere near a deadline.
+        // It was renewed until the release, so five TTLs passed without a kill.
         assert_eq!(process.killer.fired(), []);
         process.leaves_nothing(&cluster).await;
     });

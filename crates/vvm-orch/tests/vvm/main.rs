@@ -3,7 +3,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "clippy knows tests, but not their helpers"
+    reason = "clippy exempts tests, but not their helpers"
 )]
 
 mod campaign;

@@ -1,4 +1,4 @@
-//! A service that does what a test tells it to, and a journal of what the services of a test did.
+//! A service with planned behaviour, and a journal of the services' steps.
 
 use crate::rig::Change;
 use async_trait::async_trait;
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
 
-/// What happened, in order. Clones share it.
+/// Events in order. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Journal {
     lines: Arc<Mutex<Vec<String>>>,
@@ -30,13 +30,13 @@ impl Journal {
         self.lines.lock().unwrap().clone()
     }
 
-    /// Waits until this has happened.
+    /// Waits until the line was written.
     pub(crate) async fn shows(&self, line: &str) {
         self.change.until(|| self.lines().iter().any(|written| written == line)).await;
     }
 }
 
-/// A service that a test controls.
+/// A service with planned behaviour.
 pub(crate) struct Probe {
     name: String,
     journal: Journal,
@@ -44,38 +44,38 @@ pub(crate) struct Probe {
     work: Act,
 }
 
-/// What a probe does while it starts, or at work.
+/// The behaviour of a probe's start or work.
 pub(crate) enum Act {
-    /// Ends with this at once.
+    /// Ends at once.
     End(Result<(), &'static str>),
-    /// Ends with this when told to stop.
-    EndWhenTold(Result<(), &'static str>),
-    /// Ends with this when the test cancels the token, and listens to nobody else.
+    /// Ends on cancellation.
+    EndOnStop(Result<(), &'static str>),
+    /// Ends when the test cancels the token, and ignores `stop`.
     EndAt(CancellationToken, Result<(), &'static str>),
-    /// Ends after so long, and listens to nobody.
+    /// Ends after the duration, and ignores `stop`.
     EndAfter(MockClock, Duration),
-    /// Takes so long to end when told to stop.
+    /// Ends this long after cancellation.
     EndSlowly(MockClock, Duration),
     /// Panics when the test cancels the token.
     PanicAt(CancellationToken),
-    /// Panics when told to stop.
-    PanicWhenTold,
+    /// Panics on cancellation.
+    PanicOnStop,
     /// Never ends.
     Refuse,
 }
 
 impl Probe {
-    /// Starts at once and works until told to stop.
+    /// Returns a probe that starts at once and works until cancellation.
     pub(crate) fn new(name: &str, journal: &Journal) -> Self {
         Self {
             name: name.into(),
             journal: journal.clone(),
             start: Act::End(Ok(())),
-            work: Act::EndWhenTold(Ok(())),
+            work: Act::EndOnStop(Ok(())),
         }
     }
 
-    /// Three in a row, the second of which starts like this.
+    /// Returns three probes; the second one starts like this.
     pub(crate) fn three_with<K: Key>(start: Act, journal: &Journal) -> Vec<Box<dyn Service<K>>> {
         let [first, second, third] = ["a", "b", "c"].map(|name| Self::new(name, journal));
         vec![first.boxed(), second.start(start).boxed(), third.boxed()]
@@ -98,11 +98,11 @@ impl Act {
     async fn play(self, name: &str, journal: &Journal, stop: CancellationToken) -> Result<(), BoxError> {
         let told = async {
             stop.cancelled().await;
-            journal.write(format!("{name} is told to stop"));
+            journal.write(format!("{name} is cancelled"));
         };
         match self {
             Self::End(result) => Ok(result?),
-            Self::EndWhenTold(result) => {
+            Self::EndOnStop(result) => {
                 told.await;
                 Ok(result?)
             }
@@ -123,7 +123,7 @@ impl Act {
                 go.cancelled().await;
                 panic!("{name} has had enough")
             }
-            Self::PanicWhenTold => {
+            Self::PanicOnStop => {
                 told.await;
                 panic!("{name} does not like to stop")
             }

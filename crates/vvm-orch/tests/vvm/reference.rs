@@ -9,7 +9,7 @@ use vvm_clock::Clock;
 use vvm_orch::Problem;
 
 #[test]
-fn basic_the_second_vvm_of_a_one_slot_cluster_fails_to_start_while_the_first_leads() {
+fn basic_second_vvm_fails_to_acquire_while_the_first_leads() {
     run(async |cluster| {
         let first = cluster.process("first").launch(vec![]);
         first.leading().await.unwrap();
@@ -30,7 +30,7 @@ fn basic_the_second_vvm_of_a_one_slot_cluster_fails_to_start_while_the_first_lea
 }
 
 #[test]
-fn shutdown_the_record_is_changed_under_a_leaders_feet_and_the_vvm_shuts_down() {
+fn shutdown_follows_a_change_of_the_record() {
     run(async |cluster| {
         let journal = Journal::default();
         let process = cluster.process("leader");
@@ -47,19 +47,19 @@ fn shutdown_the_record_is_changed_under_a_leaders_feet_and_the_vvm_shuts_down() 
 
         let stolen = |problem: Problem| matches!(problem, Problem::Lost(Loss::Stolen { by }) if *by == thief);
         assert!(stolen(running.problem().await.unwrap()));
-        // By itself: nobody called `shutdown`.
+        // The test has not called `shutdown`.
         journal.shows("a ends").await;
         assert!(stolen(running.shutdown().await.unwrap_err()));
-        // Somebody else's record is not ours to delete.
+        // The VVM does not delete another leader's record.
         assert_eq!(cluster.record().await, Some(thief));
-        // Handing back work that has stopped disarms.
+        // The release disarms.
         assert_eq!(process.killer.earliest(), None);
         process.tasks.all_end().await;
     });
 }
 
 #[test]
-fn cancel_leadership_a_manual_shutdown_frees_the_record() {
+fn cancel_leadership_by_shutdown_releases_the_record() {
     run(async |cluster| {
         let process = cluster.process("leader");
         let running = process.launch(vec![]);

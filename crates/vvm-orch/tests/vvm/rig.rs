@@ -1,5 +1,5 @@
-//! A cluster in memory on a clock that only moves when everything is idle, so that each test is the same
-//! every time.
+//! A cluster in memory. Its clock moves only when all tasks are idle, so that every run of a test is the
+//! same.
 
 use ielections::{
     Elections, Entropy, Entry, Env, Holder, Slot, Spawn, Ttl, TtlStorage, env::Task,
@@ -27,7 +27,7 @@ pub(crate) type Services = Vec<Box<dyn Service<ElectionKey>>>;
 
 pub(crate) const TTL: Ttl = Ttl::DEFAULT;
 
-/// Runs a test on one thread. Time passes only while nobody can do anything.
+/// Runs a test on one thread. Time passes only while all tasks wait.
 pub(crate) fn run<Test: Future<Output = ()>>(test: impl FnOnce(Cluster) -> Test) {
     let cluster = Cluster::new();
     let (clock, killers) = (cluster.clock.clone(), Arc::clone(&cluster.killers));
@@ -57,12 +57,12 @@ impl Cluster {
         Self { clock, database, killers: Arc::default() }
     }
 
-    /// The first slot.
+    /// Returns the key of the first slot.
     pub(crate) fn key() -> ElectionKey {
         ElectionKey { cluster: "tests".into(), slot: SlotNumber::new(NonZeroU32::MIN) }
     }
 
-    /// What stands in the first slot.
+    /// Returns the record of the first slot.
     pub(crate) async fn record(&self) -> Option<Entry> {
         match ElectionsTtlStorage::new(self.database.open()).get(&Self::key()).await.unwrap() {
             Slot::Held { entry, .. } => Some(entry),
@@ -74,7 +74,7 @@ impl Cluster {
         self.clock.sleep(Duration::from_secs(seconds))
     }
 
-    /// Waits until the clock has got there.
+    /// Waits until this instant.
     pub(crate) fn reach(&self, instant: Instant) -> Sleep {
         self.clock.sleep_until(instant)
     }
@@ -83,7 +83,7 @@ impl Cluster {
         self.clock.now().since(earlier).as_secs_f64()
     }
 
-    /// A process of the cluster.
+    /// Returns a process of the cluster.
     pub(crate) fn process(&self, name: &str) -> Process {
         let storage: Arc<dyn TtlStorage<_>> = Arc::new(ElectionsTtlStorage::new(self.database.open()));
         let storage = Arc::new(FaultyStorage::new(storage, Arc::new(self.clock.clone())));
@@ -111,7 +111,7 @@ impl Cluster {
     }
 }
 
-/// What one process has of its own.
+/// One process.
 pub(crate) struct Process {
     pub(crate) holder: Holder,
     pub(crate) start_timeout: Option<Duration>,
@@ -135,7 +135,7 @@ impl Process {
         self.vvm(services).launch(TTL, Acquisition::DEFAULT)
     }
 
-    /// Waits until no task is left, and no timer (I9). Only where this is the cluster's one process.
+    /// Waits until no task and no timer is left (I9). For clusters with only this process.
     pub(crate) async fn leaves_nothing(&self, cluster: &Cluster) {
         self.tasks.all_end().await;
         assert_eq!(cluster.clock.sleepers(), 0);
@@ -159,7 +159,7 @@ impl CountingSpawn {
         self.only_these_are_left(&[]).await;
     }
 
-    /// Waits until so many of each name are left, and nothing else.
+    /// Waits until exactly these numbers of tasks are left.
     pub(crate) async fn only_these_are_left(&self, tasks: &[(&'static str, usize)]) {
         self.change.until(|| self.alive() == tasks.iter().copied().collect()).await;
     }
@@ -188,7 +188,7 @@ impl Future for Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        // The task itself goes first: what it signals as it goes comes while it still counts.
+        // The task drops first, so that everything it signals precedes the change of the count.
         drop(self.task.take());
         {
             let mut alive = self.tasks.alive.lock().unwrap();
@@ -202,7 +202,7 @@ impl Drop for Counted {
     }
 }
 
-/// Wakes who waits for a condition.
+/// Wakes tasks that wait for a condition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Change(Arc<Notify>);
 
@@ -222,7 +222,7 @@ impl Change {
     }
 }
 
-/// The same numbers every time.
+/// Deterministic random numbers.
 #[derive(Debug)]
 struct Seeded(AtomicU64);
 

@@ -1,4 +1,4 @@
-//! Services: started in order, stopped in reverse, and what becomes of those that fail.
+//! Services: the order of start and stop, and failures.
 
 use crate::{
     probe::{Act, Journal, Probe},
@@ -17,14 +17,13 @@ fn services_start_in_order_and_stop_in_reverse() {
         let started = ["a starts", "a is ready", "b starts", "b is ready", "c starts", "c is ready"];
         assert_eq!(journal.lines(), started);
         running.shutdown().await.unwrap();
-        let stopped =
-            ["c is told to stop", "c ends", "b is told to stop", "b ends", "a is told to stop", "a ends"];
+        let stopped = ["c is cancelled", "c ends", "b is cancelled", "b ends", "a is cancelled", "a ends"];
         assert_eq!(journal.lines()[6..], stopped);
     });
 }
 
 #[test]
-fn a_service_starts_after_the_one_before_it_is_ready_and_leading_resolves_after_the_last() {
+fn service_starts_after_the_previous_is_ready_and_leading_resolves_after_the_last() {
     run(async |cluster| {
         let journal = Journal::default();
         let ready = CancellationToken::new();
@@ -36,7 +35,7 @@ fn a_service_starts_after_the_one_before_it_is_ready_and_leading_resolves_after_
         tokio::select! {
             biased;
             _ = running.leading() => panic!("it leads before its services are up"),
-            // Renewals go on; nothing else does.
+            // Only renewals continue.
             () = cluster.sleep(100) => {}
         }
         assert_eq!(journal.lines(), ["a starts"]);
@@ -48,7 +47,7 @@ fn a_service_starts_after_the_one_before_it_is_ready_and_leading_resolves_after_
 }
 
 #[test]
-fn services_know_slot_and_epoch_of_what_they_work_under() {
+fn services_receive_slot_and_epoch() {
     run(async |cluster| {
         let journal = Journal::default();
         let process = cluster.process("leader");
@@ -65,7 +64,7 @@ fn services_know_slot_and_epoch_of_what_they_work_under() {
 }
 
 #[test]
-fn a_start_that_fails_stops_the_earlier_services_in_reverse_and_starts_no_other() {
+fn failed_start_stops_earlier_services_in_reverse_and_starts_no_other() {
     run(async |cluster| {
         let journal = Journal::default();
         let process = cluster.process("leader");
@@ -81,9 +80,9 @@ fn a_start_that_fails_stops_the_earlier_services_in_reverse_and_starts_no_other(
         assert_eq!((&*service, cause.to_string()), ("c", "no port is free".into()));
         let after_c_starts =
             journal.lines().into_iter().skip_while(|line| line != "c starts").collect::<Vec<_>>();
-        let expected = ["c starts", "b is told to stop", "b ends", "a is told to stop", "a ends"];
+        let expected = ["c starts", "b is cancelled", "b ends", "a is cancelled", "a ends"];
         assert_eq!(after_c_starts, expected);
-        // All that was started is proven stopped.
+        // All started services are proven to have stopped.
         assert_eq!(cluster.record().await, None);
         assert_eq!(process.killer.earliest(), None);
         process.leaves_nothing(&cluster).await;
@@ -91,7 +90,7 @@ fn a_start_that_fails_stops_the_earlier_services_in_reverse_and_starts_no_other(
 }
 
 #[test]
-fn a_service_that_ends_by_itself_shuts_the_vvm_down() {
+fn service_that_ends_by_itself_shuts_the_vvm_down() {
     for result in [Ok(()), Err("the disk is full")] {
         run(async |cluster| {
             let journal = Journal::default();
@@ -107,11 +106,11 @@ fn a_service_that_ends_by_itself_shuts_the_vvm_down() {
             let Some(Problem::Ended { service, failure }) = running.problem().await else { panic!() };
             assert_eq!(&*service, "b");
             assert_eq!(failure.map(|failure| failure.to_string()), result.err().map(String::from));
-            // By itself: nobody called `shutdown`.
+            // The test has not called `shutdown`.
             process.leaves_nothing(&cluster).await;
             assert_eq!(
                 journal.lines()[6..],
-                ["b ends", "c is told to stop", "c ends", "a is told to stop", "a ends"]
+                ["b ends", "c is cancelled", "c ends", "a is cancelled", "a ends"]
             );
             assert_eq!(cluster.record().await, None);
             assert!(matches!(running.shutdown().await, Err(Problem::Ended { .. })));
@@ -120,13 +119,13 @@ fn a_service_that_ends_by_itself_shuts_the_vvm_down() {
 }
 
 #[test]
-fn a_service_that_fails_while_stopping_is_a_problem_and_has_stopped_all_the_same() {
+fn service_that_fails_while_stopping_is_a_problem_and_counts_as_stopped() {
     run(async |cluster| {
         let journal = Journal::default();
         let process = cluster.process("leader");
         let running = process.launch(vec![
             Probe::new("a", &journal).boxed(),
-            Probe::new("b", &journal).work(Act::EndWhenTold(Err("can't flush"))).boxed(),
+            Probe::new("b", &journal).work(Act::EndOnStop(Err("can't flush"))).boxed(),
         ]);
         running.leading().await.unwrap();
         let Err(Problem::StopFailed { service, cause }) = running.shutdown().await else { panic!() };
@@ -137,7 +136,7 @@ fn a_service_that_fails_while_stopping_is_a_problem_and_has_stopped_all_the_same
     });
 }
 
-/// A panic proves nothing about what the service had started: neither release nor disarming (I4, I6).
+/// After a panic, work of the service may still run: no release, no disarming (I4, I6).
 async fn panics(cluster: crate::rig::Cluster, start: Act, work: Act, go: CancellationToken) -> String {
     let journal = Journal::default();
     let process = cluster.process("leader");
@@ -148,7 +147,7 @@ async fn panics(cluster: crate::rig::Cluster, start: Act, work: Act, go: Cancell
     journal.shows("b starts").await;
     go.cancel();
     if running.leading().await.is_ok() {
-        // It panics when it is told to stop, at the latest.
+        // It panics on cancellation at the latest.
         drop(running.shutdown().await);
     }
     let Err(Problem::Panicked { service, panic }) = running.shutdown().await else { panic!("no panic") };
@@ -165,7 +164,7 @@ async fn panics(cluster: crate::rig::Cluster, start: Act, work: Act, go: Cancell
 
 /// Shows I4.
 #[test]
-fn a_panic_at_work_is_a_problem_and_the_deadline_stays_armed() {
+fn panic_at_work_is_a_problem_and_leaves_the_deadline_armed() {
     run(async |cluster| {
         let go = CancellationToken::new();
         let text = panics(cluster, Act::End(Ok(())), Act::PanicAt(go.clone()), go).await;
@@ -174,33 +173,33 @@ fn a_panic_at_work_is_a_problem_and_the_deadline_stays_armed() {
 }
 
 #[test]
-fn a_panic_in_start_is_a_problem_and_the_deadline_stays_armed() {
+fn panic_in_start_is_a_problem_and_leaves_the_deadline_armed() {
     run(async |cluster| {
         let go = CancellationToken::new();
-        let text = panics(cluster, Act::PanicAt(go.clone()), Act::EndWhenTold(Ok(())), go).await;
+        let text = panics(cluster, Act::PanicAt(go.clone()), Act::EndOnStop(Ok(())), go).await;
         assert_eq!(text, "b has had enough");
     });
 }
 
 #[test]
-fn a_panic_while_stopping_is_a_problem_and_the_deadline_stays_armed() {
+fn panic_while_stopping_is_a_problem_and_leaves_the_deadline_armed() {
     run(async |cluster| {
-        let text = panics(cluster, Act::End(Ok(())), Act::PanicWhenTold, CancellationToken::new()).await;
+        let text = panics(cluster, Act::End(Ok(())), Act::PanicOnStop, CancellationToken::new()).await;
         assert_eq!(text, "b does not like to stop");
     });
 }
 
 /// Shows I8.
 #[test]
-fn the_first_problem_wins_and_everybody_reads_the_same() {
+fn all_readers_receive_the_first_problem() {
     run(async |cluster| {
         let journal = Journal::default();
         let go = CancellationToken::new();
         let process = cluster.process("leader");
         let running = process.launch(vec![
-            Probe::new("a", &journal).work(Act::EndWhenTold(Err("second"))).boxed(),
+            Probe::new("a", &journal).work(Act::EndOnStop(Err("second"))).boxed(),
             Probe::new("b", &journal).work(Act::EndAt(go.clone(), Err("first"))).boxed(),
-            Probe::new("c", &journal).work(Act::PanicWhenTold).boxed(),
+            Probe::new("c", &journal).work(Act::PanicOnStop).boxed(),
         ]);
         running.leading().await.unwrap();
         assert!(running.first_problem().is_none());

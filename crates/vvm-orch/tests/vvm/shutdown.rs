@@ -1,4 +1,4 @@
-//! Shutdown in every state, any number of times, whatever the storage does.
+//! Shutdown in every state, repeated, and with a storage that hangs.
 
 use crate::{
     probe::{Act, Journal, Probe},
@@ -14,11 +14,11 @@ use vvm_clock::Clock;
 use vvm_orch::{NotLeading, Problem};
 
 #[test]
-fn before_the_campaign_has_begun() {
+fn shutdown_before_the_campaign_calls_no_storage() {
     run(async |cluster| {
         let process = cluster.process("leader");
         let running = process.launch(vec![]);
-        // Nothing of it was polled yet.
+        // No task of the VVM was polled yet.
         running.shutdown().await.unwrap();
         assert_eq!(process.storage.calls(), 0);
         assert!(matches!(running.leading().await, Err(NotLeading::ShutDown)));
@@ -29,7 +29,7 @@ fn before_the_campaign_has_begun() {
 
 /// Shows I10.
 #[test]
-fn while_campaigning_it_is_prompt_and_leaves_the_leader_alone() {
+fn shutdown_while_campaigning_is_immediate_and_does_not_affect_the_leader() {
     run(async |cluster| {
         let leader = cluster.process("leader").launch(vec![]);
         let epoch = leader.leading().await.unwrap().standing.epoch();
@@ -46,15 +46,15 @@ fn while_campaigning_it_is_prompt_and_leaves_the_leader_alone() {
 }
 
 #[test]
-fn while_services_start() {
+fn shutdown_while_services_start_stops_them_in_reverse() {
     run(async |cluster| {
         let journal = Journal::default();
         let process = cluster.process("leader");
-        let interrupted = Act::EndWhenTold(Err("interrupted"));
+        let interrupted = Act::EndOnStop(Err("interrupted"));
         let running = process.launch(Probe::three_with(interrupted, &journal));
         journal.shows("b starts").await;
         running.shutdown().await.unwrap();
-        assert_eq!(journal.lines()[2..], ["b starts", "b is told to stop", "a is told to stop", "a ends"]);
+        assert_eq!(journal.lines()[2..], ["b starts", "b is cancelled", "a is cancelled", "a ends"]);
         assert!(matches!(running.leading().await, Err(NotLeading::ShutDown)));
         assert_eq!(cluster.record().await, None);
         process.leaves_nothing(&cluster).await;
@@ -63,7 +63,7 @@ fn while_services_start() {
 
 /// Shows I9.
 #[test]
-fn while_leading_nothing_is_left_but_the_epoch() {
+fn shutdown_while_leading_leaves_no_task_and_no_deadline() {
     run(async |cluster| {
         let journal = Journal::default();
         let process = cluster.process("leader");
@@ -81,7 +81,7 @@ fn while_leading_nothing_is_left_but_the_epoch() {
 
 /// Shows I8.
 #[test]
-fn after_a_problem_it_returns_the_problem_however_often_it_is_asked() {
+fn every_shutdown_after_a_problem_returns_the_problem() {
     run(async |cluster| {
         let journal = Journal::default();
         let process = cluster.process("leader");
@@ -96,7 +96,7 @@ fn after_a_problem_it_returns_the_problem_however_often_it_is_asked() {
 
 /// Shows I10.
 #[test]
-fn called_at_once_by_many_all_wait_for_the_end() {
+fn concurrent_shutdowns_all_wait_for_the_end() {
     run(async |cluster| {
         let journal = Journal::default();
         let process = cluster.process("leader");
@@ -113,13 +113,13 @@ fn called_at_once_by_many_all_wait_for_the_end() {
         for last in join_all(calls).await {
             assert_eq!(last.unwrap(), "a ends");
         }
-        assert_eq!(journal.lines().iter().filter(|line| *line == "a is told to stop").count(), 1);
+        assert_eq!(journal.lines().iter().filter(|line| *line == "a is cancelled").count(), 1);
         process.leaves_nothing(&cluster).await;
     });
 }
 
 #[test]
-fn a_dropped_call_goes_on_shutting_down() {
+fn dropped_shutdown_call_does_not_stop_the_shutdown() {
     run(async |cluster| {
         let process = cluster.process("leader");
         let running = process.launch(vec![]);
@@ -131,7 +131,7 @@ fn a_dropped_call_goes_on_shutting_down() {
 }
 
 #[test]
-fn dropping_the_last_handle_shuts_down_and_dropping_another_does_not() {
+fn only_dropping_the_last_handle_shuts_down() {
     run(async |cluster| {
         let journal = Journal::default();
         let process = cluster.process("leader");
@@ -148,7 +148,7 @@ fn dropping_the_last_handle_shuts_down_and_dropping_another_does_not() {
 }
 
 #[test]
-fn during_a_campaigns_hung_call_it_waits_for_no_read_and_for_one_write_at_most() {
+fn shutdown_during_a_hung_call_waits_for_no_read_and_for_at_most_one_write() {
     for (verb, bound) in
         [(Verb::Scan, Duration::ZERO), (Verb::InsertIfNotExist, Timing::of(TTL).attempt_timeout())]
     {
@@ -169,25 +169,24 @@ fn during_a_campaigns_hung_call_it_waits_for_no_read_and_for_one_write_at_most()
 
 /// Shows I10.
 #[test]
-fn with_a_storage_that_hangs_while_leading_the_release_is_given_up_in_time() {
+fn shutdown_gives_up_the_release_if_the_storage_hangs() {
     run(async |cluster| {
         let journal = Journal::default();
         let process = cluster.process("leader");
         let running = process.launch(vec![Probe::new("a", &journal).boxed()]);
         running.leading().await.unwrap();
         Verb::RECORDS.into_iter().for_each(|verb| process.storage.fail_always(verb, Fault::Hang));
-        // A renewal hangs by now.
+        // After this time a renewal hangs.
         cluster.sleep(6).await;
         let began = cluster.clock.now();
         running.shutdown().await.unwrap();
         let timing = Timing::of(TTL);
-        // The renewal and its read-back share one attempt's time; then three deletes and the pauses between
-        // them.
+        // The renewal and its read-back share one attempt's time. Then come three deletes with pauses.
         let bound = timing.attempt_timeout() * 4 + timing.retry_pause() * 2;
         let took = cluster.clock.now().since(began);
         assert!(took <= bound, "{took:?}");
         assert_eq!(journal.lines().last().unwrap(), "a ends");
-        // Left to expire, and nothing that would kill: the work has stopped.
+        // The record expires. The work has stopped, so the deadline is disarmed.
         assert!(cluster.record().await.is_some());
         assert_eq!((process.killer.fired(), process.killer.earliest()), (vec![], None));
         process.tasks.all_end().await;
@@ -195,7 +194,7 @@ fn with_a_storage_that_hangs_while_leading_the_release_is_given_up_in_time() {
 }
 
 #[test]
-fn a_vvm_that_was_never_launched_has_started_nothing() {
+fn vvm_without_a_launch_starts_nothing() {
     run(async |cluster| {
         let journal = Journal::default();
         let process = cluster.process("leader");

@@ -1,4 +1,4 @@
-//! Starts that take too long, or never end.
+//! Starts that take too long or never end.
 
 use crate::{
     probe::{Act, Journal, Probe},
@@ -12,12 +12,12 @@ use vvm_orch::{NotLeading, Problem};
 const LIMIT: Duration = Duration::from_secs(30);
 
 #[test]
-fn a_start_that_takes_too_long_is_a_problem_and_is_stopped_like_any_other() {
+fn start_beyond_its_limit_is_a_problem_and_is_stopped() {
     run(async |cluster| {
         let journal = Journal::default();
         let mut process = cluster.process("leader");
         process.start_timeout = Some(LIMIT);
-        let interrupted = Act::EndWhenTold(Err("interrupted"));
+        let interrupted = Act::EndOnStop(Err("interrupted"));
         let running = process.launch(Probe::three_with(interrupted, &journal));
         journal.shows("b starts").await;
         let began = cluster.clock.now();
@@ -27,14 +27,14 @@ fn a_start_that_takes_too_long_is_a_problem_and_is_stopped_like_any_other() {
         };
         assert_eq!((&*service, after, cluster.clock.now()), ("b", LIMIT, began.after(LIMIT)));
         assert!(matches!(running.shutdown().await, Err(Problem::StartTimedOut { .. })));
-        assert_eq!(journal.lines()[2..], ["b starts", "b is told to stop", "a is told to stop", "a ends"]);
+        assert_eq!(journal.lines()[2..], ["b starts", "b is cancelled", "a is cancelled", "a ends"]);
         assert_eq!(cluster.record().await, None);
         process.leaves_nothing(&cluster).await;
     });
 }
 
 #[test]
-fn each_service_has_the_whole_time_to_start_and_none_afterwards() {
+fn start_timeout_applies_to_each_service_and_not_to_its_work() {
     run(async |cluster| {
         let journal = Journal::default();
         let mut process = cluster.process("leader");
@@ -49,10 +49,10 @@ fn each_service_has_the_whole_time_to_start_and_none_afterwards() {
     });
 }
 
-/// Without a limit of its own, a start has until the kill deadline once the leadership is lost.
+/// After a loss, a start without a limit has until the kill deadline.
 /// Shows I10.
 #[test]
-fn a_start_that_hangs_through_a_loss_ends_with_the_process() {
+fn start_that_hangs_after_a_loss_ends_at_the_kill_deadline() {
     run(async |cluster| {
         let journal = Journal::default();
         let mut process = cluster.process("leader");
@@ -65,7 +65,7 @@ fn a_start_that_hangs_through_a_loss_ends_with_the_process() {
         process.storage.fail_always(Verb::CompareAndSwap, Fault::NotApplied);
         assert!(matches!(running.problem().await, Some(Problem::Lost(_))));
         let (kill_at, _) = process.killer.earliest().unwrap();
-        journal.shows("b is told to stop").await;
+        journal.shows("b is cancelled").await;
         assert!(cluster.clock.now() < kill_at);
         assert!(matches!(running.shutdown().await, Err(Problem::Lost(_))));
         assert_eq!(cluster.clock.now(), kill_at);

@@ -1,4 +1,4 @@
-//! Services that take their time to stop, or don't stop at all.
+//! Services that stop slowly or not at all.
 
 use crate::{
     probe::{Act, Journal, Probe},
@@ -10,7 +10,7 @@ use vvm_orch::Problem;
 
 /// Shows I6.
 #[test]
-fn renewals_go_on_while_services_stop_and_the_record_is_released_after_the_last_has() {
+fn renewals_continue_while_services_stop_and_the_release_follows_the_last() {
     run(async |cluster| {
         let journal = Journal::default();
         let mut process = cluster.process("leader");
@@ -22,8 +22,8 @@ fn renewals_go_on_while_services_stop_and_the_record_is_released_after_the_last_
             let running = running.clone();
             async move { running.shutdown().await }
         });
-        journal.shows("a is told to stop").await;
-        // As long as it is at work.
+        journal.shows("a is cancelled").await;
+        // While it works.
         let told_at = cluster.clock.now();
         cluster.reach(told_at.after(TTL.get() * 9 - Duration::from_secs(1))).await;
         assert_eq!(cluster.record().await.map(|entry| entry.epoch), Some(led.standing.epoch()));
@@ -38,7 +38,7 @@ fn renewals_go_on_while_services_stop_and_the_record_is_released_after_the_last_
 
 /// Shows I6.
 #[test]
-fn a_service_that_refuses_to_stop_keeps_the_record_and_dies_with_the_process() {
+fn service_that_does_not_stop_keeps_the_record_until_the_kill_deadline() {
     run(async |cluster| {
         let journal = Journal::default();
         let process = cluster.process("leader");
@@ -52,11 +52,11 @@ fn a_service_that_refuses_to_stop_keeps_the_record_and_dies_with_the_process() {
         let Err(Problem::WontStop { service }) = running.shutdown().await else { panic!() };
         assert_eq!(&*service, "b");
         assert_eq!(cluster.seconds_since(began), process.stop_timeout.as_secs_f64());
-        // The others have stopped, and nothing of ours is left but the one that refuses.
-        let stopped = ["c is told to stop", "c ends", "b is told to stop", "a is told to stop", "a ends"];
+        // Only the task of the service that does not stop is left.
+        let stopped = ["c is cancelled", "c ends", "b is cancelled", "a is cancelled", "a ends"];
         assert_eq!(journal.lines()[6..], stopped);
         process.tasks.only_these_are_left(&[("vvm service", 1)]).await;
-        // Nobody renews any more, nobody deletes, and the deadline that stands is the last one.
+        // No renewal, no delete: the last deadline remains.
         let record = cluster.record().await.unwrap();
         let (kill_at, _) = process.killer.earliest().unwrap();
         assert_eq!(kill_at, led.standing.kill_at());
@@ -68,7 +68,7 @@ fn a_service_that_refuses_to_stop_keeps_the_record_and_dies_with_the_process() {
 }
 
 #[test]
-fn a_start_that_refuses_to_stop_is_told_apart_from_none() {
+fn start_that_does_not_stop_keeps_the_record() {
     run(async |cluster| {
         let journal = Journal::default();
         let process = cluster.process("leader");
@@ -89,7 +89,7 @@ fn a_start_that_refuses_to_stop_is_told_apart_from_none() {
 }
 
 #[test]
-fn the_stop_timeout_is_for_all_services_together() {
+fn stop_timeout_applies_to_all_services_together() {
     run(async |cluster| {
         let journal = Journal::default();
         let process = cluster.process("leader");
@@ -107,7 +107,7 @@ fn the_stop_timeout_is_for_all_services_together() {
 }
 
 #[test]
-fn after_one_that_refuses_the_others_have_until_the_process_ends_and_shutdown_returns() {
+fn services_behind_one_that_does_not_stop_have_until_the_kill_deadline() {
     run(async |cluster| {
         let journal = Journal::default();
         let process = cluster.process("leader");

@@ -44,8 +44,6 @@ const UNFINISHED: &[&str] = &[
     "crates/vvm-cli/src/terminal_view",
     "crates/vvm-cli/src/watch",
     "crates/vvm-cli/tests/cases",
-    "crates/vvm-orch/src/",
-    "crates/vvm-orch/tests/",
     "crates/vvm-storage/src/description",
     "crates/vvm-storage/src/drivers",
     "crates/vvm-storage/src/elections",
