@@ -1,11 +1,11 @@
-//! A point on one clock's time line. No wall-clock form, no arithmetic that could go wrong silently.
+//! [`Instant`]: a point in time of one clock. Its arithmetic saturates.
 
 use std::{fmt, time::Duration};
 
-/// A point in time, in nanoseconds since an origin of the clock's own choosing.
+/// A point in time, in nanoseconds since the clock's origin.
 ///
-/// For [`SystemClock`](crate::SystemClock) on Linux the origin is boot, so that values compare between
-/// processes of one boot and one time namespace; for every other clock they mean nothing outside it.
+/// The origin of [`SystemClock`](crate::SystemClock) on Linux is the boot, so its values can be compared
+/// between processes in one time namespace. Values of other clocks have no meaning outside the clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
@@ -13,20 +13,20 @@ impl Instant {
     /// The clock's origin.
     pub const ORIGIN: Self = Self(0);
 
-    /// A later point than every other: a deadline that never comes.
+    /// The latest point: a deadline that never comes.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// The point `nanos` nanoseconds after the clock's origin.
+    /// Returns the point `nanos` nanoseconds after the clock's origin.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the clock's origin.
+    /// Returns the nanoseconds since the clock's origin.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The point `span` later; [`Instant::NEVER`] when that is past the end of time (584 years).
+    /// Returns the point `span` later; [`Instant::NEVER`] on overflow (584 years).
     #[must_use]
     pub const fn after(self, span: Duration) -> Self {
         let nanos = span.as_nanos();
@@ -36,7 +36,7 @@ impl Instant {
         Self(self.0 + nanos as u64)
     }
 
-    /// The point `span` earlier; the origin when that is before it.
+    /// Returns the point `span` earlier, or the origin if that is later.
     #[must_use]
     pub const fn before(self, span: Duration) -> Self {
         let nanos = span.as_nanos();
@@ -46,8 +46,7 @@ impl Instant {
         Self(self.0 - nanos as u64)
     }
 
-    /// The last point not after this one that lies a multiple of `grain` after the clock's origin; this one
-    /// when `grain` is zero.
+    /// Rounds down to a multiple of `grain` since the clock's origin. Changes nothing if `grain` is zero.
     #[must_use]
     pub const fn floor(self, grain: Duration) -> Self {
         let nanos = grain.as_nanos();
@@ -60,12 +59,12 @@ impl Instant {
         Self(self.0 - self.0 % nanos as u64)
     }
 
-    /// How long from here until `later`; zero when `later` has passed.
+    /// Returns the time from here until `later`; zero if `later` is earlier.
     pub const fn until(self, later: Self) -> Duration {
         Duration::from_nanos(later.0.saturating_sub(self.0))
     }
 
-    /// How long from `earlier` until here; zero when `earlier` is still to come.
+    /// Returns the time from `earlier` until here; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         earlier.until(self)
     }
@@ -92,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn until_and_since_are_zero_the_wrong_way_round() {
+    fn until_and_since_are_zero_for_swapped_instants() {
         let early = Instant::from_nanos(10);
         let late = early.after(Duration::from_secs(1));
         assert_eq!(early.until(late), Duration::from_secs(1));
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_floor_is_a_multiple_of_its_grain_and_not_later() {
+    fn floor_is_a_multiple_of_its_grain_and_not_later() {
         let floor = |nanos, grain| Instant::from_nanos(nanos).floor(Duration::from_nanos(grain)).as_nanos();
         assert_eq!([floor(29, 10), floor(30, 10), floor(9, 10)], [20, 30, 0]);
         assert_eq!(floor(29, 0), 29);

@@ -1,4 +1,4 @@
-//! Time that goes on while the machine is suspended, as a dependency that tests can replace.
+//! A monotonic clock that counts suspend, behind a trait that tests can replace.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -14,22 +14,21 @@
 //! # }
 //! ```
 //!
-//! - [`Clock`], [`Instant`], [`Sleep`]: what code takes instead of the machine's clock.
-//! - [`SystemClock`]: the machine's, on any async runtime, or none.
-//! - [`WallClock`], [`SystemWallClock`]: the date. Its one use is to keep an epoch rising after a restore
-//!   from backup.
-//! - [`Alarm`]: for a thread that waits for a moment that other threads move.
+//! - [`Clock`], [`Instant`], [`Sleep`]: the trait, and its types.
+//! - [`SystemClock`]: the machine's clock, for any async runtime or none.
+//! - [`WallClock`], [`SystemWallClock`]: the date, used only to make a new epoch.
+//! - [`Alarm`]: a timer that one thread waits for and other threads set.
 //! - [`Readings`]: all clocks of the machine at one moment, for diagnosis.
-//! - [`Span`]: a duration as messages show it.
+//! - [`Span`]: a duration formatted for messages.
 //!
-//! Only this crate reads the machine's clocks. `std::time::Instant` stops during suspend on Linux
-//! (rust-lang/rust#87906): a laptop lid or a paused virtual machine would leave a leader believing in a lease
-//! that has long expired. Clocks for tests are in the crate `testing-time`.
+//! `std::time::Instant` stops during suspend on Linux (rust-lang/rust#87906). A leader that measures a lease
+//! with it would still trust the lease after a suspend that has outlasted it. Clocks for tests are in the
+//! crate `testing-time`.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "all others read time through this crate"
+    reason = "the workspace reads time only through this crate"
 )]
 
 mod instant;
@@ -48,24 +47,24 @@ use std::{fmt::Debug, pin::Pin, time::Duration};
 
 /// A future that resolves once a clock has reached a deadline.
 ///
-/// Boxed, so that `Arc<dyn Clock>` is the one seam for system, mock, drifting and isolated clocks.
+/// Boxed, so that the trait is usable as `dyn Clock`.
 ///
 /// # Cancel safety
-/// Dropping it cancels the wait and frees its timer; nothing else happens.
+/// Dropping it cancels the wait and frees its timer.
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A monotonic clock that counts suspend.
 ///
-/// Two instants compare only when they came from the same clock (invariant I1 assumes that the *rates* of
-/// different clocks differ by at most 10 %, and nothing about their values).
+/// Only instants of the same clock can be compared. Invariant I1 assumes that the *rates* of different clocks
+/// differ by at most 10 %, and nothing about their values.
 pub trait Clock: Debug + Send + Sync + 'static {
-    /// The present moment. Never goes back.
+    /// Returns the current time. It never goes back.
     fn now(&self) -> Instant;
 
-    /// Resolves at or after `deadline`, never before; at once when it has passed.
+    /// Waits until `deadline`, never less. Resolves at once if it has passed.
     fn sleep_until(&self, deadline: Instant) -> Sleep;
 
-    /// Resolves once `span` has passed from now.
+    /// Waits for `span` from the call.
     fn sleep(&self, span: Duration) -> Sleep {
         self.sleep_until(self.now().after(span))
     }

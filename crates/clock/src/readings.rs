@@ -1,32 +1,30 @@
-//! [`Readings`]: all clocks of the machine at one moment, for whoever examines the machine. Nothing else
-//! needs more than one of them.
+//! [`Readings`]: all clocks of the machine at one moment, for diagnosis.
 
 use std::time::Duration;
 
-/// What the machine's clocks show at about one moment.
+/// Readings of the machine's clocks at about one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Readings {
-    /// Since boot, suspends included: the clock of [`Clock`](crate::Clock).
+    /// Time since boot with suspends: the clock of [`SystemClock`](crate::SystemClock).
     pub boot: Duration,
-    /// Since boot, without suspends. What keeps the wall clock in step (NTP) corrects its rate, and that of
-    /// `boot` with it.
+    /// Time since boot without suspends. NTP corrects its rate, and that of `boot`.
     pub monotonic: Duration,
-    /// The same as the hardware counts, corrected by nobody.
+    /// The same without any correction.
     pub raw: Duration,
-    /// Since 1970-01-01 UTC.
+    /// Time since 1970-01-01 UTC.
     pub wall: Duration,
-    /// From the first to the last of them that was read: as much they may be apart from one another.
+    /// The time between the first and the last reading: the error of a comparison.
     pub spread: Duration,
 }
 
 impl Readings {
-    /// Reads them. `None` where the system has no such clocks (elsewhere than on Linux).
+    /// Reads the clocks. Returns `None` on systems other than Linux.
     #[cfg(target_os = "linux")]
     pub fn take() -> Option<Self> {
         use rustix::time::{ClockId, Timespec, clock_gettime};
         let since_zero = |time: Timespec| {
             let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
-            // Before 1970, a wall clock can't be told; the other clocks have no time before their zero.
+            // A date before 1970 becomes zero. The other clocks are never negative.
             Duration::new(seconds.unwrap_or_default(), nanos.unwrap_or_default())
         };
         let read = |clock| since_zero(clock_gettime(clock));
@@ -37,20 +35,20 @@ impl Readings {
             let monotonic = read(ClockId::Monotonic);
             Self { boot, monotonic, raw, wall, spread: monotonic.saturating_sub(began) }
         };
-        // A thread that is set aside in between reads them apart.
+        // A thread may be preempted between two readings, so the closest of several trials counts.
         (0..TRIALS).map(|_| once()).min_by_key(|readings| readings.spread)
     }
 
-    /// As on Linux.
+    /// Returns `None`: the clocks exist only on Linux.
     #[cfg(not(target_os = "linux"))]
     pub fn take() -> Option<Self> {
         None
     }
 
-    /// How long the machine was suspended since it booted, up to the spread.
+    /// Returns how long the machine was suspended since its boot, up to the spread.
     pub fn suspended(&self) -> Duration {
         let suspended = self.boot.saturating_sub(self.monotonic);
-        // They are read one after the other.
+        // The clocks are read one after the other.
         if suspended <= self.spread.max(LEAST) { Duration::ZERO } else { suspended }
     }
 }
@@ -58,7 +56,7 @@ impl Readings {
 #[cfg(target_os = "linux")]
 const TRIALS: u32 = 5;
 
-/// No suspend is shorter.
+/// Every suspend is longer.
 const LEAST: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
@@ -67,20 +65,20 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn all_of_them_go_on() {
+    fn all_clocks_advance() {
         let first = Readings::take().unwrap();
         std::thread::sleep(Duration::from_millis(20));
         let second = Readings::take().unwrap();
         let least = Duration::from_millis(19);
         assert!(second.boot - first.boot >= least && second.monotonic - first.monotonic >= least);
         assert!(second.raw - first.raw >= least, "{first:?}, {second:?}");
-        // Nothing suspends a machine in the middle of its tests.
+        // The machine is not suspended during its tests.
         assert_eq!(first.suspended(), second.suspended());
         assert!(second.wall > Duration::from_secs(1_600_000_000), "{second:?}");
     }
 
     #[test]
-    fn a_suspend_is_what_one_counts_and_the_other_does_not() {
+    fn suspend_is_the_difference_of_the_two_clocks() {
         let seconds = Duration::from_secs;
         let readings = Readings {
             boot: seconds(100),
@@ -91,7 +89,7 @@ mod tests {
         };
         assert_eq!(readings.suspended(), seconds(30));
         assert_eq!(Readings { monotonic: seconds(100), ..readings }.suspended(), Duration::ZERO);
-        // Read last, it may be ahead.
+        // It is read last, so it may be ahead.
         let last = Duration::from_nanos(100_000_000_200);
         assert_eq!(Readings { monotonic: last, ..readings }.suspended(), Duration::ZERO);
     }

@@ -1,8 +1,8 @@
-//! [`Span`]: a duration as messages to people show it.
+//! [`Span`]: a duration formatted for messages.
 
 use std::{fmt, time::Duration};
 
-/// A duration as messages show it: `20s`, `1.5s`, `50ms`, `300µs`. Rounded to a thousandth of its unit.
+/// Formats a duration for messages: `20s`, `1.5s`, `50ms`, `300µs`. Rounds to a thousandth of the unit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Span(pub Duration);
 
@@ -16,7 +16,7 @@ impl fmt::Display for Span {
         };
         let thousandths = (nanos * 1_000 + unit / 2) / unit;
         let (whole, rest) = (thousandths / 1_000, thousandths % 1_000);
-        // Without an allocation: a process says this before it is killed.
+        // Without an allocation, because the deadman formats it while the allocator may be locked.
         match rest {
             0 => write!(out, "{whole}{name}"),
             _ if rest % 100 == 0 => write!(out, "{whole}.{}{name}", rest / 100),

@@ -1,9 +1,8 @@
-//! The machine's own clock: `CLOCK_BOOTTIME` on Linux, and one thread that wakes every sleeper of one clock.
+//! [`SystemClock`]: `CLOCK_BOOTTIME` on Linux, and one thread that wakes all sleepers of a clock.
 //!
-//! A thread and not the async runtime's timer, for two reasons: tokio's timers follow `CLOCK_MONOTONIC`,
-//! which stops during suspend, and a crate that tells the time should not choose anybody's runtime. One
-//! thread and not a timerfd per sleeper, because a thousand sleepers must not need a thousand file
-//! descriptors (I11).
+//! The clock does not use the async runtime's timers: tokio's follow `CLOCK_MONOTONIC`, which stops during
+//! suspend. It does not use a timerfd for each sleeper, because a thousand sleepers would then need a
+//! thousand file descriptors (I11).
 
 use crate::{Clock, Instant, Sleep};
 use std::{
@@ -16,16 +15,22 @@ use std::{
     time::Duration,
 };
 
-#[cfg_attr(target_os = "linux", path = "system/alarm_linux.rs")]
-#[cfg_attr(not(target_os = "linux"), path = "system/alarm_portable.rs")]
-mod alarm;
+#[cfg(target_os = "linux")]
+mod alarm_linux;
+#[cfg(not(target_os = "linux"))]
+mod alarm_portable;
+
+#[cfg(target_os = "linux")]
+use alarm_linux as alarm;
+#[cfg(not(target_os = "linux"))]
+use alarm_portable as alarm;
 
 pub use alarm::Alarm;
 
-/// The machine's monotonic clock, counting suspend where the system can (`CLOCK_BOOTTIME` on Linux; elsewhere
-/// `std::time::Instant`, which on some systems stands still during suspend).
+/// The machine's monotonic clock: `CLOCK_BOOTTIME` on Linux, which counts suspend. Elsewhere it is
+/// `std::time::Instant`, which may stop during suspend.
 ///
-/// Cloning shares its one thread; dropping the last clone and the last sleep ends and joins it (I9).
+/// Clones share one thread, which ends with the last clone and the last sleep (I9).
 #[derive(Clone)]
 pub struct SystemClock(Arc<Owner>);
 
@@ -33,7 +38,7 @@ impl SystemClock {
     /// Starts the clock's thread.
     ///
     /// # Errors
-    /// When the process is out of file descriptors or threads.
+    /// Fails if the process is out of file descriptors or threads.
     pub fn start() -> io::Result<Self> {
         let shared = Arc::new(Shared { alarm: Alarm::new()?, sleepers: Mutex::new(Sleepers::default()) });
         let thread = thread::Builder::new().name("clock".into()).spawn({
@@ -43,13 +48,12 @@ impl SystemClock {
         Ok(Self(Arc::new(Owner { shared, thread: Some(thread) })))
     }
 
-    /// Blocks this thread for `span`: for programs without an async runtime, which look at something at a
-    /// pace.
+    /// Blocks this thread for `span`, for programs without an async runtime.
     pub fn block_for(span: Duration) {
         thread::sleep(span);
     }
 
-    /// The present moment, for those who need no sleeping.
+    /// Returns the current time without starting a clock.
     pub fn read() -> Instant {
         alarm::now()
     }
@@ -71,7 +75,7 @@ impl fmt::Debug for SystemClock {
     }
 }
 
-/// Ends the thread when the last clock and the last sleep are gone.
+/// Ends the thread when the last clock and the last sleep are dropped.
 struct Owner {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -82,11 +86,9 @@ impl Drop for Owner {
         self.shared.lock().stopping = true;
         self.shared.alarm.set(Instant::ORIGIN);
         let Some(thread) = self.thread.take() else { return };
-        // A waker called on the clock's thread may drop the last sleep right there, and no thread can join
-        // itself.
+        // A waker on the clock's thread may drop the last sleep, and a thread can't join itself.
         if thread.thread().id() != thread::current().id() {
-            // The thread runs wakers, which are the runtime's; if one panicked there is nothing left to clean
-            // up.
+            // The thread runs foreign wakers. If one panicked, nothing is left to clean up.
             drop(thread.join());
         }
     }
@@ -101,13 +103,13 @@ struct Shared {
 struct Sleepers {
     wakers: BTreeMap<(Instant, u64), Waker>,
     next_id: u64,
-    /// What the alarm is set to, so that a later deadline costs no system call.
+    /// The time of the alarm. A later deadline then needs no system call.
     armed: Option<Instant>,
     stopping: bool,
 }
 
 impl Shared {
-    /// A panicking waker leaves the map in order, so poison carries no information here.
+    /// Ignores poison, because a waker that panics leaves the map consistent.
     fn lock(&self) -> MutexGuard<'_, Sleepers> {
         self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -151,8 +153,7 @@ impl Future for SystemSleep {
             return Poll::Ready(());
         }
         let this = &mut *self;
-        // Cloned before and dropped after the lock is held: both may run foreign code, which may sleep on
-        // this clock.
+        // Cloned before the lock and dropped after it: both may run foreign code that uses this clock.
         let waker = cx.waker().clone();
         let mut sleepers = this.owner.shared.lock();
         let id = *this.id.get_or_insert_with(|| {
@@ -172,11 +173,10 @@ impl Future for SystemSleep {
 
 impl Drop for SystemSleep {
     fn drop(&mut self) {
-        // The alarm stays set: a wake-up for nobody is cheaper than a system call for every finished wait.
+        // The alarm stays set: a needless wake-up is cheaper than a system call for each finished wait.
         if let Some(id) = self.id {
             let waker = self.owner.shared.lock().wakers.remove(&(self.deadline, id));
-            // Dropped outside the lock: a waker's drop may drop a task, and with it another sleep of this
-            // clock.
+            // Outside the lock: dropping a waker may drop a task, and with it another sleep of this clock.
             drop(waker);
         }
     }
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
     use std::task::Wake;
 
-    /// Enough of an executor to await one future on this thread.
+    /// A minimal executor for one future.
     struct Unpark(thread::Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleep_ends_after_its_deadline_and_not_before() {
+    fn sleep_ends_after_its_deadline_and_not_before() {
         let clock = SystemClock::start().unwrap();
         let deadline = clock.now().after(Duration::from_millis(20));
         block_on(clock.sleep_until(deadline));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_sleep_is_not_held_up_by_a_later_one() {
+    fn earlier_sleep_is_not_delayed_by_a_later_one() {
         let clock = SystemClock::start().unwrap();
         let mut late = clock.sleep(Duration::from_secs(3600));
         let waker = Arc::new(Unpark(thread::current())).into();
@@ -222,7 +222,7 @@ mod tests {
 
     /// Shows I9.
     #[test]
-    fn a_dropped_sleep_leaves_no_waker() {
+    fn dropped_sleep_leaves_no_waker() {
         let clock = SystemClock::start().unwrap();
         let mut sleep = clock.sleep(Duration::from_secs(3600));
         let waker = Arc::new(Unpark(thread::current())).into();
@@ -232,14 +232,14 @@ mod tests {
         assert_eq!(clock.0.shared.lock().wakers.len(), 0);
     }
 
-    /// Drops a sleep with itself.
+    /// Drops a sleep when it is dropped.
     struct Holder(#[expect(dead_code, reason = "held for its drop")] Mutex<Sleep>);
     impl Wake for Holder {
         fn wake(self: Arc<Self>) {}
     }
 
     #[test]
-    fn a_replaced_waker_may_take_another_sleep_with_it() {
+    fn replaced_waker_may_drop_another_sleep() {
         let clock = SystemClock::start().unwrap();
         let mut held = clock.sleep(Duration::from_secs(3600));
         assert!(held.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -257,6 +257,6 @@ mod tests {
         let clock = SystemClock::start().unwrap();
         let shared = Arc::downgrade(&clock.0.shared);
         drop(clock);
-        assert!(shared.upgrade().is_none(), "the thread still holds the clock");
+        assert!(shared.upgrade().is_none(), "the thread still has the clock");
     }
 }

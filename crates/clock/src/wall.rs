@@ -1,15 +1,14 @@
-//! Wall time, for one purpose: an epoch is `max(stored + 1, unix milliseconds)`, so that it rises even when
-//! the storage was restored from a backup. Nothing about safety within one history of the storage depends on
-//! it.
+//! Wall time. A new epoch is `max(stored + 1, unix milliseconds)`, so that it rises even after the storage
+//! was restored from a backup. Safety does not depend on it otherwise.
 
 use std::{
     fmt::Debug,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// Wall-clock time. Jumps, may be wrong, and may only ever be used where being wrong is harmless.
+/// Wall-clock time. It may jump and may be wrong: use it only where a wrong value does no harm.
 pub trait WallClock: Debug + Send + Sync + 'static {
-    /// Time since 1970-01-01 UTC; zero when the clock claims to be before that.
+    /// Returns the time since 1970-01-01 UTC; zero if the clock shows an earlier date.
     fn since_unix_epoch(&self) -> Duration;
 }
 

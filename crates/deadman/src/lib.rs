@@ -1,4 +1,4 @@
-//! Kills this process at a deadline that only a confirmed renewal moves, also if the process hangs, is
+//! Kills this process at a deadline that only a confirmed renewal moves later, even if the process hangs, is
 //! stopped or frozen.
 //!
 //! ```
@@ -10,7 +10,7 @@
 //! let subject = Subject { key: "payroll".into(), holder: "10.0.0.7".into(), epoch: 7 };
 //! let sent = deadman.now();
 //! let armed = deadman.arm(subject, sent.after(Duration::from_secs(16)))?;
-//! // A renewal that was sent 5 s later is confirmed:
+//! // The storage confirms a renewal that was sent 5 s later:
 //! deadman.confirm([(&armed, sent.after(Duration::from_secs(21)))]);
 //! // The work has stopped:
 //! deadman.disarm(armed);
@@ -18,16 +18,15 @@
 //! # }
 //! ```
 //!
-//! - [`Deadman`], [`Armed`], [`Subject`]: a set of deadlines of which the earliest rules (I4).
-//! - [`SystemTrigger`], [`SystemOptions`], [`ThreadsAlone`]: what ends the process: a thread, and the
-//!   kernel's timer behind it.
-//! - [`Trigger`]: the seam between the two, for a host that also tells a guardian, and for tests.
-//! - [`ArmError`], [`EXIT_STATUS`], [`SECOND_LAYER_BEHIND`]: why nothing was armed, and how the process ends.
-//! - `KernelTimer`, `WallClockState` (Linux): the timer alone, and whether the kernel keeps the wall clock in
-//!   step.
+//! - [`Deadman`], [`Armed`], [`Subject`]: a set of deadlines; the earliest one acts (I4).
+//! - [`SystemTrigger`], [`SystemOptions`], [`ThreadsAlone`]: a thread and a kernel timer that end the
+//!   process.
+//! - [`Trigger`]: the trait between them, for a host that also informs a guardian, and for tests.
+//! - [`ArmError`], [`EXIT_STATUS`], [`SECOND_LAYER_BEHIND`]: errors, and how the process ends.
+//! - `KernelTimer`, `WallClockState` (Linux): the timer without a thread, and the state of the wall clock.
 //!
-//! When a deadline is due is for the caller to say: `ielections` derives it from the TTL. All `unsafe` of the
-//! workspace stands in this crate's module `system`.
+//! The caller chooses the deadlines: `ielections` derives them from the TTL. All `unsafe` code of the
+//! workspace is in this crate's module `system`.
 #![deny(unsafe_code)]
 
 mod armed;

@@ -1,4 +1,4 @@
-//! A trigger for tests and simulations: writes down what it would have ended, on any clock.
+//! [`RecordingTrigger`]: records deadlines instead of killing, for tests and simulations on any clock.
 
 use crate::{Subject, Trigger};
 use std::{
@@ -7,14 +7,10 @@ use std::{
 };
 use vvm_clock::{Clock, Instant};
 
-/// Records instead of killing.
+/// Records deadlines that fire, instead of killing the process.
 ///
-/// Nothing runs by itself: whoever moves the clock calls [`check`](Self::check) after each step. A deadline
-/// that passed before it was replaced has fired, whether or not anybody looked in time: the system's trigger
-/// would not have waited for a look either.
-///
-/// On the clock of the code under test, advancing that clock brings deadlines about; on an isolated clock,
-/// which deadlines are not meant on, only its owner does.
+/// It has no thread: call [`check`](Self::check) after each step of the clock. A deadline that passes before
+/// it is replaced fires even without a check in between.
 #[derive(Debug)]
 pub struct RecordingTrigger {
     clock: Arc<dyn Clock>,
@@ -32,38 +28,38 @@ struct Record {
 }
 
 impl RecordingTrigger {
-    /// A trigger whose deadlines are meant on `clock`.
+    /// Returns a trigger with deadlines on `clock`.
     pub fn on(clock: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new(Self { clock, record: Mutex::default() })
     }
 
-    /// Fires what is due; whether that was anything. The same deadline fires once.
+    /// Fires the deadline if it is due. Returns whether it did. A deadline fires once.
     pub fn check(&self) -> bool {
         let now = self.clock.now();
         self.record().fire_due(now)
     }
 
-    /// What has fired: each deadline, and whose it was, in order.
+    /// Returns the deadlines that have fired, in order.
     pub fn fired(&self) -> Vec<(Instant, Subject)> {
         self.record().fired.clone()
     }
 
-    /// The deadline in force, fired or not.
+    /// Returns the deadline in force, fired or not.
     pub fn earliest(&self) -> Option<(Instant, Subject)> {
         self.record().earliest.clone()
     }
 
-    /// How often the set of deadlines has called, successfully or not: what would have been system calls.
+    /// Returns the number of calls to set a deadline, each of which would be a system call.
     pub fn calls(&self) -> usize {
         self.record().calls
     }
 
-    /// From now on, whether setting a deadline fails. A failed call leaves the deadline that was in force.
+    /// Makes later calls to set a deadline fail, or succeed. A failed call keeps the deadline in force.
     pub fn fail(&self, failing: bool) {
         self.record().failing = failing;
     }
 
-    /// Nothing foreign runs under the lock, so poison carries no information.
+    /// Ignores poison, because no foreign code runs under the lock.
     fn record(&self) -> MutexGuard<'_, Record> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -88,7 +84,7 @@ impl Trigger for RecordingTrigger {
         record.calls += 1;
         record.fire_due(now);
         if record.failing {
-            return Err(io::Error::other("told to fail"));
+            return Err(io::Error::other("planted failure"));
         }
         record.earliest = earliest.map(|(at, subject)| (at, subject.clone()));
         record.has_fired = false;
@@ -114,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_fires_when_it_comes_and_once() {
+    fn deadline_fires_when_it_is_due_and_once() {
         let clock = MockClock::new();
         let trigger = RecordingTrigger::on(Arc::new(clock.clone()));
         let deadman = Deadman::with_trigger(trigger.clone());
@@ -130,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_that_passed_unseen_has_fired_when_it_is_replaced() {
+    fn deadline_that_passed_without_a_check_fires_when_it_is_replaced() {
         let clock = MockClock::new();
         let trigger = RecordingTrigger::on(Arc::new(clock.clone()));
         let deadman = Deadman::with_trigger(trigger.clone());
@@ -146,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn on_an_isolated_clock_a_tests_clock_fires_nothing() {
+    fn test_clock_fires_no_deadline_of_an_isolated_clock() {
         let (test, killer) = (MockClock::new(), IsolatedClock::new());
         let trigger = RecordingTrigger::on(Arc::new(killer.view()));
         let deadman = Deadman::with_trigger(trigger.clone());

@@ -1,15 +1,15 @@
-//! Who a deadline belongs to: what the last words of a process name.
+//! [`Subject`]: the leadership behind a deadline, named in the process's last message.
 
 use std::{fmt, sync::Arc};
 
-/// The leadership behind a deadline. Cheap to clone; the names are shared.
+/// The leadership behind a deadline. Clones share the names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
-    /// The leadership key, for people.
+    /// The election's key, for operators.
     pub key: Arc<str>,
-    /// The holder, for people.
+    /// The holder, for operators.
     pub holder: Arc<str>,
-    /// The epoch (fencing token) of the leadership.
+    /// The epoch of the leadership, its fencing token.
     pub epoch: u64,
 }
 

@@ -1,9 +1,7 @@
-//! The system's trigger, in real processes that really die.
-//!
-//! Asserted are: never before the deadline, by which layer, and how soon after it at most.
-//! `evidence/deadman-trials` measures how soon exactly.
+//! The system's trigger in real processes: not before the deadline, by the expected layer, and within a
+//! bound. `evidence/deadman-trials` measures the exact delay.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+#![allow(clippy::unwrap_used, reason = "clippy exempts tests, but not their helpers")]
 
 use ::timed::{Attempt, Late, timed};
 use rustix::{
@@ -19,23 +17,23 @@ use std::{
 use vvm_clock::{Instant, SystemClock};
 use vvm_deadman::{EXIT_STATUS, SECOND_LAYER_BEHIND};
 
-/// How long after its deadline a process may be seen alive: the kernel takes it apart.
+/// The bound between the deadline and the end of the process, which includes the kernel's clean-up.
 const DEAD: Duration = Duration::from_millis(100);
 
-/// When a process that lives on is killed by the test.
+/// After this time the test kills a process that has not died.
 const HANGS: Duration = Duration::from_secs(30);
 
 struct Started {
     process: Child,
     words: BufReader<ChildStdout>,
-    /// Before which it must not die.
+    /// It must not die before this.
     deadline: Instant,
     armed_at: Instant,
 }
 
 struct Ended {
     status: ExitStatus,
-    /// What it wrote to standard output after the deadline.
+    /// Its standard output after the deadline.
     words: String,
     last_words: String,
     deadline: Instant,
@@ -58,7 +56,7 @@ fn start(scenario: &str, last_words: Stdio) -> Started {
 }
 
 impl Started {
-    /// Waits for its end.
+    /// Waits for the end of the process.
     fn end(mut self) -> Ended {
         let deadline = self.deadline;
         let patience = SystemClock::read().until(deadline) + HANGS;
@@ -88,13 +86,13 @@ impl Ended {
     }
 }
 
-/// The first layer ends it. The second one is [`SECOND_LAYER_BEHIND`], and comes first only where the machine
-/// keeps the first one waiting for that long.
+/// Checks that the first layer ended the process. The second one acts first only if the machine delays the
+/// first one by [`SECOND_LAYER_BEHIND`].
 fn by_the_thread(attempt: &Attempt, ended: &Ended) -> Result<(), Late> {
     let took = ended.died.since(ended.deadline);
     if ended.is_killed() {
         attempt.reported("the first layer", SECOND_LAYER_BEHIND, took, ended.deadline)?;
-        panic!("the kernel came first, {took:?} after the deadline: {}", ended.last_words);
+        panic!("the kernel acted first, {took:?} after the deadline: {}", ended.last_words);
     }
     assert_eq!(ended.status.code(), Some(EXIT_STATUS), "{}", ended.last_words);
     attempt.reported("the death", DEAD, took, ended.deadline)?;
@@ -117,7 +115,7 @@ fn ends_by_the_thread(scenario: &str, said: &[&str]) {
 fn by_the_kernel(attempt: &Attempt, started: Started) -> Result<(), Late> {
     let ended = started.end();
     assert!(ended.is_killed(), "{}: {}", ended.status, ended.last_words);
-    // A deadline in the past is due when it is set.
+    // A deadline in the past acts when it is set.
     let due = ended.deadline.max(ended.armed_at);
     attempt.reported("the death", DEAD, ended.died.since(due), due)?;
     Ok(())
@@ -131,17 +129,17 @@ fn lives(scenario: &str) -> String {
 }
 
 #[test]
-fn disarming_keeps_alive() {
+fn disarmed_process_lives() {
     lives("disarmed");
 }
 
 #[test]
-fn disarmed_and_dropped_it_leaves_neither_thread_nor_timer() {
+fn trigger_dropped_after_disarming_leaves_neither_thread_nor_timer() {
     assert_eq!(lives("cleaned-up"), "1 threads\n0 timers\nalive\n");
 }
 
 #[test]
-fn the_kernels_timer_cleared_and_dropped_is_gone() {
+fn kernel_timer_dropped_after_clearing_is_deleted() {
     assert_eq!(lives("kernel-timer-cleared"), "0 timers\nalive\n");
 }
 
@@ -149,14 +147,14 @@ mod timed {
     use super::*;
 
     #[test]
-    fn dies_at_the_deadline_with_one_line_that_says_whose_it_was() {
+    fn process_dies_at_the_deadline_with_one_line_that_names_the_leadership() {
         ends_by_the_thread("idle", &["deadman[", "epoch 1 ", r#"Leadership "payroll\n1" of "here""#]);
     }
 
     /// Shows I4.
     #[test]
-    fn a_stopped_process_dies_by_the_kernel() {
-        // Threads alone, accepted for process 1, are not what any other process gets.
+    fn stopped_process_dies_by_the_kernel() {
+        // `AsInit` affects only process 1, so this one has a kernel timer.
         for scenario in ["idle", "threads-alone-as-init"] {
             timed(&format!("{scenario}, stopped"), |attempt| {
                 let started = start(scenario, Stdio::piped());
@@ -181,19 +179,19 @@ mod timed {
     }
 
     #[test]
-    fn of_two_deadlines_the_earliest_rules() {
+    fn earliest_of_two_deadlines_ends_the_process() {
         ends_by_the_thread("earliest", &["epoch 1 "]);
         ends_by_the_thread("earliest-disarmed", &["epoch 2 "]);
     }
 
     #[test]
-    fn a_confirmed_renewal_moves_the_deadline_later_and_a_loss_earlier() {
+    fn confirmed_renewal_moves_the_deadline_later_and_a_loss_earlier() {
         ends_by_the_thread("confirmed", &[]);
         ends_by_the_thread("tightened", &[]);
     }
 
     #[test]
-    fn a_standard_error_that_nobody_empties_leaves_it_to_the_kernel() {
+    fn full_standard_error_leaves_the_kill_to_the_kernel() {
         timed("a full standard error", |attempt| {
             let (_unread, full) = full_pipe();
             by_the_kernel(attempt, start("idle", full))
@@ -201,7 +199,7 @@ mod timed {
     }
 
     #[test]
-    fn a_standard_error_that_nobody_holds_is_no_obstacle() {
+    fn closed_standard_error_does_not_delay_the_thread() {
         timed("a closed standard error", |attempt| {
             let (reader, writer) = std::io::pipe().unwrap();
             drop(reader);
@@ -210,7 +208,7 @@ mod timed {
     }
 
     #[test]
-    fn threads_alone_end_the_process_also_when_the_first_is_blocked() {
+    fn second_thread_ends_the_process_when_the_first_is_blocked() {
         timed("threads alone", |attempt| {
             by_the_thread(attempt, &start("threads-alone", Stdio::piped()).end())
         });
@@ -221,7 +219,7 @@ mod timed {
     }
 
     #[test]
-    fn the_kernels_timer_alone_kills_also_once_dropped() {
+    fn kernel_timer_kills_also_after_its_drop() {
         let scenarios =
             ["kernel-timer", "kernel-timer-dropped", "kernel-timer-moved", "kernel-timer-in-the-past"];
         for scenario in scenarios {
@@ -230,7 +228,7 @@ mod timed {
     }
 }
 
-/// A pipe without room for another byte, and what keeps it open.
+/// Returns a full pipe, and its reader, which keeps it open.
 fn full_pipe() -> (PipeReader, Stdio) {
     let (reader, mut writer) = std::io::pipe().unwrap();
     rustix::io::ioctl_fionbio(&writer, true).unwrap();

@@ -1,31 +1,31 @@
-//! A clock that only its owner moves: the killer's own, so that a test that advances its clock by an hour
-//! does not fire every deadline that the code under test has armed.
+//! [`IsolatedClock`]: a clock that only its owner advances. A kill deadline on it does not fire when a test
+//! advances its own clock by an hour.
 
 use crate::MockClock;
 use std::time::Duration;
 use vvm_clock::{Clock, Instant, Sleep};
 
-/// The owner of a clock of its own. Not `Clone`: whoever holds it, and nobody else, moves the time that its
-/// [views](Self::view) show. Once dropped, that time stands still for good.
+/// A clock that only its owner can advance. Not `Clone`; [`view`](Self::view) gives read access. Once it is
+/// dropped, the time of its views never changes again.
 #[derive(Debug, Default)]
 pub struct IsolatedClock(MockClock);
 
-/// What an [`IsolatedClock`] shows. Clones share it; none can move it.
+/// Read access to an [`IsolatedClock`]. Clones share it.
 #[derive(Clone, Debug)]
 pub struct IsolatedView(MockClock);
 
 impl IsolatedClock {
-    /// A clock that shows its origin.
+    /// Returns a clock that shows its origin.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A clock that shows `now`.
+    /// Returns a clock that shows `now`.
     pub fn starting_at(now: Instant) -> Self {
         Self(MockClock::starting_at(now))
     }
 
-    /// The clock for the code under test.
+    /// Returns the clock for the code under test.
     pub fn view(&self) -> IsolatedView {
         IsolatedView(self.0.clone())
     }
@@ -72,7 +72,7 @@ mod tests {
     use std::task::{Context, Waker};
 
     #[test]
-    fn a_tests_clock_does_not_move_it_and_its_owner_does() {
+    fn only_the_owner_advances_the_clock() {
         let killer = IsolatedClock::new();
         let (view, test) = (killer.view(), MockClock::new());
         let mut sleep = view.sleep(Duration::from_secs(1));

@@ -12,14 +12,12 @@
 //! assert_eq!(clock.now(), deadline);
 //! ```
 //!
-//! - [`MockClock`]: stands still until the test advances it, or advances itself to the next sleeper when all
-//!   is idle.
-//! - [`DriftingClock`], [`Rate`]: a view of one with a rate and a reading of its own.
-//! - [`IsolatedClock`], [`IsolatedView`]: moved by its owner alone.
+//! - [`MockClock`]: advances only when the test calls it, or to the next sleeper when all tasks are idle.
+//! - [`DriftingClock`], [`Rate`]: shows a mock clock with another rate and another origin.
+//! - [`IsolatedClock`], [`IsolatedView`]: a clock that only its owner can advance.
 //! - [`MockWallClock`]: a date that the test sets.
 //!
-//! Nothing here reads the machine's time or starts a thread: a run with the same input takes the same course.
-//! The trigger that records instead of killing is in the crate `vvm-deadman`, feature `testing`.
+//! Nothing here reads the machine's time or starts a thread, so equal inputs give equal runs.
 #![forbid(unsafe_code)]
 
 mod drifting;

@@ -1,4 +1,4 @@
-//! The clock that stands still until it is advanced, and the one order in which it wakes its sleepers.
+//! [`MockClock`]: a clock that a test advances.
 
 use std::{
     collections::BTreeMap,
@@ -10,16 +10,16 @@ use std::{
 };
 use vvm_clock::{Clock, Instant, Sleep};
 
-/// A clock that moves only when told. Clones share it.
+/// A clock that a test advances. Clones share it.
 ///
-/// A sleep becomes a *sleeper* when it is first polled, and is one until the clock reaches its deadline or it
-/// is dropped. Sleepers are woken in the order of their deadlines, those of one deadline in the order in
-/// which they became sleepers: the same calls wake in the same order, always. They are woken on the thread
-/// that advances, which holds no lock then, so a waker may sleep on, advance or drop anything.
+/// A sleep becomes a *sleeper* at its first poll, and remains one until its deadline or its drop. The clock
+/// wakes sleepers in the order of their deadlines, and for equal deadlines in the order of their first polls,
+/// so equal calls give equal orders. It wakes them on the thread that advances, without a lock: a waker may
+/// use the clock.
 ///
-/// # Advancing when everything is idle
-/// [`advance_to_next`](Self::advance_to_next) belongs where nothing can run any more: in the loop of a
-/// hand-written executor, or in the `on_thread_park` hook of a current-thread tokio runtime:
+/// # Advancing when all tasks are idle
+/// Call [`advance_to_next`](Self::advance_to_next) when no task can run: in the loop of an own executor, or
+/// in the `on_thread_park` hook of a current-thread tokio runtime:
 ///
 /// ```
 /// # use {vvm_clock::Clock, std::time::Duration, testing_time::MockClock};
@@ -36,8 +36,8 @@ use vvm_clock::{Clock, Instant, Sleep};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// A runtime is idle also while it waits for a socket, another thread or the machine's time. Use the hook
-/// only where nothing comes from outside.
+/// A runtime also parks while it waits for a socket, another thread or the machine's time. Use the hook only
+/// in tests that wait for none of these.
 #[derive(Clone, Default)]
 pub struct MockClock(Arc<Mutex<Timeline>>);
 
@@ -54,47 +54,47 @@ impl Default for Timeline {
 }
 
 impl MockClock {
-    /// A clock that shows its origin.
+    /// Returns a clock that shows its origin.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A clock that shows `now`.
+    /// Returns a clock that shows `now`.
     pub fn starting_at(now: Instant) -> Self {
         Self(Arc::new(Mutex::new(Timeline { now, ..Timeline::default() })))
     }
 
-    /// Lets `span` pass, and wakes whoever that is due for.
+    /// Advances by `span`, and wakes the sleepers that are due.
     ///
-    /// The clock moves in one step: a task woken on the way sees the end of the span. Where each is to run at
-    /// its own deadline, [`advance_to_next`](Self::advance_to_next) goes there one by one.
+    /// The clock moves in one step, so every woken task sees the end of the span.
+    /// [`advance_to_next`](Self::advance_to_next) stops at each deadline.
     pub fn advance(&self, span: Duration) {
         self.pass(|now, _| Some(now.after(span)));
     }
 
-    /// Moves to `instant`, and wakes whoever that is due for. Does nothing when `instant` has passed.
+    /// Advances to `instant`, and wakes the sleepers that are due. Does nothing if `instant` has passed.
     pub fn advance_to(&self, instant: Instant) {
         self.pass(|_, _| Some(instant));
     }
 
-    /// Moves to the earliest deadline, wakes all who wait for that one, and says where the clock is now.
-    /// `None`, and nothing moves, when nobody waits for a deadline that ever comes.
+    /// Advances to the earliest deadline, wakes its sleepers, and returns the new time. Returns `None`, and
+    /// does nothing, if there is no sleeper with a deadline before [`Instant::NEVER`].
     pub fn advance_to_next(&self) -> Option<Instant> {
         self.pass(|_, next| next)
     }
 
-    /// How many sleeps have been polled, are not due and have not been dropped.
+    /// Returns the number of sleepers.
     pub fn sleepers(&self) -> usize {
         self.lock().sleepers.len()
     }
 
-    /// The earliest deadline that somebody waits for; [`Instant::NEVER`] is none.
+    /// Returns the earliest deadline of a sleeper, if it is before [`Instant::NEVER`].
     pub fn next_deadline(&self) -> Option<Instant> {
         self.lock().next_deadline()
     }
 
-    /// Moves to where `target` says, knowing the present and the next deadline. Both are looked at under the
-    /// lock that moves, so that of two who advance at once neither moves back.
+    /// Advances to the target, computed from the current time and the next deadline. One lock covers both, so
+    /// that two threads that advance at once never move back.
     fn pass(&self, target: impl FnOnce(Instant, Option<Instant>) -> Option<Instant>) -> Option<Instant> {
         let (now, due) = {
             let mut timeline = self.lock();
@@ -106,7 +106,7 @@ impl MockClock {
         Some(now)
     }
 
-    /// No foreign code runs under the lock, so poison carries no information.
+    /// Ignores poison, because no foreign code runs under the lock.
     fn lock(&self) -> MutexGuard<'_, Timeline> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -161,7 +161,7 @@ impl Future for MockSleep {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
-        // Cloned before and dropped after the lock is held: both may run foreign code.
+        // Cloned before the lock and dropped after it: both may run foreign code.
         let waker = cx.waker().clone();
         let replaced = {
             let mut timeline = this.clock.lock();
@@ -183,7 +183,7 @@ impl Drop for MockSleep {
     fn drop(&mut self) {
         if let Some(registration) = self.registration {
             let waker = self.clock.lock().sleepers.remove(&(self.deadline, registration));
-            // Outside the lock: a waker's drop may drop a task, and with it another sleep of this clock.
+            // Outside the lock: dropping a waker may drop a task, and with it another sleep of this clock.
             drop(waker);
         }
     }
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
     use std::{sync::Weak, task::Wake};
 
-    /// Notes its name when woken, together with what the clock shows then.
+    /// Records its name and the time when it is woken.
     struct Note {
         name: &'static str,
         clock: MockClock,
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleep_ends_at_its_deadline_and_not_a_nanosecond_before() {
+    fn sleep_ends_at_its_deadline_and_not_a_nanosecond_before() {
         let bench = Bench::new();
         let mut sleep = bench.sleeper(10, "a");
         bench.clock.advance(Duration::from_nanos(9));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn wakes_by_deadline_and_then_by_registration() {
+    fn sleepers_wake_by_deadline_and_then_by_first_poll() {
         let bench = Bench::new();
         let _sleeps = [(30, "c"), (10, "a1"), (20, "b"), (10, "a2"), (40, "d")]
             .map(|(deadline, name)| bench.sleeper(deadline, name));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn polling_again_keeps_the_place_and_takes_the_new_waker() {
+    fn second_poll_keeps_the_order_and_replaces_the_waker() {
         let bench = Bench::new();
         let mut first = bench.sleeper(10, "old");
         let _second = bench.sleeper(10, "second");
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn next_goes_deadline_by_deadline_and_stops_when_nobody_waits() {
+    fn advance_to_next_stops_at_each_deadline_and_after_the_last() {
         let bench = Bench::new();
         let _sleeps = [bench.sleeper(20, "b"), bench.sleeper(10, "a"), bench.sleeper(10, "a")];
         assert_eq!(bench.clock.next_deadline(), Some(Instant::from_nanos(10)));
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeper_that_waits_for_ever_moves_nothing() {
+    fn sleeper_without_an_end_does_not_move_the_clock() {
         let bench = Bench::new();
         let _sleep = bench.sleeper(Instant::NEVER.as_nanos(), "never");
         assert_eq!(bench.clock.next_deadline(), None);
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_sleep_is_no_sleeper_and_the_past_is_no_target() {
+    fn dropped_sleep_is_no_sleeper_and_the_clock_never_goes_back() {
         let bench = Bench::new();
         drop(bench.sleeper(10, "a"));
         assert_eq!((bench.clock.sleepers(), bench.clock.next_deadline()), (0, None));
@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(bench.clock.now(), Instant::from_nanos(50));
     }
 
-    /// Drops what it holds when it is woken or dropped: both must happen outside the clock's lock.
+    /// Drops a sleep when it is woken or dropped, which must happen outside the clock's lock.
     struct Holder(#[expect(dead_code, reason = "held for its drop")] Mutex<Option<Sleep>>);
     impl Wake for Holder {
         fn wake(self: Arc<Self>) {}

@@ -1,4 +1,4 @@
-//! A wall clock that shows what it was set to: wall clocks jump, and so does this one.
+//! [`MockWallClock`]: a wall clock that a test sets.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -6,17 +6,17 @@ use std::{
 };
 use vvm_clock::WallClock;
 
-/// A wall clock that is set, forwards or back. Clones share it.
+/// A wall clock that can be set forwards and back. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct MockWallClock(Arc<Mutex<Duration>>);
 
 impl MockWallClock {
-    /// A clock that shows 1970-01-01 UTC: an epoch made with it comes from the storage alone.
+    /// Returns a clock that shows 1970-01-01 UTC. A new epoch then depends only on the stored one.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// From now on the clock shows `since_unix_epoch`.
+    /// Sets the clock.
     pub fn set(&self, since_unix_epoch: Duration) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = since_unix_epoch;
     }
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shows_what_it_was_set_to_in_every_clone() {
+    fn setting_is_visible_in_every_clone() {
         let clock = MockWallClock::new();
         let shown = clock.clone();
         for seconds in [1_800_000_000, 5] {

@@ -1,5 +1,5 @@
-//! Auto-advance, as a tokio runtime and as a hand-written executor use it: 10,000 timers, each served at
-//! exactly its own deadline, and the same trace each time.
+//! Advancing on idle, in a tokio runtime and in an own executor: 10,000 timers, each woken exactly at its
+//! deadline, with the same trace in every run.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -20,7 +20,7 @@ const TIMERS: u64 = 10_000;
 
 type Trace = Arc<Mutex<Vec<(u64, Instant)>>>;
 
-/// Two waits each, of spans that look random and often coincide.
+/// Waits twice, for pseudo-random spans that often coincide.
 async fn timer(clock: MockClock, id: u64, trace: Trace) {
     for round in 1..=2 {
         let span = Duration::from_millis(id.wrapping_mul(2_654_435_761) % 3_001 * round);
@@ -59,13 +59,13 @@ fn on_tokio() -> Vec<(u64, Instant)> {
 }
 
 #[test]
-fn a_tokio_runtime_advances_when_it_parks() {
+fn clock_advances_when_a_tokio_runtime_parks() {
     let trace = on_tokio();
     assert_in_order(&trace);
     assert_eq!(trace, on_tokio());
 }
 
-/// A task's place in the queue of those that can run.
+/// Puts a task into the queue of runnable tasks.
 struct Ready {
     id: usize,
     queue: Arc<Mutex<VecDeque<usize>>>,
@@ -76,7 +76,7 @@ impl Wake for Ready {
     }
 }
 
-/// Runs whatever is ready, and lets time pass only when nothing is.
+/// Runs all runnable tasks, and advances the clock when there is none.
 fn by_hand() -> Vec<(u64, Instant)> {
     let (clock, trace) = (MockClock::new(), Trace::default());
     let mut tasks: Vec<Option<Pin<Box<dyn Future<Output = ()>>>>> = Vec::new();
@@ -104,7 +104,7 @@ fn by_hand() -> Vec<(u64, Instant)> {
 }
 
 #[test]
-fn an_executor_by_hand_advances_when_nothing_is_ready() {
+fn clock_advances_when_an_own_executor_is_idle() {
     let trace = by_hand();
     assert_in_order(&trace);
     assert_eq!(trace, by_hand());

@@ -1,4 +1,4 @@
-//! An alarm that one thread waits for and any thread may set: a timerfd on `CLOCK_BOOTTIME`.
+//! [`Alarm`] on Linux: a timerfd on `CLOCK_BOOTTIME`.
 
 use crate::Instant;
 use rustix::{
@@ -17,23 +17,23 @@ pub(super) fn now() -> Instant {
     Instant::from_nanos(time.tv_sec as u64 * NANOS_PER_SECOND + time.tv_nsec as u64)
 }
 
-/// An alarm on the machine's clock ([`SystemClock`](crate::SystemClock)) that one thread waits for and any
-/// thread may set: a timerfd on `CLOCK_BOOTTIME`. Closed on exec.
+/// A timer on the clock of [`SystemClock`](crate::SystemClock) that one thread waits for and any thread may
+/// set. On Linux it is a timerfd, closed on exec.
 #[derive(Debug)]
 pub struct Alarm(OwnedFd);
 
 impl Alarm {
-    /// An alarm that is not set.
+    /// Returns an alarm that is not set.
     ///
     /// # Errors
-    /// When the process is out of file descriptors.
+    /// Fails if the process is out of file descriptors.
     pub fn new() -> io::Result<Self> {
         Ok(Self(timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?))
     }
 
-    /// Replaces whatever was set; a thread that is waiting now waits for this one.
+    /// Sets the alarm, and replaces the previous setting, also for a thread that waits already.
     pub fn set(&self, deadline: Instant) {
-        // Zero would disarm; the first nanosecond after boot is as much in the past.
+        // Zero would disarm. The first nanosecond after boot is in the past, too.
         let nanos = deadline.as_nanos().clamp(1, i64::MAX as u64);
         let value =
             Timespec { tv_sec: (nanos / NANOS_PER_SECOND) as i64, tv_nsec: (nanos % NANOS_PER_SECOND) as _ };
@@ -43,13 +43,12 @@ impl Alarm {
             TimerfdTimerFlags::ABSTIME,
             &Itimerspec { it_interval: never_again, it_value: value },
         );
-        // The descriptor is ours and the value in range: nothing else can make this call fail
-        // (timerfd_settime(2)).
+        // The descriptor is valid and the value in range; there is no other error (timerfd_settime(2)).
         debug_assert!(outcome.is_ok(), "{outcome:?}");
     }
 
-    /// Returns once the alarm has gone off, or early: the caller looks at the clock anyway. Goes off once for
-    /// each time it is set.
+    /// Waits until the alarm goes off, which it does once for each setting. May return early: the caller
+    /// compares the clock with its deadline.
     pub fn wait(&self) {
         let mut expirations = [0_u8; 8];
         while rustix::io::read(&self.0, &mut expirations) == Err(Errno::INTR) {}

@@ -1,5 +1,4 @@
-//! An alarm that one thread waits for and any thread may set, where there is no timerfd. Stands still during
-//! suspend wherever `std::time::Instant` does.
+//! [`Alarm`] without a timerfd. It stops during suspend if `std::time::Instant` does.
 
 use crate::Instant;
 use std::{
@@ -10,12 +9,12 @@ use std::{
 pub(super) fn now() -> Instant {
     static ORIGIN: OnceLock<std::time::Instant> = OnceLock::new();
     let origin = *ORIGIN.get_or_init(std::time::Instant::now);
-    // One nanosecond in, so that no reading is the origin itself, which stands for "long past".
+    // One nanosecond after the origin, because the origin itself stands for "long ago".
     Instant::from_nanos(1).after(origin.elapsed())
 }
 
-/// An alarm on the machine's clock ([`SystemClock`](crate::SystemClock)) that one thread waits for and any
-/// thread may set.
+/// A timer on the clock of [`SystemClock`](crate::SystemClock) that one thread waits for and any thread may
+/// set.
 #[derive(Debug)]
 pub struct Alarm {
     deadline: Mutex<Option<Instant>>,
@@ -23,22 +22,22 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// An alarm that is not set.
+    /// Returns an alarm that is not set.
     ///
     /// # Errors
-    /// None here; where there are timerfds, when the process is out of them.
+    /// None on this system. On Linux, fails if the process is out of file descriptors.
     pub fn new() -> io::Result<Self> {
         Ok(Self { deadline: Mutex::new(None), changed: Condvar::new() })
     }
 
-    /// Replaces whatever was set; a thread that is waiting now waits for this one.
+    /// Sets the alarm, and replaces the previous setting, also for a thread that waits already.
     pub fn set(&self, deadline: Instant) {
         *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = Some(deadline);
         self.changed.notify_all();
     }
 
-    /// Returns once the alarm has gone off, or early: the caller looks at the clock anyway. Goes off once for
-    /// each time it is set.
+    /// Waits until the alarm goes off, which it does once for each setting. May return early: the caller
+    /// compares the clock with its deadline.
     pub fn wait(&self) {
         let mut deadline = self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
         loop {

@@ -1,7 +1,6 @@
-//! Places of deadlines in order, the earliest first, at constant cost for renewals (I11).
+//! [`Order`]: places of deadlines, the earliest first, at constant cost for renewals (I11).
 //!
-//! What lives here: the order alone. Which place is still true is the set's to say: a deadline that moves
-//! gets a further place, and the one it had is dropped once it is the first.
+//! A deadline that moves gets a second place. The set recognises the outdated one when it is the first.
 
 use std::{
     cmp::Reverse,
@@ -9,9 +8,8 @@ use std::{
 };
 use vvm_clock::Instant;
 
-/// A deadline's place in the order. The generation stands before the slab's index, so that deadlines of one
-/// instant are ordered by age, and so that what the trigger was told is never taken for a later deadline at
-/// the same index.
+/// A deadline's place in the order. Deadlines of one instant are ordered by generation, which also tells a
+/// deadline from a later one at the same index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Place {
     pub(super) at: Instant,
@@ -19,11 +17,11 @@ pub(super) struct Place {
     pub(super) id: usize,
 }
 
-/// Places, ascending in both of its parts.
+/// The places, ascending in each of two collections.
 #[derive(Default)]
 pub(super) struct Order {
-    /// Those that came in order, as they do while renewals are confirmed in the order they were sent and have
-    /// one TTL. With 100,000 of them a heap's cost is its cache misses, and a queue has none.
+    /// Places that came in order, as renewals with one TTL do. With 100,000 of them, cache misses dominate
+    /// the cost of a heap, and a queue has none.
     in_order: VecDeque<Place>,
     others: BinaryHeap<Reverse<Place>>,
 }
@@ -74,7 +72,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_order_they_come_in_the_first_is_the_earliest(
+        fn first_is_the_earliest_for_every_order_of_insertion(
             steps in vec(prop_oneof![3 => (0..50_u64).prop_map(Some), 2 => Just(None)], 0..60),
             begins_with in vec(0..50_u64, 0..10),
         ) {
@@ -99,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_in_order_needs_no_heap() {
+    fn places_in_ascending_order_need_no_heap() {
         let mut order = Order::default();
         for nanos in 0..1_000 {
             order.insert(place(nanos));

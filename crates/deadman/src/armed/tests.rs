@@ -1,4 +1,4 @@
-//! The set against a model that is too simple to be wrong: a list of deadlines and its minimum.
+//! The set compared with a simple model: a list of deadlines and its minimum.
 
 use super::*;
 use crate::recording::RecordingTrigger;
@@ -24,8 +24,8 @@ impl Bench {
         self.deadman.arm(subject(epoch), at(millis)).unwrap()
     }
 
-    /// What the trigger has been told.
-    fn told(&self) -> Option<(Instant, u64)> {
+    /// Returns the deadline that the trigger has.
+    fn triggered(&self) -> Option<(Instant, u64)> {
         self.trigger.earliest().map(|(at, subject)| (at, subject.epoch))
     }
 }
@@ -39,7 +39,7 @@ fn at(millis: u64) -> Instant {
 }
 
 #[test]
-fn a_deadline_in_the_past_is_refused() {
+fn deadline_in_the_past_is_refused() {
     let bench = Bench::new();
     bench.clock.advance_to(at(10));
     assert!(matches!(bench.deadman.arm(subject(1), at(10)), Err(ArmError::Passed)));
@@ -48,12 +48,12 @@ fn a_deadline_in_the_past_is_refused() {
 
 /// Shows I4.
 #[test]
-fn a_passed_deadline_is_not_confirmed_away() {
+fn passed_deadline_is_not_moved_by_a_confirmation() {
     let bench = Bench::new();
     let armed = bench.arm(10, 1);
     bench.clock.advance_to(at(10));
     bench.deadman.confirm([(&armed, at(20))]);
-    assert_eq!(bench.told(), Some((at(10), 1)));
+    assert_eq!(bench.triggered(), Some((at(10), 1)));
     assert!(bench.trigger.check());
 }
 
@@ -64,21 +64,21 @@ fn tightened_deadline_is_not_confirmed_later() {
     let armed = bench.arm(20, 1);
     bench.deadman.tighten(&armed, at(10));
     bench.deadman.confirm([(&armed, at(30))]);
-    assert_eq!(bench.told(), Some((at(10), 1)));
+    assert_eq!(bench.triggered(), Some((at(10), 1)));
     bench.deadman.tighten(&armed, at(5));
-    assert_eq!(bench.told(), Some((at(5), 1)));
+    assert_eq!(bench.triggered(), Some((at(5), 1)));
     bench.deadman.disarm(armed);
-    assert_eq!(bench.told(), None);
+    assert_eq!(bench.triggered(), None);
 }
 
-/// The leadership is lost all the same: what was confirmed last is all the time that it has.
+/// The leadership is lost, so only the last confirmed deadline counts.
 #[test]
-fn deadline_that_tightening_finds_earlier_is_final_too() {
+fn deadline_earlier_than_its_tightening_is_final_too() {
     let bench = Bench::new();
     let armed = bench.arm(10, 1);
     bench.deadman.tighten(&armed, at(20));
     bench.deadman.confirm([(&armed, at(30))]);
-    assert_eq!(bench.told(), Some((at(10), 1)));
+    assert_eq!(bench.triggered(), Some((at(10), 1)));
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn dropping_the_value_or_the_set_disarms_nothing() {
 }
 
 #[test]
-fn a_panicking_batch_disarms_nothing() {
+fn panicking_batch_disarms_nothing() {
     let bench = Bench::new();
     let armed = bench.arm(10, 1);
     let batch = [at(20), at(30)].into_iter().map(|new| {
@@ -102,54 +102,54 @@ fn a_panicking_batch_disarms_nothing() {
     });
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bench.deadman.confirm(batch)));
     assert!(outcome.is_err());
-    assert_eq!(bench.told(), Some((at(10), 1)));
+    assert_eq!(bench.triggered(), Some((at(10), 1)));
     bench.deadman.disarm(armed);
-    assert_eq!(bench.told(), None);
+    assert_eq!(bench.triggered(), None);
 }
 
 #[test]
-fn a_value_of_another_set_moves_nothing() {
+fn value_of_another_set_moves_nothing() {
     let (ours, theirs) = (Bench::new(), Bench::new());
     let (armed, foreign) = (ours.arm(10, 1), theirs.arm(10, 1));
     ours.deadman.confirm([(&foreign, at(20))]);
     ours.deadman.disarm(foreign);
-    assert_eq!((ours.told(), ours.deadman.armed()), (Some((at(10), 1)), 1));
+    assert_eq!((ours.triggered(), ours.deadman.armed()), (Some((at(10), 1)), 1));
     ours.deadman.confirm([(&armed, at(30))]);
-    assert_eq!(ours.told(), Some((at(30), 1)));
+    assert_eq!(ours.triggered(), Some((at(30), 1)));
 }
 
 #[test]
-fn the_last_words_name_the_present_owner_of_an_instant() {
+fn trigger_has_the_current_subject_for_an_unchanged_instant() {
     let bench = Bench::new();
     let armed = bench.arm(10, 1);
     bench.trigger.fail(true);
     bench.deadman.disarm(armed);
     bench.trigger.fail(false);
     let _armed = bench.arm(10, 2);
-    assert_eq!(bench.told(), Some((at(10), 2)));
+    assert_eq!(bench.triggered(), Some((at(10), 2)));
 }
 
 #[test]
-fn a_whole_batch_is_one_call_and_an_unchanged_earliest_none() {
+fn batch_is_one_trigger_call_and_an_unchanged_earliest_is_none() {
     let bench = Bench::new();
     let armed: Vec<Armed> = (0..1_000).map(|n| bench.arm(1_000 + n, n)).collect();
     assert_eq!(bench.trigger.calls(), 1);
     bench.deadman.confirm(armed.iter().zip((0..).map(|n| at(3_000 - n))));
     assert_eq!(bench.trigger.calls(), 2);
-    assert_eq!(bench.told(), Some((at(2_001), 999)));
+    assert_eq!(bench.triggered(), Some((at(2_001), 999)));
     bench.deadman.confirm([(&armed[0], at(4_000))]);
     bench.deadman.tighten(&armed[0], at(3_500));
     assert_eq!(bench.trigger.calls(), 2);
 }
 
 #[test]
-fn deadlines_that_ended_or_were_tightened_leave_little_behind() {
+fn ended_and_tightened_deadlines_leave_few_outdated_places() {
     const MANY: u64 = 1_000;
     let bench = Bench::new();
     let mut lasting: Vec<Armed> = (0..10).map(|n| bench.arm(10 * MANY + n, n)).collect();
     bench.deadman.confirm([(&lasting[8], at(30 * MANY))]);
     for n in 0..MANY {
-        // None of them is ever the earliest, so that nothing is found out about them by the way.
+        // None of them is ever the earliest, so that only `prune` removes them.
         bench.deadman.disarm(bench.arm(20 * MANY + n, n));
         bench.deadman.confirm([(&lasting[9], at(40 * MANY + n))]);
         bench.deadman.tighten(&lasting[8], at(30 * MANY - n));
@@ -158,18 +158,18 @@ fn deadlines_that_ended_or_were_tightened_leave_little_behind() {
     }
     assert_eq!(bench.trigger.calls(), 1);
     for n in 0..10 {
-        let told = match n {
+        let expected = match n {
             8 => 29 * MANY + 1,
             9 => 41 * MANY - 1,
             _ => 10 * MANY + n,
         };
-        assert_eq!(bench.told(), Some((at(told), n)));
+        assert_eq!(bench.triggered(), Some((at(expected), n)));
         bench.deadman.disarm(lasting.remove(0));
     }
-    assert_eq!(bench.told(), None);
+    assert_eq!(bench.triggered(), None);
 }
 
-/// One step. Numbers pick one of the armed deadlines, and an instant in milliseconds.
+/// One step. Numbers select an armed deadline, or are instants in milliseconds.
 #[derive(Clone, Debug)]
 enum Step {
     Arm(u64),
@@ -205,7 +205,7 @@ struct Model {
     /// Oldest first.
     armed: Vec<ModelDeadline>,
     failing: bool,
-    told: Option<(u64, u64)>,
+    triggered: Option<(u64, u64)>,
     calls: usize,
 }
 
@@ -214,14 +214,14 @@ impl Model {
         self.armed.iter().map(|one| (one.at, one.epoch)).min()
     }
 
-    /// Tells the earliest if it is another than was told; whether that worked.
-    fn tell(&mut self) -> bool {
-        if self.told == self.minimum() {
+    /// Sets the trigger if the earliest deadline has changed. Returns whether it succeeded.
+    fn set_trigger(&mut self) -> bool {
+        if self.triggered == self.minimum() {
             return true;
         }
         self.calls += 1;
         if !self.failing {
-            self.told = self.minimum();
+            self.triggered = self.minimum();
         }
         !self.failing
     }
@@ -231,7 +231,7 @@ impl Model {
     }
 }
 
-/// Takes a step in both. Epochs count up, so that they order deadlines of one instant as generations do.
+/// Takes a step in the set and the model. Epochs increase, so they order equal instants as generations do.
 fn take(bench: &Bench, model: &mut Model, epoch: u64, step: Step) {
     match step {
         Step::Arm(millis) => {
@@ -240,16 +240,16 @@ fn take(bench: &Bench, model: &mut Model, epoch: u64, step: Step) {
                 assert!(matches!(armed, Err(ArmError::Passed)));
                 return;
             }
-            let told = model.told;
-            // The earliest is told even where it is not the new one, if it could not be told before.
-            let would_tell = told != model.minimum().into_iter().chain([(millis, epoch)]).min();
-            model.calls += usize::from(would_tell);
-            if would_tell && model.failing {
+            let triggered = model.triggered;
+            // An earlier deadline that the trigger had refused is set now, too.
+            let would_set = triggered != model.minimum().into_iter().chain([(millis, epoch)]).min();
+            model.calls += usize::from(would_set);
+            if would_set && model.failing {
                 assert!(matches!(armed, Err(ArmError::Kernel(_))));
                 return;
             }
             model.armed.push(ModelDeadline { at: millis, epoch, is_final: false, armed: armed.unwrap() });
-            model.told = model.minimum();
+            model.triggered = model.minimum();
         }
         Step::Confirm(moves) => {
             let moves: Vec<(usize, u64)> =
@@ -262,7 +262,7 @@ fn take(bench: &Bench, model: &mut Model, epoch: u64, step: Step) {
                     deadline.at = millis.max(deadline.at);
                 }
             }
-            model.tell();
+            model.set_trigger();
         }
         Step::Tighten(n, millis) => {
             let Some(index) = model.index(n) else { return };
@@ -270,12 +270,12 @@ fn take(bench: &Bench, model: &mut Model, epoch: u64, step: Step) {
             bench.deadman.tighten(&deadline.armed, at(millis));
             deadline.at = millis.min(deadline.at);
             deadline.is_final = true;
-            model.tell();
+            model.set_trigger();
         }
         Step::Disarm(n) => {
             let Some(index) = model.index(n) else { return };
             bench.deadman.disarm(model.armed.remove(index).armed);
-            model.tell();
+            model.set_trigger();
         }
         Step::Advance(millis) => {
             model.now += millis;
@@ -291,21 +291,21 @@ fn take(bench: &Bench, model: &mut Model, epoch: u64, step: Step) {
 proptest! {
     /// Shows I4.
     #[test]
-    fn the_trigger_knows_the_minimum_and_is_not_called_more_than_it_must(steps in vec(step(), 0..60)) {
+    fn trigger_has_the_minimum_and_is_called_only_for_changes(steps in vec(step(), 0..60)) {
         let (bench, mut model) = (Bench::new(), Model::default());
         for (epoch, step) in (0..).zip(steps) {
-            let before = bench.told();
+            let before = bench.triggered();
             take(&bench, &mut model, epoch, step);
-            prop_assert_eq!(bench.told(), model.told.map(|(millis, epoch)| (at(millis), epoch)));
+            prop_assert_eq!(bench.triggered(), model.triggered.map(|(millis, epoch)| (at(millis), epoch)));
             prop_assert_eq!(bench.trigger.calls(), model.calls);
             prop_assert_eq!(bench.deadman.armed(), model.armed.len());
             if model.failing {
-                prop_assert_eq!(bench.told(), before, "a failing trigger keeps what it has");
+                prop_assert_eq!(bench.triggered(), before, "a failing trigger keeps its deadline");
             }
         }
         bench.trigger.fail(false);
         let _last = bench.arm(10_000, u64::MAX);
         let (millis, epoch) = model.minimum().unwrap_or((10_000, u64::MAX));
-        prop_assert_eq!(bench.told(), Some((at(millis), epoch)), "told again once it can be");
+        prop_assert_eq!(bench.triggered(), Some((at(millis), epoch)), "told again once it can be");
     }
 }

@@ -1,8 +1,6 @@
-//! A thread that waits for a deadline that others move, and acts when it comes.
+//! [`DeadlineThread`]: a thread that waits for a deadline, and acts when it is due.
 //!
-//! Cheap to move: the thread's alarm is set by others only when the deadline becomes earlier than what the
-//! thread sleeps towards. One that has moved later is noticed when the old alarm wakes the thread, which then
-//! sleeps on.
+//! Moving the deadline later needs no system call: the thread notices it when its old alarm goes off.
 
 use super::signals;
 use crate::Subject;
@@ -28,17 +26,17 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     deadline: Option<(Instant, Subject)>,
-    /// What the alarm is set to. Never later than the deadline.
+    /// The time of the alarm. Never later than the deadline.
     alarm: Option<Instant>,
     ended: bool,
 }
 
 impl DeadlineThread {
-    /// Starts the thread. When the deadline comes, it calls `act` with it and with whose it was, and ends (if
-    /// `act` does not end the process). No deadline can be set while `act` runs.
+    /// Starts the thread. When the deadline is due, it calls `act` once and ends. No deadline can be set
+    /// while `act` runs.
     ///
     /// # Errors
-    /// When the process is out of threads or file descriptors.
+    /// Fails if the process is out of threads or file descriptors.
     pub(super) fn start(name: &str, act: impl Fn(Instant, &Subject) + Send + 'static) -> io::Result<Self> {
         let shared = Arc::new(Shared { alarm: Alarm::new()?, state: Mutex::default() });
         let thread = thread::Builder::new().name(name.into()).spawn({
@@ -51,11 +49,10 @@ impl DeadlineThread {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Replaces the deadline once `and` has succeeded, both in one step that the thread does not see the
-    /// middle of.
+    /// Calls `and`, and replaces the deadline if it succeeds. The thread sees both as one step.
     ///
     /// # Errors
-    /// Those of `and`. Nothing has changed then.
+    /// The error of `and`. The deadline is then unchanged.
     pub(super) fn set(
         &self,
         deadline: Option<(Instant, &Subject)>,
@@ -82,7 +79,7 @@ impl Shared {
             if state.ended {
                 return;
             }
-            // Held until the end: no confirmation can slip in between this look and the act.
+            // The lock is held until the end, so that no confirmation comes between this look and the act.
             if let Some((at, subject)) = &state.deadline
                 && *at <= SystemClock::read()
             {
@@ -95,14 +92,14 @@ impl Shared {
         }
     }
 
-    /// Every step leaves the state whole, so poison carries no information.
+    /// Ignores poison, because every step leaves the state consistent.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for DeadlineThread {
-    /// Ends the thread only if it has nothing to wait for. With a deadline, it goes on (I4).
+    /// Ends the thread only if there is no deadline (I4).
     fn drop(&mut self) {
         {
             let mut state = self.shared.state();
@@ -113,7 +110,7 @@ impl Drop for DeadlineThread {
             self.shared.alarm.set(Instant::ORIGIN);
         }
         if let Some(thread) = self.thread.take() {
-            // It has no panic to report: it only waits.
+            // Without a deadline it never calls `act`, so it does not panic.
             drop(thread.join());
         }
     }
@@ -126,7 +123,7 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    /// How long a test waits for something to be done.
+    /// Ends a test that hangs.
     const AT_MOST: Duration = Duration::from_secs(5);
 
     fn subject() -> Subject {
@@ -137,7 +134,7 @@ mod tests {
         SystemClock::read().after(span)
     }
 
-    /// A thread, and what it did: the deadline, and when.
+    /// Returns a thread, and its acts: the deadline and the time.
     fn thread() -> (DeadlineThread, mpsc::Receiver<(Instant, Instant)>) {
         let (acts, acted) = mpsc::channel();
         let act = move |at, _: &Subject| acts.send((at, SystemClock::read())).unwrap();
@@ -160,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_deadline_wakes_it_and_a_later_one_does_not_touch_the_alarm() {
+    fn earlier_deadline_sets_the_alarm_and_a_later_one_does_not() {
         let (thread, acted) = thread();
         let (early, late) = (from_now(Duration::from_millis(30)), from_now(Duration::from_millis(60)));
         set(&thread, Some(from_now(HOUR)));
@@ -174,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_beside_it_changes_nothing() {
+    fn failure_of_the_second_layer_keeps_the_deadline() {
         let (thread, acted) = thread();
         let deadline = from_now(Duration::from_millis(20));
         set(&thread, Some(deadline));
@@ -185,16 +182,16 @@ mod tests {
     }
 
     #[test]
-    fn dropped_without_a_deadline_it_is_joined() {
+    fn thread_dropped_without_a_deadline_is_joined() {
         let (thread, acted) = thread();
         set(&thread, Some(from_now(HOUR)));
         set(&thread, None);
         drop(thread);
-        assert!(acted.try_recv() == Err(mpsc::TryRecvError::Disconnected), "the thread is still there");
+        assert!(acted.try_recv() == Err(mpsc::TryRecvError::Disconnected), "the thread was not joined");
     }
 
     #[test]
-    fn dropped_with_a_deadline_it_acts() {
+    fn thread_dropped_with_a_deadline_acts() {
         let (thread, acted) = thread();
         let deadline = from_now(Duration::from_millis(20));
         set(&thread, Some(deadline));
@@ -203,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn no_deadline_is_set_while_it_acts() {
+    fn no_deadline_can_be_set_while_the_thread_acts() {
         let (in_act, act_began) = mpsc::channel();
         let (may_end, end) = mpsc::channel::<()>();
         let act = move |_, _: &Subject| {
@@ -216,5 +213,24 @@ mod tests {
         assert!(thread.shared.state.try_lock().is_err());
         may_end.send(()).unwrap();
         set(&thread, None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn deadline_thread_has_every_signal_blocked_that_can_be() {
+        let (report, reported) = mpsc::channel();
+        let act = move |_, _: &Subject| {
+            report.send(std::fs::read_to_string("/proc/thread-self/status").unwrap()).unwrap();
+        };
+        let thread = DeadlineThread::start("deadline", act).unwrap();
+        set(&thread, Some(SystemClock::read()));
+        let status = reported.recv().unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+        let blocked = u64::from_str_radix(mask.trim(), 16).unwrap();
+        for signal in 1..=libc::SIGRTMAX() {
+            // The C library reserves 32 and 33.
+            let exempt = [libc::SIGKILL, libc::SIGSTOP, 32, 33].contains(&signal);
+            assert!(exempt || blocked & (1 << (signal - 1)) != 0, "signal {signal} is not blocked");
+        }
     }
 }

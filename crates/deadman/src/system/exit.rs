@@ -1,11 +1,10 @@
-//! The end of this process, on the spot.
+//! Ends the process at once.
 
-/// The status with which the deadman's thread ends the process.
+/// The exit status of a process that its deadline ended.
 pub const EXIT_STATUS: i32 = 80;
 
-/// Ends the process without destructors, exit handlers or flushing: any of them may hang, or wait for a lock
-/// that a stopped thread holds.
+/// Ends the process without destructors, exit handlers or flushing, because each of them may hang.
 pub(super) fn now() -> ! {
-    // SAFETY: takes a number, touches no memory of ours and does not return.
+    // SAFETY: takes a number, accesses no memory of the program, and does not return.
     unsafe { libc::_exit(EXIT_STATUS) }
 }

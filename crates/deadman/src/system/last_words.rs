@@ -1,18 +1,17 @@
-//! What the thread says before it ends the process: who, which key, which epoch, how late.
+//! The message of the thread before it ends the process.
 //!
-//! The process is in an unknown state: an allocator, a logger or the standard library's own standard error
-//! may be locked by a thread that hangs. So: a line on the stack and a single write to the descriptor. A
-//! write that blocks is the second layer's business.
+//! A thread that hangs may hold the lock of the allocator, a logger or the library's standard error. So the
+//! message is made on the stack, and written with one system call. If that blocks, the second layer acts.
 
 use crate::Subject;
 use std::fmt::{self, Write};
 use vvm_clock::{Instant, Span, SystemClock};
 
-/// Says it. No error is of any use here.
-pub(super) fn say(deadline: Instant, subject: &Subject) {
+/// Writes the message to standard error, and ignores errors.
+pub(super) fn write_last_words(deadline: Instant, subject: &Subject) {
     let mut line = Line::default();
     let late = Span(SystemClock::read().since(deadline));
-    // A line that is too long is cut, which is no error.
+    // A line that is too long is truncated.
     let _ = write!(
         line,
         "deadman[{}]: ending this process {late} after its kill deadline: epoch {} was neither renewed nor handed \
@@ -26,8 +25,8 @@ pub(super) fn say(deadline: Instant, subject: &Subject) {
     let _ = rustix::io::write(rustix::stdio::stderr(), line.ended());
 }
 
-/// A line of limited length. The limit is far below that of an atomic write to a pipe (4,096 bytes on Linux),
-/// so that processes which share a standard error don't mix their last words.
+/// A line of limited length, far below the limit of an atomic write to a pipe (4,096 bytes on Linux), so that
+/// processes with one standard error don't mix their messages.
 struct Line {
     bytes: [u8; Self::LIMIT],
     length: usize,
@@ -36,7 +35,7 @@ struct Line {
 impl Line {
     const LIMIT: usize = 1024;
 
-    /// The text, and the end of the line.
+    /// Returns the text with the end of the line.
     fn ended(&mut self) -> &[u8] {
         self.bytes[self.length] = b'\n';
         &self.bytes[..=self.length]
@@ -50,7 +49,7 @@ impl Default for Line {
 }
 
 impl Write for Line {
-    /// Takes what fits, leaving a byte for the end of the line.
+    /// Appends the part that fits, and leaves a byte for the end of the line.
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = Self::LIMIT - 1 - self.length;
         let taken = &text.as_bytes()[..text.floor_char_boundary(room)];
@@ -65,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_line_is_cut_between_characters_and_ended() {
+    fn long_line_is_truncated_between_characters() {
         let mut line = Line::default();
         line.write_str("a").unwrap();
         for _ in 0..Line::LIMIT {

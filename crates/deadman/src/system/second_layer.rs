@@ -1,5 +1,4 @@
-//! What stands behind the first layer: the kernel's timer, or where that can't be had or is void, a second
-//! thread.
+//! [`SecondLayer`]: the kernel timer, or a second thread in its place.
 
 #[cfg(target_os = "linux")]
 use super::kernel_timer::{self, KernelTimer};
@@ -12,7 +11,7 @@ use vvm_clock::Instant;
 pub(super) enum SecondLayer {
     #[cfg(target_os = "linux")]
     Kernel(KernelTimer),
-    /// Says nothing, so that nothing can block it: not even what blocks the first layer's last words.
+    /// Writes no message, so a full standard error can't block it.
     SilentThread(DeadlineThread),
 }
 
@@ -38,7 +37,7 @@ impl SecondLayer {
     /// Replaces the deadline.
     ///
     /// # Errors
-    /// As the kernel's. What was set before is then still in force.
+    /// The kernel's error. The previous deadline is then in force.
     pub(super) fn set(&self, deadline: Option<(Instant, &Subject)>) -> io::Result<()> {
         match self {
             #[cfg(target_os = "linux")]

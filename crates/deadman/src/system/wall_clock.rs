@@ -1,28 +1,26 @@
-//! What the kernel knows of how well the wall clock is kept. No deadline depends on it: it is for who
-//! examines a machine, and stands in this crate because asking takes `unsafe`.
+//! [`WallClockState`]: for diagnosis. It is in this crate because it needs `unsafe`.
 
 use std::{io, mem::MaybeUninit, time::Duration};
 
-/// How well the machine's wall clock is kept, as far as the kernel was told by who keeps it (adjtimex(2)).
+/// The kernel's information about the synchronisation of the wall clock (adjtimex(2)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WallClockState {
-    /// Whether somebody keeps it in step with other clocks: NTP, PTP, a radio. The host of a virtual machine
-    /// that sets its clock need not have told.
+    /// Whether a service (NTP, PTP) synchronises it. The host of a virtual machine may do so without
+    /// informing the kernel.
     pub in_step: bool,
-    /// How far off it is at most, if it is kept in step.
+    /// Its largest error, if it is synchronised.
     pub max_error: Duration,
 }
 
 impl WallClockState {
-    /// Asks the kernel. Needs no privilege.
+    /// Reads the state. Needs no privilege.
     ///
     /// # Errors
-    /// Where a sandbox forbids the call.
+    /// Fails if a sandbox forbids the call.
     pub fn read() -> io::Result<Self> {
-        // SAFETY: a plain C struct of numbers, for all of which zero is a value; without modes the call
-        // changes nothing.
+        // SAFETY: a C struct of numbers, for which zero is a valid value. Without modes the call only reads.
         let mut state: libc::timex = unsafe { MaybeUninit::zeroed().assume_init() };
-        // SAFETY: the pointer is to a live value of the type that the call writes.
+        // SAFETY: the pointer points to a live value of the type that the call writes.
         let outcome = unsafe { libc::adjtimex(&mut state) };
         if outcome < 0 {
             return Err(io::Error::last_os_error());
@@ -37,12 +35,11 @@ impl WallClockState {
 mod tests {
     use super::*;
 
-    /// What it is depends on the machine; that it can be asked for, and changes nothing, does not.
     #[test]
-    fn it_can_be_asked() {
+    fn state_is_readable_or_forbidden() {
         match WallClockState::read() {
             Ok(state) => assert!(!state.in_step || state.max_error < Duration::from_secs(16), "{state:?}"),
-            Err(refusal) => assert_eq!(refusal.kind(), io::ErrorKind::PermissionDenied, "{refusal}"),
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}"),
         }
     }
 }

@@ -1,8 +1,7 @@
-//! A process that arms its deadman as the first argument says, writes down when it is to die, and waits for
-//! that.
+//! A process that arms its deadman for the scenario in its first argument.
 //!
-//! One line on standard output for each word to the parent: the deadline in nanoseconds on the machine's
-//! clock; then, from scenarios that outlive it, what they found.
+//! It prints the deadline in nanoseconds on the machine's clock. A scenario that outlives the deadline prints
+//! its results afterwards.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "a test may start what it likes")]
 
@@ -10,7 +9,7 @@ use std::{error::Error, fs, thread, time::Duration};
 use vvm_clock::{Alarm, Instant, SystemClock};
 use vvm_deadman::{Armed, Deadman, KernelTimer, Subject, SystemOptions, ThreadsAlone};
 
-/// Long enough for the parent to do its part between being told and the deadline.
+/// Long enough for the parent's action between the message and the deadline.
 const SOON: Duration = Duration::from_millis(250);
 const LATER: Duration = Duration::from_millis(500);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -18,63 +17,63 @@ const HOUR: Duration = Duration::from_secs(3600);
 fn main() -> Result<(), Box<dyn Error>> {
     let scenario = std::env::args().nth(1).unwrap_or_default();
     match scenario.as_str() {
-        "idle" => tell(arm_in(&system()?, SOON, 1)?.0),
-        "threads-alone" => tell(arm_in(&threads_alone(ThreadsAlone::Always)?, SOON, 1)?.0),
-        "threads-alone-as-init" => tell(arm_in(&threads_alone(ThreadsAlone::AsInit)?, SOON, 1)?.0),
+        "idle" => print_deadline(arm_in(&system()?, SOON, 1)?.0),
+        "threads-alone" => print_deadline(arm_in(&threads_alone(ThreadsAlone::Always)?, SOON, 1)?.0),
+        "threads-alone-as-init" => print_deadline(arm_in(&threads_alone(ThreadsAlone::AsInit)?, SOON, 1)?.0),
         "dropped" => {
             let deadman = system()?;
             let (at, armed) = arm_in(&deadman, SOON, 1)?;
             drop(armed);
             drop(deadman);
-            tell(at);
+            print_deadline(at);
         }
         "forgotten" => {
             let deadman = system()?;
             let (at, armed) = arm_in(&deadman, SOON, 1)?;
             std::mem::forget((armed, deadman));
-            tell(at);
+            print_deadline(at);
         }
         "panicked" => {
             let deadman = system()?;
             let (at, armed) = arm_in(&deadman, SOON, 1)?;
-            tell(at);
+            print_deadline(at);
             let owner = thread::spawn(move || {
                 let _held = (deadman, armed);
-                panic!("on purpose, with an armed deadline");
+                panic!("planted, with an armed deadline");
             });
             assert!(owner.join().is_err());
         }
         "earliest" => {
             let deadman = system()?;
             let _later = arm_in(&deadman, LATER, 2)?;
-            tell(arm_in(&deadman, SOON, 1)?.0);
+            print_deadline(arm_in(&deadman, SOON, 1)?.0);
         }
         "earliest-disarmed" => {
             let deadman = system()?;
             let (later, _armed) = arm_in(&deadman, LATER, 2)?;
             let (_, armed) = arm_in(&deadman, SOON, 1)?;
             deadman.disarm(armed);
-            tell(later);
+            print_deadline(later);
         }
         "confirmed" => {
             let deadman = system()?;
             let (at, armed) = arm_in(&deadman, SOON, 1)?;
             let later = at.after(LATER - SOON);
             deadman.confirm([(&armed, later)]);
-            tell(later);
+            print_deadline(later);
         }
         "tightened" => {
             let deadman = system()?;
             let (at, armed) = arm_in(&deadman, HOUR, 1)?;
             let sooner = at.before(HOUR - SOON);
             deadman.tighten(&armed, sooner);
-            tell(sooner);
+            print_deadline(sooner);
         }
         "disarmed" => {
             let deadman = system()?;
             let (at, armed) = arm_in(&deadman, SOON, 1)?;
             deadman.disarm(armed);
-            tell(at);
+            print_deadline(at);
             return outlive(at);
         }
         "cleaned-up" => {
@@ -82,25 +81,25 @@ fn main() -> Result<(), Box<dyn Error>> {
             let (at, armed) = arm_in(&deadman, SOON, 1)?;
             deadman.disarm(armed);
             drop(deadman);
-            tell(at);
+            print_deadline(at);
             println!("{} threads", threads()?);
             println!("{} timers", fs::read_to_string("/proc/self/timers")?.lines().count());
             return outlive(at);
         }
-        "kernel-timer" => tell(set_in(&KernelTimer::new()?, SOON)?),
+        "kernel-timer" => print_deadline(set_in(&KernelTimer::new()?, SOON)?),
         "kernel-timer-dropped" => {
             let timer = KernelTimer::new()?;
-            tell(set_in(&timer, SOON)?);
+            print_deadline(set_in(&timer, SOON)?);
             drop(timer);
         }
         "kernel-timer-moved" => {
             let timer = KernelTimer::new()?;
             let at = set_in(&timer, SOON)?.after(LATER - SOON);
             timer.set(Some(at))?;
-            tell(at);
+            print_deadline(at);
         }
         "kernel-timer-in-the-past" => {
-            tell(Instant::ORIGIN);
+            print_deadline(Instant::ORIGIN);
             KernelTimer::new()?.set(Some(Instant::ORIGIN))?;
         }
         "kernel-timer-cleared" => {
@@ -108,11 +107,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             let at = set_in(&timer, SOON)?;
             timer.set(None)?;
             drop(timer);
-            tell(at);
+            print_deadline(at);
             println!("{} timers", fs::read_to_string("/proc/self/timers")?.lines().count());
             return outlive(at);
         }
-        unknown => return Err(format!("no scenario is called {unknown:?}").into()),
+        unknown => return Err(format!("there is no scenario \"{unknown}\"").into()),
     }
     loop {
         thread::park();
@@ -123,14 +122,13 @@ fn system() -> Result<Deadman, Box<dyn Error>> {
     Ok(Deadman::system(SystemOptions::default())?)
 }
 
-/// How many threads this process has. One that was joined may be listed a moment longer, and then bears the
-/// kernel's mark of a task that exits (`PF_EXITING` of its `sched.h`, in the ninth field of
-/// proc_pid_stat(5)).
+/// Returns the number of this process's threads. The kernel may still list a joined one, with the flag
+/// `PF_EXITING` of its `sched.h` in the ninth field of proc_pid_stat(5).
 fn threads() -> Result<usize, Box<dyn Error>> {
     const EXITING: u64 = 0x4;
     let mut count = 0;
     for task in fs::read_dir("/proc/self/task")? {
-        // It may end between being listed and being looked at.
+        // It may end after it was listed.
         let Ok(stat) = fs::read_to_string(task?.path().join("stat")) else { continue };
         let (_, fields) = stat.rsplit_once(") ").ok_or("no name")?;
         let flags = fields.split(' ').nth(6).ok_or("no flags")?.parse::<u64>()?;
@@ -155,11 +153,11 @@ fn set_in(timer: &KernelTimer, span: Duration) -> Result<Instant, Box<dyn Error>
     Ok(at)
 }
 
-fn tell(deadline: Instant) {
+fn print_deadline(deadline: Instant) {
     println!("{}", deadline.as_nanos());
 }
 
-/// Waits until both layers would have acted long ago.
+/// Waits until long after both layers would have acted.
 fn outlive(deadline: Instant) -> Result<(), Box<dyn Error>> {
     let alarm = Alarm::new()?;
     alarm.set(deadline.after(vvm_deadman::SECOND_LAYER_BEHIND * 10));
