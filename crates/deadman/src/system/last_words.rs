@@ -14,8 +14,8 @@ pub(super) fn write_last_words(deadline: Instant, subject: &Subject) {
     // A line that is too long is truncated.
     let _ = write!(
         line,
-        "deadman[{}]: ending this process {late} after its kill deadline: epoch {} was neither renewed nor handed \
-         back in time (storage out of reach or too slow, runtime stalled, or work that did not stop). \
+        "deadman[{}]: ending this process {late} after its kill deadline: epoch {} was neither renewed nor \
+         handed back in time (storage out of reach or too slow, runtime stalled, or work that did not stop). \
          Leadership \"{}\" of \"{}\"",
         std::process::id(),
         subject.epoch,
