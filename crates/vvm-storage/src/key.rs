@@ -141,6 +141,25 @@ impl fmt::Display for ElectionKey {
     }
 }
 
+/// Returns the partition of the slot count of a slot's name; `None` if `at` is not a slot.
+#[cfg(feature = "cells")]
+pub(crate) fn setting_of_slot(at: &Partition) -> Option<Partition> {
+    let (&prefix, rest) = at.as_bytes().split_first()?;
+    let (name, _) = rest.split_last_chunk::<{ size_of::<u32>() }>()?;
+    (prefix == KEY_PREFIX_VVM_LEADER).then(|| ClusterName::new(name).slot_count_partition())
+}
+
+/// Returns the partitions of all slots of a name, from the partition and the value of its slot count.
+#[cfg(feature = "cells")]
+pub(crate) fn slots_of_setting(at: &Partition, value: &[u8]) -> impl Iterator<Item = Partition> {
+    let name = at.as_bytes().strip_prefix(&[KEY_PREFIX_SLOT_COUNT]).map(ClusterName::new);
+    let count = value.try_into().ok().map(u32::from_be_bytes).and_then(NonZeroU32::new);
+    let slots = name.zip(count).map(|(cluster, count)| {
+        SlotNumber::all(count).map(move |slot| ElectionKey { cluster: cluster.clone(), slot }.partition())
+    });
+    slots.into_iter().flatten()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

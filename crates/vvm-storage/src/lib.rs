@@ -6,6 +6,7 @@
 //! - [`Opened`]: where an open storage is, and whether opening created it.
 //! - [`ElectionsTtlStorage`]: the storage of elections on top of it; owns every key prefix.
 //! - [`Requests`]: what an operator asks of those who campaign and lead, as records beside theirs.
+//! - `cells` (feature): elections on a storage with compare-and-swap on one value.
 //! - [`mem`], [`sqlite`], `sled`, `scylla`, `postgres`, `dynamodb` (features): drivers, in this process's
 //!   memory, in a file that processes share, in a folder that one process has, on a cluster of ScyllaDB or
 //!   Apache Cassandra, in a database of PostgreSQL, and on a table of Amazon's DynamoDB.
@@ -14,7 +15,11 @@
 //! Each driver is a feature, and the crate compiles with any one of them alone, or with none.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "cells")]
+pub mod cells;
 mod description;
+#[cfg(any(feature = "cells", feature = "mem"))]
+mod document_set;
 mod documents;
 mod drivers;
 mod elections;

@@ -13,14 +13,27 @@ impl Partition {
         Self(bytes.into())
     }
 
+    /// Returns the bytes as lower-case letters and digits, 8 for 5 bytes. Different partitions stay
+    /// different, also on storages that ignore case.
+    #[cfg(feature = "cells")]
+    pub fn encoded(&self) -> String {
+        data_encoding::BASE32_DNSCURVE.encode(&self.0)
+    }
+
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-impl fmt::Debug for Partition {
+impl fmt::Display for Partition {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "partition {}", self.0.escape_ascii())
+    }
+}
+
+impl fmt::Debug for Partition {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, out)
     }
 }

@@ -81,3 +81,12 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
     /// Ends the driver's threads and sockets (I9). Every call after it fails with `Fatal`.
     async fn close(&self);
 }
+
+/// Returns the outcome of a write that was not sent because the read before it failed.
+pub(crate) fn unsent(error: ReadError) -> WriteError {
+    match error {
+        ReadError::Unavailable(cause) => WriteError::NotApplied(cause),
+        ReadError::Fatal(cause) => WriteError::Fatal(cause),
+        ReadError::Replaced(cause) => WriteError::Replaced(cause),
+    }
+}

@@ -1,4 +1,4 @@
-//! The folder: one lock for all that processes do in it, and files that are replaced whole.
+//! The folder: one lock for all processes, one file per cell.
 
 use crate::driver_error::DriverError;
 use std::{
@@ -16,40 +16,38 @@ pub(crate) struct Folder {
     path: PathBuf,
 }
 
-/// The same, while nobody else reads or writes in it.
+/// The folder while no other process reads or writes in it.
 pub(crate) struct Locked<'a> {
     folder: &'a Path,
-    /// Closing it gives the lock back, also when the process dies: the kernel does that.
+    /// The kernel releases the lock when the file is closed, also if the process dies.
     _lock: File,
 }
 
-/// How often, and after how long, a lock that somebody else has is tried again: for a second in all. Nobody
-/// waits for ever for a process that was stopped in between (I10).
+/// A busy lock is tried again for a second. A process that was stopped with the lock must not hang others
+/// (I10).
 const TRIES: u32 = 1_000;
 const BETWEEN_TRIES: Duration = Duration::from_millis(1);
 
 /// A file name has at most 255 bytes.
-const BYTES_A_NAME: usize = 120;
+const NAME_BYTES: usize = 240;
 
 impl Folder {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         match fs::create_dir(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-            // Whoever finds it there makes its name last, too: its creator may have died before it could.
+            // An existing folder is synced, too: its creator may have died before it did so.
             _ => {
                 fs::read_dir(path)?;
-                sync_folder(
-                    path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new(".")),
-                )?;
+                let parent = path.parent().filter(|parent| *parent != Path::new(""));
+                sync_folder(parent.unwrap_or(Path::new(".")))?;
                 Ok(Self { path: path.to_owned() })
             }
         }
     }
 
-    /// Waits for everybody else.
+    /// Waits until no other call has the lock, in this process or another.
     pub(crate) fn lock(&self) -> Result<Locked<'_>, DriverError> {
-        // Opened each time: a lock belongs to an open file, so that two calls of one process exclude each
-        // other, too.
+        // Opened each time: a lock belongs to an open file, so two calls of one process exclude each other.
         let lock = File::options().create(true).append(true).open(self.path.join("lock"));
         let lock = lock.map_err(DriverError::NotBegun)?;
         for _ in 0..TRIES {
@@ -64,7 +62,7 @@ impl Folder {
 }
 
 impl Locked<'_> {
-    /// What the file of a partition has, if there is one.
+    /// Returns the content of a cell's file, if there is one.
     pub(crate) fn content(&self, at: &Partition) -> Result<Option<Vec<u8>>, DriverError> {
         match fs::read(self.file(at)) {
             Ok(content) => Ok(Some(content)),
@@ -73,37 +71,38 @@ impl Locked<'_> {
         }
     }
 
-    /// Replaces the file whole; returns when a power cut can't undo it any more.
+    /// Replaces the file whole. Returns when a power cut can't undo it.
     pub(crate) fn replace(&self, at: &Partition, content: &[u8]) -> Result<(), DriverError> {
         let (file, fresh) = (self.file(at), self.folder.join("fresh"));
-        // Nobody looks at this one: until the renaming nothing has happened.
+        // No reader opens this file: until the rename nothing has happened.
         let written = fs::write(&fresh, content).and_then(|()| File::open(&fresh)?.sync_all());
         let written = written.and_then(|()| file.parent().map_or(Ok(()), fs::create_dir_all));
         written.map_err(DriverError::NotBegun)?;
-        // From here on it may have happened, or may be undone by a power cut.
+        // From here on it may have happened, or a power cut may undo it.
         fs::rename(&fresh, &file).and_then(|()| self.sync_to(&file)).map_err(DriverError::MaybeDone)
     }
 
-    /// Makes the names on the way to `file` last.
+    /// Syncs the folders on the way to `file`.
     fn sync_to(&self, file: &Path) -> io::Result<()> {
         let mut folders = file.ancestors().skip(1).take_while(|folder| folder.starts_with(self.folder));
         folders.try_for_each(sync_folder)
     }
 
-    /// Partitions have any bytes, also `/`, and more of them than a name may have: two digits for a byte, and
-    /// folders in between. No folder meets a file: their names end differently.
+    /// Returns the file of a cell. A long key has folders in between; files end with `.cell`, folders don't.
     fn file(&self, at: &Partition) -> PathBuf {
+        let mut rest = &at.encoded()[..];
         let mut file = self.folder.to_owned();
-        let mut parts = at.as_bytes().chunks(BYTES_A_NAME).peekable();
-        while let Some(part) = parts.next() {
-            let digits: String = part.iter().map(|byte| format!("{byte:02x}")).collect();
-            file.push(if parts.peek().is_some() { digits } else { digits + ".row" });
+        while let Some((folder, after)) =
+            rest.split_at_checked(NAME_BYTES).filter(|(_, after)| !after.is_empty())
+        {
+            file.push(folder);
+            rest = after;
         }
+        file.push(format!("{rest}.cell"));
         file
     }
 }
 
-/// Makes the names in a folder last.
 fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }

@@ -1,15 +1,17 @@
-//! Both suites, each by one line: what makes a backend one that elections can trust.
+//! The four suites, each in one line.
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 use async_trait::async_trait;
 use files_storage::FilesStorage;
 use ielections::{
-    Ttl, TtlStorage, elections_test_suite, storage_contract_suite,
+    Ttl, TtlStorage, document_contract_suite, elections_test_suite, fenced_elections_suite,
+    storage_contract_suite,
     testing::{contract::StorageUnderTest, elections_suite::ElectionsTestSuite},
 };
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use tempfile::TempDir;
-use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
+use vvm_clock::SystemClock;
+use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, cells::Cells};
 
 /// A folder of its own.
 struct Files(TempDir);
@@ -19,8 +21,9 @@ impl StorageUnderTest for Files {
     type Key = ElectionKey;
 
     async fn open(&self) -> Arc<dyn TtlStorage<ElectionKey>> {
-        let storage = FilesStorage::open(&self.0.path().join("records")).unwrap();
-        Arc::new(ElectionsTtlStorage::new(Arc::new(storage)))
+        let files = FilesStorage::open(&self.0.path().join("cells")).unwrap();
+        let cells = Cells::new(files, Arc::new(SystemClock::start().unwrap()));
+        Arc::new(ElectionsTtlStorage::new(Arc::new(cells)))
     }
 
     fn key(&self, name: &[u8]) -> ElectionKey {
@@ -30,8 +33,7 @@ impl StorageUnderTest for Files {
 
 impl ElectionsTestSuite for Files {
     fn ttl(&self) -> Ttl {
-        // On the machine's clock: a test machine may stand still for a third of it, and its disk for a tenth,
-        // which loaded ones do.
+        // On the machine's clock: a loaded test machine may stand still for a third of it.
         Ttl::new(Duration::from_secs(4)).unwrap()
     }
 }
@@ -44,4 +46,14 @@ mod contract {
 mod elections {
     use super::*;
     elections_test_suite!(Files(TempDir::new().unwrap()));
+}
+
+mod documents {
+    use super::*;
+    document_contract_suite!(Files(TempDir::new().unwrap()));
+}
+
+mod fenced_elections {
+    use super::*;
+    fenced_elections_suite!(Files(TempDir::new().unwrap()));
 }

@@ -6,6 +6,7 @@
 //! [`requests`]: ElectionsTtlStorage::requests
 
 use super::{BeyondLimits, ElectionsTtlStorage};
+use crate::sysvvm::unsent;
 use crate::{Advanced, Ask, ClusterName, ElectionKey, Partition, Pause, Requests, Stage, StepDown};
 use ielections::{Claim, Delete, Epoch, Holder, ReadError, Slot, Swap, Ttl, WriteError};
 
@@ -84,7 +85,7 @@ impl ElectionsTtlStorage {
         ask: Ask,
     ) -> Result<(Pause, bool), WriteError> {
         let at = self.checked(cluster.pause_partition(), by)?;
-        let found = self.sysvvm.read(at.clone()).await.map_err(unread)?;
+        let found = self.sysvvm.read(at.clone()).await.map_err(unsent)?;
         if let Some(stands) = Pause::of(&found) {
             return Ok((stands, false));
         }
@@ -130,7 +131,7 @@ impl ElectionsTtlStorage {
         ask: Ask,
     ) -> Result<Advanced, WriteError> {
         let at = self.checked_partition(key.cluster.step_down_partition())?;
-        let found = self.sysvvm.read(at.clone()).await.map_err(unread)?;
+        let found = self.sysvvm.read(at.clone()).await.map_err(unsent)?;
         StepDown::check_format(&found).map_err(|e| WriteError::Fatal(e.into()))?;
         let entry = StepDown::entry((key.slot, of, to), first_chance, found.last_epoch(), ask)
             .map_err(|e| WriteError::Fatal(e.into()))?;
@@ -195,15 +196,6 @@ impl ElectionsTtlStorage {
 
     fn check_text(&self, text: &Holder) -> Result<(), WriteError> {
         self.check_holder(text).map_err(|e| WriteError::Fatal(e.into()))
-    }
-}
-
-/// What a read that failed means to a write that depends on it: it was never sent.
-fn unread(error: ReadError) -> WriteError {
-    match error {
-        ReadError::Unavailable(cause) => WriteError::NotApplied(cause),
-        ReadError::Fatal(cause) => WriteError::Fatal(cause),
-        ReadError::Replaced(cause) => WriteError::Replaced(cause),
     }
 }
 

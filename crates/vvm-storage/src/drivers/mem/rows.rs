@@ -4,8 +4,7 @@
 
 mod documents;
 
-use crate::Partition;
-use documents::Documents;
+use crate::{Partition, document_set::DocumentSet};
 use foldhash::HashMap;
 use ielections::{Entry, Epoch, Incarnation, Slot, Vacant};
 use vvm_clock::Instant;
@@ -15,7 +14,7 @@ use vvm_clock::Instant;
 pub(super) struct Rows {
     pub(super) leaders: HashMap<Partition, Leader>,
     pub(super) settings: HashMap<Partition, Box<[u8]>>,
-    documents: HashMap<Partition, Documents>,
+    documents: HashMap<Partition, DocumentSet>,
 }
 
 /// A slot that has been led at least once.

@@ -1,0 +1,149 @@
+//! Elections and documents on a storage that has one strong operation: compare-and-swap on one value.
+//!
+//! - [`CellStorage`]: what a new backend implements: `read` and `write` of one cell.
+//! - [`Cells`]: makes a [`SysVvmStorage`](crate::SysVvmStorage) of it, with documents.
+
+mod content;
+mod deleted;
+mod documents;
+mod storage;
+mod verbs;
+
+pub use storage::{Cell, CellLimits, CellStorage, CellWrite, Expected, Tag};
+
+use crate::{Partition, sysvvm::unsent};
+use content::{Damaged, SlotCell};
+use deleted::Deletions;
+use ielections::{ReadError, WriteError};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use vvm_clock::Clock;
+
+/// Elections and documents on a [`CellStorage`].
+///
+/// A slot's record, epoch, count of batches and documents are one value, so every write is one conditional
+/// write. A renewal costs one request: the value that it replaces is known. A claim reads first.
+///
+/// **An absent cell of a settled name is not vacant.** Settling a name creates the cells of all its slots
+/// first. So a cell that is absent later was deleted, by hand or by a rule of the bucket, and its leader may
+/// still work. A candidate waits for the longest TTL that a record of the name ever had, from when it saw the
+/// absence, before it claims (I5). The leader is lost at its next renewal.
+#[derive(Debug)]
+pub struct Cells<C> {
+    storage: C,
+    /// The cells that this handle wrote last, to compose the next write from. Never used to answer.
+    written: Mutex<HashMap<Partition, Known>>,
+    deletions: Deletions,
+}
+
+/// A slot's content with the tag of exactly this content.
+#[derive(Debug, Clone)]
+struct Known {
+    content: SlotCell,
+    /// [`Expected::Absent`] if the cell does not exist.
+    expected: Expected,
+}
+
+/// How often one call composes a write anew because another part of the cell changed meanwhile: a leader's
+/// renewal and its batch, as a rule. More is a storage whose conditions don't hold.
+const ATTEMPTS: usize = 8;
+
+/// The condition held in every read, but no write was accepted.
+#[derive(Debug, thiserror::Error)]
+#[error("{at} changed during each of {ATTEMPTS} attempts to write it")]
+struct KeepsChanging {
+    at: Partition,
+}
+
+/// The documents of a slot would leave no room for its record.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the documents of {at} would take {bytes} bytes with the record, and this storage takes {most}: keep less"
+)]
+struct TooLarge {
+    at: Partition,
+    bytes: usize,
+    most: usize,
+}
+
+impl<C: CellStorage> Cells<C> {
+    /// Elections on `storage`. `clock` measures the wait after a deleted cell.
+    pub fn new(storage: C, clock: Arc<dyn Clock>) -> Self {
+        Self { storage, written: Mutex::default(), deletions: Deletions::new(clock) }
+    }
+
+    /// Replaces the content of a slot by what `step` makes of it, in one conditional write.
+    ///
+    /// `step` returns `Err` if its condition does not hold. A refusal is returned only for content that was
+    /// just read; content of the cache only composes writes. `room` bytes of the cell stay free.
+    ///
+    /// # Cancel safety
+    /// Dropped, the write may be applied, even later, but only to the content that it was made from.
+    async fn change<Refusal>(
+        &self,
+        at: &Partition,
+        room: usize,
+        step: impl Fn(&Known) -> Result<SlotCell, Refusal> + Send + Sync,
+    ) -> Result<Result<(), Refusal>, WriteError> {
+        let mut cached = self.written().remove(at);
+        for _ in 0..ATTEMPTS {
+            let composed = cached.take().and_then(|known| Some((step(&known).ok()?, known.expected)));
+            let (content, expected) = match composed {
+                Some(composed) => composed,
+                None => {
+                    let known = self.fresh(at).await.map_err(unsent)?;
+                    match step(&known) {
+                        Ok(content) => (content, known.expected),
+                        Err(refusal) => return Ok(Err(refusal)),
+                    }
+                }
+            };
+            let value = content.encode(at);
+            let (bytes, most) = (value.len(), self.storage.limits().max_cell_bytes.saturating_sub(room));
+            if bytes > most {
+                return Err(WriteError::Fatal(TooLarge { at: at.clone(), bytes, most }.into()));
+            }
+            match self.storage.write(at, value, expected).await? {
+                CellWrite::Written(tag) => {
+                    // Without a tag the next write reads first: a tag of another answer could be of other
+                    // content.
+                    if let Some(tag) = tag {
+                        let known = Known { content, expected: Expected::Tag(tag) };
+                        self.written().insert(at.clone(), known);
+                    }
+                    return Ok(Ok(()));
+                }
+                // A read decides whether the condition failed or another part of the cell changed (I7).
+                CellWrite::Refused => {}
+            }
+        }
+        Err(WriteError::NotApplied(KeepsChanging { at: at.clone() }.into()))
+    }
+
+    /// Reads the cell of a slot. A slot without one was never led.
+    async fn fresh(&self, at: &Partition) -> Result<Known, ReadError> {
+        let cell = self.storage.read(at).await?;
+        match &cell {
+            Some(_) => self.deletions.exists(at),
+            None => self.deletions.is_absent(at),
+        }
+        match cell {
+            None => Ok(Known { content: SlotCell::vacant(), expected: Expected::Absent }),
+            Some(Cell { value, tag }) => Ok(Known {
+                content: SlotCell::decode(at, &value).map_err(unreadable)?,
+                expected: Expected::Tag(tag),
+            }),
+        }
+    }
+
+    /// Each change is one insertion or removal, so a panic elsewhere leaves the map whole.
+    fn written(&self) -> MutexGuard<'_, HashMap<Partition, Known>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn unreadable(damaged: Damaged) -> ReadError {
+    ReadError::Fatal(damaged.into())
+}

@@ -1,0 +1,284 @@
+//! The value of a cell: a line of JSON, then the bodies of the documents, one after the other.
+//!
+//! Each value has a format number and the cell's whole key. No value of a cell repeats: versions and the
+//! count of batches only rise, and an epoch is released once. So a digest of the content is a sound tag.
+
+use crate::{Partition, document_set::DocumentSet};
+use bytes::Bytes;
+use data_encoding::HEXLOWER;
+use ielections::{
+    DocumentId, DocumentVersion, Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version,
+};
+use serde::{Deserialize, Serialize};
+use std::{error::Error, time::Duration};
+
+/// The format that this version writes, and the only one that it reads.
+const FORMAT: u32 = 1;
+
+/// A slot and its documents.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct SlotCell {
+    pub(super) slot: Slot,
+    pub(super) documents: DocumentSet,
+}
+
+/// A setting, and the largest TTL that a record of its name ever had.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct SettingCell {
+    pub(super) value: Vec<u8>,
+    pub(super) longest_ttl: Duration,
+}
+
+/// Why a value is not what this version writes.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Damaged {
+    #[error("the value of {at} is written in format {found}, and this version reads format {FORMAT}")]
+    Format { at: Partition, found: u32 },
+    #[error("the value of {at} has the key {found}: this storage does not keep keys apart")]
+    OtherKey { at: Partition, found: String },
+    #[error("the value of {at} is damaged: {cause}")]
+    Content { at: Partition, cause: Box<dyn Error + Send + Sync> },
+}
+
+impl SlotCell {
+    /// A slot that was never led.
+    pub(super) fn vacant() -> Self {
+        Self { slot: Slot::Vacant(Vacant { last_epoch: None }), documents: DocumentSet::default() }
+    }
+
+    pub(super) fn encode(&self, at: &Partition) -> Bytes {
+        let record = self.slot.entry().map(|entry| Record {
+            incarnation: entry.incarnation().to_string(),
+            write: entry.version.write,
+            ttl_ns: nanoseconds(entry.ttl.get()),
+            holder: entry.holder.as_str().to_owned(),
+        });
+        let documents = self.documents.iter().map(|(id, version, body)| Document {
+            id: HEXLOWER.encode(id.as_bytes()),
+            batch: version.get(),
+            bytes: body.len(),
+        });
+        let slot = SlotLine {
+            epoch: self.slot.last_epoch().map(Epoch::get),
+            record,
+            batches: self.documents.last().get(),
+            documents: documents.collect(),
+        };
+        let mut bytes = line(at, Body::Slot(slot));
+        self.documents.iter().for_each(|(_, _, body)| bytes.extend_from_slice(body));
+        bytes.into()
+    }
+
+    pub(super) fn decode(at: &Partition, value: &Bytes) -> Result<Self, Damaged> {
+        match parse(at, value)? {
+            (Body::Slot(line), bodies) => {
+                line.read(value.slice_ref(bodies)).map_err(|cause| damaged(at, cause))
+            }
+            (Body::Setting(_), _) => Err(damaged(at, "a setting instead of a slot")),
+        }
+    }
+}
+
+impl SettingCell {
+    pub(super) fn encode(&self, at: &Partition) -> Bytes {
+        let Self { value, longest_ttl } = self;
+        let setting =
+            SettingLine { value: HEXLOWER.encode(value), longest_ttl_ns: nanoseconds(*longest_ttl) };
+        line(at, Body::Setting(setting)).into()
+    }
+
+    pub(super) fn decode(at: &Partition, value: &[u8]) -> Result<Self, Damaged> {
+        match parse(at, value)? {
+            (Body::Setting(SettingLine { value, longest_ttl_ns }), _) => {
+                let value = HEXLOWER.decode(value.as_bytes()).map_err(|cause| damaged(at, cause))?;
+                Ok(Self { value, longest_ttl: Duration::from_nanos(longest_ttl_ns) })
+            }
+            (Body::Slot(_), _) => Err(damaged(at, "a slot instead of a setting")),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    vvm_format: u32,
+    key: String,
+    #[serde(flatten)]
+    body: Body,
+}
+
+/// Read before anything else of the line.
+#[derive(Deserialize)]
+struct Format {
+    vvm_format: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Body {
+    Slot(SlotLine),
+    Setting(SettingLine),
+}
+
+#[derive(Serialize, Deserialize)]
+struct SlotLine {
+    epoch: Option<u64>,
+    record: Option<Record>,
+    batches: u64,
+    documents: Vec<Document>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Record {
+    incarnation: String,
+    write: u64,
+    ttl_ns: u64,
+    holder: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Document {
+    id: String,
+    batch: u64,
+    bytes: usize,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SettingLine {
+    value: String,
+    longest_ttl_ns: u64,
+}
+
+type Cause = Box<dyn Error + Send + Sync>;
+
+impl SlotLine {
+    fn read(self, mut bodies: Bytes) -> Result<SlotCell, Cause> {
+        let epoch = self.epoch.map(Epoch::new).transpose()?;
+        let slot = match (self.record, epoch) {
+            (None, last_epoch) => Slot::Vacant(Vacant { last_epoch }),
+            (Some(record), Some(epoch)) => Slot::Held { entry: record.read(epoch)?, proven_age: None },
+            (Some(_), None) => return Err("a record without an epoch".into()),
+        };
+        let mut documents = DocumentSet::after(DocumentVersion::from_stored(self.batches));
+        for Document { id, batch, bytes } in self.documents {
+            if bytes > bodies.len() {
+                return Err("cut off".into());
+            }
+            let id = DocumentId::new(HEXLOWER.decode(id.as_bytes())?)?;
+            documents.restore(id, DocumentVersion::from_stored(batch), bodies.split_to(bytes));
+        }
+        if bodies.is_empty() {
+            Ok(SlotCell { slot, documents })
+        } else {
+            Err("bytes after the last document".into())
+        }
+    }
+}
+
+impl Record {
+    fn read(self, epoch: Epoch) -> Result<Entry, Cause> {
+        let incarnation = self.incarnation.parse::<Incarnation>()?;
+        Ok(Entry {
+            holder: Holder::new(self.holder)?,
+            version: Version { incarnation, write: self.write },
+            ttl: Ttl::new(Duration::from_nanos(self.ttl_ns))?,
+            epoch,
+        })
+    }
+}
+
+fn line(at: &Partition, body: Body) -> Vec<u8> {
+    let line = Line { vvm_format: FORMAT, key: HEXLOWER.encode(at.as_bytes()), body };
+    // Serialization of these types has no failing case: no map keys but strings, no custom serializer.
+    let mut bytes = serde_json::to_vec(&line).unwrap_or_default();
+    bytes.push(b'\n');
+    bytes
+}
+
+/// Returns the line's content and the bytes after it.
+fn parse<'value>(at: &Partition, value: &'value [u8]) -> Result<(Body, &'value [u8]), Damaged> {
+    let end = value.iter().position(|byte| *byte == b'\n').ok_or_else(|| damaged(at, "no line"))?;
+    let (line, rest) = (&value[..end], &value[end + 1..]);
+    let Format { vvm_format: found } = serde_json::from_slice(line).map_err(|cause| damaged(at, cause))?;
+    if found != FORMAT {
+        return Err(Damaged::Format { at: at.clone(), found });
+    }
+    let Line { key, body, .. } = serde_json::from_slice(line).map_err(|cause| damaged(at, cause))?;
+    if key != HEXLOWER.encode(at.as_bytes()) {
+        return Err(Damaged::OtherKey { at: at.clone(), found: key });
+    }
+    Ok((body, rest))
+}
+
+fn damaged(at: &Partition, cause: impl Into<Cause>) -> Damaged {
+    Damaged::Content { at: at.clone(), cause: cause.into() }
+}
+
+/// A TTL has at most about 584 years in nanoseconds of 64 bits, and [`Ttl`] far less.
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ielections::{DocumentWrite, OnlyIf};
+
+    fn partition() -> Partition {
+        Partition::from_bytes(*b"\x01payroll\xff\0\0\0\x01")
+    }
+
+    fn cell() -> SlotCell {
+        let entry = Entry {
+            holder: Holder::new("two\nlines \"and\" quotes").unwrap(),
+            version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: u64::MAX },
+            ttl: Ttl::DEFAULT,
+            epoch: Epoch::new(Epoch::MAX).unwrap(),
+        };
+        let mut documents = DocumentSet::default();
+        let put = |id: &'static [u8], body: &'static [u8]| DocumentWrite::Put {
+            id: DocumentId::new(id).unwrap(),
+            body: Bytes::from_static(body),
+            only_if: OnlyIf::Always,
+        };
+        documents.apply(&[put(b"a\n", b""), put(b"\xff", b"line\nline"), put(b"c", b"{}")]);
+        SlotCell { slot: Slot::Held { entry, proven_age: None }, documents }
+    }
+
+    #[test]
+    fn cell_is_decoded_as_it_was_encoded() {
+        let at = partition();
+        for cell in [cell(), SlotCell::vacant()] {
+            assert_eq!(SlotCell::decode(&at, &cell.encode(&at)).unwrap(), cell);
+        }
+        let setting = SettingCell { value: vec![0, 255], longest_ttl: Duration::from_millis(1500) };
+        assert_eq!(SettingCell::decode(&at, &setting.encode(&at)).unwrap(), setting);
+    }
+
+    #[test]
+    fn value_cut_off_anywhere_is_damaged_and_no_vacancy() {
+        let (at, value) = (partition(), cell().encode(&partition()));
+        for length in 0..value.len() {
+            assert!(SlotCell::decode(&at, &value.slice(..length)).is_err(), "{length} bytes");
+        }
+        let longer = [&value[..], b"x"].concat().into();
+        assert!(SlotCell::decode(&at, &longer).is_err());
+    }
+
+    #[test]
+    fn other_format_and_other_key_are_named() {
+        let (at, value) = (partition(), cell().encode(&partition()));
+        let next = String::from_utf8_lossy(&value).replace("\"vvm_format\":1", "\"vvm_format\":2");
+        let error = SlotCell::decode(&at, &next.into_bytes().into()).unwrap_err().to_string();
+        assert!(error.ends_with("is written in format 2, and this version reads format 1"), "{error}");
+        let error = SlotCell::decode(&Partition::from_bytes(*b"q"), &value).unwrap_err().to_string();
+        assert!(error.contains("does not keep keys apart"), "{error}");
+    }
+
+    #[test]
+    fn setting_in_the_place_of_a_slot_is_damaged() {
+        let at = partition();
+        let setting = SettingCell { value: Vec::new(), longest_ttl: Duration::ZERO }.encode(&at);
+        assert!(SlotCell::decode(&at, &setting).is_err());
+        assert!(SettingCell::decode(&at, &SlotCell::vacant().encode(&at)).is_err());
+    }
+}

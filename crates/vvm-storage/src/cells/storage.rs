@@ -1,0 +1,126 @@
+//! [`CellStorage`]: a storage with one strong operation, compare-and-swap on one value.
+
+use crate::{Description, Opened, Partition};
+use async_trait::async_trait;
+use bytes::Bytes;
+use ielections::{ReadError, WriteError};
+use std::{fmt::Debug, sync::Arc, time::Duration};
+
+/// What a [`CellStorage`] can carry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CellLimits {
+    /// The shortest TTL that the storage's round trips leave room for: ten times an ordinary slow write of a
+    /// full cell, or more.
+    pub min_ttl: Duration,
+    /// The longest key, in bytes, before it is encoded. At least
+    /// [`Limits::LEAST_KEY_BYTES`](ielections::Limits::LEAST_KEY_BYTES).
+    pub max_key_bytes: usize,
+    /// The largest value, in bytes. At least [`CellLimits::LEAST_CELL_BYTES`].
+    pub max_cell_bytes: usize,
+}
+
+impl CellLimits {
+    /// Room for a record with the longest key and holder, and for one small document.
+    pub const LEAST_CELL_BYTES: usize = 64 << 10;
+}
+
+/// Names one value of one cell, as the server knows it: an ETag, a resource version, a revision.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Tag(Arc<[u8]>);
+
+impl Tag {
+    /// Wraps the server's bytes.
+    pub fn new(bytes: impl Into<Arc<[u8]>>) -> Self {
+        Self(bytes.into())
+    }
+
+    /// Returns the server's bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Debug for Tag {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "tag {}", self.0.escape_ascii())
+    }
+}
+
+/// A value and its tag, both from one answer of the server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cell {
+    /// The value.
+    pub value: Bytes,
+    /// The tag of exactly this value.
+    pub tag: Tag,
+}
+
+/// The state that a write replaces.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Expected {
+    /// The cell does not exist.
+    Absent,
+    /// The cell has this tag.
+    Tag(Tag),
+}
+
+/// The outcome of a write.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CellWrite {
+    /// The value was written. Its tag, if the same answer named it.
+    Written(Option<Tag>),
+    /// Not written, now or later: the cell is not in the expected state.
+    Refused,
+}
+
+/// One value per key, replaced only by a writer that has seen it.
+///
+/// [`Cells`](super::Cells) turns an implementation into a [`SysVvmStorage`](crate::SysVvmStorage) with
+/// documents. Implementations encode keys by [`Partition::encoded`], or keep them apart in their own way.
+///
+/// # Contract
+/// 1. A write is atomic, linearizable and durable before its answer. It applies exactly if the cell is in the
+///    expected state.
+/// 2. `read` is linearizable. Value and tag are of one moment.
+/// 3. Two different values of a cell have different tags. ([`Cells`](super::Cells) never writes one value
+///    twice, so a digest of the content is a tag.)
+/// 4. [`WriteError::NotApplied`] means that the write is not applied and never will be. Everything ambiguous
+///    is [`WriteError::Unknown`]: time-outs, broken connections, server errors. The client never retries.
+/// 5. Cells of different keys are apart, whatever bytes the keys have.
+///
+/// # Cancel safety
+/// A dropped write is [`WriteError::Unknown`]. Reads may be dropped at will.
+#[async_trait]
+pub trait CellStorage: Debug + Send + Sync + 'static {
+    /// Returns what this storage can carry; constant.
+    fn limits(&self) -> CellLimits;
+
+    /// Whether processes other than this one can share the storage.
+    fn shared_between_processes(&self) -> bool;
+
+    /// Returns the cell as it is now, or `None` if it does not exist; linearizable.
+    async fn read(&self, key: &Partition) -> Result<Option<Cell>, ReadError>;
+
+    /// Returns the value of a cell; may be stale. Cheaper than [`read`](Self::read) where the storage has a
+    /// cheaper read.
+    async fn peek(&self, key: &Partition) -> Result<Option<Bytes>, ReadError> {
+        Ok(self.read(key).await?.map(|cell| cell.value))
+    }
+
+    /// Replaces the cell by `value` if it is in the state `expected`.
+    async fn write(&self, key: &Partition, value: Bytes, expected: Expected)
+    -> Result<CellWrite, WriteError>;
+
+    /// Returns where the storage is and whether opening it created it, if the driver knows.
+    fn opened(&self) -> Option<Opened> {
+        None
+    }
+
+    /// Returns what the server tells about itself, for `vvm doctor`.
+    async fn describe(&self) -> Result<Description, ReadError> {
+        Ok(Description::default())
+    }
+
+    /// Ends threads and connections (I9). Every later call fails with `Fatal`.
+    async fn close(&self);
+}

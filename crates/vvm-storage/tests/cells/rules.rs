@@ -1,0 +1,252 @@
+//! The rules of `Cells` that the suites can't see.
+
+use super::mem_cells::{Database, Forged};
+use bytes::Bytes;
+use ielections::{
+    BatchOutcome, Claim, Delete, DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Holder,
+    Incarnation, OnlyIf, ReadError, Slot, Swap, Ttl, Vacant, Version, WriteError,
+};
+use std::{
+    num::NonZeroU32,
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::Duration,
+};
+use testing_time::MockClock;
+use vvm_storage::{
+    ClusterName, ElectionsTtlStorage, KEY_PREFIX_VVM_LEADER, Partition, SysVvmDocuments as _,
+    SysVvmStorage as _, cells::Cells,
+};
+
+struct Scene {
+    database: Arc<Database>,
+    clock: MockClock,
+    cells: Arc<Cells<super::mem_cells::MemCells>>,
+}
+
+const NEVER_LED: Slot = Slot::Vacant(Vacant { last_epoch: None });
+
+impl Scene {
+    fn new() -> Self {
+        let (database, clock) = (Arc::<Database>::default(), MockClock::new());
+        let cells = Arc::new(Cells::new(database.open(), Arc::new(clock.clone())));
+        Self { database, clock, cells }
+    }
+
+    /// As another process would have.
+    fn another(&self) -> Cells<super::mem_cells::MemCells> {
+        Cells::new(self.database.open(), Arc::new(self.clock.clone()))
+    }
+
+    async fn led(&self) -> Entry {
+        let entry = entry(1, 0);
+        assert_eq!(self.cells.claim(slot(), &NEVER_LED, &entry).await.unwrap(), Claim::Claimed);
+        entry
+    }
+
+    async fn settled() -> Self {
+        let scene = Self::new();
+        let elections = ElectionsTtlStorage::new(Arc::clone(&scene.cells) as _);
+        elections.settle_slot_count(&ClusterName::from("payroll"), NonZeroU32::MIN).await.unwrap();
+        scene
+    }
+
+    /// Reads and writes so far.
+    fn requests(&self) -> (usize, usize) {
+        (self.database.reads.load(SeqCst), self.database.writes.load(SeqCst))
+    }
+}
+
+fn slot() -> Partition {
+    Partition::from_bytes([&[KEY_PREFIX_VVM_LEADER][..], b"payroll", &[0, 0, 0, 1]].concat())
+}
+
+fn entry(epoch: u64, write: u64) -> Entry {
+    Entry {
+        holder: Holder::new("leader").unwrap(),
+        version: Version { incarnation: Incarnation::from_bytes([7; 16]), write },
+        ttl: Ttl::DEFAULT,
+        epoch: Epoch::new(epoch).unwrap(),
+    }
+}
+
+fn fence(after: u64) -> Fence {
+    let Entry { epoch, version, .. } = entry(1, 0);
+    Fence { epoch, incarnation: version.incarnation, after: DocumentVersion::from_stored(after) }
+}
+
+fn put(id: &str, bytes: usize) -> DocumentWrite {
+    let id = DocumentId::new(id.to_owned()).unwrap();
+    DocumentWrite::Put { id, body: Bytes::from(vec![b'x'; bytes]), only_if: OnlyIf::Always }
+}
+
+#[tokio::test]
+async fn renewal_is_one_write_and_no_read() {
+    let scene = Scene::new();
+    let held = scene.led().await;
+    let (reads, writes) = scene.requests();
+    assert_eq!(scene.cells.renew(slot(), &held, &entry(1, 1)).await.unwrap(), Swap::Swapped);
+    assert_eq!(scene.requests(), (reads, writes + 1));
+}
+
+#[tokio::test]
+async fn write_answered_without_a_tag_is_followed_by_a_read() {
+    let scene = Scene::new();
+    let held = scene.led().await;
+    let (reads, _) = scene.requests();
+    scene.database.forge(Forged::WithoutTag);
+    assert_eq!(scene.cells.renew(slot(), &held, &entry(1, 1)).await.unwrap(), Swap::Swapped);
+    assert_eq!(scene.cells.renew(slot(), &entry(1, 1), &entry(1, 2)).await.unwrap(), Swap::Swapped);
+    assert_eq!(scene.requests().0, reads + 1);
+}
+
+#[tokio::test]
+async fn refusal_shows_the_present_state_and_never_a_cached_one() {
+    let scene = Scene::new();
+    let held = scene.led().await;
+    let another = scene.another();
+    let taken = entry(2, 0);
+    let observed = Slot::Held { entry: held.clone(), proven_age: None };
+    assert_eq!(another.claim(slot(), &observed, &taken).await.unwrap(), Claim::Claimed);
+    let stands = Slot::Held { entry: taken, proven_age: None };
+    let renewal = scene.cells.renew(slot(), &held, &entry(1, 1)).await.unwrap();
+    assert_eq!(renewal, Swap::Mismatch(stands));
+    assert_eq!(scene.cells.write_documents(&slot(), &fence(0), &[]).await.unwrap(), BatchOutcome::Refused);
+}
+
+#[tokio::test]
+async fn renewal_beside_a_batch_of_another_handle_is_composed_anew() {
+    let scene = Scene::new();
+    let held = scene.led().await;
+    // The cell has another tag now, and the record is the same.
+    let batch = scene.another();
+    assert_eq!(
+        batch.write_documents(&slot(), &fence(0), &[put("a", 1)]).await.unwrap(),
+        BatchOutcome::Written
+    );
+    assert_eq!(scene.cells.renew(slot(), &held, &entry(1, 1)).await.unwrap(), Swap::Swapped);
+    let id = DocumentId::new("a").unwrap();
+    assert!(scene.cells.document(&slot(), &id).await.unwrap().is_some(), "the renewal keeps the documents");
+}
+
+#[tokio::test]
+async fn refusals_without_end_are_not_applied() {
+    let scene = Scene::new();
+    let held = scene.led().await;
+    (0..100).for_each(|_| scene.database.forge(Forged::Refused));
+    let renewal = scene.cells.renew(slot(), &held, &entry(1, 1)).await;
+    assert!(matches!(renewal, Err(WriteError::NotApplied(_))), "{renewal:?}");
+}
+
+/// Shows I7.
+#[tokio::test]
+async fn unknown_outcome_is_returned_and_not_repeated() {
+    for (forged, applied) in [(Forged::AnswerLost, true), (Forged::Lost, false)] {
+        let scene = Scene::new();
+        let held = scene.led().await;
+        let (_, writes) = scene.requests();
+        scene.database.forge(forged);
+        let renewal = scene.cells.renew(slot(), &held, &entry(1, 1)).await;
+        assert!(matches!(renewal, Err(WriteError::Unknown(_))), "{renewal:?}");
+        assert_eq!(scene.requests().1, writes + 1);
+        let stands = if applied { entry(1, 1) } else { held };
+        assert_eq!(scene.cells.read(slot()).await.unwrap().entry(), Some(&stands));
+    }
+}
+
+#[tokio::test]
+async fn value_of_another_key_is_refused() {
+    let scene = Scene::new();
+    scene.led().await;
+    let other = Partition::from_bytes(*b"\x01other\0\0\0\x01");
+    scene.database.put(&other, &scene.database.value(&slot()).unwrap());
+    let read = scene.cells.read(other).await;
+    assert!(
+        matches!(&read, Err(ReadError::Fatal(cause)) if cause.to_string().contains("keys apart")),
+        "{read:?}"
+    );
+}
+
+#[tokio::test]
+async fn full_cell_refuses_a_batch_and_no_claim() {
+    let scene = Scene::new();
+    let held = scene.led().await;
+    let limits = scene.cells.document_limits();
+    let mut after = 0;
+    // To the last hundred bytes.
+    for bytes in [limits.max_body_bytes, 64 << 10, 8 << 10, 1 << 10, 100] {
+        let refusal = loop {
+            let batch = [put(&after.to_string(), bytes)];
+            match scene.cells.write_documents(&slot(), &fence(after), &batch).await {
+                Ok(outcome) => assert_eq!(outcome, BatchOutcome::Written),
+                Err(refusal) => break refusal,
+            }
+            after += 1;
+        };
+        let WriteError::Fatal(cause) = refusal else { panic!("{refusal}") };
+        assert!(cause.to_string().contains("keep less"), "{cause}");
+    }
+    assert_eq!(scene.cells.renew(slot(), &held, &entry(1, 1)).await.unwrap(), Swap::Swapped);
+    let Entry { version, epoch, .. } = held;
+    assert_eq!(scene.cells.release(slot(), version.incarnation, epoch).await.unwrap(), Delete::Deleted);
+    let long = Entry { holder: Holder::new("\u{1}".repeat(255)).unwrap(), ..entry(2, 0) };
+    let vacant = Slot::Vacant(Vacant { last_epoch: Some(epoch) });
+    assert_eq!(scene.cells.claim(slot(), &vacant, &long).await.unwrap(), Claim::Claimed);
+    assert_eq!(scene.cells.fence_state(&slot()).await.unwrap().last, DocumentVersion::from_stored(after));
+}
+
+#[tokio::test]
+async fn settled_name_has_a_cell_for_each_slot() {
+    let scene = Scene::settled().await;
+    assert!(scene.database.value(&slot()).is_some());
+}
+
+/// Shows I5.
+#[tokio::test]
+async fn deleted_cell_of_a_settled_name_is_claimed_after_the_longest_ttl() {
+    let scene = Scene::settled().await;
+    let long = Entry { ttl: Ttl::new(Duration::from_secs(60)).unwrap(), ..entry(1, 0) };
+    assert_eq!(scene.cells.claim(slot(), &NEVER_LED, &long).await.unwrap(), Claim::Claimed);
+    scene.database.delete(&slot());
+
+    let next = long.renewed(entry(1, 1).version);
+    let renewal = scene.cells.renew(slot(), &long, &next).await.unwrap();
+    assert_eq!(renewal, Swap::Mismatch(NEVER_LED), "the leader is lost");
+
+    // With a shorter TTL of its own, and in a process that never saw the record.
+    let candidate = scene.another();
+    let claim = async || candidate.claim(slot(), &NEVER_LED, &entry(2, 0)).await;
+    for _ in 0..60 {
+        let refused = claim().await;
+        let Err(WriteError::NotApplied(cause)) = refused else { panic!("{refused:?}") };
+        assert!(cause.to_string().contains("was deleted"), "{cause}");
+        scene.clock.advance(Duration::from_secs(1));
+    }
+    assert_eq!(claim().await.unwrap(), Claim::Claimed);
+}
+
+#[tokio::test]
+async fn wait_after_a_deletion_starts_anew_when_the_cell_was_seen_again() {
+    let scene = Scene::settled().await;
+    let held = scene.led().await;
+    let value = scene.database.value(&slot()).unwrap();
+    let candidate = scene.another();
+    scene.database.delete(&slot());
+    assert!(candidate.claim(slot(), &NEVER_LED, &entry(2, 0)).await.is_err());
+    scene.clock.advance(held.ttl.get() / 2);
+    scene.database.put(&slot(), &value);
+    assert_eq!(candidate.peek(&[slot()]).await.unwrap()[0].entry(), Some(&held));
+    scene.database.delete(&slot());
+    assert!(candidate.claim(slot(), &NEVER_LED, &entry(2, 0)).await.is_err());
+    scene.clock.advance(held.ttl.get() / 2);
+    assert!(candidate.claim(slot(), &NEVER_LED, &entry(2, 0)).await.is_err());
+    scene.clock.advance(held.ttl.get() / 2);
+    assert_eq!(candidate.claim(slot(), &NEVER_LED, &entry(2, 0)).await.unwrap(), Claim::Claimed);
+}
+
+#[tokio::test]
+async fn absent_cell_of_a_name_that_is_not_settled_is_vacant() {
+    let scene = Scene::new();
+    scene.led().await;
+    scene.database.delete(&slot());
+    assert_eq!(scene.another().claim(slot(), &NEVER_LED, &entry(2, 0)).await.unwrap(), Claim::Claimed);
+}
