@@ -1,9 +1,9 @@
 //! Leader election on any storage that has a conditional write.
 //!
 //! [`Elections`] campaigns for a *slot* of a shared storage. [`Leadership`] is a slot that is held: it is
-//! renewed until it is handed back or lost. [`Standing`] is what work under a leadership knows of it: the
-//! fencing token, and how much time is left. If the network, the runtime or the process hangs, the process is
-//! killed before another one can lead.
+//! renewed until it is handed back or lost. [`Standing`] is its state, for the work under it: the fencing
+//! token, and how much time is left. If the network, the runtime or the process hangs, the process is killed
+//! before another one can lead.
 //!
 //! ```
 //! use ielections::{Candidacy, Elections, Env, Holder, Terms, Ttl};
@@ -31,17 +31,17 @@
 //! ```
 //!
 //! - [`elections`]: candidacies, their terms, and why none was acquired.
-//! - [`leadership`]: leaderships, why one is lost, and what became of the record.
-//! - [`documents`]: what only the leader of one epoch can write.
-//! - [`record`]: the words of the protocol as types.
-//! - [`storage`]: [`TtlStorage`], the one seam towards a database, and its contract.
+//! - [`leadership`]: leaderships, why one is lost, and the outcome of a release.
+//! - [`documents`]: fenced documents, which only the leader of one epoch can write.
+//! - [`record`]: the leadership record and its parts.
+//! - [`storage`]: [`TtlStorage`], the interface to a database, and its contract.
 //! - [`timing`]: every interval of the protocol, derived from the TTL.
-//! - [`env`](mod@env): clock, deadman, randomness and spawning, which come in from outside.
+//! - [`env`](mod@env): clock, deadman, randomness and spawning, which a test replaces.
 //! - `protocol`, `testing` (feature `testing`): the protocol as values, the public suites, and the storage
 //!   mock.
 //!
-//! The crate knows no database, and without the feature `tokio-rt` no runtime. `docs/architecture.md` defines
-//! the words.
+//! The crate contains no driver of a database, and without the feature `tokio-rt` no runtime.
+//! `docs/architecture.md` defines the terms.
 #![forbid(unsafe_code)]
 
 mod acquire_error;

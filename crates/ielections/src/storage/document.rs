@@ -1,21 +1,21 @@
-//! A document, its name and its version.
+//! [`Document`], its id and its version.
 
 use bytes::Bytes;
 use std::{borrow::Borrow, fmt};
 
-/// The name of a document within its slot: any bytes, at least one. Ordered as bytes are, and scans follow
-/// that order.
+/// Identifies a document within its slot: any bytes, at least one. Scans return documents in the byte order of
+/// their ids.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DocumentId(Bytes);
 
-/// No bytes are no name.
+/// The id is empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a document's id may not be empty")]
 pub struct NotAnId;
 
 impl DocumentId {
     /// # Errors
-    /// When there are no bytes.
+    /// If there are no bytes.
     pub fn new(bytes: impl Into<Bytes>) -> Result<Self, NotAnId> {
         let bytes = bytes.into();
         if bytes.is_empty() { Err(NotAnId) } else { Ok(Self(bytes)) }
@@ -26,14 +26,14 @@ impl DocumentId {
         &self.0
     }
 
-    /// The same id in memory of its own: it may be part of a larger buffer, which it would keep.
+    /// Copies the id. An id that is part of a larger buffer keeps that buffer alive.
     #[must_use]
     pub fn detached(&self) -> Self {
         Self(Bytes::copy_from_slice(&self.0))
     }
 }
 
-/// A storage finds a document by its bytes alone.
+/// For look-ups by bytes.
 impl Borrow<[u8]> for DocumentId {
     fn borrow(&self) -> &[u8] {
         &self.0
@@ -52,19 +52,19 @@ impl fmt::Display for DocumentId {
     }
 }
 
-/// Which batch wrote a document: the number of that batch among all that its partition ever took. It only
-/// rises, over leaderships and restarts, and two batches never have the same one; so a document that was
-/// deleted and put again is told from the one before.
+/// The batch that wrote a document: its number among all batches of the partition. Numbers rise over
+/// leaderships and restarts and never repeat, so a document that was deleted and put again has another
+/// version.
 ///
 /// At most `i64::MAX`, as an [`Epoch`](crate::Epoch) is, and for the same reason.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct DocumentVersion(u64);
 
 impl DocumentVersion {
-    /// What a partition starts from: no batch was ever written.
+    /// The count of a new partition: no batch was written.
     pub const NONE: Self = Self(0);
 
-    /// The version that a storage has kept.
+    /// A version that was read from a storage.
     pub const fn from_stored(number: u64) -> Self {
         Self(number)
     }
@@ -93,13 +93,13 @@ impl fmt::Display for DocumentVersion {
     }
 }
 
-/// A document as it stands in the storage.
+/// A document, as it is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Document {
-    /// Its name.
+    /// Its id.
     pub id: DocumentId,
-    /// Which batch wrote it.
+    /// The batch that wrote it.
     pub version: DocumentVersion,
-    /// What it says. May be empty.
+    /// Its content. May be empty.
     pub body: Bytes,
 }

@@ -1,8 +1,8 @@
-//! How much a storage takes of documents. Stated once by the driver, checked by the layer above.
+//! [`DocumentLimits`]: stated by the driver, checked by the layer above.
 
 use super::{document::DocumentId, document_write::DocumentWrite};
 
-/// What a driver can carry.
+/// The limits of a driver for documents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DocumentLimits {
     /// The longest id, in bytes.
@@ -11,21 +11,21 @@ pub struct DocumentLimits {
     pub max_body_bytes: usize,
     /// How many documents one batch may write.
     pub max_batch: usize,
-    /// How many bytes one batch may carry, ids and bodies together. At least those of the largest document.
+    /// The largest batch in bytes, ids and bodies together. At least as large as the largest document.
     pub max_batch_bytes: usize,
     /// How many documents one page of a scan may have.
     pub max_page: usize,
 }
 
-/// Something larger than [`DocumentLimits`] allow: the limit is named, and so is what it was for.
+/// A batch is larger than [`DocumentLimits`] allow, or has two writes of one document.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BeyondDocumentLimits {
     /// An id is too long.
     #[error("an id of {bytes} bytes is too long for this storage, which takes {most}")]
     Id {
-        /// How many it has.
+        /// Its size.
         bytes: usize,
-        /// How many it may have.
+        /// The limit.
         most: usize,
     },
     /// A body is too long.
@@ -33,37 +33,39 @@ pub enum BeyondDocumentLimits {
         "document {id} has {bytes} bytes, and this storage takes {most}: split it into several documents"
     )]
     Body {
-        /// Which document.
+        /// The document.
         id: DocumentId,
-        /// How many bytes its body has.
+        /// The size of its body.
         bytes: usize,
-        /// How many it may have.
+        /// The limit.
         most: usize,
     },
     /// Too many writes in one batch.
     #[error("{writes} writes are too many for one batch of this storage, which takes {most}")]
     Batch {
-        /// How many there are.
+        /// Its size.
         writes: usize,
-        /// How many there may be.
+        /// The limit.
         most: usize,
     },
     /// Too many bytes in one batch.
     #[error("a batch of {bytes} bytes is too large for this storage, which takes {most}")]
     BatchBytes {
-        /// How many there are.
+        /// Its size.
         bytes: usize,
-        /// How many there may be.
+        /// The limit.
         most: usize,
     },
-    /// Two writes of one document: which of them should stand?
+    /// Two writes of one document.
     #[error("document {0} is written twice in one batch")]
     Twice(DocumentId),
 }
 
 impl DocumentLimits {
+    /// Checks a batch.
+    ///
     /// # Errors
-    /// What of the batch is too large, or written twice.
+    /// If the batch is too large, or has two writes of one document.
     pub fn check(&self, batch: &[DocumentWrite]) -> Result<(), BeyondDocumentLimits> {
         if batch.len() > self.max_batch {
             return Err(BeyondDocumentLimits::Batch { writes: batch.len(), most: self.max_batch });
@@ -88,8 +90,10 @@ impl DocumentLimits {
         Ok(())
     }
 
+    /// Checks an id.
+    ///
     /// # Errors
-    /// When the id is too long.
+    /// If the id is too long.
     pub fn check_id(&self, id: &DocumentId) -> Result<(), BeyondDocumentLimits> {
         let (bytes, most) = (id.as_bytes().len(), self.max_id_bytes);
         if bytes > most { Err(BeyondDocumentLimits::Id { bytes, most }) } else { Ok(()) }

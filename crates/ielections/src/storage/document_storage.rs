@@ -1,5 +1,4 @@
-//! [`DocumentStorage`]: what fenced documents need of a database. The contract stands here, sentence by
-//! sentence.
+//! [`DocumentStorage`]: the storage interface of fenced documents, with its contract.
 
 use super::{
     document::{Document, DocumentId, DocumentVersion},
@@ -13,57 +12,56 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use std::{fmt::Debug, ops::Bound};
 
-/// What must stand for a batch to be applied (I2).
+/// The condition under which a batch is applied (I2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fence {
-    /// The slot is held under this epoch …
+    /// The epoch of the record in the slot.
     pub epoch: Epoch,
-    /// … by this acquisition.
+    /// The incarnation of the record in the slot.
     pub incarnation: Incarnation,
-    /// The last batch that the partition took is this one.
+    /// The last batch of the partition.
     pub after: DocumentVersion,
 }
 
 /// The outcome of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BatchOutcome {
-    /// All of it stands there now, with the version after [`Fence::after`].
+    /// Applied, with the version after [`Fence::after`].
     Written,
-    /// Nothing of it was written: the fence stands elsewhere, or a condition did not hold. Which, a read
-    /// tells.
+    /// Not applied: the fence does not match, or a condition does not hold. A read shows which.
     Refused,
 }
 
-/// What a fence is compared with.
+/// The state that a fence is compared with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FenceState {
     /// The leader record.
     pub slot: Slot,
-    /// The last batch that the partition took.
+    /// The last batch of the partition.
     pub last: DocumentVersion,
 }
 
 impl FenceState {
-    /// Whether a batch under `fence` would be applied now, its own conditions aside.
+    /// Whether a batch under `fence` would be applied now, if all its conditions hold.
     pub fn admits(&self, fence: &Fence) -> bool {
         self.last == fence.after
             && self.slot.entry().is_some_and(|entry| entry.is_of(fence.incarnation, fence.epoch))
     }
 }
 
-/// Which documents a page shall have.
+/// Selects documents.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Scan {
-    /// Only those whose ids begin with these bytes.
+    /// Only documents whose ids begin with these bytes.
     pub prefix: Bytes,
-    /// Only those behind this one.
+    /// Only documents after this id.
     pub after: Option<DocumentId>,
-    /// At most so many; [`DocumentLimits::max_page`] where that is less.
+    /// At most this number of documents, or [`DocumentLimits::max_page`] if that is less.
     pub limit: usize,
 }
 
 impl Scan {
-    /// From where on ids belong to the scan, if they have its prefix.
+    /// Where the scan starts.
     pub fn start(&self) -> Bound<&[u8]> {
         match &self.after {
             Some(after) if *after.as_bytes() >= *self.prefix => Bound::Excluded(after.as_bytes()),
@@ -71,7 +69,7 @@ impl Scan {
         }
     }
 
-    /// The smallest id that is too large for the prefix; `None` where no id is.
+    /// The smallest id after all ids with the prefix; `None` if there is none.
     pub fn end(&self) -> Option<Vec<u8>> {
         let kept = self.prefix.iter().rposition(|byte| *byte != u8::MAX)?;
         let mut end = self.prefix.slice(..=kept).to_vec();
@@ -90,7 +88,7 @@ impl Scan {
 /// Part of a scan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Page {
-    /// In the order of their ids. May be fewer than asked for, none at all included, although more follow.
+    /// In the order of their ids. May be fewer than requested, or none, although more follow.
     pub documents: Vec<Document>,
     /// Where the scan goes on ([`Scan::after`]); `None` at its end.
     pub next: Option<DocumentId>,
@@ -101,32 +99,32 @@ pub struct Page {
 ///
 /// # Contract
 /// 1. A batch is one atomic, linearizable step: applied whole or not at all.
-/// 2. It applies exactly if the slot is held under the fence's epoch by the fence's incarnation, whatever the
-///    record's version, *and* the last batch of the partition is [`Fence::after`], *and* every write's own
-///    condition holds. (An empty batch is one, too.)
+/// 2. It applies exactly if the slot is held under the fence's epoch by the fence's incarnation, in any version
+///    of the record, *and* the last batch of the partition is [`Fence::after`], *and* the condition of every
+///    write holds. An empty batch counts, too.
 /// 3. Once applied, the partition's last batch is the one after [`Fence::after`], and that is the version of
 ///    every document that the batch put.
-/// 4. The number of the last batch survives release, takeover, closing and reopening. It is a batch alone
-///    that changes it: claims, renewals and releases do not.
+/// 4. The number of the last batch survives release, take-over, closing and reopening. Only a batch changes it:
+///    claims, renewals and releases do not.
 /// 5. What applied is what the next `get` finds, byte for byte; deleted documents are not found.
 /// 6. After `fence_state` has returned, `get` and `scan` show every batch up to [`FenceState::last`], whole.
-///    `get` is linearizable; each document of a page was there, as it is shown, at some moment since the scan
-///    was called.
-/// 7. A scan shows every document of its range that stands all the while, once, in the order of their ids.
-/// 8. Documents of different partitions don't meet, nor do documents and leader records, whatever bytes ids
-///    have.
-/// 9. Errors are those of [`TtlStorage`](crate::TtlStorage) (its sentence 9): all that is ambiguous is
-///    [`WriteError::Unknown`], and such a batch may still be applied later, but only while its fence stands.
+///    `get` is linearizable. Each document of a page existed in that version at some moment since the call of
+///    the scan.
+/// 7. A scan shows each document of its range that exists during the whole scan exactly once, in the order of
+///    the ids.
+/// 8. Documents of different partitions are independent, and so are documents and leader records, whatever
+///    bytes ids have.
+/// 9. Errors are those of [`TtlStorage`](crate::TtlStorage) (its sentence 9): everything ambiguous is
+///    [`WriteError::Unknown`]. Such a batch may still be applied later, but only while its fence matches.
 ///
 /// # Cancel safety
 /// Dropping the future of a write is the same as [`WriteError::Unknown`]. Reads may be dropped at will.
 #[async_trait]
 pub trait DocumentStorage<K: Key>: Debug + Send + Sync + 'static {
-    /// What this driver can carry. Ids and batches beyond it are refused with `Fatal`; a page has no more
-    /// than it allows.
+    /// The limits of this driver. It refuses larger ids and batches with `Fatal`, and returns no larger page.
     fn document_limits(&self) -> DocumentLimits;
 
-    /// Writes a batch, if the fence stands and all conditions hold.
+    /// Writes a batch, if the fence matches and all conditions hold.
     async fn write_documents(
         &self,
         key: &K,
@@ -134,13 +132,13 @@ pub trait DocumentStorage<K: Key>: Debug + Send + Sync + 'static {
         batch: &[DocumentWrite],
     ) -> Result<BatchOutcome, WriteError>;
 
-    /// What a fence would be compared with now; linearizable.
+    /// Reads the state that a fence is compared with; linearizable.
     async fn fence_state(&self, key: &K) -> Result<FenceState, ReadError>;
 
-    /// One document; linearizable.
+    /// Reads one document; linearizable.
     async fn document(&self, key: &K, id: &DocumentId) -> Result<Option<Document>, ReadError>;
 
-    /// One page of documents.
+    /// Reads one page of documents.
     async fn scan_documents(&self, key: &K, scan: &Scan) -> Result<Page, ReadError>;
 }
 
@@ -149,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scan_starts_at_its_prefix_or_behind_the_document_before() {
+    fn scan_starts_at_its_prefix_or_after_the_given_document() {
         let scan = |after: &'static [u8]| Scan {
             prefix: Bytes::from_static(b"b"),
             after: DocumentId::new(after).ok(),
@@ -162,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_ends_before_the_next_one() {
+    fn scan_ends_before_the_next_prefix() {
         let end =
             |prefix: &'static [u8]| Scan { prefix: Bytes::from_static(prefix), ..Scan::default() }.end();
         assert_eq!(end(b""), None);

@@ -1,4 +1,4 @@
-//! One write of a batch, and what it depends on beside the fence.
+//! [`DocumentWrite`]: one write of a batch, with its condition.
 
 use super::document::{DocumentId, DocumentVersion};
 use bytes::Bytes;
@@ -6,44 +6,44 @@ use bytes::Bytes;
 /// One write of a batch. A batch has at most one for each document.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DocumentWrite {
-    /// Puts the document there, replacing what stands.
+    /// Writes the document, or replaces it.
     Put {
-        /// Which document.
+        /// The document.
         id: DocumentId,
-        /// What it shall say.
+        /// Its new content.
         body: Bytes,
-        /// On what condition.
+        /// Its condition.
         only_if: OnlyIf,
     },
-    /// Removes the document. Removing what is not there is no error, unless the condition says so.
+    /// Removes the document. It is no error if there is none, unless the condition fails.
     Delete {
-        /// Which document.
+        /// The document.
         id: DocumentId,
-        /// On what condition.
+        /// Its condition.
         only_if: OnlyIf,
     },
 }
 
-/// The condition of one write. Where it does not hold, nothing of the batch is written.
+/// The condition of one write. If it does not hold, the whole batch is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OnlyIf {
-    /// None. The fence is compared all the same.
+    /// No condition beside the fence.
     Always,
-    /// No such document stands.
+    /// The document does not exist.
     Absent,
-    /// The document stands, with exactly this version.
+    /// The document exists with exactly this version.
     Version(DocumentVersion),
 }
 
 impl DocumentWrite {
-    /// Which document it is about.
+    /// The document that it writes.
     pub fn id(&self) -> &DocumentId {
         match self {
             Self::Put { id, .. } | Self::Delete { id, .. } => id,
         }
     }
 
-    /// On what condition.
+    /// Its condition.
     pub fn only_if(&self) -> OnlyIf {
         match self {
             Self::Put { only_if, .. } | Self::Delete { only_if, .. } => *only_if,
@@ -60,7 +60,7 @@ impl DocumentWrite {
 }
 
 impl OnlyIf {
-    /// Whether it holds for a document that stands with `version`, or does not stand.
+    /// Whether it holds for a document with this version; `None` if there is no document.
     pub fn holds(self, version: Option<DocumentVersion>) -> bool {
         match self {
             Self::Always => true,

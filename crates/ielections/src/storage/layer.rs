@@ -1,6 +1,4 @@
-//! [`Layer`]: what stands before a storage and changes some of its verbs. Which ones, an author says; the
-//! others pass through to what is beneath. What a verb promises stands on [`TtlStorage`] alone, and a layer
-//! promises the same.
+//! [`Layer`]: a storage that changes some verbs of another one and passes on the rest.
 
 use super::{
     Claim, Delete, Key, Limits, ReadError, Swap, TtlStorage, WriteError, document_storage::DocumentStorage,
@@ -9,9 +7,8 @@ use crate::record::{Entry, Epoch, Incarnation, Slot, Vacant};
 use futures_util::future::BoxFuture;
 use std::{fmt::Debug, sync::Arc};
 
-/// The verbs that pass through: each returns the future of the storage beneath as it is, without a box of its
-/// own. The lifetimes are those that `#[async_trait]` gives a method, so that an implementation overrides a
-/// verb by an `async fn`.
+/// The verbs that pass through: each returns the future of the storage beneath, without another box. The
+/// lifetimes are those of `#[async_trait]`, so that an implementation can override a verb by an `async fn`.
 macro_rules! verbs_passed_on_to {
     ($beneath:ident) => {
         /// See [`TtlStorage::limits`].
@@ -141,19 +138,18 @@ macro_rules! verbs_passed_on_to {
     };
 }
 
-/// What stands before a storage: every verb passes through, but for those that an implementation overrides.
-/// To refuse some claims, to count calls, to listen to what is answered. [`into_storage`](Self::into_storage)
-/// makes a storage of it.
+/// A storage in front of another one. Every verb passes through, except those that an implementation
+/// overrides, for example to refuse some claims or to count calls. [`into_storage`](Self::into_storage) makes
+/// a storage of it.
 ///
-/// A verb that passes through costs nothing: the caller gets the future of the storage beneath. A verb that
-/// is overridden costs the one box of its `async fn`.
+/// A verb that passes through costs nothing. A verb that is overridden costs the one box of its `async fn`.
 ///
-/// The contract of [`TtlStorage`] holds for the layer as for what is beneath. A verb that is overridden calls
-/// the same one of [`beneath`](Self::beneath) once, or not at all; what it refuses by itself is `NotApplied`,
-/// and never will be. Limits may be narrowed, not widened.
+/// The contract of [`TtlStorage`] holds for the layer, too. An overridden verb calls the same verb of
+/// [`beneath`](Self::beneath) at most once. A write that the layer itself refuses fails with `NotApplied`.
+/// Limits may be narrowed, not widened.
 ///
 /// # Cancel safety
-/// A layer's verbs are dropped as those of a storage are: what is done after the `await` may never be done.
+/// A verb may be dropped at any `await`: code after it may never run.
 ///
 /// # Example
 /// ```
@@ -180,17 +176,17 @@ macro_rules! verbs_passed_on_to {
 ///     }
 /// }
 ///
-/// /// For elections it is a storage like any other; we go on reading what it has counted.
+/// /// Elections use the storage, and the caller reads the count.
 /// fn counted<K: Key>(storage: Arc<dyn TtlStorage<K>>) -> (Arc<Counted<K>>, Arc<dyn TtlStorage<K>>) {
 ///     let counted = Arc::new(Counted { storage, renewals: AtomicU64::new(0) });
 ///     (Arc::clone(&counted), counted.into_storage())
 /// }
 /// ```
 pub trait Layer<K: Key>: Debug + Send + Sync + 'static {
-    /// What calls are passed on to.
+    /// The storage that calls are passed on to.
     fn beneath(&self) -> &dyn TtlStorage<K>;
 
-    /// The storage that this layer makes of the one beneath.
+    /// Makes a storage of this layer.
     fn into_storage(self: Arc<Self>) -> Arc<dyn TtlStorage<K>>
     where
         Self: Sized,
@@ -201,7 +197,8 @@ pub trait Layer<K: Key>: Debug + Send + Sync + 'static {
     verbs_passed_on_to!(beneath);
 }
 
-/// A layer, as a storage. (Were every layer one by itself, no storage could be one for keys of any type.)
+/// A layer as a storage. (A blanket implementation for every `Layer` would conflict with storages that are
+/// generic over the key.)
 #[derive(Debug)]
 struct Layered<L>(Arc<L>);
 

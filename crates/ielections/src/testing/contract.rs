@@ -1,10 +1,8 @@
-//! The storage contract suite: one case for each thing that [`TtlStorage`] promises, and one test per case.
+//! The storage contract suite: one case for each promise of [`TtlStorage`], and one test for each case.
 //!
 //! A new storage implements [`StorageUnderTest`] and writes one line,
-//! [`storage_contract_suite!`](crate::storage_contract_suite). What a case writes through one handle it reads
-//! through another, as two processes would. Time is real: what must not end early is given the time to.
-//!
-//! Each case takes the storage for itself: the factory makes a fresh one for each.
+//! [`storage_contract_suite!`](crate::storage_contract_suite). A case writes through one handle and reads
+//! through another, as two processes would. Time is real. The factory makes a new storage for each case.
 
 #[cfg(test)]
 pub(in crate::testing) mod catches;
@@ -40,31 +38,30 @@ use futures_util::future::{Either, select};
 use std::{pin::pin, sync::Arc, time::Duration};
 use vvm_clock::{Clock, SystemClock};
 
-/// A storage that the suite can open as often as it likes.
+/// A storage that the suite can open any number of times.
 #[async_trait]
 pub trait StorageUnderTest: Send + Sync + 'static {
     /// Its keys.
     type Key: Key;
 
-    /// A handle of its own on the same data, as another process would have. After a handle was closed, this
-    /// is how the suite opens the storage again.
+    /// Opens another handle on the same data, as another process would. Also reopens a storage after a handle
+    /// was closed.
     async fn open(&self) -> Arc<dyn TtlStorage<Self::Key>>;
 
-    /// The key of this name. Different names are different keys, whatever bytes they have.
+    /// The key of this name. Different names are different keys, for any bytes.
     fn key(&self, name: &[u8]) -> Self::Key;
 }
 
 /// Makes one `#[tokio::test]` per case for a storage: `storage_contract_suite!(MyStorage::fresh())`.
 ///
-/// The expression is evaluated once in each test, may `await`, and gives a fresh [`StorageUnderTest`]. The
-/// crate that uses it needs `tokio` with `macros` and `rt-multi-thread`. A suite in a module of its own can
-/// be run alone.
+/// The expression is evaluated once in each test, may `await`, and makes a new [`StorageUnderTest`]. The crate
+/// needs `tokio` with `macros` and `rt-multi-thread`. To run a suite alone, put it into its own module.
 #[macro_export]
 macro_rules! storage_contract_suite {
     ($factory:expr) => {
         $crate::storage_contract_suite! { @cases tests $factory }
     };
-    // The one list of cases: tests and names are both made from it.
+    // The list of cases: both tests and names are made from it.
     (@cases $($then:tt)*) => {
         $crate::storage_contract_suite! {
             @$($then)*;
@@ -72,14 +69,14 @@ macro_rules! storage_contract_suite {
             a_claim_takes_a_released_slot
             a_claim_of_a_held_slot_is_refused
             a_claim_that_names_a_wrong_last_epoch_is_refused
-            a_ghost_of_a_claim_is_refused_after_its_release
-            a_take_over_replaces_what_was_observed
-            a_take_over_of_anything_else_is_refused
-            a_renewal_replaces_what_is_held
-            a_renewal_of_anything_else_is_refused
-            a_renewal_does_not_land_twice
-            a_release_vacates_whatever_the_version
-            a_release_by_anybody_else_is_refused
+            a_late_claim_is_refused_after_the_release
+            a_take_over_replaces_the_observed_version
+            a_take_over_of_another_version_is_refused
+            a_renewal_replaces_the_held_version
+            a_renewal_of_another_version_is_refused
+            a_renewal_is_not_applied_twice
+            a_release_applies_to_any_version
+            a_release_of_another_incarnation_or_epoch_is_refused
             a_release_of_a_vacant_slot_is_refused
             every_part_of_a_record_is_read_as_it_was_written
             a_read_sees_every_write_that_was_answered_before_it
@@ -90,10 +87,10 @@ macro_rules! storage_contract_suite {
             epochs_survive_expiry
             epochs_survive_closing_and_reopening
             the_smallest_and_the_largest_epoch_are_kept
-            a_record_stands_until_somebody_replaces_it
+            a_record_stands_until_a_write_replaces_it
             a_proven_age_is_never_larger_than_the_time_since_the_write
             a_refused_write_proves_no_more_age_than_a_read
-            keys_of_any_bytes_do_not_meet
+            keys_of_any_bytes_are_independent
             a_long_key_is_carried_whole_or_refused_for_good
             holders_of_any_bytes_are_kept
             one_of_many_claims_wins
@@ -121,13 +118,13 @@ macro_rules! storage_contract_suite {
 /// The names of all cases, as the macro makes them.
 pub const CASES: &[&str] = storage_contract_suite!(@cases names);
 
-/// The longest that a case may take. The longest one writes for 30 s.
+/// How long a case may take. The longest one writes for 30 s.
 pub const LONGEST_CASE: Duration = Duration::from_secs(300);
 
-/// Runs a case to its end, and fails it where it hangs.
+/// Runs a case, and fails it if it hangs.
 ///
 /// # Panics
-/// When the case fails, or takes longer than [`LONGEST_CASE`].
+/// If the case fails, or takes longer than [`LONGEST_CASE`].
 pub async fn bounded(case: impl Future<Output = ()>) {
     let clock = SystemClock::start().unwrap();
     match select(pin!(case), clock.sleep(LONGEST_CASE)).await {

@@ -1,9 +1,9 @@
-//! The document contract suite: one case for each thing that [`DocumentStorage`](crate::DocumentStorage)
-//! promises, and one test per case.
+//! The document contract suite: one case for each promise of [`DocumentStorage`](crate::DocumentStorage), and
+//! one test for each case.
 //!
-//! A storage that has documents has a [`StorageUnderTest`] already, for its leader records; one more line,
-//! [`document_contract_suite!`](crate::document_contract_suite), runs this one. What a case writes through
-//! one handle it reads through another, as two processes would. Each case takes the storage for itself.
+//! The storage implements [`StorageUnderTest`], and writes one line:
+//! [`document_contract_suite!`](crate::document_contract_suite). A case writes through one handle and reads
+//! through another, as two processes would.
 
 mod calls;
 mod closing;
@@ -39,24 +39,24 @@ macro_rules! document_contract_suite {
     ($factory:expr) => {
         $crate::document_contract_suite! { @cases tests $factory }
     };
-    // The one list of cases: tests and names are both made from it.
+    // The list of cases: both tests and names are made from it.
     (@cases $($then:tt)*) => {
         $crate::document_contract_suite! {
             @$($then)*;
             a_batch_under_its_fence_is_written
             a_fence_with_one_part_wrong_refuses
             a_fence_stands_through_renewals
-            nothing_is_written_where_nobody_led
-            nothing_is_written_after_a_release
-            nothing_is_written_after_a_take_over
+            batches_in_a_slot_never_led_are_refused
+            batches_after_a_release_are_refused
+            batches_after_a_take_over_are_refused
             a_record_that_is_claimed_again_has_another_fence
-            a_batch_that_arrives_twice_lands_once
-            of_two_batches_after_the_same_one_lands
-            a_batch_lands_only_after_the_one_before
-            batches_of_a_deposed_leader_never_land
-            a_put_asks_for_what_its_condition_says
-            a_delete_asks_for_what_its_condition_says
-            one_condition_that_fails_keeps_the_batch_out
+            a_batch_that_arrives_twice_is_applied_once
+            the_second_batch_after_the_same_one_is_refused
+            a_batch_is_applied_only_after_the_one_before
+            batches_in_flight_of_a_deposed_leader_are_refused
+            a_put_applies_exactly_if_its_condition_holds
+            a_delete_applies_exactly_if_its_condition_holds
+            one_failing_condition_refuses_the_batch
             a_document_has_the_version_of_its_batch
             a_document_that_was_put_again_has_another_version
             an_empty_batch_counts
@@ -66,20 +66,20 @@ macro_rules! document_contract_suite {
             writes_of_records_leave_documents_alone
             batches_leave_the_record_alone
             renewals_and_batches_do_not_refuse_each_other
-            documents_of_any_id_do_not_meet
+            documents_of_any_id_are_independent
             bodies_of_any_bytes_are_kept
-            documents_of_different_keys_do_not_meet
-            what_limits_allow_is_carried_whole
-            what_is_beyond_a_limit_is_refused_for_good
+            documents_of_different_keys_are_independent
+            batches_as_large_as_the_limits_are_applied
+            batches_beyond_a_limit_are_refused_for_good
             a_scan_keeps_to_its_prefix
-            a_scan_goes_on_behind_a_document
+            a_scan_continues_after_a_document
             a_scan_takes_more_documents_than_a_page
             a_scan_does_not_show_deleted_documents
-            a_scan_misses_nothing_that_stands_all_the_while
-            what_was_counted_is_shown
-            one_of_many_batches_at_once_lands
+            a_scan_during_writes_shows_each_lasting_document_once
+            scans_show_every_counted_batch
+            one_of_many_concurrent_batches_is_applied
             eight_writers_lose_no_batch
-            a_deposed_leader_that_goes_on_writes_nothing
+            batches_of_a_leader_after_its_deposition_are_refused
             a_dropped_batch_is_applied_whole_or_not_at_all
             a_closed_handle_refuses_documents_for_good
         }

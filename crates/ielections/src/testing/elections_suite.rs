@@ -1,15 +1,12 @@
-//! The elections suite: what a candidate, a leader and their successor can rely on, on the storage of whoever
-//! runs it.
+//! The elections suite: tests elections on a storage, from the claim to the next leader.
 //!
 //! A storage that has its [`StorageUnderTest`] adds [`ElectionsTestSuite`] and one line,
-//! [`elections_test_suite!`](crate::elections_test_suite). Each case plays several processes: handles of
-//! their own, elections of their own, and deadmen that record instead of killing. Faults come from a
+//! [`elections_test_suite!`](crate::elections_test_suite). Each case simulates several processes, each with its
+//! own handle, elections and deadman, which records instead of killing. Faults come from a
 //! [`FaultyStorage`](crate::testing::mock::FaultyStorage) between a process and the storage.
 //!
-//! Time is the machine's, or a mock clock that jumps to the next timer whenever nothing can run: a storage
-//! that answers without waiting for anything then runs the whole suite in the blink of an eye. Bounds that
-//! keep leaders apart are exact on either; bounds of how quick things are have some slack on the machine's
-//! clock.
+//! Time is real, or that of a mock clock, which jumps to the next timer whenever no task can run. Bounds that
+//! keep leaders apart are exact on both. Bounds of speed have some slack in real time.
 
 mod acquiring;
 mod claiming;
@@ -55,15 +52,15 @@ use std::{
 use testing_time::MockClock;
 use vvm_clock::Clock;
 
-/// A storage under test, and the time in which elections on it are tested.
+/// A storage under test, with the TTL and the clock of its test.
 pub trait ElectionsTestSuite: StorageUnderTest {
-    /// The TTL of most leaderships of the suite; some have twice as much. At least what the storage's
-    /// [`Limits`](crate::Limits) ask for. On the machine's clock, a test machine that stands still for a
-    /// third of it fails cases: a second or two are a good choice.
+    /// The TTL of most leaderships of the suite; some have twice as much. At least
+    /// [`Limits::min_ttl`](crate::Limits::min_ttl). In real time, cases fail if the machine stands still for a
+    /// third of it: use one or two seconds.
     fn ttl(&self) -> Ttl;
 
-    /// The clock that the storage lives by, if it is a mock clock. Only for a storage that waits for nothing
-    /// but this clock: time jumps whenever nothing can run.
+    /// The clock of the storage, if it is a mock clock. Only for a storage that waits for nothing else: time
+    /// jumps whenever no task can run.
     fn mock_clock(&self) -> Option<MockClock> {
         None
     }
@@ -71,21 +68,21 @@ pub trait ElectionsTestSuite: StorageUnderTest {
 
 /// Makes one test per case for a storage: `elections_test_suite!(MyStorage::fresh())`.
 ///
-/// The expression is evaluated once in each test, on a tokio runtime, may `await`, and gives a fresh
-/// [`ElectionsTestSuite`](crate::testing::elections_suite::ElectionsTestSuite). A suite in a module of its
-/// own can be run alone.
+/// The expression is evaluated once in each test, on a tokio runtime, may `await`, and makes a new
+/// [`ElectionsTestSuite`](crate::testing::elections_suite::ElectionsTestSuite). To run a suite alone, put it
+/// into its own module.
 #[macro_export]
 macro_rules! elections_test_suite {
     ($factory:expr) => {
         $crate::elections_test_suite! { @cases tests $factory }
     };
-    // The one list of cases: tests and names are both made from it.
+    // The list of cases: both tests and names are made from it.
     (@cases $($then:tt)*) => {
         $crate::elections_test_suite! {
             @$($then)*;
             a_free_slot_is_led_at_once
             a_second_candidate_waits_and_wins_after_the_release
-            a_candidate_without_patience_looks_once
+            a_candidate_with_zero_timeout_reads_once
             a_candidate_gives_up_in_time
             a_candidacy_for_no_slot_is_refused
             a_ttl_too_short_for_the_storage_is_refused
@@ -95,49 +92,49 @@ macro_rules! elections_test_suite {
             one_of_many_candidates_follows
             a_try_gives_up_on_a_live_leader
             a_try_takes_over_from_a_dead_leader
-            a_try_gives_up_on_a_storage_that_is_of_no_use
-            a_try_forgets_trouble_that_has_passed
+            a_try_gives_up_on_an_unusable_storage
+            a_try_continues_after_a_short_outage
             epochs_rise_over_release_expiry_and_reopening
             eight_leaders_in_turn_have_rising_epochs
             the_same_holder_twice_is_two_leaders_in_turn
             as_many_lead_as_there_are_slots
             leaderships_of_one_process_end_on_their_own
             closing_one_handle_disturbs_no_other
-            a_claim_whose_answer_was_lost_is_found
-            a_claim_that_lands_late_is_found
-            a_claim_that_was_overtaken_lands_on_nothing
-            a_take_over_whose_answer_was_lost_is_found
+            a_claim_with_lost_answer_is_confirmed_by_read_back
+            a_claim_applied_late_is_confirmed_by_the_next_attempt
+            a_claim_that_arrives_after_the_release_is_refused
+            a_take_over_with_lost_answer_is_confirmed_by_read_back
             a_claim_confirmed_late_is_renewed_before_it_counts
             an_abandoned_claim_is_deleted
             claims_that_are_not_applied_are_tried_again
             a_storage_that_refuses_for_good_ends_a_campaign
-            a_leadership_without_a_deadman_is_none
+            acquisition_without_a_deadman_fails
             a_renewal_moves_the_deadline_to_its_send
             a_leadership_is_renewed_for_as_long_as_it_is_held
-            a_renewal_whose_answer_was_lost_is_confirmed
-            a_renewal_that_lands_late_is_confirmed
-            a_renewal_that_outlasts_its_attempt_is_confirmed
-            a_renewal_that_was_overtaken_lands_on_nothing
+            a_renewal_with_lost_answer_is_confirmed_by_read_back
+            a_renewal_applied_late_is_confirmed_by_the_next_attempt
+            a_renewal_answered_after_its_timeout_is_confirmed_by_the_next_attempt
+            a_renewal_that_arrives_after_the_release_is_refused
             a_lost_renewal_is_not_confirmed_by_the_record_before_it
-            an_outage_shorter_than_the_loss_costs_nothing
+            a_short_outage_costs_no_leadership
             a_hung_storage_costs_the_leadership_in_time
             work_that_does_not_stop_is_ended_at_the_deadline
             a_stolen_record_is_a_loss_at_once
             a_vanished_record_is_a_loss_at_once
             a_storage_that_was_replaced_is_a_loss_at_once
-            a_standing_knows_how_much_time_is_left
+            a_standing_shows_how_much_time_is_left
             a_standing_at_risk_is_a_warning
             work_that_ends_hands_back
-            work_is_told_to_stop_and_waited_for
-            work_that_lost_its_leadership_is_told_at_once
-            a_release_leaves_the_epoch_and_nothing_else
-            a_release_whose_answer_was_lost_is_a_release
-            a_release_that_does_not_get_through_ends_all_the_same
+            run_cancels_the_work_and_waits_for_it
+            a_loss_cancels_the_work_at_once
+            a_release_leaves_only_the_epoch
+            a_release_with_lost_answer_is_confirmed
+            a_release_without_the_storage_disarms
             a_release_waits_for_the_renewal_in_flight
             a_dropped_leadership_stays_armed_and_is_not_renewed
-            a_dropped_candidacy_wins_nothing
-            a_candidacy_dropped_in_mid_claim_leaves_nothing
-            a_candidacy_dropped_in_the_moment_of_success_leaves_nothing
+            a_dropped_candidacy_acquires_nothing
+            a_candidacy_dropped_during_its_claim_leaves_no_record
+            a_candidacy_dropped_at_its_success_leaves_no_record
             cleanup_ends_and_refuses_campaigns
             cleanup_waits_until_work_has_stopped
             cleanup_may_be_called_again
@@ -165,10 +162,10 @@ pub const CASES: &[&str] = elections_test_suite!(@cases names);
 /// How many TTLs a case may take. The longest one leads eight times in turn.
 const LONGEST_CASE: u32 = 60;
 
-/// Runs one case on a fresh storage, on a runtime of its own.
+/// Runs one case on a new storage and a new runtime.
 ///
 /// # Panics
-/// When the case fails, or does not end.
+/// If the case fails or does not end.
 pub fn run<Suite: ElectionsTestSuite>(
     factory: impl Future<Output = Suite>,
     case: impl AsyncFnOnce(Scene<Suite>),
@@ -186,7 +183,7 @@ pub fn run<Suite: ElectionsTestSuite>(
         .unwrap();
     runtime.block_on(async {
         let scene = Scene::on(factory.await);
-        // From here on: a factory may wait for the world outside.
+        // Measured from here, since the factory may wait for a server.
         if let Some(clock) = scene.suite.mock_clock() {
             mock.set(clock).unwrap();
         }

@@ -1,10 +1,6 @@
-//! [`FaultyStorage`]: any storage, behind a network that misbehaves on demand.
-//!
-//! What lives here: which fault strikes which call ([`Plan`](plan)), writes that are under way
-//! ([`Network`](network)), and what really happened ([`Counts`]). Deterministic: no real time, no thread, no
-//! task, and randomness from a seed.
-//!
-//! What does not: a mock of a database's own protocol. Drivers are tested against real servers.
+//! [`FaultyStorage`]: a storage behind a network with planned or random faults. Deterministic: no real time, no
+//! thread, no task, and randomness from a seed. It does not mock the protocol of a database: drivers are tested
+//! with real servers.
 
 mod call;
 mod counts;

@@ -1,5 +1,4 @@
-//! The contract as plainly as it can be written: a map from keys to slots, and one to documents. What a real
-//! storage is compared with, and what the mock and the planted bugs of the suites' own tests stand on.
+//! [`Model`]: the simplest storage that keeps the contract: a map from keys to slots, and one to documents.
 
 mod documents;
 
@@ -30,17 +29,17 @@ struct State<K> {
 }
 
 impl<K: Key> Model<K> {
-    /// No slot was ever led.
+    /// A storage in which no slot was ever led.
     pub fn new() -> Arc<Self> {
         Arc::new(Self { state: Mutex::new(State { slots: BTreeMap::new(), documents: BTreeMap::new() }) })
     }
 
-    /// A handle of its own, as another process would have.
+    /// Opens another handle, as another process would.
     pub fn open(self: &Arc<Self>) -> Arc<ModelStorage<K>> {
         Arc::new(ModelStorage { model: Arc::clone(self), closed: AtomicBool::new(false) })
     }
 
-    /// Nothing panics half-way through a change, so poison carries no information here.
+    /// A poisoned lock is taken: no change panics before it is complete.
     fn state(&self) -> MutexGuard<'_, State<K>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -52,7 +51,7 @@ impl<K: Key> State<K> {
     }
 }
 
-/// A handle on a [`Model`]. It proves no ages: observers of a model wait.
+/// A handle on a [`Model`]. It proves no ages.
 #[derive(Debug)]
 pub struct ModelStorage<K> {
     model: Arc<Model<K>>,
@@ -65,7 +64,7 @@ pub struct ModelStorage<K> {
 struct Closed;
 
 impl<K: Key> ModelStorage<K> {
-    /// Replaces the slot by `next` if it is as `expected` says; else returns it.
+    /// Replaces the slot by `next` if it meets `expected`; else returns it.
     fn replace(
         &self,
         key: &K,

@@ -1,5 +1,4 @@
-//! The suite catches: each case is shown a storage with a bug that it must not pass, and the same one
-//! without, which it must.
+//! Every case fails on a storage with a planted bug, and passes on the same storage without it.
 
 mod bug;
 mod planted;
@@ -11,7 +10,7 @@ use planted::Planted;
 use std::{collections::BTreeSet, fmt};
 use tokio::task::{LocalSet, spawn_local};
 
-/// A key that is its name.
+/// A key that consists of its name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(in crate::testing) struct Name(pub(in crate::testing) Vec<u8>);
 
@@ -48,10 +47,10 @@ mod without_a_bug_it_passes {
 /// A bug and the cases that must fail because of it.
 macro_rules! catches {
     ($($bug:ident: $($case:ident)+;)*) => {
-        /// The cases that are shown to fail.
+        /// The cases that fail because of some bug.
         const SHOWN: &[&str] = &[$($(stringify!($case)),+),*];
 
-        /// Every pair in which the case passed.
+        /// Runs every pair. Returns those in which the case passed.
         async fn uncaught() -> Vec<(Bug, &'static str)> {
             let mut trials = Vec::new();
             $($(
@@ -73,29 +72,29 @@ macro_rules! catches {
 catches! {
     ClaimNeedsEpoch: a_claim_takes_a_slot_that_was_never_led;
     ClaimNeedsFreshSlot: a_claim_takes_a_released_slot;
-    ClaimOverwrites: a_claim_of_a_held_slot_is_refused a_record_stands_until_somebody_replaces_it;
-    ClaimIgnoresEpoch: a_claim_that_names_a_wrong_last_epoch_is_refused a_ghost_of_a_claim_is_refused_after_its_release;
+    ClaimOverwrites: a_claim_of_a_held_slot_is_refused a_record_stands_until_a_write_replaces_it;
+    ClaimIgnoresEpoch: a_claim_that_names_a_wrong_last_epoch_is_refused a_late_claim_is_refused_after_the_release;
     ClaimLies: a_claim_of_a_held_slot_is_refused a_claim_that_names_a_wrong_last_epoch_is_refused
-        a_ghost_of_a_claim_is_refused_after_its_release a_take_over_of_anything_else_is_refused one_of_many_claims_wins
+        a_late_claim_is_refused_after_the_release a_take_over_of_another_version_is_refused one_of_many_claims_wins
         one_of_many_take_overs_wins_each_epoch;
-    TakeOverByIncarnation: a_take_over_of_anything_else_is_refused;
-    TakeOverIgnoresEpoch: a_take_over_of_anything_else_is_refused;
-    TakeOverOfFirstVersionOnly: a_take_over_replaces_what_was_observed;
-    SwapByIncarnation: a_renewal_of_anything_else_is_refused a_renewal_does_not_land_twice
+    TakeOverByIncarnation: a_take_over_of_another_version_is_refused;
+    TakeOverIgnoresEpoch: a_take_over_of_another_version_is_refused;
+    TakeOverOfFirstVersionOnly: a_take_over_replaces_the_observed_version;
+    SwapByIncarnation: a_renewal_of_another_version_is_refused a_renewal_is_not_applied_twice
         eight_writers_lose_no_renewal;
-    SwapByWrite: a_renewal_of_anything_else_is_refused;
-    SwapIgnoresEpoch: a_renewal_of_anything_else_is_refused;
-    SwapOnlyOnce: a_renewal_replaces_what_is_held;
-    SwapLies: a_renewal_of_anything_else_is_refused a_renewal_does_not_land_twice eight_writers_lose_no_renewal;
-    SwapDenies: eight_writers_lose_no_renewal a_renewal_replaces_what_is_held;
-    ReleaseOfFirstVersionOnly: a_release_vacates_whatever_the_version;
-    ReleaseByEpoch: a_release_by_anybody_else_is_refused;
-    ReleaseByIncarnation: a_release_by_anybody_else_is_refused;
-    ReleaseLies: a_release_by_anybody_else_is_refused a_release_of_a_vacant_slot_is_refused;
+    SwapByWrite: a_renewal_of_another_version_is_refused;
+    SwapIgnoresEpoch: a_renewal_of_another_version_is_refused;
+    SwapOnlyOnce: a_renewal_replaces_the_held_version;
+    SwapLies: a_renewal_of_another_version_is_refused a_renewal_is_not_applied_twice eight_writers_lose_no_renewal;
+    SwapDenies: eight_writers_lose_no_renewal a_renewal_replaces_the_held_version;
+    ReleaseOfFirstVersionOnly: a_release_applies_to_any_version;
+    ReleaseByEpoch: a_release_of_another_incarnation_or_epoch_is_refused;
+    ReleaseByIncarnation: a_release_of_another_incarnation_or_epoch_is_refused;
+    ReleaseLies: a_release_of_another_incarnation_or_epoch_is_refused a_release_of_a_vacant_slot_is_refused;
     ReleaseForgetsEpoch: epochs_survive_release a_claim_takes_a_released_slot
-        a_ghost_of_a_claim_is_refused_after_its_release the_smallest_and_the_largest_epoch_are_kept;
-    RefusalShowsNothing: a_claim_of_a_held_slot_is_refused a_take_over_of_anything_else_is_refused
-        a_renewal_of_anything_else_is_refused a_release_by_anybody_else_is_refused
+        a_late_claim_is_refused_after_the_release the_smallest_and_the_largest_epoch_are_kept;
+    RefusalShowsNothing: a_claim_of_a_held_slot_is_refused a_take_over_of_another_version_is_refused
+        a_renewal_of_another_version_is_refused a_release_of_another_incarnation_or_epoch_is_refused
         a_refused_write_proves_no_more_age_than_a_read;
     TtlInMilliseconds: every_part_of_a_record_is_read_as_it_was_written;
     WriteAsI32: every_part_of_a_record_is_read_as_it_was_written;
@@ -107,14 +106,14 @@ catches! {
     ScanSorts: a_scan_keeps_the_order_of_its_keys;
     ScanSkipsVacant: a_scan_shows_slots_that_were_never_led;
     ScanStopsAfterBatch: a_scan_takes_more_keys_than_a_batch;
-    Expires: a_record_stands_until_somebody_replaces_it epochs_survive_expiry;
-    ExpiresAndForgets: epochs_survive_expiry a_record_stands_until_somebody_replaces_it;
+    Expires: a_record_stands_until_a_write_replaces_it epochs_survive_expiry;
+    ExpiresAndForgets: epochs_survive_expiry a_record_stands_until_a_write_replaces_it;
     AgeIsGuessed: a_proven_age_is_never_larger_than_the_time_since_the_write
         a_refused_write_proves_no_more_age_than_a_read;
     AgeIsOfTheClaim: a_proven_age_is_never_larger_than_the_time_since_the_write;
     RefusalAgeIsGuessed: a_refused_write_proves_no_more_age_than_a_read;
-    KeyEndsAtZero: keys_of_any_bytes_do_not_meet;
-    KeyIgnoresCase: keys_of_any_bytes_do_not_meet;
+    KeyEndsAtZero: keys_of_any_bytes_are_independent;
+    KeyIgnoresCase: keys_of_any_bytes_are_independent;
     KeyCut: a_long_key_is_carried_whole_or_refused_for_good;
     LimitsAreIgnored: a_long_key_is_carried_whole_or_refused_for_good;
     ChecksThenWrites: one_of_many_claims_wins one_of_many_take_overs_wins_each_epoch eight_writers_lose_no_renewal;
@@ -126,12 +125,12 @@ catches! {
 
 #[tokio::test]
 async fn every_planted_bug_is_caught() {
-    // All on this thread, so that the panics that we want are captured with the output of this test.
+    // All on this thread, so that the expected panics are captured with the output of this test.
     assert_eq!(LocalSet::new().run_until(uncaught()).await, []);
 }
 
 #[test]
-fn every_case_is_shown_to_fail() {
+fn every_case_fails_for_some_planted_bug() {
     let shown: BTreeSet<_> = SHOWN.iter().copied().collect();
     let cases: BTreeSet<_> = CASES.iter().copied().collect();
     assert_eq!(cases.difference(&shown).collect::<Vec<_>>(), [""; 0].iter().collect::<Vec<_>>());
@@ -139,7 +138,7 @@ fn every_case_is_shown_to_fail() {
 }
 
 #[test]
-fn every_case_that_is_written_is_in_the_list() {
+fn every_case_is_in_the_list() {
     let sources = [
         include_str!("claims.rs"),
         include_str!("closing.rs"),

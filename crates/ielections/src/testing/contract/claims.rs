@@ -1,12 +1,12 @@
 //! Claims: `insert_if_not_exist` applies exactly to the vacancy named, `take_over` exactly to the version
-//! named, and what is refused shows what stands there.
+//! named, and a refusal shows the slot.
 
 use super::{
     StorageUnderTest,
     scene::{Scene, held, next, others_than_next, refused, vacant, vacant_slot},
 };
 
-/// A slot that nobody led can be claimed.
+/// A slot that was never led can be claimed.
 pub async fn a_claim_takes_a_slot_that_was_never_led(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     assert_eq!(scene.stands().await, vacant_slot(None));
@@ -15,7 +15,7 @@ pub async fn a_claim_takes_a_slot_that_was_never_led(storage: &impl StorageUnder
     assert_eq!(scene.stands().await, held(&entry));
 }
 
-/// A released slot can be claimed by whoever knows its last epoch.
+/// A released slot can be claimed with its last epoch.
 pub async fn a_claim_takes_a_released_slot(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let (first, second) = (scene.entry(1, 1), scene.entry(2, 2));
@@ -25,7 +25,7 @@ pub async fn a_claim_takes_a_released_slot(storage: &impl StorageUnderTest) {
     assert_eq!(scene.stands().await, held(&second));
 }
 
-/// A held slot can't be claimed as vacant, whatever its last epoch is said to be.
+/// A held slot can't be claimed as vacant, with any last epoch.
 pub async fn a_claim_of_a_held_slot_is_refused(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let (first, second, third) = (scene.entry(1, 1), scene.entry(2, 2), scene.entry(3, 3));
@@ -57,8 +57,8 @@ pub async fn a_claim_that_names_a_wrong_last_epoch_is_refused(storage: &impl Sto
     }
 }
 
-/// A claim that was applied, released and then arrives again, or for the first time, finds another vacancy.
-pub async fn a_ghost_of_a_claim_is_refused_after_its_release(storage: &impl StorageUnderTest) {
+/// A claim that arrives after a release, again or for the first time, finds another vacancy.
+pub async fn a_late_claim_is_refused_after_the_release(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let (first, second) = (scene.entry(1, 1), scene.entry(2, 2));
     scene.claim(None, &first).await;
@@ -72,8 +72,8 @@ pub async fn a_ghost_of_a_claim_is_refused_after_its_release(storage: &impl Stor
     assert_eq!(scene.stands().await, vacant_slot(Some(2)));
 }
 
-/// A record can be taken over by whoever knows its version.
-pub async fn a_take_over_replaces_what_was_observed(storage: &impl StorageUnderTest) {
+/// A record can be taken over with its version.
+pub async fn a_take_over_replaces_the_observed_version(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let first = scene.entry(1, 1);
     scene.claim(None, &first).await;
@@ -84,12 +84,12 @@ pub async fn a_take_over_replaces_what_was_observed(storage: &impl StorageUnderT
     assert_eq!(scene.stands().await, held(&taken));
 }
 
-/// A record that was renewed, replaced or released since it was observed can't be taken over.
-pub async fn a_take_over_of_anything_else_is_refused(storage: &impl StorageUnderTest) {
+/// A record that was renewed, replaced or released since can't be taken over.
+pub async fn a_take_over_of_another_version_is_refused(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let (first, intruder) = (scene.entry(1, 1), scene.entry(2, 9));
     let claim = scene.here.take_over(&scene.key, &first, &intruder).await.unwrap();
-    assert_eq!(refused(claim), vacant_slot(None), "nobody ever led");
+    assert_eq!(refused(claim), vacant_slot(None), "never led");
 
     scene.claim(None, &first).await;
     let standing = next(&first);

@@ -1,11 +1,11 @@
-//! Closing: every call after it fails for good, and it concerns one handle only.
+//! Closing: every later call of the handle fails for good. Other handles are not affected.
 
 use super::{
     StorageUnderTest,
     scene::{Scene, held, next},
 };
 
-/// Every verb of a closed handle fails with `Fatal` and changes nothing; closing it again is harmless.
+/// Every verb of a closed handle fails with `Fatal` and changes nothing. Closing again has no effect.
 pub async fn a_closed_handle_refuses_everything_for_good(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let (key, entry, other) = (&scene.key, scene.entry(1, 1), storage.key(b"other"));
@@ -18,7 +18,7 @@ pub async fn a_closed_handle_refuses_everything_for_good(storage: &impl StorageU
     assert_eq!(scene.there.get(&other).await.unwrap().last_epoch(), None);
 }
 
-/// Other handles go on reading and writing what the closed one wrote.
+/// Other handles still read and write after one was closed.
 pub async fn closing_one_handle_leaves_the_others_open(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let entry = scene.entry(1, 1);

@@ -1,4 +1,4 @@
-//! Contention: of many writes on one version exactly one applies, and none is lost or counted twice.
+//! Contention: of many writes on one version exactly one applies, and none is lost or applied twice.
 
 use super::{
     StorageUnderTest,
@@ -14,8 +14,8 @@ const WRITERS: u8 = 8;
 const SWAPS: u64 = 1000;
 const TAKE_OVERS: u64 = 50;
 
-/// How long the swaps may take. Writers that don't know of each other stand in each other's way: a cluster
-/// whose nodes have to agree on each swap gets through a few dozen a second.
+/// How long the swaps may take. A cluster whose nodes agree on each swap applies a few dozen a second, if
+/// independent writers compete.
 const LONGEST_SWAPPING: Duration = Duration::from_secs(30);
 
 /// Handles for the writers: two of them, so that contention is between processes and within one.
@@ -39,7 +39,7 @@ pub async fn one_of_many_claims_wins(storage: &impl StorageUnderTest) {
                     match settled(outcome, &entry, &*handle, &key).await {
                         Settled::Applied => return Some(entry),
                         Settled::Refused(slot) | Settled::Undecided(slot) => match slot.entry() {
-                            // An attempt before this one, undecided then, has landed.
+                            // An earlier, undecided attempt has applied.
                             Some(winner) if *winner == entry => return Some(entry),
                             Some(_) => return None,
                             None => {}
@@ -67,7 +67,7 @@ pub async fn one_of_many_take_overs_wins_each_epoch(storage: &impl StorageUnderT
             let (mut epochs, mut undecided) = (Vec::new(), 0);
             let mut slot = standing(&*handle, &key).await;
             while epochs.len() < TAKE_OVERS as usize {
-                let observed = slot.entry().expect("nobody releases").clone();
+                let observed = slot.entry().expect("a record, since no writer releases").clone();
                 ours.version = ours.version.next();
                 ours.epoch = Epoch::new(observed.epoch.get() + 1).unwrap();
                 let outcome = handle.take_over(&key, &observed, &ours).await.map(of_claim);
@@ -92,23 +92,26 @@ pub async fn one_of_many_take_overs_wins_each_epoch(storage: &impl StorageUnderT
     let given = epochs.len() as u64;
     epochs.dedup();
     assert_eq!(epochs.len() as u64, given, "an epoch was given twice");
-    // Each epoch follows the one before, so those between first and last are all there but for undecided
-    // ones.
-    let last = standing(&*scene.there, &scene.key).await.last_epoch().expect("nobody releases").get();
+    // Epochs are consecutive, so only undecided ones may be missing.
+    let last = standing(&*scene.there, &scene.key)
+        .await
+        .last_epoch()
+        .expect("a record, since no writer releases")
+        .get();
     assert!(
         (given..=given + undecided.iter().sum::<u64>()).contains(&(last - 1)),
         "{given} given, {last} stands"
     );
 }
 
-/// Eight writers, a thousand swaps each or as many as there is time for, on one record: as many were applied
-/// as were answered so.
+/// Eight writers swap one record up to a thousand times each: exactly the swaps that were answered so are
+/// applied.
 pub async fn eight_writers_lose_no_renewal(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let handles = handles(storage).await;
     let first = scene.entry(1, 1);
     scene.claim(None, &first).await;
-    // A version counts in steps of this, and says in the rest who wrote it: no two writers choose the same.
+    // Versions rise in steps of this, and the remainder identifies the writer, so all are different.
     let step = u64::from(WRITERS);
     let end = SystemClock::read().after(LONGEST_SWAPPING);
     let mut writers = JoinSet::new();
@@ -118,7 +121,7 @@ pub async fn eight_writers_lose_no_renewal(storage: &impl StorageUnderTest) {
             let (mut swaps, mut undecided) = (0, 0);
             let mut slot = standing(&*handle, &key).await;
             while swaps < SWAPS && SystemClock::read() < end {
-                let held = slot.entry().expect("nobody releases").clone();
+                let held = slot.entry().expect("a record, since no writer releases").clone();
                 let write = (held.version.write / step + 1) * step + u64::from(writer);
                 let ours = held.renewed(Version { write, ..held.version });
                 let outcome = handle.compare_and_swap(&key, &held, &ours).await.map(of_swap);
@@ -140,7 +143,12 @@ pub async fn eight_writers_lose_no_renewal(storage: &impl StorageUnderTest) {
     let (answered, undecided): (Vec<u64>, Vec<u64>) = writers.join_all().await.into_iter().unzip();
     let (answered, undecided): (u64, u64) = (answered.iter().sum(), undecided.iter().sum());
     assert!(answered > 0, "not one swap in {LONGEST_SWAPPING:?}");
-    let stand =
-        standing(&*scene.there, &scene.key).await.entry().expect("nobody releases").version.write / step;
+    let stand = standing(&*scene.there, &scene.key)
+        .await
+        .entry()
+        .expect("a record, since no writer releases")
+        .version
+        .write
+        / step;
     assert!((answered..=answered + undecided).contains(&stand), "{answered} answered, {stand} stand");
 }

@@ -1,4 +1,4 @@
-//! A write whose future was dropped is applied whole or not at all, now or later.
+//! A write whose future was dropped is applied as a whole or not at all, now or later.
 
 use super::{
     StorageUnderTest,
@@ -8,8 +8,7 @@ use super::{
 use crate::{Entry, Slot};
 use std::{future::poll_fn, task::Poll};
 
-/// Drops writes at every stage, and goes on from what stands there: always one of the two records, never a
-/// mixture.
+/// Drops writes at every stage, and reads the slot: it has one of the two records, never a mixture.
 /// Shows I7.
 pub async fn a_dropped_write_is_applied_whole_or_not_at_all(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
@@ -24,15 +23,14 @@ pub async fn a_dropped_write_is_applied_whole_or_not_at_all(storage: &impl Stora
             }
         }
         drop(swap);
-        // It may land between any two of the steps that follow, and keep the storage busy meanwhile; the
-        // version says what stands each time.
+        // It may be applied between any two of the following steps. The version shows which record stands.
         one_of(standing(&*scene.there, &scene.key).await, &[&held, &attempt]);
         let after = next(&attempt);
         held = loop {
             let outcome = scene.here.compare_and_swap(&scene.key, &held, &after).await.map(of_swap);
             let stands = match settled(outcome, &after, &*scene.there, &scene.key).await {
                 Settled::Applied => break after,
-                // An attempt before this one, undecided then, may have landed.
+                // An earlier, undecided attempt may have been applied.
                 Settled::Refused(slot) | Settled::Undecided(slot) => one_of(slot, &[&held, &attempt, &after]),
             };
             if stands != held {
@@ -42,7 +40,7 @@ pub async fn a_dropped_write_is_applied_whole_or_not_at_all(storage: &impl Stora
     }
 }
 
-/// What stands there, which has to be one of these.
+/// Returns the record of the slot, which must be one of these.
 fn one_of(slot: Slot, records: &[&Entry]) -> Entry {
     match slot {
         Slot::Held { entry, .. } if records.contains(&&entry) => entry,

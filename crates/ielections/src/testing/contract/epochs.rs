@@ -1,4 +1,4 @@
-//! Epochs outlive what they were given to: release, expiry, closing and reopening.
+//! Epochs survive release, expiry, closing and reopening.
 
 use super::{
     StorageUnderTest,
@@ -20,7 +20,7 @@ pub async fn epochs_survive_release(storage: &impl StorageUnderTest) {
     }
 }
 
-/// A record whose TTL has passed keeps its epoch, and whoever takes it over is shown it.
+/// A record whose TTL has passed keeps its epoch, and a take-over gets it.
 pub async fn epochs_survive_expiry(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let clock = SystemClock::start().unwrap();
@@ -55,7 +55,7 @@ pub async fn epochs_survive_closing_and_reopening(storage: &impl StorageUnderTes
     assert_eq!(refused(ghost), vacant_slot(Some(9)));
 }
 
-/// Every epoch that there can be is kept, in a record and after it.
+/// The smallest and the largest epoch are kept, in a record and after its release.
 pub async fn the_smallest_and_the_largest_epoch_are_kept(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let mut last_epoch = None;

@@ -1,4 +1,4 @@
-//! Hostile keys and values: any bytes, none, and many.
+//! Keys and values of any bytes and lengths.
 
 use super::{
     StorageUnderTest,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{Claim, Delete, Entry, Holder, Limits, Slot, Swap};
 
-/// Names that encodings confuse: empty, each byte alone, all bytes, prefixes of each other, separators,
+/// Names that an encoding may confuse: empty, each byte alone, all bytes, prefixes of each other, separators,
 /// numbers.
 pub(in crate::testing) fn hostile_names() -> Vec<Vec<u8>> {
     let mut names = vec![Vec::new(), (0..=255).collect(), (0..=255).rev().collect()];
@@ -21,8 +21,8 @@ pub(in crate::testing) fn hostile_names() -> Vec<Vec<u8>> {
     names
 }
 
-/// No write of one key changes another, whatever bytes the keys have.
-pub async fn keys_of_any_bytes_do_not_meet(storage: &impl StorageUnderTest) {
+/// No write of one key changes another, for keys of any bytes.
+pub async fn keys_of_any_bytes_are_independent(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let keys: Vec<_> = hostile_names().iter().map(|name| storage.key(name)).collect();
     let entries: Vec<_> = (1..=keys.len()).map(|number| scene.entry(number as u8, number as u64)).collect();
@@ -40,12 +40,12 @@ pub async fn keys_of_any_bytes_do_not_meet(storage: &impl StorageUnderTest) {
     }
 }
 
-/// 64 KiB and more: within the limits it works as a short key does; beyond, every verb refuses for good.
+/// Within the limits a key of 64 KiB works as a short one does. Beyond them, every verb refuses for good.
 pub async fn a_long_key_is_carried_whole_or_refused_for_good(storage: &impl StorageUnderTest) {
     const LONG: usize = 64 * 1024;
-    /// More than any prefix.
+    /// Longer than any prefix.
     const ROOM: usize = 256;
-    /// Enough to be refused by every storage that states a limit at all.
+    /// Longer than every limit of a storage.
     const LONGEST: usize = 64 << 20;
     let scene = Scene::set(storage).await;
     let most = scene.here.limits().max_key_bytes;
@@ -58,7 +58,7 @@ pub async fn a_long_key_is_carried_whole_or_refused_for_good(storage: &impl Stor
         lengths.extend([most - ROOM, most + 1]);
     }
     for bytes in lengths {
-        // Alike up to the last byte: a storage that cuts keys off would confuse them.
+        // Equal except for the last byte: a storage that cuts keys would confuse them.
         let names = [b'a', b'b'].map(|last| [vec![b'x'; bytes - 1], vec![last]].concat());
         for (author, name) in (1_u8..).zip(names) {
             let (key, entry) = (storage.key(&name), scene.entry(author, u64::from(author)));
@@ -80,8 +80,7 @@ async fn carries<K: crate::Key>(scene: &Scene<K>, key: &K, entry: &Entry) {
     assert_eq!(ageless(scene.there.get(key).await.unwrap()), held(&renewed));
 }
 
-/// Holders are kept byte for byte: none, 255 bytes, every character below 256, zero bytes, what looks like
-/// SQL.
+/// Holders are kept byte for byte: empty, 255 bytes, every character below 256, zero bytes, SQL.
 pub async fn holders_of_any_bytes_are_kept(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let below_256: String = ('\0'..='\u{ff}').collect();

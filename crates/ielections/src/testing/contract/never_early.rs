@@ -9,12 +9,12 @@ use crate::{Claim, Entry, Key, Slot, Swap, TtlStorage};
 use std::time::Duration;
 use vvm_clock::{Clock, Instant, SystemClock};
 
-/// Small against the shortest TTL of all, 100 ms.
+/// Short compared to the shortest TTL, 100 ms.
 const STEP: Duration = Duration::from_millis(10);
 
-/// A record whose TTL has passed stands as it stood: it is read, refuses claims, and is what is taken over.
+/// A record whose TTL has passed is still read, refuses claims, and can be taken over.
 /// Shows I5.
-pub async fn a_record_stands_until_somebody_replaces_it(storage: &impl StorageUnderTest) {
+pub async fn a_record_stands_until_a_write_replaces_it(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let clock = SystemClock::start().unwrap();
     let (entry, intruder) = (scene.entry(1, 1), scene.entry(2, 2));
@@ -32,7 +32,7 @@ pub async fn a_record_stands_until_somebody_replaces_it(storage: &impl StorageUn
     scene.take_over(&entry, &intruder).await;
 }
 
-/// The age that a slot claims; a record that was never held can't have one.
+/// The proven age of a held slot.
 fn age(slot: &Slot) -> Option<Duration> {
     match slot {
         Slot::Held { proven_age, .. } => *proven_age,
@@ -40,7 +40,7 @@ fn age(slot: &Slot) -> Option<Duration> {
     }
 }
 
-/// Reads through every handle, old and new, for a while: no age is larger than the time since `issued_at`.
+/// Reads through every handle, old and new, for a while: no age exceeds the time since `issued_at`.
 async fn ages_are_proven<S: StorageUnderTest>(
     storage: &S,
     scene: &Scene<S::Key>,
@@ -56,7 +56,7 @@ async fn ages_are_proven<S: StorageUnderTest>(
                 handle.scan(std::slice::from_ref(&scene.key)).await.unwrap().remove(0),
             ];
             for slot in slots {
-                // A scan may be stale; then it shows another version, whose age is another matter.
+                // A stale scan shows another version, with another age.
                 let at_most = clock.now().since(issued_at);
                 if slot.entry() == Some(entry) {
                     assert!(
@@ -72,7 +72,7 @@ async fn ages_are_proven<S: StorageUnderTest>(
     handles[2].close().await;
 }
 
-/// Every write starts the age anew: a claim, a renewal, a take-over.
+/// The age starts anew with every write: claim, renewal and take-over.
 /// Shows I5.
 pub async fn a_proven_age_is_never_larger_than_the_time_since_the_write(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
@@ -93,7 +93,7 @@ pub async fn a_proven_age_is_never_larger_than_the_time_since_the_write(storage:
     ages_are_proven(storage, &scene, &clock, &taken, issued_at).await;
 }
 
-/// What a refused write shows is no older than what a read shows.
+/// A refused write proves no more age than a read.
 pub async fn a_refused_write_proves_no_more_age_than_a_read(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let clock = SystemClock::start().unwrap();
@@ -109,7 +109,7 @@ pub async fn a_refused_write_proves_no_more_age_than_a_read(storage: &impl Stora
     }
 }
 
-/// One refusal of each verb that refuses with a slot.
+/// The slots of one refusal of each verb.
 async fn refusals<K: Key>(handle: &dyn TtlStorage<K>, key: &K, stranger: &Entry) -> Vec<Slot> {
     let mut slots = Vec::new();
     if let Claim::Refused(slot) = handle.insert_if_not_exist(key, vacant(None), stranger).await.unwrap() {

@@ -1,4 +1,4 @@
-//! Reads: byte for byte, and linearizable.
+//! Reads are exact and linearizable.
 
 use super::{
     StorageUnderTest,
@@ -7,7 +7,7 @@ use super::{
 use crate::{Entry, Incarnation, Ttl, Version};
 use std::{array, time::Duration};
 
-/// Holder, version, TTL and epoch come back as they went, whichever verb wrote them.
+/// Holder, version, TTL and epoch are read as they were written, by every verb.
 pub async fn every_part_of_a_record_is_read_as_it_was_written(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let odd = scene.ttl.get() + Duration::from_nanos(123_456_789);
@@ -31,7 +31,7 @@ pub async fn every_part_of_a_record_is_read_as_it_was_written(storage: &impl Sto
     assert_eq!(scene.stands().await, held(&taken));
 }
 
-/// A read that begins after a write was answered sees it, through whichever handle.
+/// A read that begins after the answer of a write sees it, through every handle.
 pub async fn a_read_sees_every_write_that_was_answered_before_it(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let mut last_epoch = None;

@@ -1,4 +1,4 @@
-//! Releases: `compare_and_delete` applies exactly to the incarnation and epoch named, whatever the version.
+//! Releases: `compare_and_delete` applies exactly to the incarnation and epoch named, in any version.
 
 use super::{
     StorageUnderTest,
@@ -6,19 +6,19 @@ use super::{
 };
 use crate::{Epoch, Incarnation};
 
-/// Who releases need not know whether the last renewal was applied.
-pub async fn a_release_vacates_whatever_the_version(storage: &impl StorageUnderTest) {
+/// A leader can release without knowing whether its last renewal was applied.
+pub async fn a_release_applies_to_any_version(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let first = scene.entry(1, 1);
     scene.claim(None, &first).await;
     scene.renew(&first, &next(&first)).await;
-    // By incarnation and epoch, both of which the renewal kept.
+    // The renewal has kept incarnation and epoch.
     scene.release(&first).await;
     assert_eq!(scene.stands().await, vacant_slot(Some(1)));
 }
 
 /// Another incarnation, and another epoch of the same one, release nothing.
-pub async fn a_release_by_anybody_else_is_refused(storage: &impl StorageUnderTest) {
+pub async fn a_release_of_another_incarnation_or_epoch_is_refused(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let entry = scene.entry(1, 5);
     scene.claim(None, &entry).await;
@@ -31,7 +31,7 @@ pub async fn a_release_by_anybody_else_is_refused(storage: &impl StorageUnderTes
     }
 }
 
-/// Nothing is released twice, and nothing that was never led.
+/// A slot that was released or never led can't be released.
 pub async fn a_release_of_a_vacant_slot_is_refused(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let entry = scene.entry(1, 5);

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::Version;
 
-/// The holder of a record can renew it, again and again.
-pub async fn a_renewal_replaces_what_is_held(storage: &impl StorageUnderTest) {
+/// A leader can renew its record repeatedly.
+pub async fn a_renewal_replaces_the_held_version(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let mut standing = scene.entry(1, 1);
     scene.claim(None, &standing).await;
@@ -19,12 +19,12 @@ pub async fn a_renewal_replaces_what_is_held(storage: &impl StorageUnderTest) {
     }
 }
 
-/// A renewal from any other version is refused, and shows what stands there.
-pub async fn a_renewal_of_anything_else_is_refused(storage: &impl StorageUnderTest) {
+/// A renewal of another version is refused, and shows the slot.
+pub async fn a_renewal_of_another_version_is_refused(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let first = scene.entry(1, 1);
     let swap = scene.here.compare_and_swap(&scene.key, &first, &next(&first)).await.unwrap();
-    assert_eq!(mismatch(swap), vacant_slot(None), "nobody ever led");
+    assert_eq!(mismatch(swap), vacant_slot(None), "never led");
 
     scene.claim(None, &first).await;
     let standing = next(&first);
@@ -42,8 +42,8 @@ pub async fn a_renewal_of_anything_else_is_refused(storage: &impl StorageUnderTe
     assert_eq!(scene.stands().await, vacant_slot(Some(1)));
 }
 
-/// A renewal that arrives a second time, after a younger one, brings no old version back.
-pub async fn a_renewal_does_not_land_twice(storage: &impl StorageUnderTest) {
+/// A renewal that arrives again, after a newer one, is refused.
+pub async fn a_renewal_is_not_applied_twice(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let first = scene.entry(1, 1);
     let (second, third) = (next(&first), next(&next(&first)));

@@ -1,5 +1,4 @@
-//! Scans: in the order asked, and nothing left out. A scan may be stale, so these wait until it shows what
-//! was written.
+//! Scans: in the order of the keys, and complete. A scan may be stale, so these cases wait until it is not.
 
 use super::{
     StorageUnderTest,
@@ -9,8 +8,7 @@ use crate::{Entry, Key, Slot};
 use std::time::Duration;
 use vvm_clock::{Clock, SystemClock};
 
-/// How stale a scan may be: a candidate that looks for vacant slots by scanning waits no longer than this for
-/// nothing.
+/// How stale a scan may be. A candidate may miss a vacant slot for this time.
 const STALEST: Duration = Duration::from_secs(5);
 
 /// Scans until it shows `expected`.
@@ -39,7 +37,7 @@ async fn claim_all<K: Key>(scene: &Scene<K>, keys: &[K]) -> Vec<Slot> {
     slots
 }
 
-/// Slots come in the order of the keys, whatever order the storage has; a key asked for twice comes twice.
+/// Slots come in the order of the keys, and twice for a key that is named twice.
 pub async fn a_scan_keeps_the_order_of_its_keys(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let keys = [b"b", b"a", b"d", b"c"].map(|name| storage.key(name));
@@ -50,7 +48,7 @@ pub async fn a_scan_keeps_the_order_of_its_keys(storage: &impl StorageUnderTest)
     scans_as(&scene, &[d.clone(), c, b, a, d], &[of_d.clone(), of_c, of_b, of_a, of_d]).await;
 }
 
-/// A slot that nobody led, and a released one, have their place in a scan.
+/// A slot that was never led and a released one are part of a scan.
 pub async fn a_scan_shows_slots_that_were_never_led(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let [released, never, led] = [b"released", b"no one's", b"held now"].map(|name| storage.key(name));
@@ -62,7 +60,7 @@ pub async fn a_scan_shows_slots_that_were_never_led(storage: &impl StorageUnderT
     scans_as(&scene, &[], &[]).await;
 }
 
-/// A scan of more keys than the storage asks for at a time is whole all the same.
+/// A scan of more keys than the storage reads at a time is complete.
 pub async fn a_scan_takes_more_keys_than_a_batch(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let keys: Vec<_> = (0..=scene.here.limits().scan_batch as u64)

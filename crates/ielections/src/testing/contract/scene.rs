@@ -1,4 +1,4 @@
-//! What every case begins with: two handles on one storage, a key, and records to write.
+//! The start of every case: two handles on one storage, a key, and records to write.
 
 use super::StorageUnderTest;
 use crate::{
@@ -7,14 +7,14 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Two handles on one storage, and a key that nobody led.
+/// Two handles on one storage, and a key that was never led.
 pub(in crate::testing) struct Scene<K> {
     /// The handle that the case writes through.
     pub(in crate::testing) here: Arc<dyn TtlStorage<K>>,
-    /// The handle that it checks through, as another process would.
+    /// The handle that it checks through, as another process.
     pub(in crate::testing) there: Arc<dyn TtlStorage<K>>,
     pub(in crate::testing) key: K,
-    /// The shortest that the storage allows.
+    /// The shortest TTL of the storage.
     pub(in crate::testing) ttl: Ttl,
 }
 
@@ -35,7 +35,7 @@ impl<K: Key> Scene<K> {
         }
     }
 
-    /// Claims the slot, which must be vacant since `last_epoch`.
+    /// Claims the slot, which must be vacant with `last_epoch`.
     pub(in crate::testing) async fn claim(&self, last_epoch: Option<u64>, entry: &Entry) {
         let claim = self.here.insert_if_not_exist(&self.key, vacant(last_epoch), entry).await.unwrap();
         assert_eq!(claim, Claim::Claimed, "a claim of a slot vacant since {last_epoch:?}");
@@ -43,17 +43,17 @@ impl<K: Key> Scene<K> {
 
     pub(in crate::testing) async fn renew(&self, held: &Entry, entry: &Entry) {
         let swap = self.here.compare_and_swap(&self.key, held, entry).await.unwrap();
-        assert_eq!(swap, Swap::Swapped, "a renewal of what stands there");
+        assert_eq!(swap, Swap::Swapped, "a renewal of the current version");
     }
 
     pub(in crate::testing) async fn take_over(&self, observed: &Entry, entry: &Entry) {
         let claim = self.here.take_over(&self.key, observed, entry).await.unwrap();
-        assert_eq!(claim, Claim::Claimed, "a take-over of what stands there");
+        assert_eq!(claim, Claim::Claimed, "a take-over of the current version");
     }
 
     pub(in crate::testing) async fn release(&self, entry: &Entry) {
         let delete = self.here.compare_and_delete(&self.key, entry.incarnation(), entry.epoch).await.unwrap();
-        assert_eq!(delete, Delete::Deleted, "a release of what stands there");
+        assert_eq!(delete, Delete::Deleted, "a release of the current record");
     }
 
     /// Every verb fails for good.
@@ -72,7 +72,7 @@ impl<K: Key> Scene<K> {
         assert!(matches!(scan, Err(ReadError::Fatal(_))), "scan: {scan:?}");
     }
 
-    /// What others see in the slot; ages are for the cases that are about them.
+    /// Reads the slot through the other handle, and removes its age.
     pub(in crate::testing) async fn stands(&self) -> Slot {
         ageless(self.there.get(&self.key).await.unwrap())
     }
@@ -83,7 +83,7 @@ pub(in crate::testing) fn next(entry: &Entry) -> Entry {
     entry.renewed(entry.version.next())
 }
 
-/// What might be taken for the record after `first`, and is not: with what tells it apart.
+/// Records that differ from the one after `first` in one part, with the name of that part.
 pub(in crate::testing) fn others_than_next(first: &Entry) -> [(&'static str, Entry); 4] {
     let standing = next(first);
     let incarnation = Incarnation::from_bytes([3; 16]);
@@ -117,7 +117,7 @@ pub(in crate::testing) fn ageless(slot: Slot) -> Slot {
     }
 }
 
-/// What stands there instead, ageless.
+/// The slot of the refusal, without age.
 pub(in crate::testing) fn refused(claim: Claim) -> Slot {
     match claim {
         Claim::Refused(slot) => ageless(slot),
@@ -125,7 +125,7 @@ pub(in crate::testing) fn refused(claim: Claim) -> Slot {
     }
 }
 
-/// What stands there instead, ageless.
+/// The slot of the refusal, without age.
 pub(in crate::testing) fn mismatch(swap: Swap) -> Slot {
     match swap {
         Swap::Mismatch(slot) => ageless(slot),
@@ -133,7 +133,7 @@ pub(in crate::testing) fn mismatch(swap: Swap) -> Slot {
     }
 }
 
-/// What stands there instead, ageless.
+/// The slot of the refusal, without age.
 pub(in crate::testing) fn not_deleted(delete: Delete) -> Slot {
     match delete {
         Delete::Mismatch(slot) => ageless(slot),

@@ -1,20 +1,18 @@
-//! What became of a write, resolved as a leader would (I7): a storage that is busy may leave reads unanswered
-//! and writes unknown.
-//!
-//! Nothing here counts attempts. A case has an end of its own, [`LONGEST_CASE`](super::LONGEST_CASE).
+//! Calls on a busy storage, which may leave reads unanswered and writes unknown. Outcomes are resolved as a
+//! leader does (I7). [`LONGEST_CASE`](super::LONGEST_CASE) bounds the attempts.
 
 use crate::{Claim, Entry, Key, ReadError, Slot, Swap, TtlStorage, WriteError};
 
-/// What became of a write.
+/// The outcome of a write.
 pub(super) enum Settled {
     Applied,
-    /// Refused; this stands there.
+    /// Refused; this is the slot.
     Refused(Slot),
-    /// Not applied so far, and perhaps later: this stands there.
+    /// Not applied so far, and may still be; this is the slot.
     Undecided(Slot),
 }
 
-/// What stands there, waiting out a storage that is busy.
+/// Reads the slot, until the storage answers.
 pub(super) async fn standing<K: Key>(handle: &dyn TtlStorage<K>, key: &K) -> Slot {
     loop {
         match handle.get(key).await {
@@ -25,7 +23,7 @@ pub(super) async fn standing<K: Key>(handle: &dyn TtlStorage<K>, key: &K) -> Slo
     }
 }
 
-/// Reads back what is unknown.
+/// Resolves an unknown outcome by a read-back.
 pub(super) async fn settled<K: Key>(
     outcome: Result<Result<(), Slot>, WriteError>,
     ours: &Entry,

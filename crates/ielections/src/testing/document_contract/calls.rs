@@ -1,7 +1,5 @@
-//! Calls that wait out a storage that is busy, and what became of a write (I7).
-//!
-//! Nothing here counts attempts. A case has an end of its own,
-//! [`LONGEST_CASE`](crate::testing::contract::LONGEST_CASE).
+//! Calls on a busy storage, repeated until they are answered, and the outcome of a write (I7).
+//! [`LONGEST_CASE`](crate::testing::contract::LONGEST_CASE) bounds the attempts.
 
 use crate::{
     BatchOutcome, Document, DocumentId, DocumentStorage, DocumentWrite, Fence, FenceState, Key, Page,
@@ -10,10 +8,10 @@ use crate::{
 
 /// The documents of a handle.
 pub(super) fn documents<K: Key>(handle: &dyn TtlStorage<K>) -> &dyn DocumentStorage<K> {
-    handle.documents().expect("this storage keeps no documents")
+    handle.documents().expect("a storage with documents")
 }
 
-/// `None`: not answered, and to be asked again.
+/// `None` if the read was not answered and must be repeated.
 fn answered<T>(outcome: Result<T, ReadError>) -> Option<T> {
     match outcome {
         Ok(answer) => Some(answer),
@@ -53,7 +51,7 @@ async fn page<K: Key>(handle: &dyn TtlStorage<K>, key: &K, scan: &Scan) -> Page 
     }
 }
 
-/// All pages of a scan, each of which has to keep to it.
+/// Reads all pages of a scan, and checks that each keeps to it.
 pub(super) async fn scanned<K: Key>(handle: &dyn TtlStorage<K>, key: &K, mut scan: Scan) -> Vec<Document> {
     let most = scan.limit.min(documents(handle).document_limits().max_page);
     let mut all: Vec<Document> = Vec::new();
@@ -71,12 +69,12 @@ pub(super) async fn scanned<K: Key>(handle: &dyn TtlStorage<K>, key: &K, mut sca
         assert!(scan.after.as_ref().is_none_or(|after| *after < next), "{scan:?} comes back to {next:?}");
         assert!(all.last().is_none_or(|last| last.id <= next), "{scan:?} goes back to {next:?}");
         scan.after = Some(next);
-        // On a storage that never waits, nobody would get a turn between two pages.
+        // A storage that never waits would not let other tasks run between two pages.
         tokio::task::yield_now().await;
     }
 }
 
-/// Sends a batch; `None` if it may or may not have been applied, and may yet be.
+/// Sends a batch. Returns `None` if it may have been applied, or may still be.
 pub(super) async fn sent<K: Key>(
     handle: &dyn TtlStorage<K>,
     key: &K,
@@ -93,7 +91,7 @@ pub(super) async fn sent<K: Key>(
     }
 }
 
-/// Sends a batch of a leader whose only one it is at the time: the count says what became of it.
+/// Sends the only batch in flight of a leader, so that the count shows its outcome.
 pub(super) async fn settled<K: Key>(
     handle: &dyn TtlStorage<K>,
     key: &K,
@@ -105,8 +103,8 @@ pub(super) async fn settled<K: Key>(
         match sent(handle, key, fence, batch).await {
             Some(BatchOutcome::Refused) if undecided => {
                 let state = state(handle, key).await;
-                // As long as it leads, nobody else counts. Later the count says it all the same, unless the
-                // next leader has written already.
+                // While it leads, only its batches count. After that the count still shows the outcome, unless
+                // the next leader has written already.
                 return if state.last > fence.after { BatchOutcome::Written } else { BatchOutcome::Refused };
             }
             Some(outcome) => return outcome,

@@ -1,5 +1,4 @@
-//! The suite catches: each case is shown a storage with a bug that it must not pass, and the same one
-//! without, which it must.
+//! Every case fails on a storage with a planted bug, and passes on the same storage without it.
 
 mod bug;
 mod planted;
@@ -24,10 +23,10 @@ mod without_a_bug_it_passes {
 /// A bug and the cases that must fail because of it.
 macro_rules! catches {
     ($($bug:ident: $($case:ident)+;)*) => {
-        /// The cases that are shown to fail.
+        /// The cases that fail because of some bug.
         const SHOWN: &[&str] = &[$($(stringify!($case)),+),*];
 
-        /// Every pair in which the case passed.
+        /// Runs every pair. Returns those in which the case passed.
         async fn uncaught() -> Vec<(Bug, &'static str)> {
             let mut trials = Vec::new();
             $($(
@@ -50,65 +49,65 @@ catches! {
     NothingIsWritten: a_batch_under_its_fence_is_written;
     EpochIgnored: a_fence_with_one_part_wrong_refuses a_record_that_is_claimed_again_has_another_fence;
     IncarnationIgnored: a_fence_with_one_part_wrong_refuses a_record_that_is_claimed_again_has_another_fence;
-    RecordIgnored: nothing_is_written_where_nobody_led nothing_is_written_after_a_release
-        nothing_is_written_after_a_take_over batches_of_a_deposed_leader_never_land
-        a_deposed_leader_that_goes_on_writes_nothing;
-    AfterIgnored: a_fence_with_one_part_wrong_refuses a_batch_that_arrives_twice_lands_once
-        of_two_batches_after_the_same_one_lands a_batch_lands_only_after_the_one_before
-        one_of_many_batches_at_once_lands a_dropped_batch_is_applied_whole_or_not_at_all;
-    AfterMayBeOlder: a_batch_that_arrives_twice_lands_once of_two_batches_after_the_same_one_lands;
-    AfterMayBeNewer: a_batch_lands_only_after_the_one_before;
+    RecordIgnored: batches_in_a_slot_never_led_are_refused batches_after_a_release_are_refused
+        batches_after_a_take_over_are_refused batches_in_flight_of_a_deposed_leader_are_refused
+        batches_of_a_leader_after_its_deposition_are_refused;
+    AfterIgnored: a_fence_with_one_part_wrong_refuses a_batch_that_arrives_twice_is_applied_once
+        the_second_batch_after_the_same_one_is_refused a_batch_is_applied_only_after_the_one_before
+        one_of_many_concurrent_batches_is_applied a_dropped_batch_is_applied_whole_or_not_at_all;
+    AfterMayBeOlder: a_batch_that_arrives_twice_is_applied_once the_second_batch_after_the_same_one_is_refused;
+    AfterMayBeNewer: a_batch_is_applied_only_after_the_one_before;
     FenceOfFirstVersionOnly: a_fence_stands_through_renewals renewals_and_batches_do_not_refuse_each_other;
-    FenceOutlivesRelease: nothing_is_written_after_a_release the_count_survives_closing_and_reopening;
-    PutConditionIgnored: a_put_asks_for_what_its_condition_says one_condition_that_fails_keeps_the_batch_out
+    FenceOutlivesRelease: batches_after_a_release_are_refused the_count_survives_closing_and_reopening;
+    PutConditionIgnored: a_put_applies_exactly_if_its_condition_holds one_failing_condition_refuses_the_batch
         a_document_that_was_put_again_has_another_version;
-    DeleteConditionIgnored: a_delete_asks_for_what_its_condition_says one_condition_that_fails_keeps_the_batch_out;
-    VersionOfAbsentIsNone: a_put_asks_for_what_its_condition_says a_delete_asks_for_what_its_condition_says;
-    AbsentIsNeverPut: a_put_asks_for_what_its_condition_says;
-    LastConditionIgnored: one_condition_that_fails_keeps_the_batch_out;
-    HalfApplied: one_condition_that_fails_keeps_the_batch_out;
-    RefusedCounts: a_fence_with_one_part_wrong_refuses one_condition_that_fails_keeps_the_batch_out;
+    DeleteConditionIgnored: a_delete_applies_exactly_if_its_condition_holds one_failing_condition_refuses_the_batch;
+    VersionOfAbsentIsNone: a_put_applies_exactly_if_its_condition_holds a_delete_applies_exactly_if_its_condition_holds;
+    AbsentIsNeverPut: a_put_applies_exactly_if_its_condition_holds;
+    LastConditionIgnored: one_failing_condition_refuses_the_batch;
+    HalfApplied: one_failing_condition_refuses_the_batch;
+    RefusedCounts: a_fence_with_one_part_wrong_refuses one_failing_condition_refuses_the_batch;
     VersionStays: a_document_has_the_version_of_its_batch;
     VersionOfDocument: a_document_has_the_version_of_its_batch a_document_that_was_put_again_has_another_version;
     EmptyDoesNotCount: an_empty_batch_counts;
-    CountIsShared: every_slot_has_a_count_of_its_own documents_of_different_keys_do_not_meet;
+    CountIsShared: every_slot_has_a_count_of_its_own documents_of_different_keys_are_independent;
     CountStartsAnewAtRelease: the_count_survives_release_and_take_over writes_of_records_leave_documents_alone;
     CountStartsAnewAtTakeOver: the_count_survives_release_and_take_over writes_of_records_leave_documents_alone;
     RenewalCounts: writes_of_records_leave_documents_alone a_fence_stands_through_renewals;
-    ReleaseDeletes: writes_of_records_leave_documents_alone nothing_is_written_after_a_release;
+    ReleaseDeletes: writes_of_records_leave_documents_alone batches_after_a_release_are_refused;
     BatchRenews: batches_leave_the_record_alone renewals_and_batches_do_not_refuse_each_other;
     CloseForgets: the_count_survives_closing_and_reopening;
     CloseDoesNothing: a_closed_handle_refuses_documents_for_good;
-    IdEndsAtZero: documents_of_any_id_do_not_meet;
-    IdCut: documents_of_any_id_do_not_meet;
+    IdEndsAtZero: documents_of_any_id_are_independent;
+    IdCut: documents_of_any_id_are_independent;
     BodyEndsAtZero: bodies_of_any_bytes_are_kept;
-    BodyCut: bodies_of_any_bytes_are_kept what_limits_allow_is_carried_whole;
+    BodyCut: bodies_of_any_bytes_are_kept batches_as_large_as_the_limits_are_applied;
     BodyOfNothingIsNone: bodies_of_any_bytes_are_kept;
-    KeyRunsIntoId: documents_of_different_keys_do_not_meet;
-    LimitsIgnored: what_is_beyond_a_limit_is_refused_for_good;
-    LimitsAreLess: what_limits_allow_is_carried_whole;
+    KeyRunsIntoId: documents_of_different_keys_are_independent;
+    LimitsIgnored: batches_beyond_a_limit_are_refused_for_good;
+    LimitsAreLess: batches_as_large_as_the_limits_are_applied;
     ScanUnsorted: a_scan_keeps_to_its_prefix a_scan_takes_more_documents_than_a_page;
     ScanToPrefixAndFf: a_scan_keeps_to_its_prefix;
-    ScanFromAfter: a_scan_goes_on_behind_a_document;
+    ScanFromAfter: a_scan_continues_after_a_document;
     ScanEndsWithPage: a_scan_takes_more_documents_than_a_page;
-    ScanSkipsBetweenPages: a_scan_takes_more_documents_than_a_page a_scan_goes_on_behind_a_document;
-    ScanByPosition: a_scan_misses_nothing_that_stands_all_the_while;
+    ScanSkipsBetweenPages: a_scan_takes_more_documents_than_a_page a_scan_continues_after_a_document;
+    ScanByPosition: a_scan_during_writes_shows_each_lasting_document_once;
     ScanShowsDeleted: a_scan_does_not_show_deleted_documents;
-    ReadIsStale: what_was_counted_is_shown a_batch_under_its_fence_is_written;
-    ChecksThenWrites: one_of_many_batches_at_once_lands eight_writers_lose_no_batch
-        a_deposed_leader_that_goes_on_writes_nothing;
-    WritesInTwoSteps: a_dropped_batch_is_applied_whole_or_not_at_all what_was_counted_is_shown;
-    SaysWritten: eight_writers_lose_no_batch a_batch_that_arrives_twice_lands_once;
+    ReadIsStale: scans_show_every_counted_batch a_batch_under_its_fence_is_written;
+    ChecksThenWrites: one_of_many_concurrent_batches_is_applied eight_writers_lose_no_batch
+        batches_of_a_leader_after_its_deposition_are_refused;
+    WritesInTwoSteps: a_dropped_batch_is_applied_whole_or_not_at_all scans_show_every_counted_batch;
+    SaysWritten: eight_writers_lose_no_batch a_batch_that_arrives_twice_is_applied_once;
 }
 
 #[tokio::test]
 async fn every_planted_bug_is_caught() {
-    // All on this thread, so that the panics that we want are captured with the output of this test.
+    // All on this thread, so that the expected panics are captured with the output of this test.
     assert_eq!(LocalSet::new().run_until(uncaught()).await, []);
 }
 
 #[test]
-fn every_case_is_shown_to_fail() {
+fn every_case_fails_for_some_planted_bug() {
     let shown: BTreeSet<_> = SHOWN.iter().copied().collect();
     let cases: BTreeSet<_> = CASES.iter().copied().collect();
     assert_eq!(cases.difference(&shown).collect::<Vec<_>>(), [""; 0].iter().collect::<Vec<_>>());
@@ -116,7 +115,7 @@ fn every_case_is_shown_to_fail() {
 }
 
 #[test]
-fn every_case_that_is_written_is_in_the_list() {
+fn every_case_is_in_the_list() {
     let sources = [
         include_str!("closing.rs"),
         include_str!("conditions.rs"),

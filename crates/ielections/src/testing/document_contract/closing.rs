@@ -1,4 +1,4 @@
-//! Closing: every call after it fails for good, and it concerns one handle only.
+//! Closing: every later call of the handle fails for good. Other handles are not affected.
 
 use super::{
     StorageUnderTest,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{ReadError, Scan, WriteError};
 
-/// Every verb of a closed handle fails with `Fatal` and changes nothing; the other handle goes on.
+/// Every verb of a closed handle fails with `Fatal` and changes nothing. The other handle still works.
 pub async fn a_closed_handle_refuses_documents_for_good(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     stage.written(0, &[put("a", "1")]).await;

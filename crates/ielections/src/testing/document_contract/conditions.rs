@@ -1,4 +1,4 @@
-//! Conditions of single writes: each holds as it says, and one that does not keeps the whole batch out.
+//! Conditions of single writes: one that does not hold refuses the whole batch.
 
 use super::{
     StorageUnderTest,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{DocumentWrite, Key, OnlyIf};
 
-/// How a document stands when a condition is asked.
+/// The state of a document when a condition is evaluated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Standing {
     /// Put by the first batch.
@@ -16,26 +16,25 @@ enum Standing {
     Never,
 }
 
-/// Each condition, and whether it holds where the document stands with version 1, and where it does not
-/// stand.
+/// Each condition, and whether it holds if the document has version 1, and if it does not exist.
 const CONDITIONS: [(OnlyIf, bool, bool); 6] = [
     (OnlyIf::Always, true, true),
     (OnlyIf::Absent, false, true),
     (OnlyIf::Version(version(1)), true, false),
-    // The version of another batch, of none, of one to come.
+    // The version of another batch, of none, of a later one.
     (OnlyIf::Version(version(2)), false, false),
     (OnlyIf::Version(version(0)), false, false),
     (OnlyIf::Version(version(3)), false, false),
 ];
 
-/// A put is written exactly if its condition holds, and says then what it says.
-pub async fn a_put_asks_for_what_its_condition_says(storage: &impl StorageUnderTest) {
+/// A put is applied exactly if its condition holds.
+pub async fn a_put_applies_exactly_if_its_condition_holds(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     every_condition(&stage, |name, only_if| put_if(name, "put", only_if)).await;
 }
 
-/// A delete is carried out exactly if its condition holds.
-pub async fn a_delete_asks_for_what_its_condition_says(storage: &impl StorageUnderTest) {
+/// A delete is applied exactly if its condition holds.
+pub async fn a_delete_applies_exactly_if_its_condition_holds(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     every_condition(&stage, delete_if).await;
 }
@@ -70,9 +69,8 @@ async fn every_condition<K: Key>(stage: &Stage<K>, write: impl Fn(String, OnlyIf
     assert_eq!(stage.last().await, last);
 }
 
-/// Wherever in the batch the condition stands that does not hold: nothing is written, and the batch does not
-/// count.
-pub async fn one_condition_that_fails_keeps_the_batch_out(storage: &impl StorageUnderTest) {
+/// A condition that fails, at any place in the batch, refuses the batch, which is not counted.
+pub async fn one_failing_condition_refuses_the_batch(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     stage.written(0, &[put("a", "1"), put("b", "1")]).await;
     let failing = [

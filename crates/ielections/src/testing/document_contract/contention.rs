@@ -1,4 +1,4 @@
-//! Contention: of many batches after the same one exactly one lands, and none is lost or counted twice.
+//! Contention: of many batches after the same one exactly one is applied, and none is lost or applied twice.
 
 use super::{
     StorageUnderTest,
@@ -20,12 +20,12 @@ use vvm_clock::SystemClock;
 const WRITERS: u8 = 8;
 const BATCHES: u32 = 100;
 
-/// How long eight may write. Writers that don't know of each other stand in each other's way: a cluster whose
-/// nodes have to agree on each batch gets through a few dozen a second.
+/// How long eight writers may write. A cluster whose nodes agree on each batch applies a few dozen a second,
+/// if independent writers compete.
 const LONGEST_WRITING: Duration = Duration::from_secs(30);
 
-/// Of many batches that are sent at once after the same one, one lands.
-pub async fn one_of_many_batches_at_once_lands(storage: &impl StorageUnderTest) {
+/// Of many concurrent batches after the same one, one is applied.
+pub async fn one_of_many_concurrent_batches_is_applied(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     for round in 0..20 {
         let mut writers = JoinSet::new();
@@ -34,14 +34,13 @@ pub async fn one_of_many_batches_at_once_lands(storage: &impl StorageUnderTest) 
             let (handle, key, fence) = (Arc::clone(handle), stage.scene.key.clone(), stage.fence(round));
             writers.spawn(async move {
                 let batch = [put("winner", [writer]), put([writer, round as u8], "landed")];
-                // What is undecided is decided once the others are done: their count or its own is in its
-                // way.
+                // An undecided batch is decided once the others have ended: the count has moved.
                 let outcome = sent(&*handle, &key, &fence, &batch).await;
                 (outcome == Some(BatchOutcome::Written)).then_some(writer)
             });
         }
         let winners: Vec<_> = writers.join_all().await.into_iter().flatten().collect();
-        // If all were left in doubt, an empty one settles it.
+        // If all are undecided, an empty batch settles it.
         settled(&*stage.scene.here, &stage.scene.key, &stage.fence(round), &[]).await;
         let landed = stage.shown().await;
         let landed: Vec<_> = landed.iter().filter(|document| document.version.get() == round + 1).collect();
@@ -55,8 +54,8 @@ pub async fn one_of_many_batches_at_once_lands(storage: &impl StorageUnderTest) 
     }
 }
 
-/// Eight writers of one leadership that all try again until they get through: every batch that was reported
-/// written is there, once, and the count is their number.
+/// Eight writers of one leadership retry until they succeed. Every batch that was reported as written is
+/// there, once, and the count is their number.
 pub async fn eight_writers_lose_no_batch(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     let end = SystemClock::read().after(LONGEST_WRITING);
@@ -71,8 +70,7 @@ pub async fn eight_writers_lose_no_batch(storage: &impl StorageUnderTest) {
                 let batch = [put_if(&name, "once", OnlyIf::Absent), put("shared", &name)];
                 loop {
                     let state = calls::state(&*handle, &key).await;
-                    // (I7) An attempt that was left in doubt has landed, or never will once the count went
-                    // on.
+                    // (I7) An undecided attempt has been applied, or never will be once the count has moved.
                     if calls::document(&*handle, &key, &id(&name)).await.is_some() {
                         break;
                     }
@@ -94,8 +92,8 @@ pub async fn eight_writers_lose_no_batch(storage: &impl StorageUnderTest) {
     assert_eq!(shared.id, id("shared"));
     let standing: BTreeSet<_> = shown.iter().map(|document| document.id.clone()).collect();
     assert_eq!(standing, written);
-    // Each batch put one document that nobody touched since: as many versions as batches, and the last is the
-    // shared one's.
+    // Each batch has put one document that was not changed since, so there are as many versions as batches.
+    // The last one belongs to the shared document.
     let versions: BTreeSet<_> = shown.iter().map(|document| document.version.get()).collect();
     assert_eq!(versions, (1..=written.len() as u64).collect());
     assert_eq!((stage.last().await, shared.version.get()), (written.len() as u64, written.len() as u64));
@@ -105,10 +103,10 @@ pub async fn eight_writers_lose_no_batch(storage: &impl StorageUnderTest) {
     );
 }
 
-/// A leader that goes on writing while it is deposed and after that, round after round: what it had written
-/// at the moment of the take-over is all that it ever writes.
+/// A leader writes while it is deposed and after that, in many rounds. Only what it had written before the
+/// take-over is applied.
 /// Shows I2.
-pub async fn a_deposed_leader_that_goes_on_writes_nothing(storage: &impl StorageUnderTest) {
+pub async fn batches_of_a_leader_after_its_deposition_are_refused(storage: &impl StorageUnderTest) {
     let mut stage = Stage::led(storage).await;
     let mut number = 0;
     for round in 0..12 {
@@ -122,8 +120,7 @@ pub async fn a_deposed_leader_that_goes_on_writes_nothing(storage: &impl Storage
                 left -= u64::from(goes_on.load(Ordering::SeqCst));
                 match sent(&*handle, &key, &fence(&old, after), &[put("a", after.to_string())]).await {
                     Some(BatchOutcome::Written) => after += 1,
-                    // The fence may stand elsewhere, or this one may have landed: the count says where to go
-                    // on.
+                    // The fence has moved, or this batch was applied: the count shows where to continue.
                     Some(BatchOutcome::Refused) | None => {
                         after = calls::state(&*handle, &key).await.last.get();
                     }
@@ -131,11 +128,11 @@ pub async fn a_deposed_leader_that_goes_on_writes_nothing(storage: &impl Storage
                 tokio::task::yield_now().await;
             }
         });
-        // Under way before it is deposed, so that the two meet.
+        // In flight before the take-over, so that both compete.
         while calls::state(&*stage.scene.there, &stage.scene.key).await.last.get() < number + 5 {
             tokio::task::yield_now().await;
         }
-        // At another moment of a write each time, also where both take their turns on one thread.
+        // At another moment of a write in each round, also on one thread.
         for _ in 0..round % 4 {
             tokio::task::yield_now().await;
         }
@@ -165,6 +162,6 @@ async fn take_over<K: crate::Key>(stage: &mut Stage<K>) {
         }
     }
     stage.entry = next;
-    // What was under way before is settled by it.
+    // It settles what was in flight before.
     let _seen = calls::state(there, &stage.scene.key).await;
 }

@@ -1,4 +1,4 @@
-//! The count of batches: what it counts, what it survives, and what does not touch it.
+//! The count of batches: what changes it and what it survives.
 
 use super::{
     StorageUnderTest,
@@ -10,7 +10,7 @@ use crate::{
     testing::contract::scene::{ageless, held, mismatch, next, not_deleted, refused, vacant, vacant_slot},
 };
 
-/// A document's version is the number of the batch that put it last.
+/// The version of a document is the number of the batch that last put it.
 pub async fn a_document_has_the_version_of_its_batch(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     stage.written(0, &[put("a", "1"), put("b", "1"), put("c", "1")]).await;
@@ -24,7 +24,7 @@ pub async fn a_document_has_the_version_of_its_batch(storage: &impl StorageUnder
     }
 }
 
-/// A document that was deleted and put again is another one than before, and a condition tells them apart.
+/// A document that was deleted and put again has another version, and conditions distinguish them.
 pub async fn a_document_that_was_put_again_has_another_version(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     stage.written(0, &[put("a", "same")]).await;
@@ -39,7 +39,7 @@ pub async fn a_document_that_was_put_again_has_another_version(storage: &impl St
     stage.written(3, &[put_if("a", "next", OnlyIf::Version(version(3)))]).await;
 }
 
-/// A batch of nothing, and one that deletes what is not there, count as any other.
+/// An empty batch and one that deletes a missing document count as any other.
 pub async fn an_empty_batch_counts(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     stage.written(0, &[]).await;
@@ -52,7 +52,7 @@ pub async fn an_empty_batch_counts(storage: &impl StorageUnderTest) {
     assert_eq!(stage.shown().await, [document("a", 4, "4")]);
 }
 
-/// Count and documents pass from leader to leader, by release and by take-over.
+/// Count and documents survive a change of leader, by release and by take-over.
 pub async fn the_count_survives_release_and_take_over(storage: &impl StorageUnderTest) {
     let mut stage = Stage::led(storage).await;
     for number in (0..9).step_by(3) {
@@ -71,8 +71,7 @@ pub async fn the_count_survives_release_and_take_over(storage: &impl StorageUnde
     }
 }
 
-/// Closing every handle loses neither a document nor the count, where documents stand and where all were
-/// deleted.
+/// Closing every handle loses neither documents nor the count, also if all documents were deleted.
 pub async fn the_count_survives_closing_and_reopening(storage: &impl StorageUnderTest) {
     let (stage, bare) = (Stage::led_at(storage, b"full").await, Stage::led_at(storage, b"bare").await);
     stage.written(0, &[put("a", "1"), put("b", "1")]).await;
@@ -93,7 +92,7 @@ pub async fn the_count_survives_closing_and_reopening(storage: &impl StorageUnde
     reopened.refuses("released", &reopened.fence(2), &[]).await;
 }
 
-/// Claims, renewals, releases and refusals of them leave the count and the documents as they are.
+/// Claims, renewals and releases, applied or refused, change neither the count nor the documents.
 pub async fn writes_of_records_leave_documents_alone(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     stage.written(0, &[put("a", "1")]).await;
@@ -123,8 +122,7 @@ pub async fn writes_of_records_leave_documents_alone(storage: &impl StorageUnder
     unchanged("a claim").await;
 }
 
-/// A batch leaves the record as it is: its version, which the next renewal names, its epoch, which is given
-/// on.
+/// A batch does not change the record: neither its version nor its epoch.
 pub async fn batches_leave_the_record_alone(storage: &impl StorageUnderTest) {
     let mut stage = Stage::led(storage).await;
     stage.written(0, &[put("a", "1")]).await;
@@ -147,8 +145,7 @@ pub async fn batches_leave_the_record_alone(storage: &impl StorageUnderTest) {
     assert_eq!(state.slot, vacant_slot(Some(6)));
 }
 
-/// Between two renewals, both of which name the version that stands, a thousand batches may be written:
-/// neither kind of write makes the other one fail.
+/// Concurrent renewals and batches of one leader don't refuse each other.
 pub async fn renewals_and_batches_do_not_refuse_each_other(storage: &impl StorageUnderTest) {
     const ROUNDS: u64 = 50;
     let stage = Stage::led(storage).await;
@@ -157,8 +154,7 @@ pub async fn renewals_and_batches_do_not_refuse_each_other(storage: &impl Storag
         let mut standing = stage.entry.clone();
         for _ in 0..ROUNDS {
             let renewed = next(&standing);
-            // Refused for another reason than that an attempt before was applied, it would say so by what
-            // stands.
+            // An earlier attempt was applied; any other reason would show another record.
             loop {
                 match scene.here.compare_and_swap(&scene.key, &standing, &renewed).await {
                     Ok(Swap::Swapped) => break,
@@ -186,7 +182,7 @@ pub async fn renewals_and_batches_do_not_refuse_each_other(storage: &impl Storag
     assert_eq!((stage.last().await, stage.shown().await.len() as u64), (ROUNDS, ROUNDS + 1));
 }
 
-/// Two slots of one storage count for themselves.
+/// Each slot of a storage has its own count.
 pub async fn every_slot_has_a_count_of_its_own(storage: &impl StorageUnderTest) {
     let (one, other) = (Stage::led_at(storage, b"one").await, Stage::led_at(storage, b"other").await);
     one.written(0, &[put("a", "one")]).await;

@@ -1,4 +1,4 @@
-//! A batch whose future was dropped is applied whole or not at all, now or later.
+//! A batch whose future was dropped is applied as a whole or not at all, now or later.
 
 use super::{
     StorageUnderTest,
@@ -8,8 +8,8 @@ use super::{
 use crate::BatchOutcome;
 use std::{future::poll_fn, task::Poll};
 
-/// Drops batches at every stage. An empty batch after the same one then says what became of each: it takes
-/// its place, or finds it taken. Either way everything that the batch would have written says the same.
+/// Drops batches at every stage. An empty batch after the same one then shows the outcome: it is applied
+/// instead, or refused. All documents of the dropped batch agree with that.
 pub async fn a_dropped_batch_is_applied_whole_or_not_at_all(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     let (here, there, key) = (&*stage.scene.here, &*stage.scene.there, &stage.scene.key);

@@ -1,4 +1,4 @@
-//! The fence: a batch is written exactly if epoch, incarnation and the batch before it are as it says (I2).
+//! The fence: a batch is applied exactly if epoch, incarnation and the batch before match (I2).
 
 use super::{
     StorageUnderTest,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{Epoch, Fence, Incarnation, testing::contract::scene::next};
 
-/// What a leader writes is what everybody reads.
+/// Every handle reads what a leader writes.
 pub async fn a_batch_under_its_fence_is_written(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     assert_eq!((stage.last().await, stage.shown().await), (0, vec![]));
@@ -20,8 +20,7 @@ pub async fn a_batch_under_its_fence_is_written(storage: &impl StorageUnderTest)
     assert_eq!(stage.document(&id("d")).await, None);
 }
 
-/// Each part of the fence, wrong alone, keeps a batch out: of documents, of none, of conditions that all
-/// hold.
+/// Each wrong part of the fence refuses a batch: with documents, without, and with conditions that hold.
 /// Shows I2.
 pub async fn a_fence_with_one_part_wrong_refuses(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
@@ -49,7 +48,7 @@ pub async fn a_fence_with_one_part_wrong_refuses(storage: &impl StorageUnderTest
     stage.written(2, &[put("c", "3")]).await;
 }
 
-/// A fence is of a leadership and not of a version of its record.
+/// A fence matches every version of the leadership's record.
 pub async fn a_fence_stands_through_renewals(storage: &impl StorageUnderTest) {
     let mut stage = Stage::led(storage).await;
     for number in 0..4 {
@@ -61,17 +60,17 @@ pub async fn a_fence_stands_through_renewals(storage: &impl StorageUnderTest) {
     }
 }
 
-/// Where nobody ever led there is nothing to write under.
-pub async fn nothing_is_written_where_nobody_led(storage: &impl StorageUnderTest) {
+/// Batches in a slot that was never led are refused.
+pub async fn batches_in_a_slot_never_led_are_refused(storage: &impl StorageUnderTest) {
     let stage = Stage::empty(storage).await;
     assert_eq!((stage.last().await, stage.shown().await), (0, vec![]));
     for batch in [&[put("a", "1")][..], &[delete("a")], &[]] {
-        stage.refuses("nobody ever led", &stage.fence(0), batch).await;
+        stage.refuses("never led", &stage.fence(0), batch).await;
     }
 }
 
-/// A release ends the fence, although nobody else leads.
-pub async fn nothing_is_written_after_a_release(storage: &impl StorageUnderTest) {
+/// A release ends the fence, also without a new leader.
+pub async fn batches_after_a_release_are_refused(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     stage.written(0, &[put("a", "1")]).await;
     stage.scene.release(&stage.entry).await;
@@ -81,8 +80,8 @@ pub async fn nothing_is_written_after_a_release(storage: &impl StorageUnderTest)
     assert_eq!(stage.shown().await, [document("a", 1, "1")]);
 }
 
-/// A take-over ends the fence, and the one after it stands.
-pub async fn nothing_is_written_after_a_take_over(storage: &impl StorageUnderTest) {
+/// A take-over ends the fence of the leader before.
+pub async fn batches_after_a_take_over_are_refused(storage: &impl StorageUnderTest) {
     let mut stage = Stage::led(storage).await;
     stage.written(0, &[put("a", "1")]).await;
     let late = stage.fence(1);
@@ -94,7 +93,7 @@ pub async fn nothing_is_written_after_a_take_over(storage: &impl StorageUnderTes
     assert_eq!(stage.shown().await, [document("a", 2, "2")]);
 }
 
-/// A record that was claimed again gives no fence of an earlier one back, even if the claimant is the same.
+/// A new claim does not make an earlier fence match again, even for the same holder.
 pub async fn a_record_that_is_claimed_again_has_another_fence(storage: &impl StorageUnderTest) {
     let mut stage = Stage::led(storage).await;
     let first = stage.entry.clone();
@@ -113,7 +112,7 @@ pub async fn a_record_that_is_claimed_again_has_another_fence(storage: &impl Sto
     let again = stage.scene.entry(1, 7);
     assert_eq!(again.incarnation(), first.incarnation());
     stage.scene.claim(Some(6), &again).await;
-    stage.refuses("the first leadership, by whom has it now", &fence(&first, 1), &[put("a", "late")]).await;
+    stage.refuses("the first leadership, with its own fence", &fence(&first, 1), &[put("a", "late")]).await;
     stage.refuses("the second leadership", &fence(&second, 1), &[put("a", "late")]).await;
     stage.entry = again;
     stage.written(1, &[put("a", "2")]).await;

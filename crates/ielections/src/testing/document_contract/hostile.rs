@@ -1,4 +1,4 @@
-//! Hostile ids and bodies: any bytes, as many as may be.
+//! Ids and bodies of any bytes, up to the limits.
 
 use super::{
     StorageUnderTest,
@@ -10,15 +10,15 @@ use crate::{
     testing::contract::{hostile::hostile_names, scene::held},
 };
 
-/// Every id within the limits that encodings confuse, in order.
+/// Ids within the limits that an encoding may confuse, in order.
 fn hostile_ids(most: usize) -> Vec<Vec<u8>> {
     let mut names = hostile_names();
     for byte in [0, 1, b'x', 0xfe, 0xff] {
         names.extend([most - 1, most].map(|length| vec![byte; length]));
     }
-    // Alike up to the last byte: a storage that cuts ids off would confuse them.
+    // Equal except for the last byte: a storage that cuts ids would confuse them.
     names.extend([b'a', b'b'].map(|last| [vec![b'y'; most - 1], vec![last]].concat()));
-    // In the middle of it, at its end, doubled: what separators and terminators are made of.
+    // In the middle, at the end, doubled: as separators and terminators are encoded.
     names
         .extend((0..4_u8).flat_map(|end| [vec![b'a', 0, end], vec![b'a', 0xff, end], vec![0xff, 0xff, end]]));
     names.retain(|name| (1..=most).contains(&name.len()));
@@ -27,8 +27,8 @@ fn hostile_ids(most: usize) -> Vec<Vec<u8>> {
     names
 }
 
-/// Documents don't meet, whatever bytes their ids have, and neither do they meet the record beside them.
-pub async fn documents_of_any_id_do_not_meet(storage: &impl StorageUnderTest) {
+/// Documents of any ids are independent of each other and of the record.
+pub async fn documents_of_any_id_are_independent(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     let ids = hostile_ids(limits(&stage).max_id_bytes);
     let body = |name: &Vec<u8>| {
@@ -37,7 +37,7 @@ pub async fn documents_of_any_id_do_not_meet(storage: &impl StorageUnderTest) {
     let puts: Vec<_> = ids.iter().map(|name| put(name, body(name))).collect();
     let mut last = stage.all_written(0, &puts).await;
     let shown = stage.shown().await;
-    // In the order of their bytes, too.
+    // A scan returns them in byte order.
     assert_eq!(shown.iter().map(|document| document.id.as_bytes()).collect::<Vec<_>>(), ids);
     for (name, shown) in ids.iter().zip(&shown) {
         assert_eq!(shown.body, body(name), "{name:?}");
@@ -56,8 +56,8 @@ pub async fn documents_of_any_id_do_not_meet(storage: &impl StorageUnderTest) {
     assert_eq!((stage.last().await, stage.scene.stands().await), (last, held(&stage.entry)));
 }
 
-/// Bodies are kept byte for byte: none, all bytes, the longest; and one replaces another whole, whichever is
-/// longer.
+/// Bodies are kept byte for byte: empty, all bytes, the longest. A shorter or longer one replaces another as
+/// a whole.
 pub async fn bodies_of_any_bytes_are_kept(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     let longest = limits(&stage).max_body_bytes;
@@ -72,7 +72,7 @@ pub async fn bodies_of_any_bytes_are_kept(storage: &impl StorageUnderTest) {
         (0..longest).map(|number| (number % 251) as u8).collect(),
     ];
     let mut last = 0;
-    // Each name gets each body after each other: the first time around in this order, then backwards.
+    // Each document gets each body in turn, first forwards and then backwards.
     for round in 0..3 {
         let body = |number: usize| &bodies[if round == 1 { bodies.len() - 1 - number } else { number }];
         let puts: Vec<_> = (0..bodies.len()).map(|number| put([number as u8], body(number))).collect();
@@ -86,15 +86,15 @@ pub async fn bodies_of_any_bytes_are_kept(storage: &impl StorageUnderTest) {
     }
 }
 
-/// Keys that are prefixes of one another, and ids that make up for what their keys lack.
-pub async fn documents_of_different_keys_do_not_meet(storage: &impl StorageUnderTest) {
+/// Keys that are prefixes of one another, with ids that complete them to the same bytes.
+pub async fn documents_of_different_keys_are_independent(storage: &impl StorageUnderTest) {
     let names: [&[u8]; 9] = [b"", b"a", b"aa", b"a\0", b"a\0\0", b"\0a", b"aaa", b"a\xff", b"\xff"];
     let ids: [&[u8]; 7] = [b"a", b"aa", b"\0", b"\0a", b"a\0", b"\xff", b"\x01"];
     let mut stages = Vec::new();
     for name in names {
         stages.push(Stage::led_at(storage, name).await);
     }
-    // As many batches at each key as its place says, so that one count for two would show.
+    // Another number of batches at each key, so that a shared count would show.
     for (number, stage) in (1_u8..).zip(&stages) {
         for after in 0..number {
             let puts = ids.map(|id| put(id, [number, after]));

@@ -1,5 +1,5 @@
-//! Batches that arrive twice, out of order, or late: each lands at most once, in its place, and never after
-//! its leader.
+//! Batches that arrive twice, out of order, or late: each is applied at most once, in order, and never after
+//! the next claim.
 
 use super::{
     StorageUnderTest,
@@ -8,9 +8,9 @@ use super::{
 };
 use crate::{BatchOutcome, DocumentWrite, Fence, Key};
 
-/// A copy of a batch does nothing, whatever came after the first of them.
+/// A copy of a batch is refused, at once and after later batches.
 /// Shows I2.
-pub async fn a_batch_that_arrives_twice_lands_once(storage: &impl StorageUnderTest) {
+pub async fn a_batch_that_arrives_twice_is_applied_once(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     let batch = [put("a", "1"), put("b", "1")];
     stage.written(0, &batch).await;
@@ -22,19 +22,19 @@ pub async fn a_batch_that_arrives_twice_lands_once(storage: &impl StorageUnderTe
     assert_eq!(stage.shown().await, [document("a", 2, "2"), document("b", 1, "1")]);
 }
 
-/// Two batches that follow the same one: the first that arrives is the one.
-pub async fn of_two_batches_after_the_same_one_lands(storage: &impl StorageUnderTest) {
+/// Of two batches after the same one, the first to arrive is applied.
+pub async fn the_second_batch_after_the_same_one_is_refused(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     for number in 0..3 {
         stage.written(number, &[put("a", "first")]).await;
-        // Another document: it is not this one's version that keeps the second out.
+        // Another document, so that no version refuses the second batch.
         stage.refuses("the second", &stage.fence(number), &[put("b", "second")]).await;
     }
     assert_eq!(stage.shown().await, [document("a", 3, "first")]);
 }
 
-/// What overtakes the batch before it waits in vain, and does when that one has come.
-pub async fn a_batch_lands_only_after_the_one_before(storage: &impl StorageUnderTest) {
+/// A batch is refused until the one before was applied.
+pub async fn a_batch_is_applied_only_after_the_one_before(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     let batches: Vec<_> = (0..4_u64).map(|number| [put("a", number.to_string())]).collect();
     for number in (1..4_u8).rev() {
@@ -49,13 +49,13 @@ pub async fn a_batch_lands_only_after_the_one_before(storage: &impl StorageUnder
     assert_eq!(stage.shown().await, [document("a", 4, "3")]);
 }
 
-/// What a leader had under way when it was deposed, arriving in any order, once or twice, before or between
-/// what the next one writes.
+/// Batches that were in flight when their leader was deposed arrive in any order, once or twice, before or
+/// between the batches of the next leader.
 /// Shows I2.
-pub async fn batches_of_a_deposed_leader_never_land(storage: &impl StorageUnderTest) {
+pub async fn batches_in_flight_of_a_deposed_leader_are_refused(storage: &impl StorageUnderTest) {
     for (name, by_take_over) in [(&b"taken over"[..], true), (b"handed over", false)] {
         let mut stage = Stage::led_at(storage, name).await;
-        // The first two arrive, and copies of them are under way with the three that don't.
+        // The first two arrive. Copies of them are in flight with the other three.
         let batch = |number: u64| [put("a", number.to_string()), put(number.to_be_bytes(), "old")];
         let under_way: Vec<_> = (0..5).map(|number| (stage.fence(number), batch(number))).collect();
         stage.written(0, &under_way[0].1).await;
@@ -71,7 +71,7 @@ pub async fn batches_of_a_deposed_leader_never_land(storage: &impl StorageUnderT
 
         all_arrive(&stage, &under_way).await;
         assert_eq!(stage.shown().await, standing);
-        // The next leader counts on, so that each of them finds, once, the batch before it standing.
+        // The next leader continues the count, so that each finds the batch before it at some time.
         for number in 2..7 {
             stage.written(number, &[put("a", "new")]).await;
             standing.retain(|document| document.id.as_bytes() != b"a");
@@ -83,7 +83,7 @@ pub async fn batches_of_a_deposed_leader_never_land(storage: &impl StorageUnderT
     }
 }
 
-/// Every batch, forwards and backwards, from here and from there.
+/// Sends every batch, forwards and backwards, through both handles.
 async fn all_arrive<K: Key>(stage: &Stage<K>, under_way: &[(Fence, [DocumentWrite; 2])]) {
     let (forwards, backwards) = (under_way.iter(), under_way.iter().rev());
     for (handle, order) in [

@@ -1,4 +1,4 @@
-//! Limits: what is as large as they allow is carried whole, and what is larger is refused for good, by name.
+//! Limits: a batch of the largest size is accepted, and a larger one is refused for good, with the limit named.
 
 use super::{
     StorageUnderTest,
@@ -7,11 +7,11 @@ use super::{
 };
 use crate::{DocumentLimits, DocumentWrite, Key, ReadError, WriteError};
 
-/// More would need more memory and time than a test has: a limit that high is none.
+/// The largest limit that a test can reach in memory and time.
 const MOST_BYTES: usize = 64 << 20;
 const MOST_DOCUMENTS: usize = 1 << 16;
 
-/// The limits of the storage, as far as they can be tried.
+/// The limits of the storage, as far as a test can reach them.
 pub(super) fn limits<K: Key>(stage: &Stage<K>) -> DocumentLimits {
     let limits = documents(&*stage.scene.here).document_limits();
     DocumentLimits {
@@ -27,7 +27,7 @@ fn number(number: usize) -> [u8; 4] {
     (number as u32).to_be_bytes()
 }
 
-/// A batch of the given number of bytes, in as few documents as there may be; `None` where that are too many.
+/// Makes a batch of so many bytes, in as few documents as possible; `None` if those are too many.
 fn batch_of(bytes: usize, limits: &DocumentLimits) -> Option<Vec<DocumentWrite>> {
     let id_bytes = number(0).len();
     let count = bytes.div_ceil(id_bytes + limits.max_body_bytes);
@@ -36,8 +36,8 @@ fn batch_of(bytes: usize, limits: &DocumentLimits) -> Option<Vec<DocumentWrite>>
     (count <= limits.max_batch).then(|| (0..count).map(|place| put(number(place), body(place))).collect())
 }
 
-/// The longest id with the longest body; as many documents as a batch may have; as many bytes.
-pub async fn what_limits_allow_is_carried_whole(storage: &impl StorageUnderTest) {
+/// The longest id with the longest body, the most documents, and the most bytes in a batch.
+pub async fn batches_as_large_as_the_limits_are_applied(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     let limits = limits(&stage);
     let DocumentLimits { max_id_bytes, max_body_bytes, max_batch, max_batch_bytes, max_page } = limits;
@@ -66,9 +66,8 @@ pub async fn what_limits_allow_is_carried_whole(storage: &impl StorageUnderTest)
     }
 }
 
-/// One byte more, one document more, one document twice: refused for good, and the message says what there
-/// may be.
-pub async fn what_is_beyond_a_limit_is_refused_for_good(storage: &impl StorageUnderTest) {
+/// One byte more, one document more, one document twice: refused for good, with the limit in the message.
+pub async fn batches_beyond_a_limit_are_refused_for_good(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     let limits = limits(&stage);
     let too_long = vec![b'x'; limits.max_id_bytes + 1];
@@ -80,7 +79,7 @@ pub async fn what_is_beyond_a_limit_is_refused_for_good(storage: &impl StorageUn
         (limits.max_batch, too_many),
     ];
     beyond.extend(batch_of(limits.max_batch_bytes + 1, &limits).map(|batch| (limits.max_batch_bytes, batch)));
-    // What was cut down to what can be tried is no limit of the storage.
+    // A limit that the test has reduced is not one of the storage.
     let stated = documents(&*stage.scene.here).document_limits();
     let DocumentLimits { max_id_bytes, max_body_bytes, max_batch, max_batch_bytes, .. } = stated;
     beyond.retain(|(limit, _)| [max_id_bytes, max_body_bytes, max_batch, max_batch_bytes].contains(limit));

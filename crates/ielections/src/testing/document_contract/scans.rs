@@ -1,4 +1,4 @@
-//! Scans: every document of the range, once, in order, over as many pages as it takes.
+//! Scans: every document of the range, once, in order, over any number of pages.
 
 use super::{
     StorageUnderTest, calls,
@@ -31,7 +31,7 @@ fn scan(prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Scan {
     Scan { prefix: Bytes::copy_from_slice(prefix), after: after.map(id), limit }
 }
 
-/// Puts them in an order that is not theirs.
+/// Puts all documents, not in the order of their ids.
 async fn put_all<K: Key>(stage: &Stage<K>) {
     let (even, odd): (Vec<_>, Vec<_>) = IDS.iter().rev().enumerate().partition(|(place, _)| place % 2 == 0);
     for (number, ids) in (0..).zip([even, odd]) {
@@ -44,7 +44,7 @@ fn ids(shown: &[Document]) -> Vec<&[u8]> {
     shown.iter().map(|document| document.id.as_bytes()).collect()
 }
 
-/// What every scan has to show, told from the definition of a prefix and not from the scan's own bounds.
+/// The expected ids, from the definition of a prefix and not from the bounds of the scan.
 fn expected(prefix: &[u8], after: Option<&[u8]>) -> Vec<&'static [u8]> {
     let mut expected: Vec<&[u8]> = IDS.into_iter().filter(|id| id.starts_with(prefix)).collect();
     expected.retain(|id| after.is_none_or(|after| *id > after));
@@ -52,7 +52,7 @@ fn expected(prefix: &[u8], after: Option<&[u8]>) -> Vec<&'static [u8]> {
     expected
 }
 
-/// Every prefix of every id, and some that none has.
+/// Every prefix of every id, and prefixes that match none.
 pub async fn a_scan_keeps_to_its_prefix(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     put_all(&stage).await;
@@ -64,9 +64,8 @@ pub async fn a_scan_keeps_to_its_prefix(storage: &impl StorageUnderTest) {
     }
 }
 
-/// Behind an id that stands, behind one that does not, before the prefix and past it; page by page of each
-/// size.
-pub async fn a_scan_goes_on_behind_a_document(storage: &impl StorageUnderTest) {
+/// After an id that exists, after one that does not, before the prefix and past it, with pages of each size.
+pub async fn a_scan_continues_after_a_document(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     put_all(&stage).await;
     for prefix in [&b""[..], b"a", b"a\xff", b"\xff", b"b"] {
@@ -87,7 +86,7 @@ pub async fn a_scan_takes_more_documents_than_a_page(storage: &impl StorageUnder
     let page = limits(&stage).max_page;
     let count = page + 3;
     let name = |number: usize| format!("{number:08}");
-    // Backwards, so that they don't lie in the order of their coming.
+    // Backwards, so that the order of ids is not that of the writes.
     let puts: Vec<_> = (0..count).rev().map(|number| put(name(number), number.to_string())).collect();
     let last = stage.all_written(0, &puts).await;
     let whole = |shown: &[Document], bodies: usize| {
@@ -109,7 +108,7 @@ pub async fn a_scan_takes_more_documents_than_a_page(storage: &impl StorageUnder
     whole(&stage.shown().await, 1);
 }
 
-/// Deleted ones are not shown, be they at the beginning, in the middle, at the end, or a page full of them.
+/// Deleted documents are not shown: at the beginning, in the middle, at the end, or a whole page.
 pub async fn a_scan_does_not_show_deleted_documents(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     let name = |number: usize| vec![number as u8];
@@ -130,9 +129,9 @@ pub async fn a_scan_does_not_show_deleted_documents(storage: &impl StorageUnderT
     assert_eq!(stage.shown().await, [document(name(3), last + 1, "again")]);
 }
 
-/// What comes and goes between others does not make a scan miss those that stand all the while, nor show them
-/// twice; and what it shows of the ones that come and go was there.
-pub async fn a_scan_misses_nothing_that_stands_all_the_while(storage: &impl StorageUnderTest) {
+/// A scan shows each document that exists during the whole scan exactly once, while others are put and
+/// deleted. Of those it shows only versions that existed.
+pub async fn a_scan_during_writes_shows_each_lasting_document_once(storage: &impl StorageUnderTest) {
     const STANDING: usize = 40;
     const SCANS: usize = 20;
     let stage = Stage::led(storage).await;
@@ -153,7 +152,7 @@ pub async fn a_scan_misses_nothing_that_stands_all_the_while(storage: &impl Stor
                 BatchOutcome::Written
             );
             number += 1;
-            // On a storage that never waits, the scans would not get their turn.
+            // A storage that never waits would not let the scans run.
             tokio::task::yield_now().await;
         }
     };
@@ -176,8 +175,8 @@ pub async fn a_scan_misses_nothing_that_stands_all_the_while(storage: &impl Stor
     futures_util::future::join(writes, scans).await;
 }
 
-/// Whoever has read the count is shown every batch up to it, whole.
-pub async fn what_was_counted_is_shown(storage: &impl StorageUnderTest) {
+/// After a read of the count, scans show every batch up to it, whole.
+pub async fn scans_show_every_counted_batch(storage: &impl StorageUnderTest) {
     const BATCHES: u64 = 60;
     let stage = Stage::led(storage).await;
     let (scene, names) = (&stage.scene, ["a", "b", "c", "d"]);

@@ -1,4 +1,4 @@
-//! What every case begins with: a slot that is led, and who writes documents there.
+//! The start of every case: a slot that is led, and its leader, who writes documents.
 
 use super::{
     StorageUnderTest,
@@ -12,13 +12,13 @@ use bytes::Bytes;
 
 /// A slot, and the record under which the case writes.
 pub(super) struct Stage<K> {
-    /// Writes go through its `here`, and are looked at through its `there`, as by another process.
+    /// Writes go through its `here`, and reads through its `there`, as by another process.
     pub(super) scene: Scene<K>,
     pub(super) entry: Entry,
 }
 
 impl<K: Key> Stage<K> {
-    /// Nobody ever led; the record is not claimed.
+    /// Never led; the record is not claimed.
     pub(super) async fn empty<S: StorageUnderTest<Key = K>>(storage: &S) -> Self {
         let scene = Scene::set(storage).await;
         let entry = scene.entry(1, 5);
@@ -30,7 +30,7 @@ impl<K: Key> Stage<K> {
         Self::empty(storage).await.claimed(None).await
     }
 
-    /// Led, for the first time, at another key than the other stages of a case.
+    /// Led, for the first time, with another key than the other stages of a case.
     pub(super) async fn led_at<S: StorageUnderTest<Key = K>>(storage: &S, name: &[u8]) -> Self {
         let mut stage = Self::empty(storage).await;
         stage.scene.key = storage.key(name);
@@ -42,7 +42,7 @@ impl<K: Key> Stage<K> {
         self
     }
 
-    /// The next leader takes the record over, and the case writes as that one from now on.
+    /// The next leader takes the record over, and the case writes as that leader.
     pub(super) async fn taken_over(&mut self) {
         let next = self.next_leader();
         self.scene.take_over(&self.entry, &next).await;
@@ -72,21 +72,21 @@ impl<K: Key> Stage<K> {
         assert_eq!(outcome, BatchOutcome::Written, "{batch:?} after {after}");
     }
 
-    /// Writes in as many batches as it needs; which number the last of them has.
+    /// Writes in as many batches as necessary. Returns the number of the last one.
     pub(super) async fn all_written(&self, mut after: u64, writes: &[DocumentWrite]) -> u64 {
         let limits = documents(&*self.scene.here).document_limits();
         let mut left = writes;
         while !left.is_empty() {
             let fits = |count: &usize| limits.check(&left[..*count]).is_ok();
             let most = (1..=left.len().min(limits.max_batch)).take_while(fits).last();
-            let (batch, rest) = left.split_at(most.expect("a document that fits into a batch"));
+            let (batch, rest) = left.split_at(most.expect("a document fits into a batch"));
             self.written(after, batch).await;
             (left, after) = (rest, after + 1);
         }
         after
     }
 
-    /// It is refused, and nothing is other than before.
+    /// Checks that the batch is refused and changes nothing.
     pub(super) async fn refuses(&self, what: &str, fence: &Fence, batch: &[DocumentWrite]) {
         let before = (self.state().await, self.shown().await);
         for handle in [&self.scene.here, &self.scene.there] {
@@ -96,7 +96,7 @@ impl<K: Key> Stage<K> {
         assert_eq!((self.state().await, self.shown().await), before, "{what}");
     }
 
-    /// The number of the last batch, and the record's write, as others see them.
+    /// The number of the last batch and the record, through the other handle.
     async fn state(&self) -> (u64, Option<Entry>) {
         let state = calls::state(&*self.scene.there, &self.scene.key).await;
         (state.last.get(), state.slot.entry().cloned())
@@ -110,7 +110,7 @@ impl<K: Key> Stage<K> {
         calls::document(&*self.scene.there, &self.scene.key, id).await
     }
 
-    /// All documents, as others see them.
+    /// All documents, through the other handle.
     pub(super) async fn shown(&self) -> Vec<Document> {
         self.scanned(Scan { limit: usize::MAX, ..Scan::default() }).await
     }

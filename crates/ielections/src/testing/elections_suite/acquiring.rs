@@ -1,4 +1,4 @@
-//! Taking a slot that is free, waiting for one that is not.
+//! Acquiring a free slot, and waiting for a held one.
 
 use super::{ElectionsTestSuite, Scene, scene::refusal};
 use crate::{AcquireError, AcquireTimeout, Candidacy, ReleaseOutcome, Terms, Ttl};
@@ -22,7 +22,7 @@ pub async fn a_free_slot_is_led_at_once(scene: &Scene<impl ElectionsTestSuite>) 
     assert_eq!(leadership.release().await, ReleaseOutcome::Released);
 }
 
-/// And no longer than its poll once the slot is free.
+/// At most a poll after the slot is free.
 pub async fn a_second_candidate_waits_and_wins_after_the_release(scene: &Scene<impl ElectionsTestSuite>) {
     let (first, second) = (scene.process().await, scene.process().await);
     let leadership = scene.lead(&first, "first").await;
@@ -39,8 +39,8 @@ pub async fn a_second_candidate_waits_and_wins_after_the_release(scene: &Scene<i
     successor.release().await;
 }
 
-/// One look, and a claim if that finds an opening.
-pub async fn a_candidate_without_patience_looks_once(scene: &Scene<impl ElectionsTestSuite>) {
+/// One read, and a claim if the slot is free.
+pub async fn a_candidate_with_zero_timeout_reads_once(scene: &Scene<impl ElectionsTestSuite>) {
     let (first, second) = (scene.process().await, scene.process().await);
     let leadership =
         first.elections.acquire(scene.patient("first", AcquireTimeout::Within(Duration::ZERO))).await;
@@ -53,7 +53,7 @@ pub async fn a_candidate_without_patience_looks_once(scene: &Scene<impl Election
     leadership.release().await;
 }
 
-/// Not earlier than it was told to, and not much later.
+/// Not before its timeout, and not much later.
 pub async fn a_candidate_gives_up_in_time(scene: &Scene<impl ElectionsTestSuite>) {
     let (first, second) = (scene.process().await, scene.process().await);
     let leadership = scene.lead(&first, "first").await;
@@ -66,14 +66,14 @@ pub async fn a_candidate_gives_up_in_time(scene: &Scene<impl ElectionsTestSuite>
     leadership.release().await;
 }
 
-/// Nothing to lead is a mistake of the caller's.
+/// The caller must name a slot.
 pub async fn a_candidacy_for_no_slot_is_refused(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
     let candidacy = Candidacy { slots: Vec::new(), terms: scene.terms("anybody") };
     assert!(matches!(refusal(process.elections.acquire(candidacy).await), AcquireError::NoSlots));
 }
 
-/// The storage says how short a TTL it can serve; the shortest of all is the type's to refuse.
+/// The storage states its shortest TTL. [`Ttl`] itself refuses shorter ones than [`Ttl::MIN`].
 pub async fn a_ttl_too_short_for_the_storage_is_refused(scene: &Scene<impl ElectionsTestSuite>) {
     let storage = scene.suite.open().await;
     let least = storage.limits().min_ttl;

@@ -1,4 +1,4 @@
-//! Claims whose outcome nobody heard (I7), and those that nobody waits for any more.
+//! Claims with an unknown outcome (I7), and claims of a candidate that gave up.
 
 use super::{ElectionsTestSuite, Scene, scene::refusal};
 use crate::{
@@ -7,9 +7,9 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Read back, and not waited out like somebody else's.
+/// The candidate reads its record back, and does not wait for it to expire.
 /// Shows I7.
-pub async fn a_claim_whose_answer_was_lost_is_found(scene: &Scene<impl ElectionsTestSuite>) {
+pub async fn a_claim_with_lost_answer_is_confirmed_by_read_back(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     storage.fail_next(Verb::InsertIfNotExist, Fault::LostAnswer);
     let began = scene.now();
@@ -20,8 +20,8 @@ pub async fn a_claim_whose_answer_was_lost_is_found(scene: &Scene<impl Elections
     leadership.release().await;
 }
 
-/// It lands after it was read back in vain: then the next attempt is refused, and shows it.
-pub async fn a_claim_that_lands_late_is_found(scene: &Scene<impl ElectionsTestSuite>) {
+/// It is applied after the read-back. The next attempt is refused, and the refusal shows it.
+pub async fn a_claim_applied_late_is_confirmed_by_the_next_attempt(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     storage.fail_next(Verb::InsertIfNotExist, Fault::Late(scene.percent(1)));
     let began = scene.now();
@@ -32,8 +32,8 @@ pub async fn a_claim_that_lands_late_is_found(scene: &Scene<impl ElectionsTestSu
     leadership.release().await;
 }
 
-/// Overtaken by the attempt after it, and by that one's release: the ghost of a claim leads nothing.
-pub async fn a_claim_that_was_overtaken_lands_on_nothing(scene: &Scene<impl ElectionsTestSuite>) {
+/// It arrives after the next attempt and the release.
+pub async fn a_claim_that_arrives_after_the_release_is_refused(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     storage.fail_next(Verb::InsertIfNotExist, Fault::HeldBack);
     let leadership = scene.lead(&process, "first").await;
@@ -46,8 +46,8 @@ pub async fn a_claim_that_was_overtaken_lands_on_nothing(scene: &Scene<impl Elec
     assert_eq!((slot.entry(), slot.last_epoch()), (None, Some(epoch)));
 }
 
-/// A take-over is a claim as well.
-pub async fn a_take_over_whose_answer_was_lost_is_found(scene: &Scene<impl ElectionsTestSuite>) {
+/// As for a claim of a vacant slot.
+pub async fn a_take_over_with_lost_answer_is_confirmed_by_read_back(scene: &Scene<impl ElectionsTestSuite>) {
     let dead = scene.process().await;
     let lost = scene.lead(&dead, "dead").await;
     dead.crash();
@@ -61,7 +61,7 @@ pub async fn a_take_over_whose_answer_was_lost_is_found(scene: &Scene<impl Elect
     leadership.release().await;
 }
 
-/// What was confirmed long after it was sent is renewed before work starts on it (I3).
+/// A claim that is confirmed long after its send is renewed before work starts (I3).
 pub async fn a_claim_confirmed_late_is_renewed_before_it_counts(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     storage.fail_next(Verb::InsertIfNotExist, Fault::LostAnswer);
@@ -80,7 +80,7 @@ pub async fn a_claim_confirmed_late_is_renewed_before_it_counts(scene: &Scene<im
     leadership.release().await;
 }
 
-/// A candidate that gives up deletes what it may have left.
+/// A candidate that gives up deletes the record that it may have written.
 pub async fn an_abandoned_claim_is_deleted(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     storage.fail_next(Verb::InsertIfNotExist, Fault::LostAnswer);
@@ -94,7 +94,7 @@ pub async fn an_abandoned_claim_is_deleted(scene: &Scene<impl ElectionsTestSuite
     assert_eq!(process.deadman.armed(), 0);
 }
 
-/// However often.
+/// Any number of times.
 pub async fn claims_that_are_not_applied_are_tried_again(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     for _ in 0..3 {
@@ -105,7 +105,7 @@ pub async fn claims_that_are_not_applied_are_tried_again(scene: &Scene<impl Elec
     leadership.release().await;
 }
 
-/// With what the storage said.
+/// The error has the reason of the storage.
 pub async fn a_storage_that_refuses_for_good_ends_a_campaign(scene: &Scene<impl ElectionsTestSuite>) {
     for verb in [Verb::Scan, Verb::InsertIfNotExist] {
         let (process, storage) = scene.faulty().await;
@@ -117,8 +117,8 @@ pub async fn a_storage_that_refuses_for_good_ends_a_campaign(scene: &Scene<impl 
     assert_eq!(scene.slot().await.entry(), None);
 }
 
-/// No deadline, no leadership: the record goes back (I4).
-pub async fn a_leadership_without_a_deadman_is_none(scene: &Scene<impl ElectionsTestSuite>) {
+/// The acquisition fails, and the record is released (I4).
+pub async fn acquisition_without_a_deadman_fails(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
     process.trigger.fail(true);
     let refused = refusal(process.elections.acquire(scene.candidacy("unguarded")).await);

@@ -1,11 +1,11 @@
-//! Closing down: nothing new, everybody told, everything handed back by those who hold it (I6, I9).
+//! Cleanup: no new leadership, a loss for every leader, and the end when all have handed back (I6, I9).
 
 use super::{ElectionsTestSuite, Scene, scene::refusal};
 use crate::{AcquireError, Loss, ReleaseOutcome};
 use futures_util::future::join;
 use std::pin::pin;
 
-/// Candidates that wait, and those that come later.
+/// Both those that wait and those that begin later.
 pub async fn cleanup_ends_and_refuses_campaigns(scene: &Scene<impl ElectionsTestSuite>) {
     let (first, second) = (scene.process().await, scene.process().await);
     let leadership = scene.lead(&first, "first").await;
@@ -22,7 +22,7 @@ pub async fn cleanup_ends_and_refuses_campaigns(scene: &Scene<impl ElectionsTest
     leadership.release().await;
 }
 
-/// The record is renewed, and never given up, for as long as work goes on under it.
+/// The record is renewed while work continues under it.
 /// Shows I6.
 pub async fn cleanup_waits_until_work_has_stopped(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
@@ -30,7 +30,7 @@ pub async fn cleanup_waits_until_work_has_stopped(scene: &Scene<impl ElectionsTe
     let mut cleanup = pin!(process.elections.cleanup());
     let mut kill_at = leadership.standing().kill_at();
     for _ in 0..4 {
-        assert!(scene.waits(&mut cleanup, scene.percent(35)).await, "closed over live work");
+        assert!(scene.waits(&mut cleanup, scene.percent(35)).await, "closed while work runs");
         assert_eq!(leadership.lost().await, Loss::Closing);
         assert_eq!(scene.slot().await.entry().unwrap().incarnation(), leadership.incarnation());
         assert!(leadership.standing().kill_at() > kill_at, "no longer renewed");
@@ -43,7 +43,7 @@ pub async fn cleanup_waits_until_work_has_stopped(scene: &Scene<impl ElectionsTe
     assert_eq!((process.deadman.armed(), process.tasks()), (0, 0));
 }
 
-/// As often as one likes, also at once.
+/// Repeatedly and concurrently.
 pub async fn cleanup_may_be_called_again(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
     let leadership = scene.lead(&process, "leader").await;
@@ -58,14 +58,14 @@ pub async fn cleanup_may_be_called_again(scene: &Scene<impl ElectionsTestSuite>)
     assert_eq!(process.tasks(), 0);
 }
 
-/// It belongs to nobody who could hand it back: neither waited for, nor deleted, nor disarmed (I4).
+/// It is neither waited for, nor deleted, nor disarmed (I4).
 pub async fn cleanup_leaves_what_was_dropped(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
     let leadership = scene.lead(&process, "dropped").await;
     let kill_at = leadership.standing().kill_at();
     drop(leadership);
     process.elections.cleanup().await;
-    assert!(scene.slot().await.entry().is_some(), "deleted under work that may still run");
+    assert!(scene.slot().await.entry().is_some(), "deleted while work may run");
     assert_eq!((process.deadman.armed(), process.trigger.earliest().unwrap().0), (1, kill_at));
     assert_eq!(process.tasks(), 0);
 }

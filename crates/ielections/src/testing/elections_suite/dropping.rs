@@ -1,4 +1,4 @@
-//! What is dropped instead of handed back, and what is dropped before it was had.
+//! Leaderships that are dropped instead of handed back, and candidacies that are dropped.
 
 use super::{ElectionsTestSuite, Process, Scene};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 use std::{pin::pin, time::Duration};
 
-/// Nobody knows what still runs: the deadline stays, renewal ends, and others wait their time (I4).
+/// Work may still run: the deadline stays, renewal ends, and other candidates wait for the TTL (I4).
 pub async fn a_dropped_leadership_stays_armed_and_is_not_renewed(scene: &Scene<impl ElectionsTestSuite>) {
     let (first, second) = (scene.process().await, scene.process().await);
     let leadership = scene.lead(&first, "dropped").await;
@@ -21,26 +21,26 @@ pub async fn a_dropped_leadership_stays_armed_and_is_not_renewed(scene: &Scene<i
     assert_eq!((first.deadman.armed(), first.trigger.earliest().unwrap().0), (1, kill_at));
     let successor = scene.lead(&second, "successor").await;
     assert!(scene.now() >= scene.sent_at(&standing, scene.ttl).after(scene.ttl.get()));
-    assert_eq!(first.deadman.armed(), 1, "disarmed by nobody");
+    assert_eq!(first.deadman.armed(), 1, "disarmed by a drop");
     assert!(first.trigger.check() || !first.trigger.fired().is_empty(), "it would be dead by now");
     successor.release().await;
 }
 
-/// Nothing of it, in the storage or in the deadman: at once, or within a TTL where a call was in flight.
+/// Checks that no record and no deadline is left: at once, or within a TTL if a call was in flight.
 async fn nothing_is_left<Suite: ElectionsTestSuite>(scene: &Scene<Suite>, process: &Process<Suite::Key>) {
     let began = scene.now();
     while process.deadman.armed() > 0 || !matches!(scene.slot().await, Slot::Vacant(_)) {
         assert!(scene.now() <= began.after(scene.ttl.get() + scene.slack), "left behind");
         scene.pass(scene.percent(1)).await;
     }
-    // A claim that was still under way would show by now.
+    // A claim that was in flight would show by now.
     scene.pass(scene.percent(20)).await;
-    assert!(matches!(scene.slot().await, Slot::Vacant(_)), "claimed by nobody");
+    assert!(matches!(scene.slot().await, Slot::Vacant(_)), "claimed after the drop");
     assert_eq!(process.deadman.armed(), 0);
 }
 
-/// It waits no longer, and wins nothing afterwards.
-pub async fn a_dropped_candidacy_wins_nothing(scene: &Scene<impl ElectionsTestSuite>) {
+/// Also if the slot becomes free afterwards.
+pub async fn a_dropped_candidacy_acquires_nothing(scene: &Scene<impl ElectionsTestSuite>) {
     let (first, second) = (scene.process().await, scene.process().await);
     let leadership = scene.lead(&first, "first").await;
     let mut waiting = Box::pin(scene.lead(&second, "second"));
@@ -50,8 +50,8 @@ pub async fn a_dropped_candidacy_wins_nothing(scene: &Scene<impl ElectionsTestSu
     nothing_is_left(scene, &second).await;
 }
 
-/// What the claim in flight writes is deleted.
-pub async fn a_candidacy_dropped_in_mid_claim_leaves_nothing(scene: &Scene<impl ElectionsTestSuite>) {
+/// The record of the claim in flight is deleted.
+pub async fn a_candidacy_dropped_during_its_claim_leaves_no_record(scene: &Scene<impl ElectionsTestSuite>) {
     for fault in
         [Fault::SlowRequest(scene.percent(5)), Fault::SlowAnswer(scene.percent(5)), Fault::LostAnswer]
     {
@@ -68,13 +68,11 @@ pub async fn a_candidacy_dropped_in_mid_claim_leaves_nothing(scene: &Scene<impl 
     }
 }
 
-/// The slot was won, the deadman armed, and nobody looked at the answer.
-pub async fn a_candidacy_dropped_in_the_moment_of_success_leaves_nothing(
-    scene: &Scene<impl ElectionsTestSuite>,
-) {
+/// The slot was won and the deadman armed, and the caller did not receive the answer.
+pub async fn a_candidacy_dropped_at_its_success_leaves_no_record(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
     let mut waiting = Box::pin(scene.lead(&process, "dropped"));
-    // Asked once, and then never again.
+    // Polled once, and then never again.
     assert!(scene.waits(&mut waiting, Duration::ZERO).await);
     scene.until(|| process.deadman.armed() > 0).await;
     drop(waiting);

@@ -1,10 +1,10 @@
-//! Epochs rise, whatever ended the leadership before (I2).
+//! Epochs rise, for every end of the leadership before (I2).
 
 use super::{ElectionsTestSuite, Scene};
 use crate::ReleaseOutcome;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// After a release, after a crash, and for a storage that was closed and opened again.
+/// After a release, after a crash, and after the storage was closed and opened again.
 pub async fn epochs_rise_over_release_expiry_and_reopening(scene: &Scene<impl ElectionsTestSuite>) {
     let mut epochs = Vec::new();
     let process = scene.process().await;

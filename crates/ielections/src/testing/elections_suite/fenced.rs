@@ -1,8 +1,6 @@
-//! Documents under real leaderships, on a storage that keeps some: what a successor finds, what a deposed
-//! leader can still do (I2), and what writing costs the renewals.
-//!
-//! What a batch is to the storage is the document contract suite's
-//! ([`document_contract`](crate::testing::document_contract)).
+//! Documents under real leaderships: the next leader finds them, a deposed leader can't write them (I2), and
+//! renewals continue beside writes. The storage side is in
+//! [`document_contract`](crate::testing::document_contract).
 
 use super::{ElectionsTestSuite, Process, Scene};
 use crate::{
@@ -14,17 +12,17 @@ use bytes::Bytes;
 use futures_util::future::join;
 
 /// Makes one test per case for the documents of a storage: `fenced_elections_suite!(MyStorage::fresh())`,
-/// beside [`elections_test_suite!`](crate::elections_test_suite), whose terms are the same.
+/// like [`elections_test_suite!`](crate::elections_test_suite).
 #[macro_export]
 macro_rules! fenced_elections_suite {
     ($factory:expr) => {
         $crate::elections_test_suite! {
             @tests $factory;
-            successors_go_on_with_the_documents
-            a_write_on_the_wire_of_a_paused_leader_is_refused
-            a_deposed_leader_is_told_who_leads
-            a_write_whose_answer_was_lost_is_found_once
-            a_write_that_lands_late_is_found_once
+            the_next_leader_continues_with_the_documents
+            a_write_in_flight_of_a_paused_leader_is_refused
+            the_first_batch_of_a_deposed_leader_shows_the_next_epoch
+            a_write_with_lost_answer_is_confirmed_once
+            a_write_applied_late_is_confirmed_once
             renewals_go_on_beside_writes
         }
     };
@@ -42,7 +40,7 @@ fn put(name: &'static str, body: impl Into<Bytes>) -> Vec<DocumentWrite> {
     vec![DocumentWrite::Put { id: id(name), body: body.into(), only_if: OnlyIf::Always }]
 }
 
-/// All of them, and by which batch.
+/// Reads all documents, each with its batch.
 async fn shown(documents: &Documents) -> Vec<(Bytes, u64)> {
     let page = documents.scan(&Scan { limit: usize::MAX, ..Scan::default() }).await.unwrap();
     assert_eq!(page.next, None);
@@ -50,7 +48,7 @@ async fn shown(documents: &Documents) -> Vec<(Bytes, u64)> {
 }
 
 /// After a release, and after a crash.
-pub async fn successors_go_on_with_the_documents(scene: &Scene<impl ElectionsTestSuite>) {
+pub async fn the_next_leader_continues_with_the_documents(scene: &Scene<impl ElectionsTestSuite>) {
     let first = scene.process().await;
     let leadership = scene.lead(&first, "first").await;
     documents(&leadership).write(put("a", "first")).await.unwrap();
@@ -74,10 +72,10 @@ pub async fn successors_go_on_with_the_documents(scene: &Scene<impl ElectionsTes
     leadership.release().await;
 }
 
-/// Paused for longer than its TTL, and not ended, since deadmen only record here: a batch was sent that
-/// arrives when somebody else leads, before that one's first batch or after it.
+/// The leader is paused for longer than its TTL, and its deadman only records. A batch that it has sent arrives
+/// when another process leads, before the first batch of that one or after it.
 /// Shows I2.
-pub async fn a_write_on_the_wire_of_a_paused_leader_is_refused(scene: &Scene<impl ElectionsTestSuite>) {
+pub async fn a_write_in_flight_of_a_paused_leader_is_refused(scene: &Scene<impl ElectionsTestSuite>) {
     for (number, arrives_first) in [(0, true), (1, false)] {
         let (paused, network) = scene.faulty().await;
         let lead = async |process: &Process<_>, holder: &str| {
@@ -86,7 +84,7 @@ pub async fn a_write_on_the_wire_of_a_paused_leader_is_refused(scene: &Scene<imp
         };
         let leadership = lead(&paused, "paused").await;
         documents(&leadership).write(put("work", "begun")).await.unwrap();
-        // What it sends from here on is on the wire: renewals, and one batch.
+        // From here on its calls stay in flight: renewals, and one batch.
         for verb in Verb::RECORDS.into_iter().chain(Verb::DOCUMENTS) {
             network.fail_always(verb, Fault::Hang);
         }
@@ -111,27 +109,29 @@ pub async fn a_write_on_the_wire_of_a_paused_leader_is_refused(scene: &Scene<imp
         assert_eq!(network.counts().landed_late, 0);
         assert!(network.counts().refused_late >= 2, "{:?}", network.counts());
         network.heal();
-        // It goes on as if nothing had been.
+        // It resumes its work.
         let written = standing.write(put("work", "of the one that woke up")).await;
         assert!(
             matches!(written, Err(DocumentWriteError::Lost(_) | DocumentWriteError::Deposed { .. })),
             "{written:?}"
         );
         assert_eq!(shown(&documents(&next)).await, [("of the next one".into(), 2)]);
-        assert!(paused.trigger.check(), "nobody would have ended it");
+        assert!(paused.trigger.check(), "the deadline did not pass");
         leadership.release().await;
         assert_eq!(scene.slot_of(number).await.entry().map(|entry| entry.epoch), Some(next.epoch()));
         next.release().await;
     }
 }
 
-/// By the first batch that it writes, before any renewal tells; and its leadership is lost with that.
-pub async fn a_deposed_leader_is_told_who_leads(scene: &Scene<impl ElectionsTestSuite>) {
+/// The first batch shows it, before any renewal, and the leadership is lost.
+pub async fn the_first_batch_of_a_deposed_leader_shows_the_next_epoch(
+    scene: &Scene<impl ElectionsTestSuite>,
+) {
     let (process, storage) = scene.faulty().await;
     let leadership = scene.lead(&process, "leader").await;
     let standing = documents(&leadership);
     standing.write(put("work", "done")).await.unwrap();
-    let thief = scene.strangers(leadership.epoch());
+    let thief = scene.foreign_record(leadership.epoch());
     storage.tamper(&scene.key(0), thief.clone()).await.unwrap();
     let written = standing.write(put("work", "undone")).await;
     assert_eq!(written, Err(DocumentWriteError::Deposed { current: Some(thief.epoch) }));
@@ -141,13 +141,13 @@ pub async fn a_deposed_leader_is_told_who_leads(scene: &Scene<impl ElectionsTest
     leadership.release().await;
 }
 
-/// Written once, and its caller hears of it.
-pub async fn a_write_whose_answer_was_lost_is_found_once(scene: &Scene<impl ElectionsTestSuite>) {
+/// Applied once, and confirmed to the caller.
+pub async fn a_write_with_lost_answer_is_confirmed_once(scene: &Scene<impl ElectionsTestSuite>) {
     doubtful(scene, Fault::LostAnswer).await;
 }
 
-/// As above, although it arrives only when the first look has found nothing.
-pub async fn a_write_that_lands_late_is_found_once(scene: &Scene<impl ElectionsTestSuite>) {
+/// As above, although it arrives after the first read-back.
+pub async fn a_write_applied_late_is_confirmed_once(scene: &Scene<impl ElectionsTestSuite>) {
     doubtful(scene, Fault::Late(scene.percent(2))).await;
 }
 
@@ -166,8 +166,7 @@ async fn doubtful(scene: &Scene<impl ElectionsTestSuite>, fault: Fault) {
     leadership.release().await;
 }
 
-/// As many as the storage takes, for as long as it takes to renew a few times: no renewal is refused or lost
-/// by it.
+/// As many writes as the storage accepts, during several renewals: no renewal is refused or lost.
 pub async fn renewals_go_on_beside_writes(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     let leadership = scene.lead(&process, "leader").await;
@@ -183,7 +182,7 @@ pub async fn renewals_go_on_beside_writes(scene: &Scene<impl ElectionsTestSuite>
     assert!(written >= 3, "{written} batches");
     let renewals = scene.slot().await.entry().unwrap().version.write;
     assert!(renewals >= 3, "{renewals} renewals");
-    // A first attempt is enough, unless a test machine stands still for a tenth of the TTL.
+    // The first attempt suffices, unless the machine stands still for a tenth of the TTL.
     let attempts = storage.counts().calls[&Verb::CompareAndSwap];
     let most = if scene.suite.mock_clock().is_some() { renewals } else { renewals * 2 };
     assert!((renewals..=most).contains(&attempts), "{attempts} attempts for {renewals} renewals");

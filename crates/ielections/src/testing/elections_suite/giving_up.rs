@@ -1,5 +1,5 @@
-//! A try that gives up once it knows that somebody leads, and not before: cron jobs must run again after a
-//! crash.
+//! [`AcquireTimeout::UntilLeaderSeen`](crate::AcquireTimeout::UntilLeaderSeen): a campaign that ends when a
+//! live leader is seen, but not because of a dead leader's record. Cron jobs must run again after a crash.
 
 use super::{ElectionsTestSuite, Scene, scene::refusal};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     testing::mock::{Fault, Verb},
 };
 
-/// Within a TTL: by then a live leader was seen to renew.
+/// Within a TTL: by then a live leader has renewed.
 pub async fn a_try_gives_up_on_a_live_leader(scene: &Scene<impl ElectionsTestSuite>) {
     let (first, second) = (scene.process().await, scene.process().await);
     let leadership = scene.lead(&first, "first").await;
@@ -22,7 +22,7 @@ pub async fn a_try_gives_up_on_a_live_leader(scene: &Scene<impl ElectionsTestSui
     leadership.release().await;
 }
 
-/// A record alone is no leader.
+/// A record alone is no evidence of a live leader.
 pub async fn a_try_takes_over_from_a_dead_leader(scene: &Scene<impl ElectionsTestSuite>) {
     let (first, second) = (scene.process().await, scene.process().await);
     let dead = scene.lead(&first, "dead").await;
@@ -35,10 +35,9 @@ pub async fn a_try_takes_over_from_a_dead_leader(scene: &Scene<impl ElectionsTes
     drop(dead);
 }
 
-/// Nobody is seen by asking a storage in vain (I10): neither one that does not answer, nor one that takes no
-/// claim.
+/// The storage does not answer, or refuses every claim (I10).
 /// Shows I10.
-pub async fn a_try_gives_up_on_a_storage_that_is_of_no_use(scene: &Scene<impl ElectionsTestSuite>) {
+pub async fn a_try_gives_up_on_an_unusable_storage(scene: &Scene<impl ElectionsTestSuite>) {
     for (verb, fault) in [
         (Verb::Scan, Fault::Hang),
         (Verb::Scan, Fault::NotApplied),
@@ -54,7 +53,7 @@ pub async fn a_try_gives_up_on_a_storage_that_is_of_no_use(scene: &Scene<impl El
         };
         let took = scene.now().since(began);
         assert!(took >= scene.timing.outage(), "{verb:?}, {fault:?}: gave up after {took:?}");
-        // The first call and the last, each with its time, and the pause before the last.
+        // The time-outs of the first and the last call, and the pause before the last.
         let bound = scene.timing.outage() + scene.percent(25) + scene.slack;
         assert!(took <= bound, "{verb:?}, {fault:?}: only after {took:?}");
         storage.lose_all();
@@ -62,8 +61,8 @@ pub async fn a_try_gives_up_on_a_storage_that_is_of_no_use(scene: &Scene<impl El
     }
 }
 
-/// Trouble that has passed counts for nothing: a try that has to watch a dead leader's long TTL does.
-pub async fn a_try_forgets_trouble_that_has_passed(scene: &Scene<impl ElectionsTestSuite>) {
+/// After an outage a try still waits for the whole TTL of a dead leader.
+pub async fn a_try_continues_after_a_short_outage(scene: &Scene<impl ElectionsTestSuite>) {
     let (first, (second, storage)) = (scene.process().await, scene.faulty().await);
     let mut dead = scene.candidacy("dead");
     dead.terms.ttl = crate::Ttl::new(scene.ttl.get() * 2).unwrap();

@@ -1,4 +1,4 @@
-//! Losing: when it is noticed, what it leaves of the deadline, and who is ended by it (I3, I4).
+//! Losses: when they are noticed, and which deadline remains (I3, I4).
 
 use super::{ElectionsTestSuite, Scene};
 use crate::{
@@ -6,8 +6,7 @@ use crate::{
     testing::mock::{Fault, Verb},
 };
 
-/// Whatever is in flight: the loss falls at 0.65 TTL, and the deadline stays at 0.8 TTL, of the last
-/// confirmed send.
+/// With a call in flight, the loss is at 0.65 TTL and the deadline at 0.8 TTL after the last confirmed send.
 /// Shows I10.
 pub async fn a_hung_storage_costs_the_leadership_in_time(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
@@ -28,7 +27,7 @@ pub async fn a_hung_storage_costs_the_leadership_in_time(scene: &Scene<impl Elec
     assert_eq!(process.deadman.armed(), 0);
 }
 
-/// It is dead before anybody else can lead, however its work clings on.
+/// Its process ends before another one can lead.
 pub async fn work_that_does_not_stop_is_ended_at_the_deadline(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     let leadership = scene.lead(&process, "leader").await;
@@ -46,12 +45,12 @@ pub async fn work_that_does_not_stop_is_ended_at_the_deadline(scene: &Scene<impl
     drop(leadership);
 }
 
-/// At the next renewal, with whose record it is; work has no more time than it takes to stop.
+/// The next renewal shows the other record. The work has just the time to stop.
 pub async fn a_stolen_record_is_a_loss_at_once(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     let leadership = scene.lead(&process, "leader").await;
     let kill_at = leadership.standing().kill_at();
-    let thief = scene.strangers(leadership.epoch());
+    let thief = scene.foreign_record(leadership.epoch());
     storage.tamper(&scene.key(0), thief.clone()).await.unwrap();
     let tampered = scene.now();
     let loss = leadership.lost().await;
@@ -62,10 +61,10 @@ pub async fn a_stolen_record_is_a_loss_at_once(scene: &Scene<impl ElectionsTestS
     assert!(tightened <= kill_at && tightened <= noticed.after(scene.timing.stopping()));
     assert_eq!(leadership.release().await, ReleaseOutcome::AlreadyGone);
     assert_eq!(process.deadman.armed(), 0);
-    assert_eq!(scene.slot().await.entry(), Some(&thief), "a release of somebody else's record");
+    assert_eq!(scene.slot().await.entry(), Some(&thief), "the record of another leader was released");
 }
 
-/// Deleted by hand, or forgotten: nobody may lead on that.
+/// Deleted by hand, or forgotten by the storage.
 pub async fn a_vanished_record_is_a_loss_at_once(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     let leadership = scene.lead(&process, "leader").await;
@@ -78,20 +77,19 @@ pub async fn a_vanished_record_is_a_loss_at_once(scene: &Scene<impl ElectionsTes
     assert_eq!(process.deadman.armed(), 0);
 }
 
-/// Somebody else may lead already in what stands in its place, so that nothing is waited for. What is handed
-/// back is deleted all the same, should the storage come back.
+/// Another process may lead already in the new storage. A hand-back still tries to delete the record.
 /// Shows I1.
 pub async fn a_storage_that_was_replaced_is_a_loss_at_once(scene: &Scene<impl ElectionsTestSuite>) {
     for verb in [Verb::CompareAndSwap, Verb::Get] {
         let (process, storage) = scene.faulty().await;
         let leadership = scene.lead(&process, "leader").await;
         let sent_at = scene.sent_at(leadership.standing(), scene.ttl);
-        // A read-back is what follows a renewal without an answer.
+        // A read-back follows a renewal without an answer.
         storage.fail_next(Verb::CompareAndSwap, Fault::LostRequest);
         storage.fail_next(verb, Fault::Replaced);
         let loss = leadership.lost().await;
         assert!(matches!(loss, Loss::StorageReplaced { .. }), "{verb:?}: {loss:?}");
-        // The second attempt at the latest, which comes after a pause.
+        // At the latest by the second attempt, which follows a pause.
         assert!(scene.now() <= sent_at.after(scene.percent(31) + scene.slack), "{verb:?}");
         assert!(process.trigger.earliest().unwrap().0 <= scene.now().after(scene.timing.stopping()));
         assert_eq!(leadership.release().await, ReleaseOutcome::Released);

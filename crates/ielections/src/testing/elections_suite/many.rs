@@ -5,7 +5,7 @@ use crate::{Candidacy, Leadership};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use std::collections::BTreeSet;
 
-/// A name is no identity: two with the same one are two.
+/// The name of the holder is no identity.
 pub async fn the_same_holder_twice_is_two_leaders_in_turn(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
     let leadership = scene.lead(&process, "same").await;
@@ -27,7 +27,7 @@ fn any_of<Suite: ElectionsTestSuite>(
     Candidacy { slots: (0..slots).map(|slot| scene.key(slot)).collect(), terms: scene.terms(holder) }
 }
 
-/// As many lead as there are slots, each another one; who is too many follows as soon as one is free.
+/// Each leader has its own slot. The remaining candidate leads once a slot is free.
 /// Shows I1.
 pub async fn as_many_lead_as_there_are_slots(scene: &Scene<impl ElectionsTestSuite>) {
     const SLOTS: u32 = 3;
@@ -58,7 +58,7 @@ pub async fn as_many_lead_as_there_are_slots(scene: &Scene<impl ElectionsTestSui
     }
 }
 
-/// One process may lead several slots, and each ends on its own.
+/// One process leads several slots, and each leadership ends separately.
 pub async fn leaderships_of_one_process_end_on_their_own(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
     let (_, one) = process.elections.acquire(any_of(scene, 2, "same")).await.unwrap();
@@ -72,7 +72,7 @@ pub async fn leaderships_of_one_process_end_on_their_own(scene: &Scene<impl Elec
     assert_eq!((process.deadman.armed(), process.trigger.earliest()), (0, None));
 }
 
-/// Closing one handle, and the elections on it, is nobody else's business.
+/// Closing a handle and the elections on it does not affect other processes.
 pub async fn closing_one_handle_disturbs_no_other<Suite: ElectionsTestSuite>(scene: &Scene<Suite>) {
     let (closing, staying) = (scene.suite.open().await, scene.process().await);
     let process = Process::start(closing.clone(), scene.clock.clone());

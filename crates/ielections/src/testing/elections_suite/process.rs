@@ -1,4 +1,4 @@
-//! What one process has, in a test: elections of its own, a deadman that records, and tasks that end with it.
+//! [`Process`]: elections, a recording deadman, and tasks that a crash drops.
 
 use crate::{Elections, EngineSettings, Env, Key, OsEntropy, Spawn, TtlStorage, env::Task};
 use std::{
@@ -11,14 +11,13 @@ use tokio::runtime::Handle;
 use vvm_clock::{Clock, SystemWallClock};
 use vvm_deadman::{Deadman, recording::RecordingTrigger};
 
-/// A process as far as elections can tell. Dropping it is no crash: what it leads goes on until it is handed
-/// back.
+/// A simulated process. Dropping it is no crash: its leaderships continue until they are handed back.
 pub struct Process<K: Key> {
     /// Its elections.
     pub elections: Elections<K>,
     /// Its deadlines.
     pub deadman: Deadman,
-    /// What would end it.
+    /// Records that its deadline has passed.
     pub trigger: Arc<RecordingTrigger>,
     tasks: Arc<Tasks>,
 }
@@ -48,16 +47,16 @@ impl<K: Key> Process<K> {
         Self { elections: Elections::with_settings(storage, env, settings), deadman, trigger, tasks }
     }
 
-    /// Drops every task where it stands, as a crash would. Nothing is released, and nothing answers any more.
+    /// Drops every task, as a crash does. No record is released.
     pub fn crash(&self) {
         for task in self.tasks.standing() {
-            // Dropped outside the list's lock, and while nobody polls it.
+            // Dropped outside the lock of the list, and while it is not polled.
             let task = task.lock().unwrap_or_else(PoisonError::into_inner).take();
             drop(task);
         }
     }
 
-    /// How many of its tasks have not ended (I9).
+    /// The number of tasks that have not ended (I9).
     pub fn tasks(&self) -> usize {
         let ended = |task: &Slot| task.lock().unwrap_or_else(PoisonError::into_inner).is_none();
         self.tasks.standing().iter().filter(|task| !ended(task)).count()
@@ -72,10 +71,10 @@ impl<K: Key> fmt::Debug for Process<K> {
 
 type Slot = Mutex<Option<Task>>;
 
-/// Drives tasks on a tokio runtime, and can still reach them there.
+/// Runs tasks on a tokio runtime, and can drop them.
 struct Tasks {
     runtime: Handle,
-    /// Weak: a task that panicked or whose runtime has gone is dropped by the runtime.
+    /// Weak: the runtime drops a task that panicked, and all tasks at its shutdown.
     spawned: Mutex<Vec<Weak<Slot>>>,
 }
 

@@ -1,4 +1,4 @@
-//! Handing back: the renewal ends, the deadman is disarmed, the record is deleted (I6).
+//! Releases: the renewal ends, the deadman is disarmed, the record is deleted (I6).
 
 use super::{ElectionsTestSuite, Scene};
 use crate::{
@@ -6,8 +6,8 @@ use crate::{
     testing::mock::{Fault, Verb},
 };
 
-/// The slot is vacant and keeps its epoch; nothing is armed, nothing renews.
-pub async fn a_release_leaves_the_epoch_and_nothing_else(scene: &Scene<impl ElectionsTestSuite>) {
+/// The slot is vacant, no deadline is armed, and no renewal follows.
+pub async fn a_release_leaves_only_the_epoch(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
     let leadership = scene.lead(&process, "leader").await;
     let (epoch, standing) = (leadership.epoch(), leadership.standing().clone());
@@ -20,8 +20,8 @@ pub async fn a_release_leaves_the_epoch_and_nothing_else(scene: &Scene<impl Elec
     assert_eq!(scene.slot().await, slot);
 }
 
-/// A delete whose answer was lost is repeated, and the slot that it left vacant is its own doing.
-pub async fn a_release_whose_answer_was_lost_is_a_release(scene: &Scene<impl ElectionsTestSuite>) {
+/// The delete is repeated, and a vacant slot with the same epoch confirms it.
+pub async fn a_release_with_lost_answer_is_confirmed(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     let leadership = scene.lead(&process, "leader").await;
     storage.fail_next(Verb::CompareAndDelete, Fault::LostAnswer);
@@ -30,8 +30,8 @@ pub async fn a_release_whose_answer_was_lost_is_a_release(scene: &Scene<impl Ele
     assert_eq!(scene.slot().await.entry(), None);
 }
 
-/// The word was given, so the deadman goes; the record takes its TTL.
-pub async fn a_release_that_does_not_get_through_ends_all_the_same(scene: &Scene<impl ElectionsTestSuite>) {
+/// The work has stopped, so the deadman is disarmed. The record expires.
+pub async fn a_release_without_the_storage_disarms(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     let leadership = scene.lead(&process, "leader").await;
     storage.fail_always(Verb::CompareAndDelete, Fault::Hang);
@@ -47,7 +47,7 @@ pub async fn a_release_that_does_not_get_through_ends_all_the_same(scene: &Scene
     successor.release().await;
 }
 
-/// A renewal in flight is waited for: it must not land after the delete, as a record that nobody holds.
+/// A renewal must not be applied after the delete.
 pub async fn a_release_waits_for_the_renewal_in_flight(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     let leadership = scene.lead(&process, "leader").await;

@@ -1,4 +1,4 @@
-//! Renewals: what moves the deadline, and from where it counts (I3, I7).
+//! Renewals: which ones move the deadline, and from when it counts (I3, I7).
 
 use super::{ElectionsTestSuite, Process, Scene};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 use vvm_clock::Instant;
 
-/// Waits for a confirmed renewal; returns when it was seen.
+/// Waits for a confirmed renewal. Returns when it was seen.
 async fn renewed<Suite: ElectionsTestSuite>(
     scene: &Scene<Suite>,
     process: &Process<Suite::Key>,
@@ -17,13 +17,13 @@ async fn renewed<Suite: ElectionsTestSuite>(
     scene.until(|| leadership.standing().kill_at() > before || leadership.standing().loss().is_some()).await;
     assert_eq!(leadership.standing().loss(), None);
     let seen_at = scene.now();
-    // The deadman hears of it in the same step of the engine.
+    // The engine moves the deadline in the same step.
     assert_eq!(process.trigger.earliest().unwrap().0, leadership.standing().kill_at());
     assert!(!process.trigger.check(), "a deadline passed");
     seen_at
 }
 
-/// From where the renewal was sent, and not from where it was answered.
+/// The deadline counts from the send of the renewal, not from its answer.
 pub async fn a_renewal_moves_the_deadline_to_its_send(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     let delay = scene.percent(5);
@@ -38,7 +38,7 @@ pub async fn a_renewal_moves_the_deadline_to_its_send(scene: &Scene<impl Electio
     leadership.release().await;
 }
 
-/// Before a quarter of a TTL is over, and so again and again.
+/// Every quarter of a TTL.
 pub async fn a_leadership_is_renewed_for_as_long_as_it_is_held(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
     let leadership = scene.lead(&process, "leader").await;
@@ -49,7 +49,7 @@ pub async fn a_leadership_is_renewed_for_as_long_as_it_is_held(scene: &Scene<imp
         scene.pass(scene.percent(2)).await;
     }
     assert_eq!(leadership.standing().loss(), None);
-    // 0.8 TTL less the quarter that renewals are apart.
+    // 0.8 TTL less the interval of renewals.
     assert!(least + scene.slack >= scene.percent(50), "down to {least:?}");
     assert!(scene.slot().await.entry().unwrap().version.write >= 9);
     leadership.release().await;
@@ -57,7 +57,7 @@ pub async fn a_leadership_is_renewed_for_as_long_as_it_is_held(scene: &Scene<imp
 
 /// The read-back finds the version that the attempt wrote.
 /// Shows I7.
-pub async fn a_renewal_whose_answer_was_lost_is_confirmed(scene: &Scene<impl ElectionsTestSuite>) {
+pub async fn a_renewal_with_lost_answer_is_confirmed_by_read_back(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     let leadership = scene.lead(&process, "leader").await;
     storage.fail_always(Verb::CompareAndSwap, Fault::LostAnswer);
@@ -69,8 +69,8 @@ pub async fn a_renewal_whose_answer_was_lost_is_confirmed(scene: &Scene<impl Ele
     leadership.release().await;
 }
 
-/// The read-back finds the old version, the next attempt finds the one before it applied.
-pub async fn a_renewal_that_lands_late_is_confirmed(scene: &Scene<impl ElectionsTestSuite>) {
+/// The read-back finds the old version. The refusal of the next attempt shows that this one was applied.
+pub async fn a_renewal_applied_late_is_confirmed_by_the_next_attempt(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     let leadership = scene.lead(&process, "leader").await;
     storage.fail_next(Verb::CompareAndSwap, Fault::Late(scene.percent(2)));
@@ -82,8 +82,10 @@ pub async fn a_renewal_that_lands_late_is_confirmed(scene: &Scene<impl Elections
     leadership.release().await;
 }
 
-/// The attempt has timed out by then, and the next one finds what it wrote: it counts from its own send.
-pub async fn a_renewal_that_outlasts_its_attempt_is_confirmed(scene: &Scene<impl ElectionsTestSuite>) {
+/// The attempt has timed out. The next one finds its record, which counts from its own send.
+pub async fn a_renewal_answered_after_its_timeout_is_confirmed_by_the_next_attempt(
+    scene: &Scene<impl ElectionsTestSuite>,
+) {
     let (process, storage) = scene.faulty().await;
     let leadership = scene.lead(&process, "leader").await;
     let delay = scene.timing.attempt_timeout() + scene.percent(2);
@@ -96,8 +98,8 @@ pub async fn a_renewal_that_outlasts_its_attempt_is_confirmed(scene: &Scene<impl
     leadership.release().await;
 }
 
-/// Overtaken by the attempt after it, and by the release: it finds nothing to renew.
-pub async fn a_renewal_that_was_overtaken_lands_on_nothing(scene: &Scene<impl ElectionsTestSuite>) {
+/// It arrives after the next attempt and the release.
+pub async fn a_renewal_that_arrives_after_the_release_is_refused(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     let leadership = scene.lead(&process, "leader").await;
     storage.fail_next(Verb::CompareAndSwap, Fault::HeldBack);
@@ -109,7 +111,7 @@ pub async fn a_renewal_that_was_overtaken_lands_on_nothing(scene: &Scene<impl El
     assert_eq!(scene.slot().await.entry(), None);
 }
 
-/// It leaves the old record in place, with the incarnation of the leader and another version: no success.
+/// The read-back finds the old record, with the same incarnation and another version.
 /// Shows I7.
 pub async fn a_lost_renewal_is_not_confirmed_by_the_record_before_it(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
@@ -118,15 +120,15 @@ pub async fn a_lost_renewal_is_not_confirmed_by_the_record_before_it(scene: &Sce
     storage.fail_always(Verb::CompareAndSwap, Fault::LostRequest);
     let loss = leadership.lost().await;
     assert!(matches!(loss, Loss::StorageUnreachable { last_failure: Some(_) }), "{loss:?}");
-    assert_eq!(leadership.standing().kill_at(), kill_at, "confirmed by what was never written");
+    assert_eq!(leadership.standing().kill_at(), kill_at, "confirmed by a record that was never written");
     assert_eq!(process.trigger.earliest().unwrap().0, kill_at);
     assert!(storage.counts().lost_requests >= 3, "too few attempts");
     storage.heal();
     leadership.release().await;
 }
 
-/// As long as it ends before the loss.
-pub async fn an_outage_shorter_than_the_loss_costs_nothing(scene: &Scene<impl ElectionsTestSuite>) {
+/// The outage ends before the loss.
+pub async fn a_short_outage_costs_no_leadership(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     let leadership = scene.lead(&process, "leader").await;
     for fault in [Fault::NotApplied, Fault::LostRequest, Fault::Fatal] {

@@ -1,4 +1,4 @@
-//! `Leadership::run`: the work is told, is waited for, and only then is the leadership handed back (I6).
+//! `Leadership::run`: the work gets a stop token, and the leadership is handed back when it has ended (I6).
 
 use super::{ElectionsTestSuite, Scene};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 use futures_util::future::join;
 
-/// What it returns is returned.
+/// `run` returns the output of the work.
 pub async fn work_that_ends_hands_back(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
     let leadership = scene.lead(&process, "leader").await;
@@ -17,8 +17,8 @@ pub async fn work_that_ends_hands_back(scene: &Scene<impl ElectionsTestSuite>) {
     assert_eq!(process.deadman.armed(), 0);
 }
 
-/// The record stands for as long as the work takes to stop.
-pub async fn work_is_told_to_stop_and_waited_for(scene: &Scene<impl ElectionsTestSuite>) {
+/// The record stands while the work stops.
+pub async fn run_cancels_the_work_and_waits_for_it(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
     let leadership = scene.lead(&process, "leader").await;
     let incarnation = leadership.incarnation();
@@ -32,13 +32,13 @@ pub async fn work_is_told_to_stop_and_waited_for(scene: &Scene<impl ElectionsTes
         process.elections.cleanup().await;
     };
     let (ran, ()) = join(running, closing).await;
-    assert_eq!(ran.output, Some(incarnation), "released under live work");
+    assert_eq!(ran.output, Some(incarnation), "released while work runs");
     assert_eq!((ran.loss, ran.release), (Some(Loss::Closing), ReleaseOutcome::Released));
     assert_eq!(scene.slot().await.entry(), None);
 }
 
-/// And its deadline stands until it has stopped.
-pub async fn work_that_lost_its_leadership_is_told_at_once(scene: &Scene<impl ElectionsTestSuite>) {
+/// The deadline stays until the work has stopped.
+pub async fn a_loss_cancels_the_work_at_once(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     let leadership = scene.lead(&process, "leader").await;
     let sent_at = scene.sent_at(leadership.standing(), scene.ttl);
@@ -48,7 +48,7 @@ pub async fn work_that_lost_its_leadership_is_told_at_once(scene: &Scene<impl El
             stop.cancelled().await;
             assert!(scene.now() <= scene.timing.loss_at(sent_at).after(scene.slack));
             assert!(standing.loss().is_some());
-            assert_eq!(process.deadman.armed(), 1, "disarmed under live work");
+            assert_eq!(process.deadman.armed(), 1, "disarmed while work runs");
         })
         .await;
     assert!(matches!(ran.loss, Some(Loss::StorageUnreachable { .. })), "{:?}", ran.loss);

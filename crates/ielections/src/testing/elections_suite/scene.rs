@@ -1,4 +1,4 @@
-//! What every case begins with, and the questions that many ask.
+//! [`Scene`]: the start of every case, and helpers.
 
 use super::{ElectionsTestSuite, Process};
 use crate::{
@@ -10,14 +10,14 @@ use futures_util::future::{Either, select};
 use std::{pin::pin, sync::Arc, time::Duration};
 use vvm_clock::{Clock, Instant, SystemClock};
 
-/// A fresh storage, and the time in which a case plays on it.
+/// A new storage, and the clock of the case.
 #[derive(Debug)]
 pub struct Scene<Suite> {
     pub(super) suite: Suite,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) ttl: Ttl,
     pub(super) timing: Timing,
-    /// How much later than a bound of quickness things may be.
+    /// The slack of bounds of speed.
     pub(super) slack: Duration,
 }
 
@@ -26,7 +26,7 @@ impl<Suite: ElectionsTestSuite> Scene<Suite> {
         let ttl = suite.ttl();
         let (clock, slack): (Arc<dyn Clock>, _) = match suite.mock_clock() {
             Some(clock) => (Arc::new(clock), Duration::from_millis(1)),
-            // A shared test machine may stand still for a while.
+            // A shared test machine may be slow for a while.
             None => (Arc::new(SystemClock::start().unwrap()), ttl.get()),
         };
         Self { suite, clock, ttl, timing: Timing::of(ttl), slack }
@@ -37,19 +37,19 @@ impl<Suite: ElectionsTestSuite> Scene<Suite> {
         self.suite.key(format!("slot {number}").as_bytes())
     }
 
-    /// A process on a handle of its own.
+    /// Starts a process with its own handle.
     pub(super) async fn process(&self) -> Process<Suite::Key> {
         Process::start(self.suite.open().await, Arc::clone(&self.clock))
     }
 
-    /// A process behind a network of its own.
+    /// Starts a process with its own network.
     pub(super) async fn faulty(&self) -> (Process<Suite::Key>, Arc<FaultyStorage<Suite::Key>>) {
         let storage = FaultyStorage::new(self.suite.open().await, Arc::clone(&self.clock));
         let storage = Arc::new(storage);
         (Process::start(Arc::clone(&storage) as _, Arc::clone(&self.clock)), storage)
     }
 
-    /// For slot 0, for as long as it takes.
+    /// A candidacy for slot 0 without a time limit.
     pub(super) fn candidacy(&self, holder: &str) -> Candidacy<Suite::Key> {
         self.patient(holder, AcquireTimeout::Forever)
     }
@@ -63,22 +63,22 @@ impl<Suite: ElectionsTestSuite> Scene<Suite> {
         Terms::new(Holder::new(holder).unwrap(), self.ttl)
     }
 
-    /// The longest time between two looks of a candidate.
+    /// The longest time between two reads of a candidate.
     pub(super) fn poll(&self) -> Duration {
         self.terms("anybody").poll
     }
 
-    /// Leads slot 0.
+    /// Acquires slot 0.
     pub(super) async fn lead(&self, process: &Process<Suite::Key>, holder: &str) -> Leadership {
         process.elections.acquire(self.candidacy(holder)).await.unwrap().1
     }
 
-    /// What stands in slot 0, seen through a handle of its own.
+    /// Reads slot 0 through a new handle.
     pub(super) async fn slot(&self) -> Slot {
         self.slot_of(0).await
     }
 
-    /// As [`slot`](Self::slot), of another one.
+    /// As [`slot`](Self::slot), for another slot.
     pub(super) async fn slot_of(&self, number: u32) -> Slot {
         let storage = self.suite.open().await;
         let slot = storage.get(&self.key(number)).await.unwrap();
@@ -86,8 +86,8 @@ impl<Suite: ElectionsTestSuite> Scene<Suite> {
         slot
     }
 
-    /// A record that nobody of the case wrote.
-    pub(super) fn strangers(&self, after: Epoch) -> Entry {
+    /// The record of a process outside the case.
+    pub(super) fn foreign_record(&self, after: Epoch) -> Entry {
         Entry {
             holder: Holder::new("stranger").unwrap(),
             version: crate::Version { incarnation: crate::Incarnation::from_bytes([0x5a; 16]), write: 0 },
@@ -109,14 +109,14 @@ impl<Suite: ElectionsTestSuite> Scene<Suite> {
         self.clock.sleep(span).await;
     }
 
-    /// Looks until `seen`, often.
+    /// Polls `seen` until it is true.
     pub(super) async fn until(&self, mut seen: impl FnMut() -> bool) {
         while !seen() {
             self.pass(self.ttl.get() / 500).await;
         }
     }
 
-    /// Whether `future` is still not ready after `span`. It is not dropped, and goes on where it was.
+    /// Whether `future` is still pending after `span`. It is not dropped.
     pub(super) async fn waits(&self, future: impl Future + Unpin, span: Duration) -> bool {
         match select(future, pin!(self.pass(span))).await {
             Either::Left(_) => false,
@@ -124,14 +124,14 @@ impl<Suite: ElectionsTestSuite> Scene<Suite> {
         }
     }
 
-    /// When the write was sent that the leadership stands by: what every deadline counts from (I3).
+    /// When the last confirmed write was sent, from which every deadline counts (I3).
     pub(super) fn sent_at(&self, standing: &Standing, ttl: Ttl) -> Instant {
         let kill_after = Timing::of(ttl).kill_at(Instant::ORIGIN).since(Instant::ORIGIN);
         standing.kill_at().before(kill_after)
     }
 }
 
-/// Why nothing was acquired.
+/// The error of an acquisition that must fail.
 pub(super) fn refusal<K>(acquired: Result<(K, Leadership), AcquireError>) -> AcquireError {
     match acquired {
         Ok((_, leadership)) => panic!("led under {:?}", leadership.epoch()),

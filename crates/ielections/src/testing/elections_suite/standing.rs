@@ -1,4 +1,4 @@
-//! What work may know of its leadership.
+//! [`Standing`](crate::Standing): the state of a leadership, for its work.
 
 use super::{ElectionsTestSuite, Scene};
 use crate::{
@@ -7,8 +7,8 @@ use crate::{
 };
 use std::time::Duration;
 
-/// No more than there is, and nothing once it is handed back.
-pub async fn a_standing_knows_how_much_time_is_left(scene: &Scene<impl ElectionsTestSuite>) {
+/// At most the time until the deadline, and none once it is handed back.
+pub async fn a_standing_shows_how_much_time_is_left(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
     let leadership = scene.lead(&process, "leader").await;
     let standing = leadership.standing().clone();

@@ -1,5 +1,5 @@
-//! After a crash: nobody leads before the dead leader's record has stood for its TTL (I1, I5), and then
-//! somebody does.
+//! After a crash: no candidate leads before the dead leader's record has stood for its TTL (I1, I5), and then
+//! one does.
 
 use super::{ElectionsTestSuite, Process, Scene};
 use crate::{Candidacy, Leadership, Terms, Ttl};
@@ -7,7 +7,7 @@ use futures_util::future::select_all;
 use std::{pin::pin, time::Duration};
 use vvm_clock::Instant;
 
-/// A leader that died at its first record, and when it had sent that.
+/// A leader that crashed after its claim. Returns when the claim was sent.
 async fn dead_leader<Suite: ElectionsTestSuite>(
     scene: &Scene<Suite>,
     ttl: Ttl,
@@ -23,7 +23,7 @@ async fn dead_leader<Suite: ElectionsTestSuite>(
     (process, sent_at)
 }
 
-/// Not before its TTL since the send, and at most a TTL and a poll after the first sight.
+/// Not before its TTL since the send, and at most a TTL and a poll after the first read.
 pub async fn a_dead_leader_is_followed_after_its_ttl(scene: &Scene<impl ElectionsTestSuite>) {
     let (_dead, sent_at) = dead_leader(scene, scene.ttl).await;
     let process = scene.process().await;
@@ -34,7 +34,7 @@ pub async fn a_dead_leader_is_followed_after_its_ttl(scene: &Scene<impl Election
     successor.release().await;
 }
 
-/// The TTL of the record counts, and not the observer's own.
+/// The TTL of the record counts, not the observer's own.
 /// Shows I5.
 pub async fn an_observer_waits_the_ttl_of_the_writer(scene: &Scene<impl ElectionsTestSuite>) {
     let long = Ttl::new(scene.ttl.get() * 2).unwrap();
@@ -47,7 +47,7 @@ pub async fn an_observer_waits_the_ttl_of_the_writer(scene: &Scene<impl Election
     successor.release().await;
 }
 
-/// However long a candidate watches.
+/// However long a candidate observes it.
 /// Shows I1.
 pub async fn a_leader_that_renews_is_never_followed(scene: &Scene<impl ElectionsTestSuite>) {
     let (first, second) = (scene.process().await, scene.process().await);
@@ -62,7 +62,7 @@ pub async fn a_leader_that_renews_is_never_followed(scene: &Scene<impl Elections
     waiting.await.release().await;
 }
 
-/// Exactly one of those who waited, through whichever handle.
+/// Exactly one of those that waited, through any handle.
 pub async fn one_of_many_candidates_follows(scene: &Scene<impl ElectionsTestSuite>) {
     let (_dead, sent_at) = dead_leader(scene, scene.ttl).await;
     let mut processes = Vec::new();

@@ -1,4 +1,4 @@
-//! One call: what strikes it, and what becomes of it.
+//! One call: draws its fault and carries it out.
 
 use super::{
     Fault, FaultyStorage, Injected, Verb,
@@ -25,13 +25,13 @@ impl<K: Key> FaultyStorage<K> {
             Some(Fault::SlowRequest(_)) => counts.slow_requests += 1,
             Some(Fault::SlowAnswer(_)) => counts.slow_answers += 1,
             Some(Fault::Hang) => counts.hung += 1,
-            // These count when it is known whether they changed anything.
+            // Counted when their effect is known.
             Some(Fault::LostAnswer | Fault::Late(_) | Fault::HeldBack) | None => {}
         }
         fault
     }
 
-    /// Sends a write. The future owns all that it needs: under way, it may outlive this call.
+    /// Sends a write. The future owns all that it needs, because it may outlive this call.
     pub(super) async fn write<T: Outcome>(
         &self,
         verb: Verb,
@@ -66,7 +66,7 @@ impl<K: Key> FaultyStorage<K> {
             Fault::SlowRequest(delay) => {
                 let arrives_at = self.clock.now().after(delay);
                 let answer = self.send(arrives_at, write);
-                // Somebody else may land it first.
+                // Another call may carry it out first.
                 match select(answer, self.clock.sleep_until(arrives_at)).await {
                     Either::Left((answer, _)) => answer,
                     Either::Right(((), answer)) => {
@@ -80,7 +80,7 @@ impl<K: Key> FaultyStorage<K> {
         }
     }
 
-    /// Puts a write under way. Dropping its answer does not stop it.
+    /// Sends a write. Dropping its answer does not cancel it.
     fn send<T: Outcome>(
         &self,
         arrives_at: Instant,
@@ -129,7 +129,7 @@ impl<K: Key> FaultyStorage<K> {
             Fault::Hang => {
                 let (word, heard) = oneshot::channel();
                 let parcel = async move {
-                    // A reader that has gone leaves nothing behind.
+                    // A dropped read has no effect.
                     let _gone = word.send(());
                     Landing::InTime
                 };

@@ -1,9 +1,9 @@
-//! What really happened, so that a run that never met a fault can't pass for one that survived it.
+//! [`Counts`]: the effects of faults, so that a test can check that a fault really happened.
 
 use super::Verb;
 use std::collections::BTreeMap;
 
-/// How often each thing happened.
+/// How often each effect happened.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Calls, by verb.
@@ -16,16 +16,16 @@ pub struct Counts {
     pub lost_requests: u64,
     /// Writes that *were applied* and failed with `Unknown`, and reads whose answer was lost.
     pub lost_answers: u64,
-    /// Calls that were under way for a while before they were applied.
+    /// Calls with a slow request.
     pub slow_requests: u64,
-    /// Calls whose answer was under way for a while.
+    /// Calls with a slow answer.
     pub slow_answers: u64,
     /// Calls that hung.
     pub hung: u64,
-    /// Writes applied after their caller had been told `Unknown` or had gone away.
+    /// Writes applied after their caller had got `Unknown` or was dropped.
     pub landed_late: u64,
-    /// Writes that arrived after their caller had been told `Unknown` or had gone away, and were refused.
+    /// Writes refused after their caller had got `Unknown` or was dropped.
     pub refused_late: u64,
-    /// Records overwritten or wiped under their leader's feet.
+    /// Records overwritten or deleted past their leader.
     pub tampered: u64,
 }

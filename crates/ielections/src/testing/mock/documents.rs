@@ -1,4 +1,4 @@
-//! The documents behind the misbehaving network, where the storage has some.
+//! The documents behind the network, if the storage has any.
 
 use super::{FaultyStorage, Verb};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// A storage shows its documents always or never, and the mock shows them only where the storage does.
+/// `FaultyStorage::documents` is `Some` only if the storage has documents, so this never panics.
 fn of<K: Key>(storage: &dyn TtlStorage<K>) -> &dyn DocumentStorage<K> {
     storage.documents().expect("the storage has documents")
 }

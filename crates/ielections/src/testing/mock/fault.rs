@@ -1,4 +1,4 @@
-//! What can go wrong with one call.
+//! [`Fault`]: the fault of one call.
 
 use std::time::Duration;
 
@@ -42,14 +42,13 @@ impl Verb {
     pub const DOCUMENTS: [Self; 4] =
         [Self::WriteDocuments, Self::FenceState, Self::Document, Self::ScanDocuments];
 
-    /// Whether it changes nothing.
+    /// Whether it is a read.
     pub const fn reads(self) -> bool {
         matches!(self, Self::Get | Self::Scan | Self::FenceState | Self::Document | Self::ScanDocuments)
     }
 }
 
-/// What goes wrong with a call. Where a fault says `Unknown`, a read says `Unavailable`: reads have no
-/// `Unknown`.
+/// The fault of a call. Instead of `Unknown` a read fails with `Unavailable`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// Fails with `NotApplied` and never reaches the storage.
@@ -62,19 +61,20 @@ pub enum Fault {
     LostRequest,
     /// Applied, then fails with `Unknown`.
     LostAnswer,
-    /// Under way for so long, then applied and answered. Dropped meanwhile, a write is applied all the same.
+    /// Arrives after this delay, and is then applied and answered. A write that is dropped meanwhile is applied,
+    /// too.
     SlowRequest(Duration),
-    /// Applied at once; the answer is under way for so long.
+    /// Applied at once; the answer arrives after this delay.
     SlowAnswer(Duration),
-    /// Fails with `Unknown` at once, and is applied so much later, whatever was written in between.
+    /// Fails with `Unknown` at once, and is applied after this delay.
     Late(Duration),
     /// Fails with `Unknown` at once, and is applied by [`land_late`](super::FaultyStorage::land_late).
     HeldBack,
-    /// Not answered, and not applied, before [`land_late`](super::FaultyStorage::land_late).
+    /// Neither answered nor applied before [`land_late`](super::FaultyStorage::land_late).
     Hang,
 }
 
-/// The cause in every error that the mock makes up.
+/// The cause in every error of the mock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("injected: {0:?}")]
 pub struct Injected(pub Fault);

@@ -1,4 +1,4 @@
-//! What is under way: sent, not yet arrived, and no longer in its caller's hands.
+//! [`Network`]: calls in flight. Dropping the caller does not cancel them.
 
 use crate::{BatchOutcome, Claim, Delete, Swap};
 use std::{collections::BTreeMap, fmt, pin::Pin};
@@ -6,7 +6,7 @@ use vvm_clock::Instant;
 
 /// The outcome of a write.
 pub(super) trait Outcome: Send + 'static {
-    /// Whether the write changed what stands there.
+    /// Whether the write was applied.
     fn applied(&self) -> bool;
 }
 
@@ -34,21 +34,21 @@ impl Outcome for BatchOutcome {
     }
 }
 
-/// How a call ended that was under way.
+/// How a call in flight ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Landing {
-    /// Its caller has the answer.
+    /// The caller has the answer.
     InTime,
-    /// Applied, and nobody waited for the answer any more.
+    /// Applied, after the caller was dropped.
     AppliedLate,
-    /// Refused or failed, and nobody waited for the answer any more.
+    /// Refused or failed, after the caller was dropped.
     RefusedLate,
 }
 
-/// A call under way: it is carried out when it is polled, which is when it arrives.
+/// A call in flight. Its first poll is its arrival at the storage.
 pub(super) type Parcel = Pin<Box<dyn Future<Output = Landing> + Send>>;
 
-/// Everything under way, in the order in which it arrives: by its time, then as sent.
+/// The calls in flight, in the order of their arrival: by time, then as sent.
 #[derive(Default)]
 pub(super) struct Network {
     under_way: BTreeMap<(Instant, u64), Parcel>,
@@ -56,13 +56,13 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// Puts `parcel` under way; until [`Instant::NEVER`] means that it does not arrive by itself.
+    /// Sends `parcel`. With [`Instant::NEVER`] it does not arrive by itself.
     pub(super) fn send(&mut self, arrives_at: Instant, parcel: Parcel) {
         self.sent += 1;
         self.under_way.insert((arrives_at, self.sent), parcel);
     }
 
-    /// The next one that has arrived by `now`.
+    /// Removes and returns the next call that has arrived by `now`.
     pub(super) fn arrived(&mut self, now: Instant) -> Option<Parcel> {
         let first = self.under_way.first_entry()?;
         (first.key().0 <= now).then(|| first.remove())
@@ -76,7 +76,7 @@ impl Network {
         self.under_way.first_key_value().map(|((at, _), _)| *at).filter(|&at| at != Instant::NEVER)
     }
 
-    /// Takes out all that is under way, for good. Callers that wait for it see their answer's sender dropped.
+    /// Removes all calls in flight. A caller that waits sees the sender of its answer dropped.
     pub(super) fn take(&mut self) -> Vec<Parcel> {
         std::mem::take(&mut self.under_way).into_values().collect()
     }

@@ -1,4 +1,4 @@
-//! Which fault strikes which call: planned ones first, then those that strike always, then chance.
+//! [`Plan`]: the fault of each call. Planned faults first, then those for every call, then random ones.
 
 use super::{Fault, Verb};
 use std::{
@@ -6,27 +6,26 @@ use std::{
     time::Duration,
 };
 
-/// How probable each fault is, for every call on its own. What is left to 1 is the probability that all goes
-/// well.
+/// The probability of each fault, for every call. The rest up to 1 is the probability of no fault.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Odds {
-    /// Of [`Fault::NotApplied`].
+    /// Probability of [`Fault::NotApplied`].
     pub not_applied: f64,
-    /// Of [`Fault::Fatal`].
+    /// Probability of [`Fault::Fatal`].
     pub fatal: f64,
-    /// Of [`Fault::LostRequest`].
+    /// Probability of [`Fault::LostRequest`].
     pub lost_request: f64,
-    /// Of [`Fault::LostAnswer`].
+    /// Probability of [`Fault::LostAnswer`].
     pub lost_answer: f64,
-    /// Of [`Fault::SlowRequest`].
+    /// Probability of [`Fault::SlowRequest`].
     pub slow_request: f64,
-    /// Of [`Fault::SlowAnswer`].
+    /// Probability of [`Fault::SlowAnswer`].
     pub slow_answer: f64,
-    /// Of [`Fault::Late`].
+    /// Probability of [`Fault::Late`].
     pub late: f64,
-    /// Of [`Fault::HeldBack`].
+    /// Probability of [`Fault::HeldBack`].
     pub held_back: f64,
-    /// Of [`Fault::Hang`].
+    /// Probability of [`Fault::Hang`].
     pub hang: f64,
     /// Slow and late calls take a random span below this one.
     pub longest_delay: Duration,
@@ -34,7 +33,7 @@ pub struct Odds {
 
 impl Odds {
     fn draw(&self, dice: &mut fastrand::Rng) -> Option<Fault> {
-        // Always two draws, so that the outcome of one call does not shift the fortunes of the next.
+        // Always two draws, so that one call does not change the faults of the next.
         let mut chance = dice.f64();
         let delay = self.longest_delay.mul_f64(dice.f64());
         let faults = [
@@ -66,10 +65,10 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// What strikes the call that begins now.
+    /// Returns the fault of the call that begins now.
     pub(super) fn strike(&mut self, verb: Verb) -> Option<Fault> {
         self.calls += 1;
-        // Drawn even where something else decides: a planned fault must not shift the random ones.
+        // Drawn in any case: a planned fault must not change the random ones.
         let by_chance = self.chance.as_mut().and_then(|(odds, dice)| odds.draw(dice));
         if let Some(fault) = self.by_number.remove(&self.calls) {
             return Some(fault);
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_follows_its_odds_and_its_seed() {
+    fn random_faults_follow_odds_and_seed() {
         let odds = Odds { lost_answer: 0.25, hang: 0.25, ..Odds::default() };
         let struck = thousand(odds, 1);
         assert_eq!(struck, thousand(odds, 1));
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_stay_below_the_longest_one() {
+    fn random_delays_stay_below_the_longest_delay() {
         let longest_delay = Duration::from_secs(1);
         for fault in thousand(Odds { late: 1.0, longest_delay, ..Odds::default() }, 3) {
             assert!(matches!(fault, Some(Fault::Late(delay)) if delay < longest_delay), "{fault:?}");
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_planned_goes_before_what_strikes_always() {
+    fn planned_fault_precedes_the_fault_for_every_call() {
         let mut plan = Plan::default();
         plan.always(Verb::Get, Fault::Fatal);
         plan.on_next(Verb::Get, None);

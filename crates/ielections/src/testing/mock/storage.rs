@@ -1,4 +1,4 @@
-//! The storage behind the misbehaving network.
+//! [`FaultyStorage`]: its settings and its verbs.
 
 use super::{
     Counts, Fault, Odds, Verb,
@@ -13,15 +13,14 @@ use async_trait::async_trait;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vvm_clock::{Clock, Instant};
 
-/// A storage whose calls fail, hang, are delayed, lost or reordered, as planned or by chance.
+/// A storage whose calls fail, hang, are delayed, lost or reordered, as planned or at random.
 ///
-/// One of these plays the network of one process, or of all: several may stand before one storage. A write
-/// that is under way belongs to the network and no longer to its caller: it lands although the caller has
-/// gone, on the next call after its time has come, on [`deliver_due`](Self::deliver_due) or on
-/// [`land_late`](Self::land_late).
+/// It simulates the network of one process or of all: several may stand before one storage. Dropping the
+/// caller does not cancel a write in flight. It arrives with the next call after its time has come, with
+/// [`deliver_due`](Self::deliver_due) or with [`land_late`](Self::land_late).
 ///
-/// The storage behind it must answer without waiting (a [`Model`](crate::testing::Model), a driver in
-/// memory): deliveries wait for it in the name of whoever makes them.
+/// The storage behind it must answer without waiting, as a [`Model`](crate::testing::Model) or a driver in
+/// memory does: any call of this one may have to wait for it.
 #[derive(Debug)]
 pub struct FaultyStorage<K> {
     pub(super) storage: Arc<dyn TtlStorage<K>>,
@@ -36,80 +35,79 @@ pub(super) struct State {
     pub(super) counts: Counts,
 }
 
-/// What goes wrong, and when.
+/// Planning faults.
 impl<K: Key> FaultyStorage<K> {
-    /// A network without faults before `storage`; delays are counted on `clock`.
+    /// A network without faults before `storage`. Delays are measured on `clock`.
     pub fn new(storage: Arc<dyn TtlStorage<K>>, clock: Arc<dyn Clock>) -> Self {
         Self { storage, clock, state: Mutex::default() }
     }
 
-    /// `fault` strikes the next call of `verb` that has nothing planned yet.
+    /// Plans `fault` for the next call of `verb` that has no plan yet.
     pub fn fail_next(&self, verb: Verb, fault: Fault) {
         self.state().plan.on_next(verb, Some(fault));
     }
 
-    /// The next call of `verb` that has nothing planned yet goes well.
+    /// Plans no fault for the next call of `verb` that has no plan yet.
     pub fn pass_next(&self, verb: Verb) {
         self.state().plan.on_next(verb, None);
     }
 
-    /// `fault` strikes the call with this number, whatever its verb. Calls are counted from 1.
+    /// Plans `fault` for the call with this number, of any verb. Calls are counted from 1.
     pub fn fail_call(&self, number: u64, fault: Fault) {
         self.state().plan.on_call(number, fault);
     }
 
-    /// `fault` strikes every call of `verb` for which nothing else is planned.
+    /// Plans `fault` for every call of `verb` without another plan.
     pub fn fail_always(&self, verb: Verb, fault: Fault) {
         self.state().plan.always(verb, fault);
     }
 
-    /// Chance strikes every call for which nothing else is planned. The same seed and the same calls: the
-    /// same faults.
+    /// Draws a fault for every call without another plan. The same seed and calls give the same faults.
     pub fn fail_at_random(&self, odds: Odds, seed: u64) {
         self.state().plan.at_random(odds, seed);
     }
 
-    /// Forgets all that was planned, chance included. What is under way stays so.
+    /// Removes all plans, also random faults. Calls in flight stay in flight.
     pub fn heal(&self) {
         self.state().plan.heal();
     }
 
-    /// How many calls there were.
+    /// The number of calls so far.
     pub fn calls(&self) -> u64 {
         self.state().plan.calls()
     }
 
-    /// What happened so far.
+    /// The effects so far.
     pub fn counts(&self) -> Counts {
         self.state().counts.clone()
     }
 }
 
-/// What is under way.
+/// Calls in flight.
 impl<K: Key> FaultyStorage<K> {
-    /// How many calls are under way: late, held back, slow on their way out, or hanging.
+    /// The number of calls in flight: late, held back, with a slow request, or hanging.
     pub fn under_way(&self) -> usize {
         self.state().network.len()
     }
 
-    /// When the next of them arrives; `None` if none does by itself.
+    /// When the next call arrives; `None` if none does by itself.
     pub fn next_arrival(&self) -> Option<Instant> {
         self.state().network.next_arrival()
     }
 
-    /// Lands what has arrived by now, in the order of arrival.
+    /// Carries out the calls that have arrived by now, in the order of arrival.
     pub async fn deliver_due(&self) {
         self.land(self.clock.now()).await;
     }
 
-    /// Lands all that is under way, and lets go what hangs.
+    /// Carries out all calls in flight, also those that hang.
     pub async fn land_late(&self) {
         self.land(Instant::NEVER).await;
     }
 
-    /// Loses all that is under way, for good. Callers that still wait get `Unknown`, or `Unavailable`.
+    /// Loses all calls in flight. Callers that still wait get `Unknown`, or `Unavailable`.
     pub fn lose_all(&self) {
-        // Dropped outside the lock: a sender's drop wakes its caller.
+        // Dropped outside the lock, because dropping a sender wakes its caller.
         let lost = self.state().network.take();
         drop(lost);
     }
@@ -130,7 +128,7 @@ impl<K: Key> FaultyStorage<K> {
         self.state().network.arrived(until)
     }
 
-    /// State changes are single steps, so poison carries no information here.
+    /// A poisoned lock is taken: every change is a single step.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,13 +1,13 @@
-//! Changes under a leader's feet: what an operator with a database console, or a bug, would do.
+//! Changes to records past their leader, as by an operator with a database console.
 
 use super::FaultyStorage;
 use crate::{Claim, Delete, Entry, Key, ReadError, Slot, WriteError};
 
 impl<K: Key> FaultyStorage<K> {
-    /// Puts `entry` into the slot, whatever stands there, past the network and its faults.
+    /// Replaces the record in the slot by `entry`, without faults.
     ///
     /// # Errors
-    /// When the storage behind fails.
+    /// If the storage behind the network fails.
     pub async fn tamper(&self, key: &K, entry: Entry) -> Result<(), WriteError> {
         let mut slot = self.look(key).await?;
         loop {
@@ -24,10 +24,10 @@ impl<K: Key> FaultyStorage<K> {
         Ok(())
     }
 
-    /// Makes the slot vacant, whoever holds it, past the network and its faults. Its epoch stays.
+    /// Deletes the record in the slot, without faults. Its epoch stays.
     ///
     /// # Errors
-    /// When the storage behind fails.
+    /// If the storage behind the network fails.
     pub async fn wipe(&self, key: &K) -> Result<(), WriteError> {
         let mut slot = self.look(key).await?;
         while let Some(standing) = slot.entry() {

@@ -1,4 +1,4 @@
-//! Documents of the model: what stands, and how many batches there were.
+//! The documents of the model, and its count of batches.
 
 use super::{ModelStorage, State};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 
-/// So small that every limit is met by a test in no time.
+/// So small that a test reaches every limit quickly.
 const LIMITS: DocumentLimits = DocumentLimits {
     max_id_bytes: 256,
     max_body_bytes: 1000,

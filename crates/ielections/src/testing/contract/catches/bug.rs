@@ -1,6 +1,6 @@
-//! The bugs that are planted.
+//! The planted bugs.
 
-/// What is wrong with it. The names say it.
+/// The bug of a storage, described by its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Bug {
     None,
@@ -17,7 +17,7 @@ pub(super) enum Bug {
     SwapIgnoresEpoch,
     SwapOnlyOnce,
     SwapLies,
-    /// Says of one applied swap in ten that it was not.
+    /// Answers one applied swap in ten as not applied.
     SwapDenies,
     ReleaseOfFirstVersionOnly,
     ReleaseByEpoch,
@@ -31,7 +31,7 @@ pub(super) enum Bug {
     HolderEndsAtZero,
     HolderCut,
     EpochAsU32,
-    /// Handles other than the writer's see the state before its last write.
+    /// Other handles than the writer's see the state before its last write.
     ReadIsStale,
     ScanSorts,
     ScanSkipsVacant,
@@ -46,9 +46,9 @@ pub(super) enum Bug {
     KeyIgnoresCase,
     KeyCut,
     LimitsAreIgnored,
-    /// Others get their turn between the look and the write.
+    /// Other writes may come between the check and the write.
     ChecksThenWrites,
-    /// The holder first, then the rest.
+    /// Writes the holder first, then the rest.
     WritesInTwoSteps,
     CloseDoesNothing,
     CloseForgets,

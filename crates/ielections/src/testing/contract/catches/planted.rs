@@ -1,4 +1,4 @@
-//! A storage with one bug, chosen from those that storages have had.
+//! A storage with one bug. Real storages have had each of them.
 
 use super::{super::StorageUnderTest, Name, bug::Bug};
 use crate::{
@@ -17,7 +17,7 @@ use std::{
 use tokio::sync::MutexGuard;
 use vvm_clock::{Instant, SystemClock};
 
-/// A slot as it is kept: what stands there, since when, and by which handle it was written.
+/// A slot with the time of its write and the handle that wrote it.
 #[derive(Clone, Debug)]
 struct Kept {
     slot: Slot,
@@ -33,7 +33,7 @@ struct Data {
     handles: usize,
 }
 
-/// The storage of which every handle has the bug.
+/// The storage: every handle has the bug.
 #[derive(Debug)]
 pub(super) struct Planted {
     bug: Bug,
@@ -89,7 +89,7 @@ impl Handle {
         self.bug == bug
     }
 
-    /// The key as the storage understands it, unless it refuses it.
+    /// The key as the storage keeps it, or why it refuses it.
     fn name(&self, key: &Name) -> Result<Name, &'static str> {
         if self.closed.load(Ordering::SeqCst) || self.all_closed.load(Ordering::SeqCst) {
             return Err("closed");
@@ -195,8 +195,7 @@ impl Handle {
         self.put(name, Slot::Held { entry, proven_age: None });
     }
 
-    /// Waits for this write's turn. A write is under way before it is carried out: others get theirs in
-    /// between.
+    /// Waits for the turn of this write. Other writes may come first.
     async fn turn(&self) -> Option<MutexGuard<'_, ()>> {
         tokio::task::yield_now().await;
         if self.has(Bug::ChecksThenWrites) { None } else { Some(self.turns.lock().await) }

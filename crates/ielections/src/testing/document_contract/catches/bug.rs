@@ -1,6 +1,6 @@
-//! The bugs that are planted.
+//! The planted bugs.
 
-/// What is wrong with it. The names say it.
+/// The bug of a storage, described by its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Bug {
     None,
@@ -16,16 +16,16 @@ pub(super) enum Bug {
     FenceOutlivesRelease,
     PutConditionIgnored,
     DeleteConditionIgnored,
-    /// A document that does not stand is taken for one of version 0.
+    /// A missing document counts as one of version 0.
     VersionOfAbsentIsNone,
     /// A document that was deleted is not absent.
     AbsentIsNeverPut,
     LastConditionIgnored,
-    /// What comes before the condition that fails is written.
+    /// The writes before the failing condition are applied.
     HalfApplied,
     RefusedCounts,
     VersionStays,
-    /// Documents count their own puts.
+    /// Each document counts its own puts.
     VersionOfDocument,
     EmptyDoesNotCount,
     CountIsShared,
@@ -49,15 +49,15 @@ pub(super) enum Bug {
     ScanFromAfter,
     ScanEndsWithPage,
     ScanSkipsBetweenPages,
-    /// A page begins at a place in the list, and not behind a document.
+    /// A page begins at an index, not after a document.
     ScanByPosition,
     ScanShowsDeleted,
     /// Other handles see the documents of the batch before.
     ReadIsStale,
-    /// Others get their turn between the look and the write.
+    /// Other writes may come between the check and the write.
     ChecksThenWrites,
-    /// The first document, then the rest.
+    /// Writes the first document, then the rest.
     WritesInTwoSteps,
-    /// Says of a batch that was refused that it was written.
+    /// Answers a refused batch as written.
     SaysWritten,
 }

@@ -1,5 +1,5 @@
-//! A storage whose documents have one bug, chosen from those that storages have had. Its leader records are
-//! the model's.
+//! A storage whose documents have one bug. Real storages have had each of them. Its leader records are those
+//! of the model.
 
 mod records;
 
@@ -44,7 +44,7 @@ struct Data {
     handles: usize,
 }
 
-/// The storage of which every handle has the bug.
+/// The storage: every handle has the bug.
 pub(super) struct Planted {
     bug: Bug,
     records: Arc<Model<Name>>,
@@ -61,7 +61,7 @@ struct Handle {
     data: Arc<Mutex<Data>>,
     turns: Arc<tokio::sync::Mutex<()>>,
     closed: AtomicBool,
-    /// Where in the list the page behind a document begins.
+    /// The index at which the page after a document begins.
     positions: Mutex<HashMap<DocumentId, usize>>,
 }
 
@@ -104,8 +104,7 @@ impl Handle {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// Waits for this write's turn. A write is under way before it is carried out: others get theirs in
-    /// between.
+    /// Waits for the turn of this write. Other writes may come first.
     async fn turn(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
         tokio::task::yield_now().await;
         if self.has(Bug::ChecksThenWrites) { None } else { Some(self.turns.lock().await) }
@@ -123,7 +122,7 @@ impl Handle {
         self.data().counts.insert(self.count_key(key), last);
     }
 
-    /// Where the documents of a key are kept, and what their ids begin with there.
+    /// Where the documents of a key are kept, and the prefix of their ids there.
     fn place(&self, key: &Name) -> (Name, Vec<u8>) {
         if self.has(Bug::KeyRunsIntoId) { (Name(Vec::new()), key.0.clone()) } else { (key.clone(), vec![]) }
     }
@@ -171,7 +170,7 @@ impl Handle {
         of_record && in_turn
     }
 
-    /// The first write whose condition does not hold.
+    /// Returns the first write whose condition does not hold.
     fn first_that_fails(&self, key: &Name, batch: &[DocumentWrite]) -> Option<usize> {
         let mut data = self.data();
         let documents = data.documents.entry(self.place(key).0).or_default();
@@ -223,7 +222,7 @@ impl Handle {
         }
     }
 
-    /// As the others will see it until the next batch.
+    /// Keeps the state that other handles see until the next batch.
     fn keep_what_stood(&self, key: &Name) {
         let mut data = self.data();
         let documents = data.documents.entry(self.place(key).0).or_default();
@@ -290,7 +289,7 @@ impl DocumentStorage<Name> for Handle {
             LIMITS.check(batch).map_err(|beyond| WriteError::Fatal(beyond.into()))?;
         }
         if self.has(Bug::LimitsAreLess) && batch.len() == LIMITS.max_batch {
-            return Err(WriteError::Fatal("one less is the most".into()));
+            return Err(WriteError::Fatal("the limit is one less".into()));
         }
         let _turn = self.turn().await;
         let slot = self.records.get(key).await.map_err(|error| WriteError::NotApplied(error.into()))?;

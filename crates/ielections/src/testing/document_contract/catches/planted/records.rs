@@ -1,5 +1,4 @@
-//! The model's records, in turn with the documents beside them, and what bugs do to those when a record is
-//! written.
+//! The records of the storage: those of the model, with the bugs that a write of a record shows in documents.
 
 use super::{Bug, Data, Handle, Name};
 use crate::{
