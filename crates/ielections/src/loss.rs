@@ -17,7 +17,8 @@ pub enum Loss {
     Vanished,
     /// The record is gone, and its epoch with it: the storage went back in time.
     #[error(
-        "the storage went back in time: it showed epoch {held} before and {} now; was it restored from a backup?",
+        "the storage went back in time: it showed epoch {held} before and {} now; \
+         was it restored from a backup?",
         Epoch::or_none(*found)
     )]
     EpochWentBack {

@@ -66,16 +66,16 @@ pub struct Vacant {
 /// The state of a slot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Slot {
-    /// Never led, or released. A slot with an *expired* record is not vacant: it stays `Held` until a candidate
-    /// takes it over (I5).
+    /// Never led, or released. A slot with an *expired* record is not vacant: it stays `Held` until a
+    /// candidate takes it over (I5).
     Vacant(Vacant),
     /// The slot has a record, whether or not its leader is alive.
     Held {
         /// The record.
         entry: Entry,
-        /// The record was written at least this long ago. Only if the driver can *prove* it without wall clocks
-        /// (same process, or same boot and time namespace). With `None` an observer counts from its first
-        /// read.
+        /// The record was written at least this long ago. Only if the driver can *prove* it without wall
+        /// clocks (same process, or same boot and time namespace). With `None` an observer counts from its
+        /// first read.
         proven_age: Option<Duration>,
     },
 }

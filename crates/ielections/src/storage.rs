@@ -101,9 +101,9 @@ pub trait TtlStorage<K: Key>: Debug + Send + Sync + 'static {
     /// guarantees it.
     async fn insert_if_not_exist(&self, key: &K, vacant: Vacant, entry: &Entry) -> Result<Claim, WriteError>;
 
-    /// Claims the slot of a dead leader: replaces exactly the version `observed`. `entry.epoch` is larger than
-    /// `observed.epoch`. The caller has observed the record for its TTL, so the driver does not check that it
-    /// has expired.
+    /// Claims the slot of a dead leader: replaces exactly the version `observed`. `entry.epoch` is larger
+    /// than `observed.epoch`. The caller has observed the record for its TTL, so the driver does not check
+    /// that it has expired.
     async fn take_over(&self, key: &K, observed: &Entry, entry: &Entry) -> Result<Claim, WriteError>;
 
     /// Renews: replaces exactly the version `held` by `entry`, which has the same epoch and incarnation.
@@ -120,12 +120,12 @@ pub trait TtlStorage<K: Key>: Debug + Send + Sync + 'static {
     /// Reads the slot; linearizable.
     async fn get(&self, key: &K) -> Result<Slot, ReadError>;
 
-    /// Reads the slots, in the order of `keys`. Cheap, and may be stale. That is safe for a candidate: a version
-    /// that it sees was written before.
+    /// Reads the slots, in the order of `keys`. Cheap, and may be stale. That is safe for a candidate: a
+    /// version that it sees was written before.
     async fn scan(&self, keys: &[K]) -> Result<Vec<Slot>, ReadError>;
 
-    /// Reads the slots into `seen`, as [`scan`](Self::scan) does. A slot that can't be read in time stays `None`
-    /// and does not keep the others from being read. Fails if a slot was not read.
+    /// Reads the slots into `seen`, as [`scan`](Self::scan) does. A slot that can't be read in time stays
+    /// `None` and does not keep the others from being read. Fails if a slot was not read.
     ///
     /// # Cancel safety
     /// After a drop, `seen` has the slots that were read so far.

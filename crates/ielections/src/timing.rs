@@ -51,8 +51,8 @@ impl Timing {
         self.ttl
     }
 
-    /// When to renew a lease that was last confirmed by a call sent at `sent_at` (5 s later). Up to 5 % earlier:
-    /// `jitter` spreads leases, and a multiple of 20 ms lets many share a wake-up.
+    /// When to renew a lease that was last confirmed by a call sent at `sent_at` (5 s later). Up to 5 %
+    /// earlier: `jitter` spreads leases, and a multiple of 20 ms lets many share a wake-up.
     pub fn renew_at(self, sent_at: Instant, jitter: Jitter) -> Instant {
         let forward = jitter.of(self.share(RENEWAL) * JITTER / 1000);
         sent_at.after(self.share(RENEWAL)).before(forward).floor(self.share(GRAIN))
@@ -73,8 +73,8 @@ impl Timing {
         self.share(RETRY)
     }
 
-    /// How long attempts to write documents may fail before the callers get an error (8 s): three attempts and
-    /// their pauses.
+    /// How long attempts to write documents may fail before the callers get an error (8 s): three attempts
+    /// and their pauses.
     pub fn document_timeout(self) -> Duration {
         self.share(3 * ATTEMPT + 2 * RETRY)
     }
@@ -104,8 +104,8 @@ impl Timing {
         now.since(sent_at) <= self.share(FRESH)
     }
 
-    /// How long the storage may be unreachable for a candidate that waits until it sees a leader (28 s): a TTL
-    /// and the attempts of one renewal. By then every leader has lost its leadership, too.
+    /// How long the storage may be unreachable for a candidate that waits until it sees a leader (28 s): a
+    /// TTL and the attempts of one renewal. By then every leader has lost its leadership, too.
     pub fn outage(self) -> Duration {
         self.share(OUTAGE)
     }

@@ -1,5 +1,4 @@
-//! A process that stands still in the middle of a storage call: what the answer shows counts from when it
-//! came (I5).
+//! A process that stands still during a storage call: observation counts from the arrival of the answer (I5).
 
 use async_trait::async_trait;
 use ielections::{
@@ -20,8 +19,8 @@ use vvm_deadman::{Deadman, Subject, Trigger};
 
 const LONGER_THAN_A_TTL: Duration = Duration::from_secs(25);
 
-/// Shows the record of somebody else. During the first scan this process stands still, and before it goes on,
-/// the record is renewed.
+/// Shows the record of another leader. During the first scan this process stands still, and the record is
+/// renewed meanwhile.
 #[derive(Debug)]
 struct StandsStill {
     clock: MockClock,
@@ -71,7 +70,7 @@ impl StandsStill {
     }
 }
 
-/// Deadlines are on the clock of the test, and nothing acts at them.
+/// Deadlines are on the clock of the test, and have no effect.
 #[derive(Debug)]
 struct OnlyTells(MockClock);
 
@@ -86,7 +85,7 @@ impl Trigger for OnlyTells {
 }
 
 #[test]
-fn a_record_is_observed_from_when_its_answer_came_however_long_the_call_stood_still() {
+fn observation_counts_from_the_answer_of_a_call_during_which_the_process_stood_still() {
     let clock = MockClock::new();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .on_thread_park({

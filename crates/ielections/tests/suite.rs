@@ -1,5 +1,4 @@
-//! The elections suite on the model of the contract: without a database, and without an age that anybody
-//! proves.
+//! The elections suite on the model of the contract, which proves no ages.
 
 use async_trait::async_trait;
 use ielections::{

@@ -37,8 +37,8 @@ pub enum DocumentWriteError {
         /// The last failure.
         cause: Arc<str>,
     },
-    /// May have been applied, or may still be: no attempt to find out was answered. The next write through any
-    /// handle of this leadership settles it first. Reading the document after that shows the outcome.
+    /// May have been applied, or may still be: no attempt to find out was answered. The next write through
+    /// any handle of this leadership settles it first. Reading the document after that shows the outcome.
     #[error("unknown whether written: {cause}")]
     Unknown {
         /// The last failure.

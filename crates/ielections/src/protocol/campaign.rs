@@ -1,13 +1,4 @@
-//! A campaign: from candidate to the holder of one slot of many.
-//!
-//! 1. Read all slots before writing, and again whenever one can have changed.
-//! 2. Claim a vacant slot. Observe a held one until its writer's TTL has passed, and then take it over (I5).
-//! 3. Every attempt has its own incarnation. While one is unresolved, try no other slot (I7). Read back. If the
-//!    write is undecided, try the same slot again on the same condition: either the new attempt applies and
-//!    the old one never can, or the refusal shows which one did.
-//! 4. Renew a claim whose answer came late before it counts (I3). Never wait for our own record to expire.
-//! 5. A hint brings the next read of the slots forward, and has no other effect.
-//! 6. A campaign that ends without a slot deletes the records that its unresolved attempts may have written.
+//! [`Campaign`]: from a candidate to the leader of one slot.
 
 mod look;
 mod resolve;
@@ -27,7 +18,16 @@ use std::{mem, sync::Arc, time::Duration};
 use view::{Opening, View};
 use vvm_clock::{Instant, WallClock};
 
-/// A candidate for one of several slots, which are numbered from 0.
+/// A candidate for one of several slots, which are numbered from 0. Its rules:
+///
+/// 1. Read all slots before writing, and again whenever one can have changed.
+/// 2. Claim a vacant slot. Observe a held one until its writer's TTL has passed, and then take it over (I5).
+/// 3. Every attempt has its own incarnation. While one is unresolved, try no other slot (I7). Read back. If
+///    the write is undecided, try the same slot again on the same condition: either the new attempt applies
+///    and the old one never can, or the refusal shows which one did.
+/// 4. Renew a claim whose answer came late before it counts (I3). Never wait for our own record to expire.
+/// 5. A hint brings the next read of the slots forward, and has no other effect.
+/// 6. A campaign that ends without a slot deletes the records that its unresolved attempts may have written.
 #[derive(Debug)]
 pub struct Campaign {
     terms: Terms,
@@ -170,8 +170,8 @@ impl Campaign {
         }
     }
 
-    /// Ends the campaign. Returns the slot and the records that its unresolved attempts may have written, each
-    /// to be deleted by incarnation and epoch.
+    /// Ends the campaign. Returns the slot and the records that its unresolved attempts may have written,
+    /// each to be deleted by incarnation and epoch.
     pub fn abandon(self) -> Option<(usize, Vec<Entry>)> {
         let target = self.target?;
         let left: Vec<Entry> = match target.basis {
@@ -270,8 +270,8 @@ impl Campaign {
         self.fail(AcquireError::TimedOut { last_failure })
     }
 
-    /// Chooses a free slot at random, so that candidates that start together don't all try the same one (I11).
-    /// Prefers vacant slots: more candidates compete for an expired one.
+    /// Chooses a free slot at random, so that candidates that start together don't all try the same one
+    /// (I11). Prefers vacant slots: more candidates compete for an expired one.
     fn choose(&self, now: Instant) -> Option<(usize, Opening)> {
         let openings =
             || self.views.iter().enumerate().filter_map(|(slot, view)| Some((slot, view.opening(now)?)));

@@ -1,10 +1,4 @@
-//! [`Lease`]: a record that is held, and renewed or lost. Five rules keep I1 on the leader's side:
-//!
-//! 1. Validity counts from the send of the attempt that was confirmed (I3), never from its answer.
-//! 2. An unknown outcome is resolved by version, by read-back or by the next attempt's answer (I7).
-//! 3. The loss instant is `sent + 0.65 TTL`, even while a call is in flight.
-//! 4. A record other than one of our own writes is a loss at once, and so is a replaced storage.
-//! 5. Loss is final: no later answer revives a lease.
+//! [`Lease`]: a record that is held, and renewed or lost.
 
 use super::attempts::{Attempt, Attempts};
 use crate::{Entry, Loss, ReadError, Slot, Swap, Timing, WriteError, storage::Cause, timing::Jitter};
@@ -14,15 +8,21 @@ use vvm_clock::Instant;
 /// How often one renewal is tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RenewalAttempts {
-    /// As often as there is time before the loss instant, at least three times. A restart of the database then
-    /// costs no leadership.
+    /// As often as there is time before the loss instant, at least three times. A restart of the database
+    /// then costs no leadership.
     #[default]
     UntilLoss,
     /// This many attempts, and then the leadership is lost. The rule of the reference (`maxCASRetries`).
     Exactly(NonZeroU32),
 }
 
-/// A held record, and the attempts to renew it.
+/// A held record, and the attempts to renew it. Five rules keep I1 on the leader's side:
+///
+/// 1. Validity counts from the send of the attempt that was confirmed (I3), never from its answer.
+/// 2. An unknown outcome is resolved by version, by read-back or by the next attempt's answer (I7).
+/// 3. The loss instant is `sent + 0.65 TTL`, even while a call is in flight.
+/// 4. A record other than one of our own writes is a loss at once, and so is a replaced storage.
+/// 5. Loss is final: no later answer revives a lease.
 #[derive(Debug)]
 pub struct Lease {
     timing: Timing,
@@ -254,8 +254,8 @@ impl Lease {
         self.lose(Loss::StorageReplaced { cause: cause.to_string().into() })
     }
 
-    /// Handles a linearizable answer (I7). One of our writes confirms that attempt, from *its* send. The version
-    /// that we held is undecided, since the attempt may still be applied. Everything else is a loss.
+    /// Handles a linearizable answer (I7). One of our writes confirms that attempt, from *its* send. The
+    /// version that we held is undecided, since the attempt may still be applied. Everything else is a loss.
     fn resolve(&mut self, now: Instant, slot: &Slot, jitter: Jitter) -> LeaseStep {
         if let Some(attempt) = self.attempts.shown_by(slot).cloned() {
             return self.confirmed(now, attempt, jitter);

@@ -50,8 +50,8 @@ impl FromStr for Incarnation {
     }
 }
 
-/// Identifies one write attempt. The writer chooses it before it sends, so that a read-back recognises a write
-/// without an answer, and an observer sees that a record is unchanged (I7).
+/// Identifies one write attempt. The writer chooses it before it sends, so that a read-back recognises a
+/// write without an answer, and an observer sees that a record is unchanged (I7).
 ///
 /// New for *every* attempt, also of a renewal: confirmed by its incarnation alone, a lost renewal would count
 /// as applied.

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use std::{borrow::Borrow, fmt};
 
-/// Identifies a document within its slot: any bytes, at least one. Scans return documents in the byte order of
-/// their ids.
+/// Identifies a document within its slot: any bytes, at least one. Scans return documents in the byte order
+/// of their ids.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DocumentId(Bytes);
 

@@ -99,13 +99,13 @@ pub struct Page {
 ///
 /// # Contract
 /// 1. A batch is one atomic, linearizable step: applied whole or not at all.
-/// 2. It applies exactly if the slot is held under the fence's epoch by the fence's incarnation, in any version
-///    of the record, *and* the last batch of the partition is [`Fence::after`], *and* the condition of every
-///    write holds. An empty batch counts, too.
+/// 2. It applies exactly if the slot is held under the fence's epoch by the fence's incarnation, in any
+///    version of the record, *and* the last batch of the partition is [`Fence::after`], *and* the condition
+///    of every write holds. An empty batch counts, too.
 /// 3. Once applied, the partition's last batch is the one after [`Fence::after`], and that is the version of
 ///    every document that the batch put.
-/// 4. The number of the last batch survives release, take-over, closing and reopening. Only a batch changes it:
-///    claims, renewals and releases do not.
+/// 4. The number of the last batch survives release, take-over, closing and reopening. Only a batch changes
+///    it: claims, renewals and releases do not.
 /// 5. What applied is what the next `get` finds, byte for byte; deleted documents are not found.
 /// 6. After `fence_state` has returned, `get` and `scan` show every batch up to [`FenceState::last`], whole.
 ///    `get` is linearizable. Each document of a page existed in that version at some moment since the call of

@@ -54,8 +54,8 @@ pub trait StorageUnderTest: Send + Sync + 'static {
 
 /// Makes one `#[tokio::test]` per case for a storage: `storage_contract_suite!(MyStorage::fresh())`.
 ///
-/// The expression is evaluated once in each test, may `await`, and makes a new [`StorageUnderTest`]. The crate
-/// needs `tokio` with `macros` and `rt-multi-thread`. To run a suite alone, put it into its own module.
+/// The expression is evaluated once in each test, may `await`, and makes a new [`StorageUnderTest`]. The
+/// crate needs `tokio` with `macros` and `rt-multi-thread`. To run a suite alone, put it into its own module.
 #[macro_export]
 macro_rules! storage_contract_suite {
     ($factory:expr) => {

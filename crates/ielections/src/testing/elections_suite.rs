@@ -1,12 +1,8 @@
 //! The elections suite: tests elections on a storage, from the claim to the next leader.
 //!
-//! A storage that has its [`StorageUnderTest`] adds [`ElectionsTestSuite`] and one line,
-//! [`elections_test_suite!`](crate::elections_test_suite). Each case simulates several processes, each with its
-//! own handle, elections and deadman, which records instead of killing. Faults come from a
-//! [`FaultyStorage`](crate::testing::mock::FaultyStorage) between a process and the storage.
-//!
-//! Time is real, or that of a mock clock, which jumps to the next timer whenever no task can run. Bounds that
-//! keep leaders apart are exact on both. Bounds of speed have some slack in real time.
+//! A storage implements [`ElectionsTestSuite`] and writes one line,
+//! [`elections_test_suite!`](crate::elections_test_suite). Each case simulates several processes, each with
+//! its own handle, elections and deadman, which records instead of killing.
 
 mod acquiring;
 mod claiming;
@@ -53,10 +49,13 @@ use testing_time::MockClock;
 use vvm_clock::Clock;
 
 /// A storage under test, with the TTL and the clock of its test.
+///
+/// Time is real, or that of a mock clock, which jumps to the next timer whenever no task can run. Bounds that
+/// keep leaders apart are exact on both. Bounds of speed have some slack in real time.
 pub trait ElectionsTestSuite: StorageUnderTest {
     /// The TTL of most leaderships of the suite; some have twice as much. At least
-    /// [`Limits::min_ttl`](crate::Limits::min_ttl). In real time, cases fail if the machine stands still for a
-    /// third of it: use one or two seconds.
+    /// [`Limits::min_ttl`](crate::Limits::min_ttl). In real time, cases fail if the machine stands still for
+    /// a third of it: use one or two seconds.
     fn ttl(&self) -> Ttl;
 
     /// The clock of the storage, if it is a mock clock. Only for a storage that waits for nothing else: time

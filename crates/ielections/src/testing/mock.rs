@@ -1,6 +1,6 @@
-//! [`FaultyStorage`]: a storage behind a network with planned or random faults. Deterministic: no real time, no
-//! thread, no task, and randomness from a seed. It does not mock the protocol of a database: drivers are tested
-//! with real servers.
+//! [`FaultyStorage`]: a storage behind a network with planned or random faults. Deterministic: no real time,
+//! no thread, no task, and randomness from a seed. It does not mock the protocol of a database: drivers are
+//! tested with real servers.
 
 mod call;
 mod counts;

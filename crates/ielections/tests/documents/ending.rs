@@ -1,5 +1,4 @@
-//! The end of a leadership, for its documents: deposed, lost, closing, or behind a storage that does not
-//! answer.
+//! The end of a leadership, for its documents: deposed, lost, closing, or without an answer of the storage.
 
 use super::*;
 use futures_util::future::join_all;
@@ -9,7 +8,7 @@ use ielections::{
 };
 use storage::{Call, Fate};
 
-fn usurper() -> Entry {
+fn successor() -> Entry {
     Entry {
         holder: Holder::new("another").unwrap(),
         version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 0 },
@@ -19,20 +18,20 @@ fn usurper() -> Entry {
 }
 
 #[test]
-fn who_is_deposed_learns_it_from_a_write_stops_and_asks_no_more() {
+fn deposed_leader_is_lost_by_its_write_and_sends_no_more() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
         let leadership = lead(&process).await;
         let documents = documents(&leadership);
         documents.write(vec![put("a", "1")]).await.unwrap();
-        bench.records.tamper(&KEY, usurper()).await.unwrap();
-        let current = Some(usurper().epoch);
+        bench.records.tamper(&KEY, successor()).await.unwrap();
+        let current = Some(successor().epoch);
         let deposed = documents.write(vec![put("a", "2")]).await.unwrap_err();
         assert_eq!(deposed, DocumentWriteError::Deposed { current });
-        // The leadership is lost at once, as by a renewal that finds somebody else's record.
+        // The leadership is lost at once, as by a renewal that finds another record.
         let before = bench.clock.now();
-        assert_eq!(leadership.lost().await, Loss::Stolen { by: Box::new(usurper()) });
+        assert_eq!(leadership.lost().await, Loss::Stolen { by: Box::new(successor()) });
         assert!(bench.clock.now().since(before) < Duration::from_millis(1));
         let asked = bench.storage.calls().len();
         documents.write(vec![put("a", "3")]).await.unwrap_err();
@@ -40,14 +39,14 @@ fn who_is_deposed_learns_it_from_a_write_stops_and_asks_no_more() {
         assert!(matches!(read, DocumentReadError::Deposed { .. } | DocumentReadError::Lost(_)), "{read:?}");
         assert_eq!(bench.storage.calls().len(), asked);
         assert_eq!(bench.landed(), [["1"]]);
-        // Work has as long to stop as by any other mismatch, and not the rest of the TTL.
+        // The work has as long to stop as after every other mismatch, not the rest of the TTL.
         let (deadline, _) = process.trigger.earliest().unwrap();
         assert!(deadline.since(before) <= TTL * 15 / 100);
     });
 }
 
-/// The engine takes the renewal's answer and the report of a stranger's record in one round, and tells the
-/// deadman of confirmed renewals at the end of it.
+/// The engine handles the answer of the renewal and the report of another record in one round, and moves
+/// confirmed deadlines at its end.
 /// Shows I4.
 #[test]
 fn deadline_of_a_loss_is_not_moved_by_a_renewal_confirmed_in_the_same_round() {
@@ -57,7 +56,7 @@ fn deadline_of_a_loss_is_not_moved_by_a_renewal_confirmed_in_the_same_round() {
         let leadership = lead(&process).await;
         let documents = documents(&leadership);
         let armed_until = leadership.standing().kill_at();
-        // Just before the renewal, which waits a pause for the read and then goes beside it.
+        // Just before the renewal, which waits for the read at most a pause.
         bench.clock.sleep_until(armed_until.before(TTL * 8 / 10).after(TTL * 23 / 100)).await;
         bench.storage.reads([Fate::Slow(ATTEMPT * 9 / 10)]);
         bench.records.fail_next(Verb::CompareAndSwap, Fault::SlowAnswer(PAUSE / 10));
@@ -66,28 +65,28 @@ fn deadline_of_a_loss_is_not_moved_by_a_renewal_confirmed_in_the_same_round() {
         let mut read = Box::pin(documents.get(&a));
         assert!(waits(&mut read).await);
         bench.until(|| bench.storage.count(Call::Renewal) == 1).await;
-        bench.records.tamper(&KEY, usurper()).await.unwrap();
-        // Nothing yields to the engine from here until both answers wait for it.
+        bench.records.tamper(&KEY, successor()).await.unwrap();
+        // The engine does not run from here until both answers are ready.
         assert!(bench.clock.now() < read_until);
         bench.clock.advance_to(read_until);
-        assert!(!waits(&mut read).await, "the stranger's record was not reported");
+        assert!(!waits(&mut read).await, "the other record was not reported");
 
         let tightened = bench.clock.now().after(TTL * 15 / 100);
-        assert_eq!(leadership.lost().await, Loss::Stolen { by: Box::new(usurper()) });
+        assert_eq!(leadership.lost().await, Loss::Stolen { by: Box::new(successor()) });
         assert!(leadership.standing().kill_at() > armed_until, "the renewal was not confirmed");
         assert_eq!(process.trigger.earliest().map(|(at, _)| at), Some(tightened));
     });
 }
 
 #[test]
-fn whose_record_vanished_is_deposed_too() {
+fn leader_without_a_record_is_deposed() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
         let leadership = lead(&process).await;
         bench.records.wipe(&KEY).await.unwrap();
         let documents = documents(&leadership);
-        // By its first read already, which reads the count.
+        // Already by the first read, which reads the count.
         let read = documents.scan(&Scan { limit: 1, ..Scan::default() }).await.unwrap_err();
         assert!(matches!(read, DocumentReadError::Deposed { current: None }), "{read:?}");
         assert_eq!(leadership.lost().await, Loss::Vanished);
@@ -96,7 +95,7 @@ fn whose_record_vanished_is_deposed_too() {
 }
 
 #[test]
-fn a_storage_that_was_replaced_ends_it() {
+fn replaced_storage_ends_the_writer() {
     for reads in [false, true] {
         let bench = Bench::new();
         on(&bench.clock, async {
@@ -119,7 +118,7 @@ fn a_storage_that_was_replaced_ends_it() {
 }
 
 #[test]
-fn everybody_who_waits_hears_of_the_deposition() {
+fn every_waiting_caller_gets_the_deposition() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
@@ -129,7 +128,7 @@ fn everybody_who_waits_hears_of_the_deposition() {
         let writes = join_all((0..20).map(|n| documents.write(vec![put(&n.to_string(), "x")])));
         let depose = async {
             bench.until(|| bench.storage.sent() == 1).await;
-            bench.records.tamper(&KEY, usurper()).await.unwrap();
+            bench.records.tamper(&KEY, successor()).await.unwrap();
         };
         let (answers, ()) = tokio::join!(writes, depose);
         for answer in answers {
@@ -145,7 +144,7 @@ fn everybody_who_waits_hears_of_the_deposition() {
 
 /// Shows I2.
 #[test]
-fn a_write_of_a_paused_leader_is_refused_once_another_has_taken_over() {
+fn write_of_a_paused_leader_is_refused_after_a_take_over() {
     for wrote in [false, true] {
         let bench = Bench::new();
         on(&bench.clock, async {
@@ -153,7 +152,7 @@ fn a_write_of_a_paused_leader_is_refused_once_another_has_taken_over() {
             let leadership = lead(&paused).await;
             let documents_of_paused = documents(&leadership);
             documents_of_paused.write(vec![put("a", "1")]).await.unwrap();
-            // On the wire when the process stops to run.
+            // In flight when the process is paused.
             bench.storage.writes([Fate::Slow(TTL * 3)]);
             let mut on_the_wire = Box::pin(documents_of_paused.write(vec![put("a", "late")]));
             assert!(waits(&mut on_the_wire).await);
@@ -173,7 +172,7 @@ fn a_write_of_a_paused_leader_is_refused_once_another_has_taken_over() {
 }
 
 #[test]
-fn while_elections_close_a_service_can_still_write_where_it_stopped() {
+fn service_can_write_while_elections_close() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
@@ -191,7 +190,7 @@ fn while_elections_close_a_service_can_still_write_where_it_stopped() {
 }
 
 #[test]
-fn a_leadership_that_was_handed_back_writes_nothing() {
+fn write_after_hand_back_is_refused() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
@@ -205,7 +204,7 @@ fn a_leadership_that_was_handed_back_writes_nothing() {
 }
 
 #[test]
-fn every_wait_ends_though_the_storage_hangs() {
+fn every_wait_ends_while_the_storage_hangs() {
     for opened in [false, true] {
         let bench = Bench::new();
         on(&bench.clock, async {
@@ -231,16 +230,16 @@ fn every_wait_ends_though_the_storage_hangs() {
                 );
             }
             read.unwrap_err();
-            // Patience begins with the first failure, and what is under way at its end is waited for.
+            // The timeout begins with the first failure. The call in flight at its end is awaited.
             assert!(bench.clock.now().since(since) <= ATTEMPT * 6 + PAUSE * 2);
-            // Renewals went on meanwhile.
+            // Renewals continued meanwhile.
             assert!(leadership.standing().loss().is_none());
         });
     }
 }
 
 #[test]
-fn nobody_waits_beyond_the_loss_of_the_leadership() {
+fn waits_end_with_the_loss_of_the_leadership() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();

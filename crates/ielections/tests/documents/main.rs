@@ -1,5 +1,5 @@
-//! The documents of one leadership in mock time: what lands, in which order, who hears of it, and who goes
-//! first.
+//! The documents of one leadership in mock time: which batches are applied, in which order, and their
+//! answers.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "clippy knows tests, but not their helpers")]
 
 mod ending;
@@ -21,11 +21,11 @@ use vvm_clock::Clock;
 
 const KEY: u32 = 1;
 const TTL: Duration = Ttl::DEFAULT.get();
-/// What the design makes of a TTL of 20 s.
+/// The intervals of the design for a TTL of 20 s.
 const ATTEMPT: Duration = TTL.checked_div(10).unwrap();
 const PAUSE: Duration = TTL.checked_div(20).unwrap();
 
-/// A storage with documents, its records behind a network of their own, and the clock that all live by.
+/// A storage with documents, a network before its records, and their clock.
 struct Bench {
     clock: MockClock,
     records: Arc<FaultyStorage<u32>>,
@@ -47,12 +47,12 @@ impl Bench {
         Process::start(storage, Arc::new(self.clock.clone()))
     }
 
-    /// What has landed, in order.
+    /// The applied batches, in order.
     fn landed(&self) -> Vec<Vec<String>> {
         self.storage.landed().iter().map(|batch| bodies(batch)).collect()
     }
 
-    /// Looks until `seen`, once a millisecond.
+    /// Polls `seen` once a millisecond until it is true.
     async fn until(&self, seen: impl Fn() -> bool) {
         while !seen() {
             self.clock.sleep(Duration::from_millis(1)).await;
@@ -61,7 +61,7 @@ impl Bench {
 }
 
 async fn lead(process: &Process<u32>) -> Leadership {
-    let terms = Terms::new(Holder::new("somebody").unwrap(), Ttl::DEFAULT);
+    let terms = Terms::new(Holder::new("leader").unwrap(), Ttl::DEFAULT);
     process.elections.acquire(Candidacy { slots: vec![KEY], terms }).await.unwrap().1
 }
 
@@ -81,7 +81,7 @@ fn put(name: &str, body: &str) -> DocumentWrite {
     put_if(name, body, OnlyIf::Always)
 }
 
-/// What a batch is known by in these tests: the bodies that it puts.
+/// The bodies that a batch puts, which identify it.
 fn bodies(batch: &[DocumentWrite]) -> Vec<String> {
     let body = |write: &DocumentWrite| match write {
         DocumentWrite::Put { body, .. } => Some(String::from_utf8_lossy(body).into_owned()),
@@ -90,13 +90,13 @@ fn bodies(batch: &[DocumentWrite]) -> Vec<String> {
     batch.iter().filter_map(body).collect()
 }
 
-/// Begins a call; whether it waits for something then.
+/// Begins a call. Returns whether it is pending.
 async fn waits(call: &mut (impl Future + Unpin)) -> bool {
     poll_fn(|cx| Poll::Ready(Pin::new(&mut *call).poll(cx).is_pending())).await
 }
 
-/// On a runtime that advances the clock whenever nothing can run.
-fn on(clock: &MockClock, course: impl Future<Output = ()>) {
+/// Runs `test` on a runtime that advances the clock whenever no task can run.
+fn on(clock: &MockClock, test: impl Future<Output = ()>) {
     let idle = clock.clone();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .on_thread_park(move || _ = idle.advance_to_next())
@@ -106,7 +106,7 @@ fn on(clock: &MockClock, course: impl Future<Output = ()>) {
     runtime.block_on(async {
         tokio::select! {
             biased;
-            () = course => {}
+            () = test => {}
             () = limit => panic!("not done after an hour"),
         }
     });

@@ -1,5 +1,5 @@
-//! Many callers, some of whom give up half-way, on a storage that fails in every way, by many seeds: whatever
-//! was answered is what happened, once.
+//! Many callers, some of them dropped, on a storage with every fault, for many seeds: every answer is true,
+//! and no batch is applied twice.
 
 use super::*;
 use futures_util::future::join_all;
@@ -10,37 +10,37 @@ const CALLERS: usize = 4;
 const WRITES: usize = 12;
 const SEEDS: u64 = 300;
 
-/// What a caller was told of one of its writes.
+/// The answer to one write.
 #[derive(Debug)]
-enum Heard {
+enum Outcome {
     Written(DocumentVersion),
-    /// It was dropped, or nobody knows.
+    /// The call was dropped, or its outcome is unknown.
     Nothing,
     Never(&'static str),
 }
 
-fn heard(answer: Result<DocumentVersion, DocumentWriteError>) -> Heard {
+fn outcome(answer: Result<DocumentVersion, DocumentWriteError>) -> Outcome {
     match answer {
-        Ok(version) => Heard::Written(version),
-        Err(DocumentWriteError::Unknown { .. }) => Heard::Nothing,
-        Err(DocumentWriteError::Conflict { .. }) => Heard::Never("conflict"),
-        Err(DocumentWriteError::NotWritten { .. }) => Heard::Never("not written"),
+        Ok(version) => Outcome::Written(version),
+        Err(DocumentWriteError::Unknown { .. }) => Outcome::Nothing,
+        Err(DocumentWriteError::Conflict { .. }) => Outcome::Never("conflict"),
+        Err(DocumentWriteError::NotWritten { .. }) => Outcome::Never("not written"),
         Err(
             other @ (DocumentWriteError::Deposed { .. }
             | DocumentWriteError::Lost(_)
             | DocumentWriteError::Refused { .. }
             | DocumentWriteError::TooLarge(_)),
-        ) => panic!("nothing here makes a write end so: {other:?}"),
+        ) => panic!("unexpected end of a write: {other:?}"),
     }
 }
 
-/// What came of all writes of one seed, by what each wrote.
-async fn run(bench: &Bench, documents: &Documents, seed: u64) -> BTreeMap<String, Heard> {
+/// Runs the writes of one seed. Returns the outcome of each by its body.
+async fn run(bench: &Bench, documents: &Documents, seed: u64) -> BTreeMap<String, Outcome> {
     bench.storage.at_random(Some(seed));
     let all = RefCell::new(BTreeMap::new());
     let caller = async |caller: usize| {
         let mut dice = fastrand::Rng::with_seed(seed * 1000 + caller as u64);
-        // What it believes to stand of the document that all share.
+        // The version of the shared document, as this caller last saw it.
         let mut shared = OnlyIf::Absent;
         for n in 0..WRITES {
             let body = format!("{caller:02}-{n:03}");
@@ -48,23 +48,22 @@ async fn run(bench: &Bench, documents: &Documents, seed: u64) -> BTreeMap<String
             if dice.u8(0..3) == 0 {
                 batch.push(put_if("shared", &body, shared));
             }
-            let patience =
-                Duration::from_millis(if dice.u8(0..5) == 0 { dice.u64(0..3000) } else { 600_000 });
+            let timeout = Duration::from_millis(if dice.u8(0..5) == 0 { dice.u64(0..3000) } else { 600_000 });
             let conditional = batch.len() == 2;
             let answer = tokio::select! {
                 biased;
-                answer = documents.write(batch) => heard(answer),
-                () = bench.clock.sleep(patience) => Heard::Nothing,
+                answer = documents.write(batch) => outcome(answer),
+                () = bench.clock.sleep(timeout) => Outcome::Nothing,
             };
             match &answer {
-                Heard::Written(version) if conditional => shared = OnlyIf::Version(*version),
-                Heard::Never("conflict") => {
+                Outcome::Written(version) if conditional => shared = OnlyIf::Version(*version),
+                Outcome::Never("conflict") => {
                     assert!(conditional, "{body} has no condition that could fail");
                     if let Ok(found) = documents.get(&id("shared")).await {
                         shared = found.map_or(OnlyIf::Absent, |found| OnlyIf::Version(found.version));
                     }
                 }
-                Heard::Written(_) | Heard::Nothing | Heard::Never(_) => {}
+                Outcome::Written(_) | Outcome::Nothing | Outcome::Never(_) => {}
             }
             all.borrow_mut().insert(body, answer);
             bench.clock.sleep(Duration::from_millis(dice.u64(0..500))).await;
@@ -75,8 +74,8 @@ async fn run(bench: &Bench, documents: &Documents, seed: u64) -> BTreeMap<String
     all.into_inner()
 }
 
-/// Holds what was answered against what landed.
-fn check(bench: &Bench, heard: &BTreeMap<String, Heard>, seed: u64) {
+/// Compares the answers with the applied batches.
+fn check(bench: &Bench, heard: &BTreeMap<String, Outcome>, seed: u64) {
     let mut landed: BTreeMap<String, usize> = BTreeMap::new();
     let mut last = vec![String::new(); CALLERS];
     for (number, batch) in bench.landed().into_iter().enumerate() {
@@ -91,19 +90,23 @@ fn check(bench: &Bench, heard: &BTreeMap<String, Heard>, seed: u64) {
     }
     for (body, heard) in heard {
         match (heard, landed.get(body)) {
-            (Heard::Written(version), Some(number)) => {
+            (Outcome::Written(version), Some(number)) => {
                 assert_eq!(version.get(), *number as u64, "seed {seed}: {body}")
             }
-            (Heard::Written(_), None) => panic!("seed {seed}: {body} was written, and never landed"),
-            (Heard::Never(why), Some(_)) => panic!("seed {seed}: {body} landed, and its caller heard: {why}"),
-            (Heard::Never(_), None) | (Heard::Nothing, _) => {}
+            (Outcome::Written(_), None) => {
+                panic!("seed {seed}: {body} was answered as written, and not applied")
+            }
+            (Outcome::Never(why), Some(_)) => {
+                panic!("seed {seed}: {body} was applied, and its caller got: {why}")
+            }
+            (Outcome::Never(_), None) | (Outcome::Nothing, _) => {}
         }
     }
 }
 
 /// Shows I2.
 #[test]
-fn whatever_is_answered_is_what_happened() {
+fn every_answer_is_true_under_random_faults() {
     let seen = RefCell::new(BTreeMap::<&str, usize>::new());
     for seed in 0..SEEDS {
         let bench = Bench::new();
@@ -112,7 +115,7 @@ fn whatever_is_answered_is_what_happened() {
             let leadership = lead(&process).await;
             let documents = documents(&leadership);
             let heard = run(&bench, &documents, seed).await;
-            // What is still under way arrives, before and after whatever was in doubt is settled.
+            // Calls in flight arrive, before and after unknown outcomes are settled.
             if seed % 2 == 0 {
                 bench.storage.land_late();
             }
@@ -122,9 +125,9 @@ fn whatever_is_answered_is_what_happened() {
             let mut seen = seen.borrow_mut();
             for heard in heard.values() {
                 let kind = match heard {
-                    Heard::Written(_) => "written",
-                    Heard::Nothing => "nothing",
-                    Heard::Never(why) => why,
+                    Outcome::Written(_) => "written",
+                    Outcome::Nothing => "nothing",
+                    Outcome::Never(why) => why,
                 };
                 *seen.entry(kind).or_default() += 1;
             }
@@ -133,7 +136,7 @@ fn whatever_is_answered_is_what_happened() {
             assert!(leadership.standing().loss().is_none(), "seed {seed}");
         });
     }
-    // A run in which nothing went wrong would show nothing.
+    // Without faults the test would show nothing.
     let seen = seen.into_inner();
     for (kind, least) in [("written", 5000), ("nothing", 200), ("conflict", 200), ("shared", 500)] {
         assert!(seen.get(kind).copied().unwrap_or_default() >= least, "{seen:?}");

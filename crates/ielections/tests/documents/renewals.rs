@@ -1,5 +1,4 @@
-//! Renewals first: batches of a leadership make way for its renewals, and a renewal never waits long for a
-//! batch.
+//! Renewals go before batches, and a renewal never waits long for a batch.
 
 use super::*;
 use ielections::testing::mock::{Fault, Verb};
@@ -14,13 +13,13 @@ impl Bench {
 }
 
 #[test]
-fn a_renewal_waits_for_the_batch_at_the_storage_and_goes_before_the_next() {
+fn renewal_waits_for_the_batch_in_flight_and_goes_before_the_next() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
         let leadership = lead(&process).await;
         let documents = documents(&leadership);
-        // There is a batch at the storage at every moment.
+        // A batch is in flight at every moment.
         bench.storage.always(Some(Fate::SlowAnswer(PAUSE * 4 / 10)));
         while bench.renewals().len() < 20 {
             documents.write(vec![put("a", "x")]).await.unwrap();
@@ -29,14 +28,14 @@ fn a_renewal_waits_for_the_batch_at_the_storage_and_goes_before_the_next() {
         for renewal in bench.renewals() {
             assert!(!bench.storage.spans().iter().any(|span| within(&renewal, span)), "{renewal:?}");
         }
-        // Behind a quarter of a TTL, and one batch.
+        // After a quarter of a TTL and one batch.
         let late = bench.renewals().windows(2).map(|two| two[1].since(two[0])).max().unwrap();
         assert!(late <= TTL / 4 + PAUSE * 4 / 10, "{late:?}");
     });
 }
 
 #[test]
-fn a_renewal_waits_no_longer_than_a_twentieth_of_the_ttl() {
+fn renewal_waits_for_a_batch_at_most_a_twentieth_of_the_ttl() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
@@ -44,21 +43,21 @@ fn a_renewal_waits_no_longer_than_a_twentieth_of_the_ttl() {
         let leadership = lead(&process).await;
         let documents = documents(&leadership);
         documents.write(Vec::new()).await.unwrap();
-        // Due between 4.75 and 5 s, while a batch is at the storage from 4.7 to 6.6 s.
+        // Due between 4.75 and 5 s, while a batch is in flight from 4.7 to 6.6 s.
         bench.clock.sleep_until(led_at.after(TTL * 235 / 1000)).await;
         bench.storage.writes([Fate::SlowAnswer(ATTEMPT * 95 / 100)]);
         documents.write(vec![put("a", "x")]).await.unwrap();
         let renewal = bench.renewals()[0].since(led_at);
         assert!(renewal >= TTL * 2375 / 10_000 + PAUSE, "it did not wait: {renewal:?}");
         assert!(renewal <= TTL / 4 + PAUSE, "it waited too long: {renewal:?}");
-        // I3: what it confirms counts from before the wait.
+        // I3: the confirmation counts from before the wait.
         let kill_at = leadership.standing().kill_at().since(led_at);
         assert!(kill_at > TTL * 8 / 10 && kill_at <= TTL / 4 + TTL * 8 / 10, "{kill_at:?}");
     });
 }
 
 #[test]
-fn no_batch_begins_while_a_renewal_is_under_way() {
+fn no_batch_begins_while_a_renewal_is_in_flight() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
@@ -74,7 +73,7 @@ fn no_batch_begins_while_a_renewal_is_under_way() {
 }
 
 #[test]
-fn a_renewal_that_hangs_does_not_hold_batches_up_for_ever() {
+fn hanging_renewal_delays_batches_only_until_its_timeout() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
@@ -92,7 +91,7 @@ fn a_renewal_that_hangs_does_not_hold_batches_up_for_ever() {
 }
 
 #[test]
-fn a_driver_that_is_dropped_holds_no_renewal_up() {
+fn dropped_caller_does_not_delay_a_renewal() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();

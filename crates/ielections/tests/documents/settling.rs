@@ -1,5 +1,5 @@
-//! Batches without an answer, or with a refusal: each lands once or never, in order, and its callers hear
-//! which.
+//! Batches without an answer, or with a refusal: each is applied at most once, in order, and its callers get
+//! the outcome.
 
 use super::*;
 use futures_util::FutureExt;
@@ -9,17 +9,17 @@ use storage::{Call, Fate};
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn a_batch_without_an_answer_is_resolved_and_lands_once() {
-    // What becomes of the write, and how often it is sent.
+fn batch_without_an_answer_is_resolved_and_applied_once() {
+    // The fate of the write, and how often it is sent.
     for (fate, sent) in [
         (Fate::LostAnswer, 1),
         (Fate::LostRequest, 2),
         (Fate::NotApplied, 2),
-        // Lands on its own before it is sent again, and then refuses the second copy.
+        // Arrives before the second copy, which is then refused.
         (Fate::Late(PAUSE), 2),
-        // Lands after the second copy.
+        // Arrives after the second copy.
         (Fate::Late(PAUSE * 2), 2),
-        // Longer than an attempt may take.
+        // Takes longer than the timeout of an attempt.
         (Fate::SlowAnswer(ATTEMPT * 2), 1),
         (Fate::Slow(ATTEMPT + SECOND / 2), 2),
         (Fate::Hang, 2),
@@ -42,7 +42,7 @@ fn a_batch_without_an_answer_is_resolved_and_lands_once() {
 }
 
 #[test]
-fn a_batch_whose_driver_was_dropped_is_settled_before_the_next() {
+fn batch_of_a_dropped_caller_is_settled_before_the_next() {
     for fate in [Fate::Slow(SECOND), Fate::SlowAnswer(SECOND), Fate::Hang] {
         let bench = Bench::new();
         on(&bench.clock, async {
@@ -63,7 +63,7 @@ fn a_batch_whose_driver_was_dropped_is_settled_before_the_next() {
 }
 
 #[test]
-fn who_shared_the_batch_of_a_dropped_driver_is_answered() {
+fn callers_that_share_the_batch_of_a_dropped_caller_are_answered() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
@@ -89,7 +89,7 @@ fn who_shared_the_batch_of_a_dropped_driver_is_answered() {
 }
 
 #[test]
-fn a_write_that_is_dropped_before_its_turn_is_never_sent() {
+fn write_dropped_before_its_turn_is_not_sent() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
@@ -110,7 +110,7 @@ fn a_write_that_is_dropped_before_its_turn_is_never_sent() {
 }
 
 #[test]
-fn a_batch_that_is_given_up_unknown_is_settled_before_the_next() {
+fn batch_answered_as_unknown_is_settled_before_the_next() {
     for lands in [true, false] {
         let bench = Bench::new();
         on(&bench.clock, async {
@@ -130,7 +130,7 @@ fn a_batch_that_is_given_up_unknown_is_settled_before_the_next() {
 }
 
 #[test]
-fn what_never_arrived_is_not_written_and_may_be_tried_again() {
+fn batch_that_never_arrived_is_not_written_and_may_be_retried() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
@@ -150,13 +150,13 @@ fn what_never_arrived_is_not_written_and_may_be_tried_again() {
             documents.write(Vec::new()).await.unwrap();
         }
         assert_eq!(bench.landed(), [[""; 0], [""; 0]]);
-        // Three attempts and their pauses for the one, and none for the other.
+        // Three attempts and their pauses for the first write, and none for the other.
         assert!(bench.clock.now().since(started) <= ATTEMPT * 4 + PAUSE);
     });
 }
 
 #[test]
-fn a_failed_condition_hits_its_caller_alone() {
+fn failed_condition_affects_only_its_caller() {
     for fate in [Fate::Well, Fate::LostAnswer, Fate::Late(SECOND / 2)] {
         let bench = Bench::new();
         on(&bench.clock, async {
@@ -188,8 +188,8 @@ fn a_failed_condition_hits_its_caller_alone() {
 }
 
 #[test]
-fn a_conditional_write_that_landed_unheard_is_no_conflict() {
-    // Its second copy is refused by its own first one.
+fn conditional_write_with_lost_answer_is_no_conflict() {
+    // The first copy refuses the second one.
     for fate in [Fate::LostAnswer, Fate::Late(PAUSE)] {
         let bench = Bench::new();
         on(&bench.clock, async {
@@ -204,7 +204,7 @@ fn a_conditional_write_that_landed_unheard_is_no_conflict() {
 }
 
 #[test]
-fn one_callers_writes_keep_their_order() {
+fn writes_of_one_caller_keep_their_order() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();

@@ -1,5 +1,4 @@
-//! A partition with documents that keeps the contract, behind a network that does not: answers are lost,
-//! requests are lost, late, or hang. It writes down what landed, in order, and what called it when.
+//! A partition with documents behind a network with faults. It records the applied batches and the calls.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -15,7 +14,7 @@ use std::{
 };
 use vvm_clock::{Clock, Instant};
 
-/// What becomes of one call for documents.
+/// The fate of one call for documents.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Fate {
     Well,
@@ -26,11 +25,11 @@ pub(crate) enum Fate {
     LostRequest,
     /// Applied; `Unknown`.
     LostAnswer,
-    /// `Unknown` at once, and arrives so much later.
+    /// `Unknown` at once, and arrives after this delay.
     Late(Duration),
-    /// Arrives after so long, and is answered then; it arrives also if its caller has gone by then.
+    /// Arrives after this delay, and is answered then. Arrives also if its caller was dropped.
     Slow(Duration),
-    /// Applied at once, answered after so long.
+    /// Applied at once, answered after this delay.
     SlowAnswer(Duration),
     /// Never arrives, never answered.
     Hang,
@@ -57,14 +56,14 @@ struct State {
     always: Option<Fate>,
     dice: Option<fastrand::Rng>,
     calls: Vec<(Call, Instant)>,
-    /// When each write was at the storage, from the call to the answer or the drop.
+    /// When each write was in flight, from the call to the answer or the drop.
     spans: Vec<(Instant, Instant)>,
 }
 
-/// One write at the storage.
-struct AtStorage<'storage>(&'storage Storage, Instant);
+/// One write in flight.
+struct InFlight<'storage>(&'storage Storage, Instant);
 
-impl Drop for AtStorage<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         let now = self.0.clock.now();
         self.0.state().spans.push((self.1, now));
@@ -106,27 +105,27 @@ impl Storage {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// What becomes of the next writes, in order.
+    /// The fates of the next writes, in order.
     pub(crate) fn writes(&self, fates: impl IntoIterator<Item = Fate>) {
         self.state().writes.extend(fates);
     }
 
-    /// What becomes of the next reads (of the fence, of documents, of pages), in order.
+    /// The fates of the next reads (of the fence, of documents, of pages), in order.
     pub(crate) fn reads(&self, fates: impl IntoIterator<Item = Fate>) {
         self.state().reads.extend(fates);
     }
 
-    /// What becomes of every call for which nothing else is planned; `None`: chance, or all goes well.
+    /// The fate of every call without another plan; `None`: random, or no fault.
     pub(crate) fn always(&self, fate: Option<Fate>) {
         self.state().always = fate;
     }
 
-    /// From now on chance decides.
+    /// From now on fates are random.
     pub(crate) fn at_random(&self, seed: Option<u64>) {
         self.state().dice = seed.map(fastrand::Rng::with_seed);
     }
 
-    /// Everything that is under way lands, or is refused, now.
+    /// Carries out all calls in flight.
     pub(crate) fn land_late(&self) {
         let under_way = std::mem::take(&mut self.state().under_way);
         for (_, fence, batch) in under_way {
@@ -185,7 +184,7 @@ impl Storage {
         BatchOutcome::Written
     }
 
-    /// What strikes the call that begins now; what has arrived meanwhile lands first.
+    /// Returns the fate of the call that begins now. Carries out calls that have arrived meanwhile first.
     fn strike(&self, call: Call) -> Fate {
         let now = self.clock.now();
         let due: Vec<_> = self.state().under_way.extract_if(.., |(at, _, _)| *at <= now).collect();
@@ -249,9 +248,9 @@ impl DocumentStorage<u32> for Storage {
         fence: &Fence,
         batch: &[DocumentWrite],
     ) -> Result<BatchOutcome, WriteError> {
-        self.limits.check(batch).expect("the writer keeps the limits");
+        self.limits.check(batch).expect("a batch within the limits");
         let unknown = || WriteError::Unknown("injected".into());
-        let _at_storage = AtStorage(self, self.clock.now());
+        let _at_storage = InFlight(self, self.clock.now());
         match self.strike(Call::Write(batch.len())) {
             Fate::Well => Ok(self.apply(fence, batch)),
             Fate::NotApplied => Err(WriteError::NotApplied("injected".into())),
@@ -276,7 +275,7 @@ impl DocumentStorage<u32> for Storage {
                 let first = self.state().under_way.extract_if(.., mine).next();
                 match first {
                     Some((_, fence, batch)) => Ok(self.apply(&fence, &batch)),
-                    // Another call has let it land meanwhile.
+                    // Another call has carried it out meanwhile.
                     None => Err(unknown()),
                 }
             }

@@ -1,4 +1,4 @@
-//! Writing and reading while the storage behaves: what shares a batch, in which order, within which limits.
+//! Writes and reads without faults: which writes share a batch, in which order, within which limits.
 
 use super::*;
 use futures_util::future::join_all;
@@ -7,7 +7,7 @@ use storage::{Call, Fate, LIMITS};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// One after the other, each as one document of its own, while the first is at the storage.
+/// Writes each batch while the first write is in flight.
 async fn write_behind(documents: &Documents, bench: &Bench, batches: Vec<Vec<DocumentWrite>>) {
     bench.storage.writes([Fate::Slow(SECOND)]);
     let first = documents.write(vec![put("first", "first")]);
@@ -20,7 +20,7 @@ async fn write_behind(documents: &Documents, bench: &Bench, batches: Vec<Vec<Doc
 }
 
 #[test]
-fn what_was_written_is_read_and_versions_rise() {
+fn reads_show_writes_and_versions_rise() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
@@ -41,7 +41,7 @@ fn what_was_written_is_read_and_versions_rise() {
 }
 
 #[test]
-fn the_count_goes_on_where_the_last_leadership_left_it() {
+fn count_continues_over_leaderships() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
@@ -57,7 +57,7 @@ fn the_count_goes_on_where_the_last_leadership_left_it() {
 }
 
 #[test]
-fn writes_that_wait_share_one_batch_in_the_order_in_which_they_came() {
+fn waiting_writes_share_one_batch_in_their_order() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
@@ -69,7 +69,7 @@ fn writes_that_wait_share_one_batch_in_the_order_in_which_they_came() {
 }
 
 #[test]
-fn a_shared_batch_keeps_the_limits_of_the_storage() {
+fn shared_batch_keeps_the_limits_of_the_storage() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
@@ -85,7 +85,7 @@ fn a_shared_batch_keeps_the_limits_of_the_storage() {
         let batches = (0..5).map(|n| vec![put(&format!("{n}"), &body)]).collect();
         write_behind(&documents, &bench, batches).await;
         assert_eq!(sizes(4), [1, 3, 2]);
-        // A caller's batch is never torn.
+        // The batch of a caller is never split.
         let five = |from: usize| (from..from + 5).map(|n| put(&format!("{n}"), "x")).collect::<Vec<_>>();
         write_behind(&documents, &bench, vec![five(0), five(5), five(10)]).await;
         assert_eq!(sizes(7), [1, 5, 5, 5]);
@@ -93,7 +93,7 @@ fn a_shared_batch_keeps_the_limits_of_the_storage() {
 }
 
 #[test]
-fn two_writes_of_one_document_land_in_two_batches_the_later_one_last() {
+fn two_writes_of_one_document_are_two_batches_in_their_order() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
@@ -106,7 +106,7 @@ fn two_writes_of_one_document_land_in_two_batches_the_later_one_last() {
 }
 
 #[test]
-fn what_is_too_large_is_refused_before_the_storage_is_asked() {
+fn batch_beyond_the_limits_is_refused_without_a_call() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
@@ -122,14 +122,14 @@ fn what_is_too_large_is_refused_before_the_storage_is_asked() {
 }
 
 #[test]
-fn nothing_is_read_before_the_count_was() {
+fn count_is_read_before_the_first_document() {
     for scans in [true, false] {
         let bench = Bench::new();
         on(&bench.clock, async {
             let process = bench.process();
             let leadership = lead(&process).await;
             let documents = documents(&leadership);
-            // Of two that read at the same time, one reads the count for both.
+            // Of two concurrent reads, one reads the count for both.
             let read = || async {
                 if scans {
                     documents.scan(&Scan { limit: 1, ..Scan::default() }).await.map(drop).unwrap();
@@ -147,7 +147,7 @@ fn nothing_is_read_before_the_count_was() {
 }
 
 #[test]
-fn an_empty_batch_asks_whether_the_leadership_stands() {
+fn empty_batch_checks_that_the_leadership_stands() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
@@ -161,7 +161,7 @@ fn an_empty_batch_asks_whether_the_leadership_stands() {
 }
 
 #[test]
-fn a_storage_without_documents_has_none() {
+fn storage_without_documents_gives_none() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let clock: Arc<dyn Clock> = Arc::new(bench.clock.clone());

@@ -1,4 +1,4 @@
-//! What is left when everything has ended (I9), and what a violent end leaves standing (I4).
+//! The end of an engine: nothing is left (I9), and after a violent end deadlines stay armed (I4).
 
 use crate::{Bench, TTL, candidacy, lead, on};
 use futures_util::FutureExt;
@@ -18,7 +18,7 @@ use std::{
 };
 use vvm_clock::Clock;
 
-/// The bench's own share of the probe is what remains.
+/// Only the bench itself still holds the probe.
 fn assert_nothing_is_left(bench: &Bench) {
     assert_eq!((Arc::strong_count(&bench.probe), bench.probe.in_flight()), (1, 0));
 }
@@ -45,7 +45,7 @@ fn nothing_is_left_when_everything_is_dropped() {
     assert_eq!(bench.clock.sleepers(), 0, "a timer outlived its engine");
 }
 
-/// A leadership keeps its engine, and nothing else does.
+/// A leadership keeps its engine running.
 #[test]
 fn the_engine_ends_with_the_last_leadership() {
     let bench = Bench::new();
@@ -63,7 +63,7 @@ fn the_engine_ends_with_the_last_leadership() {
     assert_eq!(bench.clock.sleepers(), 0);
 }
 
-/// A withdrawn claim that hangs, and what it may have written, are seen to first.
+/// A withdrawn claim that hangs, and the record that it may have written, are settled first.
 #[test]
 fn cleanup_ends_in_bounded_time_although_the_storage_hangs() {
     let bench = Bench::new();
@@ -89,7 +89,7 @@ fn cleanup_ends_in_bounded_time_although_the_storage_hangs() {
     });
 }
 
-/// Holds the engine's task in its hand.
+/// Holds the engine's task, and polls it by hand.
 #[derive(Debug, Default)]
 struct ByHand(Mutex<Vec<Held>>);
 
@@ -107,7 +107,7 @@ impl Spawn for ByHand {
     }
 }
 
-/// Whoever hears that cleanup is done finds the engine gone, and not about to go.
+/// When cleanup returns, the engine has been dropped.
 #[test]
 fn cleanup_is_done_when_the_engine_is_dropped() {
     let bench = Bench::new();
@@ -131,8 +131,7 @@ fn cleanup_is_done_when_the_engine_is_dropped() {
     assert_nothing_is_left(&bench);
 }
 
-/// A call without an answer (I7), like any other: renewed at the next attempt, or lost in time and handed
-/// back.
+/// It counts as unknown (I7): the lease is renewed by the next attempt, or lost in time.
 #[test]
 fn a_panic_in_the_driver_is_a_call_without_an_answer() {
     let bench = Bench::new();
@@ -158,7 +157,7 @@ fn a_panic_in_the_driver_is_a_call_without_an_answer() {
     });
 }
 
-/// Nobody renews any more: owners hear of it, and their deadline stands, whatever they hand back (I4).
+/// No renewal follows. Each leader gets a loss, and the deadline stays armed, also after a hand-back (I4).
 #[test]
 fn a_runtime_that_ends_loses_what_is_held_and_disarms_nothing() {
     let bench = Bench::new();

@@ -1,5 +1,4 @@
-//! Hints through the engine: to whoever campaigns, however many there are, and to nobody whose caller is
-//! gone.
+//! Hints through the engine: to every campaign whose caller still waits.
 
 use crate::{Bench, candidacy, lead, on};
 use ielections::{
@@ -10,7 +9,7 @@ use std::time::Duration;
 use vvm_clock::Clock;
 
 #[test]
-fn every_campaign_looks_at_once() {
+fn hint_makes_every_campaign_read_at_once() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
@@ -33,10 +32,10 @@ fn every_campaign_looks_at_once() {
     });
 }
 
-/// Neither the storage nor the queue of commands fills with them (I11).
+/// Neither storage calls nor commands pile up (I11).
 /// Shows I11.
 #[test]
-fn a_flood_of_hints_costs_fifty_looks_a_second() {
+fn flood_of_hints_costs_fifty_reads_a_second() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
@@ -61,9 +60,9 @@ fn a_flood_of_hints_costs_fifty_looks_a_second() {
     });
 }
 
-/// Its claim is on the way, and what became of it is seen to first.
+/// Its claim is in flight and is settled first.
 #[test]
-fn a_hint_to_one_that_was_withdrawn_changes_nothing() {
+fn hint_to_a_withdrawn_campaign_has_no_effect() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();

@@ -1,5 +1,5 @@
-//! Many at once: bounded, renewals first, deadlines moved in batches, and others of the runtime kept alive
-//! (I11).
+//! Many campaigns and leases (I11): calls are bounded, renewals go first, deadlines move in batches, and the
+//! engine yields to other tasks.
 
 use crate::{Bench, TTL, candidacy, lead, on};
 use futures_util::future::join_all;
@@ -26,13 +26,13 @@ fn no_more_calls_are_in_flight_than_allowed() {
 }
 
 #[test]
-fn renewals_go_before_whatever_else_waits() {
+fn renewals_go_before_other_calls() {
     let bench = Bench::new().in_flight(1);
     on(&bench.clock, async {
         let process = bench.process();
         let leadership = lead(&process, 0).await;
         let before = leadership.standing().kill_at();
-        // A crowd that keeps the one call busy for more than a second a look.
+        // So many candidates that one round of reads takes more than a second.
         bench.faulty.fail_always(Verb::Scan, Fault::SlowAnswer(ANSWERS_AFTER));
         let crowd = join_all((0..200).map(|_| process.elections.acquire(candidacy(0))));
         let renewed = bench.until(|| leadership.standing().kill_at() > before);
@@ -44,15 +44,14 @@ fn renewals_go_before_whatever_else_waits() {
         let renewal =
             bench.probe.calls().into_iter().find(|(verb, _)| *verb == Verb::CompareAndSwap).unwrap();
         let due = before.before(TTL * 8 / 10).after(TTL / 4);
-        assert!(renewal.1 <= due.after(ANSWERS_AFTER), "waited behind the crowd until {:?}", renewal.1);
+        assert!(renewal.1 <= due.after(ANSWERS_AFTER), "waited behind the candidates until {:?}", renewal.1);
         leadership.release().await;
     });
 }
 
-/// In quiet times a leadership costs one write each quarter of its TTL, sent at most 5 % of the TTL's quarter
-/// early, and no read.
+/// Without faults a leadership costs one write each quarter of its TTL, at most 5 % early, and no read.
 #[test]
-fn a_quiet_leadership_costs_four_writes_a_ttl_and_nothing_else() {
+fn leadership_without_faults_costs_four_writes_a_ttl() {
     const TTLS: u32 = 50;
     let bench = Bench::new();
     on(&bench.clock, async {
@@ -69,7 +68,7 @@ fn a_quiet_leadership_costs_four_writes_a_ttl_and_nothing_else() {
     });
 }
 
-/// Lets the engine run until `seen`, with a clock that stands still.
+/// Lets the engine run until `seen`, without advancing the clock.
 async fn turns_until(seen: impl Fn() -> bool) {
     for _ in 0..100_000 {
         if seen() {
@@ -85,7 +84,7 @@ async fn turns_until(seen: impl Fn() -> bool) {
 fn deadlines_are_moved_in_batches() {
     const HELD: u32 = 1_000;
     let bench = Bench::new();
-    // Not advanced while idle: all of them come due in one step.
+    // Not advanced while idle, so that all are due in one step.
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let process = bench.process();
@@ -93,11 +92,11 @@ fn deadlines_are_moved_in_batches() {
         for slot in 0..HELD {
             leaderships.push(lead(&process, slot).await);
         }
-        assert_eq!(process.trigger.calls(), 1, "the same deadline is told once");
+        assert_eq!(process.trigger.calls(), 1, "the same deadline is set once");
         let kill_at = leaderships[0].standing().kill_at();
         bench.clock.advance(TTL / 4);
         turns_until(|| leaderships.iter().all(|one| one.standing().kill_at() > kill_at)).await;
-        // The engine does 64 of one kind in a round, and tells once a round.
+        // The engine handles 64 events of one kind in a round, and moves deadlines once in a round.
         let calls = process.trigger.calls();
         assert!(calls <= 1 + HELD as usize / 64 + 1, "{calls} calls for {HELD} renewals");
         assert_eq!(process.trigger.earliest().unwrap().0, leaderships[0].standing().kill_at());
@@ -105,9 +104,9 @@ fn deadlines_are_moved_in_batches() {
     });
 }
 
-/// A storage that answers at once, and time that has always passed: work without end.
+/// A storage that answers at once, and a clock on which the next renewal is always due.
 #[test]
-fn an_engine_that_is_always_busy_lets_others_run() {
+fn busy_engine_yields_to_other_tasks() {
     const RENEWALS: usize = 10_000;
     let bench = Bench::new();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -123,8 +122,8 @@ fn an_engine_that_is_always_busy_lets_others_run() {
         }));
         bench.clock.advance(TTL / 4);
         turns_until(|| bench.probe.count(Verb::CompareAndSwap) >= 100).await;
-        assert!(bench.probe.count(Verb::CompareAndSwap) < RENEWALS / 2, "nobody else had a turn");
-        // What was confirmed meanwhile has reached the deadman.
+        assert!(bench.probe.count(Verb::CompareAndSwap) < RENEWALS / 2, "no other task ran");
+        // The deadman has all confirmed deadlines.
         assert!(!process.trigger.check());
         *bench.probe.act.lock().unwrap() = None;
         assert_eq!(leadership.standing().loss(), None);

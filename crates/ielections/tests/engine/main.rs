@@ -1,4 +1,4 @@
-//! The engine in mock time: what it asks of the storage at once, what it leaves behind, and what stops it.
+//! The engine in mock time: its calls, its end, and its load.
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 mod ending;
@@ -17,7 +17,7 @@ use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 use testing_time::MockClock;
 use vvm_clock::Clock;
 
-/// A model, a network before it, a probe before that; and the clock that they live by.
+/// A model, a network before it, a probe before that, and their clock.
 struct Bench {
     clock: MockClock,
     faulty: Arc<FaultyStorage<u32>>,
@@ -46,7 +46,7 @@ impl Bench {
         Process::with_settings(storage, Arc::new(self.clock.clone()), self.settings)
     }
 
-    /// Looks until `seen`, once a millisecond.
+    /// Polls `seen` once a millisecond until it is true.
     async fn until(&self, seen: impl Fn() -> bool) {
         while !seen() {
             self.clock.sleep(Duration::from_millis(1)).await;
@@ -55,15 +55,15 @@ impl Bench {
 }
 
 fn candidacy(slot: u32) -> Candidacy<u32> {
-    Candidacy { slots: vec![slot], terms: Terms::new(Holder::new("somebody").unwrap(), Ttl::DEFAULT) }
+    Candidacy { slots: vec![slot], terms: Terms::new(Holder::new("leader").unwrap(), Ttl::DEFAULT) }
 }
 
 async fn lead(process: &Process<u32>, slot: u32) -> Leadership {
     process.elections.acquire(candidacy(slot)).await.unwrap().1
 }
 
-/// On a runtime that advances the clock whenever nothing can run.
-fn on(clock: &MockClock, course: impl Future<Output = ()>) {
+/// Runs `test` on a runtime that advances the clock whenever no task can run.
+fn on(clock: &MockClock, test: impl Future<Output = ()>) {
     let idle = clock.clone();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .on_thread_park(move || _ = idle.advance_to_next())
@@ -73,7 +73,7 @@ fn on(clock: &MockClock, course: impl Future<Output = ()>) {
     runtime.block_on(async {
         tokio::select! {
             biased;
-            () = course => {}
+            () = test => {}
             () = limit => panic!("not done after an hour"),
         }
     });

@@ -1,4 +1,4 @@
-//! What is asked of storage, randomness and wall clock, and in which order: mocks that fail on anything else.
+//! The order of calls of storage, randomness and wall clock. The mocks fail on every other call.
 
 use async_trait::async_trait;
 use ielections::{
@@ -18,10 +18,20 @@ mock! {
     #[async_trait]
     impl TtlStorage<u32> for Storage {
         fn limits(&self) -> Limits;
-        async fn insert_if_not_exist(&self, key: &u32, vacant: Vacant, entry: &Entry) -> Result<Claim, WriteError>;
+        async fn insert_if_not_exist(
+            &self,
+            key: &u32,
+            vacant: Vacant,
+            entry: &Entry,
+        ) -> Result<Claim, WriteError>;
         async fn take_over(&self, key: &u32, observed: &Entry, entry: &Entry) -> Result<Claim, WriteError>;
         async fn compare_and_swap(&self, key: &u32, held: &Entry, entry: &Entry) -> Result<Swap, WriteError>;
-        async fn compare_and_delete(&self, key: &u32, incarnation: Incarnation, epoch: Epoch) -> Result<Delete, WriteError>;
+        async fn compare_and_delete(
+            &self,
+            key: &u32,
+            incarnation: Incarnation,
+            epoch: Epoch,
+        ) -> Result<Delete, WriteError>;
         async fn get(&self, key: &u32) -> Result<Slot, ReadError>;
         async fn scan(&self, keys: &[u32]) -> Result<Vec<Slot>, ReadError>;
         async fn close(&self);
@@ -51,9 +61,9 @@ const LAST: u64 = 41;
 const WALL: Duration = Duration::from_millis(1_700_000_000_000);
 const OURS: Incarnation = Incarnation::from_bytes([9; 16]);
 
-/// Read, claim once, delete once: nothing is written before it was read, and nothing is asked twice.
+/// The slot is read before it is claimed, and no call is repeated.
 #[tokio::test]
-async fn an_uncontended_leadership_is_one_read_one_claim_and_one_delete() {
+async fn uncontended_leadership_costs_one_read_one_claim_and_one_delete() {
     let last_epoch = Epoch::new(LAST).ok();
     let epoch = Epoch::new(WALL.as_millis() as u64).unwrap();
     let mut storage = MockStorage::new();
@@ -79,7 +89,7 @@ async fn an_uncontended_leadership_is_one_read_one_claim_and_one_delete() {
         .times(1)
         .in_sequence(&mut order)
         .returning(|_, _, _| Ok(Delete::Deleted));
-    // Wall time serves the epoch alone, incarnations come from the dice alone.
+    // Wall time is used only for the epoch, and randomness only for incarnations and jitter.
     let mut wall = MockWall::new();
     wall.expect_since_unix_epoch().times(1).return_const(WALL);
     let mut dice = MockDice::new();
@@ -96,7 +106,7 @@ async fn an_uncontended_leadership_is_one_read_one_claim_and_one_delete() {
         spawn: Arc::new(TokioSpawn::on(tokio::runtime::Handle::current())),
     };
     let elections = Elections::new(Arc::new(storage), env);
-    let terms = Terms::new(Holder::new("somebody").unwrap(), Ttl::DEFAULT);
+    let terms = Terms::new(Holder::new("leader").unwrap(), Ttl::DEFAULT);
     let (_, leadership) = elections.acquire(Candidacy { slots: vec![7], terms }).await.unwrap();
     assert_eq!((leadership.epoch(), leadership.incarnation()), (epoch, OURS));
     assert_eq!(leadership.release().await, ReleaseOutcome::Released);

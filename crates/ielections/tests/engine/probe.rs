@@ -1,5 +1,4 @@
-//! A storage that writes down which calls it gets and how many at once, and lets a test act in the middle of
-//! one.
+//! [`Probe`]: a storage that records its calls, and lets a test act during one.
 
 use async_trait::async_trait;
 use ielections::{
@@ -16,7 +15,7 @@ use std::{
 };
 use vvm_clock::{Clock, Instant};
 
-/// What a test does in the middle of a call.
+/// An action of a test during a call.
 type Act = Box<dyn Fn(Verb) + Send>;
 
 pub(crate) struct Probe {
@@ -25,7 +24,7 @@ pub(crate) struct Probe {
     calls: Mutex<Vec<(Verb, Instant)>>,
     in_flight: AtomicUsize,
     most: AtomicUsize,
-    /// Called in the middle of every call.
+    /// Runs during every call.
     pub(crate) act: Mutex<Option<Act>>,
     pub(crate) min_ttl: Mutex<Option<Duration>>,
 }
@@ -52,7 +51,7 @@ impl Probe {
         }
     }
 
-    /// Every call, and when it came.
+    /// Every call with its instant.
     pub(crate) fn calls(&self) -> Vec<(Verb, Instant)> {
         self.calls.lock().unwrap().clone()
     }
@@ -75,7 +74,7 @@ impl Probe {
         let in_flight = self.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(in_flight, Ordering::SeqCst);
         let guard = InFlight(&self.in_flight);
-        // An act may panic.
+        // The action may panic.
         if let Some(act) = &*self.act.lock().unwrap_or_else(PoisonError::into_inner) {
             act(verb);
         }

@@ -1,4 +1,4 @@
-//! What falls at its time whatever hangs, and what a leadership knows of time when nobody tells it.
+//! Deadlines while calls hang, and while the engine does not run.
 
 use crate::{Bench, TTL, candidacy, lead, on};
 use ielections::{
@@ -10,9 +10,9 @@ use vvm_clock::Clock;
 
 const TIMING: Timing = Timing::of(Ttl::DEFAULT);
 
-/// To the nanosecond, and for all of them, with every call that may be in flight hung (I3).
+/// Exact for every lease, while all calls in flight hang (I3).
 #[test]
-fn the_loss_falls_at_its_instant_although_every_call_hangs() {
+fn loss_is_at_its_instant_while_every_call_hangs() {
     let bench = Bench::new().in_flight(1);
     on(&bench.clock, async {
         let process = bench.process();
@@ -33,9 +33,9 @@ fn the_loss_falls_at_its_instant_although_every_call_hangs() {
     });
 }
 
-/// The engine did not run for so long that it could not even say so: the standing knows by itself.
+/// The engine has not run, so no loss is set: the standing compares the time itself.
 #[test]
-fn a_standing_past_its_deadline_ensures_nothing() {
+fn ensure_fails_past_the_deadline() {
     let bench = Bench::new();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
@@ -49,23 +49,21 @@ fn a_standing_past_its_deadline_ensures_nothing() {
         let ensured = leadership.ensure(Duration::ZERO);
         assert!(matches!(ensured, Err(InsufficientTime::TooShort { .. })), "{ensured:?}");
         assert_eq!(leadership.lost().await, Loss::Suspended);
-        assert_eq!(bench.probe.count(Verb::CompareAndSwap), 0, "lost is lost, without asking");
+        assert_eq!(bench.probe.count(Verb::CompareAndSwap), 0, "a call after the loss");
         leadership.release().await;
     });
 }
 
-/// The limit of the driver, where it is above that of the type.
+/// The driver's limit is above [`Ttl::MIN`].
 #[test]
-fn a_ttl_that_the_driver_can_not_serve_is_refused() {
+fn ttl_below_the_limit_of_the_driver_is_refused() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let least = TTL + Duration::from_nanos(1);
         *bench.probe.min_ttl.lock().unwrap() = Some(least);
         let refused = bench.process().elections.acquire(candidacy(0)).await;
-        assert!(
-            matches!(&refused, Err(AcquireError::TtlTooShort { ttl, least: stated }) if (*ttl, *stated) == (TTL, least)),
-            "{refused:?}"
-        );
+        let Err(AcquireError::TtlTooShort { ttl, least: stated }) = refused else { panic!("{refused:?}") };
+        assert_eq!((ttl, stated), (TTL, least));
         assert!(bench.probe.calls().is_empty());
     });
 }

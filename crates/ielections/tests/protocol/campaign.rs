@@ -1,4 +1,4 @@
-//! Campaigns, leases and releases of several candidates, in the [world](crate::world) that judges them.
+//! Campaigns, leases and releases of several candidates in a simulated [world](crate::world).
 
 use crate::{
     tape::Tape,
@@ -7,10 +7,10 @@ use crate::{
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use std::cell::Cell;
 
-/// I1, I3, I5, I7 and I10, with clocks that run up to 10 % fast or slow, calls that land late or never,
-/// stalls, crashes and kills; then a calm, in which as many must lead as can.
+/// I1, I3, I5, I7 and I10, with clocks that run up to 10 % fast or slow, late and lost calls, stalls, crashes
+/// and kills. Then, without faults, as many candidates as possible must lead.
 #[test]
-fn candidates_in_trouble_never_lead_at_once_and_lead_again_afterwards() {
+fn candidates_under_faults_never_lead_at_once_and_lead_again_afterwards() {
     let met = Cell::new(Counts::default());
     let mut runner = TestRunner::new(Config {
         cases: 500,
@@ -28,7 +28,7 @@ fn candidates_in_trouble_never_lead_at_once_and_lead_again_afterwards() {
     if let Err(error) = outcome {
         panic!("{error}");
     }
-    // A run that met no trouble proves nothing.
+    // Without faults the test would show nothing.
     let met = met.get();
     let each = [
         met.won,

@@ -1,5 +1,5 @@
-//! A candidate and a storage that contradicts itself: stale answers are no harm, lost writes are, and
-//! refusing what it offers must not make anybody spin.
+//! A candidate and a storage that contradicts itself: stale answers are harmless, lost writes end the
+//! campaign, and endless refusals do not keep it busy.
 
 use crate::outage::{BEGAN, campaign, sends, vacant};
 use ielections::{
@@ -24,7 +24,7 @@ fn held(number: u64) -> Slot {
 }
 
 /// Has seen one slot held under epoch 5, and scans again.
-fn second_look() -> (Campaign, Instant) {
+fn second_scan() -> (Campaign, Instant) {
     let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
     let CampaignStep::Sleep(until) = campaign.on(BEGAN, crate::scanned([held(5)])) else {
@@ -34,17 +34,17 @@ fn second_look() -> (Campaign, Instant) {
     (campaign, until)
 }
 
-/// The slot as a scan may show it, and no longer is.
+/// An earlier state of the slot, as a stale scan may show it.
 fn older() -> Slot {
     Slot::Vacant(Vacant { last_epoch: Some(epoch(4)) })
 }
 
 #[test]
-fn a_slot_that_seems_to_go_back_is_looked_at_closely() {
-    let (mut campaign, now) = second_look();
+fn slot_that_seems_to_go_back_is_read_linearizably() {
+    let (mut campaign, now) = second_scan();
     let step = sends(&mut campaign, now, crate::scanned([older()]));
     assert!(matches!(step, CampaignStep::Read(0, _)), "{step:?}");
-    // It was a stale answer: the record stands, and has been observed since the first look.
+    // The answer was stale: the record stands, and has been observed since the first scan.
     let step = campaign.on(now, CampaignEvent::Read(Ok(held(5))));
     assert!(matches!(step, CampaignStep::Sleep(_)), "{step:?}");
     let expired = BEGAN.after(Ttl::DEFAULT.get());
@@ -53,9 +53,9 @@ fn a_slot_that_seems_to_go_back_is_looked_at_closely() {
     assert!(matches!(step, CampaignStep::TakeOver(0, ..)), "{step:?}");
 }
 
-/// A record of the epoch that was released comes before the release, and not after it.
+/// A record of the released epoch is from before the release.
 #[test]
-fn a_released_slot_that_seems_held_again_is_looked_at_closely() {
+fn released_slot_that_seems_held_again_is_read_linearizably() {
     let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
     let released = Slot::Vacant(Vacant { last_epoch: Some(epoch(5)) });
@@ -69,8 +69,8 @@ fn a_released_slot_that_seems_held_again_is_looked_at_closely() {
 }
 
 #[test]
-fn a_storage_that_has_lost_an_epoch_ends_the_campaign() {
-    let (mut campaign, now) = second_look();
+fn storage_that_lost_an_epoch_ends_the_campaign() {
+    let (mut campaign, now) = second_scan();
     sends(&mut campaign, now, crate::scanned([older()]));
     let step = campaign.on(now, CampaignEvent::Read(Ok(older())));
     let CampaignStep::Failed(AcquireError::EpochWentBack { seen, found }) = step else {
@@ -79,9 +79,9 @@ fn a_storage_that_has_lost_an_epoch_ends_the_campaign() {
     assert_eq!((seen, found), (Some(epoch(5)), Some(epoch(4))));
 }
 
-/// Each refusal shows something new, or so a candidate believes, for a while.
+/// Each refusal shows another state of the slot.
 #[test]
-fn a_storage_that_refuses_what_it_offers_is_left_in_peace() {
+fn campaign_pauses_after_many_refusals() {
     let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
     let mut event = crate::scanned([vacant()]);

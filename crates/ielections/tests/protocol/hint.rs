@@ -1,4 +1,4 @@
-//! Hints that something has changed: each brings the next look forward, and nothing else.
+//! Hints bring the next scan forward, and have no other effect.
 
 use crate::outage::{BEGAN, campaign, held, sends, vacant};
 use ielections::{
@@ -15,7 +15,7 @@ fn asleep(step: &CampaignStep) -> Instant {
     *until
 }
 
-/// One that has just seen somebody lead, and when it would look again by itself.
+/// A campaign that has just seen a leader, and when its next scan is due.
 fn standing_by() -> (Campaign, Instant) {
     let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
@@ -24,13 +24,13 @@ fn standing_by() -> (Campaign, Instant) {
     (campaign, until)
 }
 
-/// The slot of the record that was held.
+/// The slot after the release of the record.
 fn released() -> Slot {
     Slot::Vacant(Vacant { last_epoch: held().last_epoch() })
 }
 
 #[test]
-fn a_hint_brings_the_next_look_forward() {
+fn hint_brings_the_next_scan_forward() {
     let (mut campaign, _) = standing_by();
     let later = BEGAN.after(Terms::HINT_GAP * 2);
     let until = asleep(&campaign.on(later, CampaignEvent::Hinted));
@@ -40,11 +40,10 @@ fn a_hint_brings_the_next_look_forward() {
     assert!(matches!(step, CampaignStep::Insert(0, ..)), "{step:?}");
 }
 
-/// A look each time, and the record that was seen at first is taken over when it was to be, and no sooner
-/// (I5).
+/// Each hint causes a scan, and the record is still taken over at its time, no earlier (I5).
 /// Shows I5.
 #[test]
-fn hints_open_no_slot_before_its_time() {
+fn hints_cause_no_early_take_over() {
     let (mut campaign, _) = standing_by();
     let opens_at = BEGAN.after(Ttl::DEFAULT.get());
     let (mut now, mut looks) = (BEGAN, 0);
@@ -69,9 +68,9 @@ fn hints_open_no_slot_before_its_time() {
     assert!(looks > 500, "{looks} looks");
 }
 
-/// However many there are (I10, I11).
+/// For any number of hints (I10, I11).
 #[test]
-fn a_flood_of_hints_makes_fifty_looks_a_second_at_most() {
+fn flood_of_hints_causes_at_most_fifty_scans_a_second() {
     let (mut campaign, _) = standing_by();
     let (mut looks, mut last) = (0, BEGAN);
     for passed in 1..=1000 {
@@ -86,9 +85,9 @@ fn a_flood_of_hints_makes_fifty_looks_a_second_at_most() {
     assert_eq!(looks, 50);
 }
 
-/// What is in flight may be answered from before the change.
+/// The answer in flight may be from before the change.
 #[test]
-fn a_hint_during_a_look_brings_another_one() {
+fn hint_during_a_scan_causes_another_one() {
     let (mut campaign, until) = standing_by();
     sends(&mut campaign, until, CampaignEvent::Woken);
     campaign.on(until, CampaignEvent::Hinted);
@@ -96,12 +95,12 @@ fn a_hint_during_a_look_brings_another_one() {
     assert_eq!(next, until.after(Terms::HINT_GAP));
     assert!(matches!(sends(&mut campaign, next, CampaignEvent::Woken), CampaignStep::Scan(_)));
     let after = asleep(&campaign.on(next, crate::scanned([held()])));
-    assert!(after > next.after(Terms::POLL / 2), "one hint is one look");
+    assert!(after > next.after(Terms::POLL / 2), "one hint causes one scan");
 }
 
-/// It is refused because the name is paused, say, and the hint tells that it is resumed.
+/// For example, the name was paused, and the hint announces that it is resumed.
 #[test]
-fn a_hint_shortens_the_pause_after_a_refused_claim() {
+fn hint_shortens_the_pause_after_a_refused_claim() {
     let refused = || CampaignEvent::Claimed(Err(WriteError::NotApplied("paused".into())));
     for during in [false, true] {
         let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
@@ -120,7 +119,7 @@ fn a_hint_shortens_the_pause_after_a_refused_claim() {
 }
 
 #[test]
-fn a_storage_in_trouble_is_left_in_peace_for_its_whole_pause() {
+fn hint_does_not_shorten_the_pause_after_a_failure() {
     let (mut campaign, until) = standing_by();
     sends(&mut campaign, until, CampaignEvent::Woken);
     let down = || CampaignEvent::Scanned(Vec::new(), Err(ReadError::Unavailable("down".into())));
@@ -130,10 +129,10 @@ fn a_storage_in_trouble_is_left_in_peace_for_its_whole_pause() {
     assert!(matches!(sends(&mut campaign, pause_ends, CampaignEvent::Woken), CampaignStep::Scan(_)));
 }
 
-/// Refused again and again in one look: a storage gone mad.
+/// Every claim after one scan is refused: a faulty storage.
 /// Shows I10.
 #[test]
-fn a_storage_gone_mad_spins_nobody_with_hints() {
+fn hints_do_not_shorten_the_pause_after_many_refusals() {
     let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
     let mut step = campaign.on(BEGAN, crate::scanned([vacant()]));
@@ -149,9 +148,9 @@ fn a_storage_gone_mad_spins_nobody_with_hints() {
     assert_eq!(asleep(&campaign.on(BEGAN, CampaignEvent::Hinted)), until);
 }
 
-/// Nothing but the attempt itself is looked at while it is unresolved (I7).
+/// While an attempt is unresolved, only its slot is read (I7).
 #[test]
-fn a_hint_hurries_no_unresolved_attempt() {
+fn hint_does_not_affect_an_unresolved_attempt() {
     let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
     sends(&mut campaign, BEGAN, crate::scanned([vacant()]));
@@ -162,7 +161,7 @@ fn a_hint_hurries_no_unresolved_attempt() {
 }
 
 #[test]
-fn a_campaign_that_is_over_hears_no_hints() {
+fn hint_to_an_ended_campaign_has_no_effect() {
     let mut campaign = campaign(AcquireTimeout::Within(Duration::ZERO), Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
     let step = campaign.on(BEGAN, crate::scanned([held()]));

@@ -1,4 +1,4 @@
-//! A lease against one slot of a storage: whatever is answered, lost, late, never sent, and whoever meddles.
+//! A lease on one slot of a storage: with lost, late and unsent calls, and foreign writes.
 
 use crate::tape::Tape;
 use ielections::{
@@ -19,14 +19,14 @@ const TIMING: Timing = match Ttl::new(TTL) {
 
 fn entry(incarnation: u8, epoch: u64) -> Entry {
     Entry {
-        holder: Holder::new("somebody").unwrap(),
+        holder: Holder::new("leader").unwrap(),
         version: Version { incarnation: Incarnation::from_bytes([incarnation; 16]), write: 0 },
         ttl: TIMING.ttl(),
         epoch: Epoch::new(epoch).unwrap(),
     }
 }
 
-/// A request under way, and what becomes of it.
+/// A request in flight, and its fate.
 #[derive(Debug)]
 struct Parcel {
     arrives_at: Instant,
@@ -35,22 +35,22 @@ struct Parcel {
     found: Option<Result<(), Slot>>,
 }
 
-/// The slot, the network before it, and the one lease that lives by it.
-struct Course {
+/// The slot, the network before it, and one lease.
+struct LeaseRun {
     tape: Tape,
     now: Instant,
     lease: Lease,
     slot: Slot,
-    /// Writes that were applied: their version, when they were sent, when they landed.
+    /// The applied writes: version, when they were sent, when they were applied.
     applied: Vec<(Version, Instant, Instant)>,
     sent: Vec<(Version, Instant)>,
     under_way: Vec<Parcel>,
     wake_at: Instant,
     may_send_at: Option<Instant>,
-    /// When the call is answered, and how, where its parcel does not say.
+    /// When the call is answered, and how, if its parcel does not define it.
     answer: Option<(Instant, usize, Option<WriteError>)>,
     tampered: bool,
-    /// An answer said that the storage is not the same any more.
+    /// An answer reported a replaced storage.
     replaced: bool,
 }
 
@@ -58,7 +58,7 @@ fn cause() -> ielections::storage::Cause {
     "made up".into()
 }
 
-impl Course {
+impl LeaseRun {
     fn begin(mut tape: Tape) -> Self {
         let held = entry(1, 7);
         let limit = match tape.below(4) {
@@ -82,7 +82,7 @@ impl Course {
         }
     }
 
-    /// Lands, in the order of arrival, what has arrived by `until`.
+    /// Carries out the requests that have arrived by `until`, in the order of arrival.
     fn land(&mut self, until: Instant) {
         loop {
             let next = self.under_way.iter_mut().filter(|parcel| parcel.found.is_none());
@@ -116,7 +116,7 @@ impl Course {
             _ if self.tape.chance(10) => (Instant::NEVER, Some(WriteError::Replaced(cause()))),
             _ => (Instant::NEVER, Some(WriteError::Fatal(cause()))),
         };
-        // A call that takes its whole time is one that timed out.
+        // A call that takes its whole time has timed out.
         let answered_at =
             if self.tape.chance(30) { self.now.after(timeout) } else { self.now.after(out + back) };
         self.answer = Some((answered_at, self.under_way.len(), error));
@@ -139,7 +139,7 @@ impl Course {
         }
     }
 
-    /// One event, and the judgement of what the lease made of it. `false` when the lease is over.
+    /// Delivers one event, and checks the step of the lease. Returns `false` when the lease is over.
     fn step(&mut self) -> Result<bool, TestCaseError> {
         if self.tape.chance(2) {
             self.slot = match self.tape.below(4) {
@@ -153,11 +153,11 @@ impl Course {
         let answered_at = self.answer.as_ref().map_or(Instant::NEVER, |answer| answer.0);
         let may_send_at = self.may_send_at.unwrap_or(Instant::NEVER);
         let due = self.wake_at.min(answered_at).min(may_send_at);
-        // The process may not run for a while.
+        // The process may be stopped for a while.
         let stall = if self.tape.chance(5) { self.tape.span(TTL) } else { Duration::ZERO };
         self.now = self.now.max(due).after(stall);
         self.land(self.now);
-        prop_assert!(!self.replaced, "held on a storage that said that it was replaced");
+        prop_assert!(!self.replaced, "held on a replaced storage");
         let event = if let Some((_, parcel, error)) = self.answer.take_if(|answer| answer.0 <= self.now) {
             self.answered(parcel, error)
         } else if may_send_at <= self.now {
@@ -215,9 +215,9 @@ impl Course {
                 let version = self.lease.held().version;
                 let confirmed = self.applied.iter().find(|applied| applied.0 == version);
                 let Some(&(_, really_sent_at, landed_at)) = confirmed else {
-                    return Err(TestCaseError::fail("confirmed what was never applied (I7)"));
+                    return Err(TestCaseError::fail("confirmed a write that was never applied (I7)"));
                 };
-                prop_assert_eq!(sent_at, really_sent_at, "counted from something else than its send (I3)");
+                prop_assert_eq!(sent_at, really_sent_at, "not counted from its send (I3)");
                 prop_assert_eq!(sent_at, self.lease.confirmed_sent_at());
                 prop_assert!(landed_at >= sent_at && landed_at <= self.now);
                 prop_assert!(self.now < TIMING.loss_at(sent_at), "confirmed when already lost");
@@ -225,7 +225,7 @@ impl Course {
             }
         }
         prop_assert!(self.now < loss_at, "still held at {:?}, past the loss at {loss_at:?}", self.now);
-        prop_assert!(self.wake_at <= loss_at, "nothing wakes it at the loss");
+        prop_assert!(self.wake_at <= loss_at, "no wake-up at the loss");
         Ok(true)
     }
 
@@ -241,7 +241,7 @@ impl Course {
             }
             Loss::StorageReplaced { .. } => prop_assert!(self.replaced),
             Loss::Suspended | Loss::StorageUnreachable { .. } => {}
-            other => return Err(TestCaseError::fail(format!("a lease can't know of {other:?}"))),
+            other => return Err(TestCaseError::fail(format!("unexpected loss {other:?}"))),
         }
         Ok(())
     }
@@ -252,17 +252,17 @@ proptest! {
 
     /// I3 and I7 on the leader's side, and rules 1 to 5 of the lease.
     #[test]
-    fn a_lease_is_only_ever_confirmed_by_what_was_applied_and_from_its_send(tape in Tape::up_to(600)) {
-        let mut course = Course::begin(tape);
+    fn lease_is_confirmed_only_by_applied_writes_from_their_send(tape in Tape::up_to(600)) {
+        let mut run = LeaseRun::begin(tape);
         for _ in 0..400 {
-            if !course.step()? {
+            if !run.step()? {
                 break;
             }
         }
     }
 }
 
-/// Renews with calls that all take their whole time, and says how often.
+/// Renews with calls that all time out. Returns their number and the instant of the loss.
 fn attempts_without_an_answer(limit: RenewalAttempts) -> (u32, Instant) {
     let mut lease = Lease::begin(entry(1, 7), BEGAN, limit, Jitter::NONE);
     let mut now = lease.wake_at();
@@ -287,14 +287,14 @@ fn attempts_without_an_answer(limit: RenewalAttempts) -> (u32, Instant) {
 }
 
 #[test]
-fn three_attempts_fit_even_if_each_takes_its_whole_time() {
+fn three_attempts_fit_even_if_each_times_out() {
     let (sent, lost_at) = attempts_without_an_answer(RenewalAttempts::UntilLoss);
     assert_eq!(sent, 3);
     assert_eq!(lost_at, TIMING.loss_at(BEGAN));
 }
 
 #[test]
-fn the_rule_of_the_reference_gives_up_after_so_many_attempts() {
+fn exact_number_of_attempts_ends_the_lease() {
     let limit = RenewalAttempts::Exactly(NonZeroU32::new(2).unwrap());
     let (sent, lost_at) = attempts_without_an_answer(limit);
     assert_eq!(sent, 2);
@@ -302,7 +302,7 @@ fn the_rule_of_the_reference_gives_up_after_so_many_attempts() {
 }
 
 #[test]
-fn a_lease_that_did_not_run_past_its_loss_is_lost_without_asking() {
+fn lease_woken_after_its_loss_instant_is_lost_without_a_call() {
     let mut lease = Lease::begin(entry(1, 7), BEGAN, RenewalAttempts::UntilLoss, Jitter::NONE);
     let step = lease.on(TIMING.loss_at(BEGAN), LeaseEvent::Woken, Jitter::NONE);
     assert!(matches!(step, LeaseStep::Lost(Loss::Suspended)), "{step:?}");

@@ -1,7 +1,4 @@
-//! The protocol values against models of the world: random courses, judged by the rules that the code
-//! promises.
-//!
-//! Everything here is driven through the public words of [`ielections::protocol`], as the engine does.
+//! The protocol values in simulated worlds with random events, checked against the invariants.
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 mod campaign;

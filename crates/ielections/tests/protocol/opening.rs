@@ -1,4 +1,4 @@
-//! When a slot opens, and which of several is claimed.
+//! When a slot can be claimed, and which of several is claimed first.
 
 use crate::outage::{BEGAN, Counting, campaign, held, sends, vacant};
 use ielections::{
@@ -15,27 +15,27 @@ fn aged(slot: Slot, age: Duration) -> Slot {
     }
 }
 
-/// A record whose age the storage proves is not waited out a second time.
+/// A candidate does not wait again for an age that the storage proves.
 #[test]
-fn a_proven_age_shortens_the_wait_of_a_newcomer() {
+fn proven_age_shortens_the_wait_of_a_new_candidate() {
     let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
     let nearly = aged(held(), Ttl::DEFAULT.get() - Duration::from_millis(1));
     let CampaignStep::Sleep(until) = campaign.on(BEGAN, crate::scanned([nearly])) else {
         panic!("took over before its time");
     };
-    assert_eq!(until, BEGAN.after(Duration::from_millis(1)), "not at the moment it opens");
+    assert_eq!(until, BEGAN.after(Duration::from_millis(1)), "not at the end of the TTL");
     let step = sends(&mut campaign, until, CampaignEvent::Woken);
     assert!(matches!(step, CampaignStep::TakeOver(0, ..)), "{step:?}");
 }
 
-/// Candidates that start together must not all want the same slot (I11).
+/// Candidates that start together must not all try the same slot (I11).
 #[test]
-fn candidates_differ_in_the_slot_that_they_try_first() {
+fn candidates_try_different_slots_first() {
     let dice = Arc::new(Counting::default());
     let tried: BTreeSet<usize> = (0..8)
         .map(|_| {
-            let terms = Terms::new(Holder::new("somebody").unwrap(), Ttl::DEFAULT);
+            let terms = Terms::new(Holder::new("leader").unwrap(), Ttl::DEFAULT);
             let wall = Arc::new(MockWallClock::new());
             let mut campaign = Campaign::begin(terms, 5, BEGAN, Arc::clone(&dice) as _, wall);
             sends(&mut campaign, BEGAN, CampaignEvent::Woken);

@@ -1,4 +1,4 @@
-//! A candidate and a storage that answers slowly, or not at all.
+//! A candidate and a storage that answers slowly or not at all.
 
 use ielections::{
     AcquireError, AcquireTimeout, Entropy, Entry, Epoch, Holder, Incarnation, ReadError, Slot, Terms, Ttl,
@@ -15,7 +15,7 @@ use std::{
 use testing_time::MockWallClock;
 use vvm_clock::Instant;
 
-/// Counts up, so that no two numbers are the same.
+/// Counts up, so that all numbers are different.
 #[derive(Debug, Default)]
 pub(crate) struct Counting(AtomicU8);
 
@@ -28,7 +28,7 @@ impl Entropy for Counting {
 pub(crate) const BEGAN: Instant = Instant::from_nanos(1_000_000_000_000);
 
 pub(crate) fn campaign(timeout: AcquireTimeout, poll: Duration) -> Campaign {
-    let terms = Terms { holder: Holder::new("somebody").unwrap(), ttl: Ttl::DEFAULT, timeout, poll };
+    let terms = Terms { holder: Holder::new("leader").unwrap(), ttl: Ttl::DEFAULT, timeout, poll };
     Campaign::begin(terms, 1, BEGAN, Arc::new(Counting::default()), Arc::new(MockWallClock::new()))
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn held() -> Slot {
     Slot::Held { entry, proven_age: None }
 }
 
-/// Lets the campaign send what it waits to send.
+/// Lets the campaign send its next call.
 pub(crate) fn sends(campaign: &mut Campaign, now: Instant, event: CampaignEvent) -> CampaignStep {
     let step = campaign.on(now, event);
     assert!(matches!(step, CampaignStep::Send), "{step:?}");
@@ -54,7 +54,7 @@ pub(crate) fn sends(campaign: &mut Campaign, now: Instant, event: CampaignEvent)
 }
 
 #[test]
-fn a_scan_that_takes_longer_than_a_poll_still_leads_to_a_claim() {
+fn scan_slower_than_a_poll_still_leads_to_a_claim() {
     let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     assert!(matches!(sends(&mut campaign, BEGAN, CampaignEvent::Woken), CampaignStep::Scan(_)));
     let answered_at = BEGAN.after(Terms::POLL * 3 / 2);
@@ -63,7 +63,7 @@ fn a_scan_that_takes_longer_than_a_poll_still_leads_to_a_claim() {
 }
 
 #[test]
-fn one_look_is_one_look_however_slow_the_storage() {
+fn zero_timeout_is_one_scan_even_if_it_is_slow() {
     let mut campaign = campaign(AcquireTimeout::Within(Duration::ZERO), Terms::POLL);
     assert!(matches!(sends(&mut campaign, BEGAN, CampaignEvent::Woken), CampaignStep::Scan(_)));
     let answered_at = BEGAN.after(Terms::POLL * 3 / 2);
@@ -72,7 +72,7 @@ fn one_look_is_one_look_however_slow_the_storage() {
 }
 
 #[test]
-fn a_candidate_that_is_told_to_poll_without_a_pause_pauses() {
+fn zero_poll_still_pauses_between_scans() {
     let mut campaign = campaign(AcquireTimeout::Forever, Duration::ZERO);
     assert!(matches!(sends(&mut campaign, BEGAN, CampaignEvent::Woken), CampaignStep::Scan(_)));
     let step = campaign.on(BEGAN, crate::scanned([held()]));
@@ -84,9 +84,9 @@ fn a_candidate_that_is_told_to_poll_without_a_pause_pauses() {
     assert!(matches!(step, CampaignStep::Sleep(until) if until > BEGAN), "{step:?}");
 }
 
-/// However long an outage lasts, it leaves one attempt to resolve.
+/// A long outage leaves one unresolved attempt.
 #[test]
-fn a_claim_that_went_unanswered_is_read_until_a_read_is_answered() {
+fn unanswered_claim_is_read_back_until_a_read_is_answered() {
     let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     let mut now = BEGAN;
     assert!(matches!(sends(&mut campaign, now, CampaignEvent::Woken), CampaignStep::Scan(_)));
@@ -104,10 +104,10 @@ fn a_claim_that_went_unanswered_is_read_until_a_read_is_answered() {
     }
     assert!(matches!(sends(&mut campaign, now, event), CampaignStep::Read(0, _)));
     let CampaignStep::Sleep(until) = campaign.on(now, CampaignEvent::Read(Ok(vacant()))) else {
-        panic!("undecided is no reason to hurry");
+        panic!("no pause after an undecided attempt");
     };
     let CampaignStep::Insert(0, _, second, _) = sends(&mut campaign, until, CampaignEvent::Woken) else {
-        panic!("undecided, and not tried again");
+        panic!("an undecided attempt was not repeated");
     };
     assert_ne!(first.incarnation(), second.incarnation());
     let (slot, left) = campaign.abandon().unwrap();

@@ -1,4 +1,4 @@
-//! A record of the candidate's own, confirmed too late to start work on: renewed until it is fresh.
+//! A record of the candidate itself, confirmed too late to start work: it is renewed until it is fresh.
 
 use crate::outage::{BEGAN, campaign, sends, vacant};
 use ielections::{
@@ -18,8 +18,8 @@ fn held(entry: &Entry) -> Slot {
     Slot::Held { entry: entry.clone(), proven_age: None }
 }
 
-/// A claim that applied, whose answer was lost, and that was found when a quarter of its TTL was over: the
-/// record, the renewal that is sent for it, and when.
+/// A claim that was applied, and confirmed by a read-back after a quarter of its TTL. Returns the record, the
+/// renewal that is sent for it, and when.
 fn confirmed_late(timeout: AcquireTimeout) -> (Campaign, Entry, Entry, Instant) {
     let mut campaign = campaign(timeout, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
@@ -44,21 +44,21 @@ fn woken_at(step: CampaignStep) -> Instant {
 }
 
 #[test]
-fn a_late_claim_counts_from_its_renewal() {
+fn claim_confirmed_late_counts_from_its_renewal() {
     let (mut campaign, _, renewed, now) = confirmed_late(AcquireTimeout::Forever);
     let step = campaign.on(now, CampaignEvent::Swapped(Ok(Swap::Swapped)));
     let CampaignStep::Won(won) = step else { panic!("{step:?}") };
     assert_eq!((won.entry, won.sent_at), (renewed, now));
 }
 
-/// The lease goes on counting writes from the one that it begins with.
+/// The lease numbers its writes from the one that it begins with.
 #[test]
-fn a_renewal_that_was_overtaken_is_renewed_past_the_one_that_overtook_it() {
+fn renewal_confirmed_after_a_later_attempt_is_renewed_again() {
     let (mut campaign, own, first, now) = confirmed_late(AcquireTimeout::Forever);
     sends(&mut campaign, now, CampaignEvent::Swapped(Err(unknown())));
     let later = woken_at(campaign.on(now, CampaignEvent::Read(Ok(held(&own)))));
     let CampaignStep::Renew(0, _, second, _) = sends(&mut campaign, later, CampaignEvent::Woken) else {
-        panic!("undecided, and not tried again");
+        panic!("an undecided attempt was not repeated");
     };
     let refused = CampaignEvent::Swapped(Ok(Swap::Mismatch(held(&first))));
     let step = sends(&mut campaign, later, refused);
@@ -69,9 +69,9 @@ fn a_renewal_that_was_overtaken_is_renewed_past_the_one_that_overtook_it() {
     assert!(matches!(&step, CampaignStep::Won(won) if won.entry == third), "{step:?}");
 }
 
-/// What is ours is resolved even when the time is up.
+/// A campaign out of time still renews its own record.
 #[test]
-fn a_candidate_whose_time_is_up_still_renews_what_it_has() {
+fn candidate_out_of_time_still_renews_its_own_record() {
     let (mut campaign, _, _, now) = confirmed_late(AcquireTimeout::Within(LATE + Duration::from_nanos(1)));
     let busy = WriteError::NotApplied("busy".into());
     let later = woken_at(campaign.on(now, CampaignEvent::Swapped(Err(busy))));

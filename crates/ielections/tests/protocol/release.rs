@@ -1,4 +1,4 @@
-//! A release against one slot: bounded, and truthful about what became of the record.
+//! A release on one slot: bounded, and with a true outcome.
 
 use crate::tape::Tape;
 use ielections::{
@@ -12,7 +12,7 @@ const OURS: Incarnation = Incarnation::from_bytes([1; 16]);
 
 fn held(incarnation: Incarnation, epoch: Epoch) -> Slot {
     let entry = ielections::Entry {
-        holder: Holder::new("somebody").unwrap(),
+        holder: Holder::new("leader").unwrap(),
         version: Version { incarnation, write: 3 },
         ttl: Ttl::DEFAULT,
         epoch,
@@ -34,7 +34,7 @@ fn delete(slot: &mut Slot, epoch: Epoch) -> Delete {
 
 proptest! {
     #[test]
-    fn a_release_ends_and_says_what_became_of_the_record(mut tape in Tape::up_to(40)) {
+    fn release_ends_with_the_true_outcome(mut tape in Tape::up_to(40)) {
         let (epoch, later) = (Epoch::new(7).unwrap(), Epoch::new(8).unwrap());
         let mut slot = match tape.below(4) {
             0..2 => held(OURS, epoch),

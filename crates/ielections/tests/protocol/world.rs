@@ -1,9 +1,7 @@
-//! A small world: candidates with clocks of their own, slots in one storage, and a network that delays, loses
-//! and reorders. Discrete events, no real time; one [`Tape`] decides everything that chance decides.
+//! [`World`]: candidates with their own clocks, slots in one storage, and a network with faults. Discrete
+//! events without real time. All random choices are on one [`Tape`].
 //!
-//! The world judges while it runs, by what only it can know: when a write was really issued, when it really
-//! landed, and until when each leader could be at work. What candidates do is in [`candidate`], what the
-//! storage does in [`network`].
+//! Every step is checked against the true times of calls and the true end of each leader's work.
 
 mod candidate;
 mod network;
@@ -20,21 +18,21 @@ use std::{
 };
 use vvm_clock::Instant;
 
-/// A moment of the world, in nanoseconds; nobody in it can read this.
+/// True time in nanoseconds. No candidate can read it.
 pub(crate) type Moment = u64;
 
 const BEGAN: Moment = 1_000_000_000_000;
-/// How long everything can go wrong, and how long nothing does afterwards.
+/// The durations of the run with faults, and of the run without faults after that.
 const TROUBLED: Duration = Duration::from_secs(2);
 const CALM: Duration = Duration::from_secs(3);
 
-/// What is to happen to a candidate, unless that life of it is over by then.
+/// An event of a candidate. Without effect if the candidate has restarted since it was scheduled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Happening {
     Woken {
         timer: u64,
     },
-    /// Somebody says, truly or not, that something has changed.
+    /// A hint, true or false.
     Hinted {
         more: usize,
     },
@@ -47,30 +45,30 @@ pub(crate) enum Happening {
     },
     WorkStops,
     Crashes,
-    /// The deadman, set for this moment.
+    /// The deadline of the deadman, set for this moment.
     Killed {
         at: Moment,
     },
     Starts,
 }
 
-/// A happening, or the arrival of a call at the storage.
+/// An event of a candidate, or the arrival of a call at the storage.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     To { who: usize, life: u64, what: Happening },
     Lands { call: usize },
 }
 
-/// What one campaign has done, and what it left behind.
+/// The attempts of one campaign, and the records that it may have left.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     attempts: Vec<(usize, Version)>,
     incarnations: BTreeSet<Incarnation>,
-    /// Once it has ended: the incarnations that it said it might leave. A crashed one says nothing.
+    /// After its end: the incarnations that it may have left. `None` after a crash.
     left: Option<BTreeSet<Incarnation>>,
 }
 
-/// What really happened, so that a course that met nothing can't pass for one that survived it.
+/// How often each fault took effect.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Counts {
     pub(crate) won: u64,
@@ -113,7 +111,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Some candidates for some slots.
+    /// A world with several candidates and slots.
     pub(crate) fn begin(mut tape: Tape) -> Self {
         let places = (0..1 + tape.below(3)).map(|_| Place::default()).collect();
         let candidates: Vec<Candidate> =
@@ -137,7 +135,7 @@ impl World {
         world
     }
 
-    /// Runs to the end of the calm, or to the first broken promise.
+    /// Runs to the end, or to the first violation.
     pub(crate) fn run(mut self) -> Result<Counts, String> {
         let ends = BEGAN + (TROUBLED + CALM).as_nanos() as u64;
         let mut steps = 0;
@@ -169,7 +167,7 @@ impl World {
         let leaders = self.candidates.iter().filter(|one| matches!(one.state, State::Leading { .. })).count();
         let possible = self.places.len().min(self.candidates.len());
         if leaders != possible {
-            return Err(format!("after a long calm {leaders} lead where {possible} could"));
+            return Err(format!("{leaders} of {possible} slots are led long after the last fault"));
         }
         Ok(self.counts)
     }
@@ -198,18 +196,18 @@ impl World {
         self.events.insert((at, self.scheduled), event);
     }
 
-    /// What the candidate's clock shows now.
+    /// The candidate's clock now.
     fn local(&self, who: usize) -> Instant {
         self.candidates[who].clock.shows(self.now)
     }
 
-    /// How much of the candidate's time has passed since then.
+    /// How much time has passed on the candidate's clock since then.
     fn local_since(&self, who: usize, earlier: Moment) -> Duration {
         self.local(who).since(self.candidates[who].clock.shows(earlier))
     }
 }
 
-/// A clock of a candidate's: I1 allows each a rate of its own.
+/// The clock of a candidate. I1 allows each its own rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Drifting {
     parts_per_million: u64,
@@ -238,7 +236,7 @@ impl Drifting {
     }
 }
 
-/// TTLs differ, or an observer that waits its own would go unnoticed.
+/// TTLs differ, to catch an observer that waits for its own TTL.
 const TTLS: [Ttl; 3] = [ttl(100), ttl(150), ttl(300)];
 
 const fn ttl(milliseconds: u64) -> Ttl {

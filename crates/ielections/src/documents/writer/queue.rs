@@ -1,14 +1,4 @@
-//! [`WriteQueue`]: the batches that wait, the batch that was sent, and what each answer means for them. A
-//! value without I/O. It keeps I2 and I7 on the writer's side by four rules:
-//!
-//! 1. One batch at a time is sent, and it follows the last known count. The next batch is sent only when the
-//!    count has moved, or when the one before can never be applied any more.
-//! 2. The count alone tells whether an unanswered batch was applied, since no other writer uses our epoch and
-//!    incarnation. If it was not, the same batch is sent again. Only one of the two can be applied.
-//! 3. A refused batch whose fence stands has failed by a condition. Its replacement may follow the same
-//!    count: the refused batch can't be applied before it (the condition fails) nor after it (the count has
-//!    moved).
-//! 4. Being deposed is final.
+//! [`WriteQueue`]: the batches that wait, and the batch that was sent. A value without I/O.
 
 use crate::documents::error::{DocumentWriteError, Over};
 use crate::{
@@ -27,7 +17,16 @@ use vvm_clock::Instant;
 /// The result of one caller's write.
 pub(super) type Answer = Result<DocumentVersion, DocumentWriteError>;
 
-/// The writes of one leadership.
+/// The writes of one leadership. Four rules keep I2 and I7 on the writer's side:
+///
+/// 1. One batch at a time is sent, and it follows the last known count. The next batch is sent only when the
+///    count has moved, or when the one before can never be applied any more.
+/// 2. The count alone tells whether an unanswered batch was applied, since no other writer uses our epoch and
+///    incarnation. If it was not, the same batch is sent again. Only one of the two can be applied.
+/// 3. A refused batch whose fence stands has failed by a condition. Its replacement may follow the same
+///    count: the refused batch can't be applied before it (the condition fails) nor after it (the count has
+///    moved).
+/// 4. Being deposed is final.
 pub(super) struct WriteQueue {
     epoch: Epoch,
     incarnation: Incarnation,
@@ -249,8 +248,8 @@ impl WriteQueue {
         }
     }
 
-    /// Handles the versions of the documents on which a refused batch depends. A caller whose condition failed
-    /// gets an error; the writes of the others are sent again.
+    /// Handles the versions of the documents on which a refused batch depends. A caller whose condition
+    /// failed gets an error; the writes of the others are sent again.
     pub(super) fn conditioned_read(
         &mut self,
         now: Instant,

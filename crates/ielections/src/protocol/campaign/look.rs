@@ -31,8 +31,8 @@ impl Campaign {
         self.act(now)
     }
 
-    /// Handles the linearizable read of a slot that seemed to go back in time. If it did, the storage has lost
-    /// writes, and the leader that made them may still be at work.
+    /// Handles the linearizable read of a slot that seemed to go back in time. If it did, the storage has
+    /// lost writes, and the leader that made them may still be at work.
     pub(super) fn verified(
         &mut self,
         now: Instant,

@@ -46,8 +46,8 @@ pub enum AcquireTimeout {
     Forever,
     /// After this time. With [`Duration::ZERO`] the campaign reads once, and claims a slot if one is free.
     Within(Duration),
-    /// Once a live leader was seen on every slot, which means a renewal or a take-over. This can take one TTL.
-    /// A record alone is no evidence, since its leader may have crashed. If the storage is unreachable for
-    /// [`Timing::outage`](crate::Timing::outage) (1.4 TTL), the campaign times out.
+    /// Once a live leader was seen on every slot, which means a renewal or a take-over. This can take one
+    /// TTL. A record alone is no evidence, since its leader may have crashed. If the storage is unreachable
+    /// for [`Timing::outage`](crate::Timing::outage) (1.4 TTL), the campaign times out.
     UntilLeaderSeen,
 }

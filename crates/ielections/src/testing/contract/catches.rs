@@ -73,9 +73,11 @@ catches! {
     ClaimNeedsEpoch: a_claim_takes_a_slot_that_was_never_led;
     ClaimNeedsFreshSlot: a_claim_takes_a_released_slot;
     ClaimOverwrites: a_claim_of_a_held_slot_is_refused a_record_stands_until_a_write_replaces_it;
-    ClaimIgnoresEpoch: a_claim_that_names_a_wrong_last_epoch_is_refused a_late_claim_is_refused_after_the_release;
+    ClaimIgnoresEpoch: a_claim_that_names_a_wrong_last_epoch_is_refused
+        a_late_claim_is_refused_after_the_release;
     ClaimLies: a_claim_of_a_held_slot_is_refused a_claim_that_names_a_wrong_last_epoch_is_refused
-        a_late_claim_is_refused_after_the_release a_take_over_of_another_version_is_refused one_of_many_claims_wins
+        a_late_claim_is_refused_after_the_release a_take_over_of_another_version_is_refused
+        one_of_many_claims_wins
         one_of_many_take_overs_wins_each_epoch;
     TakeOverByIncarnation: a_take_over_of_another_version_is_refused;
     TakeOverIgnoresEpoch: a_take_over_of_another_version_is_refused;
@@ -85,7 +87,8 @@ catches! {
     SwapByWrite: a_renewal_of_another_version_is_refused;
     SwapIgnoresEpoch: a_renewal_of_another_version_is_refused;
     SwapOnlyOnce: a_renewal_replaces_the_held_version;
-    SwapLies: a_renewal_of_another_version_is_refused a_renewal_is_not_applied_twice eight_writers_lose_no_renewal;
+    SwapLies: a_renewal_of_another_version_is_refused a_renewal_is_not_applied_twice
+        eight_writers_lose_no_renewal;
     SwapDenies: eight_writers_lose_no_renewal a_renewal_replaces_the_held_version;
     ReleaseOfFirstVersionOnly: a_release_applies_to_any_version;
     ReleaseByEpoch: a_release_of_another_incarnation_or_epoch_is_refused;
@@ -116,7 +119,8 @@ catches! {
     KeyIgnoresCase: keys_of_any_bytes_are_independent;
     KeyCut: a_long_key_is_carried_whole_or_refused_for_good;
     LimitsAreIgnored: a_long_key_is_carried_whole_or_refused_for_good;
-    ChecksThenWrites: one_of_many_claims_wins one_of_many_take_overs_wins_each_epoch eight_writers_lose_no_renewal;
+    ChecksThenWrites: one_of_many_claims_wins one_of_many_take_overs_wins_each_epoch
+        eight_writers_lose_no_renewal;
     WritesInTwoSteps: a_dropped_write_is_applied_whole_or_not_at_all;
     CloseDoesNothing: a_closed_handle_refuses_everything_for_good;
     CloseForgets: epochs_survive_closing_and_reopening;

@@ -103,8 +103,8 @@ pub(super) async fn settled<K: Key>(
         match sent(handle, key, fence, batch).await {
             Some(BatchOutcome::Refused) if undecided => {
                 let state = state(handle, key).await;
-                // While it leads, only its batches count. After that the count still shows the outcome, unless
-                // the next leader has written already.
+                // While it leads, only its batches count. After that the count still shows the outcome,
+                // unless the next leader has written already.
                 return if state.last > fence.after { BatchOutcome::Written } else { BatchOutcome::Refused };
             }
             Some(outcome) => return outcome,

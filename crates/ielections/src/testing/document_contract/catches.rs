@@ -55,24 +55,30 @@ catches! {
     AfterIgnored: a_fence_with_one_part_wrong_refuses a_batch_that_arrives_twice_is_applied_once
         the_second_batch_after_the_same_one_is_refused a_batch_is_applied_only_after_the_one_before
         one_of_many_concurrent_batches_is_applied a_dropped_batch_is_applied_whole_or_not_at_all;
-    AfterMayBeOlder: a_batch_that_arrives_twice_is_applied_once the_second_batch_after_the_same_one_is_refused;
+    AfterMayBeOlder: a_batch_that_arrives_twice_is_applied_once
+        the_second_batch_after_the_same_one_is_refused;
     AfterMayBeNewer: a_batch_is_applied_only_after_the_one_before;
     FenceOfFirstVersionOnly: a_fence_stands_through_renewals renewals_and_batches_do_not_refuse_each_other;
     FenceOutlivesRelease: batches_after_a_release_are_refused the_count_survives_closing_and_reopening;
     PutConditionIgnored: a_put_applies_exactly_if_its_condition_holds one_failing_condition_refuses_the_batch
         a_document_that_was_put_again_has_another_version;
-    DeleteConditionIgnored: a_delete_applies_exactly_if_its_condition_holds one_failing_condition_refuses_the_batch;
-    VersionOfAbsentIsNone: a_put_applies_exactly_if_its_condition_holds a_delete_applies_exactly_if_its_condition_holds;
+    DeleteConditionIgnored: a_delete_applies_exactly_if_its_condition_holds
+        one_failing_condition_refuses_the_batch;
+    VersionOfAbsentIsNone: a_put_applies_exactly_if_its_condition_holds
+        a_delete_applies_exactly_if_its_condition_holds;
     AbsentIsNeverPut: a_put_applies_exactly_if_its_condition_holds;
     LastConditionIgnored: one_failing_condition_refuses_the_batch;
     HalfApplied: one_failing_condition_refuses_the_batch;
     RefusedCounts: a_fence_with_one_part_wrong_refuses one_failing_condition_refuses_the_batch;
     VersionStays: a_document_has_the_version_of_its_batch;
-    VersionOfDocument: a_document_has_the_version_of_its_batch a_document_that_was_put_again_has_another_version;
+    VersionOfDocument: a_document_has_the_version_of_its_batch
+        a_document_that_was_put_again_has_another_version;
     EmptyDoesNotCount: an_empty_batch_counts;
     CountIsShared: every_slot_has_a_count_of_its_own documents_of_different_keys_are_independent;
-    CountStartsAnewAtRelease: the_count_survives_release_and_take_over writes_of_records_leave_documents_alone;
-    CountStartsAnewAtTakeOver: the_count_survives_release_and_take_over writes_of_records_leave_documents_alone;
+    CountStartsAnewAtRelease: the_count_survives_release_and_take_over
+        writes_of_records_leave_documents_alone;
+    CountStartsAnewAtTakeOver: the_count_survives_release_and_take_over
+        writes_of_records_leave_documents_alone;
     RenewalCounts: writes_of_records_leave_documents_alone a_fence_stands_through_renewals;
     ReleaseDeletes: writes_of_records_leave_documents_alone batches_after_a_release_are_refused;
     BatchRenews: batches_leave_the_record_alone renewals_and_batches_do_not_refuse_each_other;

@@ -1,4 +1,5 @@
-//! Limits: a batch of the largest size is accepted, and a larger one is refused for good, with the limit named.
+//! Limits: a batch of the largest size is accepted, and a larger one is refused for good, with the limit
+//! named.
 
 use super::{
     StorageUnderTest,

@@ -69,7 +69,7 @@ pub async fn a_candidate_gives_up_in_time(scene: &Scene<impl ElectionsTestSuite>
 /// The caller must name a slot.
 pub async fn a_candidacy_for_no_slot_is_refused(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
-    let candidacy = Candidacy { slots: Vec::new(), terms: scene.terms("anybody") };
+    let candidacy = Candidacy { slots: Vec::new(), terms: scene.terms("candidate") };
     assert!(matches!(refusal(process.elections.acquire(candidacy).await), AcquireError::NoSlots));
 }
 
@@ -83,7 +83,7 @@ pub async fn a_ttl_too_short_for_the_storage_is_refused(scene: &Scene<impl Elect
         return;
     };
     let process = scene.process().await;
-    let terms = Terms { ttl, ..scene.terms("anybody") };
+    let terms = Terms { ttl, ..scene.terms("candidate") };
     let candidacy = Candidacy { slots: vec![scene.key(0)], terms };
     let refused = refusal(process.elections.acquire(candidacy).await);
     assert!(matches!(refused, AcquireError::TtlTooShort { least: stated, .. } if stated == least));

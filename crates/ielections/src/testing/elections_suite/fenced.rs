@@ -72,9 +72,8 @@ pub async fn the_next_leader_continues_with_the_documents(scene: &Scene<impl Ele
     leadership.release().await;
 }
 
-/// The leader is paused for longer than its TTL, and its deadman only records. A batch that it has sent arrives
-/// when another process leads, before the first batch of that one or after it.
-/// Shows I2.
+/// The leader is paused for longer than its TTL, and its deadman only records. A batch that it has sent
+/// arrives when another process leads, before the first batch of that one or after it. Shows I2.
 pub async fn a_write_in_flight_of_a_paused_leader_is_refused(scene: &Scene<impl ElectionsTestSuite>) {
     for (number, arrives_first) in [(0, true), (1, false)] {
         let (paused, network) = scene.faulty().await;

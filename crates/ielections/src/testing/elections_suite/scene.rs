@@ -65,7 +65,7 @@ impl<Suite: ElectionsTestSuite> Scene<Suite> {
 
     /// The longest time between two reads of a candidate.
     pub(super) fn poll(&self) -> Duration {
-        self.terms("anybody").poll
+        self.terms("candidate").poll
     }
 
     /// Acquires slot 0.

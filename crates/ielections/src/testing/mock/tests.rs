@@ -18,7 +18,7 @@ use std::{
 };
 use vvm_clock::{Clock, Instant, Sleep};
 
-/// A clock that is moved by hand and wakes nobody: these tests poll by hand, too.
+/// A clock that is set by hand and wakes no task: these tests poll by hand, too.
 #[derive(Debug, Default)]
 struct HandClock(Arc<AtomicU64>);
 
@@ -72,7 +72,7 @@ impl Bench {
 
 fn entry(epoch: u64, write: u64) -> Entry {
     Entry {
-        holder: Holder::new("somebody").unwrap(),
+        holder: Holder::new("other").unwrap(),
         version: Version { incarnation: Incarnation::from_bytes([epoch as u8; 16]), write },
         ttl: Ttl::DEFAULT,
         epoch: Epoch::new(epoch).unwrap(),
@@ -191,7 +191,7 @@ fn writes_that_are_late_or_held_back_land_behind_younger_ones() {
         assert_eq!(bench.stands(), Some(second.clone()), "{fault:?}");
         assert_eq!(bench.faulty.counts().refused_late, 1);
 
-        // With nobody in between it applies.
+        // Without a write in between it applies.
         bench.faulty.fail_next(Verb::TakeOver, fault);
         now(bench.faulty.take_over(&KEY, &second, &ghost)).unwrap_err();
         assert_eq!(bench.stands(), Some(second));

@@ -1,4 +1,4 @@
-//! One candidate: campaigns, leads for a while, stops, is lost, stalls, crashes, is killed, and begins again.
+//! One candidate: campaigns, leads for a while, stops, loses, stalls, crashes, is killed, and restarts.
 
 use super::{
     Drifting, Happening, Moment, Run, TTLS, World,
@@ -26,7 +26,7 @@ use vvm_clock::Instant;
 pub(crate) struct Candidate {
     pub(crate) clock: Drifting,
     pub(crate) state: State,
-    /// Rises with every end, so that what was meant for an earlier life misses this one.
+    /// Rises with every restart, so that events of the time before have no effect.
     pub(crate) life: u64,
     pub(crate) stalled_until: Moment,
     ttl: Ttl,
@@ -134,13 +134,13 @@ impl World {
         self.step(who, CampaignEvent::Woken, LeaseEvent::Woken);
     }
 
-    /// A hint, and `more` at random moments after it.
+    /// Delivers a hint, and schedules `more` at random moments.
     fn hinted(&mut self, who: usize, more: usize) {
         if let Some(more) = more.checked_sub(1) {
             let pause = self.tape.span(Duration::from_millis(60));
             self.schedule(who, pause + HOP, Happening::Hinted { more });
         }
-        // As the engine does: only to those whom somebody waits for.
+        // As the engine does: only to campaigns whose caller waits.
         if let State::Campaigning { .. } = self.candidates[who].state
             && !self.candidates[who].withdrawn
         {
@@ -149,7 +149,7 @@ impl World {
         }
     }
 
-    /// This life is over, and another begins. What is under way stays so.
+    /// Restarts the candidate. Calls in flight stay in flight.
     fn end(&mut self, who: usize) {
         let one = &mut self.candidates[who];
         one.state = State::Out;
@@ -228,11 +228,11 @@ impl World {
 
     fn judge_take_over(&mut self, who: usize, run: usize, observed: &Entry) {
         let own = self.runs[run].incarnations.contains(&observed.incarnation());
-        self.check(!own, || format!("candidate {who} waited out a record of its own"));
+        self.check(!own, || format!("candidate {who} waited for its own record to expire"));
         let version = (observed.version.incarnation, observed.version.write);
         let age = self.issued.get(&version).map_or(Duration::ZERO, |&issued| self.local_since(who, issued));
         self.check(age >= observed.ttl.get(), || {
-            format!("candidate {who} takes over after {age:?} what stands for {} (I5)", observed.ttl)
+            format!("candidate {who} takes over after {age:?} a record with a TTL of {} (I5)", observed.ttl)
         });
         self.counts.taken_over += 1;
     }
@@ -247,7 +247,7 @@ impl World {
         let place = &self.places[won.slot];
         let stands = place.slot().entry().is_some_and(|found| found.version == won.entry.version);
         let objection = place.objection(self.now, won.entry.epoch);
-        self.check(stands, || format!("candidate {who} won what does not stand there"));
+        self.check(stands, || format!("candidate {who} won with a record that is not in the slot"));
         self.check(objection.is_none(), || objection.unwrap_or_default());
         self.runs[run].left = Some([].into());
         self.counts.won += 1;
@@ -261,14 +261,14 @@ impl World {
         self.wake(who, wake_at);
         if !self.is_calm() {
             let what = [Happening::WorkStops, Happening::Crashes][self.tape.below(2)];
-            // Tame leaders lead for long.
+            // The simplest leaders lead for a long time.
             let longest = Duration::from_secs(1);
             let delay = longest - self.tape.span(longest);
             self.schedule(who, delay, what);
         }
     }
 
-    /// The deadman is set by what was confirmed, on the leader's clock (I3).
+    /// Sets the deadman from the confirmed send, on the leader's clock (I3).
     fn confirmed(&mut self, who: usize, sent_at: Instant) {
         let State::Leading { at, term, .. } = self.candidates[who].state else { return };
         let timing = Timing::of(self.candidates[who].ttl);
@@ -276,7 +276,7 @@ impl World {
         let place = &mut self.places[at];
         place.terms[term].ends = ends;
         let last = place.terms.len() == term + 1;
-        self.check(last, || format!("candidate {who} renewed what somebody else leads by now"));
+        self.check(last, || format!("candidate {who} renewed a slot that another one leads"));
         self.schedule_at(who, ends.max(self.now), Happening::Killed { at: ends });
     }
 
@@ -305,7 +305,7 @@ impl World {
             }
             LeaseStep::Lost(_) => {
                 self.counts.lost += 1;
-                // Work that does not stop in time is the deadman's.
+                // The deadman ends work that does not stop in time.
                 let delay = self.tape.span(Duration::from_millis(60));
                 self.schedule(who, delay, Happening::WorkStops);
             }
@@ -313,7 +313,7 @@ impl World {
         }
     }
 
-    /// Work has stopped: the record is given back once no renewal is in flight (I6).
+    /// Handles the end of the work: the record is released once no renewal is in flight (I6).
     fn stop_work(&mut self, who: usize) {
         let calling = self.candidates[who].calling;
         let State::Leading { lease, at, term, stopped } = &mut self.candidates[who].state else { return };
@@ -360,7 +360,7 @@ impl World {
         }
     }
 
-    /// Deletes what the campaign says it may have left.
+    /// Deletes the records that the campaign may have left.
     fn give_up(&mut self, who: usize) {
         let state = mem::replace(&mut self.candidates[who].state, State::Out);
         let State::Campaigning { campaign, run } = state else { return };

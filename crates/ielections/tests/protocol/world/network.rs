@@ -1,4 +1,4 @@
-//! Calls: when they arrive at the storage, what they do there, and when and how they are answered.
+//! Calls: their arrival at the storage, their effect, and their answer.
 
 use super::{Event, Happening, World};
 use ielections::{
@@ -6,10 +6,10 @@ use ielections::{
 };
 use std::time::Duration;
 
-/// Nothing is quicker: without it a tame course would be endless changes at one moment.
+/// The shortest delay of a call. Without it the simplest run would never advance time.
 pub(crate) const HOP: Duration = Duration::from_micros(10);
 
-/// What is asked of the storage. Slots are named by their index.
+/// A call of the storage. Slots are named by their index.
 #[derive(Clone, Debug)]
 pub(crate) enum Request {
     Scan,
@@ -27,7 +27,7 @@ pub(crate) struct Call {
     /// The campaign that sent it, if one did.
     pub(crate) run: Option<usize>,
     pub(crate) request: Request,
-    /// What it found, once it has arrived.
+    /// Its result, once it has arrived.
     pub(crate) found: Option<Found>,
     pub(crate) answered: bool,
     pub(crate) failure: Option<Failure>,
@@ -86,7 +86,7 @@ impl Call {
 }
 
 impl World {
-    /// Sends a request and decides its fate. `timeout` is on the sender's clock.
+    /// Sends a request and draws its fate. `timeout` is on the sender's clock.
     pub(super) fn send(&mut self, who: usize, run: Option<usize>, request: Request, timeout: Duration) {
         let call = self.calls.len();
         let longest = self.candidates[who].clock.span(timeout);
@@ -99,7 +99,7 @@ impl World {
             0..8 => (Some(out), None),
             8 => (None, Some(Failure::Unknown)),
             9 | 10 => (Some(out), Some(Failure::Unknown)),
-            // As late as it likes, and past every TTL.
+            // Any delay, also longer than every TTL.
             11..=13 => (Some(self.tape.span(Duration::from_millis(600))), Some(Failure::Unknown)),
             14 => (None, Some(Failure::NotApplied)),
             _ => (None, Some(Failure::Fatal)),
@@ -161,8 +161,8 @@ impl World {
         Found::Applied
     }
 
-    /// An applied attempt: of a campaign that still counts with it, or has named it among what it may have
-    /// left.
+    /// Checks an applied attempt: its campaign still has it, or has named it among the records that it may
+    /// have left.
     fn judge_landing(&mut self, call: usize, request: &Request) {
         let (
             Some(run),
@@ -184,7 +184,7 @@ impl World {
         });
     }
 
-    /// Sometimes the storage can prove the age of a record to this observer: never more than the truth (I5).
+    /// Sometimes proves the age of a record to this observer, never more than the truth (I5).
     fn aged(&mut self, who: usize, slot: Slot) -> Slot {
         match slot {
             Slot::Held { entry, .. } if self.tape.chance(30) => {

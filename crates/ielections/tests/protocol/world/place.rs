@@ -1,4 +1,4 @@
-//! One slot: what stands there, what ever stood there, and who could act as its leader when (I1).
+//! One slot with its history, and the times of its leaderships (I1).
 
 use super::Moment;
 use ielections::{Epoch, Slot, Vacant};
@@ -6,12 +6,12 @@ use ielections::{Epoch, Slot, Vacant};
 /// The slot.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// Every state it was in; the last is the present one.
+    /// All states so far; the last one is current.
     pub(crate) history: Vec<Slot>,
     pub(crate) terms: Vec<Term>,
 }
 
-/// A leadership, and until when its leader can act at the latest: until it stops, or is killed.
+/// A leadership, and until when its leader can act: until it stops or is killed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Term {
     pub(crate) epoch: Epoch,
@@ -30,12 +30,12 @@ impl Place {
         &self.history[self.history.len() - 1]
     }
 
-    /// The present state, or one a little older: a scan may be stale.
+    /// The current state or an earlier one, as a stale scan shows it.
     pub(crate) fn stale(&self, by: usize) -> &Slot {
         &self.history[self.history.len() - 1 - by.min(self.history.len() - 1)]
     }
 
-    /// Why nobody can begin to lead here now under `epoch`, if that is so.
+    /// Why no candidate can begin to lead under `epoch` now, if so.
     pub(crate) fn objection(&self, now: Moment, epoch: Epoch) -> Option<String> {
         let overlapping = self.terms.iter().find(|term| term.ends > now);
         if let Some(term) = overlapping {
