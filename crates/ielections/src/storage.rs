@@ -72,7 +72,7 @@ pub enum Delete {
 ///    `vacant.last_epoch`.
 /// 3. `take_over` and `compare_and_swap` apply exactly if the slot holds the version (and epoch) named.
 /// 4. `compare_and_delete` applies exactly if the slot holds the incarnation and epoch named, in any version.
-/// 5. What applied is what the next `get` finds, byte for byte: holder, version, TTL and epoch.
+/// 5. The next `get` returns the record that was applied, byte for byte: holder, version, TTL and epoch.
 /// 6. A slot's last epoch survives release, expiry, closing and reopening; a storage never shows a smaller
 ///    one again.
 /// 7. *Never early* (I5): a record stays `Held` until a write replaces or deletes it. No TTL ends it. A

@@ -95,7 +95,7 @@ fn observation_counts_from_the_answer_of_a_call_during_which_the_process_stood_s
         .build()
         .unwrap();
     let renewed = Entry {
-        holder: Holder::new("somebody else").unwrap(),
+        holder: Holder::new("leader else").unwrap(),
         version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 3 },
         ttl: Ttl::DEFAULT,
         epoch: Epoch::new(1).unwrap(),

@@ -107,7 +107,7 @@ impl<K: Key, C: Call> Engine<K, C> {
     /// Formats a key for messages.
     pub(super) fn text(&mut self, key: &K) -> Arc<str> {
         self.text.clear();
-        // Only the key's own `Display` can fail, and what it wrote before is good enough for a message.
+        // Only the key's own `Display` can fail. The part before the failure is good enough for a message.
         let _ = write!(self.text, "{key}");
         self.text.as_str().into()
     }

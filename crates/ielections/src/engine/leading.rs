@@ -26,7 +26,7 @@ impl<K: Key, C: Call> Engine<K, C> {
         self.settle(id);
     }
 
-    /// Handles what the documents of a lease read in its slot. The number may belong to another lease by now.
+    /// Handles the slot as the documents of a lease read it. The number may belong to another lease by now.
     pub(super) fn shown(&mut self, id: usize, epoch: Epoch, incarnation: Incarnation, slot: Slot) {
         if let Some(actor) = self.actors.get(id)
             && let Kind::Leading(leading) = &actor.kind

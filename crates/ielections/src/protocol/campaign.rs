@@ -200,7 +200,7 @@ impl Campaign {
         CampaignStep::Failed(error)
     }
 
-    /// Chooses what to do next, from what is known now.
+    /// Chooses the next step from the current state.
     fn decide(&mut self, now: Instant) -> CampaignStep {
         if let Some(target) = &self.target {
             // A campaign that is out of time still renews a record of its own; it abandons other attempts.

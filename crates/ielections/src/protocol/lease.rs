@@ -50,7 +50,7 @@ enum Phase {
     Lost,
 }
 
-/// What happened.
+/// An event of a lease.
 #[derive(Debug)]
 pub enum LeaseEvent {
     /// The instant of the last step has come.
@@ -65,7 +65,7 @@ pub enum LeaseEvent {
     Shown(Slot),
 }
 
-/// What to do.
+/// The next step of a lease.
 #[derive(Debug)]
 pub enum LeaseStep {
     /// Do nothing; deliver `Woken` at that instant.
@@ -76,7 +76,7 @@ pub enum LeaseStep {
     Swap {
         /// The version to replace.
         held: Entry,
-        /// What to write.
+        /// The record to write.
         entry: Entry,
         /// Bound of the call.
         timeout: Duration,
@@ -92,7 +92,7 @@ pub enum LeaseStep {
     },
     /// A renewal sent at `sent_at` is confirmed; deliver `Woken` at `wake_at`.
     Confirmed {
-        /// What validity counts from (I3).
+        /// The instant from which validity counts (I3).
         sent_at: Instant,
         /// The next renewal.
         wake_at: Instant,

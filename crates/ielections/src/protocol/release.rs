@@ -46,7 +46,7 @@ pub struct Release {
     unresolved: bool,
 }
 
-/// What happened.
+/// An event of a release.
 #[derive(Debug)]
 pub enum ReleaseEvent {
     /// The instant of [`ReleaseStep::Sleep`] has come.
@@ -57,7 +57,7 @@ pub enum ReleaseEvent {
     Deleted(Result<Delete, WriteError>),
 }
 
-/// What to do.
+/// The next step of a release.
 #[derive(PartialEq, Eq, Debug)]
 pub enum ReleaseStep {
     /// Do nothing; deliver `Woken` at that instant.

@@ -106,7 +106,7 @@ pub struct Page {
 ///    every document that the batch put.
 /// 4. The number of the last batch survives release, take-over, closing and reopening. Only a batch changes
 ///    it: claims, renewals and releases do not.
-/// 5. What applied is what the next `get` finds, byte for byte; deleted documents are not found.
+/// 5. The next `get` returns an applied document byte for byte, and none that was deleted.
 /// 6. After `fence_state` has returned, `get` and `scan` show every batch up to [`FenceState::last`], whole.
 ///    `get` is linearizable. Each document of a page existed in that version at some moment since the call of
 ///    the scan.

@@ -15,7 +15,7 @@ fn epoch(number: u64) -> Epoch {
 
 fn held(number: u64) -> Slot {
     let entry = Entry {
-        holder: Holder::new("somebody else").unwrap(),
+        holder: Holder::new("leader else").unwrap(),
         version: Version { incarnation: Incarnation::from_bytes([number as u8; 16]), write: 0 },
         ttl: Ttl::DEFAULT,
         epoch: epoch(number),

@@ -38,7 +38,7 @@ pub(crate) fn vacant() -> Slot {
 
 pub(crate) fn held() -> Slot {
     let entry = Entry {
-        holder: Holder::new("somebody else").unwrap(),
+        holder: Holder::new("leader else").unwrap(),
         version: Version { incarnation: Incarnation::from_bytes([0xff; 16]), write: 0 },
         ttl: Ttl::DEFAULT,
         epoch: Epoch::new(1).unwrap(),

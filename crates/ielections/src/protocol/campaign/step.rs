@@ -4,7 +4,7 @@ use crate::{AcquireError, Claim, Entry, ReadError, Slot, Swap, Vacant, WriteErro
 use std::time::Duration;
 use vvm_clock::Instant;
 
-/// What happened.
+/// An event of a campaign.
 #[derive(Debug)]
 pub enum CampaignEvent {
     /// The instant of [`CampaignStep::Sleep`] has come.
@@ -23,7 +23,7 @@ pub enum CampaignEvent {
     Swapped(Result<Swap, WriteError>),
 }
 
-/// What to do. Slots are named by their index.
+/// The next step of a campaign. Slots are named by their index.
 #[derive(Debug)]
 pub enum CampaignStep {
     /// Do nothing; deliver `Woken` at that instant. Replaces an earlier `Sleep`.

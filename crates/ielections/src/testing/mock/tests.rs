@@ -1,4 +1,4 @@
-//! Each fault does what it says, and leaves what it says.
+//! Each fault has its documented effect, and no other.
 
 use super::*;
 use crate::{
@@ -79,7 +79,7 @@ fn entry(epoch: u64, write: u64) -> Entry {
     }
 }
 
-/// What a future gives at its first poll.
+/// The output of a future that is ready at its first poll.
 fn now<T>(future: impl Future<Output = T>) -> T {
     Box::pin(future).now_or_never().expect("the call waits for something")
 }
@@ -107,7 +107,7 @@ fn without_faults_every_verb_passes_through() {
 }
 
 #[test]
-fn what_fails_before_it_arrives_changes_nothing() {
+fn call_that_fails_before_it_arrives_has_no_effect() {
     for (fault, is_right) in [
         (Fault::NotApplied, (|e| matches!(e, WriteError::NotApplied(_))) as fn(&WriteError) -> bool),
         (Fault::Fatal, |e| matches!(e, WriteError::Fatal(_))),
@@ -124,7 +124,7 @@ fn what_fails_before_it_arrives_changes_nothing() {
 }
 
 #[test]
-fn a_write_whose_answer_is_lost_stands() {
+fn write_with_lost_answer_is_applied() {
     let (bench, first) = Bench::held();
     let second = next(&first);
     bench.faulty.fail_next(Verb::CompareAndSwap, Fault::LostAnswer);
@@ -135,7 +135,7 @@ fn a_write_whose_answer_is_lost_stands() {
 }
 
 #[test]
-fn a_refused_write_whose_answer_is_lost_does_not_count_as_applied() {
+fn refused_write_with_lost_answer_does_not_count_as_applied() {
     let (bench, first) = Bench::held();
     bench.faulty.fail_next(Verb::CompareAndSwap, Fault::LostAnswer);
     now(bench.faulty.compare_and_swap(&KEY, &next(&first), &first)).unwrap_err();
@@ -143,7 +143,7 @@ fn a_refused_write_whose_answer_is_lost_does_not_count_as_applied() {
 }
 
 #[test]
-fn a_slow_request_is_applied_at_its_end_and_a_slow_answer_at_its_start() {
+fn slow_request_is_applied_after_its_delay_and_slow_answer_before_it() {
     for (fault, applied_at_start) in [(Fault::SlowRequest(SECOND), false), (Fault::SlowAnswer(SECOND), true)]
     {
         let (bench, first) = Bench::held();
@@ -159,7 +159,7 @@ fn a_slow_request_is_applied_at_its_end_and_a_slow_answer_at_its_start() {
 }
 
 #[test]
-fn a_write_that_was_dropped_under_way_lands_when_its_time_has_come() {
+fn write_dropped_in_flight_is_applied_after_its_delay() {
     let (bench, first) = Bench::held();
     let second = next(&first);
     bench.faulty.fail_next(Verb::CompareAndSwap, Fault::SlowRequest(SECOND));
@@ -176,7 +176,7 @@ fn a_write_that_was_dropped_under_way_lands_when_its_time_has_come() {
 }
 
 #[test]
-fn writes_that_are_late_or_held_back_land_behind_younger_ones() {
+fn late_and_held_back_writes_arrive_after_newer_ones() {
     for fault in [Fault::Late(SECOND), Fault::HeldBack] {
         let (bench, first) = Bench::held();
         let second = next(&first);
@@ -184,7 +184,7 @@ fn writes_that_are_late_or_held_back_land_behind_younger_ones() {
         let ghost = entry(9, 0);
         let error = now(bench.faulty.take_over(&KEY, &first, &ghost)).unwrap_err();
         assert!(matches!(error, WriteError::Unknown(_)));
-        // A younger write is answered in between, and refuses the late one.
+        // A newer write is answered in between, so the late one is refused.
         assert_eq!(now(bench.faulty.compare_and_swap(&KEY, &first, &second)).unwrap(), Swap::Swapped);
         bench.clock.advance(SECOND);
         now(bench.faulty.land_late());
@@ -203,7 +203,7 @@ fn writes_that_are_late_or_held_back_land_behind_younger_ones() {
 }
 
 #[test]
-fn what_hangs_waits_until_it_is_let_go_and_is_applied_then() {
+fn hanging_call_is_applied_by_land_late() {
     let (bench, first) = Bench::held();
     let second = next(&first);
     bench.faulty.fail_next(Verb::CompareAndSwap, Fault::Hang);
@@ -221,7 +221,7 @@ fn what_hangs_waits_until_it_is_let_go_and_is_applied_then() {
 }
 
 #[test]
-fn what_is_lost_under_way_is_lost_for_good() {
+fn lost_call_is_never_applied() {
     let (bench, first) = Bench::held();
     bench.faulty.fail_next(Verb::CompareAndSwap, Fault::Hang);
     bench.faulty.fail_next(Verb::Get, Fault::Hang);
@@ -238,7 +238,7 @@ fn what_is_lost_under_way_is_lost_for_good() {
 }
 
 #[test]
-fn reads_fail_as_reads_do() {
+fn failed_reads_have_no_unknown() {
     let (bench, _) = Bench::held();
     for fault in
         [Fault::NotApplied, Fault::LostRequest, Fault::LostAnswer, Fault::Late(SECOND), Fault::HeldBack]
@@ -252,7 +252,7 @@ fn reads_fail_as_reads_do() {
 }
 
 #[test]
-fn a_slow_answer_to_a_read_is_as_old_as_its_start() {
+fn slow_answer_to_a_read_shows_the_state_before_its_delay() {
     let (bench, first) = Bench::held();
     bench.faulty.fail_next(Verb::Get, Fault::SlowAnswer(SECOND));
     bench.faulty.fail_next(Verb::Scan, Fault::SlowRequest(SECOND));
@@ -268,7 +268,7 @@ fn a_slow_answer_to_a_read_is_as_old_as_its_start() {
 }
 
 #[test]
-fn tampering_overwrites_and_wiping_vacates_whatever_stands_there() {
+fn tamper_overwrites_and_wipe_deletes_any_record() {
     let (bench, first) = Bench::held();
     Verb::RECORDS.into_iter().for_each(|verb| bench.faulty.fail_always(verb, Fault::Fatal));
     let intruder = entry(7, 0);
