@@ -4,8 +4,6 @@
 //! [`storage_contract_suite!`](crate::storage_contract_suite). A case writes through one handle and reads
 //! through another, as two processes would. Time is real. The factory makes a new storage for each case.
 
-#[cfg(test)]
-pub(in crate::testing) mod catches;
 mod claims;
 mod closing;
 mod contention;

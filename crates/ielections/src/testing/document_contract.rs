@@ -102,6 +102,3 @@ macro_rules! document_contract_suite {
 
 /// The names of all cases, as the macro makes them.
 pub const CASES: &[&str] = document_contract_suite!(@cases names);
-
-#[cfg(test)]
-mod catches;
