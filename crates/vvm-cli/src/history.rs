@@ -1,52 +1,74 @@
 //! `vvm history`: the log of each slot, as a table or as JSON.
 
 use crate::{
+    announce::say,
     calendar::{Moment, Span},
     cli::args::HistoryArgs,
+    liveness::{Liveness, Observation},
     operate::{Refusal, conclude},
 };
-use ielections::TtlStorage as _;
+use ielections::{Slot, TtlStorage as _};
 use serde::Serialize;
 use std::{
     io::{self, Write as _},
     process::ExitCode,
     time::Duration,
 };
-use vvm_clock::{SystemWallClock, WallClock as _};
-use vvm_host::operate::{InspectError, Purpose};
-use vvm_host::operate::{PastLeadership, read};
+use vvm_clock::{Instant, SystemWallClock, WallClock as _};
+use vvm_host::operate::{InspectError, PastLeadership, Purpose, read};
 use vvm_storage::SlotNumber;
 
-/// One leadership, as it is shown.
+/// A leadership, as shown.
 #[derive(Serialize)]
 struct Line {
     slot: u32,
     #[serde(flatten)]
-    reign: PastLeadership,
+    leadership: PastLeadership,
 }
 
 /// `vvm history`.
 pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
-    conclude((&args.storage, &args.name), Purpose::Look, async |desk| {
-        let Some(documents) = desk.storage.documents() else {
+    conclude((&args.storage, &args.name), Purpose::Look, async |inspector| {
+        let (storage, name) = (&inspector.storage, &inspector.name);
+        let Some(documents) = storage.documents() else {
             return Err(Refusal::Refused("this storage keeps no documents, and so no history".into()));
         };
-        let slots = desk.slots().await?;
+        let slots = inspector.slots().await?;
         let wanted = args.slot.map(SlotNumber::new);
         if let Some(wanted) = wanted.filter(|wanted| slots.iter().all(|key| key.slot != *wanted)) {
-            return Err(Refusal::Misuse(format!("--slot {wanted}: {} has {}", desk.name, slots.len())));
+            return Err(Refusal::Misuse(format!("--slot {wanted}: {name} has {}", slots.len())));
         }
         let mut lines = Vec::new();
         for key in slots.iter().filter(|key| wanted.is_none_or(|wanted| key.slot == wanted)) {
-            let reigns = read(documents, key).await?;
-            lines.extend(reigns.into_iter().map(|reign| Line { slot: key.slot.get().get(), reign }));
+            let leaderships = read(documents, key).await?;
+            // Read after the log: a leadership that the log does not end yet may have ended.
+            let slot = storage.get(key).await?;
+            if leaderships.is_empty() && slot.last_epoch().is_some() {
+                say!(
+                    "{name} slot {} was led, but has no history: programs that lead without vvm or a \
+                     vvm_host::Host write none",
+                    key.slot
+                );
+            }
+            for mut leadership in leaderships {
+                if leadership.end.is_none() {
+                    leadership.end = unrecorded_end(leadership.epoch, &slot);
+                }
+                lines.push(Line { slot: key.slot.get().get(), leadership });
+            }
         }
-        match show(args.json, &lines) {
-            // A reader that has seen enough, as `head`.
-            Err(refusal) if refusal.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            shown => shown.map_err(|refusal| InspectError::Output(refusal).into()),
-        }
+        Ok(show(args.json, &lines).map_err(InspectError::Output)?)
     })
+}
+
+/// Returns what the slot proves about a leadership without an end in the log; none if it lasts.
+fn unrecorded_end(epoch: u64, slot: &Slot) -> Option<String> {
+    match slot.last_epoch().map(|last| last.get()) {
+        Some(last) if last > epoch => Some(format!("no end was recorded; followed by epoch {last}")),
+        _ if slot.entry().is_none() => Some("released; no end was recorded".into()),
+        _ => (Observation::default().add(slot, Instant::ORIGIN) == Liveness::Stale)
+            .then(|| "not renewed for its TTL: its leader is dead or hangs".into()),
+    }
 }
 
 fn show(json: bool, lines: &[Line]) -> io::Result<()> {
@@ -55,26 +77,48 @@ fn show(json: bool, lines: &[Line]) -> io::Result<()> {
         serde_json::to_writer_pretty(&mut out, lines)?;
         return writeln!(out);
     }
-    writeln!(
-        out,
-        "{:>4}  {:20}  {:20}  {:>8}  {:>14}  {:24}  HOW IT ENDED",
-        "SLOT", "START", "END", "FOR", "EPOCH", "HOLDER"
-    )?;
+    let mut row = |[slot, start, end, lasted, epoch, holder, how]: [&str; 7]| {
+        writeln!(out, "{slot:>4}  {start:20}  {end:20}  {lasted:>8}  {epoch:>14}  {holder:24}  {how}")
+    };
+    row(["SLOT", "START", "END", "FOR", "EPOCH", "HOLDER", "HOW IT ENDED"])?;
     let now = SystemWallClock.since_unix_epoch();
-    for Line { slot, reign } in lines {
-        let started = Duration::from_millis(reign.started_ms);
-        let ended = reign.ended_ms.map(Duration::from_millis);
-        let lasted = Span(ended.unwrap_or(now).saturating_sub(started)).to_string();
-        let end = ended.map_or_else(|| "-".to_owned(), |ended| Moment(ended).to_string());
-        let start = Moment(started).to_string();
-        // What stands in a storage may hold anything, terminals' own commands too.
-        let holder = reign.holder.escape_debug().to_string();
-        let how = reign.end.as_deref().unwrap_or("-").escape_debug().to_string();
-        writeln!(
-            out,
-            "{slot:>4}  {start:20}  {end:20}  {lasted:>8}  {:>14}  {holder:24}  {how}",
-            reign.epoch
-        )?;
+    for Line { slot, leadership } in lines {
+        let PastLeadership { holder, epoch, started_ms, ended_ms, end } = leadership;
+        let started = Duration::from_millis(*started_ms);
+        let ended = ended_ms.map(Duration::from_millis);
+        let until = ended.or(end.is_none().then_some(now));
+        let text = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        let lasted = text(until.map(|until| Span(until.saturating_sub(started)).to_string()));
+        let ended = text(ended.map(|ended| Moment(ended).to_string()));
+        // A record may contain anything, control sequences of terminals included.
+        let (holder, how) = (holder.escape_debug().to_string(), end.as_deref().unwrap_or("-").escape_debug());
+        let (slot, epoch, started) = (slot.to_string(), epoch.to_string(), Moment(started).to_string());
+        row([&slot, &started, &ended, &lasted, &epoch, &holder, &how.to_string()])?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ielections::{Entry, Epoch, Holder, Incarnation, Ttl, Vacant, Version};
+
+    #[test]
+    fn leadership_without_recorded_end_is_ended_by_what_its_slot_shows() {
+        let epoch = |epoch| Epoch::new(epoch).unwrap();
+        let free = Slot::Vacant(Vacant { last_epoch: Some(epoch(7)) });
+        let held = |age| {
+            let version = Version { incarnation: Incarnation::from_bytes([1; 16]), write: 1 };
+            let entry =
+                Entry { holder: Holder::new("a").unwrap(), version, ttl: Ttl::DEFAULT, epoch: epoch(7) };
+            Slot::Held { entry, proven_age: Some(Duration::from_secs(age)) }
+        };
+        let end = |epoch, slot| unrecorded_end(epoch, &slot);
+        for slot in [free.clone(), held(1)] {
+            assert_eq!(end(6, slot).unwrap(), "no end was recorded; followed by epoch 7");
+        }
+        assert_eq!(end(7, free).unwrap(), "released; no end was recorded");
+        assert_eq!(end(7, held(1)), None);
+        assert_eq!(end(7, held(20)).unwrap(), "not renewed for its TTL: its leader is dead or hangs");
+    }
 }

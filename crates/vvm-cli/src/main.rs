@@ -17,6 +17,7 @@ mod guardian;
 mod history;
 mod init_storage;
 mod inspection;
+mod liveness;
 mod notes;
 mod operate;
 mod report;

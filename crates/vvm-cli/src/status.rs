@@ -1,39 +1,48 @@
-//! `vvm status`: who leads which slot. Only looks: nothing is created, claimed or settled.
+//! `vvm status`: which process leads each slot. Creates, claims and settles nothing.
 
 mod instances;
 
-use crate::inspection::inspect;
-use crate::{calendar::Moment, cli::args::StatusArgs};
-use ielections::Slot;
+use crate::{
+    calendar::{Moment, Span},
+    cli::{args::StatusArgs, exit},
+    inspection::{conclude, inspect},
+    liveness::{Liveness, Observation},
+};
+use ielections::{Slot, TtlStorage as _};
 use primary_only::DocumentedInstance;
 use serde::Serialize;
 use std::{
     io::{self, Write as _},
     process::ExitCode,
+    time::Duration,
 };
 use vvm_host::operate::{InspectError, Purpose, StorageInspector};
-use vvm_storage::{Requests, SlotNumber, Stage, StepDown};
+use vvm_storage::{ElectionKey, Requests, Stage, StepDown};
 
-/// One slot, as it is shown.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+/// Pause between two reads of a slot under `--wait`.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// A slot, as shown.
+#[derive(Debug, Serialize)]
 struct Line {
     slot: u32,
-    state: &'static str,
+    state: Liveness,
     holder: Option<String>,
+    /// That of the last leadership, if the slot is free.
     epoch: Option<u64>,
     incarnation: Option<String>,
     ttl_ms: Option<u64>,
-    /// The operator who paused the whole name.
+    /// The time since the record was written, if the storage can prove it.
+    age_ms: Option<u64>,
+    /// The operator who paused the name.
     paused_by: Option<String>,
-    /// How far a step-down has come that was asked of this leader, and who shall come next.
     stepping_down: Option<Stepping>,
-    /// Where they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     instances: Option<Vec<DocumentedInstance>>,
 }
 
-/// A step-down, as it is shown.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+/// A step-down request, as shown.
+#[derive(Debug, Serialize)]
 struct Stepping {
     stage: &'static str,
     to: Option<String>,
@@ -41,46 +50,84 @@ struct Stepping {
 
 /// `vvm status`.
 pub(crate) fn main(args: &StatusArgs) -> ExitCode {
-    let looked = inspect((&args.storage, &args.name), Purpose::Look, async |desk| look(desk, args).await);
-    let shown =
-        looked.and_then(|(lines, requests)| show(args, &lines, &requests).map_err(InspectError::Output));
+    let shown = inspect((&args.storage, &args.name), Purpose::Look, async |inspector| {
+        let (lines, requests) = look(inspector, args).await?;
+        show(args, &lines, &requests).map_err(InspectError::Output)?;
+        Ok(lines.iter().map(Line::exit_status).max())
+    });
     match shown {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(refusal) => crate::inspection::conclude(&refusal),
+        Ok(worst) if args.exit_status => worst.unwrap_or(exit::STATUS_UNKNOWN).into(),
+        Ok(_) => ExitCode::SUCCESS,
+        Err(refusal) => conclude(&refusal),
     }
 }
 
-async fn look(desk: &StorageInspector, args: &StatusArgs) -> Result<(Vec<Line>, Requests), InspectError> {
-    let (settled, keys) = desk.keys().await?;
-    let (slots, requests) = desk.storage.scan_with_requests(&desk.cluster, &keys).await?;
+async fn look(
+    inspector: &StorageInspector,
+    args: &StatusArgs,
+) -> Result<(Vec<Line>, Requests), InspectError> {
+    let StorageInspector { storage, cluster, clock, .. } = inspector;
+    let (settled, keys) = inspector.keys().await?;
+    let (slots, requests) = storage.scan_with_requests(cluster, &keys).await?;
     if settled.is_none() {
-        desk.check_known(&slots)?;
+        inspector.check_known(&slots)?;
+    }
+    let now = clock.now();
+    let mut seen = Vec::with_capacity(keys.len());
+    for slot in slots {
+        seen.push((Observation::default().add(&slot, now), slot));
+    }
+    // A scan may be stale: an observation counts from the first linearizable read.
+    let mut observations = vec![Observation::default(); keys.len()];
+    while args.wait && seen.iter().any(|(state, _)| *state == Liveness::Unknown) {
+        for ((key, observation), seen) in keys.iter().zip(&mut observations).zip(&mut seen) {
+            if seen.0 == Liveness::Unknown {
+                let slot = storage.get(key).await?;
+                *seen = (observation.add(&slot, clock.now()), slot);
+            }
+        }
+        clock.sleep(INTERVAL).await;
     }
     let mut lines = Vec::with_capacity(keys.len());
-    for (key, slot) in keys.iter().zip(&slots) {
-        let instances = if args.instances { Some(instances::read(&desk.storage, key).await?) } else { None };
-        lines.push(Line { instances, ..Line::of(key.slot, slot, &requests) });
+    for (key, (state, slot)) in keys.iter().zip(&seen) {
+        let instances = if args.instances { Some(instances::read(storage, key).await?) } else { None };
+        lines.push(Line { instances, ..Line::of(key, *state, slot, &requests) });
     }
     Ok((lines, requests))
 }
 
+/// Returns whole milliseconds.
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 impl Line {
-    fn of(number: SlotNumber, slot: &Slot, requests: &Requests) -> Self {
+    fn of(key: &ElectionKey, state: Liveness, slot: &Slot, requests: &Requests) -> Self {
         let entry = slot.entry();
         let step_down = requests.step_down.as_ref();
-        let step_down = step_down.filter(|request| request.is_about(number, slot.last_epoch()));
+        let step_down = step_down.filter(|request| request.is_about(key.slot, slot.last_epoch()));
+        let age = if let Slot::Held { proven_age, .. } = slot { *proven_age } else { None };
         Self {
-            slot: number.get().get(),
-            state: if entry.is_some() { "held" } else { "free" },
+            slot: key.slot.get().get(),
+            state,
             holder: entry.map(|entry| entry.holder.to_string()),
-            // A free slot still has its epoch: that of the last leadership.
             epoch: slot.last_epoch().map(|epoch| epoch.get()),
             incarnation: entry.map(|entry| entry.incarnation().to_string()),
-            // At most a day (`Ttl::MAX`).
-            ttl_ms: entry.map(|entry| entry.ttl.get().as_millis() as u64),
+            ttl_ms: entry.map(|entry| millis(entry.ttl.get())),
+            age_ms: age.map(millis),
             paused_by: requests.pause.as_ref().map(|pause| pause.by().to_owned()),
             stepping_down: step_down.and_then(Stepping::of),
             instances: None,
+        }
+    }
+
+    /// Returns the status of `--exit-status`.
+    fn exit_status(&self) -> u8 {
+        match self.state {
+            Liveness::Unknown => exit::STATUS_UNKNOWN,
+            Liveness::Stale => exit::STATUS_STALE,
+            Liveness::Led if self.paused_by.is_none() => 0,
+            Liveness::Led | Liveness::Free => exit::STATUS_FREE,
         }
     }
 }
@@ -107,27 +154,26 @@ fn show(args: &StatusArgs, lines: &[Line], requests: &Requests) -> io::Result<()
         writeln!(out, "paused by {}, since {}", pause.by(), Moment(pause.since_unix_epoch()))?;
     }
     for (line, stepping) in lines.iter().filter_map(|line| Some((line, line.stepping_down.as_ref()?))) {
-        let to = stepping.to.as_ref().map_or_else(|| "anybody else".to_owned(), ToString::to_string);
+        let to = stepping.to.as_deref().unwrap_or("any other standby");
         writeln!(out, "slot {} is to step down, in favour of {to}: {}", line.slot, stepping.stage)?;
     }
-    let number = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
-    let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-    writeln!(
-        out,
-        "{:>4}  {:5}  {:>14}  {:>9}  {:32}  HOLDER",
-        "SLOT", "STATE", "EPOCH", "TTL", "INCARNATION"
-    )?;
+    let mut row = |[slot, state, age, ttl, epoch, incarnation, holder]: [&str; 7]| {
+        writeln!(out, "{slot:>4}  {state:7}  {age:>7}  {ttl:>7}  {epoch:>14}  {incarnation:32}  {holder}")
+    };
+    row(["SLOT", "STATE", "AGE", "TTL", "EPOCH", "INCARNATION", "HOLDER"])?;
     for line in lines {
-        let ttl = line.ttl_ms.map_or_else(
-            || "-".to_owned(),
-            |millis| format!("{:?}", std::time::Duration::from_millis(millis)),
-        );
-        let (epoch, incarnation, holder) = (number(line.epoch), text(&line.incarnation), text(&line.holder));
-        writeln!(
-            out,
-            "{:>4}  {:5}  {epoch:>14}  {ttl:>9}  {incarnation:32}  {holder}",
-            line.slot, line.state
-        )?;
+        let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        let span = |millis| Span(Duration::from_millis(millis)).to_string();
+        let (state, age) = match line.state {
+            Liveness::Led => ("led", None),
+            Liveness::Free => ("free", Some("-".to_owned())),
+            Liveness::Stale => ("stale", line.ttl_ms.map(|ttl| format!("≥{}", span(ttl)))),
+            Liveness::Unknown => ("unknown", None),
+        };
+        let age = line.age_ms.map(span).or(age).unwrap_or_else(|| "unknown".to_owned());
+        let ttl = line.ttl_ms.map(|ttl| format!("{:?}", Duration::from_millis(ttl)));
+        let (slot, epoch) = (line.slot.to_string(), line.epoch.map(|epoch| epoch.to_string()));
+        row([&slot, state, &age, &text(&ttl), &text(&epoch), &text(&line.incarnation), &text(&line.holder)])?;
     }
     instances::show(&mut out, lines.iter().map(|line| (line.slot, line.instances.as_deref())))
 }

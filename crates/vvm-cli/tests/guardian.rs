@@ -49,6 +49,7 @@ mod cases {
     mod settings;
     mod signal_table;
     mod signals;
+    mod status;
     mod step_down;
     mod terminal;
     mod terminal_lost;

@@ -82,6 +82,16 @@ impl Trial {
         self.ask("status", arguments)
     }
 
+    /// Returns what `vvm status --json` shows of each slot, without the age of its record, which passes.
+    pub fn slots(&self) -> Vec<serde_json::Value> {
+        let (_, out, error) = self.status(&["--name", &self.name(), "--json"]);
+        let mut slots: Vec<serde_json::Value> = serde_json::from_str(&out).expect(&error);
+        for slot in slots.iter_mut().filter_map(|slot| slot.as_object_mut()) {
+            slot.remove("age_ms");
+        }
+        slots
+    }
+
     /// Another command about the storage, likewise.
     pub fn ask(&self, command: &str, arguments: &[&str]) -> (i32, String, String) {
         let mut asked = Command::new(self.program.path());

@@ -18,6 +18,13 @@ const _: () = assert!(vvm_deadman::EXIT_STATUS == 80);
 
 pub(crate) use vvm_containment::die_of;
 
+/// `vvm status --exit-status`: a slot is free, or the name is paused.
+pub(crate) const STATUS_FREE: u8 = 1;
+/// `vvm status --exit-status`: a record has stood unchanged for its TTL.
+pub(crate) const STATUS_STALE: u8 = 2;
+/// `vvm status --exit-status`: a record is of unknown age.
+pub(crate) const STATUS_UNKNOWN: u8 = 3;
+
 /// For `--help`.
 pub(crate) const HELP: &str = "\
 Exit status:

@@ -1,9 +1,12 @@
-//! `vvm pause` and `vvm resume`: nobody leads a name meanwhile.
+//! `vvm pause` and `vvm resume`: no process leads a name in between.
 //!
-//! What a successful `vvm pause` guarantees, and why, is said at `requests::may_work`; its part of it is the
-//! order: first the pause is written, then each slot is seen to be nobody's, by linearizable reads.
+//! `requests::may_work` of `vvm-host` says what a successful pause guarantees, and why. The part of this
+//! command is the order: it writes the pause, and then sees by linearizable reads that each slot is clear.
 
-use super::{LOOK, Refusal, StorageInspector, conclude, new_ask, slots::Occupied, tell};
+use super::{
+    occupied::Occupied,
+    request::{INTERVAL, Refusal, conclude, new_ask, print},
+};
 use crate::{
     announce::say,
     calendar::{Moment, Span},
@@ -11,137 +14,146 @@ use crate::{
 };
 use ielections::{Holder, ReadError, WriteError};
 use std::{process::ExitCode, time::Duration};
-use vvm_clock::{Instant, SystemWallClock, WallClock as _};
-use vvm_host::operate::{InspectError, Purpose};
+use vvm_clock::{SystemWallClock, WallClock as _};
+use vvm_host::operate::{Purpose, StorageInspector};
 use vvm_storage::Pause;
 
-/// How often a write is tried that is not confirmed.
+/// How often a write is sent whose outcome is unknown, and the pause in between.
 const ATTEMPTS: u32 = 5;
-
-/// Between two of them.
-const PAUSE: Duration = Duration::from_millis(500);
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// `vvm pause`.
 pub(crate) fn pause(args: &PauseArgs) -> ExitCode {
-    conclude((&args.storage, &args.name), Purpose::Ask, async |desk| pause_and_wait(desk, args).await)
+    conclude((&args.storage, &args.name), Purpose::Ask, async |inspector| {
+        pause_and_wait(inspector, args).await
+    })
 }
 
 /// `vvm resume`.
 pub(crate) fn resume(args: &ResumeArgs) -> ExitCode {
-    conclude((&args.storage, &args.name), Purpose::Ask, async |desk| take_back(desk, args).await)
+    conclude((&args.storage, &args.name), Purpose::Ask, async |inspector| end_pause(inspector, args).await)
 }
 
-async fn pause_and_wait(desk: &StorageInspector, args: &PauseArgs) -> Result<(), Refusal> {
+async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Result<(), Refusal> {
+    let StorageInspector { storage, name, cluster, clock, .. } = inspector;
     let by = by(args)?;
-    desk.slots().await?;
-    let (pause, is_ours) = written(desk, &by).await?;
-    desk.wake_candidates(args.local_dir.as_ref());
+    inspector.slots().await?;
+    let (pause, is_ours) = write(inspector, &by).await?;
+    inspector.wake_candidates(args.local_dir.as_ref());
     let since = Moment(pause.since_unix_epoch());
     match is_ours {
-        true => tell(desk, format_args!("paused by {}", pause.by())),
-        false => tell(desk, format_args!("paused already, by {}, since {since}", pause.by())),
+        true => print(inspector, format_args!("paused by {}", pause.by())),
+        false => print(inspector, format_args!("paused already, by {}, since {since}", pause.by())),
     }
-    let began = desk.clock.now();
-    let give_up_at = match args.wait {
-        Wait::No => return Ok(()),
-        Wait::For(patience) => began.after(patience),
-    };
-    // Counted after the pause was written: who settles the count after this, campaigns after this.
-    let mut occupied = Occupied::perhaps(desk.slots().await?, desk.clock.clone());
-    let mut said = false;
+    say!("{name}: programs that lead without vvm or a vvm_host::Host ignore a pause: stop them yourself");
+    let began = clock.now();
+    // Read after the pause was written: a candidate that settles the count later sees the pause.
+    let (settled, slots) = inspector.keys().await?;
+    if settled.is_none() {
+        say!(
+            "{name}: the slot count is not settled, so only slot 1 is checked: until now only programs led it \
+             that may ignore a pause"
+        );
+    }
+    let Wait::For(timeout) = args.wait else { return Ok(()) };
+    let give_up_at = began.after(timeout);
+    let mut occupied = Occupied::new(slots);
+    let mut is_first = true;
     loop {
-        match occupied.look(desk).await {
+        match occupied.look(storage, &**clock).await {
             Ok(()) if occupied.is_clear() => break,
-            // Still to be seen.
-            Ok(()) | Err(Refusal::Inspect(InspectError::Read(ReadError::Unavailable(_)))) => {}
-            Err(refusal) => return Err(refusal),
+            Ok(()) | Err(ReadError::Unavailable(_)) => {}
+            Err(refusal) => return Err(refusal.into()),
         }
-        if !std::mem::replace(&mut said, true) {
-            let holders = occupied.holders();
-            say!(
-                "{}: waiting until nobody leads: {holders} (Ctrl-C ends the waiting, not the pause)",
-                desk.name
-            );
+        let leaders = occupied.leaders();
+        if std::mem::replace(&mut is_first, false) {
+            say!("{name}: waiting until no process leads: {leaders} (Ctrl-C ends the wait, not the pause)");
         }
-        if desk.clock.now() >= give_up_at {
+        if clock.now() >= give_up_at {
             return Err(Refusal::Unfinished(format!(
-                "{} is paused, but not everybody has stopped: {}. The pause stands: nobody new begins; call `vvm pause` \
-                 again to go on waiting, or `vvm resume`",
-                desk.name,
-                occupied.holders()
+                "{name} is paused, but not all leaders have stopped: {leaders}. The pause stands, and no new \
+                 leader begins. To wait again, run `vvm pause` again; to end the pause, `vvm resume`"
             )));
         }
-        desk.clock.sleep_until(desk.clock.now().after(LOOK).min(give_up_at)).await;
+        clock.sleep_until(clock.now().after(INTERVAL).min(give_up_at)).await;
     }
-    // Somebody may have resumed meanwhile, and then none of it counts.
-    match desk.storage.standing_pause(&desk.cluster).await? {
-        Some(stands) if stands == pause => {}
-        _ => {
-            return Err(Refusal::Unfinished(format!("{} was resumed by somebody else meanwhile", desk.name)));
-        }
+    // After a resume in between, what was seen proves nothing.
+    if storage.standing_pause(cluster).await? != Some(pause) {
+        return Err(Refusal::Unfinished(format!("{name} was resumed by another operator meanwhile")));
     }
-    let took = Span(desk.clock.now().since(began));
-    tell(desk, format_args!("nobody leads, and nobody will until `vvm resume` (after {took})"));
+    let took = Span(began.until(clock.now()));
+    print(inspector, format_args!("no process leads, and none will until `vvm resume` (after {took})"));
     Ok(())
 }
 
-async fn take_back(desk: &StorageInspector, args: &ResumeArgs) -> Result<(), Refusal> {
-    desk.slots().await?;
+async fn end_pause(inspector: &StorageInspector, args: &ResumeArgs) -> Result<(), Refusal> {
+    inspector.slots().await?;
     for attempt in 1.. {
-        let Some(pause) = desk.storage.standing_pause(&desk.cluster).await? else {
-            desk.wake_candidates(args.local_dir.as_ref());
-            tell(desk, if attempt == 1 { "not paused" } else { "resumed" });
+        let Some(pause) = inspector.storage.standing_pause(&inspector.cluster).await? else {
+            inspector.wake_candidates(args.local_dir.as_ref());
+            print(inspector, if attempt == 1 { "not paused" } else { "resumed" });
             return Ok(());
         };
-        match desk.storage.resume(&desk.cluster, &pause).await {
+        match inspector.storage.resume(&inspector.cluster, &pause).await {
             Ok(true) => {
-                desk.wake_candidates(args.local_dir.as_ref());
-                let since = SystemWallClock.since_unix_epoch().saturating_sub(pause.since_unix_epoch());
-                tell(desk, format_args!("resumed; had been paused by {} for {}", pause.by(), Span(since)));
+                inspector.wake_candidates(args.local_dir.as_ref());
+                let lasted = SystemWallClock.since_unix_epoch().saturating_sub(pause.since_unix_epoch());
+                let (by, lasted) = (pause.by(), Span(lasted));
+                print(inspector, format_args!("resumed; had been paused by {by} for {lasted}"));
                 return Ok(());
             }
-            // Gone, or not known: the next look tells.
+            // Gone or replaced: read again.
             Ok(false) => {}
-            Err(refusal) => again(desk, attempt, refusal).await?,
+            Err(refusal) => retry(inspector, attempt, refusal).await?,
         }
     }
     Ok(())
 }
 
-/// The pause that stands, once one is certain to, and whether it is ours.
-async fn written(desk: &StorageInspector, by: &Holder) -> Result<(Pause, bool), Refusal> {
+/// Writes a pause unless one stands. Returns the pause that stands, and whether it is this one.
+async fn write(inspector: &StorageInspector, by: &Holder) -> Result<(Pause, bool), Refusal> {
+    // The same request in each attempt: if any of them is applied, the pause is ours.
     let ask = new_ask();
     let mut attempt = 0;
     loop {
         attempt += 1;
-        // The same request each time: whichever of the attempts lands is ours.
-        match desk.storage.pause(&desk.cluster, by, ask).await {
+        match inspector.storage.pause(&inspector.cluster, by, ask).await {
             Ok((pause, is_ours)) => return Ok((pause.clone(), is_ours || pause.is(ask))),
-            Err(refusal) => again(desk, attempt, refusal).await?,
+            Err(refusal) => retry(inspector, attempt, refusal).await?,
         }
     }
 }
 
-/// A pause before the next attempt, unless there shall be none.
-async fn again(desk: &StorageInspector, attempt: u32, refusal: WriteError) -> Result<(), Refusal> {
+/// Waits before the next attempt. Fails with `refusal` if there is none.
+async fn retry(inspector: &StorageInspector, attempt: u32, refusal: WriteError) -> Result<(), Refusal> {
     let is_passing = matches!(refusal, WriteError::NotApplied(_) | WriteError::Unknown(_));
     if !is_passing || attempt >= ATTEMPTS {
         return Err(refusal.into());
     }
-    desk.clock.sleep_until(Instant::after(desk.clock.now(), PAUSE)).await;
+    inspector.clock.sleep(RETRY_PAUSE).await;
     Ok(())
 }
 
-/// Who pauses, and why, in the words that everybody gets to see.
+/// Returns the operator and the reason, as candidates show them.
 fn by(args: &PauseArgs) -> Result<Holder, Refusal> {
-    let who = args.by.clone().unwrap_or_else(|| {
-        let user = std::env::var("USER").ok().filter(|user| !user.is_empty());
+    let operator = args.by.clone().unwrap_or_else(|| {
+        let user = std::env::var("USER").ok().filter(|user| !user.is_empty()).or_else(user_name);
         let user = user.unwrap_or_else(|| format!("user {}", rustix::process::getuid().as_raw()));
         format!("{user}@{}", rustix::system::uname().nodename().to_string_lossy())
     });
-    let text = args.reason.as_ref().map_or_else(|| who.clone(), |reason| format!("{who}: {reason}"));
+    let text = args.reason.as_ref().map_or_else(|| operator.clone(), |reason| format!("{operator}: {reason}"));
     Holder::new(text).map_err(|_| {
-        let left = Holder::MAX_BYTES.saturating_sub(who.len() + ": ".len());
-        Refusal::Misuse(format!("--reason: too long: at most {left} bytes beside {who}"))
+        let left = Holder::MAX_BYTES.saturating_sub(operator.len() + ": ".len());
+        Refusal::Misuse(format!("--reason: too long: at most {left} bytes beside {operator}"))
+    })
+}
+
+/// Returns the user's name from the user database of this machine.
+fn user_name() -> Option<String> {
+    let id = rustix::process::getuid().as_raw().to_string();
+    std::fs::read_to_string("/etc/passwd").ok()?.lines().find_map(|user| {
+        let mut fields = user.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)? == id).then(|| name.to_owned())
     })
 }

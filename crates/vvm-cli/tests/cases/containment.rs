@@ -86,7 +86,7 @@ fn the_record_stands_until_the_last_process_is_gone() {
         if test_kill_process(daemon).is_err() {
             break;
         }
-        assert!(table.contains("held"), "{table}");
+        assert!(!table.contains("free"), "{table}");
         looked += 1;
     }
     assert!(looked > 0, "the daemon did not outlive the command");

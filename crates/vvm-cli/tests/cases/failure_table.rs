@@ -184,6 +184,6 @@ fn without_a_keeper_nothing_is_handed_back_unless_the_kernel_proves_the_end() {
     } else {
         assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
         assert!(finished.says("the record is left to expire"), "{:#?}", finished.stderr);
-        assert!(shown.contains("held"), "{shown}");
+        assert!(!shown.contains("free"), "{shown}");
     }
 }

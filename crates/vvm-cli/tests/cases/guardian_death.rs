@@ -177,7 +177,7 @@ mod timed {
                 let finished = leader.finish();
                 assert!(!finished.says("deadman"), "{:#?}", finished.stderr);
                 let (_, shown, _) = trial.status(&["--name", &trial.name()]);
-                assert!(shown.contains("held"), "{shown}");
+                assert!(!shown.contains("free"), "{shown}");
                 Ok(())
             });
         }
@@ -214,7 +214,7 @@ mod timed {
             })?;
             leader.finish();
             let (_, shown, _) = trial.status(&["--name", &trial.name()]);
-            assert!(shown.contains("held"), "{shown}");
+            assert!(!shown.contains("free"), "{shown}");
             Ok(())
         });
     }

@@ -1,4 +1,4 @@
-//! `vvm history`: who led when, and how it ended, also of those who could not say it themselves.
+//! `vvm history`: past leaderships and their ends, recorded or not.
 
 use crate::VVM;
 use harness::{Trial, eventually};
@@ -12,7 +12,7 @@ fn history(trial: &Trial) -> Vec<Value> {
 }
 
 #[test]
-fn each_leadership_is_remembered_with_its_end_and_one_without_a_word_by_the_next() {
+fn each_leadership_is_listed_with_its_end_which_the_next_leader_records_after_a_crash() {
     let trial = VVM.trial();
     assert_eq!(trial.ask("history", &["--name", &trial.name()]).0, 66);
     assert_eq!(trial.run_script("exit 3").with(["--holder", "a"]).finish().code(), 3);
@@ -21,7 +21,6 @@ fn each_leadership_is_remembered_with_its_end_and_one_without_a_word_by_the_next
         .with(["--holder", "b", "--ttl", trial.ttl("2s")])
         .start();
     killed.stdout.wait_for("up");
-    // It is noted while the command works already.
     eventually("the start is noted", || history(&trial).len() == 2);
     let found = history(&trial);
     assert_eq!(
@@ -53,7 +52,33 @@ fn each_leadership_is_remembered_with_its_end_and_one_without_a_word_by_the_next
     assert_eq!(table.lines().count(), 4, "{table}");
     assert!(table.lines().nth(3).unwrap().contains("c                         paused by alice"), "{table}");
     assert_eq!(trial.ask("history", &["--name", &trial.name(), "--slot", "2"]).0, 64);
-    // It is nothing that a service has put there.
+    // The history is no instance of a service.
     let (_, out, _) = trial.status(&["--name", &trial.name(), "--json", "--instances"]);
     assert_eq!(serde_json::from_str::<Value>(&out).unwrap()[0]["instances"], Value::Array(Vec::new()));
+}
+
+/// The test itself leads next, as a program without a host would.
+#[test]
+fn leadership_without_recorded_end_ends_when_a_later_one_shows() {
+    let trial = VVM.trial();
+    let mut killed = trial.run_script("echo up; exec sleep 1000").start();
+    killed.stdout.wait_for("up");
+    eventually("the start is noted", || history(&trial).len() == 1);
+    assert_eq!(history(&trial)[0]["end"], Value::Null);
+    kill_process(killed.host(), Signal::KILL).unwrap();
+    killed.finish();
+    let next = trial.usurp();
+    let epoch = &trial.slots()[0]["epoch"];
+    assert_eq!(history(&trial)[0]["end"], format!("no end was recorded; followed by epoch {epoch}"));
+    next.leave();
+}
+
+#[test]
+fn name_led_without_a_host_has_no_history_and_the_command_gives_the_reason() {
+    let trial = VVM.trial();
+    let foreign = trial.usurp();
+    let (code, out, error) = trial.ask("history", &["--name", &trial.name()]);
+    assert_eq!((code, out.lines().count()), (0, 1), "{error}");
+    assert!(error.contains("programs that lead without vvm or a vvm_host::Host write none"), "{error}");
+    foreign.leave();
 }

@@ -1,5 +1,4 @@
-//! What is the same for each command that an operator types: settings from a file, and what they leave
-//! undone.
+//! Properties of all operator commands: settings from a file, refusals, dry runs.
 
 use crate::VVM;
 use harness::{Lines, Trial, eventually};
@@ -7,7 +6,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::process::{Command, Stdio};
 
-/// A `vvm` that knows storage and name from a file alone.
+/// Returns a `vvm` with storage and name from a file alone.
 fn by_file(trial: &Trial, command: &str, options: &[&str]) -> Command {
     let path = trial.folder().join("vvm.toml");
     let settings = format!("storage = {:?}\nname = {:?}\n", trial.storage(), trial.name());
@@ -24,7 +23,7 @@ fn ask(trial: &Trial, command: &str, options: &[&str]) -> (Option<i32>, String) 
 }
 
 #[test]
-fn each_command_has_its_settings_from_a_file() {
+fn each_command_takes_its_settings_from_a_file() {
     let trial = VVM.trial();
     let made = ask(&trial, "init-storage", &[]);
     assert_eq!(made.0, Some(0), "{}", made.1);
@@ -39,7 +38,7 @@ fn each_command_has_its_settings_from_a_file() {
         ("status", &["--json", "--instances"], 0, "\"instances\""),
         ("history", &["--slot", "1"], 0, "led by file"),
         ("doctor", &["--ttl", "1m", "--json"], 0, "\"findings\""),
-        ("step-down", &["--to", "nobody"], 75, "no standby nobody has answered"),
+        ("step-down", &["--to", "elsewhere"], 75, "standby elsewhere did not answer"),
         ("pause", &["--by", "alice", "--reason", "a test"], 0, "paused by alice: a test"),
         ("resume", &[], 0, "had been paused by alice: a test"),
     ] {
@@ -76,9 +75,8 @@ fn each_command_has_its_settings_from_a_file() {
     assert_eq!(elect.wait().unwrap().code(), Some(0));
 }
 
-/// The next leader is not there within that time. The request stands, and the leader goes on stopping.
 #[test]
-fn a_step_down_that_takes_longer_than_was_said_is_not_finished() {
+fn step_down_that_times_out_has_status_76_and_the_leader_continues_to_stop() {
     let trial = VVM.trial();
     let script = format!(
         "cd {}; trap '' TERM; echo up; until test -e go; do sleep 0.01; done",
@@ -95,7 +93,6 @@ fn a_step_down_that_takes_longer_than_was_said_is_not_finished() {
     leader.finish();
 }
 
-/// With slots, a TTL and a holder of its own.
 #[test]
 fn elect_leads_one_of_several_slots() {
     let trial = VVM.trial();
@@ -128,7 +125,7 @@ fn elect_leads_one_of_several_slots() {
 }
 
 #[test]
-fn what_elect_is_refused_for() {
+fn elect_is_refused_with_the_cause_and_its_status() {
     let trial = VVM.trial();
     trial.run(["true"]).with(["--slots", "2"]).finish();
     let (missing, hint) = trial.storage_that_was_never_made();
@@ -152,11 +149,11 @@ fn what_elect_is_refused_for() {
 }
 
 #[test]
-fn a_dry_run_says_who_leads_settles_nothing_and_has_the_status_of_a_refusal() {
+fn dry_run_shows_the_leader_settles_nothing_and_has_the_status_of_a_refusal() {
     let trial = VVM.trial();
     let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--holder", "the leader"]).start();
     leader.stdout.wait_for("up");
-    let before = trial.status(&["--name", &trial.name()]).1;
+    let before = trial.slots();
     let plan = trial.run(["echo", "ran"]).with(["--dry-run"]).finish();
     let out = plan.stdout.join("\n");
     assert_eq!(plan.code(), 0, "{out}");
@@ -166,19 +163,18 @@ fn a_dry_run_says_who_leads_settles_nothing_and_has_the_status_of_a_refusal() {
     assert_eq!(code, 0, "{error}");
     assert!(out.contains("on lead      ./promote") && out.contains("held by the leader"), "{out}");
     assert_eq!(trial.run(["true"]).with(["--dry-run", "--slots", "2"]).finish().code(), 78);
-    // For a name that nobody has campaigned for: the number of slots is not settled by asking.
+    // A dry run does not settle the slot count of a new name.
     let other = trial.name().replace("payroll", "other");
     assert_eq!(trial.run(["true"]).with(["--dry-run", "--name", &other, "--slots", "7"]).finish().code(), 0);
     assert_eq!(trial.run(["true"]).with(["--name", &other, "--slots", "1"]).finish().code(), 0);
-    assert_eq!(trial.status(&["--name", &trial.name()]).1, before, "what it did shows");
+    assert_eq!(trial.slots(), before, "a dry run changed the slots of the name");
     leader.signal(Signal::TERM);
     leader.finish();
 }
 
-/// Credentials are of the storage in use: those of DynamoDB go where the storage is one, unless they are to
-/// stay.
+/// Only credentials of the storage in use are removed.
 #[test]
-fn credentials_of_the_storage_are_kept_from_the_command_unless_it_is_to_have_them() {
+fn storage_credentials_are_removed_from_the_command_without_keep_credentials() {
     let trial = VVM.trial();
     let script = "echo ${AWS_ACCESS_KEY_ID-none} ${VVM_STORAGE_PASSWORD-none}";
     let seen = |options: &[&str]| {
@@ -191,9 +187,8 @@ fn credentials_of_the_storage_are_kept_from_the_command_unless_it_is_to_have_the
     assert_eq!(seen(&["--keep-credentials"]).stdout, ["local none"]);
 }
 
-/// Each of them finds the others there, whatever the storage.
 #[test]
-fn neighbours_meet_in_the_folder_that_was_named() {
+fn processes_wake_each_other_in_the_named_local_dir() {
     let trial = VVM.trial();
     let place = trial.folder().join("place").display().to_string();
     let meet = ["--local-dir", place.as_str()];
@@ -207,7 +202,7 @@ fn neighbours_meet_in_the_folder_that_was_named() {
     let mut hooks = Lines::of("stdout", elect.stdout.take().unwrap());
     let sockets = || std::fs::read_dir(&place).unwrap().count();
     eventually("a socket of each", || sockets() == 2);
-    // The run leads, so that it hands over to the other one; and after a pause either may lead.
+    // The run leads and hands over to elect. After the pause, either may lead.
     for (command, line) in
         [("step-down", "asked to step down"), ("pause", "paused by"), ("resume", "resumed")]
     {

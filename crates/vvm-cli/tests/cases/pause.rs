@@ -1,4 +1,4 @@
-//! `vvm pause` and `vvm resume`: between the two nobody works, whoever comes and goes meanwhile.
+//! `vvm pause` and `vvm resume`: no command works in between, whatever starts or dies meanwhile.
 
 use crate::VVM;
 use harness::{Running, Trial, command_line, eventually};
@@ -9,6 +9,7 @@ use rustix::{
 use serde_json::Value;
 use std::{
     fs::File,
+    process::Command,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
@@ -22,17 +23,13 @@ fn resume(trial: &Trial) -> (i32, String, String) {
     trial.ask("resume", &["--name", &trial.name()])
 }
 
-fn slots(trial: &Trial) -> Vec<Value> {
-    serde_json::from_str(&trial.status(&["--name", &trial.name(), "--json"]).1).unwrap()
-}
-
-/// How many commands there are.
+/// Returns the number of commands at work.
 fn workers(trial: &Trial) -> usize {
     trial.processes().0.into_iter().filter(|pid| command_line(*pid).starts_with("sleep 1000")).count()
 }
 
 #[test]
-fn leaders_stop_everybody_waits_and_says_so_and_after_it_somebody_leads() {
+fn leaders_stop_and_all_candidates_wait_until_the_name_is_resumed() {
     let trial = VVM.trial();
     let mut leader = trial.run_script("echo works; exec sleep 1000").with(["--holder", "a"]).start();
     leader.stdout.wait_for("works");
@@ -42,24 +39,24 @@ fn leaders_stop_everybody_waits_and_says_so_and_after_it_somebody_leads() {
     let (code, out, error) = pause(&trial, &["--by", "alice", "--reason", "new schema"]);
     assert_eq!(code, 0, "{error}");
     assert!(out.contains(&format!("{}: paused by alice: new schema\n", trial.name())), "{out}");
-    assert!(out.contains("nobody leads, and nobody will until `vvm resume`"), "{out}");
+    assert!(out.contains("no process leads, and none will until `vvm resume`"), "{out}");
     assert_eq!(workers(&trial), 0);
     leader.stderr.wait_for("stopping the work: paused by alice: new schema");
     leader.stderr.wait_for("waiting until it is resumed");
     candidate.stderr.wait_for("paused by alice: new schema; waiting until it is resumed");
 
-    let found = slots(&trial);
+    let found = trial.slots();
     assert_eq!((&found[0]["state"], &found[0]["paused_by"]), (&"free".into(), &"alice: new schema".into()));
     let (_, table, _) = trial.status(&["--name", &trial.name()]);
     assert!(table.contains("paused by alice: new schema, since 20"), "{table}");
-    // It stands already, and whoever paused first is shown.
+    // The first operator is shown.
     let (code, out, _) = pause(&trial, &["--by", "bob"]);
     assert_eq!(code, 0);
     assert!(out.contains("paused already, by alice: new schema, since 20"), "{out}");
     let (code, _, error) = trial.ask("step-down", &["--name", &trial.name()]);
     assert_eq!(code, 75, "{error}");
 
-    // Whoever comes now leaves as it would without a leader in time, and says why.
+    // A run without time to wait ends, and names the reason.
     let late = trial.run(["echo", "works"]).with(["--acquire-timeout", "0"]).finish();
     assert_eq!((late.code(), late.stdout.len()), (75, 0));
     assert!(late.says("paused by alice: new schema"), "{:#?}", late.stderr);
@@ -67,13 +64,31 @@ fn leaders_stop_everybody_waits_and_says_so_and_after_it_somebody_leads() {
     let (code, out, _) = resume(&trial);
     assert_eq!(code, 0);
     assert!(out.contains("resumed; had been paused by alice: new schema for "), "{out}");
-    eventually("somebody works", || workers(&trial) == 1);
+    eventually("a command works", || workers(&trial) == 1);
     candidate.stderr.wait_for(": resumed");
     assert_eq!(resume(&trial).1, format!("{}: not paused\n", trial.name()));
 }
 
+/// The test itself leads, as a program without a host would.
 #[test]
-fn what_can_not_be_paused_is_said() {
+fn unsettled_slot_count_and_programs_that_ignore_a_pause_are_named() {
+    let trial = VVM.trial();
+    let foreign = trial.usurp();
+    let mut pause = Command::new(VVM.path());
+    pause.args(["pause", "--storage", &trial.storage(), "--name", &trial.name(), "--wait", "no"]);
+    let output = pause.env_remove("USER").output().unwrap();
+    let (out, error) = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).into();
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    assert!(error.contains("the slot count is not settled, so only slot 1 is checked"), "{error}");
+    assert!(error.contains("programs that lead without vvm or a vvm_host::Host ignore a pause"), "{error}");
+    // Without USER, the name is that of the user database.
+    let user = Command::new("id").arg("-un").output().unwrap().stdout;
+    assert!(out.contains(&format!("paused by {}@", String::from_utf8(user).unwrap().trim())), "{out}");
+    foreign.leave();
+}
+
+#[test]
+fn impossible_pauses_are_refused() {
     let trial = VVM.trial();
     assert_eq!(pause(&trial, &[]).0, 66);
     trial.run(["true"]).finish();
@@ -88,12 +103,12 @@ fn what_can_not_be_paused_is_said() {
     assert!(error.contains("--reason: too long: at most 248 bytes beside alice"), "{error}");
     assert_eq!(pause(&trial, &["--wait", "5"]).0, 64);
     assert_eq!(pause(&trial, &["--reason", "a\nb"]).0, 64);
-    assert_eq!(slots(&trial)[0]["paused_by"], Value::Null);
+    assert_eq!(trial.slots()[0]["paused_by"], Value::Null);
 }
 
-/// The pause stands, and who is named stops in the time that its command was given.
+/// The pause stands, and the leader stops within its --stop-timeout.
 #[test]
-fn who_still_holds_is_said() {
+fn pause_that_times_out_names_the_leaders_that_still_work() {
     let trial = VVM.trial();
     let script = format!(
         "cd {}; trap '' TERM; echo up; until test -e go; do sleep 0.01; done",
@@ -103,7 +118,7 @@ fn who_still_holds_is_said() {
     leader.stdout.wait_for("up");
     let (code, out, error) = pause(&trial, &["--wait", "300ms"]);
     assert_eq!(code, 76, "{out}{error}");
-    assert!(error.contains("a holds slot 1 (epoch ") && error.contains("The pause stands"), "{error}");
+    assert!(error.contains("a leads slot 1 (epoch ") && error.contains("The pause stands"), "{error}");
     assert_eq!(pause(&trial, &["--wait", "no"]).0, 0);
     leader.stderr.wait_for("stopping the work");
     std::fs::write(trial.folder().join("go"), "").unwrap();
@@ -111,32 +126,30 @@ fn who_still_holds_is_said() {
     assert_eq!(code, 0, "{out}{error}");
 }
 
-/// Nobody takes its record over meanwhile, so that it is a matter of watching it.
 #[test]
-fn a_leader_that_was_killed_is_known_to_be_dead_after_its_ttl() {
+fn killed_leader_counts_as_stopped_after_its_ttl() {
     let trial = VVM.trial();
-    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", trial.ttl("1s")]).start();
+    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", trial.ttl("1s"), "--holder", "dead"]).start();
     leader.stdout.wait_for("up");
     kill_process(leader.host(), Signal::KILL).unwrap();
     leader.finish();
     let (code, out, error) = pause(&trial, &["--by", "alice"]);
     assert_eq!(code, 0, "{out}{error}");
-    assert_eq!(slots(&trial)[0]["state"], "held");
+    assert_eq!(trial.slots()[0]["holder"], "dead");
     resume(&trial);
     assert_eq!(trial.run(["echo", "next"]).finish().stdout, ["next"]);
 }
 
-/// How often the storm is paused: whoever was killed is waited out for a TTL.
+/// Returns how often the storm is paused. A killed leader costs the wait of a TTL.
 fn rounds() -> usize {
     if Trial::is_on_a_server() { 6 } else { 25 }
 }
 
-/// Five candidates for two slots, which come and go and are killed, on a storage that is of use half of the
-/// time, so that claims and pauses queue up behind each other in any order. Each worker holds a lock of its
-/// slot, shared with nobody but the others of that slot; once `vvm pause` has succeeded, this test must get
-/// both, at once, and whoever starts a worker before `vvm resume` is caught.
+/// Five candidates for two slots start, stop and are killed, on a storage that is locked half of the time, so
+/// that claims and pauses queue up in any order. Each worker holds the lock of its slot. Once `vvm pause` has
+/// succeeded, this test must get both locks at once, and no worker may begin before `vvm resume`.
 #[test]
-fn in_a_storm_of_candidates_nobody_works_from_pause_to_resume() {
+fn no_command_works_from_pause_to_resume_in_a_storm_of_candidates() {
     let trial = VVM.trial();
     let path = |name: &str| trial.folder().join(name);
     let script = format!(
@@ -153,7 +166,7 @@ fn in_a_storm_of_candidates_nobody_works_from_pause_to_resume() {
     let mut random = fastrand::Rng::new();
     println!("seed {}", random.get_seed());
     let mut running: Vec<Running> = (0..5).map(|_| candidate()).collect();
-    eventually("somebody works", || begun() > 0);
+    eventually("a command works", || begun() > 0);
 
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -180,17 +193,17 @@ fn in_a_storm_of_candidates_nobody_works_from_pause_to_resume() {
             let before = begun();
             for lock in &locks {
                 flock(lock, FlockOperation::NonBlockingLockExclusive)
-                    .unwrap_or_else(|_| panic!("round {round}: somebody works after {out}"));
+                    .unwrap_or_else(|_| panic!("round {round}: a command works after {out}"));
             }
-            // Whoever claims now has to be held up by the check alone.
+            // Only the check before the start can hold up a claim now.
             thread::sleep(Duration::from_millis(random.u64(0..150)));
-            assert_eq!(begun(), before, "round {round}: somebody has begun to work");
+            assert_eq!(begun(), before, "round {round}: a command has begun");
             for lock in &locks {
                 flock(lock, FlockOperation::Unlock).unwrap();
             }
             assert_eq!(resume(&trial).0, 0);
             if round % 2 == 0 {
-                eventually("somebody works again", || begun() > before);
+                eventually("a command works again", || begun() > before);
             }
         }
     });

@@ -1,4 +1,4 @@
-//! `vvm step-down`: who leads next, and what it says when nobody can.
+//! `vvm step-down`: the next leader, and refusals.
 
 use crate::VVM;
 use harness::{Running, Trial, eventually};
@@ -8,14 +8,14 @@ use std::process::{Command, Stdio};
 
 const WORK: &str = "echo $VVM_LEADER_HOLDER works; exec sleep 1000";
 
-/// A run that works as `holder`, once it does.
+/// Returns a leader whose command works.
 fn leader(trial: &Trial, holder: &str) -> Running {
     let mut running = trial.run_script(WORK).with(["--holder", holder]).start();
     running.stdout.wait_for("works");
     running
 }
 
-/// A run that waits as `holder`.
+/// Returns a standby.
 fn standby(trial: &Trial, holder: &str) -> Running {
     let mut running = trial.run_script(WORK).with(["--holder", holder]).start();
     running.stderr.wait_for("waiting for leadership");
@@ -26,16 +26,12 @@ fn step_down(trial: &Trial, arguments: &[&str]) -> (i32, String, String) {
     trial.ask("step-down", &[&["--name", &trial.name()], arguments].concat())
 }
 
-fn slots(trial: &Trial) -> Vec<Value> {
-    serde_json::from_str(&trial.status(&["--name", &trial.name(), "--json"]).1).unwrap()
-}
-
 #[test]
-fn the_named_standby_comes_next_whoever_else_waits() {
+fn named_standby_leads_next_among_several() {
     let trial = VVM.trial();
     let mut first = leader(&trial, "a");
     let mut others = ["b", "c", "d"].map(|holder| standby(&trial, holder));
-    let epoch = slots(&trial)[0]["epoch"].as_u64().unwrap();
+    let epoch = trial.slots()[0]["epoch"].as_u64().unwrap();
 
     let (code, out, error) = step_down(&trial, &["--to", "c"]);
     assert_eq!(code, 0, "{out}{error}");
@@ -44,14 +40,14 @@ fn the_named_standby_comes_next_whoever_else_waits() {
             && out.contains("after the release"),
         "{out}"
     );
-    let found = slots(&trial);
+    let found = trial.slots();
     assert_eq!(found[0]["holder"], "c");
     assert!(found[0]["epoch"].as_u64().unwrap() > epoch);
     assert!(out.contains(&found[0]["epoch"].to_string()), "{out}");
     // Nothing is left of the request.
     assert_eq!(found[0]["stepping_down"], Value::Null);
     assert_eq!(others[1].stdout.wait_for("works"), "c works");
-    // The one who stepped down is a candidate again, and can be asked for.
+    // The former leader is a candidate again.
     first.stderr.wait_for("stopping the work: asked to step down in favour of c");
     first.stderr.wait_for("released");
     first.stderr.wait_for("waiting for leadership");
@@ -62,9 +58,8 @@ fn the_named_standby_comes_next_whoever_else_waits() {
     assert_eq!(first.finish().signal(), Signal::TERM.as_raw());
 }
 
-/// With TERM, and the time that it was given; the record stands until then.
 #[test]
-fn the_command_is_stopped_as_usual_before_the_slot_is_released() {
+fn command_is_stopped_by_term_before_the_slot_is_released() {
     let trial = VVM.trial();
     let script = "trap 'echo told; until test -e go; do sleep 0.01; done; echo tidied; exit 3' TERM; echo up; \
                   while :; do sleep 0.01; done";
@@ -75,7 +70,7 @@ fn the_command_is_stopped_as_usual_before_the_slot_is_released() {
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| step_down(&trial, &["--to", "b"]));
         first.stdout.wait_for("told");
-        let found = slots(&trial);
+        let found = trial.slots();
         assert_eq!(
             (&found[0]["holder"], &found[0]["stepping_down"]["stage"]),
             (&"a".into(), &"begun".into())
@@ -91,7 +86,7 @@ fn the_command_is_stopped_as_usual_before_the_slot_is_released() {
 }
 
 #[test]
-fn without_a_name_anybody_else_comes_next() {
+fn without_to_any_other_standby_leads_next() {
     let trial = VVM.trial();
     let _first = leader(&trial, "a");
     let mut second = standby(&trial, "b");
@@ -102,48 +97,63 @@ fn without_a_name_anybody_else_comes_next() {
 }
 
 #[test]
-fn without_anybody_else_the_same_one_leads_again() {
+fn without_another_standby_the_former_leader_leads_again() {
     let trial = VVM.trial();
     let mut only = leader(&trial, "a");
     let (code, out, error) = step_down(&trial, &[]);
     assert_eq!((code, out.as_str()), (76, ""), "{error}");
-    assert!(error.contains("nobody else came forward: a leads slot 1 now"), "{error}");
+    assert!(error.contains("no other standby came forward: a leads slot 1 now"), "{error}");
     only.stdout.wait_for("a works");
 }
 
 #[test]
-fn without_a_standby_of_that_name_nothing_happens_to_the_leader() {
+fn unknown_standby_leaves_the_leader_alone() {
     let trial = VVM.trial();
     let _leader = leader(&trial, "a");
     let _other = standby(&trial, "b");
     let worker = trial.process("sleep 1000");
-    let before = slots(&trial);
+    let before = trial.slots();
     let (code, out, error) = step_down(&trial, &["--to", "c"]);
     assert_eq!((code, out.as_str()), (75, ""), "{error}");
-    assert!(error.contains("no standby c has answered") && error.contains("a leads on"), "{error}");
-    assert_eq!((slots(&trial), trial.process("sleep 1000")), (before, worker));
+    assert!(error.contains("standby c did not answer") && error.contains("a leads on"), "{error}");
+    assert_eq!((trial.slots(), trial.process("sleep 1000")), (before, worker));
 }
 
-/// Left behind, the request would be granted to a standby that comes hours later.
 #[test]
-fn a_request_that_is_interrupted_is_withdrawn() {
+fn interrupted_request_is_withdrawn() {
     let trial = VVM.trial();
     let _leader = leader(&trial, "a");
-    let before = slots(&trial);
+    let before = trial.slots();
     let mut asking = Command::new(VVM.path());
     asking.args(["step-down", "--storage", &trial.storage(), "--name", &trial.name(), "--to", "later"]);
     let asking = asking.stderr(Stdio::piped()).spawn().unwrap();
-    eventually("it is asked for", || slots(&trial)[0]["stepping_down"]["to"] == "later");
+    eventually("it is asked for", || trial.slots()[0]["stepping_down"]["to"] == "later");
     kill_process(Pid::from_child(&asking), Signal::INT).unwrap();
     let output = asking.wait_with_output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(75), "{error}");
     assert!(error.contains("withdrawn, so nothing was changed: a leads on"), "{error}");
-    assert_eq!(slots(&trial), before);
+    assert_eq!(trial.slots(), before);
 }
 
 #[test]
-fn what_can_not_be_is_said_at_once() {
+fn standby_that_leads_another_slot_is_named_with_that_slot() {
+    let trial = VVM.trial();
+    let lead = |holder| {
+        let mut running = trial.run_script(WORK).with(["--holder", holder, "--slots", "2"]).start();
+        running.stdout.wait_for("works");
+        running
+    };
+    let _both = [lead("a"), lead("d")];
+    let slot_of = |holder| trial.slots().into_iter().find(|slot| slot["holder"] == holder).unwrap()["slot"].clone();
+    let (a, d) = (slot_of("a"), slot_of("d"));
+    let (code, _, error) = step_down(&trial, &["--slot", &a.to_string(), "--to", "d"]);
+    assert_eq!(code, 75, "{error}");
+    assert!(error.contains(&format!("d leads {} slot {d}: name a standby", trial.name())), "{error}");
+}
+
+#[test]
+fn impossible_requests_are_refused_at_once() {
     let trial = VVM.trial();
     let refused = |arguments: &[&str], status, hint: &str| {
         let (code, out, error) = step_down(&trial, arguments);
@@ -153,8 +163,8 @@ fn what_can_not_be_is_said_at_once() {
     let name = trial.name();
     refused(&[], 66, trial.said_before_the_first());
     trial.run(["true"]).with(["--slots", "2"]).finish();
-    refused(&["--slot", "2"], 75, &format!("nobody leads {name} slot 2"));
-    refused(&[], 64, &format!("{name} has 2 slots: say which with --slot N"));
+    refused(&["--slot", "2"], 75, &format!("no process leads {name} slot 2"));
+    refused(&[], 64, &format!("{name} has 2 slots: name one with --slot N"));
     refused(&["--slot", "3"], 64, &format!("--slot 3: {name} has 2"));
     let misspelt = name.replace("payroll", "payrol");
     let (code, _, error) = trial.ask("step-down", &["--name", &misspelt]);
@@ -163,8 +173,8 @@ fn what_can_not_be_is_said_at_once() {
 
     let running = trial.run_script(WORK).with(["--holder", "a", "--slots", "2"]).start();
     let mut slot = Value::Null;
-    eventually("somebody leads", || {
-        let found = slots(&trial).into_iter().find(|slot| slot["state"] == "held");
+    eventually("the run leads", || {
+        let found = trial.slots().into_iter().find(|slot| slot["state"] != "free");
         slot = found.map_or(Value::Null, |found| found["slot"].clone());
         !slot.is_null()
     });
@@ -172,19 +182,18 @@ fn what_can_not_be_is_said_at_once() {
     drop(running);
 }
 
-/// A leader of another program, or of an earlier version: here the test itself. It does not answer for as
-/// long as is waited.
+/// The test itself leads, as a program without a host would.
 #[test]
-fn a_leader_that_knows_nothing_of_it_is_left_alone() {
+fn leader_that_ignores_requests_is_left_alone() {
     let trial = VVM.trial();
     let foreign = trial.usurp();
-    let before = slots(&trial);
+    let before = trial.slots();
     assert_eq!(before[0]["holder"], "usurper");
     let (code, _, error) = step_down(&trial, &[]);
     assert_eq!(code, 75, "{error}");
-    assert!(error.contains("usurper has not answered"), "{error}");
+    assert!(error.contains("usurper did not answer"), "{error}");
     // Nothing is left of the request.
-    assert_eq!(slots(&trial), before);
+    assert_eq!(trial.slots(), before);
     assert_eq!(before[0]["stepping_down"], Value::Null);
     foreign.leave();
 }

@@ -4,17 +4,17 @@ use super::values::{parse_name, parse_slots, parse_storage};
 use clap::Args;
 use std::num::NonZeroU32;
 
-/// Show who led when, and how it ended: the last 64 leaderships of each slot.
+/// Show past leaderships: the last 64 of each slot, with their leaders, times and ends.
 ///
-/// Leaders of vvm run write it, beside their record, when nothing else is waiting. Times are those of their
-/// wall clocks.
+/// Leaders of vvm run, vvm elect and programs with a vvm_host::Host write it beside their record. Programs
+/// that lead without a Host write nothing. Times are those of the leaders' wall clocks.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = HISTORY_HELP)]
 pub(crate) struct HistoryArgs {
-    /// Where leadership is recorded, as told to vvm run
+    /// Where leadership is recorded, as in vvm run
     #[arg(long, value_name = "URL", value_parser = parse_storage)]
     pub(crate) storage: String,
-    /// What is led, as told to vvm run
+    /// The name that is led, as in vvm run
     #[arg(long, value_parser = parse_name)]
     pub(crate) name: String,
     /// Only this slot

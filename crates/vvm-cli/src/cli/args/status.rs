@@ -3,23 +3,30 @@
 use super::values::{parse_name, parse_storage};
 use clap::Args;
 
-/// Show who leads which slot.
+/// Show which process leads each slot.
 ///
-/// A slot is held as long as a record stands in it: a leader that died a moment ago is still shown, until
-/// another one takes its slot over. A free slot shows the epoch of its last leadership.
+/// A slot is led if its record was written less than its TTL ago, and stale if not. Its state is unknown if
+/// the storage can't prove the age of the record: --wait finds out. A free slot shows the epoch of its last
+/// leadership.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = STATUS_HELP)]
 pub(crate) struct StatusArgs {
-    /// Where leadership is recorded, as told to vvm run
+    /// Where leadership is recorded, as in vvm run
     #[arg(long, value_name = "URL", value_parser = parse_storage)]
     pub(crate) storage: String,
-    /// What is led, as told to vvm run
+    /// The name that is led, as in vvm run
     #[arg(long, value_parser = parse_name)]
     pub(crate) name: String,
+    /// Observe records of unknown age until each is renewed, or has stood for its TTL
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// For monitoring: exit with the state of the worst slot (see below)
+    #[arg(long)]
+    pub(crate) exit_status: bool,
     /// As JSON: one array with an object for each slot
     #[arg(long)]
     pub(crate) json: bool,
-    /// Also the instances of primary-only services: what their documents say
+    /// Also show the documents of the instances of primary-only services
     #[arg(long)]
     pub(crate) instances: bool,
 }
@@ -29,4 +36,5 @@ Example:
   vvm status --storage sqlite:/var/lib/payroll/leader.db --name payroll --json
 
 Exit status: 0; 64 wrong arguments; 66 no such storage or name; 69 the storage
-refused; 71 the system refused";
+refused or can't be reached; 71 the system refused. With --exit-status, the
+worst slot counts: 0 led; 1 free, or the name is paused; 2 stale; 3 unknown";

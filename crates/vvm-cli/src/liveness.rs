@@ -1,0 +1,89 @@
+//! Whether the leader in a record is alive, as far as an observer can prove it.
+
+use ielections::{Entry, Slot};
+use serde::Serialize;
+use std::time::Duration;
+use vvm_clock::Instant;
+
+/// What the answers about one slot prove.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Liveness {
+    /// The record was written less than its TTL ago.
+    Led,
+    /// There is no record.
+    Free,
+    /// The record has stood unchanged for its TTL: its leader is dead (I1), or about to find that it lost.
+    Stale,
+    /// There is a record of unknown age.
+    Unknown,
+}
+
+/// The observation of one slot: a version of its record, and when the first answer with it arrived.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Observation(Option<(Entry, Instant)>);
+
+impl Observation {
+    /// Adds an answer that arrived at `now`, and returns what all answers prove.
+    ///
+    /// A record ages from the answer that first showed it, or by the age that the storage proves (I5).
+    pub(crate) fn add(&mut self, slot: &Slot, now: Instant) -> Liveness {
+        let Slot::Held { entry, proven_age } = slot else {
+            self.0 = None;
+            return Liveness::Free;
+        };
+        let same = self.0.take_if(|(seen, _)| seen.is_same_write(entry));
+        let moved = same.is_none() && self.0.is_some();
+        let since = same.map_or(now, |(_, since)| since);
+        self.0 = Some((entry.clone(), since));
+        let observed = since.until(now).max(proven_age.unwrap_or(Duration::ZERO));
+        if observed >= entry.ttl.get() {
+            Liveness::Stale
+        } else if moved || proven_age.is_some() {
+            Liveness::Led
+        } else {
+            Liveness::Unknown
+        }
+    }
+
+    /// Returns the record that was seen last.
+    pub(crate) fn record(&self) -> Option<&Entry> {
+        self.0.as_ref().map(|(entry, _)| entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ielections::{Epoch, Holder, Incarnation, Ttl, Vacant, Version};
+
+    fn held(write: u64, age: Option<u64>) -> Slot {
+        let version = Version { incarnation: Incarnation::from_bytes([1; 16]), write };
+        let (holder, epoch) = (Holder::new("a").unwrap(), Epoch::new(1).unwrap());
+        let entry = Entry { holder, version, ttl: Ttl::DEFAULT, epoch };
+        Slot::Held { entry, proven_age: age.map(Duration::from_secs) }
+    }
+
+    fn prove(answers: &[(u64, Slot)]) -> Liveness {
+        let mut observation = Observation::default();
+        let at = |second: &u64| Instant::ORIGIN.after(Duration::from_secs(100 + second));
+        answers.iter().map(|(second, slot)| observation.add(slot, at(second))).last().unwrap()
+    }
+
+    #[test]
+    fn record_without_proven_age_is_unknown_until_it_changes_or_stands_for_its_ttl() {
+        let free = Slot::Vacant(Vacant::default());
+        assert_eq!(prove(&[(0, held(1, None)), (19, held(1, None))]), Liveness::Unknown);
+        assert_eq!(prove(&[(0, held(1, None)), (20, held(1, None))]), Liveness::Stale);
+        assert_eq!(prove(&[(0, held(1, None)), (15, held(2, None))]), Liveness::Led);
+        assert_eq!(prove(&[(0, held(1, None)), (15, held(2, None)), (35, held(2, None))]), Liveness::Stale);
+        assert_eq!(prove(&[(0, held(1, None)), (1, free.clone())]), Liveness::Free);
+        assert_eq!(prove(&[(0, held(1, None)), (1, free), (30, held(1, None))]), Liveness::Unknown);
+    }
+
+    #[test]
+    fn proven_age_decides_at_once() {
+        assert_eq!(prove(&[(0, held(1, Some(19)))]), Liveness::Led);
+        assert_eq!(prove(&[(0, held(1, Some(20)))]), Liveness::Stale);
+    }
+}

@@ -1,0 +1,89 @@
+//! What all requests share: how they end, how they are told apart, how they print.
+
+use crate::{
+    announce::say,
+    cli::exit,
+    inspection::{self, inspect},
+};
+use ielections::{Entropy as _, Incarnation, OsEntropy, ReadError, WriteError};
+use std::{
+    fmt,
+    io::{self, Write as _},
+    process::ExitCode,
+    time::Duration,
+};
+use vvm_clock::{SystemWallClock, WallClock as _};
+use vvm_host::operate::{InspectError, Purpose, StorageInspector};
+use vvm_storage::Ask;
+
+/// Pause between two reads of a request's progress.
+pub(super) const INTERVAL: Duration = Duration::from_millis(100);
+
+/// Why a request failed, or did not come to the wanted end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error(transparent)]
+    Inspect(#[from] InspectError),
+    #[error("{0}")]
+    Misuse(String),
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// Nothing was changed.
+    #[error("{0}")]
+    Refused(String),
+    /// The request has an effect, but not the wanted one, or not yet.
+    #[error("{0}")]
+    Unfinished(String),
+}
+
+impl From<io::Error> for Refusal {
+    fn from(cause: io::Error) -> Self {
+        InspectError::system(cause).into()
+    }
+}
+
+impl From<ReadError> for Refusal {
+    fn from(cause: ReadError) -> Self {
+        InspectError::Read(cause).into()
+    }
+}
+
+impl Refusal {
+    fn status(&self) -> u8 {
+        match self {
+            Self::Inspect(refusal) => refusal.status(),
+            Self::Misuse(_) => exit::MISUSE,
+            Self::Write(_) => exit::STORAGE,
+            Self::Refused(_) => exit::NOT_ACQUIRED,
+            Self::Unfinished(_) => exit::UNFINISHED,
+        }
+    }
+}
+
+/// Returns the identity of a new request.
+pub(super) fn new_ask() -> Ask {
+    let mut bytes = [0; 16];
+    OsEntropy::default().fill(&mut bytes);
+    Ask { incarnation: Incarnation::from_bytes(bytes), since_unix_epoch: SystemWallClock.since_unix_epoch() }
+}
+
+/// Prints a line about the name. A closed standard output does not fail the request.
+pub(super) fn print(inspector: &StorageInspector, line: impl fmt::Display) {
+    let _ = writeln!(io::stdout().lock(), "{}: {line}", inspector.name);
+}
+
+/// Opens the storage, runs `act`, prints its error, and returns the exit status.
+pub(crate) fn conclude(
+    (url, name): (&str, &str),
+    purpose: Purpose,
+    act: impl AsyncFnOnce(&StorageInspector) -> Result<(), Refusal>,
+) -> ExitCode {
+    match inspect((url, name), purpose, act) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Refusal::Inspect(refusal)) => inspection::conclude(&refusal),
+        Err(refusal) => {
+            say!("{refusal}");
+            refusal.status().into()
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! `vvm status`: the state of each slot, and `--exit-status` for monitoring.
+
+use crate::VVM;
+use harness::{Trial, eventually};
+use rustix::process::{Signal, kill_process};
+
+/// Returns the exit status of `vvm status --exit-status`, and the state of slot 1.
+fn state(trial: &Trial, options: &[&str]) -> (i32, String) {
+    let name = trial.name();
+    let options = [&["--name", &name, "--json", "--exit-status"], options].concat();
+    let (code, out, error) = trial.status(&options);
+    let found: serde_json::Value = serde_json::from_str(&out).expect(&error);
+    (code, found[0]["state"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn state_and_exit_status_follow_the_life_of_a_leader() {
+    let trial = VVM.trial();
+    let is_on_a_server = Trial::is_on_a_server();
+    let of = |code, state: &str| (code, state.to_owned());
+    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", trial.ttl("2s")]).start();
+    leader.stdout.wait_for("up");
+    // A server's clock proves nothing about the age of a record.
+    let at_once = if is_on_a_server { of(3, "unknown") } else { of(0, "led") };
+    assert_eq!(state(&trial, &[]), at_once);
+    assert_eq!(state(&trial, &["--wait"]), of(0, "led"));
+
+    kill_process(leader.host(), Signal::KILL).unwrap();
+    leader.finish();
+    eventually("the record is stale", || state(&trial, &["--wait"]) == of(2, "stale"));
+
+    trial.run(["true"]).finish();
+    assert_eq!(state(&trial, &[]), of(1, "free"));
+    assert_eq!(trial.status(&["--name", &trial.name()]).0, 0, "without --exit-status");
+}
+
+#[test]
+fn exit_status_is_that_of_the_worst_slot_and_of_a_pause() {
+    let trial = VVM.trial();
+    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--slots", "2"]).start();
+    leader.stdout.wait_for("up");
+    assert_eq!(state(&trial, &["--wait"]).0, 1, "one of two slots is free");
+    drop(leader);
+    trial.ask("pause", &["--name", &trial.name(), "--wait", "no"]);
+    let (code, out, _) = trial.status(&["--name", &trial.name(), "--exit-status"]);
+    assert!(code >= 1 && out.contains("paused by"), "{code}: {out}");
+}
