@@ -22,7 +22,7 @@ use crate::{
     announce::say,
     cli::{args::DemoArgs, exit},
     signals::Signals,
-    terminal_view::{Screen, check_writable, palette_of_standard_output, svg},
+    terminal_view::{Screen, palette_of_standard_output},
 };
 use candidate::Candidate;
 use checks::Results;
@@ -30,11 +30,7 @@ use ielections::TtlStorage as _;
 use record::Record;
 use run::{Run, RunError};
 use rustix::process::{Signal, getpid, set_child_subreaper};
-use std::{
-    env, fs, io,
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{env, io, process::ExitCode};
 use tempfile::Builder;
 use timeline::{CandidateId, Timeline};
 use view::{Output, Scene};
@@ -56,8 +52,6 @@ enum DemoError {
     Folder(#[source] io::Error),
     #[error("the system refuses what the demo needs: {0}")]
     System(#[from] io::Error),
-    #[error("--picture {}: {cause}: name a file that you may write, in a folder that exists", path.display())]
-    Picture { path: PathBuf, cause: io::Error },
     #[error(transparent)]
     Run(#[from] RunError),
 }
@@ -70,7 +64,7 @@ pub(crate) fn main(demo: &DemoArgs) -> ExitCode {
         Err(refusal) => {
             say!("demo: {refusal}");
             match refusal {
-                DemoError::Ttl(_) | DemoError::Picture { .. } => exit::MISUSE.into(),
+                DemoError::Ttl(_) => exit::MISUSE.into(),
                 DemoError::Run(RunError::Interrupted(signal)) => exit::die_of(signal),
                 _ => ExitCode::FAILURE,
             }
@@ -79,9 +73,6 @@ pub(crate) fn main(demo: &DemoArgs) -> ExitCode {
 }
 
 fn run(demo: &DemoArgs) -> Result<bool, DemoError> {
-    let file = demo.picture.as_deref();
-    let cant_draw = |cause| DemoError::Picture { path: file.unwrap_or(Path::new("")).into(), cause };
-    file.map_or(Ok(()), check_writable).map_err(cant_draw)?;
     let family = Family::of_this_process()?;
     // Guardians that are killed leave processes behind, which become children of the demo. It ends them (I9).
     set_child_subreaper(Some(getpid())).map_err(io::Error::from)?;
@@ -138,13 +129,6 @@ fn run(demo: &DemoArgs) -> Result<bool, DemoError> {
     let holds = results.checks.iter().all(|check| check.holds);
     if !holds {
         say!("demo: a check failed; the files of the run are kept in {}", temporary.keep().display());
-    }
-    if let Some(file) = file {
-        let columns = 100;
-        let mut picture = view::picture(&scene, columns);
-        picture.extend(view::checks(&results));
-        let label = "vvm demo on a terminal: a lane for each of three candidates, and the checks of the run";
-        fs::write(file, svg(&picture, columns, label)).map_err(cant_draw)?;
     }
     Ok(holds)
 }

@@ -1,17 +1,16 @@
-//! `vvm doctor`: whether this machine and its way to the storage are fit to lead.
-//!
-//! - `measured`: round trips, on a record that nobody campaigns for. `examined`: what follows from them, and
-//!   from what storage and machine say of themselves. `clocks`: the same of the machine's clocks.
-//! - `finding`: one thing that was found, and how good that is.
+//! `vvm doctor`: whether this machine and its connection to the storage are fit to lead.
 
 mod clocks;
 mod examined;
+mod file;
 mod finding;
 mod measured;
 
-use crate::cli::args::DoctorArgs;
-use crate::inspection::inspect;
-use clocks::Watched;
+use crate::{
+    async_runtime,
+    cli::args::DoctorArgs,
+    inspection::{conclude, inspect},
+};
 use finding::{Finding, Health};
 use serde_json::json;
 use std::{
@@ -23,11 +22,13 @@ use vvm_host::operate::{InspectError, Purpose, StorageInspector};
 
 /// `vvm doctor`.
 pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
-    // While this process has no other thread: a namespace is tried out in one that has none.
+    // First: a namespace can be tried out only while this process has no other thread.
     let mut findings = vec![examined::containment(), examined::limits()];
-    // Who may not write is no leader, and is told that and everything else.
-    let examined =
-        inspect((&args.storage, &args.name), Purpose::Look, async |desk| examine(desk, args).await);
+    // Also a user without the right to write gets all findings.
+    let examined = match inspect_storage(&args.storage, args) {
+        Err(InspectError::NoStorage(_)) => examine_stand_in(args),
+        examined => examined,
+    };
     let shown = examined.and_then(|more| {
         findings.splice(0..0, more);
         show(args, &findings).map_err(InspectError::Output)
@@ -35,20 +36,41 @@ pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
     match shown {
         Ok(()) if verdict(&findings) == Health::Problem => ExitCode::FAILURE,
         Ok(()) => ExitCode::SUCCESS,
-        Err(refusal) => crate::inspection::conclude(&refusal),
+        Err(refusal) => conclude(&refusal),
     }
 }
 
-/// What storage and clocks show.
-async fn examine(desk: &StorageInspector, args: &DoctorArgs) -> Result<Vec<Finding>, InspectError> {
-    let before = Readings::take();
-    let measured = measured::measure(&desk.storage, &desk.clock, args).await;
-    let (mut findings, newest_epoch) = examined::storage(desk, args, &measured).await?;
-    findings.extend(clocks::clocks(&Watched { before, after: Readings::take() }, newest_epoch));
+fn inspect_storage(url: &str, args: &DoctorArgs) -> Result<Vec<Finding>, InspectError> {
+    inspect((url, &args.name), Purpose::Look, async |inspector| examine(inspector, args).await)
+}
+
+/// Examines a temporary file beside the one that the first candidate will create.
+fn examine_stand_in(args: &DoctorArgs) -> Result<Vec<Finding>, InspectError> {
+    let stand_in = match file::stand_in(&args.storage) {
+        Ok(stand_in) => stand_in,
+        Err(problem) => return Ok(vec![problem]),
+    };
+    let runtime = async_runtime::start().map_err(InspectError::system)?;
+    runtime.block_on(vvm_storage::init_storage(&stand_in.url))?;
+    drop(runtime);
+    let mut findings = inspect_storage(&stand_in.url, args)?;
+    let absent = format!("{} does not exist yet: the first `vvm run` creates it", args.storage);
+    findings.insert(0, Finding::new("new storage", Health::Good, format!("{absent}; examined beside it:")));
     Ok(findings)
 }
 
-/// As bad as the worst.
+async fn examine(inspector: &StorageInspector, args: &DoctorArgs) -> Result<Vec<Finding>, InspectError> {
+    let before = Readings::take();
+    let measured = measured::measure(&inspector.storage, &inspector.clock, args).await;
+    let (mut findings, newest_epoch) = examined::storage(inspector, args, &measured).await?;
+    findings.extend(file::permissions(&args.storage));
+    if let (Some(before), Some(after)) = (before, Readings::take()) {
+        findings.extend(clocks::clocks(&before, &after, newest_epoch));
+    }
+    Ok(findings)
+}
+
+/// Returns the worst of all findings.
 fn verdict(findings: &[Finding]) -> Health {
     findings.iter().map(|finding| finding.health).max().unwrap_or(Health::Good)
 }
@@ -67,13 +89,10 @@ fn show(args: &DoctorArgs, findings: &[Finding]) -> io::Result<()> {
     for finding in findings {
         writeln!(out, "{:8} {:12} {}", finding.health.word(), finding.about, finding.says)?;
     }
-    writeln!(
-        out,
-        "\n{}",
-        match verdict {
-            Health::Good => "Fit to lead.",
-            Health::Caution => "Fit to lead, but see what is marked caution.",
-            Health::Problem => "Not fit to lead: see what is marked problem.",
-        }
-    )
+    let sentence = match verdict {
+        Health::Good => "Fit to lead.",
+        Health::Caution => "Fit to lead, but see the lines marked caution.",
+        Health::Problem => "Not fit to lead: see the lines marked problem.",
+    };
+    writeln!(out, "\n{sentence}")
 }

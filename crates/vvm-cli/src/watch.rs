@@ -1,84 +1,94 @@
-//! `vvm watch`: who leads, as it changes. Only looks, as a standby does, and at a modest interval.
+//! `vvm watch`: the leaders, and each change. Reads as a standby does, at a modest interval.
 //!
-//! - `slots`: what was seen of each slot. `change`: what happened to one.
-//! - `draw`: how that looks on a terminal.
+//! `look` reads, `slots` remembers what was seen, `change` is a difference, `draw` the picture.
 
 mod change;
 mod draw;
+mod look;
 mod slots;
 
-use crate::inspection::inspect;
 use crate::{
     cli::args::WatchArgs,
+    inspection::{conclude, inspect},
     signals::{Signals, ends_a_candidate},
     terminal_view::{Palette, Screen, palette_of_standard_output},
 };
 use draw::Scene;
-use ielections::{ReadError, Slot};
-use rustix::process::Signal;
+use look::Looks;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::Signal,
+};
 use slots::Slots;
 use std::{
     future::pending,
     io::{self, Write as _},
-    num::NonZeroU32,
     process::ExitCode,
     time::Duration,
 };
-use vvm_clock::{Instant, SystemWallClock, WallClock as _};
 use vvm_containment::Readable;
 use vvm_host::operate::{InspectError, Purpose, StorageInspector};
-use vvm_storage::Pause;
 
-/// How often a terminal is drawn while nothing happens: as often as the tenths of a second that it shows are
-/// read.
+/// Time between two pictures without a change. They show tenths of a second, which are not legible faster.
 const FRAME: Duration = Duration::from_millis(250);
 
 /// The byte that the Escape key sends.
 const ESCAPE: u8 = 27;
 
-/// How many changes are kept: more than a terminal is high.
-const REMEMBERED: usize = 200;
+/// How many changes are kept: more than a terminal has rows.
+const KEPT: usize = 200;
 
 /// `vvm watch`.
 pub(crate) fn main(args: &WatchArgs) -> ExitCode {
-    match inspect((&args.storage, &args.name), Purpose::Look, async |desk| watch(desk, args).await) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(refusal) => crate::inspection::conclude(&refusal),
-    }
+    let watched = inspect((&args.storage, &args.name), Purpose::Look, async |inspector| {
+        match palette_of_standard_output() {
+            Some(palette) if !args.json => on_a_terminal(args, inspector, palette).await,
+            _ => in_lines(args, inspector).await,
+        }
+    });
+    watched.map_or_else(|refusal| conclude(&refusal), |()| ExitCode::SUCCESS)
 }
 
-async fn watch(desk: &StorageInspector, args: &WatchArgs) -> Result<(), InspectError> {
-    match palette_of_standard_output() {
-        Some(palette) if !args.json => on_a_terminal(args, &Looks(desk), palette).await,
-        _ => in_lines(args, &Looks(desk)).await,
-    }
-}
-
-/// A line for each change, as long as somebody reads them.
-async fn in_lines(args: &WatchArgs, looks: &Looks<'_>) -> Result<(), InspectError> {
-    let (mut slots, mut settled, mut due) = (Slots::default(), None, looks.0.clock.now());
-    loop {
-        let look = looks.at(due, settled).await;
+/// Prints a line for each change, until the reader of standard output is gone.
+async fn in_lines(args: &WatchArgs, inspector: &StorageInspector) -> Result<(), InspectError> {
+    let (mut slots, mut settled, mut due) = (Slots::default(), None, inspector.clock.now());
+    // Without a change there is no write that would fail.
+    while !is_reader_gone() {
+        let look = Looks(inspector).at(due, settled).await;
         settled = look.settled;
         due = look.at.after(args.interval);
         let mut out = io::stdout().lock();
         for change in slots.changes(look)? {
-            let line = if args.json { change.to_json() } else { change.to_string() };
-            writeln!(out, "{line}").and_then(|()| out.flush()).map_err(InspectError::Output)?;
+            let line = if args.json { change.to_json().map_err(io::Error::from) } else { Ok(change.to_string()) };
+            let written = line.and_then(|line| writeln!(out, "{line}")).and_then(|()| out.flush());
+            written.map_err(InspectError::Output)?;
         }
     }
+    Ok(())
 }
 
-/// A picture that moves, until somebody asks for the end.
-async fn on_a_terminal(args: &WatchArgs, looks: &Looks<'_>, palette: Palette) -> Result<(), InspectError> {
+/// Returns whether standard output is a pipe or socket without a reader.
+fn is_reader_gone() -> bool {
+    let stdout = rustix::stdio::stdout();
+    let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0)
+}
+
+/// Draws pictures until a key or a signal ends it.
+async fn on_a_terminal(
+    args: &WatchArgs,
+    inspector: &StorageInspector,
+    palette: Palette,
+) -> Result<(), InspectError> {
     let mut signals = Signals::catch_also(&[Signal::WINCH, Signal::TSTP]).map_err(InspectError::system)?;
     let signalled = Readable::of(&signals).map_err(InspectError::system)?;
     let screen = Screen::enter(palette).map_err(InspectError::Output)?;
     let keyboard = screen.has_keyboard().then(|| Readable::of(rustix::stdio::stdin()));
     let keyboard = keyboard.transpose().map_err(InspectError::system)?;
     let (mut slots, mut history) = (Slots::default(), Vec::new());
-    let clock = &looks.0.clock;
-    // Kept until it is answered, however many frames that takes.
+    let (clock, looks) = (&inspector.clock, Looks(inspector));
+    // Kept until it is answered, over any number of frames.
     let mut looking = Box::pin(looks.at(clock.now(), None));
     loop {
         let scene = Scene { name: &args.name, slots: &slots, history: &history, now: clock.now() };
@@ -96,7 +106,7 @@ async fn on_a_terminal(args: &WatchArgs, looks: &Looks<'_>, palette: Palette) ->
                     match caught.signal {
                         Signal::TSTP => screen.suspend().map_err(InspectError::Output)?,
                         signal if ends_a_candidate(signal) => return Ok(()),
-                        // Drawn anew is what all others ask for, if anything.
+                        // WINCH only needs the next picture.
                         _ => {}
                     }
                 }
@@ -105,7 +115,7 @@ async fn on_a_terminal(args: &WatchArgs, looks: &Looks<'_>, palette: Palette) ->
             look = &mut looking => {
                 looking = Box::pin(looks.at(look.at.after(args.interval), look.settled));
                 history.extend(slots.changes(look)?);
-                let excess = history.len().saturating_sub(REMEMBERED);
+                let excess = history.len().saturating_sub(KEPT);
                 history.drain(..excess);
             }
             () = clock.sleep(FRAME) => {}
@@ -113,65 +123,12 @@ async fn on_a_terminal(args: &WatchArgs, looks: &Looks<'_>, palette: Palette) ->
     }
 }
 
-/// Returns a key that was pressed, if one was. The end of standard input counts as Escape.
+/// Returns a key that was pressed, if any. The end of standard input counts as Escape.
 fn pressed_key() -> Option<u8> {
     let mut key = [0];
     match rustix::io::read(rustix::stdio::stdin(), &mut key) {
         Ok(0) => Some(ESCAPE),
         Ok(_) => Some(key[0]),
         Err(_) => None,
-    }
-}
-
-/// How looks are taken.
-struct Looks<'watch>(&'watch StorageInspector);
-
-/// What a look found.
-struct Found {
-    slots: Vec<(u32, Slot)>,
-    paused: Option<Paused>,
-}
-
-/// A pause that stands.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Paused {
-    by: String,
-    /// In Unix time, for people.
-    since: Duration,
-}
-
-impl Paused {
-    fn of(pause: &Pause) -> Self {
-        Self { by: pause.by().to_owned(), since: pause.since_unix_epoch() }
-    }
-}
-
-/// What a look came to.
-struct Look {
-    found: Result<Found, ReadError>,
-    /// How many slots there are, once somebody has settled that.
-    settled: Option<NonZeroU32>,
-    at: Instant,
-    /// The same in Unix time, for people.
-    wall: Duration,
-}
-
-impl Looks<'_> {
-    /// One look, not before `due`. Never fails: what went wrong is what was found.
-    async fn at(&self, due: Instant, mut settled: Option<NonZeroU32>) -> Look {
-        self.0.clock.sleep_until(due).await;
-        let found = self.read(&mut settled).await;
-        Look { found, settled, at: self.0.clock.now(), wall: SystemWallClock.since_unix_epoch() }
-    }
-
-    async fn read(&self, settled: &mut Option<NonZeroU32>) -> Result<Found, ReadError> {
-        let Self(desk) = self;
-        if settled.is_none() {
-            *settled = desk.storage.slot_count(&desk.cluster).await?;
-        }
-        let keys = desk.keys_of(*settled);
-        let (slots, requests) = desk.storage.scan_with_requests(&desk.cluster, &keys).await?;
-        let slots = keys.iter().map(|key| key.slot.get().get()).zip(slots).collect();
-        Ok(Found { slots, paused: requests.pause.as_ref().map(Paused::of) })
     }
 }

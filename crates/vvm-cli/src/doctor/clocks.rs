@@ -1,64 +1,27 @@
-//! What the machine's clocks say of each other: suspends, rates, and how well the wall clock is kept.
+//! The machine's clocks: the rate of the one that elections use, and how well the wall clock is kept.
 //!
-//! Elections compare two readings of one clock on one machine, and count on rates of two machines that are
-//! within 10 % of each other. How far this machine's own hardware is off, it can't tell alone.
+//! Elections compare two readings of one clock on one machine, and rely on the clock rates of two machines
+//! within 10 % of each other. A machine alone can't tell how far its own hardware is off.
 
 use super::finding::{Finding, Health};
 use crate::calendar::Span;
-use std::{fs, io, time::Duration};
+use std::{io, time::Duration};
 use vvm_clock::Readings;
 use vvm_deadman::WallClockState;
 
 /// How far an epoch may be ahead of this machine's wall clock before one of the two clocks is in doubt.
 const AHEAD: Duration = Duration::from_secs(10);
 
-/// Twice of what the kernel lets NTP correct (500 millionths), and a tenth of a tenth of what elections
-/// allow.
+/// In millionths: twice the 500 that the kernel lets NTP correct; and all that elections allow.
 const CORRECTED: f64 = 1_000.0;
 const TOO_FAST: f64 = 100_000.0;
 
-/// By how much a wall clock that nobody sets may go its own way in a short while.
+/// How far a wall clock that is not set may drift in a short while.
 const STEP: Duration = Duration::from_millis(100);
 
-/// What all clocks showed before and after everything else.
-pub(super) struct Watched {
-    pub(super) before: Option<Readings>,
-    pub(super) after: Option<Readings>,
-}
-
-/// One finding for each thing that there is to say of clocks.
-pub(super) fn clocks(watched: &Watched, newest_epoch: Option<u64>) -> Vec<Finding> {
-    let Watched { before: Some(before), after: Some(after) } = watched else { return Vec::new() };
-    let shifted = fs::read_to_string("/proc/self/timens_offsets").is_ok_and(|offsets| is_shifted(&offsets));
-    vec![
-        suspends(after, shifted),
-        rates(before, after),
-        wall_clock(newest_epoch, after.wall, &WallClockState::read()),
-    ]
-}
-
-/// Whether a time namespace shows other clocks than the machine's: `CLOCK SECONDS NANOSECONDS` in each line.
-fn is_shifted(offsets: &str) -> bool {
-    offsets.lines().any(|line| line.split_whitespace().skip(1).any(|number| number != "0"))
-}
-
-fn suspends(now: &Readings, shifted: bool) -> Finding {
-    if shifted {
-        let says = "this is a time namespace: how long the machine was suspended can't be told";
-        return Finding::new("suspend", Health::Good, says);
-    }
-    let (suspended, boot) = (now.suspended(), Span(now.boot));
-    let says = if suspended.is_zero() {
-        format!("never since the machine started, {boot} ago")
-    } else {
-        format!(
-            "for {} of the {boot} since the machine started. A leader that wakes up behind its deadline is dead before it \
-             does anything: the clock of elections counts suspends",
-            Span(suspended)
-        )
-    };
-    let finding = Finding::new("suspend", Health::Good, says);
-    finding.with_duration("suspended", suspended).with_duration("since_start", now.boot)
+/// Returns the findings from readings before and after the other examinations.
+pub(super) fn clocks(before: &Readings, after: &Readings, newest_epoch: Option<u64>) -> [Finding; 2] {
+    [rates(before, after), wall_clock(newest_epoch, after.wall, &WallClockState::read())]
 }
 
 fn rates(before: &Readings, after: &Readings) -> Finding {
@@ -66,59 +29,52 @@ fn rates(before: &Readings, after: &Readings) -> Finding {
     let (boot, raw, wall) = (since(|at| at.boot), since(|at| at.raw), since(|at| at.wall));
     let suspended = boot - since(|at| at.monotonic);
     let millionths = |difference: f64| difference / raw.max(1e-9) * 1e6;
-    // What is corrected, and not what was slept through.
     let rate = millionths(boot - suspended - raw);
     let doubt = millionths((before.spread + after.spread).as_secs_f64());
     let off = (rate.abs() - doubt).max(0.0);
-    let measured = format!(
-        "{rate:+.0} ppm (±{doubt:.0}) beside what the hardware counts, over {}",
-        Span(after.boot - before.boot)
-    );
+    let over = Span(after.boot - before.boot);
+    let measured = format!("{rate:+.0} ppm (±{doubt:.0}) against the hardware's counter, over {over}");
     let (health, says) = if off > TOO_FAST {
-        let way_out = "elections allow 10 % between two machines, and this alone is more: mend its clock source before it leads";
-        (Health::Problem, format!("{measured}: {way_out}"))
+        let remedy = "elections allow 10 % between two machines: repair the clock source before it leads";
+        (Health::Problem, format!("{measured}: {remedy}"))
     } else if off > CORRECTED {
-        let way_out = "more than NTP corrects: look at who sets the clock's rate, and at the clock source";
-        (Health::Caution, format!("{measured}: {way_out}"))
+        let remedy = "more than NTP corrects: check which program sets the clock's rate, and the clock source";
+        (Health::Caution, format!("{measured}: {remedy}"))
     } else if (wall - boot).abs() > STEP.as_secs_f64() {
-        let says = format!("{measured}. The wall clock was set by {:+.1} s meanwhile", wall - boot);
-        (Health::Caution, says)
+        (Health::Caution, format!("{measured}. The wall clock was set by {:+.1} s meanwhile", wall - boot))
     } else {
         (Health::Good, format!("{measured}; elections allow 10 % between two machines"))
     };
     Finding::new("clock rate", health, says).with("ppm", rate).with("ppm_doubt", doubt)
 }
 
-/// Epochs are milliseconds of some machine's wall clock, or larger. Nothing depends on it but that they rise
-/// after a restore from a backup, for which a clock that is far behind is no help.
+/// Epochs are milliseconds of a wall clock, or larger. They depend on it only after a restore from a backup,
+/// where a clock that is far behind does not make them rise.
 fn wall_clock(newest: Option<u64>, now: Duration, kept: &io::Result<WallClockState>) -> Finding {
     let in_step = kept.as_ref().is_ok_and(|state| state.in_step);
     let how_kept = match kept {
-        Ok(state) if state.in_step => {
-            format!("kept in step (NTP or its like) to {:.0?} at least", state.max_error)
-        }
-        Ok(_) => "not known to be kept in step (NTP)".to_owned(),
-        Err(refusal) => format!("the system does not tell whether it is kept in step ({refusal})"),
+        Ok(state) if state.in_step => format!("kept by NTP or similar, to {:.0?} at least", state.max_error),
+        Ok(_) => "not known to be kept by NTP".to_owned(),
+        Err(refusal) => format!("the system does not show whether NTP keeps it ({refusal})"),
     };
     let behind = newest.map(|newest| Duration::from_millis(newest).saturating_sub(now));
-    let finding = match behind {
-        None => Finding::new("wall clock", Health::Good, format!("{how_kept}; no epoch to compare it with")),
+    let (health, says) = match behind {
+        None => (Health::Good, format!("{how_kept}; there is no epoch to compare it with")),
         Some(behind) if behind > AHEAD => {
-            let whose = if in_step {
-                "that of an earlier leader was ahead, if this one is kept well"
+            let cause = if in_step {
+                "the clock of an earlier leader was ahead, if this one is right"
             } else {
-                "this one is wrong, or that of an earlier leader was: have NTP keep both"
+                "this clock or that of an earlier leader is wrong: have NTP keep both"
             };
             let says = format!(
-                "{behind:.0?} behind the newest epoch, and {how_kept}: {whose}. Elections don't depend on it, but after a \
-                 restore from a backup epochs rise only by right clocks"
+                "{behind:.0?} behind the newest epoch, and {how_kept}: {cause}. Elections don't depend on it, but \
+                 epochs rise after a restore from a backup only if the clocks are right"
             );
-            Finding::new("wall clock", Health::Caution, says)
+            (Health::Caution, says)
         }
-        Some(_) => {
-            Finding::new("wall clock", Health::Good, format!("{how_kept}; not behind the newest epoch"))
-        }
+        Some(_) => (Health::Good, format!("{how_kept}; not behind the newest epoch")),
     };
+    let finding = Finding::new("wall clock", health, says);
     let finding = finding.with("in_step", kept.as_ref().ok().map(|state| state.in_step));
     finding.with_duration("behind", behind.unwrap_or_default())
 }
@@ -137,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wall_clock_far_behind_the_newest_epoch_is_told() {
+    fn wall_clock_far_behind_the_newest_epoch_is_a_caution() {
         let now = Duration::from_secs(1_000_000);
         let found = |newest, in_step| wall_clock(newest, now, &kept(in_step));
         for good in [None, Some(1_000_000_000 - 5), Some(1_000_000_000 + 9_000)] {
@@ -152,18 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn suspends_are_told_and_are_no_fault() {
-        let slept = suspends(&readings(7_500.0, 300.0, 300.0, 1e9), false);
-        assert!(slept.says.starts_with("for 2h00m of the 2h05m"), "{slept:?}");
-        assert_eq!((slept.health, &slept.figures["suspended_ms"]), (Health::Good, &7_200_000.0.into()));
-        let awake = suspends(&readings(7_500.0, 7_500.0, 7_500.0, 1e9), false);
-        assert!(awake.says.starts_with("never since"), "{awake:?}");
-        assert!(is_shifted("monotonic           0         0\nboottime       86400         0\n"));
-        assert!(!is_shifted("monotonic           0         0\nboottime            0         0\n"));
-    }
-
-    #[test]
-    fn a_rate_is_held_against_the_hardware() {
+    fn rate_far_from_that_of_the_hardware_is_a_caution_or_a_problem() {
         let before = readings(100.0, 100.0, 100.0, 1e9);
         let rate = |by: f64, wall: f64| rates(&before, &readings(100.0 + by, 100.0 + by, 101.0, 1e9 + wall));
         assert_eq!(rate(1.000_030, 1.0).health, Health::Good);
@@ -172,7 +117,7 @@ mod tests {
         assert_eq!(rate(1.2, 1.2).health, Health::Problem);
         let set = rate(1.0, 3.5);
         assert!(set.health == Health::Caution && set.says.contains("set by +2.5 s"), "{set:?}");
-        // A minute of sleep is no rate.
+        // A minute of suspend does not count.
         let slept = rates(&before, &readings(161.0, 101.0, 101.0, 1e9 + 61.0));
         assert_eq!(slept.health, Health::Good, "{slept:?}");
     }

@@ -1,5 +1,4 @@
-//! What follows from the figures, and from what the machine says of itself, with the way out where there is
-//! one.
+//! Findings about the storage, the machine's limits and containment, each with its remedy.
 
 use super::{
     finding::{Finding, Health},
@@ -8,66 +7,65 @@ use super::{
 use crate::{cli::args::DoctorArgs, contained::NotContained};
 use ielections::{ReadError, Timing, TtlStorage as _};
 use rustix::process::{Resource, getrlimit};
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, time::Duration};
 use vvm_clock::Instant;
 use vvm_containment::{Containment, Level, Wanted};
 use vvm_host::operate::StorageInspector;
-use vvm_storage::{Description, ElectionsTtlStorage};
+use vvm_storage::Description;
 
-/// How often a slow write should fit into one attempt of a renewal, so that a bad minute does not cost a
-/// leadership.
+/// How many slow writes should fit into one attempt of a renewal: room for a busy minute.
 const ROOM: u32 = 4;
 
-/// What guardian, host, storage and HTTP need together.
+/// Files that guardian, host, storage and HTTP open together.
 const FILES: u64 = 64;
 
-/// What the storage and the way to it come to, and the newest epoch in it.
+/// Returns the findings about the storage, and its newest epoch.
 ///
 /// # Errors
-/// When it can't be read at all.
+/// When it can't be read.
 pub(super) async fn storage(
-    desk: &StorageInspector,
+    inspector: &StorageInspector,
     args: &DoctorArgs,
     measured: &Measured,
 ) -> Result<(Vec<Finding>, Option<u64>), ReadError> {
-    let (settled, keys) = desk.keys().await?;
-    let slots = desk.storage.scan(&keys).await?;
+    let storage = &inspector.storage;
+    let (settled, keys) = inspector.keys().await?;
+    let slots = storage.scan(&keys).await?;
     let newest = slots.iter().filter_map(|slot| slot.last_epoch()).max().map(|epoch| epoch.get());
     let held = slots.iter().filter(|slot| slot.entry().is_some()).count();
-    let described = desk.storage.describe().await;
+    let described = storage.describe().await;
     let software = described.as_ref().ok().and_then(|described| described.software.clone());
     let slots = match settled {
         Some(count) => format!("{held} of {count} slots held"),
-        None => "nobody has campaigned for this name".into(),
+        None => "no candidate has used this name".into(),
     };
-    let location = desk.storage.opened().map(|opened| opened.location);
+    let location = storage.opened().map(|opened| opened.location);
     let says = software.iter().chain(&location).chain([&slots]).cloned().collect::<Vec<_>>().join("; ");
     let shown = Finding::new("storage", Health::Good, says).with("software", software).with("held", held);
     let shown = shown.with("location", location);
     let mut findings = vec![shown.with("slots", settled.map(NonZeroU32::get))];
-    findings.extend(set_up(described));
-    findings.extend([
-        trips("reads", &measured.reads),
-        trips("writes", &measured.writes),
-        margins(&desk.storage, args, &measured.writes),
-    ]);
+    findings.extend(settings(described));
+    let least = storage.limits().min_ttl;
+    findings.extend([trips("reads", &measured.reads), trips("writes", &measured.writes)]);
+    findings.push(margins(least, args, &measured.writes));
     Ok((findings, newest))
 }
 
-/// How the storage is set up; nothing where it has nothing to say.
-fn set_up(described: Result<Description, ReadError>) -> Option<Finding> {
+/// Returns the settings of the database and the concerns about them, if there are any.
+fn settings(described: Result<Description, ReadError>) -> Option<Finding> {
     const ABOUT: &str = "settings";
     let described = match described {
         Ok(described) if described.settings.is_empty() && described.concerns.is_empty() => return None,
         Ok(described) => described,
-        Err(refusal) => return Some(Finding::new(ABOUT, Health::Caution, format!("not told: {refusal}"))),
+        Err(refusal) => return Some(Finding::new(ABOUT, Health::Caution, format!("can't be read: {refusal}"))),
     };
     let settings = described.settings.iter().map(|(name, value)| format!("{name} {value}"));
-    let said =
-        [settings.collect::<Vec<_>>().join(", ")].into_iter().chain(described.concerns.iter().cloned());
-    let said = said.filter(|said| !said.is_empty()).collect::<Vec<_>>().join(". ");
+    let mut sentences = described.concerns.clone();
+    if !described.settings.is_empty() {
+        sentences.insert(0, settings.collect::<Vec<_>>().join(", "));
+    }
     let health = if described.concerns.is_empty() { Health::Good } else { Health::Caution };
-    let finding = Finding::new(ABOUT, health, said).with("concerns", described.concerns);
+    let finding = Finding::new(ABOUT, health, sentences.join(". ")).with("concerns", described.concerns);
     let named = described.settings.into_iter().map(|(name, value)| (name.replace([' ', '-'], "_"), value));
     Some(named.fold(finding, |finding, (name, value)| finding.with(&name, value)))
 }
@@ -87,26 +85,26 @@ fn trips(about: &'static str, trips: &Trips) -> Finding {
     named.fold(finding, |finding, (name, duration)| finding.with_duration(name, duration))
 }
 
-/// What the TTL makes of it.
-fn margins(storage: &ElectionsTtlStorage, args: &DoctorArgs, writes: &Trips) -> Finding {
-    let (timing, least) = (Timing::of(args.ttl), storage.limits().min_ttl);
+/// Compares the durations of writes with the time that the TTL leaves for them.
+fn margins(least: Duration, args: &DoctorArgs, writes: &Trips) -> Finding {
+    let timing = Timing::of(args.ttl);
     let attempt = timing.attempt_timeout();
     let seconds = |at: Instant| at.since(Instant::ORIGIN);
     let (loss, kill) = (seconds(timing.loss_at(Instant::ORIGIN)), seconds(timing.kill_at(Instant::ORIGIN)));
     let slow = writes.quantile(99);
     let fits = (writes.count() > 0).then(|| attempt.as_secs_f64() / slow.as_secs_f64().max(1e-6));
-    // An attempt has a tenth of a TTL.
+    // An attempt has TTL/10.
     let wanted = (slow * ROOM * 10).max(least);
     let usual = format!(
-        "TTL {}: lost {loss:?} and killed {kill:?} after the last renewal; an attempt to renew has {attempt:?}",
+        "TTL {}: lost {loss:?} and killed {kill:?} after the last renewal; one attempt to renew takes up to {attempt:?}",
         args.ttl
     );
     let (health, says) = match fits {
         _ if args.ttl.get() < least => (
             Health::Problem,
-            format!("{usual}; this storage takes no TTL below {least:?}: choose a longer one"),
+            format!("{usual}; the shortest TTL of this storage is {least:?}: choose a longer one"),
         ),
-        None => (Health::Problem, format!("{usual}; no write has shown how long one takes")),
+        None => (Health::Problem, format!("{usual}; no write succeeded")),
         Some(fits) if fits < 1.0 => (
             Health::Problem,
             format!("{usual}, and a slow write takes longer: choose a TTL of {wanted:.1?} or more"),
@@ -121,7 +119,7 @@ fn margins(storage: &ElectionsTtlStorage, args: &DoctorArgs, writes: &Trips) -> 
     finding.with_duration("attempt", attempt).with_duration("loss", loss).with_duration("kill", kill)
 }
 
-/// Which levels are to be had here.
+/// Tries each level of containment.
 pub(super) fn containment() -> Finding {
     let mut figures = serde_json::Map::new();
     let mut said = Vec::new();
@@ -139,22 +137,22 @@ pub(super) fn containment() -> Finding {
         });
         figures.insert(level.to_string(), refusal.is_none().into());
     }
-    // The first level is what every other one stands on.
+    // All other levels need this one.
     let has_any = figures.get("guardian").is_some_and(|had| had == true);
     let health = if has_any { Health::Good } else { Health::Problem };
     Finding::new("containment", health, said.join(", ")).with("levels", figures)
 }
 
-/// How many files a process may have open.
+/// Checks how many files a process may open.
 pub(super) fn limits() -> Finding {
     let limit = getrlimit(Resource::Nofile).current;
     let (health, says) = match limit {
         Some(limit) if limit < FILES => (
             Health::Problem,
-            format!("{limit} open files: let it open more, {FILES} at least (ulimit -n, LimitNOFILE=)"),
+            format!("{limit} open files: allow {FILES} at least (ulimit -n, LimitNOFILE=)"),
         ),
         Some(limit) => (Health::Good, format!("{limit} open files")),
-        None => (Health::Good, "any number of open files".into()),
+        None => (Health::Good, "unlimited open files".into()),
     };
     Finding::new("limits", health, says).with("open_files", limit)
 }
@@ -164,15 +162,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_told_and_what_is_unwise_is_a_caution() {
-        assert_eq!(set_up(Ok(Description::default())), None, "nothing to say");
+    fn settings_are_listed_and_a_concern_is_a_caution() {
+        assert_eq!(settings(Ok(Description::default())), None);
         let described = Description::of("Database 1").with("journal mode", "wal");
-        let told = set_up(Ok(described.clone())).unwrap();
+        let told = settings(Ok(described.clone())).unwrap();
         assert_eq!((told.health, &*told.says), (Health::Good, "journal mode wal"));
         assert_eq!(told.figures["journal_mode"], "wal");
-        let unwise = set_up(Ok(described.concerned("No disk. Buy one"))).unwrap();
+        let unwise = settings(Ok(described.concerned("No disk. Buy one"))).unwrap();
         assert_eq!((unwise.health, &*unwise.says), (Health::Caution, "journal mode wal. No disk. Buy one"));
-        let silent = set_up(Err(ReadError::Unavailable("asleep".into()))).unwrap();
+        let silent = settings(Err(ReadError::Unavailable("asleep".into()))).unwrap();
         assert!(silent.health == Health::Caution && silent.says.contains("asleep"), "{silent:?}");
     }
 }

@@ -1,26 +1,24 @@
-//! [`Finding`]: one thing that was found.
+//! [`Finding`]: one result of an examination.
 
-use serde_json::{Map, Value};
-use std::{fmt, time::Duration};
+use serde_json::{Map, Value, json};
+use std::time::Duration;
 
-/// How good something is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Health {
     Good,
-    /// It works, with less room or less safety from mishaps than one would want.
+    /// It works, with little room for mishaps.
     Caution,
-    /// Who leads from here will lose leaderships, or never win one.
+    /// A leader here loses leaderships, or never acquires one.
     Problem,
 }
 
-/// One thing that was found.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Finding {
     pub(super) about: &'static str,
     pub(super) health: Health,
-    /// For people, with the way out if there is something to mend.
+    /// For people, with the remedy if there is one.
     pub(super) says: String,
-    /// The same in figures, for programs.
+    /// For programs.
     pub(super) figures: Map<String, Value>,
 }
 
@@ -35,28 +33,24 @@ impl Health {
 }
 
 impl Finding {
-    pub(super) fn new(about: &'static str, health: Health, says: impl fmt::Display) -> Self {
-        Self { about, health, says: says.to_string(), figures: Map::new() }
+    pub(super) fn new(about: &'static str, health: Health, says: impl Into<String>) -> Self {
+        Self { about, health, says: says.into(), figures: Map::new() }
     }
 
-    /// With a figure.
+    /// Adds a figure.
     pub(super) fn with(mut self, name: &str, figure: impl Into<Value>) -> Self {
         self.figures.insert(name.into(), figure.into());
         self
     }
 
-    /// With a duration, in milliseconds.
+    /// Adds a duration, in milliseconds.
     pub(super) fn with_duration(self, name: &str, duration: Duration) -> Self {
         self.with(&format!("{name}_ms"), duration.as_secs_f64() * 1e3)
     }
 
     pub(super) fn to_json(&self) -> Value {
-        let mut object = Map::from_iter([
-            ("about".to_owned(), self.about.into()),
-            ("health".to_owned(), self.health.word().into()),
-            ("says".to_owned(), self.says.as_str().into()),
-        ]);
-        object.extend(self.figures.clone());
-        object.into()
+        let mut object = json!({"about": self.about, "health": self.health.word(), "says": self.says});
+        self.figures.iter().for_each(|(name, figure)| object[name] = figure.clone());
+        object
     }
 }

@@ -1,6 +1,7 @@
-//! How long calls take from here. Writes go to a record of the doctor's own: the name of its cluster has a
-//! control character, which no name on a command line may have, so that nobody can campaign for it. What is
-//! left of it afterwards is a free slot, one of a few, used again and again.
+//! The durations of reads and writes from here.
+//!
+//! Writes go to records of the doctor's own. Their name has a control character, so no candidate can lead it.
+//! Each is released in the end, and used again by later doctors.
 
 use crate::cli::args::DoctorArgs;
 use ielections::{
@@ -11,28 +12,26 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use vvm_clock::{Clock, SystemWallClock, WallClock as _};
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
 
-/// How often each kind of call is made.
+/// How often each call is made.
 const TRIALS: usize = 50;
 
-/// How long one kind may take together, on a storage that is slow.
+/// After so long no further call of its kind is made.
 const ENOUGH: Duration = Duration::from_secs(10);
 
-/// How many doctors can be at work at once without getting in each other's way.
-const PLACES: u32 = 8;
+/// How many doctors can measure at the same time.
+const RECORDS: u32 = 8;
 
-/// What nobody can campaign for.
 const NAME: &[u8] = b"\0vvm doctor";
 
-/// How long calls took.
+/// The durations of calls.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Trips {
-    /// From short to long.
+    /// Sorted.
     took: Vec<Duration>,
-    /// What the first that failed said.
+    /// Of the first call that failed.
     pub(super) failure: Option<String>,
 }
 
-/// What was measured.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Measured {
     pub(super) reads: Trips,
@@ -44,7 +43,7 @@ impl Trips {
         self.took.len()
     }
 
-    /// As long as so many of a hundred took at most (nearest rank); zero where nothing was measured.
+    /// Returns a quantile by nearest rank; zero without calls.
     pub(super) fn quantile(&self, percent: usize) -> Duration {
         let rank = (self.took.len() * percent).div_ceil(100).max(1);
         self.took.get(rank - 1).copied().unwrap_or_default()
@@ -56,18 +55,15 @@ impl Trips {
     }
 }
 
-/// Measures reads and conditional writes. What fails is what was found.
+/// Measures reads and conditional writes. A failure is part of the result.
 pub(super) async fn measure(
     storage: &ElectionsTtlStorage,
     clock: &Arc<dyn Clock>,
     args: &DoctorArgs,
 ) -> Measured {
-    let first = place(1);
-    let reads = repeat(clock, async || match storage.get(&first).await {
-        Ok(_) => Ok(()),
-        Err(failure) => Err(failure.to_string()),
-    });
-    let reads = reads.await;
+    let first = record(1);
+    let read = async || storage.get(&first).await.map(drop).map_err(|failure| failure.to_string());
+    let reads = repeat(clock, read).await;
     let writes = match claim(storage, args.ttl).await {
         Ok((key, mut held)) => {
             let writes = repeat(clock, async || {
@@ -75,13 +71,13 @@ pub(super) async fn measure(
                 let next = held.renewed(version);
                 match storage.compare_and_swap(&key, &held, &next).await {
                     Ok(Swap::Swapped) => held = next,
-                    Ok(Swap::Mismatch(_)) => return Err("somebody else wrote to the doctor's record".into()),
+                    Ok(Swap::Mismatch(_)) => return Err("another doctor wrote to this doctor's record".into()),
                     Err(failure) => return Err(failure.to_string()),
                 }
                 Ok(())
             });
             let writes = writes.await;
-            // A record that stays is one that the next doctor passes by, or takes over.
+            // If this fails, a later doctor takes the record over.
             let _ = storage.compare_and_delete(&key, held.incarnation(), held.epoch).await;
             writes
         }
@@ -105,21 +101,21 @@ async fn repeat(clock: &Arc<dyn Clock>, mut call: impl AsyncFnMut() -> Result<()
     Trips::of(took, None)
 }
 
-fn place(number: u32) -> ElectionKey {
+fn record(number: u32) -> ElectionKey {
     let slot = SlotNumber::new(NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN));
     ElectionKey { cluster: ClusterName::new(NAME), slot }
 }
 
-/// A record of our own, in the first place that is free; where none is, in the last one, whose doctor has
-/// died or is told so by its next write.
+/// Claims the first free record. If none is free, takes the last one over: its doctor is dead, or learns of it
+/// by its next write.
 async fn claim(storage: &ElectionsTtlStorage, ttl: Ttl) -> Result<(ElectionKey, Entry), String> {
     let mut bytes = [0; 16];
     OsEntropy::default().fill(&mut bytes);
     let incarnation = Incarnation::from_bytes(bytes);
     let holder = Holder::new("vvm doctor").map_err(|refusal| refusal.to_string())?;
     let ttl = Ttl::new(ttl.get().max(storage.limits().min_ttl)).map_err(|refusal| refusal.to_string())?;
-    for number in 1..=PLACES {
-        let key = place(number);
+    for number in 1..=RECORDS {
+        let key = record(number);
         let found = storage.get(&key).await.map_err(|failure| failure.to_string())?;
         let wall = SystemWallClock.since_unix_epoch();
         let epoch = Epoch::following(found.last_epoch(), wall).map_err(|refusal| refusal.to_string())?;
@@ -129,7 +125,7 @@ async fn claim(storage: &ElectionsTtlStorage, ttl: Ttl) -> Result<(ElectionKey, 
             Slot::Vacant(Vacant { last_epoch }) => {
                 storage.insert_if_not_exist(&key, Vacant { last_epoch: *last_epoch }, &entry).await
             }
-            Slot::Held { .. } if number < PLACES => continue,
+            Slot::Held { .. } if number < RECORDS => continue,
             Slot::Held { entry: stands, .. } => storage.take_over(&key, stands, &entry).await,
         };
         match claimed {
@@ -138,7 +134,7 @@ async fn claim(storage: &ElectionsTtlStorage, ttl: Ttl) -> Result<(ElectionKey, 
             Err(failure) => return Err(failure.to_string()),
         }
     }
-    Err(format!("{PLACES} other doctors are at work here: try again"))
+    Err(format!("{RECORDS} other doctors measure here now: try again"))
 }
 
 #[cfg(test)]

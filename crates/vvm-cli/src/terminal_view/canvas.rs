@@ -1,6 +1,15 @@
 //! Rows of cells, each with a style, and how a row becomes text for a terminal.
 
 use std::ops::Range;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+/// Stands in the second column of a wide character.
+const CONTINUED: char = '\0';
+
+/// Returns how many columns `text` takes on a terminal.
+pub(crate) fn text_width(text: &str) -> usize {
+    text.width()
+}
 
 /// How a cell looks.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -32,12 +41,12 @@ pub(crate) enum Palette {
     Plain,
 }
 
-/// A row of cells. A character counts as one column.
+/// A row of cells, one for each column.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Row(Vec<(char, Style)>);
 
 impl Row {
-    /// A row that begins with `text`.
+    /// Returns a row that begins with `text`.
     pub(crate) fn of(text: &str, style: Style) -> Self {
         let mut row = Self::default();
         row.write(text, style);
@@ -49,10 +58,15 @@ impl Row {
         self.put(self.width(), text, style);
     }
 
-    /// Writes `text` at `column`, over what is there.
-    pub(crate) fn put(&mut self, column: usize, text: &str, style: Style) {
-        for (column, letter) in (column..).zip(text.chars()) {
-            self.fill(column..column + 1, letter, style);
+    /// Writes `text` at `column`, over what is there. Leaves out characters without a width of their own.
+    pub(crate) fn put(&mut self, mut column: usize, text: &str, style: Style) {
+        for letter in text.chars() {
+            let end = column + letter.width().unwrap_or(0);
+            if end > column {
+                self.fill(column..end, letter, style);
+                self.0[column + 1..end].fill((CONTINUED, style));
+                column = end;
+            }
         }
     }
 
@@ -64,7 +78,16 @@ impl Row {
         if self.0.len() < columns.end {
             self.0.resize(columns.end, (' ', Style::Plain));
         }
+        self.blank_half(columns.start);
+        self.blank_half(columns.end);
         self.0[columns].fill((letter, style));
+    }
+
+    /// If a wide character lies on both sides of `boundary`, replaces it by spaces: half of it can't be shown.
+    fn blank_half(&mut self, boundary: usize) {
+        if self.0.get(boundary).is_some_and(|(letter, _)| *letter == CONTINUED) {
+            (self.0[boundary - 1].0, self.0[boundary].0) = (' ', ' ');
+        }
     }
 
     /// Returns how many columns are in use.
@@ -74,19 +97,15 @@ impl Row {
 
     /// Drops what lies beyond `width`.
     pub(crate) fn cut(&mut self, width: usize) {
+        self.blank_half(width);
         self.0.truncate(width);
-    }
-
-    /// Returns all cells, from left to right.
-    pub(super) fn cells(&self) -> &[(char, Style)] {
-        &self.0
     }
 
     /// Returns the row as a terminal takes it.
     pub(crate) fn to_text(&self, palette: Palette) -> String {
         let mut text = String::new();
         let mut current = Style::Plain;
-        for &(letter, style) in &self.0 {
+        for &(letter, style) in self.0.iter().filter(|(letter, _)| *letter != CONTINUED) {
             if palette == Palette::Colours && style != current {
                 text.push_str(&format!("\x1b[0{}m", codes(style)));
                 current = style;
@@ -141,6 +160,18 @@ mod tests {
         row.fill(3..5, '█', Style::Good);
         row.fill(9..9, 'x', Style::Bad);
         assert_eq!(row.to_text(Palette::Plain), "a  ██");
+    }
+
+    #[test]
+    fn wide_character_takes_two_columns_and_is_never_cut_in_half() {
+        let row = || Row::of("a漢字e\u{301}", Style::Plain);
+        assert_eq!((row().to_text(Palette::Plain).as_str(), row().width()), ("a漢字e", 6));
+        let mut cut = row();
+        cut.cut(4);
+        assert_eq!((cut.to_text(Palette::Plain).as_str(), cut.width()), ("a漢 ", 4));
+        let mut over = row();
+        over.put(2, "xy", Style::Plain);
+        assert_eq!((over.to_text(Palette::Plain).as_str(), over.width()), ("a xy e", 6));
     }
 
     #[test]

@@ -1,5 +1,4 @@
-//! What a terminal shows: the slots, and under them what has changed, the latest first. Draws anew whatever
-//! the moment.
+//! The picture of `vvm watch`: the slots, and below them the changes, the latest first.
 
 use super::{
     change::{Change, readable},
@@ -7,7 +6,7 @@ use super::{
 };
 use crate::{
     calendar::{Moment, Span},
-    terminal_view::{Row, Style},
+    terminal_view::{Row, Style, text_width},
 };
 use vvm_clock::Instant;
 
@@ -21,14 +20,11 @@ pub(super) struct Scene<'watch> {
     pub(super) now: Instant,
 }
 
-/// From how many columns on a slot has a line; else it has two.
-const WIDE: usize = 76;
+/// Columns of the table of slots. A narrower terminal shows its left part.
+const TABLE: std::ops::RangeInclusive<usize> = 76..=132;
 
-/// More columns would only draw what belongs together further apart.
-const USEFUL: usize = 132;
-
-/// From how many columns on there is room for epochs, too.
-const WIDEST: usize = 96;
+/// From this width on the table has epochs.
+const WITH_EPOCHS: usize = 96;
 
 /// Columns of the parts of a line.
 const SLOT: usize = 6;
@@ -37,31 +33,24 @@ const SEEN: usize = 16;
 const BAR: usize = 20;
 const WORDS: usize = 14;
 
-/// Columns of the time of day before a change, and of what stands between the two.
+/// Columns of the time of day before a change.
 const MOMENT: usize = "00:00:00Z  ".len();
 
-/// How much of the TTL must be left for all to be well: a leader renews each quarter, and is at risk at a
-/// half.
+/// The part of the TTL that is left if all is well: a leader renews after a quarter, and is at risk after a half.
 const WELL: f64 = 0.5;
 
-/// Returns the rows of a picture, no larger than this.
+/// Returns the rows of a picture of at most this size.
 pub(super) fn picture(scene: &Scene<'_>, columns: usize, rows: usize) -> Vec<Row> {
     let mut drawn = vec![title(scene)];
     drawn.extend(notice(scene, columns));
-    drawn.push(Row::default());
-    let table = columns.min(USEFUL);
-    let each = if table >= WIDE { 1 } else { 2 };
-    if table >= WIDE {
-        drawn.push(heads(table));
-    }
+    let places = Places::of(columns.clamp(*TABLE.start(), *TABLE.end()));
+    drawn.extend([Row::default(), heads(&places)]);
     let changes = changes(scene.history, columns, rows);
-    // Half of the picture, or what the changes leave of it: they need their title and a row apart, and the
-    // rest of the slots a row.
+    // The slots take half of the picture, or what the changes leave. Three rows are for a count of hidden slots,
+    // a gap and a title.
     let left = rows.saturating_sub(drawn.len() + changes.len() + 3);
-    let shown = (left.max(rows / 2).max(3) / each).max(1);
-    for (number, seen) in scene.slots.iter().take(shown) {
-        drawn.extend(slot(number, seen, scene, table));
-    }
+    let shown = left.max(rows / 2).max(3);
+    drawn.extend(scene.slots.iter().take(shown).map(|(number, seen)| slot(number, seen, scene, &places)));
     drawn.extend(hidden(scene, shown));
     if scene.slots.iter().len() == 0 {
         drawn.push(Row::of("  looking…", Style::Dim));
@@ -73,52 +62,49 @@ pub(super) fn picture(scene: &Scene<'_>, columns: usize, rows: usize) -> Vec<Row
     drawn
 }
 
-/// What concerns all slots: that nothing can be seen of them now, that nobody is to lead.
+/// Returns what concerns all slots: that they can't be read, that the name is paused.
 fn notice(scene: &Scene<'_>, columns: usize) -> Vec<Row> {
     let mut rows = Vec::new();
-    if let Some(cause) = scene.slots.trouble() {
-        let blind =
-            scene.slots.answered().map(|answered| format!(" for {}", Span(answered.until(scene.now))));
-        let line = format!("can't look{}: {}", blind.unwrap_or_default(), cause.escape_debug());
+    if let Some(cause) = &scene.slots.failure {
+        let blind = scene.slots.answered.map(|answered| format!(" for {}", Span(answered.until(scene.now))));
+        let line = format!("can't be read{}: {}", blind.unwrap_or_default(), cause.escape_debug());
         rows.extend(wrapped(&line, [2, 2], columns, Style::Bad));
     }
-    if let Some(paused) = scene.slots.paused() {
+    if let Some(paused) = &scene.slots.paused {
         let line = format!("paused by {}, since {}", paused.by.escape_debug(), Moment(paused.since));
         rows.extend(wrapped(&line, [2, 2], columns, Style::Bad));
     }
     rows
 }
 
-/// What has changed, the latest first, as far as there are rows for it.
+/// Returns the changes, the latest first, on at most this many rows.
 fn changes(history: &[Change], columns: usize, rows: usize) -> Vec<Row> {
     let lines = history.iter().rev().flat_map(|change| {
         let style = if change.what.is_alarming() { Style::Bad } else { Style::Plain };
-        wrapped(&change.of_today(), [2, MOMENT + 2], columns, style)
+        wrapped(&change.without_date(), [2, MOMENT + 2], columns, style)
     });
     lines.take(rows).collect()
 }
 
-/// What there is no room for, in numbers.
+/// Returns the counts of slots that have no row.
 fn hidden(scene: &Scene<'_>, shown: usize) -> Option<Row> {
     let hidden = scene.slots.iter().skip(shown).map(|(_, seen)| seen).collect::<Vec<_>>();
     let free = hidden.iter().filter(|seen| seen.slot.entry().is_none()).count();
-    let late =
-        hidden.iter().filter(|seen| seen.left(scene.now).is_some_and(|(left, _)| left.is_zero())).count();
+    let expired = |seen: &&&Seen| seen.left(scene.now).is_some_and(|(left, _)| left.is_zero());
+    let late = hidden.iter().filter(expired).count();
     let style = if late > 0 { Style::Bad } else { Style::Dim };
     let line = format!("  … and {} more slots, {free} of them free, {late} expired", hidden.len());
     (!hidden.is_empty()).then(|| Row::of(&line, style))
 }
 
-/// `text` in as many rows as it takes: the first one indented by `indents[0]`, the others by `indents[1]`.
-/// Broken between words, where there are any.
+/// Returns `text` in rows, broken between words if possible. `indents` are those of the first and of other rows.
 fn wrapped(text: &str, indents: [usize; 2], columns: usize, style: Style) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
         let indent = if rows.is_empty() { indents[0] } else { indents[1] };
-        let room = columns.saturating_sub(indent).max(1);
-        let end = rest.char_indices().nth(room).map_or(rest.len(), |(end, _)| end);
-        // The word that does not fit begins the next row, unless nothing would be left in this one.
+        let end = prefix(rest, columns.saturating_sub(indent).max(2)).len();
+        // A word that does not fit begins the next row, unless this row would be empty.
         let fits = rest[end..].is_empty() || rest[end..].starts_with(' ');
         let before_a_word = rest[..end].rfind(' ').filter(|at| *at > 0);
         let cut = if fits { end } else { before_a_word.unwrap_or(end) };
@@ -130,95 +116,97 @@ fn wrapped(text: &str, indents: [usize; 2], columns: usize, style: Style) -> Vec
     rows
 }
 
+/// Returns as much of `text` as fits into `room` columns.
+fn prefix(text: &str, room: usize) -> &str {
+    let ends = text.char_indices().map(|(at, letter)| at + letter.len_utf8());
+    let end = ends.take_while(|end| text_width(&text[..*end]) <= room).last();
+    &text[..end.unwrap_or(0)]
+}
+
 fn title(scene: &Scene<'_>) -> Row {
     let mut row = Row::of(&format!("  vvm watch {}", scene.name.escape_debug()), Style::Strong);
-    if let Some(answered) = scene.slots.answered() {
+    if let Some(answered) = scene.slots.answered {
         row.write(&format!("   looked {} ago", Span(answered.until(scene.now))), Style::Dim);
     }
     row.write("   q leaves", Style::Dim);
     row
 }
 
-/// Where the columns of a line begin: holder, epoch, when a renewal was seen, what is left.
-fn places(columns: usize) -> [usize; 4] {
-    let epoch = if columns >= WIDEST { EPOCH } else { 0 };
-    let left = columns.saturating_sub(BAR + WORDS).max(SLOT + SEEN + epoch);
-    [SLOT + 2, left - SEEN - epoch, left - SEEN, left]
+/// The columns in which the parts of a line begin.
+struct Places {
+    holder: usize,
+    epoch: Option<usize>,
+    seen: usize,
+    left: usize,
 }
 
-fn heads(columns: usize) -> Row {
-    let [holder, epoch, seen, left] = places(columns);
+impl Places {
+    fn of(columns: usize) -> Self {
+        let left = columns.saturating_sub(BAR + WORDS);
+        let seen = left.saturating_sub(SEEN);
+        Self { holder: SLOT + 2, epoch: (columns >= WITH_EPOCHS).then(|| seen - EPOCH), seen, left }
+    }
+}
+
+fn heads(places: &Places) -> Row {
     let mut row = Row::of("  SLOT", Style::Dim);
-    row.put(holder, "HOLDER", Style::Dim);
-    if epoch < seen {
+    row.put(places.holder, "HOLDER", Style::Dim);
+    if let Some(epoch) = places.epoch {
         row.put(epoch, "EPOCH", Style::Dim);
     }
-    row.put(seen, "RENEWAL SEEN", Style::Dim);
-    row.put(left, "LEFT OF TTL, SEEN FROM HERE", Style::Dim);
+    row.put(places.seen, "RENEWAL SEEN", Style::Dim);
+    row.put(places.left, "LEFT OF TTL, SEEN FROM HERE", Style::Dim);
     row
 }
 
-fn slot(number: u32, seen: &Seen, scene: &Scene<'_>, columns: usize) -> Vec<Row> {
-    let now = scene.now;
-    let is_blind = scene.slots.trouble().is_some();
+fn slot(number: u32, seen: &Seen, scene: &Scene<'_>, places: &Places) -> Row {
+    let is_blind = scene.slots.failure.is_some();
     let mut line = Row::of(&format!("{number:>SLOT$}"), Style::Strong);
     let Some(entry) = seen.slot.entry() else {
         let last = seen.slot.last_epoch();
         let last = last.map_or("never led".to_owned(), |epoch| format!("last epoch {epoch}"));
-        line.put(SLOT + 2, &format!("free, {last}"), Style::Dim);
-        return vec![line];
+        line.put(places.holder, &format!("free, {last}"), Style::Dim);
+        return line;
     };
-    let holder = readable(&entry.holder).to_string();
+    let silent = Span(seen.written.until(scene.now));
     let ago = if is_blind {
-        // That none was seen would be no news of the leader.
+        // Without looks, silence proves nothing about the leader.
         "not known".to_owned()
     } else if seen.moved {
-        format!("{} ago", Span(seen.written.until(now)))
+        format!("{silent} ago")
     } else {
-        // It may have been written long before we began to look.
-        format!("none for {}", Span(seen.written.until(now)))
+        format!("none for {silent}")
     };
-    if columns < WIDE {
-        let at_seen = columns.saturating_sub(SEEN).max(SLOT + 2);
-        line.put(SLOT + 2, &shortened(&holder, at_seen.saturating_sub(SLOT + 3)), Style::Plain);
-        line.put(at_seen, &ago, Style::Dim);
-        let mut second = Row::default();
-        if !is_blind {
-            bar(&mut second, SLOT + 2, columns.saturating_sub(SLOT + 2 + WORDS).min(BAR), seen, now);
-        }
-        return vec![line, second];
+    let room = places.epoch.unwrap_or(places.seen) - places.holder - 1;
+    line.put(places.holder, &shortened(&readable(&entry.holder), room), Style::Plain);
+    if let Some(place) = places.epoch {
+        line.put(place, &entry.epoch.to_string(), Style::Dim);
     }
-    let [at_holder, at_epoch, at_seen, at_left] = places(columns);
-    line.put(at_holder, &shortened(&holder, at_epoch.saturating_sub(at_holder + 1)), Style::Plain);
-    if at_epoch < at_seen {
-        line.put(at_epoch, &entry.epoch.to_string(), Style::Dim);
-    }
-    line.put(at_seen, &ago, Style::Plain);
+    line.put(places.seen, &ago, Style::Plain);
     if !is_blind {
-        bar(&mut line, at_left, BAR, seen, now);
+        bar(&mut line, places.left, seen, scene.now);
     }
-    vec![line]
+    line
 }
 
-/// A bar, and in words what it shows. Its end stands for the TTL's.
-fn bar(row: &mut Row, at: usize, width: usize, seen: &Seen, now: Instant) {
+/// Draws a bar of the whole TTL, and its meaning in words.
+fn bar(row: &mut Row, at: usize, seen: &Seen, now: Instant) {
     let Some((left, ttl)) = seen.left(now) else { return };
     let share = left.as_secs_f64() / ttl.as_secs_f64();
-    // A float beyond what there is saturates.
-    let full = ((share * width as f64).ceil() as usize).min(width);
+    let full = ((share * BAR as f64).ceil() as usize).min(BAR);
     let style = if share > WELL { Style::Good } else { Style::Bad };
     row.fill(at..at + full, '█', style);
-    row.fill(at + full..at + width, '░', Style::Dim);
+    row.fill(at + full..at + BAR, '░', Style::Dim);
     let words = if left.is_zero() { "expired".to_owned() } else { format!("{} of {ttl:?}", Span(left)) };
-    row.put(at + width + 1, &words, if left.is_zero() { Style::Bad } else { Style::Plain });
+    row.put(at + BAR + 1, &words, if left.is_zero() { Style::Bad } else { Style::Plain });
 }
 
-/// Cut to `room` with a sign that it is.
+/// Returns `text` cut to `room` columns, with a sign if it was.
 fn shortened(text: &str, room: usize) -> String {
-    if text.chars().count() <= room {
+    if text_width(text) <= room {
         return text.to_owned();
     }
-    text.chars().take(room.saturating_sub(1)).chain(['…']).collect()
+    format!("{}…", prefix(text, room.saturating_sub(1)))
 }
 
 #[cfg(test)]

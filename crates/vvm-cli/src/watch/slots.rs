@@ -1,76 +1,64 @@
-//! [`Slots`]: what was seen of each slot, look by look, and what that tells.
+//! [`Slots`]: the state of each slot as last seen, and the changes that a look shows.
 //!
-//! From outside, a renewal is a record whose version has moved since the look before. When it was written is
-//! known only to have been between the two, or more exactly where the storage can prove its age; what is
-//! shown counts from the later end, so that it says "at least so long ago" and never claims more.
+//! A renewal is a record whose version differs from that of the look before. It was written at some moment
+//! between the two, which is known better only if the storage proves the age. What is shown counts from the
+//! later end: "at least so long ago".
 
 use super::{
-    Look, Paused,
     change::{Change, Record, What},
+    look::{Look, Paused},
 };
-use ielections::{Entry, ReadError, Slot};
+use ielections::{ReadError, Slot};
 use std::{collections::BTreeMap, time::Duration};
 use vvm_clock::Instant;
 use vvm_host::operate::InspectError;
 
-/// How many looks in a row must find an older state than before, until it is no replica that is behind.
+/// After so many looks in a row at an older state, the storage went back. Fewer may be a replica that lags.
 const BEHIND: u32 = 3;
 
 /// What was seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     seen: BTreeMap<u32, Seen>,
-    answered: Option<Instant>,
-    trouble: Option<String>,
-    paused: Option<Paused>,
+    pub(super) answered: Option<Instant>,
+    /// Why the last look failed, if it did.
+    pub(super) failure: Option<String>,
+    pub(super) paused: Option<Paused>,
 }
 
 /// What was seen of one slot.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) slot: Slot,
-    /// When what stands there had been written at the latest.
+    /// The latest moment at which its state can have been written.
     pub(super) written: Instant,
-    /// Whether that is a renewal or a claim that we saw happen, or may be much longer ago.
+    /// Whether that write was seen. If not, it may be much older.
     pub(super) moved: bool,
     overdue: bool,
     behind: u32,
 }
 
 impl Slots {
-    /// All of them, in order.
+    /// Returns all slots in order.
     pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (u32, &Seen)> {
         self.seen.iter().map(|(number, seen)| (*number, seen))
     }
 
-    /// When a look was last answered.
-    pub(super) fn answered(&self) -> Option<Instant> {
-        self.answered
-    }
-
-    /// Why no look is answered, if none is.
-    pub(super) fn trouble(&self) -> Option<&str> {
-        self.trouble.as_deref()
-    }
-
-    /// The pause that stands, as far as the last look that was answered tells.
-    pub(super) fn paused(&self) -> Option<&Paused> {
-        self.paused.as_ref()
-    }
-
-    /// What a look tells. A storage that fails is a change, unless it refuses from the beginning.
+    /// Adds a look, and returns the changes that it shows. A failed look is a change.
+    ///
+    /// # Errors
+    /// If the storage refuses for good before any look succeeded.
     pub(super) fn changes(&mut self, look: Look) -> Result<Vec<Change>, InspectError> {
         let mut whats = Vec::new();
         match look.found {
             Ok(found) => {
                 let is_first = self.answered.replace(look.at).is_none();
-                if self.trouble.take().is_some() {
-                    whats.push((None, What::Works));
+                if self.failure.take().is_some() {
+                    whats.push((None, What::ReadableAgain));
                 }
                 whats.extend(self.saw_pause(found.paused).map(|what| (None, what)));
-                let is_known =
-                    look.settled.is_some() || found.slots.iter().any(|(_, slot)| slot.last_epoch().is_some());
-                if is_first && !is_known {
+                let was_led = found.slots.iter().any(|(_, slot)| slot.last_epoch().is_some());
+                if is_first && look.settled.is_none() && !was_led {
                     whats.push((None, What::Unknown));
                 }
                 for (number, slot) in found.slots {
@@ -80,10 +68,11 @@ impl Slots {
             Err(cause @ (ReadError::Fatal(_) | ReadError::Replaced(_))) if self.answered.is_none() => {
                 return Err(InspectError::Read(cause));
             }
-            Err(cause) if self.trouble.is_some() => self.trouble = Some(cause.to_string()),
             Err(cause) => {
-                self.trouble = Some(cause.to_string());
-                whats.push((None, What::Trouble { cause: cause.to_string() }));
+                let cause = cause.to_string();
+                if self.failure.replace(cause.clone()).is_none() {
+                    whats.push((None, What::Unreadable { cause }));
+                }
             }
         }
         Ok(whats.into_iter().map(|(slot, what)| Change { at: look.wall, slot, what }).collect())
@@ -102,7 +91,7 @@ impl Slots {
         let Some(seen) = self.seen.get_mut(&number) else {
             let what = match &slot {
                 Slot::Held { entry, .. } => What::Held(Record::of(entry)),
-                Slot::Vacant(vacant) => What::Free { last_epoch: vacant.last_epoch },
+                Slot::Vacant(vacant) => What::free(vacant.last_epoch),
             };
             self.seen.insert(number, Seen::of(slot, now, false));
             return Some(what);
@@ -112,9 +101,10 @@ impl Slots {
             if seen.behind < BEHIND {
                 return None;
             }
-            let (from, to) = (seen.slot.last_epoch(), slot.last_epoch());
+            let [from_epoch, epoch] =
+                [&seen.slot, &slot].map(|slot| slot.last_epoch().map(|epoch| epoch.get()));
             *seen = Seen::of(slot, now, false);
-            return Some(What::WentBack { from, to });
+            return Some(What::WentBack { from_epoch, epoch });
         }
         seen.behind = 0;
         if slot.is_as_expected(&seen.slot) {
@@ -123,12 +113,13 @@ impl Slots {
         let before = std::mem::replace(seen, Seen::of(slot, now, true));
         match (before.slot.entry(), seen.slot.entry()) {
             (Some(then), Some(entry)) if then.is_of(entry.incarnation(), entry.epoch) => {
-                before.overdue.then(|| What::RenewsAgain { holder: entry.holder.clone() })
+                before.overdue.then(|| What::RenewsAgain { holder: entry.holder.to_string() })
             }
             (then, Some(entry)) => {
-                Some(What::Leads { record: Record::of(entry), after: then.map(|then| then.holder.clone()) })
+                let after = then.map(|then| then.holder.to_string());
+                Some(What::Leads { record: Record::of(entry), after })
             }
-            (_, None) => seen.slot.last_epoch().map(|epoch| What::Released { epoch }),
+            (_, None) => seen.slot.last_epoch().map(|epoch| What::Released { epoch: epoch.get() }),
         }
     }
 }
@@ -142,7 +133,7 @@ impl Seen {
         Self { slot, written: now.before(proven_age), moved, overdue: false, behind: 0 }
     }
 
-    /// How much of the TTL is left, as seen from here; none for a slot that nobody holds.
+    /// Returns what is left of the TTL, and the TTL; none for a free slot.
     pub(super) fn left(&self, now: Instant) -> Option<(Duration, Duration)> {
         let ttl = self.slot.entry()?.ttl.get();
         Some((ttl.saturating_sub(self.written.until(now)), ttl))
@@ -155,17 +146,12 @@ impl Seen {
             return None;
         }
         self.overdue = true;
-        Some(What::Overdue { holder: entry.holder.clone(), silent })
+        let silent_ms = silent.as_millis() as u64;
+        Some(What::Overdue { holder: entry.holder.to_string(), silent_ms })
     }
 }
 
-impl Record {
-    fn of(entry: &Entry) -> Self {
-        Self { holder: entry.holder.clone(), epoch: entry.epoch, ttl: entry.ttl }
-    }
-}
-
-/// Whether `slot` was certainly in this state before it was in the state `known`.
+/// Returns whether `slot` certainly precedes the state `known`.
 fn is_older(slot: &Slot, known: &Slot) -> bool {
     match (slot.entry(), known.entry()) {
         (Some(entry), Some(known)) => entry.age_order() < known.age_order(),

@@ -15,7 +15,7 @@ use vvm_clock::SystemClock;
 /// `vvm demo` with these options.
 fn demo(trial: &Trial, options: &[&str]) -> Command {
     let mut command = Command::new(VVM.path());
-    command.arg("demo").args(options).arg("--picture").arg(trial.folder().join("demo.svg"));
+    command.arg("demo").args(options);
     // A setting for a `vvm run` is not one for the demo's.
     command.env("VVM_SLOTS", "2").env("VVM_TTL", "soon");
     command.env("TRIAL", trial.mark()).env_remove("TMPDIR").stdin(Stdio::null());
@@ -40,11 +40,6 @@ fn check_safety(trial: &Trial, output: &Output, summary: &Value) {
     let held = summary["held"].as_bool().unwrap();
     assert_eq!(output.status.code(), Some(if held { 0 } else { 1 }));
     assert_eq!(held, summary["failures"].as_array().unwrap().is_empty(), "{summary}");
-    let picture = fs::read_to_string(trial.folder().join("demo.svg")).unwrap();
-    assert!(picture.starts_with("<svg") && picture.ends_with("</svg>\n"));
-    for seen in ["kill -9", "SIGTERM", "SIGSTOP", "two workers at the same time"] {
-        assert!(picture.contains(seen), "{seen}");
-    }
     assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
 }
 
@@ -84,7 +79,6 @@ fn interrupted_it_leaves_no_process_and_no_file() {
         assert_eq!(running.child.wait().unwrap().signal(), Some(signal.as_raw()));
         assert!(running.trial.processes().0.is_empty(), "{:?}", running.trial.processes().describe());
         assert_eq!(fs::read_dir(running.trial.folder().join("temporary")).unwrap().count(), 0);
-        assert!(!running.trial.folder().join("demo.svg").exists(), "half a picture shows nothing");
     }
 }
 
@@ -182,8 +176,7 @@ fn on_a_narrow_terminal_the_results_follow_the_restored_screen() {
 }
 
 #[test]
-fn what_it_can_not_do_is_refused_at_once() {
-    let trial = VVM.trial();
+fn short_ttl_and_unknown_option_are_refused_at_once() {
     let refused = |options: &[&str]| {
         let output = Command::new(VVM.path()).arg("demo").args(options).output().unwrap();
         assert_eq!(output.status.code(), Some(64), "{options:?}");
@@ -192,12 +185,6 @@ fn what_it_can_not_do_is_refused_at_once() {
     };
     assert!(refused(&["--ttl", "200ms"]).contains("choose a longer one"));
     assert!(refused(&["--colour"]).contains("unexpected argument '--colour'"));
-    let (folder, elsewhere) = (trial.folder(), trial.folder().join("missing/demo.svg"));
-    for file in [folder, &elsewhere] {
-        let said = refused(&["--picture", file.to_str().unwrap()]);
-        assert!(said.contains("name a file that you may write, in a folder that exists"), "{said}");
-    }
-    assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
 }
 
 mod timed {
@@ -222,7 +209,7 @@ mod timed {
             assert_eq!(summary["held"], true, "{summary}");
             assert!(summary["epochs"].as_array().unwrap().len() >= 4, "{summary}");
             assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
-            assert_eq!(fs::read_dir(trial.folder()).unwrap().count(), 1, "the picture that was asked for");
+            assert_eq!(fs::read_dir(trial.folder()).unwrap().count(), 0);
             Ok(())
         });
     }

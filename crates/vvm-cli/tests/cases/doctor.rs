@@ -1,4 +1,4 @@
-//! `vvm doctor`: what it finds, and that it leaves everybody else alone.
+//! `vvm doctor`: its findings, and that it changes no slot of the name.
 
 use crate::VVM;
 use harness::Trial;
@@ -17,12 +17,11 @@ fn finding<'json>(found: &'json Value, about: &str) -> &'json Value {
 }
 
 #[test]
-fn it_measures_and_disturbs_nobody() {
+fn doctors_measure_at_the_same_time_without_changing_the_slots() {
     let trial = VVM.trial();
     let mut running = trial.run_script("echo up; sleep 60").start();
     running.stdout.wait_for("up");
     let slots = trial.slots();
-    // Twice, and at once: each has a record of its own.
     std::thread::scope(|scope| {
         let both = [(); 2].map(|()| scope.spawn(|| doctor(&trial, &["--ttl", "1m", "--json"])));
         for output in both.map(|one| one.join().unwrap()) {
@@ -38,11 +37,7 @@ fn it_measures_and_disturbs_nobody() {
             assert_eq!(finding(&found, "margins")["attempt_ms"], 6_000.0);
             assert_eq!(finding(&found, "containment")["levels"]["guardian"], true);
             let software = finding(&found, "storage")["software"].as_str().unwrap();
-            // Which one, and how it is set: `files.rs`, and the tests of each driver.
             assert!(!software.is_empty(), "{found:#}");
-            assert!(finding(&found, "suspend")["since_start_ms"].as_f64().unwrap() > 0.0);
-            // Wherever tests run, clocks go at the rate of their hardware, within what NTP corrects and a
-            // little more.
             assert!(finding(&found, "clock rate")["ppm"].as_f64().unwrap().abs() < 100_000.0);
             assert!(finding(&found, "wall clock")["behind_ms"].as_f64().unwrap() < 10_000.0);
             assert_eq!(
@@ -57,12 +52,48 @@ fn it_measures_and_disturbs_nobody() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_the_way_out_and_status_1() {
+fn problem_has_a_remedy_and_status_1() {
     let trial = VVM.trial();
     trial.run(["true"]).finish();
     let short = doctor(&trial, &["--ttl", "300ms"]);
     let said = String::from_utf8(short.stdout).unwrap();
     assert_eq!(short.status.code(), Some(1), "{said}");
     assert!(said.contains("problem  margins") && said.contains("choose a longer one"), "{said}");
-    assert!(said.ends_with("Not fit to lead: see what is marked problem.\n"), "{said}");
+    assert!(said.ends_with("Not fit to lead: see the lines marked problem.\n"), "{said}");
+}
+
+/// On files: a server's table or keyspace is made by `vvm init-storage`.
+#[test]
+fn file_that_does_not_exist_yet_is_examined_by_a_stand_in() {
+    let trial = VVM.trial();
+    let folder = trial.folder().join("new");
+    let url = format!("sqlite:{}/leader.db?allow=overlay", folder.display());
+    let doctor = || {
+        let mut doctor = Command::new(VVM.path());
+        let output = doctor.args(["doctor", "--storage", &url, "--name", "payroll"]).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, out) = doctor();
+    assert!(code == 1 && out.contains("problem  new storage") && out.contains("Create the folder"), "{out}");
+    std::fs::create_dir(&folder).unwrap();
+    let (code, out) = doctor();
+    assert!(code == 0 && out.contains("does not exist yet") && out.contains("good     writes"), "{out}");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "the doctor left files");
+}
+
+#[test]
+fn file_that_every_user_can_read_is_a_caution() {
+    let trial = VVM.trial();
+    let path = trial.folder().join("open.db");
+    let url = format!("sqlite:{}?allow=overlay", path.display());
+    let vvm = |arguments: &[&str]| {
+        let output = Command::new(VVM.path()).args(arguments).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    vvm(&["init-storage", "--storage", &url]);
+    let mut permissions = std::fs::metadata(&path).unwrap().permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o644);
+    std::fs::set_permissions(&path, permissions).unwrap();
+    let out = vvm(&["doctor", "--storage", &url, "--name", "payroll"]);
+    assert!(out.contains("caution  permissions") && out.contains("chmod o-rwx"), "{out}");
 }

@@ -1,11 +1,13 @@
-//! `vvm watch`: what it says of real processes, in a pipe and on a terminal, and that the terminal is left as
-//! it was.
+//! `vvm watch` of real processes, in a pipe and on a terminal, which it restores.
 
 use crate::VVM;
 use harness::{Lines, Terminal, Trial, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::process::{Child, Command, Stdio};
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Child, Command, Stdio},
+};
 
 fn watch(trial: &Trial, options: &[&str]) -> (Child, Lines) {
     let name = trial.name();
@@ -23,19 +25,19 @@ fn watch(trial: &Trial, options: &[&str]) -> (Child, Lines) {
 }
 
 #[test]
-fn each_change_is_a_line() {
+fn each_change_is_one_line() {
     let trial = VVM.trial();
     let mut first = trial.run_script("echo up; sleep 60").with(["--holder", "first"]).start();
     first.stdout.wait_for("up");
     let (mut watching, mut lines) = watch(&trial, &[]);
     lines.wait_for("slot 1: held by first, epoch ");
     first.signal(Signal::TERM);
-    lines.wait_for("slot 1: handed back, free, last epoch ");
+    lines.wait_for("slot 1: released, free, last epoch ");
     let mut second = trial.run_script("echo up; sleep 60").with(["--holder", "second"]).start();
     lines.wait_for("slot 1: leads: second, epoch ");
     second.stdout.wait_for("up");
     second.signal(Signal::TERM);
-    lines.wait_for("handed back");
+    lines.wait_for("released");
     watching.kill().unwrap();
     watching.wait().unwrap();
     first.finish();
@@ -43,7 +45,7 @@ fn each_change_is_a_line() {
 }
 
 #[test]
-fn a_crash_shows_as_renewals_that_stop_and_each_change_is_an_object() {
+fn crash_shows_as_the_end_of_renewals_in_json() {
     let trial = VVM.trial();
     let options = ["--holder", "first", "--ttl", trial.ttl("2s")];
     let mut first = trial.run_script("echo up; sleep 60").with(options).start();
@@ -72,9 +74,8 @@ fn a_crash_shows_as_renewals_that_stop_and_each_change_is_an_object() {
     first.finish();
 }
 
-/// On each way out the terminal gets its own screen, its cursor and its keyboard back.
 #[test]
-fn the_terminal_is_left_as_it_was() {
+fn screen_cursor_and_keyboard_are_restored_on_each_way_out() {
     let trial = VVM.trial();
     trial.run(["true"]).finish();
     let mut terminal = Terminal::new(&trial);
@@ -104,21 +105,18 @@ fn the_terminal_is_left_as_it_was() {
     terminal.close();
 }
 
-/// Ctrl-Z gives the terminal back, `fg` takes it again; and what is drawn is as wide as the terminal is by
-/// then.
 #[test]
-fn it_can_be_suspended_and_its_terminal_resized() {
+fn suspended_watch_restores_the_terminal_and_follows_its_size() {
     let trial = VVM.trial();
     trial.run(["true"]).finish();
     let mut terminal = Terminal::new(&trial);
-    terminal.resize(60, 20);
+    terminal.resize(30, 20);
     let vvm = VVM.path();
     let (storage, name) = (trial.storage(), trial.name());
     terminal.type_line(&format!("TERM=xterm {vvm} watch --storage '{storage}' --name {name}"));
     terminal.screen.wait_for("\x1b[?1049h");
-    // Without the heads of a wide picture.
     let narrow = terminal.screen.wait_for("free, last epoch");
-    assert!(!narrow.contains("HOLDER"), "{narrow:?}");
+    assert!(!narrow.contains("RENEWAL SEEN"), "{narrow:?}");
     terminal.resize(100, 20);
     terminal.screen.wait_for("RENEWAL SEEN");
     terminal.press(b"\x1a");
@@ -136,8 +134,27 @@ fn it_can_be_suspended_and_its_terminal_resized() {
     terminal.close();
 }
 
+/// Without a change there is no write that would fail.
 #[test]
-fn a_pause_shows_and_a_name_that_nobody_knows() {
+fn watch_ends_when_the_reader_of_its_pipe_is_gone() {
+    let trial = VVM.trial();
+    trial.run(["true"]).finish();
+    let mut watch = Command::new(VVM.path());
+    watch.args(["watch", "--storage", &trial.storage(), "--name", &trial.name(), "--interval", "100ms"]);
+    let mut watching = watch.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(watching.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("free, last epoch"), "{line}");
+    let mut status = None;
+    eventually("the watch has ended", || {
+        status = watching.try_wait().unwrap();
+        status.is_some()
+    });
+    assert_eq!(status.unwrap().code(), Some(0));
+}
+
+#[test]
+fn pause_and_unknown_name_are_shown() {
     let trial = VVM.trial();
     trial.run(["true"]).finish();
     let (mut watching, mut lines) = watch(&trial, &["--json"]);
@@ -149,7 +166,7 @@ fn a_pause_shows_and_a_name_that_nobody_knows() {
     watching.kill().unwrap();
     watching.wait().unwrap();
     let (mut watching, mut lines) = watch(&trial, &["--name", &trial.name().replace("payroll", "payrol")]);
-    lines.wait_for("nobody has ever campaigned for this name: check --name");
+    lines.wait_for("no candidate has ever used this name: check --name");
     watching.kill().unwrap();
     watching.wait().unwrap();
 }

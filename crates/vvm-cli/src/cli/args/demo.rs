@@ -18,9 +18,6 @@ pub(crate) struct DemoArgs {
     /// Nothing but a JSON object on standard output: what was measured
     #[arg(long)]
     pub(crate) json: bool,
-    /// Also draw the last picture to this file, as SVG
-    #[arg(long, value_name = "FILE")]
-    pub(crate) picture: Option<PathBuf>,
 }
 
 /// A `vvm run` that ends with the demo.

@@ -4,21 +4,21 @@ use super::values::{parse_name, parse_storage, parse_ttl};
 use clap::Args;
 use ielections::Ttl;
 
-/// Examine this machine and its way to the storage: is it fit to lead?
+/// Examine whether this machine and its connection to the storage are fit to lead.
 ///
-/// Measures how long reads and conditional writes take from here, on a record of its own that nobody can
-/// campaign for, and holds that against what the TTL leaves room for; looks at clocks, limits, and the levels
-/// of containment to be had.
+/// Measures reads and conditional writes, on a record of its own that no candidate can lead, and compares them
+/// with the time that the TTL leaves. Checks clocks, limits, levels of containment, and an SQLite file that does
+/// not exist yet by a temporary file beside it.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = DOCTOR_HELP)]
 pub(crate) struct DoctorArgs {
-    /// Where leadership is recorded, as told to vvm run
+    /// Where leadership is recorded, as in vvm run
     #[arg(long, value_name = "URL", value_parser = parse_storage)]
     pub(crate) storage: String,
-    /// What is led, as told to vvm run
+    /// The name that is led, as in vvm run
     #[arg(long, value_parser = parse_name)]
     pub(crate) name: String,
-    /// The TTL to hold the figures against, as told to vvm run
+    /// The TTL to compare the figures with, as in vvm run
     #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = parse_ttl)]
     pub(crate) ttl: Ttl,
     /// As JSON: one object
@@ -30,5 +30,5 @@ const DOCTOR_HELP: &str = "\
 Example:
   vvm doctor --storage sqlite:/var/lib/payroll/leader.db --name payroll --ttl 10s
 
-Exit status: 0 fit to lead; 1 there are problems, each said; 64 wrong arguments;
+Exit status: 0 fit to lead; 1 there are problems; 64 wrong arguments;
 66 no such storage; 69 the storage refused; 71 the system refused";

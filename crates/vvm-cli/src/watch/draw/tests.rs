@@ -1,13 +1,11 @@
-//! Pictures as text, and the one in the documents.
-
-mod picture;
+//! Pictures as text.
 
 use super::*;
 use crate::{
     terminal_view::Palette,
     watch::{
-        Found, Look, Paused,
-        slots::tests::{many, three},
+        look::{Found, Look, Paused},
+        slots::tests::{look, many, record, three},
     },
 };
 use ielections::ReadError;
@@ -21,7 +19,7 @@ fn drawn(now: u64, columns: usize, rows: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_wide_picture_has_a_line_for_each_slot() {
+fn wide_picture_has_a_line_with_all_parts_for_each_slot() {
     let expected = [
         "  vvm watch payroll   looked 0.0s ago   q leaves",
         "",
@@ -39,26 +37,40 @@ fn a_wide_picture_has_a_line_for_each_slot() {
 }
 
 #[test]
-fn a_narrow_picture_has_two() {
+fn narrow_picture_is_cut_and_its_changes_are_wrapped() {
     let expected = [
         "  vvm watch payroll   looked 0.0s ago",
         "",
-        "     1  here:2040       12.0s ago",
-        "        ████████░░░░░░░░░░ 8.0s of 20s",
-        "     2  there:77        none for 21.0s",
-        "        ░░░░░░░░░░░░░░░░░░ expired",
+        "  SLOT  HOLDER            RENEWAL SEEN",
+        "     1  here:2040         12.0s ago",
+        "     2  there:77          none for 21.0s",
         "     3  free, last epoch 5",
         "",
         "  CHANGES SEEN (UTC)",
         "  00:00:21Z  slot 2: no renewal of",
         "             there:77 seen for 21.0s:",
-        "             others may take over",
+        "             candidates may take over",
     ];
     assert_eq!(drawn(21, 40, 14)[..expected.len()], expected);
 }
 
 #[test]
-fn no_picture_is_larger_than_its_terminal() {
+fn wide_characters_of_a_holder_do_not_move_the_columns() {
+    let mut slots = Slots::default();
+    let found = [(1, record("東京の機械", 5, 1)), (2, record("tokyo", 5, 1))];
+    let found = Ok(Found { slots: found.into(), paused: None });
+    slots.changes(Look { found, ..look(0, Err(ReadError::Unavailable("".into()))) }).unwrap();
+    let now = Instant::ORIGIN.after(Duration::from_secs(101));
+    let rows = picture(&Scene { name: "a", slots: &slots, history: &[], now }, 80, 24);
+    let before_seen = |row: &Row| {
+        let text = row.to_text(Palette::Plain);
+        text_width(text.split_once("none for").unwrap().0)
+    };
+    assert_eq!(before_seen(&rows[3]), before_seen(&rows[4]));
+}
+
+#[test]
+fn picture_is_no_larger_than_its_terminal() {
     for (columns, rows) in
         [(1, 1), (7, 3), (20, 5), (39, 10), (75, 24), (76, 24), (95, 24), (96, 8), (300, 90)]
     {
@@ -68,28 +80,27 @@ fn no_picture_is_larger_than_its_terminal() {
     }
 }
 
-/// As [`three`], after looks that were not answered, and paused.
 #[test]
-fn what_concerns_all_slots_stands_above_them_whole() {
+fn failure_and_pause_are_shown_whole_above_the_slots() {
     let (mut slots, history, now) = three(11);
-    let look = |found, second| Look {
+    let at = |found, second| Look {
         found,
         settled: None,
         at: now.after(Duration::from_secs(second)),
         wall: Duration::from_secs(second),
     };
     let paused = Some(Paused { by: "alice: new schema".into(), since: Duration::from_secs(60) });
-    slots.changes(look(Ok(Found { slots: Vec::new(), paused }), 1)).unwrap();
-    let lost = "the disk that it was on has gone, and nobody knows where to";
-    slots.changes(look(Err(ReadError::Unavailable(lost.into())), 2)).unwrap();
+    slots.changes(at(Ok(Found { slots: Vec::new(), paused }), 1)).unwrap();
+    let lost = "the disk of the database is gone, and so is the file on it";
+    slots.changes(at(Err(ReadError::Unavailable(lost.into())), 2)).unwrap();
     let now = now.after(Duration::from_secs(4));
     let scene = Scene { name: "payroll", slots: &slots, history: &history, now };
     let rows = picture(&scene, 78, 24);
     let rows = rows.iter().map(|row| row.to_text(Palette::Plain).trim_end().to_owned()).collect::<Vec<_>>();
     let expected = [
         "  vvm watch payroll   looked 3.0s ago   q leaves",
-        "  can't look for 3.0s: the storage did not answer: the disk that it was on has",
-        "  gone, and nobody knows where to",
+        "  can't be read for 3.0s: the storage did not answer: the disk of the database",
+        "  is gone, and so is the file on it",
         "  paused by alice: new schema, since 1970-01-01T00:01:00Z",
         "",
         "  SLOT  HOLDER              RENEWAL SEEN    LEFT OF TTL, SEEN FROM HERE",
@@ -101,7 +112,7 @@ fn what_concerns_all_slots_stands_above_them_whole() {
 }
 
 #[test]
-fn two_hundred_slots_fill_the_picture_and_the_rest_is_counted() {
+fn slots_beyond_the_picture_are_counted() {
     let slots = many(200);
     let now = Instant::ORIGIN.after(Duration::from_secs(1_000));
     let scene = Scene { name: "payroll", slots: &slots, history: &[], now };

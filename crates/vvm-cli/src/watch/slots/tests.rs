@@ -1,8 +1,8 @@
-//! Look by look, what is told.
+//! The changes that looks show.
 
 use super::*;
-use crate::watch::Found;
-use ielections::{Epoch, Holder, Incarnation, Ttl, Vacant, Version};
+use crate::watch::look::Found;
+use ielections::{Entry, Epoch, Holder, Incarnation, Ttl, Vacant, Version};
 use std::num::NonZeroU32;
 
 const TTL: Ttl = Ttl::DEFAULT;
@@ -24,8 +24,8 @@ pub(in crate::watch) fn look(second: u64, found: Result<Slot, ReadError>) -> Loo
     Look { found, settled: Some(NonZeroU32::MIN), at, wall: Duration::from_secs(second) }
 }
 
-/// What looks at these moments tell, each without its moment.
-fn told(looks: impl IntoIterator<Item = (u64, Result<Slot, ReadError>)>) -> Vec<String> {
+/// Returns the changes that looks at these moments show, without their moments.
+fn shown(looks: impl IntoIterator<Item = (u64, Result<Slot, ReadError>)>) -> Vec<String> {
     let mut slots = Slots::default();
     let changes = looks.into_iter().flat_map(|(at, found)| slots.changes(look(at, found)).unwrap());
     changes.map(|change| change.to_string().split_once("  ").unwrap().1.to_owned()).collect()
@@ -36,8 +36,8 @@ fn unavailable() -> Result<Slot, ReadError> {
 }
 
 #[test]
-fn a_life_of_a_slot() {
-    let told = told([
+fn claims_releases_and_takeovers_are_shown() {
+    let shown = shown([
         (0, Ok(free(0))),
         (1, Ok(record("a", 3, 1))),
         (2, Ok(record("a", 3, 2))),
@@ -49,16 +49,16 @@ fn a_life_of_a_slot() {
     let expected = [
         "slot 1: free, and never led",
         "slot 1: leads: a, epoch 3, TTL 20s",
-        "slot 1: handed back, free, last epoch 3",
+        "slot 1: released, free, last epoch 3",
         "slot 1: leads: b, epoch 4, TTL 20s",
         "slot 1: leads: c, epoch 5, TTL 20s, after b",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(shown, expected);
 }
 
 #[test]
-fn renewals_that_stop_are_told_once_and_so_is_that_they_go_on() {
-    let told = told([
+fn end_of_renewals_and_their_return_are_shown_once() {
+    let shown = shown([
         (0, Ok(record("a", 3, 1))),
         (19, Ok(record("a", 3, 1))),
         (20, Ok(record("a", 3, 1))),
@@ -68,15 +68,15 @@ fn renewals_that_stop_are_told_once_and_so_is_that_they_go_on() {
     ]);
     let expected = [
         "slot 1: held by a, epoch 3, TTL 20s",
-        "slot 1: no renewal of a seen for 20.0s: others may take over",
+        "slot 1: no renewal of a seen for 20.0s: candidates may take over",
         "slot 1: a renews again",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(shown, expected);
 }
 
 #[test]
-fn a_replica_that_is_behind_tells_nothing_and_a_storage_that_went_back_does() {
-    let told = told([
+fn older_state_is_shown_only_after_three_looks() {
+    let shown = shown([
         (0, Ok(record("b", 4, 7))),
         (1, Ok(free(3))),
         (2, Ok(record("b", 4, 6))),
@@ -88,55 +88,55 @@ fn a_replica_that_is_behind_tells_nothing_and_a_storage_that_went_back_does() {
     ]);
     let expected = [
         "slot 1: held by b, epoch 4, TTL 20s",
-        "slot 1: the storage went back in time, from epoch 4 to 3: restored from a backup?",
+        "slot 1: the storage shows an older epoch, 3 after 4: restored from a backup?",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(shown, expected);
 }
 
 #[test]
-fn a_storage_that_fails_is_told_once_and_one_that_refuses_from_the_beginning_ends_it() {
+fn failure_is_shown_once_and_a_refusal_of_the_first_look_is_an_error() {
     let looks = [(0, Ok(free(3))), (1, unavailable()), (2, unavailable()), (3, Ok(free(3)))];
     let expected = [
         "slot 1: free, last epoch 3",
-        "can't look: the storage did not answer: no route; trying again",
-        "can look again",
+        "can't be read: the storage did not answer: no route; trying again",
+        "can be read again",
     ];
-    assert_eq!(told(looks), expected);
+    assert_eq!(shown(looks), expected);
     let refused = Err(ReadError::Fatal("no such table".into()));
     assert!(matches!(Slots::default().changes(look(0, refused)), Err(InspectError::Read(_))));
 }
 
 #[test]
-fn a_pause_is_told_and_so_is_its_end() {
+fn pause_and_its_end_are_shown() {
     let paused = |second, by: Option<&str>| {
         let paused = by.map(|by| Paused { by: by.into(), since: Duration::from_secs(7) });
         Look { found: Ok(Found { slots: vec![(1, free(3))], paused }), ..look(second, unavailable()) }
     };
     let mut slots = Slots::default();
     let looks = [paused(0, None), paused(1, Some("a: \x1b")), paused(2, Some("a: \x1b")), paused(3, None)];
-    let told = looks.into_iter().flat_map(|look| slots.changes(look).unwrap());
-    let told =
-        told.map(|change| change.to_string().split_once("  ").unwrap().1.to_owned()).collect::<Vec<_>>();
+    let shown = looks.into_iter().flat_map(|look| slots.changes(look).unwrap());
+    let shown =
+        shown.map(|change| change.to_string().split_once("  ").unwrap().1.to_owned()).collect::<Vec<_>>();
     let expected = [
         "slot 1: free, last epoch 3",
-        "paused by a: \\u{1b}: nobody new leads",
-        "resumed: whoever waits may lead",
+        "paused by a: \\u{1b}: no new leader begins",
+        "resumed: candidates may lead again",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(shown, expected);
 }
 
 #[test]
-fn a_name_that_nobody_knows_is_told_once() {
+fn name_without_candidates_is_shown_once() {
     let unknown = |second| Look { settled: None, ..look(second, Ok(free(0))) };
     let mut slots = Slots::default();
-    let told = [unknown(0), unknown(1)].into_iter().flat_map(|look| slots.changes(look).unwrap());
-    let told = told.map(|change| change.what.to_string()).collect::<Vec<_>>();
-    let expected = ["nobody has ever campaigned for this name: check --name", "free, and never led"];
-    assert_eq!(told, expected);
+    let shown = [unknown(0), unknown(1)].into_iter().flat_map(|look| slots.changes(look).unwrap());
+    let shown = shown.map(|change| change.what.to_string()).collect::<Vec<_>>();
+    let expected = ["no candidate has ever used this name: check --name", "free, and never led"];
+    assert_eq!(shown, expected);
 }
 
 #[test]
-fn what_is_left_counts_from_the_age_that_can_be_proven() {
+fn rest_of_the_ttl_counts_from_the_proven_age() {
     let mut slots = Slots::default();
     let Slot::Held { entry, .. } = record("a", 3, 1) else { unreachable!() };
     let slot = Slot::Held { entry, proven_age: Some(Duration::from_secs(4)) };
@@ -148,11 +148,11 @@ fn what_is_left_counts_from_the_age_that_can_be_proven() {
 }
 
 #[test]
-fn a_change_is_one_object_on_one_line_of_json() {
+fn change_is_one_json_object_on_one_line() {
     let mut slots = Slots::default();
     slots.changes(look(0, Ok(free(3)))).unwrap();
     let changes = slots.changes(look(61, Ok(record("a\n\"", 4, 1)))).unwrap();
-    let line = changes[0].to_json();
+    let line = changes[0].to_json().unwrap();
     assert!(!line.contains('\n'), "{line}");
     let shown: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert_eq!((&shown["event"], &shown["slot"], &shown["epoch"]), (&"leads".into(), &1.into(), &4.into()));
@@ -160,7 +160,7 @@ fn a_change_is_one_object_on_one_line_of_json() {
     assert_eq!((&shown["holder"], &shown["ttl_ms"]), (&"a\n\"".into(), &20_000.into()));
 }
 
-/// What tests of the picture are drawn of: a leader that renews, one that has stopped to, and a free slot.
+/// Returns a leader that renews, one that has stopped to renew, and a free slot.
 pub(in crate::watch) fn three(now: u64) -> (Slots, Vec<Change>, Instant) {
     let mut slots = Slots::default();
     let mut history = Vec::new();
@@ -179,7 +179,7 @@ pub(in crate::watch) fn three(now: u64) -> (Slots, Vec<Change>, Instant) {
     (slots, history, last.at)
 }
 
-/// So many slots, each second one free.
+/// Returns so many slots, each second one free.
 pub(in crate::watch) fn many(count: u32) -> Slots {
     let mut slots = Slots::default();
     let found = (1..=count).map(|number| match number % 2 {
