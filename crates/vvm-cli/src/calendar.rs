@@ -1,4 +1,4 @@
-//! Moments and spans as people read them. For people only: no decision depends on a wall clock.
+//! Moments and spans as text. No decision depends on them.
 
 use jiff::Timestamp;
 use std::{fmt, time::Duration};
@@ -7,7 +7,7 @@ use std::{fmt, time::Duration};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Moment(pub(crate) Duration);
 
-/// A moment after the year 9999, which only a damaged document has, is shown as the last one before.
+/// Shows a moment after the year 9999, which only a damaged document has, as the last one before.
 impl fmt::Display for Moment {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let moment = Timestamp::default().checked_add(self.0).unwrap_or(Timestamp::MAX);
@@ -15,7 +15,7 @@ impl fmt::Display for Moment {
     }
 }
 
-/// A span, as exactly as people care: `0.4s`, `1m05s`, `2h05m`, `3d04h`.
+/// A span in two units: `0.4s`, `1m05s`, `2h05m`, `3d04h`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Span(pub(crate) Duration);
 
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_is_shown_as_date_and_time_in_utc() {
+    fn moment_is_shown_as_date_and_time_in_utc() {
         let moment = |seconds| Moment(Duration::from_secs(seconds)).to_string();
         assert_eq!(moment(0), "1970-01-01T00:00:00Z");
         assert_eq!(moment(951_782_399), "2000-02-28T23:59:59Z");
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_as_exact_as_people_care() {
+    fn span_is_shown_in_two_units() {
         let span = |millis| Span(Duration::from_millis(millis)).to_string();
         assert_eq!(span(450), "0.4s");
         assert_eq!(span(65_000), "1m05s");

@@ -1,4 +1,4 @@
-//! `vvm init-storage`: creates what a storage needs before anybody can lead in it.
+//! `vvm init-storage`: creates the file, table or keyspace of a storage.
 
 use crate::{
     announce::say,
@@ -8,7 +8,6 @@ use crate::{
 use std::{io, process::ExitCode};
 use vvm_host::operate::ResourceLimit;
 
-/// Why the storage is not ready.
 #[derive(Debug, thiserror::Error)]
 enum InitError {
     #[error("--storage: {0}")]

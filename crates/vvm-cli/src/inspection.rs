@@ -1,11 +1,11 @@
-//! Opens a storage for one operator command, on a runtime of its own, and words what went wrong.
+//! Opens a storage for one operator command, on a runtime of its own.
 
 use crate::{announce::say, async_runtime};
 use ielections::TtlStorage as _;
 use std::{io, process::ExitCode};
 use vvm_host::operate::{InspectError, Purpose, StorageInspector};
 
-/// Prints `error` and returns the exit status. A reader that has seen enough, such as `head`, is no error.
+/// Prints `error` and returns the exit status. A closed pipe, as of `head`, is no error.
 pub(crate) fn conclude(error: &InspectError) -> ExitCode {
     match error {
         InspectError::Output(cause) if cause.kind() == io::ErrorKind::BrokenPipe => {

@@ -40,12 +40,15 @@ const KEPT: usize = 200;
 
 /// `vvm watch`.
 pub(crate) fn main(args: &WatchArgs) -> ExitCode {
-    let watched = inspect((&args.storage, &args.name), Purpose::Look, async |inspector| {
-        match palette_of_standard_output() {
-            Some(palette) if !args.json => on_a_terminal(args, inspector, palette).await,
-            _ => in_lines(args, inspector).await,
-        }
-    });
+    let watched =
+        inspect(
+            (&args.storage, &args.name),
+            Purpose::Look,
+            async |inspector| match palette_of_standard_output() {
+                Some(palette) if !args.json => on_a_terminal(args, inspector, palette).await,
+                _ => in_lines(args, inspector).await,
+            },
+        );
     watched.map_or_else(|refusal| conclude(&refusal), |()| ExitCode::SUCCESS)
 }
 
@@ -59,7 +62,8 @@ async fn in_lines(args: &WatchArgs, inspector: &StorageInspector) -> Result<(), 
         due = look.at.after(args.interval);
         let mut out = io::stdout().lock();
         for change in slots.changes(look)? {
-            let line = if args.json { change.to_json().map_err(io::Error::from) } else { Ok(change.to_string()) };
+            let line =
+                if args.json { change.to_json().map_err(io::Error::from) } else { Ok(change.to_string()) };
             let written = line.and_then(|line| writeln!(out, "{line}")).and_then(|()| out.flush());
             written.map_err(InspectError::Output)?;
         }
@@ -111,7 +115,10 @@ async fn on_a_terminal(
                     }
                 }
             }
-            key = key => if matches!(key.map_err(InspectError::system)?, b'q' | b'Q' | ESCAPE) { return Ok(()) },
+            key = key => match key.map_err(InspectError::system)? {
+                b'q' | b'Q' | ESCAPE => return Ok(()),
+                _ => {}
+            },
             look = &mut looking => {
                 looking = Box::pin(looks.at(look.at.after(args.interval), look.settled));
                 history.extend(slots.changes(look)?);

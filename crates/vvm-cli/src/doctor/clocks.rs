@@ -38,7 +38,8 @@ fn rates(before: &Readings, after: &Readings) -> Finding {
         let remedy = "elections allow 10 % between two machines: repair the clock source before it leads";
         (Health::Problem, format!("{measured}: {remedy}"))
     } else if off > CORRECTED {
-        let remedy = "more than NTP corrects: check which program sets the clock's rate, and the clock source";
+        let remedy =
+            "more than NTP corrects: check which program sets the clock's rate, and the clock source";
         (Health::Caution, format!("{measured}: {remedy}"))
     } else if (wall - boot).abs() > STEP.as_secs_f64() {
         (Health::Caution, format!("{measured}. The wall clock was set by {:+.1} s meanwhile", wall - boot))
@@ -67,8 +68,8 @@ fn wall_clock(newest: Option<u64>, now: Duration, kept: &io::Result<WallClockSta
                 "this clock or that of an earlier leader is wrong: have NTP keep both"
             };
             let says = format!(
-                "{behind:.0?} behind the newest epoch, and {how_kept}: {cause}. Elections don't depend on it, but \
-                 epochs rise after a restore from a backup only if the clocks are right"
+                "{behind:.0?} behind the newest epoch, and {how_kept}: {cause}. Elections don't depend on \
+                 it, but epochs rise after a restore from a backup only if the clocks are right"
             );
             (Health::Caution, says)
         }

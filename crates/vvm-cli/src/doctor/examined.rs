@@ -57,7 +57,9 @@ fn settings(described: Result<Description, ReadError>) -> Option<Finding> {
     let described = match described {
         Ok(described) if described.settings.is_empty() && described.concerns.is_empty() => return None,
         Ok(described) => described,
-        Err(refusal) => return Some(Finding::new(ABOUT, Health::Caution, format!("can't be read: {refusal}"))),
+        Err(refusal) => {
+            return Some(Finding::new(ABOUT, Health::Caution, format!("can't be read: {refusal}")));
+        }
     };
     let settings = described.settings.iter().map(|(name, value)| format!("{name} {value}"));
     let mut sentences = described.concerns.clone();
@@ -96,7 +98,8 @@ fn margins(least: Duration, args: &DoctorArgs, writes: &Trips) -> Finding {
     // An attempt has TTL/10.
     let wanted = (slow * ROOM * 10).max(least);
     let usual = format!(
-        "TTL {}: lost {loss:?} and killed {kill:?} after the last renewal; one attempt to renew takes up to {attempt:?}",
+        "TTL {}: lost {loss:?} and killed {kill:?} after the last renewal; \
+         an attempt to renew may take {attempt:?}",
         args.ttl
     );
     let (health, says) = match fits {
@@ -147,10 +150,9 @@ pub(super) fn containment() -> Finding {
 pub(super) fn limits() -> Finding {
     let limit = getrlimit(Resource::Nofile).current;
     let (health, says) = match limit {
-        Some(limit) if limit < FILES => (
-            Health::Problem,
-            format!("{limit} open files: allow {FILES} at least (ulimit -n, LimitNOFILE=)"),
-        ),
+        Some(limit) if limit < FILES => {
+            (Health::Problem, format!("{limit} open files: allow {FILES} at least (ulimit -n, LimitNOFILE=)"))
+        }
         Some(limit) => (Health::Good, format!("{limit} open files")),
         None => (Health::Good, "unlimited open files".into()),
     };

@@ -31,7 +31,7 @@ pub(super) fn stand_in(url: &str) -> Result<StandIn, Finding> {
         }
         Err(cause) => {
             let says = format!(
-                "{} does not exist, and can't be created: {cause}. Create the folder {}, or choose another one",
+                "{} does not exist and can't be created: {cause}. Create the folder {} or choose another",
                 path.display(),
                 folder.display()
             );
@@ -45,8 +45,8 @@ pub(super) fn permissions(url: &str) -> Option<Finding> {
     let (path, _) = file(url)?;
     let mode = fs::metadata(path).ok()?.permissions().mode() & 0o777;
     let says = format!(
-        "every user of this machine can read {} (mode {mode:03o}). A reader can lock it, and so stop elections: \
-         chmod o-rwx",
+        "every user of this machine can read {} (mode {mode:03o}). A reader can lock it, and so stop \
+         elections: chmod o-rwx",
         path.display()
     );
     (mode & 0o007 != 0).then(|| Finding::new("permissions", Health::Caution, says).with("mode", mode))

@@ -71,7 +71,9 @@ pub(super) async fn measure(
                 let next = held.renewed(version);
                 match storage.compare_and_swap(&key, &held, &next).await {
                     Ok(Swap::Swapped) => held = next,
-                    Ok(Swap::Mismatch(_)) => return Err("another doctor wrote to this doctor's record".into()),
+                    Ok(Swap::Mismatch(_)) => {
+                        return Err("another doctor wrote to this doctor's record".into());
+                    }
                     Err(failure) => return Err(failure.to_string()),
                 }
                 Ok(())
@@ -106,8 +108,8 @@ fn record(number: u32) -> ElectionKey {
     ElectionKey { cluster: ClusterName::new(NAME), slot }
 }
 
-/// Claims the first free record. If none is free, takes the last one over: its doctor is dead, or learns of it
-/// by its next write.
+/// Claims the first free record. If none is free, takes the last one over: its doctor is dead, or its next
+/// write fails.
 async fn claim(storage: &ElectionsTtlStorage, ttl: Ttl) -> Result<(ElectionKey, Entry), String> {
     let mut bytes = [0; 16];
     OsEntropy::default().fill(&mut bytes);

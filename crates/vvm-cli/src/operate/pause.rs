@@ -51,8 +51,8 @@ async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Resul
     let (settled, slots) = inspector.keys().await?;
     if settled.is_none() {
         say!(
-            "{name}: the slot count is not settled, so only slot 1 is checked: until now only programs led it \
-             that may ignore a pause"
+            "{name}: the slot count is not settled, so only slot 1 is checked: until now only programs \
+             led it that may ignore a pause"
         );
     }
     let Wait::For(timeout) = args.wait else { return Ok(()) };
@@ -141,7 +141,8 @@ fn by(args: &PauseArgs) -> Result<Holder, Refusal> {
         let user = user.unwrap_or_else(|| format!("user {}", rustix::process::getuid().as_raw()));
         format!("{user}@{}", rustix::system::uname().nodename().to_string_lossy())
     });
-    let text = args.reason.as_ref().map_or_else(|| operator.clone(), |reason| format!("{operator}: {reason}"));
+    let text =
+        args.reason.as_ref().map_or_else(|| operator.clone(), |reason| format!("{operator}: {reason}"));
     Holder::new(text).map_err(|_| {
         let left = Holder::MAX_BYTES.saturating_sub(operator.len() + ": ".len());
         Refusal::Misuse(format!("--reason: too long: at most {left} bytes beside {operator}"))

@@ -189,7 +189,7 @@ impl Requested<'_> {
         let unchanged = format!("within {after}, so nothing was changed: {leader} leads on");
         let Some(to) = self.args.to.as_ref().filter(|_| stage == Stage::Asked) else {
             return Refusal::Refused(format!(
-                "{leader} did not answer {unchanged}. It is dead, hangs, or is a program that ignores such requests"
+                "{leader} did not answer {unchanged}. It is dead or hangs, or ignores such requests"
             ));
         };
         let keys = self.inspector.slots().await.unwrap_or_default();

@@ -1,20 +1,20 @@
-//! What the documents of a slot say of its instances: whoever leads writes them, and anybody may look.
+//! The instances of primary-only services, by the documents that their leader wrote.
 
 use ielections::{ReadError, Scan, TtlStorage as _};
 use primary_only::{DocumentedInstance, DocumentedState};
 use std::io::{self, Write};
 use vvm_storage::{ElectionKey, ElectionsTtlStorage};
 
-/// How much of a state a line shows, in characters; JSON has all of it.
+/// How many characters of a state the table shows. JSON has all.
 const SHOWN: usize = 100;
 
-/// All of them, in the order of their ids. None where the storage keeps no documents.
+/// Returns all instances in the order of their ids; none if the storage keeps no documents.
 pub(super) async fn read(
     storage: &ElectionsTtlStorage,
     key: &ElectionKey,
 ) -> Result<Vec<DocumentedInstance>, ReadError> {
     let Some(documents) = storage.documents() else { return Ok(Vec::new()) };
-    // Only after this every batch is to be seen (the contract's sentence 6).
+    // A scan after this sees every batch (sentence 6 of the contract).
     documents.fence_state(key).await?;
     let mut scan = Scan { limit: usize::MAX, ..Scan::default() };
     let mut instances = Vec::new();
@@ -28,19 +28,19 @@ pub(super) async fn read(
     }
 }
 
-/// A table of its own, if they were asked for.
+/// Prints a table of the instances, if they were read.
 pub(super) fn show<'a>(
     out: &mut impl Write,
     slots: impl Iterator<Item = (u32, Option<&'a [DocumentedInstance]>)>,
 ) -> io::Result<()> {
-    let asked_for = slots.filter_map(|(slot, instances)| Some((slot, instances?))).collect::<Vec<_>>();
-    if asked_for.is_empty() {
+    let read = slots.filter_map(|(slot, instances)| Some((slot, instances?))).collect::<Vec<_>>();
+    if read.is_empty() {
         return Ok(());
     }
     writeln!(out, "\n{:>4}  {:16}  {:24}  {:>9}  STATE", "SLOT", "COLLECTION", "INSTANCE", "VERSION")?;
-    for (slot, instances) in asked_for {
+    for (slot, instances) in read {
         for DocumentedInstance { collection, instance, version, state, .. } in instances {
-            // What stands in a storage may hold anything, terminals' own commands too.
+            // A document may contain anything, control sequences of terminals included.
             let (collection, instance) = (collection.escape_debug(), instance.escape_debug());
             let state = match state {
                 DocumentedState::Readable { state, .. } => state.to_string(),

@@ -83,7 +83,7 @@ impl Row {
         self.0[columns].fill((letter, style));
     }
 
-    /// If a wide character lies on both sides of `boundary`, replaces it by spaces: half of it can't be shown.
+    /// Replaces a wide character on both sides of `boundary` by spaces: half of it can't be shown.
     fn blank_half(&mut self, boundary: usize) {
         if self.0.get(boundary).is_some_and(|(letter, _)| *letter == CONTINUED) {
             (self.0[boundary - 1].0, self.0[boundary].0) = (' ', ' ');

@@ -22,10 +22,14 @@ pub(super) enum What {
     /// The first look found a record.
     Held(Record),
     /// The first look found no record.
-    Free { epoch: Option<u64> },
+    Free {
+        epoch: Option<u64>,
+    },
     /// The first look found that no candidate has used the name.
     Unknown,
-    Paused { by: String },
+    Paused {
+        by: String,
+    },
     Resumed,
     /// A new leadership.
     Leads {
@@ -33,16 +37,28 @@ pub(super) enum What {
         record: Record,
         after: Option<String>,
     },
-    Released { epoch: u64 },
+    Released {
+        epoch: u64,
+    },
     /// No renewal was seen for a TTL.
-    Overdue { holder: String, silent_ms: u64 },
+    Overdue {
+        holder: String,
+        silent_ms: u64,
+    },
     /// A renewal was seen after that.
-    RenewsAgain { holder: String },
+    RenewsAgain {
+        holder: String,
+    },
     /// Several looks found an older state than before.
-    WentBack { from_epoch: Option<u64>, epoch: Option<u64> },
+    WentBack {
+        from_epoch: Option<u64>,
+        epoch: Option<u64>,
+    },
     /// The storage can't be read.
     #[serde(rename = "trouble")]
-    Unreadable { cause: String },
+    Unreadable {
+        cause: String,
+    },
     #[serde(rename = "works_again")]
     ReadableAgain,
 }

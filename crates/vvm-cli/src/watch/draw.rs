@@ -36,7 +36,7 @@ const WORDS: usize = 14;
 /// Columns of the time of day before a change.
 const MOMENT: usize = "00:00:00Z  ".len();
 
-/// The part of the TTL that is left if all is well: a leader renews after a quarter, and is at risk after a half.
+/// The part of the TTL that is left if all is well: a leader renews after a quarter.
 const WELL: f64 = 0.5;
 
 /// Returns the rows of a picture of at most this size.
@@ -46,8 +46,8 @@ pub(super) fn picture(scene: &Scene<'_>, columns: usize, rows: usize) -> Vec<Row
     let places = Places::of(columns.clamp(*TABLE.start(), *TABLE.end()));
     drawn.extend([Row::default(), heads(&places)]);
     let changes = changes(scene.history, columns, rows);
-    // The slots take half of the picture, or what the changes leave. Three rows are for a count of hidden slots,
-    // a gap and a title.
+    // The slots take half of the picture, or what the changes leave. Three rows are for the count of hidden
+    // slots, a gap and a title.
     let left = rows.saturating_sub(drawn.len() + changes.len() + 3);
     let shown = left.max(rows / 2).max(3);
     drawn.extend(scene.slots.iter().take(shown).map(|(number, seen)| slot(number, seen, scene, &places)));
@@ -97,7 +97,7 @@ fn hidden(scene: &Scene<'_>, shown: usize) -> Option<Row> {
     (!hidden.is_empty()).then(|| Row::of(&line, style))
 }
 
-/// Returns `text` in rows, broken between words if possible. `indents` are those of the first and of other rows.
+/// Returns `text` in rows, broken between words if possible. `indents` are of the first and of other rows.
 fn wrapped(text: &str, indents: [usize; 2], columns: usize, style: Style) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let mut rest = text;

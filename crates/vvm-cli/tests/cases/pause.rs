@@ -129,7 +129,10 @@ fn pause_that_times_out_names_the_leaders_that_still_work() {
 #[test]
 fn killed_leader_counts_as_stopped_after_its_ttl() {
     let trial = VVM.trial();
-    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", trial.ttl("1s"), "--holder", "dead"]).start();
+    let mut leader = trial
+        .run_script("echo up; exec sleep 1000")
+        .with(["--ttl", trial.ttl("1s"), "--holder", "dead"])
+        .start();
     leader.stdout.wait_for("up");
     kill_process(leader.host(), Signal::KILL).unwrap();
     leader.finish();

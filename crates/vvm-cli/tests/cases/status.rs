@@ -8,8 +8,8 @@ use rustix::process::{Signal, kill_process};
 fn state(trial: &Trial, options: &[&str]) -> (i32, String) {
     let name = trial.name();
     let options = [&["--name", &name, "--json", "--exit-status"], options].concat();
-    let (code, out, error) = trial.status(&options);
-    let found: serde_json::Value = serde_json::from_str(&out).expect(&error);
+    let (code, out, _) = trial.status(&options);
+    let found: serde_json::Value = serde_json::from_str(&out).unwrap();
     (code, found[0]["state"].as_str().unwrap().to_owned())
 }
 

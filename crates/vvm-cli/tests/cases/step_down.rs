@@ -145,7 +145,8 @@ fn standby_that_leads_another_slot_is_named_with_that_slot() {
         running
     };
     let _both = [lead("a"), lead("d")];
-    let slot_of = |holder| trial.slots().into_iter().find(|slot| slot["holder"] == holder).unwrap()["slot"].clone();
+    let slot_of =
+        |holder| trial.slots().into_iter().find(|slot| slot["holder"] == holder).unwrap()["slot"].clone();
     let (a, d) = (slot_of("a"), slot_of("d"));
     let (code, _, error) = step_down(&trial, &["--slot", &a.to_string(), "--to", "d"]);
     assert_eq!(code, 75, "{error}");
