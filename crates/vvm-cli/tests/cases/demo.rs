@@ -1,4 +1,4 @@
-//! `vvm demo`, whole: what it shows, what it checks, and that it leaves nothing behind, however it ends.
+//! `vvm demo` as a whole: its output and its checks. It leaves no process and no file.
 
 use crate::VVM;
 use harness::{Lines, Terminal, Trial, eventually};
@@ -12,24 +12,24 @@ use std::{
 };
 use vvm_clock::SystemClock;
 
-/// `vvm demo` with these options.
+/// Returns a `vvm demo` with these options.
 fn demo(trial: &Trial, options: &[&str]) -> Command {
     let mut command = Command::new(VVM.path());
     command.arg("demo").args(options);
-    // A setting for a `vvm run` is not one for the demo's.
+    // The demo must ignore settings for `vvm run`.
     command.env("VVM_SLOTS", "2").env("VVM_TTL", "soon");
     command.env("TRIAL", trial.mark()).env_remove("TMPDIR").stdin(Stdio::null());
     command
 }
 
-/// The summary that it has written, and nothing else.
+/// Returns the summary, which is the whole output.
 fn summary(output: &Output) -> Value {
     let summary = serde_json::from_slice::<Value>(&output.stdout).unwrap();
     assert_eq!(summary["event"], "summary");
     summary
 }
 
-/// What must hold however busy the machine is.
+/// Checks what holds on a busy machine, too.
 fn check_safety(trial: &Trial, output: &Output, summary: &Value) {
     assert_eq!(summary["overlaps"], 0, "{summary}");
     let epochs = summary["epochs"].as_array().unwrap().iter().map(|epoch| epoch.as_u64().unwrap());
@@ -43,7 +43,7 @@ fn check_safety(trial: &Trial, output: &Output, summary: &Value) {
     assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
 }
 
-/// A demo that runs, with a temporary folder of its own.
+/// A running demo with a temporary folder of its own.
 struct Running {
     child: Child,
     stdout: Lines,
@@ -51,7 +51,7 @@ struct Running {
 }
 
 impl Running {
-    /// Starts one, and waits until a worker is at work.
+    /// Starts a demo, and waits until a worker is at work.
     fn at_work() -> Self {
         let trial = VVM.trial();
         let temporary = trial.folder().join("temporary");
@@ -72,7 +72,7 @@ impl Running {
 }
 
 #[test]
-fn interrupted_it_leaves_no_process_and_no_file() {
+fn interrupted_demo_leaves_no_process_and_no_file() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
         let mut running = Running::at_work();
         running.signal(signal);
@@ -83,7 +83,7 @@ fn interrupted_it_leaves_no_process_and_no_file() {
 }
 
 #[test]
-fn killed_it_leaves_no_process() {
+fn killed_demo_leaves_no_process() {
     let mut running = Running::at_work();
     running.signal(Signal::KILL);
     assert_eq!(running.child.wait().unwrap().signal(), Some(Signal::KILL.as_raw()));
@@ -102,7 +102,7 @@ fn vvm_run_that_ends_unasked_fails_a_check_that_names_it() {
 }
 
 #[test]
-fn without_a_terminal_it_writes_lines() {
+fn demo_without_a_terminal_writes_lines() {
     let trial = VVM.trial();
     let mut child = demo(&trial, &["--ttl", "20s"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = Lines::of("stdout", child.stdout.take().unwrap());
@@ -114,7 +114,7 @@ fn without_a_terminal_it_writes_lines() {
     child.wait().unwrap();
 }
 
-/// Ctrl-C is for the whole process group of the terminal, which a candidate leaves just after its start.
+/// Ctrl-C reaches the whole process group of the terminal. A candidate leaves it just after its start.
 #[test]
 fn ctrl_c_while_candidates_start_is_an_interruption() {
     for _ in 0..5 {
@@ -133,7 +133,7 @@ const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
 #[test]
-fn at_a_terminal_it_draws_and_ctrl_z_and_ctrl_c_restore_the_terminal() {
+fn ctrl_z_and_ctrl_c_of_a_drawn_demo_restore_the_terminal() {
     let trial = VVM.trial();
     let temporary = trial.folder().join("temporary");
     fs::create_dir(&temporary).unwrap();
@@ -160,7 +160,7 @@ fn at_a_terminal_it_draws_and_ctrl_z_and_ctrl_c_restore_the_terminal() {
 }
 
 #[test]
-fn on_a_narrow_terminal_the_results_follow_the_restored_screen() {
+fn results_follow_the_restored_screen_of_a_narrow_terminal() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
     terminal.resize(30, 8);

@@ -1,4 +1,4 @@
-//! `vvm init-storage`: makes ready what can be, and says what is in the way.
+//! `vvm init-storage`: what it creates, and refusals.
 
 use crate::VVM;
 use std::process::{Command, Output};
@@ -21,7 +21,7 @@ fn refused(storage: &str, status: i32, hint: &str) {
 }
 
 #[test]
-fn a_file_is_made_once_and_left_alone_after_that() {
+fn file_is_created_once_and_then_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("leader.db");
     let storage = format!("sqlite:{}?allow=overlay", path.display());
@@ -32,33 +32,33 @@ fn a_file_is_made_once_and_left_alone_after_that() {
 }
 
 #[test]
-fn what_is_in_the_way_is_said() {
+fn obstacle_is_named() {
     refused("leader.db", 64, "`sqlite:leader.db`");
     refused("sqlite:/no/such/folder/leader.db", 69, "/no/such/folder");
 }
 
 #[cfg(not(feature = "scylla"))]
 #[test]
-fn a_cluster_needs_a_build_with_its_driver() {
+fn cluster_needs_a_build_with_its_driver() {
     refused("scylla://host/elections", 64, "feature `scylla`");
 }
 
 #[cfg(feature = "scylla")]
 #[test]
-fn a_cluster_that_is_not_there_is_named() {
+fn unreachable_cluster_is_named() {
     refused("scylla://host", 64, "the keyspace is missing");
     refused("scylla://127.0.0.1:1/elections", 69, "no node answers at 127.0.0.1:1");
 }
 
 #[cfg(not(feature = "dynamodb"))]
 #[test]
-fn a_table_needs_a_build_with_its_driver() {
+fn table_needs_a_build_with_its_driver() {
     refused("dynamodb://eu-west-1/elections", 64, "feature `dynamodb`");
 }
 
 #[cfg(feature = "dynamodb")]
 #[test]
-fn a_table_that_can_not_be_asked_for_is_named() {
+fn unreachable_table_is_named() {
     refused("dynamodb://eu-west-1", 64, "the table is missing");
     refused("dynamodb://key:secret@eu-west-1/elections", 64, "AWS_SECRET_ACCESS_KEY");
     // Credentials are looked for in the environment, and nowhere else.
