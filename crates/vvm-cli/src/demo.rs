@@ -1,7 +1,7 @@
 //! `vvm demo`: real `vvm run` on one SQLite file. One leads, crashes, stops, hangs; the next one takes over.
 //!
-//! `script` says what is done, `run` does it and looks at what happens: events on a `timeline`, and `work` in
-//! the logs of workers. `checks` decides what holds. `view` shows it.
+//! `script` has the steps. `run` performs them and records events on a `timeline`; `work` reads the workers'
+//! logs. `checks` decides which promises hold, `view` shows all of it.
 
 mod candidate;
 mod checks;
@@ -39,7 +39,6 @@ use vvm_containment::{Containment, Family, ForeignProcFs, end_all};
 use vvm_storage::{BeyondLimits, OpenError};
 use work::WorkPeriod;
 
-/// Why there are no results.
 #[derive(Debug, thiserror::Error)]
 enum DemoError {
     #[error(transparent)]
@@ -48,7 +47,7 @@ enum DemoError {
     ProcFs(#[from] ForeignProcFs),
     #[error(transparent)]
     Open(#[from] OpenError),
-    #[error("the demo can't have a folder of its own (TMPDIR says where): {0}")]
+    #[error("can't create a temporary folder (set TMPDIR to another place): {0}")]
     Folder(#[source] io::Error),
     #[error("the system refuses what the demo needs: {0}")]
     System(#[from] io::Error),
@@ -80,13 +79,13 @@ fn run(demo: &DemoArgs) -> Result<bool, DemoError> {
     let also = if palette.is_some() { &[Signal::TSTP][..] } else { &[] };
     // Before there is anything to clean up.
     let signals = Signals::catch_also(also)?;
-    // In memory, unless TMPDIR says otherwise: what is shown is not the speed of a busy disk.
+    // In memory, unless TMPDIR is set: the demo does not show the speed of a busy disk.
     let mut folder = Builder::new();
     folder.prefix("vvm-demo-");
     let in_memory = env::var_os("TMPDIR").is_none().then(|| folder.tempdir_in("/dev/shm"));
     let temporary = in_memory.and_then(Result::ok).map_or_else(|| folder.tempdir(), Ok);
     let temporary = temporary.map_err(DemoError::Folder)?;
-    // All candidates see this folder, be it on an overlay or not.
+    // On an overlay, too: all candidates see this folder.
     let storage = format!("sqlite:{}?allow=overlay", temporary.path().join("elections.db").display());
     let record = Record::open(&storage)?;
     let least = record.storage.limits().min_ttl;
@@ -115,7 +114,7 @@ fn run(demo: &DemoArgs) -> Result<bool, DemoError> {
 
     let mut work = Vec::new();
     for candidate in &mut candidates {
-        // Now that no worker is left that writes.
+        // No worker is left that writes.
         candidate.new_work()?;
         if !candidate.log.ends_with_a_line() {
             return Err(io::Error::other("the last line of a worker's log is not whole").into());

@@ -101,18 +101,13 @@ fn show(json: bool, lines: &[Line]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ielections::{Entry, Epoch, Holder, Incarnation, Ttl, Vacant, Version};
+    use crate::liveness::tests::record;
+    use ielections::{Epoch, Vacant};
 
     #[test]
     fn leadership_without_recorded_end_is_ended_by_what_its_slot_shows() {
-        let epoch = |epoch| Epoch::new(epoch).unwrap();
-        let free = Slot::Vacant(Vacant { last_epoch: Some(epoch(7)) });
-        let held = |age| {
-            let version = Version { incarnation: Incarnation::from_bytes([1; 16]), write: 1 };
-            let entry =
-                Entry { holder: Holder::new("a").unwrap(), version, ttl: Ttl::DEFAULT, epoch: epoch(7) };
-            Slot::Held { entry, proven_age: Some(Duration::from_secs(age)) }
-        };
+        let free = Slot::Vacant(Vacant { last_epoch: Epoch::new(7).ok() });
+        let held = |age| Slot::Held { entry: record("a", 7, 1), proven_age: Some(Duration::from_secs(age)) };
         let end = |epoch, slot| unrecorded_end(epoch, &slot);
         for slot in [free.clone(), held(1)] {
             assert_eq!(end(6, slot).unwrap(), "no end was recorded; followed by epoch 7");

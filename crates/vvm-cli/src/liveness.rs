@@ -53,15 +53,19 @@ impl Observation {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use ielections::{Epoch, Holder, Incarnation, Ttl, Vacant, Version};
 
+    /// Returns a record as a leader of this holder and epoch writes it.
+    pub(crate) fn record(holder: &str, epoch: u64, write: u64) -> Entry {
+        let version = Version { incarnation: Incarnation::from_bytes([epoch as u8; 16]), write };
+        let (holder, epoch) = (Holder::new(holder).unwrap(), Epoch::new(epoch).unwrap());
+        Entry { holder, version, ttl: Ttl::DEFAULT, epoch }
+    }
+
     fn held(write: u64, age: Option<u64>) -> Slot {
-        let version = Version { incarnation: Incarnation::from_bytes([1; 16]), write };
-        let (holder, epoch) = (Holder::new("a").unwrap(), Epoch::new(1).unwrap());
-        let entry = Entry { holder, version, ttl: Ttl::DEFAULT, epoch };
-        Slot::Held { entry, proven_age: age.map(Duration::from_secs) }
+        Slot::Held { entry: record("a", 1, write), proven_age: age.map(Duration::from_secs) }
     }
 
     fn prove(answers: &[(u64, Slot)]) -> Liveness {

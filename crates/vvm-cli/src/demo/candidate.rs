@@ -25,17 +25,17 @@ use std::{
 use vvm_clock::Instant;
 use vvm_containment::{Ended, Family, OWN_BINARY};
 
-/// What the candidates lead.
+/// The name that the candidates lead.
 pub(super) const NAME: &str = "demo";
 
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) id: CandidateId,
-    /// Its files, without their endings.
+    /// The path of its files, without extensions.
     files: PathBuf,
     /// The guardian of the present `vvm run`.
     pub(super) guardian: Option<Pid>,
-    /// What was done to it.
+    /// What the demo did to it.
     done: Option<What>,
     /// The host that was stopped, readable once it is dead, and when the demo saw that it was.
     pub(super) host: Option<OwnedFd>,
@@ -70,7 +70,7 @@ impl Candidate {
         Ok(guardian)
     }
 
-    /// Sends the signal of what is done to the `vvm run` to exactly the processes that it is for.
+    /// Sends the signal of `what` to the processes of the `vvm run` that it is for.
     pub(super) fn signal(&mut self, family: &Family, what: What) {
         self.done = Some(what);
         let Some(guardian) = self.guardian else { return };
@@ -89,7 +89,7 @@ impl Candidate {
         }
     }
 
-    /// Returns whether what was done to the `vvm run` ends it in this way.
+    /// Returns whether the `vvm run` may end in this way after what the demo did to it.
     pub(super) fn should_end(&self, ended: Ended) -> bool {
         match self.done {
             // A guardian that sees its host's end before its own signal exits first.
@@ -139,11 +139,11 @@ fn become_candidate(candidate: &DemoCandidateArgs) -> io::Result<Infallible> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     // Ctrl-C at the terminal is for the demo alone.
     setsid()?;
-    // The kernel does not tell of a demo that had ended before it was asked to.
+    // The kernel sends no signal if the demo ended before the request.
     if getppid() != Pid::from_raw(candidate.demo) {
         return Err(io::Error::other("the demo has ended"));
     }
-    // Settings in the environment are not for the demo.
+    // The demo ignores settings in the environment.
     let environment = env::vars_os().filter(|(name, _)| !is_ours(name));
     Err(Command::new(OWN_BINARY).arg0("vvm").args(&candidate.arguments).env_clear().envs(environment).exec())
 }

@@ -1,4 +1,4 @@
-//! [`Results`]: what the demo promises, each held against what was measured and what the workers wrote.
+//! [`Results`]: the promises of the demo, compared with measurements and the workers' logs.
 
 use super::{
     timeline::{Timeline, What},
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use vvm_clock::Instant;
 
-/// How many renewals the first leader is watched for.
+/// How many renewals of the first leader the demo waits for.
 pub(super) const RENEWALS: usize = 3;
 
-/// One promise: whether it holds; what it is, what was found, and what was promised or why it failed.
+/// One promise: its name, the finding, and the bound or the reason why it failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Check {
     pub(super) holds: bool,

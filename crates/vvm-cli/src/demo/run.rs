@@ -1,5 +1,5 @@
-//! [`Run`]: what is done to candidates, and waiting until something has happened. Waiting looks at the
-//! record, the workers' logs, ends of processes, and signals.
+//! [`Run`]: performs steps on candidates, and waits for events. A wait looks at the record, the workers' logs,
+//! ends of processes, and signals.
 
 use super::{
     candidate::Candidate,
@@ -25,7 +25,7 @@ const INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 pub(super) enum RunError {
     #[error("interrupted")]
     Interrupted(Signal),
-    #[error("timed out: waited in vain for {0}")]
+    #[error("timed out: did not see {0}")]
     TimedOut(&'static str),
     #[error("{0}, and should not have")]
     WrongEnd(Event),
@@ -56,13 +56,13 @@ impl Run {
         Ok(self.output.line(step)?)
     }
 
-    /// Waits until `find` finds what is awaited.
+    /// Waits until `find` returns a value. `awaited` names it in the error.
     pub(super) fn until<T>(
         &mut self,
         awaited: &'static str,
         find: impl Fn(&Timeline) -> Option<T>,
     ) -> Result<T, RunError> {
-        // Only against waiting for ever: checks decide what is late.
+        // Only ends a hang: checks decide what is late.
         let give_up_at = SystemClock::read().after(self.ttl.get() * 3 + Duration::from_secs(30));
         loop {
             if let Some(found) = find(&self.timeline) {
@@ -81,7 +81,7 @@ impl Run {
         self.note(id, What::Started(guardian))
     }
 
-    /// Does this to the present `vvm run`: crashes it, asks it to stop, or stops its host.
+    /// Crashes the present `vvm run`, requests that it stops, or stops its host.
     pub(super) fn act(&mut self, id: CandidateId, what: What) -> Result<(), RunError> {
         // Noted before it is done: spans are measured from here.
         self.note(id, what)?;
@@ -154,7 +154,7 @@ impl Run {
         Ok(wrong)
     }
 
-    /// Tells of something that happens now.
+    /// Records an event that happens now.
     fn note(&mut self, id: CandidateId, what: What) -> Result<(), RunError> {
         self.tell(Event { at: SystemClock::read(), id, what })
     }

@@ -1,4 +1,4 @@
-//! [`Event`]: one thing that happened to a candidate, and when. [`Timeline`]: all of them, to be asked about.
+//! [`Event`]: what happened to a candidate, and when. [`Timeline`]: all events, in order.
 
 use crate::terminal_view::Colour;
 use ielections::Epoch;
@@ -114,7 +114,7 @@ impl Timeline {
         self.events.iter().copied().find(is_wanted)
     }
 
-    /// Returns the first event that says this.
+    /// Returns the first event of this kind.
     pub(super) fn mark(&self, what: What) -> Option<Event> {
         self.first(|event| event.what == what)
     }

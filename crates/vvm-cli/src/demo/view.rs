@@ -94,7 +94,7 @@ fn lane(scene: &Scene<'_>, id: CandidateId, scale: &Scale) -> Row {
     row
 }
 
-/// Returns what stands under a lane: what its marks mean, and after what time the next worker began.
+/// Returns the row under a lane: the meaning of its marks, and the time until the next worker began.
 fn captions(timeline: &Timeline, id: CandidateId, scale: &Scale) -> Row {
     let marks = timeline.events.iter().filter(|event| event.id == id);
     let meanings = marks.filter_map(|event| Some((event.at, mark(event.what)?.1.to_owned(), Style::Dim)));
@@ -115,7 +115,7 @@ pub(super) enum Output {
 }
 
 impl Output {
-    /// Shows what happens, where lines are shown.
+    /// Prints an event, if lines are shown.
     pub(super) fn line(&self, line: &str) -> io::Result<()> {
         if let Self::Lines = self { writeln!(io::stdout(), "{line}") } else { Ok(()) }
     }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn picture_shows_who_works_who_stands_by_and_what_was_done() {
+    fn picture_shows_workers_standbys_and_marks() {
         // 10.5 s in 84 columns (90 less the margins): 0.125 s each.
         let rows = plain(4_000, 90);
         assert_eq!(rows[3].trim_end(), "  A  ░███┃███┃███╳░░░░░░░░░░░░░░░░────");

@@ -1,4 +1,4 @@
-//! [`WorkPeriod`]: who worked when, by nothing but the workers' own logs.
+//! [`WorkPeriod`]: when a worker worked, by the workers' own logs.
 
 use super::{timeline::CandidateId, worker::Line};
 use ielections::Epoch;

@@ -1,4 +1,4 @@
-//! The worker of the demo, and its log: a line for each moment at which it is at work.
+//! The worker of the demo, and its log: a line every 20 ms while it works.
 //!
 //! A line has a fixed width that divides a page: the kernel copies it whole or not at all, even if its writer
 //! is killed.

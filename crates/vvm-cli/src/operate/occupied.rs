@@ -54,49 +54,22 @@ impl Occupied {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ielections::{Layer, Slot, Vacant};
-    use std::{
-        num::NonZeroU32,
-        sync::{
-            Arc,
-            atomic::{AtomicBool, Ordering},
-        },
-    };
+    use ielections::testing::{Fault, FaultyStorage, Verb};
+    use std::{num::NonZeroU32, sync::Arc};
     use vvm_clock::SystemClock;
     use vvm_storage::{ClusterName, ElectionsTtlStorage, SlotNumber, mem::MemDatabase};
-
-    /// Fails the first read.
-    #[derive(Debug)]
-    struct FailsOnce {
-        storage: ElectionsTtlStorage,
-        failed: AtomicBool,
-    }
-
-    #[async_trait::async_trait]
-    impl Layer<ElectionKey> for FailsOnce {
-        fn beneath(&self) -> &dyn TtlStorage<ElectionKey> {
-            &self.storage
-        }
-
-        async fn get(&self, key: &ElectionKey) -> Result<Slot, ReadError> {
-            if !self.failed.swap(true, Ordering::Relaxed) {
-                return Err(ReadError::Unavailable("not now".into()));
-            }
-            self.storage.get(key).await
-        }
-    }
 
     #[tokio::test]
     async fn slot_that_could_not_be_read_stays_occupied() {
         let clock = Arc::new(SystemClock::start().unwrap());
-        let storage = ElectionsTtlStorage::new(MemDatabase::new(clock.clone()).open());
+        let beneath = Arc::new(ElectionsTtlStorage::new(MemDatabase::new(clock.clone()).open()));
+        let storage = FaultyStorage::new(beneath, clock.clone());
         let key = ElectionKey { cluster: ClusterName::from("a"), slot: SlotNumber::new(NonZeroU32::MIN) };
-        assert_eq!(storage.get(&key).await.unwrap(), Slot::Vacant(Vacant::default()));
-        let storage = Arc::new(FailsOnce { storage, failed: AtomicBool::new(false) }).into_storage();
+        storage.fail_next(Verb::Get, Fault::NotApplied);
         let mut occupied = Occupied::new(vec![key]);
-        occupied.look(&*storage, &*clock).await.unwrap_err();
+        occupied.look(&storage, &*clock).await.unwrap_err();
         assert!(!occupied.is_clear());
-        occupied.look(&*storage, &*clock).await.unwrap();
+        occupied.look(&storage, &*clock).await.unwrap();
         assert!(occupied.is_clear());
     }
 }

@@ -48,6 +48,7 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("interval", ("0", "write 100ms or more")),
     ("dry-run", SWITCH),
     ("json", SWITCH),
+    ("exit-status", SWITCH),
     ("instances", SWITCH),
     ("slot", ("0", "write a number from 1 to")),
     ("to", LINE_FOR_PEOPLE),
@@ -98,7 +99,10 @@ fn settings() -> Vec<(Described, Vec<String>)> {
     let with_settings = VVM.commands().into_iter().filter(Described::has_settings);
     with_settings
         .map(|described| {
-            let options = described.options.iter().filter(|name| *name != "config").cloned().collect();
+            // The setting `wait` is that of `vvm pause`. The switch of `vvm status` is none.
+            let is_setting =
+                |name: &&String| *name != "config" && !(described.command == "status" && *name == "wait");
+            let options = described.options.iter().filter(is_setting).cloned().collect();
             (described, options)
         })
         .collect()

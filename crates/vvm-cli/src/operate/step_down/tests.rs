@@ -1,9 +1,10 @@
 //! The reads of a request's progress, in a race with the hand-over.
 
 use super::*;
+use crate::liveness::tests::record;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use ielections::{Claim, Delete, Holder, Incarnation, Limits, Swap, Version};
+use ielections::{Claim, Delete, Incarnation, Limits, Swap};
 use std::{
     fmt,
     num::NonZeroU32,
@@ -66,12 +67,6 @@ impl SysVvmStorage for Interleaved {
     }
 }
 
-fn record(holder: &str, epoch: u64) -> Entry {
-    let version = Version { incarnation: Incarnation::from_bytes([epoch as u8; 16]), write: 1 };
-    let (holder, epoch) = (Holder::new(holder).unwrap(), Epoch::new(epoch).unwrap());
-    Entry { holder, version, ttl: Ttl::DEFAULT, epoch }
-}
-
 /// The former order of the reads called a hand-over between two of them a loss.
 #[tokio::test]
 async fn handover_before_any_of_the_reads_is_never_a_loss() {
@@ -80,7 +75,7 @@ async fn handover_before_any_of_the_reads_is_never_a_loss() {
         let beneath: Arc<dyn SysVvmStorage> = MemDatabase::new(clock).open();
         let storage = Arc::new(ElectionsTtlStorage::new(Arc::clone(&beneath)));
         let key = ElectionKey { cluster: ClusterName::from("a"), slot: SlotNumber::new(NonZeroU32::MIN) };
-        let (former, next) = (record("former", 1), record("next", 2));
+        let (former, next) = (record("former", 1, 1), record("next", 2, 1));
         storage.insert_if_not_exist(&key, Default::default(), &former).await.unwrap();
         let asked = storage.ask_step_down(&key, former.epoch, None, Ttl::DEFAULT, new_ask()).await;
         let Ok(Advanced::Done(request)) = asked else { panic!("{asked:?}") };

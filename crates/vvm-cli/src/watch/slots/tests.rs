@@ -1,17 +1,14 @@
 //! The changes that looks show.
 
 use super::*;
-use crate::watch::look::Found;
-use ielections::{Entry, Epoch, Holder, Incarnation, Ttl, Vacant, Version};
+use crate::{liveness, watch::look::Found};
+use ielections::{Epoch, Ttl, Vacant};
 use std::num::NonZeroU32;
 
 const TTL: Ttl = Ttl::DEFAULT;
 
 pub(in crate::watch) fn record(holder: &str, epoch: u64, write: u64) -> Slot {
-    let incarnation = Incarnation::from_bytes([epoch as u8; 16]);
-    let (holder, version) = (Holder::new(holder).unwrap(), Version { incarnation, write });
-    let entry = Entry { holder, version, ttl: TTL, epoch: Epoch::new(epoch).unwrap() };
-    Slot::Held { entry, proven_age: None }
+    Slot::Held { entry: liveness::tests::record(holder, epoch, write), proven_age: None }
 }
 
 pub(in crate::watch) fn free(last_epoch: u64) -> Slot {
