@@ -1,5 +1,5 @@
-//! [`Run`]: performs steps on candidates, and waits for events. A wait looks at the record, the workers' logs,
-//! ends of processes, and signals.
+//! [`Run`]: performs steps on candidates, and waits for events. A wait looks at the record, the workers'
+//! logs, ends of processes, and signals.
 
 use super::{
     candidate::Candidate,

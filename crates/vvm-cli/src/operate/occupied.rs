@@ -54,7 +54,7 @@ impl Occupied {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ielections::testing::{Fault, FaultyStorage, Verb};
+    use ielections::testing::mock::{Fault, FaultyStorage, Verb};
     use std::{num::NonZeroU32, sync::Arc};
     use vvm_clock::SystemClock;
     use vvm_storage::{ClusterName, ElectionsTtlStorage, SlotNumber, mem::MemDatabase};
