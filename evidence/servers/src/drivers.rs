@@ -137,7 +137,7 @@ impl Driver {
             },
             Self::Postgres => match env::var(POSTGRES) {
                 Ok(url) => {
-                    let cases = postgres(&["postgres"], &url)?;
+                    let cases = postgres(&["suites", "handles"], &url)?;
                     Ok(Outcome::of_suites(
                         cases,
                         format!("{url}; not run: fail-over, on servers of our own alone"),
@@ -224,17 +224,16 @@ fn on_cassandra(cluster: &Plan, selection: Selection<'_>) -> Result<Outcome, Str
 fn on_postgres(selection: Selection<'_>) -> Result<Outcome, String> {
     let way_out = |error| format!("{error}\nOr point {POSTGRES}=postgres://user@host:port/database at one.");
     let server = Postgres::start(&target(), &[]).map_err(way_out)?;
-    let suites =
-        selection.or_all(|| postgres(&["postgres", "postgres_failover"], &server.url("postgres")))?;
+    let suites = selection.or_all(|| postgres(&[], &server.url("postgres")))?;
     // A database of its own: `init-storage` creates a schema in it, not the database.
     let url = server.url("template1");
     let end_to_end = Some(selection.on_server(&url, &server.address().to_string(), &[])?);
     Ok(Outcome { suites, end_to_end, place: server.version().to_owned() })
 }
 
-fn postgres(tests: &[&str], url: &str) -> Result<Cases, String> {
+fn postgres(only: &[&str], url: &str) -> Result<Cases, String> {
     let environment = &[(POSTGRES, url)];
-    Suite { build: Build::Driver("postgres"), tests, only: &[], threads: 4, environment }.run()
+    Suite { build: Build::Driver("postgres"), tests: &["postgres"], only, threads: 4, environment }.run()
 }
 
 fn scylla(tests: &'static [&'static str], environment: &[(&str, &str)]) -> Result<Cases, String> {

@@ -1,2 +1,0 @@
-//! Fail-over.
-#![cfg(feature = "postgres")]
