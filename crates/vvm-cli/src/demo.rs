@@ -87,7 +87,8 @@ fn run(demo: &DemoArgs) -> Result<bool, DemoError> {
     let temporary = temporary.map_err(DemoError::Folder)?;
     // On an overlay, too: all candidates see this folder.
     let storage = format!("sqlite:{}?allow=overlay", temporary.path().join("elections.db").display());
-    let record = Record::open(&storage)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let record = Record::open(&storage, runtime, SystemClock::start()?)?;
     let least = record.storage.limits().min_ttl;
     if demo.ttl.get() < least {
         return Err(BeyondLimits::Ttl { ttl: demo.ttl, least }.into());

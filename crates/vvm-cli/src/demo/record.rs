@@ -1,15 +1,14 @@
 //! The leader record, as seen from outside.
 
 use super::{
-    DemoError,
     candidate::NAME,
     timeline::{CandidateId, What},
 };
 use ielections::{ReadError, Slot, TtlStorage as _, Vacant};
 use std::{num::NonZeroU32, sync::Arc};
-use tokio::runtime::{self, Runtime};
-use vvm_clock::{Clock, SystemClock};
-use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
+use tokio::runtime::Runtime;
+use vvm_clock::SystemClock;
+use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, OpenError, SlotNumber};
 
 /// The record that the candidates compete for.
 #[derive(Debug)]
@@ -22,10 +21,8 @@ pub(super) struct Record {
 
 impl Record {
     /// Opens the storage at `url`.
-    pub(super) fn open(url: &str) -> Result<Self, DemoError> {
-        let runtime = runtime::Builder::new_current_thread().build()?;
-        let clock = Arc::new(SystemClock::start()?) as Arc<dyn Clock>;
-        let storage = ElectionsTtlStorage::new(runtime.block_on(vvm_storage::open(url, clock))?);
+    pub(super) fn open(url: &str, runtime: Runtime, clock: SystemClock) -> Result<Self, OpenError> {
+        let storage = ElectionsTtlStorage::new(runtime.block_on(vvm_storage::open(url, Arc::new(clock)))?);
         let slot = SlotNumber::new(NonZeroU32::MIN);
         let key = ElectionKey { cluster: ClusterName::from(NAME), slot };
         Ok(Self { runtime, storage, key, seen: Slot::Vacant(Vacant::default()) })

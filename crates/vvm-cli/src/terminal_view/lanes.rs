@@ -1,6 +1,6 @@
 //! Spans of time as bars, from left to right, on a scale that all lanes of a picture share.
 
-use super::{Row, Style};
+use super::canvas::{Row, Style};
 use std::time::Duration;
 use vvm_clock::Instant;
 
@@ -69,7 +69,7 @@ impl Scale {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Palette, *};
+    use super::{super::canvas::Palette, *};
 
     const BEGAN: Instant = Instant::from_nanos(500_000_000_000);
 
