@@ -69,3 +69,8 @@ pub trait Clock: Debug + Send + Sync + 'static {
         self.sleep_until(self.now().after(span))
     }
 }
+
+/// The README's example is a doc test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -45,3 +45,8 @@ pub use system::{EXIT_STATUS, SECOND_LAYER_BEHIND, SystemOptions, SystemTrigger,
 #[cfg(target_os = "linux")]
 pub use system::{KernelTimer, WallClockState};
 pub use trigger::Trigger;
+
+/// The README's example is a doc test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

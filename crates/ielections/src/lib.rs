@@ -93,3 +93,8 @@ pub use record::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
 pub use storage::{Claim, Delete, Key, Layer, Limits, ReadError, Swap, TtlStorage, WriteError};
 #[doc(hidden)]
 pub use timing::Timing;
+
+/// The README's example is a doc test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -120,3 +120,8 @@ pub use state_cell::{StateCell, StateError};
 pub use status::{InstanceState, InstanceStatus, Quarantined, ServiceState, ServiceStatus};
 pub use term::Deposed;
 pub use turns::LeadError;
+
+/// The README's example is a doc test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

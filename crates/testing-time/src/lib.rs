@@ -29,3 +29,8 @@ pub use drifting::{DriftingClock, Rate};
 pub use isolated::{IsolatedClock, IsolatedView};
 pub use mock::MockClock;
 pub use wall::MockWallClock;
+
+/// The README's example is a doc test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

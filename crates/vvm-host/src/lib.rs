@@ -52,7 +52,8 @@ pub use ielections::{Holder, Ttl};
 pub use local_wakeups::{LocalDir, UnfitFolder};
 pub use vvm_orch::service_fn;
 
-/// The README's example is compiled with the doc tests.
+/// The examples of the project's and of this crate's README are doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;

@@ -61,3 +61,8 @@ pub use problem::{Failure, NotLeading, Problem};
 pub use running::RunningVvm;
 pub use service::{BoxError, Service, ServiceContext, Work, service_fn};
 pub use vvm::Vvm;
+
+/// The README's example is a doc test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -54,3 +54,8 @@ pub use partition::Partition;
 pub use requests::{Advanced, Ask, Pause, RequestExpiry, Requests, Stage, StepDown};
 pub use sysvvm::SysVvmStorage;
 pub use url::{OpenError, init_storage, open};
+
+/// The README's example is a doc test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
