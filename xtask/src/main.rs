@@ -2,13 +2,14 @@
 //! checked there that a person can't check here.
 //!
 //! What lives here: the command line. What doesn't: what a command does ([`ci`], [`tidy`], [`evidence`],
-//! [`broken`]).
+//! [`broken`], [`package`]).
 #![forbid(unsafe_code)]
 
 mod broken;
 mod ci;
 mod evidence;
 mod inconclusive;
+mod package;
 mod test_timed;
 mod tidy;
 mod workspace;
@@ -57,6 +58,8 @@ enum Command {
     /// `--storage URL`, `--cassandra NODES` and `--dynamodb-local` on servers that it starts and ends. Or
     /// `vvm run` beside `etcdctl lock`: `--beside-etcdctl`.
     Bench(Passed),
+    /// Packages the published crates, and builds each one from its package.
+    Package,
 }
 
 /// Arguments for the program behind a command; `-- --help` lists them.
@@ -124,6 +127,7 @@ fn main() -> ExitCode {
         Command::Bench(passed) if passed.is_of_one_storage() => {
             evidence::run_with_features(Dist, "bench", &passed.drivers(), &passed.arguments)
         }
+        Command::Package => package::run(),
         Command::Bench(passed) => {
             evidence::build(Dist, "vvm-cli") && evidence::run(Dist, "bench", &passed.arguments)
         }

@@ -1,15 +1,13 @@
-//! Real processes with an armed deadman, in the states in which a process is hardest to end, and how long
-//! after its kill deadline each of them is dead.
+//! Measures how long after its kill deadline a process is dead, in states in which it is hard to end.
 //!
-//! `deadman-trials --trials 200` runs them and prints a table. It fails if one died early, later than 20 ms
-//! after its deadline, of anything but its deadman, or not at all. When a process is gone is the scheduler's
-//! to say, so that the 20 ms are meant for a machine that has nothing else to do. When one that spins last
-//! ran an instruction of its own is not: that is asked for on any machine.
+//! `deadman-trials --trials 200` prints a table. It fails if a process died early, more than 20 ms late, by
+//! anything but its deadman, or not at all. The scheduler affects the time of death, so the 20 ms need an
+//! idle machine. The last instruction of a spinning process is checked on every machine.
 #![forbid(unsafe_code)]
 
-mod patient;
 mod signs;
 mod state;
+mod subject;
 mod trial;
 mod verdict;
 
@@ -34,13 +32,13 @@ use verdict::Verdict;
 struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// How many processes, spread evenly over the states.
+    /// The number of processes, spread evenly over the states.
     #[arg(long, default_value_t = 200)]
     trials: usize,
-    /// The seed of the deadlines; a random one if not given.
+    /// The seed of the deadlines. The default is random.
     #[arg(long)]
     seed: Option<u64>,
-    /// How long after its deadline a process must be dead, in milliseconds.
+    /// The bound between deadline and death, in milliseconds.
     #[arg(long, default_value_t = 20)]
     at_most_ms: u64,
     /// Prints one JSON object instead of a table.
@@ -50,28 +48,28 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// A process of a trial: not for people.
+    /// The process of a trial, for internal use.
     #[command(hide = true)]
-    Patient {
-        /// What it does until it dies.
+    Subject {
+        /// Its state at the deadline.
         state: State,
-        /// How long from its start the deadline is, in milliseconds.
+        /// The time from its start to the deadline, in milliseconds.
         #[arg(long)]
         deadline_in_ms: u64,
-        /// Where it leaves signs of life, if it does.
+        /// The file for its signs of life.
         #[arg(long)]
         signs: Option<PathBuf>,
     },
 }
 
-/// The deadlines, in milliseconds from a process's start: enough for the slowest state to be reached before.
+/// The deadlines, in milliseconds from a process's start: later than the slowest state is reached.
 const DEADLINES: std::ops::Range<u64> = 300..600;
 
 fn main() -> ExitCode {
     let args = Args::parse();
     let done = match args.command {
-        Some(Command::Patient { state, deadline_in_ms, ref signs }) => {
-            suffer(state, Duration::from_millis(deadline_in_ms), signs.as_deref())
+        Some(Command::Subject { state, deadline_in_ms, ref signs }) => {
+            wait_in(state, Duration::from_millis(deadline_in_ms), signs.as_deref())
         }
         None => run(&args),
     };
@@ -85,9 +83,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn suffer(state: State, deadline_in: Duration, signs: Option<&Path>) -> Result<bool, Box<dyn Error>> {
+fn wait_in(state: State, deadline_in: Duration, signs: Option<&Path>) -> Result<bool, Box<dyn Error>> {
     let signs = signs.map(|path| OpenOptions::new().write(true).open(path)).transpose()?;
-    match patient::run(state, deadline_in, signs)? {}
+    match subject::run(state, deadline_in, signs)? {}
 }
 
 fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
@@ -96,7 +94,7 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     let at_most = Duration::from_millis(args.at_most_ms);
     let mut verdicts = Vec::new();
     for (index, state) in State::ALL.into_iter().enumerate() {
-        // The first states take what does not divide evenly.
+        // The first states take the remainder.
         let count = (args.trials + State::ALL.len() - 1 - index) / State::ALL.len();
         let deadlines = (0..count).map(|_| Duration::from_millis(rng.u64(DEADLINES))).collect();
         verdicts.push(Verdict::of(state, at_most, try_all(state, deadlines)?));
@@ -109,20 +107,19 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     Ok(verdicts.iter().all(|verdict| verdict.violations.is_empty()))
 }
 
-/// One trial for each of `deadlines`, several at a time: not so many that processors are short, which is what
-/// would be measured then.
+/// Runs one trial for each deadline, several at a time, but not more than the processors allow.
 fn try_all(state: State, deadlines: Vec<Duration>) -> io::Result<Vec<Result<Trial, TrialError>>> {
     let waiting = Mutex::new(deadlines);
     let next = || waiting.lock().ok().and_then(|mut waiting| waiting.pop());
-    let lane = || std::iter::from_fn(|| Some(Trial::run(state, next()?))).collect::<Vec<_>>();
+    let worker = || std::iter::from_fn(|| Some(Trial::run(state, next()?))).collect::<Vec<_>>();
     thread::scope(|scope| {
-        let mut lanes = Vec::new();
+        let mut workers = Vec::new();
         for _ in 0..state.at_a_time() {
-            lanes.push(thread::Builder::new().name("trials".into()).spawn_scoped(scope, lane)?);
+            workers.push(thread::Builder::new().name("trials".into()).spawn_scoped(scope, worker)?);
         }
-        let outcomes = lanes
-            .into_iter()
-            .map(|lane| lane.join().map_err(|_| io::Error::other("a thread that runs trials has panicked")));
+        let outcomes = workers.into_iter().map(|worker| {
+            worker.join().map_err(|_| io::Error::other("a thread that runs trials has panicked"))
+        });
         Ok(outcomes.collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect())
     })
 }

@@ -1,18 +1,17 @@
-//! Signs of life: a file in which each thread of a spinning process keeps the time at which it last ran.
+//! Signs of life: a file in which each thread of a spinning process writes the time at which it last ran.
 //!
-//! When a process is *gone* depends on the scheduler, which has to let each of its threads run once more to
-//! be buried; on an overloaded machine that takes its time. What safety is about is when its threads last
-//! *did* anything.
+//! The end of a process depends on the scheduler, which must run each of its threads once more. Safety
+//! depends on the last instruction of its threads.
 
 use std::{fs, fs::File, hint, io, os::unix::fs::FileExt, path::Path};
 use vvm_clock::{Instant, SystemClock};
 
-/// How many rounds a thread spins between two signs: about 0.1 ms.
+/// The rounds between two signs: about 0.1 ms.
 const ROUNDS: usize = 50_000;
 
 const SIZE: usize = size_of::<u64>();
 
-/// Spins and leaves signs in `file`, at the place of thread `index`, until something goes wrong.
+/// Spins, and writes signs to `file` at the place of thread `index`. Returns only after an error.
 pub(crate) fn leave(file: &File, index: usize) -> io::Error {
     loop {
         for _ in 0..ROUNDS {
@@ -25,7 +24,7 @@ pub(crate) fn leave(file: &File, index: usize) -> io::Error {
     }
 }
 
-/// The last sign of any thread, if there is one.
+/// Returns the last sign of all threads, if there is one.
 pub(crate) fn last(path: &Path) -> io::Result<Option<Instant>> {
     let signs = fs::read(path)?;
     let (signs, _) = signs.as_chunks::<SIZE>();
@@ -37,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_sign_is_the_latest_of_all_threads() {
+    fn last_sign_is_the_latest_of_all_threads() {
         let file = tempfile::NamedTempFile::new().unwrap();
         assert_eq!(last(file.path()).unwrap(), None);
         for (index, sign) in [7_u64, 9, 8].into_iter().enumerate() {

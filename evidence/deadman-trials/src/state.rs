@@ -1,4 +1,4 @@
-//! What a process does when its deadline comes.
+//! [`State`]: the state of a process at its deadline.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -7,13 +7,13 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum State {
-    /// Nothing.
+    /// It waits.
     Idle,
     /// Every thread of its async runtime spins and never yields.
     Spinning,
     /// Every thread of its async runtime, and its main thread, are in a system call that does not return.
     Blocked,
-    /// It was stopped with SIGSTOP: no thread of it runs.
+    /// It was stopped with SIGSTOP, so none of its threads runs.
     Stopped,
     /// Its async runtime waits for a storage that does not answer.
     StorageHung,
@@ -23,13 +23,12 @@ impl State {
     pub(crate) const ALL: [Self; 5] =
         [Self::Idle, Self::Spinning, Self::Blocked, Self::Stopped, Self::StorageHung];
 
-    /// Whether it says when it last ran.
+    /// Returns whether it records when it last ran.
     pub(crate) fn leaves_signs(self) -> bool {
         self == Self::Spinning
     }
 
-    /// How many processes in this state the machine has room for at once. One that spins takes every
-    /// processor alone.
+    /// Returns how many processes in this state can run at once. A spinning one takes every processor.
     pub(crate) fn at_a_time(self) -> usize {
         match self {
             Self::Spinning => 1,

@@ -1,7 +1,7 @@
-//! One process, from its start to its death.
+//! [`Trial`]: one process, from its start to its death.
 //!
-//! The moment of death is seen through a pidfd, on the clock that the deadline is on. The observer is a
-//! process like any other: what it takes to be woken and to read the clock counts as the dead one's lateness.
+//! A pidfd shows the time of death, on the clock of the deadline. The observer's own delay counts as lateness
+//! of the process.
 
 use crate::{signs, state::State};
 use clap::ValueEnum;
@@ -21,33 +21,33 @@ use std::{
 use tempfile::NamedTempFile;
 use vvm_clock::{Instant, SystemClock};
 
-/// How long after its deadline a process is given up and ended.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// After this time the trial kills a process that is not dead.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
 
-/// What was seen of one process that had a deadline.
+/// The observed death of a process.
 #[derive(Debug)]
 pub(crate) struct Trial {
     pub(crate) deadline: Instant,
     pub(crate) died: Instant,
     pub(crate) by: Death,
-    /// When a thread of it last ran, of a process that leaves signs of that.
+    /// When one of its threads last ran, if the state leaves signs of life.
     pub(crate) last_sign: Option<Instant>,
 }
 
-/// Of what it died.
+/// The cause of death.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Death {
     /// The deadman's thread.
     Thread,
-    /// The deadman's timer in the kernel.
+    /// The deadman's kernel timer.
     Kernel,
     /// Something else.
     Other(ExitStatus),
-    /// It did not die, but was killed in the end.
+    /// It did not die, and the trial killed it.
     None,
 }
 
-/// Nothing was learnt of a process.
+/// The trial has no result.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TrialError {
     #[error("a process could not be started or watched: {0}")]
@@ -66,32 +66,32 @@ impl Trial {
     pub(crate) fn run(state: State, deadline_in: Duration) -> Result<Self, TrialError> {
         let signs = state.leaves_signs().then(NamedTempFile::new).transpose()?;
         let signs = signs.as_ref().map(NamedTempFile::path);
-        let mut patient = start(state, deadline_in, signs)?;
-        let outcome = Self::watch(&mut patient, state, signs);
+        let mut child = start(state, deadline_in, signs)?;
+        let outcome = Self::watch(&mut child, state, signs);
         if outcome.is_err() {
-            // Whatever it is doing: none is left behind.
-            patient.kill()?;
-            patient.wait()?;
+            // No process is left behind.
+            child.kill()?;
+            child.wait()?;
         }
         outcome
     }
 
-    fn watch(patient: &mut Child, state: State, signs: Option<&Path>) -> Result<Self, TrialError> {
-        let deadline = deadline_of(patient)?;
-        let process = Pid::from_child(patient);
+    fn watch(child: &mut Child, state: State, signs: Option<&Path>) -> Result<Self, TrialError> {
+        let deadline = deadline_of(child)?;
+        let process = Pid::from_child(child);
         if state == State::Stopped {
             kill_process(process, Signal::STOP)?;
             waitid(WaitId::Pid(process), WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT)?;
         }
         let pidfd = pidfd_open(process, PidfdFlags::empty())?;
-        let patience = SystemClock::read().until(deadline) + PATIENCE;
-        let patience = patience.try_into().map_err(io::Error::other)?;
-        let is_dead = poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&patience))? == 1;
+        let timeout = SystemClock::read().until(deadline) + GIVE_UP_AFTER;
+        let timeout = timeout.try_into().map_err(io::Error::other)?;
+        let is_dead = poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&timeout))? == 1;
         let died = SystemClock::read();
         if !is_dead {
-            patient.kill()?;
+            child.kill()?;
         }
-        let status = patient.wait()?;
+        let status = child.wait()?;
         let by = if is_dead { Death::of(status) } else { Death::None };
         let last_sign = signs.map(signs::last).transpose()?.flatten();
         Ok(Self { deadline, died, by, last_sign })
@@ -101,12 +101,12 @@ impl Trial {
         self.died < self.deadline
     }
 
-    /// How long after its deadline it was dead.
+    /// Returns how long after its deadline it was dead.
     pub(crate) fn late(&self) -> Duration {
         self.died.since(self.deadline)
     }
 
-    /// How long after its deadline it last ran.
+    /// Returns how long after its deadline it last ran.
     pub(crate) fn worked(&self) -> Option<Duration> {
         Some(self.last_sign?.since(self.deadline))
     }
@@ -115,24 +115,24 @@ impl Trial {
 fn start(state: State, deadline_in: Duration, signs: Option<&Path>) -> io::Result<Child> {
     let state = state.to_possible_value().ok_or_else(|| io::Error::other("a state without a name"))?;
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["patient", state.get_name(), "--deadline-in-ms", &deadline_in.as_millis().to_string()]);
+    command.args(["subject", state.get_name(), "--deadline-in-ms", &deadline_in.as_millis().to_string()]);
     if let Some(signs) = signs {
         command.arg("--signs").arg(signs);
     }
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
 }
 
-/// Waits until the process has got into its state.
-fn deadline_of(patient: &mut Child) -> Result<Instant, TrialError> {
+/// Waits until the process is in its state, and returns its deadline.
+fn deadline_of(child: &mut Child) -> Result<Instant, TrialError> {
     let mut line = String::new();
-    if let Some(stdout) = &mut patient.stdout {
+    if let Some(stdout) = &mut child.stdout {
         BufReader::new(stdout).read_line(&mut line)?;
     }
     if let Ok(nanos) = line.trim().parse() {
         return Ok(Instant::from_nanos(nanos));
     }
     let mut words = String::new();
-    if let Some(stderr) = &mut patient.stderr {
+    if let Some(stderr) = &mut child.stderr {
         stderr.read_to_string(&mut words)?;
     }
     Err(TrialError::NoDeadline(words))

@@ -1,4 +1,4 @@
-//! What a state's trials amount to, and the table of all states.
+//! [`Verdict`]: the result of a state's trials, and the table of all states.
 
 use crate::{
     state::State,
@@ -6,14 +6,15 @@ use crate::{
 };
 use serde::Serialize;
 use std::{fmt, time::Duration};
+use vvm_clock::Span;
 
-/// How long after its deadline a process may at most have run an instruction of its own, on any machine: the
-/// kernel's signal does not wait for the scheduler. It is sent
-/// [`SECOND_LAYER_BEHIND`](vvm_deadman::SECOND_LAYER_BEHIND); the rest is for a timer interrupt that a busy
-/// hypervisor delivers late.
+/// The bound between the deadline and the last instruction of a process, on every machine: the kernel's
+/// signal does not wait for the scheduler. It is sent
+/// [`SECOND_LAYER_BEHIND`](vvm_deadman::SECOND_LAYER_BEHIND) the deadline. The rest is for a timer interrupt
+/// that a busy hypervisor delivers late.
 const WORKED_AT_MOST: Duration = Duration::from_millis(20);
 
-/// What was seen in one state.
+/// The result of all trials in one state.
 #[derive(Debug, Serialize)]
 pub(crate) struct Verdict {
     state: State,
@@ -22,12 +23,12 @@ pub(crate) struct Verdict {
     by_kernel: usize,
     #[serde(flatten)]
     late: Lateness,
-    /// How long after the deadline an instruction was last run, where that is known.
+    /// The largest time between deadline and last instruction, if known.
     worked_max_ms: Option<f64>,
     pub(crate) violations: Vec<String>,
 }
 
-/// How long after the deadline, in milliseconds.
+/// The time between deadline and death, in milliseconds.
 #[derive(Debug, Default, Serialize)]
 struct Lateness {
     late_min_ms: f64,
@@ -36,7 +37,7 @@ struct Lateness {
 }
 
 impl Verdict {
-    /// `at_most` is how long after its deadline a process must be dead.
+    /// Judges trials. `at_most` is the bound between deadline and death.
     pub(crate) fn of(state: State, at_most: Duration, outcomes: Vec<Result<Trial, TrialError>>) -> Self {
         let violations = outcomes.iter().filter_map(|outcome| violation(state, at_most, outcome)).collect();
         let trials: Vec<&Trial> = outcomes.iter().flatten().collect();
@@ -58,7 +59,7 @@ fn violation(state: State, at_most: Duration, outcome: &Result<Trial, TrialError
         Ok(trial) => trial,
         Err(error) => return Some(format!("{state}: {error}")),
     };
-    // A stopped process has no thread that could come first.
+    // A stopped process has no thread that could act first.
     let is_ours = match trial.by {
         Death::Thread => state != State::Stopped,
         Death::Kernel => true,
@@ -67,14 +68,21 @@ fn violation(state: State, at_most: Duration, outcome: &Result<Trial, TrialError
     if trial.is_early() {
         Some(format!("{state}: died before its deadline, {}", trial.by))
     } else if !is_ours {
-        Some(format!("{state}: died {}, {:.1?} after its deadline", trial.by, trial.late()))
+        Some(format!("{state}: died {}, {} after its deadline", trial.by, Span(trial.late())))
     } else if state.leaves_signs() && trial.worked().is_none_or(|worked| worked > WORKED_AT_MOST) {
-        Some(format!("{state}: last seen running {:.1?} after its deadline", trial.worked()))
+        Some(format!("{state}: {}", ran(trial.worked())))
     } else if trial.late() > at_most {
-        Some(format!("{state}: died {:.1?} after its deadline, {}", trial.late(), trial.by))
+        Some(format!("{state}: died {} after its deadline, {}", Span(trial.late()), trial.by))
     } else {
         None
     }
+}
+
+fn ran(worked: Option<Duration>) -> String {
+    worked.map_or_else(
+        || "left no sign of life".to_owned(),
+        |worked| format!("last ran {} after its deadline", Span(worked)),
+    )
 }
 
 impl Lateness {
@@ -93,7 +101,7 @@ fn in_ms(span: Duration) -> f64 {
     span.as_secs_f64() * 1e3
 }
 
-/// All of it, for programs.
+/// The report for programs.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report<'a> {
     seed: u64,
@@ -113,7 +121,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// All of it, for people.
+/// The report for people.
 #[derive(Debug)]
 pub(crate) struct Table<'a>(pub(crate) &'a [Verdict]);
 
@@ -151,7 +159,7 @@ mod tests {
 
     const DEADLINE: Instant = Instant::from_nanos(1_000);
 
-    /// A death this long after the deadline, of a process that last ran just before.
+    /// Returns a death this long after the deadline. The process last ran at the deadline.
     fn death(by: Death, late: Duration) -> Trial {
         Trial { deadline: DEADLINE, died: DEADLINE.after(late), by, last_sign: Some(DEADLINE) }
     }
@@ -161,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn in_time_and_of_the_deadman_is_no_violation() {
+    fn death_in_time_by_the_deadman_is_no_violation() {
         for state in State::ALL {
             assert!(!violates(state, death(Death::Kernel, AT_MOST)));
             assert_eq!(violates(state, death(Death::Thread, Duration::ZERO)), state == State::Stopped);
@@ -169,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn early_late_and_of_something_else_are_violations() {
+    fn early_late_and_other_deaths_are_violations() {
         let a_little = Duration::from_nanos(1);
         let early = Trial { died: DEADLINE.before(a_little), ..death(Death::Thread, Duration::ZERO) };
         assert!(violates(State::Idle, early));
@@ -180,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn running_on_is_a_violation_and_so_is_a_spinner_without_a_sign() {
+    fn late_or_missing_sign_of_a_spinning_process_is_a_violation() {
         let ran_until = |last_sign| Trial { last_sign, ..death(Death::Kernel, Duration::ZERO) };
         assert!(!violates(State::Spinning, ran_until(Some(DEADLINE.after(WORKED_AT_MOST)))));
         assert!(violates(State::Spinning, ran_until(Some(DEADLINE.after(WORKED_AT_MOST * 2)))));
@@ -189,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn lateness_is_ordered() {
+    fn lateness_has_minimum_median_and_maximum() {
         let late = Lateness::of([3, 1, 2].map(Duration::from_millis).to_vec());
         assert_eq!((late.late_min_ms, late.late_median_ms, late.late_max_ms), (1.0, 2.0, 3.0));
     }

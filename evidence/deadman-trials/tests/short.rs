@@ -1,16 +1,15 @@
-//! A few trials, with every run of the tests.
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+//! A few trials in every test run.
+#![allow(clippy::unwrap_used, reason = "clippy exempts tests, but not their helpers")]
 
 use serde_json::Value;
 use std::process::Command;
 
-/// What is left between the kill deadline and the moment at which somebody else may lead, at a TTL of one
-/// second. That much must hold on a machine that runs other tests, too; the 20 ms that the program asks for
-/// need a quiet one.
+/// The time between the kill deadline and the earliest take-over at a TTL of one second. It must hold on a
+/// busy machine, too. The program's own default, 20 ms, needs an idle one.
 const AT_MOST_MS: &str = "200";
 
 #[test]
-fn every_process_is_dead_soon_after_its_deadline_and_none_before() {
+fn every_process_dies_soon_after_its_deadline_and_not_before() {
     let run = Command::new(env!("CARGO_BIN_EXE_deadman-trials"))
         .args(["--trials", "25", "--at-most-ms", AT_MOST_MS, "--json"])
         .output()

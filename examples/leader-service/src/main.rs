@@ -1,12 +1,12 @@
-//! `leader-service`: a TCP service that one process of many offers, the one that leads.
+//! `leader-service`: a TCP service that only the leader of several processes offers.
 //!
 //! ```text
 //! leader-service --storage sqlite:service.db --listen 127.0.0.1:7000 --http 127.0.0.1:8001
 //! leader-service --storage sqlite:service.db --listen 127.0.0.1:7000 --http 127.0.0.1:8002
 //! ```
 //!
-//! Both share one address, because only the leader listens there. End one with Ctrl-C, or with `kill -9`, and
-//! ask again: `nc 127.0.0.1 7000` answers with the epoch of whoever leads then.
+//! Both have the same address, because only the leader listens there. End one with Ctrl-C or `kill -9`. `nc
+//! 127.0.0.1 7000` prints the epoch of the current leader.
 #![forbid(unsafe_code)]
 
 use clap::Parser;
@@ -23,10 +23,10 @@ struct Args {
     /// The storage that all processes share.
     #[arg(long, default_value = "sqlite:leader-service.db")]
     storage: String,
-    /// Where the leader listens.
+    /// The address on which the leader listens.
     #[arg(long, default_value = "127.0.0.1:7000")]
     listen: SocketAddr,
-    /// Where this process tells how it stands: /healthz, /readyz, /leader, /metrics, and a page.
+    /// The address of this process's status: /healthz, /readyz, /leader, /metrics, and a page.
     #[arg(long)]
     http: Option<SocketAddr>,
     /// How long after a leader's death another one may lead, in milliseconds.
@@ -41,28 +41,28 @@ async fn main() -> ExitCode {
     let mut settings = HostSettings::new(args.storage, "leader-service");
     settings.ttl = match Ttl::new(Duration::from_millis(args.ttl_ms)) {
         Ok(ttl) => ttl,
-        Err(refusal) => {
-            eprintln!("leader-service: --ttl-ms: {refusal}");
+        Err(error) => {
+            eprintln!("leader-service: --ttl-ms: {error}");
             return ExitCode::from(64);
         }
     };
     settings.http = args.http;
     let host = match Host::open(settings).await {
         Ok(host) => host,
-        Err(refusal) => {
-            eprintln!("leader-service: {refusal}");
-            return refusal.exit_status().into();
+        Err(error) => {
+            eprintln!("leader-service: {error}");
+            return error.exit_status().into();
         }
     };
     if let Some(address) = host.http() {
-        eprintln!("leader-service: http://{address}/ shows how it stands");
+        eprintln!("leader-service: http://{address}/ shows the status");
     }
     let ended = host.run(move || vec![service_fn("greeter", move |cx| greet(cx, args.listen))]).await;
     eprintln!("leader-service: {ended}");
     ended.into()
 }
 
-/// The service: begins when this process leads, and has ended when it returns.
+/// The service. Starts when this process leads.
 async fn greet(cx: ServiceContext<ElectionKey>, listen: SocketAddr) -> Result<(), BoxError> {
     let listener = TcpListener::bind(listen).await?;
     loop {
@@ -71,12 +71,12 @@ async fn greet(cx: ServiceContext<ElectionKey>, listen: SocketAddr) -> Result<()
             () = cx.stop.cancelled() => return Ok(()),
             accepted = listener.accept() => accepted?,
         };
-        // Asked right before it counts: a leader that was paused meanwhile must not answer as one.
+        // Checked just before the answer, because the process may have been paused.
         let line = match cx.standing.ensure(Duration::from_millis(100)) {
             Ok(()) => format!("epoch {}\n", cx.standing.epoch()),
             Err(why) => format!("not now: {why}\n"),
         };
-        // A new connection has room for a line; a caller that has gone needs no answer.
+        // A new connection has room for a line. A closed one needs no answer.
         let _ = caller.try_write(line.as_bytes());
     }
 }

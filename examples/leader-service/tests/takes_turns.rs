@@ -1,8 +1,8 @@
-//! Two real processes: one listens, and the other does after it was told to stop, or was killed.
+//! Real processes: one listens, and another one takes over after a stop or a kill.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
-    reason = "clippy knows tests, but not their helpers"
+    reason = "clippy exempts tests, but not their helpers"
 )]
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -16,10 +16,10 @@ use std::{
 };
 use vvm_clock::SystemClock;
 
-/// Far more than all of it takes; a machine may be slow.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Ends a test that hangs.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 
-/// A process, killed at the latest when its test ends.
+/// A process, killed at the end of the test.
 struct Process {
     child: Child,
     http: SocketAddr,
@@ -42,12 +42,12 @@ impl Process {
                 break address.parse().unwrap();
             }
         };
-        // So that it never waits for us to read.
+        // Read on, so that a full pipe never blocks the process.
         thread::spawn(move || io::copy(&mut said, &mut io::stderr()));
         Self { child, http }
     }
 
-    /// The status of an answer, and the answer.
+    /// Returns the status of the answer, and the answer.
     fn ask(&self, path: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.http).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").unwrap();
@@ -71,14 +71,14 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Of one that has ended already, nothing.
+        // Fails if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 fn eventually<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
-    let give_up_at = SystemClock::read().after(PATIENCE);
+    let give_up_at = SystemClock::read().after(GIVE_UP_AFTER);
     loop {
         if let Some(found) = find() {
             return found;
@@ -88,9 +88,9 @@ fn eventually<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The epoch that is answered with, once it is larger than `than`.
+/// Waits for an answer with an epoch larger than `than`, and returns it.
 fn epoch_above(than: u64, listen: SocketAddr) -> u64 {
-    eventually("somebody answers under a new epoch", || {
+    eventually("an answer with a new epoch", || {
         let mut line = String::new();
         TcpStream::connect(listen).ok()?.read_to_string(&mut line).ok()?;
         line.trim().strip_prefix("epoch ")?.parse().ok().filter(|epoch| *epoch > than)
@@ -98,19 +98,19 @@ fn epoch_above(than: u64, listen: SocketAddr) -> u64 {
 }
 
 #[test]
-fn one_listens_at_a_time_and_stops_as_it_is_told() {
+fn one_process_listens_at_a_time_and_stops_on_a_signal() {
     let place = tempfile::tempdir().unwrap();
     let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
 
     let first = Process::start(place.path(), listen);
     let first_epoch = epoch_above(0, listen);
-    // Were it to lead beside the first, the address would be taken, and it would end.
+    // If it led beside the first, it would fail, because the address is taken.
     let second = Process::start(place.path(), listen);
     eventually("the second one is ready", || (second.ask("/readyz").0 == 200).then_some(()));
     assert_eq!((first.ask("/leader").0, second.ask("/leader").0), (200, 503));
     first.tell(Signal::TERM);
     let second_epoch = epoch_above(first_epoch, listen);
-    assert_eq!(first.ended().code(), Some(0), "a stop that was asked for is no failure");
+    assert_eq!(first.ended().code(), Some(0), "a requested stop is a success");
 
     eventually("the second one leads", || (second.ask("/leader").0 == 200).then_some(()));
     let metrics = second.ask("/metrics").1;
@@ -124,7 +124,7 @@ fn one_listens_at_a_time_and_stops_as_it_is_told() {
 }
 
 #[test]
-fn what_is_in_the_way_is_said_with_a_status() {
+fn errors_are_printed_with_an_exit_status() {
     let place = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str]| {
         let command = Command::new(env!("CARGO_BIN_EXE_leader-service")).args(arguments).output().unwrap();
@@ -132,11 +132,11 @@ fn what_is_in_the_way_is_said_with_a_status() {
     };
     let (status, said) = run(&["--storage", "file.db"]);
     assert_eq!(status, Some(64), "{said}");
-    assert!(said.contains("sqlite:file.db"), "the way out is named: {said}");
+    assert!(said.contains("sqlite:file.db"), "the fix is named: {said}");
 
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let storage = format!("sqlite:{}?allow=overlay", place.path().join("service.db").display());
     let (status, said) = run(&["--storage", &storage, "--listen", &taken.local_addr().unwrap().to_string()]);
-    assert_eq!(status, Some(1), "a service that fails is the program's own failure: {said}");
+    assert_eq!(status, Some(1), "a failed service has status 1: {said}");
     assert!(said.contains("greeter"), "the service is named: {said}");
 }

@@ -1,4 +1,4 @@
-//! The service, and its task: a state machine whose state is [`Progress`].
+//! The service and its task: a state machine with the state [`Progress`].
 
 use crate::{plan::Plan, progress::Progress, step::step};
 use async_trait::async_trait;
@@ -9,14 +9,14 @@ use std::{
 };
 use vvm_clock::Clock;
 
-/// Copies of folders, each with a name.
+/// The service: copies of folders, each with a name.
 #[derive(Debug)]
 pub struct Copies {
-    /// How many bytes a step copies.
+    /// The number of bytes that a step copies.
     pub piece: usize,
-    /// How long it rests after each, so that it leaves something for others.
+    /// The pause after each step, which limits the load.
     pub pause: Duration,
-    /// Time, for the pauses.
+    /// Times the pauses.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -29,7 +29,7 @@ pub struct Copy {
     shown: Mutex<Progress>,
 }
 
-/// What stands below the folder is not what the copy was begun with.
+/// The folder has changed since the copy began.
 #[derive(Debug, thiserror::Error)]
 #[error("{} has changed since the copy began: put it back, or begin another copy", .0.display())]
 pub struct PlanChanged(std::path::PathBuf);
@@ -49,7 +49,7 @@ impl Service for Copies {
 }
 
 impl Copy {
-    /// How far it is.
+    /// Returns the progress.
     pub fn progress(&self) -> Progress {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -63,11 +63,11 @@ impl Copy {
 impl Task for Copy {
     type Doc = Progress;
 
-    /// The document stays when the copy is done: whoever leads next sees that nothing is left to do.
+    /// Keeps the document when the copy is done, so that the next leader finds nothing left to do.
     async fn run(&self, mut cx: RunContext<Progress>) -> Result<(), BoxError> {
         cx.state.insert().await?;
         let from = cx.state.doc().from.clone();
-        // Blocks this thread and no other: nothing of it is left behind when the run is told to stop.
+        // `block_in_place` starts no task, so nothing outlives the run.
         let plan = tokio::task::block_in_place(|| Plan::of(&from))?;
         if plan.digest() != cx.state.doc().plan {
             return Err(PlanChanged(from).into());

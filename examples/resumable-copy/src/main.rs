@@ -1,8 +1,7 @@
-//! `resumable-copy`: start it on as many processes as you like, kill any of them at any time, and the folder
-//! is copied.
+//! `resumable-copy`: start several processes and kill any of them at any time; the folder is copied.
 //!
 //! ```text
-//! resumable-copy --storage sqlite:copy.db --from photos --to backup --pause 50ms
+//! resumable-copy --storage sqlite:copy.db --from photos --to backup --pause-ms 50
 //! ```
 #![forbid(unsafe_code)]
 
@@ -19,7 +18,7 @@ use vvm_clock::Clock;
 use vvm_host::{Host, HostSettings, Ttl};
 use vvm_orch::service_fn;
 
-/// Copies a folder. Start it several times: one process copies, and another goes on where it was killed.
+/// Copies a folder. Start it several times: one process copies, and another one continues after a kill.
 #[derive(Clone, Parser, Debug)]
 #[command(name = "resumable-copy")]
 struct Args {
@@ -29,22 +28,22 @@ struct Args {
     /// The folder to copy.
     #[arg(long)]
     from: PathBuf,
-    /// Where to.
+    /// The destination.
     #[arg(long)]
     to: PathBuf,
-    /// The copy's name: another one is another copy.
+    /// The copy's name. Another name is another copy.
     #[arg(long, default_value = "copy")]
     name: String,
-    /// How many bytes a step copies.
+    /// The number of bytes that a step copies.
     #[arg(long, default_value_t = 1 << 20)]
     piece: usize,
-    /// How long it rests after each step, in milliseconds.
+    /// The pause after each step, in milliseconds.
     #[arg(long, default_value_t = 0)]
     pause_ms: u64,
     /// How long after a leader's death another one may lead, in milliseconds.
     #[arg(long, default_value_t = 2_000)]
     ttl_ms: u64,
-    /// Where to show how it goes: /status, /metrics, and a page.
+    /// The address of this process's status: /status, /metrics, and a page.
     #[arg(long)]
     http: Option<SocketAddr>,
 }
@@ -66,12 +65,10 @@ fn tracing_level() -> tracing_subscriber::filter::LevelFilter {
 }
 
 async fn run(args: Args) -> Result<ExitCode, Box<dyn Error>> {
-    // Relative to where this process was started; the next leader may be elsewhere.
+    // Absolute, because the next leader may run in another folder.
     let (from, to) = (args.from.canonicalize()?, std::path::absolute(&args.to)?);
     if to.starts_with(&from) {
-        return Err(
-            format!("{} is inside of {}: choose a folder outside", to.display(), from.display()).into()
-        );
+        return Err(format!("{} is inside {}: choose a folder outside", to.display(), from.display()).into());
     }
     let begin = Progress::begin(from.clone(), to, &Plan::of(&from)?);
     let mut settings = HostSettings::new(args.storage, args.name.as_str());
@@ -85,7 +82,7 @@ async fn run(args: Args) -> Result<ExitCode, Box<dyn Error>> {
     let registry = services.build();
     host.show(&registry);
     if let Some(address) = host.http() {
-        eprintln!("resumable-copy: http://{address}/ shows how it goes");
+        eprintln!("resumable-copy: http://{address}/ shows the status");
     }
 
     let (done, mut outcome) = mpsc::unbounded_channel();
@@ -96,7 +93,7 @@ async fn run(args: Args) -> Result<ExitCode, Box<dyn Error>> {
         let (clock, done, stop) = (clock.clone(), done.clone(), stop.clone());
         vec![service_fn("copies", async move |cx| {
             let asking = async {
-                // Whoever waits for it is told in the end.
+                // Received after the host has ended.
                 let _ = done.send(copy(&copies, name, begin, clock).await);
                 stop.cancel();
             };
@@ -111,11 +108,11 @@ async fn run(args: Args) -> Result<ExitCode, Box<dyn Error>> {
             Ok(ExitCode::SUCCESS)
         }
         Some(Err(failure)) => Err(failure.into()),
-        None => Err(format!("not done: {ended}; start it again, and it goes on where it was").into()),
+        None => Err(format!("not done: {ended}; start it again to continue").into()),
     }
 }
 
-/// Begins the copy, or finds it, and shows it until it has ended in this process.
+/// Begins the copy or finds it, and shows its progress until it has ended in this process.
 async fn copy(
     copies: &ServiceHandle<Copies>,
     name: String,

@@ -1,4 +1,4 @@
-//! What there is to copy.
+//! [`Plan`]: the files to copy.
 
 use crate::progress::Digest;
 use std::{
@@ -23,10 +23,10 @@ pub struct File {
 }
 
 impl Plan {
-    /// What stands below `folder` now. Links and special files are not copied.
+    /// Returns the files below `folder`, without links and special files.
     ///
     /// # Errors
-    /// When the folder can't be read.
+    /// Fails if the folder can't be read.
     pub fn of(folder: &Path) -> io::Result<Self> {
         let mut files = Vec::new();
         let mut folders = vec![folder.to_path_buf()];
@@ -46,12 +46,12 @@ impl Plan {
         Ok(Self { files })
     }
 
-    /// All bytes of all files.
+    /// Returns the sum of all lengths.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// Tells plans apart: a copy that goes on by another plan would leave a mixture behind.
+    /// Returns a digest of names and lengths. A copy must not continue with another plan.
     pub fn digest(&self) -> Digest {
         self.files.iter().fold(Digest::default(), |digest, file| {
             digest.with(file.name.as_os_str().as_encoded_bytes()).with(&file.bytes.to_be_bytes())

@@ -1,28 +1,28 @@
-//! The document.
+//! [`Progress`]: the document.
 
 use crate::plan::Plan;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::{fmt, path::PathBuf};
 
-/// How far the copy is. Small, whatever is copied: it is written once a step.
+/// The progress of a copy. It is small, because each step writes it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
 pub struct Progress {
-    /// From where.
+    /// The source.
     pub from: PathBuf,
-    /// Where to.
+    /// The destination.
     pub to: PathBuf,
-    /// Of the plan that the copy was begun with.
+    /// The digest of the plan with which the copy began.
     pub plan: Digest,
-    /// How many files are done.
+    /// The number of copied files.
     pub files: usize,
-    /// How many bytes of the next one are.
+    /// The number of copied bytes of the next file.
     pub offset: u64,
-    /// How many bytes are done in all.
+    /// The number of copied bytes in all.
     pub bytes: u64,
-    /// How many steps it took.
+    /// The number of steps.
     pub steps: u64,
-    /// Over what every step did, in their order.
+    /// The digest over all steps in their order.
     pub digest: Digest,
 }
 
@@ -31,20 +31,20 @@ pub struct Progress {
 pub struct Digest(String);
 
 impl Progress {
-    /// Nothing is done yet.
+    /// Returns the progress of a new copy.
     pub fn begin(from: PathBuf, to: PathBuf, plan: &Plan) -> Self {
         let (plan, digest) = (plan.digest(), Digest::default());
         Self { from, to, plan, files: 0, offset: 0, bytes: 0, steps: 0, digest }
     }
 
-    /// Whether all is done.
+    /// Returns whether all files are copied.
     pub fn is_done(&self, plan: &Plan) -> bool {
         self.files >= plan.files.len()
     }
 }
 
 impl Digest {
-    /// Of what this one stands for and then `bytes`.
+    /// Returns the digest of this digest followed by `bytes`.
     #[must_use]
     pub fn with(&self, bytes: &[u8]) -> Self {
         let mut hash = Sha256::new();

@@ -10,15 +10,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A step failed. Nothing of it counts: the next leader takes it again.
+/// A step failed. The next leader repeats it.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
     /// A file could not be read or written.
     #[error("{}: {cause}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         cause: io::Error,
     },
@@ -27,11 +27,11 @@ pub enum StepError {
     Changed(PathBuf),
 }
 
-/// Copies the next piece, of at most `piece` bytes, and says how far the copy is then.
+/// Copies the next piece of at most `piece` bytes, and returns the new progress.
 ///
-/// The same piece may be copied twice, by one process or by two: a leader that was killed between the bytes
-/// and the document, or one that was paused there and does not know yet that another one leads. Both write
-/// the same bytes to the same place of a file that has its final name only once it is whole.
+/// A piece may be copied twice: by the next leader, if this one is killed or paused between the bytes and the
+/// document. Both write the same bytes to the same place of a file that gets its final name when it is
+/// complete.
 ///
 /// # Errors
 /// [`StepError`].
@@ -43,8 +43,7 @@ pub fn step(plan: &Plan, progress: &Progress, piece: usize) -> Result<Progress, 
     let copied = write(&part, &bytes, progress.offset)
         .and_then(|()| if is_last { fs::rename(&part, &whole) } else { Ok(()) });
     match copied {
-        // Its part has become the whole: whoever took this step before was ended before the document was
-        // written.
+        // An earlier leader took this step, and was killed before it wrote the document.
         Err(cause)
             if cause.kind() == io::ErrorKind::NotFound && is_last && has_length(&whole, file.bytes) => {}
         Err(cause) => return Err(StepError::File { path: part, cause }),
@@ -54,14 +53,14 @@ pub fn step(plan: &Plan, progress: &Progress, piece: usize) -> Result<Progress, 
 }
 
 fn write(part: &Path, bytes: &[u8], offset: u64) -> io::Result<()> {
-    // The first piece makes the file, and no other: a part that is gone was finished by somebody.
+    // Only the first piece creates the file: a missing part was completed by an earlier leader.
     let begins = offset == 0;
     if let (true, Some(folder)) = (begins, part.parent()) {
         fs::create_dir_all(folder)?;
     }
     let out = fs::OpenOptions::new().write(true).create(begins).truncate(false).open(part)?;
     out.write_all_at(bytes, offset)?;
-    // Before the document says that they stand there.
+    // Synced before the document counts the bytes.
     out.sync_data()
 }
 
@@ -69,7 +68,7 @@ fn has_length(file: &Path, bytes: u64) -> bool {
     fs::metadata(file).is_ok_and(|found| found.len() == bytes)
 }
 
-/// How far a copy is at its end that nobody disturbed. Reads everything, writes nothing.
+/// Returns the final progress of a copy without interruptions. Reads all files, and writes none.
 ///
 /// # Errors
 /// [`StepError`].
@@ -81,15 +80,15 @@ pub fn undisturbed(plan: &Plan, begin: Progress, piece: usize) -> Result<Progres
     Ok(progress)
 }
 
-/// What a step copies.
+/// The piece of a step.
 struct Piece<'plan> {
     file: &'plan File,
     bytes: Vec<u8>,
-    /// How far the copy is with it.
+    /// The progress after this step.
     then: Progress,
 }
 
-/// The next piece, of at most so many bytes; `None` at the end.
+/// Reads the next piece of at most `piece` bytes; `None` at the end.
 fn read<'plan>(
     plan: &'plan Plan,
     progress: &Progress,
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn every_step_may_be_taken_twice() {
+    fn repeated_steps_give_the_same_copy() {
         let (from, to) =
             (folder(&[("a", 0), ("b", 10), ("in/c", 25), ("in/d", 20)]), tempfile::tempdir().unwrap());
         let plan = Plan::of(from.path()).unwrap();
@@ -147,8 +146,7 @@ mod tests {
         let mut before = None;
         while !progress.is_done(&plan) {
             if let Some(before) = before.replace(progress.clone()) {
-                // A leader that was killed before its document landed has done this one, and somebody does it
-                // again.
+                // A leader is killed before it writes the document, and the next one repeats the step.
                 assert_eq!(step(&plan, &before, 10).unwrap(), progress);
             }
             assert_eq!(step(&plan, &progress, 10).unwrap(), step(&plan, &progress, 10).unwrap());
@@ -166,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_left_out_or_out_of_order_shows() {
+    fn missing_or_misplaced_step_changes_the_digest() {
         let from = folder(&[("a", 30)]);
         let plan = Plan::of(from.path()).unwrap();
         let begin = Progress::begin(from.path().into(), "elsewhere".into(), &plan);
@@ -179,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_became_shorter_is_noticed() {
+    fn file_that_became_shorter_is_an_error() {
         let from = folder(&[("a", 30)]);
         let plan = Plan::of(from.path()).unwrap();
         fs::write(from.path().join("a"), "short").unwrap();

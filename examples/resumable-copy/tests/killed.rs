@@ -1,5 +1,4 @@
-//! The whole way, with real processes: a leader is killed in the midst of its copy, and two others bring it
-//! to its end.
+//! Real processes: a leader is killed during its copy, and two others complete it.
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 use resumable_copy::{plan::Plan, progress::Progress, step};
@@ -13,8 +12,8 @@ use std::{
 use vvm_clock::SystemClock;
 
 const PIECE: usize = 1 << 10;
-/// Far more than all of it takes; a machine may be slow.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Ends a test that hangs.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(120);
 
 fn start(place: &Path) -> Child {
     Command::new(env!("CARGO_BIN_EXE_resumable-copy"))
@@ -31,7 +30,7 @@ fn start(place: &Path) -> Child {
 }
 
 fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let give_up_at = SystemClock::read().after(PATIENCE);
+    let give_up_at = SystemClock::read().after(GIVE_UP_AFTER);
     while !condition() {
         assert!(SystemClock::read() < give_up_at, "never: {what}");
         SystemClock::block_for(Duration::from_millis(5));
@@ -39,7 +38,7 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_copy_goes_on_where_its_leader_was_killed() {
+fn copy_continues_where_its_leader_was_killed() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     fs::create_dir(&from).unwrap();
@@ -57,7 +56,7 @@ fn a_copy_goes_on_where_its_leader_was_killed() {
     let copied_once = inode();
     first.kill().unwrap();
     first.wait().unwrap();
-    assert!(!to.join("file-39").exists(), "the first leader was to be killed in the midst of it");
+    assert!(!to.join("file-39").exists(), "the first leader was killed too late");
 
     let mut others = [start(place.path()), start(place.path())];
     for other in &mut others {
@@ -67,9 +66,9 @@ fn a_copy_goes_on_where_its_leader_was_killed() {
         let finished = other.wait_with_output().unwrap();
         assert!(finished.status.success(), "{finished:?}");
         let done: Progress = serde_json::from_slice(&finished.stdout).unwrap();
-        assert_eq!(done, expected, "every step once, and none left out");
+        assert_eq!(done, expected, "each step counts once");
     }
-    assert_eq!(inode(), copied_once, "what was done before is not done again");
+    assert_eq!(inode(), copied_once, "a copied file is not copied again");
     for file in &plan.files {
         assert_eq!(fs::read(from.join(&file.name)).unwrap(), fs::read(to.join(&file.name)).unwrap());
     }

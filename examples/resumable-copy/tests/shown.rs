@@ -1,4 +1,4 @@
-//! What a copy under way shows of itself over HTTP: the report of its instance, and metrics of its service.
+//! The HTTP status of a running copy: the report of its instance, and metrics of its service.
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 use std::{
@@ -10,15 +10,15 @@ use std::{
 };
 use vvm_clock::SystemClock;
 
-/// Far more than all of it takes; a machine may be slow.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Ends a test that hangs.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(120);
 
-/// Killed when its test ends.
+/// A process, killed at the end of the test.
 struct Copying(Child);
 
 impl Drop for Copying {
     fn drop(&mut self) {
-        // Of one that has ended already, nothing.
+        // Fails if the process has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -33,7 +33,7 @@ fn ask(address: &str, path: &str) -> String {
 }
 
 #[test]
-fn a_copy_under_way_shows_its_report_and_counts() {
+fn running_copy_shows_its_report_and_counts() {
     let place = tempfile::tempdir().unwrap();
     let from = place.path().join("from");
     fs::create_dir(&from).unwrap();
@@ -44,7 +44,7 @@ fn a_copy_under_way_shows_its_report_and_counts() {
         .arg(&from)
         .arg("--to")
         .arg(place.path().join("to"))
-        // A thousand steps of a second each: it does not end before it was looked at.
+        // A thousand steps of a second each, so that it runs until the end of the test.
         .args(["--piece", "1024", "--pause-ms", "1000", "--http", "127.0.0.1:0"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -56,7 +56,7 @@ fn a_copy_under_way_shows_its_report_and_counts() {
     let line = said.lines().map(Result::unwrap).find(|line| line.contains("http://")).unwrap();
     let address = line.split("http://").nth(1).unwrap().split('/').next().unwrap();
 
-    let give_up_at = SystemClock::read().after(PATIENCE);
+    let give_up_at = SystemClock::read().after(GIVE_UP_AFTER);
     loop {
         let status = serde_json::from_str::<serde_json::Value>(&ask(address, "/status")).unwrap();
         let instance = &status["instances"][0];
@@ -65,7 +65,7 @@ fn a_copy_under_way_shows_its_report_and_counts() {
             assert_eq!(status["services"][0]["running"], 1, "{status}");
             break;
         }
-        assert!(SystemClock::read() < give_up_at, "it never got on: {status}");
+        assert!(SystemClock::read() < give_up_at, "it makes no progress: {status}");
         SystemClock::block_for(Duration::from_millis(20));
     }
     let metrics = ask(address, "/metrics");

@@ -40,15 +40,11 @@ const UNFINISHED: &[&str] = &[
     "docs/vvm-elect.md",
     "docs/vvm-run.md",
     "evidence/bench/",
-    "evidence/deadman-trials/",
     "evidence/faults/",
     "evidence/harness/",
     "evidence/safety/",
     "evidence/servers/",
     "evidence/timed/",
-    "examples/files-storage/",
-    "examples/leader-service/",
-    "examples/resumable-copy/",
     "xtask/src/",
 ];
 

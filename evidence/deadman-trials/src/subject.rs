@@ -1,6 +1,5 @@
-//! The process of a trial: arms its deadman, gets into its state, says so, and waits.
-//!
-//! What it says is one line: the deadline, in nanoseconds on the machine's clock.
+//! The process of a trial: arms its deadman, enters its state, prints its deadline in nanoseconds on the
+//! machine's clock, and waits.
 
 use crate::{signs, state::State};
 use std::{
@@ -16,8 +15,7 @@ use std::{
 use tokio::runtime::{Builder, Runtime};
 use vvm_deadman::{Deadman, Subject, SystemOptions};
 
-/// Returns only when something went wrong before the deadline. `signs` is for a state that leaves signs of
-/// life.
+/// Returns only after an error. `signs` is for a state that leaves signs of life.
 pub(crate) fn run(
     state: State,
     deadline_in: Duration,
@@ -35,7 +33,7 @@ pub(crate) fn run(
             let signs = Arc::new(signs.ok_or("a process that spins needs a file for its signs of life")?);
             let spin = move |thread| {
                 let error = signs::leave(&signs, thread);
-                eprintln!("no sign of life could be left: {error}");
+                eprintln!("a sign of life could not be written: {error}");
             };
             let _runtime = occupied(spin)?;
             ready();
@@ -56,14 +54,14 @@ pub(crate) fn run(
     park()
 }
 
-/// A runtime each of whose threads does `work`, and has begun to.
+/// Returns a runtime whose threads all run `work`.
 fn occupied(work: impl Fn(usize) + Clone + Send + 'static) -> io::Result<Runtime> {
     let threads = thread::available_parallelism()?;
     let runtime = runtime(threads)?;
     let all_there = Arc::new(Barrier::new(threads.get() + 1));
     for thread in 0..threads.get() {
         let (all_there, work) = (Arc::clone(&all_there), work.clone());
-        // Never joined: the process ends first, which is the point.
+        // Never joined: the process dies first.
         drop(runtime.spawn(async move {
             all_there.wait();
             work(thread);
@@ -77,13 +75,13 @@ fn runtime(threads: NonZero<usize>) -> io::Result<Runtime> {
     Builder::new_multi_thread().worker_threads(threads.get()).build()
 }
 
-/// A read from standard input, on the other end of which nobody ever writes.
+/// Reads from standard input, to which the parent never writes.
 fn block() {
     let mut byte = [0];
     while rustix::io::read(rustix::stdio::stdin(), &mut byte).is_err() {}
 }
 
-/// What a storage call looks like whose answer never comes.
+/// A storage call without an answer.
 async fn unanswered() {
     future::pending().await
 }
