@@ -1,5 +1,4 @@
-//! Runs a command, stops it after a second if it has not ended, and proves that nothing that it started is
-//! left.
+//! Runs a command, stops it after a second if it has not ended, and proves that no process of it is left.
 //!
 //! `cargo run -p vvm-containment --example run_tree -- sh -c '(setsid sleep 1000 &); sleep 1000'`
 #![forbid(unsafe_code)]
@@ -9,41 +8,44 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, SystemClock};
 use vvm_containment::{
-    Containment, HelperLines, OnEvent, Order, Orders, StopTimeouts, Supervision, Supervisor, Wanted, guard,
-    spawn, stage,
+    CommandSpec, Containment, Controls, HelperLines, OnEvent, StopTimeouts, Supervisor, Wanted, guard, stage,
+    supervise,
 };
 
-/// What starts the inner side of this program.
+/// The argument of the supervisor.
 const SUPERVISOR: &str = "supervisor";
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
-    // First: a shim, a keeper or the maker of a namespace is this program, too.
+    // First: shims and keepers are this program, too.
     if let Some(status) = stage::enter()? {
         return Ok(status);
     }
     let mut arguments = env::args_os().skip(1).collect::<Vec<_>>();
     if arguments.first().is_some_and(|first| first == SUPERVISOR) {
-        supervise(&arguments[1..])?;
+        run(&arguments[1..])?;
         return Ok(ExitCode::SUCCESS);
     }
     arguments.insert(0, SUPERVISOR.into());
     let containment = Containment::establish(Wanted::Auto)?;
     println!("level {}", containment.level());
     // Returns when no descendant is left.
-    let ended = guard(arguments, &[], containment, |heard| println!("{heard:?}"))?;
-    println!("the supervisor {}", ended.supervisor);
+    let ended = guard(arguments, &[], containment, |report| println!("{report:?}"))?;
+    match ended.supervisor {
+        Some(supervisor) => println!("the supervisor {supervisor}"),
+        None => println!("the supervisor hangs in the kernel"),
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-fn supervise(command: &[OsString]) -> Result<(), Box<dyn Error>> {
-    let supervisor = Supervisor::take_up()?;
+fn run(command: &[OsString]) -> Result<(), Box<dyn Error>> {
+    let supervisor = Supervisor::accept()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let clock = Arc::new(SystemClock::start()?) as Arc<dyn Clock>;
     runtime.block_on(async {
-        // A lease would move this deadline, and what passes signals on would keep the other sender.
+        // The holder of a lease would move this deadline, and a forwarder of signals would use the other sender.
         let (_deadlines, deadline) = watch::channel(None);
         let (_signals, signals) = broadcast::channel(1);
-        let order = Order {
+        let spec = CommandSpec {
             command,
             environment: env::vars_os().collect(),
             helpers: &HelperLines::default(),
@@ -54,8 +56,6 @@ fn supervise(command: &[OsString]) -> Result<(), Box<dyn Error>> {
             deadline: deadline.clone(),
             on_event: OnEvent::new(|event| println!("{event}")),
         };
-        let mut starting = spawn(&order)?;
-        starting.executed().await?;
         let timeouts = StopTimeouts {
             pre_stop_timeout: Duration::ZERO,
             least_to_stop: Duration::ZERO,
@@ -63,14 +63,13 @@ fn supervise(command: &[OsString]) -> Result<(), Box<dyn Error>> {
             killing: Duration::from_millis(200),
         };
         let (stop, kill) = (CancellationToken::new(), CancellationToken::new());
-        let orders = Orders { signals, stop: stop.clone(), kill, deadline };
-        let supervision = Supervision::of(starting, Arc::clone(&clock), timeouts, orders);
+        let controls = Controls { signals, stop: stop.clone(), kill, deadline };
+        let supervising = supervise(&spec, Arc::clone(&clock), timeouts, controls);
         let stopping = async {
             clock.sleep(Duration::from_secs(1)).await;
             stop.cancel();
         };
-        let (supervised, ()) = tokio::join!(supervision.run(), stopping);
-        // An error would say that the keeper died and left no proof.
+        let (supervised, ()) = tokio::join!(supervising, stopping);
         match supervised?.ended {
             Some(ended) => println!("the command {ended}, and no process of it is left"),
             None => println!("no command ran"),

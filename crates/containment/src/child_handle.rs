@@ -1,7 +1,7 @@
 //! Passing signals to the command. Only its parent may: until that one reaps it, its number names no other
 //! process.
 
-use crate::{processes::group_of, signals::Passed};
+use crate::{processes::group_of, signals::ForwardedSignal};
 use rustix::{
     io,
     process::{Pid, kill_process, kill_process_group},
@@ -28,7 +28,7 @@ impl ChildHandle {
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub(crate) fn pass_on(&self, Passed { signal, delivered }: Passed) -> io::Result<()> {
+    pub(crate) fn pass_on(&self, ForwardedSignal { signal, delivered }: ForwardedSignal) -> io::Result<()> {
         // A terminal signals a group, which the command may have left.
         let stayed = matches!(self.group, Group::Terminal(group) if group_of(self.pid) == group);
         match self.group {

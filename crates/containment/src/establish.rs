@@ -61,7 +61,7 @@ fn tried_group(own: &Path) -> io::Result<ControlGroup> {
     let (near, far) = link::pair::<ToShim, FromShim>()?;
     let admitted = launch::command(shim::STAGE, [], far).spawn().and_then(|mut shim| {
         let admitted = group.admit(Pid::from_child(&shim));
-        // Told nothing, it ends.
+        // SignalForCommand nothing, it ends.
         drop(near);
         shim.wait()?;
         admitted

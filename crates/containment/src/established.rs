@@ -1,10 +1,8 @@
-//! The containment in force, as one process has hold of it.
+//! [`Containment`]: the containment in force.
 //!
-//! Finding and reaping processes stands in `processes`, killing all of them in `sweep`.
-//!
-//! Why sweeping works: this process is a sub-reaper, so whatever its descendants leave behind becomes its own
-//! child, whatever session, group, or user they moved to. No child left therefore means no descendant left
-//! (I6).
+//! Why killing and reaping suffices: this process is a sub-reaper, so processes that its descendants leave
+//! behind become its children, in any session and group and of any user. Without a child there is no
+//! descendant (I6).
 
 use crate::{
     control_group::ControlGroup,
@@ -12,46 +10,47 @@ use crate::{
     processes::{Family, ForeignProcFs, has_ended},
 };
 use std::{
+    io,
     os::fd::OwnedFd,
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The containment in force, as one process has hold of it: guardian and supervisor each have one.
+/// The containment in force. Guardian and supervisor each have one.
 #[derive(Clone, Debug)]
 pub struct Containment {
     level: Level,
     /// The descendants of this process.
     pub(crate) family: Family,
-    /// Where the worker's processes are, if they have a group.
+    /// The control group of the command's processes, if they have one.
     pub(crate) group: Option<Arc<ControlGroup>>,
-    /// The keepers of this supervisor, for all its threads.
+    /// The keepers of this supervisor.
     keepers: Arc<Mutex<Vec<Arc<OwnedFd>>>>,
-    /// This process is process 1 of the command's namespace.
+    /// Whether this process is process 1 of the command's namespace.
     pub(crate) whole_namespace: bool,
 }
 
 impl Containment {
-    /// The level in force.
+    /// Returns the level in force.
     pub fn level(&self) -> Level {
         self.level
     }
 
-    /// Everything in the command's namespace, whose process 1 this is.
+    /// Contains everything in the command's namespace, whose process 1 this is.
     pub(crate) fn of_this_namespace() -> Result<Self, ForeignProcFs> {
         let family = Family::of_this_process()?;
         Ok(Self { whole_namespace: true, ..Self::of(Level::PidNamespace, family, None) })
     }
 
-    /// The descendants of this process, and nothing on top.
+    /// Contains the descendants of this process, without a group or namespace.
     pub fn by_family(family: Family) -> Self {
         Self::of(Level::Guardian, family, None)
     }
 
-    /// What another process has established: its level, and the folder of its group.
+    /// Joins a containment that another process has established, by its level and the folder of its group.
     ///
     /// # Errors
-    /// When `/proc` can't be relied upon.
-    pub(crate) fn taken_over(level: Level, group: Option<OwnedFd>) -> Result<Self, ForeignProcFs> {
+    /// If `/proc` is missing or foreign.
+    pub(crate) fn from_guardian(level: Level, group: Option<OwnedFd>) -> Result<Self, ForeignProcFs> {
         let group = group.map(|folder| Arc::new(ControlGroup::of(folder)));
         Ok(Self::of(level, Family::of_this_process()?, group))
     }
@@ -60,7 +59,7 @@ impl Containment {
         Self { level, family, group, keepers: Arc::default(), whole_namespace: false }
     }
 
-    /// Whether a keeper runs, and so may a command. Asks the kernel, and no other thread.
+    /// Returns whether a keeper runs, and so a command may run.
     pub(crate) fn has_keeper(&self) -> bool {
         self.keepers.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|keeper| !has_ended(keeper))
     }
@@ -72,11 +71,15 @@ impl Containment {
         keepers.push(keeper);
     }
 
-    /// Removes what was made for it. No process may be left in it.
+    /// Removes the control group, if there is one. No process may be left in it.
     pub fn dissolve(&self) {
-        if let Some(group) = &self.group {
-            // One that is gone already is as good; an empty one that stays does no harm.
-            let _ = group.remove();
-        }
+        // An empty group that stays does no harm.
+        let _ = self.remove_group();
+    }
+
+    /// [`dissolve`](Self::dissolve), and returns whether no group is left, so that it has no member.
+    pub(crate) fn remove_group(&self) -> bool {
+        let removed = self.group.as_ref().map_or(Ok(()), |group| group.remove());
+        removed.map_or_else(|cause| cause.kind() == io::ErrorKind::NotFound, |()| true)
     }
 }

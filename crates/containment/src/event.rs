@@ -1,11 +1,10 @@
-//! What a guardian or a supervision has to report while it works. The caller decides whether a person hears
-//! it.
+//! [`Event`]: what a guardian or a supervision reports while it works.
 
 use crate::{auxiliary::HelperError, processes::Ended, signals};
 use rustix::process::{Pid, Signal};
 use std::{fmt, io, sync::Arc};
 
-/// What hears of events. May be called from any thread, and must not block.
+/// The function that receives events. May be called from any thread, and must not block.
 #[derive(Clone)]
 pub struct OnEvent(Arc<dyn Fn(Event) + Send + Sync>);
 
@@ -26,29 +25,34 @@ impl fmt::Debug for OnEvent {
     }
 }
 
-/// An event that needs no answer.
+/// An event. None needs an answer.
 #[derive(Debug)]
 pub enum Event {
-    /// These processes run as another user. This one may not kill them, and waits for them. Reported once.
+    /// These processes run as another user, so this process may not kill them and waits. Reported once.
     OutOfReach(Vec<Pid>),
-    /// A signal could not be passed on to the command.
+    /// A signal could not be forwarded to the command.
     NotPassedOn {
-        /// This signal.
+        /// The signal.
         signal: Signal,
-        /// For this reason.
+        /// The reason.
         cause: io::Error,
     },
-    /// The guardian's own timer could not be set, so that it confirmed nothing.
+    /// The guardian's timer could not be set, so the guardian confirmed nothing.
     TimerRefused(io::Error),
-    /// [`PreStop`](crate::Helper::PreStop) was left out: the kill deadline is too near.
+    /// The supervisor has finished, was killed, and does not end: a thread of it hangs in the kernel. The
+    /// guardian ends without it.
+    LeftBehind(Pid),
+    /// The guardian does not keep the deposit of this number: it is not sealed, or there are too many.
+    DepositRefused(u64),
+    /// [`PreStop`](crate::Helper::PreStop) was skipped: the kill deadline is too near.
     NoTimeForPreStop,
-    /// [`PreStop`](crate::Helper::PreStop) ended like this, and the command is told to stop nevertheless.
+    /// [`PreStop`](crate::Helper::PreStop) failed. The command is stopped all the same.
     PreStopFailed(Result<Ended, HelperError>),
-    /// The process that keeps the command's namespace could not be told to kill a helper.
+    /// The keeper could not be asked to kill a helper.
     HelperNotKilled(io::Error),
 }
 
-/// For people. A caller that names the helpers by its own options words those events itself.
+/// A message for people. A caller that names the helpers by its own options words their events itself.
 impl fmt::Display for Event {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -60,15 +64,24 @@ impl fmt::Display for Event {
                 write!(out, "{} can't be passed on to the command: {cause}", signals::signal_name(*signal))
             }
             Self::TimerRefused(cause) => write!(out, "the guardian's timer can't be set: {cause}"),
+            Self::LeftBehind(process) => write!(
+                out,
+                "process {process} has finished and can't be killed: a thread of it hangs in the kernel, \
+                 as on a failing disk; ending without it"
+            ),
+            Self::DepositRefused(number) => write!(
+                out,
+                "the guardian does not keep deposit {number}: it is not sealed, or there are too many"
+            ),
             Self::NoTimeForPreStop => write!(out, "no time is left for the pre-stop helper"),
             Self::PreStopFailed(Ok(ended)) => {
-                write!(out, "the pre-stop helper {ended}; the command is told to stop nevertheless")
+                write!(out, "the pre-stop helper {ended}; the command is stopped all the same")
             }
             Self::PreStopFailed(Err(cause)) => {
-                write!(out, "the pre-stop helper {cause}; the command is told to stop nevertheless")
+                write!(out, "the pre-stop helper {cause}; the command is stopped all the same")
             }
             Self::HelperNotKilled(cause) => {
-                write!(out, "process 1 of the command's namespace can't be told to kill: {cause}")
+                write!(out, "the keeper can't be asked to kill a helper: {cause}")
             }
         }
     }

@@ -10,13 +10,13 @@ use crate::{
     auxiliary::{self, Helper, HelperLines},
     child_handle::{ChildHandle, Group},
     established::Containment,
-    launch::{self, StageError, TakenUp},
+    launch::{self, Accepted, StageError},
     level::Level,
-    link::{self, Heard, Link},
+    link::{self, Link, Received},
     processes::{Reap, Reaped, has_ended, own_group, reap},
     shim::{self, FromShim, ToShim},
     signals::Signals,
-    sweep::{Complaint, Sweep, sweep},
+    sweep::{OutOfReachReport, Sweep, sweep},
 };
 use message::{FromKeeper, ToKeeper};
 use rustix::{
@@ -52,17 +52,17 @@ pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
     // First: signals of a service manager, which signals every process, are for the command, and reach it by
     // way of the supervisor. Caught, not ignored: what is ignored stays so for the command.
     let signals = Signals::catch_also(&[Signal::TSTP]).map_err(StageError::System)?;
-    let TakenUp { link, first, descriptors } = launch::take_up()?;
+    let Accepted { link, first, descriptors } = launch::accept()?;
     let (lines, command) = HelperLines::read(arguments).ok_or(StageError::NotAStage)?;
     if let ToKeeper::Begin { group, deadline } = first {
-        let order = Order { lines: &lines, command, group: group.map(Some), deadline, descriptors };
-        keep(&link, order, signals, Kept::Descendants);
+        let order = KeeperTask { lines: &lines, command, group: group.map(Some), deadline, descriptors };
+        keep(&link, order, signals, Scope::Descendants);
     }
     Ok(0)
 }
 
 /// What a keeper is asked to start.
-pub(crate) struct Order<'k> {
+pub(crate) struct KeeperTask<'k> {
     pub(crate) lines: &'k HelperLines,
     pub(crate) command: &'k [OsString],
     /// The process group to stay in, which has no number in a namespace; a new one without.
@@ -74,7 +74,7 @@ pub(crate) struct Order<'k> {
 
 /// What a keeper kills.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum Scope {
     /// Its descendants, as a sub-reaper.
     Descendants,
     /// Everything in its namespace, as process 1.
@@ -82,33 +82,33 @@ pub(crate) enum Kept {
 }
 
 /// Starts the command, and keeps it until no descendant is left.
-pub(crate) fn keep(link: &Link<FromKeeper, ToKeeper>, order: Order<'_>, signals: Signals, kept: Kept) {
+pub(crate) fn keep(link: &Link<FromKeeper, ToKeeper>, order: KeeperTask<'_>, signals: Signals, scope: Scope) {
     let mut descriptors = order.descriptors.into_iter();
     let (Some(input), Some(guardian)) = (descriptors.next(), descriptors.next()) else { return };
     // Before anything is started: a supervisor or guardian that has ended meanwhile would have ended nothing.
     let mut early = Vec::new();
     loop {
-        match link.hear() {
-            Some(Heard::Message(message, _)) => early.push(message),
-            Some(Heard::End) => return,
+        match link.receive() {
+            Some(Received::Message(message, _)) => early.push(message),
+            Some(Received::End) => return,
             None => break,
         }
     }
     // Without that message, the supervisor knows that nothing has run.
-    if has_ended(&guardian) || link.say(&FromKeeper::Ready).is_err() {
+    if has_ended(&guardian) || link.send(&FromKeeper::Ready).is_err() {
         return;
     }
     let mut established = || {
-        let containment = match kept {
-            Kept::Descendants => {
+        let containment = match scope {
+            Scope::Descendants => {
                 // What the command leaves behind becomes this process's child, so that it can wait for the
                 // last of them (I6).
                 set_child_subreaper(Some(getpid()))?;
-                Containment::taken_over(Level::Guardian, descriptors.next()).map_err(io::Error::other)?
+                Containment::from_guardian(Level::Guardian, descriptors.next()).map_err(io::Error::other)?
             }
-            Kept::Namespace => Containment::of_this_namespace().map_err(io::Error::other)?,
+            Scope::Namespace => Containment::of_this_namespace().map_err(io::Error::other)?,
         };
-        let timer = (kept == Kept::Descendants).then(KernelTimer::new).transpose()?;
+        let timer = (scope == Scope::Descendants).then(KernelTimer::new).transpose()?;
         Ok((containment, timer))
     };
     let (containment, timer) = match established() {
@@ -127,11 +127,11 @@ pub(crate) fn keep(link: &Link<FromKeeper, ToKeeper>, order: Order<'_>, signals:
         shim: None,
         helpers: Vec::new(),
         killing: false,
-        complaint: Complaint::default(),
+        out_of_reach_report: OutOfReachReport::default(),
     };
     keeper.set_deadline(order.deadline);
     if let Err(cause) = keeper.start(order.command, order.group, input) {
-        let _ = link.say(&FromKeeper::NotStarted(errno_of(&cause)));
+        let _ = link.send(&FromKeeper::NotStarted(errno_of(&cause)));
         keeper.killing = true;
     }
     // What came before there was a command is for the command, too, which may never come to be by it.
@@ -140,8 +140,8 @@ pub(crate) fn keep(link: &Link<FromKeeper, ToKeeper>, order: Order<'_>, signals:
 }
 
 fn refuse(link: &Link<FromKeeper, ToKeeper>, cause: &io::Error) {
-    let _ = link.say(&FromKeeper::NotStarted(errno_of(cause)));
-    let _ = link.say(&FromKeeper::Gone);
+    let _ = link.send(&FromKeeper::NotStarted(errno_of(cause)));
+    let _ = link.send(&FromKeeper::Gone);
 }
 
 struct Keeper<'k> {
@@ -164,7 +164,7 @@ struct Keeper<'k> {
     /// The helpers, until they are reaped.
     helpers: Vec<(Helper, Pid)>,
     killing: bool,
-    complaint: Complaint,
+    out_of_reach_report: OutOfReachReport,
 }
 
 impl Keeper<'_> {
@@ -213,7 +213,7 @@ impl Keeper<'_> {
             group.admit(pid)?;
         }
         // A shim that has died already is found when it is reaped.
-        let _ = near.say_with(&ToShim { parent: getpid() }, &[input]);
+        let _ = near.send_with(&ToShim { parent: getpid() }, &[input]);
         Ok(())
     }
 
@@ -226,13 +226,13 @@ impl Keeper<'_> {
             self.listen_to_shim();
             if self.reap() == Reaping::Childless {
                 // The proof (I6): as a sub-reaper, or process 1, a process without a child has no descendant.
-                let _ = self.link.say(&FromKeeper::Gone);
+                let _ = self.link.send(&FromKeeper::Gone);
                 return;
             }
             self.listen();
             self.killing |= !self.link_open || self.is_due() || has_ended(&self.guardian);
             if self.killing && self.kill() {
-                let _ = self.link.say(&FromKeeper::Gone);
+                let _ = self.link.send(&FromKeeper::Gone);
                 return;
             }
             self.wait(&signals);
@@ -262,10 +262,10 @@ impl Keeper<'_> {
         match state {
             Sweep::Clear => true,
             Sweep::Waiting { out_of_reach } => {
-                for some in self.complaint.about(out_of_reach).chunks(4) {
+                for some in self.out_of_reach_report.about(out_of_reach).chunks(4) {
                     let mut processes = [None; 4];
                     processes.iter_mut().zip(some).for_each(|(place, pid)| *place = Some(*pid));
-                    let _ = self.link.say(&FromKeeper::OutOfReach(processes));
+                    let _ = self.link.send(&FromKeeper::OutOfReach(processes));
                 }
                 false
             }
@@ -275,23 +275,23 @@ impl Keeper<'_> {
     fn note(&mut self, reaped: Reaped) {
         // A supervisor that is gone will be heard of.
         if self.command.take_if(|command| command.pid == reaped.pid).is_some() {
-            let _ = self.link.say(&FromKeeper::Ended(reaped.ended));
+            let _ = self.link.send(&FromKeeper::Ended(reaped.ended));
         }
         if let Some(place) = self.helpers.iter().position(|(_, pid)| *pid == reaped.pid) {
             let (helper, _) = self.helpers.swap_remove(place);
-            let _ = self.link.say(&FromKeeper::HelperEnded(helper, reaped.ended));
+            let _ = self.link.send(&FromKeeper::HelperEnded(helper, reaped.ended));
         }
     }
 
     fn listen_to_shim(&mut self) {
-        match self.shim.as_ref().and_then(Link::hear) {
+        match self.shim.as_ref().and_then(Link::receive) {
             // The shim's end closes on exec; and when it is killed, which its reaping tells.
-            Some(Heard::End) => {
-                let _ = self.link.say(&FromKeeper::Executed);
+            Some(Received::End) => {
+                let _ = self.link.send(&FromKeeper::Executed);
                 self.shim = None;
             }
-            Some(Heard::Message(FromShim { errno }, _)) => {
-                let _ = self.link.say(&FromKeeper::NotExecuted(Errno::from_raw_os_error(errno)));
+            Some(Received::Message(FromShim { errno }, _)) => {
+                let _ = self.link.send(&FromKeeper::NotExecuted(Errno::from_raw_os_error(errno)));
                 self.shim = None;
             }
             None => {}
@@ -300,9 +300,9 @@ impl Keeper<'_> {
 
     fn listen(&mut self) {
         while self.link_open {
-            match self.link.hear() {
-                Some(Heard::Message(message, _)) => self.obey(message),
-                Some(Heard::End) => self.link_open = false,
+            match self.link.receive() {
+                Some(Received::Message(message, _)) => self.obey(message),
+                Some(Received::End) => self.link_open = false,
                 None => return,
             }
         }
@@ -313,7 +313,7 @@ impl Keeper<'_> {
             ToKeeper::Signal(passed) => {
                 // Until it is reaped, which only this process does, its number names no other process.
                 if let Some(Err(errno)) = self.command.as_ref().map(|command| command.pass_on(passed)) {
-                    let _ = self.link.say(&FromKeeper::NotPassedOn(passed.signal, errno));
+                    let _ = self.link.send(&FromKeeper::NotPassedOn(passed.signal, errno));
                 }
             }
             ToKeeper::Helper(helper) => {
@@ -321,7 +321,7 @@ impl Keeper<'_> {
                 let started =
                     if self.killing { Err(Errno::CANCELED.into()) } else { self.start_helper(helper) };
                 if let Err(cause) = started {
-                    let _ = self.link.say(&FromKeeper::HelperNotStarted(helper, errno_of(&cause)));
+                    let _ = self.link.send(&FromKeeper::HelperNotStarted(helper, errno_of(&cause)));
                 }
             }
             ToKeeper::KillHelper(wanted) => {
@@ -341,7 +341,7 @@ impl Keeper<'_> {
             }
             ToKeeper::Kill => {
                 self.killing = true;
-                let _ = self.link.say(&FromKeeper::Kills);
+                let _ = self.link.send(&FromKeeper::Kills);
             }
             ToKeeper::Begin { .. } | ToKeeper::TryOut => {}
         }

@@ -1,9 +1,9 @@
-//! How one stage starts the next, and how that one takes up the link it was given.
+//! Starting a stage, and accepting the link in it.
 //!
-//! The link travels as standard input, because that is the one descriptor that a child can take over without
-//! `unsafe`. The standard input that belongs there follows as the first descriptor over the link itself.
+//! The link is passed as standard input, the one descriptor that a child can inherit without `unsafe`. The
+//! real standard input follows as the first descriptor over the link.
 
-use crate::link::{Heard, Link, Message};
+use crate::link::{Link, Message, Received};
 use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
@@ -12,29 +12,29 @@ use rustix::{
 };
 use std::{
     env,
-    ffi::{OsStr, OsString},
+    ffi::{CString, OsStr, OsString},
     io, iter,
     os::{fd::OwnedFd, unix::process::CommandExt as _},
     path::Path,
     process::{Command, Stdio},
 };
 
-/// This very binary, even when its file was replaced or removed since (proc(5)).
+/// The binary of this process, even if its file was replaced or removed since (proc(5)).
 pub const OWN_BINARY: &str = "/proc/self/exe";
 
-/// What stands before the command among the arguments of a stage.
+/// The argument of a stage before the command.
 pub(crate) const DASHES: &str = "--";
 
-/// A stage that can't begin.
+/// Why a stage can't begin.
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
-    /// Another program than this one started the process.
+    /// Another program started the process.
     #[error("this command is internal: a process of the same program starts it")]
     NotAStage,
-    /// The process that started this one has ended meanwhile. No process is left to tell.
+    /// The process that started this one has ended.
     #[error("the process that started this one has ended")]
     Abandoned,
-    /// There is nothing to read instead of the link.
+    /// `/dev/null` can't replace the link as standard input.
     #[error("/dev/null can't be opened, which every stage needs: {0}: is /dev there, and all of it?")]
     NoNull(io::Error),
     /// The system refused a descriptor or memory.
@@ -42,7 +42,7 @@ pub enum StageError {
     System(io::Error),
 }
 
-/// The command that starts a stage with `far` for its end of the link. The caller adds environment and
+/// Returns the command that starts a stage with `far` as its end of the link. The caller adds environment and
 /// process group.
 pub(crate) fn command(
     stage: impl AsRef<OsStr>,
@@ -54,69 +54,78 @@ pub(crate) fn command(
     command
 }
 
-/// The command that starts a stage with the link that was given to this process. The caller adds the rest.
+/// Returns the command that starts a stage with this process's own link. The caller adds the rest.
 pub(crate) fn pass_on(stage: impl AsRef<OsStr>, arguments: impl IntoIterator<Item = OsString>) -> Command {
     let mut command = Command::new(OWN_BINARY);
     command.arg0(own_name()).arg(stage).args(arguments);
     command
 }
 
-/// What process listings show: the name of the program's file, as it was called.
+/// Returns the file name of the program, for process listings.
 fn own_name() -> OsString {
     let called = env::args_os().next().unwrap_or_default();
     Path::new(&called).file_name().unwrap_or(OsStr::new(OWN_BINARY)).to_owned()
 }
 
-/// The arguments of a stage that is to come to the user's command.
+/// Names this process PROGRAM-STAGE, as `vvm-host`: the kernel would name every stage `exe`, after
+/// [`OWN_BINARY`].
+fn name_process() {
+    let stage = env::args().nth(1).unwrap_or_default();
+    let name = format!("{}-{}", own_name().display(), stage.strip_prefix("stage-").unwrap_or(&stage));
+    // Only for process listings.
+    let _ = CString::new(name).map(|name| rustix::thread::set_name(&name));
+}
+
+/// Returns the arguments of a stage that is to execute the user's command.
 pub(crate) fn behind_dashes(command: &[OsString]) -> impl Iterator<Item = OsString> {
     iter::once(DASHES.into()).chain(command.iter().cloned())
 }
 
-/// Starts what `command` says.
+/// Starts `command`.
 ///
 /// # Errors
-/// When the system has no room for another process.
+/// If the system refuses a process.
 pub(crate) fn start(mut command: Command) -> io::Result<Pid> {
-    // The handle is dropped on purpose: the child is reaped by number, with all the others (`processes`).
+    // The handle is dropped on purpose: `processes::reap` reaps the child.
     Ok(Pid::from_child(&command.spawn()?))
 }
 
-/// The link to the stage before, its first message, and the descriptors that came with it.
+/// The link to the stage before, its first message, and the descriptors of that message.
 #[derive(Debug)]
-pub(crate) struct TakenUp<Out, In> {
+pub(crate) struct Accepted<Out, In> {
     pub(crate) link: Link<Out, In>,
     pub(crate) first: In,
     pub(crate) descriptors: Vec<OwnedFd>,
 }
 
-/// The link that the stage before gave this process, which is its standard input.
+/// Returns the link from the stage before, which is this process's standard input.
 ///
 /// # Errors
-/// When there is no such link.
+/// If there is no such link.
 pub(crate) fn given_link<Out: Message, In: Message>() -> Result<Link<Out, In>, StageError> {
     let input = rustix::stdio::stdin();
     if socket_type(input) != Ok(SocketType::SEQPACKET) {
         return Err(StageError::NotAStage);
     }
+    name_process();
     let socket =
         rustix::io::fcntl_dupfd_cloexec(input, 3).map_err(|errno| StageError::System(errno.into()))?;
     Ok(Link::over(socket))
 }
 
-/// Takes up the link that the stage before gave this process, and its first message.
-///
-/// Afterwards standard input is empty.
+/// Accepts the link from the stage before, and waits for its first message. Standard input is empty
+/// afterwards.
 ///
 /// # Errors
-/// When there is no such link, its other end is gone already, or the system refuses what that takes.
-pub(crate) fn take_up<Out: Message, In: Message>() -> Result<TakenUp<Out, In>, StageError> {
+/// If there is no such link, its other end is gone, or the system refuses a descriptor.
+pub(crate) fn accept<Out: Message, In: Message>() -> Result<Accepted<Out, In>, StageError> {
     let link = given_link()?;
     let null = open_null("/dev/null")?;
     rustix::stdio::dup2_stdin(null).map_err(|errno| StageError::System(errno.into()))?;
     link.wait();
-    match link.hear() {
-        Some(Heard::Message(first, descriptors)) => Ok(TakenUp { link, first, descriptors }),
-        Some(Heard::End) | None => Err(StageError::Abandoned),
+    match link.receive() {
+        Some(Received::Message(first, descriptors)) => Ok(Accepted { link, first, descriptors }),
+        Some(Received::End) | None => Err(StageError::Abandoned),
     }
 }
 
@@ -132,10 +141,8 @@ fn open_null(path: &str) -> Result<OwnedFd, StageError> {
 mod tests {
     use super::*;
 
-    /// With a path of its own: few may take the machine's away (`exit_statuses` of vvm-host does, where
-    /// permitted).
     #[test]
-    fn a_null_that_is_not_there_is_named() {
+    fn error_names_a_missing_dev_null() {
         let refusal = open_null("/nowhere/null").unwrap_err();
         assert!(matches!(refusal, StageError::NoNull(_)), "{refusal:?}");
         assert!(refusal.to_string().starts_with("/dev/null can't be opened"), "{refusal}");

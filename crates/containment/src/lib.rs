@@ -1,17 +1,17 @@
-//! Run a command so that nothing it starts outlives its supervisor.
+//! Runs a command so that nothing it starts outlives its supervisor.
 //!
 //! A program that uses this crate runs as a chain of processes, all of them re-executions of the same binary:
 //!
 //! - the *guardian*, which the user starts: single-threaded, a sub-reaper, able to be process 1 ([`guard`]);
-//! - the *supervisor*, which decides when the command runs ([`Supervisor`], [`spawn`], [`Supervision`]), and
-//!   reaps no child but its keeper;
+//! - the *supervisor*, which decides when the command runs ([`Supervisor`], [`supervise()`]), and reaps no
+//!   child but its keeper;
 //! - the *keeper*, single-threaded, a sub-reaper or process 1 of a PID namespace, which starts, kills and
 //!   reaps;
 //! - the *command*: first a shim that ties itself to the keeper, then the user's program.
 //!
 //! If one of the first three dies, the others kill and reap what the command has started. The crate prints
 //! nothing: it returns typed errors and reports [`Event`]s. [`stage::enter`] must be the first call in
-//! `main`.
+//! `main`. A supervisor may leave a [`Deposit`] with its guardian, which returns it when the supervisor ends.
 #![forbid(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
@@ -23,6 +23,7 @@ mod auxiliary;
 mod child_handle;
 mod control_group;
 mod delegation;
+mod deposit;
 mod establish;
 mod established;
 mod event;
@@ -45,28 +46,31 @@ mod words;
 
 pub use auxiliary::{Helper, HelperError, HelperLines};
 pub use delegation::Refusal as ControlGroupRefusal;
+pub use deposit::Deposit;
 pub use establish::Refusal;
 pub use established::Containment;
 pub use event::{Event, OnEvent};
-pub use guard::{Ended as GuardEnded, Heard as GuardHeard, Note, ToSupervisor, guard};
+pub use guard::{Ended as GuardEnded, Note, Report as GuardReport, ToSupervisor, guard};
 pub use launch::{OWN_BINARY, StageError};
 pub use level::{Level, Wanted};
-pub use link::Heard;
+pub use link::Received;
 pub use namespace_refusal::{Refusal as NamespaceRefusal, Step};
 pub use processes::{Ended, Family, ForeignProcFs, Member, Reap, Reaped, own_group, reap};
 pub use readable::Readable;
 pub use signals::{
-    Caught, FORWARDED, Passed, SignalSource, Signals, Told, asks_to_stop, die_of, signal_name,
+    Caught, FORWARDED, ForwardedSignal, SignalForCommand, SignalSource, Signals, asks_to_stop, die_of,
+    signal_name,
 };
 pub use supervise::{
-    Orders, StopTimeouts, Supervised, Supervision,
+    Controls, StopTimeouts, SuperviseError, Supervised, Supervision,
     alongside::Helpers,
     guardian_lapse::{lapsed, listens_again},
     guardian_watch::GuardianWatch,
     keeper_handle::Unproven,
     not_executed::NotExecuted,
-    spawn::{Order, SpawnError, Starting, start as spawn},
-    supervisor::{Guardian, Supervisor, TakeUpError},
+    spawn::{CommandSpec, SpawnError, Starting, start as spawn},
+    supervise,
+    supervisor::{AcceptError, Guardian, Supervisor},
     trigger::GuardedTrigger,
 };
 pub use sweep::{Sweep, end_all, sweep};

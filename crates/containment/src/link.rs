@@ -41,7 +41,7 @@ pub(crate) struct Link<Out, In> {
 
 /// What a look at the link found.
 #[derive(Debug)]
-pub enum Heard<In> {
+pub enum Received<In> {
     /// A message, and the descriptors that came with it.
     Message(In, Vec<OwnedFd>),
     /// The other end is gone, or runs another version. No message will come.
@@ -65,15 +65,15 @@ impl<Out: Message, In: Message> Link<Out, In> {
     ///
     /// # Errors
     /// `AGAIN` when the other end has not listened for long, `PIPE` when it is gone. Nothing was said then.
-    pub(crate) fn say(&self, message: &Out) -> rustix::io::Result<()> {
-        self.say_with(message, &[])
+    pub(crate) fn send(&self, message: &Out) -> rustix::io::Result<()> {
+        self.send_with(message, &[])
     }
 
     /// Says `message` and hands over descriptors, at most three.
     ///
     /// # Errors
     /// As [`say`](Self::say).
-    pub(crate) fn say_with(&self, message: &Out, descriptors: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
+    pub(crate) fn send_with(&self, message: &Out, descriptors: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
@@ -89,7 +89,7 @@ impl<Out: Message, In: Message> Link<Out, In> {
     }
 
     /// What has been said, if anything has. Never blocks.
-    pub(crate) fn hear(&self) -> Option<Heard<In>> {
+    pub(crate) fn receive(&self) -> Option<Received<In>> {
         let mut bytes = [0; Frame::BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -105,7 +105,7 @@ impl<Out: Message, In: Message> Link<Out, In> {
         match received {
             Ok(message) if message.bytes == Frame::BYTES => {}
             Err(Errno::AGAIN) => return None,
-            Ok(_) | Err(_) => return Some(Heard::End),
+            Ok(_) | Err(_) => return Some(Received::End),
         }
         let mut descriptors = Vec::new();
         for message in ancillary.drain() {
@@ -114,7 +114,7 @@ impl<Out: Message, In: Message> Link<Out, In> {
             }
         }
         let message = Frame::from_bytes(&bytes).and_then(|frame| In::from_frame(&frame));
-        Some(message.map_or(Heard::End, |message| Heard::Message(message, descriptors)))
+        Some(message.map_or(Received::End, |message| Received::Message(message, descriptors)))
     }
 
     /// Blocks until something is said or the other end is gone.
@@ -157,41 +157,41 @@ mod tests {
     fn a_message_arrives_whole_with_its_descriptors() {
         let (near, far) = two();
         let (reader, writer) = rustix::pipe::pipe().unwrap();
-        near.say_with(&Number(7), &[reader.as_fd()]).unwrap();
+        near.send_with(&Number(7), &[reader.as_fd()]).unwrap();
         drop(reader);
-        let Some(Heard::Message(heard, descriptors)) = far.hear() else { panic!("nothing heard") };
+        let Some(Received::Message(heard, descriptors)) = far.receive() else { panic!("nothing heard") };
         assert_eq!(heard, Number(7));
         rustix::io::write(&writer, b"x").unwrap();
         let mut byte = [0];
         assert_eq!(rustix::io::read(&descriptors[0], &mut byte), Ok(1));
-        assert!(far.hear().is_none());
+        assert!(far.receive().is_none());
     }
 
     #[test]
     fn a_full_link_refuses_and_never_blocks() {
         let (near, _far) = two();
-        let refused = (0..1_000_000).find_map(|_| near.say(&Number(1)).err());
+        let refused = (0..1_000_000).find_map(|_| near.send(&Number(1)).err());
         assert_eq!(refused, Some(Errno::AGAIN));
     }
 
     #[test]
     fn the_end_of_the_other_is_heard_after_its_last_words() {
         let (near, far) = two();
-        far.say(&Number(1)).unwrap();
+        far.send(&Number(1)).unwrap();
         drop(far);
         near.wait();
-        assert!(matches!(near.hear(), Some(Heard::Message(Number(1), _))));
-        assert!(matches!(near.hear(), Some(Heard::End)));
-        assert_eq!(near.say(&Number(2)), Err(Errno::PIPE));
+        assert!(matches!(near.receive(), Some(Received::Message(Number(1), _))));
+        assert!(matches!(near.receive(), Some(Received::End)));
+        assert_eq!(near.send(&Number(2)), Err(Errno::PIPE));
     }
 
     #[test]
     fn the_last_words_of_an_end_that_did_not_listen_are_heard() {
         let (near, far) = two();
-        near.say(&Number(1)).unwrap();
-        far.say(&Number(2)).unwrap();
+        near.send(&Number(1)).unwrap();
+        far.send(&Number(2)).unwrap();
         drop(far);
-        assert!(matches!(near.hear(), Some(Heard::Message(Number(2), _))));
-        assert!(matches!(near.hear(), Some(Heard::End)));
+        assert!(matches!(near.receive(), Some(Received::Message(Number(2), _))));
+        assert!(matches!(near.receive(), Some(Received::End)));
     }
 }

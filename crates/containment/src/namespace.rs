@@ -12,7 +12,7 @@ pub(crate) mod outside;
 use crate::{
     keeper::message::{FromKeeper, ToKeeper},
     launch,
-    link::{self, Heard},
+    link::{self, Received},
     namespace_refusal::{Refusal, Step},
 };
 use rustix::io::Errno;
@@ -27,11 +27,11 @@ pub(crate) fn try_out() -> Result<(), Refusal> {
         link::pair::<ToKeeper, FromKeeper>().map_err(|cause| Refusal::of_system(Step::Link, &cause))?;
     let mut outside = launch::command(outside::STAGE, [], far).spawn().map_err(no_process)?;
     // A process that does not hear it has ended, which is heard here.
-    let _ = link.say(&ToKeeper::TryOut);
+    let _ = link.send(&ToKeeper::TryOut);
     link.wait();
-    let answer = match link.hear() {
-        Some(Heard::Message(FromKeeper::Ready, _)) => Ok(()),
-        Some(Heard::Message(FromKeeper::Refused(refusal), _)) => Err(refusal),
+    let answer = match link.receive() {
+        Some(Received::Message(FromKeeper::Ready, _)) => Ok(()),
+        Some(Received::Message(FromKeeper::Refused(refusal), _)) => Err(refusal),
         Some(_) | None => Err(Refusal { step: Step::Process, errno: Errno::CHILD }),
     };
     drop(link);

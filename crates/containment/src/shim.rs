@@ -4,7 +4,7 @@
 //! even allocate. This may do both, and needs neither.
 
 use crate::{
-    launch::{self, StageError, TakenUp},
+    launch::{self, Accepted, StageError},
     link::{Frame, Message, frame},
     words,
 };
@@ -38,7 +38,7 @@ pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
     // the setting (PR_SET_PDEATHSIG(2const)) unless the command is set-uid. First of all, so that no moment
     // is without it.
     let tied = set_parent_process_death_signal(Some(Signal::KILL));
-    let TakenUp { link, first: ToShim { parent }, descriptors } = launch::take_up::<FromShim, ToShim>()?;
+    let Accepted { link, first: ToShim { parent }, descriptors } = launch::accept::<FromShim, ToShim>()?;
     // A parent that ended before the kernel was asked has left this process to another one.
     if getppid() != Some(parent) {
         return Err(StageError::Abandoned);
@@ -56,7 +56,7 @@ pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
     };
     let errno = error.raw_os_error().unwrap_or_default();
     // A starter that is gone needs no answer.
-    let _ = link.say(&FromShim { errno });
+    let _ = link.send(&FromShim { errno });
     // The starter has the reason, and decides by it. This only says that there is no command.
     Ok(NOT_EXECUTABLE)
 }

@@ -41,7 +41,7 @@ pub fn die_of(signal: Signal) -> ExitCode {
 
 /// A signal on its way to the command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Passed {
+pub struct ForwardedSignal {
     /// This one.
     pub signal: Signal,
     /// The terminal has given it to the command.
@@ -50,9 +50,9 @@ pub struct Passed {
 
 /// A signal for the command, as its supervision is told of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Told {
+pub struct SignalForCommand {
     /// What is passed on.
-    pub passed: Passed,
+    pub passed: ForwardedSignal,
     /// It asks for the end.
     pub asks: bool,
 }
@@ -112,11 +112,11 @@ impl Signals {
     pub fn catch_also(also: &[Signal]) -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
         let ignored = ignored_mask();
-        let politely_ignored = |signal: &Signal| {
+        let stays_ignored = |signal: &Signal| {
             matches!(*signal, Signal::HUP | Signal::INT | Signal::QUIT)
                 && ignored & (1 << (signal.as_raw() - 1)) != 0
         };
-        let forwarded = FORWARDED.into_iter().filter(|signal| !politely_ignored(signal));
+        let forwarded = FORWARDED.into_iter().filter(|signal| !stays_ignored(signal));
         let wanted = forwarded.chain([Signal::CHILD]).chain(also.iter().copied());
         SignalDelivery::with_pipe(read, write, WithOrigin::default(), wanted.map(Signal::as_raw)).map(Self)
     }

@@ -1,8 +1,7 @@
-//! A command from its start until the last process that it left behind is reaped (I6).
+//! [`Supervision`]: a command from its start until the last process that it left behind is reaped (I6).
 //!
-//! Every stop takes the same steps, whatever begins it: the pre-stop helper, the signal, waiting until the
-//! stop timeout or until shortly before the kill deadline, whichever comes first, and killing what is left.
-//! What the command leaves behind when it ends by itself is told, and killed, in the same way.
+//! Every stop takes the same steps: pre-stop helper, signal, wait, kill. The wait ends at the stop timeout or
+//! shortly before the kill deadline. Processes that a command leaves behind are stopped in the same way.
 
 pub(crate) mod alongside;
 pub(crate) mod guardian_lapse;
@@ -17,64 +16,98 @@ use crate::{
     auxiliary::{Helper, HelperError},
     event::{Event, OnEvent},
     processes::Ended,
-    signals::{Passed, Told, asks_to_stop},
+    signals::{ForwardedSignal, SignalForCommand, asks_to_stop},
 };
 use alongside::Helpers;
 use keeper_handle::{KeeperHandle, Unproven};
 use rustix::process::Signal;
-use spawn::Starting;
-use std::{pin::Pin, sync::Arc, time::Duration};
+use spawn::{CommandSpec, SpawnError, Starting};
+use std::{os::fd::AsFd, pin::Pin, sync::Arc, time::Duration};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant};
 
-/// How long a keeper that is told to kill may take to say that it has heard so. Far above what a busy machine
-/// needs; only a keeper that hangs takes longer, and until it is given up the command's lease is renewed as
-/// before.
+/// How long a keeper may take to confirm an order to kill. A busy machine needs far less; only a keeper that
+/// hangs takes longer. The command's lease is renewed meanwhile.
 const KEEPER_ANSWERS: Duration = Duration::from_secs(5);
 
-/// What a supervision is told from outside.
+/// The caller's controls of a supervision.
 #[derive(Debug)]
-pub struct Orders {
-    /// A signal to pass on.
-    pub signals: broadcast::Receiver<Told>,
-    /// Stop.
+pub struct Controls {
+    /// Signals to forward to the command.
+    pub signals: broadcast::Receiver<SignalForCommand>,
+    /// Stops the command.
     pub stop: CancellationToken,
-    /// Stop waiting, and kill.
+    /// Kills the command without waiting for it to stop.
     pub kill: CancellationToken,
     /// The kill deadline, which moves with each renewal.
     pub deadline: watch::Receiver<Option<Instant>>,
 }
 
-/// How long things may take.
+/// The time limits of a stop.
 #[derive(Clone, Copy, Debug)]
 pub struct StopTimeouts {
-    /// For what is to happen before the command is told to stop.
+    /// For the pre-stop helper.
     pub pre_stop_timeout: Duration,
-    /// What a command that is told to stop must have left until it is killed: what is to happen before ends
-    /// earlier.
+    /// The time between signal and kill that the pre-stop helper must leave to the command.
     pub least_to_stop: Duration,
-    /// Between telling to stop and killing.
+    /// Between signal and kill.
     pub stop_timeout: Duration,
-    /// What killing and reaping may take: this long before the kill deadline, waiting ends.
+    /// For killing and reaping: the wait ends this long before the kill deadline.
     pub killing: Duration,
 }
 
-/// What became of a command.
+/// How a supervised command ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Supervised {
-    /// How the command itself ended.
+    /// How the command's own process ended.
     pub ended: Option<Ended>,
-    /// Whether it ended before anything here had begun to stop it.
+    /// Whether it ended before this supervision began to stop it.
     pub by_itself: bool,
-    /// The signals that told it to stop.
+    /// The signals that asked it to stop.
     pub told: Vec<Signal>,
 }
 
+/// Why a command was not supervised to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum SuperviseError {
+    /// The command was not started. No process of it is left.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    /// The keeper has died. Processes of the command may still run.
+    #[error(transparent)]
+    Unproven(#[from] Unproven),
+}
+
+/// Starts a command, and supervises it until no process of it is left: [`start`](spawn::start),
+/// [`executed`](Starting::executed) and [`Supervision::run`] in one call.
+///
+/// # Errors
+/// [`SuperviseError`].
+///
+/// # Cancel safety
+/// Not cancel safe: dropped, the keeper kills everything, and nothing waits for that.
+pub async fn supervise<Input: AsFd, Guardian: AsFd>(
+    command: &CommandSpec<'_, Input, Guardian>,
+    clock: Arc<dyn Clock>,
+    timeouts: StopTimeouts,
+    controls: Controls,
+) -> Result<Supervised, SuperviseError> {
+    let mut starting = spawn::start(command)?;
+    let executed = starting.executed().await;
+    let supervision = Supervision::of(starting, clock, timeouts, controls);
+    match executed {
+        Ok(()) => Ok(supervision.run().await?),
+        Err(refusal) => {
+            supervision.kill_at_once().run().await?;
+            Err(refusal.into())
+        }
+    }
+}
+
 impl Supervised {
-    /// The signal that the command died of, if it may ask to stop and did not come through us: a terminal, a
-    /// shell or a service manager has signalled all processes, and the command was faster than the news of
-    /// it.
+    /// Returns the signal that killed the command, if it asks to stop and was not forwarded by the supervisor:
+    /// a terminal, a shell or a service manager has signalled all processes, and the command was faster.
     pub fn stopped_unasked(&self) -> Option<Signal> {
         let Some(Ended::Signalled(number)) = self.ended else { return None };
         let may_ask = |signal: &Signal| asks_to_stop(*signal) || *signal == Signal::HUP;
@@ -85,7 +118,7 @@ impl Supervised {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     Working,
-    /// It has not been told yet.
+    /// The pre-stop helper runs.
     PreStopping {
         until: Instant,
     },
@@ -93,12 +126,12 @@ enum Phase {
         until: Instant,
     },
     Killing {
-        /// When a keeper that has not heard of it is given up.
+        /// When a keeper that has not confirmed is given up.
         answer_by: Instant,
     },
 }
 
-/// What is to happen before the command is told to stop.
+/// The pre-stop helper.
 type PreStop = Pin<Box<dyn Future<Output = Result<Ended, HelperError>> + Send>>;
 
 async fn pre_stop_of(running: &mut Option<PreStop>) -> Result<Ended, HelperError> {
@@ -116,43 +149,43 @@ pub struct Supervision {
     on_event: OnEvent,
     clock: Arc<dyn Clock>,
     timeouts: StopTimeouts,
-    orders: Orders,
+    controls: Controls,
     phase: Phase,
-    /// What it is told once it is to stop.
-    held: Vec<Passed>,
+    /// Signals that wait for the pre-stop helper.
+    held: Vec<ForwardedSignal>,
     outcome: Supervised,
 }
 
 impl Supervision {
-    /// Of a command that has been [started](spawn::start), with what runs beside it.
-    pub fn of(starting: Starting, clock: Arc<dyn Clock>, timeouts: StopTimeouts, orders: Orders) -> Self {
+    /// Supervises a command that was [started](spawn::start), and its helpers.
+    pub fn of(starting: Starting, clock: Arc<dyn Clock>, timeouts: StopTimeouts, controls: Controls) -> Self {
         let Starting { keeper, helpers, on_event, .. } = starting;
         let outcome = Supervised { ended: None, by_itself: false, told: Vec::new() };
         let phase = Phase::Working;
         let held = Vec::new();
-        Self { keeper, helpers, on_event, clock, timeouts, orders, phase, held, outcome }
+        Self { keeper, helpers, on_event, clock, timeouts, controls, phase, held, outcome }
     }
 
-    /// Kills whatever has been started, without asking it to stop first.
+    /// Kills everything that was started, without a stop signal before.
     pub fn kill_at_once(mut self) -> Self {
         self.begin_killing();
         self
     }
 
-    /// What runs beside the command.
+    /// Returns the helpers of the command.
     pub fn helpers(&self) -> Arc<Helpers> {
         Arc::clone(&self.helpers)
     }
 
-    /// Supervises until the keeper has proven that nothing of the command is left.
+    /// Supervises until the keeper has proven that no process of the command is left.
     ///
     /// # Errors
-    /// [`Unproven`] when the keeper has died: processes of the command may still run.
+    /// [`Unproven`] if the keeper has died: processes of the command may still run.
     ///
     /// # Cancel safety
-    /// Not cancel safe: dropped, it has everything killed by the keeper, which nothing waits for then.
+    /// Not cancel safe: dropped, the keeper kills everything, and nothing waits for that.
     pub async fn run(mut self) -> Result<Supervised, Unproven> {
-        // Dropped, it kills what it has started.
+        // Dropped, the helper is killed.
         let mut pre_stop = None;
         loop {
             self.collect();
@@ -162,16 +195,16 @@ impl Supervision {
             let wake_at = self.wake_at();
             tokio::select! {
                 biased;
-                () = self.keeper.stirs() => {}
-                () = self.orders.kill.cancelled(), if !self.is_killing() => self.begin_killing(),
-                // A lagging receiver has missed signals, which then merge, as pending signals do.
-                Ok(Told { passed, asks }) = self.orders.signals.recv() => self.pass_on(passed, asks),
-                () = self.orders.stop.cancelled(), if self.phase == Phase::Working => pre_stop = self.stop(),
+                () = self.keeper.changed() => {}
+                () = self.controls.kill.cancelled(), if !self.is_killing() => self.begin_killing(),
+                // Signals that a lagging receiver missed merge, as pending signals do.
+                Ok(SignalForCommand { passed, asks }) = self.controls.signals.recv() => self.pass_on(passed, asks),
+                () = self.controls.stop.cancelled(), if self.phase == Phase::Working => pre_stop = self.stop(),
                 outcome = pre_stop_of(&mut pre_stop), if self.is_pre_stopping() => {
                     pre_stop = None;
                     self.tell_after(outcome);
                 }
-                Ok(()) = self.orders.deadline.changed() => {}
+                Ok(()) = self.controls.deadline.changed() => {}
                 () = self.clock.sleep_until(wake_at) => match self.phase {
                     Phase::PreStopping { .. } => {
                         pre_stop = None;
@@ -187,7 +220,7 @@ impl Supervision {
         }
     }
 
-    /// Notes what the keeper has said.
+    /// Notes the command's end.
     fn collect(&mut self) {
         if let Some(ended) = self.keeper.command_ended()
             && self.outcome.ended.is_none()
@@ -201,14 +234,14 @@ impl Supervision {
 
     fn has_ended(&mut self, ended: Ended) {
         self.outcome.ended = Some(ended);
-        // The sender of a signal may be gone before the order to stop has come here.
+        // A signal may have reached the command before its request to stop arrives here.
         self.outcome.by_itself = self.phase == Phase::Working && self.outcome.told.is_empty();
     }
 
-    /// When waiting ends. Shortly before the kill deadline in any case: nothing of the worker may see it, or
-    /// the deadman would end the host, too, and with it the news of how the worker ended (I4).
+    /// Returns when the present phase ends. Always shortly before the kill deadline: at the deadline the
+    /// deadman ends this process (I4), which could not report the command's end then.
     fn wake_at(&mut self) -> Instant {
-        let deadline = self.orders.deadline.borrow_and_update().unwrap_or(Instant::NEVER);
+        let deadline = self.controls.deadline.borrow_and_update().unwrap_or(Instant::NEVER);
         let before_deadline = deadline.before(self.timeouts.killing);
         match self.phase {
             Phase::PreStopping { until } => until.min(before_deadline.before(self.timeouts.least_to_stop)),
@@ -227,7 +260,7 @@ impl Supervision {
         matches!(self.phase, Phase::PreStopping { .. })
     }
 
-    fn pass_on(&mut self, passed: Passed, asks: bool) {
+    fn pass_on(&mut self, passed: ForwardedSignal, asks: bool) {
         if asks {
             self.outcome.told.push(passed.signal);
         }
@@ -239,7 +272,7 @@ impl Supervision {
         }
     }
 
-    /// Begins to stop the command: with what is to happen before it is told, if anything is.
+    /// Begins to stop the command, with the pre-stop helper if there is one.
     fn stop(&mut self) -> Option<PreStop> {
         if !self.helpers.has(Helper::PreStop) {
             self.tell();
@@ -253,11 +286,11 @@ impl Supervision {
             return None;
         }
         let (helpers, clock) = (Arc::clone(&self.helpers), Arc::clone(&self.clock));
-        // When its time is over is seen to by the phase: the kill deadline moves.
+        // The phase limits its time, because the kill deadline moves.
         Some(Box::pin(async move { helpers.run(Helper::PreStop, &clock, Instant::NEVER).await }))
     }
 
-    /// Tells the command to stop, after what was to happen before.
+    /// Signals the command after the pre-stop helper.
     fn tell_after(&mut self, pre_stop: Result<Ended, HelperError>) {
         match pre_stop {
             Ok(Ended::Exited(0)) => {}
@@ -270,15 +303,15 @@ impl Supervision {
         self.begin_stopping();
         let held = std::mem::take(&mut self.held);
         held.into_iter().for_each(|passed| self.keeper.pass_on(passed));
-        // A stop that a signal asked for has passed that signal on already.
+        // If a signal asked for the stop, it was forwarded already.
         if self.outcome.told.is_empty() {
-            self.pass_on(Passed { signal: Signal::TERM, delivered: false }, true);
+            self.pass_on(ForwardedSignal { signal: Signal::TERM, delivered: false }, true);
         }
-        // A stopped process hears no TERM before it continues.
-        self.pass_on(Passed { signal: Signal::CONT, delivered: false }, false);
+        // A stopped process handles TERM only once it continues.
+        self.pass_on(ForwardedSignal { signal: Signal::CONT, delivered: false }, false);
     }
 
-    /// The command has ended; what it left behind is told to, now that it has become ours.
+    /// Stops the processes that the command left behind.
     fn stop_leftovers(&mut self) {
         if self.phase == Phase::Working || self.is_pre_stopping() {
             self.begin_stopping();

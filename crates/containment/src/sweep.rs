@@ -82,9 +82,9 @@ pub fn end_all(
     mut on_reaped: impl FnMut(Reaped),
     mut on_event: impl FnMut(Event),
 ) {
-    let mut complaint = Complaint::default();
+    let mut out_of_reach_report = OutOfReachReport::default();
     while let Sweep::Waiting { out_of_reach } = sweep(containment, &mut on_reaped) {
-        let processes = complaint.about(out_of_reach);
+        let processes = out_of_reach_report.about(out_of_reach);
         if !processes.is_empty() {
             on_event(Event::OutOfReach(processes));
         }
@@ -94,11 +94,11 @@ pub fn end_all(
 
 /// What is reported about processes that can't be killed: once.
 #[derive(Default, Debug)]
-pub(crate) struct Complaint {
+pub(crate) struct OutOfReachReport {
     reported: bool,
 }
 
-impl Complaint {
+impl OutOfReachReport {
     /// The processes that are waited for; none if they were reported before.
     pub(crate) fn about(&mut self, out_of_reach: Vec<Pid>) -> Vec<Pid> {
         let is_new = !out_of_reach.is_empty() && !std::mem::replace(&mut self.reported, true);

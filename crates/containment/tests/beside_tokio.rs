@@ -1,6 +1,5 @@
-//! A program that supervises process trees and has children of its own by tokio: neither takes the other's
-//! statuses, and nothing is left. A program of its own, because it is its own guardian, supervisor and
-//! keeper.
+//! Supervises process trees in a program that has children of its own by tokio: neither takes the other's
+//! statuses, and no process is left. A program of its own, because it is guardian, supervisor and keeper.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not a test without a harness")]
 
@@ -12,8 +11,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, SystemClock};
 use vvm_containment::{
-    Containment, Ended, Family, HelperLines, Level, OnEvent, Order, Orders, StopTimeouts, Supervised,
-    Supervision, Supervisor, Wanted, guard, spawn, stage,
+    CommandSpec, Containment, Controls, Ended, Family, HelperLines, Level, OnEvent, StopTimeouts, Supervised,
+    Supervisor, Wanted, guard, stage, supervise,
 };
 
 const ROUNDS: u8 = 200;
@@ -28,19 +27,19 @@ fn main() -> ExitCode {
         Err(refusal) => panic!("{refusal}"),
     }
     if env::args_os().nth(1).is_some_and(|argument| argument == "supervisor") {
-        supervise();
+        run_rounds();
         return ExitCode::SUCCESS;
     }
     let containment = Containment::establish(Wanted::Exactly(Level::Guardian)).unwrap();
     // Returns only when no descendant is left.
     let ended = guard(vec!["supervisor".into()], &[], containment, |heard| println!("{heard:?}")).unwrap();
-    assert_eq!(ended.supervisor, Ended::Exited(0));
+    assert_eq!(ended.supervisor, Some(Ended::Exited(0)));
     println!("{ROUNDS} rounds: no status taken, nothing left");
     ExitCode::SUCCESS
 }
 
-fn supervise() {
-    let supervisor = Supervisor::take_up().unwrap();
+fn run_rounds() {
+    let supervisor = Supervisor::accept().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         for round in 0..ROUNDS {
@@ -61,7 +60,7 @@ fn supervise() {
 async fn tree(supervisor: &Supervisor) -> Supervised {
     let (_deadlines, deadline) = watch::channel(None);
     let (_signals, signals) = broadcast::channel(1);
-    let order = Order {
+    let spec = CommandSpec {
         command: &["sh", "-c", TREE].map(Into::into),
         environment: env::vars_os().collect(),
         helpers: &HelperLines::default(),
@@ -72,8 +71,6 @@ async fn tree(supervisor: &Supervisor) -> Supervised {
         deadline: deadline.clone(),
         on_event: OnEvent::new(|event| println!("{event}")),
     };
-    let mut starting = spawn(&order).unwrap();
-    starting.executed().await.unwrap();
     let timeouts = StopTimeouts {
         pre_stop_timeout: Duration::ZERO,
         least_to_stop: Duration::ZERO,
@@ -82,6 +79,6 @@ async fn tree(supervisor: &Supervisor) -> Supervised {
     };
     let clock = Arc::new(SystemClock::start().unwrap()) as Arc<dyn Clock>;
     let (stop, kill) = (CancellationToken::new(), CancellationToken::new());
-    let orders = Orders { signals, stop, kill, deadline };
-    Supervision::of(starting, clock, timeouts, orders).run().await.unwrap()
+    let controls = Controls { signals, stop, kill, deadline };
+    supervise(&spec, clock, timeouts, controls).await.unwrap()
 }

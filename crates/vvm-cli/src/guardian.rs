@@ -15,7 +15,7 @@ use crate::{
 };
 use ielections::{Holder, record::HolderTooLong};
 use std::{ffi::OsString, io, iter, process::ExitCode};
-use vvm_containment::{Containment, GuardEnded, GuardHeard, guard};
+use vvm_containment::{Containment, GuardEnded, GuardReport, guard};
 use vvm_host::operate::ResourceLimit;
 
 /// Why nothing was started.
@@ -80,8 +80,8 @@ fn start(run: &RunArgs, words: &[OsString]) -> Result<(Holder, Told, GuardEnded)
     let mut told = Told::default();
     let withheld = [service_manager::VARIABLE.as_ref()];
     let end = guard(host_arguments(run, &holder, words), &withheld, containment, |heard| match heard {
-        GuardHeard::Event(event) => say_event(&event),
-        GuardHeard::Note(note) => match ToGuardian::read(note) {
+        GuardReport::Event(event) => say_event(&event),
+        GuardReport::Note(note) => match ToGuardian::read(note) {
             Some(ToGuardian::Leading(leading)) => told.leading = Some(leading),
             Some(ToGuardian::Farewell(farewell)) => told.farewell = Some(farewell),
             Some(ToGuardian::Stands(stands)) => {

@@ -31,7 +31,7 @@ use ielections::{Env, record::HolderTooLong};
 use rustix::process::{Signal, pidfd_send_signal};
 use std::{io, process::ExitCode, sync::Arc};
 use surroundings::Surroundings;
-use vvm_containment::{GuardedTrigger, GuardianWatch, OnEvent, Supervisor, TakeUpError};
+use vvm_containment::{AcceptError, GuardedTrigger, GuardianWatch, OnEvent, Supervisor};
 use vvm_deadman::{ArmError, Deadman, SystemOptions, SystemTrigger};
 use vvm_host::CantListen;
 use vvm_host::operate::ResourceLimit;
@@ -41,7 +41,7 @@ use vvm_host::{Host, HostError, Signals as HostSignals};
 #[derive(Debug, thiserror::Error)]
 enum StartError {
     #[error(transparent)]
-    TakeUp(#[from] TakeUpError),
+    Accept(#[from] AcceptError),
     #[error(transparent)]
     Holder(#[from] HolderTooLong),
     #[error("--http: {0}")]
@@ -87,7 +87,7 @@ pub(crate) fn main(run: &RunArgs) -> ExitCode {
     announce::speak_to(run.observe.log_format);
     match host(run) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(StartError::TakeUp(TakeUpError::Stage(refusal))) => conclude_stage(&refusal),
+        Err(StartError::Accept(AcceptError::Stage(refusal))) => conclude_stage(&refusal),
         Err(refusal) => {
             say!("{refusal}");
             exit::SYSTEM.into()
@@ -96,8 +96,7 @@ pub(crate) fn main(run: &RunArgs) -> ExitCode {
 }
 
 fn host(run: &RunArgs) -> Result<(), StartError> {
-    let Supervisor { guardian, guardian_process, input, terminal_group, containment } =
-        Supervisor::take_up()?;
+    let Supervisor { guardian, guardian_process, input, terminal_group, containment } = Supervisor::accept()?;
     log::start();
     let on_event = OnEvent::new(|event| say_event(&event));
     let signals = Signals::catch()?;
@@ -137,6 +136,7 @@ fn host(run: &RunArgs) -> Result<(), StartError> {
     let farewell = runtime.block_on(conclude(&surroundings, host, signals))?;
 
     surroundings.guardian.note(ToGuardian::Farewell(farewell).into());
+    surroundings.guardian.finished();
     let guardian = watch.end();
     if surroundings.control.guardian_lapsed.is_cancelled() {
         // It does not listen, and everything else is gone. (Process 1 can't be killed, and ends when it goes

@@ -1,11 +1,8 @@
-//! The guardian's own deadline: shortly after the supervisor's, it ends everything, even if the supervisor
-//! does not.
+//! [`Countdown`]: the guardian's timer, shortly after the supervisor's deadline.
 //!
-//! The supervisor has timers of its own and dies by them. This one is for the case that it can't, and a timer
-//! that wakes is the right kind: it works in process 1, which ignores kill timers, and it leaves alive the
-//! process that has to clean up. A timer that *kills* the guardian would not: after a suspend both would be
-//! due at once, and what the command left behind would be left alone. A living supervisor notices a guardian
-//! that is stopped or hangs (`supervise::guardian_lapse`).
+//! It wakes the guardian and does not kill it: process 1 ignores kill timers, and after a suspend both timers
+//! would be due at once and leave the command's processes behind. A supervisor notices a guardian that is
+//! stopped or hangs (`supervise::guardian_lapse`).
 
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
@@ -17,37 +14,37 @@ use std::{
 };
 use vvm_clock::Instant;
 
-/// How long after the host's deadline: twice what its second layer takes, so that the supervisor can have its
-/// last words.
+/// The time after the supervisor's deadline: twice that of its second layer, so that the supervisor can still
+/// log its end.
 const BEHIND_THE_SUPERVISOR: Duration = vvm_deadman::SECOND_LAYER_BEHIND.saturating_mul(2);
 
-/// The timer.
+/// The timer. Its descriptor is readable once it has expired.
 #[derive(Debug)]
 pub(crate) struct Countdown(OwnedFd);
 
 impl Countdown {
-    /// A timer that stands still.
+    /// Creates a timer that is not armed.
     ///
     /// # Errors
-    /// When the process is out of descriptors.
+    /// If the process is out of descriptors.
     pub(crate) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         Ok(Self(timerfd_create(TimerfdClockId::Boottime, flags)?))
     }
 
-    /// When it rings for a deadline of the supervisor.
-    pub(crate) fn rings_at(deadline: Instant) -> Instant {
+    /// Returns when the timer expires for a deadline of the supervisor.
+    pub(crate) fn expires_at(deadline: Instant) -> Instant {
         deadline.after(BEHIND_THE_SUPERVISOR)
     }
 
-    /// Replaces the deadline, as the supervisor says.
+    /// Replaces the supervisor's deadline.
     ///
     /// # Errors
-    /// When the kernel refuses; the deadline before it is then still in force.
+    /// If the kernel refuses; the earlier deadline is then still in force.
     pub(crate) fn set(&self, deadline: Option<Instant>) -> io::Result<()> {
         let wake_at = deadline.map_or(Duration::ZERO, |at| {
-            // Zero would disarm; the first nanosecond after boot is as much in the past.
-            Duration::from_nanos(Self::rings_at(at).as_nanos().clamp(1, i64::MAX as u64))
+            // Zero would disarm. The first nanosecond after boot is in the past, too.
+            Duration::from_nanos(Self::expires_at(at).as_nanos().clamp(1, i64::MAX as u64))
         });
         let once = Itimerspec {
             it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
@@ -58,7 +55,6 @@ impl Countdown {
     }
 }
 
-/// Readable once it has rung.
 impl AsFd for Countdown {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -71,24 +67,24 @@ mod tests {
     use rustix::event::{PollFd, PollFlags, poll};
     use vvm_clock::SystemClock;
 
-    fn has_rung(countdown: &Countdown) -> bool {
+    fn has_expired(countdown: &Countdown) -> bool {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut [PollFd::new(countdown, PollFlags::IN)], Some(&at_once)).unwrap() > 0
     }
 
     #[test]
-    fn rings_after_the_deadline_unless_it_moved() {
+    fn timer_expires_after_the_deadline_unless_it_moved() {
         let countdown = Countdown::new().unwrap();
         let deadline = SystemClock::read().after(Duration::from_millis(20));
         countdown.set(Some(deadline)).unwrap();
-        assert!(!has_rung(&countdown));
+        assert!(!has_expired(&countdown));
         poll(&mut [PollFd::new(&countdown, PollFlags::IN)], None).unwrap();
         assert!(SystemClock::read() >= deadline.after(BEHIND_THE_SUPERVISOR));
         countdown.set(Some(Instant::NEVER)).unwrap();
-        assert!(!has_rung(&countdown));
+        assert!(!has_expired(&countdown));
         countdown.set(Some(Instant::ORIGIN)).unwrap();
-        assert!(has_rung(&countdown));
+        assert!(has_expired(&countdown));
         countdown.set(None).unwrap();
-        assert!(!has_rung(&countdown));
+        assert!(!has_expired(&countdown));
     }
 }

@@ -1,4 +1,4 @@
-//! What guardian and supervisor say to each other.
+//! The messages between guardian and supervisor.
 
 use crate::{
     level::Level,
@@ -9,43 +9,49 @@ use crate::{
 use rustix::process::{Pid, Signal};
 use vvm_clock::Instant;
 
-/// The guardian to the supervisor.
+/// From the guardian to the supervisor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ToSupervisor {
-    /// The first message. With it come the command's standard input, a descriptor of the guardian's process,
-    /// and the folder of the command's control group, if it has one.
+    /// The first message. It carries the command's standard input, a descriptor of the guardian's process, and
+    /// the folder of the command's control group, if it has one.
     Begin {
         /// The process group that the command shall share, so that the terminal treats both as one job.
         terminal_group: Option<Pid>,
-        /// What else than guardian and supervisor shall hold the command's processes.
+        /// The containment in force.
         level: Level,
     },
-    /// A signal came.
+    /// The guardian received a signal.
     Signalled {
-        /// This one.
+        /// The signal.
         signal: Signal,
         /// Where it came from.
         source: SignalSource,
     },
-    /// The guardian's own timer now stands at this deadline.
+    /// The guardian's timer is set to this deadline.
     InForce(Option<Instant>),
 }
 
-/// The supervisor to the guardian.
+/// From the supervisor to the guardian.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ToGuardian {
     /// The earliest kill deadline changed.
     Deadline(Option<Instant>),
     /// For the guardian's caller.
     Note(Note),
+    /// The message carries a sealed memfd, which the guardian keeps under this number.
+    Deposit(u64),
+    /// The guardian drops the deposit of this number.
+    Withdraw(u64),
+    /// The supervisor has nothing left to do and ends.
+    Finished,
 }
 
-/// What a supervisor tells its guardian's caller. This crate does not read it.
+/// A message from a supervisor to its guardian's caller. This crate does not interpret it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Note {
-    /// What kind of note it is.
+    /// The kind of the note, below 128.
     pub kind: u8,
-    /// What it says.
+    /// Its content.
     pub words: [u64; 4],
 }
 
@@ -91,13 +97,16 @@ impl Message for ToSupervisor {
     }
 }
 
-/// Every kind from here on is a note's.
+/// Frames of this kind and above are notes.
 const NOTES: u8 = 128;
 
 impl Message for ToGuardian {
     fn to_frame(&self) -> Frame {
         match *self {
             Self::Deadline(deadline) => frame(16, instant_words(deadline)),
+            Self::Deposit(number) => frame(17, [number]),
+            Self::Withdraw(number) => frame(18, [number]),
+            Self::Finished => frame(19, []),
             Self::Note(Note { kind, words }) => Frame { kind: NOTES | kind, words },
         }
     }
@@ -105,6 +114,9 @@ impl Message for ToGuardian {
     fn from_frame(frame: &Frame) -> Option<Self> {
         Some(match frame.kind {
             16 => Self::Deadline(instant(frame.words)),
+            17 => Self::Deposit(frame.words[0]),
+            18 => Self::Withdraw(frame.words[0]),
+            19 => Self::Finished,
             kind if kind >= NOTES => Self::Note(Note { kind: kind - NOTES, words: frame.words }),
             _ => return None,
         })
@@ -134,6 +146,9 @@ mod tests {
         let to_guardian = [
             ToGuardian::Deadline(Some(Instant::NEVER)),
             ToGuardian::Deadline(None),
+            ToGuardian::Deposit(u64::MAX),
+            ToGuardian::Withdraw(7),
+            ToGuardian::Finished,
             ToGuardian::Note(Note { kind: 0, words: [0; 4] }),
             ToGuardian::Note(Note { kind: 127, words: [1, 2, 3, u64::MAX] }),
         ];

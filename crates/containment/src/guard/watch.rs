@@ -1,33 +1,43 @@
-//! The loop that a guardian spends its life in, and what it does at the end of it.
+//! [`Guarding`]: the guardian's loop, and the clean-up at its end.
 
 use super::{
-    Heard,
+    Report,
     countdown::Countdown,
     message::{ToGuardian, ToSupervisor},
     terminal::Terminal,
 };
 use crate::{
+    deposit::Deposit,
     established::Containment,
     event::Event,
     level::Level,
     link::{self, Link},
     processes::{self, Reap, Reaped, reap},
     signals::Signals,
-    sweep::end_all,
+    sweep::{Sweep, end_all, sweep},
 };
 use rustix::{
-    event::{PollFd, PollFlags, poll},
+    event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, Signal},
 };
-use std::os::fd::OwnedFd;
+use std::{collections::BTreeMap, os::fd::OwnedFd, time::Duration};
 use vvm_clock::{Instant, SystemClock};
 
-/// A guardian at work.
+/// How long a supervisor that has finished may take to end, and as long again after it is killed. Only a
+/// thread that hangs in a system call takes longer.
+const ENDS_WITHIN: Duration = Duration::from_secs(2);
+
+/// The pause between two looks for remaining processes.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The most deposits that are kept, so that a faulty supervisor can't exhaust the guardian's descriptors.
+const DEPOSITS: usize = 32;
+
+/// A running guardian.
 #[derive(Debug)]
 pub(super) struct Guarding {
     pub(super) supervisor: Pid,
-    /// Readable once the supervisor has ended: independent of SIGCHLD, which the starter of this process may
-    /// have blocked.
+    /// Readable once the supervisor has ended. Unlike SIGCHLD, the parent of this process can't block it.
     pub(super) process: OwnedFd,
     pub(super) link: Link<ToSupervisor, ToGuardian>,
     pub(super) link_open: bool,
@@ -35,65 +45,111 @@ pub(super) struct Guarding {
     pub(super) signals: Signals,
     pub(super) terminal: Terminal,
     pub(super) countdown: Countdown,
-    /// What the supervisor said last.
+    /// The supervisor's last deadline.
     pub(super) deadline: Option<Instant>,
+    pub(super) deposits: BTreeMap<u64, Deposit>,
+    /// When the supervisor is killed because it has finished and does not end.
+    pub(super) kill_at: Option<Instant>,
 }
 
-/// How the supervisor ended.
-#[derive(Clone, Copy, Debug)]
+/// How a supervisor ended.
+#[derive(Debug)]
 pub struct Ended {
-    /// What held the command's processes.
+    /// The containment that was in force.
     pub level: Level,
-    /// Like this.
-    pub supervisor: processes::Ended,
-    /// When it was reaped.
+    /// How its process ended. `None` if a thread of it hangs in the kernel: it was left behind, after it had
+    /// finished and disarmed its deadline.
+    pub supervisor: Option<processes::Ended>,
+    /// When it was reaped or left behind.
     pub reaped_at: Instant,
-    /// The kill deadline that it said last.
+    /// Its last kill deadline.
     pub deadline: Option<Instant>,
-    /// Whether it outlived its deadline, so that whatever killed it was right.
+    /// Whether it outlived its deadline, and had to be killed.
     pub deadline_passed: bool,
+    /// The deposits that it has not withdrawn, in the order of their numbers. The guardian has not read them.
+    pub deposits: Vec<Deposit>,
+    /// Whether every descendant is proven to have ended: `wait` has returned ECHILD, and the control group, if
+    /// there is one, was removed.
+    pub proven: bool,
 }
 
 impl Guarding {
     /// Watches until the supervisor has ended or is overdue; then kills and reaps every descendant.
-    pub(super) fn watch(mut self, mut on_heard: impl FnMut(Heard)) -> Ended {
+    pub(super) fn watch(mut self, mut on_report: impl FnMut(Report)) -> Ended {
         let mut ended = None;
-        while ended.is_none() && !has_passed(self.deadline.map(Countdown::rings_at)) {
+        while ended.is_none() && !self.is_due() {
             self.wait();
-            // First, since the deadline may have moved while this process did not run.
-            self.listen(&mut on_heard);
-            self.pass_signals_on();
+            // First, because the deadline may have moved while this process did not run.
+            self.listen(&mut on_report);
+            self.forward_signals();
             // Always: a sub-reaper, or process 1, may be given other processes' children at any time.
             while let Reap::One(reaped) = reap() {
                 ended = ended.or(self.is_supervisor(reaped));
             }
         }
         let deadline_passed = has_passed(self.deadline);
-        end_all(
-            &self.containment,
-            |reaped| ended = ended.or(self.is_supervisor(reaped)),
-            |event| on_heard(Heard::Event(event)),
-        );
-        self.containment.dissolve();
-        // What the supervisor said last may have come while it was ending.
-        self.listen(&mut on_heard);
-        // No child is left, so the supervisor was among those reaped; if the kernel lost it, it was not by a
-        // kill of ours.
-        let (supervisor, reaped_at) = ended.unwrap_or((processes::Ended::Exited(0), SystemClock::read()));
+        let is_supervisor = |reaped: Reaped| self.is_supervisor(reaped);
+        let left_behind = ended.is_none()
+            && self.may_leave()
+            && self.end_others(|reaped| ended = ended.or(is_supervisor(reaped)));
+        if left_behind {
+            on_report(Report::Event(Event::LeftBehind(self.supervisor)));
+        } else {
+            end_all(
+                &self.containment,
+                |reaped| ended = ended.or(is_supervisor(reaped)),
+                |event| on_report(Report::Event(event)),
+            );
+        }
+        let is_dissolved = self.containment.remove_group();
+        // The last messages may have arrived while the supervisor was ending.
+        self.listen(&mut on_report);
+        let (supervisor, reaped_at) = ended.unzip();
+        // Without a child, the supervisor is among those reaped.
         Ended {
             level: self.containment.level(),
-            supervisor,
-            reaped_at,
+            supervisor: supervisor.or((!left_behind).then_some(processes::Ended::Exited(0))),
+            reaped_at: reaped_at.unwrap_or_else(SystemClock::read),
             deadline: self.deadline,
             deadline_passed,
+            deposits: self.deposits.into_values().collect(),
+            proven: is_dissolved && !left_behind,
         }
+    }
+
+    /// Whether to kill now: the deadline has passed, or the supervisor has finished and does not end.
+    fn is_due(&self) -> bool {
+        has_passed(self.deadline.map(Countdown::expires_at)) || has_passed(self.kill_at)
+    }
+
+    /// Whether the supervisor may be left behind: it has finished, and no deadline is armed (I6).
+    fn may_leave(&self) -> bool {
+        self.kill_at.is_some() && self.deadline.is_none()
+    }
+
+    /// Kills all descendants, and reaps until only the supervisor is left and has not ended in time. Returns
+    /// false if it has ended.
+    fn end_others(&self, mut on_reaped: impl FnMut(Reaped)) -> bool {
+        let leave_at = SystemClock::read().after(ENDS_WITHIN);
+        while sweep(&self.containment, &mut on_reaped) != Sweep::Clear {
+            let is_alone = || {
+                let left = self.containment.family.descendants();
+                left.iter().all(|member| member.pid == self.supervisor)
+            };
+            if has_passed(Some(leave_at)) && is_alone() {
+                return true;
+            }
+            let pause = Timespec::try_from(LOOK).ok();
+            let _ = poll(&mut [PollFd::new(&self.signals, PollFlags::IN)], pause.as_ref());
+        }
+        false
     }
 
     fn is_supervisor(&self, reaped: Reaped) -> Option<(processes::Ended, Instant)> {
         (reaped.pid == self.supervisor).then(|| (reaped.ended, SystemClock::read()))
     }
 
-    /// Blocks until there is something to do: the deadline, signals, the supervisor's end, the link.
+    /// Blocks until a deadline passes, a signal or a message arrives, or the supervisor ends.
     fn wait(&self) {
         let mut fds = [
             PollFd::new(&self.countdown, PollFlags::IN),
@@ -101,42 +157,59 @@ impl Guarding {
             PollFd::new(&self.process, PollFlags::IN),
             PollFd::new(&self.link, PollFlags::IN),
         ];
-        // A link that has ended would wake for ever.
-        let of_interest = if self.link_open { &mut fds[..] } else { &mut fds[..3] };
-        // Interrupted, out of memory: looking at everything is right after each of them.
-        let _ = poll(of_interest, None);
+        // A closed link is always readable.
+        let polled = if self.link_open { &mut fds[..] } else { &mut fds[..3] };
+        let left = self.kill_at.map(|at| SystemClock::read().until(at));
+        let longest = left.and_then(|left| Timespec::try_from(left).ok());
+        // After an error, the caller looks at everything as well.
+        let _ = poll(polled, longest.as_ref());
     }
 
-    fn listen(&mut self, on_heard: &mut impl FnMut(Heard)) {
+    fn listen(&mut self, on_report: &mut impl FnMut(Report)) {
         while self.link_open {
-            match self.link.hear() {
-                Some(link::Heard::Message(ToGuardian::Note(note), _)) => on_heard(Heard::Note(note)),
-                Some(link::Heard::Message(ToGuardian::Deadline(deadline), _)) => {
-                    self.deadline = deadline;
-                    match self.countdown.set(deadline) {
-                        // A supervisor that never hears this starts no work.
-                        Ok(()) => {
-                            let _ = self.link.say(&ToSupervisor::InForce(deadline));
-                        }
-                        Err(refusal) => on_heard(Heard::Event(Event::TimerRefused(refusal))),
-                    }
+            match self.link.receive() {
+                Some(link::Received::Message(message, descriptors)) => {
+                    self.handle(message, descriptors, on_report);
                 }
-                Some(link::Heard::End) => self.link_open = false,
+                Some(link::Received::End) => self.link_open = false,
                 None => return,
             }
         }
     }
 
-    fn pass_signals_on(&mut self) {
+    fn handle(&mut self, message: ToGuardian, descriptors: Vec<OwnedFd>, on_report: &mut impl FnMut(Report)) {
+        match message {
+            ToGuardian::Note(note) => on_report(Report::Note(note)),
+            ToGuardian::Deadline(deadline) => {
+                self.deadline = deadline;
+                match self.countdown.set(deadline) {
+                    // A supervisor that does not receive this starts no work.
+                    Ok(()) => drop(self.link.send(&ToSupervisor::InForce(deadline))),
+                    Err(refusal) => on_report(Report::Event(Event::TimerRefused(refusal))),
+                }
+            }
+            ToGuardian::Deposit(number) => {
+                let deposit = descriptors.into_iter().next().and_then(|file| Deposit::try_from(file).ok());
+                match deposit.filter(|_| self.deposits.len() < DEPOSITS) {
+                    Some(deposit) => drop(self.deposits.insert(number, deposit)),
+                    None => on_report(Report::Event(Event::DepositRefused(number))),
+                }
+            }
+            ToGuardian::Withdraw(number) => drop(self.deposits.remove(&number)),
+            ToGuardian::Finished => self.kill_at = Some(SystemClock::read().after(ENDS_WITHIN)),
+        }
+    }
+
+    fn forward_signals(&mut self) {
         for caught in self.signals.pending().unwrap_or_default() {
             match caught.signal {
-                // Reaping happens in any case.
+                // The caller reaps in any case.
                 Signal::CHILD => {}
                 Signal::TSTP => self.terminal.undo_stop(),
                 signal => {
                     let source = self.terminal.source_of(caught);
-                    // A supervisor that does not listen can't act on it either; its deadline is what ends it.
-                    let _ = self.link.say(&ToSupervisor::Signalled { signal, source });
+                    // A supervisor that does not receive it hangs, and its deadline ends it.
+                    let _ = self.link.send(&ToSupervisor::Signalled { signal, source });
                 }
             }
         }

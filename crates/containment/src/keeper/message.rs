@@ -5,7 +5,7 @@ use crate::{
     link::{Frame, Message, frame},
     namespace_refusal::{Refusal, Step},
     processes::Ended,
-    signals::Passed,
+    signals::ForwardedSignal,
     words::{ended, ended_words, instant, instant_words, optional_pid_word, pid, signal, signal_word},
 };
 use rustix::{
@@ -28,7 +28,7 @@ pub(crate) enum ToKeeper {
     /// The first message: say whether it could be done.
     TryOut,
     /// A signal for the command.
-    Signal(Passed),
+    Signal(ForwardedSignal),
     /// Start this one.
     Helper(Helper),
     /// Kill it.
@@ -78,7 +78,7 @@ impl Message for ToKeeper {
                 frame(48, [tag, nanos, optional_pid_word(group)])
             }
             Self::TryOut => frame(49, []),
-            Self::Signal(Passed { signal, delivered }) => {
+            Self::Signal(ForwardedSignal { signal, delivered }) => {
                 frame(50, [signal_word(signal), u64::from(delivered)])
             }
             Self::Helper(helper) => frame(51, [helper_word(helper)]),
@@ -94,7 +94,7 @@ impl Message for ToKeeper {
         Some(match frame.kind {
             48 => Self::Begin { group: pid(third), deadline: instant(frame.words) },
             49 => Self::TryOut,
-            50 => Self::Signal(Passed { signal: signal(first)?, delivered: second != 0 }),
+            50 => Self::Signal(ForwardedSignal { signal: signal(first)?, delivered: second != 0 }),
             51 => Self::Helper(helper(first)?),
             52 => Self::KillHelper(helper(first)?),
             53 => Self::Deadline(instant(frame.words)),
@@ -191,7 +191,7 @@ mod tests {
             ToKeeper::Begin { group: Some(pid), deadline: None },
             ToKeeper::Begin { group: None, deadline: Some(Instant::NEVER) },
             ToKeeper::TryOut,
-            ToKeeper::Signal(Passed { signal: Signal::QUIT, delivered: true }),
+            ToKeeper::Signal(ForwardedSignal { signal: Signal::QUIT, delivered: true }),
             ToKeeper::Helper(Helper::PreStop),
             ToKeeper::Helper(Helper::Check),
             ToKeeper::KillHelper(Helper::Check),

@@ -6,10 +6,10 @@
 use crate::{
     auxiliary::HelperLines,
     keeper::{
-        self, Kept, Order,
+        self, KeeperTask, Scope,
         message::{FromKeeper, ToKeeper},
     },
-    launch::{self, StageError, TakenUp},
+    launch::{self, Accepted, StageError},
     link::Link,
     namespace_refusal::{Refusal, Step},
     signals::Signals,
@@ -33,13 +33,13 @@ pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
     if getpid() != Pid::INIT {
         return Err(StageError::NotAStage);
     }
-    let TakenUp { link, first, descriptors } = launch::take_up()?;
+    let Accepted { link, first, descriptors } = launch::accept()?;
     let (lines, command) = HelperLines::read(arguments).ok_or(StageError::NotAStage)?;
     match serve(&lines, command, &link, first, descriptors) {
         Ok(()) => Ok(0),
         Err(refusal) => {
             // A supervisor that is gone needs no answer.
-            let _ = link.say(&FromKeeper::Refused(refusal));
+            let _ = link.send(&FromKeeper::Refused(refusal));
             Ok(REFUSED)
         }
     }
@@ -55,7 +55,7 @@ fn serve(
 ) -> Result<(), Refusal> {
     furnish()?;
     let ToKeeper::Begin { group, deadline } = first else {
-        let _ = link.say(&FromKeeper::Ready);
+        let _ = link.send(&FromKeeper::Ready);
         return Ok(());
     };
     // When the process outside ends, the kernel ends this one, and everything here. It does so when the
@@ -65,7 +65,12 @@ fn serve(
     let signals = Signals::of_children().map_err(|cause| Refusal::of_system(Step::Link, &cause))?;
     // The group has no number in here, and this process was started in it.
     let group = group.map(|_| None);
-    keeper::keep(link, Order { lines, command, group, deadline, descriptors }, signals, Kept::Namespace);
+    keeper::keep(
+        link,
+        KeeperTask { lines, command, group, deadline, descriptors },
+        signals,
+        Scope::Namespace,
+    );
     Ok(())
 }
 

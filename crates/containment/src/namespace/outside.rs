@@ -31,7 +31,7 @@ pub(crate) fn main(arguments: &[OsString]) -> Result<ExitCode, StageError> {
         Ok(ended) => {
             // Process 1 is reaped, however it ended, and with it everything in its namespace
             // (pid_namespaces(7)): the proof at this level (I6).
-            let _ = link.say(&FromKeeper::Gone);
+            let _ = link.send(&FromKeeper::Gone);
             match ended.signal().and_then(Signal::from_named_raw) {
                 Some(signal) => signals::die_of(signal),
                 None => u8::try_from(ended.code().unwrap_or_default()).unwrap_or(init::REFUSED).into(),
@@ -39,7 +39,7 @@ pub(crate) fn main(arguments: &[OsString]) -> Result<ExitCode, StageError> {
         }
         Err(refusal) => {
             // A supervisor that is gone needs no answer.
-            let _ = link.say(&FromKeeper::Refused(refusal));
+            let _ = link.send(&FromKeeper::Refused(refusal));
             init::REFUSED.into()
         }
     })

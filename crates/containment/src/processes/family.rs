@@ -26,7 +26,7 @@ enum Source {
     /// `/proc/PID/task/*/children`: as long as the tree is big.
     Children,
     /// `/proc/*/stat`: as long as the machine is busy, but every kernel has it.
-    Everybody,
+    AllProcesses,
 }
 
 /// A process, and whose child it was when it was found.
@@ -44,18 +44,18 @@ impl Family {
     /// When `/proc` can't be relied upon.
     pub fn of_this_process() -> Result<Self, ForeignProcFs> {
         proc_fs::check()?;
-        let source = if proc_fs::lists_children() { Source::Children } else { Source::Everybody };
+        let source = if proc_fs::lists_children() { Source::Children } else { Source::AllProcesses };
         Ok(Self { root: getpid(), source })
     }
 
-    /// Everybody below this process, zombies included. A tree that changes meanwhile may be seen
+    /// AllProcesses below this process, zombies included. A tree that changes meanwhile may be seen
     /// incompletely.
     pub fn descendants(&self) -> Vec<Member> {
         match self.source {
             Source::Children => self.below(proc_fs::children_of),
-            Source::Everybody => {
+            Source::AllProcesses => {
                 let mut children = HashMap::<Pid, Vec<Pid>>::new();
-                for (child, parent) in proc_fs::everybody() {
+                for (child, parent) in proc_fs::all_processes() {
                     children.entry(parent).or_default().push(child);
                 }
                 self.below(|parent| children.remove(&parent).unwrap_or_default())
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn both_sources_find_the_same_tree() {
         let mut shell = small_tree();
-        for source in [Source::Children, Source::Everybody] {
+        for source in [Source::Children, Source::AllProcesses] {
             // Other tests of this process have children too: only what hangs below the shell counts.
             let family = Family { root: Pid::from_child(&shell), source };
             let found = family.descendants();

@@ -37,7 +37,7 @@ pub(super) fn children_of(parent: Pid) -> Vec<Pid> {
 }
 
 /// Every process with its parent.
-pub(super) fn everybody() -> Vec<(Pid, Pid)> {
+pub(super) fn all_processes() -> Vec<(Pid, Pid)> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str().and_then(pid));
     pids.filter_map(|pid| Some((pid, parent_of(pid).ok()?))).collect()
@@ -105,7 +105,7 @@ mod tests {
         let child_pid = Pid::from_child(&child);
         assert!(children_of(rustix::process::getpid()).contains(&child_pid));
         assert_eq!(parent_of(child_pid).unwrap(), rustix::process::getpid());
-        assert!(everybody().contains(&(child_pid, rustix::process::getpid())));
+        assert!(all_processes().contains(&(child_pid, rustix::process::getpid())));
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(parent_of(child_pid).is_err());

@@ -1,4 +1,4 @@
-//! Taking leave of children that have ended.
+//! Reaping children that have ended.
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -19,7 +19,7 @@ pub enum Ended {
 /// A child that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reaped {
-    /// Its number, which may be another process's by now.
+    /// Its number, which another process may have by now.
     pub pid: Pid,
     /// How it ended.
     pub ended: Ended,
@@ -32,7 +32,7 @@ pub enum Reap {
     One(Reaped),
     /// Children are left, all of them alive.
     NoneYet,
-    /// No child is left: with a sub-reaper that means no descendant.
+    /// No child is left. For a sub-reaper, that means no descendant.
     Childless,
 }
 
@@ -65,8 +65,9 @@ pub fn reap() -> Reap {
             Ok(Some((pid, status))) => return Reap::One(Reaped { pid, ended: Ended::of(status) }),
             Ok(None) => return Reap::NoneYet,
             Err(Errno::INTR) => {}
-            // The only other error that wait(2) knows without a PID is ECHILD.
-            Err(_) => return Reap::Childless,
+            Err(Errno::CHILD) => return Reap::Childless,
+            // wait(2) documents no other error. One would prove nothing (I6).
+            Err(_) => return Reap::NoneYet,
         }
     }
 }
@@ -77,7 +78,7 @@ pub(crate) fn wait_for_any() {
     while matches!(waitid(WaitId::All, ended_but_kept), Err(Errno::INTR)) {}
 }
 
-/// Whether the process that a descriptor is of has ended, reaped or not.
+/// Returns whether the process of a descriptor has ended, reaped or not.
 pub(crate) fn has_ended(process: &OwnedFd) -> bool {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready > 0)

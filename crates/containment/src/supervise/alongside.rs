@@ -1,7 +1,5 @@
-//! The helpers of one command, which its keeper starts, reaps and kills.
-//!
-//! They have the command's environment, and are contained as it is. When one runs is for the caller to
-//! decide.
+//! [`Helpers`]: the helpers of a command, which its keeper starts, reaps and kills. They have the command's
+//! environment and containment.
 
 use crate::{
     auxiliary::{Helper, HelperError, HelperLines},
@@ -40,19 +38,19 @@ impl Helpers {
         Arc::new(Self { lines, keeper, on_event, states })
     }
 
-    /// Whether there is a line for it.
+    /// Returns whether the caller has set a line for `helper`.
     pub fn has(&self, helper: Helper) -> bool {
         self.lines.of(helper).is_some()
     }
 
-    /// Runs one, and waits until it has ended; at `limit` it is killed, with its process group. One that
-    /// still runs, since it was killed before and takes its time, is waited for first.
+    /// Runs a helper, and waits until it has ended. At `limit` it is killed, with its process group. Waits first
+    /// for an earlier run that was killed and has not ended yet.
     ///
     /// # Errors
     /// [`HelperError`].
     ///
     /// # Cancel safety
-    /// When it is dropped, what it has started is killed.
+    /// Dropped, it kills the helper.
     pub async fn run(
         &self,
         helper: Helper,
@@ -65,9 +63,9 @@ impl Helpers {
             // The sender lives as long as `self`.
             let _ = states.wait_for(|state| *state != State::Running).await;
             let _killed = KilledWhenDropped { helpers: self, helper };
-            // Before the order, whose outcome another thread may hear.
+            // Before the message, because another thread may receive the answer.
             state.send_replace(State::Running);
-            if let Err(errno) = self.keeper.say(&ToKeeper::Helper(helper)) {
+            if let Err(errno) = self.keeper.send(&ToKeeper::Helper(helper)) {
                 let refusal = HelperError::System(io::Error::from(errno).kind());
                 state.send_replace(State::Ended(Err(refusal)));
             }
@@ -85,7 +83,7 @@ impl Helpers {
         }
     }
 
-    /// The keeper says that one has ended, or was not started.
+    /// Records the keeper's message that a helper has ended or was not started.
     pub(super) fn has_ended(&self, helper: Helper, ended: Result<Ended, HelperError>) {
         self.state(helper).send_replace(State::Ended(ended));
     }
@@ -106,8 +104,8 @@ struct KilledWhenDropped<'a> {
 impl Drop for KilledWhenDropped<'_> {
     fn drop(&mut self) {
         if *self.helpers.state(self.helper).borrow() == State::Running
-            && let Err(refusal) = self.helpers.keeper.say(&ToKeeper::KillHelper(self.helper))
-            // A keeper that is gone has no helper any more.
+            && let Err(refusal) = self.helpers.keeper.send(&ToKeeper::KillHelper(self.helper))
+            // A keeper that has ended has no helper any more.
             && refusal != Errno::PIPE
         {
             self.helpers.on_event.report(Event::HelperNotKilled(refusal.into()));

@@ -1,17 +1,17 @@
-//! Noticing a guardian that lives and does not listen: stopped (Ctrl-Z does that), or hung.
+//! Detecting a guardian that is stopped (as by Ctrl-Z) or hangs.
 //!
-//! The guardian confirms each deadline that it is told. Once the last one that it confirmed has passed,
-//! nothing would clean up after this process any more, so that it must not go on.
+//! The guardian confirms each deadline. Once the last confirmed one has passed, it would not clean up after
+//! this process, so this process must not go on.
 
 use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 use vvm_clock::{Clock, Instant};
 
-/// What a confirmation that is there already may need to be noticed.
+/// The time for reading a confirmation that has arrived already.
 const NOTICING: Duration = Duration::from_millis(10);
 
-/// Resolves once the guardian has confirmed, from when `in_force` was subscribed to, that there is no
-/// deadline any more: the last thing that it is told of a leadership that it was too late for.
+/// Waits until the guardian confirms that no deadline is set, which is the last message about a leadership.
+/// Counts confirmations since `in_force` was subscribed to.
 ///
 /// # Cancel safety
 /// May be dropped and called again at will.
@@ -19,7 +19,7 @@ pub async fn listens_again(mut in_force: watch::Receiver<Option<Instant>>) {
     while in_force.changed().await.is_ok() && in_force.borrow_and_update().is_some() {}
 }
 
-/// Resolves once the deadline that the guardian confirmed last has passed.
+/// Waits until the deadline that the guardian confirmed last has passed.
 ///
 /// # Cancel safety
 /// May be dropped and called again at will.

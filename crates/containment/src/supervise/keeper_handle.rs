@@ -1,18 +1,17 @@
-//! The supervisor's hold on a keeper: what it orders, what it hears, and the proof that nothing is left.
+//! [`KeeperHandle`]: the supervisor's end of its keeper: orders, messages, and the proof of the end.
 //!
-//! The supervisor reaps this one child and no other, so that no status of another library's child is ever
-//! taken.
+//! The supervisor reaps this child and no other, so that no library loses the status of its child.
 
 use super::alongside::Helpers;
 use crate::{
     auxiliary::HelperError,
     event::{Event, OnEvent},
     keeper::message::{FromKeeper, ToKeeper},
-    link::{Heard, Link},
+    link::{Link, Received},
     namespace_refusal::Refusal,
     processes::Ended,
     readable::Readable,
-    signals::Passed,
+    signals::ForwardedSignal,
 };
 use rustix::{
     io::Errno,
@@ -27,35 +26,35 @@ use std::{
 use tokio::sync::watch;
 use vvm_clock::Instant;
 
-/// The keeper has ended and did not say that nothing is left. What the command has started may still run.
+/// The keeper has ended without the proof. Processes that the command started may still run.
 ///
-/// A supervisor that holds something on behalf of the command, as a lease, must not give it up now: it has to
-/// end, so that its guardian kills what is left (I6).
+/// A supervisor that holds a lease for the command must not release it now. It has to end, so that its guardian
+/// kills those processes (I6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the keeper of the command {0}, so that processes of it may still run")]
 pub struct Unproven(pub Ended);
 
-/// A hold on a keeper.
+/// A handle on a keeper.
 #[derive(Debug)]
 pub(crate) struct KeeperHandle {
     child: Child,
     process: Arc<OwnedFd>,
     ends: Readable,
     link: Arc<Link<ToKeeper, FromKeeper>>,
-    hears: Readable,
+    readable: Readable,
     link_open: bool,
     helpers: Arc<Helpers>,
     on_event: OnEvent,
-    /// The keeper kills itself at this deadline, if it is not told of a later one.
+    /// The keeper kills itself at this deadline, unless it receives a later one.
     deadline: watch::Receiver<Option<Instant>>,
-    heard: Said,
+    state: KeeperState,
     /// How the keeper itself ended.
     gone: Option<Ended>,
 }
 
-/// What a keeper has said.
+/// The keeper's messages so far.
 #[derive(Clone, Copy, Default, Debug)]
-struct Said {
+struct KeeperState {
     /// Whether processes may run, or have run.
     ready: bool,
     executed: Option<Result<(), NotRunning>>,
@@ -64,7 +63,7 @@ struct Said {
     nothing_left: bool,
 }
 
-/// Why there is no command.
+/// Why no command runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NotRunning {
     System(Errno),
@@ -73,14 +72,14 @@ pub(crate) enum NotRunning {
 }
 
 impl KeeperHandle {
-    /// Of the keeper that `child` is, which has not been told anything yet.
+    /// Returns a handle on the keeper `child`, to which nothing was sent yet.
     ///
     /// # Errors
-    /// When the process is out of descriptors. The keeper has ended then, and is reaped.
+    /// If the process is out of descriptors. The keeper has ended then, and is reaped.
     pub(crate) fn of(
         mut child: Child,
         link: Arc<Link<ToKeeper, FromKeeper>>,
-        hears: Readable,
+        readable: Readable,
         helpers: Arc<Helpers>,
         on_event: OnEvent,
         deadline: watch::Receiver<Option<Instant>>,
@@ -88,23 +87,23 @@ impl KeeperHandle {
         let opened = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(io::Error::from);
         match opened.and_then(|process| Ok((Readable::of(&process)?, Arc::new(process)))) {
             Ok((ends, process)) => {
-                let (link_open, heard, gone) = (true, Said::default(), None);
+                let (link_open, state, gone) = (true, KeeperState::default(), None);
                 Ok(Self {
                     child,
                     process,
                     ends,
                     link,
-                    hears,
+                    readable,
                     link_open,
                     helpers,
                     on_event,
                     deadline,
-                    heard,
+                    state,
                     gone,
                 })
             }
             Err(refusal) => {
-                // It has started nothing, and nothing is lost if it is gone already.
+                // It has started nothing, and may be gone already.
                 let _ = child.kill();
                 let _ = child.wait();
                 Err(refusal)
@@ -112,15 +111,15 @@ impl KeeperHandle {
         }
     }
 
-    /// A descriptor of its process.
+    /// Returns a descriptor of its process.
     pub(crate) fn process(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.process)
     }
 
-    /// Passes a signal on to a command that has not ended.
-    pub(crate) fn pass_on(&self, passed: Passed) {
-        match self.link.say(&ToKeeper::Signal(passed)) {
-            // A keeper that is gone has no command any more.
+    /// Forwards a signal to a command that has not ended.
+    pub(crate) fn pass_on(&self, passed: ForwardedSignal) {
+        match self.link.send(&ToKeeper::Signal(passed)) {
+            // A keeper that has ended has no command any more.
             Ok(()) | Err(Errno::PIPE) => {}
             Err(refusal) => {
                 self.on_event.report(Event::NotPassedOn { signal: passed.signal, cause: refusal.into() });
@@ -128,74 +127,73 @@ impl KeeperHandle {
         }
     }
 
-    /// Has what the command left behind told to stop.
+    /// Has TERM sent to the processes that the command left behind.
     pub(crate) fn tell_rest(&self) {
-        // A keeper that does not hear it is gone, or will be told to kill.
-        let _ = self.link.say(&ToKeeper::TellRest);
+        // If the message is lost, the order to kill follows.
+        let _ = self.link.send(&ToKeeper::TellRest);
     }
 
     /// Has everything killed.
     pub(crate) fn kill(&self) {
-        let _ = self.link.say(&ToKeeper::Kill);
-        // One that is stopped hears nothing. (Of a namespace, the process outside, which needs to hear
-        // nothing.)
+        let _ = self.link.send(&ToKeeper::Kill);
+        // A stopped keeper receives nothing. At level pidns this is the process outside, which needs nothing.
         let _ = pidfd_send_signal(&self.process, Signal::CONT);
     }
 
-    /// Whether it has heard that it is to kill.
+    /// Returns whether it has confirmed the order to kill.
     pub(crate) fn kills(&self) -> bool {
-        self.heard.kills
+        self.state.kills
     }
 
-    /// Kills the keeper itself, and with it the command. There is no proof then that nothing else is left.
+    /// Kills the keeper itself, and with it the command. Nothing proves then that no other process is left.
     pub(crate) fn give_up(&mut self) {
-        // Gone already is as good.
+        // It may have ended already.
         let _ = self.child.kill();
     }
 
-    /// How the command has ended, as far as was heard: by itself, or with process 1 of its namespace.
+    /// Returns how the command has ended: by itself, or with process 1 of its namespace.
     pub(crate) fn command_ended(&self) -> Option<Ended> {
-        let with_keeper = self.gone.filter(|_| self.heard.ready && self.heard.nothing_left);
-        self.heard.ended.or(with_keeper)
+        let with_keeper = self.gone.filter(|_| self.state.ready && self.state.nothing_left);
+        self.state.ended.or(with_keeper)
     }
 
-    /// Whether the command was executed, as far as was heard.
+    /// Returns whether the command was executed. `None` until that is known.
     pub(crate) fn executed(&self) -> Option<Result<(), NotRunning>> {
-        // A keeper that has ended says no more.
-        self.heard.executed.or_else(|| self.gone.map(|_| Ok(())))
+        // No message follows the keeper's end.
+        self.state.executed.or_else(|| self.gone.map(|_| Ok(())))
     }
 
-    /// Once the keeper has ended: whether that proves that nothing is left (I6). It does when the keeper has
-    /// said so, and when it had nothing started.
+    /// Returns, once the keeper has ended, whether no process is left (I6): the keeper has said so, or has
+    /// started nothing.
     pub(crate) fn proof(&self) -> Option<Result<(), Unproven>> {
-        let proven = self.heard.nothing_left || !self.heard.ready;
+        let proven = self.state.nothing_left || !self.state.ready;
         self.gone.map(|ended| if proven { Ok(()) } else { Err(Unproven(ended)) })
     }
 
-    /// Waits until there is something new, and passes the deadline on meanwhile.
+    /// Waits for a message or the keeper's end, and forwards the deadline meanwhile.
     ///
     /// # Cancel safety
-    /// May be dropped and called again at will: what is heard is kept.
-    pub(crate) async fn stirs(&mut self) {
-        let Self { child, process, ends, link, hears, deadline, .. } = self;
+    /// May be dropped and called again at will: messages are kept.
+    pub(crate) async fn changed(&mut self) {
+        let Self { child, process, ends, link, readable, deadline, .. } = self;
         tokio::select! {
             biased;
-            heard = hears.find(|| link.hear()), if self.link_open => match heard {
-                Ok(heard) => self.note(heard),
-                // Only where the runtime shuts down, which waits for nothing.
+            received = readable.find(|| link.receive()), if self.link_open => match received {
+                Ok(received) => self.note(received),
+                // The runtime shuts down.
                 Err(_) => self.link_open = false,
             },
-            // One that does not hear it hangs, and is killed at the deadline that it heard last (I4).
+            // A keeper that hangs dies at the last deadline that it received (I4).
             Ok(()) = deadline.changed() => {
-                let _ = link.say(&ToKeeper::Deadline(*deadline.borrow_and_update()));
-                // One that was stopped goes on: with a guardian that is stopped too, nothing else would kill.
+                let _ = link.send(&ToKeeper::Deadline(*deadline.borrow_and_update()));
+                // Continues a stopped keeper: if the guardian is stopped too, no other process would kill.
                 let _ = pidfd_send_signal(&*process, Signal::CONT);
             }
             // Only this child is reaped.
             status = ends.find(|| child.try_wait().transpose()), if self.gone.is_none() => {
-                // Its last words came before its end.
-                while self.link_open && let Some(heard) = self.link.hear() {
-                    self.note(heard);
+                // Its last messages arrived before its end.
+                while self.link_open && let Some(received) = self.link.receive() {
+                    self.note(received);
                 }
                 self.gone = Some(ended(status.and_then(|status| status).ok()));
             }
@@ -203,22 +201,22 @@ impl KeeperHandle {
         }
     }
 
-    fn note(&mut self, heard: Heard<FromKeeper>) {
-        let message = match heard {
-            Heard::Message(message, _) => message,
-            Heard::End => {
+    fn note(&mut self, received: Received<FromKeeper>) {
+        let message = match received {
+            Received::Message(message, _) => message,
+            Received::End => {
                 self.link_open = false;
                 return;
             }
         };
-        let said = &mut self.heard;
+        let state = &mut self.state;
         match message {
-            FromKeeper::Ready => said.ready = true,
-            FromKeeper::Refused(refusal) => said.executed = Some(Err(NotRunning::Namespace(refusal))),
-            FromKeeper::NotStarted(errno) => said.executed = Some(Err(NotRunning::System(errno))),
-            FromKeeper::NotExecuted(errno) => said.executed = Some(Err(NotRunning::NotExecuted(errno))),
-            FromKeeper::Executed => said.executed = Some(Ok(())),
-            FromKeeper::Ended(ended) => said.ended = Some(ended),
+            FromKeeper::Ready => state.ready = true,
+            FromKeeper::Refused(refusal) => state.executed = Some(Err(NotRunning::Namespace(refusal))),
+            FromKeeper::NotStarted(errno) => state.executed = Some(Err(NotRunning::System(errno))),
+            FromKeeper::NotExecuted(errno) => state.executed = Some(Err(NotRunning::NotExecuted(errno))),
+            FromKeeper::Executed => state.executed = Some(Ok(())),
+            FromKeeper::Ended(ended) => state.ended = Some(ended),
             FromKeeper::HelperEnded(helper, ended) => self.helpers.has_ended(helper, Ok(ended)),
             FromKeeper::HelperNotStarted(helper, errno) => {
                 let refusal = HelperError::System(io::Error::from(errno).kind());
@@ -230,13 +228,13 @@ impl KeeperHandle {
             FromKeeper::OutOfReach(processes) => {
                 self.on_event.report(Event::OutOfReach(processes.into_iter().flatten().collect()));
             }
-            FromKeeper::Kills => said.kills = true,
-            FromKeeper::Gone => said.nothing_left = true,
+            FromKeeper::Kills => state.kills = true,
+            FromKeeper::Gone => state.nothing_left = true,
         }
     }
 }
 
-/// A status that was taken by a stranger is none that proves anything.
+/// Returns how the keeper ended. Without a status, because other code has reaped it, that is a failure.
 fn ended(status: Option<ExitStatus>) -> Ended {
     let signal = status.and_then(|status| status.signal());
     signal.map_or_else(

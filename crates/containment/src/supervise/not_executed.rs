@@ -1,4 +1,4 @@
-//! Why a command could not be executed: and what to do about it.
+//! [`NotExecuted`]: why a command could not be executed, and what to do.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -16,26 +16,26 @@ pub struct NotExecuted {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// There is nothing of that name.
+    /// No such file.
     NotFound,
-    /// The file is there; what its first line, or its format, calls for is not.
+    /// The file exists; the interpreter that its first line or its format needs does not.
     NoInterpreter,
     /// A folder.
     Folder,
     /// The permissions forbid it.
     Forbidden,
-    /// The system says something else.
+    /// Any other cause.
     Other,
 }
 
 impl NotExecuted {
-    /// What `cause` means for `command`.
+    /// Interprets `cause` for `command`.
     pub(crate) fn of(command: OsString, cause: io::Error) -> Self {
         let kind = Kind::of(&command, &cause);
         Self { command, cause, kind }
     }
 
-    /// Whether there is no such command. A shell reports 127 for that, and 126 for everything else.
+    /// Returns whether there is no such command. A shell reports 127 then, and 126 for any other cause.
     pub fn is_not_found(&self) -> bool {
         self.kind == Kind::NotFound
     }
@@ -43,7 +43,7 @@ impl NotExecuted {
 
 impl Kind {
     fn of(command: &OsStr, cause: &io::Error) -> Self {
-        // A name without a slash is looked up in PATH, and what was found there is not known here.
+        // A name without a slash was looked up in PATH: the file is not known here.
         let is_path = command.as_encoded_bytes().contains(&b'/');
         let path = Path::new(command);
         match cause.kind() {
@@ -60,7 +60,7 @@ impl fmt::Display for NotExecuted {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hint = match self.kind {
             Kind::NotFound => "give its path, or a name that is found in PATH",
-            Kind::NoInterpreter => "it is there, but the interpreter that its first line names is not",
+            Kind::NoInterpreter => "the file exists, but the interpreter that its first line names does not",
             Kind::Folder => "it is a folder",
             Kind::Forbidden => "make it executable (chmod +x), and let this user into its folder",
             Kind::Other => "is it a program for this machine?",

@@ -1,4 +1,4 @@
-//! Starting a command, and finding out whether it could be executed.
+//! [`start`]: starts a command and its keeper.
 
 use super::{
     alongside::Helpers,
@@ -30,36 +30,36 @@ use std::{
 use tokio::sync::watch;
 use vvm_clock::Instant;
 
-/// A command that is to be started.
+/// A command to start.
 #[derive(Debug)]
-pub struct Order<'a, Input, Guardian> {
-    /// Its file and its arguments.
+pub struct CommandSpec<'a, Input, Guardian> {
+    /// Its file and arguments.
     pub command: &'a [OsString],
-    /// All of its environment.
+    /// Its whole environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// What is to be had beside it.
+    /// The lines of its helpers.
     pub helpers: &'a HelperLines,
     /// Its standard input.
     pub input: Input,
     /// A descriptor of the guardian's process: when that ends, everything is killed.
     pub guardian: Guardian,
-    /// The process group to join; a new one of its own without.
+    /// The process group to join; `None` for a new one.
     pub group: Option<Pid>,
-    /// What else than its keeper shall hold it.
+    /// The containment in force.
     pub containment: &'a Containment,
     /// The kill deadline, as it moves.
     pub deadline: watch::Receiver<Option<Instant>>,
-    /// What hears of events.
+    /// Receives events.
     pub on_event: OnEvent,
 }
 
-/// No command runs.
+/// Why no command runs.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
     /// The operating system refused the process.
     #[error("the system refuses a process or a descriptor: {0}")]
     System(io::Error),
-    /// There is nothing to contain it in.
+    /// The system refused a PID namespace.
     #[error(transparent)]
     Containment(namespace_refusal::Refusal),
     /// The command could not be executed.
@@ -67,9 +67,7 @@ pub enum SpawnError {
     NotExecuted(NotExecuted),
 }
 
-/// A process on its way to the command.
-///
-/// Dropped, it has everything killed by the keeper, which nothing waits for then.
+/// A command that is being started. Dropped, the keeper kills everything, and nothing waits for that.
 #[derive(Debug)]
 pub struct Starting {
     pub(crate) keeper: KeeperHandle,
@@ -78,21 +76,21 @@ pub struct Starting {
     command: OsString,
 }
 
-/// Starts the process. At level [`PidNamespace`](Level::PidNamespace) it must be called from a thread that
-/// lives as long as the command, as the main thread does: the kernel ends the namespace when the *thread*
-/// that started it ends.
+/// Starts the keeper, which starts the command. At level [`PidNamespace`](Level::PidNamespace), call it from a
+/// thread that lives as long as the command, as the main thread: the kernel ends the namespace when the
+/// *thread* that started it ends.
 ///
 /// # Errors
-/// When the system refuses. Nothing of the command runs then, nor will it.
+/// If the system refuses. The command does not run then.
 pub fn start<Input: AsFd, Guardian: AsFd>(
-    order: &Order<'_, Input, Guardian>,
+    order: &CommandSpec<'_, Input, Guardian>,
 ) -> Result<Starting, SpawnError> {
     begin(order).map_err(SpawnError::System)
 }
 
-fn begin<Input: AsFd, Guardian: AsFd>(order: &Order<'_, Input, Guardian>) -> io::Result<Starting> {
+fn begin<Input: AsFd, Guardian: AsFd>(order: &CommandSpec<'_, Input, Guardian>) -> io::Result<Starting> {
     let (link, far) = link::pair::<ToKeeper, FromKeeper>()?;
-    let hears = Readable::of(&link)?;
+    let readable = Readable::of(&link)?;
     let link = Arc::new(link);
     let helpers = Helpers::new(order.helpers.clone(), Arc::clone(&link), order.on_event.clone());
     let inherits_group = order.containment.level() == Level::PidNamespace;
@@ -100,33 +98,39 @@ fn begin<Input: AsFd, Guardian: AsFd>(order: &Order<'_, Input, Guardian>) -> io:
     let arguments = order.helpers.arguments().chain(launch::behind_dashes(order.command));
     let mut process = launch::command(stage, arguments, far);
     process.env_clear().envs(order.environment.iter().cloned());
-    // A keeper has a group of its own: what a terminal does to its foreground group is for the command. In a
-    // namespace that group has no number, so that the keeper is started in it, and the command inherits it.
+    // A keeper has a group of its own: the terminal's signals are for the command. In a namespace the terminal's
+    // group has no number, so the keeper is started in it, and the command inherits it.
     let group = order.group.filter(|_| inherits_group);
     process.process_group(group.map_or(0, Pid::as_raw_pid));
     let child = process.spawn()?;
-    // Its end of the link, without which it would never hear of our end.
+    // Closes its end of the link here, so that it notices when this process ends.
     drop(process);
     let mut deadline = order.deadline.clone();
     let at_first = *deadline.borrow_and_update();
     let on_event = order.on_event.clone();
-    let keeper =
-        KeeperHandle::of(child, Arc::clone(&link), hears, Arc::clone(&helpers), on_event.clone(), deadline)?;
-    // Before it is told to start anything (`guardian_watch`).
+    let keeper = KeeperHandle::of(
+        child,
+        Arc::clone(&link),
+        readable,
+        Arc::clone(&helpers),
+        on_event.clone(),
+        deadline,
+    )?;
+    // Before it may start anything (`guardian_watch`).
     order.containment.remember_keeper(keeper.process());
     let mut descriptors = vec![order.input.as_fd(), order.guardian.as_fd()];
     descriptors.extend(order.containment.group.as_ref().map(|group| group.as_fd()));
-    // One that has ended already is found when it is reaped.
-    let _ = link.say_with(&ToKeeper::Begin { group: order.group, deadline: at_first }, &descriptors);
+    // If it has ended already, it is found when it is reaped.
+    let _ = link.send_with(&ToKeeper::Begin { group: order.group, deadline: at_first }, &descriptors);
     let command = order.command.first().cloned().unwrap_or_default();
     Ok(Starting { keeper, helpers, on_event, command })
 }
 
 impl Starting {
-    /// Waits until the process has become the command.
+    /// Waits until the command is executed.
     ///
     /// # Errors
-    /// When it could not.
+    /// If it could not be executed.
     ///
     /// # Cancel safety
     /// May be dropped and called again at will.
@@ -141,7 +145,7 @@ impl Starting {
                     }
                 });
             }
-            self.keeper.stirs().await;
+            self.keeper.changed().await;
         }
     }
 }

@@ -1,19 +1,21 @@
-//! The supervisor's end of what its guardian gives it.
+//! [`Supervisor`]: what a supervisor gets from its guardian, and the link to it.
 
 use crate::{
+    deposit::Deposit,
     established::Containment,
     guard::message::{Note, ToGuardian, ToSupervisor},
-    launch::{self, StageError, TakenUp},
-    link::{Heard, Link},
+    launch::{self, Accepted, StageError},
+    link::{Link, Received},
     processes::ForeignProcFs,
 };
 use rustix::process::Pid;
 use std::{
+    io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
 
-/// What a supervisor needs to start commands, from the guardian that has started it.
+/// What a supervisor needs to start commands. Its guardian passes it on.
 #[derive(Debug)]
 pub struct Supervisor {
     /// The link to the guardian.
@@ -24,36 +26,36 @@ pub struct Supervisor {
     pub input: OwnedFd,
     /// The process group for the command to share with the guardian; none without a terminal.
     pub terminal_group: Option<Pid>,
-    /// What the guardian has established.
+    /// The containment that the guardian has established.
     pub containment: Containment,
 }
 
-/// No supervisor.
+/// Why this process can't be a supervisor.
 #[derive(Debug, thiserror::Error)]
-pub enum TakeUpError {
-    /// No guardian has started this process, or it has ended.
+pub enum AcceptError {
+    /// A guardian did not start this process, or has ended.
     #[error(transparent)]
     Stage(#[from] StageError),
-    /// There is no `/proc` to find processes by.
+    /// There is no `/proc` to find processes in.
     #[error(transparent)]
     ProcFs(#[from] ForeignProcFs),
 }
 
 impl Supervisor {
-    /// Takes up what the guardian has given this process. Standard input is empty afterwards.
-    /// Must be called in `main`, while the process has a single thread.
+    /// Accepts the link from the guardian. Standard input is empty afterwards. Names the process after its
+    /// program and stage. Must be called in `main`, while the process has a single thread.
     ///
     /// # Errors
-    /// When no guardian has started this process, or the system refuses.
-    pub fn take_up() -> Result<Self, TakeUpError> {
-        let TakenUp { link, first, descriptors } = launch::take_up::<ToGuardian, ToSupervisor>()?;
+    /// If a guardian did not start this process, or the system refuses.
+    pub fn accept() -> Result<Self, AcceptError> {
+        let Accepted { link, first, descriptors } = launch::accept::<ToGuardian, ToSupervisor>()?;
         let mut descriptors = descriptors.into_iter();
         let (ToSupervisor::Begin { terminal_group, level }, Some(input), Some(guardian_process)) =
             (first, descriptors.next(), descriptors.next())
         else {
             return Err(StageError::NotAStage.into());
         };
-        let containment = Containment::taken_over(level, descriptors.next())?;
+        let containment = Containment::from_guardian(level, descriptors.next())?;
         let guardian = Guardian(Arc::new(link));
         let guardian_process = Arc::new(guardian_process);
         Ok(Self { guardian, guardian_process, input, terminal_group, containment })
@@ -65,24 +67,47 @@ impl Supervisor {
 pub struct Guardian(Arc<Link<ToGuardian, ToSupervisor>>);
 
 impl Guardian {
-    /// Tells the guardian's caller something. Never blocks. A guardian that has not listened for long, or is
-    /// gone, hears nothing of it.
+    /// Sends a note to the guardian's caller. Never blocks. The note is lost if the guardian has not read its
+    /// messages for long, or is gone.
     pub fn note(&self, note: Note) {
-        let _ = self.0.say(&ToGuardian::Note(note));
+        let _ = self.0.send(&ToGuardian::Note(note));
+    }
+
+    /// Leaves `deposit` with the guardian, which returns it in [`GuardEnded`](crate::GuardEnded) however this
+    /// process ends. Replaces an earlier deposit of this number. Never blocks.
+    ///
+    /// # Errors
+    /// If the guardian has not read its messages for long, or is gone. It does not get the deposit then.
+    pub fn deposit(&self, number: u64, deposit: &Deposit) -> io::Result<()> {
+        Ok(self.0.send_with(&ToGuardian::Deposit(number), &[deposit.as_fd()])?)
+    }
+
+    /// Makes the guardian drop the deposit of this number. Never blocks.
+    ///
+    /// # Errors
+    /// As [`deposit`](Self::deposit). The guardian still returns it then.
+    pub fn withdraw(&self, number: u64) -> io::Result<()> {
+        Ok(self.0.send(&ToGuardian::Withdraw(number))?)
+    }
+
+    /// Tells the guardian that this process has nothing left to do and ends now. If a thread of it hangs in the
+    /// kernel, the guardian leaves it behind after a few seconds, unless a kill deadline is armed (I6).
+    pub fn finished(&self) {
+        let _ = self.0.send(&ToGuardian::Finished);
     }
 
     /// Tells the guardian the earliest kill deadline, as [`note`](Self::note) does.
     pub(crate) fn deadline(&self, deadline: Option<vvm_clock::Instant>) {
-        let _ = self.0.say(&ToGuardian::Deadline(deadline));
+        let _ = self.0.send(&ToGuardian::Deadline(deadline));
     }
 
-    /// What the guardian has said, if anything. Never blocks.
-    pub fn hear(&self) -> Option<Heard<ToSupervisor>> {
-        self.0.hear()
+    /// Returns the guardian's next message, if there is one. Never blocks.
+    pub fn receive(&self) -> Option<Received<ToSupervisor>> {
+        self.0.receive()
     }
 }
 
-/// Readable once the guardian has said something, or is gone.
+/// Readable once the guardian has sent a message, or is gone.
 impl AsFd for Guardian {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

@@ -1,4 +1,4 @@
-//! The deadman's trigger of the supervisor, which also tells the guardian and every supervision.
+//! [`GuardedTrigger`]: the supervisor's deadman trigger, which also informs guardian and supervisions.
 
 use super::supervisor::Guardian;
 use std::{io, sync::Arc};
@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use vvm_clock::Instant;
 use vvm_deadman::{Subject, Trigger};
 
-/// Sets the system's own timers, and passes the deadline on.
+/// Sets the system's timers, and forwards the deadline.
 #[derive(Debug)]
 pub struct GuardedTrigger {
     system: Arc<dyn Trigger>,
@@ -15,12 +15,12 @@ pub struct GuardedTrigger {
 }
 
 impl GuardedTrigger {
-    /// On top of `system`.
+    /// Wraps `system`.
     pub fn over(system: Arc<dyn Trigger>, guardian: Guardian) -> Self {
         Self { system, guardian, deadline: watch::Sender::new(None) }
     }
 
-    /// The earliest deadline, as it moves.
+    /// Returns the earliest deadline, as it moves.
     pub fn deadline(&self) -> watch::Receiver<Option<Instant>> {
         self.deadline.subscribe()
     }
@@ -30,9 +30,8 @@ impl Trigger for GuardedTrigger {
     fn set_earliest(&self, earliest: Option<(Instant, &Subject)>) -> io::Result<()> {
         self.system.set_earliest(earliest)?;
         let deadline = earliest.map(|(at, _)| at);
-        // A guardian that has not listened for so long that the link is full hears nothing of it: it then
-        // counts as gone once the deadline that it confirmed last has passed, which is no later than this one
-        // was (I4).
+        // If the link is full, the message is lost. The guardian then counts as gone once the deadline that it
+        // confirmed last has passed, which is not later than this one (I4).
         self.guardian.deadline(deadline);
         self.deadline.send_replace(deadline);
         Ok(())

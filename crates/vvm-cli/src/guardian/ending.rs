@@ -32,7 +32,10 @@ pub(super) fn end(
         }
         None => {
             let (outcome, farewell) = without_farewell(told, end);
-            let reason = format!("the host {}", end.supervisor);
+            let reason = match end.supervisor {
+                Some(ended) => format!("the host process {ended}"),
+                None => "the host process hangs in the kernel".to_owned(),
+            };
             say_to_people!("{}: {outcome}: {reason}", run.name);
             tell_programs("error", "concluded", concluded(run, holder, told, outcome, &reason));
             if let Some(path) = &run.result_file {
@@ -85,7 +88,8 @@ fn part(farewell: Farewell) -> ExitCode {
 
 /// The host never said how to end: it was ended.
 fn without_farewell(told: &Told, end: &GuardEnded) -> (Outcome, Farewell) {
-    match end.supervisor {
+    let Some(ended) = end.supervisor else { return (Outcome::HostDied, Farewell::Exit(exit::SYSTEM)) };
+    match ended {
         Ended::Exited(exit::DEADMAN) => (Outcome::Deadline, Farewell::Exit(exit::DEADMAN)),
         Ended::Signalled(number) => {
             match Signal::from_named_raw(number).filter(|signal| asks_to_end(told, *signal)) {
@@ -120,9 +124,11 @@ mod tests {
         let end = |number| GuardEnded {
             deadline: None,
             deadline_passed: false,
-            supervisor: Ended::Signalled(number),
+            supervisor: Some(Ended::Signalled(number)),
             level: Level::Guardian,
             reaped_at: Instant::ORIGIN,
+            deposits: Vec::new(),
+            proven: true,
         };
         for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
             let (outcome, farewell) = without_farewell(&told, &end(signal.as_raw()));

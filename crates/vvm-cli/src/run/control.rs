@@ -14,7 +14,8 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant};
 use vvm_containment::{
-    Guardian, Heard, Passed, Readable, SignalSource, ToSupervisor, Told, terminal_is_gone,
+    ForwardedSignal, Guardian, Readable, Received, SignalForCommand, SignalSource, ToSupervisor,
+    terminal_is_gone,
 };
 use vvm_host::operate::{At, Request, StopRequests};
 use vvm_host::status::{HostStatus, WhyStopping};
@@ -42,7 +43,7 @@ pub(super) struct Control {
     /// The guardian has died.
     pub(super) guardian_died: CancellationToken,
     /// For the worker.
-    pub(super) signals: broadcast::Sender<Told>,
+    pub(super) signals: broadcast::Sender<SignalForCommand>,
     /// The deadline that the guardian's own timer stands at.
     pub(super) in_force: watch::Sender<Option<Instant>>,
 }
@@ -91,8 +92,8 @@ impl Control {
                         }
                     }
                 }
-                heard = guardian_socket.find(|| guardian.hear()), if guardian_speaks => match heard? {
-                    Heard::Message(ToSupervisor::Signalled { signal, source }, _) => {
+                heard = guardian_socket.find(|| guardian.receive()), if guardian_speaks => match heard? {
+                    Received::Message(ToSupervisor::Signalled { signal, source }, _) => {
                         let delivered = source == SignalSource::Terminal && signal != Signal::HUP;
                         let for_us = if self.has_worker() { asks_to_stop } else { ends_a_candidate };
                         if for_us(signal) {
@@ -106,13 +107,13 @@ impl Control {
                             }
                         }
                     }
-                    Heard::Message(ToSupervisor::InForce(deadline), _) => {
+                    Received::Message(ToSupervisor::InForce(deadline), _) => {
                         self.in_force.send_replace(deadline);
                     }
-                    Heard::Message(ToSupervisor::Begin { .. }, _) => {}
-                    Heard::End => {
+                    Received::Message(ToSupervisor::Begin { .. }, _) => {}
+                    Received::End => {
                         guardian_speaks = false;
-                        // Heard before its process is seen to end: the kernel closes first. So what ends from
+                        // Received before its process is seen to end: the kernel closes first. So what ends from
                         // here on has not ended by itself.
                         self.end_with_guardian();
                     }
@@ -182,7 +183,7 @@ impl Control {
 
     fn pass_on(&self, signal: Signal, delivered: bool, asks: bool) {
         // Without a command there is no receiver, and the signal has no addressee.
-        let _ = self.signals.send(Told { passed: Passed { signal, delivered }, asks });
+        let _ = self.signals.send(SignalForCommand { passed: ForwardedSignal { signal, delivered }, asks });
     }
 }
 

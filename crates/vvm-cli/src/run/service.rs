@@ -37,10 +37,10 @@ impl Service<ElectionKey> for WorkerService {
         let leadership = surroundings.leadership(&cx.slot, &cx.standing);
         let tenure = Tenure::new(Arc::clone(&surroundings), Arc::clone(&course), leadership.clone(), &cx);
         // First of all, so that no signal is lost that comes while the worker starts.
-        let orders = tenure.orders();
+        let controls = tenure.controls();
         surroundings.guardian_in_force(surroundings.run.ttl, &cx.stop).await?;
         surroundings.announce(course.leadership.get_or_init(|| leadership));
-        let supervision = tenure.start(orders).await?;
+        let supervision = tenure.start(controls).await?;
         Ok(Box::pin(tenure.run(supervision)))
     }
 }

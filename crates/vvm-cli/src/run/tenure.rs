@@ -26,7 +26,7 @@ use ielections::Standing;
 use std::{pin::pin, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Instant;
-use vvm_containment::{Ended, Order, Orders, StopTimeouts, Supervised, Supervision, Unproven, spawn};
+use vvm_containment::{CommandSpec, Controls, Ended, StopTimeouts, Supervised, Supervision, Unproven, spawn};
 use vvm_host::status::{Idle, IdleUntil, WhyStopping};
 use vvm_orch::{BoxError, ServiceContext};
 use vvm_storage::ElectionKey;
@@ -74,9 +74,9 @@ impl Tenure {
     }
 
     /// What a supervision is told from outside, from now on.
-    pub(super) fn orders(&self) -> Orders {
+    pub(super) fn controls(&self) -> Controls {
         let control = &self.surroundings.control;
-        Orders {
+        Controls {
             signals: control.signals.subscribe(),
             stop: self.stop.clone(),
             kill: control.kill.clone(),
@@ -91,11 +91,11 @@ impl Tenure {
     ///
     /// # Cancel safety
     /// Not cancel safe: dropped, it has everything killed, and nothing waits for that.
-    pub(super) async fn start(&self, orders: Orders) -> Result<Supervision, BoxError> {
+    pub(super) async fn start(&self, controls: Controls) -> Result<Supervision, BoxError> {
         let run = &self.surroundings.run;
         let credentials = vvm_storage::url::credentials(&run.storage);
         let withheld = if run.keep_credentials { &[] } else { credentials };
-        let order = Order {
+        let order = CommandSpec {
             command: &run.command,
             environment: self.leadership.environment(std::env::vars_os(), withheld),
             helpers: &run.work.helpers(),
@@ -120,7 +120,7 @@ impl Tenure {
             () = self.stop.cancelled() => Ok(()),
         };
         let clock = Arc::clone(&self.surroundings.clock);
-        let supervision = Supervision::of(starting, clock, timeouts, orders);
+        let supervision = Supervision::of(starting, clock, timeouts, controls);
         match executed {
             Ok(()) => Ok(supervision),
             Err(refusal) => {
@@ -197,9 +197,9 @@ impl Tenure {
                 return Ok(());
             }
             // First, so that no signal is lost that comes while it starts.
-            let orders = self.orders();
+            let controls = self.controls();
             self.surroundings.situation.work_ended("the command could not be started again");
-            supervision = self.start(orders).await?;
+            supervision = self.start(controls).await?;
             self.surroundings.situation.works();
         }
     }
