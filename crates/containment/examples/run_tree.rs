@@ -29,7 +29,11 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let containment = Containment::establish(Wanted::Auto)?;
     println!("level {}", containment.level());
     // Returns when no descendant is left.
-    let ended = guard(arguments, &[], containment, |report| println!("{report:?}"))?;
+    let ended = guard(arguments, &[], containment, |report| {
+        if let GuardReport::Event(event) = report {
+            println!("{event}");
+        }
+    })?;
     match ended.supervisor {
         Some(supervisor) => println!("the supervisor {supervisor}"),
         None => println!("the supervisor hangs in the kernel"),
@@ -42,7 +46,8 @@ fn run(command: &[OsString]) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let clock = Arc::new(SystemClock::start()?) as Arc<dyn Clock>;
     runtime.block_on(async {
-        // The holder of a lease would move this deadline, and a forwarder of signals would use the other sender.
+        // The holder of a lease would move this deadline, and a forwarder of signals would use the other
+        // sender.
         let (_deadlines, deadline) = watch::channel(None);
         let (_signals, signals) = broadcast::channel(1);
         let spec = CommandSpec {

@@ -1,4 +1,4 @@
-//! The lines for a shell that run beside the command, contained as it is.
+//! [`Helper`]: lines for a shell that run beside the command, in the same containment.
 
 use crate::{launch, shim};
 use std::{
@@ -11,12 +11,12 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// What may run beside the command.
+/// A helper of the command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Helper {
-    /// Runs before the command is told to stop.
+    /// Runs before the command is stopped.
     PreStop,
-    /// Finds out whether the command works.
+    /// Checks whether the command works.
     Check,
 }
 
@@ -29,7 +29,7 @@ pub struct HelperLines {
     pub check: Option<String>,
 }
 
-/// A helper that did not come to an end of its own.
+/// Why a helper did not end by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum HelperError {
     /// It was killed.
@@ -44,7 +44,7 @@ const PRE_STOP: &str = "--pre-stop=";
 const CHECK: &str = "--check=";
 
 impl HelperLines {
-    /// The line of one.
+    /// Returns the line of `helper`.
     pub(crate) fn of(&self, helper: Helper) -> Option<&str> {
         match helper {
             Helper::PreStop => self.pre_stop.as_deref(),
@@ -52,14 +52,14 @@ impl HelperLines {
         }
     }
 
-    /// The arguments of a stage that starts helpers and the command.
+    /// Returns the lines as arguments of a stage.
     pub(crate) fn arguments(&self) -> impl Iterator<Item = OsString> + use<> {
         let argument =
             |option: &str, line: &Option<String>| line.as_ref().map(|line| format!("{option}{line}").into());
         argument(PRE_STOP, &self.pre_stop).into_iter().chain(argument(CHECK, &self.check))
     }
 
-    /// The lines and the command among the arguments of such a stage. `None` if they are another program's.
+    /// Returns the lines and the command from the arguments of a stage. `None` for unknown arguments.
     pub(crate) fn read(arguments: &[OsString]) -> Option<(Self, &[OsString])> {
         let mut lines = Self::default();
         for (place, argument) in arguments.iter().enumerate() {
@@ -76,16 +76,16 @@ impl HelperLines {
                 (None, None) => return None,
             }
         }
-        // Tried out, without a command.
+        // A trial has no command.
         Some((lines, &[]))
     }
 }
 
-/// The shim that becomes `sh -c LINE`, in a process group of its own. Its standard output goes to standard
-/// error: standard output is the command's.
+/// Returns the shim for `sh -c LINE`, in a process group of its own. Its standard output goes to standard
+/// error, because standard output is the command's.
 ///
 /// # Errors
-/// When the process is out of descriptors.
+/// If the process is out of descriptors.
 pub(crate) fn command(line: &str, far: OwnedFd) -> io::Result<Command> {
     let shell = ["sh".into(), "-c".into(), line.into()];
     let mut command = launch::command(shim::STAGE, launch::behind_dashes(&shell), far);

@@ -1,5 +1,5 @@
-//! Passing signals to the command. Only its parent may: until that one reaps it, its number names no other
-//! process.
+//! [`ChildHandle`]: forwards signals to the command. Only for its parent: until that process reaps the
+//! command, its number names no other process.
 
 use crate::{processes::group_of, signals::ForwardedSignal};
 use rustix::{
@@ -7,7 +7,7 @@ use rustix::{
     process::{Pid, kill_process, kill_process_group},
 };
 
-/// A hold on the command, for its parent.
+/// The command, for its parent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ChildHandle {
     pub(crate) pid: Pid,
@@ -17,19 +17,19 @@ pub(crate) struct ChildHandle {
 /// The process group that the command was started in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Group {
-    /// One that it leads. All of it gets the signals.
+    /// A group of its own, which gets all signals.
     Own,
-    /// The terminal's, whose number is none where it belongs to a PID namespace above.
+    /// The terminal's group. `None` if it belongs to a PID namespace above.
     Terminal(Option<Pid>),
 }
 
 impl ChildHandle {
-    /// Passes a signal on, unless the command has it already.
+    /// Forwards a signal, unless the command has got it already.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub(crate) fn pass_on(&self, ForwardedSignal { signal, delivered }: ForwardedSignal) -> io::Result<()> {
-        // A terminal signals a group, which the command may have left.
+        // The command may have left the group that the terminal signals.
         let stayed = matches!(self.group, Group::Terminal(group) if group_of(self.pid) == group);
         match self.group {
             _ if delivered && stayed => Ok(()),

@@ -1,8 +1,8 @@
-//! A control group for the worker's processes, below the one that `vvm` runs in: what is in it can be killed
-//! at once, and what it starts is in it, too (cgroups(7), version 2).
+//! [`ControlGroup`]: a control group for the command's processes, which can be killed at once (cgroups(7),
+//! version 2).
 //!
-//! It is made by the guardian, and both it and the host have hold of it: as a descriptor of its folder,
-//! because the group file system may be found elsewhere, or nowhere, by the time that it matters.
+//! The guardian makes it below its own group. Each process holds a descriptor of its folder, because the file
+//! system may be mounted elsewhere later.
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -17,32 +17,31 @@ use std::{
     time::Duration,
 };
 
-/// A control group, while it exists.
+/// A control group.
 #[derive(Debug)]
 pub(crate) struct ControlGroup {
     folder: OwnedFd,
 }
 
-/// Between two looks at a group that was left and still seems to be full, if nothing is heard of it before.
-const LEAVING: Duration = Duration::from_millis(100);
+/// The longest pause between two looks at a group that still has members.
+const PAUSE: Duration = Duration::from_millis(100);
 
-/// How many such looks in a row may find the same ones inside. Looks and not a time, since a machine that
-/// stands still, or gives its processors to others, lets nobody leave; a storm of processes that are dying
-/// takes as long as it takes.
+/// How many looks in a row may find the same members. Looks and not a time, because on a busy machine killed
+/// processes need long to end.
 const LOOKS: u32 = 10;
 
-/// How many looks there are at all, at one where strangers come and go.
+/// How many looks there are in all, if other processes enter and leave the group.
 const ALL_LOOKS: u32 = 600;
 
-/// How many names are tried: namesakes are what others of our number left behind, in other PID namespaces or
-/// long ago.
+/// How many names are tried. Processes of the same number, in other PID namespaces or earlier, may have left
+/// groups behind.
 const NAMES: u32 = 1_000;
 
 impl ControlGroup {
-    /// A new one below `parent`.
+    /// Makes a group below `parent`.
     ///
     /// # Errors
-    /// When this user may not make one there.
+    /// If this user may not make one there.
     pub(crate) fn below(parent: &Path) -> io::Result<Self> {
         let process = rustix::process::getpid();
         let mut taken = io::Error::from(io::ErrorKind::AlreadyExists);
@@ -60,23 +59,23 @@ impl ControlGroup {
         Err(taken)
     }
 
-    /// The one whose folder this is.
+    /// Returns the group of this folder.
     pub(crate) fn of(folder: OwnedFd) -> Self {
         Self { folder }
     }
 
-    /// Moves a process in. Whatever it starts from then on is in it.
+    /// Moves a process into the group, and so all processes that it starts later.
     ///
     /// # Errors
-    /// When the kernel refuses: this user may not move it, or it has ended.
+    /// If this user may not move it, or it has ended.
     pub(crate) fn admit(&self, process: Pid) -> io::Result<()> {
         Ok(self.tell("cgroup.procs", &process.to_string())?)
     }
 
-    /// Kills everybody in it, those included who are being started just now.
+    /// Kills all members, including those that are just being started.
     ///
     /// # Errors
-    /// When the group is gone.
+    /// If the group does not exist any more.
     pub(crate) fn kill(&self) -> io::Result<()> {
         match self.tell("cgroup.kill", "1") {
             // Before Linux 5.14.
@@ -85,25 +84,24 @@ impl ControlGroup {
         }
     }
 
-    /// The same by hand: who is frozen starts nobody, and can be killed (cgroups(7)). One who is started
-    /// while we look may be missed, and is found at the next look, which follows when one that was killed has
-    /// ended.
+    /// Kills without `cgroup.kill`: a frozen process starts no other and can be killed (cgroups(7)). A
+    /// process that is started meanwhile may be missed. The next call finds it, when a killed one has ended.
     fn freeze_and_kill(&self) -> io::Result<()> {
         self.tell("cgroup.freeze", "1")?;
         for member in self.members()? {
-            // Gone already, or out of reach, which whoever waits for it will tell.
+            // Gone already, or out of reach, which `sweep` reports.
             let _ = kill_process(member, Signal::KILL);
         }
         Ok(self.tell("cgroup.freeze", "0")?)
     }
 
-    /// Removes the group, and those that the worker has made inside of it.
+    /// Removes the group, and those that the command has made inside.
     ///
-    /// Waits for those who have ended, as long as they get fewer and a little longer: one that was reaped may
-    /// be counted as inside for a moment.
+    /// Waits while the members change, and a little longer: a reaped process may count as a member for a
+    /// moment.
     ///
     /// # Errors
-    /// When there is still somebody in it.
+    /// If members are left.
     pub(crate) fn remove(&self) -> io::Result<()> {
         let (mut inside, mut in_vain) = (Vec::new(), 0);
         for _ in 0..ALL_LOOKS {
@@ -121,12 +119,12 @@ impl ControlGroup {
             if in_vain >= LOOKS {
                 return outcome;
             }
-            await_change(&events, LEAVING);
+            await_change(&events, PAUSE);
         }
         Err(Errno::BUSY.into())
     }
 
-    /// Who is in it, and in those inside of it.
+    /// Returns the members of the group and of those inside.
     fn members(&self) -> io::Result<Vec<Pid>> {
         let mut found = Vec::new();
         for folder in self.folders()? {
@@ -137,9 +135,9 @@ impl ControlGroup {
         Ok(found)
     }
 
-    /// Its folder, and those inside of it, each before what is inside of itself.
+    /// Returns its folder and those inside, each before its own inner ones.
     fn folders(&self) -> io::Result<Vec<PathBuf>> {
-        // Wherever it is now.
+        // Where it is mounted now.
         let mut folders = vec![fs::read_link(format!("/proc/self/fd/{}", self.folder.as_raw_fd()))?];
         let mut looked_at = 0;
         while let Some(folder) = folders.get(looked_at) {
@@ -161,16 +159,14 @@ impl ControlGroup {
     }
 }
 
-/// Returns when the events of a group have changed since they were read (cgroups(7): `POLLPRI`), at the
-/// latest after `longest`.
+/// Waits until the events of a group change (cgroups(7): `POLLPRI`), at the latest until `longest` has
+/// passed.
 fn await_change(events: &OwnedFd, longest: Duration) {
-    // What can't be said in seconds and nanoseconds is far beyond what is ever asked for.
     let longest = Timespec::try_from(longest).ok();
-    // Interrupted, or with no memory: the next try tells.
+    // After an error, the caller looks again.
     let _ = poll(&mut [PollFd::new(events, PollFlags::PRI)], longest.as_ref());
 }
 
-/// Its folder.
 impl AsFd for ControlGroup {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.folder.as_fd()
@@ -183,7 +179,7 @@ mod tests {
     use crate::delegation;
     use std::process::{Child, Command};
 
-    /// Where this machine lets us make a group; where it doesn't, that it is refused is what is left to see.
+    /// Makes a group. Where the machine refuses that, checks the refusal.
     fn group() -> Option<ControlGroup> {
         let found = delegation::own_group().and_then(|own| {
             ControlGroup::below(&own).map_err(|cause| delegation::Refusal::NotDelegated { own, cause })
@@ -206,15 +202,15 @@ mod tests {
     }
 
     #[test]
-    fn killed_in_either_way_nobody_is_left_and_the_group_can_be_used_again() {
+    fn both_ways_of_killing_leave_an_empty_group() {
         let Some(group) = group() else { return };
         for kill in [ControlGroup::kill, ControlGroup::freeze_and_kill, ControlGroup::kill] {
             let mut child = sleeper(&group);
-            // One in a group that the worker has made.
+            // A member of a group that the command has made.
             let inner = group.folders().unwrap()[0].join("inner");
             fs::create_dir_all(&inner).unwrap();
             let mut inside = sleeper(&ControlGroup::of(fs::File::open(inner).unwrap().into()));
-            assert!(group.remove().is_err(), "a group with somebody in it was removed");
+            assert!(group.remove().is_err(), "a group with members was removed");
             kill(&group).unwrap();
             assert!(!child.wait().unwrap().success());
             assert!(!inside.wait().unwrap().success());

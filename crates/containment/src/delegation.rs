@@ -1,4 +1,4 @@
-//! The control group that this process runs in, and whether it is ours to make others in.
+//! The control group of this process, and whether this process may make others below it.
 
 use rustix::{fs::getxattr, process::geteuid};
 use std::{
@@ -7,33 +7,33 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// No control group for the command.
+/// Why this process can't make a control group.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// The kernel or the machine has no version 2, or none that this process is in.
+    /// There is no version 2, or this process is in no visible group of it.
     #[error(
-        "there is no cgroup v2 here that this process can see (proc(5): /proc/self/cgroup, /proc/self/mountinfo): have \
-         it mounted (kernel parameter systemd.unified_cgroup_hierarchy=1)"
+        "there is no cgroup v2 here that this process can see (proc(5): /proc/self/cgroup, \
+         /proc/self/mountinfo): have it mounted (kernel parameter systemd.unified_cgroup_hierarchy=1)"
     )]
     NoGroups,
-    /// This process may not divide its own group.
+    /// This process may not make groups below its own.
     #[error(
-        "its own group {} is not delegated to it ({cause}): start it as a unit with Delegate=yes (in the unit's file, or \
-         with systemd-run --user --scope -p Delegate=yes)",
+        "its own group {} is not delegated to it ({cause}): start it as a unit with Delegate=yes \
+         (in the unit's file, or with systemd-run --user --scope -p Delegate=yes)",
         own.display()
     )]
     NotDelegated {
-        /// The group that this process is in.
+        /// The group of this process.
         own: PathBuf,
-        /// What the kernel refused there.
+        /// The kernel's refusal.
         cause: io::Error,
     },
 }
 
-/// The folder of the group that this process is in.
+/// Returns the folder of this process's group.
 ///
 /// # Errors
-/// When it is in none that can be seen from here.
+/// If it is in no visible group.
 pub(crate) fn own_group() -> Result<PathBuf, Refusal> {
     let read = |file| fs::read_to_string(file).unwrap_or_default();
     folder(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"))
@@ -41,8 +41,8 @@ pub(crate) fn own_group() -> Result<PathBuf, Refusal> {
         .ok_or(Refusal::NoGroups)
 }
 
-/// Whether whoever manages the groups of this machine has left `group` to us: to this user, or with the mark
-/// that systemd sets. (Root may write anywhere, which does not make it right.)
+/// Returns whether the manager of this machine's groups has delegated `group`: to this user, or by the mark
+/// that systemd sets. That root may write anywhere does not count.
 pub(crate) fn is_delegated(group: &Path) -> bool {
     let user = geteuid();
     let is_ours = || fs::metadata(group).is_ok_and(|of| of.uid() == user.as_raw());
@@ -53,7 +53,7 @@ pub(crate) fn is_delegated(group: &Path) -> bool {
     (!user.is_root() && is_ours()) || marked("user.delegate") || marked("trusted.delegate")
 }
 
-/// The group of `/proc/self/cgroup` below the mounts of `/proc/self/mountinfo`.
+/// Returns the folder of the group in `/proc/self/cgroup`, by the mounts in `/proc/self/mountinfo`.
 fn folder(groups: &str, mounts: &str) -> Option<PathBuf> {
     // Version 2 has number 0, and no controllers in its line (cgroups(7)).
     let group = Path::new(groups.lines().find_map(|line| line.strip_prefix("0::"))?);
@@ -62,13 +62,13 @@ fn folder(groups: &str, mounts: &str) -> Option<PathBuf> {
         let mut fields = mount.split(' ').skip(3);
         let (root, point) = (fields.next()?, fields.next()?);
         let below = group.strip_prefix(unescaped(root)).ok()?;
-        // Above what this process may see.
+        // Above the part that this process may see.
         let is_hidden = below.starts_with("..");
         (kind.starts_with("cgroup2 ") && !is_hidden).then(|| Path::new(&unescaped(point)).join(below))
     })
 }
 
-/// A field of proc(5), in which a backslash and three octal digits stand for a blank and the like.
+/// Decodes a field of proc(5), in which a backslash and three octal digits stand for blanks and the like.
 fn unescaped(field: &str) -> String {
     let mut parts = field.split('\\');
     let mut text = parts.next().unwrap_or_default().to_owned();
@@ -96,7 +96,7 @@ mod tests {
 41 31 0:38 / /sys/fs/cgroup rw,relatime shared:4 - cgroup2 cgroup2 rw";
 
     #[test]
-    fn the_own_group_is_found_below_its_mount() {
+    fn own_group_is_found_below_its_mount() {
         let of = |groups: &str| folder(groups, MOUNTS);
         let user = "/user.slice/user-7.slice/session-2.scope";
         assert_eq!(of(&format!("0::{user}")), Some(format!("/sys/fs/cgroup{user}").into()));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_somebody_else_is_not_delegated() {
+    fn folder_of_root_is_not_delegated() {
         assert!(!is_delegated(Path::new("/proc/sys")), "a folder of root");
     }
 }

@@ -1,4 +1,4 @@
-//! Establishing a containment: the level that was asked for is tried out before anything is started in it.
+//! Establishing a containment. A level is tried before anything is started in it.
 
 use crate::{
     control_group::ControlGroup,
@@ -13,25 +13,25 @@ use crate::{
 use rustix::process::Pid;
 use std::{io, path::Path, sync::Arc};
 
-/// The level asked for is not to be had here.
+/// Why the requested level is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// No level is.
+    /// No level is available.
     #[error(transparent)]
     ProcFs(#[from] ForeignProcFs),
-    /// There is no control group for the command.
+    /// This process can't make a control group.
     #[error(transparent)]
     ControlGroup(#[from] delegation::Refusal),
-    /// There is no PID namespace for it.
+    /// This process can't make a PID namespace.
     #[error(transparent)]
     Namespace(#[from] namespace_refusal::Refusal),
 }
 
 impl Containment {
-    /// The level wanted, tried out. A group is there from now on, until it is [dissolved](Self::dissolve).
+    /// Establishes the wanted level. A control group exists until it is [dissolved](Self::dissolve).
     ///
     /// # Errors
-    /// When it is not to be had here.
+    /// If the level is not available here.
     pub fn establish(wanted: Wanted) -> Result<Self, Refusal> {
         let (level, group) = match wanted {
             Wanted::Auto => delegation::own_group()
@@ -55,13 +55,13 @@ impl Containment {
     }
 }
 
-/// A group that takes processes in: not every one does that lets others be made below it.
+/// Makes a control group, and tries that processes can be moved into it, which not every group allows.
 fn tried_group(own: &Path) -> io::Result<ControlGroup> {
     let group = ControlGroup::below(own)?;
     let (near, far) = link::pair::<ToShim, FromShim>()?;
     let admitted = launch::command(shim::STAGE, [], far).spawn().and_then(|mut shim| {
         let admitted = group.admit(Pid::from_child(&shim));
-        // SignalForCommand nothing, it ends.
+        // Without a message, it ends.
         drop(near);
         shim.wait()?;
         admitted

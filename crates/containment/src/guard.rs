@@ -1,5 +1,5 @@
-//! The guardian: the process that the user starts. It starts the supervisor, forwards signals to it, and kills
-//! everything that descends from it when it ends.
+//! The guardian: the process that the user starts. It starts the supervisor, forwards signals to it, and
+//! kills everything that descends from it when it ends.
 //!
 //! It is a process of its own, because no process can clean up after its own SIGKILL. It has one thread, so
 //! that it works as process 1, without memory, and while everything else hangs.

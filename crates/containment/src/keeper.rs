@@ -1,8 +1,7 @@
-//! The keeper: parent of the command and of what it leaves behind, and the only process that reaps them.
-//!
-//! A sub-reaper between supervisor and command, or process 1 of the command's namespace. Single-threaded, and
-//! it decides nothing. It kills everything when it is told to, when the supervisor is gone, and when the
-//! guardian is gone, and says [`Gone`](FromKeeper::Gone) when no descendant is left (I6).
+//! The keeper: parent of the command and of all processes that it leaves behind, and the only one to reap
+//! them. It is a sub-reaper between supervisor and command, or process 1 of the command's namespace. It kills
+//! by order, and when supervisor or guardian are gone. It sends [`Gone`](FromKeeper::Gone) when no descendant
+//! is left (I6).
 
 pub(crate) mod message;
 
@@ -38,19 +37,18 @@ use std::{
 use vvm_clock::{Instant, SystemClock};
 use vvm_deadman::{KernelTimer, SECOND_LAYER_BEHIND};
 
-/// How long before the kill deadline a keeper kills by itself. A supervisor that runs has told it to before:
-/// it leaves a twentieth of the TTL, 50 ms at least, for killing. So this is for a supervisor that is
-/// stopped, and ends no command that might have gone on; and it leaves the keeper this time and
-/// [`SECOND_LAYER_BEHIND`] until its own timer kills it.
+/// How long before the kill deadline a keeper kills without an order. A running supervisor orders it
+/// earlier: it leaves a twentieth of the TTL for killing, at least 50 ms. So this is for a stopped
+/// supervisor. The keeper has this time and [`SECOND_LAYER_BEHIND`] before its own timer kills it.
 const BEFORE_THE_DEADLINE: Duration = Duration::from_millis(25);
 
 /// The name of the stage.
 pub(crate) const STAGE: &str = "stage-keeper";
 
-/// A keeper of descendants, from its start until none is left.
+/// Runs a keeper of descendants until none is left.
 pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
-    // First: signals of a service manager, which signals every process, are for the command, and reach it by
-    // way of the supervisor. Caught, not ignored: what is ignored stays so for the command.
+    // First. A service manager signals every process; the supervisor forwards those signals to the command.
+    // They are caught, not ignored, because the command would inherit that.
     let signals = Signals::catch_also(&[Signal::TSTP]).map_err(StageError::System)?;
     let Accepted { link, first, descriptors } = launch::accept()?;
     let (lines, command) = HelperLines::read(arguments).ok_or(StageError::NotAStage)?;
@@ -61,11 +59,11 @@ pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
     Ok(0)
 }
 
-/// What a keeper is asked to start.
+/// What a keeper starts.
 pub(crate) struct KeeperTask<'k> {
     pub(crate) lines: &'k HelperLines,
     pub(crate) command: &'k [OsString],
-    /// The process group to stay in, which has no number in a namespace; a new one without.
+    /// The process group to stay in, which has no number in a namespace; `None` for a new one.
     pub(crate) group: Option<Option<Pid>>,
     pub(crate) deadline: Option<Instant>,
     /// The command's standard input, the guardian's process, a control group's folder.
@@ -85,7 +83,7 @@ pub(crate) enum Scope {
 pub(crate) fn keep(link: &Link<FromKeeper, ToKeeper>, order: KeeperTask<'_>, signals: Signals, scope: Scope) {
     let mut descriptors = order.descriptors.into_iter();
     let (Some(input), Some(guardian)) = (descriptors.next(), descriptors.next()) else { return };
-    // Before anything is started: a supervisor or guardian that has ended meanwhile would have ended nothing.
+    // Before anything is started, because a supervisor or guardian that has ended would not kill it.
     let mut early = Vec::new();
     loop {
         match link.receive() {
@@ -101,7 +99,7 @@ pub(crate) fn keep(link: &Link<FromKeeper, ToKeeper>, order: KeeperTask<'_>, sig
     let mut established = || {
         let containment = match scope {
             Scope::Descendants => {
-                // What the command leaves behind becomes this process's child, so that it can wait for the
+                // Processes that the command leaves behind become children of this one, which waits for the
                 // last of them (I6).
                 set_child_subreaper(Some(getpid()))?;
                 Containment::from_guardian(Level::Guardian, descriptors.next()).map_err(io::Error::other)?
@@ -134,7 +132,7 @@ pub(crate) fn keep(link: &Link<FromKeeper, ToKeeper>, order: KeeperTask<'_>, sig
         let _ = link.send(&FromKeeper::NotStarted(errno_of(&cause)));
         keeper.killing = true;
     }
-    // What came before there was a command is for the command, too, which may never come to be by it.
+    // Earlier messages are for the command, too. A signal among them may kill its shim.
     early.into_iter().for_each(|message| keeper.obey(message));
     keeper.watch(signals);
 }
@@ -151,15 +149,14 @@ struct Keeper<'k> {
     guardian: OwnedFd,
     lines: &'k HelperLines,
     containment: Containment,
-    /// Kills a keeper that is stopped or hangs when the deadline has passed, and with it the command (I4).
-    /// None for process 1, which no timer of its own kills: there the supervisor's end does, by way of the
-    /// process outside.
+    /// Kills a keeper that is stopped or hangs at the deadline, and with it the command (I4). `None` for
+    /// process 1, which ignores its own timers: it ends with the supervisor, through the process outside.
     timer: Option<KernelTimer>,
     /// The kill deadline.
     deadline: Option<Instant>,
     /// The command, until it is reaped.
     command: Option<ChildHandle>,
-    /// The link to its shim, until that is the command.
+    /// The link to its shim, until the command is executed.
     shim: Option<Link<ToShim, FromShim>>,
     /// The helpers, until they are reaped.
     helpers: Vec<(Helper, Pid)>,
@@ -201,7 +198,7 @@ impl Keeper<'_> {
         Ok(())
     }
 
-    /// A shim that is never told ends.
+    /// Puts a shim into the control group, and sends it its message. A shim without a message ends.
     fn admit_and_tell(
         &self,
         pid: Pid,
@@ -209,20 +206,20 @@ impl Keeper<'_> {
         input: BorrowedFd<'_>,
     ) -> io::Result<()> {
         if let Some(group) = &self.containment.group {
-            // Before it is told to become anything.
+            // Before it executes anything.
             group.admit(pid)?;
         }
-        // A shim that has died already is found when it is reaped.
+        // If the shim has died already, it is found when it is reaped.
         let _ = near.send_with(&ToShim { parent: getpid() }, &[input]);
         Ok(())
     }
 
-    /// Until no descendant is left.
+    /// Watches until no descendant is left.
     fn watch(mut self, mut signals: Signals) {
         loop {
-            // Reaping and listening happen in any case.
+            // Only empties the queue.
             let _ = signals.pending();
-            // Before its end: that it was executed is said first.
+            // Before reaping, so that `Executed` is sent before `Ended`.
             self.listen_to_shim();
             if self.reap() == Reaping::Childless {
                 // The proof (I6): as a sub-reaper, or process 1, a process without a child has no descendant.
@@ -249,14 +246,13 @@ impl Keeper<'_> {
         }
     }
 
-    /// Kills and reaps what there is. Whether nothing is left.
+    /// Kills and reaps. Returns whether no descendant is left.
     fn kill(&mut self) -> bool {
         let mut reaped = Vec::new();
         let state = sweep(&self.containment, |one| reaped.push(one));
         reaped.into_iter().for_each(|one| self.note(one));
         if !self.link_open || self.is_due() {
-            // Everything that could be found was sent SIGKILL, the command first of all. The rest takes its
-            // time, and this process must live to see the end of it.
+            // Every process that was found has got SIGKILL. This process must live until they have ended.
             self.set_timer(None);
         }
         match state {
@@ -273,7 +269,7 @@ impl Keeper<'_> {
     }
 
     fn note(&mut self, reaped: Reaped) {
-        // A supervisor that is gone will be heard of.
+        // That the supervisor is gone shows at the next receive.
         if self.command.take_if(|command| command.pid == reaped.pid).is_some() {
             let _ = self.link.send(&FromKeeper::Ended(reaped.ended));
         }
@@ -285,7 +281,7 @@ impl Keeper<'_> {
 
     fn listen_to_shim(&mut self) {
         match self.shim.as_ref().and_then(Link::receive) {
-            // The shim's end closes on exec; and when it is killed, which its reaping tells.
+            // The shim's end closes on exec, or when the shim is killed: then it is reaped.
             Some(Received::End) => {
                 let _ = self.link.send(&FromKeeper::Executed);
                 self.shim = None;
@@ -311,13 +307,13 @@ impl Keeper<'_> {
     fn obey(&mut self, message: ToKeeper) {
         match message {
             ToKeeper::Signal(passed) => {
-                // Until it is reaped, which only this process does, its number names no other process.
+                // Only this process reaps it: until then, its number names no other process.
                 if let Some(Err(errno)) = self.command.as_ref().map(|command| command.pass_on(passed)) {
                     let _ = self.link.send(&FromKeeper::NotPassedOn(passed.signal, errno));
                 }
             }
             ToKeeper::Helper(helper) => {
-                // Nothing is started that would have to be killed at once.
+                // A helper would have to be killed at once.
                 let started =
                     if self.killing { Err(Errno::CANCELED.into()) } else { self.start_helper(helper) };
                 if let Err(cause) = started {
@@ -326,7 +322,7 @@ impl Keeper<'_> {
             }
             ToKeeper::KillHelper(wanted) => {
                 for (_, pid) in self.helpers.iter().filter(|(helper, _)| *helper == wanted) {
-                    // It has ended already, and is about to be reaped.
+                    // It may have ended already.
                     let _ = kill_process_group(*pid, Signal::KILL);
                 }
             }
@@ -334,7 +330,7 @@ impl Keeper<'_> {
             ToKeeper::TellRest => {
                 for member in self.containment.family.descendants() {
                     for signal in [Signal::TERM, Signal::CONT] {
-                        // Gone, or out of reach, which the killing will tell.
+                        // Gone, or out of reach: the kill reports that.
                         let _ = self.containment.family.signal(member, signal);
                     }
                 }
@@ -352,7 +348,7 @@ impl Keeper<'_> {
         self.set_timer(deadline);
     }
 
-    /// Whether it is time to kill without being told to.
+    /// Returns whether it is time to kill without an order.
     fn is_due(&self) -> bool {
         self.due().is_some_and(|due| SystemClock::read() >= due)
     }
@@ -361,8 +357,8 @@ impl Keeper<'_> {
         self.deadline.map(|deadline| deadline.before(BEFORE_THE_DEADLINE))
     }
 
-    /// Behind the supervisor's own deadline as its second layer is, so that a supervisor that ends by its
-    /// first one still has everything killed by a keeper that runs.
+    /// Sets the timer as far behind the deadline as the supervisor's second layer: when the supervisor dies
+    /// at its deadline, the keeper must still run to kill the command.
     fn set_timer(&self, deadline: Option<Instant>) {
         if let Some(timer) = &self.timer {
             // The kernel documents no failure. With one, the earlier deadline stays in force (I4).
@@ -370,7 +366,7 @@ impl Keeper<'_> {
         }
     }
 
-    /// Blocks until there is something to do.
+    /// Blocks until a signal or message arrives, a process ends, or it is time to kill.
     fn wait(&self, signals: &Signals) {
         let mut fds = vec![PollFd::new(signals, PollFlags::IN)];
         if self.link_open {
@@ -380,10 +376,10 @@ impl Keeper<'_> {
             fds.push(PollFd::new(&self.guardian, PollFlags::IN));
         }
         fds.extend(self.shim.as_ref().map(|shim| PollFd::new(shim, PollFlags::IN)));
-        // The wait counts no suspend: after one, the timers of supervisor and keeper are due at once.
+        // This wait does not count suspend. After one, the timers of supervisor and keeper expire at once.
         let left = self.due().filter(|_| !self.killing).map(|due| SystemClock::read().until(due));
         let longest = left.and_then(|left| Timespec::try_from(left).ok());
-        // Interrupted: looking at everything is right after that, too.
+        // After an error, the caller looks at everything as well.
         let _ = poll(&mut fds, longest.as_ref());
     }
 }

@@ -1,9 +1,8 @@
-//! The levels of containment, and the level that a caller asks for.
+//! [`Level`]: the levels of containment.
 
 use std::fmt;
 
-/// What keeps a command's processes from getting away. Each level has everything that
-/// [`Guardian`](Self::Guardian) has, and one thing on top.
+/// How a command's processes are contained. Every level includes [`Guardian`](Self::Guardian).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
     /// Guardian and supervisor: each ends everything when the other dies.
@@ -25,12 +24,12 @@ impl fmt::Display for Level {
     }
 }
 
-/// The level that a caller asks for.
+/// The level that a caller requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wanted {
-    /// The best level that changes nothing for the command. In a PID namespace, its processes have other
-    /// numbers.
+    /// The best level that the command can't notice. In a PID namespace its processes have other numbers, so
+    /// that level is not chosen.
     Auto,
-    /// This level. If the machine refuses it, nothing is started.
+    /// This level, or a refusal.
     Exactly(Level),
 }

@@ -16,7 +16,7 @@
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(
-    "containment needs Linux: parent-death signals, sub-reapers and process descriptors are what it is made of"
+    "vvm-containment needs Linux: it uses parent-death signals, sub-reapers and process descriptors"
 );
 
 mod auxiliary;

@@ -1,7 +1,6 @@
-//! The link between two stages: a pair of connected sockets, typed in both directions.
+//! [`Link`]: a pair of connected sockets between two stages, typed in both directions.
 //!
-//! The messages stand with the stages that send them. How a stage gets its end stands in `launch`. Sequenced
-//! packets carry one message each, whole or not at all, so that no reader waits for the rest of one.
+//! Sequenced packets carry one message each, whole or not at all, so no reader waits for the rest of one.
 
 mod frame;
 
@@ -22,33 +21,33 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-/// The most descriptors that go with one message: a stage's standard input, its guardian, and a folder.
+/// The most descriptors of one message: a stage's standard input, its guardian, and a folder.
 const MAX_DESCRIPTORS: usize = 3;
 
 /// A message that fits a frame.
 pub(crate) trait Message: Sized {
     fn to_frame(&self) -> Frame;
-    /// `None` for a message that this version does not know.
+    /// Returns `None` for an unknown message.
     fn from_frame(frame: &Frame) -> Option<Self>;
 }
 
-/// One end of a link, over which `Out` is said and `In` is heard.
+/// One end of a link, which sends `Out` and receives `In`.
 #[derive(Debug)]
 pub(crate) struct Link<Out, In> {
     socket: OwnedFd,
     words: PhantomData<fn(Out) -> In>,
 }
 
-/// What a look at the link found.
+/// What was received over a link.
 #[derive(Debug)]
 pub enum Received<In> {
     /// A message, and the descriptors that came with it.
     Message(In, Vec<OwnedFd>),
-    /// The other end is gone, or runs another version. No message will come.
+    /// The other end is gone or runs another version. No message follows.
     End,
 }
 
-/// Two ends of a new link, the second still without a process.
+/// Creates a link. The second end is for a process that is to be started.
 pub(crate) fn pair<Out: Message, In: Message>() -> io::Result<(Link<Out, In>, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -56,23 +55,23 @@ pub(crate) fn pair<Out: Message, In: Message>() -> io::Result<(Link<Out, In>, Ow
 }
 
 impl<Out: Message, In: Message> Link<Out, In> {
-    /// The link whose end `socket` is.
+    /// Returns the link with the end `socket`.
     pub(crate) fn over(socket: OwnedFd) -> Self {
         Self { socket, words: PhantomData }
     }
 
-    /// Says `message`. Never blocks.
+    /// Sends `message`. Never blocks.
     ///
     /// # Errors
-    /// `AGAIN` when the other end has not listened for long, `PIPE` when it is gone. Nothing was said then.
+    /// `AGAIN` if the other end has not received for long, `PIPE` if it is gone. Nothing was sent then.
     pub(crate) fn send(&self, message: &Out) -> rustix::io::Result<()> {
         self.send_with(message, &[])
     }
 
-    /// Says `message` and hands over descriptors, at most three.
+    /// Sends `message` with at most three descriptors.
     ///
     /// # Errors
-    /// As [`say`](Self::say).
+    /// As [`send`](Self::send).
     pub(crate) fn send_with(&self, message: &Out, descriptors: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -88,7 +87,7 @@ impl<Out: Message, In: Message> Link<Out, In> {
         }
     }
 
-    /// What has been said, if anything has. Never blocks.
+    /// Returns the next message, if there is one. Never blocks.
     pub(crate) fn receive(&self) -> Option<Received<In>> {
         let mut bytes = [0; Frame::BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
@@ -96,8 +95,8 @@ impl<Out: Message, In: Message> Link<Out, In> {
         let received = loop {
             let into = &mut [IoSliceMut::new(&mut bytes)];
             match recvmsg(&self.socket, into, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-                // Reset is said once, by an end that went with words of ours unheard. Its own last words come
-                // after it.
+                // Reset is reported once, if the other end closed with unread messages. Its own last messages
+                // follow.
                 Err(Errno::INTR | Errno::CONNRESET) => {}
                 outcome => break outcome,
             }
@@ -117,7 +116,7 @@ impl<Out: Message, In: Message> Link<Out, In> {
         Some(message.map_or(Received::End, |message| Received::Message(message, descriptors)))
     }
 
-    /// Blocks until something is said or the other end is gone.
+    /// Blocks until a message arrives or the other end is gone.
     pub(crate) fn wait(&self) {
         let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
         while poll(&mut fds, None) == Err(Errno::INTR) {}
@@ -154,13 +153,13 @@ mod tests {
     }
 
     #[test]
-    fn a_message_arrives_whole_with_its_descriptors() {
+    fn message_arrives_whole_with_its_descriptors() {
         let (near, far) = two();
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         near.send_with(&Number(7), &[reader.as_fd()]).unwrap();
         drop(reader);
-        let Some(Received::Message(heard, descriptors)) = far.receive() else { panic!("nothing heard") };
-        assert_eq!(heard, Number(7));
+        let Some(Received::Message(received, descriptors)) = far.receive() else { panic!("no message") };
+        assert_eq!(received, Number(7));
         rustix::io::write(&writer, b"x").unwrap();
         let mut byte = [0];
         assert_eq!(rustix::io::read(&descriptors[0], &mut byte), Ok(1));
@@ -168,14 +167,14 @@ mod tests {
     }
 
     #[test]
-    fn a_full_link_refuses_and_never_blocks() {
+    fn full_link_refuses_and_never_blocks() {
         let (near, _far) = two();
         let refused = (0..1_000_000).find_map(|_| near.send(&Number(1)).err());
         assert_eq!(refused, Some(Errno::AGAIN));
     }
 
     #[test]
-    fn the_end_of_the_other_is_heard_after_its_last_words() {
+    fn end_is_received_after_the_last_message() {
         let (near, far) = two();
         far.send(&Number(1)).unwrap();
         drop(far);
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_words_of_an_end_that_did_not_listen_are_heard() {
+    fn last_message_of_an_end_with_unread_messages_is_received() {
         let (near, far) = two();
         near.send(&Number(1)).unwrap();
         far.send(&Number(2)).unwrap();

@@ -1,10 +1,7 @@
-//! A PID namespace for a command: the kernel ends all of it when its process 1 ends, and that one ends with
-//! the supervisor.
+//! A PID namespace for a command. The kernel kills everything in it when its process 1 ends.
 //!
-//! - [`outside`]: the process that makes the namespace, and stays outside of it; a child of the supervisor.
-//! - [`init`]: its process 1, a keeper.
-//!
-//! Why two processes: a process that makes a PID namespace does not enter it, only its children do.
+//! The process that makes it ([`outside`]) is a child of the supervisor and can't enter it; only its children
+//! can. Process 1 is a keeper ([`init`]) and ends with the supervisor.
 
 pub(crate) mod init;
 pub(crate) mod outside;
@@ -17,16 +14,16 @@ use crate::{
 };
 use rustix::io::Errno;
 
-/// Makes a namespace with nothing in it, and lets it go. Blocks until it is gone.
+/// Makes an empty namespace and drops it. Blocks until it is gone.
 ///
 /// # Errors
-/// When there is none to be had.
+/// If the system refuses it.
 pub(crate) fn try_out() -> Result<(), Refusal> {
     let no_process = |cause: std::io::Error| Refusal::of_system(Step::Process, &cause);
     let (link, far) =
         link::pair::<ToKeeper, FromKeeper>().map_err(|cause| Refusal::of_system(Step::Link, &cause))?;
     let mut outside = launch::command(outside::STAGE, [], far).spawn().map_err(no_process)?;
-    // A process that does not hear it has ended, which is heard here.
+    // If the process has ended, the link shows it.
     let _ = link.send(&ToKeeper::TryOut);
     link.wait();
     let answer = match link.receive() {

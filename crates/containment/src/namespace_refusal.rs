@@ -1,36 +1,36 @@
-//! Why there is no PID namespace to be had, and what to do about it.
+//! [`Refusal`]: why there is no PID namespace, and what to do.
 
 use rustix::io::Errno;
 use std::{fmt, io};
 
-/// No namespace.
+/// A refused namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// What was refused.
+    /// The step that failed.
     pub step: Step,
     /// The system's reason.
     pub errno: Errno,
 }
 
-/// What was refused.
+/// The step that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Sockets, signals: what every process needs.
+    /// A socket or a signal handler.
     Link,
     /// A process.
     Process,
-    /// The namespace, to a user who may make one.
+    /// The PID namespace, for a user who may make one.
     Namespace,
-    /// The user namespace, which any other user needs for it.
+    /// The user namespace, which other users need.
     UserNamespace,
-    /// Its users and groups, and a privilege inside of it.
+    /// The mapping of user and group, or a privilege inside.
     Mapping,
-    /// A `/proc` that shows it.
+    /// The mount of `/proc`.
     Proc,
 }
 
 impl Refusal {
-    /// The system's `cause` for it.
+    /// Returns a refusal with the system's `cause`.
     pub fn of_system(step: Step, cause: &io::Error) -> Self {
         Self { step, errno: cause.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error) }
     }
@@ -45,19 +45,20 @@ impl fmt::Display for Refusal {
             }
             Step::Namespace => write!(
                 out,
-                "this kernel makes no PID namespace ({errno}): raise user.max_pid_namespaces (sysctl), or use a \
-                 kernel that has them"
+                "this kernel makes no PID namespace ({errno}): raise user.max_pid_namespaces (sysctl), or \
+                 use a kernel that has them"
             ),
             Step::UserNamespace | Step::Mapping => write!(
                 out,
-                "this user may make no PID namespace, and no user namespace to make one in ({errno}): run as root or \
-                 with CAP_SYS_ADMIN (docker run --cap-add SYS_ADMIN), have an administrator permit user namespaces \
-                 (user.max_user_namespaces above 0, kernel.apparmor_restrict_unprivileged_userns=0)"
+                "this user may make no PID namespace, and no user namespace to make one in ({errno}): run as \
+                 root or with CAP_SYS_ADMIN (docker run --cap-add SYS_ADMIN), have an administrator permit \
+                 user namespaces (user.max_user_namespaces above 0, \
+                 kernel.apparmor_restrict_unprivileged_userns=0)"
             ),
             Step::Proc => write!(
                 out,
-                "a /proc for the namespace can't be mounted ({errno}), as in a container that hides parts of /proc: \
-                 run it with a full one (docker run --security-opt systempaths=unconfined)"
+                "a /proc for the namespace can't be mounted ({errno}), as in a container that hides parts of \
+                 /proc: run it with a full one (docker run --security-opt systempaths=unconfined)"
             ),
         }
     }
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_refusal_names_the_cause_and_the_way_out() {
+    fn message_names_the_cause_and_the_way_out() {
         let table = [
             (Step::Namespace, Errno::NOSPC, "max_pid_namespaces"),
             (Step::UserNamespace, Errno::PERM, "CAP_SYS_ADMIN"),

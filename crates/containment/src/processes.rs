@@ -1,8 +1,4 @@
-//! Other processes: who descends from this one, and how they end.
-//!
-//! What lives here: [`Family`], the descendants as `/proc` shows them; [`reap()`].
-//!
-//! What does not: starting processes (`launch`), killing them all (`sweep`), and when (`guard`, `supervise`).
+//! The descendants of this process ([`Family`]), and reaping them ([`reap()`]).
 
 mod family;
 mod proc_fs;

@@ -1,7 +1,6 @@
-//! Waiting, in an async runtime, for a socket that is read elsewhere.
+//! [`Readable`]: waits in an async runtime for a socket that other code reads.
 //!
-//! A copy of the socket's descriptor is what the runtime polls: `AsyncFd` would take the descriptor itself,
-//! but only with `unsafe`, since it trusts any descriptor it is given.
+//! The runtime polls a copy of the descriptor. `AsyncFd` would need `unsafe` code for a borrowed one.
 
 use std::{
     io,
@@ -9,29 +8,29 @@ use std::{
 };
 use tokio::io::Interest;
 
-/// A socket that is read elsewhere.
+/// A socket that other code reads.
 #[derive(Debug)]
 pub struct Readable(tokio::net::UnixDatagram);
 
 impl Readable {
-    /// Must be called in the context of a runtime. The socket becomes non-blocking.
+    /// Watches `socket`, and makes it non-blocking. Must be called in the context of a runtime.
     ///
     /// # Errors
-    /// When the process is out of descriptors.
+    /// If the process is out of descriptors.
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
-        // Whatever kind of socket it is: nothing is read through this handle.
+        // The kind of socket does not matter: nothing is read through this handle.
         let copy = UnixDatagram::from(socket.as_fd().try_clone_to_owned()?);
         copy.set_nonblocking(true)?;
         tokio::net::UnixDatagram::from_std(copy).map(Self)
     }
 
-    /// Waits until `look` finds something.
+    /// Waits until `look` returns a value.
     ///
     /// # Errors
-    /// When the runtime is shutting down.
+    /// If the runtime shuts down.
     ///
     /// # Cancel safety
-    /// May be dropped at will: what `look` finds is returned at once.
+    /// May be dropped at will: a value of `look` is returned at once.
     pub async fn find<Found>(&self, mut look: impl FnMut() -> Option<Found>) -> io::Result<Found> {
         let nothing = || io::Error::from(io::ErrorKind::WouldBlock);
         self.0.async_io(Interest::READABLE, || look().ok_or_else(nothing)).await

@@ -1,7 +1,6 @@
-//! The command's process before it becomes the command.
+//! The shim: the command's process before it executes the command.
 //!
-//! A program of its own rather than code between fork and exec: what runs there must be `unsafe` and may not
-//! even allocate. This may do both, and needs neither.
+//! A stage and not code between fork and exec, which would be `unsafe` and could not allocate.
 
 use crate::{
     launch::{self, Accepted, StageError},
@@ -14,32 +13,30 @@ use std::{ffi::OsString, os::unix::process::CommandExt as _, process::Command};
 /// The name of the stage.
 pub(crate) const STAGE: &str = "stage-worker";
 
-/// What a shell reports of a command that can't be executed.
+/// The status that a shell reports for a command that can't be executed.
 const NOT_EXECUTABLE: u8 = 126;
 
-/// The parent to the shim. With it comes the command's standard input.
+/// From the parent to the shim. It carries the command's standard input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ToShim {
-    /// Whose child it has to be.
+    /// The process that must be the shim's parent.
     pub(crate) parent: Pid,
 }
 
-/// The shim to its starter: the command could not be executed, for this reason (an `errno`).
-///
-/// When it could, the link ends without a message: the shim's end closes on exec.
+/// From the shim to its parent: the `errno` with which execution failed. On success the link closes without a
+/// message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FromShim {
     pub(crate) errno: i32,
 }
 
-/// Becomes the command, or says why not.
+/// Executes the command, or reports why it can't.
 pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
-    // When its parent ends, the kernel ends this process, and the command that it becomes: execution keeps
-    // the setting (PR_SET_PDEATHSIG(2const)) unless the command is set-uid. First of all, so that no moment
-    // is without it.
+    // When its parent ends, the kernel kills this process, and later the command: execution keeps the setting
+    // (PR_SET_PDEATHSIG(2const)) unless the command is set-uid.
     let tied = set_parent_process_death_signal(Some(Signal::KILL));
     let Accepted { link, first: ToShim { parent }, descriptors } = launch::accept::<FromShim, ToShim>()?;
-    // A parent that ended before the kernel was asked has left this process to another one.
+    // If the parent ended before that call, this process has another parent now.
     if getppid() != Some(parent) {
         return Err(StageError::Abandoned);
     }
@@ -50,14 +47,13 @@ pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
         return Err(StageError::NotAStage);
     };
     let error = match tied.and_then(|()| rustix::stdio::dup2_stdin(input)) {
-        // Returns only when it failed. On success the link closes without a message.
+        // Returns only on failure.
         Ok(()) => Command::new(program).args(words).exec(),
         Err(refusal) => refusal.into(),
     };
     let errno = error.raw_os_error().unwrap_or_default();
-    // A starter that is gone needs no answer.
+    // A parent that is gone needs no answer.
     let _ = link.send(&FromShim { errno });
-    // The starter has the reason, and decides by it. This only says that there is no command.
     Ok(NOT_EXECUTABLE)
 }
 

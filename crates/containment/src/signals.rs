@@ -1,5 +1,4 @@
-//! Signals as something to poll for, each with where it came from. No thread, and nothing but a write in the
-//! handler.
+//! [`Signals`]: signals with their origin, to be polled for. Without a thread; the handler only writes.
 
 use rustix::process::{Pid, Signal, getpid};
 use signal_hook::{
@@ -15,68 +14,67 @@ use std::{
     process::ExitCode,
 };
 
-/// What a guardian passes on to the command.
+/// The signals that a guardian forwards to the supervisor.
 pub const FORWARDED: [Signal; 6] =
     [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2];
 
-/// Whether `signal` asks for the end, of the supervisor as well as of its command.
+/// Returns whether `signal` asks supervisor and command to stop.
 pub fn asks_to_stop(signal: Signal) -> bool {
     matches!(signal, Signal::TERM | Signal::INT)
 }
 
-/// `SIGTERM` and so on, for people.
+/// Returns the name of a signal, as `SIGTERM`.
 pub fn signal_name(signal: Signal) -> &'static str {
     signal_hook::low_level::signal_name(signal.as_raw()).unwrap_or("a signal")
 }
 
-/// Dies of `signal`, as its default action would have it. Process 1 can't, and exits as a shell would report
-/// it.
+/// Ends this process by `signal`. Process 1 can't: for it, returns the status that a shell would report.
 pub fn die_of(signal: Signal) -> ExitCode {
     if getpid() != Pid::INIT {
-        // Returns only when it failed, and then the status says the same.
+        // Returns only on failure.
         let _ = signal_hook::low_level::emulate_default_handler(signal.as_raw());
     }
     128_u8.wrapping_add(signal.as_raw() as u8).into()
 }
 
-/// A signal on its way to the command.
+/// A signal that is forwarded to the command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ForwardedSignal {
-    /// This one.
+    /// The signal.
     pub signal: Signal,
-    /// The terminal has given it to the command.
+    /// Whether the terminal has sent it to the command already.
     pub delivered: bool,
 }
 
-/// A signal for the command, as its supervision is told of it.
+/// A signal for the command, from the caller to its supervision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SignalForCommand {
-    /// What is passed on.
+    /// The signal to forward.
     pub passed: ForwardedSignal,
-    /// It asks for the end.
+    /// Whether it asks the command to stop.
     pub asks: bool,
 }
 
 /// Where a signal to the guardian came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SignalSource {
-    /// The terminal. All of its foreground group has the signal, unless it is HUP, which may be for the
+    /// The terminal. Its whole foreground group has got the signal, except for HUP, which may be for the
     /// guardian alone.
     Terminal,
-    /// The shell that leads the terminal's session, or possibly it.
+    /// Probably the shell that leads the terminal's session.
     Shell,
     /// Any other process.
     Process,
 }
 
-/// A signal that came.
+/// A caught signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Caught {
-    /// This one.
+    /// The signal.
     pub signal: Signal,
-    /// Whether the kernel made it: a key at the terminal, or the loss of the terminal.
+    /// Whether the kernel sent it, for a key at the terminal or the loss of the terminal.
     pub from_kernel: bool,
-    /// The process that sent it, if one did and this PID namespace has a number for it.
+    /// The process that sent it, if this PID namespace has a number for it.
     pub sender: Option<Pid>,
 }
 
@@ -85,18 +83,18 @@ pub struct Caught {
 pub struct Signals(SignalDelivery<UnixStream, WithOrigin>);
 
 impl Signals {
-    /// Catches [`FORWARDED`] and the ends of children from here on.
+    /// Catches [`FORWARDED`] and CHLD.
     ///
-    /// HUP, INT and QUIT stay ignored where they were ignored before: that is how `nohup` and a script's
-    /// background jobs tell a program that these are not meant for it.
+    /// HUP, INT and QUIT stay ignored if they were ignored before, as by `nohup` and for a script's
+    /// background jobs.
     ///
     /// # Errors
-    /// When the process is out of descriptors.
+    /// If the process is out of descriptors.
     pub fn catch() -> io::Result<Self> {
         Self::catch_also(&[])
     }
 
-    /// Catches the ends of children, and nothing else.
+    /// Catches CHLD alone.
     ///
     /// # Errors
     /// As [`catch`](Self::catch).
@@ -105,10 +103,10 @@ impl Signals {
         SignalDelivery::with_pipe(read, write, WithOrigin::default(), [Signal::CHILD.as_raw()]).map(Self)
     }
 
-    /// [`catch`](Self::catch), and these signals.
+    /// Catches the signals of [`catch`](Self::catch) and `also`.
     ///
     /// # Errors
-    /// As there.
+    /// As [`catch`](Self::catch).
     pub fn catch_also(also: &[Signal]) -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
         let ignored = ignored_mask();
@@ -121,8 +119,8 @@ impl Signals {
         SignalDelivery::with_pipe(read, write, WithOrigin::default(), wanted.map(Signal::as_raw)).map(Self)
     }
 
-    /// What came since the last look, if anything did. Never blocks. Ends of children merge, so that one may
-    /// stand for many.
+    /// Returns the signals since the last call, if there are any. Never blocks. Several CHLD may merge into
+    /// one.
     pub fn pending(&mut self) -> Option<Vec<Caught>> {
         let caught = self.0.pending().filter_map(Caught::of).collect::<Vec<_>>();
         (!caught.is_empty()).then_some(caught)
@@ -143,7 +141,7 @@ impl Caught {
     }
 }
 
-/// Which signals this process ignores, as proc(5) shows them: bit n − 1 for signal n. None when that can't be
+/// Returns the signals that this process ignores, from proc(5): bit n − 1 for signal n. Zero if that can't be
 /// read.
 fn ignored_mask() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -160,7 +158,7 @@ mod tests {
     };
 
     #[test]
-    fn a_signal_of_a_process_is_caught_with_its_sender() {
+    fn signal_of_a_process_is_caught_with_its_sender() {
         let mut signals = Signals::catch().unwrap();
         kill_process(getpid(), Signal::USR1).unwrap();
         poll(&mut [PollFd::new(&signals, PollFlags::IN)], None).unwrap();
@@ -171,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_runtime_ignores_broken_pipes_and_the_mask_shows_it() {
+    fn mask_shows_the_ignored_sigpipe() {
         assert_ne!(ignored_mask() & (1 << (Signal::PIPE.as_raw() - 1)), 0);
     }
 }

@@ -1,5 +1,4 @@
-//! The stages of this crate: re-executions of the same program, which become something else than what it is
-//! for.
+//! The stages of this crate: re-executions of the same program as shim, keeper and so on.
 
 use crate::{
     keeper,
@@ -9,14 +8,11 @@ use crate::{
 };
 use std::{ffi::OsString, process::ExitCode};
 
-/// Runs the stage that this process was started as, if it was. Must be the first call in `main`, while the
-/// process has a single thread, and before anything reads the arguments: the first of them names the stage.
-///
-/// Returns the exit status of a stage. Returns `None` in a process that was started for its own sake, which
-/// goes on.
+/// Runs the stage that the first argument names, and returns its exit status. Returns `None` at once in any
+/// other process. Must be the first call in `main`, while the process has a single thread.
 ///
 /// # Errors
-/// When a stage can't begin. [`StageError::Abandoned`] needs no message.
+/// If a stage can't begin. [`StageError::Abandoned`] needs no message.
 pub fn enter() -> Result<Option<ExitCode>, StageError> {
     let mut arguments = std::env::args_os().skip(1);
     let Some(stage) = arguments.next() else { return Ok(None) };

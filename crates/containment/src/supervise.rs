@@ -106,8 +106,9 @@ pub async fn supervise<Input: AsFd, Guardian: AsFd>(
 }
 
 impl Supervised {
-    /// Returns the signal that killed the command, if it asks to stop and was not forwarded by the supervisor:
-    /// a terminal, a shell or a service manager has signalled all processes, and the command was faster.
+    /// Returns the signal that killed the command, if it asks to stop and was not forwarded by the
+    /// supervisor: a terminal, a shell or a service manager has signalled all processes, and the command was
+    /// faster.
     pub fn stopped_unasked(&self) -> Option<Signal> {
         let Some(Ended::Signalled(number)) = self.ended else { return None };
         let may_ask = |signal: &Signal| asks_to_stop(*signal) || *signal == Signal::HUP;
@@ -188,7 +189,7 @@ impl Supervision {
         // Dropped, the helper is killed.
         let mut pre_stop = None;
         loop {
-            self.collect();
+            self.note_end();
             if let Some(proof) = self.keeper.proof() {
                 return proof.map(|()| self.outcome);
             }
@@ -198,8 +199,12 @@ impl Supervision {
                 () = self.keeper.changed() => {}
                 () = self.controls.kill.cancelled(), if !self.is_killing() => self.begin_killing(),
                 // Signals that a lagging receiver missed merge, as pending signals do.
-                Ok(SignalForCommand { passed, asks }) = self.controls.signals.recv() => self.pass_on(passed, asks),
-                () = self.controls.stop.cancelled(), if self.phase == Phase::Working => pre_stop = self.stop(),
+                Ok(SignalForCommand { passed, asks }) = self.controls.signals.recv() => {
+                    self.pass_on(passed, asks);
+                }
+                () = self.controls.stop.cancelled(), if self.phase == Phase::Working => {
+                    pre_stop = self.stop();
+                }
                 outcome = pre_stop_of(&mut pre_stop), if self.is_pre_stopping() => {
                     pre_stop = None;
                     self.tell_after(outcome);
@@ -221,7 +226,7 @@ impl Supervision {
     }
 
     /// Notes the command's end.
-    fn collect(&mut self) {
+    fn note_end(&mut self) {
         if let Some(ended) = self.keeper.command_ended()
             && self.outcome.ended.is_none()
         {

@@ -1,8 +1,8 @@
-//! Killing until none is left.
+//! Killing and reaping all descendants.
 //!
-//! One pass kills every process it can see and reaps every one that has ended, and starts over as long as it
-//! reaped any, because a dead parent's children have become ours by then. When a pass reaps none, each of our
-//! children has been sent SIGKILL, so that an end is sure to come, and a next pass after it.
+//! A pass kills every process that it finds and reaps those that have ended. It is repeated while it reaps
+//! any, because the children of a dead parent have become ours. When it reaps none, each of our children has
+//! got SIGKILL, so one will end and cause the next pass.
 
 use crate::{
     established::Containment,
@@ -14,14 +14,14 @@ use rustix::{
     process::{Pid, Signal},
 };
 
-/// What a pass has left.
+/// What is left after a pass.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Sweep {
     /// No descendant.
     Clear,
-    /// Some: sweep again once a child has ended.
+    /// Descendants: sweep again once a child has ended.
     Waiting {
-        /// These run as another user. This process may not kill them.
+        /// Processes of another user, which this one may not kill.
         out_of_reach: Vec<Pid>,
     },
 }
@@ -50,18 +50,18 @@ pub fn sweep(containment: &Containment, mut on_reaped: impl FnMut(Reaped)) -> Sw
     }
 }
 
-/// Kills everything in the namespace whose process 1 this is: at once, for a fork that the signal overtakes
-/// is given up (fork(2), `ERESTARTNOINTR`).
+/// Kills everything in the namespace whose process 1 this is, at once: the kernel gives up a fork that the
+/// signal interrupts (fork(2), `ERESTARTNOINTR`).
 fn kill_namespace() {
-    // None is left, which the reaping tells.
+    // If it fails, no process is left.
     let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(-1), nix::sys::signal::SIGKILL);
 }
 
-/// Kills all that can be found. Returns the processes that this one may not kill.
+/// Kills all descendants that it finds. Returns those that it may not kill.
 fn kill_descendants(containment: &Containment) -> Vec<Pid> {
     let family = containment.family;
     if let Some(group) = &containment.group {
-        // First, so that no process is left that forks. Where it fails, the next few lines do what they can.
+        // First, so that no process is left that forks. If it fails, the next lines kill what they find.
         let _ = group.kill();
     }
     family.kill_groups();
@@ -74,9 +74,9 @@ fn kill_descendants(containment: &Containment) -> Vec<Pid> {
     out_of_reach
 }
 
-/// Kills every descendant, reaps, and returns once none is left.
+/// Kills and reaps until no descendant is left.
 ///
-/// Blocks; a process in an uninterruptible system call, or of a user out of reach, is waited for.
+/// Blocks, also for a process in an uninterruptible system call or of another user.
 pub fn end_all(
     containment: &Containment,
     mut on_reaped: impl FnMut(Reaped),
@@ -92,14 +92,14 @@ pub fn end_all(
     }
 }
 
-/// What is reported about processes that can't be killed: once.
+/// Limits the report of processes that can't be killed to one.
 #[derive(Default, Debug)]
 pub(crate) struct OutOfReachReport {
     reported: bool,
 }
 
 impl OutOfReachReport {
-    /// The processes that are waited for; none if they were reported before.
+    /// Returns the processes to report; none if some were reported before.
     pub(crate) fn about(&mut self, out_of_reach: Vec<Pid>) -> Vec<Pid> {
         let is_new = !out_of_reach.is_empty() && !std::mem::replace(&mut self.reported, true);
         if is_new { out_of_reach } else { Vec::new() }

@@ -1,4 +1,4 @@
-//! How process ids, signals, moments and process ends are written as the words of a message.
+//! Process ids, signals, instants and process ends as words of a message.
 
 use crate::processes::Ended;
 use rustix::process::{Pid, Signal};
@@ -25,7 +25,7 @@ pub(crate) fn pid_word(pid: Pid) -> u64 {
     u64::from(pid.as_raw_pid().unsigned_abs())
 }
 
-/// `None` for zero, which is no process.
+/// Returns `None` for zero, which is no process.
 pub(crate) fn pid(word: u64) -> Option<Pid> {
     Pid::from_raw(i32::try_from(word).ok()?)
 }

@@ -12,8 +12,8 @@ use vvm_clock::Instant;
 /// From the guardian to the supervisor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ToSupervisor {
-    /// The first message. It carries the command's standard input, a descriptor of the guardian's process, and
-    /// the folder of the command's control group, if it has one.
+    /// The first message. It carries the command's standard input, a descriptor of the guardian's process,
+    /// and the folder of the command's control group, if it has one.
     Begin {
         /// The process group that the command shall share, so that the terminal treats both as one job.
         terminal_group: Option<Pid>,

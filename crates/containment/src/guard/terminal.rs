@@ -1,8 +1,7 @@
-//! [`Terminal`]: whether the command shares the guardian's process group, and which signals are the terminal's.
+//! [`Terminal`]: whether the command shares the guardian's process group.
 //!
 //! With a terminal, guardian and command are one job: Ctrl-C and Ctrl-Z reach both, `fg` and `bg` move both,
-//! and the command may read standard input. Without one, the command has a group of its own, which gets all
-//! signals.
+//! and the command may read standard input. Otherwise the command has a group of its own.
 
 use crate::{
     processes::{own_group, own_session},

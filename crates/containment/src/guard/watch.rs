@@ -68,8 +68,8 @@ pub struct Ended {
     pub deadline_passed: bool,
     /// The deposits that it has not withdrawn, in the order of their numbers. The guardian has not read them.
     pub deposits: Vec<Deposit>,
-    /// Whether every descendant is proven to have ended: `wait` has returned ECHILD, and the control group, if
-    /// there is one, was removed.
+    /// Whether every descendant is proven to have ended: `wait` has returned ECHILD, and the control group,
+    /// if there is one, was removed.
     pub proven: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the supervisor and a keeper say to each other.
+//! The messages between supervisor and keeper.
 
 use crate::{
     auxiliary::Helper,
@@ -14,59 +14,59 @@ use rustix::{
 };
 use vvm_clock::Instant;
 
-/// The supervisor to a keeper.
+/// From the supervisor to a keeper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ToKeeper {
-    /// The first message: start the command. With it come the command's standard input, a descriptor of the
+    /// The first message: start the command. It carries the command's standard input, a descriptor of the
     /// guardian's process, and the folder of the command's control group, if it has one.
     Begin {
-        /// The process group that the command shall join; a new one without.
+        /// The process group that the command shall join; `None` for a new one.
         group: Option<Pid>,
         /// The kill deadline.
         deadline: Option<Instant>,
     },
-    /// The first message: say whether it could be done.
+    /// The first message: only try whether a keeper can start.
     TryOut,
-    /// A signal for the command.
+    /// Forward a signal to the command.
     Signal(ForwardedSignal),
-    /// Start this one.
+    /// Start a helper.
     Helper(Helper),
-    /// Kill it.
+    /// Kill a helper.
     KillHelper(Helper),
     /// The kill deadline moved.
     Deadline(Option<Instant>),
-    /// Tell what the command has left behind to stop.
+    /// Send TERM to the processes that the command has left behind.
     TellRest,
     /// Kill everything.
     Kill,
 }
 
-/// A keeper to the supervisor; or, before there is one, the process that makes its namespace.
+/// From a keeper to the supervisor; before it starts, from the process that makes its namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FromKeeper {
-    /// It could be done. From here on, processes may run.
+    /// The keeper can start. From here on, processes may run.
     Ready,
-    /// There is no namespace; the last message.
+    /// The system refused the namespace. The last message.
     Refused(Refusal),
-    /// The system refused the command's process, for this reason.
+    /// The system refused the command's process.
     NotStarted(Errno),
-    /// The command could not be executed, for this reason.
+    /// The command could not be executed.
     NotExecuted(Errno),
-    /// It was executed, or killed before.
+    /// The command was executed, or killed before.
     Executed,
-    /// The command has ended. What it left behind may go on.
+    /// The command's own process has ended.
     Ended(Ended),
-    /// The system refused this helper's process, for this reason.
+    /// The system refused a helper's process.
     HelperNotStarted(Helper, Errno),
-    /// This one has ended, too.
+    /// A helper has ended.
     HelperEnded(Helper, Ended),
-    /// This signal could not be given to the command.
+    /// A signal could not be forwarded to the command.
     NotPassedOn(Signal, Errno),
-    /// These run as another user, and the keeper may not kill them: up to four.
+    /// Up to four processes of another user, which the keeper may not kill.
     OutOfReach([Option<Pid>; 4]),
-    /// The order to kill was heard.
+    /// The keeper has received the order to kill.
     Kills,
-    /// No descendant of the keeper is left; the last message (I6).
+    /// No descendant of the keeper is left (I6). The last message.
     Gone,
 }
 

@@ -1,4 +1,4 @@
-//! The form of a message: a version, a kind, and four numbers. Small and of one size, so that a guardian
+//! [`Frame`]: a message as a version, a kind, and four numbers. It has a fixed size, so that a guardian
 //! needs no memory to read one.
 
 /// One message in transit.
@@ -8,8 +8,8 @@ pub(crate) struct Frame {
     pub(crate) words: [u64; 4],
 }
 
-/// Raised whenever a message changes its meaning: both ends are the same binary, and this is what makes sure.
-const VERSION: u8 = 2;
+/// Rises whenever a message changes its meaning. Both ends must be the same binary.
+const VERSION: u8 = 3;
 
 impl Frame {
     /// Eight for version and kind, eight for each word.
@@ -25,7 +25,7 @@ impl Frame {
         bytes
     }
 
-    /// `None` for another version.
+    /// Returns `None` for another version.
     pub(super) fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         if bytes[0] != VERSION {
             return None;
@@ -38,7 +38,7 @@ impl Frame {
     }
 }
 
-/// The frame of a message of this kind. Words that its content does not fill are zero.
+/// Returns a frame of this kind, with zeros behind `content`.
 pub(crate) fn frame<const N: usize>(kind: u8, content: [u64; N]) -> Frame {
     let mut words = [0; 4];
     for (word, value) in words.iter_mut().zip(content) {
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_survives_the_journey_and_another_version_is_refused() {
+    fn frame_survives_its_bytes_and_another_version_is_refused() {
         let frame = Frame { kind: 7, words: [1, u64::MAX, 0, 1 << 40] };
         let mut bytes = frame.to_bytes();
         assert_eq!(Frame::from_bytes(&bytes), Some(frame));

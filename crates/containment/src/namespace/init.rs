@@ -1,7 +1,5 @@
-//! Process 1 of the namespace: a keeper of everything in it.
-//!
-//! When it ends, however that came, the kernel kills everything in the namespace, and lets nothing more be
-//! started (pid_namespaces(7)).
+//! Process 1 of the namespace: a keeper of everything in it. When it ends, the kernel kills everything in the
+//! namespace, and no process can be started there (pid_namespaces(7)).
 
 use crate::{
     auxiliary::HelperLines,
@@ -24,10 +22,10 @@ use std::{ffi::OsString, os::fd::OwnedFd};
 /// The name of the stage.
 pub(crate) const STAGE: &str = "stage-init";
 
-/// The exit status when there is no namespace: `EX_OSERR` of sysexits.h.
+/// The exit status without a namespace: `EX_OSERR` of sysexits.h.
 pub(crate) const REFUSED: u8 = 71;
 
-/// Process 1, from its start to the end of the namespace.
+/// Runs process 1 until the end of the namespace.
 pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
     // Anywhere else it would mount over the `/proc` of other processes.
     if getpid() != Pid::INIT {
@@ -45,7 +43,7 @@ pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
     }
 }
 
-/// Refuses only before anything is started.
+/// Keeps the command. Fails only before anything is started.
 fn serve(
     lines: &HelperLines,
     command: &[OsString],
@@ -58,8 +56,8 @@ fn serve(
         let _ = link.send(&FromKeeper::Ready);
         return Ok(());
     };
-    // When the process outside ends, the kernel ends this one, and everything here. It does so when the
-    // supervisor ends.
+    // When the process outside ends, as it does with the supervisor, the kernel kills this one and everything
+    // here.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| Refusal { step: Step::Link, errno })?;
     let signals = Signals::of_children().map_err(|cause| Refusal::of_system(Step::Link, &cause))?;
@@ -74,15 +72,15 @@ fn serve(
     Ok(())
 }
 
-/// A `/proc` that shows this namespace, for the processes inside of it.
+/// Mounts a `/proc` that shows this namespace.
 fn furnish() -> Result<(), Refusal> {
     let at_proc = |errno| Refusal { step: Step::Proc, errno };
-    // What we mount stays here; what the machine mounts and unmounts later still arrives.
+    // Mounts made here stay here. Later mounts of the machine still appear here.
     let downstream = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     mount_change("/", downstream).map_err(at_proc)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", flags, None).map_err(at_proc)?;
-    // A privilege that was for this alone, and not for the command.
+    // The command shall not have this privilege.
     let give_up = || {
         clear_ambient_capability_set()?;
         let mut sets = capabilities(None)?;

@@ -1,5 +1,5 @@
-//! The process that makes the namespace: outside of it, between the supervisor and its process 1, and gone
-//! with either.
+//! The process that makes the namespace. It stays outside, between the supervisor and process 1, and ends
+//! with either of them.
 
 use super::init;
 use crate::{
@@ -29,8 +29,8 @@ pub(crate) fn main(arguments: &[OsString]) -> Result<ExitCode, StageError> {
     let link = launch::given_link::<FromKeeper, ToKeeper>()?;
     Ok(match start(arguments).and_then(wait) {
         Ok(ended) => {
-            // Process 1 is reaped, however it ended, and with it everything in its namespace
-            // (pid_namespaces(7)): the proof at this level (I6).
+            // Process 1 is reaped, and so everything in its namespace has ended (pid_namespaces(7)): the
+            // proof at this level (I6).
             let _ = link.send(&FromKeeper::Gone);
             match ended.signal().and_then(Signal::from_named_raw) {
                 Some(signal) => signals::die_of(signal),
@@ -47,19 +47,18 @@ pub(crate) fn main(arguments: &[OsString]) -> Result<ExitCode, StageError> {
 
 fn start(arguments: &[OsString]) -> Result<(Signals, Child), Refusal> {
     let at = |step| move |cause: io::Error| Refusal::of_system(step, &cause);
-    // They are for the command, and reach it in another way: a terminal signals a group, which this process
-    // is still in, and a service manager everybody. Caught, not ignored: what is ignored stays so for those
-    // we start.
+    // A terminal signals the group of this process, and a service manager every process. The supervisor
+    // forwards those signals to the command. They are caught, not ignored, because children would inherit
+    // that.
     let signals = Signals::catch_also(&[Signal::TSTP]).map_err(at(Step::Link))?;
-    // When the supervisor ends, this process does, and with it process 1, which is tied to it in the same
-    // way.
+    // This process ends with the supervisor, and process 1 with this process.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| Refusal { step: Step::Link, errno })?;
     separate()?;
-    // The link is its standard input, as it is ours.
+    // The link is its standard input, too.
     let init = launch::pass_on(init::STAGE, arguments.iter().cloned()).spawn().map_err(at(Step::Process))?;
-    // Process 1 has inherited the terminal's group, if the command is to have it. This one has nothing to do
-    // there. (Refused to a group's leader, which is in a group of its own.)
+    // Process 1 has inherited the terminal's group, if the command is to have it. This process leaves it. The
+    // kernel refuses that to a group's leader, which is in a group of its own.
     let _ = setpgid(None, None);
     Ok((signals, init))
 }
@@ -68,14 +67,14 @@ fn wait((_signals, mut init): (Signals, Child)) -> Result<ExitStatus, Refusal> {
     init.wait().map_err(|cause| Refusal::of_system(Step::Process, &cause))
 }
 
-/// What is started from here on is in a new PID namespace, with mounts of its own. A user who may not have
-/// that may have it inside a user namespace.
+/// Puts the children of this process into a new PID namespace with mounts of its own, and into a new user
+/// namespace if this user may not make the first one otherwise.
 fn separate() -> Result<(), Refusal> {
     let apart = CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS;
     match unshare(apart) {
         Ok(()) => Ok(()),
         Err(nix::Error::EPERM) => {
-            // Before: inside they have no number until they are mapped.
+            // Before the call: inside, they have no number until they are mapped.
             let (user, group) = (geteuid().as_raw(), getegid().as_raw());
             let own_users = unshare(apart | CloneFlags::CLONE_NEWUSER);
             own_users.map_err(|errno| Refusal { step: Step::UserNamespace, errno: of_nix(errno) })?;
@@ -85,10 +84,10 @@ fn separate() -> Result<(), Refusal> {
     }
 }
 
-/// User and group stay who they are, and process 1 may mount.
+/// Maps user and group to themselves, and lets process 1 mount.
 fn map(user: u32, group: u32) -> io::Result<()> {
     fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
-    // Else a group that is forbidden something could be dropped (user_namespaces(7)).
+    // Without it, a process could drop a group that restricts it (user_namespaces(7)).
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
     // Only ambient capabilities survive execution by a user other than root (capabilities(7)).

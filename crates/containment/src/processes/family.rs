@@ -1,5 +1,4 @@
-//! [`Family`]: the descendants of this process, found from the top so that the cost follows the size of the
-//! tree.
+//! [`Family`]: the descendants of this process, found from the top, at a cost that follows the tree's size.
 
 use super::proc_fs::{self, ForeignProcFs};
 use rustix::{
@@ -23,13 +22,13 @@ pub struct Family {
 
 #[derive(Clone, Copy, Debug)]
 enum Source {
-    /// `/proc/PID/task/*/children`: as long as the tree is big.
+    /// `/proc/PID/task/*/children`: its cost follows the tree's size.
     Children,
-    /// `/proc/*/stat`: as long as the machine is busy, but every kernel has it.
+    /// `/proc/*/stat`: its cost follows the number of all processes, but every kernel has it.
     AllProcesses,
 }
 
-/// A process, and whose child it was when it was found.
+/// A process, with its parent when it was found.
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
     /// Its number.
@@ -38,18 +37,17 @@ pub struct Member {
 }
 
 impl Family {
-    /// The descendants of the process that calls this.
+    /// Returns the family of this process.
     ///
     /// # Errors
-    /// When `/proc` can't be relied upon.
+    /// If `/proc` is missing or foreign.
     pub fn of_this_process() -> Result<Self, ForeignProcFs> {
         proc_fs::check()?;
         let source = if proc_fs::lists_children() { Source::Children } else { Source::AllProcesses };
         Ok(Self { root: getpid(), source })
     }
 
-    /// AllProcesses below this process, zombies included. A tree that changes meanwhile may be seen
-    /// incompletely.
+    /// Returns all descendants, including zombies. May miss some while the tree changes.
     pub fn descendants(&self) -> Vec<Member> {
         match self.source {
             Source::Children => self.below(proc_fs::children_of),
@@ -63,12 +61,12 @@ impl Family {
         }
     }
 
-    /// Those among them whose parent is `parent`.
+    /// Returns the descendants whose parent is `parent`.
     pub fn children_of(&self, parent: Pid) -> Vec<Member> {
         self.descendants().into_iter().filter(|member| member.parent == parent).collect()
     }
 
-    /// The one among them that is `top`, and everybody below it.
+    /// Returns the descendant `top` and its own descendants.
     pub fn tree_of(&self, top: Pid) -> Vec<Member> {
         let mut tree = HashSet::from([top]);
         // Parents are found before their children.
@@ -78,40 +76,36 @@ impl Family {
         self.descendants().into_iter().filter(within).collect()
     }
 
-    /// Kills the process group of each child that leads one, which most often is a whole tree at once:
-    /// whoever has to be found first lives on until then.
+    /// Kills the process group of each child that leads one, which mostly is a whole tree at once.
     ///
-    /// By number, since the kernel knows no better way before 6.9: only our own reaping can free that number,
-    /// and what other threads reap between these two calls has not been followed by a whole round of all
-    /// numbers.
+    /// By number, because kernels before 6.9 have no other way. Only this process can free the number by
+    /// reaping. If another thread reaps between the two calls, the number is not reused so soon.
     pub fn kill_groups(&self) {
         let Source::Children = self.source else { return };
-        // Read, not asked for: a group of another PID namespace has no number that a system call could
-        // return.
+        // From `/proc`: system calls have no number for a group of another PID namespace.
         let own = proc_fs::own_group();
         for child in proc_fs::children_of(self.root) {
             if proc_fs::group_of(child) == Some(child) && own != Some(child) {
-                // Gone, or partly out of reach: whoever is left is killed one by one.
+                // Gone, or partly out of reach: the caller kills the others one by one.
                 let _ = kill_process_group(child, Signal::KILL);
             }
         }
     }
 
-    /// Sends `signal` to exactly the process that was found, never to another that got its number since.
+    /// Sends `signal` to the process that was found, never to another one that has its number now.
     ///
     /// # Errors
-    /// `SRCH` when it is gone, `PERM` when it runs as somebody else.
+    /// `SRCH` if it is gone, `PERM` if it runs as another user.
     pub fn signal(&self, member: Member, signal: Signal) -> io::Result<()> {
         pidfd_send_signal(&self.pin(member)?, signal)
     }
 
-    /// A descriptor of exactly the process that was found, readable once it has ended.
+    /// Returns a descriptor of the process that was found, readable once it has ended.
     ///
     /// # Errors
-    /// `SRCH` when it is gone.
+    /// `SRCH` if it is gone.
     pub fn pin(&self, member: Member) -> io::Result<OwnedFd> {
-        // The descriptor pins one process; only if that one is still of this family is it the one that was
-        // found.
+        // The number may have been reused. If this process is still of the family, it is the one found.
         let process = pidfd_open(member.pid, PidfdFlags::empty())?;
         if self.root == getpid() && is_own_child(&process) {
             return Ok(process);
@@ -124,7 +118,7 @@ impl Family {
 
     fn below(&self, mut children_of: impl FnMut(Pid) -> Vec<Pid>) -> Vec<Member> {
         let mut found = Vec::<Member>::new();
-        // A process that moves up while we look could be met twice, and a number used again could close a
+        // Meanwhile a process may get another parent and be met twice, and a reused number may close a
         // circle.
         let mut seen = HashSet::from([self.root]);
         let mut parents = vec![self.root];
@@ -140,7 +134,7 @@ impl Family {
     }
 }
 
-/// Whether the process is a child of ours that nobody has reaped: far cheaper to ask than `/proc`.
+/// Returns whether the process is a child of ours that was not reaped. Far cheaper than `/proc`.
 fn is_own_child(process: &OwnedFd) -> bool {
     let only_look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
     waitid(WaitId::PidFd(process.as_fd()), only_look).is_ok()
@@ -165,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sources_find_the_same_tree() {
+    fn both_sources_find_the_same_descendants() {
         let mut shell = small_tree();
         for source in [Source::Children, Source::AllProcesses] {
             // Other tests of this process have children too: only what hangs below the shell counts.
@@ -186,9 +180,9 @@ mod tests {
         shell.wait().unwrap();
     }
 
-    /// Alone in a process group of its own, so that nothing else of these tests is hit.
+    /// In a process group of its own, so that it hits no other test.
     #[test]
-    fn a_childs_group_is_killed_whole_and_no_other_is() {
+    fn group_of_a_child_is_killed_whole_and_no_other() {
         use std::os::unix::process::CommandExt as _;
         let quiet = || Command::new("sh").args(["-c", "sleep 60 & wait"]).process_group(0).spawn().unwrap();
         let mut shell = Command::new("sh");
@@ -222,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_of_another_family_is_not_signalled() {
+    fn process_of_another_family_is_not_signalled() {
         let mut stranger = Command::new("sleep").arg("60").spawn().unwrap();
         let family = Family { root: Pid::from_raw(2).unwrap(), source: Source::Children };
         let mistaken = Member { pid: Pid::from_child(&stranger), parent: Pid::from_raw(3).unwrap() };

@@ -43,8 +43,8 @@ impl Helpers {
         self.lines.of(helper).is_some()
     }
 
-    /// Runs a helper, and waits until it has ended. At `limit` it is killed, with its process group. Waits first
-    /// for an earlier run that was killed and has not ended yet.
+    /// Runs a helper, and waits until it has ended. At `limit` it is killed, with its process group. Waits
+    /// first for an earlier run that was killed and has not ended yet.
     ///
     /// # Errors
     /// [`HelperError`].

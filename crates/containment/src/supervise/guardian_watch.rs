@@ -1,7 +1,7 @@
 //! [`GuardianWatch`]: ends the supervisor after its guardian has died. The keeper kills the command.
 //!
-//! A thread of its own, because the main thread may hang in a storage call. It gives the main thread a limited
-//! time to hand back a lease after the proof (I6), and disarms no deadline (I4).
+//! A thread of its own, because the main thread may hang in a storage call. It gives the main thread a
+//! limited time to hand back a lease after the proof (I6), and disarms no deadline (I4).
 
 use crate::established::Containment;
 use rustix::{
@@ -19,9 +19,9 @@ use std::{
 use tokio::sync::watch;
 use vvm_clock::{Instant, SystemClock};
 
-/// For handing back after the guardian's death and the command's end: a history entry and a deletion, with one
-/// or two retries. With a slower storage, the next leader waits for the rest of the TTL. Not longer, because
-/// the process that started the guardian does not know this one.
+/// For handing back after the guardian's death and the command's end: a history entry and a deletion, with
+/// one or two retries. With a slower storage, the next leader waits for the rest of the TTL. Not longer,
+/// because the process that started the guardian does not know this one.
 const HANDING_BACK: Duration = Duration::from_secs(5);
 
 /// The pause between two looks whether a keeper still runs.
@@ -50,9 +50,9 @@ struct Watch<OnDeath> {
 }
 
 impl GuardianWatch {
-    /// Watches the process of the descriptor `guardian`. When it ends, calls `on_death`, and kills this process
-    /// as soon as [`end`](Self::end) is called, at the latest shortly before `deadline`. No keeper may be
-    /// started after `on_death`.
+    /// Watches the process of the descriptor `guardian`. When it ends, calls `on_death`, and kills this
+    /// process as soon as [`end`](Self::end) is called, at the latest shortly before `deadline`. No keeper
+    /// may be started after `on_death`.
     ///
     /// # Errors
     /// If the process is out of descriptors or threads.
@@ -74,8 +74,8 @@ impl GuardianWatch {
         Ok(Self { guardian, done, thread })
     }
 
-    /// Ends the watch once nothing depends on the guardian any more, and returns the guardian's descriptor. If
-    /// the guardian is dead, this process ends here.
+    /// Ends the watch once nothing depends on the guardian any more, and returns the guardian's descriptor.
+    /// If the guardian is dead, this process ends here.
     pub fn end(self) -> Arc<OwnedFd> {
         // The only write. An eventfd refuses a one only at 2^64 - 2 (eventfd(2)).
         let _ = rustix::io::write(&*self.done, &1_u64.to_ne_bytes());

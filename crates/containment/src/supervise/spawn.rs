@@ -76,8 +76,8 @@ pub struct Starting {
     command: OsString,
 }
 
-/// Starts the keeper, which starts the command. At level [`PidNamespace`](Level::PidNamespace), call it from a
-/// thread that lives as long as the command, as the main thread: the kernel ends the namespace when the
+/// Starts the keeper, which starts the command. At level [`PidNamespace`](Level::PidNamespace), call it from
+/// a thread that lives as long as the command, as the main thread: the kernel ends the namespace when the
 /// *thread* that started it ends.
 ///
 /// # Errors
@@ -98,8 +98,8 @@ fn begin<Input: AsFd, Guardian: AsFd>(order: &CommandSpec<'_, Input, Guardian>) 
     let arguments = order.helpers.arguments().chain(launch::behind_dashes(order.command));
     let mut process = launch::command(stage, arguments, far);
     process.env_clear().envs(order.environment.iter().cloned());
-    // A keeper has a group of its own: the terminal's signals are for the command. In a namespace the terminal's
-    // group has no number, so the keeper is started in it, and the command inherits it.
+    // A keeper has a group of its own: the terminal's signals are for the command. In a namespace the
+    // terminal's group has no number, so the keeper is started in it, and the command inherits it.
     let group = order.group.filter(|_| inherits_group);
     process.process_group(group.map_or(0, Pid::as_raw_pid));
     let child = process.spawn()?;

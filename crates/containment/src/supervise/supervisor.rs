@@ -90,8 +90,8 @@ impl Guardian {
         Ok(self.0.send(&ToGuardian::Withdraw(number))?)
     }
 
-    /// Tells the guardian that this process has nothing left to do and ends now. If a thread of it hangs in the
-    /// kernel, the guardian leaves it behind after a few seconds, unless a kill deadline is armed (I6).
+    /// Tells the guardian that this process has nothing left to do and ends now. If a thread of it hangs in
+    /// the kernel, the guardian leaves it behind after a few seconds, unless a kill deadline is armed (I6).
     pub fn finished(&self) {
         let _ = self.0.send(&ToGuardian::Finished);
     }
