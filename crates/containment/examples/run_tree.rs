@@ -8,8 +8,8 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, SystemClock};
 use vvm_containment::{
-    CommandSpec, Containment, Controls, HelperLines, OnEvent, StopTimeouts, Supervisor, Wanted, guard, stage,
-    supervise,
+    CommandSpec, Containment, Controls, GuardReport, HelperLines, OnEvent, StopTimeouts, Supervisor, Wanted,
+    guard, stage, supervise,
 };
 
 /// The argument of the supervisor.

@@ -49,34 +49,7 @@ pub type Services = Vec<Box<dyn Service<ElectionKey>>>;
 #[error("stop requested before the start")]
 pub struct StopRequested;
 
-/// Runs services of this program only while it leads.
-///
-/// ```no_run
-/// use std::process::ExitCode;
-/// use vvm_host::{Host, HostSettings};
-/// use vvm_orch::service_fn;
-///
-/// #[tokio::main]
-/// async fn main() -> ExitCode {
-///     let host = match Host::open(HostSettings::new("sqlite:payroll.db", "payroll")).await {
-///         Ok(host) => host,
-///         Err(refusal) => {
-///             eprintln!("{refusal}");
-///             return refusal.exit_status().into();
-///         }
-///     };
-///     let ended = host.run(|| {
-///         vec![service_fn("payroll", async |cx| {
-///             println!("this process leads, with epoch {}", cx.standing.epoch());
-///             cx.stop.cancelled().await;
-///             Ok(())
-///         })]
-///     });
-///     let ended = ended.await;
-///     eprintln!("{ended}");
-///     ended.into()
-/// }
-/// ```
+/// Runs services of this program only while it leads. The [first page](crate) has an example.
 pub struct Host {
     campaigns: Campaigns,
     /// `None` until `run` opens it.

@@ -140,15 +140,13 @@ impl HostStatus {
             Role::Campaigning | Role::Starting(_) | Role::Leading(_) | Role::Idling { .. } => {
                 let silent_for = self.unanswered_for();
                 let is_silent = silent_for > self.candidate.ttl.get();
-                match (&problem.write, &problem.last) {
-                    (_, Some(problem)) if is_silent => {
-                        format!("the storage has been of no use for {} s: {problem}", silent_for.as_secs())
-                    }
-                    (_, None) if is_silent => {
-                        format!("the storage has been of no use for {} s", silent_for.as_secs())
-                    }
-                    (Some(failure), _) => format!("the last claim or renewal failed: {failure}"),
-                    (None, _) => return Readiness::Ready,
+                if is_silent {
+                    let reason = problem.last.iter().map(|last| format!(": {last}")).collect::<String>();
+                    format!("the storage has been of no use for {} s{reason}", silent_for.as_secs())
+                } else if let Some(failure) = &problem.write {
+                    format!("the last claim or renewal failed: {failure}")
+                } else {
+                    return Readiness::Ready;
                 }
             }
         };
@@ -195,7 +193,7 @@ impl HostStatus {
 
     /// Records that a slot was acquired and that the work is about to start.
     pub(crate) fn starts(&self, slot: u32, standing: Standing) {
-        self.telemetry.led();
+        self.telemetry.leaderships.add();
         *self.work_ended.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.others.lock().unwrap_or_else(PoisonError::into_inner).forget(slot);
         self.becomes(Role::Starting(Leading { slot, standing, since: self.clock.now() }));
@@ -229,18 +227,13 @@ impl HostStatus {
     /// Records that the work has started, if it was starting or waiting for a restart. Counts a restart.
     pub fn works(&self) {
         let mut is_restart = false;
-        let changed = self.role.send_if_modified(|role| {
-            let (Role::Starting(leading) | Role::Idling { leading, .. }) = role else { return false };
-            let leading = leading.clone();
+        self.change(|role| {
             is_restart = matches!(role, Role::Idling { .. });
-            *role = Role::Leading(leading);
-            true
+            let (Role::Starting(leading) | Role::Idling { leading, .. }) = role else { return None };
+            Some(Role::Leading(leading.clone()))
         });
         if is_restart {
-            self.telemetry.restarted();
-        }
-        if changed {
-            events::role(&self.candidate, &self.role());
+            self.telemetry.restarts.add();
         }
     }
 
@@ -251,38 +244,45 @@ impl HostStatus {
 
     /// Records that a check of the work failed.
     pub fn check_failed(&self) {
-        self.telemetry.check_failed();
+        self.telemetry.check_failures.add();
     }
 
     /// Records that the work has ended and the leadership is kept. Nothing changes unless there was work.
     pub fn idles(&self, idle: Idle) {
-        let changed = self.role.send_if_modified(|role| {
-            let Role::Leading(leading) = role else { return false };
-            *role = Role::Idling { leading: leading.clone(), idle };
-            true
+        self.change(|role| {
+            let Role::Leading(leading) = role else { return None };
+            Some(Role::Idling { leading: leading.clone(), idle })
         });
-        if changed {
-            events::role(&self.candidate, &self.role());
-        }
     }
 
     /// Records that the work is to stop, or has stopped by itself. The first reason stands. Nothing changes
     /// unless there is work.
     pub fn stops(&self, why: WhyStopping) {
-        let changed = self.role.send_if_modified(|role| {
+        let changed = self.change(|role| {
             let (Role::Starting(leading) | Role::Leading(leading) | Role::Idling { leading, .. }) = role
             else {
-                return false;
+                return None;
             };
-            *role = Role::Stopping { leading: leading.clone(), why: why.clone() };
-            true
+            Some(Role::Stopping { leading: leading.clone(), why: why.clone() })
+        });
+        if changed && let WhyStopping::Lost(loss) = &why {
+            self.telemetry.lost(loss);
+        }
+    }
+
+    /// Changes the role to what `to` returns, if anything, and logs it. Returns whether it did.
+    fn change(&self, to: impl FnOnce(&Role) -> Option<Role>) -> bool {
+        let changed = self.role.send_if_modified(|role| {
+            let new = to(role);
+            new.is_some_and(|new| {
+                *role = new;
+                true
+            })
         });
         if changed {
-            if let WhyStopping::Lost(loss) = &why {
-                self.telemetry.lost(loss);
-            }
             events::role(&self.candidate, &self.role());
         }
+        changed
     }
 
     /// [`stops`](Self::stops) because of the loss, if the leadership is lost, else because of `otherwise`.
@@ -302,14 +302,13 @@ impl HostStatus {
     }
 
     fn becomes(&self, role: Role) {
-        events::role(&self.candidate, &role);
-        self.role.send_replace(role);
+        self.change(|_| Some(role));
     }
 
     /// Records that the renewal sent at `sent_at` is confirmed.
     pub(crate) fn renewed(&self, sent_at: Instant) {
         let latency = sent_at.until(self.clock.now());
-        self.telemetry.renewed(latency);
+        self.telemetry.renewals.record(latency);
         self.problem().write = None;
         events::renewal(latency);
     }

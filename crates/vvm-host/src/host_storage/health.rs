@@ -89,7 +89,7 @@ impl StorageHealth {
 
     /// Records a successful take-over.
     pub(super) fn took_over(&self) {
-        self.status.telemetry().took_over();
+        self.status.telemetry().take_overs.add();
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {

@@ -101,7 +101,7 @@ fn encode_counters(status: &HostStatus, out: &mut DescriptorEncoder<'_>) -> fmt:
     let telemetry = status.telemetry();
 
     let help = "Time from sending a renewal to its confirmation.";
-    let read = telemetry.renewals().read();
+    let read = telemetry.renewals.read();
     let bounds = read.cumulative.iter().map(|(bound, count)| (bound.as_secs_f64(), *count));
     // The encoder takes counts that are not cumulative.
     let buckets = bounds.chain(iter::once((f64::INFINITY, read.count))).scan(0, |before, (bound, count)| {
@@ -126,14 +126,14 @@ fn encode_counters(status: &HostStatus, out: &mut DescriptorEncoder<'_>) -> fmt:
     }
 
     let counters = [
-        ("vvm_leaderships", "Leaderships that this process has had.", telemetry.leaderships()),
+        ("vvm_leaderships", "Leaderships that this process has had.", telemetry.leaderships.get()),
         (
             "vvm_take_overs",
             "Records of other leaders that this process took over because they were not renewed.",
-            telemetry.take_overs(),
+            telemetry.take_overs.get(),
         ),
-        ("vvm_restarts", "Restarts of the command under one leadership.", telemetry.restarts()),
-        ("vvm_check_failures", "Checks of the command that failed.", telemetry.check_failures()),
+        ("vvm_restarts", "Restarts of the command under one leadership.", telemetry.restarts.get()),
+        ("vvm_check_failures", "Checks of the command that failed.", telemetry.check_failures.get()),
     ];
     for (name, help, count) in counters {
         out.encode_descriptor(name, help, None, Counter)?.encode_counter(&count, NO_EXEMPLAR)?;

@@ -117,7 +117,7 @@ fn metrics_and_status_include_extras() {
 fn latency_counts_in_every_bucket_that_includes_it() {
     beside(async |address, status| {
         for millis in [3, 60_000] {
-            status.telemetry().renewals().record(Duration::from_millis(millis));
+            status.telemetry().renewals.record(Duration::from_millis(millis));
         }
         let metrics = get(address, "/metrics").await;
         let labels = "name=\"payroll \\\"1\\\"\"";

@@ -89,7 +89,7 @@ impl HostStatus {
             Readiness::Ready => None,
             Readiness::NotReady(reason) => Some(reason),
         };
-        let renewals = telemetry.renewals().read();
+        let renewals = telemetry.renewals.read();
         let leadership = role.leadership().map(|leading| LeadershipShown {
             slot: leading.slot,
             epoch: leading.standing.epoch().get(),
@@ -135,10 +135,10 @@ impl HostStatus {
                     .then(|| renewals.sum.as_secs_f64() * 1e3 / renewals.count as f64),
                 up_to_ms: renewals.cumulative.iter().map(|(bound, count)| (millis(*bound), *count)).collect(),
             },
-            leaderships: telemetry.leaderships(),
-            take_overs: telemetry.take_overs(),
-            restarts: telemetry.restarts(),
-            check_failures: telemetry.check_failures(),
+            leaderships: telemetry.leaderships.get(),
+            take_overs: telemetry.take_overs.get(),
+            restarts: telemetry.restarts.get(),
+            check_failures: telemetry.check_failures.get(),
             last_exit_status: telemetry.last_exit_status(),
             failures: failures
                 .map(|(call, failure, count)| (format!("{}_{}", call.word(), failure.word()), count))

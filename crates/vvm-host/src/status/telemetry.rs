@@ -2,23 +2,41 @@
 
 use super::Histogram;
 use ielections::{Loss, ReadError, WriteError};
-use std::{
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-    time::Duration,
-};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The counters of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Telemetry {
-    renewals: Histogram,
-    leaderships: AtomicU64,
-    take_overs: AtomicU64,
-    restarts: AtomicU64,
-    check_failures: AtomicU64,
+    /// The times from sending a renewal to its confirmation.
+    pub(crate) renewals: Histogram,
+    /// Leaderships of this process.
+    pub(crate) leaderships: Count,
+    /// Records of other leaders that were taken over because they were not renewed.
+    pub(crate) take_overs: Count,
+    /// How often the work was started again under the same leadership.
+    pub(crate) restarts: Count,
+    /// Failed checks of the work.
+    pub(crate) check_failures: Count,
     /// The status plus one; zero before the first exit.
     last_exit_status: AtomicU64,
-    failures: [[AtomicU64; Failure::ALL.len()]; Call::ALL.len()],
-    losses: [AtomicU64; LOSSES.len()],
+    failures: [[Count; Failure::ALL.len()]; Call::ALL.len()],
+    losses: [Count; LOSSES.len()],
+}
+
+/// A counter.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    /// Counts one more.
+    pub(crate) fn add(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    /// Returns the count so far.
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
 }
 
 /// The kind of a call to the storage.
@@ -77,31 +95,6 @@ fn loss_place(loss: &Loss) -> Option<usize> {
 }
 
 impl Telemetry {
-    /// Returns the times from sending a renewal to its confirmation.
-    pub(crate) fn renewals(&self) -> &Histogram {
-        &self.renewals
-    }
-
-    /// Returns the number of leaderships.
-    pub(crate) fn leaderships(&self) -> u64 {
-        self.leaderships.load(Relaxed)
-    }
-
-    /// Returns how many records of other leaders were taken over because they were not renewed.
-    pub(crate) fn take_overs(&self) -> u64 {
-        self.take_overs.load(Relaxed)
-    }
-
-    /// Returns how often the work was started again under the same leadership.
-    pub(crate) fn restarts(&self) -> u64 {
-        self.restarts.load(Relaxed)
-    }
-
-    /// Returns how many checks of the work failed.
-    pub(crate) fn check_failures(&self) -> u64 {
-        self.check_failures.load(Relaxed)
-    }
-
     /// Returns the exit status of the last run of the work.
     pub(crate) fn last_exit_status(&self) -> Option<u8> {
         u8::try_from(self.last_exit_status.load(Relaxed).checked_sub(1)?).ok()
@@ -111,7 +104,7 @@ impl Telemetry {
     pub(crate) fn failures(&self) -> impl Iterator<Item = (Call, Failure, u64)> {
         let of = move |call: Call| {
             Failure::ALL.into_iter().filter(move |failure| failure.occurs_in(call)).map(move |failure| {
-                let count = self.failures[call as usize][failure as usize].load(Relaxed);
+                let count = self.failures[call as usize][failure as usize].get();
                 (call, failure, count)
             })
         };
@@ -120,41 +113,20 @@ impl Telemetry {
 
     /// Returns how many leaderships were lost, for each reason.
     pub(crate) fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        LOSSES.into_iter().zip(self.losses.iter().map(|count| count.load(Relaxed)))
-    }
-
-    pub(super) fn renewed(&self, latency: Duration) {
-        self.renewals.record(latency);
-    }
-
-    /// Counts a take-over.
-    pub(crate) fn took_over(&self) {
-        self.take_overs.fetch_add(1, Relaxed);
-    }
-
-    pub(super) fn restarted(&self) {
-        self.restarts.fetch_add(1, Relaxed);
-    }
-
-    pub(super) fn check_failed(&self) {
-        self.check_failures.fetch_add(1, Relaxed);
+        LOSSES.into_iter().zip(self.losses.iter().map(Count::get))
     }
 
     pub(super) fn exited(&self, status: u8) {
         self.last_exit_status.store(u64::from(status) + 1, Relaxed);
     }
 
-    pub(super) fn led(&self) {
-        self.leaderships.fetch_add(1, Relaxed);
-    }
-
     pub(super) fn failed(&self, call: Call, failure: Failure) {
-        self.failures[call as usize][failure as usize].fetch_add(1, Relaxed);
+        self.failures[call as usize][failure as usize].add();
     }
 
     pub(super) fn lost(&self, loss: &Loss) {
         if let Some(count) = loss_place(loss).and_then(|place| self.losses.get(place)) {
-            count.fetch_add(1, Relaxed);
+            count.add();
         }
     }
 }

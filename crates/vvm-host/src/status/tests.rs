@@ -126,7 +126,7 @@ fn standby_that_reaches_its_storage_is_ready_and_names_the_leader() {
             assert_eq!((others[0].holder.as_str(), others[0].epoch), ("there", record(3).epoch));
         };
         let (leadership, ()) = tokio::join!(scene.lead(), look);
-        assert_eq!(status.telemetry().take_overs(), 1);
+        assert_eq!(status.telemetry().take_overs.get(), 1);
         assert_eq!(status.others(), []);
         leadership.release().await;
     });
@@ -207,7 +207,7 @@ fn leader_leads_while_it_works_and_has_time_left() {
         assert_eq!((leading.slot, margin), (1, TTL.get() * 4 / 5));
 
         scene.clock.sleep(Duration::from_secs(21)).await;
-        let renewals = scene.status.telemetry().renewals().read();
+        let renewals = scene.status.telemetry().renewals.read();
         assert_eq!((renewals.count, scene.failures()), (4, vec![]));
         assert!(scene.status.leads().unwrap().1 > TTL.get() / 2);
         let since = scene.status.since_renewal(leadership.standing());
@@ -217,7 +217,7 @@ fn leader_leads_while_it_works_and_has_time_left() {
         assert!(scene.status.leads().is_none(), "its work stops");
         assert!(matches!(scene.status.role(), Role::Stopping { why: WhyStopping::Asked, .. }));
         leadership.release().await;
-        assert_eq!((scene.status.telemetry().leaderships(), scene.losses()), (1, vec![]));
+        assert_eq!((scene.status.telemetry().leaderships.get(), scene.losses()), (1, vec![]));
     });
 }
 
@@ -252,7 +252,7 @@ fn renewal_with_lost_answer_is_counted_once_read_back_finds_it() {
         scene.storage.fail_next(Fault::LostAnswer);
         scene.clock.sleep(Duration::from_secs(7)).await;
         assert_eq!(scene.failures(), [("write", "unknown", 1)]);
-        assert_eq!(scene.status.telemetry().renewals().read().count, 1);
+        assert_eq!(scene.status.telemetry().renewals.read().count, 1);
         leadership.release().await;
     });
 }
@@ -265,7 +265,7 @@ fn renewal_of_a_host_passes_two_boxed_futures() {
         let leadership = scene.lead().await;
         scene.clock.sleep(TTL.get()).await;
         let stack = scene.storage.stack();
-        let engine = stack.find("Engine<K,C> as core::future::future::Future>::poll");
+        let engine = stack.find("EngineTask<K,C> as core::future::future::Future>::poll");
         let between = &stack[..engine.expect("the engine is on the stack")];
         let boxed = "poll<alloc::boxed::Box<(dyn core::future::future::Future";
         assert_eq!(between.matches(boxed).count(), 2);
@@ -332,10 +332,10 @@ fn holder_without_work_is_ready_and_does_not_lead() {
             "restarting, slot 1, epoch {epoch}: the command exited with status 3; restart 2 of 5 in 4s"
         );
         assert_eq!(status.role().to_string(), says);
-        assert_eq!(status.telemetry().restarts(), 0);
+        assert_eq!(status.telemetry().restarts.get(), 0);
         status.works();
         assert!(status.leads().is_some());
-        assert_eq!(status.telemetry().restarts(), 1);
+        assert_eq!(status.telemetry().restarts.get(), 1);
         leadership.release().await;
     });
 }
