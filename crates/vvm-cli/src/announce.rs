@@ -45,7 +45,7 @@ pub(crate) fn readers() -> Readers {
 /// whoever is at it has got his prompt back. A file, a pipe, a journal gets what it got before. Does not
 /// block.
 pub(crate) fn leave_terminal() {
-    // Of a stage, it is empty, and can't be written either (`stage::take_up`).
+    // Of a stage, it is empty, and can't be written either (`launch::accept`).
     let nothing = rustix::stdio::stdin();
     if isatty(rustix::stdio::stdout()) {
         let _ = rustix::stdio::dup2_stdout(nothing);
