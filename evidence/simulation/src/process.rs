@@ -7,7 +7,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use fastrand::Rng;
-use ielections::{Elections, Entropy, Env, Holder, Spawn, Ttl};
+use ielections::{Elections, Entropy, Env, Holder, Loss, Spawn, Ttl};
 use std::{
     convert::Infallible,
     fmt, io,
@@ -18,7 +18,7 @@ use testing_time::{DriftingClock, MockWallClock, Rate};
 use tokio::sync::Notify;
 use vvm_clock::{Clock, Instant};
 use vvm_deadman::{Deadman, Subject, Trigger};
-use vvm_orch::{Acquisition, BoxError, RunningVvm, Service, ServiceContext, Vvm, VvmConfig, Work};
+use vvm_orch::{Acquisition, BoxError, Problem, RunningVvm, Service, ServiceContext, Vvm, VvmConfig, Work};
 
 /// The properties of one process, drawn from the seed.
 #[derive(Clone, Debug)]
@@ -122,6 +122,9 @@ async fn main(world: Arc<World>, process: Process, profile: ProcessProfile, env:
         problem = running.problem() => {
             world.note(format_args!("{process} has a problem: {problem:?}"));
             world.count(|counts| counts.problems += 1);
+            if let Some(Problem::Lost(Loss::Stolen { by })) = problem {
+                world.lost_to(process, by.incarnation());
+            }
         }
         never = hints(&world, &running, &*env.clock, Rng::with_seed(profile.seed)) => match never {},
     }

@@ -39,6 +39,25 @@ async fn silence<T>() -> T {
     std::future::pending().await
 }
 
+/// A call to renew, until it is answered or dropped.
+struct Renewal<'world> {
+    world: &'world World,
+    incarnation: Incarnation,
+}
+
+impl<'world> Renewal<'world> {
+    fn begin(world: &'world World, incarnation: Incarnation) -> Self {
+        world.renewal_begins(incarnation);
+        Self { world, incarnation }
+    }
+}
+
+impl Drop for Renewal<'_> {
+    fn drop(&mut self) {
+        self.world.renewal_ends(self.incarnation);
+    }
+}
+
 impl RemoteStorage {
     async fn write(&self, write: Write) -> Result<Outcome, WriteError> {
         let (fate, there, back) = self.world.draw_write();
@@ -132,6 +151,7 @@ impl TtlStorage<u32> for RemoteStorage {
     }
 
     async fn compare_and_swap(&self, key: &u32, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
+        let _renewal = Renewal::begin(&self.world, held.incarnation());
         let outcome = self.write(Write::Swap(*key, held.clone(), entry.clone())).await?;
         Ok(outcome.map_or(Swap::Swapped, Swap::Mismatch))
     }

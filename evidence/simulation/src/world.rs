@@ -6,7 +6,7 @@
 use crate::{
     executor::{Inbox, Process, Task},
     faults::{Counts, Fate, FaultRates},
-    records::Records,
+    records::{Record, Records},
     trace::Trace,
     write::{Outcome, Write},
 };
@@ -35,6 +35,10 @@ pub(crate) struct State {
     pub(crate) trace: Trace,
     records: Records,
     processes: BTreeMap<Process, Alive>,
+    /// The process of each incarnation that was claimed with.
+    claimants: BTreeMap<Incarnation, Process>,
+    /// For each incarnation, how many calls to renew it are in flight.
+    renewals: BTreeMap<Incarnation, usize>,
     /// For the executor.
     pub(crate) signals: Vec<Signal>,
     pub(crate) violation: Option<String>,
@@ -90,6 +94,8 @@ impl World {
             trace,
             records: Records::default(),
             processes: BTreeMap::new(),
+            claimants: BTreeMap::new(),
+            renewals: BTreeMap::new(),
             signals: Vec::new(),
             violation: None,
         };
@@ -250,7 +256,39 @@ impl World {
         let at_sender = self.state().processes.get(&process).map(|alive| alive.clock.now());
         let at = self.clock.now();
         self.note(format_args!("{process} sends {write:?}"));
+        match write {
+            Write::Insert(_, _, entry) | Write::TakeOver(_, _, entry) => {
+                self.state().claimants.insert(entry.incarnation(), process);
+            }
+            Write::Delete(_, incarnation, _) if self.state().renewals.contains_key(incarnation) => {
+                self.violated("I6", format_args!("{process} releases while its renewal is in flight"));
+            }
+            Write::Swap(..) | Write::Delete(..) => {}
+        }
         Sent { process, at, at_sender }
+    }
+
+    /// A call to renew `incarnation` is in flight until [`Self::renewal_ends`].
+    pub(crate) fn renewal_begins(&self, incarnation: Incarnation) {
+        *self.state().renewals.entry(incarnation).or_default() += 1;
+    }
+
+    pub(crate) fn renewal_ends(&self, incarnation: Incarnation) {
+        let mut state = self.state();
+        if let Some(calls) = state.renewals.get_mut(&incarnation) {
+            *calls -= 1;
+            if *calls == 0 {
+                state.renewals.remove(&incarnation);
+            }
+        }
+    }
+
+    /// A leadership of `process` was lost to the record of `winner`.
+    pub(crate) fn lost_to(&self, process: Process, winner: Incarnation) {
+        let is_own = self.state().claimants.get(&winner) == Some(&process);
+        if is_own {
+            self.violated("I7", format_args!("{process} has lost its leadership to its own write"));
+        }
     }
 
     /// Applies a write now, and checks its effect on the other processes.
@@ -284,16 +322,21 @@ impl World {
         }
         drop(state);
         self.note(format_args!("applied for {}: {write:?}", sent.process));
-        self.check_applied(now, write, replaced.map(|record| (record.entry.ttl, record.sent_at)));
+        self.check_applied(now, sent.process, write, replaced.as_ref());
         None
     }
 
-    fn check_applied(&self, now: Instant, write: &Write, replaced: Option<(Ttl, Instant)>) {
+    fn check_applied(&self, now: Instant, writer: Process, write: &Write, replaced: Option<&Record>) {
         match (write, replaced) {
-            (Write::TakeOver(key, ..), Some((ttl, sent_at))) => {
+            (Write::TakeOver(key, ..), Some(Record { entry, sent_at })) => {
+                let is_own = self.state().claimants.get(&entry.incarnation()) == Some(&writer);
+                if is_own {
+                    self.violated("I7", format_args!("{writer} takes slot {key} over from itself"));
+                }
+                let ttl = entry.ttl;
                 // After this time the TTL has passed on the fastest clock that I1 allows.
                 let least = ttl.get().mul_f64(1.0 / 1.1);
-                let stood = now.since(sent_at);
+                let stood = now.since(*sent_at);
                 if stood + Duration::from_micros(1) < least {
                     self.violated("I5", format_args!("slot {key} taken over after {stood:?}, TTL {ttl}"));
                 }

@@ -64,4 +64,71 @@ pub(super) const VARIANTS: &[Variant] = &[
             broken: "self.env.deadman.disarm(leading.armed);",
         }],
     },
+    Variant {
+        name: "killed at 0.95 TTL",
+        changes: &[
+            Change {
+                file: "crates/ielections/src/timing.rs",
+                good: "const KILL: u32 = 800;",
+                broken: "const KILL: u32 = 950;",
+            },
+            Change {
+                file: "crates/ielections/src/timing.rs",
+                good: "const _: () = assert!(KILL * 110 < 1000 * 90);",
+                broken: "",
+            },
+        ],
+    },
+    Variant {
+        name: "a claim of unknown outcome counts as not applied",
+        changes: &[Change {
+            file: "crates/ielections/src/protocol/campaign/resolve.rs",
+            good: "                target.unread = true;
+                self.last_failure = Some(cause.to_string());
+                self.queue(Intent::ReadBack)",
+            broken: "                target.attempts.discard_last();
+                self.last_failure = Some(cause.to_string());
+                self.reconsider();
+                self.pause(now)",
+        }],
+    },
+    Variant {
+        name: "a renewal is discarded when a read-back shows the version before it",
+        changes: &[Change {
+            file: "crates/ielections/src/protocol/lease.rs",
+            good: "entry.version == self.held.version => self.pause(now),",
+            broken: "entry.version == self.held.version => {
+                self.attempts.discard_last();
+                self.pause(now)
+            }",
+        }],
+    },
+    Variant {
+        name: "an observer that compares incarnations instead of versions",
+        changes: &[Change {
+            file: "crates/ielections/src/protocol/campaign/view.rs",
+            good: "if known.version == entry.version => {",
+            broken: "if known.incarnation() == entry.incarnation() => {
+                        *known = entry.clone();",
+        }],
+    },
+    Variant {
+        name: "a release that does not wait for the renewal in flight",
+        changes: &[Change {
+            file: "crates/ielections/src/engine/leading.rs",
+            good: "if !leading.is_ending() || actor.calling {",
+            broken: "if !leading.is_ending() {",
+        }],
+    },
+    Variant {
+        name: "an epoch from the wall clock alone",
+        changes: &[Change {
+            file: "crates/ielections/src/record/epoch.rs",
+            good: "Self::new(counted.max(wall))",
+            broken: "{
+            let _ = counted;
+            Self::new(wall.max(1))
+        }",
+        }],
+    },
 ];

@@ -90,6 +90,52 @@ fn early_take_over_violates_i5() {
 
 /// Shows I6.
 #[test]
+fn release_during_a_renewal_violates_i6() {
+    let world = world();
+    let entry = entry(1, 1);
+    let release = Write::Delete(1, entry.incarnation(), entry.epoch);
+    world.renewal_begins(entry.incarnation());
+    world.renewal_begins(entry.incarnation());
+    world.renewal_ends(entry.incarnation());
+    world.sent(P2, &release);
+    assert!(violation(&world).starts_with("I6"), "{}", violation(&world));
+}
+
+#[test]
+fn release_after_the_last_renewal_is_no_violation() {
+    let world = world();
+    let entry = entry(1, 1);
+    world.renewal_begins(entry.incarnation());
+    world.renewal_ends(entry.incarnation());
+    world.sent(P1, &Write::Delete(1, entry.incarnation(), entry.epoch));
+    assert_eq!(violation(&world), "");
+}
+
+/// Shows I7.
+#[test]
+fn take_over_of_its_own_record_violates_i7() {
+    let world = world();
+    let (own, next) = (entry(1, 1), entry(2, 2));
+    assert!(apply(&world, P1, &Write::Insert(1, Vacant::default(), own.clone())).is_none());
+    world.clock.advance(Duration::from_secs(21));
+    assert!(apply(&world, P1, &Write::TakeOver(1, own, next)).is_none());
+    assert!(violation(&world).starts_with("I7"), "{}", violation(&world));
+}
+
+/// Shows I7.
+#[test]
+fn loss_to_its_own_write_violates_i7() {
+    let world = world();
+    let entry = entry(1, 1);
+    assert!(apply(&world, P1, &Write::Insert(1, Vacant::default(), entry.clone())).is_none());
+    world.lost_to(P2, entry.incarnation());
+    assert_eq!(violation(&world), "");
+    world.lost_to(P1, entry.incarnation());
+    assert!(violation(&world).starts_with("I7"), "{}", violation(&world));
+}
+
+/// Shows I6.
+#[test]
 fn release_during_work_violates_i6() {
     let world = world();
     let entry = entry(1, 1);
