@@ -37,8 +37,8 @@ pub(crate) struct State {
     processes: BTreeMap<Process, Alive>,
     /// The process of each incarnation that was claimed with.
     claimants: BTreeMap<Incarnation, Process>,
-    /// For each incarnation, how many calls to renew it are in flight.
-    renewals: BTreeMap<Incarnation, usize>,
+    /// The incarnations of the renewals in flight.
+    renewals: Vec<Incarnation>,
     /// For the executor.
     pub(crate) signals: Vec<Signal>,
     pub(crate) violation: Option<String>,
@@ -95,7 +95,7 @@ impl World {
             records: Records::default(),
             processes: BTreeMap::new(),
             claimants: BTreeMap::new(),
-            renewals: BTreeMap::new(),
+            renewals: Vec::new(),
             signals: Vec::new(),
             violation: None,
         };
@@ -130,8 +130,6 @@ impl World {
         self.state().violation.get_or_insert_with(|| format!("{invariant}: {what}"));
     }
 
-    // Processes
-
     pub(crate) fn born(&self, process: Process, clock: Arc<dyn Clock>) {
         let alive = Alive { clock, deadline: None, work: None, proven: BTreeMap::new() };
         self.state().processes.insert(process, alive);
@@ -160,8 +158,6 @@ impl World {
     pub(crate) fn working(&self) -> usize {
         self.state().processes.values().filter(|alive| alive.work.is_some()).count()
     }
-
-    // Work
 
     /// Services of `process` begin to work as leader.
     pub(crate) fn work_begins(&self, process: Process, key: u32, epoch: Epoch, incarnation: Incarnation) {
@@ -199,8 +195,6 @@ impl World {
         self.note(format_args!("{process} stops working"));
     }
 
-    // Deadman
-
     /// Notes the deadline of the deadman of `process`. Its bound is I3.
     pub(crate) fn deadline_set(&self, process: Process, deadline: Option<Instant>) {
         let mut state = self.state();
@@ -223,8 +217,6 @@ impl World {
     pub(crate) fn deadline(&self, process: Process) -> Option<Instant> {
         self.state().processes.get(&process)?.deadline
     }
-
-    // The storage's side
 
     pub(crate) fn draw_write(&self) -> (Fate, Duration, Duration) {
         let mut state = self.state();
@@ -260,7 +252,7 @@ impl World {
             Write::Insert(_, _, entry) | Write::TakeOver(_, _, entry) => {
                 self.state().claimants.insert(entry.incarnation(), process);
             }
-            Write::Delete(_, incarnation, _) if self.state().renewals.contains_key(incarnation) => {
+            Write::Delete(_, incarnation, _) if self.state().renewals.contains(incarnation) => {
                 self.violated("I6", format_args!("{process} releases while its renewal is in flight"));
             }
             Write::Swap(..) | Write::Delete(..) => {}
@@ -270,16 +262,13 @@ impl World {
 
     /// A call to renew `incarnation` is in flight until [`Self::renewal_ends`].
     pub(crate) fn renewal_begins(&self, incarnation: Incarnation) {
-        *self.state().renewals.entry(incarnation).or_default() += 1;
+        self.state().renewals.push(incarnation);
     }
 
     pub(crate) fn renewal_ends(&self, incarnation: Incarnation) {
         let mut state = self.state();
-        if let Some(calls) = state.renewals.get_mut(&incarnation) {
-            *calls -= 1;
-            if *calls == 0 {
-                state.renewals.remove(&incarnation);
-            }
+        if let Some(place) = state.renewals.iter().position(|other| *other == incarnation) {
+            state.renewals.swap_remove(place);
         }
     }
 

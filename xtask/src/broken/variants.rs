@@ -93,17 +93,6 @@ pub(super) const VARIANTS: &[Variant] = &[
         }],
     },
     Variant {
-        name: "a renewal is discarded when a read-back shows the version before it",
-        changes: &[Change {
-            file: "crates/ielections/src/protocol/lease.rs",
-            good: "entry.version == self.held.version => self.pause(now),",
-            broken: "entry.version == self.held.version => {
-                self.attempts.discard_last();
-                self.pause(now)
-            }",
-        }],
-    },
-    Variant {
         name: "an observer that compares incarnations instead of versions",
         changes: &[Change {
             file: "crates/ielections/src/protocol/campaign/view.rs",
