@@ -5,6 +5,7 @@ mod faketime;
 mod java;
 mod locks;
 mod plan;
+mod ring;
 
 pub use faketime::FaketimeMissing;
 pub use plan::Plan;
@@ -113,6 +114,15 @@ impl Cassandra {
     pub fn url(&self, keyspace: &str) -> String {
         let replicas = self.nodes.len().min(MOST_REPLICAS);
         format!("scylla://{}/{keyspace}?replication={replicas}", self.contact_points())
+    }
+
+    fn wait_until_joined(&self) -> Result<(), StartError> {
+        let addresses: Vec<_> = self.nodes.iter().map(Node::client_address).collect();
+        if owned::wait_until(PATIENCE, || Ok::<_, StartError>(ring::is_complete(&addresses)))? {
+            return Ok(());
+        }
+        let (address, last_words) = (self.nodes[0].address, self.nodes[0].process.last_words());
+        Err(StartError::Node { address, how: "and the others have not found each other", last_words })
     }
 
     /// Its nodes.

@@ -167,7 +167,10 @@ impl Driver {
                             local.endpoint()
                         );
                         let at = local.address().to_string();
-                        let end_to_end = Some(selection.on_server(&url, &at, &LOCAL_CREDENTIALS)?);
+                        let processes = selection.on_server(&url, &at, &LOCAL_CREDENTIALS)?;
+                        let helpers =
+                            selection.or_all(|| end_to_end::credentials(&url, &at, &LOCAL_CREDENTIALS))?;
+                        let end_to_end = Some(helpers.map_or(processes, |helpers| processes + helpers));
                         Ok(Outcome { suites, end_to_end, place: "DynamoDB Local 2.6.1".into() })
                     }
                 }

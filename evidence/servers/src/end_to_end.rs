@@ -82,5 +82,12 @@ impl<'a> Selection<'a> {
     }
 }
 
+/// Credential helpers of the AWS SDK beside a leader, on DynamoDB.
+pub(crate) fn credentials(url: &str, at: &str, environment: &[(&str, &str)]) -> Result<Cases, String> {
+    let storage = [("VVM_TEST_STORAGE", url), ("VVM_TEST_STORAGE_AT", at)];
+    let environment = &[&storage, environment].concat();
+    Suite { build: Build::Everything, tests: &["credentials"], only: &[], threads: 1, environment }.run()
+}
+
 /// How many cases at once.
 const THREADS: u8 = 3;

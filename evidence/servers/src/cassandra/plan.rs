@@ -81,6 +81,10 @@ impl Plan {
             }
         }
         cluster.nodes.iter_mut().try_for_each(Node::wait_until_ready)?;
+        // A locked node answers only clients with a certificate.
+        if !self.is_locked {
+            cluster.wait_until_joined()?;
+        }
         Ok(cluster)
     }
 }
