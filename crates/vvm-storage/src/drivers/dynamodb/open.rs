@@ -1,6 +1,7 @@
 //! From an address to requests that can be sent, and everything that opening refuses.
 
 mod address;
+mod credentials;
 mod error;
 mod requests;
 mod table;
@@ -12,11 +13,12 @@ pub use error::OpenError;
 pub(super) use requests::{PEEKED_AT_ONCE, Requests};
 
 use aws_config::{BehaviorVersion, Region, SdkConfig};
-use aws_credential_types::provider::ProvideCredentials;
+use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
 use aws_sdk_dynamodb::{
     Client,
     config::{Builder, StalledStreamProtectionConfig, retry::RetryConfig, timeout::TimeoutConfig},
 };
+use credentials::LoadedOnce;
 use std::time::Duration;
 use vvm_clock::SystemClock;
 
@@ -72,14 +74,11 @@ async fn configuration(address: &Address) -> Result<SdkConfig, OpenError> {
         loader = loader.profile_name(profile);
     }
     let configuration = loader.load().await;
-    // Asked for here, where there is time to look everywhere: within a request, looking would look like a
-    // slow network.
-    let credentials = match configuration.credentials_provider() {
-        Some(provider) => provider.provide_credentials().await.map(drop),
-        None => Ok(()),
-    };
-    credentials.map_err(OpenError::of_credentials)?;
-    Ok(configuration)
+    let Some(provider) = configuration.credentials_provider() else { return Ok(configuration) };
+    // Loaded here, where there is time: within a request, a slow provider would look like a slow network.
+    let loaded = provider.provide_credentials().await.map_err(OpenError::of_credentials)?;
+    let provider = SharedCredentialsProvider::new(LoadedOnce::new(provider, loaded));
+    Ok(configuration.into_builder().credentials_provider(provider).build())
 }
 
 fn client(configuration: &SdkConfig, request_timeout: Duration) -> Client {
