@@ -1,5 +1,5 @@
-//! What measurements on `mem` stand on: a runtime of one thread, the system's clock, elections through the
-//! public API.
+//! The set-up of measurements on `mem`: a runtime of one thread, the system's clock, and elections through
+//! the public API.
 
 use ielections::{
     AcquireError, Candidacy, Elections, Env, Holder, Leadership, OsEntropy, Terms, TokioSpawn, Ttl,
@@ -11,16 +11,16 @@ use vvm_clock::{Clock, Instant, SystemClock, SystemWallClock};
 use vvm_deadman::{ArmError, Deadman, Subject, SystemOptions, Trigger};
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, mem::MemDatabase};
 
-/// What acts at a kill deadline while we measure.
+/// The deadman's trigger during a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Deadline {
-    /// Nothing: deadlines are kept in order, and nobody is told.
+    /// None: deadlines are kept in order and have no effect.
     Ignored,
-    /// What acts in production: a thread, and a timer in the kernel. At most one bed of a process has it.
+    /// That of production: a thread and a kernel timer. At most one bed of a process can have it.
     System,
 }
 
-/// Elections on `mem`, and a cluster to elect for.
+/// Elections on `mem`, and the cluster that they are for.
 pub(crate) struct Bed {
     pub(crate) runtime: Runtime,
     pub(crate) clock: Arc<dyn Clock>,
@@ -30,7 +30,7 @@ pub(crate) struct Bed {
     pub(crate) holder: Holder,
 }
 
-/// The bed could not be made.
+/// The set-up failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BedError {
     #[error("the runtime or the clock could not be started: {0}")]

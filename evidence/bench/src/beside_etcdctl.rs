@@ -1,8 +1,5 @@
-//! `vvm run` beside `etcdctl lock`, in one run on one machine: how soon the next one's command runs, and what
-//! waiting costs.
-//!
-//! What lives here: which trials there are. What doesn't: how either of the two is started ([`contestant`]),
-//! one trial ([`succession`]), what somebody uses who waits ([`waiting`]), and the table ([`comparison`]).
+//! `vvm run` beside `etcdctl lock`, in one run on one machine: the time until the next command runs, and the
+//! cost of waiting.
 
 mod comparison;
 mod contestant;
@@ -24,19 +21,19 @@ use std::{
 };
 use succession::Blow;
 
-/// Of leases on both sides.
+/// The TTL of both.
 const TTL: Duration = Duration::from_secs(5);
 
-/// What this program is told to be the command.
+/// The subcommand that makes this program the command of a trial.
 const WORK: &str = "etcdctl-work";
 
-/// Longer than any trial may take: a command that nobody ends ends by itself.
+/// When a command ends by itself: longer than any trial.
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// Runs all trials, and writes the table, or its samples.
 ///
 /// # Errors
-/// Whatever keeps it from measuring; without etcd, what to install.
+/// A trial can't be run. Without etcd, the error names what to install.
 pub(crate) fn run(out: &mut impl io::Write, quick: bool, json: bool) -> Result<(), Box<dyn Error>> {
     let etcd = Etcd::start()?;
     let folder = tempfile::tempdir()?;
@@ -79,15 +76,15 @@ pub(crate) fn run(out: &mut impl io::Write, quick: bool, json: bool) -> Result<(
     Ok(())
 }
 
-/// Where the commands of a trial say that they run. Its name is also what is locked.
+/// The file in which the commands of a trial note that they run. Its name is also the lock's.
 fn scene(folder: &Path, contestant: &Contestant, blow: Blow, number: usize) -> PathBuf {
     folder.join(format!("{}-{blow:?}-{number}", contestant.program()))
 }
 
-/// The command: says since when it runs and who it is, and does nothing more.
+/// The command: notes its start time and process id, and sleeps.
 ///
 /// # Errors
-/// When the file can't be written.
+/// The file can't be written.
 pub(crate) fn work(file: &Path) -> io::Result<()> {
     let since = vvm_clock::SystemClock::read().as_nanos();
     let mut file = OpenOptions::new().create(true).append(true).open(file)?;

@@ -1,8 +1,8 @@
-//! A figure: what several rounds of one measurement gave, and the goals it is held against.
+//! A figure: the samples of one measurement, and its goals.
 
 use serde::Serialize;
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Unit {
@@ -26,7 +26,7 @@ pub(crate) struct Figure {
     goals: Vec<Goal>,
 }
 
-/// What is compared.
+/// The statistic that is compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Statistic {
@@ -35,7 +35,7 @@ pub(crate) enum Statistic {
     Max,
 }
 
-/// Which side of a goal is good.
+/// Whether a goal is a lower or an upper bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Side {
@@ -79,7 +79,7 @@ impl Figure {
         &self.goals
     }
 
-    /// Without a sample this is not a number, which keeps no goal.
+    /// NaN without a sample, which meets no goal.
     pub(crate) fn statistic(&self, of: Statistic) -> f64 {
         let Some(last) = self.samples.len().checked_sub(1) else { return f64::NAN };
         match of {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_is_kept_by_the_statistic_it_names() {
+    fn goal_is_compared_with_its_statistic() {
         let figure = figure(&[1.0, 2.0, 9.0]);
         let goal = |of, side, bound| Goal { of, side, bound };
         assert!(figure.meets(goal(Statistic::Median, Side::AtMost, 2.0)));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_keeps_no_goal() {
+    fn figure_without_samples_meets_no_goal() {
         let goal = |side| Goal { of: Statistic::Median, side, bound: 0.0 };
         assert!(!figure(&[]).meets(goal(Side::AtLeast)));
         assert!(!figure(&[]).meets(goal(Side::AtMost)));

@@ -1,7 +1,7 @@
 //! Many leaderships held at once on `mem`: resident memory of each, and CPU time of each renewal.
 //!
-//! Each round is a process of its own, since an allocator gives little back: in the second round of one
-//! process the leaderships would seem to cost nothing.
+//! Each round is a process of its own. An allocator returns little memory, so in a second round leaderships
+//! would seem to cost nothing.
 
 use crate::{
     bed::{Bed, BedError, Deadline},
@@ -20,17 +20,17 @@ use std::{env, io, num::NonZeroU32, process::Command, time::Duration};
 const GOAL_BYTES: f64 = 1024.0;
 const GOAL_MICROSECONDS: f64 = 2.0;
 
-/// What one round is to hold, and for how long.
+/// The size and duration of a round.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Round {
     #[arg(long)]
     leaderships: NonZeroU32,
-    /// Held for as long, after all are acquired.
+    /// How long they are held, after all are acquired.
     #[arg(long)]
     ttl_millis: u64,
 }
 
-/// What one round found.
+/// The result of a round.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 struct Found {
     bytes_of_rows: u64,
@@ -39,7 +39,7 @@ struct Found {
     renewals: u64,
 }
 
-/// No figure.
+/// Why there is no figure.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HeldError {
     #[error(transparent)]
@@ -50,13 +50,13 @@ pub(crate) enum HeldError {
     Ttl(#[from] TtlOutOfRange),
     #[error(transparent)]
     Epoch(#[from] EpochOutOfRange),
-    #[error("a slot that nobody else wants was not acquired: {0}")]
+    #[error("a slot without another candidate was not acquired: {0}")]
     Acquire(#[from] AcquireError),
     #[error("a row was not written: {0}")]
     Write(#[from] WriteError),
     #[error("a row was not read: {0}")]
     Read(#[from] ReadError),
-    #[error("a leadership was lost while it was held, or a row is not what was written")]
+    #[error("a leadership was lost, or a row differs from what was written")]
     Lost,
     #[error("a round's process could not be started: {0}")]
     Start(#[source] io::Error),
@@ -109,7 +109,7 @@ impl Round {
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
-    /// Holds, and writes what it found to the standard output.
+    /// Holds the leaderships, and writes the result to standard output.
     pub(crate) fn run(self) -> Result<(), HeldError> {
         println!("{}", serde_json::to_string(&self.hold()?)?);
         Ok(())
@@ -121,7 +121,7 @@ impl Round {
         let bed = Bed::make(Deadline::System)?;
         let slots = || (1..=self.leaderships.get()).filter_map(NonZeroU32::new);
 
-        // Warm-up: both beds have been through everything once.
+        // Warm-up of both beds.
         only_rows.runtime.block_on(only_rows.write_row(NonZeroU32::MAX, ttl))?;
         bed.runtime.block_on(async {
             Ok::<_, HeldError>(bed.acquire(NonZeroU32::MAX, ttl).await?.release().await)
@@ -181,7 +181,7 @@ impl Bed {
         }
     }
 
-    /// How often the record of a slot was renewed: versions count.
+    /// How often the record of a slot was renewed, from its version.
     async fn writes(&self, slot: NonZeroU32) -> Result<u64, HeldError> {
         let found = self.storage.get(&self.key(slot)).await?;
         found.entry().map(|entry| entry.version.write).ok_or(HeldError::Lost)

@@ -1,8 +1,6 @@
-//! What it costs: a table of measurements beside their goals. `cargo xtask bench` runs it.
+//! `cargo xtask bench`: a table of measurements beside their goals.
 //!
-//! What lives here: the command line, and which measurement has which name. What a measurement does is in the
-//! module of that name. Nothing is asserted: a goal that is missed is printed as such, and whether that
-//! matters depends on the machine.
+//! A missed goal is printed and is no failure: it may be the machine's fault.
 #![forbid(unsafe_code)]
 
 mod bed;
@@ -26,45 +24,45 @@ use std::{
     process::ExitCode,
 };
 
-/// What it costs: pairs, held leaderships, storages, fail-over and hand-over, beside their goals.
+/// Measures pairs, held leaderships, storages, fail-over and hand-over, beside their goals.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
 struct CommandLine {
-    /// One JSON array of figures, with every sample, instead of a table.
+    /// Print one JSON array of figures, with every sample, instead of a table.
     #[arg(long)]
     json: bool,
-    /// This measurement alone; may be given more than once.
+    /// Only this measurement; may be given more than once.
     #[arg(long, value_name = "NAME")]
     only: Vec<Measurement>,
-    /// This storage alone: each verb beside its bare statement, 64 leaders that renew at once, 100 candidates
-    /// at once. `sqlite:PATH`, `sled:PATH`, `scylla://HOSTS/KEYSPACE`, `dynamodb://REGION/TABLE`; keyspace
-    /// and table are made where they are missing.
+    /// Only this storage: each verb beside its bare statement, 64 leaders that renew at once, 100 candidates
+    /// at once. `sqlite:PATH`, `sled:PATH`, `scylla://HOSTS/KEYSPACE`, `dynamodb://REGION/TABLE`; creates a
+    /// missing keyspace or table.
     #[arg(long, value_name = "URL", conflicts_with = "only")]
     storage: Option<String>,
-    /// As `--storage`, on a cluster of so many nodes of Apache Cassandra, started for it.
+    /// As `--storage`, on a cluster of so many nodes of Apache Cassandra, which it starts and ends.
     #[cfg(feature = "scylla")]
     #[arg(long, value_name = "NODES", conflicts_with_all = ["only", "storage"])]
     cassandra: Option<std::num::NonZeroU8>,
-    /// With `--storage` (then `mem:`, too) or `--cassandra`: documents alone, in batches of 32, by one leader
-    /// and by eight.
+    /// With `--storage` (also `mem:`) or `--cassandra`: only documents, in batches of 32, by one leader and
+    /// by eight.
     #[arg(long, conflicts_with = "only")]
     documents: bool,
-    /// As `--storage`, on DynamoDB Local, started for it.
+    /// As `--storage`, on DynamoDB Local, which it starts and ends.
     #[cfg(feature = "dynamodb")]
     #[arg(long, conflicts_with_all = ["only", "storage"])]
     dynamodb_local: bool,
-    /// `vvm run` beside `etcdctl lock`: hand-over, fail-over, and what waiting costs (needs Debian's packages
-    /// etcd-server and etcd-client).
+    /// `vvm run` beside `etcdctl lock`: hand-over, fail-over, and the cost of waiting (needs Debian's
+    /// packages etcd-server and etcd-client).
     #[arg(long, conflicts_with_all = ["only", "storage", "documents"])]
     beside_etcdctl: bool,
-    /// Fewer and shorter rounds: whether it works, not what it costs.
+    /// Fewer and shorter rounds, to see that it works.
     #[arg(long)]
     quick: bool,
     #[command(subcommand)]
     part: Option<Part>,
 }
 
-/// What this binary starts itself again for.
+/// Processes that this program starts of itself.
 #[derive(Debug, Subcommand)]
 enum Part {
     /// One round of `held`, in a process of its own.
@@ -76,7 +74,7 @@ enum Part {
     /// The command that is run beside etcdctl.
     #[command(hide = true)]
     EtcdctlWork {
-        /// Where it says since when it runs.
+        /// The file in which it notes its start.
         file: std::path::PathBuf,
     },
 }

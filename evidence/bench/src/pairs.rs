@@ -1,4 +1,4 @@
-//! Acquire and release on `mem`, one pair after another: what the engine itself costs.
+//! Acquire and release on `mem`, one pair after another: the cost of the engine itself.
 
 use crate::{
     bed::{Bed, BedError, Deadline},
@@ -9,19 +9,19 @@ use ielections::{AcquireError, ReleaseOutcome, Ttl};
 use std::num::NonZeroU32;
 use vvm_clock::SystemClock;
 
-/// What the original in Go does on a machine with two cores.
+/// The rate of the original in Go on a machine with two cores.
 const GOAL: f64 = 317_000.0;
 
-/// No figure: a pair did not go through.
+/// Why there is no figure.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PairsError {
     #[error(transparent)]
     Bed(#[from] BedError),
     #[error(transparent)]
     Resources(#[from] ResourcesError),
-    #[error("a slot that nobody else wants was not acquired: {0}")]
+    #[error("a slot without another candidate was not acquired: {0}")]
     Acquire(#[from] AcquireError),
-    #[error("a record was not released: {0:?}")]
+    #[error("a record was not released: {0}")]
     Release(ReleaseOutcome),
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, PairsError> {
     let (rounds, pairs) = if quick { (3, 20_000) } else { (9, 200_000) };
     let beds = [Bed::make(Deadline::System)?, Bed::make(Deadline::Ignored)?];
     let mut found: [Vec<Found>; 2] = Default::default();
-    // By turns, so that what else goes on in the machine is shared fairly. The first round warms up.
+    // By turns, so that other load hits both alike. The first round warms up.
     for round in 0..=rounds {
         for (bed, found) in beds.iter().zip(&mut found) {
             let sample = one_round(bed, pairs)?;
@@ -54,10 +54,10 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, PairsError> {
     ])
 }
 
-/// What one round found.
+/// The result of a round.
 struct Found {
     per_second: f64,
-    /// What a pair would take on a machine that does nothing else.
+    /// CPU time of a pair.
     cpu_micros: f64,
 }
 

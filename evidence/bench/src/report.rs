@@ -1,10 +1,10 @@
-//! Figures as people read them, and as programs do.
+//! Prints figures as a table or as JSON.
 
 use crate::figure::{Figure, Goal, Side, Statistic, Unit};
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// A table, a line for each goal of each figure.
+/// Writes a table with a line for each goal of each figure.
 pub(crate) fn table(out: &mut impl Write, figures: &[Figure]) -> io::Result<()> {
     let wide = figures.iter().map(|figure| figure.name().chars().count()).max().unwrap_or(0);
     writeln!(out, "{:wide$} {:>11} {:>11} {:>11}  goal", "", "min", "median", "max")?;
@@ -25,7 +25,7 @@ pub(crate) fn table(out: &mut impl Write, figures: &[Figure]) -> io::Result<()> 
     Ok(())
 }
 
-/// An array of objects.
+/// Writes an array of objects.
 pub(crate) fn json(out: &mut impl Write, figures: &[Figure]) -> io::Result<()> {
     let lines: Vec<Line<'_>> = figures.iter().map(Line::of).collect();
     serde_json::to_writer_pretty(&mut *out, &lines)?;
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_says_which_goals_are_met() {
+    fn table_shows_which_goals_are_met() {
         let mut out = Vec::new();
         table(&mut out, &figures()).unwrap();
         let text = String::from_utf8(out).unwrap();

@@ -1,13 +1,13 @@
-//! What this process, or another one, uses, as the kernel counts it: resident memory and CPU time.
+//! Resident memory and CPU time of this process or another one, from /proc.
 
 use std::{fs, io, time::Duration};
 
-/// Linux keeps no account in the form that is asked for here.
+/// The kernel's account could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ResourcesError {
     #[error("{path} could not be read: {cause}. Memory and CPU are measured on Linux only")]
     Read { path: String, cause: io::Error },
-    #[error("{path} is not understood: {text:?}")]
+    #[error("{path} has an unknown form: {text}")]
     Understand { path: String, text: String },
 }
 
@@ -16,12 +16,12 @@ pub(crate) fn resident_bytes() -> Result<u64, ResourcesError> {
     resident_bytes_of("self")
 }
 
-/// The same of another process.
+/// The same for another process.
 pub(crate) fn resident_bytes_of(process: &str) -> Result<u64, ResourcesError> {
     Ok(field(&format!("/proc/{process}/statm"), 1)? * rustix::param::page_size() as u64)
 }
 
-/// The same, where a page that several processes use is divided among them.
+/// Proportional memory (PSS): a shared page is divided among its processes.
 pub(crate) fn proportional_bytes_of(process: i32) -> Result<u64, ResourcesError> {
     let path = format!("/proc/{process}/smaps_rollup");
     let text =
@@ -32,12 +32,12 @@ pub(crate) fn proportional_bytes_of(process: i32) -> Result<u64, ResourcesError>
     line.map(|kilobytes| kilobytes * 1024).ok_or(ResourcesError::Understand { path, text })
 }
 
-/// CPU time of all threads that run now. To the nanosecond, which `getrusage` is not.
+/// CPU time of all threads that run now, in nanoseconds; `getrusage` is less exact.
 pub(crate) fn cpu_time() -> Result<Duration, ResourcesError> {
     cpu_time_of("self")
 }
 
-/// The same of another process.
+/// The same for another process.
 pub(crate) fn cpu_time_of(process: &str) -> Result<Duration, ResourcesError> {
     let threads = format!("/proc/{process}/task");
     let unreadable = |cause| ResourcesError::Read { path: threads.clone(), cause };

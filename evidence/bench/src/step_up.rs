@@ -1,8 +1,7 @@
-//! Step-up of a service with many instances on `mem`: how long until the first runs, until all are read,
-//! until all run; what each takes of memory, at work and waiting for its turn; and how long the step-down
-//! takes.
+//! Step-up of a service with many instances on `mem`: the time until the first instance runs, until all are
+//! read, and until all run; the memory of a running and of a waiting instance; and the time of the step-down.
 //!
-//! Each round is a process of its own, for the reason that `held` has.
+//! Each round is a process of its own, as in `held`.
 
 use crate::{
     bed::{Bed, BedError, Deadline},
@@ -33,17 +32,17 @@ use std::{
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// What one round is to step up with.
+/// The size of a round.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Round {
     #[arg(long)]
     instances: NonZeroU32,
-    /// How many may run at once; all, if it isn't said.
+    /// How many may run at once; all if not given.
     #[arg(long)]
     at_once: Option<NonZeroUsize>,
 }
 
-/// What one round found.
+/// The result of a round.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 struct Found {
     first_runs: Duration,
@@ -53,14 +52,14 @@ struct Found {
     bytes: u64,
 }
 
-/// No figure.
+/// Why there is no figure.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StepUpError {
     #[error(transparent)]
     Bed(#[from] BedError),
     #[error(transparent)]
     Resources(#[from] ResourcesError),
-    #[error("a slot that nobody else wants was not acquired: {0}")]
+    #[error("a slot without another candidate was not acquired: {0}")]
     Acquire(#[from] AcquireError),
     #[error(transparent)]
     Id(#[from] NotAnId),
@@ -70,11 +69,11 @@ pub(crate) enum StepUpError {
     NoDocuments,
     #[error(transparent)]
     Register(#[from] RegisterError),
-    #[error("the service is not to be had: {0}")]
+    #[error("the service could not be registered: {0}")]
     Unavailable(#[from] Unavailable),
     #[error(transparent)]
     Lead(#[from] LeadError),
-    #[error("of {documents} documents, {found} became instances")]
+    #[error("{found} of {documents} documents became instances")]
     Lacking { documents: u32, found: usize },
     #[error("a round's process could not be started: {0}")]
     Start(#[source] io::Error),
@@ -125,7 +124,7 @@ impl Round {
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
-    /// Steps up and down, and writes what it found to the standard output.
+    /// Steps up and down, and writes the result to standard output.
     pub(crate) fn run(self) -> Result<(), StepUpError> {
         println!("{}", serde_json::to_string(&self.step_up()?)?);
         Ok(())
@@ -170,23 +169,23 @@ impl Round {
                     all_read
                 };
                 let bytes = resources::resident_bytes()?.saturating_sub(resident);
-                let told_to_stop = bed.clock.now();
+                let stopped_at = bed.clock.now();
                 stop.cancel();
                 let stepped_down = Duration::ZERO;
-                Ok((Found { first_runs, all_read, all_run, stepped_down, bytes }, told_to_stop))
+                Ok((Found { first_runs, all_read, all_run, stepped_down, bytes }, stopped_at))
             };
             let (ended, looked) = tokio::join!(lead, async {
                 let looked = look.await;
                 stop.cancel();
                 looked
             });
-            let (found, told_to_stop) = looked?;
+            let (found, stopped_at) = looked?;
             leadership.release().await;
-            Ok(Found { stepped_down: ended?.since(told_to_stop), ..found })
+            Ok(Found { stepped_down: ended?.since(stopped_at), ..found })
         })
     }
 
-    /// What an earlier leader has left.
+    /// Writes the documents of an earlier leader.
     async fn write_documents(self, standing: &Standing) -> Result<(), StepUpError> {
         let documents = standing.documents().ok_or(StepUpError::NoDocuments)?;
         let ids: Vec<u32> = (0..self.instances.get()).collect();
@@ -203,7 +202,7 @@ impl Round {
     }
 }
 
-/// Jobs that wait for their term to end.
+/// Jobs that run until their term ends.
 struct Jobs {
     at_once: Option<NonZeroUsize>,
     running: Arc<Running>,
@@ -217,7 +216,7 @@ struct Progress {
     of: u64,
 }
 
-/// How many run.
+/// How many instances run.
 #[derive(Debug, Default)]
 struct Running {
     count: AtomicU32,

@@ -1,7 +1,6 @@
-//! What elections cost on one storage, beside its bare statements: `--storage URL`.
+//! `--storage URL`: the cost of elections on one storage, beside its bare statements.
 //!
-//! What lives here: which parts there are, and what they stand on. Each part has slots of its own, never led
-//! before, in a cluster named after this run; their rows stay behind, released.
+//! Each part has new slots in a cluster named after this run. Their rows stay behind, released.
 
 mod bare;
 mod beside_documents;
@@ -28,7 +27,7 @@ use vvm_clock::{Clock, SystemClock};
 use vvm_deadman::Deadman;
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, OpenError, SlotNumber};
 
-/// No figure.
+/// Why there is no figure.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StorageError {
     #[error("no folder, clock or runtime: {0}")]
@@ -37,15 +36,15 @@ pub(crate) enum StorageError {
     Open(#[from] OpenError),
     #[error("the bare statements could not be made: {0}")]
     Bare(#[from] Box<dyn Error + Send + Sync>),
-    #[error("a slot that nobody else wants was not acquired: {0}")]
+    #[error("a slot without another candidate was not acquired: {0}")]
     Acquire(#[from] AcquireError),
     #[error(transparent)]
     Read(#[from] ReadError),
     #[error(transparent)]
     Write(#[from] WriteError),
-    #[error("a record was not released: {0:?}")]
+    #[error("a record was not released: {0}")]
     Release(ReleaseOutcome),
-    #[error("a write that nobody stands in the way of was refused")]
+    #[error("a write without a competitor was refused")]
     Refused,
     #[error("this storage keeps no documents")]
     NoDocuments,
@@ -57,7 +56,7 @@ pub(crate) enum StorageError {
     Holder(#[from] HolderTooLong),
 }
 
-/// All parts: the verbs, many renewals at once, many candidates at once.
+/// Measures all parts: the verbs, many renewals at once, many candidates at once.
 pub(crate) fn measure(url: &str, quick: bool) -> Result<Vec<Figure>, StorageError> {
     let runtime = runtime()?;
     runtime.block_on(async {
@@ -73,7 +72,7 @@ pub(crate) fn measure(url: &str, quick: bool) -> Result<Vec<Figure>, StorageErro
     })
 }
 
-/// Documents alone.
+/// Measures documents alone.
 pub(crate) fn measure_documents(url: &str, quick: bool) -> Result<Vec<Figure>, StorageError> {
     runtime()?.block_on(async {
         vvm_storage::init_storage(url).await?;
@@ -84,7 +83,7 @@ pub(crate) fn measure_documents(url: &str, quick: bool) -> Result<Vec<Figure>, S
     })
 }
 
-/// The verbs alone, on a file of SQLite in a temporary folder.
+/// Measures the verbs alone, on a SQLite file in a temporary folder.
 pub(crate) fn measure_sqlite_verbs(quick: bool) -> Result<Vec<Figure>, StorageError> {
     let folder = tempfile::tempdir()?;
     let url = format!("sqlite:{}?allow=overlay", folder.path().join("ours.db").display());
@@ -104,7 +103,7 @@ fn rounds(quick: bool) -> u32 {
     if quick { 20 } else { 400 }
 }
 
-/// A storage, and a cluster in it to elect for.
+/// A storage, and a cluster in it.
 struct Scene {
     scheme: String,
     clock: Arc<dyn Clock>,
@@ -127,7 +126,7 @@ impl Scene {
         })
     }
 
-    /// Elections as a process of their own would have them, but for the connection, which all share.
+    /// Elections as of a process of their own, except that all share one connection.
     fn elections(&self) -> Arc<Elections<ElectionKey>> {
         let deadman = Deadman::with_trigger(Arc::new(Ignores));
         let runtime = tokio::runtime::Handle::current();
@@ -144,7 +143,7 @@ impl Scene {
         Candidacy { slots, terms: Terms::new(self.holder.clone(), Ttl::DEFAULT) }
     }
 
-    /// What a first claim of a slot would write.
+    /// The entry of a first claim.
     fn entry(&self) -> Result<Entry, StorageError> {
         let version = Version { incarnation: Incarnation::from_bytes([7; 16]), write: 0 };
         Ok(Entry { holder: self.holder.clone(), version, ttl: Ttl::DEFAULT, epoch: Epoch::new(1)? })

@@ -1,13 +1,12 @@
-//! Fail-over after `kill -9` and clean hand-over between real `vvm run` processes, as multiples of the TTL:
-//! what `vvm demo` measures from its workers' own logs, several times. Who waits is told of a release
-//! (`--local-dir`), so that the median is what was promised for that; the largest may be one that was not,
-//! and looked by itself.
+//! Fail-over after `kill -9` and clean hand-over between real `vvm run` processes, in multiples of the TTL:
+//! several runs of `vvm demo`. A release wakes local standbys, so that the median is that of a woken one; the
+//! largest may be that of a standby that polled.
 
 use crate::figure::{Figure, Side, Statistic, Unit};
 use serde::Deserialize;
 use std::{env, io, process::Command};
 
-/// No figure.
+/// Why there is no figure.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SuccessionError {
     #[error("vvm could not be started: {0}; build it with `cargo build --profile dist -p vvm-cli`")]
@@ -16,7 +15,7 @@ pub(crate) enum SuccessionError {
     NoSummary(String),
 }
 
-/// The last line of `vvm demo --json`, as far as it matters here.
+/// The last line of `vvm demo --json`.
 #[derive(Debug, Deserialize)]
 struct Summary {
     crash_failover_ms: f64,
@@ -24,7 +23,7 @@ struct Summary {
 }
 
 const TTL_MS: f64 = 1000.0;
-/// What a standby of that TTL waits at most between two looks: a quarter of it.
+/// The longest pause between two looks of a standby: a quarter of the TTL.
 const POLL_MS: f64 = TTL_MS / 4.0;
 
 pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, SuccessionError> {

@@ -1,9 +1,5 @@
-//! A fault run: contenders on real servers, fault after fault, and a ledger that sees two leaders at
+//! A fault run: contenders on real servers, one fault after another, and a ledger that finds two leaders at
 //! once.
-//!
-//! What lives here: what a run is made of, and its course. What doesn't: what contenders do ([`contender`]),
-//! what is checked ([`ledger`]), what goes wrong ([`fault`], [`network`]), the servers ([`bed`]), and the
-//! figures ([`report`]).
 
 mod bed;
 mod cassandra_bed;
@@ -254,12 +250,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Checks at every step; after `nobody_from`, nobody may lead.
-    fn watch(&self, lasts: Duration, nobody_from: Instant) -> Result<(), String> {
+    /// Checks at every step. After `none_from`, no contender may lead.
+    fn watch(&self, lasts: Duration, none_from: Instant) -> Result<(), String> {
         self.interruption.pass(lasts, || {
             let now = SystemClock::read();
             let leading = self.ledger.look(now);
-            if now > nobody_from
+            if now > none_from
                 && let Some(contender) = leading.first()
             {
                 self.ledger.violates(format!("contender {contender} leads although no quorum is left"));

@@ -58,7 +58,7 @@ pub(crate) enum Server {
     Dynamodb,
 }
 
-/// DynamoDB Local takes any; it wants them to be the same for everybody who is to see the same tables.
+/// DynamoDB Local accepts any, and keeps separate tables for each access key.
 const LOCAL_CREDENTIALS: [(&str, &str); 2] =
     [("AWS_ACCESS_KEY_ID", "local"), ("AWS_SECRET_ACCESS_KEY", "local")];
 

@@ -54,7 +54,7 @@ struct Play<'a> {
 
 impl Play<'_> {
     fn run(mut self) -> Result<(), String> {
-        println!("\nTwo processes on {}, TTL {TTL:?}", self.stage);
+        println!("\nTwo processes on {}, TTL {} s", self.stage, TTL.as_secs());
         let mut first = self.enter("first")?;
         let worker = self.leads(&first, PROMPT)?;
         let mut second = self.enter("second")?;
@@ -78,7 +78,7 @@ impl Play<'_> {
         self.succeeds(&second, worker, FAIL_OVER)?;
         let gap = crashed.until(SystemClock::read());
         let seconds = |span: Duration| format!("{:.2} s", span.as_secs_f64());
-        self.says(&format!("nobody led for {}; {} are allowed", seconds(gap), seconds(FAIL_OVER)));
+        self.says(&format!("no leader for {}; {} are allowed", seconds(gap), seconds(FAIL_OVER)));
         if gap < AT_LEAST {
             return Err(format!("a crashed leader's record stood for {} only", seconds(gap)));
         }
@@ -92,7 +92,7 @@ impl Play<'_> {
         Candidate::start(name, &self.stage, TTL)
     }
 
-    /// Somebody leads who comes into a slot that nobody leads.
+    /// Waits until a candidate leads a vacant slot.
     fn leads(&mut self, candidate: &Candidate, within: Duration) -> Result<Worker, String> {
         let mut worker = None;
         self.interruption.wait_until(within, || {
@@ -109,7 +109,7 @@ impl Play<'_> {
         Ok(worker)
     }
 
-    /// Somebody leads after another one, whose worker must be gone by then.
+    /// Waits until a candidate leads after another one, whose worker must have ended by then.
     fn succeeds(
         &mut self,
         candidate: &Candidate,
@@ -126,7 +126,7 @@ impl Play<'_> {
         Ok(worker)
     }
 
-    /// Somebody waits for longer than a TTL, and the other one goes on leading.
+    /// Has a candidate wait for longer than a TTL while the other one leads.
     fn watches(&self, candidate: &Candidate, leader: Worker) -> Result<(), String> {
         if !self.interruption.wait_until(PROMPT, || candidate.waits())? {
             return Err(format!("{} does not wait after {PROMPT:?}. {candidate}", candidate.name));

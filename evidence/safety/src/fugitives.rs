@@ -1,10 +1,8 @@
-//! Workers that try to get away, and by how much the last of their processes outlives the host.
+//! `safety fugitives`: workers that try to escape containment, and how long they outlive the host.
 //!
-//! `safety fugitives --trials 20` goes through every kind of worker, everything that may happen to guardian
-//! and host, and every level of containment that this machine has, also with `vvm` as process 1 of a PID
-//! namespace. It fails when somebody outlived the host (or the guardian, where that is the one killed) by
-//! more than 50 ms where the level promises that nobody does. What a level does not promise is measured, too,
-//! and printed as such.
+//! Tries every kind of worker, every way to end guardian and host, and every level of containment that this
+//! machine has. Fails if a process outlives the host (or the killed guardian) by more than 50 ms where the
+//! level promises that none does. Other times are printed as not promised.
 
 mod kind;
 mod place;
@@ -17,14 +15,13 @@ use place::{PLACES, Place};
 use rustix::process::geteuid;
 use std::{fs, io, path::Path, time::Duration};
 
-/// How many trials show what becomes of somebody who is promised nothing: each one may take as long as it is
-/// watched.
+/// How many trials a line without a promise has. Each may last until it is given up.
 const WITHOUT_A_PROMISE: usize = 3;
 
-/// Which trials.
+/// The trials to run.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
-    /// How many of each kind; three at most where nothing is promised.
+    /// How many of each kind; at most three where nothing is promised.
     #[arg(long, default_value_t = 20)]
     trials: usize,
     /// Only lines that contain this, e.g. pidns, or storm.
@@ -32,22 +29,22 @@ pub(crate) struct Options {
     only: Option<String>,
 }
 
-/// What came of the trials of one line.
+/// The results of one kind of trial.
 struct Line {
     title: String,
     promised: bool,
-    /// Sorted; none for one that nobody ended.
+    /// Sorted; `None` for a process that did not end.
     took: Vec<Option<Duration>>,
 }
 
-/// Runs them; whether all promises were kept.
+/// Runs them. Returns whether all promises were kept.
 pub(crate) fn run(vvm: &Path, options: &Options) -> io::Result<bool> {
     println!("load {}", load()?);
     let mut kept = true;
     let mut lines = 0;
     for place in PLACES {
         if let Some(refusal) = place.refusal(vvm)? {
-            println!("{}: not to be had here: {refusal}", place.title());
+            println!("{}: not available here: {refusal}", place.title());
             continue;
         }
         for (kind, blow) in KINDS.into_iter().flat_map(|kind| Blow::ALL.map(|blow| (kind, blow))) {
@@ -56,7 +53,7 @@ pub(crate) fn run(vvm: &Path, options: &Options) -> io::Result<bool> {
                 continue;
             }
             if kind.needs_root && !geteuid().is_root() {
-                println!("{title}: not run, because only root may do that");
+                println!("{title}: not run: needs root");
                 continue;
             }
             let line = measure(vvm, options.trials, place, kind, blow, title)?;
@@ -67,7 +64,7 @@ pub(crate) fn run(vvm: &Path, options: &Options) -> io::Result<bool> {
     }
     println!("{lines} lines; load {}", load()?);
     if lines == 0 {
-        println!("nothing was tried");
+        println!("no trial matched");
     }
     Ok(kept && lines > 0)
 }
@@ -110,7 +107,7 @@ impl std::fmt::Display for Line {
     }
 }
 
-/// How many processes want the processors, in the last minute, and how many processors there are.
+/// Returns the load average of the last minute and the number of processors.
 fn load() -> io::Result<String> {
     let text = fs::read_to_string("/proc/loadavg")?;
     let processors = std::thread::available_parallelism()?;

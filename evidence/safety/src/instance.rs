@@ -1,5 +1,4 @@
-//! One `vvm run`: started, and started again some time after it has ended. Every second one runs on a
-//! terminal.
+//! One `vvm run`, which is started again after each end. Every second start is on a terminal.
 
 use crate::{proc_fs::Process, terminal::Terminal};
 use fastrand::Rng;
@@ -12,7 +11,7 @@ use std::{
 };
 use vvm_clock::{Instant, SystemClock};
 
-/// What marks the processes of an instance, in their environment.
+/// The environment variable that marks the processes of an instance.
 pub(crate) const MARK: &str = "SAFETY";
 
 pub(crate) struct Instance {
@@ -25,16 +24,16 @@ pub(crate) struct Instance {
     restart_at: Option<Instant>,
 }
 
-/// From a start to an end.
+/// The instance between a start and an end.
 struct Life {
     guardian: Child,
     process: Option<Process>,
     terminal: Option<Terminal>,
 }
 
-/// An instance that has ended, as far as what it leaves behind is concerned.
+/// An instance that has ended, and may have left processes behind.
 pub(crate) struct Ended {
-    /// `None` when it had ended before it could be looked at.
+    /// `None` if it ended before its start time was read.
     pub(crate) guardian: Option<Process>,
     /// The value of [`MARK`].
     pub(crate) mark: String,
@@ -47,7 +46,7 @@ impl Instance {
         Ok(Self { vvm, folder, number, ttl, starts: 0, life, restart_at: None })
     }
 
-    /// Notices an end, and starts anew up to a second later.
+    /// Detects an end, and starts again up to a second later.
     pub(crate) fn restart_if_due(&mut self, now: Instant, rng: &mut Rng) -> io::Result<Option<Ended>> {
         if let Some(terminal) = &self.life.terminal {
             terminal.read();
@@ -70,30 +69,30 @@ impl Instance {
         Ok(None)
     }
 
-    /// The guardian, while it is known to be ours: not reaped, so that its number can't be anybody else's.
+    /// The guardian. It is not reaped yet, so that its process id can't be reused.
     pub(crate) fn guardian(&self) -> Option<Process> {
         self.life.process.filter(|_| self.restart_at.is_none())
     }
 
-    /// Whether it is on a terminal that is open.
+    /// Whether it runs on an open terminal.
     pub(crate) fn has_terminal(&self) -> bool {
         self.life.terminal.is_some() && self.restart_at.is_none()
     }
 
-    /// Closes the terminal: a hangup.
+    /// Closes the terminal, which hangs up.
     pub(crate) fn close_terminal(&mut self) {
         self.life.terminal = None;
     }
 
-    /// Ends it and waits. `None` when its end was noticed before.
+    /// Terminates it and waits. Returns `None` if it had ended before.
     ///
-    /// One that does not end when told to is killed, which `before_kill` is to take note of.
+    /// If TERM does not end it, it is killed; `before_kill` is called first.
     pub(crate) fn end(mut self, before_kill: impl FnOnce(&Self)) -> io::Result<Option<Ended>> {
         if self.restart_at.is_some() {
             return Ok(None);
         }
         if let Some(pid) = self.guardian().and_then(|guardian| Pid::from_raw(guardian.number)) {
-            // Gone already is as good.
+            // It may have ended already.
             let _ = kill_process(pid, Signal::TERM);
         }
         let kill_at = SystemClock::read().after(Duration::from_secs(5));

@@ -1,13 +1,15 @@
 //! Real `vvm run` processes on one SQLite file, killed, stopped and terminated at random moments.
 //!
-//! `safety --duration 180 --instances 5 --ttl-ms 1000` runs it and prints what was done, what was seen and
-//! what was violated: two workers at once (an exclusive lock that a worker holds until the kernel has ended
-//! it), epochs that don't rise, a worker or what it has in the background that outlives its host or its
-//! guardian by more than 50 ms, anybody left at the end, a leader less than 60 % of the time. `safety --kills
-//! 500` goes on until so many were killed: host, guardian, worker, guardian and host at once, or their
-//! terminal.
+//! `safety --duration 180` prints the faults, the leaderships and the violations. Violations are:
 //!
-//! `safety fugitives` is about workers that try to get away ([`fugitives`]).
+//! - two workers at once, by an exclusive lock that a worker holds until it has ended;
+//! - an epoch that does not rise;
+//! - a worker, or its background process, that outlives its host or guardian by more than 50 ms;
+//! - a process that is left at the end;
+//! - a leader for less than 60 % of the time.
+//!
+//! `safety --kills 500` ends after so many kills. `safety fugitives` tries workers that escape
+//! ([`fugitives`]).
 #![forbid(unsafe_code)]
 
 mod fugitives;
@@ -32,10 +34,10 @@ use torment::Ends;
 struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// How long, in seconds.
+    /// How long to run, in seconds.
     #[arg(long, default_value_t = 180)]
     duration: u64,
-    /// Until so many were killed, instead.
+    /// End after so many kills instead.
     #[arg(long, conflicts_with = "duration")]
     kills: Option<u64>,
     /// How many candidates.
@@ -44,15 +46,14 @@ struct Args {
     /// The TTL, in milliseconds.
     #[arg(long, default_value_t = 1000)]
     ttl_ms: u64,
-    /// Mean time between two troubles, in milliseconds.
+    /// Mean time between two faults, in milliseconds.
     #[arg(long, default_value_t = 1000)]
     trouble_ms: u64,
-    /// How long a worker, or what it has in the background, may outlive host or guardian, in milliseconds.
-    /// More than the usual 50 is for machines that are busy with other things; what nobody may exceed is 0.2
-    /// TTL.
+    /// How long a worker, or its background process, may outlive host or guardian, in milliseconds. More than
+    /// 50 is for busy machines; the protocol's limit is 0.2 TTL.
     #[arg(long, default_value_t = 50)]
     at_most_ms: u64,
-    /// The seed of the troubles; a random one if not given.
+    /// The seed of the faults; random if not given.
     #[arg(long)]
     seed: Option<u64>,
     /// The vvm program; the one beside this program if not given.
@@ -62,12 +63,12 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Workers that try to get away, and how long the last of them outlives its host.
+    /// Workers that try to escape containment, and how long they outlive their host.
     Fugitives(fugitives::Options),
-    /// The worker that `vvm run` starts: not for people.
+    /// The worker that `vvm run` starts. Internal.
     #[command(hide = true)]
     Work {
-        /// Where to write what it saw.
+        /// The folder for its log.
         folder: PathBuf,
     },
 }
@@ -92,7 +93,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The `vvm` to try.
+/// The `vvm` under test.
 fn program(args: &Args) -> io::Result<PathBuf> {
     let vvm = match &args.vvm {
         Some(vvm) => vvm.clone(),

@@ -1,4 +1,4 @@
-//! Workers, and what they have in the background, that outlive their host, and by how much.
+//! Workers and their background processes that outlive their host, and for how long.
 
 use crate::proc_fs::Process;
 use std::{collections::BTreeSet, fs, io, path::Path, time::Duration};
@@ -6,7 +6,7 @@ use vvm_clock::Instant;
 
 #[derive(Default)]
 pub(crate) struct Orphans {
-    /// Who was seen alive.
+    /// Logs of workers that were seen.
     living: Vec<Bond>,
     known: BTreeSet<String>,
     pub(crate) longest: Duration,
@@ -17,17 +17,16 @@ pub(crate) struct Orphans {
 /// A process that must not outlive another one.
 struct Bond {
     process: Process,
-    /// `None` when it was gone when first looked for.
+    /// `None` if it had ended before the first look.
     host: Option<Process>,
     what: &'static str,
-    /// Since when it has been without its host.
+    /// When its host was found to have ended.
     orphaned: Option<Instant>,
     is_late: bool,
 }
 
 impl Orphans {
-    /// Looks at every worker that has left a log. Of what is in the background of hosts that are `excused`,
-    /// nothing is promised.
+    /// Looks at every worker that has a log. Background processes of `excused` hosts may live on.
     pub(crate) fn look(
         &mut self,
         now: Instant,
@@ -40,7 +39,7 @@ impl Orphans {
             if !name.starts_with("worker-") || self.known.contains(&name) {
                 continue;
             }
-            // The first line may not be written yet: then it is looked at next time.
+            // The first line may not be written yet: the next look reads it.
             let log = fs::read_to_string(folder.join(&name))?;
             let Some((worker, host, background)) =
                 log.split_once('\n').and_then(|(head, _)| parse(&name, head))
@@ -48,7 +47,7 @@ impl Orphans {
                 continue;
             };
             let host = Process::of(host);
-            for (number, what) in [(worker, "worker"), (background, "what a worker had in the background")] {
+            for (number, what) in [(worker, "worker"), (background, "background process of a worker")] {
                 let bond = |process| Bond { process, host, what, orphaned: None, is_late: false };
                 self.living.extend(Process::of(number).map(bond));
             }
@@ -69,8 +68,7 @@ impl Orphans {
                 if outlived > most && !bond.is_late {
                     bond.is_late = true;
                     let (what, number) = (bond.what, bond.process.number);
-                    violations
-                        .push(format!("{what} ({number}) outlived its host by {outlived:?}, or longer"));
+                    violations.push(format!("{what} ({number}) outlived its host by {outlived:?} or more"));
                 }
                 *longest = (*longest).max(outlived);
             }
@@ -80,7 +78,7 @@ impl Orphans {
     }
 }
 
-/// The processes that a worker's log names: it, its host, and what it has in the background.
+/// The processes that a worker's log names: the worker, its host, and its background process.
 fn parse(name: &str, head: &str) -> Option<(i32, i32, i32)> {
     let worker = name.strip_prefix("worker-")?.split('-').next()?.parse().ok()?;
     let mut words = head.split(' ').skip(1);

@@ -1,9 +1,9 @@
-//! What /proc says of processes: whether one still runs, its children, and who carries a mark.
+//! Processes in /proc: whether one still runs, its children, and those that carry a mark.
 
 use rustix::process::Pid;
 use std::fs;
 
-/// A process, and no other one that got its number later.
+/// A process, told apart from a later one with the same id by its start time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Process {
     pub(crate) number: i32,
@@ -11,10 +11,10 @@ pub(crate) struct Process {
     started: u64,
 }
 
-/// A process as far as it matters here.
+/// The state of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Status {
-    /// Dead already, and not yet reaped: it acts no more.
+    /// It has ended and is not reaped yet.
     pub(crate) zombie: bool,
     started: u64,
 }
@@ -23,30 +23,30 @@ pub(crate) struct Status {
 #[derive(Clone, Debug)]
 pub(crate) struct Marked {
     pub(crate) pid: Pid,
-    /// The words of its command line, the program's without its folder.
+    /// The words of its command line; the first is the program without its folder.
     pub(crate) words: Vec<String>,
 }
 
 impl Process {
-    /// Whoever has that number now.
+    /// Returns the process that has this id now.
     pub(crate) fn of(number: i32) -> Option<Self> {
         status(number).map(|Status { started, .. }| Self { number, started })
     }
 
-    /// Whether it still acts.
+    /// Whether it still runs.
     pub(crate) fn acts(self) -> bool {
         status(self.number).is_some_and(|status| !status.zombie && status.started == self.started)
     }
 }
 
 impl Marked {
-    /// Whether it is `vvm`, as guardian, host, or on its way to be a worker.
+    /// Whether it is a `vvm`: guardian, host, or a shim before it executes the worker.
     pub(crate) fn is_ours(&self) -> bool {
         self.words.first().is_some_and(|program| program == "vvm")
     }
 }
 
-/// `None` when there is no such process.
+/// Returns `None` if there is no such process.
 pub(crate) fn status(pid: i32) -> Option<Status> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name may contain blanks and brackets; the last bracket ends it (proc(5)).
@@ -56,14 +56,14 @@ pub(crate) fn status(pid: i32) -> Option<Status> {
     Some(Status { zombie, started: fields.nth(18)?.parse().ok()? })
 }
 
-/// The children of a process; none when it is gone.
+/// Returns the children of a process; none if it has ended.
 pub(crate) fn children(pid: i32) -> Vec<i32> {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
-/// Every process with a variable in its environment that `is_mark` knows. (The environment of a zombie is
-/// empty.)
+/// Returns every process with a variable in its environment for which `is_mark` holds. The environment of a
+/// zombie is empty.
 pub(crate) fn marked(is_mark: impl Fn(&[u8]) -> bool) -> Vec<Marked> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));

@@ -1,4 +1,4 @@
-//! A terminal, for one program that is all that runs on it: as under `ssh -t`, or in a window.
+//! A pseudo-terminal that one program leads, as under `ssh -t`.
 
 use rustix::{
     fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl},
@@ -11,7 +11,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Its other side. Dropping it closes the terminal, which is a hangup for whoever runs on it.
+/// The controlling side. Dropping it closes the terminal, which hangs up on its processes.
 pub(crate) struct Terminal {
     master: OwnedFd,
     name: CString,
@@ -27,7 +27,7 @@ impl Terminal {
         Ok(Self { master, name })
     }
 
-    /// The line, run on it: the process that is started becomes the program.
+    /// Returns a command that runs `line` on it. The started process becomes the program.
     pub(crate) fn command(&self, line: &Command) -> io::Result<Command> {
         let side = || {
             let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -40,10 +40,10 @@ impl Terminal {
         Ok(command)
     }
 
-    /// Takes what is on the screen, or whoever writes there would wait.
+    /// Reads the output, so that its writers don't block.
     pub(crate) fn read(&self) {
         let mut screen = [0; 4096];
-        // Nothing there, or nobody any more, is the end.
+        // No output, or no writer left.
         while rustix::io::read(&self.master, &mut screen).is_ok_and(|read| read > 0) {}
     }
 }

@@ -1,4 +1,4 @@
-//! Candidates, and trouble for them until it is enough; then what came of it.
+//! Runs candidates, injects faults until the limit, and prints the result.
 
 use crate::{
     instance::Instance, orphans::Orphans, remains::Remains, succession::Successions, trouble::Troubles,
@@ -8,32 +8,32 @@ use fastrand::Rng;
 use std::{fmt, io, path::Path, time::Duration};
 use vvm_clock::{Instant, SystemClock};
 
-/// The least share of the time that somebody must lead.
+/// The least share of the time with a leader.
 const LED: f64 = 0.6;
 
-/// What is done.
+/// The settings of a run.
 pub(crate) struct Plan<'a> {
     pub(crate) vvm: &'a Path,
-    /// For the storage, and what the workers write.
+    /// The folder of the storage and of the workers' logs.
     pub(crate) folder: &'a Path,
     /// How many candidates.
     pub(crate) instances: usize,
     pub(crate) ttl: Duration,
-    /// Between two troubles.
+    /// The mean time between two faults.
     pub(crate) mean: Duration,
-    /// How long anybody may outlive who must not be outlived.
+    /// How long a process may outlive its host or guardian.
     pub(crate) most: Duration,
     pub(crate) ends: Ends,
 }
 
-/// When it is enough.
+/// When a run ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ends {
     After(Duration),
     AfterKills(u64),
 }
 
-/// What was seen on the way.
+/// What a run has found so far.
 #[derive(Default)]
 struct Seen {
     troubles: Troubles,
@@ -42,7 +42,7 @@ struct Seen {
 }
 
 impl Plan<'_> {
-    /// Prints what came of it; how many violations there were.
+    /// Prints the result. Returns the number of violations.
     pub(crate) fn run(&self, rng: &mut Rng) -> io::Result<usize> {
         let began = SystemClock::read();
         let mut seen = Seen::default();
@@ -50,8 +50,7 @@ impl Plan<'_> {
         let ended = SystemClock::read();
         let Seen { mut troubles, orphans, mut remains } = seen;
         for instance in instances {
-            // The last trouble may have been its end, which nobody has noticed yet: what it leaves is judged
-            // like any other's.
+            // The last fault may have ended it: the processes that it leaves are checked, too.
             if let Some(end) = instance.end(|instance| troubles.kills_guardian_of(instance))? {
                 remains.of(end, SystemClock::read(), self.ttl, &troubles.excused);
             }
@@ -66,12 +65,16 @@ impl Plan<'_> {
         verdict.violations.extend(orphans.violations);
         verdict.violations.extend(remains.violations);
         println!(
-            "workers and their background outlived their host by at most {:?} ({} seen), their guardian by {:?}",
-            orphans.longest, orphans.seen, remains.longest
+            "workers and their background processes outlived their host by at most {:.1} ms ({} seen), \
+             their guardian by {:.1} ms",
+            orphans.longest.as_secs_f64() * 1e3,
+            orphans.seen,
+            remains.longest.as_secs_f64() * 1e3
         );
         println!(
-            "guardian and host both killed, or one while the other was stopped: {}; {} of them left {} in the background",
-            remains.excused, remains.left_somebody, remains.left
+            "guardian and host both killed, or one while the other was stopped: {}; \
+             {} of them left {} background processes",
+            remains.excused, remains.left_a_process, remains.left
         );
         println!("{verdict}");
         Ok(verdict.violations.len())
@@ -97,7 +100,7 @@ impl Plan<'_> {
                 troubles.make(now, &mut instances, rng);
                 next_trouble = now.after(self.mean.mul_f64(2.0 * rng.f64()));
             }
-            // The pace of looking, not a way to wait for anything: fine enough to time an orphan's life.
+            // Between two looks: short enough to measure how long an orphan lives.
             SystemClock::block_for(Duration::from_millis(3));
         }
         troubles.resume_all();

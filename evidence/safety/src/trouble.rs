@@ -1,5 +1,5 @@
-//! What is done to the processes: SIGKILL, SIGTERM, SIGSTOP and some time later SIGCONT, to guardian, host or
-//! worker; SIGKILL to guardian and host at once; and the end of the terminal.
+//! The faults: SIGKILL, SIGTERM, or SIGSTOP and later SIGCONT, to guardian, host or worker; SIGKILL to
+//! guardian and host at once; and closing the terminal.
 
 use crate::{
     instance::Instance,
@@ -14,21 +14,20 @@ use std::{
 };
 use vvm_clock::Instant;
 
-/// What was done, and who is still stopped.
+/// The faults so far, and the processes that are still stopped.
 #[derive(Default)]
 pub(crate) struct Troubles {
     done: BTreeMap<(Victim, Deed), u64>,
-    /// When a leader's guardian, its host, or both were killed.
+    /// When a leader's guardian, host, or both were killed.
     pub(crate) blows: Vec<(Instant, Victim)>,
     stopped: Vec<(Instant, Pid)>,
     /// Guardians and hosts that were killed or stopped.
     hit: BTreeSet<Process>,
-    /// Those of them where the other one was, too: then nobody is left to contain what the worker has in the
-    /// background.
+    /// Those where both were: then no process is left to contain what the worker started in the background.
     pub(crate) excused: BTreeSet<Process>,
 }
 
-/// Whom it happens to.
+/// The target of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Victim {
     Guardian,
@@ -62,7 +61,7 @@ impl Family {
         Some(Self { index, guardian, host, worker, has_terminal: instance.has_terminal() })
     }
 
-    /// Who there is.
+    /// Finds the processes of a candidate.
     fn victims(&self) -> Vec<Victim> {
         let there = [
             (Victim::Guardian, true),
@@ -74,7 +73,7 @@ impl Family {
         there.into_iter().filter_map(|(victim, is_there)| is_there.then_some(victim)).collect()
     }
 
-    /// The processes of a victim.
+    /// Returns the processes of a target.
     fn processes(&self, victim: Victim) -> Vec<i32> {
         let (guardian, host) = (Some(self.guardian.number), self.host.map(|host| host.number));
         let processes = match victim {
@@ -89,15 +88,15 @@ impl Family {
 }
 
 impl Troubles {
-    /// How many were the sudden end of somebody.
+    /// How many faults killed a process or closed a terminal.
     pub(crate) fn kills(&self) -> u64 {
         self.done.iter().filter(|((_, deed), _)| *deed == Deed::Kill).map(|(_, count)| count).sum()
     }
 
-    /// One trouble for one candidate.
+    /// Injects one fault into one candidate.
     pub(crate) fn make(&mut self, now: Instant, instances: &mut [Instance], rng: &mut Rng) {
         let mut candidates: Vec<Family> = instances.iter().enumerate().filter_map(Family::of).collect();
-        // A standby's end changes little: every second time it is the leader's turn.
+        // The end of a standby changes little: every second fault goes to the leader.
         if rng.bool() && candidates.iter().any(|family| family.worker.is_some()) {
             candidates.retain(|family| family.worker.is_some());
         }
@@ -118,8 +117,7 @@ impl Troubles {
         let mut processes = family.processes(victim);
         rng.shuffle(&mut processes);
         for target in processes.into_iter().filter_map(Pid::from_raw) {
-            // Between looking and signalling it may have ended; the numbers are not reused within so short a
-            // time.
+            // It may have ended since the look. Its process id is not reused within so short a time.
             is_done |= kill_process(target, deed.signal()).is_ok();
             if deed == Deed::Stop {
                 let resume_at = now.after(Duration::from_millis(rng.u64(50..2500)));
@@ -134,7 +132,7 @@ impl Troubles {
         }
     }
 
-    /// The guardian of one that does not end when told to is going to be killed.
+    /// Records that the guardian of a candidate that did not end on TERM will be killed.
     pub(crate) fn kills_guardian_of(&mut self, instance: &Instance) {
         if let Some(family) = Family::of((0, instance)) {
             self.hit(&family, Victim::Guardian);
@@ -157,7 +155,7 @@ impl Troubles {
     pub(crate) fn resume_due(&mut self, now: Instant) {
         self.stopped.retain(|(resume_at, stopped)| {
             if *resume_at <= now {
-                // Dead meanwhile, most likely: that is what the deadline is for.
+                // Its deadline has probably killed it meanwhile.
                 let _ = kill_process(*stopped, Signal::CONT);
             }
             *resume_at > now
@@ -187,7 +185,7 @@ impl fmt::Display for Troubles {
         };
         let each = self.done.iter().filter(|(_, count)| **count > 0).map(one).collect::<Vec<_>>();
         let others = self.done.values().sum::<u64>() - self.kills();
-        write!(out, "{} kills and {others} other troubles: {}", self.kills(), each.join("; "))
+        write!(out, "{} kills and {others} other faults: {}", self.kills(), each.join("; "))
     }
 }
 
@@ -208,7 +206,7 @@ impl fmt::Display for Deed {
         out.write_str(match self {
             Self::Kill => "killed",
             Self::Stop => "stopped for a while",
-            Self::Term => "told to stop",
+            Self::Term => "terminated",
         })
     }
 }

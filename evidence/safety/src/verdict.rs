@@ -1,10 +1,10 @@
-//! What the workers' own logs say: who was there when, and at which epoch.
+//! The verdict from the workers' logs: which worker ran when, and under which epoch.
 
 use crate::worker::BEAT;
 use std::{fmt, fs, io, path::Path, time::Duration};
 use vvm_clock::Instant;
 
-/// One worker's life, as it wrote it down.
+/// The time that one worker ran, from its log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Spell {
     epoch: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Verdict {
     pub(crate) violations: Vec<String>,
 }
 
-/// Every worker's log. A worker killed before its first beat did nothing and leaves none.
+/// Reads every worker's log. A worker that was killed before its first line has none.
 pub(crate) fn read(folder: &Path) -> io::Result<Vec<Spell>> {
     let mut spells = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -45,13 +45,12 @@ fn parse(log: &str) -> Option<Spell> {
     let mut head = lines.next()?.split(' ');
     let epoch = head.next()?.parse().ok()?;
     let alone = head.nth(1)? == "alone";
-    // A kill may cut the last line short, to a number that is smaller than what it was to be: the largest is
-    // the last.
+    // A kill may cut off the last line, which leaves a smaller number: the largest is the last.
     let beats = || lines.clone().filter_map(|line| line.parse().ok()).map(Instant::from_nanos);
     Some(Spell { epoch, alone, first: beats().next()?, last: beats().max()? })
 }
 
-/// Judges them: none at once, epochs strictly rising, led for at least `least` of the time.
+/// Checks that no two overlap, that epochs rise strictly, and that at least `least` of the time was led.
 pub(crate) fn judge(mut spells: Vec<Spell>, began: Instant, ended: Instant, least: f64) -> Verdict {
     spells.sort_by_key(|spell| spell.first);
     let mut verdict = Verdict { spells: spells.len(), ..Verdict::default() };
@@ -85,8 +84,9 @@ impl fmt::Display for Verdict {
         let share = self.led * 100.0;
         writeln!(
             out,
-            "{} spells of work, led {share:.0} % of the time, longest gap {:?}",
-            self.spells, self.longest_gap
+            "{} workers one after another, led {share:.0} % of the time, longest gap {:.2} s",
+            self.spells,
+            self.longest_gap.as_secs_f64()
         )?;
         self.violations.iter().try_for_each(|violation| writeln!(out, "VIOLATION: {violation}"))?;
         write!(out, "{} violations", self.violations.len())

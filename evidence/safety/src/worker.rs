@@ -1,10 +1,8 @@
-//! The worker: holds a lock while it lives, and writes down when it was there.
+//! The worker: holds an exclusive lock while it lives, and logs when it ran.
 //!
-//! The lock is what tells an overlap for certain: the kernel gives it up when the last process that has it is
-//! gone, so a worker that starts and finds it taken started while another still ran.
-//!
-//! It leaves somebody in the background, in a session of his own: the lock is not his, so that it tells of
-//! workers alone. Every second one does not care for a hangup, as under `nohup`.
+//! The kernel releases the lock when its last owner has ended. So a worker that finds the lock taken started
+//! while another one still ran. The worker leaves a background process in a session of its own, which does
+//! not inherit the lock. Every second worker ignores HUP, as under `nohup`.
 
 use rustix::fs::{FlockOperation, flock};
 use std::{
@@ -18,7 +16,7 @@ use std::{
 };
 use vvm_clock::SystemClock;
 
-/// How often it says that it is there.
+/// Between two lines of the log.
 pub(crate) const BEAT: Duration = Duration::from_millis(5);
 
 /// Works until it is killed.
@@ -41,5 +39,5 @@ pub(crate) fn work(folder: &Path) -> io::Result<bool> {
 }
 
 fn missing(variable: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::NotFound, format!("{variable} is not set: this is run by `vvm run`"))
+    io::Error::new(io::ErrorKind::NotFound, format!("{variable} is not set: only `vvm run` starts this"))
 }

@@ -1,5 +1,4 @@
-//! Running the cases of one driver, and counting them. The cases are tests of `vvm-storage`, and end to end
-//! those of `vvm-host`: one each, so that a failure names itself.
+//! Runs the cases of one driver, and counts them. Each case is a test of `vvm-storage` or `vvm-cli`.
 
 use servers::owned;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -14,28 +13,27 @@ use std::{
     },
 };
 
-/// Which tests are a driver's.
+/// The tests of a driver.
 #[derive(Debug)]
 pub(crate) struct Suite<'a> {
-    /// What is built.
+    /// The packages and features that are built.
     pub(crate) build: Build,
-    /// The files of tests.
+    /// The test binaries.
     pub(crate) tests: &'a [&'a str],
-    /// The modules in them, if not all is this driver's.
+    /// The modules in them; all if empty.
     pub(crate) only: &'a [&'a str],
-    /// How many cases at once: as much as the server's machine bears without being late.
+    /// How many cases run at once, so that the server's machine stays punctual.
     pub(crate) threads: u8,
-    /// What tells the tests where the server is.
+    /// Variables that tell the tests where the server is.
     pub(crate) environment: &'a [(&'a str, &'a str)],
 }
 
-/// What the tests are built of.
+/// The packages and features that tests are built with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Build {
     /// `vvm-storage`, with the driver's feature alone.
     Driver(&'static str),
-    /// Everything with all features, as for the tests of the whole workspace: what these have built is not
-    /// built again.
+    /// The whole workspace with all features, as for its own tests, whose build is reused.
     Everything,
 }
 
@@ -50,23 +48,23 @@ impl Build {
     }
 }
 
-/// What came of them.
+/// How many cases passed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Cases {
     passed: usize,
     failed: usize,
-    /// Whether the run came to its end, and said that all is well.
+    /// Whether cargo ended with status 0.
     succeeded: bool,
 }
 
 impl Suite<'_> {
-    /// Runs them, a few at a time; their output goes where ours goes.
+    /// Runs them, and prints their output.
     ///
     /// # Errors
-    /// Why they could not be run.
+    /// The tests could not be run.
     pub(crate) fn run(&self) -> Result<Cases, String> {
         let system = |error: io::Error| format!("cargo could not be run: {error}");
-        // A person who interrupts ends cargo. We go on to the end, and take the server down.
+        // An interrupt ends cargo. This process continues, to end the server.
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(system)?;
@@ -78,7 +76,7 @@ impl Suite<'_> {
             .args(self.build.arguments())
             .args(self.tests.iter().flat_map(|test| ["--test", test]))
             .args(["--", "--show-output", &format!("--test-threads={}", self.threads)])
-            // With colons, or the name of one module would select another one, too.
+            // With colons, so that the name of one module selects no other.
             .args(self.only.iter().map(|module| format!("{module}::")))
             .envs(self.environment.iter().copied())
             .stdin(Stdio::null())
@@ -91,7 +89,7 @@ impl Suite<'_> {
                 println!("{line}");
                 cases.count(&line);
                 if interrupted.load(Ordering::Relaxed) {
-                    // Gone already is as good.
+                    // It may have ended already.
                     let _gone = child.kill();
                 }
             }
@@ -105,7 +103,7 @@ impl Suite<'_> {
 }
 
 impl Cases {
-    /// `test name ... ok`, as Rust's own tests report it.
+    /// Counts a line such as `test name ... ok`.
     fn count(&mut self, line: &str) {
         match line.strip_prefix("test ").and_then(|rest| rest.rsplit_once(" ... ")) {
             Some((_, "ok")) => self.passed += 1,
@@ -114,13 +112,13 @@ impl Cases {
         }
     }
 
-    /// No case at all is no success.
+    /// Whether all passed. A run without a case has not.
     pub(crate) fn all_passed(&self) -> bool {
         self.succeeded && self.passed > 0 && self.failed == 0
     }
 }
 
-/// Of one run after another.
+/// Adds up two runs.
 impl Add for Cases {
     type Output = Self;
 
@@ -128,7 +126,7 @@ impl Add for Cases {
         Self {
             passed: self.passed + next.passed,
             failed: self.failed + next.failed,
-            // A run without a case is one that was forgotten.
+            // A run without a case was left out by mistake.
             succeeded: self.succeeded && self.passed > 0 && next.succeeded && next.passed > 0,
         }
     }
@@ -139,7 +137,7 @@ impl fmt::Display for Cases {
         let Self { passed, failed, succeeded } = self;
         write!(out, "{passed:3} cases passed, {failed} failed")?;
         if !succeeded && *failed == 0 {
-            out.write_str(", and the run did not come to its end")?;
+            out.write_str(", and the run did not end")?;
         }
         Ok(())
     }
@@ -150,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_whole_run_with_cases_has_passed() {
+    fn only_complete_run_with_cases_has_passed() {
         let mut cases = Cases { succeeded: true, ..Cases::default() };
         assert!(!cases.all_passed(), "no case");
         for line in ["running 2 tests", "test a::b ... ok", "test result: ok. 1 passed", "test c ... ok"] {

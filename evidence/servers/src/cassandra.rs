@@ -25,41 +25,41 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// Where clients come. Every node has an address of its own, so that all have this port.
+/// The port for clients. Every node has its own address, so that all can have this port.
 const CLIENT_PORT: u16 = 9042;
 
-/// Where nodes come.
+/// The port for other nodes.
 const NODE_PORT: u16 = 7000;
 
-/// Ready within 8 s on two quiet cores; a machine under load takes its time.
+/// Starting takes 8 s on two idle cores, and longer under load.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Why there is no cluster.
+/// The cluster could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// No jars.
+    /// The jars could not be fetched.
     #[error(transparent)]
     Jars(#[from] JarsError),
     /// A node's clock can't be moved.
     #[error(transparent)]
     Faketime(#[from] FaketimeMissing),
-    /// A file or a process is not to be had.
+    /// A file or a process could not be made.
     #[error("{what}: {cause}")]
     System {
         /// What was tried.
         what: &'static str,
-        /// What the system says.
+        /// The system's error.
         cause: io::Error,
     },
     /// A node ended, or did not answer in time.
-    #[error("node {address} {how}. Its last words:\n{last_words}")]
+    #[error("node {address} {how}. The end of its log:\n{log_end}")]
     Node {
-        /// Where it was to listen.
+        /// Its address.
         address: Ipv4Addr,
-        /// What became of it.
+        /// What happened.
         how: &'static str,
         /// The end of its log.
-        last_words: String,
+        log_end: String,
     },
 }
 
@@ -67,10 +67,10 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> StartError {
     move |cause| StartError::System { what, cause }
 }
 
-/// A running cluster. Dropping it ends it and removes its data.
+/// A running cluster. Dropping it kills it and removes its data.
 #[derive(Debug)]
 pub struct Cassandra {
-    /// Before the folder that they write to, which is dropped after them.
+    /// Dropped before the folder that they write to.
     nodes: Vec<Node>,
     locks: Option<Locks>,
     folder: TempDir,
@@ -85,32 +85,33 @@ pub struct Node {
     jars: PathBuf,
 }
 
-/// More replicas than that nobody has.
+/// The replication factor of larger clusters.
 const MOST_REPLICAS: usize = 3;
 
 impl Cassandra {
-    /// Starts a cluster of so many nodes that let everybody in: [`Plan`] has the rest.
+    /// Starts a cluster of so many nodes without passwords. [`Plan`] has other options.
     ///
     /// # Errors
-    /// See [`StartError`]; nothing is left running.
+    /// See [`StartError`]. No process is left.
     pub fn start(nodes: u8, target: &Path) -> Result<Self, StartError> {
         Plan::of(nodes).start(target)
     }
 
-    /// The folder with certificates and keys, if the cluster is locked: `authority.pem`, who signed the
-    /// nodes' certificates (for their addresses and `nodes.vvm.test`) and `client.pem` with `client.key`;
-    /// `stranger.pem`, who signed `strange-client.pem` with `strange-client.key`.
+    /// The folder with certificates and keys, if the cluster is locked: the authority `authority.pem`, which
+    /// signed the nodes' certificates (for their addresses and `nodes.vvm.test`) and `client.pem` with
+    /// `client.key`; and another authority, `stranger.pem`, which signed `strange-client.pem` with
+    /// `strange-client.key`.
     pub fn locks(&self) -> Option<&Path> {
         self.locks.as_ref().map(Locks::folder)
     }
 
-    /// Where clients begin.
+    /// The addresses of all nodes, separated by commas.
     pub fn contact_points(&self) -> String {
         let points = self.nodes.iter().map(|node| format!("{}:{CLIENT_PORT}", node.address));
         points.collect::<Vec<_>>().join(",")
     }
 
-    /// The address of a keyspace that is on all nodes, on three at most, for who creates it.
+    /// The URL of a keyspace with a replica on each node, at most three.
     pub fn url(&self, keyspace: &str) -> String {
         let replicas = self.nodes.len().min(MOST_REPLICAS);
         format!("scylla://{}/{keyspace}?replication={replicas}", self.contact_points())
@@ -121,8 +122,8 @@ impl Cassandra {
         if owned::wait_until(PATIENCE, || Ok::<_, StartError>(ring::is_complete(&addresses)))? {
             return Ok(());
         }
-        let (address, last_words) = (self.nodes[0].address, self.nodes[0].process.last_words());
-        Err(StartError::Node { address, how: "and the others have not found each other", last_words })
+        let (address, log_end) = (self.nodes[0].address, self.nodes[0].process.log_end());
+        Err(StartError::Node { address, how: "and the others have not found each other", log_end })
     }
 
     /// Its nodes.
@@ -132,44 +133,44 @@ impl Cassandra {
 }
 
 impl Node {
-    /// Where its clients come.
+    /// Its address for clients.
     pub fn client_address(&self) -> SocketAddr {
         SocketAddr::from((self.address, CLIENT_PORT))
     }
 
-    /// Stops it as it stands (`SIGSTOP`): it answers nobody, and its connections stay.
+    /// Stops it (`SIGSTOP`): it answers no request, and its connections stay open.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// The signal can't be sent.
     pub fn stop(&mut self) -> io::Result<()> {
         self.process.signal(Signal::STOP)
     }
 
-    /// Lets it go on.
+    /// Continues it (`SIGCONT`).
     ///
     /// # Errors
-    /// When the system refuses.
+    /// The signal can't be sent.
     pub fn go_on(&mut self) -> io::Result<()> {
         self.process.signal(Signal::CONT)
     }
 
-    /// Ends it without notice.
+    /// Kills it.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// The signal can't be sent.
     pub fn kill(&mut self) -> io::Result<()> {
         self.process.signal(Signal::KILL)
     }
 
-    /// Starts it again after its end, with its data, and waits until it answers.
+    /// Starts it again with its data after it has ended, and waits until it answers.
     ///
     /// # Errors
     /// See [`StartError`].
     pub fn start_again(&mut self) -> Result<(), StartError> {
         let has_ended = owned::wait_until(PATIENCE, || self.process.ended().map(|ended| ended.is_some()));
         if !has_ended.map_err(system("java"))? {
-            let last_words = self.process.last_words();
-            return Err(StartError::Node { address: self.address, how: "has not ended", last_words });
+            let log_end = self.process.log_end();
+            return Err(StartError::Node { address: self.address, how: "has not ended", log_end });
         }
         self.process = launch(&self.jars, &self.configuration)?;
         self.wait_until_ready()
@@ -187,7 +188,7 @@ impl Node {
             (_, true) => "has ended",
             (false, false) => "does not answer",
         };
-        Err(StartError::Node { address: self.address, how, last_words: self.process.last_words() })
+        Err(StartError::Node { address: self.address, how, log_end: self.process.log_end() })
     }
 }
 

@@ -1,7 +1,6 @@
-//! Which driver is run on what, one after another, and the table of it.
+//! Runs the drivers one after another, and prints a table.
 //!
-//! A driver that was asked for and could not be run has failed: there is no way to skip one but not to ask
-//! for it.
+//! A requested driver that could not be run has failed.
 
 use crate::{
     cases::{Build, Cases, Suite},
@@ -11,7 +10,7 @@ use clap::ValueEnum;
 use servers::{cassandra::Plan, dynamodb::DynamoDbLocal, postgres::Postgres, target};
 use std::{env, path::Path};
 
-/// Every driver that there is.
+/// The drivers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Driver {
     /// In this process's memory.
@@ -20,33 +19,31 @@ pub(crate) enum Driver {
     Sqlite,
     /// In a temporary folder.
     Sled,
-    /// On Apache Cassandra, or whatever `VVM_TEST_SCYLLA=host:port` leads to.
+    /// On Apache Cassandra, or the cluster at `VVM_TEST_SCYLLA=host:port`.
     Scylla,
-    /// On PostgreSQL, or whatever `VVM_TEST_POSTGRES=postgres://user@host:port/database` leads to.
+    /// On PostgreSQL, or the database at `VVM_TEST_POSTGRES=postgres://user@host:port/database`.
     Postgres,
-    /// On DynamoDB Local, or whatever `VVM_TEST_DYNAMODB=http://host:port` leads to.
+    /// On DynamoDB Local, or the endpoint `VVM_TEST_DYNAMODB=http://host:port`.
     Dynamodb,
 }
 
-/// What is run on a cluster that lets everybody in.
+/// The tests on a cluster without passwords.
 const OPEN: &[&str] = &["scylla", "scylla_clocks", "scylla_documents"];
 
-/// An address of a cluster that is there already.
+/// The address of a cluster that runs already.
 const SCYLLA: &str = "VVM_TEST_SCYLLA";
 
-/// The URL of a PostgreSQL that is there already, with a login that may create databases.
+/// The URL of a PostgreSQL that runs already, with a login that may create databases.
 const POSTGRES: &str = "VVM_TEST_POSTGRES";
 
-/// The endpoint of a DynamoDB that is there already, AWS's own for example. Credentials are the environment's
-/// then.
+/// The endpoint of a DynamoDB that runs already, such as AWS's own. Credentials come from the environment.
 const DYNAMODB: &str = "VVM_TEST_DYNAMODB";
 
-/// DynamoDB Local takes any; it wants them to be the same for everybody who is to see the same tables.
+/// DynamoDB Local accepts any, and keeps separate tables for each access key.
 const LOCAL_CREDENTIALS: [(&str, &str); 2] =
     [("AWS_ACCESS_KEY_ID", "local"), ("AWS_SECRET_ACCESS_KEY", "local")];
 
-/// Runs the drivers asked for, or all of them, on such a cluster, and so much of what is end to end; whether
-/// every case of every one passed.
+/// Runs the drivers in `only`, or all. Returns whether every case of every one passed.
 pub(crate) fn run(only: &[Driver], cluster: &Plan, selection: Selection<'_>) -> bool {
     let asked_for = if only.is_empty() { Driver::value_variants() } else { only };
     let mut table = Vec::new();
@@ -64,7 +61,9 @@ pub(crate) fn run(only: &[Driver], cluster: &Plan, selection: Selection<'_>) -> 
             Ok(Outcome { suites, end_to_end, place }) => {
                 match suites {
                     Some(suites) => println!("{name:8} {suites}, on {place}"),
-                    None => println!("{name:8} suites of the driver: NOT RUN, since others were asked for"),
+                    None => println!(
+                        "{name:8} suites of the driver: NOT RUN, since only end-to-end cases were requested"
+                    ),
                 }
                 match end_to_end {
                     Some(end_to_end) => println!("{name:8} {end_to_end}, of `vvm run` end to end"),
@@ -77,12 +76,11 @@ pub(crate) fn run(only: &[Driver], cluster: &Plan, selection: Selection<'_>) -> 
     table.iter().all(|(_, outcome)| outcome.as_ref().is_ok_and(Outcome::all_passed))
 }
 
-/// What came of a driver.
+/// The results of a driver.
 struct Outcome {
-    /// The suites of the driver itself; none when only something else was asked for.
+    /// The suites of the driver itself; `None` if only end-to-end cases were requested.
     suites: Option<Cases>,
-    /// Those of processes on it; none where a process of its own has nothing to share, or the server is
-    /// somebody else's.
+    /// The end-to-end cases; `None` if processes can't share the storage, or on a server that is not ours.
     end_to_end: Option<Cases>,
     place: String,
 }
@@ -110,7 +108,7 @@ impl Driver {
         }
     }
 
-    /// What came of its cases, and what they ran on; or why none did.
+    /// Runs its cases. Returns the results, or why they could not be run.
     fn run(self, cluster: &Plan, selection: Selection<'_>) -> Result<Outcome, String> {
         match self {
             Self::Mem | Self::Sqlite | Self::Sled => {
@@ -122,7 +120,7 @@ impl Driver {
                     environment: &[],
                 };
                 let suites = selection.or_all(|| suite.run())?;
-                // The others are one process's own: two that run a command have nothing to share.
+                // Two processes can't share the other two.
                 let end_to_end = (self == Self::Sqlite).then(|| selection.on_files()).transpose()?;
                 Ok(Outcome { suites, end_to_end, place: "this machine".into() })
             }
@@ -155,7 +153,7 @@ impl Driver {
                     Err(_) => {
                         let way_out = |error| {
                             format!(
-                                "{error}\nOr point {DYNAMODB}=http://host:port at one that is there already."
+                                "{error}\nOr set {DYNAMODB}=http://host:port to a server that runs already."
                             )
                         };
                         let local = DynamoDbLocal::start(&target()).map_err(way_out)?;
@@ -179,14 +177,13 @@ impl Driver {
     }
 }
 
-/// All that there is for a cluster: on an open one, on what is left of it when the other nodes are killed,
-/// and on one that asks for a certificate and a password.
+/// Runs all cases for a cluster: on an open one, on a minority of its nodes, and on one that requires a
+/// certificate and a password.
 fn on_cassandra(cluster: &Plan, selection: Selection<'_>) -> Result<Outcome, String> {
-    let way_out = |error| format!("{error}\nOr point {SCYLLA}=host:port at a cluster that is there already.");
+    let way_out = |error| format!("{error}\nOr set {SCYLLA}=host:port to a cluster that runs already.");
     let mut open = cluster.start(&target()).map_err(way_out)?;
     if !cluster.ahead().is_zero() {
-        // What clocks must not change. The suites also count on answers in time, and a node that is seconds
-        // off loses some.
+        // The other suites need answers in time, of which a node with such a clock loses some.
         let ahead = cluster.ahead().as_secs().to_string();
         let environment = [(SCYLLA, &*open.contact_points()), ("VVM_TEST_SCYLLA_AHEAD", &*ahead)];
         let cases = scylla(&["scylla_clocks"], &environment)?;
@@ -195,7 +192,7 @@ fn on_cassandra(cluster: &Plan, selection: Selection<'_>) -> Result<Outcome, Str
     }
     let cases = selection.or_all(|| scylla(OPEN, &[(SCYLLA, &open.contact_points())]))?;
     let end_to_end = match open.nodes() {
-        // One node, as promised: three on two cores are busy with each other.
+        // On one node only: three on two cores delay each other.
         [_] => {
             let url = open.url(end_to_end::STORAGE);
             Some(selection.on_server(&url, &open.contact_points(), &[])?)

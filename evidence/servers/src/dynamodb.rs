@@ -1,9 +1,7 @@
-//! DynamoDB Local 2.6.1, which AWS makes for tests: one process, its tables in files, so that they survive a
-//! restart.
+//! DynamoDB Local 2.6.1: one process with its tables in files, which survive a restart.
 //!
-//! What it isn't: it enforces no permissions, has no other regions, throttles nobody and never fails
-//! half-way. Each key of each region has tables of its own in it, as accounts have. It listens on every
-//! address of the machine; there is no option to tell it not to.
+//! It enforces no permissions, does not throttle, and never fails half-way. Each access key has tables of its
+//! own in each region. It listens on every address of the machine, and has no option against that.
 
 use crate::{
     free_address,
@@ -23,41 +21,41 @@ const ARTIFACT: Artifact = Artifact { group: "com.amazonaws", name: "DynamoDBLoc
 
 const MAIN: &str = "com.amazonaws.services.dynamodbv2.local.main.ServerRunner";
 
-/// Ready within 3 s on two quiet cores; a machine under load takes its time.
+/// Starting takes 3 s on two idle cores, and longer under load.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// How long it may take to say anything at all, once it has a connection.
+/// How long the first byte of an answer may take.
 const FIRST_BYTE: Duration = Duration::from_secs(2);
 
-/// How often a free port is looked for: somebody else may take it before Java does.
+/// How many ports are tried: another process may take a free one first.
 const PORTS: u32 = 5;
 
-/// Its words then.
+/// Its message then.
 const PORT_TAKEN: &str = "Failed to bind";
 
-/// Why there is no server.
+/// The server could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// No jars.
     #[error(transparent)]
     Jars(#[from] JarsError),
-    /// A file or a process is not to be had.
+    /// A file or a process could not be made.
     #[error("{what}: {cause}")]
     System {
         /// What was tried.
         what: &'static str,
-        /// What the system says.
+        /// The system's error.
         cause: io::Error,
     },
     /// It ended, or did not answer in time.
-    #[error("DynamoDB Local at {address} {how}. Its last words:\n{last_words}")]
+    #[error("DynamoDB Local at {address} {how}. The end of its log:\n{log_end}")]
     Server {
-        /// Where it was to listen.
+        /// Its address.
         address: SocketAddr,
-        /// What became of it.
+        /// What happened.
         how: &'static str,
         /// The end of its log.
-        last_words: String,
+        log_end: String,
     },
 }
 
@@ -78,10 +76,10 @@ pub struct DynamoDbLocal {
 impl DynamoDbLocal {
     /// Starts a server without tables, from jars that are fetched once into `target`.
     ///
-    /// To be called from the main thread: the kernel kills the server when the *thread* that started it ends.
+    /// Call it from the main thread: the kernel kills the server when the *thread* that started it ends.
     ///
     /// # Errors
-    /// See [`StartError`]; nothing is left running.
+    /// See [`StartError`]. No process is left.
     pub fn start(target: &Path) -> Result<Self, StartError> {
         let jars = jars::fetch(ARTIFACT, target)?;
         let folder = folder().map_err(system("a temporary folder"))?;
@@ -91,50 +89,49 @@ impl DynamoDbLocal {
             let mut process = run(&jars, folder.path(), address)?;
             match wait_until_ready(&mut process, address) {
                 Ok(()) => return Ok(Self { process, address, jars, folder }),
-                Err(_) if process.last_words().contains(PORT_TAKEN) && attempts.next().is_some() => {}
+                Err(_) if process.log_end().contains(PORT_TAKEN) && attempts.next().is_some() => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Where clients go: the same after a restart.
+    /// Its URL, the same after a restart.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// As [`endpoint`](Self::endpoint), for who puts something in between.
+    /// Its address, as in [`endpoint`](Self::endpoint).
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Stops it as it stands (`SIGSTOP`): it answers nobody, and its connections stay.
+    /// Stops it (`SIGSTOP`): it answers no request, and its connections stay open.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// The signal can't be sent.
     pub fn stop(&mut self) -> io::Result<()> {
         self.process.signal(Signal::STOP)
     }
 
-    /// Lets it go on.
+    /// Continues it (`SIGCONT`).
     ///
     /// # Errors
-    /// When the system refuses.
+    /// The signal can't be sent.
     pub fn go_on(&mut self) -> io::Result<()> {
         self.process.signal(Signal::CONT)
     }
 
-    /// Ends it without notice.
+    /// Kills it.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// The signal can't be sent.
     pub fn kill(&mut self) -> io::Result<()> {
         self.process.signal(Signal::KILL)
     }
 
-    /// Ends it without notice, if it hasn't ended, and starts it again at the same address, with the tables
-    /// that it had.
+    /// Kills it, and starts it again at the same address with the same tables.
     ///
-    /// To be called from the main thread, as [`start`](Self::start).
+    /// Call it from the main thread, as [`start`](Self::start).
     ///
     /// # Errors
     /// See [`StartError`].
@@ -142,27 +139,25 @@ impl DynamoDbLocal {
         self.kill().map_err(system("java"))?;
         let has_ended = owned::wait_until(PATIENCE, || Ok::<_, io::Error>(self.process.ended()?.is_some()));
         if !has_ended.map_err(system("java"))? {
-            return Err(trouble(&self.process, self.address, "can't be killed"));
+            return Err(failed(&self.process, self.address, "can't be killed"));
         }
         self.process = run(&self.jars, self.folder.path(), self.address)?;
         wait_until_ready(&mut self.process, self.address)
     }
 }
 
-fn trouble(process: &Owned, address: SocketAddr, how: &'static str) -> StartError {
-    StartError::Server { address, how, last_words: process.last_words() }
+fn failed(process: &Owned, address: SocketAddr, how: &'static str) -> StartError {
+    StartError::Server { address, how, log_end: process.log_end() }
 }
 
-/// In memory, where there is a file system for it: each write is synced, and on a disk that others use one
-/// can take seconds. Files there outlive the process, which is all that is asked of them.
+/// Makes its folder, in memory if possible: each write is synced, which can take seconds on a busy disk.
 fn folder() -> io::Result<TempDir> {
     TempDir::with_prefix_in("dynamodb-", "/dev/shm").or_else(|_| TempDir::with_prefix("dynamodb-"))
 }
 
 fn run(jars: &Path, folder: &Path, address: SocketAddr) -> Result<Owned, StartError> {
     let mut java = owned::command("java").map_err(system("java"))?;
-    // Small, and compiled in haste. The SQLite library of this machine's kind lies among the jars, whose star
-    // Java itself reads.
+    // A small heap and quick compilation. The native SQLite library is among the jars.
     java.args(["-Xms64m", "-Xmx512m", "-XX:TieredStopAtLevel=1"])
         .arg(format!("-Djava.library.path={}", jars.display()))
         .arg("-cp")
@@ -181,12 +176,12 @@ fn wait_until_ready(process: &mut Owned, address: SocketAddr) -> Result<(), Star
     })?;
     match (is_ready, has_ended) {
         (true, false) => Ok(()),
-        (_, true) => Err(trouble(process, address, "has ended")),
-        (false, false) => Err(trouble(process, address, "does not answer")),
+        (_, true) => Err(failed(process, address, "has ended")),
+        (false, false) => Err(failed(process, address, "does not answer")),
     }
 }
 
-/// Whatever it says to a request that asks for nothing: it listens before it can answer.
+/// Sends an empty request: the server listens before it can answer.
 fn answers(address: SocketAddr) -> io::Result<()> {
     let mut connection = TcpStream::connect(address)?;
     connection.set_read_timeout(Some(FIRST_BYTE))?;

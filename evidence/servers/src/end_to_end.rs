@@ -1,13 +1,12 @@
-//! Real `vvm` processes, end to end. The tests are those of `vvm-host`, on another storage.
-//!
-//! Cases about files alone are in the modules `files` and `places`, which run on files alone.
+//! The tests of `vvm-cli` on another storage. Cases about files are in the modules `files` and `places`,
+//! which run on files only.
 
 use crate::cases::{Build, Cases, Suite};
 
 /// The keyspace or table on a server.
 pub(crate) const STORAGE: &str = "end_to_end";
 
-/// What holds on every storage.
+/// Cases for every storage.
 const EVERYWHERE: &[&str] = &[
     "check",
     "doctor",
@@ -30,39 +29,41 @@ const EVERYWHERE: &[&str] = &[
     "watch",
 ];
 
-/// What only files have.
+/// Cases for files.
 const OF_FILES: &[&str] = &["files", "places"];
 
-/// Which of the cases, by their modules.
+/// A selection of cases, by their modules.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Selection<'a> {
     only: &'a [String],
 }
 
 impl<'a> Selection<'a> {
-    /// All of them, or `only` these.
+    /// Selects `only` these, or all.
     ///
     /// # Errors
-    /// What there is, if one of them is not there.
+    /// A module in `only` does not exist.
     pub(crate) fn of(only: &'a [String]) -> Result<Self, String> {
         let unknown = only.iter().find(|name| !EVERYWHERE.iter().chain(OF_FILES).any(|there| there == name));
         match unknown {
-            Some(name) => Err(format!("there is no {name} end to end, but {}", EVERYWHERE.join(", "))),
+            Some(name) => {
+                Err(format!("there are no end-to-end cases {name}; choose from {}", EVERYWHERE.join(", ")))
+            }
             None => Ok(Self { only }),
         }
     }
 
-    /// What else there is, if all is wanted.
+    /// Runs `others` if all cases are selected.
     pub(crate) fn or_all<T, E>(self, others: impl FnOnce() -> Result<T, E>) -> Result<Option<T>, E> {
         self.only.is_empty().then(others).transpose()
     }
 
-    /// Each trial on a file of its own.
+    /// Runs each trial on a file of its own.
     pub(crate) fn on_files(self) -> Result<Cases, String> {
         self.run(&[EVERYWHERE, OF_FILES].concat(), &[])
     }
 
-    /// All trials on one server: `url`, which has the host and port `at` in it.
+    /// Runs all trials on one server, at `url`, which contains the host and port `at`.
     pub(crate) fn on_server(
         self,
         url: &str,
@@ -76,13 +77,13 @@ impl<'a> Selection<'a> {
     fn run(self, tests: &[&'static str], environment: &[(&str, &str)]) -> Result<Cases, String> {
         let is_wanted = |test: &&str| self.only.is_empty() || self.only.iter().any(|only| only == test);
         let tests: Vec<&str> = tests.iter().copied().filter(is_wanted).collect();
-        // Each case is several processes, most of which wait; the server's machine is this one.
+        // Each case has several processes, most of which wait.
         Suite { build: Build::Everything, tests: &["guardian"], only: &tests, threads: THREADS, environment }
             .run()
     }
 }
 
-/// Credential helpers of the AWS SDK beside a leader, on DynamoDB.
+/// Runs the case of credential helpers of the AWS SDK, on DynamoDB.
 pub(crate) fn credentials(url: &str, at: &str, environment: &[(&str, &str)]) -> Result<Cases, String> {
     let storage = [("VVM_TEST_STORAGE", url), ("VVM_TEST_STORAGE_AT", at)];
     let environment = &[&storage, environment].concat();

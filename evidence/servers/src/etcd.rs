@@ -1,4 +1,4 @@
-//! etcd as Debian packages it: one member, its data in a temporary folder.
+//! etcd from Debian's package: one member, with its data in a temporary folder.
 
 use crate::{
     free_address,
@@ -7,32 +7,32 @@ use crate::{
 use std::{io, net::SocketAddr, net::TcpStream, path::Path, process::Command, time::Duration};
 use tempfile::TempDir;
 
-/// Ready within a second; a machine under load takes its time.
+/// Starting takes a second on an idle machine, and longer under load.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Why there is no server.
+/// The server could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A program is not there.
+    /// A program is missing.
     #[error("`{program}` can't be started ({cause}): install Debian's packages etcd-server and etcd-client")]
     Missing {
-        /// Which one.
+        /// The program.
         program: &'static str,
-        /// What the system says.
+        /// The system's error.
         cause: io::Error,
     },
-    /// A file or a process is not to be had.
+    /// A file or a process could not be made.
     #[error("etcd: {0}")]
     System(#[from] io::Error),
     /// It ended, or did not answer in time.
-    #[error("etcd at {address} {how}. Its last words:\n{last_words}")]
+    #[error("etcd at {address} {how}. The end of its log:\n{log_end}")]
     Server {
-        /// Where it was to listen.
+        /// Its address.
         address: SocketAddr,
-        /// What became of it.
+        /// What happened.
         how: &'static str,
         /// The end of its log.
-        last_words: String,
+        log_end: String,
     },
 }
 
@@ -47,12 +47,12 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// Starts a server without keys, if `etcdctl` is there, too.
+    /// Starts an empty server. Requires `etcdctl`, too.
     ///
-    /// To be called from the main thread: the kernel kills the server when the *thread* that started it ends.
+    /// Call it from the main thread: the kernel kills the server when the *thread* that started it ends.
     ///
     /// # Errors
-    /// See [`StartError`]; nothing is left running.
+    /// See [`StartError`]. No process is left.
     pub fn start() -> Result<Self, StartError> {
         version("etcdctl", "version")?;
         let version = version("etcd", "--version")?;
@@ -69,21 +69,21 @@ impl Etcd {
             (_, true) => "has ended",
             (false, false) => "does not answer",
         };
-        Err(StartError::Server { address, how, last_words: process.last_words() })
+        Err(StartError::Server { address, how, log_end: process.log_end() })
     }
 
-    /// Where clients go.
+    /// Its URL.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// What it says that it is.
+    /// Its version, as it prints it.
     pub fn version(&self) -> &str {
         &self.version
     }
 }
 
-/// The first line that a program says of its version.
+/// Returns the first line of a program's version output.
 fn version(program: &'static str, option: &str) -> Result<String, StartError> {
     let missing = |cause| StartError::Missing { program, cause };
     let output = Command::new(program).arg(option).env("ETCDCTL_API", "3").output().map_err(missing)?;

@@ -1,5 +1,4 @@
-//! Servers that run on Java: fetched once by Maven, from wherever this machine's Maven fetches, and kept in
-//! the target folder.
+//! Servers that run on Java. Maven fetches them once, into the target folder.
 
 use crate::owned;
 use std::{
@@ -8,7 +7,7 @@ use std::{
     process::Stdio,
 };
 
-/// What Maven knows a server by.
+/// A server's Maven coordinates.
 #[derive(Clone, Copy, Debug)]
 pub struct Artifact {
     /// Its group.
@@ -19,23 +18,24 @@ pub struct Artifact {
     pub version: &'static str,
 }
 
-/// Why the jars are not to be had.
+/// The jars could not be fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum JarsError {
     /// A program is missing.
     #[error("`{program}` can't be started ({cause}): install a JDK, 17 or later, and Maven")]
     Program {
-        /// Which one.
+        /// The program.
         program: &'static str,
-        /// What the system says.
+        /// The system's error.
         cause: io::Error,
     },
-    /// Maven did not get them.
+    /// Maven failed.
     #[error(
-        "Maven can't fetch {artifact}; its words are above. Mend its settings or the network, and run this again"
+        "Maven can't fetch {artifact}; its message is above. Correct its settings or the network, then run \
+         this again"
     )]
     Fetch {
-        /// What was asked for.
+        /// The coordinates.
         artifact: String,
     },
     /// The target folder can't be written.
@@ -43,20 +43,20 @@ pub enum JarsError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         cause: io::Error,
     },
 }
 
-/// Fetches the jars of `artifact` and all they need into a folder below `target`, unless they are there; that
-/// folder.
+/// Fetches the jars of `artifact` and its dependencies into a folder below `target`, unless they are there.
+/// Returns that folder.
 ///
 /// # Errors
 /// See [`JarsError`].
 pub fn fetch(artifact: Artifact, target: &Path) -> Result<PathBuf, JarsError> {
     let Artifact { group, name, version } = artifact;
     let folder = target.join("servers").join(format!("{name}-{version}"));
-    // Maven and servers have working folders of their own.
+    // Absolute, because Maven and servers have other working folders.
     let folder = std::path::absolute(&folder).map_err(|cause| JarsError::File { path: folder, cause })?;
     let (jars, complete) = (folder.join("lib"), folder.join("complete"));
     if complete.exists() {

@@ -1,15 +1,14 @@
-//! Real database servers for tests: started from what their makers publish, each on an address of its own and
-//! in a folder of its own, and gone when their owner is, even if it is killed.
+//! Real database servers for tests, from their makers' releases. Each has its own address and folder, and
+//! ends with its owner, even if that is killed.
 //!
 //! - [`cassandra`]: Apache Cassandra, one node or three.
 //! - [`dynamodb`]: DynamoDB Local, one process.
-//! - [`etcd`]: etcd, one member; no driver's, but what others elect with.
-//! - [`jars`]: where servers that run on Java come from.
+//! - [`etcd`]: etcd, one member, for comparison with `etcdctl lock`.
+//! - [`jars`]: fetches the servers that run on Java.
 //! - [`postgres`]: PostgreSQL, primaries and standbys.
 //! - [`owned`]: a process that does not outlive its owner.
 //!
-//! What doesn't live here: what is tested on them. That is in the tests of `vvm-storage`, which `main.rs`
-//! runs.
+//! The tests are those of `vvm-storage` and `vvm-cli`, which `main.rs` runs.
 #![forbid(unsafe_code)]
 
 pub mod cassandra;
@@ -25,12 +24,12 @@ use std::{
     path::PathBuf,
 };
 
-/// Where cargo builds: servers are kept there, too.
+/// Cargo's target folder, in which servers are kept, too.
 pub fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from)
 }
 
-/// An address of this machine alone that nobody has at this moment.
+/// Returns a loopback address that is free at this moment.
 fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }

@@ -1,7 +1,4 @@
-//! `cargo xtask test-drivers`: the suites of every driver on the real thing, and how many cases each passed.
-//!
-//! What lives here: the command line. What doesn't: which driver is run where ([`drivers`]), how the cases
-//! are run and counted ([`cases`]), and which of them run processes ([`end_to_end`]).
+//! `cargo xtask test-drivers`: runs the suites of every driver on real servers, and counts the cases.
 #![forbid(unsafe_code)]
 
 mod cases;
@@ -18,17 +15,17 @@ use std::{process::ExitCode, time::Duration};
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask test-drivers")]
 struct CommandLine {
-    /// Only these, with commas in between; all of them otherwise.
+    /// Only these drivers, separated by commas; all if not given.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Driver>,
-    /// Of how many nodes a cluster is, where one is started: one, or three that replicate.
+    /// The number of nodes of a cluster that is started: one, or three that replicate.
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u8).range(1..=9))]
     nodes: u8,
-    /// By how many seconds the last node's clock is ahead of the others: then only fail-over is tried (needs
-    /// Debian's package `faketime`).
+    /// How many seconds the last node's clock is ahead of the others. Then only fail-over is tried. Needs
+    /// Debian's package `faketime`.
     #[arg(long, default_value = "0")]
     ahead: u32,
-    /// Nothing but these of what is run end to end, with commas in between: `pause,signal_table`.
+    /// Only these end-to-end cases, separated by commas: `pause,signal_table`.
     #[arg(long, value_name = "TESTS", value_delimiter = ',')]
     end_to_end: Vec<String>,
 }

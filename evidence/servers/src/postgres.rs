@@ -42,14 +42,14 @@ pub enum StartError {
         said: String,
     },
     /// It ended, or did not answer in time.
-    #[error("PostgreSQL at {address} {how}. Its last words:\n{last_words}")]
+    #[error("PostgreSQL at {address} {how}. Its last words:\n{log_end}")]
     Server {
         /// Where it was to listen.
         address: SocketAddr,
         /// What became of it.
         how: &'static str,
         /// The end of its log.
-        last_words: String,
+        log_end: String,
     },
 }
 
@@ -69,7 +69,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Starts a server that lets everybody on this machine in. `settings` are `name=value`.
+    /// Starts a server without passwords on loopback. `settings` are `name=value`.
     ///
     /// The kernel kills the server when the *thread* that called this ends.
     ///
@@ -194,7 +194,7 @@ impl Postgres {
     }
 
     fn trouble(&self, how: &'static str) -> StartError {
-        StartError::Server { address: self.address, how, last_words: self.process.last_words() }
+        StartError::Server { address: self.address, how, log_end: self.process.log_end() }
     }
 }
 

@@ -1,4 +1,4 @@
-//! A server does not outlive its owner, however that one ends.
+//! A server ends with its owner, however the owner ends.
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 use rustix::process::{Pid, Signal, getpid, kill_process, test_kill_process};
@@ -14,7 +14,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_servers");
 
 #[test]
 fn a_server_dies_with_an_owner_that_is_killed() {
-    // The owner says when the server is there, and waits for an end of its input that never comes.
+    // The owner prints a line when the server runs, and waits for an end of its input that never comes.
     let script = format!("{PROGRAM} {GUARD} $$ sh -c 'echo $$; exec sleep 1000' & read never");
     let mut owner = Command::new("sh")
         .args(["-c", &script])
@@ -29,7 +29,7 @@ fn a_server_dies_with_an_owner_that_is_killed() {
     owner.kill().unwrap();
     owner.wait().unwrap();
     let is_gone = wait_until(Duration::from_secs(10), || {
-        // Dead as soon as it is a zombie; whoever inherits it may take its time to reap.
+        // A zombie is dead, too: init may reap it late.
         let status = std::fs::read_to_string(format!("/proc/{}/stat", server.as_raw_nonzero()));
         Ok::<_, Infallible>(status.map_or(true, |status| status.contains(") Z ")))
     });

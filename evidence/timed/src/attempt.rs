@@ -1,7 +1,7 @@
 //! One attempt, and its checks of upper bounds.
 
 use crate::{
-    late::{Missed, Verdict, judge},
+    late::{Millis, Missed, Verdict, judge},
     probes::Probes,
 };
 use std::{
@@ -11,7 +11,7 @@ use std::{
 };
 use vvm_clock::{Instant, SystemClock};
 
-/// Between two looks at a condition, so that the looks do not take the processor from what they look at.
+/// Between two looks at a condition: looks must not take the processor from the processes.
 const PACE: Duration = Duration::from_millis(1);
 
 /// When a condition that still does not hold is given up: this long after its bound.
@@ -59,8 +59,7 @@ impl Attempt {
         self.took(what, bound, since)
     }
 
-    /// Checks that what has just happened did so by `since` + `bound`. Returns how long after `since` that
-    /// is.
+    /// Checks that an event that has just happened came by `since` + `bound`. Returns the time since `since`.
     ///
     /// # Errors
     /// The bound was missed by no more than the machine was late.
@@ -90,7 +89,7 @@ impl Attempt {
         let late = self.probes.late(since, SystemClock::read());
         match judge(what, bound, took, late) {
             Verdict::Held => {
-                println!("{what} took {took:.3?} of {bound:?}");
+                println!("{what} took {} of {}", Millis(took), Millis(bound));
                 Ok(took)
             }
             Verdict::Inconclusive(missed) => {
@@ -101,13 +100,13 @@ impl Attempt {
         }
     }
 
-    /// Measures with one more probe: `request` is sent again and again on a connection of its own, and a
-    /// server that serves answers it within `normal`. It has a time-out of its own.
+    /// Adds a probe that sends `request` again and again, on a connection of its own. A healthy server
+    /// answers within `normal`. The request needs its own time-out.
     pub fn watch(&self, what: &str, normal: Duration, request: impl FnMut() + Send + 'static) {
         self.probes.add(what, normal, request);
     }
 
-    /// The bound that was missed without a verdict, whether or not the test passed that on.
+    /// Returns the bound whose miss was inconclusive, even if the test did not pass [`Late`] on.
     pub(crate) fn late(&self) -> Option<Missed> {
         self.missed.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

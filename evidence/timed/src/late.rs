@@ -1,12 +1,12 @@
-//! How late a machine was within a span, and what that says of a bound that was missed.
+//! The lateness of a machine within a span, and the verdict on a missed bound.
 
 use std::{fmt, time::Duration};
 use vvm_clock::Instant;
 
-/// A time in which a probe was late: from when it should have been done, until it was.
+/// A time in which a probe was late: from when it was due until it was done.
 pub(crate) type Span = (Instant, Instant);
 
-/// What the probes say of a span.
+/// The lateness of the probes within a span.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Lateness {
     /// The time in which at least one of them was late.
@@ -24,7 +24,7 @@ pub(crate) struct Missed {
     late: Lateness,
 }
 
-/// What a check says.
+/// The verdict of a check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     Held,
@@ -32,7 +32,7 @@ pub(crate) enum Verdict {
     Failed(Missed),
 }
 
-/// A bound that is missed by more than the machine was late is missed by the program.
+/// Judges a bound. If it is missed by more than the machine was late, the program is at fault.
 pub(crate) fn judge(what: &str, bound: Duration, took: Duration, late: Lateness) -> Verdict {
     let Some(by) = took.checked_sub(bound).filter(|by| !by.is_zero()) else { return Verdict::Held };
     let explains = late.together >= by;
@@ -41,8 +41,8 @@ pub(crate) fn judge(what: &str, bound: Duration, took: Duration, late: Lateness)
 }
 
 impl Lateness {
-    /// Adds up what lies between `since` and `until`. A moment counts once, however many probes were late in
-    /// it.
+    /// Adds up the lateness between `since` and `until`. A moment counts once, even if several probes were
+    /// late.
     pub(crate) fn between(since: Instant, until: Instant, probes: Vec<(String, Vec<Span>)>) -> Self {
         let clip = |(from, to): Span| (from.max(since), to.min(until));
         let mut all = Vec::new();
@@ -68,13 +68,25 @@ impl fmt::Display for Missed {
         let by = took.saturating_sub(*bound);
         write!(
             out,
-            "{what} took {took:.3?}, {by:.3?} over {bound:?}; the machine was late for {:.3?}",
-            late.together
+            "{what} took {}, {} over {}; the machine was late for {}",
+            Millis(*took),
+            Millis(by),
+            Millis(*bound),
+            Millis(late.together)
         )?;
         for (index, (name, late)) in late.each.iter().enumerate() {
-            write!(out, "{}{name} {late:.3?}", if index == 0 { " (" } else { ", " })?;
+            write!(out, "{}{name} {}", if index == 0 { " (" } else { ", " }, Millis(*late))?;
         }
         if late.each.is_empty() { Ok(()) } else { out.write_str(")") }
+    }
+}
+
+/// A duration, in milliseconds.
+pub(crate) struct Millis(pub(crate) Duration);
+
+impl fmt::Display for Millis {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:.1} ms", self.0.as_secs_f64() * 1e3)
     }
 }
 
@@ -130,7 +142,7 @@ mod tests {
         };
         assert_eq!(
             missed.to_string(),
-            "the end took 1.300s, 300.000ms over 1s; the machine was late for 100.000ms (0 100.000ms)"
+            "the end took 1300.0 ms, 300.0 ms over 1000.0 ms; the machine was late for 100.0 ms (0 100.0 ms)"
         );
     }
 }

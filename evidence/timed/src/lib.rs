@@ -39,7 +39,7 @@ const MODULE: &str = "timed";
 /// attempts are inconclusive. When the test is not in a module `timed`.
 pub fn timed<T>(name: &str, attempt: impl FnMut(&Attempt) -> Result<T, Late>) -> T {
     static ALONE: Mutex<()> = Mutex::new(());
-    // A test that failed leaves nothing behind that concerns the next one.
+    // The lock protects no data, so that a failed test does not matter.
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     check_module();
     decide(name, attempt, Probes::wait_for_calm, |late| records::add(name, late))

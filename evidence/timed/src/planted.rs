@@ -1,5 +1,4 @@
-//! Deadlines that are missed on purpose, and a punctual program on a machine that is not: what `timed` says
-//! of them.
+//! Deadlines that are missed on purpose, and a punctual program on a busy machine.
 
 use crate::{Attempt, probes};
 use std::{
@@ -12,18 +11,18 @@ use std::{
 };
 use vvm_clock::{Instant, SystemClock};
 
-/// What became of some attempts.
+/// The verdicts of some attempts.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Tally {
     /// The bound was kept.
     pub passed: usize,
-    /// The machine was late for at least as long as the bound was missed by.
+    /// The bound was missed by no more than the machine was late.
     pub inconclusive: usize,
-    /// It was not.
+    /// The bound was missed by more.
     pub failed: usize,
 }
 
-/// A deadline that is missed by 30 %, and how often it passes.
+/// Misses a deadline by 30 %.
 pub fn late(attempts: usize, bound: Duration) -> Tally {
     tally(attempts, |attempt| {
         let since = SystemClock::read();
@@ -32,7 +31,7 @@ pub fn late(attempts: usize, bound: Duration) -> Tally {
     })
 }
 
-/// Forty processes, one after the other, within `bound` times what they take on a machine that serves them.
+/// Runs forty processes one after the other, within `bound` times their usual time.
 pub fn punctual(attempts: usize, usual: Duration, bound: f64) -> Tally {
     tally(attempts, |attempt| {
         let since = SystemClock::read();
@@ -41,7 +40,7 @@ pub fn punctual(attempts: usize, usual: Duration, bound: f64) -> Tally {
     })
 }
 
-/// How long that chain takes now: the median of `times`.
+/// Returns the time of that chain now, the median of `times`.
 pub fn usual(times: usize) -> Duration {
     let mut took = (0..times).map(|_| took(SystemClock::read())).collect::<Vec<_>>();
     took.sort_unstable();
@@ -60,7 +59,7 @@ fn run_chain() {
     assert!(status.as_ref().is_ok_and(|status| status.success()), "{status:?}");
 }
 
-/// Runs `act` while so many threads loop on each processor.
+/// Runs `act` while so many threads spin on each processor.
 pub fn loaded<T>(loops: usize, act: impl FnOnce() -> T) -> T {
     let over = AtomicBool::new(false);
     let result = thread::scope(|scope| {
@@ -80,7 +79,7 @@ pub fn loaded<T>(loops: usize, act: impl FnOnce() -> T) -> T {
     result.unwrap_or_else(|panic| panic::resume_unwind(panic))
 }
 
-/// An attempt that fails panics.
+/// Counts the verdicts. An attempt that fails panics.
 fn tally(attempts: usize, mut attempt: impl FnMut(&Attempt) -> bool) -> Tally {
     let mut tally = Tally::default();
     for _ in 0..attempts {

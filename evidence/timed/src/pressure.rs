@@ -10,10 +10,10 @@ use std::{
 };
 use vvm_clock::{Instant, SystemClock};
 
-/// Since Linux 4.20, where it is not switched off.
+/// Exists since Linux 4.20, unless it is switched off.
 const PATH: &str = "/proc/pressure/cpu";
 
-/// Between two samples: how exactly the times of waiting are known.
+/// Between two samples; the precision of the times of waiting.
 const PACE: Duration = Duration::from_millis(10);
 
 /// Samples the kernel's total until it is dropped.
@@ -67,7 +67,7 @@ impl Samples {
         }
     }
 
-    /// Where in the time since the last sample tasks waited is not known: its end is as good as any.
+    /// Adds the growth of the total as a wait that ends now: the exact times are unknown.
     fn add(&mut self, total: Duration, now: Instant) {
         let waited = total.saturating_sub(self.total).min(now.since(self.at));
         if !waited.is_zero() {
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn two_busy_loops_on_each_processor_are_a_wait() {
-        // A kernel that does not count has nothing to be tested.
+        // Some kernels don't count.
         let Ok(pressure) = Pressure::start() else { return };
         let since = SystemClock::read();
         planted::loaded(2, || SystemClock::block_for(Duration::from_millis(200)));

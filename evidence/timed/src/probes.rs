@@ -25,7 +25,7 @@ const USUAL: Duration = Duration::from_micros(250);
 const FSYNC: Duration = Duration::from_millis(10);
 const BETWEEN_FSYNCS: Duration = Duration::from_millis(10);
 
-/// How late a machine may be, in a window of this length, to count as calm; and how long that is waited for.
+/// A machine is calm if it was late for at most `CALM` within `WINDOW`. That is waited for, up to `PATIENCE`.
 const WINDOW: Duration = Duration::from_millis(500);
 const CALM: Duration = Duration::from_millis(25);
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -41,7 +41,7 @@ impl Probes {
     /// Starts one for each processor that this process may use, and the others.
     ///
     /// # Panics
-    /// When the machine does not let them start.
+    /// A thread or a file can't be made.
     pub(crate) fn start() -> Self {
         let started = processors().map(on).chain([on_disk()]).collect::<io::Result<_>>();
         let started = started.unwrap_or_else(|error| panic!("no probe could be started: {error}"));
@@ -65,7 +65,7 @@ impl Probes {
         self.acting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the machine runs, at most for [`PATIENCE`].
+    /// Waits until the machine is calm, at most for [`PATIENCE`].
     pub(crate) fn wait_for_calm() {
         let probes = Self::start();
         let give_up_at = SystemClock::read().after(PATIENCE);
@@ -82,21 +82,21 @@ impl Probes {
 
 /// The processors that this process may use.
 pub(crate) fn processors() -> impl Iterator<Item = usize> {
-    // Without an answer, one thread that is not pinned is better than none.
+    // Without an answer, one thread that is not pinned.
     let allowed = sched_getaffinity(None).ok();
     let is_allowed =
         move |processor: &usize| allowed.as_ref().map_or(*processor == 0, |set| set.is_set(*processor));
     (0..CpuSet::MAX_CPU).filter(is_allowed)
 }
 
-/// Pins this thread to a processor. Where that is refused, the kernel chooses one.
+/// Pins this thread to a processor. If that is refused, the kernel chooses one.
 pub(crate) fn pin(processor: usize) {
     let mut set = CpuSet::new();
     set.set(processor);
     let _refused = sched_setaffinity(None, &set);
 }
 
-/// How late a processor is to run a thread that has slept.
+/// Measures how late a processor runs a thread that has slept.
 fn on(processor: usize) -> io::Result<Probe> {
     let prepare = move || {
         pin(processor);
@@ -110,13 +110,13 @@ fn on(processor: usize) -> io::Result<Probe> {
     })
 }
 
-/// How late the disk is to keep a byte.
+/// Measures how late the disk syncs a byte.
 fn on_disk() -> io::Result<Probe> {
     let file = tempfile::tempfile_in(env::temp_dir())?;
     Probe::start("fsync", (FSYNC, Duration::ZERO, BETWEEN_FSYNCS), move || sync(&file))
 }
 
 fn sync(file: &File) {
-    // A disk that is full or broken is for the test to find.
+    // A full or broken disk fails the test itself.
     let _unwritten = file.write_all_at(b"x", 0).and_then(|()| file.sync_all());
 }

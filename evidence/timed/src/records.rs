@@ -1,4 +1,4 @@
-//! Inconclusive attempts, left where the program that runs the tests finds them.
+//! Records of inconclusive attempts, in a folder that the program that runs the tests reads.
 
 use std::{
     collections::BTreeMap,
@@ -9,10 +9,10 @@ use std::{
     process,
 };
 
-/// Names the folder that they are left in.
+/// The variable that names the folder.
 pub const FOLDER: &str = "VVM_TIMED_RECORDS";
 
-/// Leaves one. Without a folder, the output of the test is all there is.
+/// Adds a record. Without a folder, only the output of the test has it.
 pub(crate) fn add(name: &str, line: &str) {
     if let Some(folder) = env::var_os(FOLDER) {
         add_in(&PathBuf::from(folder), name, line);
@@ -23,13 +23,13 @@ fn add_in(folder: &Path, name: &str, line: &str) {
     let path = folder.join(process::id().to_string());
     let added = File::options().create(true).append(true).open(&path);
     let added = added.and_then(|mut file| file.write_all(format!("{name}\t{line}\n").as_bytes()));
-    // A run that can't count them must not look as if there were none.
+    // Without the record, the run would look conclusive.
     added.unwrap_or_else(|error| {
         panic!("an inconclusive attempt is not recorded in {}: {error}", path.display())
     });
 }
 
-/// Takes them out of `folder`: each test with its attempts.
+/// Removes the records from `folder`, and returns each test with its attempts.
 ///
 /// # Errors
 /// The folder can't be read or emptied.

@@ -1,4 +1,4 @@
-//! What becomes of attempts.
+//! Verdicts on attempts.
 
 use super::*;
 use std::{

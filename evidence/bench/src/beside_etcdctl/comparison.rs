@@ -1,22 +1,22 @@
-//! A line of the table: what both were measured at, and who is ahead.
+//! A line of the table: the measurements of both, and their ratio.
 
 use super::contestant::Contestant;
 use serde::Serialize;
 use std::{io, time::Duration};
 
-/// What was measured of both; less is better.
+/// A quantity measured of both; less is better.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Comparison {
     what: &'static str,
     unit: &'static str,
     theirs: Vec<Sample>,
     ours: Vec<Sample>,
-    /// Why ours is more, where it is.
+    /// Why ours is more, if it is.
     #[serde(skip)]
     if_behind: &'static str,
 }
 
-/// One measurement; none where it never came to an end.
+/// One measurement; `None` if the event never happened.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug, Serialize)]
 pub(crate) struct Sample(pub(crate) Option<f64>);
 
@@ -25,7 +25,7 @@ impl Sample {
         Self(took.map(|took| took.as_secs_f64()))
     }
 
-    /// Larger than any number where there is none.
+    /// Infinite if there is none.
     fn number(self) -> f64 {
         self.0.unwrap_or(f64::INFINITY)
     }
@@ -54,7 +54,7 @@ impl Comparison {
         Self::new(what, "s", theirs, ours, if_behind)
     }
 
-    /// In how many trials something happened that must not.
+    /// In how many trials the old command still ran.
     pub(crate) fn trials(what: &'static str, theirs: usize, ours: usize) -> Self {
         let one = |count: usize| vec![Sample(Some(count as f64))];
         Self::new(what, "", one(theirs), one(ours), "of a bug: report it")
@@ -77,7 +77,7 @@ impl Comparison {
         }
     }
 
-    /// Ours to theirs; nothing where a ratio says nothing.
+    /// Ours divided by theirs; `None` if either has no number.
     fn ratio(&self) -> String {
         let (theirs, ours) = self.medians();
         if theirs.is_finite() && ours.is_finite() && theirs > 0.0 && !self.unit.is_empty() {

@@ -1,4 +1,4 @@
-//! Who is compared, and how a candidate of theirs is started.
+//! The two programs that are compared, and how each is started.
 
 use super::{TTL, WORK, family::Family};
 use servers::{
@@ -23,7 +23,7 @@ enum How {
     Vvm { storage: String },
 }
 
-/// A candidate. Dropping it ends it, and all that it runs.
+/// A running candidate. Dropping it kills it and all its descendants.
 pub(crate) struct Candidate {
     pub(crate) process: Owned,
 }
@@ -39,7 +39,7 @@ impl Contestant {
         Self { title: format!("vvm run ({title})"), program: vvm.to_owned(), how }
     }
 
-    /// What it is, and on what.
+    /// Its name and storage, for the table.
     pub(crate) fn title(&self) -> &str {
         &self.title
     }
@@ -49,13 +49,13 @@ impl Contestant {
         self.program.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// One that wants to run the command of `scene`.
+    /// Starts a candidate that runs the command of `scene` when it leads.
     pub(crate) fn start(&self, scene: &Path, number: usize) -> io::Result<Candidate> {
         let name = scene.file_name().unwrap_or_default();
         let mut command = owned::command(&self.program)?;
         match &self.how {
             How::Etcdctl { endpoint } => {
-                // Before version 3.4 it spoke another protocol unless told.
+                // Before version 3.4, the default was another protocol.
                 command.env("ETCDCTL_API", "3").args(["--endpoints", endpoint, "lock"]).arg(name);
                 command.args(["--ttl", &TTL.as_secs().to_string()]);
             }
@@ -83,7 +83,7 @@ impl Contestant {
 }
 
 impl Candidate {
-    /// It, and all that it runs.
+    /// The candidate and all its descendants.
     pub(crate) fn family(&self) -> Family {
         Family::of(self.process.id().cast_signed())
     }

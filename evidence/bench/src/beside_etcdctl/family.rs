@@ -1,4 +1,4 @@
-//! A process and all that descends from it: signals for them, and what they use.
+//! A process and its descendants: signals to them, and their memory and CPU.
 
 use super::WORK;
 use crate::resources::{self, ResourcesError};
@@ -24,19 +24,19 @@ impl Family {
         Self(all)
     }
 
-    /// To the ancestor alone.
+    /// Sends a signal to the ancestor alone.
     pub(crate) fn signal_first(&self, signal: Signal) {
         if let Some(first) = self.0.first() {
             send(*first, signal);
         }
     }
 
-    /// To each of them.
+    /// Sends a signal to each of them.
     pub(crate) fn signal_all(&self, signal: Signal) {
         self.0.iter().for_each(|pid| send(*pid, signal));
     }
 
-    /// None of them can react to the end of another one.
+    /// Stops all, then kills all, so that none reacts to the end of another.
     pub(crate) fn kill_at_once(&self) {
         self.signal_all(Signal::STOP);
         self.signal_all(Signal::KILL);
@@ -53,23 +53,23 @@ impl Family {
         self.0.iter().any(is_work)
     }
 
-    /// Memory that is theirs alone, and their share of what others use, too: bytes.
+    /// Their proportional memory (PSS), in bytes: shared pages are divided among their users.
     pub(crate) fn proportional_bytes(&self) -> Result<u64, ResourcesError> {
         self.0.iter().map(|pid| resources::proportional_bytes_of(pid.as_raw_pid())).sum()
     }
 
-    /// What each of them has in memory, added up: what they share is counted more than once.
+    /// The sum of their resident memory, in bytes: shared pages count more than once.
     pub(crate) fn resident_bytes(&self) -> Result<u64, ResourcesError> {
         self.0.iter().map(|pid| resources::resident_bytes_of(&pid.to_string())).sum()
     }
 
-    /// Of all threads that run now.
+    /// CPU time of all threads that run now.
     pub(crate) fn cpu_time(&self) -> Result<Duration, ResourcesError> {
         self.0.iter().map(|pid| resources::cpu_time_of(&pid.to_string())).sum()
     }
 }
 
 fn send(pid: Pid, signal: Signal) {
-    // Gone already is as good.
+    // It may have ended already.
     let _gone = kill_process(pid, signal);
 }

@@ -1,5 +1,4 @@
-//! One trial: somebody holds, somebody waits, something happens to the first, and the second one's command
-//! runs.
+//! One trial: one candidate holds, one waits, the holder is ended, and the waiting one's command runs.
 
 use super::{contestant::Contestant, family::Family};
 use rustix::process::Signal;
@@ -9,14 +8,14 @@ use vvm_clock::{Instant, SystemClock};
 /// How long a process may take to open its storage and lead.
 const STARTS: Duration = Duration::from_secs(30);
 
-/// The second one has waited for so long, and up to a second more, so that no trial begins at the same point
-/// between two looks.
+/// How long the second one waits before the trial, plus up to a second at random, so that trials begin at
+/// different points between two looks.
 const WAITED: Duration = Duration::from_millis(2500);
 
-/// What does not happen within three TTLs does not happen.
+/// When a trial is given up.
 const GIVES_UP: Duration = Duration::from_secs(15);
 
-/// What happens to the holder.
+/// How the holder is ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Blow {
     TermToOne,
@@ -37,15 +36,15 @@ impl Blow {
         }
     }
 
-    /// Why `vvm` is behind, where it is.
+    /// Why `vvm` is slower, if it is.
     pub(crate) fn if_behind(self) -> &'static str {
         match self {
-            // Our host outlives the program, and hands over.
+            // Our host outlives the program and hands over.
             Self::TermToOne | Self::TermToAll | Self::KillOne => {
-                "one that is told of a release on its own machine still looks, claims, and looks for a pause, on disk"
+                "a local standby is woken, and still looks, claims, and checks for a pause, on disk"
             }
             Self::KillAll => {
-                "a standby counts the TTL from when it saw the last renewal, for which it trusts no server's clock"
+                "a standby counts the TTL from when it saw the last renewal: it trusts no server's clock"
             }
         }
     }
@@ -60,16 +59,16 @@ impl Blow {
     }
 }
 
-/// What came of a trial.
+/// The result of a trial.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
-    /// Until the second one's command ran; `None` if it never did.
+    /// The time until the second one's command ran; `None` if it never did.
     pub(crate) took: Option<Duration>,
     /// Whether the first one's command still ran then.
     pub(crate) both_ran: bool,
 }
 
-/// A command, as it has written down itself.
+/// A command, from its line in the file.
 #[derive(Clone, Copy)]
 struct Work {
     since: Instant,
@@ -79,8 +78,8 @@ struct Work {
 pub(crate) fn trial(contestant: &Contestant, blow: Blow, scene: &Path) -> Result<Outcome, Box<dyn Error>> {
     let first = contestant.start(scene, 1)?;
     let Some(work) = wait_for_work(scene, 0, STARTS) else {
-        let last_words = first.process.last_words();
-        return Err(format!("{} does not run its command: {last_words}", contestant.title()).into());
+        let log_end = first.process.log_end();
+        return Err(format!("{} does not run its command: {log_end}", contestant.title()).into());
     };
     let second = contestant.start(scene, 2)?;
     SystemClock::block_for(WAITED + Duration::from_millis(fastrand::u64(..1000)));
@@ -92,20 +91,20 @@ pub(crate) fn trial(contestant: &Contestant, blow: Blow, scene: &Path) -> Result
     blow.strike(&holder);
     let next = wait_for_work(scene, 1, GIVES_UP);
     let both_ran = next.is_some() && acts(work.process);
-    // What a killed program has left running, nobody else ends.
+    // Ends the command that a killed program has left running.
     holder.kill_at_once();
     drop((first, second));
     Ok(Outcome { took: next.map(|next| struck.until(next.since)), both_ran })
 }
 
-/// The command that runs after so many others, once it does.
+/// Waits until so many commands have begun, and returns the last.
 fn wait_for_work(scene: &Path, after: usize, patience: Duration) -> Option<Work> {
     let began = SystemClock::read();
     while SystemClock::read().since(began) < patience {
         if let Some(work) = works(scene).get(after) {
             return Some(*work);
         }
-        // The pace of looking; when the command began it says itself.
+        // Between two looks. The command itself notes when it began.
         SystemClock::block_for(Duration::from_millis(1));
     }
     None
@@ -117,11 +116,11 @@ fn works(scene: &Path) -> Vec<Work> {
         let (since, process) = line.split_once(' ')?;
         Some(Work { since: Instant::from_nanos(since.parse().ok()?), process: process.parse().ok()? })
     };
-    // A line that is still being written has no end.
+    // A line that is still being written has no line break.
     said.split_inclusive('\n').filter_map(|line| work(line.strip_suffix('\n')?)).collect()
 }
 
-/// A zombie acts no more.
+/// Whether a process runs. A zombie does not.
 fn acts(process: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"));
     // The name may contain blanks and brackets; the last bracket ends it (proc(5)).

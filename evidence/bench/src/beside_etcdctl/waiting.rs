@@ -1,4 +1,4 @@
-//! What somebody uses who waits for another one's end: all processes of it.
+//! Memory and CPU of a waiting candidate: all its processes.
 
 use super::{
     comparison::{Comparison, Sample},
@@ -7,16 +7,16 @@ use super::{
 use std::{error::Error, io, path::Path, time::Duration};
 use vvm_clock::SystemClock;
 
-/// How many wait.
+/// How many candidates wait.
 const WAITING: usize = 3;
 
-/// What starting costs is over by then.
+/// Starting up is over by then.
 const SETTLED: Duration = Duration::from_secs(5);
 
 const MEMORY: &str = "it has two processes";
 const CPU: &str = "a standby looks once a second, and its server tells it nothing";
 
-/// One after another: nobody is measured beside the other one's processes.
+/// Measures one program after the other, not side by side.
 pub(crate) fn measure(
     theirs: &Contestant,
     ours: &Contestant,
@@ -30,16 +30,16 @@ pub(crate) fn measure(
         Comparison::new(title, unit, samples(of, &theirs), samples(of, &ours), reason)
     };
     Ok(vec![
-        line("memory of one that waits, RSS added up", "MB", |used| used.resident as f64 / 1e6, MEMORY),
-        line("memory of one that waits, PSS", "MB", |used| used.proportional as f64 / 1e6, MEMORY),
-        line("CPU of one that waits, each minute", "ms", |used| used.cpu.as_secs_f64() * 1e3, CPU),
+        line("memory of a waiting candidate, sum of RSS", "MB", |used| used.resident as f64 / 1e6, MEMORY),
+        line("memory of a waiting candidate, PSS", "MB", |used| used.proportional as f64 / 1e6, MEMORY),
+        line("CPU of a waiting candidate, each minute", "ms", |used| used.cpu.as_secs_f64() * 1e3, CPU),
     ])
 }
 
 struct Used {
     resident: u64,
     proportional: u64,
-    /// Of a minute.
+    /// In a minute.
     cpu: Duration,
 }
 
@@ -49,7 +49,7 @@ fn used(contestant: &Contestant, folder: &Path, watched: Duration) -> Result<Vec
         (0..=WAITING).map(|number| contestant.start(&scene, number)).collect::<io::Result<Vec<_>>>()?;
     SystemClock::block_for(SETTLED);
     let cpu = |candidate: &Candidate| candidate.family().cpu_time();
-    // Whoever holds runs a command, and is none of them; there is exactly one.
+    // The holder runs a command and is left out. There is exactly one.
     let waiting: Vec<&Candidate> =
         candidates.iter().filter(|candidate| !candidate.family().runs(&scene)).collect();
     if waiting.len() != WAITING {

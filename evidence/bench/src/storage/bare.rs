@@ -1,7 +1,6 @@
-//! The statements that a driver can't do without, made directly over the same client library: one file for
-//! each driver.
+//! The least statements of each driver, sent directly through the same client library.
 //!
-//! A new driver adds its file, a line in [`open`], and a feature.
+//! A new driver adds a file, a line in [`open`], and a feature.
 
 #[cfg(feature = "dynamodb")]
 mod dynamodb;
@@ -15,14 +14,14 @@ use super::StorageError;
 use async_trait::async_trait;
 use std::error::Error;
 
-/// Whatever the client library said.
+/// An error of the client library.
 pub(super) type BareError = Box<dyn Error + Send + Sync>;
 
-/// One conditional write for each verb, with the columns and the durability that the driver's have, and
-/// nothing else. Slots are the caller's to number; each is claimed, renewed and released once, in that order.
+/// One conditional write for each verb, with the columns and the durability of the driver's. The caller
+/// numbers the slots, and claims, renews and releases each once, in that order.
 #[async_trait(?Send)]
 pub(super) trait BareStatements {
-    /// Claims a slot that was never led, without looking first.
+    /// Claims a slot that was never led, without reading first.
     async fn claim(&mut self, slot: u32) -> Result<(), BareError>;
 
     /// Replaces the claim by another write.
@@ -32,7 +31,7 @@ pub(super) trait BareStatements {
     async fn release(&mut self, slot: u32) -> Result<(), BareError>;
 }
 
-/// The statements of the driver that `url` names, in a place of the same kind.
+/// Returns the statements of the driver that `url` names.
 pub(super) async fn open(url: &str) -> Result<Box<dyn BareStatements>, StorageError> {
     match url.split_once(':') {
         Some(("sqlite", path)) => Ok(Box::new(sqlite::Sqlite::beside(path)?)),
@@ -51,18 +50,18 @@ pub(super) async fn open(url: &str) -> Result<Box<dyn BareStatements>, StorageEr
     }
 }
 
-/// A folder of our own beside `path`: on the same disk.
+/// Makes a folder beside `path`, on the same disk.
 fn folder_beside(path: &str) -> std::io::Result<tempfile::TempDir> {
     let path = std::path::absolute(path)?;
     tempfile::Builder::new().prefix("bench-").tempdir_in(path.parent().unwrap_or(&path))
 }
 
-/// What a record has, beside its epoch and its count of writes.
+/// The fixed parts of a record.
 const INCARNATION: [u8; 16] = [7; 16];
 const TTL_NANOS: i64 = 20_000_000_000;
 const HOLDER: &str = "10.0.0.7";
 
-/// A partition's key, as long as the driver's is.
+/// A partition's key, as long as the driver's.
 fn key(slot: u32) -> Vec<u8> {
     [b"\x01bench-4242-1234567890123".as_slice(), &slot.to_be_bytes()].concat()
 }

@@ -1,6 +1,5 @@
-//! Leaders that write documents as fast as they can, and renew: how many documents a second, and what becomes
-//! of the renewals. One leader's wait for none of its batches; those of several leaders meet at the database,
-//! where all wait for each other once it has no more to give.
+//! Leaders that write documents as fast as they can and renew: documents a second, and the time of renewals.
+//! A leader's renewals wait for none of its own batches; those of several leaders compete at the database.
 
 use super::{Scene, StorageError, leader::Leader};
 use crate::figure::{Figure, Side, Statistic, Unit};
@@ -11,30 +10,30 @@ use ielections::{
 use std::time::Duration;
 use vvm_clock::{Instant, SystemClock};
 
-/// How many leaders there are, and how many documents a batch has, where the storage takes as many.
+/// How many leaders, and how many documents a batch has if the storage takes as many.
 #[derive(Clone, Copy)]
 struct Load {
     leaders: u32,
     batch: u32,
 }
 
-/// One lane that is full, and a database that is.
+/// One leader that is busy, and a database that is.
 const LOADS: [Load; 2] = [Load { leaders: 1, batch: 256 }, Load { leaders: 16, batch: 32 }];
-/// Slots that no other part uses; each load has a thousand of its own.
+/// The first slot of this part; each load has a thousand.
 const FIRST_SLOT: u32 = 30_000;
 const SLOTS: u32 = 1_000;
-/// As the state of a task is.
+/// Bytes of a document, as of the state of a task.
 const BODY: [u8; 256] = [b'x'; 256];
-/// How many documents each leader has: it goes round them.
+/// How many documents each leader has, which it writes in turn.
 const DOCUMENTS: u32 = 1024;
-/// A renewal follows so many batches.
+/// How many batches lie between two renewals.
 const BATCHES_A_RENEWAL: u64 = 8;
-/// Between two renewals of one leader where nothing else is done.
+/// Between two renewals of an idle leader.
 const PACE: Duration = Duration::from_millis(50);
 
-/// What three nodes of Cassandra on two cores should take.
+/// The goal for three nodes of Cassandra on two cores.
 const GOAL: f64 = 5_000.0;
-/// By how much documents may slow down the slowest renewals.
+/// How much slower documents may make the 99th percentile of renewals.
 const SLOWER: f64 = 3.0;
 
 pub(super) async fn measure(scene: &Scene, quick: bool) -> Result<Vec<Figure>, StorageError> {
@@ -87,21 +86,21 @@ impl Load {
     }
 }
 
-/// The ninety-ninth.
+/// The 99th percentile.
 fn percentile(samples: &[f64]) -> f64 {
     let mut samples = samples.to_vec();
     samples.sort_by(f64::total_cmp);
     samples.get((samples.len() * 99).div_ceil(100).saturating_sub(1)).copied().unwrap_or(f64::NAN)
 }
 
-/// One leader that does one thing after another, as a lane does.
+/// One leader, which does one thing after the other, as a document writer does.
 struct Writer<'scene> {
     leader: Leader<'scene>,
     batch: u32,
     last: DocumentVersion,
 }
 
-/// What came of it, in milliseconds.
+/// Times in milliseconds.
 #[derive(Default)]
 struct Tally {
     batches: Vec<f64>,
@@ -154,7 +153,7 @@ impl Writer<'_> {
         Ok(tally)
     }
 
-    /// How long it took; `None` if it was not confirmed. The next one goes on from what a read then shows.
+    /// Returns its time; `None` if it was not confirmed. The next one continues from what a read shows.
     async fn write_batch(&mut self) -> Result<Option<f64>, StorageError> {
         let Leader { scene, key, held, .. } = &self.leader;
         let first = (self.last.get() as u32).wrapping_mul(self.batch) % DOCUMENTS;

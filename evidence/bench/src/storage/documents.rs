@@ -1,5 +1,4 @@
-//! Leaders that write documents as fast as they can, each a batch of 32 after the other: how many documents a
-//! second.
+//! Documents a second, of leaders that write one batch of 32 after the other.
 
 use super::{Scene, StorageError};
 use crate::figure::{Figure, Unit};
@@ -13,11 +12,11 @@ use vvm_clock::{Instant, SystemClock};
 use vvm_storage::ElectionKey;
 
 const BATCH: u32 = 32;
-/// Of each document: what the state of a small job takes.
+/// Bytes of a document, as of the state of a small job.
 const BODY_BYTES: usize = 200;
-/// How many different documents a leader writes, over and over.
+/// How many documents a leader writes again and again.
 const DOCUMENTS: u32 = 4_096;
-/// Slots that no other part uses.
+/// The first slot of this part.
 const FIRST_SLOT: u32 = 30_000;
 
 pub(super) async fn measure(scene: &Scene, quick: bool) -> Result<Vec<Figure>, StorageError> {
@@ -44,7 +43,7 @@ pub(super) async fn measure(scene: &Scene, quick: bool) -> Result<Vec<Figure>, S
     Ok(figures)
 }
 
-/// One leader, without an engine and its lane, which would write one batch after the other, too.
+/// One leader without an engine, which would write one batch after the other, too.
 struct Leader<'scene> {
     scene: &'scene Scene,
     documents: &'scene dyn DocumentStorage<ElectionKey>,
@@ -61,7 +60,7 @@ impl<'scene> Leader<'scene> {
         }
     }
 
-    /// How long each batch took, in milliseconds.
+    /// The time of each batch, in milliseconds.
     async fn write(&self, until: Instant) -> Result<Vec<f64>, StorageError> {
         let (mut millis, mut next) = (Vec::new(), 0);
         let mut after = DocumentVersion::NONE;

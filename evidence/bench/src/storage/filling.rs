@@ -1,4 +1,4 @@
-//! A hundred candidates for a hundred slots, all at once: how long until every slot is led.
+//! The time until a hundred candidates lead a hundred slots, all started at once.
 
 use super::{Scene, StorageError};
 use crate::figure::{Figure, Unit};
@@ -7,7 +7,7 @@ use ielections::ReleaseOutcome;
 use vvm_clock::SystemClock;
 
 const CANDIDATES: u32 = 100;
-/// Slots that no other part uses.
+/// The first slot of this part.
 const FIRST_SLOT: u32 = 20_000;
 
 pub(super) async fn measure(scene: &Scene, quick: bool) -> Result<Vec<Figure>, StorageError> {

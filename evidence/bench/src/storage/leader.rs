@@ -1,15 +1,15 @@
-//! A leader without an engine, which would renew at its own pace.
+//! A leader without an engine: the caller decides when it renews.
 
 use super::{Scene, StorageError};
 use ielections::{Claim, Entry, Swap, TtlStorage, Vacant, Version};
 use vvm_storage::ElectionKey;
 
-/// Who leads a slot, and by what.
+/// The leader of a slot, and its entry.
 pub(super) struct Leader<'scene> {
     pub(super) scene: &'scene Scene,
     pub(super) key: ElectionKey,
     pub(super) held: Entry,
-    /// The last that was tried.
+    /// The last entry that it tried to write.
     version: Version,
 }
 
@@ -22,8 +22,8 @@ impl<'scene> Leader<'scene> {
         }
     }
 
-    /// How many milliseconds a renewal took; `None` if it was not confirmed. The next one goes on from what a
-    /// read then shows.
+    /// Renews. Returns the milliseconds that it took; `None` if it was not confirmed. The next one continues
+    /// from what a read shows.
     pub(super) async fn renew(&mut self) -> Result<Option<f64>, StorageError> {
         let began = self.scene.clock.now();
         self.version = self.version.next();
@@ -33,7 +33,7 @@ impl<'scene> Leader<'scene> {
                 self.held = renewed;
                 Ok(Some(began.until(self.scene.clock.now()).as_secs_f64() * 1e3))
             }
-            // After an unanswered one, this may be what it wrote.
+            // An unanswered renewal may have written this.
             Ok(Swap::Mismatch(_)) | Err(_) => {
                 let stands = self.scene.storage.get(&self.key).await?;
                 self.held = stands.entry().cloned().ok_or(StorageError::Refused)?;

@@ -1,5 +1,4 @@
-//! Sixty-four leaders that renew as fast as they can: how many renewals a second, and how many came to
-//! nothing.
+//! Renewals a second of 64 leaders that renew as fast as they can, and how many were not confirmed.
 
 use super::{Scene, StorageError, leader::Leader};
 use crate::figure::{Figure, Side, Statistic, Unit};
@@ -8,13 +7,13 @@ use std::time::Duration;
 use vvm_clock::{Instant, SystemClock};
 
 const LEADERS: u32 = 64;
-/// Slots that no other part uses.
+/// The first slot of this part.
 const FIRST_SLOT: u32 = 10_000;
-/// What sixty-four leaders should get out of three nodes of Cassandra on two cores.
+/// The goal for three nodes of Cassandra on two cores.
 const GOAL: f64 = 1_000.0;
 
 pub(super) async fn measure(scene: &Scene, quick: bool) -> Result<Vec<Figure>, StorageError> {
-    // A server is not at its best from its first second on.
+    // A server is slow in its first seconds.
     let (rounds, span) = if quick { (1, Duration::from_secs(2)) } else { (4, Duration::from_secs(10)) };
     let mut leaders = Vec::new();
     for slot in FIRST_SLOT..FIRST_SLOT + LEADERS {
@@ -36,7 +35,7 @@ pub(super) async fn measure(scene: &Scene, quick: bool) -> Result<Vec<Figure>, S
     let unconfirmed = tallies.iter().map(|tally| f64::from(tally.unconfirmed)).sum();
     let name = |what| format!("{LEADERS} leaders at once: {what}");
     let rate = Figure::new(name("renewals"), Unit::PerSecond, rates);
-    // What is embedded is as fast as its disk; what is reached over a network should not be held up by us.
+    // An embedded storage is as fast as its disk, so that only servers have a goal.
     let networked = !matches!(scene.scheme.as_str(), "sqlite" | "sled" | "mem");
     Ok(vec![
         if networked { rate.with_goal(Statistic::Median, Side::AtLeast, GOAL) } else { rate },
@@ -49,12 +48,12 @@ pub(super) async fn measure(scene: &Scene, quick: bool) -> Result<Vec<Figure>, S
     ])
 }
 
-/// What came of one leader's renewals.
+/// The renewals of one leader.
 #[derive(Default)]
 struct Tally {
-    /// Of each that was confirmed.
+    /// Times of those that were confirmed.
     millis: Vec<f64>,
-    /// Timed out, or failed otherwise.
+    /// How many timed out or failed.
     unconfirmed: u32,
 }
 

@@ -1,8 +1,7 @@
-//! One acquisition, one renewal, one release, and beside each the bare statement, by turns in one run.
+//! One acquisition, one renewal and one release, each beside its bare statement, by turns.
 //!
-//! Ours goes all the way: through an engine for acquiring and releasing, through [`TtlStorage`] for renewing,
-//! which an engine does at a time of its own. An acquisition reads before it writes; what it is held against
-//! is the write alone.
+//! Acquisition and release go through an engine, renewal through [`TtlStorage`], since an engine renews when
+//! it is due. An acquisition reads before it writes; the bare statement is the write alone.
 
 use super::{BareStatements, Scene, StorageError};
 use crate::figure::{Figure, Side, Statistic, Unit};
@@ -10,8 +9,8 @@ use ielections::{Elections, ReleaseOutcome, Swap, TtlStorage};
 use vvm_clock::SystemClock;
 use vvm_storage::ElectionKey;
 
-/// What a verb may cost, as a multiple of its bare statement: a tenth for us, and as much again for the read
-/// that acquiring begins with.
+/// The most that a verb may cost, in multiples of its bare statement: a tenth for us. The read that begins an
+/// acquisition may cost as much again.
 const GOALS: [(&str, f64); 3] = [("acquire", 2.2), ("renew", 1.1), ("release", 1.1)];
 
 /// Microseconds of one acquisition, one renewal and one release.
@@ -24,7 +23,7 @@ pub(super) async fn measure(
 ) -> Result<Vec<Figure>, StorageError> {
     let elections = scene.elections();
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    // The first rounds fill caches, prepare statements and open what is opened on first use.
+    // The first rounds fill caches and prepare statements.
     const WARM_UP: u32 = 3;
     for round in 0..WARM_UP + rounds {
         let sample = (through_elections(scene, &elections, round).await?, directly(bare, round).await?);
@@ -83,7 +82,7 @@ async fn directly(bare: &mut dyn BareStatements, slot: u32) -> Result<Sample, St
     Ok([claim, renew, release])
 }
 
-/// What came of it, and how many microseconds it took.
+/// The result of a verb, and its microseconds.
 async fn timed<T>(call: impl Future<Output = T>) -> (T, f64) {
     let began = SystemClock::read();
     let outcome = call.await;

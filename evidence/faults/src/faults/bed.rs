@@ -3,7 +3,7 @@
 use super::{fault::Fault, happened::Happened, network::Protocol};
 use std::net::SocketAddr;
 
-/// Servers that receive the faults. What was done ends with [`mend`](Self::mend), and the servers with the bed.
+/// Servers that receive the faults. [`mend`](Self::mend) ends a fault; dropping the bed ends the servers.
 pub(super) trait Bed {
     /// For people.
     fn name(&self) -> &str;

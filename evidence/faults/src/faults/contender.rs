@@ -29,7 +29,7 @@ pub(super) enum Manner {
 pub(super) struct Contender {
     pub(super) number: usize,
     pub(super) storage: ElectionsTtlStorage,
-    /// Not through the proxies, and everybody's.
+    /// A connection past the proxies, which all contenders share.
     pub(super) direct: ElectionsTtlStorage,
     pub(super) ledger: Arc<Ledger>,
     pub(super) counts: Arc<Counts>,

@@ -1,4 +1,4 @@
-//! DynamoDB Local. It throttles nobody and never fails by itself: that is forged on the way.
+//! DynamoDB Local. It never throttles or fails by itself: the proxy forges that.
 
 use super::{bed::Bed, fault::Fault, happened::Happened, network::Protocol};
 use servers::dynamodb::DynamoDbLocal;

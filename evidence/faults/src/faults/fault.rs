@@ -8,7 +8,7 @@ use std::{fmt, time::Duration};
 pub(super) enum Fault {
     /// Connections of one contender, the leader's if there is one, are cut.
     CutLeader,
-    /// Everybody's are.
+    /// The connections of all contenders.
     CutAll,
     /// Answers come late, beyond the time that an attempt has.
     Slow,
@@ -28,7 +28,7 @@ impl Fault {
     pub(super) const OF_NETWORKS: [Self; 5] =
         [Self::CutLeader, Self::CutAll, Self::Slow, Self::Silence, Self::Forged];
 
-    /// The weather that it makes, and whether for one contender alone; `None` if it is a fault of the servers.
+    /// Its effect on connections, and whether for one contender alone; `None` for a fault of the servers.
     pub(super) fn weather(self) -> Option<(Weather, bool)> {
         match self {
             Self::CutLeader => Some((Weather::path(Path::Cut), true)),
@@ -44,7 +44,7 @@ impl Fault {
     /// At least half a TTL, and up to three: leaders survive some of it.
     pub(super) fn lasts(self, dice: &mut fastrand::Rng) -> Duration {
         let most = match self {
-            // Long enough for the deadline of whoever leads.
+            // Long enough for the leader's deadline.
             Self::StopMost => return TTL.get().mul_f64(1.5 + dice.f64()),
             _ => TTL.get() * 3,
         };

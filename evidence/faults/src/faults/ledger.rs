@@ -49,7 +49,7 @@ impl Ledger {
 
     /// An attempt to acquire is sent: of a vacant slot, or of one where `observed` has stood for its TTL.
     ///
-    /// Whoever takes over a record that it wrote in the same campaign has waited out its own.
+    /// Whether the claim took over a record of the same campaign, whose TTL it waited out itself.
     pub(super) fn claims(&self, contender: usize, entry: &Entry, observed: Option<&Entry>, sent_at: Instant) {
         let mut book = self.book();
         let campaign = book.campaigns.get(&contender).copied().unwrap_or_default();
@@ -97,7 +97,7 @@ impl Ledger {
         };
         let before = book.spans.iter().filter(|other| other.slot == key.slot).max_by_key(|other| other.epoch);
         let before = before.and_then(|before| Some(book.claims.get(&before.incarnation)?.last.clone()));
-        // What is so now is so for good: nobody's end comes any earlier later on.
+        // This is final: no end moves to an earlier time later.
         let conflicts: Vec<_> = book.spans.iter().filter_map(|other| span.conflict(other)).collect();
         conflicts.into_iter().for_each(|conflict| book.violates(conflict));
         book.spans.push(span);
@@ -114,7 +114,7 @@ impl Ledger {
 
     /// A leader hears that it has lost; without that, it would have been dead at `kill_at`.
     ///
-    /// Nobody may have taken its record before that time.
+    /// The first time at which another contender may take its record.
     pub(super) fn loses(&self, incarnation: Incarnation, loss: &Loss, kill_at: Instant) {
         let mut book = self.book();
         let too_early = match loss {

@@ -59,7 +59,7 @@ impl Surroundings {
         if let Path::Slow(most) = self.now().path {
             self.clock.sleep(most.mul_f64(fastrand::f64())).await;
         }
-        // Whoever made the weather may have gone.
+        // The sender may have been dropped.
         let _gone = self.weather.wait_for(|weather| weather.path != Path::Silent).await;
     }
 
@@ -116,7 +116,7 @@ impl Network {
         self.weather[contender].send_replace(weather);
     }
 
-    /// Changes everybody's.
+    /// Changes it for all contenders.
     pub(super) fn set_all(&self, weather: Weather) {
         (0..self.weather.len()).for_each(|contender| self.set(contender, weather));
     }

@@ -24,7 +24,7 @@ pub(crate) struct Candidate {
     said: PathBuf,
 }
 
-/// What runs while somebody leads.
+/// The command that runs while a candidate leads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Worker {
     process: u32,
@@ -67,14 +67,14 @@ impl Candidate {
 
     /// Whether it has its storage open and waits for leadership.
     pub(crate) fn waits(&self) -> Result<bool, String> {
-        Ok(self.process.last_words().contains("waiting for leadership"))
+        Ok(self.process.log_end().contains("waiting for leadership"))
     }
 
     /// Tells it to stop, and waits until it has: with its record released.
     pub(crate) fn stop(mut self) -> Result<(), String> {
         self.signal(Signal::TERM)?;
         self.wait()?;
-        if self.process.last_words().contains("stopped") {
+        if self.process.log_end().contains("stopped") {
             return Ok(());
         }
         Err(format!("{} has not stopped in order. {self}", self.name))
@@ -113,7 +113,7 @@ impl Candidate {
 /// Its last words.
 impl fmt::Display for Candidate {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Its last words:\n{}", self.process.last_words())
+        write!(out, "The end of its log:\n{}", self.process.log_end())
     }
 }
 

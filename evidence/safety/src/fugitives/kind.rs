@@ -1,15 +1,15 @@
-//! The workers, and what happens to guardian and host.
+//! The workers, and the ways to end guardian and host.
 
-/// A worker that tries to get away.
+/// A worker that tries to escape containment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kind {
     pub(super) title: &'static str,
-    /// Run by a shell.
+    /// A shell script.
     pub(super) script: &'static str,
-    /// How many processes it has at least, once all are there.
+    /// The least number of its processes once it is set up.
     pub(super) processes: usize,
     pub(super) needs_root: bool,
-    /// It starts others as fast as it can.
+    /// It forks as fast as it can.
     pub(super) storms: bool,
 }
 
@@ -21,7 +21,8 @@ pub(super) const KINDS: [Kind; 6] = [
         needs_root: true,
         ..Kind::of(
             "another user",
-            "setpriv --reuid 65534 --clear-groups sleep 1000 & exec setpriv --reuid 65534 --clear-groups sleep 1001",
+            "setpriv --reuid 65534 --clear-groups sleep 1000 &
+             exec setpriv --reuid 65534 --clear-groups sleep 1001",
             2,
         )
     },
@@ -48,7 +49,7 @@ impl Kind {
     }
 }
 
-/// What happens to guardian and host.
+/// How guardian or host end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Blow {
     HostKilled,

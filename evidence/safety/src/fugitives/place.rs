@@ -1,4 +1,4 @@
-//! Where `vvm` runs, how it contains its worker, and what it promises there.
+//! The levels of containment, and the promises of each.
 
 use super::kind::{Blow, Kind};
 use std::{
@@ -28,10 +28,9 @@ impl Place {
         format!("{}{}", self.level, if self.is_first { " as process 1" } else { "" })
     }
 
-    /// Whether nobody may outlive the host.
+    /// Whether every process must end with the host.
     pub(super) fn promises(self, kind: Kind, blow: Blow) -> bool {
-        // A namespace whose process 1 ends is gone with it, whoever is stopped (and stopped it can't clean
-        // up).
+        // The kernel kills a namespace when its process 1 ends. A stopped process 1 can't clean up.
         let ends_with_it = self.is_first && blow == Blow::GuardianKilled;
         match self.level {
             "pidns" => true,
@@ -41,7 +40,7 @@ impl Place {
         }
     }
 
-    /// `vvm run` of `worker` here, on a storage in `folder`.
+    /// Returns the command line of `vvm run` here, on a storage in `folder`.
     pub(super) fn command(self, vvm: &Path, folder: &Path, worker: &[&str]) -> Command {
         let mut command = if self.is_first {
             let mut unshare = Command::new("unshare");
@@ -56,7 +55,7 @@ impl Place {
         command
     }
 
-    /// Why it is not to be had on this machine, if it isn't.
+    /// Returns why this machine does not have it.
     pub(super) fn refusal(self, vvm: &Path) -> io::Result<Option<String>> {
         let folder = tempfile::tempdir()?;
         let output = self.command(vvm, folder.path(), &["true"]).output()?;

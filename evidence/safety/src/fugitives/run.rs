@@ -1,5 +1,4 @@
-//! One trial: a worker is started, something happens to guardian and host, and the last of the worker is
-//! waited for.
+//! One trial: starts a worker, ends guardian or host, and waits for the worker's last process to end.
 
 use super::{
     kind::{Blow, Kind},
@@ -15,13 +14,12 @@ use std::{
 };
 use vvm_clock::SystemClock;
 
-/// For how long a trial is watched: far longer than any bound, short enough to go through those that keep
-/// none.
+/// When a trial is given up: far longer than any bound.
 const WATCHED: Duration = Duration::from_secs(3);
-/// For how long a worker may take to be there.
+/// How long a worker may take to set up.
 const STARTS: Duration = Duration::from_secs(30);
 
-/// What marks the processes of a trial, in their environment.
+/// The environment variable that marks the processes of a trial.
 const MARK: &str = "FUGITIVE";
 
 /// The processes of a trial.
@@ -33,8 +31,8 @@ struct Found {
     all: Vec<Pid>,
 }
 
-/// How long the last of the worker outlived the host, or the guardian if that is the one killed; `None` if it
-/// was still there at the end.
+/// Returns how long the worker's last process outlived the host, or the killed guardian. `None` if it still
+/// ran at the end.
 pub(super) fn trial(vvm: &Path, place: Place, kind: Kind, blow: Blow) -> io::Result<Option<Duration>> {
     let folder = tempfile::tempdir()?;
     let mark = folder.path().display().to_string();
@@ -71,7 +69,7 @@ fn strike(mark: &str, kind: Kind, blow: Blow) -> io::Result<Option<Duration>> {
     Ok(wait(WATCHED, || find(mark).of_worker.is_empty()))
 }
 
-/// Looks until `condition` holds; how long that took, unless it was too long.
+/// Looks until `condition` holds. Returns how long that took, or `None` after the limit.
 fn wait(most: Duration, mut condition: impl FnMut() -> bool) -> Option<Duration> {
     let began = SystemClock::read();
     loop {
@@ -81,12 +79,12 @@ fn wait(most: Duration, mut condition: impl FnMut() -> bool) -> Option<Duration>
         if SystemClock::read().since(began) > most {
             return None;
         }
-        // Between two looks, so that looking does not take the processor from what is looked at.
+        // A pause, so that the looks don't take the processor from the processes.
         SystemClock::block_for(Duration::from_millis(1));
     }
 }
 
-/// Every process that has the mark in its environment. (That of a zombie is empty.)
+/// Finds every process with the mark in its environment. The environment of a zombie is empty.
 fn find(mark: &str) -> Found {
     let variable = format!("{MARK}={mark}").into_bytes();
     let mut found = Found::default();
@@ -96,7 +94,7 @@ fn find(mark: &str) -> Found {
         match (words.next(), words.next()) {
             (Some("vvm"), Some("run")) => found.guardian = Some(pid),
             (Some("vvm"), Some("stage-host")) => found.host = Some(pid),
-            // The keeper, and the maker of its namespace, are ours; a shim is on its way to be the worker.
+            // The keeper and its helpers are parts of vvm; a shim becomes the worker.
             (Some("vvm"), Some("stage-keeper" | "stage-namespace" | "stage-init")) | (Some("unshare"), _) => {
             }
             _ => found.of_worker.push(pid),
@@ -107,11 +105,11 @@ fn find(mark: &str) -> Found {
 
 fn clean_up(child: &mut Child, mark: &str) -> io::Result<()> {
     if let Some(guardian) = find(mark).guardian {
-        // One that was stopped goes on, and tidies up.
+        // A stopped process continues, and cleans up.
         let _ = kill_process(guardian, Signal::CONT);
         let _ = wait(WATCHED, || find(mark).all.is_empty());
     }
-    // Stopped processes die of it, too; a storm may need more than one look.
+    // This kills stopped processes, too. A storm of forks may need several rounds.
     let all_gone = wait(STARTS, || {
         let found = find(mark);
         for pid in &found.all {

@@ -3,8 +3,9 @@
 use super::{NODE_PORT, locks::Locks};
 use std::{fs, io, net::Ipv4Addr, path::PathBuf, time::Duration};
 
-/// Only what it complains about.
-const LOG_CONFIGURATION: &str = "<configuration><appender name=\"OUT\" class=\"ch.qos.logback.core.ConsoleAppender\">\
+/// Warnings and errors only.
+const LOG_CONFIGURATION: &str = "<configuration>\
+    <appender name=\"OUT\" class=\"ch.qos.logback.core.ConsoleAppender\">\
     <encoder><pattern>%level %date %logger: %msg%n</pattern></encoder></appender>\
     <root level=\"WARN\"><appender-ref ref=\"OUT\"/></root></configuration>\n";
 
@@ -12,14 +13,14 @@ const LOG_CONFIGURATION: &str = "<configuration><appender name=\"OUT\" class=\"c
 pub(super) struct NodeConfiguration {
     pub(super) folder: PathBuf,
     pub(super) address: Ipv4Addr,
-    /// The node that knows the others.
+    /// The node that introduces the others.
     pub(super) seed: Ipv4Addr,
     pub(super) token: i64,
-    /// By how much its wall clock is ahead of the machine's.
+    /// How far its wall clock is ahead of the machine's.
     pub(super) ahead: Duration,
     /// Whether clocks of the cluster differ.
     pub(super) clocks_differ: bool,
-    /// Without any, everybody is let in.
+    /// Without these, the node requires no password.
     pub(super) locks: Option<Locks>,
 }
 
@@ -38,7 +39,7 @@ impl NodeConfiguration {
         fs::write(self.main_file(), self.text())
     }
 
-    /// Paxos v2 is what a cluster should have; version 1 is the default for the sake of older ones.
+    /// Paxos v2 is recommended; version 1 is the default for compatibility.
     fn text(&self) -> String {
         let Self { folder, address, seed, .. } = self;
         let folder = folder.display();
@@ -62,8 +63,8 @@ impl NodeConfiguration {
              paxos_variant: v2\n\
              internode_timeout: {}\n\
              {}",
-            // Its default. Without, the age of a message counts from its arrival, and not from when its
-            // sender's clock says that it was made: as docs/storage.md advises where clocks differ.
+            // The default is true. With false, the age of a message counts from its arrival and not from
+            // its sender's clock, as docs/storage.md advises where clocks differ.
             !self.clocks_differ,
             self.locks.as_ref().map_or_else(
                 || "authenticator: AllowAllAuthenticator\n".into(),

@@ -17,9 +17,7 @@ const LIBRARY: &str = "libfaketimeMT.so.1";
 
 /// The clock can't be moved.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "{LIBRARY} is not there, and a node's clock can't be moved without it: install Debian's package `faketime`"
-)]
+#[error("{LIBRARY} is missing, which moves a node's clock: install Debian's package `faketime`")]
 pub struct FaketimeMissing;
 
 /// Lets the program see a wall clock that is ahead by so much. Its other clocks stay as they are.

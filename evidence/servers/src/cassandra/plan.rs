@@ -1,4 +1,4 @@
-//! What cluster is to be started, and starting it.
+//! The plan of a cluster, and starting it.
 
 use super::{
     CLIENT_PORT, Cassandra, NODE_PORT, Node, StartError, configuration::NodeConfiguration, launch,
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 const ARTIFACT: Artifact =
     Artifact { group: "org.apache.cassandra", name: "cassandra-all", version: "5.0.5" };
 
-/// What cluster is to be started.
+/// The plan of a cluster.
 #[derive(Clone, Debug)]
 pub struct Plan {
     nodes: u8,
@@ -25,24 +25,23 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// So many nodes that let everybody in.
+    /// So many nodes without passwords.
     pub fn of(nodes: u8) -> Self {
         Self { nodes, ahead: Duration::ZERO, is_locked: false }
     }
 
-    /// The last node's wall clock is ahead of the others by so much (Debian's package `faketime` has to be
-    /// there).
+    /// Moves the last node's wall clock ahead of the others. Needs Debian's package `faketime`.
     pub fn with_a_clock_ahead(self, ahead: Duration) -> Self {
         Self { ahead, ..self }
     }
 
-    /// Only who has a certificate and a password is let in: user and password are `cassandra`, and
-    /// certificates are in [`Cassandra::locks`].
+    /// Requires a certificate and a password. User and password are `cassandra`; certificates are in
+    /// [`Cassandra::locks`].
     pub fn locked(self) -> Self {
         Self { is_locked: true, ..self }
     }
 
-    /// By how much the last node's clock is ahead.
+    /// How far the last node's clock is ahead.
     pub fn ahead(&self) -> Duration {
         self.ahead
     }
@@ -50,7 +49,7 @@ impl Plan {
     /// Starts it, from jars that are fetched once into `target`.
     ///
     /// # Errors
-    /// See [`StartError`]; nothing is left running.
+    /// See [`StartError`]. No process is left.
     pub fn start(&self, target: &Path) -> Result<Cassandra, StartError> {
         let jars = jars::fetch(ARTIFACT, target)?;
         let folder = TempDir::with_prefix("cassandra-").map_err(system("a temporary folder"))?;
@@ -75,7 +74,7 @@ impl Plan {
             configuration.write().map_err(system("a node's configuration"))?;
             let process = launch(&jars, &configuration)?;
             cluster.nodes.push(Node { process, address, configuration, jars: jars.clone() });
-            // The others find the ring through the first; after that they may come together.
+            // The first node introduces the others, which may start together.
             if index == 0 {
                 cluster.nodes[0].wait_until_ready()?;
             }
@@ -97,13 +96,13 @@ impl fmt::Display for Plan {
             nodes => write!(out, "{nodes} nodes")?,
         }
         if !self.ahead.is_zero() {
-            write!(out, ", one with its clock {:?} ahead", self.ahead)?;
+            write!(out, ", one with its clock {} s ahead", self.ahead.as_secs())?;
         }
         Ok(())
     }
 }
 
-/// Addresses of this machine alone, next to each other, on which nobody has the ports of a node.
+/// Returns consecutive loopback addresses on which a node's ports are free.
 fn free_addresses(count: u8) -> Result<Vec<Ipv4Addr>, StartError> {
     let mut last = io::Error::other("no node was asked for");
     for _ in 0..20 {
@@ -119,10 +118,10 @@ fn free_addresses(count: u8) -> Result<Vec<Ipv4Addr>, StartError> {
             Err(cause) => last = cause,
         }
     }
-    Err(system("addresses of this machine alone (127.0.0.0/8)")(last))
+    Err(system("loopback addresses (127.0.0.0/8)")(last))
 }
 
-/// Where a node's part of the ring begins: as many equal parts as there are nodes.
+/// Returns the beginning of a node's part of the ring, which is divided into equal parts.
 fn token(index: usize, count: usize) -> i64 {
     let part = u64::MAX / count as u64;
     i64::MIN.wrapping_add_unsigned(part * index as u64)

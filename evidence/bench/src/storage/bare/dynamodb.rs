@@ -1,5 +1,4 @@
-//! DynamoDB: one conditional update for each verb, in the table that the driver has, through a client with
-//! the driver's settings.
+//! DynamoDB: one conditional update for each verb, in the driver's table, through a client with its settings.
 
 use super::{BareError, BareStatements, HOLDER, INCARNATION, TTL_NANOS, key};
 use async_trait::async_trait;
@@ -21,7 +20,7 @@ const SET: &str = "SET #epoch = :epoch, #incarnation = :incarnation, #write = :w
                    #holder = :holder";
 
 impl DynamoDb {
-    /// Of the options of `url`, only `endpoint` is heeded: profiles are not measured.
+    /// Uses only the option `endpoint` of `url`: profiles are not measured.
     pub(super) async fn connect(url: &str) -> Result<Self, BareError> {
         let place = url.strip_prefix("dynamodb://").ok_or("no dynamodb:// URL")?;
         let (region, rest) = place.split_once('/').ok_or("the URL names no table")?;
@@ -43,7 +42,7 @@ impl DynamoDb {
         Ok(Self { client: Client::from_conf(configuration), table: table.to_owned() })
     }
 
-    /// Runs share a table, and each wants slots that were never led.
+    /// Runs share a table, and each needs slots that were never led.
     fn update(&self, slot: u32, names: &[&str]) -> UpdateItemFluentBuilder {
         let mut partition = key(slot);
         partition.extend_from_slice(&std::process::id().to_be_bytes());

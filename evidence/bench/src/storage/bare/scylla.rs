@@ -1,5 +1,5 @@
-//! ScyllaDB and Apache Cassandra: one lightweight transaction for each verb, on the table that the driver
-//! has, over a session with the driver's settings.
+//! ScyllaDB and Apache Cassandra: one lightweight transaction for each verb, in the driver's table, through a
+//! session with its settings.
 
 use super::{BareError, BareStatements, HOLDER, INCARNATION, TTL_NANOS, key};
 use ::scylla::{
@@ -18,7 +18,7 @@ pub(super) struct Scylla {
     release: PreparedStatement,
 }
 
-/// What stands in a slot, and what is to stand there; all null where nobody ever led.
+/// The columns of a slot; all null if it was never led.
 type Record = (Option<i64>, Option<&'static [u8]>, Option<i64>, Option<i64>, Option<&'static str>);
 
 fn record(write: i64) -> Record {
@@ -26,8 +26,7 @@ fn record(write: i64) -> Record {
 }
 
 impl Scylla {
-    /// Of `url`, hosts and keyspace are heeded, and no option: clusters that want a password are not
-    /// measured.
+    /// Uses hosts and keyspace of `url`, and no option: clusters with passwords are not measured.
     pub(super) async fn connect(url: &str) -> Result<Self, BareError> {
         let place = url.strip_prefix("scylla://").ok_or("no scylla:// URL")?;
         let (hosts, rest) = place.split_once('/').ok_or("the URL names no keyspace")?;
@@ -45,8 +44,8 @@ impl Scylla {
             .await?;
         let table = format!("\"{keyspace}\".sysvvm");
         let swap = format!(
-            "UPDATE {table} SET epoch = ?, incarnation = ?, write = ?, ttl_nanos = ?, holder = ? WHERE pk = ? \
-             IF epoch = ? AND incarnation = ? AND write = ? AND ttl_nanos = ? AND holder = ?"
+            "UPDATE {table} SET epoch = ?, incarnation = ?, write = ?, ttl_nanos = ?, holder = ? \
+             WHERE pk = ? IF epoch = ? AND incarnation = ? AND write = ? AND ttl_nanos = ? AND holder = ?"
         );
         let release = format!(
             "UPDATE {table} SET incarnation = 0x, write = 0, ttl_nanos = 0, holder = '' WHERE pk = ? \
@@ -62,7 +61,7 @@ impl Scylla {
         self.execute(&self.swap, values).await
     }
 
-    /// Runs share a table, and each wants slots that were never led.
+    /// Runs share a table, and each needs slots that were never led.
     fn key(&self, slot: u32) -> Vec<u8> {
         let mut key = key(slot);
         key.extend_from_slice(&std::process::id().to_be_bytes());

@@ -1,4 +1,4 @@
-//! sled: a look-up, an insertion, and both the log and its file put on the disk.
+//! sled: a look-up, an insertion, and a flush of the log and its file.
 
 use super::{BareError, BareStatements, HOLDER, INCARNATION, TTL_NANOS, folder_beside, key};
 use async_trait::async_trait;

@@ -1,4 +1,4 @@
-//! SQLite: a transaction on this thread, with a read of the row and a write of it.
+//! SQLite: a transaction on this thread that reads and writes the row.
 
 use super::{BareError, BareStatements, HOLDER, INCARNATION, TTL_NANOS, folder_beside, key};
 use async_trait::async_trait;

@@ -1,4 +1,4 @@
-//! The judgement of the whole: all leaderships against each other, and how much of the time somebody led.
+//! The verdict: all leaderships against each other, and the share of the time with a leader.
 
 use super::Ledger;
 use crate::faults::SLOTS;

@@ -12,7 +12,7 @@ pub(in super::super) struct Span {
     pub(super) slot: SlotNumber,
     pub(super) epoch: Epoch,
     pub(super) incarnation: Incarnation,
-    /// By then nobody else may act any more.
+    /// From then on, no other contender may act.
     pub(super) claim_sent_at: Instant,
     pub(super) began: Instant,
     /// What would have killed the process.

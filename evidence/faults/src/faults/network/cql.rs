@@ -55,7 +55,7 @@ pub(super) async fn relay(
         to_server: to_server.into(),
         awaited: Mutex::default(),
     });
-    // Whoever has gone is told by the end of what is sent.
+    // The end of the stream reports a closed side.
     let _ended = tokio::join!(questions(&relay, from_client), answers(&relay, from_server));
 }
 
