@@ -5,7 +5,7 @@
 //! files in [`scratch`]. Nothing is run again because it failed.
 
 mod limit;
-mod needs;
+pub(crate) mod needs;
 mod outcome;
 pub(crate) mod scratch;
 mod steps;

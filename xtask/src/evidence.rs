@@ -3,6 +3,8 @@
 //!
 //! What lives here: which command runs which package. What they measure and what they ask for stands there.
 
+pub(crate) mod smoke;
+
 use crate::workspace::{Workspace, cargo};
 use std::ffi::OsString;
 

@@ -1,8 +1,5 @@
-//! The project's own commands, `cargo xtask …`: what the workflow file and `.ci/run` call, so that nothing is
-//! checked there that a person can't check here.
-//!
-//! What lives here: the command line. What doesn't: what a command does ([`ci`], [`tidy`], [`evidence`],
-//! [`broken`], [`package`]).
+//! The project's own commands, `cargo xtask …`. The workflow file and `.ci/run` call them, so that every
+//! check can be run locally.
 #![forbid(unsafe_code)]
 
 mod broken;
@@ -54,12 +51,24 @@ enum Command {
     /// and then. Or `--planted`: deadlines that are missed on purpose, on this machine as it is and with busy
     /// loops.
     TestTimed(test_timed::Options),
+    /// Every command of docs/evidence.md, at a small size: whether it works, not its figures.
+    Evidence(SmokeOptions),
     /// What it costs, beside the goals: `--quick`, `--only NAME`, `--json`. Or what one storage costs:
     /// `--storage URL`, `--cassandra NODES` and `--dynamodb-local` on servers that it starts and ends. Or
     /// `vvm run` beside `etcdctl lock`: `--beside-etcdctl`.
     Bench(Passed),
     /// Packages the published crates, and builds each one from its package.
     Package,
+}
+
+#[derive(Debug, Args)]
+struct SmokeOptions {
+    /// Run each command at a small size.
+    #[arg(long, required = true)]
+    smoke: bool,
+    /// Fail if a command has to be left out because this machine lacks what it needs.
+    #[arg(long)]
+    all: bool,
 }
 
 /// Arguments for the program behind a command; `-- --help` lists them.
@@ -123,6 +132,7 @@ fn main() -> ExitCode {
                 && evidence::run_plain("faults", &passed.arguments)
         }
         Command::TestDrivers(passed) => evidence::run_plain("servers", &passed.arguments),
+        Command::Evidence(SmokeOptions { all, .. }) => evidence::smoke::run(all),
         Command::TestTimed(options) => test_timed::run(&options),
         Command::Bench(passed) if passed.is_of_one_storage() => {
             evidence::run_with_features(Dist, "bench", &passed.drivers(), &passed.arguments)

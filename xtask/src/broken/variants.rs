@@ -32,7 +32,8 @@ pub(super) const VARIANTS: &[Variant] = &[
         changes: &[Change {
             file: "crates/ielections/src/protocol/lease.rs",
             good: "        self.held = attempt.entry;",
-            broken: "        let attempt = Attempt { sent_at: now, ..attempt };\n        self.held = attempt.entry;",
+            broken: "        let attempt = Attempt { sent_at: now, ..attempt };\n\
+                     \x20       self.held = attempt.entry;",
         }],
     },
     Variant {

@@ -1,6 +1,6 @@
 //! How long a step may take (I10): a test that hangs must not keep a server for hours and say nothing.
 //!
-//! Only where nobody watches. At a terminal a person can interrupt, and a step stays in the terminal's
+//! Only without a terminal. At a terminal a person can interrupt, and a step stays in the terminal's
 //! process group so that this reaches all of it.
 
 use std::{

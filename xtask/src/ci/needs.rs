@@ -1,4 +1,4 @@
-//! What a step needs that not every machine has.
+//! What a step needs that some machines lack.
 
 use std::{
     env,
@@ -6,54 +6,60 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// A server to run a driver's suites on.
+/// A server.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Need {
-    /// The variable with the address of one that runs already; without it, one is started.
-    pub(super) server_at: &'static str,
-    pub(super) server: Server,
+pub(crate) struct Need {
+    /// The variable with the address of a server that runs already. Without it, one is started.
+    pub(crate) server_at: Option<&'static str>,
+    pub(crate) server: Server,
 }
 
 /// How a server is started.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Server {
-    /// It is fetched by Maven and runs on Java.
+pub(crate) enum Server {
+    /// Maven fetches it, and it runs on Java.
     OnJava,
     /// PostgreSQL of a Debian package: standbys need its `pg_basebackup`.
     OfDebian,
+    /// etcd, with its client.
+    Etcd,
 }
 
+/// Programs that a server needs, each with an argument that ends it at once.
+const JAVA: [(&str, &str); 2] = [("java", "-version"), ("mvn", "-version")];
+const ETCD: [(&str, &str); 2] = [("etcd", "--version"), ("etcdctl", "version")];
+
 impl Server {
-    /// A program without which the server can't be started, and how to get it.
-    fn lacks(self, starts: impl Fn(&str) -> bool) -> Option<(&'static str, &'static str)> {
-        match self {
-            Self::OnJava => {
-                let missing = ["java", "mvn"].into_iter().find(|program| !starts(program))?;
-                Some((missing, "install a JDK, 17 or later, and Maven"))
-            }
+    /// Returns a program without which the server can't be started, and how to get it.
+    fn lacks(self, starts: impl Fn(&str, &str) -> bool) -> Option<(&'static str, &'static str)> {
+        let (programs, way_out) = match self {
+            Self::OnJava => (JAVA, "install a JDK, 17 or later, and Maven"),
+            Self::Etcd => (ETCD, "install Debian's packages etcd-server and etcd-client"),
             Self::OfDebian => {
                 let is_there = Path::new("/usr/lib/postgresql").exists();
-                (!is_there).then_some(("postgres", "install Debian's package postgresql"))
+                return (!is_there).then_some(("postgres", "install Debian's package postgresql"));
             }
-        }
+        };
+        let (missing, _) = programs.into_iter().find(|(program, argument)| !starts(program, argument))?;
+        Some((missing, way_out))
     }
 }
 
 impl Need {
-    /// What this machine lacks, and the way out.
-    pub(super) fn missing(self) -> Option<String> {
-        let Self { server_at, server } = self;
-        if env::var_os(server_at).is_some() {
+    /// Returns what this machine lacks, and what to do about it.
+    pub(crate) fn missing(self) -> Option<String> {
+        if self.server_at.is_some_and(|variable| env::var_os(variable).is_some()) {
             return None;
         }
-        let (missing, way_out) = server.lacks(starts)?;
-        Some(format!("`{missing}` can't be started: {way_out}, or name a server with {server_at}=…"))
+        let (missing, way_out) = self.server.lacks(starts)?;
+        let named = self.server_at.map(|variable| format!(", or name a server with {variable}=…"));
+        Some(format!("`{missing}` can't be started: {way_out}{}", named.unwrap_or_default()))
     }
 }
 
-fn starts(program: &str) -> bool {
+fn starts(program: &str, argument: &str) -> bool {
     let mut command = Command::new(program);
-    command.arg("-version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.arg(argument).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 
@@ -63,8 +69,9 @@ mod tests {
 
     #[test]
     fn first_missing_program_is_named() {
-        assert_eq!(Server::OnJava.lacks(|_| true), None);
-        let lacks = Server::OnJava.lacks(|program| program == "java");
+        assert_eq!(Server::OnJava.lacks(|_, _| true), None);
+        let lacks = Server::OnJava.lacks(|program, _| program == "java");
         assert_eq!(lacks.map(|(program, _)| program), Some("mvn"));
+        assert_eq!(Server::Etcd.lacks(|_, _| false).map(|(program, _)| program), Some("etcd"));
     }
 }

@@ -77,7 +77,8 @@ mod tests {
         assert_eq!(report.first_failure(), None);
         assert_eq!(
             report.to_string(),
-            "fmt    ok           0.4 s\ntests  not run: no reason\nci: 1 held, 0 failed, 1 not run, 0 left out\n"
+            "fmt    ok           0.4 s\ntests  not run: no reason\n\
+             ci: 1 held, 0 failed, 1 not run, 0 left out\n"
         );
     }
 

@@ -1,10 +1,7 @@
 //! Where tests keep their files: in memory, where the machine has such a place.
 //!
-//! Tests are about elections, whose TTLs are a second or two in them, and not about the disk below. A disk on
-//! which a build has just written gigabytes, or which is shared with strangers, has been seen to take 700 ms
-//! for one fsync, and then leaderships are lost in tests about something else, as they should be on such a
-//! disk. Nothing else differs: the file system is a real one, and what tests say of full and broken disks
-//! they bring about themselves.
+//! Tests use TTLs of a second or two. A disk that is busy with a build has been seen to take 700 ms for one
+//! fsync, which costs leaderships. Tests of full and broken disks make these themselves.
 
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use std::path::Path;
@@ -12,14 +9,14 @@ use std::path::Path;
 /// A file system in memory on every Linux (shm_overview(7)).
 const IN_MEMORY: &str = "/dev/shm";
 
-/// What the hungriest step needs by far, a node of Cassandra.
+/// The need of the largest step, a node of Cassandra.
 const NEEDED_BYTES: u64 = 4 << 30;
 
-/// The variable by which programs are told where temporary files go.
+/// The variable that names the folder of temporary files.
 pub(crate) const VARIABLE: &str = "TMPDIR";
 
-/// The place; none where somebody has chosen one already, or where there is no room for files, or for
-/// programs, which some tests start from there.
+/// Returns the place. `None` if `TMPDIR` is set already, or if there is no room, or if programs can't be
+/// started from there, as some tests do.
 pub(crate) fn place() -> Option<&'static str> {
     let is_chosen = std::env::var_os(VARIABLE).is_some();
     (!is_chosen && has_room(Path::new(IN_MEMORY), NEEDED_BYTES)).then_some(IN_MEMORY)

@@ -9,7 +9,9 @@ use super::{
     scratch,
 };
 use crate::{
-    broken, tidy,
+    broken,
+    evidence::smoke,
+    tidy,
     workspace::{Workspace, cargo},
 };
 use std::{fmt, io, path::Path, process::ExitStatus};
@@ -28,6 +30,7 @@ pub(super) enum Work {
     Cargo { arguments: Vec<String>, flags: Option<(&'static str, &'static str)> },
     Tidy,
     Broken,
+    Evidence,
 }
 
 /// Every step, the quick ones first.
@@ -46,14 +49,13 @@ pub(super) fn all(workspace: &Workspace) -> Vec<Step> {
         "run --locked --release --quiet --package simulation -- --seeds 1000",
     ));
     steps.push(Step { name: "broken variants".into(), work: Work::Broken, need: None });
-    // On the `vvm` that the tests have built; slower than `cargo xtask safety`, so that somebody leads most
-    // of the time.
+    steps.push(Step { name: "evidence".into(), work: Work::Evidence, need: None });
     steps.extend(SERVERS.map(|(driver, server_at, server)| {
         let command = format!("run --locked --quiet --package servers -- --only {driver}");
         Step {
             name: format!("{driver} on a real server"),
             work: Work::Cargo { arguments: words(&command), flags: None },
-            need: Some(Need { server_at, server }),
+            need: Some(Need { server_at: Some(server_at), server }),
         }
     }));
     steps
@@ -115,6 +117,7 @@ impl Work {
         match self {
             Self::Tidy => holds(tidy::run(tidy::Options::default()), "violations, listed above"),
             Self::Broken => holds(broken::run(), "a variant survived"),
+            Self::Evidence => holds(smoke::run(false), "a command failed"),
             Self::Cargo { arguments, flags } => {
                 let scratch = scratch::place().map(|place| (scratch::VARIABLE, place));
                 let mut command = cargo();
@@ -142,6 +145,7 @@ impl fmt::Display for Work {
         match self {
             Self::Tidy => out.write_str("the rules of the house"),
             Self::Broken => out.write_str("the simulation against code that is broken on purpose"),
+            Self::Evidence => out.write_str("every command of docs/evidence.md, at a small size"),
             Self::Cargo { arguments, flags } => {
                 if let Some((variable, value)) = flags {
                     write!(out, "{variable}='{value}' ")?;

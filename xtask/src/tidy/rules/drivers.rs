@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const RULE: Rule = Rule {
     name: "drivers",
-    fix: "name the files of a driver as its siblings do; what has no sibling belongs into one of the files they share, or below it",
+    fix: "name the files of a driver as its siblings do; put other code into one of these files, or below it",
     find,
 };
 

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const RULE: Rule = Rule {
     name: "invariants",
-    fix: "name the invariant, `(I3)`, in a comment of the code that keeps it; write `Shows I3.` above a test that \
-          shows it; explain it in docs/architecture.md",
+    fix: "name the invariant, `(I3)`, in a comment of the code that keeps it; write `Shows I3.` above a \
+          test that shows it; explain it in docs/architecture.md",
     find,
 };
 

@@ -5,8 +5,8 @@ use crate::tidy::tree::Tree;
 
 pub(super) const RULE: Rule = Rule {
     name: "manifests",
-    fix: "inherit: `license.workspace = true`, `edition.workspace = true`, and `[lints]` with `workspace = true`; both \
-          licence texts stand at the root",
+    fix: "inherit: `license.workspace = true`, `edition.workspace = true`, and `[lints]` with \
+          `workspace = true`; both licence texts stand at the root",
     find,
 };
 

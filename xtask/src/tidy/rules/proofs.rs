@@ -59,7 +59,8 @@ mod tests {
 
     #[test]
     fn complaint_without_an_existing_test_is_found() {
-        let table = "| complaint | here | shown by |\n|---|---|---|\n| `a` | b | `it_tightens`; `cargo x y` |\n\
+        let table = "| complaint | here | shown by |\n|---|---|---|\n\
+                     | `a` | b | `it_tightens`; `cargo x y` |\n\
                      | a | b | `it_loosens` |\n| a | b | c |\n";
         let code = "#[test]\nfn it_tightens() {}\n";
         let tree = Tree::of(&[(DOCUMENTS[0], table), ("crates/deadman/src/lib.rs", code)]);

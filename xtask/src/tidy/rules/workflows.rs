@@ -6,7 +6,8 @@ use crate::tidy::tree::{File, Tree};
 
 pub(super) const RULE: Rule = Rule {
     name: "workflows",
-    fix: "let workflows run `cargo xtask …` alone and put the logic into xtask; let `.ci/run` run the README's test command, with `--all`",
+    fix: "let workflows run only `cargo xtask …` and put the logic into xtask; let `.ci/run` run the \
+          README's test command, with `--all`",
     find,
 };
 

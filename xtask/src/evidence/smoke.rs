@@ -1,0 +1,177 @@
+//! `cargo xtask evidence --smoke`: every command of `docs/evidence.md`, at a small size.
+//!
+//! The programs are those that the tests build, without optimisation: a small run shows that a command works,
+//! and no figure.
+
+use crate::{
+    ci::needs::{Need, Server},
+    workspace::{Workspace, cargo},
+};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
+use vvm_clock::SystemClock;
+
+/// How a command of the page is run.
+enum How {
+    /// A program below `evidence/`, with arguments that make it small.
+    Small(&'static str, &'static [&'static str]),
+    /// `cargo xtask ci` runs it as this step of its own.
+    OwnStep(&'static str),
+}
+
+use How::{OwnStep, Small};
+
+/// The commands behind `cargo xtask`, as on the page.
+#[rustfmt::skip]
+const SMOKES: [(&str, How, Option<Need>); 22] = [
+    ("sim --seeds 20000", Small("simulation", &["--seeds", "50"]), None),
+    ("sim --broken", OwnStep("broken variants"), None),
+    ("safety", Small("safety", &["--duration", "10", "--trouble-ms", "2500", MILD]), None),
+    ("safety --kills 500", Small("safety", &["--kills", "3", "--trouble-ms", "2500", MILD]), None),
+    ("safety fugitives", Small("safety", &["fugitives", "--trials", "1", "--only", "own session; "]), None),
+    ("deadman", Small("deadman-trials", &["--trials", "5", MILD]), None),
+    ("resume", Small("resumption", &["--kills", "3"]), None),
+    ("resume --kills 100 --cassandra 3", Small("resumption", &["--kills", "2", "--cassandra", "1"]), JAVA),
+    ("test-drivers --only scylla", OwnStep("scylla on a real server"), None),
+    ("test-drivers --only dynamodb", OwnStep("dynamodb on a real server"), None),
+    ("test-drivers --faults --only scylla", Small("faults", &["--faults", "--only=scylla", SHORT]), JAVA),
+    ("test-drivers --faults --only dynamodb", Small("faults", &["--faults", "--only=dynamodb", SHORT]), JAVA),
+    ("test-timed --planted", Small("timed", &["--quick"]), None),
+    ("bench --only pairs", Small("bench", &["--quick", "--only", "pairs"]), None),
+    ("bench --only held", Small("bench", &["--quick", "--only", "held"]), None),
+    ("bench --only step-up", Small("bench", &["--quick", "--only", "step-up"]), None),
+    ("bench --only sqlite", Small("bench", &["--quick", "--only", "sqlite"]), None),
+    ("bench --only succession", Small("bench", &["--quick", "--only", "succession"]), None),
+    ("bench --beside-etcdctl", Small("bench", &["--quick", "--beside-etcdctl"]), ETCD),
+    ("bench --cassandra 3", Small("bench", &["--quick", "--cassandra", "1"]), JAVA),
+    ("bench --cassandra 3 --documents", Small("bench", &["--quick", "--cassandra=1", "--documents"]), JAVA),
+    ("bench --dynamodb-local", Small("bench", &["--quick", "--dynamodb-local"]), JAVA),
+];
+
+const JAVA: Option<Need> = Some(Need { server_at: None, server: Server::OnJava });
+const ETCD: Option<Need> = Some(Need { server_at: None, server: Server::Etcd });
+
+/// How late may be what a busy machine delays: a small run shows no figure.
+const MILD: &str = "--at-most-ms=1000";
+
+const SHORT: &str = "--duration=20";
+
+/// Runs all of them. Returns whether none failed. With `all`, a command that this machine can't run has
+/// failed.
+pub(crate) fn run(all: bool) -> bool {
+    let root = match Workspace::read() {
+        Ok(workspace) => workspace.root,
+        Err(error) => {
+            eprintln!("evidence: {error}");
+            return false;
+        }
+    };
+    if !build(&root) {
+        return false;
+    }
+    let (mut failed, mut left_out) = (0, 0);
+    for (command, how, need) in &SMOKES {
+        let (program, arguments) = match how {
+            OwnStep(step) => {
+                println!("==> cargo xtask {command}: run by cargo xtask ci, as `{step}`");
+                continue;
+            }
+            Small(program, arguments) => (program, arguments),
+        };
+        if let Some(missing) = need.and_then(Need::missing) {
+            println!("==> cargo xtask {command}: LEFT OUT: {missing}");
+            left_out += 1;
+            continue;
+        }
+        println!("==> cargo xtask {command}: {program} {}", arguments.join(" "));
+        let began = SystemClock::read();
+        let status = Command::new(target(&root).join(program)).args(*arguments).current_dir(&root).status();
+        let took = SystemClock::read().since(began).as_secs_f64();
+        match status {
+            Ok(status) if status.success() => println!("<== ok, {took:.1} s\n"),
+            Ok(status) => {
+                failed += 1;
+                println!("<== FAILED after {took:.1} s: {status}\n");
+            }
+            Err(error) => {
+                failed += 1;
+                println!("<== FAILED: {program} can't be started: {error}\n");
+            }
+        }
+    }
+    println!("evidence: {} commands, {failed} failed, {left_out} left out", SMOKES.len());
+    failed == 0 && !(all && left_out > 0)
+}
+
+/// Builds the programs with the packages and features of the tests, so that these share their dependencies.
+fn build(root: &Path) -> bool {
+    let build = ["build", "--quiet", "--locked", "--workspace", "--all-features", "--all-targets"];
+    match cargo().args(build).current_dir(root).status() {
+        Ok(status) => status.success(),
+        Err(error) => {
+            eprintln!("evidence: cargo could not be started: {error}");
+            false
+        }
+    }
+}
+
+fn target(root: &Path) -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("debug")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CommandLine;
+    use clap::Parser as _;
+    use std::collections::BTreeSet;
+
+    const PAGE: &str = include_str!("../../../docs/evidence.md");
+
+    /// The second column of each row.
+    fn commands_of_the_page() -> BTreeSet<&'static str> {
+        let cells = PAGE.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").nth(1));
+        cells.filter_map(|cell| cell.strip_prefix("`cargo xtask ")?.strip_suffix('`')).collect()
+    }
+
+    #[test]
+    fn every_command_of_the_page_is_run_and_no_other() {
+        let run: BTreeSet<&str> = SMOKES.iter().map(|(command, ..)| *command).collect();
+        assert_eq!(run, commands_of_the_page());
+    }
+
+    #[test]
+    fn every_row_of_the_page_has_claim_command_figure_amount_and_date() {
+        let rows = PAGE.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| claim "));
+        for row in rows {
+            let cells: Vec<&str> = row.trim_matches(['|', ' ']).split(" | ").collect();
+            assert_eq!(cells.len(), 5, "{row}");
+            assert!(cells[1].starts_with("`cargo xtask "), "{row}");
+            assert!(cells.iter().all(|cell| !cell.is_empty()) && cells[4].starts_with("20"), "{row}");
+        }
+    }
+
+    #[test]
+    fn every_command_of_the_page_is_understood() {
+        for command in commands_of_the_page() {
+            let line = ["xtask"].into_iter().chain(command.split(' '));
+            if let Err(error) = CommandLine::try_parse_from(line) {
+                panic!("{command}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn step_that_runs_a_command_in_ci_exists() {
+        let steps = include_str!("../ci/steps.rs");
+        for (_, how, _) in &SMOKES {
+            if let OwnStep(step) = how {
+                let name = step.trim_start_matches("scylla").trim_start_matches("dynamodb");
+                assert!(steps.contains(name), "{step}");
+            }
+        }
+    }
+}
