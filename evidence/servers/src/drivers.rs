@@ -223,10 +223,10 @@ fn on_cassandra(cluster: &Plan, selection: Selection<'_>) -> Result<Outcome, Str
 /// The suites and `vvm` on a primary, and fail-over on primaries and standbys that the tests start.
 fn on_postgres(selection: Selection<'_>) -> Result<Outcome, String> {
     let way_out = |error| format!("{error}\nOr point {POSTGRES}=postgres://user@host:port/database at one.");
-    let server = Postgres::start(&target(), &[]).map_err(way_out)?;
+    let server = Postgres::start(&target(), &[end_to_end::STORAGE], &[]).map_err(way_out)?;
     let suites = selection.or_all(|| postgres(&[], &server.url("postgres")))?;
-    // A database of its own: `init-storage` creates a schema in it, not the database.
-    let url = server.url("template1");
+    // Cases use TTLs of all lengths.
+    let url = format!("{}?max_ttl=86400s", server.url(end_to_end::STORAGE));
     let end_to_end = Some(selection.on_server(&url, &server.address().to_string(), &[])?);
     Ok(Outcome { suites, end_to_end, place: server.version().to_owned() })
 }

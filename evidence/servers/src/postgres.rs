@@ -10,7 +10,14 @@ use crate::{
 };
 use programs::Programs;
 use rustix::process::Signal;
-use std::{fs, io, net::SocketAddr, os::unix::fs::PermissionsExt, path::Path, time::Duration};
+use std::{
+    fs::{self, File},
+    io,
+    net::SocketAddr,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    time::Duration,
+};
 use tempfile::TempDir;
 
 /// The user that owns every database here.
@@ -69,19 +76,29 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Starts a server without passwords on loopback. `settings` are `name=value`.
+    /// Starts a server without passwords on loopback, with these databases beside `postgres`. `settings` are
+    /// `name=value`.
     ///
     /// The kernel kills the server when the *thread* that called this ends.
     ///
     /// # Errors
     /// See [`StartError`]; nothing is left running.
-    pub fn start(target: &Path, settings: &[&str]) -> Result<Self, StartError> {
+    pub fn start(target: &Path, databases: &[&str], settings: &[&str]) -> Result<Self, StartError> {
         let programs = Programs::find(target)?;
         let folder = folder().map_err(system("a temporary folder"))?;
         let data = folder.path().join("data");
         let options = ["-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale", "-D"];
         let mut initdb = programs.command("initdb");
-        programs::run(initdb.args(options).arg(data), "initdb")?;
+        programs::run(initdb.args(options).arg(&data), "initdb")?;
+        for database in databases {
+            // Maven's programs have no `createdb`.
+            let mut single = programs.command("postgres");
+            single.args(["--single", "-D"]).arg(&data).arg("postgres");
+            let statement = folder.path().join("statement");
+            fs::write(&statement, format!("CREATE DATABASE {database}\n")).map_err(system("a file"))?;
+            single.stdin(File::open(statement).map_err(system("a file"))?);
+            programs::run(&mut single, "postgres --single")?;
+        }
         Self::on(programs, folder, settings)
     }
 

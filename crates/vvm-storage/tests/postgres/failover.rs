@@ -65,7 +65,7 @@ impl Pair {
 }
 
 fn start(settings: &[&str]) -> Postgres {
-    Postgres::start(Path::new("../../target"), settings).unwrap()
+    Postgres::start(Path::new("../../target"), &[], settings).unwrap()
 }
 
 async fn client(server: &Postgres) -> Client {

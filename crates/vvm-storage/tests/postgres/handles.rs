@@ -23,7 +23,7 @@ async fn database_that_is_not_ready_is_refused_with_the_way_out() {
     let error = init_storage(&url(&database)).await.unwrap_err().to_string();
     assert!(error.contains("format 2") && error.contains("later version"), "{error}");
     let error = refused(&url("vvm_test_missing")).await;
-    assert!(matches!(&error, OpenError::Login { .. }) && !error.is_passing(), "{error}");
+    assert!(matches!(&error, OpenError::NoDatabase { .. }) && !error.is_passing(), "{error}");
     let error = refused("postgres://postgres@127.0.0.1:1/postgres").await;
     assert!(matches!(&error, OpenError::Unreachable { .. }) && error.is_passing(), "{error}");
 }

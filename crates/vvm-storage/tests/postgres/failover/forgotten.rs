@@ -155,7 +155,10 @@ async fn standbys_that_are_promoted_independently_are_told_apart() {
     let held = entry(stands.last_epoch().unwrap().get() + 1, 1, TTL);
     claimed(&leader, "slot", &stands, &held).await;
     // … which is not seen on the other one, although both are on the same timeline of the same system.
+    // There, another candidate has adopted the history: the witness alone differs.
     other.kill().unwrap();
+    let newcomer = PostgresStorage::open(&pair.standby.url("postgres")).await.unwrap();
+    peeked(&newcomer, "slot").await;
     let renewal = leader.renew(slot_of("slot"), &held, &entry(held.epoch.get(), 2, TTL)).await;
     assert!(matches!(renewal, Err(WriteError::Replaced(_))), "{renewal:?}");
     let stands = refused_claim(&leader, "slot", &stands, &entry(held.epoch.get() + 1, 1, TTL)).await;

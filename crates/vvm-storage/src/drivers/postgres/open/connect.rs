@@ -37,7 +37,7 @@ pub(super) async fn connect(target: Target<'_>, clock: &SystemClock) -> Result<S
     let configuration = configuration(target)?;
     let connecting = async {
         let connected = configuration.connect(tls).await;
-        let (client, connection) = connected.map_err(|error| of_connecting(&host, &error))?;
+        let (client, connection) = connected.map_err(|error| of_connecting(target, &error))?;
         let mut session = Session::new(client, connection);
         let answer = session.ask(CHECK).await.map_err(OpenError::of_request)?;
         check(&host, &answer)?;
@@ -97,13 +97,15 @@ fn check(host: &str, answer: &Answer) -> Result<(), OpenError> {
 }
 
 /// Nothing was sent but a login.
-fn of_connecting(host: &str, error: &tokio_postgres::Error) -> OpenError {
-    let (host, why) = (host.to_owned(), described(error));
-    let refuses_login = error
-        .code()
-        .is_some_and(|code| code.code().starts_with("28") || [SqlState::INVALID_CATALOG_NAME].contains(code));
-    if refuses_login || error.to_string().contains("password missing") {
-        return OpenError::Login { host, why };
+fn of_connecting(target: Target<'_>, error: &tokio_postgres::Error) -> OpenError {
+    let (host, why) = (target.host.to_string(), described(error));
+    match error.code() {
+        Some(code) if *code == SqlState::INVALID_CATALOG_NAME => {
+            OpenError::NoDatabase { database: target.address.database.clone() }
+        }
+        Some(code) if code.code().starts_with("28") => OpenError::Login { host, why },
+        // The library's words for a server that wants one.
+        None if why.contains("password missing") => OpenError::Login { host, why },
+        _ => OpenError::Unreachable { host, why },
     }
-    OpenError::Unreachable { host, why }
 }

@@ -30,7 +30,7 @@ pub enum OpenError {
         /// What went wrong.
         why: String,
     },
-    /// The server refuses user, password or database.
+    /// The server refuses user or password.
     #[error(
         "{host} refuses the connection: {why}. The password comes from VVM_STORAGE_PASSWORD, password_file=PATH \
          or ~/.pgpass"
@@ -40,6 +40,14 @@ pub enum OpenError {
         host: String,
         /// The server's words.
         why: String,
+    },
+    /// The server has no such database.
+    #[error(
+        "there is no database {database}: create it (CREATE DATABASE), then its schema (`vvm init-storage`)"
+    )]
+    NoDatabase {
+        /// The database.
+        database: String,
     },
     /// The server does not accept writes.
     #[error("{host} is a standby or read-only, and no other host of the URL accepts writes")]
