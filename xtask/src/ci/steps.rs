@@ -9,9 +9,7 @@ use super::{
     scratch,
 };
 use crate::{
-    broken,
-    evidence::smoke,
-    tidy,
+    broken, tidy,
     workspace::{Workspace, cargo},
 };
 use std::{fmt, io, path::Path, process::ExitStatus};
@@ -30,7 +28,6 @@ pub(super) enum Work {
     Cargo { arguments: Vec<String>, flags: Option<(&'static str, &'static str)> },
     Tidy,
     Broken,
-    Evidence,
 }
 
 /// Every step, the quick ones first.
@@ -49,7 +46,6 @@ pub(super) fn all(workspace: &Workspace) -> Vec<Step> {
         "run --locked --release --quiet --package simulation -- --seeds 1000",
     ));
     steps.push(Step { name: "broken variants".into(), work: Work::Broken, need: None });
-    steps.push(Step { name: "evidence".into(), work: Work::Evidence, need: None });
     steps.extend(SERVERS.map(|(driver, server_at, server)| {
         let command = format!("run --locked --quiet --package servers -- --only {driver}");
         Step {
@@ -117,7 +113,6 @@ impl Work {
         match self {
             Self::Tidy => holds(tidy::run(tidy::Options::default()), "violations, listed above"),
             Self::Broken => holds(broken::run(), "a variant survived"),
-            Self::Evidence => holds(smoke::run(false), "a command failed"),
             Self::Cargo { arguments, flags } => {
                 let scratch = scratch::place().map(|place| (scratch::VARIABLE, place));
                 let mut command = cargo();
@@ -145,7 +140,6 @@ impl fmt::Display for Work {
         match self {
             Self::Tidy => out.write_str("the rules of the house"),
             Self::Broken => out.write_str("the simulation against code that is broken on purpose"),
-            Self::Evidence => out.write_str("every command of docs/evidence.md, at a small size"),
             Self::Cargo { arguments, flags } => {
                 if let Some((variable, value)) = flags {
                     write!(out, "{variable}='{value}' ")?;

@@ -33,7 +33,7 @@ const SMOKES: [(&str, How, Option<Need>); 22] = [
     ("safety --kills 500", Small("safety", &["--kills", "3", "--trouble-ms", "2500", MILD]), None),
     ("safety fugitives", Small("safety", &["fugitives", "--trials", "1", "--only", "own session; "]), None),
     ("deadman", Small("deadman-trials", &["--trials", "5", MILD]), None),
-    ("resume", Small("resumption", &["--kills", "3"]), None),
+    ("resume", Small("resumption", &["--kills", "2", "--ttl-ms", "2000"]), None),
     ("resume --kills 100 --cassandra 3", Small("resumption", &["--kills", "2", "--cassandra", "1"]), JAVA),
     ("test-drivers --only scylla", OwnStep("scylla on a real server"), None),
     ("test-drivers --only dynamodb", OwnStep("dynamodb on a real server"), None),
