@@ -168,7 +168,9 @@ impl Postgres {
     /// # Errors
     /// When the system refuses.
     pub fn kill(&mut self) -> Result<(), StartError> {
-        self.process.signal(Signal::KILL).map_err(system("kill"))?;
+        // An immediate shutdown: no checkpoint, as in a crash. After SIGKILL the backends would outlive it, and
+        // hold its port and memory.
+        self.process.signal(Signal::QUIT).map_err(system("kill"))?;
         let ended = owned::wait_until(PATIENCE, || self.process.ended().map(|ended| ended.is_some()));
         if ended.map_err(system("postgres"))? { Ok(()) } else { Err(self.trouble("can't be killed")) }
     }
@@ -230,8 +232,6 @@ fn launch(
     address: SocketAddr,
     settings: &[String],
 ) -> Result<Owned, StartError> {
-    // What a killed server left would tell that it is ready.
-    let _absent = fs::remove_file(folder.join("data/postmaster.pid"));
     let mut postgres = programs.command("postgres");
     postgres
         .arg("-D")
