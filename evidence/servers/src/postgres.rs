@@ -168,8 +168,8 @@ impl Postgres {
     /// # Errors
     /// When the system refuses.
     pub fn kill(&mut self) -> Result<(), StartError> {
-        // An immediate shutdown: no checkpoint, as in a crash. After SIGKILL the backends would outlive it, and
-        // hold its port and memory.
+        // An immediate shutdown: no checkpoint, as in a crash. After SIGKILL the backends would outlive it,
+        // and hold its port and memory.
         self.process.signal(Signal::QUIT).map_err(system("kill"))?;
         let ended = owned::wait_until(PATIENCE, || self.process.ended().map(|ended| ended.is_some()));
         if ended.map_err(system("postgres"))? { Ok(()) } else { Err(self.trouble("can't be killed")) }
