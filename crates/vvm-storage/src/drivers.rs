@@ -1,16 +1,14 @@
-//! One folder per database, each behind its feature and with the same files inside, so that who knows one
-//! driver finds the way in the others:
+//! One folder per database, each behind its feature and with the same files inside:
 //!
-//! - `open.rs`: from a location to a driver that is ready, and everything that opening refuses.
-//! - `driver.rs`: the verbs of [`SysVvmStorage`](crate::SysVvmStorage). Its helpers, where it needs any,
-//!   stand in `driver/`; so for the others.
-//! - `rows.rs`: how slots and settings are laid out in the database.
-//! - `driver/documents.rs`, `rows/documents.rs`: the same for documents, where a driver keeps some.
-//! - `errors.rs`: which error of the database is `NotApplied`, which `Unknown`, which `Fatal`.
-//!
-//! `options.rs` and `request_timeout.rs` read what follows the `?` of a URL, for the drivers that take
-//! options.
+//! - `open.rs`: opens a location, and refuses what is unsafe.
+//! - `driver.rs`: the verbs of [`SysVvmStorage`](crate::SysVvmStorage), with helpers in `driver/`.
+//! - `rows.rs`: how slots and settings are stored.
+//! - `driver/documents.rs`, `rows/documents.rs`: the same for documents.
+//! - `errors.rs`: maps the database's errors to `NotApplied`, `Unknown` and `Fatal`.
 
+mod closed;
+#[cfg(any(feature = "sled", feature = "sqlite"))]
+mod database_thread;
 #[cfg(feature = "dynamodb")]
 pub mod dynamodb;
 #[cfg(feature = "mem")]

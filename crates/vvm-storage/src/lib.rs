@@ -53,7 +53,7 @@ pub use opened::{Opened, Provenance};
 pub use partition::Partition;
 pub use requests::{Advanced, Ask, Pause, RequestExpiry, Requests, Stage, StepDown};
 pub use sysvvm::SysVvmStorage;
-pub use url::{OpenError, init_storage, open};
+pub use url::{OpenError, StorageUrl, init_storage, open};
 
 /// The README's example is a doc test.
 #[cfg(doctest)]

@@ -1,32 +1,30 @@
-//! Driver `sled`: a folder, and one process that has it. Several VVMs in one process, or one VVM that must
-//! keep its epoch over a restart; processes that share a machine take [`sqlite`](crate::url) instead.
+//! Driver `sled`: a folder that one process uses, for several VVMs in one process, or for one that must keep
+//! its epoch over a restart. Processes on one machine share a file of [`sqlite`](crate::url) instead.
 //!
-//! **How the contract is kept.** One thread, `vvm-sled`, owns the database; every handle of this process on
-//! the same folder shares it. It takes whatever calls are waiting, carries them out one after another, writes
-//! and syncs the log, and answers them only then, reads included: what was answered survives a power cut, and
-//! nothing is ever shown that might not. (On Linux sled itself does not ask the disk to empty its cache; this
-//! driver does.) A call whose caller has gone before its turn is skipped.
+//! **Calls.** One thread, `vvm-sled`, owns the database; all handles of this process on one folder share it.
+//! It carries out all waiting calls, writes and syncs the log, and only then answers them, reads included. So
+//! every answer, of a read too, survives a power cut. sled on Linux does not flush the disk's cache; this
+//! driver does. A call whose caller has gone before its turn is skipped.
 //!
-//! **Documents** of all partitions are one tree, to which sled writes a batch as a whole; sync and thread are
-//! the same. A document is small (4 KiB): what sled would move into a file of its own, nobody syncs.
+//! **Documents** of all partitions are in one tree, because sled writes a batch to one tree as a whole. A
+//! document has at most 4 KiB: sled moves larger values into files of their own, which it does not sync.
 //!
-//! **Never early.** Nothing ends a record but a write. The age of a record is proven as long as the process
-//! that wrote it keeps a handle open, by its own clock; after that, none is, and an observer waits one TTL of
-//! its own.
+//! **Never early.** Only a write ends a record. The age of a record is proven, on the clock of the process
+//! that wrote it, while that process keeps a handle open. Afterwards an observer waits one TTL of its own.
 //!
 //! **Errors.**
 //!
-//! | sled says | to a write | to a read |
+//! | error of sled | of a write | of a read |
 //! |---|---|---|
 //! | `Io` before anything was changed | `NotApplied` | `Unavailable` |
-//! | `Corruption`, a row that makes no sense, before anything was changed | `Fatal` | `Fatal` |
+//! | `Corruption`, a malformed row, before anything was changed | `Fatal` | `Fatal` |
 //! | `CollectionNotFound`, `Unsupported`, `ReportableBug`, before anything was changed | `Fatal` | `Fatal` |
-//! | anything while it writes | `Unknown` | – |
-//! | anything while it syncs | `Unknown` | `Unavailable`, `Fatal` as above |
+//! | any while it writes | `Unknown` | – |
+//! | any while it syncs | `Unknown` | `Unavailable`, `Fatal` as above |
 //! | the thread has ended | `Unknown` | `Unavailable` |
 //!
-//! **What it can't do.** A second process is refused (sled locks its folder). The folder must be on a local
-//! disk. The library keeps one idle thread of its own, `sled-io`, until the process ends.
+//! **Limits.** A second process is refused, because sled locks its folder. The folder must be on a local disk.
+//! The library keeps an idle thread, `sled-io`, until the process ends.
 
 mod driver;
 mod errors;

@@ -1,10 +1,10 @@
-//! Which secrets a storage reads from the environment.
+//! The secrets that a storage reads from the environment.
 
 use super::{Place, parse};
 
-/// The environment variables that the storage's credentials are read from: secrets, which a process that is
-/// started here and has no business in the storage should not inherit. What only says where credentials are
-/// is not among them. None where `url` names no storage.
+/// Returns the environment variables with the storage's credentials. A process that is started here and does
+/// not use the storage should not inherit them. Variables that only say where credentials are, are not
+/// among them. Empty if `url` names no storage.
 pub fn credentials(url: &str) -> &'static [&'static str] {
     match parse(url) {
         Ok(Place::Scylla(_) | Place::Postgres(_)) => &["VVM_STORAGE_PASSWORD"],

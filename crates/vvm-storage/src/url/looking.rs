@@ -1,14 +1,13 @@
-//! Looking at what a URL names: whether it is there, who can share it, and what is in it, without a right to
-//! write.
+//! Questions about the storage that a URL names, which create nothing and need no right to write.
 
 use super::{OpenError, Place, open, parse};
 use crate::SysVvmStorage;
 use std::{fs, path::PathBuf, sync::Arc};
 use vvm_clock::Clock;
 
-/// As [`open`], for who only looks. Where this user may not write the database, it is opened to read alone,
-/// if it can be: then every write fails with `Fatal`. (A file of SQLite can while somebody has it open; of
-/// the others, rights are looked at when something is written.)
+/// Opens the storage as [`open`] does; read-only if this user may not write the database. Then every write
+/// fails with `Fatal`. An SQLite file can be opened read-only while a candidate has it open. The other
+/// databases check rights when they are written.
 ///
 /// # Errors
 /// As [`open`].
@@ -26,11 +25,11 @@ pub async fn open_to_look(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn Sy
     }
 }
 
-/// Whether processes other than this one can share the storage that `url` names: what
-/// [`SysVvmStorage::shared_between_processes`] says, without opening it or needing its driver.
+/// Whether other processes can share the storage that `url` names. Unlike
+/// [`SysVvmStorage::shared_between_processes`] it needs neither an open storage nor the driver.
 ///
 /// # Errors
-/// When the URL names no storage of any version.
+/// If the URL is malformed.
 pub fn shared_between_processes(url: &str) -> Result<bool, OpenError> {
     match parse(url)? {
         Place::Mem | Place::Sled(_) => Ok(false),
@@ -38,11 +37,11 @@ pub fn shared_between_processes(url: &str) -> Result<bool, OpenError> {
     }
 }
 
-/// Whether the storage that `url` names is there already, so that opening it would create nothing. Memory
-/// never is, and what opening doesn't create, a keyspace or a table of a cluster, always.
+/// Whether the storage that `url` names exists, so that opening it creates nothing. Always `false` for
+/// memory, and always `true` for a server: opening creates no keyspace and no table.
 ///
 /// # Errors
-/// When the URL names no storage of any version.
+/// If the URL is malformed.
 pub fn exists(url: &str) -> Result<bool, OpenError> {
     let found = match parse(url)? {
         Place::Mem => return Ok(false),
@@ -51,17 +50,16 @@ pub fn exists(url: &str) -> Result<bool, OpenError> {
         Place::Sled(path) => std::fs::metadata(path),
     };
     match found {
-        // An empty file is one that would become a database when opened.
+        // Opening makes an empty file a database.
         Ok(metadata) => Ok(!metadata.is_file() || metadata.len() > 0),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        // Opening will tell what is in the way, in its own words.
+        // Opening reports the obstacle.
         Err(_) => Ok(true),
     }
 }
 
-/// The files of the storage that `url` names, as far as their names are known, whether they are there or not:
-/// no other program may write to them. None of a storage that is not one of single files, nor of a URL that
-/// names none.
+/// Returns the files of the storage that `url` names, whether they exist or not: no other program may write
+/// to them. Empty for a storage that is not a file, and for a malformed URL.
 pub fn files(url: &str) -> Vec<PathBuf> {
     let Ok(Place::Sqlite(file)) = parse(url) else { return Vec::new() };
     // SQLite names the others after the target of a symlink.
@@ -74,11 +72,11 @@ pub fn files(url: &str) -> Vec<PathBuf> {
     ["", "-wal", "-shm", "-journal"].map(named).into()
 }
 
-/// Refuses a place where opening would neither find nor create the storage that `url` names. Creates nothing,
-/// and asks no server.
+/// Checks that opening could find or create the storage that `url` names. Creates nothing, and contacts no
+/// server.
 ///
 /// # Errors
-/// As [`open`]: where the folder is missing, and where candidates may not share the file.
+/// As [`open`], if the folder is missing or candidates may not share the file.
 pub fn check_place(url: &str) -> Result<(), OpenError> {
     match parse(url)? {
         #[cfg(feature = "sqlite")]

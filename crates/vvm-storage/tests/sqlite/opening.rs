@@ -305,3 +305,27 @@ async fn who_may_not_write_is_told_that_nobody_has_it_open() {
     }
     file.iter().for_each(|file| forbid(file, false));
 }
+
+#[tokio::test]
+async fn file_and_side_files_are_created_for_the_user_alone_or_with_the_group() {
+    for (options, mode) in [(ANYWHERE, 0o600), (ANYWHERE.for_group(), 0o660)] {
+        let file = File::fresh();
+        let storage = SqliteStorage::open(&file.path, options).await.unwrap();
+        claim(&storage, 1).await;
+        for side in ["", "-wal", "-shm"] {
+            let path = format!("{}{side}", file.path.display());
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode, "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn permissions_of_an_existing_file_are_kept_and_a_concern_if_every_user_can_read_it() {
+    let file = File::used().await;
+    let concerns = async || file.open().await.unwrap().describe().await.unwrap().concerns.join("\n");
+    assert!(!concerns().await.contains("every user of this machine"));
+    fs::set_permissions(&file.path, fs::Permissions::from_mode(0o644)).unwrap();
+    let found = concerns().await;
+    assert!(found.contains("every user of this machine") && found.contains("chmod o-rwx"), "{found}");
+    assert_eq!(fs::metadata(&file.path).unwrap().permissions().mode() & 0o777, 0o644);
+}

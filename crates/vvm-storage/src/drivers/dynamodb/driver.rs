@@ -4,11 +4,13 @@ mod description;
 mod documents;
 
 use super::{
-    errors::{Closed, Damaged, DriverError},
+    errors::{Damaged, DriverError},
     open::{Address, OpenError, PEEKED_AT_ONCE, Requests},
     rows,
 };
-use crate::{Description, Opened, Partition, Provenance, SysVvmDocuments, SysVvmStorage};
+use crate::{
+    Description, Opened, Partition, Provenance, SysVvmDocuments, SysVvmStorage, drivers::closed::Closed,
+};
 use async_trait::async_trait;
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
 use std::{
@@ -47,17 +49,9 @@ impl DynamoDbStorage {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(Closed)
     }
 
-    fn for_write(&self) -> Result<Requests, WriteError> {
-        self.requests().map_err(|closed| WriteError::Fatal(closed.into()))
-    }
-
-    fn for_read(&self) -> Result<Requests, ReadError> {
-        self.requests().map_err(|closed| ReadError::Fatal(closed.into()))
-    }
-
     /// `None` if `entry` stands there now, else what stands there instead.
     async fn swap(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Option<Slot>, WriteError> {
-        let requests = self.for_write()?;
+        let requests = self.requests()?;
         let swap = rows::swap(requests.update(at.as_bytes()), from, entry);
         let stands = requests.unless_refused(swap).await.and_then(|refusal| match refusal {
             None => Ok(None),
@@ -109,7 +103,7 @@ impl SysVvmStorage for DynamoDbStorage {
         incarnation: Incarnation,
         epoch: Epoch,
     ) -> Result<Delete, WriteError> {
-        let requests = self.for_write()?;
+        let requests = self.requests()?;
         let release = rows::release(requests.update(at.as_bytes()), incarnation, epoch);
         let outcome = requests.unless_refused(release).await.and_then(|refusal| match refusal {
             None => Ok(Delete::Deleted),
@@ -119,12 +113,12 @@ impl SysVvmStorage for DynamoDbStorage {
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
-        let item = self.for_read()?.read(at.as_bytes()).await;
+        let item = self.requests()?.read(at.as_bytes()).await;
         item.and_then(|item| Ok(rows::slot(item.as_ref())?)).map_err(DriverError::into_read_error)
     }
 
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
-        let requests = self.for_read()?;
+        let requests = self.requests()?;
         let mut slots = Vec::with_capacity(at.len());
         for at in at.chunks(PEEKED_AT_ONCE) {
             let items = requests.peek(at).await.map_err(DriverError::into_read_error)?;
@@ -137,7 +131,7 @@ impl SysVvmStorage for DynamoDbStorage {
     }
 
     async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
-        let requests = self.for_write()?;
+        let requests = self.requests()?;
         let settle = rows::settle(requests.update(at.as_bytes()), value);
         let stands = requests.unless_refused(settle).await.and_then(|refusal| match refusal {
             None => Ok(value.to_vec()),
@@ -147,7 +141,7 @@ impl SysVvmStorage for DynamoDbStorage {
     }
 
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
-        let item = self.for_read()?.read(at.as_bytes()).await;
+        let item = self.requests()?.read(at.as_bytes()).await;
         item.and_then(|item| Ok(rows::setting(item.as_ref())?)).map_err(DriverError::into_read_error)
     }
 
@@ -156,7 +150,7 @@ impl SysVvmStorage for DynamoDbStorage {
     }
 
     async fn describe(&self) -> Result<Description, ReadError> {
-        let requests = self.for_read()?;
+        let requests = self.requests()?;
         description::describe(&requests.client, &requests.table).await.map_err(DriverError::into_read_error)
     }
 

@@ -71,11 +71,6 @@ pub(super) enum DriverError {
 )]
 pub(super) struct Damaged(pub(super) String);
 
-/// The handle was closed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("this handle of the database is closed: open another one")]
-pub(super) struct Closed;
-
 impl Damaged {
     /// A refusal that shows what was expected. (DynamoDB of before 2023, which shows nothing, would look like
     /// this.)

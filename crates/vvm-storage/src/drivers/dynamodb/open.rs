@@ -32,7 +32,7 @@ const CREATION_TIMEOUT: Duration = Duration::from_secs(120);
 impl Address {
     /// Returns the address that `url` names.
     pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
-        address::parse(url).map_err(|why| OpenError::Url { url: url.to_owned(), why })
+        address::parse(url).map_err(|why| OpenError::Url { url: url.into(), why })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The verbs: each one look-up and one assignment under one lock.
+//! The verbs of slots and settings: each is one look-up and one assignment under one lock.
 
 mod documents;
 
@@ -14,7 +14,7 @@ use std::{
     },
 };
 
-/// A handle on a [`MemDatabase`].
+/// A handle of a [`MemDatabase`].
 #[derive(Debug)]
 pub struct MemStorage {
     database: Arc<MemDatabase>,
@@ -22,7 +22,7 @@ pub struct MemStorage {
 }
 
 impl MemDatabase {
-    /// A handle of its own on this database.
+    /// Returns a new handle of this database.
     pub fn open(self: &Arc<Self>) -> Arc<MemStorage> {
         Arc::new(MemStorage::of(Arc::clone(self)))
     }
@@ -31,14 +31,6 @@ impl MemDatabase {
 impl MemStorage {
     fn of(database: Arc<MemDatabase>) -> Self {
         Self { database, closed: AtomicBool::new(false) }
-    }
-
-    fn open_for_write(&self) -> Result<&MemDatabase, WriteError> {
-        self.open().map_err(|closed| WriteError::Fatal(closed.into()))
-    }
-
-    fn open_for_read(&self) -> Result<&MemDatabase, ReadError> {
-        self.open().map_err(|closed| ReadError::Fatal(closed.into()))
     }
 
     fn open(&self) -> Result<&MemDatabase, Closed> {
@@ -50,12 +42,12 @@ impl MemStorage {
 impl SysVvmStorage for MemStorage {
     fn limits(&self) -> Limits {
         Limits {
-            // Nothing here waits for anything.
+            // No call waits.
             min_ttl: Ttl::MIN,
-            // Memory has no limit worth the name; this one keeps a mistake from filling it.
+            // Keeps a mistake from filling the memory.
             max_key_bytes: 1 << 20,
             max_value_bytes: 1 << 20,
-            // Bounds how long one scan keeps the lock: about 0.2 ms.
+            // One scan keeps the lock for about 0.2 ms.
             scan_batch: 1024,
         }
     }
@@ -69,7 +61,7 @@ impl SysVvmStorage for MemStorage {
     }
 
     async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
-        let database = self.open_for_write()?;
+        let database = self.open()?;
         let now = database.clock.now();
         let mut rows = database.rows();
         let stands = rows.leaders.get_mut(&at);
@@ -91,7 +83,7 @@ impl SysVvmStorage for MemStorage {
     }
 
     async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
-        let database = self.open_for_write()?;
+        let database = self.open()?;
         let now = database.clock.now();
         let mut rows = database.rows();
         match rows.leaders.get_mut(&at) {
@@ -109,7 +101,7 @@ impl SysVvmStorage for MemStorage {
         incarnation: Incarnation,
         epoch: Epoch,
     ) -> Result<Delete, WriteError> {
-        let database = self.open_for_write()?;
+        let database = self.open()?;
         let mut rows = database.rows();
         match rows.leaders.get_mut(&at) {
             Some(leader) if leader.is_of(incarnation, epoch) => {
@@ -121,28 +113,28 @@ impl SysVvmStorage for MemStorage {
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
-        let database = self.open_for_read()?;
+        let database = self.open()?;
         Ok(database.rows().slot(&at, || database.clock.now()))
     }
 
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
-        let database = self.open_for_read()?;
-        // (I5) Made before the answer, so that no age is too large. One reading for all, and none for vacant
-        // slots: it costs as much as a third of a look.
+        let database = self.open()?;
+        // (I5) Read before the answer, so that no age is too large. One reading for all slots, and none if all
+        // are vacant: it takes a third of the time of a scan.
         let now = LazyCell::new(|| database.clock.now());
         let rows = database.rows();
         Ok(at.iter().map(|at| rows.slot(at, || *now)).collect())
     }
 
     async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
-        let database = self.open_for_write()?;
+        let database = self.open()?;
         let mut rows = database.rows();
         let stands = rows.settings.entry(at).or_insert_with(|| value.into());
         Ok(stands.to_vec())
     }
 
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
-        let database = self.open_for_read()?;
+        let database = self.open()?;
         Ok(database.rows().settings.get(&at).map(|value| value.to_vec()))
     }
 

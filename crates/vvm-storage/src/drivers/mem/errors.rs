@@ -1,6 +1,3 @@
-//! The one thing that can go wrong in memory: calling a closed handle.
+//! The only error in memory: a call of a closed handle, which is `Fatal`.
 
-/// The handle was closed; the data stands as it did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("this handle of the storage in memory is closed: open another one")]
-pub(super) struct Closed;
+pub(super) use crate::drivers::closed::Closed;

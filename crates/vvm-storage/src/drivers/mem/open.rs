@@ -1,4 +1,4 @@
-//! The data that handles share.
+//! [`MemDatabase`]: the data that handles share.
 
 use super::rows::Rows;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,20 +7,19 @@ use vvm_clock::Clock;
 /// Slots, settings and documents in memory.
 #[derive(Debug)]
 pub struct MemDatabase {
-    /// The clock that ages are counted on: one for the database, since those who share it may have clocks of
-    /// their own.
+    /// Ages count on this clock. It belongs to the database, because its users may have clocks of their own.
     pub(super) clock: Arc<dyn Clock>,
     rows: Mutex<Rows>,
 }
 
 impl MemDatabase {
-    /// An empty database that counts the age of its records on `clock`.
+    /// Returns an empty database that counts the ages of its records on `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new(Self { clock, rows: Mutex::default() })
     }
 
-    /// Every change is one assignment, or a batch in which nothing can panic, so a panic elsewhere leaves
-    /// whole rows: poison carries no information here.
+    /// Locks the rows. Every change is one assignment, or a batch in which nothing panics. So poison carries no
+    /// information: a panic leaves whole rows.
     pub(super) fn rows(&self) -> MutexGuard<'_, Rows> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }

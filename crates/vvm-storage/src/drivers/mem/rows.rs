@@ -1,6 +1,5 @@
-//! How slots and settings lie in memory: two hash maps, since nothing asks for their order, and as few bytes
-//! per record as the record allows (I11). Documents have a map of their own, in which a partition without any
-//! is not found.
+//! The rows in memory: hash maps, with few bytes per record (I11). A partition without documents has no entry
+//! in the map of documents.
 
 mod documents;
 
@@ -9,7 +8,7 @@ use foldhash::HashMap;
 use ielections::{Entry, Epoch, Incarnation, Slot, Vacant};
 use vvm_clock::Instant;
 
-/// All there is.
+/// All rows.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     pub(super) leaders: HashMap<Partition, Leader>,
@@ -17,7 +16,7 @@ pub(super) struct Rows {
     documents: HashMap<Partition, DocumentSet>,
 }
 
-/// A slot that has been led at least once.
+/// A slot that was led at least once.
 #[derive(Debug)]
 pub(super) enum Leader {
     /// Released; the epoch stays (I2).
@@ -27,7 +26,7 @@ pub(super) enum Leader {
 }
 
 impl Rows {
-    /// What stands in a slot, as seen `now`. Only the age of a record needs to know when that is.
+    /// Returns a slot as seen `now`, which is read only if a record's age needs it.
     pub(super) fn slot(&self, at: &Partition, now: impl FnOnce() -> Instant) -> Slot {
         match self.leaders.get(at) {
             None => Slot::Vacant(Vacant { last_epoch: None }),
@@ -37,11 +36,11 @@ impl Rows {
 }
 
 impl Leader {
-    /// What others see of it `now`.
+    /// Returns the slot as seen `now`.
     fn slot(&self, now: impl FnOnce() -> Instant) -> Slot {
         match self {
             Self::Released(epoch) => Slot::Vacant(Vacant { last_epoch: Some(*epoch) }),
-            // (I5) Both readings come from the database's clock, the earlier one from after the call was
+            // (I5) Both readings come from the database's clock, and `issued_at` was read after the call was
             // issued.
             Self::Held { entry, issued_at } => {
                 Slot::Held { entry: entry.clone(), proven_age: Some(now().since(*issued_at)) }
@@ -49,12 +48,12 @@ impl Leader {
         }
     }
 
-    /// Whether this version, of this epoch, stands there.
+    /// Whether it is held by this version of this epoch.
     pub(super) fn holds(&self, expected: &Entry) -> bool {
         matches!(self, Self::Held { entry, .. } if entry.is_same_write(expected))
     }
 
-    /// Whether any version of this leadership stands there.
+    /// Whether it is held by any version of this leadership.
     pub(super) fn is_of(&self, incarnation: Incarnation, epoch: Epoch) -> bool {
         matches!(self, Self::Held { entry, .. } if entry.is_of(incarnation, epoch))
     }

@@ -4,11 +4,13 @@ mod description;
 mod documents;
 
 use super::{
-    errors::{Closed, DriverError},
+    errors::DriverError,
     open::{Address, Ending, OpenError, Statements},
     rows::Record,
 };
-use crate::{Description, Opened, Partition, Provenance, SysVvmDocuments, SysVvmStorage};
+use crate::{
+    Description, Opened, Partition, Provenance, SysVvmDocuments, SysVvmStorage, drivers::closed::Closed,
+};
 use async_trait::async_trait;
 use futures_util::future::{join_all, try_join_all};
 use ielections::{
@@ -51,18 +53,10 @@ impl ScyllaStorage {
         self.statements.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(Closed)
     }
 
-    fn for_write(&self) -> Result<Arc<Statements>, WriteError> {
-        self.statements().map_err(|closed| WriteError::Fatal(closed.into()))
-    }
-
-    fn for_read(&self) -> Result<Arc<Statements>, ReadError> {
-        self.statements().map_err(|closed| ReadError::Fatal(closed.into()))
-    }
-
     /// `None` if `entry` stands there now, else what stands there instead.
     async fn swap(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Option<Slot>, WriteError> {
         let (new, old) = (Record::of_entry(entry), Record::of_slot(from));
-        let answer = self.for_write()?.swap(at.as_bytes(), &new, &old).await;
+        let answer = self.statements()?.swap(at.as_bytes(), &new, &old).await;
         let outcome =
             answer.and_then(|columns| Ok(if columns.applied()? { None } else { Some(columns.slot()?) }));
         outcome.map_err(DriverError::into_write_error)
@@ -107,7 +101,7 @@ impl SysVvmStorage for ScyllaStorage {
         incarnation: Incarnation,
         epoch: Epoch,
     ) -> Result<Delete, WriteError> {
-        let answer = self.for_write()?.release(at.as_bytes(), incarnation, epoch).await;
+        let answer = self.statements()?.release(at.as_bytes(), incarnation, epoch).await;
         let outcome = answer.and_then(|columns| {
             let applied = columns.applied()?;
             Ok(if applied { Delete::Deleted } else { Delete::Mismatch(columns.slot()?) })
@@ -116,18 +110,18 @@ impl SysVvmStorage for ScyllaStorage {
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
-        let answer = self.for_read()?.read(at.as_bytes()).await;
+        let answer = self.statements()?.read(at.as_bytes()).await;
         answer.and_then(|columns| Ok(columns.slot()?)).map_err(DriverError::into_read_error)
     }
 
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
-        let statements = self.for_read()?;
+        let statements = self.statements()?;
         let reads = at.iter().map(async |at| Ok(statements.peek(at.as_bytes()).await?.slot()?));
         try_join_all(reads).await.map_err(DriverError::into_read_error)
     }
 
     async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
-        let statements = self.for_read()?;
+        let statements = self.statements()?;
         // Each has nodes of its own to ask: one that fails or hangs is waited for by nothing but its slots.
         let reads = at.iter().zip(seen).map(async |(at, seen)| {
             *seen = Some(statements.peek(at.as_bytes()).await?.slot()?);
@@ -138,7 +132,7 @@ impl SysVvmStorage for ScyllaStorage {
     }
 
     async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
-        let answer = self.for_write()?.settle(at.as_bytes(), value).await;
+        let answer = self.statements()?.settle(at.as_bytes(), value).await;
         let stands = answer.and_then(|columns| {
             Ok(if columns.applied()? { None } else { columns.setting()? }.unwrap_or_else(|| value.to_vec()))
         });
@@ -146,7 +140,7 @@ impl SysVvmStorage for ScyllaStorage {
     }
 
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
-        let answer = self.for_read()?.setting(at.as_bytes()).await;
+        let answer = self.statements()?.setting(at.as_bytes()).await;
         answer.and_then(|columns| Ok(columns.setting()?)).map_err(DriverError::into_read_error)
     }
 
@@ -155,7 +149,7 @@ impl SysVvmStorage for ScyllaStorage {
     }
 
     async fn describe(&self) -> Result<Description, ReadError> {
-        let statements = self.for_read()?;
+        let statements = self.statements()?;
         description::describe(&statements.session, &self.address).await.map_err(DriverError::into_read_error)
     }
 

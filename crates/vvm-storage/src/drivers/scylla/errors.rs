@@ -76,11 +76,6 @@ impl Error for Failed {
 )]
 pub(super) struct Damaged(pub(super) String);
 
-/// The handle was closed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("this handle of the database is closed: open another one")]
-pub(super) struct Closed;
-
 impl From<ExecutionError> for DriverError {
     fn from(error: ExecutionError) -> Self {
         Self::Failed(Box::new(error))

@@ -1,13 +1,13 @@
-//! Which error of sled is which error of the contract: the table in the driver's documentation, as code.
+//! Maps errors of sled to those of the contract: the table in the driver's documentation, as code.
 
 use ielections::{ReadError, WriteError};
 
-/// What went wrong while the database was in use, in words that say what to do about it.
+/// An error of a database in use.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum DriverError {
     #[error("the database is damaged: stop the process and restore the folder from a backup ({0})")]
     Damaged(String),
-    #[error("the database is not as this program left it: {0}")]
+    #[error("another program has changed the database: {0}")]
     Foreign(String),
     #[error("the disk failed or is full: {0}")]
     Disk(String),
@@ -27,21 +27,21 @@ impl From<::sled::Error> for DriverError {
 }
 
 impl DriverError {
-    /// Nothing was changed yet.
+    /// Returns the error of a write that has changed nothing.
     pub(super) fn before_write(self) -> WriteError {
-        if self.is_for_good() { WriteError::Fatal(self.into()) } else { WriteError::NotApplied(self.into()) }
+        if self.is_permanent() { WriteError::Fatal(self.into()) } else { WriteError::NotApplied(self.into()) }
     }
 
-    /// (I7) The change may stand in memory, in the log, or in both.
+    /// Returns the error of a write that may be in memory, in the log, or in both (I7).
     pub(super) fn while_writing(self) -> WriteError {
         WriteError::Unknown(self.into())
     }
 
     pub(super) fn into_read_error(self) -> ReadError {
-        if self.is_for_good() { ReadError::Fatal(self.into()) } else { ReadError::Unavailable(self.into()) }
+        if self.is_permanent() { ReadError::Fatal(self.into()) } else { ReadError::Unavailable(self.into()) }
     }
 
-    fn is_for_good(&self) -> bool {
+    fn is_permanent(&self) -> bool {
         match self {
             Self::Damaged(_) | Self::Foreign(_) => true,
             Self::Disk(_) => false,
@@ -49,34 +49,24 @@ impl DriverError {
     }
 }
 
-/// The handle was closed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("this handle of the database is closed: open another one")]
-pub(super) struct Closed;
-
-/// The thread is gone, and with it the answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the thread that owns the database ended before it answered")]
-pub(super) struct Unanswered;
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io;
 
     #[test]
-    fn each_error_is_what_the_table_says() {
+    fn each_error_maps_as_documented() {
         let disk = || DriverError::from(::sled::Error::Io(io::ErrorKind::StorageFull.into()));
         assert!(matches!(disk().before_write(), WriteError::NotApplied(_)));
         assert!(matches!(disk().while_writing(), WriteError::Unknown(_)));
         assert!(matches!(disk().into_read_error(), ReadError::Unavailable(_)));
-        let for_good = [
+        let permanent = [
             ::sled::Error::Corruption { at: None, bt: () },
             ::sled::Error::CollectionNotFound("leader".into()),
             ::sled::Error::Unsupported(String::new()),
             ::sled::Error::ReportableBug(String::new()),
         ];
-        for error in for_good {
+        for error in permanent {
             let driver_error = || DriverError::from(error.clone());
             assert!(matches!(driver_error().before_write(), WriteError::Fatal(_)), "{error}");
             assert!(matches!(driver_error().while_writing(), WriteError::Unknown(_)), "{error}");

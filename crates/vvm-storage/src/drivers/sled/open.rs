@@ -1,10 +1,10 @@
-//! From a folder to a database that is ready, and everything that opening refuses.
+//! Opens a database folder, and refuses folders of other programs and processes.
 
 mod error;
-mod lane;
+mod queue;
 
 pub use error::OpenError;
-pub(super) use lane::Lane;
+pub(super) use queue::Queue;
 
 use super::{errors::DriverError, rows::Rows};
 use crate::{Opened, Provenance};
@@ -20,30 +20,29 @@ use std::{
 use tokio::sync::Mutex;
 use vvm_clock::SystemClock;
 
-/// How long opening waits for the lock: a handle of this process that is being closed lets go of it within
-/// that.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long opening waits for the folder's lock, which a handle of this process may just be giving up.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often it looks whether the lock is free.
+/// The interval at which the lock is tried.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Room for a few ten thousand slots; sled's own default is 1 GB.
+/// Enough for some ten thousand slots; sled's default is 1 GB.
 const CACHE_BYTES: u64 = 16 << 20;
 
-/// sled's data file; it is what sled locks.
+/// sled's data file, which sled locks.
 const DATA: &str = "db";
 
-/// sled's description of its folder.
+/// sled's configuration file.
 const CONFIGURATION: &str = "conf";
 
-/// Where the format of the rows stands, outside both trees.
+/// The key of the format of the rows, in the default tree.
 const FORMAT_KEY: &[u8] = b"vvm format";
 
-/// A change that an older version would misread raises it.
+/// The format of the rows. A change that an older version would misread raises it.
 const FORMAT: &[u8] = b"1";
 
-/// What this process has open: sled can't be opened twice, and several handles must share it.
-static OPEN: Mutex<BTreeMap<PathBuf, Weak<Lane>>> = Mutex::const_new(BTreeMap::new());
+/// The open databases of this process: sled can't open a folder twice, so handles share a queue.
+static OPEN: Mutex<BTreeMap<PathBuf, Weak<Queue>>> = Mutex::const_new(BTreeMap::new());
 
 /// An open database.
 #[derive(Debug)]
@@ -54,33 +53,32 @@ pub(super) struct Database {
 }
 
 impl Database {
-    /// Puts all that was written on the disk.
+    /// Writes all changes to the disk.
     pub(super) fn sync(&self) -> Result<(), DriverError> {
         if self.database.flush()? > 0 {
-            // On Linux sled writes by `sync_file_range`, which leaves the disk's own cache and the file's
-            // length behind.
+            // sled's `sync_file_range` on Linux syncs neither the disk's cache nor the file's length.
             self.data.sync_all().map_err(|error| DriverError::Disk(error.to_string()))?;
         }
         Ok(())
     }
 }
 
-/// A lane of its own or one that this process has already; one opening at a time.
-pub(super) async fn open(path: &Path) -> Result<(Arc<Lane>, Opened), OpenError> {
+/// Opens the folder at `path`, or returns the queue by which this process has it open.
+pub(super) async fn open(path: &Path) -> Result<(Arc<Queue>, Opened), OpenError> {
     let mut open = OPEN.lock().await;
     let (folder, provenance) = prepare(path)?;
     let opened = Opened::at(folder.display().to_string(), provenance);
-    open.retain(|_, lane| lane.strong_count() > 0);
-    if let Some(lane) = open.get(&folder).and_then(Weak::upgrade) {
-        return Ok((lane, opened));
+    open.retain(|_, queue| queue.strong_count() > 0);
+    if let Some(queue) = open.get(&folder).and_then(Weak::upgrade) {
+        return Ok((queue, opened));
     }
     let on_thread = folder.clone();
-    let lane = Arc::new(Lane::start(move || open_folder(on_thread)).await?);
-    open.insert(folder, Arc::downgrade(&lane));
-    Ok((lane, opened))
+    let queue = Arc::new(Queue::start(move || open_folder(on_thread)).await?);
+    open.insert(folder, Arc::downgrade(&queue));
+    Ok((queue, opened))
 }
 
-/// The folder under its one true name, created on first use. Refuses folders that belong to something else.
+/// Creates the folder if it is missing, and returns its canonical path. Refuses a folder with other files.
 fn prepare(path: &Path) -> Result<(PathBuf, Provenance), OpenError> {
     if path.as_os_str().is_empty() {
         return Err(OpenError::NoPath);
@@ -106,7 +104,7 @@ fn prepare(path: &Path) -> Result<(PathBuf, Provenance), OpenError> {
 }
 
 fn open_folder(folder: PathBuf) -> Result<Database, OpenError> {
-    let give_up_at = SystemClock::read().after(PATIENCE);
+    let give_up_at = SystemClock::read().after(LOCK_TIMEOUT);
     let configuration = ::sled::Config::new().path(&folder).cache_capacity(CACHE_BYTES).flush_every_ms(None);
     let database = loop {
         match configuration.open() {
@@ -127,7 +125,7 @@ fn open_folder(folder: PathBuf) -> Result<Database, OpenError> {
         .map_err(|cause| OpenError::System { path: folder.join(DATA), cause })?;
     let database = Database { rows, database, data };
     database.sync().map_err(|error| OpenError::Sync { path: folder.clone(), cause: error.to_string() })?;
-    // The names of the files in the folder, and the name of the folder.
+    // Sync the entries of the folder, and its own entry in the folder above.
     for folder in [Some(folder.as_path()), folder.parent()].into_iter().flatten() {
         let synced = File::open(folder).and_then(|folder| folder.sync_all());
         synced.map_err(|cause| OpenError::System { path: folder.to_owned(), cause })?;
@@ -135,13 +133,13 @@ fn open_folder(folder: PathBuf) -> Result<Database, OpenError> {
     Ok(database)
 }
 
-/// Whether somebody has the data file locked. sled says so only in a sentence.
+/// Whether another process or handle has locked the data file. sled's error tells it only as text.
 fn is_held(folder: &Path) -> bool {
     let tried = File::open(folder.join(DATA)).map(|data| data.try_lock());
     matches!(tried, Ok(Err(fs::TryLockError::WouldBlock)))
 }
 
-/// Whose database it is, and in which format; one that nobody has used is ours from now on.
+/// Checks the format, and writes it into a new database.
 fn check_format(folder: &Path, database: &::sled::Db) -> Result<(), OpenError> {
     let of_sled = |cause| OpenError::of_sled(folder.to_owned(), cause);
     match database.get(FORMAT_KEY).map_err(of_sled)? {
@@ -149,8 +147,9 @@ fn check_format(folder: &Path, database: &::sled::Db) -> Result<(), OpenError> {
         Some(found) => Err(OpenError::OtherFormat {
             path: folder.to_owned(),
             found: String::from_utf8_lossy(&found).into_owned(),
+            known: String::from_utf8_lossy(FORMAT).into_owned(),
         }),
-        // Every database has a tree without a name.
+        // Every database has the default tree.
         None if database.tree_names().len() > 1 || !database.is_empty() => {
             Err(OpenError::OfSomethingElse(folder.to_owned()))
         }
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_in_the_way_is_said() {
+    async fn each_obstacle_is_named() {
         let folder = TempDir::new().unwrap();
         let at = |name: &str| folder.path().join(name);
         assert!(matches!(refused(Path::new("")).await, OpenError::NoPath));
@@ -189,13 +188,14 @@ mod tests {
         let newer = ::sled::open(at("newer")).unwrap();
         newer.insert(FORMAT_KEY, "2").unwrap();
         drop(newer);
-        assert!(matches!(refused(&at("newer")).await, OpenError::OtherFormat { found, .. } if found == "2"));
+        let refusal = refused(&at("newer")).await.to_string();
+        assert!(refusal.contains("has format 2, and this version knows format 1"), "{refusal}");
     }
 
     #[tokio::test]
-    async fn a_folder_that_somebody_else_has_is_refused_by_name() {
+    async fn folder_of_another_process_is_refused_by_name() {
         let folder = TempDir::new().unwrap();
-        // As another process would: by a lock that this process's handles don't share.
+        // sled's own lock stands for another process: the handles of this driver do not share it.
         let theirs = ::sled::open(folder.path()).unwrap();
         let error = refused(folder.path()).await;
         assert!(matches!(&error, OpenError::Held(_)), "{error}");
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_of_one_folder_lead_to_one_database() {
+    async fn two_names_of_one_folder_open_one_database() {
         let folder = TempDir::new().unwrap();
         std::os::unix::fs::symlink(folder.path().join("real"), folder.path().join("name")).unwrap();
         let _one = SledStorage::open(&folder.path().join("real")).await.unwrap();

@@ -1,15 +1,14 @@
-//! How slots and settings are laid out, and what each verb does to them.
+//! The rows of slots and settings, and the verbs on them.
 //!
-//! Three trees: `leader` and `setting`, with partitions for keys, and `document`. A leader row begins with
-//! the epoch, and stays when the slot is released: the epoch survives in it (I2).
+//! Trees `leader` and `setting` have partitions as keys; a third one is `document`. A leader row begins with
+//! the epoch and stays after a release, so that the epoch survives (I2).
 //!
 //! | bytes | 0–7 | 8–23 | 24–31 | 32–39 | 40– |
 //! |---|---|---|---|---|---|
 //! | held | epoch | incarnation | write | TTL in nanoseconds | holder, UTF-8 |
 //! | released | epoch | | | | |
 //!
-//! Numbers are big-endian. Each verb reads, compares and writes; nobody comes in between, since one thread
-//! does all.
+//! Numbers are big-endian. A verb reads, compares and writes; one thread runs all of them.
 
 mod documents;
 
@@ -29,9 +28,9 @@ pub(super) struct Rows {
     leaders: ::sled::Tree,
     settings: ::sled::Tree,
     documents: ::sled::Tree,
-    /// Who gives out numbers for partitions with documents.
+    /// Generates the numbers of partitions with documents.
     database: ::sled::Db,
-    /// When the write of a version was issued (I5). Only of this process, and forgotten with the last handle.
+    /// When each version was written (I5): only by this process, and lost with its last handle.
     issued: BTreeMap<Partition, (Version, Instant)>,
 }
 
@@ -46,9 +45,9 @@ impl Rows {
         })
     }
 
-    /// What stands in a slot.
+    /// Reads a slot.
     pub(super) fn slot(&self, at: &Partition) -> Result<Slot, DriverError> {
-        // (I5) From before the read: an age counted to it is too small, if anything.
+        // (I5) Before the read: an age counted to it is never too large.
         let now = SystemClock::read();
         let Some(row) = self.leaders.get(at.as_bytes())? else {
             return Ok(Slot::Vacant(Vacant { last_epoch: None }));
@@ -143,7 +142,7 @@ fn encode(entry: &Entry) -> Vec<u8> {
     row.extend_from_slice(&entry.epoch.get().to_be_bytes());
     row.extend_from_slice(entry.incarnation().as_bytes());
     row.extend_from_slice(&entry.version.write.to_be_bytes());
-    // At most 24 h, far within 64 bits.
+    // At most 24 h, which fits into 64 bits.
     row.extend_from_slice(&(entry.ttl.get().as_nanos() as u64).to_be_bytes());
     row.extend_from_slice(holder);
     row
@@ -179,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_damaged_row_is_no_vacancy() {
+    fn malformed_row_is_damaged_and_not_vacant() {
         let entry = Entry {
             holder: Holder::new("host").unwrap(),
             version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 3 },

@@ -1,27 +1,29 @@
-//! Which error of SQLite is which error of the contract: the table in the driver's documentation, as code.
+//! Maps errors of SQLite to those of the contract: the table in the driver's documentation, as code.
 
 use ielections::{ReadError, WriteError};
 use rusqlite::ErrorCode;
 
-/// What went wrong while the database was in use, in words that say what to do about it.
+/// An error of a database in use.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum DriverError {
     #[error(
         "another process has kept the database locked for over a second: look for one that is stopped or hangs"
     )]
     Busy,
-    #[error("the disk is full: make room, and it goes on by itself")]
+    #[error("the disk is full: make room; nothing has to be restarted")]
     Full,
-    #[error("the database can't be written: mend the permissions of its file and folder, or its mount ({0})")]
+    #[error(
+        "the database can't be written: correct the permissions of its file and folder, or its mount ({0})"
+    )]
     ReadOnly(String),
-    #[error("the database is damaged: stop everybody and restore it from a backup ({0})")]
+    #[error("the database is damaged: stop all programs that use it and restore it from a backup ({0})")]
     Damaged(String),
     #[error(
         "the database file, or its -wal or -shm beside it, was deleted or replaced while it was in use: \
-         restart whoever uses it, and leave these files alone"
+         restart all programs that use it, and leave these files alone"
     )]
     Replaced,
-    #[error("the database is not as this program left it: {0}")]
+    #[error("another program has changed the database: {0}")]
     Foreign(String),
     #[error("the database failed: {0}")]
     Failed(String),
@@ -31,7 +33,7 @@ impl From<rusqlite::Error> for DriverError {
     fn from(error: rusqlite::Error) -> Self {
         let text = error.to_string();
         let Some(code) = error.sqlite_error_code() else {
-            // Only a value of a type that no row of ours has comes from elsewhere than SQLite.
+            // Not from SQLite but from a column with a value of the wrong type.
             return Self::Damaged(text);
         };
         match code {
@@ -54,22 +56,22 @@ impl From<rusqlite::Error> for DriverError {
 }
 
 impl DriverError {
-    /// Nothing of the transaction was committed, and it is rolled back.
+    /// Returns the error of a write whose transaction was rolled back.
     pub(super) fn before_commit(self) -> WriteError {
         match self {
             Self::Replaced => WriteError::Replaced(self.into()),
-            _ if self.is_for_good() => WriteError::Fatal(self.into()),
+            _ if self.is_permanent() => WriteError::Fatal(self.into()),
             _ => WriteError::NotApplied(self.into()),
         }
     }
 
-    /// `COMMIT` itself failed, or the files were replaced before it was done.
+    /// Returns the error of a write whose `COMMIT` failed, or whose files were replaced before it ended.
     pub(super) fn at_commit(self) -> WriteError {
         match self {
             Self::Replaced => WriteError::Replaced(self.into()),
             Self::Busy | Self::Full => WriteError::NotApplied(self.into()),
             Self::ReadOnly(_) => WriteError::Fatal(self.into()),
-            // (I7) The log may hold all of it.
+            // (I7) The log may contain the whole transaction.
             _ => WriteError::Unknown(self.into()),
         }
     }
@@ -77,28 +79,18 @@ impl DriverError {
     pub(super) fn into_read_error(self) -> ReadError {
         match self {
             Self::Replaced => ReadError::Replaced(self.into()),
-            _ if self.is_for_good() => ReadError::Fatal(self.into()),
+            _ if self.is_permanent() => ReadError::Fatal(self.into()),
             _ => ReadError::Unavailable(self.into()),
         }
     }
 
-    fn is_for_good(&self) -> bool {
+    fn is_permanent(&self) -> bool {
         match self {
             Self::ReadOnly(_) | Self::Damaged(_) | Self::Foreign(_) | Self::Replaced => true,
             Self::Busy | Self::Full | Self::Failed(_) => false,
         }
     }
 }
-
-/// The handle was closed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("this handle of the database is closed: open another one")]
-pub(super) struct Closed;
-
-/// The thread is gone, and with it the answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the thread that owns the database ended before it answered")]
-pub(super) struct Unanswered;
 
 #[cfg(test)]
 mod tests {
@@ -119,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn each_code_is_what_the_table_says() {
+    fn each_code_maps_as_documented() {
         let table = [
             (
                 &[ffi::SQLITE_BUSY, ffi::SQLITE_BUSY_RECOVERY, ffi::SQLITE_LOCKED, ffi::SQLITE_PROTOCOL][..],

@@ -1,4 +1,4 @@
-//! From a path to a database that is ready, and everything that opening refuses.
+//! Opens a database file, and refuses a place where candidates may not share it.
 
 mod error;
 mod file_system;
@@ -22,16 +22,19 @@ use place::Place;
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{Access, access};
 use std::{
+    fs::{File, Permissions},
     io,
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
-/// How long opening waits for a lock of another process, which may be creating the same file on a disk that
-/// is slow to sync (seconds, where others write much).
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long opening waits for a lock of another process. That process may be creating the file on a disk that
+/// needs seconds for a sync.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Room for every statement of this driver, and a few: none is prepared twice.
+/// More than this driver has statements: none is prepared twice.
 const STATEMENTS: usize = 32;
 
 /// An open database.
@@ -48,17 +51,17 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Database, OpenEr
     open_on(path, options, FileSystem::of)
 }
 
-/// As [`open`]; where this user may not write, only to read.
+/// Opens the database as [`open`] does; read-only if this user may not write.
 ///
-/// That takes more than the file: its log and the log's index, which this user can't make. Who reads holds
-/// locks of his own in the index, as everybody who reads does, and whoever writes heeds them.
+/// A reader needs the log and the log's index, too, and can't create them. It locks the index as every reader
+/// does, and writers respect that.
 pub(super) fn open_to_look(path: &Path, options: OpenOptions) -> Result<Database, OpenError> {
     match open(path, options) {
         Err(OpenError::ReadOnlyFile(_) | OpenError::ReadOnlyFolder(_))
             if access(path, Access::READ_OK).is_ok() =>
         {
             open_to_read(path).map_err(|error| match error {
-                // No log, or one that has to be mended first.
+                // There is no log, or it must be recovered by a writer.
                 OpenError::ReadOnlyFile(_)
                 | OpenError::ReadOnlyFolder(_)
                 | OpenError::System { .. }
@@ -79,12 +82,12 @@ fn open_to_read(given: &Path) -> Result<Database, OpenError> {
     ready(Location::of(given, &path, Provenance::Existing), path, connection)
 }
 
-/// Refuses a place where [`open`] would refuse to open or create a database.
+/// Fails if [`open`] would refuse the place.
 pub(super) fn check_place(path: &Path, options: OpenOptions) -> Result<(), OpenError> {
     place::check(&place::absolute(path)?, options, FileSystem::of)
 }
 
-/// As [`open`], with file systems told by `file_system_of`.
+/// [`open`], with file systems from `file_system_of`.
 fn open_on(
     given: &Path,
     options: OpenOptions,
@@ -92,7 +95,8 @@ fn open_on(
 ) -> Result<Database, OpenError> {
     let path = place::absolute(given)?;
     place::check(&path, options, file_system_of)?;
-    // No SQLITE_OPEN_URI, and an absolute path: no name is special to SQLite.
+    create(&path, options);
+    // An absolute path without SQLITE_OPEN_URI: no name is special to SQLite.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
@@ -102,9 +106,24 @@ fn open_on(
     ready(Location::of(given, &path, provenance), path, connection)
 }
 
+/// One creation at a time: see [`create`].
+static CREATING: Mutex<()> = Mutex::new(());
+
+/// Creates the file with the permissions of `options`, unless it exists. SQLite gives its side files the
+/// permissions of the file.
+///
+/// Closing a descriptor of the file drops the locks that this process holds on it (POSIX). So no other thread
+/// of this process may open the file with SQLite before the descriptor is closed here.
+fn create(path: &Path, options: OpenOptions) {
+    let _one_at_a_time = CREATING.lock().unwrap_or_else(PoisonError::into_inner);
+    let created = File::options().write(true).create_new(true).mode(options.mode()).open(path);
+    // Not reduced by the umask. An error is not reported: opening fails next, and says more.
+    let _outcome = created.and_then(|file| file.set_permissions(Permissions::from_mode(options.mode())));
+}
+
 fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
     let opened = Connection::open_with_flags(path, flags).and_then(|connection| {
-        connection.busy_timeout(PATIENCE)?;
+        connection.busy_timeout(LOCK_TIMEOUT)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         Ok(connection)
     });
@@ -112,7 +131,7 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
 }
 
 fn ready(location: Location, path: PathBuf, connection: Connection) -> Result<Database, OpenError> {
-    // From here on the writer waits in its own way.
+    // From here on the writer itself waits for locks.
     connection.busy_timeout(Duration::ZERO).map_err(|error| error::of_sqlite(&path, error))?;
     let beside = connection.path().map_or_else(|| path.clone(), PathBuf::from);
     let place = Place::of(path, &beside)?;
@@ -128,7 +147,7 @@ impl Database {
         Rows::of(&self.connection, self.origin.as_ref())
     }
 
-    /// Whether the files are still those that their paths lead to.
+    /// Fails with `Replaced` if the paths lead to other files than those that are open.
     pub(super) fn check_in_place(&self) -> Result<(), DriverError> {
         if self.place.is_unchanged() { Ok(()) } else { Err(DriverError::Replaced) }
     }
@@ -140,24 +159,23 @@ impl Database {
     /// Takes the write lock, and checks under it that the files are in place.
     pub(super) fn begin(&self) -> Result<(), DriverError> {
         if self.is_in_transaction() {
-            // A roll-back that failed before: nothing goes on until it succeeds.
+            // A roll-back has failed before. Nothing is written until one succeeds.
             self.roll_back()?;
         }
         self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         self.check_in_place().inspect_err(|_| {
-            // What comes of it changes nothing: the file is lost to us either way.
+            // The outcome does not matter: the file is lost to this handle.
             let _outcome = self.roll_back();
         })
     }
 
-    /// Commits, and checks again that the files are in place: what they were before it proves nothing, and a
-    /// commit to a file that was replaced meanwhile is one that nobody sees. When it fails, nothing of the
-    /// transaction goes on.
+    /// Commits, then checks that the files are still in place: a commit to a replaced file is seen by no other
+    /// process. If it fails, the transaction is over.
     pub(super) fn commit(&self) -> Result<(), DriverError> {
         let outcome = self.connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
         if let Err(error) = outcome {
             if self.is_in_transaction() {
-                // If it fails, `begin` tries again before anything else is written.
+                // If this fails, `begin` rolls back before the next write.
                 let _outcome = self.roll_back();
             }
             return Err(error.into());
@@ -176,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_system_that_is_not_listed_is_refused_before_anything_is_made() {
+    fn unlisted_file_system_is_refused_before_a_file_is_created() {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("elections.db");
         let Err(error) = open_on(&path, OpenOptions::new().allow_overlay(), |_| Ok(FileSystem::NFS)) else {
@@ -186,7 +204,7 @@ mod tests {
         assert!(error.to_string().contains("ext4"), "{error}");
         assert!(!path.exists());
 
-        // A file that is there is what is asked about: it may be elsewhere than its folder.
+        // An existing file counts, not its folder: they may be on different file systems.
         let none = OpenOptions::new();
         drop(open_on(&path, none, |_| Ok(FileSystem::EXT4)).unwrap());
         let elsewhere = |asked: &Path| Ok(if asked == path { FileSystem::NFS } else { FileSystem::EXT4 });
@@ -197,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn overlayfs_is_refused_before_anything_is_made_unless_it_is_allowed() {
+    fn overlayfs_is_refused_before_a_file_is_created_unless_allowed() {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("elections.db");
         let on_overlay = |options| open_on(&path, options, |_| Ok(FileSystem::OVERLAY));

@@ -1,7 +1,7 @@
-//! How slots and settings are laid out, and what each verb does to them.
+//! The rows of slots and settings, and the verbs on them.
 //!
-//! One row per slot, which stays when the slot is released: the epoch survives in it (I2). Each verb reads,
-//! compares and writes with one statement each; that nobody comes in between is the transaction's doing.
+//! Each slot has one row, which stays after a release, so that the epoch survives (I2). A verb reads, compares
+//! and writes within one transaction.
 
 mod description;
 mod documents;
@@ -20,7 +20,7 @@ use stamp::Stamp;
 use std::time::Duration;
 use vvm_clock::{Instant, SystemClock};
 
-/// What each format added to the one before: a file that has the first so many has the format of that number.
+/// The statements that lead from each format to the next. A file's format is the number of those it has.
 pub(super) const SCHEMAS: [&str; 2] = [SLOTS_AND_SETTINGS, documents::DOCUMENTS];
 
 const SLOTS_AND_SETTINGS: &str = "
@@ -56,12 +56,12 @@ const SETTLE: &str = "INSERT INTO setting (pk, value) VALUES (?1, ?2) ON CONFLIC
 
 const SETTING: &str = "SELECT value FROM setting WHERE pk = ?1";
 
-/// The rows, as they are seen at one moment.
+/// The rows, as seen at one moment.
 #[derive(Debug)]
 pub(super) struct Rows<'database> {
     connection: &'database Connection,
     origin: Option<&'database Origin>,
-    /// From before anything is read: an age counted to it is too small, if anything (I5).
+    /// Read before the rows are: an age counted to it is never too large (I5).
     now: Instant,
 }
 
@@ -70,7 +70,7 @@ impl<'database> Rows<'database> {
         Self { connection, origin, now: SystemClock::read() }
     }
 
-    /// What stands in a slot.
+    /// Reads a slot.
     pub(super) fn slot(&self, at: &Partition) -> Result<Slot, DriverError> {
         let mut statement = self.connection.prepare_cached(READ)?;
         let slot = statement.query_row(params![at.as_bytes()], |row| Ok(self.decode(row))).optional()?;
@@ -124,7 +124,7 @@ impl<'database> Rows<'database> {
     pub(super) fn settle(&self, at: &Partition, value: &[u8]) -> Result<Vec<u8>, DriverError> {
         self.connection.prepare_cached(SETTLE)?.execute(params![at.as_bytes(), value])?;
         self.setting(at)?
-            .ok_or_else(|| DriverError::Foreign("a setting is gone that was just written".into()))
+            .ok_or_else(|| DriverError::Foreign("a setting that was just written is gone".into()))
     }
 
     pub(super) fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, DriverError> {
@@ -138,9 +138,9 @@ impl<'database> Rows<'database> {
             at.as_bytes(),
             entry.epoch.get().cast_signed(),
             entry.incarnation().as_bytes(),
-            // All 64 bits, as they are: a version is only ever compared for being equal.
+            // The bits matter, not the sign: versions are only compared for equality.
             entry.version.write.cast_signed(),
-            // At most 24 h, far within 63 bits.
+            // At most 24 h, which fits into 63 bits.
             entry.ttl.get().as_nanos() as i64,
             entry.holder.as_str(),
             stamp.as_ref().map(|stamp| stamp.issued_at_nanos),

@@ -37,19 +37,19 @@ impl SysVvmDocuments for DynamoDbStorage {
         fence: &Fence,
         batch: &[DocumentWrite],
     ) -> Result<BatchOutcome, WriteError> {
-        let written = self.for_write()?.write_documents(at.as_bytes(), fence, batch).await;
+        let written = self.requests()?.write_documents(at.as_bytes(), fence, batch).await;
         written.map_err(DriverError::into_write_error)
     }
 
     async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
-        self.for_read()?.fence_state(at.as_bytes()).await.map_err(DriverError::into_read_error)
+        self.requests()?.fence_state(at.as_bytes()).await.map_err(DriverError::into_read_error)
     }
 
     async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
-        self.for_read()?.document(at.as_bytes(), id).await.map_err(DriverError::into_read_error)
+        self.requests()?.document(at.as_bytes(), id).await.map_err(DriverError::into_read_error)
     }
 
     async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
-        self.for_read()?.scan_documents(at.as_bytes(), scan).await.map_err(DriverError::into_read_error)
+        self.requests()?.scan_documents(at.as_bytes(), scan).await.map_err(DriverError::into_read_error)
     }
 }

@@ -81,11 +81,11 @@ pub(super) fn parse(url: &str) -> Result<Address, String> {
 
 fn endpoint(value: &str) -> Result<String, String> {
     let wrong = || format!("`{value}` is no endpoint: write endpoint=http://localhost:8000 or https://…");
-    let authority = ["http://", "https://"].iter().find_map(|scheme| value.strip_prefix(scheme));
-    let authority = authority.ok_or_else(wrong)?.trim_end_matches('/');
-    if authority.contains('@') {
+    if value.contains('@') {
         return Err(SECRETS.into());
     }
+    let authority = ["http://", "https://"].iter().find_map(|scheme| value.strip_prefix(scheme));
+    let authority = authority.ok_or_else(wrong)?.trim_end_matches('/');
     if authority.is_empty() || authority.contains(['/', '#', ' ']) {
         return Err(wrong());
     }

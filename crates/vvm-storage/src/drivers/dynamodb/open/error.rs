@@ -4,18 +4,19 @@ use super::{
     super::errors::{Failure, chain},
     Address,
 };
+use crate::StorageUrl;
 use aws_credential_types::provider::error::CredentialsError;
 use std::io;
 
 /// Why a table could not be opened, or not be made ready. Nothing that was there has been changed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The URL makes no sense.
+    /// The URL is malformed.
     #[error("`{url}`: {why}")]
     Url {
-        /// What was asked for.
-        url: String,
-        /// What is wrong, and how to write it.
+        /// The URL.
+        url: StorageUrl,
+        /// The mistake, and how to write it.
         why: String,
     },
     /// There is nothing to sign requests with.

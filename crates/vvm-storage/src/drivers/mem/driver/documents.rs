@@ -12,11 +12,11 @@ use ielections::{
 impl SysVvmDocuments for MemStorage {
     fn document_limits(&self) -> DocumentLimits {
         DocumentLimits {
-            // Memory has no limit worth the name; these keep a mistake from filling it.
+            // These keep a mistake from filling the memory.
             max_id_bytes: 1 << 10,
             max_body_bytes: 1 << 20,
             max_batch_bytes: 16 << 20,
-            // These bound how long one call keeps the lock: about 1 ms.
+            // With these, one call keeps the lock for about 1 ms.
             max_batch: 1024,
             max_page: 1024,
         }
@@ -28,20 +28,20 @@ impl SysVvmDocuments for MemStorage {
         fence: &Fence,
         batch: &[DocumentWrite],
     ) -> Result<BatchOutcome, WriteError> {
-        Ok(self.open_for_write()?.rows().write_documents(at, fence, batch))
+        Ok(self.open()?.rows().write_documents(at, fence, batch))
     }
 
     async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
-        let database = self.open_for_read()?;
+        let database = self.open()?;
         let rows = database.rows();
         Ok(FenceState { slot: rows.slot(at, || database.clock.now()), last: rows.last_batch(at) })
     }
 
     async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
-        Ok(self.open_for_read()?.rows().document(at, id))
+        Ok(self.open()?.rows().document(at, id))
     }
 
     async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
-        Ok(self.open_for_read()?.rows().scan_documents(at, scan))
+        Ok(self.open()?.rows().scan_documents(at, scan))
     }
 }

@@ -36,7 +36,7 @@ const PORT: u16 = 5432;
 impl Address {
     /// Returns the address that `url` names.
     pub(in super::super) fn parse(url: &str) -> Result<Self, OpenError> {
-        parse(url).map_err(|why| OpenError::Url { url: without_secrets(url), why })
+        parse(url).map_err(|why| OpenError::Url { url: url.into(), why })
     }
 }
 
@@ -52,24 +52,6 @@ impl fmt::Display for Address {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hosts: Vec<String> = self.hosts.iter().map(Host::to_string).collect();
         write!(out, "{SCHEME}{}/{}", hosts.join(","), self.database)
-    }
-}
-
-/// The URL without what was meant for a password, for messages.
-fn without_secrets(url: &str) -> String {
-    let hidden = match (url.strip_prefix(SCHEME), url.rsplit_once('@')) {
-        (Some(rest), Some((_, place))) if rest.contains(':') => {
-            let user = rest.split([':', '@']).next().unwrap_or_default();
-            format!("{SCHEME}{user}@{place}")
-        }
-        _ => url.to_owned(),
-    };
-    match hidden.split_once("password=") {
-        Some((before, after)) => {
-            let rest = after.split_once('&').map_or(String::new(), |(_, rest)| format!("&{rest}"));
-            format!("{before}password=…{rest}")
-        }
-        None => hidden,
     }
 }
 

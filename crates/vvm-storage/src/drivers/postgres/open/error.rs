@@ -1,6 +1,7 @@
 //! Why a database can't be opened, each with the way out.
 
 use super::super::errors::DriverError;
+use crate::StorageUrl;
 use std::{io, path::PathBuf};
 
 /// Why a database could not be opened, or not be made ready. Nothing that was there has been changed.
@@ -10,7 +11,7 @@ pub enum OpenError {
     #[error("`{url}`: {why}")]
     Url {
         /// What was asked for.
-        url: String,
+        url: StorageUrl,
         /// What is wrong, and how to write it.
         why: String,
     },

@@ -35,7 +35,7 @@ impl SysVvmDocuments for ScyllaStorage {
     ) -> Result<BatchOutcome, WriteError> {
         let mut id = [0; 16];
         self.entropy.fill(&mut id);
-        let answer = self.for_write()?.write_documents(at.as_bytes(), fence, &id, batch).await;
+        let answer = self.statements()?.write_documents(at.as_bytes(), fence, &id, batch).await;
         let outcome = answer.and_then(|columns| {
             // The server may lose to another transaction that then finishes ours, find our own batch when it
             // tries again, and refuse it.
@@ -46,17 +46,17 @@ impl SysVvmDocuments for ScyllaStorage {
     }
 
     async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
-        let answer = self.for_read()?.read(at.as_bytes()).await;
+        let answer = self.statements()?.read(at.as_bytes()).await;
         let state =
             answer.and_then(|columns| Ok(FenceState { slot: columns.slot()?, last: columns.last_batch()? }));
         state.map_err(DriverError::into_read_error)
     }
 
     async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
-        self.for_read()?.document(at.as_bytes(), id).await.map_err(DriverError::into_read_error)
+        self.statements()?.document(at.as_bytes(), id).await.map_err(DriverError::into_read_error)
     }
 
     async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
-        self.for_read()?.scan_documents(at.as_bytes(), scan).await.map_err(DriverError::into_read_error)
+        self.statements()?.scan_documents(at.as_bytes(), scan).await.map_err(DriverError::into_read_error)
     }
 }

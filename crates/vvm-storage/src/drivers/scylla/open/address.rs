@@ -40,7 +40,7 @@ const LONGEST_NAME: usize = 48;
 
 impl Address {
     pub(in super::super) fn parse(url: &str) -> Result<Self, OpenError> {
-        parse(url).map_err(|why| OpenError::Url { url: without_secrets(url), why })
+        parse(url).map_err(|why| OpenError::Url { url: url.into(), why })
     }
 }
 
@@ -49,21 +49,6 @@ impl fmt::Display for Address {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{SCHEME}{}/{}", self.contact_points.join(","), self.keyspace)
     }
-}
-
-/// As it may be shown: what was meant for a password goes into no log.
-fn without_secrets(url: &str) -> String {
-    let (place, options) = url.split_once('?').map_or((url, None), |(place, options)| (place, Some(options)));
-    let place = match (place.strip_prefix(SCHEME), place.rsplit_once('@')) {
-        (Some(_), Some((_secret, hosts))) => format!("{SCHEME}…@{hosts}"),
-        _ => place.to_owned(),
-    };
-    let Some(options) = options else { return place };
-    let options = options.split('&').map(|option| match option.split_once('=') {
-        Some(("password", _secret)) => "password=…",
-        _ => option,
-    });
-    format!("{place}?{}", options.collect::<Vec<_>>().join("&"))
 }
 
 fn parse(url: &str) -> Result<Address, String> {

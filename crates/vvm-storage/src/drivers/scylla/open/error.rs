@@ -4,18 +4,19 @@ use super::{
     super::errors::{Outcome, of_preparing, outcome},
     PASSWORD,
 };
+use crate::StorageUrl;
 use ::scylla::errors::{DbError, ExecutionError, NewSessionError, PrepareError, RequestAttemptError};
 use std::{io, path::PathBuf};
 
 /// Why a keyspace could not be opened, or not be made ready. Nothing that was there has been changed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The URL makes no sense.
+    /// The URL is malformed.
     #[error("`{url}`: {why}")]
     Url {
-        /// What was asked for.
-        url: String,
-        /// What is wrong, and how to write it.
+        /// The URL.
+        url: StorageUrl,
+        /// The mistake, and how to write it.
         why: String,
     },
     /// A user without a password.

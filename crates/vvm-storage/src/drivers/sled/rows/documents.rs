@@ -1,14 +1,13 @@
-//! Documents: one tree, in which those of a partition are neighbours, and the number of its last batch stands
-//! before them.
+//! The rows of documents, in one tree: those of a partition are neighbours.
 //!
 //! | key | value |
 //! |---|---|
 //! | 0, partition | number of the partition, number of its last batch |
 //! | 1, number of the partition, id | number of the batch that put it, body |
 //!
-//! Numbers have 8 bytes, big-endian. One tree, because that is what sled writes a batch to as a whole. A
-//! number for the partition, because sled writes up to 17 neighbours as one page, moves a page of 128 KiB or
-//! more into a file of its own, and nobody syncs that file: so rows are short.
+//! Numbers have 8 bytes, big-endian. One tree, because sled writes a batch to one tree as a whole. A number
+//! in place of the partition keeps keys short: sled writes up to 17 neighbours as one page, and moves a page of
+//! 128 KiB or more into a file that it does not sync.
 
 use super::{Rows, damaged};
 use crate::{Partition, drivers::sled::errors::DriverError};
@@ -19,9 +18,9 @@ use ielections::{
 };
 use std::ops::Bound;
 
-/// A partition that took a batch.
+/// A partition with at least one batch.
 struct Count {
-    /// What its documents have in common. No other partition ever has the same.
+    /// The number in the keys of its documents. No other partition ever has it.
     partition: [u8; 8],
     last: DocumentVersion,
 }
@@ -63,11 +62,11 @@ impl Rows {
         Ok(BatchOutcome::Written)
     }
 
-    /// The partition's number, or one for it.
+    /// Returns the partition's number, or a new one.
     fn number(&self, at: &Partition) -> Result<[u8; 8], DriverError> {
         match self.count(at)? {
             Some(count) => Ok(count.partition),
-            // One that is not used, because the batch fails, is used by nobody.
+            // If the batch fails, the number stays unused.
             None => Ok(self.database.generate_id()?.to_be_bytes()),
         }
     }

@@ -1,4 +1,4 @@
-//! The verbs of documents: jobs for the same thread, in the same transactions, as those of slots.
+//! The verbs of documents: jobs for the same thread and in the same transactions as those of slots.
 
 use super::{super::rows::Rows, SqliteStorage};
 use crate::{Partition, SysVvmDocuments};
@@ -14,7 +14,7 @@ impl SysVvmDocuments for SqliteStorage {
         DocumentLimits {
             max_id_bytes: 1 << 10,
             max_body_bytes: 1 << 20,
-            // These bound how long one call keeps the thread, for which renewals wait: milliseconds.
+            // Renewals wait while one call keeps the thread: with these limits, milliseconds.
             max_batch: 256,
             max_batch_bytes: 2 << 20,
             max_page: 256,
@@ -28,21 +28,21 @@ impl SysVvmDocuments for SqliteStorage {
         batch: &[DocumentWrite],
     ) -> Result<BatchOutcome, WriteError> {
         let (at, fence, batch) = (at.clone(), *fence, batch.to_vec());
-        self.lane.write(move |rows: &Rows<'_>| rows.write_documents(&at, &fence, &batch)).await
+        self.queue.write(move |rows: &Rows<'_>| rows.write_documents(&at, &fence, &batch)).await
     }
 
     async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
         let at = at.clone();
-        self.lane.read(move |rows: &Rows<'_>| rows.fence_state(&at)).await
+        self.queue.read(move |rows: &Rows<'_>| rows.fence_state(&at)).await
     }
 
     async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
         let (at, id) = (at.clone(), id.clone());
-        self.lane.read(move |rows: &Rows<'_>| rows.document(&at, &id)).await
+        self.queue.read(move |rows: &Rows<'_>| rows.document(&at, &id)).await
     }
 
     async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
         let (at, scan) = (at.clone(), scan.clone());
-        self.lane.read(move |rows: &Rows<'_>| rows.scan_documents(&at, &scan)).await
+        self.queue.read(move |rows: &Rows<'_>| rows.scan_documents(&at, &scan)).await
     }
 }

@@ -1,54 +1,54 @@
-//! What callers ask of the thread: a piece of work, and where its answer goes.
+//! Jobs for the thread: a call's work, and the channel for its answer.
 //!
-//! A write is first applied and answered only later, after `COMMIT`; the two states are two types, so that
-//! nothing is answered that was not applied, and nothing twice.
+//! A write is applied first and answered after `COMMIT`. Each state is a type, so that every write is answered
+//! once, and only after it was applied.
 
 use super::super::{errors::DriverError, rows::Rows};
+use crate::drivers::database_thread::Room;
 use ielections::{ReadError, WriteError};
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::oneshot;
 
-/// One call. It holds its place in the queue until it is answered.
+/// One call. It keeps its place in the queue until it is answered.
 pub(super) enum Job {
     Read(Box<dyn Read>),
     Write(Box<dyn Write>),
 }
 
-/// A read whose turn has come or will.
+/// A read that is not answered yet.
 pub(super) trait Read: Send {
-    /// Whether nobody waits for the answer any more.
+    /// Whether the caller has gone.
     fn is_abandoned(&self) -> bool;
 
-    /// Reads and answers, unless the database is locked: then the read can be tried again.
+    /// Reads and answers. If the database is locked, returns the read, to be tried again.
     fn attempt(self: Box<Self>, rows: &Rows<'_>) -> Result<(), Box<dyn Read>>;
 
     fn fail(self: Box<Self>, error: DriverError);
 }
 
-/// A write whose turn has come or will.
+/// A write that is not applied yet.
 pub(super) trait Write: Send {
-    /// Whether nobody waits for the answer any more.
+    /// Whether the caller has gone.
     fn is_abandoned(&self) -> bool;
 
-    /// Carries it out within the transaction. `None` if it failed: then it has changed nothing and has been
-    /// answered.
+    /// Applies it within the transaction. `None` if it failed: it has changed nothing and is answered.
     fn apply(self: Box<Self>, rows: &Rows<'_>) -> Option<Box<dyn Applied>>;
 
-    /// Answers a write that was not carried out.
+    /// Answers a write that was not applied.
     fn fail(self: Box<Self>, error: DriverError);
 }
 
-/// A write that was carried out and awaits the end of its transaction.
+/// A write that was applied, before its transaction has ended.
 pub(super) trait Applied: Send {
     fn answer(self: Box<Self>, committed: Result<(), WriteError>);
 
-    /// Forgets that it was carried out: its transaction was rolled back.
+    /// Returns the write to be applied again, because its transaction was rolled back.
     fn again(self: Box<Self>) -> Box<dyn Write>;
 }
 
 pub(super) struct PendingRead<T, W> {
     pub(super) work: W,
     pub(super) answer: oneshot::Sender<Result<T, ReadError>>,
-    pub(super) room: OwnedSemaphorePermit,
+    pub(super) room: Room,
 }
 
 impl<T, W> Read for PendingRead<T, W>
@@ -75,7 +75,6 @@ where
 
 impl<T, W> PendingRead<T, W> {
     fn send(self, outcome: Result<T, ReadError>) {
-        // A caller that has gone doesn't read.
         let _gone = self.answer.send(outcome);
         drop(self.room);
     }
@@ -84,7 +83,7 @@ impl<T, W> PendingRead<T, W> {
 pub(super) struct PendingWrite<T, W> {
     pub(super) work: W,
     pub(super) answer: oneshot::Sender<Result<T, WriteError>>,
-    pub(super) room: OwnedSemaphorePermit,
+    pub(super) room: Room,
 }
 
 impl<T, W> Write for PendingWrite<T, W>

@@ -1,4 +1,4 @@
-//! The thread that owns the connection: takes what is queued, commits it as one transaction, answers.
+//! [`Writer`]: the thread that owns the connection. It commits the queued writes as one transaction.
 
 use super::{
     super::{errors::DriverError, open::Database},
@@ -11,11 +11,11 @@ use std::{
 };
 use vvm_clock::{Instant, SystemClock};
 
-/// How long a call waits for a lock that another process has. Short, so that a leader learns in time that it
-/// can't renew: a loss is decided on the engine's clock, and an answer that comes later is worth nothing.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a call waits for a lock of another process. Short, because a leader needs the answer in time to
+/// try again.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often it looks whether the lock is free. SQLite has nothing to wait for.
+/// The interval at which a lock is tried. SQLite offers no way to wait for one.
 const POLL: Duration = Duration::from_millis(1);
 
 pub(super) struct Writer {
@@ -28,7 +28,7 @@ impl Writer {
         Self { database, jobs }
     }
 
-    /// Until everybody has hung up and all that was queued is answered.
+    /// Runs until the queue is closed and every job is answered.
     pub(super) fn run(mut self) {
         while let Ok(job) = self.jobs.recv() {
             match job {
@@ -39,7 +39,7 @@ impl Writer {
     }
 
     fn read(&self, mut read: Box<dyn Read>) {
-        let give_up_at = SystemClock::read().after(PATIENCE);
+        let give_up_at = SystemClock::read().after(LOCK_TIMEOUT);
         while !read.is_abandoned() {
             if let Err(error) = self.database.check_in_place() {
                 return read.fail(error);
@@ -53,7 +53,7 @@ impl Writer {
         }
     }
 
-    /// Commits this write, and with it every other that comes before the transaction is closed.
+    /// Commits this write together with those that arrive before the commit.
     fn commit_with(&mut self, first: Box<dyn Write>) {
         let mut writes = vec![first];
         let mut reads = Vec::new();
@@ -62,7 +62,7 @@ impl Writer {
                 writes.into_iter().for_each(|write| write.fail(error.clone()));
                 break;
             }
-            // A read within the transaction would see what is not committed: it waits.
+            // Within the transaction a read would see uncommitted rows, so it waits.
             while let Ok(job) = self.jobs.try_recv() {
                 match job {
                     Job::Read(read) => reads.push(read),
@@ -74,9 +74,9 @@ impl Writer {
         reads.into_iter().for_each(|read| self.read(read));
     }
 
-    /// Takes the write lock. While another process has it, goes on reading, and gathers further writes.
+    /// Takes the write lock. While another process has it, answers reads and collects further writes.
     fn begin(&mut self, writes: &mut Vec<Box<dyn Write>>) -> Result<(), DriverError> {
-        let give_up_at = SystemClock::read().after(PATIENCE);
+        let give_up_at = SystemClock::read().after(LOCK_TIMEOUT);
         loop {
             match self.database.begin() {
                 Ok(()) => return Ok(()),
@@ -86,7 +86,7 @@ impl Writer {
             self.gather(writes, SystemClock::read().after(POLL));
             writes.retain(|write| !write.is_abandoned());
             if writes.is_empty() {
-                // Nobody waits any more; whom this is told to doesn't matter.
+                // No caller is left to see this error.
                 return Err(DriverError::Busy);
             }
         }
@@ -102,15 +102,14 @@ impl Writer {
                 Ok(Job::Read(read)) => self.read(read),
                 Ok(Job::Write(write)) => writes.push(write),
                 Err(RecvTimeoutError::Timeout) => {}
-                // Everybody has hung up, but what is queued is still carried out.
+                // The handle is closed, but the queued jobs are still done.
                 Err(RecvTimeoutError::Disconnected) => thread::park_timeout(left),
             }
         }
     }
 
-    /// Returns what has to be carried out again: some errors (a full disk) roll the whole transaction back,
-    /// and only the write that caused it has failed. It is answered and not among them, so this comes to an
-    /// end.
+    /// Returns the writes that must be applied again. Some errors (a full disk) roll the whole transaction
+    /// back. The write that caused one is answered and not returned, so repeating this ends.
     fn apply_and_commit(&mut self, writes: Vec<Box<dyn Write>>) -> Vec<Box<dyn Write>> {
         let mut applied: Vec<Box<dyn Applied>> = Vec::with_capacity(writes.len());
         let mut writes = writes.into_iter().filter(|write| !write.is_abandoned());

@@ -1,9 +1,9 @@
-//! On which file systems locks between processes and syncs to disk can be relied on. A list of those that
-//! may, not of those that may not: a lock that only seems to be one means two leaders.
+//! [`FileSystem`]: whether locks between processes and syncs are reliable. A list of those where they are:
+//! an unreliable lock means two leaders.
 
 use std::{fmt, io, path::Path};
 
-/// The type of a file system, by the number that `statfs` gives it.
+/// The type of a file system: its number in `statfs`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) struct FileSystem(u32);
 
@@ -22,10 +22,10 @@ const SUPPORTED: [(u32, &str); 11] = [
     (0x8584_58f6, "ramfs"),
 ];
 
-/// Local, and nevertheless not shared: each container of one image has an upper layer of its own.
+/// Local, but not shared: each container of one image has an upper layer of its own.
 const OVERLAY: (u32, &str) = (0x794c_7630, "overlayfs");
 
-/// Names for those that people meet, so that the refusal says more than a number.
+/// Known names, for the refusal.
 const REFUSED: [(u32, &str); 10] = [
     (0x6969, "NFS"),
     (0x517b, "SMB"),
@@ -40,14 +40,14 @@ const REFUSED: [(u32, &str); 10] = [
 ];
 
 impl FileSystem {
-    /// The one that `path` is on.
+    /// Returns the file system of `path`.
     #[cfg(target_os = "linux")]
     pub(in super::super) fn of(path: &Path) -> io::Result<Self> {
-        // Different widths and signs on different machines; the numbers have 32 bits on all.
+        // Width and sign differ between machines; the numbers have 32 bits on all.
         Ok(Self(rustix::fs::statfs(path)?.f_type as u32))
     }
 
-    /// Elsewhere nothing is known about the numbers, and nothing is refused.
+    /// Elsewhere the numbers are unknown, and no file system is refused.
     #[cfg(not(target_os = "linux"))]
     pub(in super::super) fn of(_path: &Path) -> io::Result<Self> {
         Ok(Self(SUPPORTED[0].0))
@@ -57,17 +57,17 @@ impl FileSystem {
         SUPPORTED.iter().any(|(number, _)| *number == self.0)
     }
 
-    /// Whether what is on it is gone with the machine's next start.
+    /// Whether a reboot deletes its files.
     pub(in super::super) fn is_in_memory(self) -> bool {
         matches!(self.0, 0x0102_1994 | 0x8584_58f6)
     }
 
-    /// Whether it may be the layer of a container, which is gone with it and which no other container sees.
+    /// Whether it may be a container's own layer, which no other container sees.
     pub(in super::super) fn is_layered(self) -> bool {
         self.0 == OVERLAY.0
     }
 
-    /// All that are, for people.
+    /// Returns the names of all supported file systems.
     pub(super) fn supported() -> String {
         SUPPORTED.map(|(_, name)| name).join(", ")
     }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_listed_is_refused() {
+    fn unlisted_file_system_is_refused() {
         for (number, name) in REFUSED {
             assert!(!FileSystem(number).is_supported(), "{name}");
         }
@@ -113,8 +113,8 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn the_system_tells_where_a_path_is() {
-        // Every Linux has it, and nobody can keep a file there.
+    fn file_system_of_a_path_is_found() {
+        // Every Linux has it, and no file can be stored there.
         let proc = FileSystem::of(Path::new("/proc")).unwrap();
         assert_eq!(proc.to_string(), "a file system of unknown type 0x9fa0");
         assert!(!proc.is_supported());

@@ -1,22 +1,28 @@
-//! [`Location`]: where an open database file lies, for people, and what is unwise about it.
+//! [`Location`]: where an open database file lies, and what is unwise about that.
 
 use super::{FileSystem, mount::Mount};
 use crate::{Description, Opened, Provenance};
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
 
 /// Where an open database file lies.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Location {
-    /// As the caller named it.
+    /// The caller's path.
     given: PathBuf,
     path: PathBuf,
     provenance: Provenance,
     file_system: Option<FileSystem>,
     mount: Option<Mount>,
+    /// The permissions, where the system told.
+    mode: Option<u32>,
 }
 
 impl Location {
-    /// Of the file at `path`, which is `given` made absolute.
+    /// Returns the location of the file at `path`, which is `given` made absolute.
     pub(super) fn of(given: &Path, path: &Path, provenance: Provenance) -> Self {
         Self {
             given: given.to_owned(),
@@ -24,10 +30,11 @@ impl Location {
             provenance,
             file_system: FileSystem::of(path).ok(),
             mount: Mount::of(path),
+            mode: fs::metadata(path).ok().map(|metadata| metadata.mode() & 0o777),
         }
     }
 
-    /// For start lines and logs.
+    /// Returns the location for start lines and logs.
     pub(in super::super) fn opened(&self) -> Opened {
         let opened = Opened::at(self.path.display().to_string(), self.provenance);
         match self.file_system() {
@@ -36,7 +43,7 @@ impl Location {
         }
     }
 
-    /// Adds the file system and the concerns to what the database says of itself.
+    /// Adds the file system and the concerns to `description`.
     pub(in super::super) fn describe(&self, mut description: Description) -> Description {
         if let Some(file_system) = self.file_system() {
             description = description.with("file system", file_system);
@@ -44,7 +51,7 @@ impl Location {
         self.concerns().into_iter().fold(description, Description::concerned)
     }
 
-    /// One number may be that of several file systems. The mount tells which.
+    /// Returns the name of the file system. Several share one number; the mount tells which it is.
     fn file_system(&self) -> Option<String> {
         let names = self.file_system?.to_string();
         let exact = self.mount.as_ref().map(|mount| mount.file_system.as_str());
@@ -58,31 +65,38 @@ impl Location {
         let mut concerns = Vec::new();
         if self.given.is_relative() {
             concerns.push(format!(
-                "the path {} is relative: it means {} here, and another file for a candidate with another working folder. \
-                 Write the absolute path",
+                "the path {} is relative: it means {} here, and another file for a candidate with another working \
+                 folder. Write the absolute path",
                 self.given.display(),
                 self.path.display()
             ));
         }
         if self.file_system.is_some_and(FileSystem::is_in_memory) {
             concerns.push(format!(
-                "the file is on {}, in memory: it is gone after a reboot, with its epochs, and a container or a unit with \
+                "the file is on {}, in memory: a reboot deletes it with its epochs, and a container or a unit with \
                  such a mount of its own does not see it. Keep it on a disk",
                 self.file_system().unwrap_or_default()
             ));
         }
         if self.file_system.is_some_and(FileSystem::is_layered) {
             concerns.push(
-                "the file is on overlayfs, which the URL allows (allow=overlay): if that is a container's own layer, it \
-                 is gone with the container, and no other container sees it. Keep it on a volume"
+                "the file is on overlayfs, which the URL allows (allow=overlay): if that is a container's own layer, \
+                 it is deleted with the container, and no other container sees it. Keep it on a volume"
                     .into(),
             );
         }
         if self.mount.as_ref().is_some_and(Mount::is_private_to_a_unit) {
             concerns.push(format!(
-                "{} is in a temporary folder of one systemd unit (PrivateTmp=): no other unit sees it, and it is gone when \
-                 the unit stops. Keep it in a folder that all candidates see, as one below /var/lib",
+                "{} is in a temporary folder of one systemd unit (PrivateTmp=): no other unit sees it, and it is \
+                 deleted when the unit stops. Keep it in a folder that all candidates see, as one below /var/lib",
                 self.path.display()
+            ));
+        }
+        if let Some(mode) = self.mode.filter(|mode| mode & 0o007 != 0) {
+            let path = self.path.display();
+            concerns.push(format!(
+                "every user of this machine has access to {path} (mode {mode:04o}): one that only reads can hold a \
+                 lock that stops the elections. Run: chmod o-rwx {path} {path}-wal {path}-shm"
             ));
         }
         concerns
@@ -96,11 +110,18 @@ mod tests {
     fn at(given: &str, file_system: FileSystem) -> Location {
         let path = Path::new("/var/lib").join(given);
         let (given, file_system) = (given.into(), Some(file_system));
-        Location { given, path, provenance: Provenance::Existing, file_system, mount: None }
+        Location {
+            given,
+            path,
+            provenance: Provenance::Existing,
+            file_system,
+            mount: None,
+            mode: Some(0o660),
+        }
     }
 
     #[test]
-    fn a_file_that_others_may_not_see_is_a_concern() {
+    fn file_that_other_candidates_may_not_see_is_a_concern() {
         let concerns = |given, file_system| at(given, file_system).concerns();
         assert!(concerns("/x.db", FileSystem::TMPFS)[0].contains("Keep it on a disk"));
         assert!(concerns("/x.db", FileSystem::OVERLAY)[0].contains("Keep it on a volume"));
@@ -110,7 +131,18 @@ mod tests {
     }
 
     #[test]
-    fn the_mount_tells_which_file_system_of_one_number_it_is() {
+    fn file_that_every_user_can_read_is_a_concern() {
+        let mut location = at("/x.db", FileSystem::EXT4);
+        location.mode = Some(0o644);
+        let concern = location.concerns().remove(0);
+        assert!(
+            concern.contains("(mode 0644)") && concern.contains("chmod o-rwx /x.db /x.db-wal"),
+            "{concern}"
+        );
+    }
+
+    #[test]
+    fn mount_tells_file_systems_of_one_number_apart() {
         let mut location = at("/x.db", FileSystem::EXT4);
         assert_eq!(location.file_system().unwrap(), "ext2/ext3/ext4");
         let root = "/".to_owned();

@@ -6,9 +6,9 @@ use std::path::Path;
 /// One line of the list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Mount {
-    /// The folder of the file system that is mounted.
+    /// The folder of the file system at the mount point.
     pub(super) root: String,
-    /// The type by name, which tells ext2, ext3 and ext4 apart.
+    /// The name of the type, which tells ext2, ext3 and ext4 apart.
     pub(super) file_system: String,
 }
 

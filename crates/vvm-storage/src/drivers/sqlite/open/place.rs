@@ -1,7 +1,7 @@
-//! Where a database file lies: whether it may lie there, and whether it still does.
+//! [`Place`]: whether a database file may lie where it does, and whether it still does.
 //!
-//! Nothing here opens the file. Closing any descriptor of it would drop the locks that SQLite holds on it in
-//! this process (POSIX locks belong to the process, not to the descriptor).
+//! This code never opens the file. Closing any descriptor of it would drop the locks that SQLite holds in this
+//! process: POSIX locks belong to the process, not to the descriptor.
 
 use super::{FileSystem, OpenError, OpenOptions};
 use std::{
@@ -11,9 +11,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// An open database's files, told from any others that may come to have their paths: the file itself, its log
-/// and the log's index. Without its index a log has a second one soon, and who uses that neither waits for
-/// our locks nor sees what we write.
+/// The files of an open database, and their identities: the file, its log and the log's index. If the index is
+/// deleted, the next process creates another one, and then neither respects the other's locks.
 #[derive(Debug)]
 pub(super) struct Place([Located; 3]);
 
@@ -24,9 +23,9 @@ struct Located {
 }
 
 impl Place {
-    /// Of a database that has been read: as long as it is open, SQLite keeps log and index where they are.
+    /// Returns the place of a database that was read: while it is open, SQLite keeps log and index in place.
     ///
-    /// `beside` is the path without symbolic links, where those two lie.
+    /// `beside` is the path without symbolic links; log and index lie there.
     pub(super) fn of(path: PathBuf, beside: &Path) -> Result<Self, OpenError> {
         let companion = |suffix| {
             let mut name = beside.as_os_str().to_owned();
@@ -50,7 +49,7 @@ impl Located {
     }
 
     fn is_unchanged(&self) -> bool {
-        // A path that can't be looked at says nothing: writing and reading will.
+        // Other errors prove nothing. Reading or writing will report them.
         fs::metadata(&self.path).map_or_else(
             |error| error.kind() != io::ErrorKind::NotFound,
             |metadata| identity(&metadata) == self.identity,
@@ -62,7 +61,7 @@ fn identity(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// The same place after a change of the working folder.
+/// Returns `path` in a form that a change of the working folder does not affect.
 pub(super) fn absolute(path: &Path) -> Result<PathBuf, OpenError> {
     if path.as_os_str().is_empty() {
         return Err(OpenError::NoPath);
@@ -70,7 +69,7 @@ pub(super) fn absolute(path: &Path) -> Result<PathBuf, OpenError> {
     std::path::absolute(path).map_err(|cause| OpenError::System { path: path.to_owned(), cause })
 }
 
-/// Refuses a place where a database could not be shared safely.
+/// Fails if candidates could not share a database at `path`.
 pub(super) fn check(
     path: &Path,
     options: OpenOptions,
@@ -110,8 +109,7 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// The smallest page of a database, and so the smallest file. SQLite takes a shorter one for a database to
-/// be.
+/// The smallest page of a database. SQLite treats a shorter file as an empty one.
 const SMALLEST: u64 = 512;
 
 fn check_file(path: &Path, metadata: &Metadata) -> Result<(), OpenError> {
@@ -121,7 +119,7 @@ fn check_file(path: &Path, metadata: &Metadata) -> Result<(), OpenError> {
     if (1..SMALLEST).contains(&metadata.len()) {
         return Err(OpenError::NotADatabase(path.to_owned()));
     }
-    // The log of a database lies beside it, under its name: whoever comes by another name has another log.
+    // The log lies beside the file, under its name: another name has another log.
     let shared = |how| Err(OpenError::Shared { path: path.to_owned(), how });
     if metadata.nlink() > 1 {
         return shared("a file with several hard links");
@@ -132,11 +130,11 @@ fn check_file(path: &Path, metadata: &Metadata) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// As containers do it with `--volume file:file`.
+/// Whether the file itself is a mount point (`--volume file:file`).
 #[cfg(target_os = "linux")]
 fn is_mount(path: &Path) -> bool {
     use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
-    // Kernels before 5.8 don't tell.
+    // Unknown before Linux 5.8.
     statx(CWD, path, AtFlags::empty(), StatxFlags::empty()).is_ok_and(|status| {
         status.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT)
             && status.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)

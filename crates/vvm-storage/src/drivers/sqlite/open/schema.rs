@@ -1,26 +1,25 @@
-//! Whose database it is, in which format, and how it is to be kept.
+//! Checks whether a database is this driver's, brings its format up to date, and sets how it syncs.
 
-use super::{super::rows::SCHEMAS, OpenError, PATIENCE, error::of_sqlite};
+use super::{super::rows::SCHEMAS, LOCK_TIMEOUT, OpenError, error::of_sqlite};
 use crate::Provenance;
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use std::{path::Path, thread, time::Duration};
 use vvm_clock::SystemClock;
 
-/// "VVM1": what `file` and other programs know the database by.
+/// "VVM1": identifies the database to `file` and other programs.
 const APPLICATION_ID: i64 = 0x5656_4d31;
 
-/// The format of the rows. A change that an older version would misread raises it, and so does a new table:
-/// then the statements that bring a file of the format before to this one stand in [`SCHEMAS`].
+/// The format of the rows. A change that an older version would misread raises it, as does a new table.
+/// [`SCHEMAS`] has the statements that bring a file from each format to the next.
 const USER_VERSION: i64 = SCHEMAS.len() as i64;
 
-/// Checks that the database is ours, or nobody's and then makes it ours. One of an older format is brought to
-/// this one. Says whether it was nobody's.
+/// Creates the tables of a new database, and brings one of an older format up to date. Fails if it is a
+/// database of another program or of a newer format.
 pub(super) fn prepare(path: &Path, connection: &Connection) -> Result<Provenance, OpenError> {
     let sqlite = |cause| of_sqlite(path, cause);
-    // Before anything is changed, the way of keeping a log included: a database of somebody else stays as it
-    // is.
+    // Before any change, even of the journal mode: another program's database is not changed.
     let found = {
-        // One view of it all, while somebody else may be creating it.
+        // One consistent view: another process may be creating the tables.
         let view = connection.unchecked_transaction().map_err(sqlite)?;
         format(path, &view)?
     };
@@ -29,13 +28,12 @@ pub(super) fn prepare(path: &Path, connection: &Connection) -> Result<Provenance
     }
     keep_log(path, connection)?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(sqlite)?;
-    // Where a sync to disk is asked for in a special way (macOS); without effect elsewhere.
+    // macOS needs it for a sync that reaches the disk; elsewhere it has no effect.
     connection.pragma_update(None, "fullfsync", true).map_err(sqlite)?;
     if found < SCHEMAS.len() { complete(path, connection) } else { Ok(Provenance::Existing) }
 }
 
-/// Checks that the database is ours, and of the format that this driver writes, since it is not to be
-/// written.
+/// Checks that a database that is opened read-only has the format that this driver writes.
 pub(super) fn check(path: &Path, connection: &Connection) -> Result<(), OpenError> {
     let view = connection.unchecked_transaction().map_err(|cause| of_sqlite(path, cause))?;
     if format(path, &view)? == SCHEMAS.len() {
@@ -44,7 +42,7 @@ pub(super) fn check(path: &Path, connection: &Connection) -> Result<(), OpenErro
     Err(OpenError::ReadOnlyFile(path.to_owned()))
 }
 
-/// How many of the [`SCHEMAS`] it has: none if nobody has used this database yet. Within a transaction.
+/// Returns how many of the [`SCHEMAS`] it has; 0 if it is new. Call it within a transaction.
 fn format(path: &Path, view: &Connection) -> Result<usize, OpenError> {
     let number =
         |sql| view.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(|cause| of_sqlite(path, cause));
@@ -61,8 +59,8 @@ fn format(path: &Path, view: &Connection) -> Result<usize, OpenError> {
     }
 }
 
-/// Creates what is missing, all or nothing. Several processes may do so to the same file: the first makes it,
-/// the others find it made. One that has it open already goes on: what it knows of stays as it is.
+/// Applies the missing schemas in one transaction. Of several processes the first applies them. Processes of
+/// an older version that have the file open continue: the tables that they use do not change.
 fn complete(path: &Path, connection: &Connection) -> Result<Provenance, OpenError> {
     let sqlite = |cause| of_sqlite(path, cause);
     let transaction =
@@ -79,17 +77,16 @@ fn complete(path: &Path, connection: &Connection) -> Result<Provenance, OpenErro
     Ok(if found == 0 { Provenance::Created } else { Provenance::Existing })
 }
 
-/// Turns on the write-ahead log. It stays on: this changes something only once.
+/// Turns on the write-ahead log, which stays on.
 fn keep_log(path: &Path, connection: &Connection) -> Result<(), OpenError> {
-    let give_up_at = SystemClock::read().after(PATIENCE);
+    let give_up_at = SystemClock::read().after(LOCK_TIMEOUT);
     loop {
         let mode =
             connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0));
         match mode {
             Ok(mode) if mode == "wal" => return Ok(()),
             Ok(mode) => return Err(OpenError::NoWriteAheadLog { path: path.to_owned(), mode }),
-            // Two that change the mode at once are told so without any waiting (they could wait for each
-            // other).
+            // SQLite does not wait here, because two processes could wait for each other.
             Err(error)
                 if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
                     && SystemClock::read() < give_up_at =>

@@ -1,8 +1,7 @@
-//! Documents: a row for each, and one for each partition that took a batch, which stays when its documents
-//! go.
+//! The rows of documents, and one row for each partition with the number of its last batch.
 //!
-//! A batch is several statements within a transaction that has others' writes, too. So it has a savepoint:
-//! where it fails in the middle (a full disk), what it did is taken back, and theirs stays.
+//! A batch is several statements in a transaction with other writes. A savepoint undoes a batch that fails
+//! half-way (a full disk) and leaves the other writes.
 
 use super::{Rows, damaged};
 use crate::{Partition, drivers::sqlite::errors::DriverError};
@@ -14,7 +13,7 @@ use ielections::{
 use rusqlite::{OptionalExtension, params};
 use std::ops::Bound;
 
-/// Beside `leader` and not in it: most slots have no documents, and a record is replaced as a whole.
+/// Not columns of `leader`: most slots have no documents, and a leader row is replaced as a whole.
 pub(super) const DOCUMENTS: &str = "
     CREATE TABLE batch (
         pk BLOB PRIMARY KEY NOT NULL,
@@ -29,8 +28,8 @@ pub(super) const DOCUMENTS: &str = "
     ) STRICT, WITHOUT ROWID;
 ";
 
-/// Record and count in one statement, which sees one moment. Who wrote a batch led, and left a row in
-/// `leader` for good.
+/// Reads record and batch number in one statement, at one moment. Only a leader writes a batch, so there is a
+/// row in `leader` wherever there is one in `batch`.
 const FENCE: &str = "
     SELECT epoch, incarnation, write, ttl_nanos, holder, issued_at_nanos, boot_id, time_namespace, last
     FROM leader LEFT JOIN batch USING (pk) WHERE pk = ?1";
@@ -47,8 +46,7 @@ const READ: &str = "SELECT version, body FROM document WHERE pk = ?1 AND id = ?2
 
 const SCAN: &str = "SELECT id, version, body FROM document WHERE pk = ?1 AND id >= ?2 ORDER BY id";
 
-/// A page ends behind the document with which it has so many bytes: it keeps the thread as long as it takes
-/// to read them.
+/// A page ends with the document that reaches this size: reading it keeps the thread.
 const PAGE_BYTES: usize = 1 << 20;
 
 impl Rows<'_> {
@@ -87,16 +85,16 @@ impl Rows<'_> {
         })
     }
 
-    /// Takes back what `work` did if it fails, and leaves the rest of the transaction be.
+    /// Undoes what `work` did if it fails. The rest of the transaction stays.
     fn all_or_nothing<T>(&self, work: impl FnOnce() -> Result<T, DriverError>) -> Result<T, DriverError> {
         let run = |statement: &str| self.connection.prepare_cached(statement)?.execute([]);
         run("SAVEPOINT batch")?;
         let outcome = work();
-        // SQLite itself may have rolled back all of it, and no savepoint is left.
+        // If SQLite has rolled back the whole transaction, there is no savepoint.
         if outcome.is_err() && !self.connection.is_autocommit() {
-            let taken_back = run("ROLLBACK TO batch");
-            if taken_back.and_then(|_| run("RELEASE batch")).is_err() {
-                // Nothing of it may be committed: the others are carried out again.
+            let undone = run("ROLLBACK TO batch");
+            if undone.and_then(|_| run("RELEASE batch")).is_err() {
+                // The batch must not be committed in part. The other writes are applied again.
                 run("ROLLBACK")?;
             }
             return outcome;
@@ -158,7 +156,7 @@ impl Rows<'_> {
 
     pub(in super::super) fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, DriverError> {
         let start = match scan.start() {
-            // The next larger id is this one and a zero byte.
+            // The next larger id is this one with a zero byte appended.
             Bound::Excluded(after) => [after, &[0]].concat(),
             Bound::Included(start) => start.to_vec(),
             Bound::Unbounded => Vec::new(),

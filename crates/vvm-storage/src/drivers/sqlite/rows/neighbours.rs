@@ -1,8 +1,7 @@
-//! Many slots at once: one walk along the index instead of a search for each.
+//! Reads many slots with one range scan instead of a search for each.
 //!
-//! The slots of a cluster are neighbours, and everybody who campaigns for one looks at all. With a thousand
-//! candidates for a thousand slots, a million searches took a minute, and the candidates' patience; a walk
-//! meets only rows.
+//! The slots of a cluster are neighbours in the index, and every candidate reads all of them. For a thousand
+//! candidates and a thousand slots, a million searches took a minute.
 
 use super::{Rows, damaged};
 use crate::{Partition, drivers::sqlite::errors::DriverError};
@@ -14,7 +13,7 @@ const READ_BETWEEN: &str = "
     FROM leader WHERE pk BETWEEN ?1 AND ?2 ORDER BY pk";
 
 impl Rows<'_> {
-    /// What stands in each slot, in the order asked.
+    /// Reads the slots `at`, in this order.
     pub(in super::super) fn slots(&self, at: &[Partition]) -> Result<Vec<Slot>, DriverError> {
         let mut asked: Vec<usize> = (0..at.len()).collect();
         asked.sort_unstable_by_key(|&index| &at[index]);
@@ -23,19 +22,19 @@ impl Rows<'_> {
         let mut asked = asked.into_iter().peekable();
         let mut statement = self.connection.prepare_cached(READ_BETWEEN)?;
         let mut rows = statement.query(params![at[first].as_bytes(), at[last].as_bytes()])?;
-        let mut strangers = 0;
+        let mut others = 0;
         while let Some(row) = rows.next()? {
             let key = row.get_ref(8)?.as_blob().map_err(damaged)?;
             while asked.next_if(|&index| at[index].as_bytes() < key).is_some() {}
             if asked.peek().is_none_or(|&index| at[index].as_bytes() != key) {
-                strangers += 1;
+                others += 1;
             }
-            // A slot may be asked for twice.
+            // One slot may occur twice in `at`.
             while let Some(index) = asked.next_if(|&index| at[index].as_bytes() == key) {
                 slots[index] = self.decode(row)?;
             }
-            if strangers > at.len() {
-                // No neighbours, then: the walk would meet the whole table.
+            if others > at.len() {
+                // They are not neighbours: the scan could read the whole table.
                 return at.iter().map(|at| self.slot(at)).collect();
             }
         }
@@ -57,7 +56,7 @@ mod tests {
 
     fn entry(number: u16) -> Entry {
         Entry {
-            holder: Holder::new("somebody").unwrap(),
+            holder: Holder::new("leader").unwrap(),
             version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: number.into() },
             ttl: Ttl::DEFAULT,
             epoch: Epoch::new(1).unwrap(),
@@ -65,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_finds_what_a_search_for_each_slot_finds() {
+    fn range_scan_finds_the_same_as_single_searches() {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch(&SCHEMAS.concat()).unwrap();
         let rows = Rows { connection: &connection, origin: None, now: Instant::ORIGIN };
@@ -75,18 +74,18 @@ mod tests {
         let released = entry(103);
         rows.release(&partition(103), released.incarnation(), released.epoch).unwrap();
 
-        let questions: [Vec<u16>; 7] = [
+        let lists: [Vec<u16>; 7] = [
             vec![],
             vec![100],
             vec![99, 401],
-            // All there are, backwards; every one of a range with gaps; one of them twice.
+            // All, in reverse order; a range with gaps; one slot twice.
             (0..500).rev().collect(),
             (200..260).collect(),
             vec![103, 130, 103, 130, 131],
-            // Strangers in between, more than are asked for.
+            // More other rows in between than slots to read.
             vec![397, 100, 250],
         ];
-        for numbers in questions {
+        for numbers in lists {
             let asked: Vec<_> = numbers.into_iter().map(partition).collect();
             let expected: Vec<_> = asked.iter().map(|at| rows.slot(at).unwrap()).collect();
             assert_eq!(rows.slots(&asked).unwrap(), expected, "{asked:?}");

@@ -1,21 +1,20 @@
-//! When a record was written, told so that another process knows whether its own clock can be compared.
+//! [`Stamp`]: when a record was written, in a form that shows which clocks can be compared with it.
 //!
 //! Boot time is one clock for all processes of one boot and one time namespace. Within those, the difference
-//! of two readings is an age; across them it is noise: a time namespace shifts boot time under the same boot
-//! id, and containers may be shown boot ids of their own. The number of a time namespace is given away again
-//! only after every process of it has ended, a leader among them.
+//! of two readings is an age. A time namespace shifts boot time under the same boot id, and a container may
+//! have a boot id of its own. A namespace's number is reused only after all its processes have ended.
 
 use std::{sync::Arc, time::Duration};
 use vvm_clock::Instant;
 
-/// Where readings of this process's clock come from.
+/// The clock of this process: boot and time namespace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in super::super) struct Origin {
     boot_id: Arc<str>,
     time_namespace: i64,
 }
 
-/// What is stored beside a record.
+/// The time of a write, stored beside the record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Stamp {
     pub(super) issued_at_nanos: i64,
@@ -24,7 +23,7 @@ pub(super) struct Stamp {
 }
 
 impl Origin {
-    /// This process's; `None` where the system doesn't tell, and then nothing is proven.
+    /// Returns this process's clock. `None` if the system does not tell: then no age is proven.
     #[cfg(target_os = "linux")]
     pub(in super::super) fn of_this_process() -> Option<Self> {
         use std::os::unix::fs::MetadataExt;
@@ -34,7 +33,7 @@ impl Origin {
         (!boot_id.is_empty()).then(|| Self { boot_id: boot_id.into(), time_namespace })
     }
 
-    /// Nowhere else does [`vvm_clock::SystemClock`] count from boot.
+    /// Elsewhere [`vvm_clock::SystemClock`] does not count from boot.
     #[cfg(not(target_os = "linux"))]
     pub(in super::super) fn of_this_process() -> Option<Self> {
         None
@@ -42,14 +41,14 @@ impl Origin {
 
     pub(super) fn stamp(&self, issued_at: Instant) -> Stamp {
         Stamp {
-            // 292 years of uptime fit.
+            // Enough for 292 years of uptime.
             issued_at_nanos: issued_at.as_nanos().cast_signed(),
             boot_id: Arc::clone(&self.boot_id),
             time_namespace: self.time_namespace,
         }
     }
 
-    /// How long before `now` the stamp was made, if that can be said (I5).
+    /// Returns the age of the stamp, if this clock can be compared with its clock (I5).
     pub(super) fn age(&self, stamp: &Stamp, now: Instant) -> Option<Duration> {
         if *stamp != (Stamp { issued_at_nanos: stamp.issued_at_nanos, ..self.stamp(now) }) {
             return None;
@@ -68,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn an_age_is_proven_to_the_same_boot_and_namespace_only() {
+    fn age_is_proven_only_to_the_same_boot_and_namespace() {
         let here = origin("a", 1);
         let now = Instant::from_nanos(1_000);
         let stamp = here.stamp(Instant::from_nanos(400));
@@ -78,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_from_the_future_or_from_before_boot_proves_nothing() {
+    fn stamp_from_the_future_or_from_before_boot_proves_nothing() {
         let here = origin("a", 1);
         let stamp = here.stamp(Instant::from_nanos(400));
         assert_eq!(here.age(&stamp, Instant::from_nanos(399)), None);
@@ -88,7 +87,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn this_process_knows_where_its_readings_come_from() {
+    fn clock_of_this_process_is_known() {
         let here = Origin::of_this_process().unwrap();
         assert_eq!(here.boot_id.len(), 36, "{here:?}");
         assert_eq!(Origin::of_this_process().unwrap(), here);

@@ -1,4 +1,4 @@
-//! How rows are kept: synced, and within what room there is.
+//! Rows on a full disk, and how they are synced.
 
 use super::{
     super::{OpenOptions, SqliteStorage},
@@ -7,14 +7,14 @@ use super::{
 use crate::{SysVvmDocuments, SysVvmStorage};
 use ielections::{BatchOutcome, DocumentId, DocumentVersion, DocumentWrite, Fence, OnlyIf, Scan, WriteError};
 
-/// Tests run on whatever file system the temporary folder is on.
+/// The temporary folder of a test may be on overlayfs.
 const ANYWHERE: OpenOptions = OpenOptions::new().allow_overlay();
 
 const VACANT: Slot = Slot::Vacant(Vacant { last_epoch: None });
 
 fn entry() -> Entry {
     Entry {
-        holder: Holder::new("somebody").unwrap(),
+        holder: Holder::new("leader").unwrap(),
         version: Version { incarnation: Incarnation::from_bytes([1; 16]), write: 0 },
         ttl: Ttl::DEFAULT,
         epoch: Epoch::new(1).unwrap(),
@@ -27,11 +27,11 @@ fn partition(number: u32) -> Partition {
 
 async fn limit_pages(storage: &SqliteStorage, pages: u32) {
     let set = move |rows: &Rows<'_>| Ok(rows.connection.pragma_update(None, "max_page_count", pages)?);
-    storage.lane.write(set).await.unwrap();
+    storage.queue.write(set).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_full_database_takes_no_more_loses_nothing_and_goes_on_with_room() {
+async fn full_disk_refuses_writes_keeps_records_and_recovers_with_room() {
     let folder = tempfile::TempDir::new().unwrap();
     let storage = SqliteStorage::open(&folder.path().join("elections.db"), ANYWHERE).await.unwrap();
     limit_pages(&storage, 8).await;
@@ -45,11 +45,14 @@ async fn a_full_database_takes_no_more_loses_nothing_and_goes_on_with_room() {
     };
     assert!(matches!(error, WriteError::NotApplied(_)), "{error:?}");
     assert!(error.to_string().contains("the disk is full: make room"), "{error}");
-    // In one transaction with one that does not fit, what needs no room is written.
+    // A write that needs no room succeeds in the same transaction as one that does not fit.
     let renewed = entry().renewed(entry().version.next());
     let (first, next) = (partition(0), partition(claimed));
     let (from, old) = (VACANT, entry());
-    let (refused, swapped) = tokio::join!(biased; storage.claim(next.clone(), &from, &old), storage.renew(first.clone(), &old, &renewed));
+    let (refused, swapped) = tokio::join!(biased;
+        storage.claim(next.clone(), &from, &old),
+        storage.renew(first.clone(), &old, &renewed),
+    );
     assert!(matches!(refused, Err(WriteError::NotApplied(_))), "{refused:?}");
     assert_eq!(swapped.unwrap(), Swap::Swapped);
     for number in 1..claimed {
@@ -62,7 +65,7 @@ async fn a_full_database_takes_no_more_loses_nothing_and_goes_on_with_room() {
 }
 
 #[tokio::test]
-async fn a_batch_for_which_there_is_no_room_leaves_nothing_behind_and_others_be() {
+async fn batch_without_room_is_undone_and_other_writes_stand() {
     let folder = tempfile::TempDir::new().unwrap();
     let storage = SqliteStorage::open(&folder.path().join("elections.db"), ANYWHERE).await.unwrap();
     let (first, other, entry) = (partition(1), partition(2), entry());
@@ -78,7 +81,7 @@ async fn a_batch_for_which_there_is_no_room_leaves_nothing_behind_and_others_be(
     let large: Vec<_> = (0..100).map(put).collect();
     let (none, small, renewed) =
         (fence(DocumentVersion::NONE), [put(1)], entry.renewed(entry.version.next()));
-    // All in one transaction, before and behind the one that does not fit.
+    // All in one transaction, before and after the one that does not fit.
     let (before, refused, behind) = tokio::join!(biased;
         storage.renew(other.clone(), &entry, &renewed),
         storage.write_documents(&first, &none, &large),
@@ -96,9 +99,9 @@ async fn a_batch_for_which_there_is_no_room_leaves_nothing_behind_and_others_be(
     assert_eq!(storage.write_documents(&first, &none, &large).await.unwrap(), BatchOutcome::Written);
 }
 
-/// Unlike a full disk, which ends the whole transaction, this fails one statement.
+/// A failed statement, unlike a full disk, does not end the transaction.
 #[tokio::test]
-async fn a_batch_that_fails_in_the_middle_is_taken_back_and_others_stand() {
+async fn batch_that_fails_half_way_is_undone_and_other_writes_stand() {
     let folder = tempfile::TempDir::new().unwrap();
     let storage = SqliteStorage::open(&folder.path().join("elections.db"), ANYWHERE).await.unwrap();
     let (at, entry) = (partition(1), entry());
@@ -108,7 +111,7 @@ async fn a_batch_that_fails_in_the_middle_is_taken_back_and_others_stand() {
             BEGIN SELECT RAISE(ABORT, 'not this one'); END";
         Ok(rows.connection.execute_batch(trigger)?)
     };
-    storage.lane.write(refuse).await.unwrap();
+    storage.queue.write(refuse).await.unwrap();
     let put = |number: u8| DocumentWrite::Put {
         id: DocumentId::new(vec![number]).unwrap(),
         body: vec![number].into(),
@@ -133,7 +136,7 @@ async fn a_batch_that_fails_in_the_middle_is_taken_back_and_others_stand() {
 }
 
 #[tokio::test]
-async fn a_page_ends_with_its_bytes_and_the_scan_goes_on() {
+async fn page_ends_at_its_size_and_the_scan_continues() {
     let folder = tempfile::TempDir::new().unwrap();
     let storage = SqliteStorage::open(&folder.path().join("elections.db"), ANYWHERE).await.unwrap();
     let (at, entry) = (partition(1), entry());
@@ -165,12 +168,12 @@ async fn every_commit_is_synced_to_a_write_ahead_log() {
         let mode: String = rows.connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
         Ok((synchronous, mode))
     };
-    assert_eq!(storage.lane.write(pragmas).await.unwrap(), (FULL, "wal".to_owned()));
+    assert_eq!(storage.queue.write(pragmas).await.unwrap(), (FULL, "wal".to_owned()));
 }
 
 /// Between the check that begins a transaction and its commit.
 #[tokio::test]
-async fn a_write_to_a_file_that_is_replaced_before_its_commit_is_none() {
+async fn write_to_a_file_replaced_before_the_commit_is_reported_as_replaced() {
     let folder = tempfile::TempDir::new().unwrap();
     let path = folder.path().join("elections.db");
     let storage = SqliteStorage::open(&path, ANYWHERE).await.unwrap();
@@ -178,6 +181,6 @@ async fn a_write_to_a_file_that_is_replaced_before_its_commit_is_none() {
         std::fs::remove_file(&path).unwrap();
         Ok(())
     };
-    let outcome = storage.lane.write(replaced).await;
+    let outcome = storage.queue.write(replaced).await;
     assert!(matches!(outcome, Err(WriteError::Replaced(_))), "{outcome:?}");
 }

@@ -1,0 +1,138 @@
+//! [`DatabaseThread`]: the thread that owns an embedded database, and the queue of jobs for it.
+
+use super::closed::Closed;
+use std::{
+    fmt, io,
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    thread::{self, JoinHandle},
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+
+/// How many calls may wait for the thread. Further ones wait for room: memory stays bounded (I11), and a
+/// burst of a thousand slots fits.
+const ROOM: usize = 1024;
+
+/// A job's place in the queue. Dropped, it makes room for another call.
+pub(super) type Room = OwnedSemaphorePermit;
+
+/// A thread that owns a database, and the bounded queue of its jobs.
+pub(super) struct DatabaseThread<Job> {
+    room: Arc<Semaphore>,
+    /// `None` once closed.
+    queue: Mutex<Option<mpsc::Sender<Job>>>,
+    /// Its sender is dropped as the thread's last act.
+    ended: watch::Receiver<()>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Why there is no thread with an open database.
+pub(super) enum StartError<E> {
+    /// The system refused the thread.
+    Thread(io::Error),
+    /// The thread panicked while it opened the database.
+    Ended,
+    /// The database could not be opened.
+    Open(E),
+}
+
+impl<Job: Send + 'static> DatabaseThread<Job> {
+    /// Starts the thread. On it `open` opens the database, and `serve` takes jobs until the queue is closed.
+    /// Also returns what `open` says about the database.
+    pub(super) async fn start<D, A: Send + 'static, E: Send + 'static>(
+        name: &str,
+        open: impl FnOnce() -> Result<(D, A), E> + Send + 'static,
+        serve: impl FnOnce(D, mpsc::Receiver<Job>) + Send + 'static,
+    ) -> Result<(Self, A), StartError<E>> {
+        let (queue, jobs) = mpsc::channel();
+        let (opened, outcome) = oneshot::channel();
+        let (ending, ended) = watch::channel(());
+        let run = move || {
+            // Dropped last, after all that this thread owns.
+            let _ending = ending;
+            match open() {
+                Err(error) => drop(opened.send(Err(error))),
+                Ok((database, about)) => {
+                    // Otherwise opening was cancelled, and no handle would close the database.
+                    if opened.send(Ok(about)).is_ok() {
+                        serve(database, jobs);
+                    }
+                }
+            }
+        };
+        let thread = thread::Builder::new().name(name.into()).spawn(run).map_err(StartError::Thread)?;
+        let thread = Self {
+            room: Arc::new(Semaphore::new(ROOM)),
+            queue: Mutex::new(Some(queue)),
+            ended,
+            thread: Mutex::new(Some(thread)),
+        };
+        match outcome.await {
+            Ok(Ok(about)) => Ok((thread, about)),
+            Ok(Err(error)) => Err(StartError::Open(error)),
+            Err(_) => Err(StartError::Ended),
+        }
+    }
+
+    /// Queues the job that `job` makes of a channel for the answer, and waits for the answer. `None` if the
+    /// thread ended before it answered.
+    ///
+    /// # Cancel safety
+    /// Dropped, the job is skipped if the thread has not begun with it; else it is done, and its answer lost.
+    pub(super) async fn call<T>(
+        &self,
+        job: impl FnOnce(oneshot::Sender<T>, Room) -> Job,
+    ) -> Result<Option<T>, Closed> {
+        let room = Arc::clone(&self.room).acquire_owned().await.map_err(|_| Closed)?;
+        let (answer, answered) = oneshot::channel();
+        {
+            let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            queue.as_ref().and_then(|queue| queue.send(job(answer, room)).ok()).ok_or(Closed)?;
+        }
+        Ok(answered.await.ok())
+    }
+
+    /// Refuses further calls. Returns when all earlier ones are answered and the thread is joined.
+    ///
+    /// # Cancel safety
+    /// May be dropped. Closing goes on; dropping the `DatabaseThread` joins the thread.
+    pub(super) async fn close(&self) {
+        self.hang_up();
+        // Fails when the thread has dropped the sender, and only then.
+        while self.ended.clone().changed().await.is_ok() {}
+        self.join();
+    }
+}
+
+impl<Job> DatabaseThread<Job> {
+    fn hang_up(&self) {
+        self.room.close();
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    fn join(&self) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Err(_panic)) = thread.map(JoinHandle::join) {
+            // The panic was printed where it happened, and its callers got `Unknown`.
+            tracing::error!("the thread that owned the database had panicked");
+        }
+    }
+}
+
+impl<Job> Drop for DatabaseThread<Job> {
+    /// Joins the thread (I9). That takes as long as the jobs in the queue: without
+    /// [`close`](DatabaseThread::close), up to a second if the database is locked.
+    fn drop(&mut self) {
+        self.hang_up();
+        self.join();
+    }
+}
+
+impl<Job> fmt::Debug for DatabaseThread<Job> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let waiting = ROOM - self.room.available_permits();
+        out.debug_struct("DatabaseThread")
+            .field("waiting", &waiting)
+            .field("closed", &self.room.is_closed())
+            .finish()
+    }
+}

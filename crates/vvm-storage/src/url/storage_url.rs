@@ -1,0 +1,120 @@
+//! [`StorageUrl`]: a storage's URL, safe to show.
+
+use std::fmt;
+
+/// A storage's URL. Its `Display` and `Debug` never show a secret: not what stands before an `@`, and of
+/// options only the values of those that hold no secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StorageUrl(String);
+
+/// Options whose values may be shown.
+const SHOWN: [&str; 19] = [
+    "allow",
+    "context",
+    "datacenter",
+    "endpoint",
+    "mode",
+    "password_file",
+    "prefix",
+    "profile",
+    "region",
+    "replication",
+    "request_timeout",
+    "serial",
+    "sslmode",
+    "sslrootcert",
+    "tls_ca",
+    "tls_certificate",
+    "tls_key",
+    "tls_name",
+    "user",
+];
+
+/// Splits a URL at the end of its scheme. A path may contain a colon, but no scheme contains a slash or a dot.
+pub(super) fn split(url: &str) -> Option<(&str, &str)> {
+    url.split_once(':').filter(|(scheme, _)| !scheme.is_empty() && !scheme.contains(['/', '.', '@']))
+}
+
+impl From<&str> for StorageUrl {
+    fn from(url: &str) -> Self {
+        Self(url.to_owned())
+    }
+}
+
+impl StorageUrl {
+    /// Returns the URL as it was given, with its secrets.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for StorageUrl {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, place) = match split(&self.0) {
+            Some((scheme, place)) => (Some(scheme), place),
+            None => (None, self.0.as_str()),
+        };
+        if let Some(scheme) = scheme {
+            write!(out, "{scheme}:")?;
+        }
+        // The name of a file or folder may contain an `@`; everywhere else a user and a password end there.
+        // The last `@` counts, and before the options are split off: a password may contain `@` and `?`.
+        let has_host = place.starts_with("//") && !place.starts_with("///");
+        let is_path = matches!(scheme, Some("sqlite" | "sled")) && !has_host;
+        let place = match place.rsplit_once('@') {
+            Some((_secret, rest)) if !is_path => {
+                let slashes = if place.starts_with("//") { "//" } else { "" };
+                write!(out, "{slashes}…@")?;
+                rest
+            }
+            _ => place,
+        };
+        let Some((place, options)) = place.split_once('?') else { return out.write_str(place) };
+        write!(out, "{place}?")?;
+        for (number, option) in options.split('&').enumerate() {
+            let separator = if number == 0 { "" } else { "&" };
+            match option.split_once('=') {
+                Some((name, _)) if SHOWN.contains(&name) => write!(out, "{separator}{option}")?,
+                Some((name, _secret)) => write!(out, "{separator}{name}=…")?,
+                // It may be the end of a password that contains an `&`.
+                None => write!(out, "{separator}…")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for StorageUrl {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "\"{self}\"")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_shown_and_the_rest_is() {
+        let table = [
+            ("dynamodb://KEY:SECRET@eu-west-1/table", "dynamodb://…@eu-west-1/table"),
+            ("scylla://vvm:sec/r@e?t@a/keyspace?user=vvm", "scylla://…@a/keyspace?user=vvm"),
+            (
+                "scylla://a/keyspace?user=vvm&pass=s&ret&serial=local",
+                "scylla://a/keyspace?user=vvm&pass=…&…&serial=local",
+            ),
+            ("postgres://me:secret@h/db?pwd=secret", "postgres://…@h/db?pwd=…"),
+            ("sqlite://me:secret@h/a.db", "sqlite://…@h/a.db"),
+            ("me:secret@h/db", "me:…@h/db"),
+            ("//me:secret@h/db", "//…@h/db"),
+            ("sqlite:/a@b.db?mode=0660&key=secret", "sqlite:/a@b.db?mode=0660&key=…"),
+            ("/var/lib/a:b.db", "/var/lib/a:b.db"),
+            ("mem:", "mem:"),
+        ];
+        for (url, shown) in table {
+            assert_eq!(StorageUrl::from(url).to_string(), shown);
+            assert_eq!(format!("{:?}", StorageUrl::from(url)), format!("\"{shown}\""));
+            assert_eq!(StorageUrl::from(url).as_str(), url);
+        }
+    }
+}

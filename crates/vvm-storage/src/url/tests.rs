@@ -1,0 +1,134 @@
+//! URLs: which storage each names, and what its refusal says.
+
+use super::*;
+
+#[test]
+fn scheme_and_place_are_parsed() {
+    assert_eq!(parse("mem:").unwrap(), Place::Mem);
+    for path in ["elections.db", "/var/lib/a b.db", "../x:y", "./a", "C:", " ", "ä%20#"] {
+        let plain = File { path, allows_overlay: false, for_group: false };
+        assert_eq!(parse(&format!("sqlite:{path}")).unwrap(), Place::Sqlite(plain));
+        let both = Place::Sqlite(File { allows_overlay: true, for_group: true, ..plain });
+        assert_eq!(parse(&format!("sqlite:{path}?allow=overlay&mode=0660")).unwrap(), both);
+        assert_eq!(parse(&format!("sled:{path}")).unwrap(), Place::Sled(path));
+    }
+    let slashes = parse("sqlite:///var/lib/a.db?mode=0660").unwrap();
+    let file = File { path: "/var/lib/a.db", allows_overlay: false, for_group: true };
+    assert_eq!(slashes, Place::Sqlite(file));
+    assert_eq!(parse("sled:///var/lib/a").unwrap(), Place::Sled("/var/lib/a"));
+    let cluster = "scylla://host1,host2:9042/keyspace?datacenter=dc1";
+    assert_eq!(parse(cluster).unwrap(), Place::Scylla(cluster));
+    let table = "dynamodb://eu-west-1/elections?endpoint=http://localhost:8000";
+    assert_eq!(parse(table).unwrap(), Place::DynamoDb(table));
+}
+
+#[test]
+fn wrong_url_is_misuse_and_does_not_pass() {
+    let error = parse("elections.db").unwrap_err();
+    assert!(error.is_misuse() && !error.is_passing());
+    #[cfg(feature = "sqlite")]
+    {
+        let path = || "elections.db".into();
+        let locked = OpenError::from(crate::sqlite::OpenError::Locked(path()));
+        assert!(locked.is_passing() && !locked.is_misuse());
+        assert!(!OpenError::from(crate::sqlite::OpenError::NotADatabase(path())).is_passing());
+    }
+}
+
+#[test]
+fn only_a_file_with_content_exists() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("elections.db");
+    let url = format!("sqlite:{}", path.display());
+    assert!(!exists("mem:").unwrap());
+    assert!(!exists(&url).unwrap());
+    std::fs::write(&path, "").unwrap();
+    assert!(!exists(&url).unwrap());
+    std::fs::write(&path, "not a database, which opening reports").unwrap();
+    assert!(exists(&url).unwrap());
+    assert!(exists("elections.db").is_err());
+}
+
+#[test]
+fn sharing_is_known_before_opening() {
+    assert!(shared_between_processes("sqlite:elections.db").unwrap());
+    assert!(shared_between_processes("scylla://host/keyspace").unwrap());
+    assert!(shared_between_processes("dynamodb://eu-west-1/table").unwrap());
+    assert!(!shared_between_processes("sled:folder").unwrap());
+    assert!(!shared_between_processes("mem:").unwrap());
+    assert!(shared_between_processes("elections.db").is_err());
+}
+
+#[test]
+fn refusal_names_the_mistake_and_the_way_out() {
+    let table = [
+        ("", "for a file: `sqlite:`"),
+        ("elections.db", "for a file: `sqlite:elections.db`"),
+        ("/var/lib/a:b.db", "for a file: `sqlite:/var/lib/a:b.db`"),
+        (":memory:", "write one of mem:, sqlite:PATH"),
+        ("mem:name", "write `mem:`"),
+        ("mem://", "write `mem:`"),
+        ("sqlite:", "the path is missing"),
+        ("sqlite::memory:", "write `mem:`"),
+        ("sqlite:?allow=overlay", "the path is missing"),
+        ("sqlite:a.db?cache=shared", "no option `cache`; there are allow and mode"),
+        ("sqlite:a.db?allow", "write allow=VALUE"),
+        ("sqlite://host/elections.db", "write `sqlite:elections.db` or"),
+        ("sqlite:a.db?mode=0644", "mode=0600 or mode=0660"),
+        ("sqlite:a.db?allow=nfs", "write allow=overlay"),
+        ("sqlite:a?b.db?allow=overlay", "a path can't contain a `?`"),
+        ("sqlit:a.db", "no storage `sqlit:`; there are mem:, sqlite:PATH"),
+        ("SQLITE:a.db", "no storage `SQLITE:`; there are"),
+        ("postgres://host/database", "no storage `postgres:`"),
+        ("sled:", "the path is missing"),
+        ("sled://host/elections", "write `sled:elections` or"),
+        ("sled:elections?mode=rw", "takes no options"),
+    ];
+    for (url, part) in table {
+        let error = parse(url).unwrap_err().to_string();
+        assert!(error.contains(part), "{url}: {error}");
+    }
+}
+
+/// Every refusal of a URL with a planted secret, with each driver of this build. No server is contacted.
+#[tokio::test]
+async fn no_refusal_shows_a_secret() {
+    const SECRET: &str = "hunter2";
+    let urls = [
+        "dynamodb://KEY:hunter2@eu-west-1/table",
+        "dynamodb://hunter2@eu-west-1",
+        "dynamodb://eu-west-1/table?password=hunter2",
+        "dynamodb://eu-west-1/table?pass=hunter2",
+        "dynamodb://eu-west-1/table?pwd=hunter2",
+        "dynamodb://eu-west-1/table?secret_access_key=hunter2",
+        "dynamodb://eu-west-1/table?endpoint=http://KEY:hunter2@host",
+        "dynamodb://eu-west-1/table?endpoint=ftp://KEY:hunter2@host",
+        "dynamodb://eu-west-1/table?endpoint=http://host&token=x&hunter2",
+        "scylla://vvm:hunter2@host/keyspace",
+        "scylla://vvm:a@hunter2@host",
+        "scylla://vvm:a?hunter2@host/keyspace",
+        "scylla://host/keyspace?password=hunter2",
+        "scylla://host/keyspace?pass=hunter2",
+        "scylla://host/keyspace?pwd=a&hunter2",
+        "scylla://host/keyspace?user=vvm&passwd=hunter2",
+        "scylla:vvm:hunter2@host/keyspace",
+        "unknown://me:hunter2@host/db",
+        "me:hunter2@host/db",
+        "//me:hunter2@host/db",
+        "mem://me:hunter2@x",
+        "sqlite:a.db?key=hunter2",
+        "sqlite://me:hunter2@host/a.db",
+        "sled://me:hunter2@host/a",
+        "sled:a?key=hunter2",
+    ];
+    let clock: Arc<dyn Clock> = Arc::new(vvm_clock::SystemClock::start().unwrap());
+    for url in urls {
+        let error = open(url, Arc::clone(&clock)).await.expect_err(url);
+        assert!(error.is_misuse(), "{url}: {error}");
+        let mut said = format!("{error} {error:?} {}", init_storage(url).await.expect_err(url));
+        if let Err(error) = shared_between_processes(url) {
+            said += &error.to_string();
+        }
+        assert!(!said.contains(SECRET), "{url}: {said}");
+    }
+}
