@@ -27,6 +27,7 @@ mod key;
 mod opened;
 mod partition;
 mod requests;
+mod storage_url;
 mod sysvvm;
 pub mod url;
 
@@ -52,8 +53,9 @@ pub use key::{
 pub use opened::{Opened, Provenance};
 pub use partition::Partition;
 pub use requests::{Advanced, Ask, Pause, RequestExpiry, Requests, Stage, StepDown};
+pub use storage_url::StorageUrl;
 pub use sysvvm::SysVvmStorage;
-pub use url::{OpenError, StorageUrl, init_storage, open};
+pub use url::{OpenError, init_storage, open};
 
 /// The README's example is a doc test.
 #[cfg(doctest)]

@@ -21,14 +21,12 @@ mod credentials;
 mod error;
 mod file;
 mod looking;
-mod storage_url;
 
 pub use credentials::credentials;
 pub use error::OpenError;
 pub use looking::{check_place, exists, files, open_to_look, shared_between_processes};
-pub use storage_url::StorageUrl;
 
-use crate::SysVvmStorage;
+use crate::{SysVvmStorage, storage_url};
 use file::{File, without_slashes};
 use std::sync::Arc;
 use vvm_clock::Clock;

@@ -24,7 +24,8 @@ pub(super) async fn open_once(
     clock: &Arc<dyn Clock>,
 ) -> Result<Arc<ElectionsTtlStorage>, HostError> {
     let opened = vvm_storage::open(&settings.storage, Arc::clone(clock)).await;
-    let opened = opened.map_err(|cause| HostError::Storage { url: settings.storage.clone(), cause })?;
+    let opened =
+        opened.map_err(|cause| HostError::Storage { url: settings.storage.as_str().into(), cause })?;
     let storage = Arc::new(ElectionsTtlStorage::new(opened));
     storage.settle_slot_count(&settings.cluster(), settings.slots).await?;
     StartLine::of(&storage, settings, &**clock).await.log(&settings.name);

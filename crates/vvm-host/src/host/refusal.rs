@@ -4,7 +4,7 @@ use crate::{exit_status, http::CantListen, resource_limit::way_out};
 use ielections::record::HolderTooLong;
 use std::io;
 use vvm_deadman::ArmError;
-use vvm_storage::{OpenError, SettleError};
+use vvm_storage::{OpenError, SettleError, StorageUrl};
 
 /// Why a [`Host`](super::Host) could not be opened. Nothing runs, and nothing leads.
 #[derive(Debug, thiserror::Error)]
@@ -13,7 +13,7 @@ pub enum HostError {
     #[error("storage {url}: {cause}")]
     Storage {
         /// The URL of the settings.
-        url: String,
+        url: StorageUrl,
         /// The cause.
         #[source]
         cause: OpenError,

@@ -1,6 +1,6 @@
 //! [`OpenError`]: why a storage could not be opened.
 
-use super::StorageUrl;
+use crate::StorageUrl;
 
 /// The schemes of all drivers, whether they are in this build or not.
 const SCHEMES: &str = "mem:, sqlite:PATH, sled:PATH, postgres://USER@HOST/DATABASE, scylla://HOST/KEYSPACE, \

@@ -1,4 +1,4 @@
-//! The verbs: each one statement, sent once.
+//! The verbs of slots and settings: each is one statement, sent once.
 
 mod description;
 mod documents;
@@ -21,24 +21,23 @@ use std::{
     time::Duration,
 };
 
-/// A handle on a keyspace: connections of its own.
+/// A handle of a keyspace, with connections of its own.
 #[derive(Debug)]
 pub struct ScyllaStorage {
-    /// `None` once closed. A call that runs keeps the connections until it ends.
+    /// `None` once closed. A running call keeps the connections until it ends.
     statements: Mutex<Option<Arc<Statements>>>,
     ending: Ending,
-    /// Where that is.
     address: Address,
-    /// What tells the batches of documents apart.
+    /// For the ids of batches.
     entropy: OsEntropy,
 }
 
 impl ScyllaStorage {
-    /// Connects to the keyspace that `url` names, as the module's documentation says, and checks its table.
-    /// Creates nothing: that is [`init_storage`](crate::init_storage)'s.
+    /// Connects to the keyspace that `url` names, and checks its table. Creates nothing:
+    /// [`init_storage`](crate::init_storage) does.
     ///
     /// # Errors
-    /// See [`OpenError`]: each says what to do.
+    /// See [`OpenError`].
     ///
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
@@ -53,7 +52,7 @@ impl ScyllaStorage {
         self.statements.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(Closed)
     }
 
-    /// `None` if `entry` stands there now, else what stands there instead.
+    /// Replaces `from` by `entry`. `None` if it was applied, else the slot as it is.
     async fn swap(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Option<Slot>, WriteError> {
         let (new, old) = (Record::of_entry(entry), Record::of_slot(from));
         let answer = self.statements()?.swap(at.as_bytes(), &new, &old).await;
@@ -67,13 +66,13 @@ impl ScyllaStorage {
 impl SysVvmStorage for ScyllaStorage {
     fn limits(&self) -> Limits {
         Limits {
-            // An attempt may take a tenth of it: room for a transaction's four round trips between data
+            // An attempt may take a tenth of it: enough for a transaction's four round trips between data
             // centres, 50 ms each.
             min_ttl: Duration::from_secs(2),
-            // CQL takes 65,535; keys are kept in memory by the server.
+            // CQL's limit is 65,535; the server keeps keys in memory.
             max_key_bytes: 16 << 10,
             max_value_bytes: 16 << 10,
-            // As many requests at once: a twentieth of what one connection takes.
+            // Sent at once: a twentieth of what one connection takes.
             scan_batch: 100,
         }
     }
@@ -122,7 +121,7 @@ impl SysVvmStorage for ScyllaStorage {
 
     async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
         let statements = self.statements()?;
-        // Each has nodes of its own to ask: one that fails or hangs is waited for by nothing but its slots.
+        // Each slot is read from nodes of its own. A node that fails or hangs affects only its slots.
         let reads = at.iter().zip(seen).map(async |(at, seen)| {
             *seen = Some(statements.peek(at.as_bytes()).await?.slot()?);
             Ok(())

@@ -1,33 +1,33 @@
-//! Which error of the database or of its client library is which error of the contract: the table in the
-//! driver's documentation, as code.
+//! Maps errors of the server and of the client library to those of the contract: the table in the driver's
+//! documentation, as code.
 
 use ::scylla::errors::{BadQuery, DbError, ExecutionError, PrepareError, RequestAttemptError};
 use ielections::{ReadError, WriteError};
 use std::{error::Error, fmt};
 
-/// What is known of a request that failed.
+/// Whether a failed request was executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
-    /// No server has begun with it.
+    /// No server has begun it.
     NotBegun,
-    /// No server has begun with it, nor will any as long as things are as they are.
+    /// No server has begun it, and none will until its cause is removed.
     Refused,
-    /// It may have been carried out.
+    /// It may have been executed.
     Unknown,
 }
 
-/// A request failed.
+/// An error of a request.
 #[derive(Debug)]
 pub(super) enum DriverError {
-    /// Somebody says so.
+    /// The request failed.
     Failed(Box<ExecutionError>),
-    /// It was answered with a row that makes no sense.
+    /// The answer has a malformed row.
     Damaged(Damaged),
-    /// It was answered with something that can't be read.
+    /// The answer can't be read.
     Unreadable(Box<dyn Error + Send + Sync>),
 }
 
-/// What went wrong, and what to do where the database's own words don't say.
+/// The message of a failed request, with what to do.
 #[derive(Debug)]
 struct Failed(Box<ExecutionError>);
 
@@ -38,25 +38,22 @@ impl fmt::Display for Failed {
             ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, words)) => match error {
                 DbError::Unavailable { required, alive, .. } => write!(
                     out,
-                    "no quorum: {required} copies have to answer, and the nodes of {alive} are up. Start the others, or \
+                    "no quorum: {required} copies must answer, and the nodes of {alive} are up. Start the others, or \
                      ALTER KEYSPACE to fewer copies"
                 ),
                 DbError::Unauthorized => write!(out, "{words}: GRANT SELECT and MODIFY on the keyspace"),
                 DbError::Invalid => write!(
                     out,
-                    "{words}: somebody has dropped or altered keyspace or table. `vvm init-storage` creates what is \
-                     missing"
+                    "{words}: keyspace or table were dropped or altered. `vvm init-storage` creates what is missing"
                 ),
                 _ => write!(out, "{cause}"),
             },
             ExecutionError::RequestTimeout(after) => {
-                write!(
-                    out,
-                    "no answer within {after:?}: nodes hang, are overloaded, or can't reach each other"
-                )
+                let after = vvm_clock::Span(*after);
+                write!(out, "no answer within {after}: nodes hang, are overloaded, or can't reach each other")
             }
             ExecutionError::EmptyPlan | ExecutionError::ConnectionPoolError(_) => {
-                write!(out, "no node can be reached: start them, or mend the network ({cause})")
+                write!(out, "no node can be reached: start the nodes, or check the network ({cause})")
             }
             _ => write!(out, "{cause}"),
         }
@@ -69,10 +66,10 @@ impl Error for Failed {
     }
 }
 
-/// A row that this driver never wrote.
+/// A row that this driver did not write.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "the table has a row that no election wrote: {0}. Stop everybody, and look who else writes to the table"
+    "the table has a row that no election wrote: {0}. Stop all candidates, and find the program that writes to it"
 )]
 pub(super) struct Damaged(pub(super) String);
 
@@ -96,7 +93,7 @@ impl DriverError {
                 Outcome::Refused => WriteError::Fatal(Failed(error).into()),
                 Outcome::Unknown => WriteError::Unknown(Failed(error).into()),
             },
-            // A row comes with a refusal alone.
+            // Only a refusal has a row.
             Self::Damaged(damaged) => WriteError::Fatal(damaged.into()),
             Self::Unreadable(cause) => WriteError::Unknown(cause),
         }
@@ -114,9 +111,9 @@ impl DriverError {
     }
 }
 
-/// (I7) Whatever is not certain is unknown, kinds of error that a later version of the library adds included.
+/// Returns whether a failed request was executed. (I7) Every error that is not listed is `Unknown`.
 ///
-/// A request is sent once: the error is that of the one attempt, never of one that followed another.
+/// A request is sent once, so the error is always that of the only attempt.
 pub(super) fn outcome(error: &ExecutionError) -> Outcome {
     match error {
         ExecutionError::EmptyPlan
@@ -132,7 +129,7 @@ pub(super) fn outcome(error: &ExecutionError) -> Outcome {
     }
 }
 
-/// The same of a statement that could not be prepared. No node begins with one before that.
+/// The same for a statement that could not be prepared. No node begins it before that.
 pub(super) fn of_preparing(error: &PrepareError) -> Outcome {
     match error {
         PrepareError::AllAttemptsFailed { first_attempt }
@@ -198,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn each_error_is_what_the_table_says() {
+    fn each_error_maps_as_documented() {
         let consistency = Consistency::Serial;
         let (received, required, numfailures) = (1, 2, 1);
         let not_begun = [

@@ -1,6 +1,6 @@
-//! What a cluster says of itself: system tables, as the node has them that happens to be asked.
+//! The description of a cluster, from the system tables of one node.
 //!
-//! Only version and schema are for everybody to read. What else this user may not see is left out.
+//! Every user may read versions and schema. What this user may not read is left out.
 
 use super::super::{
     errors::DriverError,
@@ -17,17 +17,17 @@ use std::{
     fmt::Display,
 };
 
-/// Each node's version of Cassandra, or the one that ScyllaDB is compatible with.
+/// Each node's version of Cassandra; of ScyllaDB, the version that it is compatible with.
 const VERSIONS: [&str; 2] =
     ["SELECT release_version FROM system.local", "SELECT release_version FROM system.peers"];
 
 /// ScyllaDB's own version.
 const SCYLLA: &str = "SELECT version FROM system.versions WHERE key = 'local'";
 
-/// Cassandra's, from 4.0 on.
+/// Of Cassandra from 4.0 on.
 const COMMIT_LOG: &str = "SELECT value FROM system_views.settings WHERE name = 'commitlog_sync'";
 
-/// Software, levels, nodes, copies, and what a power cut would do.
+/// Returns software, levels, nodes, copies, and what a power cut may lose.
 pub(super) async fn describe(session: &Session, address: &Address) -> Result<Description, DriverError> {
     let mut versions = BTreeSet::new();
     for query in VERSIONS {
@@ -50,7 +50,7 @@ pub(super) async fn describe(session: &Session, address: &Address) -> Result<Des
     if let Some(keyspace) = state.get_keyspace(&address.keyspace) {
         description = of_keyspace(keyspace, description);
     }
-    // ScyllaDB syncs lightweight transactions whatever the setting is.
+    // ScyllaDB always syncs lightweight transactions.
     if scylla.is_none() {
         description = with_commit_log(text(session, COMMIT_LOG).await.as_deref(), description);
     }
@@ -72,20 +72,20 @@ fn of_keyspace(keyspace: &Keyspace, description: Description) -> Description {
         return description;
     }
     description.concerned(
-        "the keyspace has durable_writes = false: a node that ends forgets leader records and epochs. ALTER KEYSPACE … WITH \
-         durable_writes = true",
+        "the keyspace has durable_writes = false: a node that ends loses leader records and epochs. \
+         ALTER KEYSPACE … WITH durable_writes = true",
     )
 }
 
 fn with_commit_log(sync: Option<&str>, description: Description) -> Description {
     match sync {
         Some("periodic") => description.with("commitlog_sync", "periodic").concerned(
-            "commitlog_sync is periodic: a power cut of a whole quorum at once may forget the last seconds, epochs among \
-             them. Set it to group or batch in cassandra.yaml of every node, or be sure that no power cut hits a quorum",
+            "commitlog_sync is periodic: a power cut of a whole quorum may lose the last seconds, with epochs. Set it \
+             to group or batch in cassandra.yaml of every node, or make sure that no power cut hits a quorum",
         ),
         Some(sync) => description.with("commitlog_sync", sync),
         None => description
-            .with("commitlog_sync", "not told (before Cassandra 4.0, or no right to SELECT on system_views)"),
+            .with("commitlog_sync", "unknown (before Cassandra 4.0, or no right to SELECT on system_views)"),
     }
 }
 
@@ -95,7 +95,7 @@ fn listed(items: impl IntoIterator<Item = impl Display>) -> String {
 
 async fn texts(session: &Session, query: &str) -> Result<Vec<String>, DriverError> {
     let mut statement = Statement::new(query);
-    // Of one node, and for LOCAL_SERIAL of one that may be asked.
+    // LOCAL_ONE: with `serial=local` only nodes of one data centre may be used.
     statement.set_consistency(Consistency::LocalOne);
     let answer = session.query_unpaged(statement, ()).await?;
     let unreadable = |cause: Box<dyn std::error::Error + Send + Sync>| DriverError::Unreadable(cause);
@@ -104,7 +104,7 @@ async fn texts(session: &Session, query: &str) -> Result<Vec<String>, DriverErro
     Ok(rows.filter_map(|row| row.ok()?.0).collect())
 }
 
-/// `None` where there is no such table, or it is not for this user.
+/// `None` if there is no such table, or this user may not read it.
 async fn text(session: &Session, query: &str) -> Option<String> {
     texts(session, query).await.ok()?.into_iter().next()
 }
@@ -114,13 +114,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_commit_log_that_is_synced_later_is_a_concern() {
+    fn periodic_sync_of_the_commit_log_is_a_concern() {
         let of = |sync| with_commit_log(sync, Description::of("Apache Cassandra"));
         assert!(of(Some("periodic")).concerns[0].contains("group or batch"));
         for sync in ["batch", "group"] {
             assert_eq!(of(Some(sync)).concerns, Vec::<String>::new());
             assert_eq!(of(Some(sync)).setting("commitlog_sync"), Some(sync));
         }
-        assert!(of(None).setting("commitlog_sync").unwrap().starts_with("not told"));
+        assert!(of(None).setting("commitlog_sync").unwrap().starts_with("unknown"));
     }
 }

@@ -15,11 +15,11 @@ use ielections::{
 impl SysVvmDocuments for ScyllaStorage {
     fn document_limits(&self) -> DocumentLimits {
         DocumentLimits {
-            // CQL takes 65,535; the server keeps an index of them.
+            // CQL's limit is 65,535; the server keeps them in an index.
             max_id_bytes: 1 << 10,
-            // Cassandra and ScyllaDB take half a segment of their commit log, 16 MiB and more. But a
-            // transaction sends its batch to each replica twice, and renewals wait for it: so much takes less
-            // than a tenth of a second.
+            // Cassandra and ScyllaDB allow half a segment of the commit log, 16 MiB or more. But a
+            // transaction sends its batch to each replica twice, and renewals wait for it. 1 MiB takes less
+            // than 0.1 s.
             max_batch_bytes: 1 << 20,
             max_body_bytes: 64 << 10,
             max_batch: 256,
@@ -37,8 +37,8 @@ impl SysVvmDocuments for ScyllaStorage {
         self.entropy.fill(&mut id);
         let answer = self.statements()?.write_documents(at.as_bytes(), fence, &id, batch).await;
         let outcome = answer.and_then(|columns| {
-            // The server may lose to another transaction that then finishes ours, find our own batch when it
-            // tries again, and refuse it.
+            // The server may lose ours to a transaction that then finishes it, find our batch when it tries
+            // again, and refuse it.
             let written = columns.applied()? || columns.last_batch_is(&id)?;
             Ok(if written { BatchOutcome::Written } else { BatchOutcome::Refused })
         });

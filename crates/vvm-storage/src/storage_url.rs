@@ -30,8 +30,8 @@ const SHOWN: [&str; 19] = [
     "user",
 ];
 
-/// Splits a URL at the end of its scheme. A path may contain a colon, but no scheme contains a slash or a dot.
-pub(super) fn split(url: &str) -> Option<(&str, &str)> {
+/// Splits a URL behind its scheme. A path may contain a colon, but no scheme contains a slash or a dot.
+pub(crate) fn split(url: &str) -> Option<(&str, &str)> {
     url.split_once(':').filter(|(scheme, _)| !scheme.is_empty() && !scheme.contains(['/', '.', '@']))
 }
 
