@@ -175,14 +175,14 @@ async fn certificates_that_do_not_fit_are_told_so() {
     let desk = Desk::new();
     let is_tls = |error: &Refusal| matches!(error, Refusal::Tls { .. });
     let error = refused(&desk.url_with(&[("tls_ca", &lock("stranger.pem"))])).await;
-    says(&error, is_tls(&error), &["another authority", "mend tls_ca"]);
+    says(&error, is_tls(&error), &["another authority", "correct tls_ca"]);
     let error = refused(&desk.url_with(&[("tls_name", "other.vvm.test")])).await;
-    says(&error, is_tls(&error), &["bears another name", "tls_name=NAME"]);
+    says(&error, is_tls(&error), &["has another name", "tls_name=NAME"]);
     let error = refused(&desk.url_with(&[("tls_certificate", ""), ("tls_key", "")])).await;
     says(&error, is_tls(&error), &["tls_certificate=PATH"]);
     let (certificate, key) = (lock("strange-client.pem"), lock("strange-client.key"));
     let error = refused(&desk.url_with(&[("tls_certificate", &certificate), ("tls_key", &key)])).await;
-    says(&error, is_tls(&error), &["certificate", "which the node trusts"]);
+    says(&error, is_tls(&error), &["certificate", "that the node trusts"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

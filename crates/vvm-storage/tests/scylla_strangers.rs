@@ -1,5 +1,4 @@
-//! What listens where a cluster was expected, and is none that we can speak to: each is told apart, with what
-//! to do.
+//! Opening against servers that are no usable cluster: each refusal names the cause and the way out.
 #![cfg(feature = "scylla")]
 #![allow(
     clippy::unwrap_used,
@@ -14,16 +13,16 @@ use tokio::{
 };
 use vvm_storage::scylla::{OpenError, ScyllaStorage};
 
-/// Where a server listens that answers the first words of everybody so, and hangs up.
+/// Starts a server that sends `answer` to the first request of each connection and closes it. Returns its
+/// address.
 async fn stranger(answer: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move {
-        while let Ok((mut guest, _)) = listener.accept().await {
-            let mut words = [0; 512];
-            if guest.read(&mut words).await.is_ok() {
-                // A guest that has gone is as good.
-                let _gone = guest.write_all(answer).await;
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut request = [0; 512];
+            if client.read(&mut request).await.is_ok() {
+                let _gone = client.write_all(answer).await;
             }
         }
     });
@@ -34,28 +33,28 @@ async fn refused(address: &str, options: &str) -> OpenError {
     let url = format!("scylla://{address}/elections?{options}");
     let error = ScyllaStorage::open(&url).await.expect_err("opened");
     println!("{error}");
-    assert!(error.to_string().contains(address), "where: {error}");
+    assert!(error.to_string().contains(address), "without the address: {error}");
     error
 }
 
 #[tokio::test]
-async fn nobody_listens() {
+async fn refused_connection_is_unreachable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
     let error = refused(&address, "").await;
     assert!(matches!(error, OpenError::Unreachable { .. }), "{error:?}");
-    assert!(error.to_string().contains("start one, or mend the addresses"), "{error}");
+    assert!(error.to_string().contains("start one, or correct the addresses"), "{error}");
 }
 
 #[tokio::test]
-async fn a_name_that_nobody_has() {
+async fn unknown_host_name_is_unreachable() {
     let error = refused("nodes.invalid:9042", "").await;
     assert!(matches!(error, OpenError::Unreachable { .. }), "{error:?}");
 }
 
 #[tokio::test]
-async fn another_protocol() {
+async fn answer_of_another_protocol_is_not_cql() {
     for answer in ["HTTP/1.1 400 Bad Request\r\n\r\n", "SSH-2.0-OpenSSH_9.2\r\n"] {
         let error = refused(&stranger(answer.as_bytes()).await, "").await;
         assert!(matches!(error, OpenError::NoCql { .. }), "{answer:?}: {error:?}");
@@ -64,19 +63,18 @@ async fn another_protocol() {
     }
 }
 
-/// How somebody hangs up who was called.
+/// How the server closes a connection.
 #[derive(Clone, Copy, Debug)]
 enum HangUp {
-    /// Before we have said a word; the connection ends as it should.
+    /// Before the first request, in order.
     AtOnce,
-    /// The same, but the connection is reset: as of a process that is killed, or a proxy with nobody behind
-    /// it.
+    /// Before the first request, by a reset: as a killed process does, or a proxy without a server.
     Reset,
-    /// After our first words.
+    /// After the first request.
     Heard,
-    /// After our first words, by a reset.
+    /// After the first request, by a reset.
     HeardAndReset,
-    /// In the middle of an answer.
+    /// Within an answer.
     InAnAnswer,
 }
 
@@ -84,37 +82,36 @@ async fn hangs_up(how: HangUp) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move {
-        while let Ok((mut guest, _)) = listener.accept().await {
+        while let Ok((mut client, _)) = listener.accept().await {
             if matches!(how, HangUp::Reset | HangUp::HeardAndReset) {
-                guest.set_zero_linger().unwrap();
+                client.set_zero_linger().unwrap();
             }
             if matches!(how, HangUp::Heard | HangUp::HeardAndReset | HangUp::InAnAnswer) {
-                let _gone = guest.read(&mut [0; 512]).await;
+                let _gone = client.read(&mut [0; 512]).await;
             }
             if matches!(how, HangUp::InAnAnswer) {
-                // Of the options that it has, which are longer than nothing.
-                let _gone = guest.write_all(&[0x84, 0, 0, 0, 6, 0, 0, 0, 60, 0]).await;
+                // A cut answer to the request for its options.
+                let _gone = client.write_all(&[0x84, 0, 0, 0, 6, 0, 0, 0, 60, 0]).await;
             }
         }
     });
     address
 }
 
-/// It may be a node that is starting: whoever waits for the storage goes on waiting.
+/// It may be a node that is starting, so a waiting candidate tries again.
 #[tokio::test]
-async fn one_that_hangs_up_may_be_back_in_a_moment() {
+async fn closed_connection_may_pass() {
     for how in [HangUp::AtOnce, HangUp::Reset, HangUp::Heard, HangUp::HeardAndReset, HangUp::InAnAnswer] {
         let error = refused(&hangs_up(how).await, "").await;
         assert!(matches!(error, OpenError::HungUp { .. }), "{how:?}: {error:?}");
-        assert!(error.to_string().contains("starts or goes down"), "{error}");
+        assert!(error.to_string().contains("starts or stops"), "{error}");
         assert!(error.to_string().contains("name the port of CQL (9042)"), "{error}");
         assert!(vvm_storage::OpenError::from(error).is_passing(), "{how:?}");
     }
 }
 
-/// The same of one that we speak TLS to.
 #[tokio::test]
-async fn one_that_hangs_up_at_tls_may_be_back_in_a_moment() {
+async fn closed_connection_with_tls_may_pass() {
     let folder = tempfile::tempdir().unwrap();
     let authority = folder.path().join("authority.pem");
     std::fs::write(&authority, AUTHORITY).unwrap();
@@ -126,37 +123,37 @@ async fn one_that_hangs_up_at_tls_may_be_back_in_a_moment() {
     }
 }
 
-/// It takes connections, and never says a word.
+/// The server accepts connections and never answers.
 #[tokio::test]
-async fn silence() {
+async fn silent_server_is_unreachable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let error = refused(&listener.local_addr().unwrap().to_string(), "").await;
     assert!(matches!(error, OpenError::Unreachable { .. }), "{error:?}");
 }
 
-/// The answer of a server whose newest version is 3 to words in version 4: an error in version 3.
+/// A server whose newest version is 3 answers a request in version 4 with an error in version 3.
 #[tokio::test]
-async fn a_version_of_the_protocol_that_is_too_old() {
-    const WORDS: &[u8; 61] = b"Invalid or unsupported protocol version: 4; the highest is 3.";
-    let answer = [&[0x83, 0, 0, 0, 0, 0, 0, 0, 67, 0, 0, 0, 10, 0, 61], &WORDS[..]].concat();
+async fn too_old_version_of_the_protocol_is_refused() {
+    const MESSAGE: &[u8; 61] = b"Invalid or unsupported protocol version: 4; the highest is 3.";
+    let answer = [&[0x83, 0, 0, 0, 0, 0, 0, 0, 67, 0, 0, 0, 10, 0, 61], &MESSAGE[..]].concat();
     let error = refused(&stranger(answer.leak()).await, "").await;
     assert!(matches!(error, OpenError::Protocol { .. }), "{error:?}");
     assert!(error.to_string().contains("from 3.0 on"), "{error}");
 }
 
-/// A server that speaks no TLS takes our first words for nonsense, and says so in its own language.
+/// A server without TLS answers the handshake with an error in CQL.
 #[tokio::test]
-async fn tls_to_a_port_of_plain_words() {
+async fn tls_to_a_port_without_tls_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let authority = folder.path().join("authority.pem");
     std::fs::write(&authority, AUTHORITY).unwrap();
-    let words = b"\x84\0\0\0\0\0\0\0\x06\0\0\0\x0a\0\0";
-    let error = refused(&stranger(words).await, &format!("tls_ca={}", authority.display())).await;
+    let answer = b"\x84\0\0\0\0\0\0\0\x06\0\0\0\x0a\0\0";
+    let error = refused(&stranger(answer).await, &format!("tls_ca={}", authority.display())).await;
     assert!(matches!(error, OpenError::Tls { .. }), "{error:?}");
-    assert!(error.to_string().contains("take out the tls_ options"), "{error}");
+    assert!(error.to_string().contains("remove the tls_ options"), "{error}");
 }
 
-/// Of nobody who ever signed anything.
+/// A certificate of an authority that has signed no other.
 const AUTHORITY: &str = "\
 -----BEGIN CERTIFICATE-----
 MIIBeDCCAR+gAwIBAgIUZYSLRCL1doLDHvXYDOv5jxBaHn0wCgYIKoZIzj0EAwIw

@@ -43,7 +43,7 @@ fn a_node_that_hangs_up_is_asked_again() {
     let run = trial.run(["true"]).with(["--storage", &url, "--acquire-timeout", "3s"]);
     let finished = run.finish();
     assert_eq!(finished.code(), 75, "{:#?}", finished.stderr);
-    assert!(finished.says("hung up at our first words"), "{:#?}", finished.stderr);
+    assert!(finished.says("closed the connection at the first request"), "{:#?}", finished.stderr);
     assert!(finished.says("trying again"), "{:#?}", finished.stderr);
     assert!(come.load(Ordering::Relaxed) > 1, "asked once");
     // Words of ours alone: what the client library makes of it is for who asks for it.

@@ -1,4 +1,4 @@
-//! From an address to statements that are ready, and everything that opening refuses.
+//! Connects to a keyspace, prepares the statements, and refuses tables of other programs and levels.
 
 mod address;
 mod connect;
@@ -18,11 +18,14 @@ pub(super) use statements::{Levels, MAX_PAGE, Statements};
 
 use ::scylla::client::session::Session;
 
-/// Where the password is looked for.
+/// The environment variable with the password.
 const PASSWORD: &str = "VVM_STORAGE_PASSWORD";
 
-/// Connects, checks, prepares.
+/// Connects, checks keyspace and table, and prepares the statements.
 pub(super) async fn open(address: &Address) -> Result<(Statements, Ending), OpenError> {
+    if let Some(warning) = address.unencrypted_password() {
+        tracing::warn!(keyspace = address.keyspace, "{warning}");
+    }
     let (session, ending) = connect::connect(address).await?;
     match make_ready(session, address).await {
         Ok(statements) => Ok((statements, ending)),
@@ -36,7 +39,7 @@ pub(super) async fn open(address: &Address) -> Result<(Statements, Ending), Open
 async fn make_ready(session: Session, address: &Address) -> Result<Statements, OpenError> {
     replication::check_datacenter(&session, address)?;
     match schema::check(&session, address).await {
-        // Created a moment ago, it may not have reached the node that was asked.
+        // A table that was just created may not have reached this node.
         Err(OpenError::NoKeyspace(_) | OpenError::NoTable(_) | OpenError::BeforeDocuments(_)) => {
             creation::agree(&session).await?;
             schema::check(&session, address).await?;
@@ -51,18 +54,19 @@ async fn make_ready(session: Session, address: &Address) -> Result<Statements, O
     statements.map_err(|cause| OpenError::Prepare(Box::new(cause)))
 }
 
-/// What is unwise about how many copies of a record there are, and where.
+/// Returns what is unwise about the copies of records and about the connection.
 pub(super) fn concerns(session: &Session, address: &Address) -> Vec<String> {
-    match replication::check(session, address) {
-        Ok(concerns) => concerns,
-        Err(refusal) => vec![refusal.to_string()],
-    }
+    let mut concerns =
+        replication::check(session, address).unwrap_or_else(|refusal| vec![refusal.to_string()]);
+    concerns.extend(address.unencrypted_password());
+    concerns
 }
 
-/// Creates what is missing: keyspace, table, columns. May be run again, and by many at once.
+/// Creates keyspace, table and columns as far as they are missing. May be run again, and by several processes
+/// at once.
 ///
 /// # Errors
-/// See [`OpenError`]: also when what is there was made otherwise.
+/// See [`OpenError`]; also if the keyspace was created with other settings.
 pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
     let address = Address::parse(url)?;
     let (session, ending) = connect::connect(&address).await?;

@@ -1,8 +1,8 @@
-//! How slots and settings are laid out, the statements of each verb, and what their answers say.
+//! The rows of slots and settings, the statements of each verb, and their answers.
 //!
-//! A leader record is the static columns of its slot's partition, so that rows beside it can be fenced by it
-//! in one transaction. `incarnation` is null where nobody ever led, and empty once released. A setting is the
-//! one row of a partition of its own. Documents are such rows: `documents.rs` says how.
+//! A leader record is the static columns of its slot's partition, so that one transaction can compare it and
+//! write rows. `incarnation` is null before the first leadership, and empty after a release. A setting is the
+//! one row of a partition of its own. Documents are rows, too: see `documents.rs`.
 
 mod documents;
 
@@ -18,10 +18,10 @@ use ::scylla::{
 use ielections::{DocumentVersion, Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
 use std::{collections::BTreeMap, time::Duration};
 
-/// The table's name, in whatever keyspace.
+/// The table's name, in every keyspace.
 pub(super) const TABLE: &str = "sysvvm";
 
-/// Its columns, as the schema has them: name, type, kind.
+/// The columns in the schema: name, type, kind.
 pub(super) const COLUMNS: [(&str, &str, &str); 11] = [
     ("pk", "blob", "partition_key"),
     ("cc", "blob", "clustering"),
@@ -36,11 +36,11 @@ pub(super) const COLUMNS: [(&str, &str, &str); 11] = [
     ("version", "bigint", "regular"),
 ];
 
-/// Those that came with documents: a table from before has the others.
+/// The columns of documents, which a table of an earlier version lacks.
 pub(super) const COLUMNS_OF_DOCUMENTS: [&str; 3] = ["last_batch", "last_batch_id", "version"];
 
-/// Claims and renewals alike: replaces exactly one record, or exactly one vacancy, by a record. Its values
-/// are those of the new record, the partition, those of the old one.
+/// The statement of claims and renewals: replaces exactly one record or vacancy by a record. Its values are
+/// those of the new record, the partition, and those of the old one.
 pub(super) fn swap(keyspace: &str) -> String {
     format!(
         "UPDATE \"{keyspace}\".{TABLE} SET epoch = ?, incarnation = ?, write = ?, ttl_nanos = ?, holder = ? \
@@ -49,8 +49,7 @@ pub(super) fn swap(keyspace: &str) -> String {
     )
 }
 
-/// The comparisons behind the second are true of whatever was ever written. They are there to be shown in a
-/// refusal.
+/// The third to fifth comparisons are always true. They make a refusal show these columns.
 pub(super) fn release(keyspace: &str) -> String {
     format!(
         "UPDATE \"{keyspace}\".{TABLE} SET incarnation = 0x, write = 0, ttl_nanos = 0, holder = '' WHERE pk = ? \
@@ -66,7 +65,7 @@ pub(super) fn read(keyspace: &str) -> String {
     )
 }
 
-/// A setting's row; its name only has to be one.
+/// The clustering key of a setting.
 const SETTING: &str = "0x00";
 
 pub(super) fn settle(keyspace: &str) -> String {
@@ -77,7 +76,7 @@ pub(super) fn setting(keyspace: &str) -> String {
     format!("SELECT value FROM \"{keyspace}\".{TABLE} WHERE pk = ? AND cc = {SETTING}")
 }
 
-/// The columns of a leader record, as statements take them.
+/// The columns of a leader record, as values of a statement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record<'a> {
     pub(super) epoch: Option<i64>,
@@ -92,9 +91,9 @@ impl<'a> Record<'a> {
         Self {
             epoch: Some(entry.epoch.get().cast_signed()),
             incarnation: Some(entry.version.incarnation.as_bytes()),
-            // All 64 bits, as they are: a version is only ever compared for being equal.
+            // The bits matter, not the sign: versions are only compared for equality.
             write: Some(entry.version.write.cast_signed()),
-            // At most 24 h, far within 63 bits.
+            // At most 24 h, which fits into 63 bits.
             ttl_nanos: Some(entry.ttl.get().as_nanos() as i64),
             holder: Some(entry.holder.as_str()),
         }
@@ -106,7 +105,7 @@ impl<'a> Record<'a> {
             Slot::Vacant(Vacant { last_epoch: None }) => {
                 Self { epoch: None, incarnation: None, write: None, ttl_nanos: None, holder: None }
             }
-            // As `release` left it.
+            // As `release` writes it.
             Slot::Vacant(Vacant { last_epoch: Some(epoch) }) => Self {
                 epoch: Some(epoch.get().cast_signed()),
                 incarnation: Some(&[]),
@@ -118,8 +117,8 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The columns of the one row that an answer has at most, by name: which ones a refusal has, and in which
-/// order, is up to server and statement. A column that is null is left out.
+/// The columns of the only row of an answer, by name, without those that are null. Server and statement decide
+/// which columns a refusal has, and their order.
 #[derive(Debug, Default)]
 pub(super) struct Columns(BTreeMap<String, CqlValue>);
 
@@ -144,7 +143,7 @@ impl Columns {
         }
     }
 
-    /// What stands in the slot.
+    /// Returns the slot.
     pub(super) fn slot(&self) -> Result<Slot, Damaged> {
         let Some(epoch) = self.bigint("epoch")? else {
             return Ok(Slot::Vacant(Vacant { last_epoch: None }));
@@ -174,18 +173,18 @@ impl Columns {
         Ok(Slot::Held { entry, proven_age: None })
     }
 
-    /// The last batch of documents that the partition took.
+    /// Returns the number of the partition's last batch of documents.
     pub(super) fn last_batch(&self) -> Result<DocumentVersion, Damaged> {
         let number = self.bigint("last_batch")?.map(i64::cast_unsigned);
         Ok(number.map_or(DocumentVersion::NONE, DocumentVersion::from_stored))
     }
 
-    /// Whether the last batch that the partition took is the very one that `id` was drawn for.
+    /// Whether the partition's last batch has this id.
     pub(super) fn last_batch_is(&self, id: &[u8]) -> Result<bool, Damaged> {
         Ok(self.blob("last_batch_id")? == Some(id))
     }
 
-    /// What stands in a setting.
+    /// Returns the setting.
     pub(super) fn setting(&self) -> Result<Option<Vec<u8>>, Damaged> {
         Ok(self.blob("value")?.map(<[u8]>::to_vec))
     }
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_told_by_name_and_a_damaged_one_is_no_vacancy() {
+    fn slot_is_read_by_name_and_a_malformed_one_is_damaged() {
         let Ok(Slot::Held { entry, proven_age: None }) = columns(&[]).slot() else { panic!("not held") };
         assert_eq!((entry.epoch.get(), entry.version.write), (5, u64::MAX));
         let released = columns(&[("incarnation", Some(CqlValue::Blob(Vec::new())))]).slot();
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outcome_that_is_not_there_is_not_guessed() {
+    fn missing_outcome_is_an_error() {
         let outcome = |value| columns(&[("[applied]", value)]).applied();
         assert!(matches!(outcome(Some(CqlValue::Boolean(true))), Ok(true)));
         assert!(matches!(outcome(Some(CqlValue::Boolean(false))), Ok(false)));

@@ -1,4 +1,4 @@
-//! `scylla://…`, taken apart.
+//! [`Address`]: a parsed `scylla://…`.
 
 use super::{Levels, OpenError, tls::Tls};
 use crate::drivers::{
@@ -9,10 +9,10 @@ use crate::drivers::{
 use rustls::pki_types::ServerName;
 use std::{fmt, path::PathBuf, time::Duration};
 
-/// Where a cluster is, which keyspace, and how to speak to it.
+/// The address of a keyspace, and the options of its connections.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in super::super) struct Address {
-    /// With their ports.
+    /// With ports.
     pub(super) contact_points: Vec<String>,
     pub(in super::super) keyspace: String,
     pub(super) datacenter: Option<String>,
@@ -24,12 +24,12 @@ pub(in super::super) struct Address {
     pub(super) request_timeout: Duration,
 }
 
-/// For a keyspace that is to be created.
+/// The copies of a keyspace that is created.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Replication {
-    /// As many in each data centre there is.
+    /// As many in every data centre.
     Everywhere(u32),
-    /// As many in each of these data centres.
+    /// As many in each of these.
     In(Vec<(String, u32)>),
 }
 
@@ -42,10 +42,16 @@ impl Address {
     pub(in super::super) fn parse(url: &str) -> Result<Self, OpenError> {
         parse(url).map_err(|why| OpenError::Url { url: url.into(), why })
     }
+
+    /// Returns a warning if the password would be sent unencrypted.
+    pub(super) fn unencrypted_password(&self) -> Option<String> {
+        let user = self.user.as_ref().filter(|_| self.tls.is_none())?;
+        Some(format!("the password of user `{user}` goes over the network unencrypted: add tls_ca=PATH"))
+    }
 }
 
 impl fmt::Display for Address {
-    /// Hosts and keyspace alone: no option, and so no secret.
+    /// Writes hosts and keyspace: no option, so no secret.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{SCHEME}{}/{}", self.contact_points.join(","), self.keyspace)
     }
@@ -56,7 +62,7 @@ fn parse(url: &str) -> Result<Address, String> {
     let (place, text) = rest.split_once('?').unwrap_or((rest, ""));
     if place.contains('@') {
         return Err(
-            "users and passwords don't go before the hosts: write ?user=NAME, and put the password into the \
+            "a user and a password can't precede the hosts: write ?user=NAME, and put the password into the \
                     environment (VVM_STORAGE_PASSWORD) or a file (password_file=PATH)"
                 .into(),
         );
@@ -69,7 +75,9 @@ fn parse(url: &str) -> Result<Address, String> {
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
     };
     if !is_name(keyspace) {
-        return Err(format!("`{keyspace}` is no keyspace: letters, digits and `_`, at most {LONGEST_NAME}"));
+        return Err(format!(
+            "`{keyspace}` is not a keyspace: it has letters, digits and `_`, at most {LONGEST_NAME}"
+        ));
     }
     let mut address = Address {
         contact_points,
@@ -115,14 +123,15 @@ fn parse(url: &str) -> Result<Address, String> {
     address.tls = files.together()?;
     if is_local {
         let datacenter = address.datacenter.clone().ok_or(
-            "serial=local needs a data centre, the same for everybody: two would have two leaders. Add datacenter=NAME",
+            "serial=local needs a data centre, the same for all candidates: two would have two leaders. \
+             Add datacenter=NAME",
         )?;
         address.levels = Levels::Local(datacenter);
     }
     Ok(address)
 }
 
-/// The options about TLS, one by one.
+/// The options of TLS.
 #[derive(Default)]
 struct TlsFiles {
     authority: Option<PathBuf>,
@@ -132,14 +141,14 @@ struct TlsFiles {
 }
 
 impl TlsFiles {
-    /// `None` if there are none.
+    /// Returns how to use TLS; `None` if no option is set.
     fn together(self) -> Result<Option<Tls>, String> {
         let own = match (self.certificate, self.key) {
             (Some(certificate), Some(key)) => Some(Own { certificate, key }),
             (None, None) => None,
             _ => {
                 return Err(
-                    "a certificate has a key: give both, tls_certificate=PATH and tls_key=PATH".into()
+                    "a certificate needs its key: give both, tls_certificate=PATH and tls_key=PATH".into()
                 );
             }
         };
@@ -157,9 +166,9 @@ fn names(value: &str) -> Result<Names, String> {
     if value == "*" {
         return Ok(Names::Any);
     }
-    ServerName::try_from(value.to_owned())
-        .map(Names::Is)
-        .map_err(|_| format!("`{value}` is no name of a server: write tls_name=NAME, or tls_name=* for any"))
+    ServerName::try_from(value.to_owned()).map(Names::Is).map_err(|_| {
+        format!("`{value}` is not the name of a server: write tls_name=NAME, or tls_name=* for any")
+    })
 }
 
 fn contact_point(host: &str) -> Result<String, String> {
@@ -169,12 +178,12 @@ fn contact_point(host: &str) -> Result<String, String> {
         _ => (host, None),
     };
     if name.is_empty() || (!is_address && name.contains(':')) {
-        return Err(format!("`{host}` is no contact point: write host, host:9042 or [address]:9042"));
+        return Err(format!("`{host}` is not a contact point: write host, host:9042 or [address]:9042"));
     }
     match port {
         None => Ok(format!("{name}:9042")),
         Some(port) if port.parse::<u16>().is_ok_and(|port| port > 0) => Ok(host.to_owned()),
-        Some(port) => Err(format!("`{port}` is no port")),
+        Some(port) => Err(format!("`{port}` is not a port")),
     }
 }
 
@@ -197,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_hosts_a_keyspace_and_options() {
+    fn hosts_keyspace_and_options_are_parsed() {
         let address = parse(
             "scylla://a,b:9043,[::1]:9044,[::2]/elections?datacenter=dc1&serial=local&user=vvm&password_file=/run/x=y\
              &replication=dc1:3,dc2:2&request_timeout=500ms",
@@ -217,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_turns_tls_on() {
+    fn authority_turns_tls_on() {
         let tls = |options: &str| parse(&format!("scylla://a/b?{options}")).unwrap().tls.unwrap();
         let plain = Tls { authority: "ca".into(), names: Names::Address, own: None };
         assert_eq!(tls("tls_ca=ca"), plain);
@@ -229,7 +238,16 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_not_shown() {
+    fn password_without_tls_is_warned_of() {
+        let warning = |url| parse(url).unwrap().unencrypted_password();
+        let text = warning("scylla://a/b?user=vvm").unwrap();
+        assert!(text.contains("user `vvm`") && text.contains("add tls_ca=PATH"), "{text}");
+        assert_eq!(warning("scylla://a/b?user=vvm&tls_ca=ca"), None);
+        assert_eq!(warning("scylla://a/b"), None);
+    }
+
+    #[test]
+    fn password_is_not_shown() {
         for url in
             ["scylla://vvm:sec/r@et@a/keyspace", "scylla://a/keyspace?user=vvm&password=sec=ret&serial=local"]
         {
@@ -240,16 +258,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_the_way_out() {
+    fn refusal_names_the_mistake_and_the_way_out() {
         let table = [
             ("scylla:host/keyspace", "write scylla://"),
             ("scylla://host", "the keyspace is missing"),
-            ("scylla://host/", "no keyspace"),
-            ("scylla://host/a-b", "no keyspace"),
-            ("scylla:///keyspace", "no contact point"),
-            ("scylla://a,,b/keyspace", "no contact point"),
+            ("scylla://host/", "not a keyspace"),
+            ("scylla://host/a-b", "not a keyspace"),
+            ("scylla:///keyspace", "not a contact point"),
+            ("scylla://a,,b/keyspace", "not a contact point"),
             ("scylla://::1/keyspace", "[address]:9042"),
-            ("scylla://a:0/keyspace", "no port"),
+            ("scylla://a:0/keyspace", "not a port"),
             ("scylla://vvm:secret@a/keyspace", "VVM_STORAGE_PASSWORD"),
             ("scylla://a/keyspace?user=vvm&password=secret", "VVM_STORAGE_PASSWORD"),
             ("scylla://a/keyspace?serial=local", "Add datacenter=NAME"),
@@ -259,7 +277,7 @@ mod tests {
             ("scylla://a/keyspace?tls_key=k&tls_ca=ca", "give both"),
             ("scylla://a/keyspace?tls_certificate=c&tls_key=k", "add tls_ca=PATH"),
             ("scylla://a/keyspace?tls_name=a", "add tls_ca=PATH"),
-            ("scylla://a/keyspace?tls_ca=ca&tls_name=a b", "no name of a server"),
+            ("scylla://a/keyspace?tls_ca=ca&tls_name=a b", "not the name of a server"),
             ("scylla://a/keyspace?request_timeout=5m", "request_timeout=5s"),
             ("scylla://a/keyspace?replicas=3", "no option `replicas`"),
             ("scylla://a/keyspace?replication=0", "a number, `3`"),

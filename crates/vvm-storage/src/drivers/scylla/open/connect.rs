@@ -1,4 +1,4 @@
-//! Connections to a cluster: whom to ask, how to log in, how long to wait.
+//! Connects to a cluster: nodes, login, TLS, timeouts.
 
 use super::{
     Address, Levels, OpenError, PASSWORD,
@@ -12,23 +12,23 @@ use std::{env, fs, sync::Arc, time::Duration};
 
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long nodes may differ in their schema before that is an error.
+/// How long nodes may disagree on the schema.
 const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A node that hangs is asked no more once it has kept silent for twice as long: before the third attempt of
-/// a renewal at the default TTL.
+/// A node that has been silent for twice this is not used any more: before the third attempt of a renewal at
+/// the default TTL.
 const KEEPALIVE: Duration = Duration::from_secs(1);
 
-/// Connections, and what tells when they have ended.
+/// Connects. Also returns what waits for the end of the connections.
 pub(super) async fn connect(address: &Address) -> Result<(Session, Ending), OpenError> {
     let mut policy = DefaultPolicy::builder();
     if let Some(datacenter) = &address.datacenter {
-        // A level that is local is so to the data centre of the node that is asked.
+        // A local level refers to the data centre of the node that coordinates.
         let elsewhere_too = address.levels == Levels::Global;
         policy = policy.prefer_datacenter(datacenter.clone()).permit_dc_failover(elsewhere_too);
     }
-    // Nothing is sent twice: a second time would be refused, by what the first one wrote. And nothing is sent
-    // with a time of ours: that of a transaction's cells is its ballot.
+    // No retries: the second request would be refused by what the first one wrote. No timestamps: the cells of
+    // a transaction get its ballot.
     let profile = ExecutionProfile::builder()
         .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
         .speculative_execution_policy(None)
@@ -45,7 +45,7 @@ pub(super) async fn connect(address: &Address) -> Result<(Session, Ending), Open
         .keepalive_interval(KEEPALIVE)
         .keepalive_timeout(KEEPALIVE)
         .address_translator(Arc::new(watch))
-        // Asked for where it matters.
+        // `creation` awaits agreement where it matters.
         .auto_await_schema_agreement(false)
         .schema_agreement_timeout(AGREEMENT_TIMEOUT)
         .keyspaces_to_fetch([address.keyspace.as_str()]);
@@ -56,7 +56,7 @@ pub(super) async fn connect(address: &Address) -> Result<(Session, Ending), Open
         builder = builder.tls_context(Some(tls.read()?));
     }
     let built = builder.build().await;
-    // It holds what the ending waits for.
+    // It keeps what `ending` waits for.
     drop(builder);
     match built {
         Ok(session) => Ok((session, ending)),

@@ -1,4 +1,4 @@
-//! Keyspace and table, created when asked to: by many at once, while nodes hear of it one after another.
+//! Creates keyspace and table. Several processes may do so at once, and nodes learn of it one after another.
 
 use super::{
     super::{
@@ -21,15 +21,15 @@ use vvm_clock::{Clock, SystemClock};
 /// How long a node may take to change the schema.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long creators may be in each other's way, and nodes may take to hear of what was created.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long concurrent creations may conflict, and nodes may take to learn of the table.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Creates what is missing, and returns once every node that can be reached serves it.
+/// Creates what is missing, and returns when every reachable node serves it.
 pub(super) async fn create(session: &Session, address: &Address) -> Result<(), OpenError> {
     let clock = SystemClock::start().map_err(OpenError::Clock)?;
-    let give_up_at = clock.now().after(PATIENCE);
+    let give_up_at = clock.now().after(TIMEOUT);
     loop {
         match attempt(session, address).await {
             Err(error) if passes(&error) && clock.now() < give_up_at => clock.sleep(PAUSE).await,
@@ -38,8 +38,7 @@ pub(super) async fn create(session: &Session, address: &Address) -> Result<(), O
     }
 }
 
-/// Whether somebody who creates the same things at the same time may be the cause, or a node that has not
-/// heard of it.
+/// Whether the cause may be a concurrent creation, or a node that has not learned of it.
 fn passes(error: &OpenError) -> bool {
     match error {
         OpenError::NoKeyspace(_) | OpenError::NoTable(_) | OpenError::BeforeDocuments(_) => true,
@@ -48,8 +47,7 @@ fn passes(error: &OpenError) -> bool {
     }
 }
 
-/// Also said of a keyspace or a table that is there, but not in the node's memory yet, and of a column that
-/// somebody else has added meanwhile.
+/// Whether the node lacks the keyspace or the table, perhaps only in its memory, or has a column already.
 fn is_missing(cause: &ExecutionError) -> bool {
     matches!(cause, ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Invalid, _)))
 }
@@ -71,7 +69,7 @@ async fn attempt(session: &Session, address: &Address) -> Result<(), OpenError> 
     if schema::table_comment(session, address).await?.is_none() {
         let created = change(session, table(address)).await;
         agree(session).await?;
-        // Somebody else was a little faster: what counts is what is there now.
+        // Another process may have been faster. The table counts, whatever this creation returned.
         if schema::table_comment(session, address).await?.is_none() {
             created?;
         }
@@ -86,8 +84,8 @@ async fn attempt(session: &Session, address: &Address) -> Result<(), OpenError> 
     served_everywhere(session, keyspace).await
 }
 
-/// Adds to the table of an earlier version what documents need. Who leads on it can go on: what was there is
-/// left alone.
+/// Adds the columns of documents to a table without them. Leaders can continue: existing columns do not
+/// change.
 async fn extend(session: &Session, address: &Address) -> Result<(), OpenError> {
     let stand = schema::columns(session, address).await?;
     for (name, of_type, kind) in COLUMNS {
@@ -106,8 +104,8 @@ fn column(name: &str, of_type: &str, kind: &str) -> String {
     format!("{name} {of_type}{}", if kind == "static" { " static" } else { "" })
 }
 
-/// A node writes down what is created before it has it in memory, and says meanwhile that it agrees with the
-/// others on what was there before. So each that can be reached is asked for the table itself.
+/// Checks that every reachable node serves the table. Schema agreement is not enough: a node persists a new
+/// table before it has it in memory.
 async fn served_everywhere(session: &Session, keyspace: &str) -> Result<(), OpenError> {
     let state = session.get_cluster_state();
     for node in state.get_nodes_info().iter().filter(|node| node.is_connected()) {
@@ -119,15 +117,15 @@ async fn served_everywhere(session: &Session, keyspace: &str) -> Result<(), Open
         read.set_consistency(Consistency::One);
         match session.query_unpaged(read, ()).await {
             Err(cause) if is_missing(&cause) => return Err(OpenError::NoTable(keyspace.to_owned())),
-            // Whatever else fails, the table is known.
+            // Any other error shows that the node knows the table.
             _ => {}
         }
     }
     Ok(())
 }
 
-/// Its identity follows from its name. Otherwise each node that is asked to create it at the same time makes
-/// up one of its own, and the table of the loser is lost with what was written to it.
+/// Returns the statement that creates the table. The table's id follows from the keyspace. With random ids,
+/// two nodes could create two tables at once, and the rows of one would be lost.
 fn table(address: &Address) -> String {
     let Address { keyspace, .. } = address;
     let columns = COLUMNS.map(|(name, of_type, kind)| column(name, of_type, kind));
@@ -135,12 +133,12 @@ fn table(address: &Address) -> String {
         "CREATE TABLE IF NOT EXISTS \"{keyspace}\".{TABLE} ({}, PRIMARY KEY (pk, cc)) WITH id = {} AND comment = '{}'",
         columns.join(", "),
         identity(keyspace),
-        // A quote in a string of CQL is doubled.
+        // CQL doubles a quote in a string.
         schema::comment(address).replace('\'', "''"),
     )
 }
 
-/// As the options of a replication strategy are written.
+/// The options of a replication strategy.
 impl fmt::Display for Replication {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -159,7 +157,7 @@ async fn change(session: &Session, statement: String) -> Result<(), OpenError> {
     session.query_unpaged(statement, ()).await.map(drop).map_err(OpenError::of_request)
 }
 
-/// Waits until all nodes that can be reached have the same schema.
+/// Waits until all reachable nodes have the same schema.
 pub(super) async fn agree(session: &Session) -> Result<(), OpenError> {
     match session.await_schema_agreement().await {
         Ok(_version) => Ok(()),
@@ -167,7 +165,7 @@ pub(super) async fn agree(session: &Session) -> Result<(), OpenError> {
     }
 }
 
-/// A UUID of the keyspace's name (FNV-1a, 128 bits): tables of two keyspaces are told apart.
+/// Returns a UUID of the keyspace's name (FNV-1a, 128 bits).
 fn identity(keyspace: &str) -> String {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
@@ -184,7 +182,7 @@ mod tests {
     use super::identity;
 
     #[test]
-    fn keyspaces_have_identities_of_their_own() {
+    fn keyspaces_have_different_identities() {
         let one = identity("elections");
         assert_eq!(one, identity("elections"));
         assert_ne!(one, identity("Elections"));

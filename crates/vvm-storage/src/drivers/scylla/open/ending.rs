@@ -1,8 +1,8 @@
-//! When the connections of a session have ended (I9).
+//! [`Ending`]: waits until the connections of a session have ended (I9).
 //!
-//! The client library's tasks end by themselves once their session is dropped, one waking the next, and it
-//! tells nobody when the last one has. But each of them, and each connection's, holds its configuration until
-//! its end, and what we put into it: when that is dropped, all have ended, and their sockets with them.
+//! The client library's tasks end by themselves after their session is dropped, and it does not report the end
+//! of the last one. But each task keeps the configuration until it ends, and a value of ours in it: when that
+//! is dropped, all tasks and their sockets have ended.
 
 use ::scylla::{
     errors::TranslationError,
@@ -14,19 +14,18 @@ use std::{net::SocketAddr, pin::pin, time::Duration};
 use tokio::sync::watch;
 use vvm_clock::{Clock, SystemClock};
 
-/// The last tasks end within milliseconds of their session, and their session with the last request that
-/// runs: this is for a request that nobody polls, and that holds it.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The last tasks end within milliseconds of their session. Only a request that is not polled keeps it longer.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Part of every task's configuration. An address translator that translates nothing, since that is one of
-/// the few parts that may be of our own making.
+/// Part of every task's configuration. It is an address translator that translates nothing, because the
+/// library lets its users provide one.
 #[derive(Debug)]
 pub(super) struct Watch {
-    /// Closed when dropped.
+    /// Its receivers see that it is dropped.
     _alive: watch::Sender<()>,
 }
 
-/// Tells when all tasks have ended.
+/// Waits for the end of all tasks.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Ending(watch::Receiver<()>);
 
@@ -38,16 +37,16 @@ impl Watch {
 }
 
 impl Ending {
-    /// Waits until all tasks have ended, for a few seconds at most (I10).
+    /// Waits until all tasks have ended, for [`TIMEOUT`] at most (I10).
     pub(in super::super) async fn wait(mut self) {
         let ended = pin!(async move { while self.0.changed().await.is_ok() {} });
-        // Without a clock, the wait is as long as the longest request.
+        // Without a clock the wait lasts as long as the longest request.
         let Ok(clock) = SystemClock::start() else { return ended.await };
-        match select(ended, clock.sleep(PATIENCE)).await {
+        match select(ended, clock.sleep(TIMEOUT)).await {
             Either::Left(((), _)) => {}
             Either::Right(((), _)) => {
                 tracing::warn!(
-                    "connections to the database have not ended: a request that nobody drives holds them"
+                    "connections to the database have not ended: a request that is not polled keeps them"
                 );
             }
         }

@@ -1,4 +1,4 @@
-//! Why a keyspace can't be opened, each with the way out.
+//! [`OpenError`]: why a keyspace can't be opened.
 
 use super::{
     super::errors::{Outcome, of_preparing, outcome},
@@ -8,7 +8,7 @@ use crate::StorageUrl;
 use ::scylla::errors::{DbError, ExecutionError, NewSessionError, PrepareError, RequestAttemptError};
 use std::{io, path::PathBuf};
 
-/// Why a keyspace could not be opened, or not be made ready. Nothing that was there has been changed.
+/// Why a keyspace could not be opened or created. Existing data was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The URL is malformed.
@@ -19,7 +19,7 @@ pub enum OpenError {
         /// The mistake, and how to write it.
         why: String,
     },
-    /// A user without a password.
+    /// There is a user without a password.
     #[error("there is no password: put it into the environment ({PASSWORD}) or a file (password_file=PATH)")]
     NoPassword,
     /// The file with the password can't be read.
@@ -27,142 +27,143 @@ pub enum OpenError {
     PasswordFile {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         cause: io::Error,
     },
     /// No contact point answers.
-    #[error("no node answers at {contact_points}: start one, or mend the addresses ({cause})")]
+    #[error("no node answers at {contact_points}: start one, or correct the addresses ({cause})")]
     Unreachable {
-        /// Who was asked.
+        /// The nodes.
         contact_points: String,
-        /// What the last attempt says.
+        /// The error of the last attempt.
         cause: Box<NewSessionError>,
     },
-    /// TLS does not come about.
+    /// TLS could not be established.
     #[error("no TLS with the nodes at {contact_points}: {way_out} ({why})")]
     Tls {
-        /// Who was asked.
+        /// The nodes.
         contact_points: String,
         /// What to do.
         way_out: &'static str,
-        /// What was wrong.
+        /// The error.
         why: String,
     },
-    /// A file of TLS can't be used.
-    #[error("{}: {why}. It has to be one of PEM, a key without a passphrase", .path.display())]
+    /// A file for TLS can't be used.
+    #[error("{}: {why}. Expected: PEM, and a key without a passphrase", .path.display())]
     TlsFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         why: String,
     },
-    /// Something listens there that speaks no CQL.
-    #[error("what listens at {contact_points} does not answer in CQL: {way_out}")]
+    /// The server does not speak CQL.
+    #[error("the server at {contact_points} does not answer in CQL: {way_out}")]
     NoCql {
-        /// Who was asked.
+        /// The nodes.
         contact_points: String,
         /// What to do.
         way_out: &'static str,
     },
-    /// The connection ended at our first words, before anything was answered.
+    /// The server closed the connection at the first request, without an answer.
     #[error(
-        "{contact_points} hung up at our first words, as a node does that starts or goes down, and a proxy with no node \
-         behind it. If that does not end, {way_out}"
+        "{contact_points} closed the connection at the first request, as a node does while it starts or stops, and a \
+         proxy without a node. If this persists, {way_out}"
     )]
     HungUp {
-        /// Who was asked.
+        /// The nodes.
         contact_points: String,
-        /// What to do if it is none of that.
+        /// What to do if it persists.
         way_out: &'static str,
     },
-    /// No version of the protocol in common.
+    /// There is no common version of the protocol.
     #[error(
         "the nodes at {contact_points} don't speak version 4 of CQL's protocol: Cassandra does from 3.0 on, unless \
          native_transport_allow_older_protocols forbids it ({why})"
     )]
     Protocol {
-        /// Who was asked.
+        /// The nodes.
         contact_points: String,
-        /// What they say.
+        /// The nodes' message.
         why: String,
     },
-    /// The cluster wants to know who we are.
+    /// The cluster requires a login.
     #[error(
-        "the cluster asks for a user: add user=NAME, and put the password into {PASSWORD} or a file (password_file=PATH)"
+        "the cluster requires a login: add user=NAME, and put the password into {PASSWORD} or a file \
+         (password_file=PATH)"
     )]
     UserWanted,
-    /// Wrong user or password.
-    #[error("the cluster does not know user `{user}` with this password: mend the user, or {PASSWORD}")]
+    /// User or password are wrong.
+    #[error("the cluster does not accept user `{user}` with this password: correct the user or {PASSWORD}")]
     Credentials {
-        /// Who we said we are.
+        /// The user.
         user: String,
     },
-    /// The user may not do it.
+    /// The user lacks a right.
     #[error(
-        "the user may not do this ({0}): GRANT it. Who leads needs SELECT and MODIFY, who creates CREATE, who adds \
-         columns ALTER"
+        "the user lacks a right ({0}): GRANT it. Leading needs SELECT and MODIFY, creating CREATE, adding columns \
+         ALTER"
     )]
     Unauthorized(String),
     /// The data centre is missing.
     #[error("there is no data centre `{wanted}`; there are: {there}")]
     NoDatacenter {
-        /// What was asked for.
+        /// The one in the URL.
         wanted: String,
-        /// Those that nodes say they are in.
+        /// The existing ones.
         there: String,
     },
-    /// The level is local to a data centre that has none of the records.
+    /// The data centre of a local level has no copies.
     #[error(
-        "keyspace `{keyspace}` has no copies in data centre `{datacenter}`, so that nothing can be agreed on there; it \
-         has {there}. Name one of these with datacenter=, or ALTER KEYSPACE"
+        "keyspace `{keyspace}` has no copies in data centre `{datacenter}`, so it has no quorum there; it has \
+         {there}. Name one of these with datacenter=, or ALTER KEYSPACE"
     )]
     NoCopies {
         /// The keyspace.
         keyspace: String,
-        /// The data centre asked for.
+        /// The data centre of the URL.
         datacenter: String,
-        /// Where copies are.
+        /// The data centres with copies.
         there: String,
     },
     /// The keyspace is missing.
     #[error(
-        "there is no keyspace `{0}`: run `vvm init-storage` with this URL and replication=3, or mend the name"
+        "there is no keyspace `{0}`: run `vvm init-storage` with this URL and replication=3, or correct the name"
     )]
     NoKeyspace(String),
     /// The table is missing.
     #[error("keyspace `{0}` has no table for elections: run `vvm init-storage` with this URL")]
     NoTable(String),
-    /// The table lacks columns that it had to have since.
+    /// The table has format 1 without the columns of documents.
     #[error(
-        "the table for elections in keyspace `{0}` is from before there were documents: run `vvm init-storage` with this \
-         URL, by a user who may ALTER it. That adds columns, while others lead"
+        "the table for elections in keyspace `{0}` lacks the columns of documents: run `vvm init-storage` with this \
+         URL as a user with the right to ALTER it. Leaders can continue meanwhile"
     )]
     BeforeDocuments(String),
-    /// A keyspace is to be created, and nobody said how.
+    /// A keyspace is missing, and the number of its copies is not given.
     #[error(
-        "how many copies shall there be? Add replication=3, or replication=dc1:3,dc2:3 for each data centre"
+        "the number of copies is missing: add replication=3, or replication=dc1:3,dc2:3 for each data centre"
     )]
     NoReplication,
-    /// A table that something else made.
-    #[error("table sysvvm in keyspace `{keyspace}` is not one of elections: {why}. Use another keyspace")]
+    /// Another program, or another version, created the table.
+    #[error("table sysvvm in keyspace `{keyspace}` can't be used for elections: {why}. Use another keyspace")]
     OtherTable {
         /// The keyspace.
         keyspace: String,
-        /// What is different.
+        /// The difference.
         why: String,
     },
     /// The table is written at another level.
     #[error(
-        "this table is written at {stands}, and not at {wanted}: two levels would not see each other, and both could \
-         lead. Use the same serial= and datacenter= as everybody, or another keyspace"
+        "this table is written at {stands}, not at {wanted}: two levels do not see each other, and both could lead. \
+         Use the same serial= and datacenter= as the other candidates, or another keyspace"
     )]
     OtherLevel {
         /// The level recorded with the table.
         stands: String,
-        /// The level asked for.
+        /// The level of the URL.
         wanted: String,
     },
-    /// No clock, to wait by while others create the same things.
+    /// The clock could not be started.
     #[error("a clock's thread can't be started ({0}): raise this process's limits")]
     Clock(#[source] io::Error),
     /// The statements can't be prepared.
@@ -171,8 +172,8 @@ pub enum OpenError {
     /// A request failed.
     #[error("{}", of_failure(.0))]
     Request(#[source] Box<ExecutionError>),
-    /// An answer that can't be read.
-    #[error("the cluster answered something that can't be read: {0}")]
+    /// An answer can't be read.
+    #[error("an answer of the cluster can't be read: {0}")]
     Unreadable(String),
 }
 
@@ -188,7 +189,7 @@ fn of_failure(cause: &ExecutionError) -> String {
 }
 
 impl OpenError {
-    /// Whether it may pass by itself, so that trying again can help.
+    /// Whether the obstacle may pass by itself, so that trying again can help.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::HungUp { .. } => true,

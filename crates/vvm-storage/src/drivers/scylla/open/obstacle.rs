@@ -1,4 +1,4 @@
-//! What stands between us and a node, found among the layers of the client library's errors.
+//! Finds the cause in the client library's nested connection errors.
 
 use super::{Address, OpenError, tls};
 use ::scylla::errors::{
@@ -7,8 +7,8 @@ use ::scylla::errors::{
 };
 use std::{error::Error, io};
 
-/// To whom plain words of CQL come to nothing.
-const PLAIN: &str = "name the port of CQL (9042), and if nodes speak TLS there, add tls_ca=PATH";
+/// What to do if a connection without TLS fails.
+const PLAIN: &str = "name the port of CQL (9042); if the nodes use TLS there, add tls_ca=PATH";
 
 impl OpenError {
     pub(super) fn of_connecting(address: &Address, cause: NewSessionError) -> Self {
@@ -42,15 +42,15 @@ impl OpenError {
             },
             Some(Stream::HungUp) => {
                 let way_out = if address.tls.is_some() {
-                    "the node misses a certificate of ours: give one with tls_certificate=PATH and tls_key=PATH that an \
-                     authority signed which the node trusts; or name the port at which nodes speak CQL with TLS"
+                    "the node may require a client certificate: give one with tls_certificate=PATH and tls_key=PATH, \
+                     signed by an authority that the node trusts; or name the port at which nodes use TLS"
                 } else {
                     PLAIN
                 };
                 Self::HungUp { contact_points, way_out }
             }
             Some(Stream::NoCql) => {
-                let with_tls = "name the port at which nodes speak CQL with TLS";
+                let with_tls = "name the port at which nodes use TLS";
                 let way_out = if address.tls.is_some() { with_tls } else { PLAIN };
                 Self::NoCql { contact_points, way_out }
             }
@@ -59,15 +59,14 @@ impl OpenError {
     }
 }
 
-/// What went wrong with the bytes of a connection.
+/// What failed on a connection.
 enum Stream<'a> {
     Tls(&'a rustls::Error),
-    /// A frame of CQL, in a version that we don't speak.
+    /// A frame of CQL in a version that the driver does not speak.
     Version(u8),
-    /// It hung up at our first words, or in the middle of its own. Nothing tells who it was: one that will
-    /// speak CQL in a moment, or one that never does.
+    /// The server closed the connection. It may be a node that is starting, or no node at all.
     HungUp,
-    /// Something listens, and what it says is no CQL.
+    /// The answer is not CQL.
     NoCql,
 }
 
@@ -88,8 +87,7 @@ fn of_broken(error: &BrokenConnectionError) -> Option<Stream<'_>> {
         BrokenConnectionErrorKind::FrameHeaderParseError(error) => match error {
             FrameHeaderParseError::HeaderIoError(error)
             | FrameHeaderParseError::BodyChunkIoError(_, error) => of_io(error),
-            // Of CQL, these are all versions that there have been; a first byte of anything else is something
-            // else.
+            // All versions of CQL so far. Any other first byte is not CQL.
             FrameHeaderParseError::VersionNotSupported(version) if (1..=6).contains(version) => {
                 Some(Stream::Version(*version))
             }
@@ -97,7 +95,7 @@ fn of_broken(error: &BrokenConnectionError) -> Option<Stream<'_>> {
             _ => Some(Stream::NoCql),
         },
         BrokenConnectionErrorKind::WriteError(error) => of_io(error),
-        // Broken before the first words were sent.
+        // Broken before the first request was sent.
         BrokenConnectionErrorKind::ChannelError => Some(Stream::HungUp),
         _ => None,
     }

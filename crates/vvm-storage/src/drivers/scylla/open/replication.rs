@@ -1,10 +1,10 @@
-//! How many copies of a record there are, and where: what can't work is refused, what is unwise is said.
+//! Checks the copies of a record: refuses what can't work, and returns concerns about what is unwise.
 
 use super::{Address, Levels, OpenError};
 use ::scylla::{client::session::Session, cluster::metadata::Strategy};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whether there is the data centre that was named.
+/// Fails if the data centre of the URL does not exist.
 pub(super) fn check_datacenter(session: &Session, address: &Address) -> Result<(), OpenError> {
     let Some(wanted) = &address.datacenter else { return Ok(()) };
     let state = session.get_cluster_state();
@@ -19,7 +19,7 @@ pub(super) fn check_datacenter(session: &Session, address: &Address) -> Result<(
     })
 }
 
-/// What is unwise about the keyspace.
+/// Returns what is unwise about the keyspace.
 ///
 /// # Errors
 /// [`OpenError::NoCopies`]
@@ -29,7 +29,7 @@ pub(super) fn check(session: &Session, address: &Address) -> Result<Vec<String>,
         state.get_nodes_info().iter().filter_map(|node| node.datacenter.as_deref()).collect();
     match state.get_keyspace(&address.keyspace) {
         Some(keyspace) => judge(&keyspace.strategy, &address.levels, datacenters.len(), &address.keyspace),
-        // Somebody has dropped it this moment: what comes next will say so.
+        // It was just dropped. The next request reports that.
         None => Ok(Vec::new()),
     }
 }
@@ -63,23 +63,24 @@ fn judge(
         (Strategy::SimpleStrategy { replication_factor }, _) => {
             if datacenters > 1 {
                 concerns.push(
-                    "SimpleStrategy puts copies into data centres at random: ALTER KEYSPACE to NetworkTopologyStrategy"
+                    "SimpleStrategy puts copies into random data centres: ALTER KEYSPACE to NetworkTopologyStrategy"
                         .to_owned(),
                 );
             }
             *replication_factor
         }
-        // Not one that this driver knows.
+        // An unknown strategy.
         _ => return Ok(Vec::new()),
     };
     match copies {
         1 => concerns.push(
-            "there is one copy of each record: when its node is down nobody leads, and when its disk is lost so are the \
-             epochs. Three copies let one node fail: ALTER KEYSPACE"
+            "there is one copy of each record: while its node is down no candidate leads, and if its disk is lost so \
+             are the epochs. Three copies let one node fail: ALTER KEYSPACE"
                 .to_owned(),
         ),
         2 => concerns.push(
-            "there are two copies of each record, and both nodes have to answer: three let one node fail. ALTER KEYSPACE"
+            "there are two copies of each record, and both nodes must answer: three let one node fail. ALTER \
+             KEYSPACE"
                 .to_owned(),
         ),
         _ => {}
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn three_copies_are_no_concern_and_fewer_are() {
+    fn fewer_than_three_copies_are_a_concern() {
         let concerns = |strategy: &Strategy, datacenters| {
             judge(strategy, &Levels::Global, datacenters, "keyspace").unwrap().join("\n")
         };
@@ -106,11 +107,11 @@ mod tests {
         assert!(concerns(&network(&[("dc1", 1), ("dc2", 1)]), 2).contains("two copies"));
         let simple = Strategy::SimpleStrategy { replication_factor: 3 };
         assert_eq!(concerns(&simple, 1), "");
-        assert!(concerns(&simple, 2).contains("at random"));
+        assert!(concerns(&simple, 2).contains("random data centres"));
     }
 
     #[test]
-    fn a_local_level_needs_copies_in_its_data_centre() {
+    fn local_level_needs_copies_in_its_data_centre() {
         let judge =
             |strategy, datacenter: &str| judge(strategy, &Levels::Local(datacenter.into()), 2, "keyspace");
         let both = network(&[("dc1", 3), ("dc2", 0)]);

@@ -1,7 +1,7 @@
-//! Keyspace and table: checked whenever they are opened. How they are created stands in [`super::creation`].
+//! Checks keyspace and table at each opening. [`super::creation`] creates them.
 //!
-//! The schema is what all nodes have, also those of a data centre that is cut off: that is why the table's
-//! comment says at which level it is written.
+//! The level is recorded in the table's comment, because every node has the schema, even in a data centre that
+//! is cut off.
 
 use super::{
     super::rows::{COLUMNS, COLUMNS_OF_DOCUMENTS, TABLE},
@@ -14,12 +14,16 @@ use ::scylla::{
 };
 use std::collections::BTreeSet;
 
-/// A change of the columns that an older version would misread raises the number.
-const COMMENT: &str = "leader elections, format 1, always written at ";
+/// The format of the rows. A change that an older version would misread raises it.
+const FORMAT: u32 = 1;
 
-/// What is recorded with the table.
+const COMMENT: &str = "leader elections, format ";
+
+const LEVEL: &str = ", always written at ";
+
+/// Returns the comment that is recorded with the table.
 pub(super) fn comment(address: &Address) -> String {
-    format!("{COMMENT}{}", address.levels)
+    format!("{COMMENT}{FORMAT}{LEVEL}{}", address.levels)
 }
 
 pub(super) async fn check(session: &Session, address: &Address) -> Result<(), OpenError> {
@@ -32,7 +36,13 @@ pub(super) async fn check(session: &Session, address: &Address) -> Result<(), Op
         });
     };
     let other = |why: &str| OpenError::OtherTable { keyspace: keyspace.clone(), why: why.to_owned() };
-    let stands = found.strip_prefix(COMMENT).ok_or_else(|| other("its comment is not ours"))?;
+    let (format, stands) = found
+        .strip_prefix(COMMENT)
+        .and_then(|rest| rest.split_once(LEVEL))
+        .ok_or_else(|| other("another program created it"))?;
+    if format != FORMAT.to_string() {
+        return Err(other(&format!("it has format {format}, and this version knows format {FORMAT}")));
+    }
     if stands != levels.to_string() {
         return Err(OpenError::OtherLevel { stands: stands.to_owned(), wanted: levels.to_string() });
     }
@@ -46,7 +56,7 @@ pub(super) async fn check(session: &Session, address: &Address) -> Result<(), Op
     let missing: Vec<_> = ours.difference(&columns).map(|column| &*column[0]).collect();
     if !missing.is_empty() {
         let is_old = missing.iter().all(|name| COLUMNS_OF_DOCUMENTS.contains(name));
-        // Somebody is creating it, and the node that was asked has not written down all of it yet.
+        // It is being created, and this node has not all of it yet.
         let begun = OpenError::NoTable(keyspace.clone());
         return Err(if is_old { OpenError::BeforeDocuments(keyspace.clone()) } else { begun });
     }
@@ -55,12 +65,12 @@ pub(super) async fn check(session: &Session, address: &Address) -> Result<(), Op
     let ends = rows(session, ends, (keyspace, TABLE)).await?;
     let seconds = ends.first().and_then(|row| row.columns.first()?.as_ref()?.as_int());
     if seconds.is_some_and(|seconds| seconds != 0) {
-        return Err(other("a default TTL would end records by a server's clock: alter it to 0"));
+        return Err(other("its default TTL would end records by a server's clock: alter it to 0"));
     }
     Ok(())
 }
 
-/// Name, type and kind of each that the table has.
+/// Returns name, type and kind of each column.
 pub(super) async fn columns(
     session: &Session,
     address: &Address,
@@ -69,8 +79,8 @@ pub(super) async fn columns(
     Ok(rows(session, columns, (&address.keyspace, TABLE)).await?.iter().map(texts).collect())
 }
 
-/// Reads the table as anybody would: what may be prepared need not be allowed. Whatever else is wrong with
-/// the cluster will be said by whoever wants something of it.
+/// Fails if this user may not read the table: preparing a statement needs no right. Other errors are left to
+/// later requests.
 pub(super) async fn check_permission(session: &Session, keyspace: &str) -> Result<(), OpenError> {
     let mut read = Statement::new(format!("SELECT value FROM \"{keyspace}\".{TABLE} WHERE pk = 0x00"));
     read.set_consistency(Consistency::LocalOne);

@@ -18,7 +18,7 @@ use documents::DocumentStatements;
 use ielections::{Epoch, Incarnation};
 use std::fmt;
 
-/// Who has to agree. One choice for all that is ever written to a table.
+/// The replicas that must agree. Every write to a table uses the same.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in super::super) enum Levels {
     /// A majority of all replicas.
@@ -50,7 +50,7 @@ impl Levels {
     }
 }
 
-/// As it is recorded with the table.
+/// As recorded with the table.
 impl fmt::Display for Levels {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -84,7 +84,7 @@ impl Statements {
             swap: prepare(rows::swap(keyspace), commit).await?,
             release: prepare(rows::release(keyspace), commit).await?,
             read: prepare(rows::read(keyspace), read).await?,
-            // One replica: cheap, and stale for as long as it takes to hear of a write.
+            // One replica: cheap, and stale until it receives a write.
             peek: prepare(rows::read(keyspace), Consistency::LocalOne).await?,
             settle: prepare(rows::settle(keyspace), commit).await?,
             setting: prepare(rows::setting(keyspace), read).await?,

@@ -5,10 +5,10 @@ use crate::drivers::tls::{Names, Own, authorities, configuration};
 use rustls::{CertificateError, ClientConfig};
 use std::{path::PathBuf, sync::Arc};
 
-/// How to speak TLS.
+/// How to use TLS.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Tls {
-    /// The certificates of those who sign the nodes' certificates.
+    /// The authorities that sign the nodes' certificates.
     pub(super) authority: PathBuf,
     pub(super) names: Names,
     pub(super) own: Option<Own>,
@@ -23,40 +23,40 @@ impl Tls {
     }
 }
 
-/// What to do about a connection that TLS did not let come about.
+/// Returns what to do about an error of TLS.
 pub(super) fn way_out(error: &rustls::Error) -> &'static str {
     use rustls::{AlertDescription as Alert, Error};
     match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
-            "another authority has signed the node's certificate: mend tls_ca"
+            "another authority has signed the node's certificate: correct tls_ca"
         }
         Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => {
-            "the node's certificate bears another name than its address: say which one with tls_name=NAME, or tls_name=* \
-             if the authority signs nothing but nodes"
+            "the node's certificate has another name than its address: give it with tls_name=NAME, or write tls_name=* \
+             if the authority signs only nodes"
         }
         Error::InvalidCertificate(
             CertificateError::Expired
             | CertificateError::ExpiredContext { .. }
             | CertificateError::NotValidYet
             | CertificateError::NotValidYetContext { .. },
-        ) => "the node's certificate is not valid today: renew it, or mend this machine's clock",
-        Error::InvalidCertificate(_) => "the node's certificate is not one for servers: sign it another one",
+        ) => "the node's certificate is not valid today: renew it, or correct this machine's clock",
+        Error::InvalidCertificate(_) => "the node's certificate is not one for servers: issue another one",
         Error::AlertReceived(Alert::CertificateRequired) => {
-            "the node asks for a certificate: add tls_certificate=PATH and tls_key=PATH"
+            "the node requires a client certificate: add tls_certificate=PATH and tls_key=PATH"
         }
-        // The last is what Cassandra says of a certificate that nobody signed whom it knows.
+        // Cassandra sends the last one for a certificate of an unknown authority.
         Error::AlertReceived(
             Alert::BadCertificate | Alert::UnknownCA | Alert::CertificateUnknown | Alert::InternalError,
         ) => {
-            "the node refuses our certificate, or that there is none (its log says why): give one with \
-             tls_certificate=PATH and tls_key=PATH that an authority signed which the node trusts"
+            "the node refuses the client's certificate, or requires one (see its log): give one with \
+             tls_certificate=PATH and tls_key=PATH, signed by an authority that the node trusts"
         }
-        Error::AlertReceived(Alert::CertificateExpired) => "our certificate is not valid today: renew it",
+        Error::AlertReceived(Alert::CertificateExpired) => "the client's certificate is not valid today: renew it",
         Error::InvalidMessage(_) => {
-            "the node does not speak TLS at this port: take out the tls_ options, or name the port at which it does"
+            "the node does not use TLS at this port: remove the tls_ options, or name another port"
         }
-        _ => "both sides have to speak TLS 1.2 or 1.3, and have a cipher in common",
+        _ => "both sides need TLS 1.2 or 1.3 and a common cipher",
     }
 }

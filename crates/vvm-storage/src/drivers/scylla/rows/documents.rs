@@ -1,13 +1,9 @@
-//! How documents are laid out, the statements of their verbs, and what rows say.
+//! The rows of documents, the statements of their verbs, and their answers.
 //!
-//! A document is a row of its slot's partition, so that one transaction compares the leader record, which is
-//! the static columns, and writes rows. Static, too, are the number of the last batch, null before the first
-//! one, and an id that is drawn for each.
-//!
-//! The first row of such a partition, which the first batch makes and nobody deletes, says nothing. It is
-//! there to be found: a condition on static columns, a renewal's for one, has the server look for the first
-//! row that lives, and it would walk over the tombstones of deleted documents, of which there may be
-//! thousands.
+//! A document is a row of its slot's partition, so that one transaction compares the leader record (static
+//! columns) and writes rows. The number of the last batch and its random id are static columns, too. The
+//! first batch creates an empty first row, which is never deleted: to check a condition on static columns, the
+//! server reads up to the first live row, and would otherwise read thousands of tombstones.
 
 use super::{
     super::errors::{Damaged, DriverError},
@@ -18,17 +14,17 @@ use bytes::Bytes;
 use ielections::{Document, DocumentId, DocumentVersion, Scan};
 use std::ops::Bound;
 
-/// The first row.
+/// The clustering key of the first row.
 const FIRST: &str = "0x00";
 
-/// The first byte of a document's place: behind the first row.
+/// The first byte of a document's clustering key.
 const DOCUMENT: u8 = 1;
 
-/// The first place behind all documents.
+/// The first clustering key after all documents.
 const END: [u8; 1] = [DOCUMENT + 1];
 
-/// What fences a batch, and counts it. The last comparison is true of whatever was ever written. It is there
-/// to have the id shown in a refusal.
+/// The statement that fences and counts a batch. Its last comparison is always true. It makes a refusal show
+/// the id.
 pub(in super::super) fn fence(keyspace: &str) -> String {
     format!(
         "UPDATE \"{keyspace}\".{TABLE} SET last_batch = ?, last_batch_id = ? WHERE pk = ? \
@@ -36,7 +32,7 @@ pub(in super::super) fn fence(keyspace: &str) -> String {
     )
 }
 
-/// Makes the first row.
+/// Creates the first row.
 pub(in super::super) fn opening(keyspace: &str) -> String {
     format!("INSERT INTO \"{keyspace}\".{TABLE} (pk, cc) VALUES (?, {FIRST})")
 }
@@ -45,7 +41,7 @@ pub(in super::super) fn put(keyspace: &str) -> String {
     format!("UPDATE \"{keyspace}\".{TABLE} SET version = ?, value = ? WHERE pk = ? AND cc = ?")
 }
 
-/// On the version that stands; null where none shall.
+/// Compares the version; null if there must be no document.
 pub(in super::super) fn put_if(keyspace: &str) -> String {
     put(keyspace) + " IF version = ?"
 }
@@ -68,7 +64,7 @@ pub(in super::super) fn scan(keyspace: &str) -> String {
     )
 }
 
-/// Where a document stands.
+/// Returns the clustering key of a document.
 pub(in super::super) fn place(id: &[u8]) -> Vec<u8> {
     let mut place = Vec::with_capacity(1 + id.len());
     place.push(DOCUMENT);
@@ -76,18 +72,18 @@ pub(in super::super) fn place(id: &[u8]) -> Vec<u8> {
     place
 }
 
-/// The first place of a scan, and the first one behind it.
+/// Returns the first clustering key of a scan, and the first one after it.
 pub(in super::super) fn scanned(scan: &Scan) -> (Vec<u8>, Vec<u8>) {
     let first = match scan.start() {
         Bound::Included(id) => place(id),
-        // No id lies between one and the same with a zero behind it.
+        // The next larger id is this one with a zero byte appended.
         Bound::Excluded(id) => [&place(id)[..], &[0]].concat(),
         Bound::Unbounded => place(&[]),
     };
     (first, scan.end().map_or(END.to_vec(), |end| place(&end)))
 }
 
-/// The documents of an answer.
+/// Returns the documents of an answer.
 pub(in super::super) fn documents(answer: QueryResult) -> Result<Vec<Document>, DriverError> {
     let unreadable = |cause: &dyn ToString| DriverError::Unreadable(cause.to_string().into());
     let rows = answer.into_rows_result().map_err(|cause| unreadable(&cause))?;
@@ -101,7 +97,7 @@ pub(in super::super) fn documents(answer: QueryResult) -> Result<Vec<Document>, 
 
 fn document(place: &[u8], version: Option<i64>, body: Option<&[u8]>) -> Result<Document, Damaged> {
     let damaged = |what: &str| Damaged(format!("{what} at {}", place.escape_ascii()));
-    let id = place.strip_prefix(&[DOCUMENT]).ok_or_else(|| damaged("a document that is none"))?;
+    let id = place.strip_prefix(&[DOCUMENT]).ok_or_else(|| damaged("a row that is not a document"))?;
     let id = DocumentId::new(Bytes::copy_from_slice(id)).map_err(|_| damaged("a document without an id"))?;
     let (Some(version), Some(body)) = (version, body) else {
         return Err(damaged("a document without version or body"));
@@ -115,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scan_has_the_documents_of_its_prefix_and_nothing_else() {
+    fn scan_covers_exactly_its_prefix() {
         let scan = |prefix: &'static [u8], after: &'static [u8]| {
             let after = DocumentId::new(after).ok();
             scanned(&Scan { prefix: Bytes::from_static(prefix), after, limit: 1 })
@@ -127,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_is_told_and_a_damaged_one_is_not_left_out() {
+    fn document_is_read_and_a_malformed_one_is_damaged() {
         let told = document(b"\x01name", Some(5), Some(b"")).unwrap();
         assert_eq!((told.id.as_bytes(), told.version.get(), &*told.body), (&b"name"[..], 5, &b""[..]));
         for (place, version, body) in [

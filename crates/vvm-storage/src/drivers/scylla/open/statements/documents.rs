@@ -1,4 +1,4 @@
-//! The prepared statements of documents, each with its consistency, and the batch that is made of them.
+//! The prepared statements of documents, each with its consistency, and the batch of them.
 
 use super::{
     super::super::{
@@ -20,9 +20,8 @@ use ::scylla::{
 use ielections::{Document, DocumentId, DocumentVersion, DocumentWrite, Fence, OnlyIf, Page, Scan};
 use std::ops::ControlFlow;
 
-/// How many documents a page has at most. With the largest of bodies that is 8 MiB, which one node of
-/// Cassandra on two quiet cores shows in a tenth of a second; a page that takes too long would be asked for
-/// in vain, again and again.
+/// The most documents of a page: with the largest bodies 8 MiB, which one node of Cassandra on two idle cores
+/// returns in 0.1 s. A page that takes too long would time out at every attempt.
 pub(in super::super::super) const MAX_PAGE: u16 = 128;
 
 pub(super) struct DocumentStatements {
@@ -34,7 +33,7 @@ pub(super) struct DocumentStatements {
     delete_if: PreparedStatement,
     lookup: PreparedStatement,
     scan: PreparedStatement,
-    /// Empty, with the consistency of all that are made of it.
+    /// An empty batch with the right consistency, to be cloned.
     batch: Batch,
 }
 
@@ -48,7 +47,7 @@ impl DocumentStatements {
         let (commit, read) = (levels.commit(), levels.read());
         let mut scan = prepare(rows::scan(keyspace), read).await?;
         scan.set_page_size(MAX_PAGE.into());
-        // In one partition there is nothing that a log of batches would be for.
+        // A batch in one partition needs no batch log.
         let mut batch = Batch::new(BatchType::Unlogged);
         batch.set_consistency(commit);
         Ok(Self {
@@ -65,15 +64,15 @@ impl DocumentStatements {
     }
 }
 
-/// The values of one statement, whichever it is.
+/// The values of one statement.
 type Values<'a> = Box<dyn SerializeRow + Send + Sync + 'a>;
 
-/// As the column has it: null where there is none.
+/// Returns the column's value: null for none.
 fn stored(version: DocumentVersion) -> Option<i64> {
     (version != DocumentVersion::NONE).then_some(version.get().cast_signed())
 }
 
-/// What a conditional statement compares, if it is one.
+/// Returns the version that a conditional statement compares, if it is one.
 fn condition(only_if: OnlyIf) -> Option<Option<i64>> {
     match only_if {
         OnlyIf::Always => None,
@@ -94,7 +93,7 @@ impl Statements {
         let version = stored(fence.after.next());
         let epoch = fence.epoch.get().cast_signed();
         let incarnation = fence.incarnation.as_bytes().as_slice();
-        // First of all: the first row of an answer shows what it compares, in ScyllaDB as in Cassandra.
+        // First: the first row of the answer shows its columns, in ScyllaDB as in Cassandra.
         let compared = (version, id, at, epoch, incarnation, stored(fence.after));
         let mut parts: Vec<(&PreparedStatement, Values<'_>)> = vec![(&ours.fence, Box::new(compared))];
         if fence.after == DocumentVersion::NONE {
@@ -147,10 +146,10 @@ impl Statements {
             let scan = &self.documents.scan;
             let (answer, rest) = self.session.execute_single_page(scan, &values, from).await?;
             let documents = rows::documents(answer)?;
-            // ScyllaDB gives less than it was asked for where that is large.
+            // ScyllaDB may return fewer rows than the page size.
             let more = rest.into_paging_control_flow();
             match more {
-                // It may have met nothing but tombstones.
+                // The page may have consisted of tombstones.
                 ControlFlow::Continue(state) if documents.is_empty() => from = state,
                 _ => {
                     let full = documents.len() == limit || more.is_continue();
