@@ -53,7 +53,9 @@ pub(super) fn way_out(error: &rustls::Error) -> &'static str {
             "the node refuses the client's certificate, or requires one (see its log): give one with \
              tls_certificate=PATH and tls_key=PATH, signed by an authority that the node trusts"
         }
-        Error::AlertReceived(Alert::CertificateExpired) => "the client's certificate is not valid today: renew it",
+        Error::AlertReceived(Alert::CertificateExpired) => {
+            "the client's certificate is not valid today: renew it"
+        }
         Error::InvalidMessage(_) => {
             "the node does not use TLS at this port: remove the tls_ options, or name another port"
         }
