@@ -2,12 +2,8 @@
 
 use crate::{launch, shim};
 use std::{
-    ffi::{OsStr, OsString},
-    io,
-    os::{
-        fd::OwnedFd,
-        unix::{ffi::OsStrExt as _, process::CommandExt as _},
-    },
+    env, io,
+    os::{fd::OwnedFd, unix::process::CommandExt as _},
     process::{Command, Stdio},
 };
 
@@ -40,8 +36,11 @@ pub enum HelperError {
     System(io::ErrorKind),
 }
 
-const PRE_STOP: &str = "--pre-stop=";
-const CHECK: &str = "--check=";
+/// The variables by which a keeper gets the lines, and a shell its own: every user can read arguments of
+/// processes, but not their environment.
+const PRE_STOP: &str = "VVM_KEEPER_PRE_STOP";
+const CHECK: &str = "VVM_KEEPER_CHECK";
+const LINE: &str = "VVM_KEEPER_LINE";
 
 impl HelperLines {
     /// Returns the line of `helper`.
@@ -52,60 +51,35 @@ impl HelperLines {
         }
     }
 
-    /// Returns the lines as arguments of a stage.
-    pub(crate) fn arguments(&self) -> impl Iterator<Item = OsString> + use<> {
-        let argument =
-            |option: &str, line: &Option<String>| line.as_ref().map(|line| format!("{option}{line}").into());
-        argument(PRE_STOP, &self.pre_stop).into_iter().chain(argument(CHECK, &self.check))
+    /// Returns the lines as variables of a keeper.
+    pub(crate) fn environment(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        [(PRE_STOP, &self.pre_stop), (CHECK, &self.check)]
+            .into_iter()
+            .filter_map(|(name, line)| Some((name, line.as_deref()?)))
     }
 
-    /// Returns the lines and the command from the arguments of a stage. `None` for unknown arguments.
-    pub(crate) fn read(arguments: &[OsString]) -> Option<(Self, &[OsString])> {
-        let mut lines = Self::default();
-        for (place, argument) in arguments.iter().enumerate() {
-            if argument == OsStr::new(launch::DASHES) {
-                return Some((lines, &arguments[place + 1..]));
-            }
-            let line_of = |option: &str| {
-                let line = argument.as_bytes().strip_prefix(option.as_bytes())?;
-                String::from_utf8(line.to_vec()).ok()
-            };
-            match (line_of(PRE_STOP), line_of(CHECK)) {
-                (Some(line), _) => lines.pre_stop = Some(line),
-                (None, Some(line)) => lines.check = Some(line),
-                (None, None) => return None,
-            }
-        }
-        // A trial has no command.
-        Some((lines, &[]))
+    /// Returns the lines in the environment of this process, a keeper.
+    pub(crate) fn of_environment() -> Self {
+        Self { pre_stop: env::var(PRE_STOP).ok(), check: env::var(CHECK).ok() }
     }
 }
 
-/// Returns the shim for `sh -c LINE`, in a process group of its own. Its standard output goes to standard
-/// error, because standard output is the command's.
+/// Removes the keeper's variables from the environment of `command`.
+pub(crate) fn without_lines(mut command: Command) -> Command {
+    command.env_remove(PRE_STOP).env_remove(CHECK);
+    command
+}
+
+/// Returns the shim that becomes a shell for `line`, in a process group of its own. Its standard output goes
+/// to standard error, because standard output is the command's.
 ///
 /// # Errors
 /// If the process is out of descriptors.
 pub(crate) fn command(line: &str, far: OwnedFd) -> io::Result<Command> {
-    let shell = ["sh".into(), "-c".into(), line.into()];
-    let mut command = launch::command(shim::STAGE, launch::behind_dashes(&shell), far);
+    let script = format!("line=${LINE}; unset {LINE}; eval \"$line\"");
+    let shell = ["sh".into(), "-c".into(), script.into()];
+    let mut command = without_lines(launch::command(shim::STAGE, launch::behind_dashes(&shell), far));
+    command.env(LINE, line);
     command.process_group(0).stdout(Stdio::from(rustix::stdio::stderr().try_clone_to_owned()?));
     Ok(command)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_and_command_survive_the_arguments() {
-        let command = ["--check=x".into(), "--".into(), "b".into()];
-        let lines = HelperLines { pre_stop: Some("a --b\n'c'".into()), check: Some(String::new()) };
-        for lines in [lines, HelperLines::default()] {
-            let arguments = lines.arguments().chain(launch::behind_dashes(&command)).collect::<Vec<_>>();
-            assert_eq!(HelperLines::read(&arguments), Some((lines, &command[..])));
-        }
-        assert_eq!(HelperLines::read(&[]), Some((HelperLines::default(), &[][..])));
-        assert_eq!(HelperLines::read(&["other".into()]), None);
-    }
 }

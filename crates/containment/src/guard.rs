@@ -17,7 +17,7 @@ use countdown::Countdown;
 use rustix::process::{PidfdFlags, getpid, pidfd_open, set_child_subreaper};
 use std::{
     collections::BTreeMap,
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     io,
     os::{fd::AsFd as _, unix::process::CommandExt as _},
 };
@@ -37,22 +37,27 @@ pub enum Report {
 /// the containment then.
 ///
 /// The supervisor is this program again, with `arguments`, whose `main` calls
-/// [`Supervisor::accept`](crate::Supervisor::accept). It does not see the variables `withheld`. Must be
+/// [`Supervisor::accept`](crate::Supervisor::accept). `environment` sets and removes variables of it. Must be
 /// called in a process with a single thread, which becomes a sub-reaper and reaps all its children.
 ///
 /// # Errors
 /// If the system refuses a process or a descriptor. No process runs then, and the containment is dissolved.
 pub fn guard(
     arguments: Vec<OsString>,
-    withheld: &[&OsStr],
+    environment: &[(OsString, Option<OsString>)],
     containment: Containment,
     on_report: impl FnMut(Report),
 ) -> io::Result<Ended> {
-    let guarding = start(arguments, withheld, containment.clone()).inspect_err(|_| containment.dissolve())?;
+    let guarding =
+        start(arguments, environment, containment.clone()).inspect_err(|_| containment.dissolve())?;
     Ok(guarding.watch(on_report))
 }
 
-fn start(arguments: Vec<OsString>, withheld: &[&OsStr], containment: Containment) -> io::Result<Guarding> {
+fn start(
+    arguments: Vec<OsString>,
+    environment: &[(OsString, Option<OsString>)],
+    containment: Containment,
+) -> io::Result<Guarding> {
     let terminal = Terminal::of_this_process();
     // Signals that arrive before the supervisor can handle them wait in the link.
     let signals = Signals::catch_also(terminal.also_caught())?;
@@ -65,8 +70,11 @@ fn start(arguments: Vec<OsString>, withheld: &[&OsStr], containment: Containment
     // A group of its own, so that the terminal's signals to its foreground group reach the supervisor only
     // through the guardian.
     command.process_group(0);
-    for name in withheld {
-        command.env_remove(name);
+    for (name, value) in environment {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
     }
     let supervisor = launch::start(command)?;
     let process = pidfd_open(supervisor, PidfdFlags::empty()).map_err(io::Error::from)?;

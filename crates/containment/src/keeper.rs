@@ -51,10 +51,11 @@ pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
     // They are caught, not ignored, because the command would inherit that.
     let signals = Signals::catch_also(&[Signal::TSTP]).map_err(StageError::System)?;
     let Accepted { link, first, descriptors } = launch::accept()?;
-    let (lines, command) = HelperLines::read(arguments).ok_or(StageError::NotAStage)?;
+    let command = launch::command_of(arguments).ok_or(StageError::NotAStage)?;
     if let ToKeeper::Begin { group, deadline } = first {
-        let order = KeeperTask { lines: &lines, command, group: group.map(Some), deadline, descriptors };
-        keep(&link, order, signals, Scope::Descendants);
+        let (lines, group) = (&HelperLines::of_environment(), group.map(Some));
+        let task = KeeperTask { lines, command, group, deadline, descriptors };
+        keep(&link, task, signals, Scope::Descendants);
     }
     Ok(0)
 }
@@ -167,7 +168,8 @@ struct Keeper<'k> {
 impl Keeper<'_> {
     fn start(&mut self, command: &[OsString], group: Option<Option<Pid>>, input: OwnedFd) -> io::Result<()> {
         let (near, far) = link::pair()?;
-        let mut process = launch::command(shim::STAGE, launch::behind_dashes(command), far);
+        let shim = launch::command(shim::STAGE, launch::behind_dashes(command), far);
+        let mut process = auxiliary::without_lines(shim);
         let group = match group {
             // Process 1 was started in the terminal's group, and so is its child.
             Some(None) => Group::Terminal(own_group()),

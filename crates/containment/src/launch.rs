@@ -81,6 +81,14 @@ pub(crate) fn behind_dashes(command: &[OsString]) -> impl Iterator<Item = OsStri
     iter::once(DASHES.into()).chain(command.iter().cloned())
 }
 
+/// Returns the command among the arguments of such a stage, empty for a trial. `None` for unknown arguments.
+pub(crate) fn command_of(arguments: &[OsString]) -> Option<&[OsString]> {
+    match arguments.split_first() {
+        None => Some(arguments),
+        Some((dashes, command)) => (dashes == DASHES).then_some(command),
+    }
+}
+
 /// Starts `command`.
 ///
 /// # Errors
@@ -140,6 +148,15 @@ fn open_null(path: &str) -> Result<OwnedFd, StageError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn command_of_a_stage_is_read_back_from_its_arguments() {
+        let command = ["--check=x".into(), "--".into(), "b".into()];
+        let arguments = behind_dashes(&command).collect::<Vec<_>>();
+        assert_eq!(command_of(&arguments), Some(&command[..]));
+        assert_eq!(command_of(&[]), Some(&[][..]));
+        assert_eq!(command_of(&["other".into()]), None);
+    }
 
     #[test]
     fn error_names_a_missing_dev_null() {

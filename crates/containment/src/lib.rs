@@ -62,7 +62,7 @@ pub use signals::{
     signal_name,
 };
 pub use supervise::{
-    Controls, StopTimeouts, SuperviseError, Supervised, Supervision,
+    Controls, Killed, StopTimeouts, SuperviseError, Supervised, Supervision,
     alongside::Helpers,
     guardian_lapse::{lapsed, listens_again},
     guardian_watch::GuardianWatch,

@@ -66,6 +66,19 @@ pub struct Supervised {
     pub by_itself: bool,
     /// The signals that asked it to stop.
     pub told: Vec<Signal>,
+    /// Why the command was killed, if it had not ended before.
+    pub killed: Option<Killed>,
+}
+
+/// Why a command was killed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Killed {
+    /// It did not stop within [`StopTimeouts::stop_timeout`].
+    StopTimeout,
+    /// [`Controls::kill`] asked for it.
+    SecondRequest,
+    /// The kill deadline was near.
+    Deadline,
 }
 
 /// Why a command was not supervised to its end.
@@ -161,7 +174,7 @@ impl Supervision {
     /// Supervises a command that was [started](spawn::start), and its helpers.
     pub fn of(starting: Starting, clock: Arc<dyn Clock>, timeouts: StopTimeouts, controls: Controls) -> Self {
         let Starting { keeper, helpers, on_event, .. } = starting;
-        let outcome = Supervised { ended: None, by_itself: false, told: Vec::new() };
+        let outcome = Supervised { ended: None, by_itself: false, told: Vec::new(), killed: None };
         let phase = Phase::Working;
         let held = Vec::new();
         Self { keeper, helpers, on_event, clock, timeouts, controls, phase, held, outcome }
@@ -197,7 +210,9 @@ impl Supervision {
             tokio::select! {
                 biased;
                 () = self.keeper.changed() => {}
-                () = self.controls.kill.cancelled(), if !self.is_killing() => self.begin_killing(),
+                () = self.controls.kill.cancelled(), if !self.is_killing() => {
+                    self.kill_for(Killed::SecondRequest);
+                }
                 // Signals that a lagging receiver missed merge, as pending signals do.
                 Ok(SignalForCommand { passed, asks }) = self.controls.signals.recv() => {
                     self.pass_on(passed, asks);
@@ -215,7 +230,10 @@ impl Supervision {
                         pre_stop = None;
                         self.tell_after(Err(HelperError::TooLong));
                     }
-                    Phase::Working | Phase::Stopping { .. } => self.begin_killing(),
+                    Phase::Stopping { until } if self.clock.now() >= until => {
+                        self.kill_for(Killed::StopTimeout);
+                    }
+                    Phase::Working | Phase::Stopping { .. } => self.kill_for(Killed::Deadline),
                     Phase::Killing { .. } => {
                         self.phase = Phase::Killing { answer_by: Instant::NEVER };
                         self.keeper.give_up();
@@ -322,6 +340,13 @@ impl Supervision {
             self.begin_stopping();
         }
         self.keeper.tell_rest();
+    }
+
+    fn kill_for(&mut self, reason: Killed) {
+        if self.outcome.ended.is_none() {
+            self.outcome.killed = Some(reason);
+        }
+        self.begin_killing();
     }
 
     fn begin_killing(&mut self) {

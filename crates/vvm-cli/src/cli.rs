@@ -1,22 +1,25 @@
-//! The command line: what there is to say, and what is refused at once.
+//! Parses the command line and runs the command that it names.
 
-pub(crate) mod args;
 #[cfg(test)]
 mod documented;
-pub(crate) mod duration;
-pub(crate) mod exit;
 mod generated;
 #[cfg(test)]
 mod run_book;
-pub(crate) mod settings;
 
-use crate::{announce::say, contained::conclude};
-use args::{Cli, Command};
-use clap::{FromArgMatches as _, error::ErrorKind};
-use settings::{Refusal, Settled};
+use crate::{
+    announce::say,
+    args::{Cli, Command},
+    contained::conclude,
+    exit, log,
+    settings::{self, Refusal, Settled},
+};
+use clap::{
+    FromArgMatches as _,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 use std::{ffi::OsString, process::ExitCode};
 
-/// Reads the command line, and what completes it, and does what it says.
+/// Runs `vvm`.
 pub(crate) fn main() -> ExitCode {
     match vvm_containment::stage::enter() {
         Ok(None) => {}
@@ -28,6 +31,12 @@ pub(crate) fn main() -> ExitCode {
         Ok(read) => read,
         Err(refusal) => return refuse(&refusal, &words),
     };
+    if matches!(cli.command, Command::Run(_) | Command::Elect(_))
+        && let Err(refusal) = log::check()
+    {
+        say!("{refusal}");
+        return exit::MISUSE.into();
+    }
     match cli.command {
         Command::Run(run) => crate::guardian::main(&run, &settled),
         Command::Elect(elect) => crate::elect::main(&elect),
@@ -44,14 +53,19 @@ pub(crate) fn main() -> ExitCode {
         Command::Man(man) => generated::man(&man),
         Command::DemoCandidate(candidate) => crate::demo::candidate_main(&candidate),
         Command::DemoWorker(worker) => crate::demo::worker_main(&worker),
-        Command::StageHost(run) => crate::run::main(&run),
+        Command::StageHost(run) => crate::run::main(run),
     }
 }
 
-/// The command line that `words` and `variables` come to.
+/// Parses `words`, completed by `variables` and the settings file.
 fn read(words: Vec<OsString>, variables: &settings::Variables) -> Result<(Cli, Settled), Misuse> {
     let mut described = settings::described();
-    let settled = settings::settle(&described, words, variables)?;
+    let settled = settings::settle(&described, words, variables).map_err(|mut refusal| {
+        if let Refusal::CommandLine(refusal) = &mut refusal {
+            suggest(refusal);
+        }
+        Misuse { refusal, origins: Vec::new() }
+    })?;
     let matches = described.try_get_matches_from_mut(settled.words());
     let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
     match cli.map_err(|refusal| refusal.format(&mut described)) {
@@ -63,17 +77,24 @@ fn read(words: Vec<OsString>, variables: &settings::Variables) -> Result<(Cli, S
     }
 }
 
-/// What can't be done, and where it comes from, if not from the command line.
+/// Suggests an option where clap does not: for two letters that changed places in a short name, as in
+/// `--tyr`.
+fn suggest(refusal: &mut clap::Error) {
+    if refusal.kind() == ErrorKind::UnknownArgument
+        && refusal.get(ContextKind::SuggestedArg).is_none()
+        && let Some(ContextValue::String(unknown)) = refusal.get(ContextKind::InvalidArg)
+        && let Some(unknown) = unknown.strip_prefix("--")
+        && let Some(nearest) = settings::nearest_option(unknown)
+    {
+        refusal.insert(ContextKind::SuggestedArg, ContextValue::String(format!("--{nearest}")));
+    }
+}
+
+/// A command line or setting that was refused, and the origins of its settings.
 #[derive(Debug)]
 struct Misuse {
     refusal: Refusal,
     origins: Vec<String>,
-}
-
-impl From<Refusal> for Misuse {
-    fn from(refusal: Refusal) -> Self {
-        Self { refusal, origins: Vec::new() }
-    }
 }
 
 fn refuse(misuse: &Misuse, words: &[OsString]) -> ExitCode {
@@ -87,24 +108,21 @@ fn refuse(misuse: &Misuse, words: &[OsString]) -> ExitCode {
     if refusal.kind() == ErrorKind::InvalidUtf8
         && let Some(unreadable) = unreadable(words)
     {
-        say!(
-            "{unreadable} is not UTF-8, as everything has to be that vvm is told (but the command behind --)"
-        );
+        say!("{unreadable} is not UTF-8: only the command after -- may have other bytes");
         return exit::MISUSE.into();
     }
-    // Help and version, when asked for, are no errors. Nobody is left to tell that the output is gone.
+    // Help and version are printed here, too. A reader that has gone is no error.
     let _ = refusal.print();
     misuse.origins.iter().for_each(|origin| say!("{origin}"));
     let mut words = words.iter().skip(1);
     let is_run = words.next().is_some_and(|command| command == "run");
     if is_run && refusal.kind() == ErrorKind::UnknownArgument && !words.any(|word| word == "--") {
-        say!("the command to run stands behind --, as in: vvm run … -- CMD ARGS…");
+        say!("write -- before the command to run: vvm run … -- CMD ARGS…");
     }
     if refusal.use_stderr() { exit::MISUSE.into() } else { ExitCode::SUCCESS }
 }
 
-/// What clap could not read, which it does not say: a word of the command line, or a setting in the
-/// environment.
+/// Returns the word or variable that is not UTF-8, which clap does not name.
 fn unreadable(words: &[OsString]) -> Option<String> {
     let mut words = words.iter().skip(1).take_while(|word| *word != "--");
     let word = words.find(|word| word.to_str().is_none()).map(|word| format!("{word:?}"));

@@ -1,12 +1,11 @@
-//! How `vvm` words what `vvm_containment` refuses and reports: with the options that decide about it, and the
-//! statuses that it ends with.
+//! Messages and exit statuses for refusals and events of `vvm_containment`, with the names of our options.
 
-use crate::{announce::say, cli::exit};
+use crate::{announce::say, exit};
 use std::{fmt, io, process::ExitCode};
-use vvm_containment::{Event, NamespaceRefusal, Refusal, SpawnError, StageError, Step};
+use vvm_containment::{Event, Killed, NamespaceRefusal, Refusal, SpawnError, StageError, Step, Supervised};
 use vvm_host::operate::ResourceLimit;
 
-/// The level of `--containment` is not to be had here.
+/// The level of `--containment` is not available here.
 #[derive(Debug, thiserror::Error)]
 pub(crate) struct NotContained(#[from] pub(crate) Refusal);
 
@@ -36,7 +35,7 @@ fn no_namespace(refusal: &NamespaceRefusal, out: &mut fmt::Formatter<'_>) -> fmt
 pub(crate) struct NotStarted(#[from] SpawnError);
 
 impl NotStarted {
-    /// The status of a shell that could not execute a command; none when it did not come to that.
+    /// Returns the status of a shell that could not execute the command; none if the system refused first.
     pub(crate) fn command_status(&self) -> Option<u8> {
         match &self.0 {
             SpawnError::System(_) | SpawnError::Containment(_) => None,
@@ -56,12 +55,11 @@ impl fmt::Display for NotStarted {
     }
 }
 
-/// Says why a stage did not begin, and returns its exit status. Silent when the stage before is gone: it
-/// would have read it.
+/// Prints why a stage did not begin, and returns its exit status. Silent if the parent is gone.
 pub(crate) fn conclude(refusal: &StageError) -> ExitCode {
     match refusal {
         StageError::NotAStage => {
-            say!("this command is for vvm's own use: start `vvm run` instead");
+            say!("this command is internal: start `vvm run` instead");
             return exit::MISUSE.into();
         }
         StageError::Abandoned => {}
@@ -71,23 +69,35 @@ pub(crate) fn conclude(refusal: &StageError) -> ExitCode {
     exit::SYSTEM.into()
 }
 
-/// Says what a guardian or a supervision reports.
+/// Prints an event of a guardian or a supervision.
 pub(crate) fn say_event(event: &Event) {
     match event {
-        Event::NoTimeForPreStop => say!("no time is left for --pre-stop"),
+        Event::NoTimeForPreStop => say!("--pre-stop is skipped: the kill deadline is too near"),
         Event::PreStopFailed(Ok(ended)) => {
-            say!("--pre-stop {ended}; the command is told to stop nevertheless")
+            say!("--pre-stop {ended}; the command gets its signal nevertheless")
         }
         Event::PreStopFailed(Err(refusal)) => {
-            say!("--pre-stop {refusal}; the command is told to stop nevertheless")
+            say!("--pre-stop {refusal}; the command gets its signal nevertheless")
         }
         event => say!("{event}"),
     }
 }
 
-/// Returns the limit behind an error that is kept.
+/// Returns the resource limit behind an error.
 fn limit_of(cause: &io::Error) -> ResourceLimit {
     cause.raw_os_error().map_or_else(|| io::Error::from(cause.kind()), io::Error::from_raw_os_error).into()
+}
+
+/// Returns how a run of the command ended, in words.
+pub(crate) fn describe(last: &Supervised) -> String {
+    let Some(ended) = last.ended else { return "the end of the command was not seen".into() };
+    let killed = match last.killed {
+        None => "",
+        Some(Killed::StopTimeout) => ": it did not stop within --stop-timeout",
+        Some(Killed::SecondRequest) => ": a second stop request killed it",
+        Some(Killed::Deadline) => ": it did not stop before the kill deadline",
+    };
+    format!("the command {ended}{killed}")
 }
 
 #[cfg(test)]
@@ -96,7 +106,7 @@ mod tests {
     use rustix::io::Errno;
 
     #[test]
-    fn a_refused_namespace_names_the_option_and_the_way_out() {
+    fn refused_namespace_names_the_option_and_the_way_out() {
         let of = |step, errno| NotContained(NamespaceRefusal { step, errno }.into()).to_string();
         for (step, errno) in [(Step::Namespace, Errno::NOSPC), (Step::Proc, Errno::PERM)] {
             let text = of(step, errno);
@@ -108,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_without_a_stage_before_it_is_a_misuse_and_every_other_refusal_the_systems() {
+    fn stage_without_a_parent_stage_is_misuse_and_other_refusals_are_of_the_system() {
         let table = [
             (StageError::NotAStage, 64),
             (StageError::Abandoned, 71),

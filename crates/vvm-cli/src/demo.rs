@@ -20,7 +20,8 @@ pub(crate) use worker::main as worker_main;
 
 use crate::{
     announce::say,
-    cli::{args::DemoArgs, exit},
+    args::DemoArgs,
+    exit,
     signals::Signals,
     terminal_view::{Screen, palette_of_standard_output},
 };

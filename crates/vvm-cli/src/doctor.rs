@@ -7,8 +7,8 @@ mod finding;
 mod measured;
 
 use crate::{
+    args::DoctorArgs,
     async_runtime,
-    cli::args::DoctorArgs,
     inspection::{conclude, inspect},
 };
 use finding::{Finding, Health};
@@ -25,7 +25,7 @@ pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
     // First: a namespace can be tried out only while this process has no other thread.
     let mut findings = vec![examined::containment(), examined::limits()];
     // Also a user without the right to write gets all findings.
-    let examined = match inspect_storage(&args.storage, args) {
+    let examined = match inspect_storage(&args.target.storage, args) {
         Err(InspectError::NoStorage(_)) => examine_stand_in(args),
         examined => examined,
     };
@@ -41,12 +41,12 @@ pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
 }
 
 fn inspect_storage(url: &str, args: &DoctorArgs) -> Result<Vec<Finding>, InspectError> {
-    inspect((url, &args.name), Purpose::Look, async |inspector| examine(inspector, args).await)
+    inspect((url, &args.target.name), Purpose::Look, async |inspector| examine(inspector, args).await)
 }
 
 /// Examines a temporary file beside the one that the first candidate will create.
 fn examine_stand_in(args: &DoctorArgs) -> Result<Vec<Finding>, InspectError> {
-    let stand_in = match file::stand_in(&args.storage) {
+    let stand_in = match file::stand_in(&args.target.storage) {
         Ok(stand_in) => stand_in,
         Err(problem) => return Ok(vec![problem]),
     };
@@ -54,7 +54,7 @@ fn examine_stand_in(args: &DoctorArgs) -> Result<Vec<Finding>, InspectError> {
     runtime.block_on(vvm_storage::init_storage(&stand_in.url))?;
     drop(runtime);
     let mut findings = inspect_storage(&stand_in.url, args)?;
-    let absent = format!("{} does not exist yet: the first `vvm run` creates it", args.storage);
+    let absent = format!("{} does not exist yet: the first `vvm run` creates it", args.target.storage);
     findings.insert(0, Finding::new("new storage", Health::Good, format!("{absent}; examined beside it:")));
     Ok(findings)
 }
@@ -63,7 +63,7 @@ async fn examine(inspector: &StorageInspector, args: &DoctorArgs) -> Result<Vec<
     let before = Readings::take();
     let measured = measured::measure(&inspector.storage, &inspector.clock, args).await;
     let (mut findings, newest_epoch) = examined::storage(inspector, args, &measured).await?;
-    findings.extend(file::permissions(&args.storage));
+    findings.extend(file::permissions(&args.target.storage));
     if let (Some(before), Some(after)) = (before, Readings::take()) {
         findings.extend(clocks::clocks(&before, &after, newest_epoch));
     }
@@ -82,7 +82,7 @@ fn show(args: &DoctorArgs, findings: &[Finding]) -> io::Result<()> {
         let findings = findings.iter().map(Finding::to_json).collect::<Vec<_>>();
         let ttl_ms = args.ttl.get().as_millis() as u64;
         let object = json!({
-            "name": args.name, "ttl_ms": ttl_ms, "verdict": verdict.word(), "findings": findings,
+            "name": args.target.name, "ttl_ms": ttl_ms, "verdict": verdict.word(), "findings": findings,
         });
         return writeln!(out, "{object:#}");
     }

@@ -1,36 +1,26 @@
-//! `--dry-run`: what would be done, without doing any of it.
-//!
-//! What lives here: looking at the storage, where nothing is created or settled, and the times that follow
-//! from the TTL. What does not: what only `vvm run` has, as a level of containment (`guardian`).
+//! `--dry-run`: reads the storage and prints what would be done. Creates and settles nothing.
 
-use crate::{async_runtime, cli::exit};
-use ielections::{Holder, ReadError, Slot, Timing, Ttl, TtlStorage as _, timing::Jitter};
-use std::{fmt, io, num::NonZeroU32, sync::Arc, time::Duration};
-use vvm_clock::{Clock, Instant, SystemClock};
+use crate::{announce::say, args::CandidateArgs, async_runtime, exit};
+use ielections::{AcquireError, Entry, Holder, ReadError, Slot, Timing, TtlStorage as _, timing::Jitter};
+use std::{fmt, io, sync::Arc};
+use vvm_clock::{Clock, Instant, Span, SystemClock};
 use vvm_host::operate::ResourceLimit;
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, OpenError, SettleError, SlotNumber};
 
-/// Who would campaign for what.
+/// The candidate that would campaign.
 #[derive(Debug)]
 pub(crate) struct DryRun<'args> {
-    pub(crate) storage: &'args str,
-    pub(crate) name: &'args str,
-    pub(crate) slots: NonZeroU32,
-    pub(crate) ttl: Ttl,
+    pub(crate) candidate: &'args CandidateArgs,
     pub(crate) holder: Holder,
 }
 
-/// Why it would be refused.
+/// Why the real run would be refused.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ProspectError {
+enum DryRunError {
     #[error("--storage: {0}")]
     Open(#[from] OpenError),
-    #[error(
-        "--storage {0}: other processes can't share this storage, so that each of them would lead: use sqlite:PATH"
-    )]
-    NotShared(String),
-    #[error("--ttl {ttl:?} is too short for this storage: at least {least:?}")]
-    TtlTooShort { ttl: Duration, least: Duration },
+    #[error("--ttl: {0}")]
+    TtlTooShort(AcquireError),
     #[error(transparent)]
     Conflict(SettleError),
     #[error(transparent)]
@@ -41,112 +31,112 @@ pub(crate) enum ProspectError {
     Output(io::Error),
 }
 
-impl ProspectError {
-    /// The exit status of the real thing.
-    pub(crate) fn exit_status(&self) -> u8 {
+impl DryRunError {
+    /// Returns the exit status of the real run.
+    fn exit_status(&self) -> u8 {
         match self {
             Self::Open(cause) if cause.is_misuse() => exit::MISUSE,
             Self::Open(cause) if cause.is_of_system() => exit::SYSTEM,
             Self::Open(_) | Self::Read(_) => exit::STORAGE,
-            Self::NotShared(_) | Self::TtlTooShort { .. } => exit::MISUSE,
+            Self::TtlTooShort(_) => exit::MISUSE,
             Self::Conflict(_) => exit::CONFLICT,
             Self::System(_) | Self::Output(_) => exit::SYSTEM,
         }
     }
 }
 
-/// What a look at the storage shows.
+/// What the storage shows.
 #[derive(Debug)]
-enum Outlook {
-    /// There is no such storage: the first one to open it creates it.
+enum Found {
+    /// It does not exist: the first candidate creates it.
     NoStorage,
-    /// What is in the way may pass, and would be waited for.
-    InTheWay(String),
-    /// Who leads, and who has paused the name, if somebody has.
+    /// The real run would try again.
+    Unavailable(String),
+    /// The leaders, and the author of a pause.
     Slots { slots: Vec<(SlotNumber, Slot)>, paused_by: Option<String> },
 }
 
 impl DryRun<'_> {
-    /// Says what would be done: the lines of `more`, too, each with its name.
-    ///
-    /// # Errors
-    /// [`ProspectError`]: what the real thing would be refused for.
-    pub(crate) fn show(&self, more: &[(&str, String)]) -> Result<(), ProspectError> {
-        let runtime = async_runtime::start().map_err(|cause| ProspectError::System(cause.into()))?;
-        let outlook = runtime.block_on(self.look())?;
-        match self.write(&mut io::stdout().lock(), more, &outlook) {
-            // A reader that has seen enough, as `head`.
+    /// Prints what would be done, with the lines of `more`. Returns the exit status: 0, or that of a refusal.
+    pub(crate) fn show(&self, more: &[(&str, String)]) -> u8 {
+        self.try_show(more).map_or_else(
+            |refusal| {
+                say!("{refusal}");
+                refusal.exit_status()
+            },
+            |()| 0,
+        )
+    }
+
+    fn try_show(&self, more: &[(&str, String)]) -> Result<(), DryRunError> {
+        let runtime = async_runtime::start().map_err(|cause| DryRunError::System(cause.into()))?;
+        let found = runtime.block_on(self.look())?;
+        match self.write(&mut io::stdout().lock(), more, &found) {
+            // The reader, such as `head`, has closed the pipe.
             Err(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            written => written.map_err(ProspectError::Output),
+            written => written.map_err(DryRunError::Output),
         }
     }
 
-    async fn look(&self) -> Result<Outlook, ProspectError> {
-        if !vvm_storage::url::shared_between_processes(self.storage)? {
-            return Err(ProspectError::NotShared(self.storage.into()));
+    async fn look(&self) -> Result<Found, DryRunError> {
+        let url = &self.candidate.storage;
+        if !vvm_storage::url::exists(url)? {
+            vvm_storage::url::check_place(url)?;
+            return Ok(Found::NoStorage);
         }
-        if !vvm_storage::url::exists(self.storage)? {
-            vvm_storage::url::check_place(self.storage)?;
-            return Ok(Outlook::NoStorage);
-        }
-        let clock = Arc::new(SystemClock::start().map_err(|cause| ProspectError::System(cause.into()))?);
-        let storage = match vvm_storage::open(self.storage, clock as Arc<dyn Clock>).await {
+        let clock = Arc::new(SystemClock::start().map_err(|cause| DryRunError::System(cause.into()))?);
+        let storage = match vvm_storage::open(url, clock as Arc<dyn Clock>).await {
             Ok(storage) => ElectionsTtlStorage::new(storage),
-            Err(cause) if cause.is_passing() => return Ok(Outlook::InTheWay(cause.to_string())),
+            Err(cause) if cause.is_passing() => return Ok(Found::Unavailable(cause.to_string())),
             Err(cause) => return Err(cause.into()),
         };
-        let outlook = self.read(&storage).await;
+        let found = self.read(&storage).await;
         storage.close().await;
-        outlook
+        found
     }
 
-    async fn read(&self, storage: &ElectionsTtlStorage) -> Result<Outlook, ProspectError> {
-        let (ttl, least) = (self.ttl.get(), storage.limits().min_ttl);
+    async fn read(&self, storage: &ElectionsTtlStorage) -> Result<Found, DryRunError> {
+        let CandidateArgs { name, slots, ttl, .. } = self.candidate;
+        let (ttl, least) = (ttl.get(), storage.limits().min_ttl);
         if ttl < least {
-            return Err(ProspectError::TtlTooShort { ttl, least });
+            return Err(DryRunError::TtlTooShort(AcquireError::TtlTooShort { ttl, least }));
         }
-        let cluster = ClusterName::from(self.name);
+        let cluster = ClusterName::from(name.as_str());
         if let Some(settled) = storage.slot_count(&cluster).await?
-            && settled != self.slots
+            && settled != *slots
         {
-            let differs = SettleError::Differs { cluster, stands: settled, wanted: self.slots };
-            return Err(ProspectError::Conflict(differs));
+            let differs = SettleError::Differs { cluster, stands: settled, wanted: *slots };
+            return Err(DryRunError::Conflict(differs));
         }
-        let numbers = SlotNumber::all(self.slots).collect::<Vec<_>>();
+        let numbers = SlotNumber::all(*slots).collect::<Vec<_>>();
         let keys = numbers.iter().map(|slot| ElectionKey { cluster: cluster.clone(), slot: *slot });
         let (slots, requests) = storage.scan_with_requests(&cluster, &keys.collect::<Vec<_>>()).await?;
         let paused_by = requests.pause.map(|pause| pause.by().escape_debug().to_string());
-        Ok(Outlook::Slots { slots: numbers.into_iter().zip(slots).collect(), paused_by })
+        Ok(Found::Slots { slots: numbers.into_iter().zip(slots).collect(), paused_by })
     }
 
-    fn write(&self, out: &mut dyn io::Write, more: &[(&str, String)], outlook: &Outlook) -> io::Result<()> {
+    fn write(&self, out: &mut dyn io::Write, more: &[(&str, String)], found: &Found) -> io::Result<()> {
         let mut line = |what: &str, text: &dyn fmt::Display| writeln!(out, "{what:<12} {text}");
-        let (name, slots) = (self.name, self.slots);
+        let CandidateArgs { name, slots, storage, .. } = self.candidate;
         line("would lead", &format_args!("{name}, one of {slots} slots, as {}", self.holder))?;
         for (what, text) in more {
             line(what, text)?;
         }
         line("times", &self.times())?;
-        line("storage", &self.storage)?;
-        match outlook {
-            Outlook::NoStorage => line("", &"there is none yet: it would be created"),
-            Outlook::InTheWay(what) => line("", &format_args!("{what}; it would be tried again")),
-            Outlook::Slots { slots, paused_by } => {
+        line("storage", storage)?;
+        match found {
+            Found::NoStorage => line("", &"does not exist yet: it would be created"),
+            Found::Unavailable(what) => line("", &format_args!("{what}; would try again")),
+            Found::Slots { slots, paused_by } => {
                 if let Some(by) = paused_by {
-                    line("", &format_args!("paused by {by}: it would wait until `vvm resume`"))?;
+                    line("", &format_args!("paused by {by}: would wait for `vvm resume`"))?;
                 }
                 slots.iter().try_for_each(|(number, slot)| {
                     let number = format!("slot {}", number.get());
                     match (slot.entry(), slot.last_epoch()) {
-                        (Some(entry), _) => line(
-                            &number,
-                            &format_args!(
-                                "held by {}, epoch {}, TTL {:?}",
-                                entry.holder,
-                                entry.epoch,
-                                entry.ttl.get()
-                            ),
-                        ),
+                        (Some(Entry { holder, epoch, ttl, .. }), _) => {
+                            line(&number, &format_args!("held by {holder}, epoch {epoch}, TTL {ttl}"))
+                        }
                         (None, Some(epoch)) => line(&number, &format_args!("free, last epoch {epoch}")),
                         (None, None) => line(&number, &"free, never led"),
                     }
@@ -156,11 +146,11 @@ impl DryRun<'_> {
     }
 
     fn times(&self) -> String {
-        let timing = Timing::of(self.ttl);
-        let after = |at: Instant| at.since(Instant::ORIGIN);
+        let ttl = self.candidate.ttl;
+        let timing = Timing::of(ttl);
+        let after = |at: Instant| Span(at.since(Instant::ORIGIN));
         format!(
-            "TTL {:?}: renewed every {:?}, at risk {:?} after the last renewal, lost after {:?}, killed after {:?}",
-            self.ttl.get(),
+            "TTL {ttl}: renewed every {}, at risk {} after the last renewal, lost after {}, killed after {}",
             after(timing.renew_at(Instant::ORIGIN, Jitter::NONE)),
             after(timing.at_risk_at(Instant::ORIGIN)),
             after(timing.loss_at(Instant::ORIGIN)),

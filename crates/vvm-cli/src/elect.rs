@@ -1,10 +1,7 @@
-//! `vvm elect`: hooks at the beginning and the end of a leadership that somebody else's process works under.
+//! `vvm elect`: runs hooks when a leadership begins and ends. The leader is a process that vvm did not start.
 //!
-//! What lives here: the process around the hooks. A thread of its own runs them ([`hooks`]), and is the
-//! deadman's trigger as well ([`trigger`]); [`service`] is what the orchestrator sees.
-//!
-//! What does not: containment, and any promise that the last leader is dead (I1). Whoever relies on a hook
-//! relies on the fencing token.
+//! A thread of its own runs the hooks ([`hooks`]), and is the deadman's trigger, too ([`trigger`]). Nothing
+//! here proves that the last leader is dead (I1): receivers of writes must check the fencing token.
 
 mod hook_error;
 mod hooks;
@@ -13,107 +10,95 @@ mod service;
 mod trigger;
 
 use crate::{
-    announce::say,
+    announce::{self, say, say_text},
+    args::ElectArgs,
     async_runtime,
-    cli::{args::ElectArgs, exit},
     dry_run::DryRun,
-    run::log,
+    exit, log,
 };
-use hook_error::HookError;
 use hooks::{HookLines, Hooks};
-use ielections::Env;
+use ielections::{AcquireError, Env, Holder};
 use service::HookService;
 use std::{
     process::ExitCode,
     sync::{Arc, OnceLock},
-    time::Duration,
 };
 use tokio::runtime::Handle;
 use vvm_deadman::Deadman;
-use vvm_host::LocalDir;
-use vvm_host::operate as identity;
-use vvm_host::{Ended, Host, HostError, HostSettings, OnLoss, Signals};
+use vvm_host::{Ended, Host, HostError, OnLoss, Signals};
 use vvm_orch::Problem;
-
-/// What all leaderships of this process share.
-#[derive(Debug)]
-struct Shared {
-    args: ElectArgs,
-    holder: ielections::Holder,
-    hooks: Hooks,
-    /// Why the first hook failed, if it did.
-    failed: OnceLock<HookError>,
-}
 
 /// `vvm elect`.
 pub(crate) fn main(args: &ElectArgs) -> ExitCode {
-    let done = if args.dry_run { show(args) } else { elect(args) };
-    match done {
-        Ok(status) => status.into(),
-        Err(refusal) => {
-            say!("{refusal}");
-            refusal.exit_status().into()
+    announce::start_log(args.candidate.log_format);
+    let holder = args.candidate.own_holder().map_err(HostError::from);
+    let done = holder.and_then(|holder| match args.candidate.dry_run {
+        true => {
+            let hooks = [("on lead", args.on_lead.clone()), ("on loss", args.on_loss.clone())];
+            Ok(DryRun { candidate: &args.candidate, holder }.show(&hooks))
         }
-    }
-}
-
-/// What would be done.
-fn show(args: &ElectArgs) -> Result<u8, HostError> {
-    let holder = identity::or_own_name(args.holder.as_ref())?;
-    let hooks = [("on lead", args.on_lead.clone()), ("on loss", args.on_loss.clone())];
-    let prospect =
-        DryRun { storage: &args.storage, name: &args.name, slots: args.slots, ttl: args.ttl, holder };
-    Ok(match prospect.show(&hooks) {
-        Ok(()) => 0,
-        Err(refusal) => {
-            say!("{refusal}");
-            refusal.exit_status()
-        }
+        false => elect(args, holder),
+    });
+    done.unwrap_or_else(|refusal| {
+        say!("{refusal}");
+        refusal.exit_status()
     })
+    .into()
 }
 
-fn elect(args: &ElectArgs) -> Result<u8, HostError> {
-    let holder = identity::or_own_name(args.holder.as_ref())?;
+fn elect(args: &ElectArgs, holder: Holder) -> Result<u8, HostError> {
+    let name = args.candidate.name.clone();
     let lines = HookLines { on_lead: args.on_lead.clone(), on_loss: args.on_loss.clone() };
     log::start();
     let runtime = async_runtime::start()?;
-    let (hooks, thread) = Hooks::start(args.name.clone(), lines, args.hook_timeout)?;
-    let shared = Arc::new(Shared { args: args.clone(), holder, hooks, failed: OnceLock::new() });
-    let outcome = runtime.block_on(campaign(&shared));
-    // Before the thread, which its tasks may be waiting for.
+    let (hooks, thread) = Hooks::start(name.clone(), lines, args.hook_timeout)?;
+    let service = HookService {
+        name,
+        holder,
+        withheld: vvm_storage::url::credentials(&args.candidate.storage),
+        hooks: Arc::new(hooks),
+        failed: Arc::new(OnceLock::new()),
+    };
+    let outcome = runtime.block_on(campaign(args, &service));
+    // Before the thread, because tasks may wait for it.
     drop(runtime);
-    shared.hooks.end();
-    // One that panicked has said so.
+    service.hooks.end();
+    // A panic has been printed.
     let _ = thread.join();
     outcome
 }
 
-async fn campaign(shared: &Arc<Shared>) -> Result<u8, HostError> {
-    let Shared { args, holder, .. } = &**shared;
-    let mut settings = HostSettings::new(args.storage.clone(), args.name.clone());
-    (settings.slots, settings.ttl, settings.holder) = (args.slots, args.ttl, Some(holder.clone()));
+async fn campaign(args: &ElectArgs, service: &HookService) -> Result<u8, HostError> {
+    let HookService { name, holder, hooks, failed, .. } = service;
+    let mut settings = args.candidate.host_settings(holder.clone());
     settings.on_loss = OnLoss::Rejoin;
-    settings.local_dir = args.local_dir.clone().unwrap_or(LocalDir::Usual);
-    // Hooks have a limit of their own.
-    settings.stop_timeout = Duration::MAX;
-    let deadman = Deadman::with_trigger(shared.hooks.trigger());
+    let deadman = Deadman::with_trigger(hooks.trigger());
     let host = Host::with_env(settings, Env::with_deadman(deadman, Handle::current())?, Signals::Caught)?;
+    if let Some(address) = host.http() {
+        say!("{name}: status page: http://{address}/");
+    }
+    let status = host.status();
     let ended = host
         .run(|| {
-            say!("{}: waiting for leadership as {holder}", args.name);
-            vec![Box::new(HookService(Arc::clone(shared)))]
+            say_text!("{name}: waiting for leadership as {holder}");
+            vec![Box::new(service.clone())]
         })
         .await;
-    if let Some(failure) = shared.failed.get() {
-        say!("{}: ended: the on-lead hook {failure}", args.name);
-        return Ok(1);
-    }
-    match &ended {
-        Ended::NotOpened(error) => say!("{error}"),
-        ended => say!("{}: ended: {ended}", args.name),
-    }
-    Ok(match ended {
-        Ended::NotOpened(_) | Ended::Problem(Problem::NotAcquired(_)) | Ended::Stopped => ended.exit_status(),
-        Ended::Problem(_) => exit::SYSTEM,
-    })
+    let leader = status.leader_seen().map(|leader| format!("; {leader}")).unwrap_or_default();
+    let (exit_status, reason) = match (failed.get(), &ended) {
+        (Some(failure), _) => (1, format!("the on-lead hook {failure}")),
+        (None, Ended::Problem(Problem::NotAcquired(refusal)))
+            if matches!(**refusal, AcquireError::TimedOut { .. }) =>
+        {
+            (ended.exit_status(), format!("{refusal}{leader}"))
+        }
+        (None, Ended::NotOpened(_) | Ended::Problem(Problem::NotAcquired(_)) | Ended::Stopped) => {
+            (ended.exit_status(), ended.to_string())
+        }
+        (None, Ended::Problem(problem)) => (exit::SYSTEM, problem.to_string()),
+    };
+    say_text!("{name}: ended: {reason}");
+    let (event, holder) = ("concluded", holder.as_str());
+    tracing::info!(target: "vvm", event, name = name.as_str(), holder, exit_status, reason);
+    Ok(exit_status)
 }

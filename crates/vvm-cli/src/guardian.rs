@@ -1,21 +1,23 @@
-//! The guardian of `vvm run`: what the user starts. It contains the host (`vvm_containment::guard`), says
-//! what the host no longer could, and ends as the host says.
+//! The guardian of `vvm run`: the process that the user starts. It contains the host
+//! (`vvm_containment::guard`), reports what a dead host can't, and ends as the host asks.
 
 mod dry_run;
 mod ending;
 
 use crate::{
     announce::{self, say},
-    cli::{args::RunArgs, exit, settings::Settled},
+    args::{RunArgs, STAGE_HOST},
     contained::{NotContained, say_event},
-    notes::{Farewell, Leading, ToGuardian},
+    exit,
+    notes::{Farewell, ToGuardian},
     result_file::{self, Unwritable},
-    run,
     service_manager::{self, ServiceManager},
+    settings::{HANDED_ON, Settled},
 };
+use ending::{Ending, Told};
 use ielections::{Holder, record::HolderTooLong};
 use std::{ffi::OsString, io, iter, process::ExitCode};
-use vvm_containment::{Containment, GuardEnded, GuardReport, guard};
+use vvm_containment::{Containment, GuardReport, guard};
 use vvm_host::operate::ResourceLimit;
 
 /// Why nothing was started.
@@ -31,72 +33,64 @@ enum StartError {
     System(ResourceLimit),
 }
 
-/// What the host has said, for the end.
-#[derive(Clone, Copy, Default, Debug)]
-struct Told {
-    leading: Option<Leading>,
-    farewell: Option<Farewell>,
-}
-
 impl From<io::Error> for StartError {
     fn from(cause: io::Error) -> Self {
         Self::System(cause.into())
     }
 }
 
-/// `vvm run`, as `settled` says, which says all that `run` does.
-pub(crate) fn main(run: &RunArgs, settled: &Settled) -> ExitCode {
-    announce::speak_to(run.observe.log_format);
-    let done = if run.dry_run {
-        dry_run::show(run)
-    } else {
-        start(run, settled.told())
-            .map(|(holder, told, end)| ending::end(run, &settled.origins, &holder, &told, &end))
-    };
-    match done {
-        Ok(status) => status,
-        Err(refusal) => {
-            say!("{refusal}");
-            match refusal {
-                StartError::ResultFile(_) | StartError::Holder(_) => {
-                    settled.origins.all().into_iter().for_each(|origins| say!("{origins}"));
-                    exit::MISUSE.into()
-                }
-                StartError::Containment(_) | StartError::System(_) => exit::SYSTEM.into(),
-            }
-        }
+/// Runs `vvm run` with `args`, which `settled` came to.
+pub(crate) fn main(args: &RunArgs, settled: &Settled) -> ExitCode {
+    announce::start_log(args.candidate.log_format);
+    let (farewell, is_of_vvm) = run(args, settled).unwrap_or_else(|refusal| {
+        say!("{refusal}");
+        let status = match refusal {
+            StartError::ResultFile(_) | StartError::Holder(_) => exit::MISUSE,
+            StartError::Containment(_) | StartError::System(_) => exit::SYSTEM,
+        };
+        (Farewell::Exit(status), true)
+    });
+    if is_of_vvm && farewell == Farewell::Exit(exit::MISUSE) {
+        settled.origins.all().into_iter().for_each(|origins| say!("{origins}"));
+    }
+    match farewell {
+        Farewell::Exit(status) => status.into(),
+        Farewell::DieOf(signal) => exit::die_of(signal),
     }
 }
 
-fn start(run: &RunArgs, words: &[OsString]) -> Result<(Holder, Told, GuardEnded), StartError> {
-    let holder = run.holder()?;
-    if let Some(path) = &run.result_file {
-        result_file::check(path, &vvm_storage::url::files(&run.storage))?;
+/// Returns how `vvm` is to end, and whether the status is its own and not the command's.
+fn run(args: &RunArgs, settled: &Settled) -> Result<(Farewell, bool), StartError> {
+    let holder = args.candidate.own_holder()?;
+    if let Some(path) = &args.result_file {
+        result_file::check(path, &vvm_storage::url::files(&args.candidate.storage))?;
     }
-    // Before anything else is started: no host shall wait for leadership, or win it, and then have nothing to
-    // work in.
-    let containment = Containment::establish(run.containment.into()).map_err(NotContained)?;
+    // Before a host starts: it must not win a leadership without containment for its command.
+    let containment = Containment::establish(args.containment.into()).map_err(NotContained)?;
+    if args.candidate.dry_run {
+        containment.dissolve();
+        return Ok((Farewell::Exit(dry_run::show(args, holder, containment.level())), true));
+    }
     let mut manager = ServiceManager::of_environment();
     let mut told = Told::default();
-    let withheld = [service_manager::VARIABLE.as_ref()];
-    let end = guard(host_arguments(run, &holder, words), &withheld, containment, |heard| match heard {
+    let environment =
+        [(service_manager::VARIABLE.into(), None), (HANDED_ON.into(), Some(settled.handed_on()))];
+    let arguments = host_arguments(args, &holder, settled.typed());
+    let end = guard(arguments, &environment, containment, |heard| match heard {
         GuardReport::Event(event) => say_event(&event),
         GuardReport::Note(note) => match ToGuardian::read(note) {
             Some(ToGuardian::Leading(leading)) => told.leading = Some(leading),
             Some(ToGuardian::Farewell(farewell)) => told.farewell = Some(farewell),
-            Some(ToGuardian::Stands(stands)) => {
-                if let Some(manager) = &mut manager {
-                    manager.tell(stands);
-                }
-            }
+            Some(ToGuardian::State(state)) => manager.iter_mut().for_each(|manager| manager.tell(state)),
             None => {}
         },
     })?;
-    Ok((holder, told, end))
+    let farewell = told.farewell.unwrap_or_else(|| Ending::of(told, &end).report(args, &holder, &end));
+    Ok((farewell, told.leading.is_none()))
 }
 
-/// The host is told what this process was told, and the name of its holder.
-fn host_arguments(run: &RunArgs, holder: &Holder, words: &[OsString]) -> Vec<OsString> {
-    let implied = run.holder.is_none().then(|| ["--holder".into(), holder.as_str().into()]);
-    iter::once(run::STAGE.into()).chain(implied.into_iter().flatten()).chain(words.iter().cloned()).collect()
+/// Returns the arguments of the host: the typed ones, and the holder.
+fn host_arguments(args: &RunArgs, holder: &Holder, typed: &[OsString]) -> Vec<OsString> {
+    let implied = args.candidate.holder.is_none().then(|| ["--holder".into(), holder.as_str().into()]);
+    iter::once(STAGE_HOST.into()).chain(implied.into_iter().flatten()).chain(typed.iter().cloned()).collect()
 }

@@ -2,8 +2,8 @@
 
 use crate::{
     announce::say,
+    args::HistoryArgs,
     calendar::{Moment, Span},
-    cli::args::HistoryArgs,
     liveness::{Liveness, Observation},
     operate::{Refusal, conclude},
 };
@@ -28,7 +28,7 @@ struct Line {
 
 /// `vvm history`.
 pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
-    conclude((&args.storage, &args.name), Purpose::Look, async |inspector| {
+    conclude(args.target.pair(), Purpose::Look, async |inspector| {
         let (storage, name) = (&inspector.storage, &inspector.name);
         let Some(documents) = storage.documents() else {
             return Err(Refusal::Refused("this storage keeps no documents, and so no history".into()));

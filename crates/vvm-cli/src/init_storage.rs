@@ -1,10 +1,6 @@
 //! `vvm init-storage`: creates the file, table or keyspace of a storage.
 
-use crate::{
-    announce::say,
-    async_runtime,
-    cli::{args::InitStorageArgs, exit},
-};
+use crate::{announce::say, args::InitStorageArgs, async_runtime, exit};
 use std::{io, process::ExitCode};
 use vvm_host::operate::ResourceLimit;
 

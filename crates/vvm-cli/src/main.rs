@@ -2,9 +2,10 @@
 #![forbid(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("vvm needs Linux: its containment is made of parent-death signals and process descriptors");
+compile_error!("vvm needs Linux: containment uses parent-death signals and process descriptors");
 
 mod announce;
+mod args;
 mod async_runtime;
 mod calendar;
 mod cli;
@@ -13,27 +14,30 @@ mod demo;
 mod doctor;
 mod dry_run;
 mod elect;
+mod exit;
 mod guardian;
 mod history;
 mod init_storage;
 mod inspection;
+mod leadership;
 mod liveness;
+mod log;
 mod notes;
 mod operate;
 mod report;
 mod result_file;
 mod run;
 mod service_manager;
+mod settings;
 mod signals;
 mod status;
 mod terminal_view;
 mod watch;
-mod worker;
 
 use std::process::ExitCode;
 
-/// Runs on the main thread before any other thread starts: the guardian stays single-threaded for its whole
-/// life, and parent-death signals are bound to the thread that spawns.
+/// Starts no thread before the command is known: the guardian stays single-threaded for its whole life, and a
+/// parent-death signal is bound to the thread that spawned the child.
 fn main() -> ExitCode {
     cli::main()
 }

@@ -1,7 +1,7 @@
-//! The place of the result file: a regular file is replaced whole, anything else is opened and written to.
+//! Writes the result file. A regular file is replaced as a whole; anything else is opened and written to.
 //!
-//! A rename would turn a FIFO or a device into a regular file, and a symlink into a copy. So it happens
-//! beside the target of a symlink, and only where that target is a regular file or absent.
+//! A rename would turn a FIFO or a device into a regular file, and a symlink into a copy. So the rename is
+//! beside the target of a symlink, and only if that is a regular file or absent.
 
 use rustix::{
     fs::{Access, AtFlags, CWD, OFlags, PROC_SUPER_MAGIC, accessat, statfs},
@@ -15,10 +15,10 @@ use std::{
 };
 use tempfile::NamedTempFile;
 
-/// As many symlinks as the kernel follows (path_resolution(7)).
+/// The most symlinks that the kernel follows (path_resolution(7)).
 const MOST_LINKS: usize = 40;
 
-/// Why nothing can be written there.
+/// Why the file can't be written.
 #[derive(Debug, thiserror::Error)]
 #[error("can't write {} ({cause}): {}", path.display(), cause.way_out())]
 pub(crate) struct Unwritable {
@@ -28,7 +28,7 @@ pub(crate) struct Unwritable {
 
 #[derive(Debug, thiserror::Error)]
 enum Cause {
-    /// The kind alone: the error itself names the file that was tried, which the operator did not name.
+    /// The kind alone: the error itself names a temporary file.
     #[error("{0}")]
     System(io::ErrorKind),
     #[error("no process reads it")]
@@ -59,7 +59,7 @@ impl Cause {
 
 impl From<io::Error> for Cause {
     fn from(error: io::Error) -> Self {
-        // Of a FIFO that was opened without waiting (fifo(7)).
+        // The FIFO has no reader (fifo(7)).
         if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) {
             return Self::Unread;
         }
@@ -67,20 +67,20 @@ impl From<io::Error> for Cause {
     }
 }
 
-/// What becomes of what is there.
+/// How a place is written to.
 #[derive(PartialEq, Eq, Debug)]
 enum Place {
-    /// This regular file, or none yet, is replaced.
+    /// This regular file is created or replaced.
     Replaced(PathBuf),
     /// It is opened and written to.
     Opened,
 }
 
-/// Finds out early whether a result will have a place, and that the place is none of the storage's. Opens
-/// nothing that is not a regular file: the reader of a FIFO would see it end.
+/// Checks that `path` can be written and is no file of the storage. Opens only regular files: the reader of a
+/// FIFO would see its end.
 ///
 /// # Errors
-/// When it won't.
+/// [`Unwritable`].
 pub(crate) fn check(path: &Path, of_storage: &[PathBuf]) -> Result<(), Unwritable> {
     let checked = || -> Result<(), Cause> {
         match place(path)? {
@@ -99,11 +99,10 @@ pub(crate) fn check(path: &Path, of_storage: &[PathBuf]) -> Result<(), Unwritabl
     checked().map_err(|cause| Unwritable { path: path.into(), cause })
 }
 
-/// Writes `text`: to a regular file whole or not at all, so that a reader never finds half of one, unless
-/// only the file itself may be written and not its folder.
+/// Writes `text`. A regular file is written as a whole or not at all, unless its folder is not writable.
 ///
 /// # Errors
-/// When the place is gone or full, refuses, or has no reader.
+/// [`Unwritable`].
 pub(crate) fn write(path: &Path, text: &[u8]) -> Result<(), Unwritable> {
     let written = || -> Result<(), Cause> {
         match place(path)? {
@@ -131,7 +130,7 @@ fn place(path: &Path) -> Result<Place, Cause> {
         if !found.is_symlink() {
             return of_file(&found, target);
         }
-        // A descriptor of this process (/dev/stdout): what it is open on has a reader and perhaps no name.
+        // A descriptor of this process (/dev/stdout): its file may have a reader, and no name.
         if statfs(folder_of(&target)).map_err(io::Error::from)?.f_type == PROC_SUPER_MAGIC {
             let opened = of_file(&fs::metadata(&target)?, target)?;
             return Ok(match opened {
@@ -162,7 +161,7 @@ fn may_write(path: &Path) -> io::Result<()> {
     Ok(accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?)
 }
 
-/// Never waits: not for the reader of a FIFO, nor for a terminal that is stopped.
+/// Opens without waiting for the reader of a FIFO or for a stopped terminal.
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     OpenOptions::new().append(true).custom_flags(flags.bits().cast_signed()).open(path)
@@ -176,21 +175,20 @@ fn replace(target: &Path, text: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the folder is to blame, or that the file is a mount point, as in a container.
+/// Whether the folder is the cause, or the file is a mount point, as in a container.
 fn is_for_its_folder(refusal: &io::Error) -> bool {
     use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem, ResourceBusy};
     matches!(refusal.kind(), PermissionDenied | ReadOnlyFilesystem | ResourceBusy)
 }
 
-/// A nameless place on the file system of `path`, with the permissions of an ordinary new file.
+/// Creates a temporary file in the folder of `path`, with the permissions of a new file.
 fn beside(path: &Path) -> io::Result<NamedTempFile> {
-    // The process's umask takes its part from this.
+    // The umask of the process applies.
     let ordinary = Permissions::from_mode(0o666);
     tempfile::Builder::new().prefix(".vvm-result-").permissions(ordinary).tempfile_in(folder_of(path))
 }
 
-/// Whether both are one file, under whatever names. One that is not there yet is known by its folder and
-/// name.
+/// Whether both names are of one file. A file that does not exist is compared by folder and name.
 fn is_same(one: &Path, other: &Path) -> bool {
     match (fs::metadata(one), fs::metadata(other)) {
         (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),

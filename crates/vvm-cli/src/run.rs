@@ -1,43 +1,42 @@
-//! The host: leads, and decides about the worker.
+//! The host process of `vvm run`: campaigns, leads, and decides about the command.
 //!
-//! What lives here: the process between guardian and worker. Its main thread runs everything asynchronous and
-//! is the one that starts workers; one other thread watches the guardian, and ends this process if that one
-//! dies.
-//!
-//! What does not: the protocol (`ielections`), the order of start and stop (`vvm-orch`), the worker's
-//! processes (`vvm_containment`).
+//! Its main thread is the async runtime, and starts the keepers of commands. One other thread watches the
+//! guardian, and ends this process if the guardian dies.
 
-mod conclusion;
+mod backoff;
+mod command_runner;
+mod command_starter;
 mod control;
-mod guardian_silent;
+mod exit_reason;
+mod guardian_deadline;
+mod guardian_notes;
 mod health;
 mod lead;
-pub(crate) mod log;
-mod service;
-mod surroundings;
-mod tenure;
-mod told_guardian;
+mod leadership_run;
+mod reporter;
 
 use crate::{
     announce::{self, say},
+    args::RunArgs,
     async_runtime,
-    cli::{args::RunArgs, exit},
-    contained::{conclude as conclude_stage, say_event},
-    notes::{Farewell, ToGuardian},
+    contained::{conclude, say_event},
+    exit, log,
+    notes::Farewell,
     signals::Signals,
 };
+use command_runner::CommandRunner;
+use command_starter::CommandStarter;
 use control::Control;
+use guardian_deadline::GuardianDeadline;
 use ielections::{Env, record::HolderTooLong};
+use reporter::Reporter;
 use rustix::process::{Signal, pidfd_send_signal};
 use std::{io, process::ExitCode, sync::Arc};
-use surroundings::Surroundings;
-use vvm_containment::{AcceptError, GuardedTrigger, GuardianWatch, OnEvent, Supervisor};
+use vvm_containment::{AcceptError, GuardedTrigger, Guardian, GuardianWatch, OnEvent, Supervisor};
 use vvm_deadman::{ArmError, Deadman, SystemOptions, SystemTrigger};
-use vvm_host::CantListen;
-use vvm_host::operate::ResourceLimit;
-use vvm_host::{Host, HostError, Signals as HostSignals};
+use vvm_host::{CantListen, Host, HostError, Signals as HostSignals, operate::ResourceLimit};
 
-/// Why the host did not come to anything. It is said on standard error, and the guardian reports the rest.
+/// Why the host did not start. It prints the reason, and the guardian reports the rest.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
     #[error(transparent)]
@@ -79,15 +78,12 @@ impl From<ArmError> for StartError {
     }
 }
 
-/// The name of the hidden command that starts the host.
-pub(crate) const STAGE: &str = "stage-host";
-
-/// The host of a `vvm run`.
-pub(crate) fn main(run: &RunArgs) -> ExitCode {
-    announce::speak_to(run.observe.log_format);
-    match host(run) {
+/// Runs the host of a `vvm run`.
+pub(crate) fn main(args: RunArgs) -> ExitCode {
+    announce::start_log(args.candidate.log_format);
+    match host(args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(StartError::Accept(AcceptError::Stage(refusal))) => conclude_stage(&refusal),
+        Err(StartError::Accept(AcceptError::Stage(refusal))) => conclude(&refusal),
         Err(refusal) => {
             say!("{refusal}");
             exit::SYSTEM.into()
@@ -95,21 +91,20 @@ pub(crate) fn main(run: &RunArgs) -> ExitCode {
     }
 }
 
-fn host(run: &RunArgs) -> Result<(), StartError> {
+fn host(args: RunArgs) -> Result<(), StartError> {
     let Supervisor { guardian, guardian_process, input, terminal_group, containment } = Supervisor::accept()?;
     log::start();
-    let on_event = OnEvent::new(|event| say_event(&event));
     let signals = Signals::catch()?;
-    // Its timers are for the clients of databases; ours count suspend.
+    // Its timers are for clients of databases: they do not count suspend, ours do.
     let runtime = async_runtime::start()?;
     let trigger =
         Arc::new(GuardedTrigger::over(SystemTrigger::start(SystemOptions::default())?, guardian.clone()));
     let deadline = trigger.deadline();
-    let holder = run.holder()?;
+    let holder = args.candidate.own_holder()?;
     let env = Env::with_deadman(Deadman::with_trigger(trigger), runtime.handle().clone())?;
     let host = {
         let _entered = runtime.enter();
-        Host::with_env(lead::settings(run, holder.clone()), env, HostSignals::Ignored)?
+        Host::with_env(args.candidate.host_settings(holder.clone()), env, HostSignals::Ignored)?
     };
     let control = Arc::new(Control::new(host.stop(), host.status()));
     let died = Arc::clone(&control);
@@ -119,44 +114,67 @@ fn host(run: &RunArgs) -> Result<(), StartError> {
         move || died.end_with_guardian(),
         deadline.clone(),
     )?;
-    let surroundings = Arc::new(Surroundings {
+    let reporter = Arc::new(Reporter {
+        name: args.candidate.name.clone(),
         holder,
-        situation: host.status(),
-        run: run.clone(),
-        input,
-        terminal_group,
-        containment,
-        clock: Arc::clone(&host.env().clock),
-        control,
-        guardian,
-        guardian_process,
-        on_event,
-        deadline,
+        level: containment.level(),
+        statuses: (&args).into(),
+        result_file: args.result_file.clone(),
+        guardian: guardian.clone(),
     });
-    let farewell = runtime.block_on(conclude(&surroundings, host, signals))?;
+    let args = Arc::new(args);
+    let clock = Arc::clone(&host.env().clock);
+    let runner = CommandRunner {
+        starter: Arc::new(CommandStarter {
+            run: Arc::clone(&args),
+            input,
+            terminal_group,
+            containment: containment.clone(),
+            guardian_process,
+            on_event: OnEvent::new(|event| say_event(&event)),
+            deadline: deadline.clone(),
+        }),
+        guardian_deadline: GuardianDeadline {
+            deadline,
+            in_force: control.in_force.subscribe(),
+            clock: Arc::clone(&clock),
+            ttl: args.candidate.ttl,
+        },
+        control: Arc::clone(&control),
+        status: host.status(),
+        reporter: Arc::clone(&reporter),
+        run: Arc::default(),
+        args,
+        clock,
+    };
+    let farewell = runtime.block_on(lead(&runner, host, guardian, signals))?;
 
-    surroundings.guardian.note(ToGuardian::Farewell(farewell).into());
-    surroundings.guardian.finished();
+    reporter.part(farewell);
+    reporter.finished();
     let guardian = watch.end();
-    if surroundings.control.guardian_lapsed.is_cancelled() {
-        // It does not listen, and everything else is gone. (Process 1 can't be killed, and ends when it goes
-        // on.)
-        surroundings.containment.dissolve();
+    if control.guardian_lapsed.is_cancelled() {
+        // It does not answer, and all else is gone. (Process 1 can't be killed; it ends when it continues.)
+        containment.dissolve();
         let _ = pidfd_send_signal(&guardian, Signal::KILL);
     }
     Ok(())
 }
 
-/// Leads, and meanwhile handles signals and the guardian's messages.
-async fn conclude(surroundings: &Arc<Surroundings>, host: Host, signals: Signals) -> io::Result<Farewell> {
-    let Surroundings { run, control, guardian, clock, situation, .. } = &**surroundings;
+/// Leads, and meanwhile handles signals and messages of the guardian.
+async fn lead(
+    runner: &CommandRunner,
+    host: Host,
+    guardian: Guardian,
+    signals: Signals,
+) -> io::Result<Farewell> {
+    let CommandRunner { control, status, clock, args, .. } = runner;
     if let Some(address) = host.http() {
-        say!("{}: http://{address}/ shows how it stands", run.name);
+        say!("{}: status page: http://{address}/", args.candidate.name);
     }
     tokio::select! {
         biased;
         never = control.listen(guardian.clone(), signals, Arc::clone(clock)) => match never? {},
-        never = told_guardian::tell_guardian(Arc::clone(situation), guardian.clone()) => match never {},
-        farewell = lead::lead(surroundings, host) => Ok(farewell),
+        never = guardian_notes::send_changes(Arc::clone(status), guardian) => match never {},
+        farewell = lead::lead(runner, host) => Ok(farewell),
     }
 }

@@ -1,10 +1,9 @@
-//! What a service manager is told that has asked for it, as systemd does (sd_notify(3)): when we are ready,
-//! how we stand, that we stop.
+//! Notifies the service manager (sd_notify(3)): ready, status, stopping.
 //!
-//! The guardian says it, since it is the process that the manager knows. It is ready as soon as it waits for
-//! leadership: a manager that waited for a standby to lead would take it for one that does not start.
+//! The guardian sends it, because the manager knows only that process. A standby is ready: otherwise the
+//! manager would take it for a service that does not start.
 
-use crate::notes::Stands;
+use crate::notes::{Activity, HostState};
 use std::{
     env,
     ffi::OsStr,
@@ -18,23 +17,23 @@ use std::{
     },
 };
 
-/// Where it listens. Taken out of the environment of whatever we start: it is asked of nobody else.
+/// The variable with the address of the manager. The host and the command do not get it.
 pub(crate) const VARIABLE: &str = "NOTIFY_SOCKET";
 
-/// A service manager that listens.
+/// A service manager that wants notifications.
 #[derive(Debug)]
 pub(crate) struct ServiceManager {
     socket: UnixDatagram,
     address: SocketAddr,
-    /// Being ready and stopping are said once.
+    /// READY and STOPPING are sent once.
     is_told_ready: bool,
     is_told_stopping: bool,
 }
 
 impl ServiceManager {
-    /// The one that has started us, if it listens.
+    /// Returns the manager that started this process, if it wants notifications.
     pub(crate) fn of_environment() -> Option<Self> {
-        // One that can't be reached is as good as none: nothing that we do depends on it.
+        // Nothing depends on a manager that can't be reached.
         Self::at(&env::var_os(VARIABLE)?).ok()
     }
 
@@ -48,10 +47,10 @@ impl ServiceManager {
         Ok(Self { socket, address, is_told_ready: false, is_told_stopping: false })
     }
 
-    /// Tells how we stand. Never blocks: a manager that does not listen hears it the next time.
-    pub(crate) fn tell(&mut self, stands: Stands) {
-        let is_stopping = matches!(stands, Stands::Ended | Stands::Stopping { for_good: true, .. });
-        let mut text = format!("STATUS={stands}\n");
+    /// Sends the state. Never blocks: a full socket gets the next one.
+    pub(crate) fn tell(&mut self, state: HostState) {
+        let is_stopping = matches!(state.activity, Activity::Ended | Activity::StoppingForGood);
+        let mut text = format!("STATUS={state}\n");
         if is_stopping && !self.is_told_stopping {
             text.push_str("STOPPING=1\n");
         } else if !is_stopping && !self.is_told_ready {
@@ -69,46 +68,47 @@ mod tests {
     use super::*;
     use ielections::Epoch;
 
-    fn heard(listener: &UnixDatagram) -> String {
+    fn received(listener: &UnixDatagram) -> String {
         let mut text = [0; 256];
         let length = listener.recv(&mut text).unwrap();
         String::from_utf8(text[..length].to_vec()).unwrap()
     }
 
-    fn all_is_told(listener: &UnixDatagram, place: &str) {
+    fn check_all(listener: &UnixDatagram, place: &str) {
         let mut manager = ServiceManager::at(OsStr::new(place)).unwrap();
-        let leads = Stands::Leading { slot: 2, epoch: Epoch::new(17).unwrap() };
-        manager.tell(Stands::Waiting);
-        assert_eq!(heard(listener), "STATUS=waiting for leadership\nREADY=1\n");
-        manager.tell(leads);
-        assert_eq!(heard(listener), "STATUS=leading, slot 2, epoch 17\n");
-        manager.tell(Stands::Stopping { slot: 2, epoch: Epoch::new(17).unwrap(), for_good: false });
-        assert_eq!(heard(listener), "STATUS=stopping, slot 2, epoch 17\n");
-        manager.tell(Stands::Stopping { slot: 2, epoch: Epoch::new(17).unwrap(), for_good: true });
-        assert_eq!(heard(listener), "STATUS=stopping, slot 2, epoch 17\nSTOPPING=1\n");
-        manager.tell(Stands::Ended);
-        assert_eq!(heard(listener), "STATUS=ended\n");
+        let leading = Some((2, Epoch::new(17).unwrap()));
+        for (activity, leading, sent) in [
+            (Activity::Waiting, None, "STATUS=waiting for leadership\nREADY=1\n"),
+            (Activity::Leading, leading, "STATUS=leading: slot 2, epoch 17\n"),
+            (Activity::Holding, leading, "STATUS=holding: slot 2, epoch 17, no command runs\n"),
+            (Activity::Stopping, leading, "STATUS=stopping: slot 2, epoch 17\n"),
+            (Activity::StoppingForGood, leading, "STATUS=stopping: slot 2, epoch 17\nSTOPPING=1\n"),
+            (Activity::Ended, None, "STATUS=ended\n"),
+        ] {
+            manager.tell(HostState { activity, leading });
+            assert_eq!(received(listener), sent);
+        }
     }
 
     #[test]
-    fn a_manager_hears_each_change_and_once_that_we_are_ready_and_that_we_stop() {
+    fn each_change_is_sent_and_ready_and_stopping_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
-        all_is_told(&UnixDatagram::bind(&path).unwrap(), path.to_str().unwrap());
+        check_all(&UnixDatagram::bind(&path).unwrap(), path.to_str().unwrap());
         // The same without a file.
         let name = format!("vvm-{}", path.display());
         let address = SocketAddr::from_abstract_name(&name).unwrap();
-        all_is_told(&UnixDatagram::bind_addr(&address).unwrap(), &format!("@{name}"));
+        check_all(&UnixDatagram::bind_addr(&address).unwrap(), &format!("@{name}"));
     }
 
     #[test]
-    fn a_manager_that_was_away_hears_that_we_are_ready_later() {
+    fn ready_is_sent_again_after_a_failure() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let mut manager = ServiceManager::at(path.as_os_str()).unwrap();
-        manager.tell(Stands::Waiting);
+        manager.tell(HostState { activity: Activity::Waiting, leading: None });
         let listener = UnixDatagram::bind(&path).unwrap();
-        manager.tell(Stands::Waiting);
-        assert_eq!(heard(&listener), "STATUS=waiting for leadership\nREADY=1\n");
+        manager.tell(HostState { activity: Activity::Waiting, leading: None });
+        assert_eq!(received(&listener), "STATUS=waiting for leadership\nREADY=1\n");
     }
 }

@@ -3,8 +3,9 @@
 mod instances;
 
 use crate::{
+    args::StatusArgs,
     calendar::{Moment, Span},
-    cli::{args::StatusArgs, exit},
+    exit,
     inspection::{conclude, inspect},
     liveness::{Liveness, Observation},
 };
@@ -50,7 +51,7 @@ struct Stepping {
 
 /// `vvm status`.
 pub(crate) fn main(args: &StatusArgs) -> ExitCode {
-    let shown = inspect((&args.storage, &args.name), Purpose::Look, async |inspector| {
+    let shown = inspect(args.target.pair(), Purpose::Look, async |inspector| {
         let (lines, requests) = look(inspector, args).await?;
         show(args, &lines, &requests).map_err(InspectError::Output)?;
         Ok(lines.iter().map(Line::exit_status).max())

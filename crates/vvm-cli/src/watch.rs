@@ -8,7 +8,7 @@ mod look;
 mod slots;
 
 use crate::{
-    cli::args::WatchArgs,
+    args::WatchArgs,
     inspection::{conclude, inspect},
     signals::{Signals, ends_a_candidate},
     terminal_view::{Palette, Screen, palette_of_standard_output},
@@ -41,14 +41,10 @@ const KEPT: usize = 200;
 /// `vvm watch`.
 pub(crate) fn main(args: &WatchArgs) -> ExitCode {
     let watched =
-        inspect(
-            (&args.storage, &args.name),
-            Purpose::Look,
-            async |inspector| match palette_of_standard_output() {
-                Some(palette) if !args.json => on_a_terminal(args, inspector, palette).await,
-                _ => in_lines(args, inspector).await,
-            },
-        );
+        inspect(args.target.pair(), Purpose::Look, async |inspector| match palette_of_standard_output() {
+            Some(palette) if !args.json => on_a_terminal(args, inspector, palette).await,
+            _ => in_lines(args, inspector).await,
+        });
     watched.map_or_else(|refusal| conclude(&refusal), |()| ExitCode::SUCCESS)
 }
 
@@ -95,7 +91,7 @@ async fn on_a_terminal(
     // Kept until it is answered, over any number of frames.
     let mut looking = Box::pin(looks.at(clock.now(), None));
     loop {
-        let scene = Scene { name: &args.name, slots: &slots, history: &history, now: clock.now() };
+        let scene = Scene { name: &args.target.name, slots: &slots, history: &history, now: clock.now() };
         screen.draw(|columns, rows| draw::picture(&scene, columns, rows)).map_err(InspectError::Output)?;
         let key = async {
             match &keyboard {

@@ -34,6 +34,7 @@ mod cases {
     mod init_storage;
     mod leadership;
     mod log_format;
+    mod messages;
     mod on_exit;
     mod operators;
     mod outages;

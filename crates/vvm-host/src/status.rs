@@ -7,12 +7,14 @@ mod events;
 mod histogram;
 mod role;
 mod seen;
+mod since;
 mod snapshot;
 mod telemetry;
 
 pub(crate) use histogram::Histogram;
 pub use role::{Idle, IdleUntil, Leading, Role, WhyStopping};
 pub(crate) use seen::Seen;
+pub(crate) use since::Since;
 pub(crate) use telemetry::{Call, Failure, Telemetry};
 
 use ielections::{Holder, Loss, Standing, Timing, Ttl};
@@ -174,6 +176,11 @@ impl HostStatus {
 
     fn problem(&self) -> MutexGuard<'_, Problem> {
         self.problem.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a line about the leader of the first slot that another process holds, as last seen.
+    pub fn leader_seen(&self) -> Option<String> {
+        self.others().first().map(Seen::to_string)
     }
 
     /// Returns the leaders last seen, other than this process.
@@ -342,8 +349,14 @@ impl HostStatus {
     /// Records what a slot contains.
     pub(crate) fn saw(&self, slot: u32, found: &ielections::Slot) {
         let now = self.clock.now();
-        let was_written = self.others.lock().unwrap_or_else(PoisonError::into_inner).saw(slot, found, now);
-        if was_written {
+        let change = self.others.lock().unwrap_or_else(PoisonError::into_inner).saw(slot, found, now);
+        if change.has_new_leader
+            && matches!(self.role(), Role::Campaigning)
+            && let Some(leader) = self.others().into_iter().find(|seen| seen.slot == slot)
+        {
+            events::new_leader(&self.candidate, &leader);
+        }
+        if change.was_written {
             // The storage takes writes, and a standby makes none while another process renews: without this,
             // one failed claim would count as long as that process leads.
             self.problem().write = None;

@@ -35,6 +35,10 @@ impl<K: Clone> State<K> {
     /// Reports a problem, which shuts the VVM down. Only the first one is kept (I8).
     pub(crate) fn report(&self, problem: Problem) {
         match self.problem.set(problem.clone()) {
+            // The services have done their work.
+            Ok(()) if matches!(problem, Problem::Ended { failure: None, .. }) => {
+                tracing::info!(%problem, "the VVM shuts down");
+            }
             Ok(()) => tracing::error!(%problem, "the VVM shuts down"),
             Err(_) => tracing::warn!(%problem, "another problem while the VVM shuts down"),
         }

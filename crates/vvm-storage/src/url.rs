@@ -17,11 +17,13 @@
 //! | `allow=overlay` | accept a file on overlayfs |
 //! | `mode=0660` | create the file for user and group; without it for the user alone (0600) |
 
+mod available;
 mod credentials;
 mod error;
 mod file;
 mod looking;
 
+pub use available::schemes;
 pub use credentials::credentials;
 pub use error::OpenError;
 pub use looking::{check_place, exists, files, open_to_look, shared_between_processes};

@@ -134,7 +134,7 @@ fn boxes_on_a_renewal(wrap: Wrap) -> usize {
         leadership.release().await;
     });
     let stacks = traced.stacks.lock().unwrap();
-    let engine = stacks[0].find("Engine<K,C> as core::future::future::Future>::poll");
+    let engine = stacks[0].find("EngineTask<K,C> as core::future::future::Future>::poll");
     let between = &stacks[0][..engine.expect("the engine is on the stack")];
     between.matches("poll<alloc::boxed::Box<(dyn core::future::future::Future").count()
 }

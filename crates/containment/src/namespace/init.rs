@@ -32,8 +32,8 @@ pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
         return Err(StageError::NotAStage);
     }
     let Accepted { link, first, descriptors } = launch::accept()?;
-    let (lines, command) = HelperLines::read(arguments).ok_or(StageError::NotAStage)?;
-    match serve(&lines, command, &link, first, descriptors) {
+    let command = launch::command_of(arguments).ok_or(StageError::NotAStage)?;
+    match serve(&HelperLines::of_environment(), command, &link, first, descriptors) {
         Ok(()) => Ok(0),
         Err(refusal) => {
             // A supervisor that is gone needs no answer.

@@ -95,9 +95,8 @@ fn begin<Input: AsFd, Guardian: AsFd>(order: &CommandSpec<'_, Input, Guardian>) 
     let helpers = Helpers::new(order.helpers.clone(), Arc::clone(&link), order.on_event.clone());
     let inherits_group = order.containment.level() == Level::PidNamespace;
     let stage = if inherits_group { outside::STAGE } else { keeper::STAGE };
-    let arguments = order.helpers.arguments().chain(launch::behind_dashes(order.command));
-    let mut process = launch::command(stage, arguments, far);
-    process.env_clear().envs(order.environment.iter().cloned());
+    let mut process = launch::command(stage, launch::behind_dashes(order.command), far);
+    process.env_clear().envs(order.environment.iter().cloned()).envs(order.helpers.environment());
     // A keeper has a group of its own: the terminal's signals are for the command. In a namespace the
     // terminal's group has no number, so the keeper is started in it, and the command inherits it.
     let group = order.group.filter(|_| inherits_group);

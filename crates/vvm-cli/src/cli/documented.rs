@@ -1,17 +1,14 @@
-//! What documents and packaging tell people to write is understood: each `vvm …` line is parsed, and each
-//! settings file read, as the program itself would.
+//! Checks that every `vvm …` line and settings file in documents, help and packaging is accepted.
 
-use super::{
-    read,
-    settings::{Variables, described},
-};
+use super::read;
+use crate::settings::{Variables, described};
 use std::{
     ffi::OsString,
     fs,
     path::{Path, PathBuf},
 };
 
-/// A line that is shown somewhere, in words.
+/// A command line in a document, split into words.
 struct Shown {
     place: String,
     words: Vec<String>,
@@ -21,7 +18,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The files below a folder of the repository whose name ends like this.
+/// Returns the files in a folder of the repository whose names end with `ending`.
 fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
     let mut found = entries.filter(|path| path.to_str().unwrap().ends_with(ending)).collect::<Vec<_>>();
@@ -33,7 +30,7 @@ fn documents() -> Vec<PathBuf> {
     [files("docs", ".md"), files("packaging", ".md"), vec![root().join("README.md")]].concat()
 }
 
-/// The blocks of a document whose fence says one of these languages, each with the number of its first line.
+/// Returns the blocks of a document in these languages, each with the number of its first line.
 fn blocks(text: &str, languages: &[&str]) -> Vec<(usize, Vec<String>)> {
     let mut found = Vec::new();
     let mut open: Option<(bool, Vec<String>)> = None;
@@ -51,7 +48,7 @@ fn blocks(text: &str, languages: &[&str]) -> Vec<(usize, Vec<String>)> {
     found
 }
 
-/// The words of a line as a shell splits it, up to where another command or a comment begins.
+/// Splits a line into words as a shell does, up to the next command or comment.
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quote = None;
@@ -70,7 +67,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// From where `vvm` stands, as `VVM_TTL=5s vvm run …` or `exec vvm run …`.
+/// Drops what precedes `vvm`, as in `VVM_TTL=5s vvm run …` or `exec vvm run …`.
 fn from_vvm(words: Vec<String>) -> Option<Vec<String>> {
     let place = words.iter().position(|word| word == "vvm" || word.ends_with("/vvm"))?;
     let before = &words[..place];
@@ -80,7 +77,7 @@ fn from_vvm(words: Vec<String>) -> Option<Vec<String>> {
     is_start.then(|| words[place..].to_vec())
 }
 
-/// Lines in the blocks of documents, with what a backslash continues.
+/// Returns the lines in blocks of documents. A backslash continues a line.
 fn of_documents() -> Vec<Shown> {
     let mut shown = Vec::new();
     for path in documents() {
@@ -98,13 +95,13 @@ fn of_documents() -> Vec<Shown> {
     shown
 }
 
-/// `Example:` in the help of commands.
+/// Returns the examples in the help of commands.
 fn of_help() -> Vec<Shown> {
     let mut shown = Vec::new();
     for command in described().get_subcommands() {
         let help = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string);
         for line in help.iter().flat_map(|help| help.lines()) {
-            // Indented: the others are prose.
+            // Other lines are prose.
             if let Some(words) = line.strip_prefix("  vvm ").and_then(|_| from_vvm(words(line))) {
                 shown.push(Shown { place: format!("vvm {} --help", command.get_name()), words });
             }
@@ -113,7 +110,7 @@ fn of_help() -> Vec<Shown> {
     shown
 }
 
-/// What the unit starts.
+/// Returns the command lines of systemd units.
 fn of_units() -> Vec<Shown> {
     let mut shown = Vec::new();
     for path in files("packaging", ".service") {
@@ -126,7 +123,7 @@ fn of_units() -> Vec<Shown> {
     shown
 }
 
-/// What containers start: the words in brackets behind `ENTRYPOINT` and `CMD`, and behind `args:`.
+/// Returns the command lines of containers: the lists after `ENTRYPOINT`, `CMD` and `args:`.
 fn of_containers() -> Vec<Shown> {
     let list = |text: &str| serde_json::from_str::<Vec<String>>(text.trim()).unwrap();
     let mut shown = Vec::new();
@@ -148,7 +145,7 @@ fn of_containers() -> Vec<Shown> {
     shown
 }
 
-/// The block below `key: |` of a YAML file, without its indentation.
+/// Returns the block below `key: |` of a YAML file, without its indentation.
 fn block_of_yaml(text: &str, key: &str) -> String {
     let mut below =
         text.lines().skip_while(|line| line.trim_start() != format!("{key}: |")).skip(1).peekable();
@@ -159,15 +156,15 @@ fn block_of_yaml(text: &str, key: &str) -> String {
         .collect()
 }
 
-/// Parses it as the program would; `--config` names a file of somebody else's machine, and what is missing
-/// without it is forgiven.
+/// Parses it as the program does, but without `--config`, whose file is not here: missing options are then no
+/// error.
 fn check(shown: &Shown) -> Result<(), String> {
     let named = shown.words.iter().position(|word| word == "--config");
     let mut words = shown.words.clone();
     if let Some(place) = named {
         words.drain(place..(place + 2).min(words.len()));
     }
-    // A placeholder, where no particular storage is meant.
+    // URL is a placeholder.
     let words = words.iter().map(|word| if word == "URL" { "sqlite:leader.db".into() } else { word.into() });
     let words = words.collect::<Vec<OsString>>();
     match read(words, &Variables::new()) {
@@ -192,17 +189,17 @@ fn check_all(shown: &[Shown], at_least: usize) {
 }
 
 #[test]
-fn lines_in_documents_are_understood() {
+fn lines_in_documents_are_accepted() {
     check_all(&of_documents(), 4);
 }
 
 #[test]
-fn lines_in_the_help_are_understood() {
+fn lines_in_help_are_accepted() {
     check_all(&of_help(), 3);
 }
 
 #[test]
-fn lines_in_packaging_are_understood() {
+fn lines_in_packaging_are_accepted() {
     check_all(&of_units(), 1);
     check_all(&of_containers(), 2);
 }
@@ -217,16 +214,16 @@ fn check_settings(place: &str, settings: &str) {
 }
 
 #[test]
-fn settings_files_in_packaging_are_understood() {
+fn settings_files_in_packaging_are_accepted() {
     let path = root().join("packaging/kubernetes.yaml");
     let settings = block_of_yaml(&fs::read_to_string(path).unwrap(), "vvm.toml");
     assert!(settings.contains("command = "), "{settings}");
     check_settings("kubernetes.yaml", &settings);
 }
 
-/// As its comment says: stop-timeout + TTL/4 + 5 s.
+/// At least stop-timeout + TTL/4 + 5 s, as the comment in the file says.
 #[test]
-fn pods_have_the_time_that_a_clean_stop_takes() {
+fn grace_period_of_pods_covers_a_clean_stop() {
     let text = fs::read_to_string(root().join("packaging/kubernetes.yaml")).unwrap();
     let settings = block_of_yaml(&text, "vvm.toml");
     let seconds = |key: &str| {
@@ -238,9 +235,9 @@ fn pods_have_the_time_that_a_clean_stop_takes() {
     assert!(grace.unwrap().parse::<u32>().unwrap() >= seconds("stop-timeout") + seconds("ttl") / 4 + 5);
 }
 
-/// Settings files that are shown: blocks of TOML that name a storage.
+/// Blocks of TOML that name a storage are settings files.
 #[test]
-fn settings_files_in_documents_are_understood() {
+fn settings_files_in_documents_are_accepted() {
     let mut found = 0;
     for document in documents() {
         let text = fs::read_to_string(&document).unwrap();
@@ -256,7 +253,7 @@ fn settings_files_in_documents_are_understood() {
 }
 
 #[test]
-fn a_line_that_is_not_understood_is_found() {
+fn wrong_line_is_found() {
     let line = |line: &str| check(&Shown { place: "here".into(), words: from_vvm(words(line)).unwrap() });
     assert!(line("vvm run --storage 'sqlite:x.db' --name \"two words\" -- ./worker --any # comment").is_ok());
     assert!(line("VVM_TTL=5s vvm run --config x.toml | cat").is_ok());

@@ -1,12 +1,12 @@
-//! What is made from the description of the command line: completions, and manual pages.
+//! Completions and manual pages, generated from the description of the command line.
 //!
-//! By the program itself, not by a build step: whoever packages it has what fits it, and needs nothing else.
+//! The program prints them itself, so that a packager needs no build step.
 
-use super::{
+use crate::{
+    announce::say,
     args::{CompletionsArgs, ManArgs},
     exit, settings,
 };
-use crate::announce::say;
 use clap::{Command, builder::Resettable};
 use std::{
     io::{self, Write as _},
@@ -26,11 +26,11 @@ pub(super) fn man(args: &ManArgs) -> ExitCode {
     let command = match &args.command {
         None => cli.disable_help_subcommand(true),
         Some(name) => match cli.find_subcommand(name) {
-            // As git does: vvm-run(1).
+            // Named like the pages of git: vvm-run(1).
             Some(command) => page_of(command),
             None => {
                 let names = cli.get_subcommands().map(Command::get_name).collect::<Vec<_>>().join(", ");
-                say!("there is no command {name:?}: write one of {names}, or none for vvm itself");
+                say!("there is no command `{name}`: write one of {names}, or none for vvm itself");
                 return exit::MISUSE.into();
             }
         },
@@ -41,7 +41,7 @@ pub(super) fn man(args: &ManArgs) -> ExitCode {
     }
 }
 
-/// Notes keep their lines: there are tables among them.
+/// Notes keep their line breaks, because they contain tables.
 fn page(command: Command) -> io::Result<Vec<u8>> {
     let notes = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string);
     let command = command.after_help(Resettable::Reset).after_long_help(Resettable::Reset);
@@ -50,7 +50,7 @@ fn page(command: Command) -> io::Result<Vec<u8>> {
     if let Some(notes) = notes {
         writeln!(text, ".SH NOTES\n.nf")?;
         for line in notes.lines() {
-            // `\&` is nothing, and keeps a dot from being a command.
+            // `\&` has no width, and keeps a dot from starting a command.
             writeln!(text, "\\&{}", line.replace('\\', "\\e").replace('-', "\\-"))?;
         }
         writeln!(text, ".fi")?;
@@ -58,7 +58,7 @@ fn page(command: Command) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The command line without what is for our own use.
+/// Returns the command line without hidden commands.
 fn for_people() -> Command {
     let cli = settings::described();
     let visible = cli.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
@@ -75,7 +75,7 @@ fn write(text: &[u8]) -> ExitCode {
     let mut output = io::stdout().lock();
     match output.write_all(text).and_then(|()| output.flush()) {
         Ok(()) => ExitCode::SUCCESS,
-        // A reader that has seen enough, as `head`.
+        // The reader, such as `head`, has closed the pipe.
         Err(refusal) if refusal.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(refusal) => refuse(&refusal),
     }

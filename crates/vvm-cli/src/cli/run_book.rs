@@ -1,7 +1,6 @@
-//! The run-book (`docs/operations.md`) has an answer to whatever `vvm` may end with: every loss, every exit
-//! status.
+//! Checks that `docs/operations.md` lists every loss and every exit status.
 
-use super::settings;
+use crate::settings;
 use ielections::{Epoch, Holder, Incarnation, Loss, Ttl, Version, record::Entry};
 use std::{collections::BTreeSet, fs};
 
@@ -9,11 +8,11 @@ fn run_book() -> String {
     fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md")).unwrap()
 }
 
-/// One of each. A new one has no arm here, and does not compile.
+/// Returns one of each kind. A new kind does not compile without an arm here.
 fn losses() -> Vec<Loss> {
     let epoch = Epoch::new(1).unwrap();
     let entry = Entry {
-        holder: Holder::new("somebody").unwrap(),
+        holder: Holder::new("web2").unwrap(),
         version: Version { incarnation: Incarnation::from_bytes([1; 16]), write: 0 },
         ttl: Ttl::DEFAULT,
         epoch,
@@ -39,14 +38,14 @@ fn losses() -> Vec<Loss> {
 }
 
 #[test]
-fn every_loss_stands_in_the_run_book() {
+fn operations_page_quotes_every_loss() {
     let book = run_book();
-    // Quotations are cut by `…`, and have capitals where a name stands.
+    // A quotation has `…` for omitted parts, and HOLDER for a name.
     let quoted = book.split('`').skip(1).step_by(2).collect::<Vec<_>>();
     for loss in losses() {
         let said = loss.to_string();
         let found = quoted.iter().any(|quotation| {
-            let quotation = quotation.replace("HOLDER", "somebody");
+            let quotation = quotation.replace("HOLDER", "web2");
             let mut rest = said.as_str();
             let mut parts = quotation
                 .split('…')
@@ -60,10 +59,9 @@ fn every_loss_stands_in_the_run_book() {
 }
 
 #[test]
-fn every_exit_status_stands_in_the_run_book() {
+fn operations_page_lists_every_exit_status() {
     let book = run_book();
-    // What stands behind `Exit status` in the help of any command: its numbers, but for 0 and for n in 128 +
-    // n.
+    // The numbers after `Exit status:` in the help of any command, except 0 and the 128 of `128 + n`.
     let cli = settings::described();
     let help = cli.get_subcommands().filter_map(|command| command.get_after_help()).map(ToString::to_string);
     let help =

@@ -5,11 +5,7 @@ use super::{
     work::WorkPeriod,
     worker::Log,
 };
-use crate::{
-    announce::say,
-    cli::{args::DemoCandidateArgs, exit},
-    worker::environment::is_ours,
-};
+use crate::{announce::say, args::DemoCandidateArgs, exit, leadership::is_ours};
 use ielections::Ttl;
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal, setsid};
 use serde_json::Value;

@@ -5,7 +5,8 @@
 
 use crate::{
     announce::say,
-    cli::{args::DemoWorkerArgs, exit},
+    args::DemoWorkerArgs,
+    exit,
     signals::{Signals, asks_to_stop},
 };
 use ielections::Epoch;

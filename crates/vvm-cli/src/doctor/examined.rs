@@ -4,7 +4,7 @@ use super::{
     finding::{Finding, Health},
     measured::{Measured, Trips},
 };
-use crate::{cli::args::DoctorArgs, contained::NotContained};
+use crate::{args::DoctorArgs, contained::NotContained};
 use ielections::{ReadError, Timing, TtlStorage as _};
 use rustix::process::{Resource, getrlimit};
 use std::{num::NonZeroU32, time::Duration};

@@ -3,7 +3,7 @@
 //! Writes go to records of the doctor's own. Their name has a control character, so no candidate can lead it.
 //! Each is released in the end, and used again by later doctors.
 
-use crate::cli::args::DoctorArgs;
+use crate::args::DoctorArgs;
 use ielections::{
     Claim, Entropy as _, Entry, Epoch, Holder, Incarnation, OsEntropy, Slot, Swap, Ttl, TtlStorage as _,
     Vacant, Version,

@@ -1,6 +1,6 @@
 //! [`HookError`]: why a hook failed.
 
-use std::{io, process::ExitStatus, time::Duration};
+use std::{io, process::ExitStatus};
 
 /// A hook that failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -9,8 +9,8 @@ pub(super) enum HookError {
     System(io::ErrorKind),
     #[error("ended with {0}")]
     Failed(ExitStatus),
-    #[error("took longer than {0:?} and was killed")]
-    TooLong(Duration),
-    #[error("was killed, because the leadership is over")]
+    #[error("took longer than --hook-timeout and was killed")]
+    TooLong,
+    #[error("was killed because the leadership ended")]
     Overtaken,
 }

@@ -1,11 +1,11 @@
-//! The thread that runs the hooks, one after the other, whatever becomes of everything else in this process.
+//! The thread that runs the hooks one at a time, even if the rest of the process hangs.
 
 use super::{
     hook_error::HookError,
     order::{Inbox, Order},
     trigger::HookTrigger,
 };
-use crate::{announce::say, cli::exit};
+use crate::{announce::say, exit};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
@@ -23,70 +23,70 @@ use tokio::sync::oneshot;
 use vvm_clock::SystemClock;
 use vvm_deadman::Trigger;
 
-/// The lines, for `sh -c`.
+/// The shell lines of the hooks.
 #[derive(Clone, Debug)]
 pub(super) struct HookLines {
     pub(super) on_lead: String,
     pub(super) on_loss: String,
 }
 
-/// A hold on the thread.
+/// A handle of the thread.
 #[derive(Debug)]
 pub(super) struct Hooks(Arc<Inbox>);
 
 impl Hooks {
-    /// Starts the thread; it runs until [`end`](Self::end), and is joined by whoever calls this.
+    /// Starts the thread. It runs until [`end`](Self::end), and the caller joins it.
     ///
     /// # Errors
-    /// When the process is out of descriptors or threads.
+    /// If the process is out of descriptors or threads.
     pub(super) fn start(
         name: String,
         lines: HookLines,
         timeout: Duration,
     ) -> io::Result<(Self, JoinHandle<()>)> {
         let inbox = Arc::new(Inbox::new()?);
-        let at_work = AtWork { name, lines, timeout, inbox: Arc::clone(&inbox), leading: None };
-        let thread = thread::Builder::new().name("hooks".into()).spawn(move || at_work.serve())?;
+        let hooks = HookThread { name, lines, timeout, inbox: Arc::clone(&inbox), leading: None };
+        let thread = thread::Builder::new().name("hooks".into()).spawn(move || hooks.serve())?;
         Ok((Self(inbox), thread))
     }
 
     /// Runs the on-lead hook.
     ///
     /// # Errors
-    /// When it fails.
+    /// [`HookError`].
     ///
     /// # Cancel safety
-    /// Dropping the future stops the waiting; the hook goes on.
+    /// Dropping the future ends the wait; the hook continues.
     pub(super) async fn lead(&self, environment: Vec<(OsString, OsString)>) -> Result<(), HookError> {
         let (done, outcome) = oneshot::channel();
         self.0.order(Order::Lead { environment, done });
         outcome.await.unwrap_or(Err(HookError::Overtaken))
     }
 
-    /// Runs the on-loss hook, after having killed an on-lead hook that still runs.
+    /// Kills an on-lead hook that still runs, and runs the on-loss hook.
     ///
     /// # Cancel safety
-    /// Dropping the future stops the waiting; the hook goes on.
+    /// Dropping the future ends the wait; the hook continues.
     pub(super) async fn lose(&self) {
         let (done, outcome) = oneshot::channel();
         self.0.order(Order::Lose { done });
-        // A thread that is gone runs nothing any more.
+        // Fails if the thread has ended, which runs no hook then.
         let _ = outcome.await;
     }
 
-    /// Tells the thread to end.
+    /// Asks the thread to end.
     pub(super) fn end(&self) {
         self.0.order(Order::End);
     }
 
-    /// What a deadman sets.
+    /// Returns the trigger of the deadman.
     pub(super) fn trigger(&self) -> Arc<dyn Trigger> {
         Arc::new(HookTrigger(Arc::clone(&self.0)))
     }
 }
 
-/// The thread's own.
-struct AtWork {
+/// The state of the thread.
+struct HookThread {
     name: String,
     lines: HookLines,
     timeout: Duration,
@@ -95,7 +95,7 @@ struct AtWork {
     leading: Option<Vec<(OsString, OsString)>>,
 }
 
-impl AtWork {
+impl HookThread {
     fn serve(mut self) {
         loop {
             if self.inbox.is_overdue(SystemClock::read()) {
@@ -105,7 +105,7 @@ impl AtWork {
                 Some(Order::Lead { environment, done }) => {
                     let outcome = self.run(&self.lines.on_lead, &environment, true);
                     self.leading = Some(environment);
-                    // Who does not listen any more learns it by the next order.
+                    // A caller that has gone sends another order.
                     let _ = done.send(outcome);
                 }
                 Some(Order::Lose { done }) => {
@@ -118,11 +118,12 @@ impl AtWork {
         }
     }
 
-    /// The kill deadline has passed: nobody renews any more, and somebody else may lead soon.
+    /// Runs the on-loss hook and ends the process: the kill deadline has passed, and another process may lead
+    /// soon.
     fn die(&mut self) -> ! {
         say!("{}: the kill deadline has passed", self.name);
         self.lose();
-        // Not `exit` with its handlers, which could wait for whatever hangs.
+        // Unlike `exit`, it runs no handlers, which could wait for a thread that hangs.
         signal_hook::low_level::exit(exit::DEADMAN.into())
     }
 
@@ -134,7 +135,7 @@ impl AtWork {
         }
     }
 
-    /// Runs one to its end. `gives_way`: it is killed when the leadership is over.
+    /// Runs a hook to its end. `gives_way`: it is killed when the leadership ends.
     fn run(
         &self,
         line: &str,
@@ -163,32 +164,32 @@ impl AtWork {
             }
             if now >= limit {
                 kill(&mut child);
-                return Err(HookError::TooLong(self.timeout));
+                return Err(HookError::TooLong);
             }
             self.wait(Some((&child, now.until(limit))), Some(gives_way));
         }
     }
 
-    /// Blocks until there is something new: an order, the deadline, the end of a child or of its time.
+    /// Blocks until an order, the deadline, the end of the child, or its timeout.
     fn wait(&self, child: Option<(&Child, Duration)>, gives_way: Option<bool>) {
         let process =
             child.and_then(|(child, _)| pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok());
         let longest = child.and_then(|(_, left)| Timespec::try_from(left).ok());
         let mut fds = Vec::with_capacity(3);
         if gives_way != Some(false) {
-            // To a hook that does not give way they mean nothing, and would wake for nothing.
+            // A hook that does not give way ignores both.
             fds.push(PollFd::from_borrowed_fd(self.inbox.wake.as_fd(), PollFlags::IN));
             fds.push(PollFd::from_borrowed_fd(self.inbox.timer.as_fd(), PollFlags::IN));
         }
         fds.extend(process.as_ref().map(|process| PollFd::new(process, PollFlags::IN)));
-        // Interrupted: looking at everything is right after that, too.
+        // After an interruption the caller checks everything, too.
         let _ = poll(&mut fds, longest.as_ref());
     }
 }
 
-/// Kills a hook that was not reaped yet, and whoever shares its process group.
+/// Kills and reaps a hook, with its process group.
 fn kill(child: &mut Child) {
-    // It has ended already, and is about to be reaped.
+    // Fails if it has ended already.
     let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
     let _ = child.wait();
 }

@@ -1,4 +1,4 @@
-//! What the thread of the hooks is told, and by whom it is woken.
+//! [`Inbox`]: orders to the thread of the hooks, and the kill deadline.
 
 use super::hook_error::HookError;
 use rustix::{
@@ -19,24 +19,24 @@ use std::{
 use tokio::sync::oneshot;
 use vvm_clock::Instant;
 
-/// Something to do.
+/// An order to the thread.
 #[derive(Debug)]
 pub(super) enum Order {
     /// Run the on-lead hook, in this environment.
     Lead { environment: Vec<(OsString, OsString)>, done: oneshot::Sender<Result<(), HookError>> },
-    /// Run the on-loss hook; one that runs is killed first.
+    /// Run the on-loss hook. A running hook is killed first.
     Lose { done: oneshot::Sender<()> },
     /// End.
     End,
 }
 
-/// Orders, and the kill deadline, which is an order of its own once it has come.
+/// Orders and the kill deadline.
 #[derive(Debug)]
 pub(super) struct Inbox {
     state: Mutex<State>,
-    /// Readable when there is an order.
+    /// Readable if there is an order.
     pub(super) wake: OwnedFd,
-    /// Readable at the deadline, on the clock that counts suspend.
+    /// Readable from the deadline on. Its clock counts suspend.
     pub(super) timer: OwnedFd,
 }
 
@@ -47,8 +47,10 @@ struct State {
 }
 
 impl Inbox {
+    /// Makes an empty inbox.
+    ///
     /// # Errors
-    /// When the process is out of descriptors.
+    /// If the process is out of descriptors.
     pub(super) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         Ok(Self {
@@ -58,21 +60,21 @@ impl Inbox {
         })
     }
 
-    /// Hands in an order.
+    /// Adds an order.
     pub(super) fn order(&self, order: Order) {
         self.state().orders.push_back(order);
         // An eventfd takes a one unless it stands at 2^64 - 2 (eventfd(2)).
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
-    /// The next order, if there is one.
+    /// Removes the next order.
     pub(super) fn take(&self) -> Option<Order> {
-        // What comes after this makes it readable again.
+        // First: an order that comes after this makes it readable again.
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
         self.state().orders.pop_front()
     }
 
-    /// Whether the next order ends the hook that runs.
+    /// Whether the next order ends a running hook.
     pub(super) fn is_impatient(&self) -> bool {
         matches!(self.state().orders.front(), Some(Order::Lose { .. } | Order::End))
     }
@@ -80,7 +82,7 @@ impl Inbox {
     /// Replaces the deadline.
     ///
     /// # Errors
-    /// When the kernel refuses; the one before it is then still in force.
+    /// If the kernel refuses. The old deadline is then still in force.
     pub(super) fn set_deadline(&self, deadline: Option<Instant>) -> io::Result<()> {
         let mut state = self.state();
         let at = deadline.map_or(Duration::ZERO, |at| {

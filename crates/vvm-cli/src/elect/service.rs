@@ -1,15 +1,24 @@
-//! The hooks as a service of the orchestrator: the record is released only after the on-loss hook has ended.
+//! [`HookService`]: the hooks of one leadership. The record is released when the on-loss hook has ended.
 
-use super::Shared;
-use crate::{announce::say, worker::environment::Leadership};
+use super::{hook_error::HookError, hooks::Hooks};
+use crate::{announce::say_text, leadership::Leadership};
 use async_trait::async_trait;
-use std::sync::Arc;
+use ielections::Holder;
+use std::sync::{Arc, OnceLock};
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
 use vvm_storage::ElectionKey;
 
-/// The hooks of one leadership.
-#[derive(Debug)]
-pub(super) struct HookService(pub(super) Arc<Shared>);
+/// Runs the hooks.
+#[derive(Clone, Debug)]
+pub(super) struct HookService {
+    pub(super) name: String,
+    pub(super) holder: Holder,
+    /// Variables that hooks do not get.
+    pub(super) withheld: &'static [&'static str],
+    pub(super) hooks: Arc<Hooks>,
+    /// Why the first on-lead hook failed, if one did.
+    pub(super) failed: Arc<OnceLock<HookError>>,
+}
 
 #[async_trait]
 impl Service<ElectionKey> for HookService {
@@ -18,36 +27,27 @@ impl Service<ElectionKey> for HookService {
     }
 
     async fn start(self: Box<Self>, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
-        let Self(shared) = *self;
-        let leadership = Leadership {
-            name: shared.args.name.clone(),
-            slot: cx.slot.slot.get().get(),
-            epoch: cx.standing.epoch(),
-            holder: shared.holder.clone(),
-            incarnation: cx.standing.incarnation(),
-        };
-        let Leadership { name, slot, epoch, holder, .. } = &leadership;
-        say!("{name} slot {slot}: leading, epoch {epoch}, as {holder}");
-        let withheld = vvm_storage::url::credentials(&shared.args.storage);
+        let Self { name, holder, withheld, hooks, failed } = *self;
+        let leadership = Leadership::new(&name, &holder, &cx.slot, &cx.standing);
+        say_text!("{leadership}");
         let environment = leadership.environment(std::env::vars_os(), withheld);
         let led = tokio::select! {
             biased;
-            led = shared.hooks.lead(environment) => led,
-            // The next order kills it.
+            led = hooks.lead(environment) => led,
+            // The next order kills the hook.
             () = cx.stop.cancelled() => Ok(()),
         };
         Ok(Box::pin(async move {
             match led {
                 Ok(()) => cx.stop.cancelled().await,
                 Err(failure) => {
-                    // The first stands.
-                    let _ = shared.failed.set(failure);
+                    // The first one counts.
+                    let _ = failed.set(failure);
                 }
             }
-            let Leadership { name, slot, .. } = &leadership;
             let why = cx.standing.loss().map(|loss| format!(": {loss}")).unwrap_or_default();
-            say!("{name} slot {slot}: leading no longer{why}");
-            shared.hooks.lose().await;
+            say_text!("{name} slot {}: no longer leading{why}", leadership.slot);
+            hooks.lose().await;
             Ok(())
         }))
     }

@@ -1,15 +1,15 @@
-//! The deadman's trigger of `vvm elect`: the thread of the hooks, which begins the on-loss hook at the
-//! deadline if nobody has yet, and ends the process when that hook has ended.
+//! [`HookTrigger`]: the deadman's trigger of `vvm elect`. At the deadline the thread of the hooks runs the
+//! on-loss hook, and ends the process after it.
 //!
-//! Not the system's trigger, which would end the process at the deadline and leave what was promoted as it
-//! is. And a thread, because the deadline is for the case that everything else hangs.
+//! The system's trigger would end the process at the deadline, without the on-loss hook. A thread, because
+//! the async runtime may hang.
 
 use super::order::Inbox;
 use std::{io, sync::Arc};
 use vvm_clock::{Instant, SystemClock};
 use vvm_deadman::{Subject, Trigger};
 
-/// Tells the thread of the deadline.
+/// Hands the deadline to the thread.
 #[derive(Debug)]
 pub(super) struct HookTrigger(pub(super) Arc<Inbox>);
 

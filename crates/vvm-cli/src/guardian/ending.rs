@@ -1,115 +1,100 @@
-//! From how the host ended to how `vvm` ends.
+//! [`Ending`]: how `vvm` ends if the host died without saying how.
 
-use super::Told;
 use crate::{
-    announce::{say, say_to_people, tell_programs},
-    cli::{args::RunArgs, exit, settings::Origins},
-    notes::Farewell,
+    announce::{is_json, say, say_text, write_event},
+    args::RunArgs,
+    exit,
+    notes::{Farewell, Leading},
     report::{Outcome, Report},
     signals::ends_a_candidate,
 };
 use ielections::Holder;
 use rustix::process::Signal;
 use serde_json::{Map, Value};
-use std::process::ExitCode;
 use vvm_containment::{Ended, GuardEnded};
 
-/// Says and writes what the host no longer could, and ends as it ended.
-pub(super) fn end(
-    run: &RunArgs,
-    origins: &Origins,
-    holder: &Holder,
-    told: &Told,
-    end: &GuardEnded,
-) -> ExitCode {
-    match told.farewell {
-        Some(farewell) => {
-            // Nothing has run, so that it is not a command's own status.
-            if farewell == Farewell::Exit(exit::MISUSE) && told.leading.is_none() {
-                origins.all().into_iter().for_each(|origins| say!("{origins}"));
-            }
-            part(farewell)
-        }
-        None => {
-            let (outcome, farewell) = without_farewell(told, end);
-            let reason = match end.supervisor {
-                Some(ended) => format!("the host process {ended}"),
-                None => "the host process hangs in the kernel".to_owned(),
-            };
-            say_to_people!("{}: {outcome}: {reason}", run.name);
-            tell_programs("error", "concluded", concluded(run, holder, told, outcome, &reason));
-            if let Some(path) = &run.result_file {
-                let mut report = Report::new(outcome, &run.name, holder)
-                    .contained(end.level)
-                    .because(reason)
-                    .ending(farewell);
-                if let Some(leading) = told.leading {
-                    report = report.leading(leading.slot, leading.epoch, leading.incarnation);
-                }
-                if let Some(deadline) = end.deadline {
-                    report = report.with_deadline(deadline, end.reaped_at);
-                }
-                report.write(path).unwrap_or_else(|refusal| say!("{refusal}"));
-            }
-            part(farewell)
-        }
-    }
+/// The last messages of the host.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Told {
+    pub(super) leading: Option<Leading>,
+    pub(super) farewell: Option<Farewell>,
 }
 
-/// What the host would have told of its end.
-fn concluded(
-    run: &RunArgs,
-    holder: &Holder,
-    told: &Told,
+/// How `vvm` ends after a host that sent no farewell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Ending {
     outcome: Outcome,
-    reason: &str,
-) -> Map<String, Value> {
-    let mut members = Map::from_iter([
-        ("name".into(), run.name.as_str().into()),
-        ("holder".into(), holder.as_str().into()),
-        ("outcome".into(), outcome.word().into()),
-        ("reason".into(), reason.into()),
-        ("by".into(), "guardian".into()),
-    ]);
-    if let Some(leading) = told.leading {
-        members.insert("slot".into(), leading.slot.into());
-        members.insert("epoch".into(), leading.epoch.get().into());
-        members.insert("incarnation".into(), leading.incarnation.to_string().into());
-    }
-    members
+    farewell: Farewell,
+    leading: Option<Leading>,
 }
 
-fn part(farewell: Farewell) -> ExitCode {
-    match farewell {
-        Farewell::Exit(status) => status.into(),
-        Farewell::DieOf(signal) => exit::die_of(signal),
-    }
-}
-
-/// The host never said how to end: it was ended.
-fn without_farewell(told: &Told, end: &GuardEnded) -> (Outcome, Farewell) {
-    let Some(ended) = end.supervisor else { return (Outcome::HostDied, Farewell::Exit(exit::SYSTEM)) };
-    match ended {
-        Ended::Exited(exit::DEADMAN) => (Outcome::Deadline, Farewell::Exit(exit::DEADMAN)),
-        Ended::Signalled(number) => {
-            match Signal::from_named_raw(number).filter(|signal| asks_to_end(told, *signal)) {
-                Some(signal) => (Outcome::StoppedWhileWaiting, Farewell::DieOf(signal)),
-                None => {
+impl Ending {
+    pub(super) fn of(told: Told, end: &GuardEnded) -> Self {
+        let (outcome, farewell) = match end.supervisor {
+            // It hangs in the kernel: it was left behind.
+            None => (Outcome::HostDied, Farewell::Exit(exit::SYSTEM)),
+            Some(Ended::Exited(exit::DEADMAN)) => (Outcome::Deadline, Farewell::Exit(exit::DEADMAN)),
+            Some(Ended::Signalled(number)) => match Signal::from_named_raw(number) {
+                // Ctrl-C in the first moments, while the host is still in our process group.
+                Some(signal) if told.leading.is_none() && ends_a_candidate(signal) => {
+                    (Outcome::StoppedWhileWaiting, Farewell::DieOf(signal))
+                }
+                _ => {
                     let outcome = if end.deadline_passed { Outcome::Deadline } else { Outcome::HostDied };
                     (outcome, Farewell::Exit(exit::by_signal(number)))
                 }
-            }
-        }
-        // It could not begin, and has said what it lacked.
-        Ended::Exited(exit::SYSTEM) => (Outcome::SystemRefused, Farewell::Exit(exit::SYSTEM)),
-        Ended::Exited(_) => (Outcome::HostDied, Farewell::Exit(exit::SYSTEM)),
+            },
+            // The host could not start, and has printed why.
+            Some(Ended::Exited(exit::SYSTEM)) => (Outcome::SystemRefused, Farewell::Exit(exit::SYSTEM)),
+            Some(Ended::Exited(_)) => (Outcome::HostDied, Farewell::Exit(exit::SYSTEM)),
+        };
+        Self { outcome, farewell, leading: told.leading }
     }
-}
 
-/// A host that was asked to end before it could listen: a Ctrl-C in its first moments, while it is still in
-/// our group.
-fn asks_to_end(told: &Told, signal: Signal) -> bool {
-    told.leading.is_none() && ends_a_candidate(signal)
+    /// Prints it and writes the result file. Returns how `vvm` is to end.
+    pub(super) fn report(self, args: &RunArgs, holder: &Holder, end: &GuardEnded) -> Farewell {
+        let name = &args.candidate.name;
+        let ended = end.supervisor.map_or("hangs in the kernel".to_owned(), |ended| ended.to_string());
+        let reason = format!("the host process {ended}");
+        match self.outcome {
+            Outcome::HostDied => say_text!("{name}: {}: it {ended}", self.outcome),
+            outcome => say_text!("{name}: {outcome}: {reason}"),
+        }
+        if is_json() {
+            write_event("error", "concluded", self.members(name, holder, &reason));
+        }
+        if let Some(path) = &args.result_file {
+            let mut report = Report::new(self.outcome, name, holder);
+            report.contained(end.level);
+            report.reason = Some(reason);
+            report.ending(self.farewell);
+            if let Some(leading) = self.leading {
+                report.leading(leading.slot, leading.epoch, leading.incarnation);
+            }
+            if let Some(deadline) = end.deadline {
+                report.with_deadline(deadline, end.reaped_at);
+            }
+            report.write(path).unwrap_or_else(|refusal| say!("{refusal}"));
+        }
+        self.farewell
+    }
+
+    /// Returns the fields of the event, as the host would have sent it.
+    fn members(self, name: &str, holder: &Holder, reason: &str) -> Map<String, Value> {
+        let mut members = Map::from_iter([
+            ("name".into(), name.into()),
+            ("holder".into(), holder.as_str().into()),
+            ("outcome".into(), self.outcome.word().into()),
+            ("reason".into(), reason.into()),
+            ("by".into(), "guardian".into()),
+        ]);
+        if let Some(leading) = self.leading {
+            members.insert("slot".into(), leading.slot.into());
+            members.insert("epoch".into(), leading.epoch.get().into());
+            members.insert("incarnation".into(), leading.incarnation.to_string().into());
+        }
+        members
+    }
 }
 
 #[cfg(test)]
@@ -119,22 +104,23 @@ mod tests {
     use vvm_containment::Level;
 
     #[test]
-    fn a_host_that_is_signalled_in_its_first_moments_was_asked_to_end() {
-        let told = Told::default();
-        let end = |number| GuardEnded {
-            deadline: None,
-            deadline_passed: false,
-            supervisor: Some(Ended::Signalled(number)),
-            level: Level::Guardian,
-            reaped_at: Instant::ORIGIN,
-            deposits: Vec::new(),
-            proven: true,
+    fn host_that_is_signalled_in_its_first_moments_was_asked_to_stop() {
+        let ending = |signal: Signal| {
+            let end = GuardEnded {
+                deadline: None,
+                deadline_passed: false,
+                supervisor: Some(Ended::Signalled(signal.as_raw())),
+                level: Level::Guardian,
+                reaped_at: Instant::ORIGIN,
+                deposits: Vec::new(),
+                proven: true,
+            };
+            let Ending { outcome, farewell, .. } = Ending::of(Told::default(), &end);
+            (outcome, farewell)
         };
         for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
-            let (outcome, farewell) = without_farewell(&told, &end(signal.as_raw()));
-            assert_eq!((outcome, farewell), (Outcome::StoppedWhileWaiting, Farewell::DieOf(signal)));
+            assert_eq!(ending(signal), (Outcome::StoppedWhileWaiting, Farewell::DieOf(signal)));
         }
-        let killed = without_farewell(&told, &end(Signal::KILL.as_raw()));
-        assert_eq!(killed, (Outcome::HostDied, Farewell::Exit(exit::KILLED)));
+        assert_eq!(ending(Signal::KILL), (Outcome::HostDied, Farewell::Exit(exit::KILLED)));
     }
 }

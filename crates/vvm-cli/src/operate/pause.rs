@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{
     announce::say,
+    args::{PauseArgs, ResumeArgs, Wait},
     calendar::{Moment, Span},
-    cli::args::{PauseArgs, ResumeArgs, Wait},
 };
 use ielections::{Holder, ReadError, WriteError};
 use std::{process::ExitCode, time::Duration};
@@ -24,14 +24,12 @@ const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// `vvm pause`.
 pub(crate) fn pause(args: &PauseArgs) -> ExitCode {
-    conclude((&args.storage, &args.name), Purpose::Ask, async |inspector| {
-        pause_and_wait(inspector, args).await
-    })
+    conclude(args.target.pair(), Purpose::Ask, async |inspector| pause_and_wait(inspector, args).await)
 }
 
 /// `vvm resume`.
 pub(crate) fn resume(args: &ResumeArgs) -> ExitCode {
-    conclude((&args.storage, &args.name), Purpose::Ask, async |inspector| end_pause(inspector, args).await)
+    conclude(args.target.pair(), Purpose::Ask, async |inspector| end_pause(inspector, args).await)
 }
 
 async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Result<(), Refusal> {
@@ -39,7 +37,7 @@ async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Resul
     let by = by(args)?;
     inspector.slots().await?;
     let (pause, is_ours) = write(inspector, &by).await?;
-    inspector.wake_candidates(args.local_dir.as_ref());
+    inspector.wake_candidates(args.wake.local_dir.as_ref());
     let since = Moment(pause.since_unix_epoch());
     match is_ours {
         true => print(inspector, format_args!("paused by {}", pause.by())),
@@ -90,13 +88,13 @@ async fn end_pause(inspector: &StorageInspector, args: &ResumeArgs) -> Result<()
     inspector.slots().await?;
     for attempt in 1.. {
         let Some(pause) = inspector.storage.standing_pause(&inspector.cluster).await? else {
-            inspector.wake_candidates(args.local_dir.as_ref());
+            inspector.wake_candidates(args.wake.local_dir.as_ref());
             print(inspector, if attempt == 1 { "not paused" } else { "resumed" });
             return Ok(());
         };
         match inspector.storage.resume(&inspector.cluster, &pause).await {
             Ok(true) => {
-                inspector.wake_candidates(args.local_dir.as_ref());
+                inspector.wake_candidates(args.wake.local_dir.as_ref());
                 let lasted = SystemWallClock.since_unix_epoch().saturating_sub(pause.since_unix_epoch());
                 let (by, lasted) = (pause.by(), Span(lasted));
                 print(inspector, format_args!("resumed; had been paused by {by} for {lasted}"));

@@ -2,7 +2,7 @@
 
 use crate::{
     announce::say,
-    cli::exit,
+    exit,
     inspection::{self, inspect},
 };
 use ielections::{Entropy as _, Incarnation, OsEntropy, ReadError, WriteError};

@@ -7,8 +7,8 @@
 use super::request::{INTERVAL, Refusal, conclude, new_ask, print};
 use crate::{
     announce::say,
+    args::StepDownArgs,
     calendar::Span,
-    cli::args::StepDownArgs,
     signals::{Signals, ends_a_candidate},
 };
 use ielections::{Entry, Epoch, ReadError, Slot, Ttl, TtlStorage as _, WriteError};
@@ -31,7 +31,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 
 /// `vvm step-down`.
 pub(crate) fn step_down(args: &StepDownArgs) -> ExitCode {
-    conclude((&args.storage, &args.name), Purpose::Ask, async |inspector| request(inspector, args).await)
+    conclude(args.target.pair(), Purpose::Ask, async |inspector| request(inspector, args).await)
 }
 
 /// A request that was written.
@@ -70,7 +70,7 @@ async fn request(inspector: &StorageInspector, args: &StepDownArgs) -> Result<()
     else {
         return refused("another operator requested a step-down at the same moment".into());
     };
-    inspector.wake_candidates(args.local_dir.as_ref());
+    inspector.wake_candidates(args.wake.local_dir.as_ref());
     let give_up_at = began.after(args.timeout);
     let interrupted = Cell::new(false);
     let requested = Requested { inspector, args, key, leader, began, give_up_at, signals, interrupted };

@@ -1,4 +1,4 @@
-//! Each kind of place: what is written, and what is there afterwards.
+//! Each kind of file: what is written, and what exists afterwards.
 
 use super::*;
 use std::{
@@ -32,7 +32,7 @@ fn regular_file_is_replaced_whole() {
     let before = fs::metadata(&path).unwrap().ino();
     put(&path).unwrap();
     assert_eq!(fs::read(&path).unwrap(), TEXT);
-    assert_ne!(fs::metadata(&path).unwrap().ino(), before, "a reader of the old one has all of it");
+    assert_ne!(fs::metadata(&path).unwrap().ino(), before, "a reader of the old file has all of it");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
@@ -59,7 +59,7 @@ fn symlinks_stay_and_their_target_is_replaced_or_made() {
 }
 
 #[test]
-fn symlinks_that_go_round_are_refused() {
+fn circular_symlinks_are_refused() {
     let folder = folder();
     let (one, other) = (folder.path().join("one"), folder.path().join("other"));
     symlink(&one, &other).unwrap();
@@ -87,7 +87,7 @@ fn fifo_is_written_to_and_stays_one() {
         while put(&path).is_err() {
             thread::yield_now();
         }
-        assert_eq!(reader.join().unwrap(), TEXT, "checking does not open it: its reader would see it end");
+        assert_eq!(reader.join().unwrap(), TEXT, "the check does not open it: its reader would see its end");
     });
     assert!(fs::symlink_metadata(&path).unwrap().file_type().is_fifo());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
@@ -158,7 +158,7 @@ fn files_of_the_storage_are_refused_under_every_name() {
 }
 
 #[test]
-fn refusals_say_what_is_to_be_mended() {
+fn refusals_say_what_to_do() {
     let table = [
         (io::ErrorKind::StorageFull, "make room"),
         (io::ErrorKind::QuotaExceeded, "make room"),

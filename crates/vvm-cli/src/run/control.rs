@@ -1,4 +1,4 @@
-//! What this process is told from outside, by signals and by the guardian, sorted for those who act on it.
+//! [`Control`]: receives signals and messages of the guardian, and turns them into stop requests.
 
 use crate::{
     announce,
@@ -20,40 +20,38 @@ use vvm_containment::{
 use vvm_host::operate::{At, Request, StopRequests};
 use vvm_host::status::{HostStatus, WhyStopping};
 
-/// Signals on their way to the worker: as many as can come before it is looked at. More merge, as pending
-/// ones do.
+/// Signals that wait to be forwarded to the command. Further ones merge, as pending signals do.
 const SIGNALS: usize = 64;
 
-/// How long after the shell's HUP its terminal may be gone: a shell tells its jobs first, and then ends.
+/// The terminal may disappear this long after the shell's HUP: a shell signals its jobs before it ends.
 const SHELL_ENDS: Duration = Duration::from_millis(250);
 
-/// What was told.
+/// The requests to this process.
 #[derive(Debug)]
 pub(super) struct Control {
-    /// Somebody asked to stop.
+    /// Cancelled by the first stop request.
     pub(super) stop: CancellationToken,
-    /// Learns first that the guardian has died.
-    situation: Arc<HostStatus>,
-    /// By this signal.
+    status: Arc<HostStatus>,
+    /// The signal of the first stop request.
     stop_signal: OnceLock<Signal>,
-    /// Somebody asked again.
+    /// Cancelled by the second stop request.
     pub(super) kill: CancellationToken,
-    /// The guardian has not listened for so long that it counts as gone.
+    /// Cancelled when the guardian has not confirmed a deadline until it passed.
     pub(super) guardian_lapsed: CancellationToken,
-    /// The guardian has died.
+    /// Cancelled when the guardian has died.
     pub(super) guardian_died: CancellationToken,
-    /// For the worker.
+    /// Signals for the command.
     pub(super) signals: broadcast::Sender<SignalForCommand>,
-    /// The deadline that the guardian's own timer stands at.
+    /// The deadline that the guardian's own timer enforces.
     pub(super) in_force: watch::Sender<Option<Instant>>,
 }
 
 impl Control {
-    /// Nothing has been told yet. `stop` stops the host, whose status this is.
-    pub(super) fn new(stop: CancellationToken, situation: Arc<HostStatus>) -> Self {
+    /// Makes the control of the host that `stop` stops and whose status is `status`.
+    pub(super) fn new(stop: CancellationToken, status: Arc<HostStatus>) -> Self {
         Self {
             stop,
-            situation,
+            status,
             stop_signal: OnceLock::new(),
             kill: CancellationToken::new(),
             guardian_lapsed: CancellationToken::new(),
@@ -63,13 +61,13 @@ impl Control {
         }
     }
 
-    /// Listens as long as it is polled.
+    /// Handles signals and messages as long as it is polled.
     ///
     /// # Errors
-    /// When the runtime can't poll any more.
+    /// If the runtime can't poll descriptors.
     ///
     /// # Cancel safety
-    /// May be dropped at will.
+    /// May be dropped at any time.
     pub(super) async fn listen(
         &self,
         guardian: Guardian,
@@ -86,7 +84,7 @@ impl Control {
                 biased;
                 caught = signals_socket.find(|| signals.pending()) => {
                     for Caught { signal, .. } in caught? {
-                        // The others are for the worker, and whoever means it signals the guardian.
+                        // Signals for the command go to the guardian.
                         if asks_to_stop(signal) {
                             self.asked_to_stop(requests.on(clock.now(), At::Host), signal, false);
                         }
@@ -113,8 +111,8 @@ impl Control {
                     Received::Message(ToSupervisor::Begin { .. }, _) => {}
                     Received::End => {
                         guardian_speaks = false;
-                        // Received before its process is seen to end: the kernel closes first. So what ends from
-                        // here on has not ended by itself.
+                        // The kernel closes the link before the guardian's end shows: a command that ends
+                        // after this did not end by itself.
                         self.end_with_guardian();
                     }
                 },
@@ -128,29 +126,29 @@ impl Control {
         }
     }
 
-    /// Whoever notices says that the guardian has died: everything is to stop and be killed, and to be said
-    /// to nobody who might be at a terminal. From any thread, and as often as one likes.
+    /// Stops and kills everything because the guardian has died, and writes nothing more to a terminal. May
+    /// be called from any thread, and repeatedly.
     pub(super) fn end_with_guardian(&self) {
         announce::leave_terminal();
         self.guardian_died.cancel();
-        // Before the stop, which would be the reason otherwise.
-        self.situation.stops(WhyStopping::GuardianDied);
+        // Before the stop, because the first reason counts.
+        self.status.stops(WhyStopping::GuardianDied);
         self.kill.cancel();
         self.stop.cancel();
     }
 
-    /// Returns the signal that asked to stop first. Without one, as for a stop of its own, TERM.
+    /// Returns the signal of the first stop request, or TERM if there was none.
     pub(super) fn stop_signal(&self) -> Signal {
         self.stop_signal.get().copied().unwrap_or(Signal::TERM)
     }
 
-    /// Why work is to stop, once it is.
+    /// Returns the reason of a stop.
     pub(super) fn why(&self) -> WhyStopping {
         if self.guardian_died.is_cancelled() { WhyStopping::GuardianDied } else { WhyStopping::Asked }
     }
 
-    /// Whether there is a worker to pass signals on to, or one on its way.
-    fn has_worker(&self) -> bool {
+    /// Whether a command runs or starts.
+    pub(super) fn has_worker(&self) -> bool {
         self.signals.receiver_count() > 0
     }
 
@@ -162,10 +160,8 @@ impl Control {
         }
     }
 
-    /// The terminal is lost. The kernel may have told the guardian alone, so that the command gets a HUP in
-    /// any case: a second one is harmless to it, none is not.
-    ///
-    /// Not a request that another one follows to kill: kernel and shell may both tell of one loss.
+    /// Stops because the terminal is lost. The kernel may have signalled the guardian alone, so the command
+    /// gets HUP in any case. Never counts as a second request: kernel and shell may both report one loss.
     fn hung_up(&self) {
         if self.stop.is_cancelled() {
             self.pass_on(Signal::HUP, false, false);
@@ -175,20 +171,20 @@ impl Control {
     }
 
     fn stop_by(&self, signal: Signal, delivered: bool) {
-        // The first stands.
+        // The first one counts.
         let _ = self.stop_signal.set(signal);
         self.pass_on(signal, delivered, true);
         self.stop.cancel();
     }
 
     fn pass_on(&self, signal: Signal, delivered: bool, asks: bool) {
-        // Without a command there is no receiver, and the signal has no addressee.
+        // Without a command there is no receiver.
         let _ = self.signals.send(SignalForCommand { passed: ForwardedSignal { signal, delivered }, asks });
     }
 }
 
-/// Whether a HUP from there tells of a lost terminal. A shell may end right after it; any other process may
-/// mean the command alone, which is to read its settings again.
+/// Whether a HUP from `source` reports a lost terminal. A shell may end right after it; another process may
+/// mean the command alone, to reload its settings.
 fn tells_of_lost_terminal(source: SignalSource) -> bool {
     match source {
         SignalSource::Terminal => true,

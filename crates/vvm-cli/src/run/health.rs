@@ -1,17 +1,14 @@
-//! Whether the command works, as somebody else sees it.
-//!
-//! What lives here: looking again and again, and counting. How to ask for a page stands in `page`; how a line
-//! for the shell is run, in `vvm_containment`.
+//! [`Health`]: runs the checks of `--check`, and counts failures.
 
 mod page;
 
-use crate::cli::args::{Check, WorkArgs};
+use crate::args::{Check, WorkArgs};
 use std::{fmt, io, sync::Arc, time::Duration};
-use vvm_clock::Clock;
+use vvm_clock::{Clock, Span};
 use vvm_containment::{Ended, Helper, HelperError, Helpers};
 use vvm_host::status::HostStatus;
 
-/// The checks of one worker.
+/// The checks of a command.
 #[derive(Debug)]
 pub(super) struct Health {
     check: Check,
@@ -21,7 +18,7 @@ pub(super) struct Health {
     clock: Arc<dyn Clock>,
 }
 
-/// A check that has failed as often in a row as was allowed.
+/// A check has failed too often in a row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Unhealthy {
     check: String,
@@ -29,10 +26,10 @@ pub(super) struct Unhealthy {
     last: Failure,
 }
 
-/// One check that failed.
+/// How one check failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 enum Failure {
-    #[error("no answer within {0:?}")]
+    #[error("no answer within {}", Span(*.0))]
     TimedOut(Duration),
     #[error("it {0}")]
     Ended(Ended),
@@ -52,7 +49,7 @@ impl fmt::Display for Unhealthy {
 }
 
 impl Health {
-    /// As it was asked for; none when it was not.
+    /// Returns the checks that the options ask for, if any.
     pub(super) fn of(work: &WorkArgs, clock: &Arc<dyn Clock>) -> Option<Self> {
         let check = work.check.clone()?;
         let (interval, timeout, failures) =
@@ -60,11 +57,11 @@ impl Health {
         Some(Self { check, interval, timeout, failures, clock: Arc::clone(clock) })
     }
 
-    /// Resolves when so many checks in a row have failed. The first one comes an interval after the call: a
-    /// command needs a moment before it can answer.
+    /// Waits until too many checks in a row have failed. The first check begins an interval after the call,
+    /// because a command needs time before it can answer.
     ///
     /// # Cancel safety
-    /// May be dropped at will; the next call begins to count anew.
+    /// May be dropped at any time; the next call counts from zero.
     pub(super) async fn fails(&self, helpers: &Helpers, status: &HostStatus) -> Unhealthy {
         let mut in_a_row = 0;
         loop {
@@ -94,7 +91,7 @@ impl Health {
             },
             Check::Http(page) => tokio::select! {
                 biased;
-                looked = page::look(page) => Ok(looked?),
+                looked = page::get(page) => Ok(looked?),
                 () = self.clock.sleep_until(limit) => Err(Failure::TimedOut(self.timeout)),
             },
         }

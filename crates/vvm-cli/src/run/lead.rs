@@ -1,127 +1,171 @@
-//! Runs the host of `vvm run`: one service, the contained command, and what follows each campaign.
+//! Runs the host of `vvm run`, and decides what follows each campaign.
 
 use super::{
-    conclusion::{Cause, conclude},
+    command_runner::CommandRunner,
     control::Control,
-    guardian_silent::GuardianSilent,
-    service::WorkerService,
-    surroundings::{Course, Surroundings},
+    exit_reason::Cause,
+    guardian_deadline::GuardianSilent,
+    leadership_run::{LeadershipRun, WorkEnd},
 };
 use crate::{
-    announce::say_to_people,
-    cli::args::{AcquireTimeout, OnLoss, RunArgs},
+    announce::say_text,
+    args::{OnLoss, RunArgs},
+    exit,
     notes::Farewell,
     report::Outcome,
 };
-use ielections::{Holder, Terms};
+use ielections::{AcquireError, Terms};
 use std::{
+    future::pending,
     pin::pin,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 use vvm_clock::Clock;
 use vvm_containment::{lapsed, listens_again};
-use vvm_host::LocalDir;
-use vvm_host::{Ended, Host, HostSettings, Next};
-use vvm_orch::Acquisition;
+use vvm_host::{
+    Ended, Host, Next,
+    status::{HostStatus, Role, WhyStopping},
+};
+use vvm_orch::Problem;
 
-/// Returns the settings of the host that a command line asks for.
-pub(super) fn settings(run: &RunArgs, holder: Holder) -> HostSettings {
-    let mut settings = HostSettings::new(run.storage.clone(), run.name.clone());
-    (settings.slots, settings.ttl, settings.holder) = (run.slots, run.ttl, Some(holder));
-    // Supervision ends by killing, so there is nothing to give up on before the kill deadline.
-    settings.stop_timeout = Duration::MAX;
-    settings.acquisition = match (run.try_once, run.acquire_timeout) {
-        (true, _) => Acquisition::UntilLeaderSeen,
-        (false, AcquireTimeout::Never) => Acquisition::Forever,
-        (false, AcquireTimeout::After(duration)) => Acquisition::Within(duration),
-    };
-    settings.http = run.observe.http;
-    settings.local_dir = run.local_dir.clone().unwrap_or(LocalDir::Usual);
-    settings
+/// How long the release and the closing of the storage may take after a second stop request.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// The record of the campaign that runs; `None` between campaigns.
+#[derive(Default)]
+struct Current(Mutex<Option<Arc<LeadershipRun>>>);
+
+impl Current {
+    fn get(&self) -> Option<Arc<LeadershipRun>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, run: Option<Arc<LeadershipRun>>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = run;
+    }
 }
 
-/// Leads until that is over for good, and returns how `vvm` has to end.
+/// Leads until the last campaign has ended, and returns how `vvm` is to end. Each campaign has a copy of
+/// `runner`, with a record of its own.
 ///
 /// # Cancel safety
 /// Not cancel safe: dropped, it leaves a leadership whose work has not stopped.
-pub(super) async fn lead(surroundings: &Arc<Surroundings>, host: Host) -> Farewell {
-    let Surroundings { run, control, clock, .. } = &**surroundings;
-    let current = Mutex::new(Arc::new(Course::default()));
-    let course = || Arc::clone(&current.lock().unwrap_or_else(PoisonError::into_inner));
-    let is_campaigning = AtomicBool::new(false);
+pub(super) async fn lead(runner: &CommandRunner, host: Host) -> Farewell {
+    let CommandRunner { args, control, status, reporter, clock, .. } = runner;
+    let current = Current::default();
     let mut last = None;
     let services = || {
-        is_campaigning.store(true, Ordering::Relaxed);
-        let course = Arc::new(Course::default());
-        *current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&course);
-        say_to_people!(
-            "{}: waiting for leadership as {}, containment: {}",
-            run.name,
-            surroundings.holder,
-            surroundings.containment.level()
-        );
-        let service = WorkerService { surroundings: Arc::clone(surroundings), course };
-        vec![Box::new(service) as _]
+        let run = Arc::new(LeadershipRun::default());
+        current.set(Some(Arc::clone(&run)));
+        reporter.waits();
+        vec![Box::new(CommandRunner { run, ..runner.clone() }) as _]
     };
     let after = |ended: &Ended| {
-        is_campaigning.store(false, Ordering::Relaxed);
-        let cause = Cause::of(surroundings, &course(), ended);
+        let run = current.get().unwrap_or_default();
+        // A stop request after this has nothing to do with this leadership.
+        current.set(None);
+        let cause = cause(control, status, &run, ended);
         if cause.is_silent_guardian() {
-            say_to_people!("{}: not leading: {GuardianSilent}; waiting for it", run.name);
+            say_text!("{}: not leading: {GuardianSilent}; waiting for it", reporter.name);
             let (event, reason) = ("guardian_silent", GuardianSilent.to_string());
-            let (name, holder) = (run.name.as_str(), surroundings.holder.as_str());
+            let (name, holder) = (reporter.name.as_str(), reporter.holder.as_str());
             tracing::warn!(target: "vvm", event, name, holder, reason);
             return Next::campaign_when(listens_again(control.in_force.subscribe()));
         }
-        let conclusion = conclude(surroundings, &course(), &cause);
-        // What comes after a pause that a stop ends has nothing to do with this leadership.
-        *current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
-        let next = match conclusion.outcome {
-            Outcome::Unhealthy if run.on_loss == OnLoss::Rejoin => Next::campaign_after(others_first(run)),
-            Outcome::Lost if run.on_loss == OnLoss::Rejoin => Next::campaign_after(Duration::ZERO),
+        let reason = reporter.campaign_ended(&run, &cause);
+        let next = match reason.outcome {
+            Outcome::Unhealthy if args.on_loss == OnLoss::Rejoin => Next::campaign_after(others_first(args)),
+            Outcome::Lost if args.on_loss == OnLoss::Rejoin => Next::campaign_after(Duration::ZERO),
             _ => {
-                surroundings.situation.ends(conclusion.to_string());
+                status.ends(reason.to_string());
                 Next::Stop
             }
         };
-        last = Some(conclusion);
+        last = Some(reason);
         next
     };
     {
         let mut running = pin!(host.run_then(services, after));
         tokio::select! {
             biased;
+            // Before the host, which waits for the storage when it drops an attempt to open it (I10).
+            () = stopped_while_opening(control, status) => {
+                let is_guardian_dead = control.guardian_died.is_cancelled();
+                let stopped = Cause::Stopped(control.stop_signal());
+                let cause = if is_guardian_dead { Cause::GuardianDied } else { stopped };
+                reporter.end_process(&LeadershipRun::default(), &cause);
+            }
             _ = &mut running => {}
-            () = guardian_lapsed(control, clock, &is_campaigning) => {
+            () = hangs_after_second_request(control, clock) => {
+                let run = current.get().unwrap_or_default();
+                reporter.end_process(&run, &Cause::Hung(control.stop_signal()));
+            }
+            () = guardian_lapsed(control, clock, &current) => {
                 control.guardian_lapsed.cancel();
                 let (event, name, holder) =
-                    ("guardian_lapsed", run.name.as_str(), surroundings.holder.as_str());
-                let course = course();
-                let slot = course.leadership.get().map(|leadership| leadership.slot);
-                let epoch = course.leadership.get().map(|leadership| leadership.epoch.get());
+                    ("guardian_lapsed", reporter.name.as_str(), reporter.holder.as_str());
+                let run = current.get().unwrap_or_default();
+                let slot = run.leadership.get().map(|leadership| leadership.slot);
+                let epoch = run.leadership.get().map(|leadership| leadership.epoch.get());
                 tracing::warn!(target: "vvm", event, name, holder, slot, epoch);
-                // At once, while this process can still end all of it.
+                // At once, while this process can still kill all of it.
                 control.kill.cancel();
                 control.stop.cancel();
                 running.await;
             }
         }
     }
-    last.map_or(Farewell::Exit(crate::cli::exit::SYSTEM), |conclusion| conclusion.farewell)
+    last.map_or(Farewell::Exit(exit::SYSTEM), |reason| reason.farewell)
 }
 
-/// Resolves when the guardian has lapsed during a campaign. Between campaigns nothing runs that it would have
-/// to end, and a guardian that goes on after a stop confirms what it has missed in order: first a deadline
-/// that is over, then none.
-async fn guardian_lapsed(control: &Control, clock: &Arc<dyn Clock>, is_campaigning: &AtomicBool) {
+/// Returns what ended the campaign of `run` first.
+fn cause(control: &Control, status: &HostStatus, run: &LeadershipRun, ended: &Ended) -> Cause {
+    // First, because a dead guardian confirms nothing either.
+    if control.guardian_died.is_cancelled() {
+        return Cause::GuardianDied;
+    }
+    if control.guardian_lapsed.is_cancelled() {
+        return Cause::GuardianLapsed;
+    }
+    match ended {
+        Ended::Stopped => Cause::Stopped(control.stop_signal()),
+        Ended::NotOpened(error) => Cause::Storage(Arc::clone(error)),
+        Ended::Problem(problem) if control.stop.is_cancelled() => {
+            // The signal reached the command first, or a failure followed the stop.
+            let was_asked = matches!(status.role(), Role::Stopping { why: WhyStopping::Asked, .. });
+            match problem {
+                Problem::Ended { .. } => Cause::Stopped(control.stop_signal()),
+                _ if was_asked => Cause::Stopped(control.stop_signal()),
+                problem => Cause::Problem(problem.clone()),
+            }
+        }
+        Ended::Problem(Problem::NotAcquired(refusal))
+            if matches!(**refusal, AcquireError::TimedOut { .. })
+                && let Some(leader) = status.leader_seen() =>
+        {
+            Cause::TimedOut(format!("{refusal}; {leader}"))
+        }
+        Ended::Problem(problem) => {
+            // Finished work counts, even if the checks failed at the same time.
+            let is_unfinished = run.worked.get().is_some_and(|worked| worked.end != WorkEnd::Finished);
+            match run.unhealthy.get() {
+                Some(unhealthy) if is_unfinished && matches!(problem, Problem::Ended { .. }) => {
+                    Cause::Unhealthy(unhealthy.clone())
+                }
+                _ => Cause::Problem(problem.clone()),
+            }
+        }
+    }
+}
+
+/// Waits until the guardian has lapsed during a campaign. Between campaigns there is nothing for it to
+/// contain, and a guardian that continues confirms each deadline that it has missed: a past one, then none.
+async fn guardian_lapsed(control: &Control, clock: &Arc<dyn Clock>, current: &Current) {
     let mut in_force = control.in_force.subscribe();
     loop {
         lapsed(in_force.clone(), clock).await;
-        if is_campaigning.load(Ordering::Relaxed) {
+        if current.get().is_some() {
             return;
         }
         // The sender lives as long as `control`.
@@ -129,8 +173,27 @@ async fn guardian_lapsed(control: &Control, clock: &Arc<dyn Clock>, is_campaigni
     }
 }
 
-/// How long a host whose command is unhealthy is no candidate: a standby looks at the record at least once a
-/// poll, has as long again to claim it, and as long again in case a claim fails.
-fn others_first(run: &RunArgs) -> Duration {
-    Terms::usual_poll(run.ttl) * 3
+/// Waits for a stop request, and never returns unless the storage is not open yet: then nothing is held.
+async fn stopped_while_opening(control: &Control, status: &HostStatus) {
+    control.stop.cancelled().await;
+    if !matches!(status.role(), Role::Opening) {
+        pending::<()>().await;
+    }
+}
+
+/// Waits until a second stop request was made, no process of the command is left, and the host has not ended
+/// for a while (I10).
+async fn hangs_after_second_request(control: &Control, clock: &Arc<dyn Clock>) {
+    control.kill.cancelled().await;
+    while control.has_worker() {
+        // As often as a person notices.
+        clock.sleep(CLOSING / 10).await;
+    }
+    clock.sleep(CLOSING).await;
+}
+
+/// How long a host with an unhealthy command does not campaign: a standby reads the record at least once a
+/// poll, has as long to claim it, and as long again if the first claim fails.
+fn others_first(args: &RunArgs) -> Duration {
+    Terms::usual_poll(args.candidate.ttl) * 3
 }

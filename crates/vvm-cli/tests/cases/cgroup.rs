@@ -17,7 +17,7 @@ use std::{
 };
 use vvm_clock::SystemClock;
 
-/// Somebody who is nobody.
+/// The user `nobody`.
 const NOBODY: u32 = 65534;
 
 /// A worker whose processes start others as fast as they can.
@@ -37,7 +37,7 @@ impl Group {
         Some(Self(path))
     }
 
-    /// Leaves it to somebody else, as systemd does.
+    /// Delegates it to another user, as systemd does.
     fn owned_by(self, user: u32) -> Self {
         for file in ["", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"] {
             chown(self.0.join(file), Some(user), Some(user)).unwrap();
@@ -89,14 +89,14 @@ fn storm_ends(what: &str, victim: impl Fn(&Running) -> Pid) {
     });
 }
 
-/// Also one who descends from nobody of ours, and is never found by looking for descendants.
+/// Also a process that is no descendant of `vvm`.
 #[test]
-fn whoever_is_in_the_group_goes_with_the_host() {
+fn every_process_in_the_group_dies_with_the_host() {
     let trial = VVM.trial();
     let Some(group) = Group::of(&trial) else { return };
     let mut running = group.start(trial.run_script("echo up; exec sleep 1000"), "").start();
     running.stdout.wait_for("up");
-    // With the mark of the trial, which leaves nobody behind, even if this fails.
+    // With the mark of the trial, which kills it even if this test fails.
     let mut stranger = Command::new("sleep").arg("1001").env("TRIAL", trial.mark()).spawn().unwrap();
     fs::write(group.inside()[0].join("cgroup.procs"), stranger.id().to_string()).unwrap();
     kill_process(running.host(), Signal::KILL).unwrap();

@@ -32,8 +32,8 @@ fn start(trial: &Trial, processes: usize, script: &str) -> Running {
     running
 }
 
-/// Kills the `victim` of each trial; nobody may outlive it by more than was promised. A host that outlives
-/// its guardian has to hand back, and goes then: `guardian_death.rs`.
+/// Kills the `victim` of each trial: no process may outlive it for longer than documented. A host without its
+/// guardian hands back first (`guardian_death.rs`).
 fn in_time(
     who: &str,
     mut start: impl FnMut(&Trial) -> Running,
@@ -94,8 +94,8 @@ fn the_record_stands_until_the_last_process_is_gone() {
     assert!(trial.status(&["--name", "payroll"]).1.contains("free"));
 }
 
-/// The last line, where nobody is left to sweep: the kernel ends the command with its host. (What the command
-/// left behind lives on until the guardian goes on; the documentation says so.)
+/// With no process left to sweep, the kernel kills the command with its host. (What the command left behind
+/// lives until the guardian continues, as documented.)
 #[test]
 fn with_a_stopped_guardian_the_command_still_dies_with_the_host() {
     let trial = VVM.trial();
@@ -145,7 +145,7 @@ mod timed {
         }
         let begin = |trial: &Trial| {
             let running = start(trial, 2, script);
-            eventually("both are somebody else", || {
+            eventually("both run as another user", || {
                 let of_nobody =
                     |pid: &&Pid| std::fs::metadata(format!("/proc/{pid}")).is_ok_and(|of| of.uid() == 65534);
                 trial.processes().0.iter().filter(of_nobody).count() == 2

@@ -1,4 +1,4 @@
-//! The kill deadline: whoever is stopped, nobody of a run lives on when somebody else may lead.
+//! The kill deadline: no process of a run lives when another one may lead, whichever was stopped.
 
 use crate::VVM;
 use harness::{Attempt, Late, Running, Trial, command_line, eventually};
@@ -8,8 +8,8 @@ use vvm_clock::SystemClock;
 
 const TTL: Duration = Duration::from_secs(2);
 
-/// For how long a process that gets no renewal through may live: 0.8 TTL from the send of the last one, which
-/// was sent before we looked; and what a scheduler needs until everybody is gone and we have seen it.
+/// How long a process without renewals may live: 0.8 TTL from the send of the last one, which was before the
+/// test looked, and the time that a scheduler needs until all processes are gone.
 const DEADLINE: Duration = Duration::from_millis(1600 + 200);
 
 /// A worker that leaves a daemon behind, and neither of them stops when told to.
@@ -28,7 +28,7 @@ fn all_gone(attempt: &Attempt, trial: &Trial) -> Result<(), Late> {
     Ok(())
 }
 
-/// Nobody leads, or works, before everybody of the leader before is dead.
+/// No process leads or works before all processes of the last leader are dead.
 /// Shows I1.
 #[test]
 fn the_next_one_starts_only_when_a_stopped_leader_is_dead() {
@@ -37,7 +37,7 @@ fn the_next_one_starts_only_when_a_stopped_leader_is_dead() {
     kill_process(running.host(), Signal::STOP).unwrap();
     let script = "cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep -cx \"TRIAL=$TRIAL\"";
     let next = trial.run_script(script).finish();
-    let dead_now = eventually("nobody left", || trial.processes().0.is_empty());
+    let dead_now = eventually("no process is left", || trial.processes().0.is_empty());
     assert_eq!(running.finish().code(), 137);
     println!("{} processes, {dead_now:?}", next.stdout[0]);
     // Its own guardian, host, keeper, shell, and the three that count.
@@ -120,7 +120,7 @@ mod timed {
             let finished = running.finish();
             assert_eq!(finished.signal(), 9, "{:#?}", finished.stderr);
             assert!(finished.says("the guardian was stopped"), "{:#?}", finished.stderr);
-            // Everything was proven gone, so that nobody has to wait for the record to expire.
+            // All was proven gone, so the next leader does not wait for the record to expire.
             let next = trial.run(["echo", "next"]).with(["--acquire-timeout", "0"]).finish();
             assert_eq!(next.stdout, ["next"]);
             Ok(())

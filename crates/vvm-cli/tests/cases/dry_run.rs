@@ -24,7 +24,7 @@ fn it_says_what_would_be_done_and_creates_nothing() {
         "would run    echo ran",
         "containment  guardian",
         "TTL 20s: renewed every 5s, at risk 10s after the last renewal, lost after 13s, killed after 16s",
-        "there is none yet: it would be created",
+        "does not exist yet: it would be created",
     ] {
         assert!(out.contains(said), "no {said:?} in {out}");
     }
@@ -43,7 +43,7 @@ fn it_says_who_leads_now_and_settles_nothing() {
     assert_eq!(code, 0);
     assert!(out.contains("held by the leader, epoch") && out.contains("TTL 10s"), "{out}");
     assert!(out.contains("free, never led"), "{out}");
-    // For a name that nobody has campaigned for.
+    // For a name without candidates so far.
     let (code, out, _) = plan(&trial, &["--name", "other", "--slots", "7"]);
     assert!((code, out.contains("slot 7       free, never led")) == (0, true), "{out}");
     assert_eq!(trial.run(["true"]).with(["--name", "other", "--slots", "1"]).finish().code(), 0);
@@ -54,7 +54,7 @@ fn it_says_who_leads_now_and_settles_nothing() {
     assert!(!out.contains("paused"), "{out}");
     assert_eq!(trial.ask("pause", &["--name", "payroll", "--by", "alice", "--wait", "no"]).0, 0);
     let (_, out, _) = plan(&trial, &["--slots", "2"]);
-    assert!(out.contains("paused by alice: it would wait until `vvm resume`"), "{out}");
+    assert!(out.contains("paused by alice: would wait for `vvm resume`"), "{out}");
     assert_eq!(trial.ask("resume", &["--name", "payroll"]).0, 0);
 }
 
@@ -95,7 +95,7 @@ fn what_may_pass_is_no_refusal() {
     by_hand.execute_batch("CREATE TABLE x (y); BEGIN EXCLUSIVE").unwrap();
     let (code, out, said) = plan(&trial, &[]);
     assert_eq!((code, said.as_str()), (0, ""));
-    assert!(out.contains("it would be tried again"), "{out}");
+    assert!(out.contains("would try again"), "{out}");
 }
 
 #[test]

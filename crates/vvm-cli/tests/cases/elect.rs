@@ -184,7 +184,7 @@ fn a_process_that_was_stopped_beyond_its_deadline_runs_the_hook_when_it_goes_on(
     second.finish();
 }
 
-/// While it hangs nobody renews: what is there to run the hook is a thread that needs nobody else.
+/// The process hangs and does not renew. A thread of its own runs the hook.
 #[test]
 fn a_hook_that_outlasts_the_deadline_ends_and_vvm_with_it() {
     let trial = VVM.trial();
@@ -219,7 +219,7 @@ fn hooks_never_run_beside_each_other() {
 
 #[test]
 fn a_first_hook_that_fails_gives_the_leadership_back() {
-    for (on_lead, why) in [("exit 3", "exit status: 3"), ("sleep 1000", "took longer than 200ms")] {
+    for (on_lead, why) in [("exit 3", "exit status: 3"), ("sleep 1000", "took longer than --hook-timeout")] {
         let trial = VVM.trial();
         let elect = Elect::start(&trial, on_lead, ON_LOSS, &["--hook-timeout", "200ms"]);
         let (code, said, errors) = elect.finish();

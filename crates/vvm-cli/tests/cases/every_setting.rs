@@ -1,8 +1,8 @@
 //! Bad input in every option, its variable and its key: the message names it and says what to write, with
 //! status 64.
 //!
-//! The options are those that the help lists, which clap writes. One that has no line in the table below
-//! fails the test: whoever adds an option adds a value that it can't have.
+//! The options are those that the help lists, which clap writes. An option without a line in the table
+//! below fails the test.
 
 use crate::VVM;
 use harness::Described;

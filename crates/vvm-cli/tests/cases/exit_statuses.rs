@@ -75,7 +75,7 @@ fn misuse_is_64_and_says_what_to_write() {
     words.retain(|word| word != "--");
     let output = std::process::Command::new(&words[0]).args(&words[1..]).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(64) && said.contains("stands behind --"), "{said}");
+    assert!(output.status.code() == Some(64) && said.contains("write -- before the command"), "{said}");
     for (run, hint) in table {
         let line = run.command_line().join(" ");
         let finished = run.finish();
@@ -167,7 +167,7 @@ fn after_a_loss_a_worker_that_ignores_term_is_killed_before_the_deadline() {
     trial.take_away();
     running.wait();
     assert_eq!(running.finish().code(), 79);
-    eventually("nobody left", || trial.processes().0.is_empty());
+    eventually("no process is left", || trial.processes().0.is_empty());
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_loss_can_be_followed_by_another_campaign() {
     assert_eq!(running.finish().signal(), 15);
 }
 
-/// Its record is gone: somebody else may lead already.
+/// Its record is gone: another process may lead already.
 #[test]
 fn leadership_lost_is_79_or_what_was_asked_for_and_the_worker_has_stopped() {
     for (options, code) in [(&[][..], 79), (&["--exit-code-lost", "7"][..], 7)] {
@@ -215,7 +215,7 @@ fn a_storage_that_nobody_has_made_is_69_and_says_how_to() {
 mod timed {
     use super::*;
 
-    /// Nobody is seen to lead by asking in vain.
+    /// A storage that does not answer shows no leader.
     #[test]
     fn a_try_on_a_storage_that_nobody_can_reach_is_75_in_bounded_time() {
         VVM.timed("a try on a storage that is out of reach", |attempt, trial| {

@@ -1,6 +1,5 @@
-//! What is about files alone: a lock that somebody keeps, a file that is deleted, cut off, or none of ours;
-//! and how many files `vvm` may open. The other storages have no such thing; what takes the place of these
-//! there is tested beside what holds everywhere.
+//! Faults of files: a lock that is kept, a file that is deleted, truncated or of another program; and the
+//! limit of open files.
 
 use crate::VVM;
 use harness::{Trial, eventually};
@@ -67,7 +66,7 @@ fn a_log_that_was_cut_off_in_use_is_named_with_the_way_out() {
         let finished = trial.run(["true"]).finish();
         assert_eq!(finished.code(), 69, "{cut:?}: {:#?}", finished.stderr);
         assert!(
-            finished.says("stop everybody who does, then start again"),
+            finished.says("stop all programs that use it, start them again"),
             "{cut:?}: {:#?}",
             finished.stderr
         );
@@ -90,7 +89,7 @@ fn doctor(trial: &Trial) -> (i32, String) {
     (code, out + &error)
 }
 
-/// Nobody can write: neither this doctor nor a leader.
+/// Neither this doctor nor a leader can write.
 #[test]
 fn a_doctor_finds_a_lock() {
     let trial = VVM.trial();
@@ -131,7 +130,7 @@ fn doctor_creates_no_storage() {
     assert_eq!(std::fs::read_dir(trial.folder()).unwrap().count(), 0);
 }
 
-/// A storage that can't be written in time: somebody keeps it locked.
+/// Another process keeps the storage locked.
 #[test]
 fn a_storage_that_can_not_be_written_for_too_long_costs_the_leadership() {
     for (options, code) in [(&[][..], 79), (&["--exit-code-lost", "7"][..], 7)] {
@@ -157,7 +156,7 @@ fn a_storage_that_can_not_be_written_for_too_long_costs_the_leadership() {
 mod timed {
     use super::*;
 
-    /// Nobody is seen to lead by asking in vain: neither while the storage is opened, nor afterwards.
+    /// A storage that does not answer shows no leader: neither while it is opened, nor afterwards.
     #[test]
     fn a_try_on_a_storage_that_is_of_no_use_is_75_in_bounded_time() {
         for before in [None, Some("a database that is ours")] {
@@ -178,7 +177,7 @@ mod timed {
         }
     }
 
-    /// Somebody else may lead in what stands in its place: not at the loss instant, but as soon as it shows.
+    /// Another process may lead in the new file: the loss comes as soon as that shows, not at the loss instant.
     #[test]
     fn a_storage_that_is_deleted_under_a_leader_costs_it_at_once() {
         const TTL: Duration = Duration::from_secs(8);

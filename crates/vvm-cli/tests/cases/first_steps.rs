@@ -1,5 +1,5 @@
-//! What somebody who is new does wrong, and which words help: texts that are none, an output that takes
-//! nothing. (Wrong values of settings are in `every_setting`, files and their rights in `files`.)
+//! Mistakes of new users: bytes that are no text, an output that is full. (Wrong values of settings are in
+//! `every_setting`, files and their permissions in `files`.)
 
 use crate::VVM;
 use std::{
@@ -36,7 +36,7 @@ fn what_is_not_utf_8_is_named() {
     assert_eq!(run.output().unwrap().stdout, odd.as_bytes());
 }
 
-/// Whoever asks for something to be shown is told that it was not.
+/// A command that can't print its answer fails.
 #[test]
 fn an_output_that_is_full_is_an_error() {
     let trial = VVM.trial();

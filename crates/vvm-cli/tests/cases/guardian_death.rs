@@ -50,7 +50,7 @@ fn workers(trial: &Trial) -> Vec<Pid> {
     all.into_iter().filter(|pid| !ours.contains(pid) && !stages.contains(pid)).collect()
 }
 
-/// The terminal is somebody else's by then.
+/// The terminal belongs to the shell again by then.
 #[test]
 fn nothing_is_said_to_a_terminal_afterwards() {
     let trial = VVM.trial();
@@ -159,7 +159,7 @@ mod timed {
         }
     }
 
-    /// The record stays, and so does nobody else.
+    /// The record stays, and no process does.
     #[test]
     fn with_a_storage_that_is_stopped_the_host_is_gone_in_time() {
         for (ttl, at_most) in [("60s", BOUND), ("2s", Duration::from_millis(1600 + 500))] {
@@ -183,8 +183,7 @@ mod timed {
         }
     }
 
-    /// The main thread is held as a debugger does it, and hears nobody: the other one ends everything at once
-    /// all the same.
+    /// The main thread is held, as by a debugger: the other thread ends everything at once all the same.
     #[test]
     fn with_a_host_that_hangs_everything_else_ends_at_once() {
         VVM.timed("a guardian is killed while the host hangs", |attempt, trial| {
@@ -206,7 +205,7 @@ mod timed {
                 eventually("it is held", || is_held.load(Ordering::SeqCst));
                 let began = SystemClock::read();
                 kill(leader.guardian);
-                eventually("nobody works", || workers(trial).is_empty());
+                eventually("no command works", || workers(trial).is_empty());
                 assert_eq!(state(host), Some('t'), "it was still held when the last of the worker was gone");
                 let result = attempt.within("the end of the host", BOUND, began, || is_gone(host));
                 eventually("the host is gone", || is_gone(host));

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// Whoever comes there is answered so, and hung up on; nothing is a reset at once. And how many have come.
+/// A server that gives each client this answer and closes the connection, and the count of clients.
 fn node(answer: &'static [u8]) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("scylla://{}/elections", listener.local_addr().unwrap());

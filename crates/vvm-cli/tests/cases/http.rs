@@ -101,7 +101,7 @@ fn renewals_and_losses_are_counted() {
     running.finish();
 }
 
-/// A router that sent somebody here would send him to nobody; the slot is held all the same.
+/// A router must not send clients here, although the slot is held.
 #[test]
 fn between_two_runs_and_while_only_held_nobody_is_sent_here() {
     let trial = VVM.trial();

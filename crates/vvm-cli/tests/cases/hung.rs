@@ -23,9 +23,9 @@ fn hung_host_is_ended_by_its_own_thread(attempt: &Attempt, trial: &Trial) -> Res
         ptrace::interrupt(traced).unwrap();
         eventually("the host has ended", || matches!(state(host), Some('Z') | None));
     });
-    // Its parent hears of its end when nobody traces it any more: when that thread has ended.
+    // Its parent can reap it when the tracer's thread has ended.
     tracer.join().unwrap();
-    eventually("nobody left", || trial.processes().0.is_empty());
+    eventually("no process is left", || trial.processes().0.is_empty());
     let finished = running.finish();
     let code = finished.code();
     assert!([80, 128 + 9].contains(&code), "{code}: {:#?}", finished.stderr);

@@ -7,7 +7,7 @@ use std::{process::Command, time::Duration};
 use vvm_clock::SystemClock;
 
 /// The command that makes the rest of the line process 1 of a namespace; it goes on as long as that does, and
-/// dies with it as it died. Whoever may not use it outright may as root of a user namespace.
+/// dies with it as it died. A user without that permission may use it as root of a user namespace.
 const UNSHARE: [&str; 5] = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
 const AS_ROOT_OF_A_NAMESPACE: [&str; 2] = ["--user", "--map-root-user"];
 
@@ -65,7 +65,7 @@ fn statuses_are_those_of_a_shell() {
 fn orphans_are_reaped() {
     let Some(unshare) = unshare() else { return };
     let trial = VVM.trial();
-    // A hundred grandchildren that nobody waits for; afterwards no zombie is among the processes of the
+    // A hundred grandchildren that no process waits for; afterwards no zombie is among the processes of the
     // namespace.
     let script = "i=0; while [ $i -lt 100 ]; do (sh -c ':' &); i=$((i+1)); done
                   until ! grep -qs '^State:.Z' /proc/[0-9]*/status; do :; done; echo clean";

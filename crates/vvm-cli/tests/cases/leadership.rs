@@ -124,7 +124,7 @@ fn document(storage: &str, name: &str) -> u64 {
         let clock = Arc::new(vvm_clock::SystemClock::start().unwrap());
         let storage = ElectionsTtlStorage::new(vvm_storage::open(storage, clock).await.unwrap());
         let key = ElectionKey { cluster: name.into(), slot: SlotNumber::new(NonZeroU32::MIN) };
-        let Slot::Vacant(vacant) = storage.get(&key).await.unwrap() else { panic!("somebody leads") };
+        let Slot::Vacant(vacant) = storage.get(&key).await.unwrap() else { panic!("a process leads") };
         let epoch = Epoch::new(vacant.last_epoch.map_or(0, Epoch::get) + 1).unwrap();
         let incarnation = Incarnation::from_bytes([7; 16]);
         let entry = Entry {
@@ -142,7 +142,7 @@ fn document(storage: &str, name: &str) -> u64 {
         let batch = [
             put("primary-only/copies\0first", b"\x01\0\0\0\x02{\"done\":3}"),
             put("primary-only/copies\0second", b"nonsense"),
-            put("somebody else's", b""),
+            put("another program's", b""),
         ];
         let documents = storage.documents().unwrap();
         // Leaders before may have written their history.

@@ -24,7 +24,7 @@ fn a_life_is_an_object_for_each_change() {
     let mut running =
         run.with(["--log-format", "json", "--holder", "first", "--ttl", trial.ttl("2s")]).start();
     running.stdout.wait_for("up");
-    // Several renewals, which nobody is to hear of.
+    // Several renewals, which are not logged.
     let began = SystemClock::read();
     eventually("a TTL has passed", || SystemClock::read().since(began) > Duration::from_secs(2));
     running.signal(Signal::TERM);
@@ -114,8 +114,7 @@ fn restarts_and_holding_have_their_numbers() {
     assert!(objects[8]["in_ms"].as_u64() > Some(0) && objects[8].get("restart").is_none(), "{}", objects[8]);
 }
 
-/// By whom, from the moment it is seen until it is over: of a leader that has to stop, and of a candidate
-/// that waits.
+/// A leader that has to stop and a candidate that waits name the operator.
 #[test]
 fn a_pause_and_a_step_down_say_who_asked_and_what_for() {
     let trial = VVM.trial();

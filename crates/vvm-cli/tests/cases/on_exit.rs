@@ -37,7 +37,7 @@ fn the_pause_before_a_restart_doubles_up_to_the_longest() {
     }
 }
 
-/// Daemons, and whoever does not listen to TERM.
+/// Daemons, and processes that ignore TERM.
 #[test]
 fn a_restart_finds_nothing_of_the_run_before() {
     let trial = VVM.trial();

@@ -45,13 +45,13 @@ impl Dice {
     }
 }
 
-/// TTL 3 s: a renewal falls due after 0.75 s, a loss comes after 1.95 s, and then a machine that stands still
-/// for less than 0.45 s costs nobody its life. A server takes longer to answer, so that there a third more.
+/// TTL 3 s: a renewal is due after 0.75 s, and a loss comes after 1.95 s. A machine that stands still for less
+/// than 0.45 s then costs no leadership. A server takes longer to answer: a third more there.
 fn outages(seed: u64) {
     let trial = VVM.trial();
     let options = ["--ttl", trial.ttl("3s"), "--on-loss", "rejoin", "--stop-timeout", "10s"];
     let mut all = (0..3).map(|_| worker(&trial, &options).start()).collect::<Vec<_>>();
-    eventually("somebody works", || at_work(&trial) == 1);
+    eventually("a command works", || at_work(&trial) == 1);
     let mut dice = Dice(seed);
     for outage in 0..12 {
         let lasting = trial.outage();
@@ -64,11 +64,11 @@ fn outages(seed: u64) {
         }
         drop(lasting);
         if outage % 2 == 0 {
-            eventually("somebody works", || at_work(&trial) == 1);
+            eventually("a command works", || at_work(&trial) == 1);
         }
         thread::sleep(dice.between(0, 1000));
     }
-    eventually("somebody works", || at_work(&trial) == 1);
+    eventually("a command works", || at_work(&trial) == 1);
     let leaderships = epochs(&trial, 1).len();
     println!("seed {seed}: {leaderships} leaderships through 12 outages");
     assert!(leaderships > 3, "seed {seed}: {leaderships}");
@@ -76,7 +76,7 @@ fn outages(seed: u64) {
     let mut outputs = Vec::new();
     while !all.is_empty() {
         let before = epochs(&trial, 1).len();
-        eventually("somebody works", || at_work(&trial) == 1);
+        eventually("a command works", || at_work(&trial) == 1);
         let leader = leader_of(&trial, &all);
         let leader = all.remove(leader);
         leader.signal(Signal::TERM);
@@ -90,7 +90,7 @@ fn outages(seed: u64) {
     check(&trial, 1, &outputs);
 }
 
-/// Which of them has somebody at work.
+/// Returns the one whose command works.
 fn leader_of(trial: &Trial, all: &[Running]) -> usize {
     let mut found = None;
     eventually("one of them leads", || {

@@ -31,7 +31,7 @@ fn read(path: &str) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// Whether nobody has led, by this file.
+/// Whether the file shows no leadership.
 fn is_of_no_leadership(found: &Value) -> bool {
     ["slot", "epoch", "incarnation"].iter().all(|name| found[name].is_null())
 }

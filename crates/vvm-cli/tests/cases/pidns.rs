@@ -8,13 +8,13 @@ use rustix::process::{Signal, geteuid, kill_process};
 use std::{fs, os::unix::fs::PermissionsExt as _, process::Command, time::Duration};
 use vvm_clock::{Instant, SystemClock};
 
-/// Daemons, somebody who ignores TERM, and processes that start others as fast as they can, so that no look
-/// at them is ever complete.
+/// Daemons, a process that ignores TERM, and processes that fork as fast as they can, so that no list of them
+/// is ever complete.
 const STORM: &str =
     "trap '' TERM; (setsid sleep 1000 &); (setsid sh -c 'storm() { while :; do (:) & done; }; storm' &)
                      (setsid sh -c 'next() { (next &); }; next' &) ; echo up; exec sleep 1001";
 
-/// What is left of the worker: whoever is not vvm.
+/// Counts the processes of the command: those that are not vvm.
 fn of_the_worker(trial: &Trial) -> usize {
     let ours = trial.processes().with("vvm run ").len() + trial.processes().with("vvm stage-").len();
     trial.processes().0.len().saturating_sub(ours)
@@ -64,7 +64,7 @@ fn the_worker_sees_its_own_processes_and_we_see_no_mount_of_it() {
     running.finish();
 }
 
-/// Whoever kills process 1 from outside has killed the worker.
+/// The end of process 1 is the end of the command.
 #[test]
 fn a_killed_init_is_a_killed_worker() {
     if !is_at_its_level() {
@@ -90,11 +90,10 @@ fn the_level_in_force_is_said_and_written() {
     assert_eq!(found["containment"], level);
 }
 
-/// Makes of the command behind it somebody who is nobody.
+/// Runs a command as the user `nobody`.
 const NOBODY: [&str; 6] = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
 
-/// `run` as somebody who is nobody. A copy of the program, because ours may stand where only its owner may
-/// go.
+/// `run` as the user `nobody`, with a copy of the program: the original may be in a folder of its owner alone.
 fn as_nobody(trial: &Trial, run: Run) -> Run {
     let copy = trial.folder().join("vvm");
     // By another process: a file that is open for writing in one of ours could not be executed.
@@ -104,7 +103,7 @@ fn as_nobody(trial: &Trial, run: Run) -> Run {
     run.through([&NOBODY[..], &["sh", "-c", &shift, "sh"]].concat())
 }
 
-/// Whoever may not make a PID namespace makes one inside a user namespace, and stays who he is.
+/// A user without the permission gets a PID namespace inside a user namespace, and keeps its user id.
 #[test]
 fn an_ordinary_user_has_it_inside_a_user_namespace() {
     if !geteuid().is_root() {
@@ -169,7 +168,7 @@ mod timed {
         });
     }
 
-    /// Nobody of us runs any more, those who keep the namespace included: all of it is the kernel's work.
+    /// No process of `vvm` is left, not even process 1: the kernel does all of it.
     #[test]
     fn with_all_of_ours_stopped_nothing_outlives_the_deadline() {
         // 0.8 TTL from the last renewal, which was before we looked.

@@ -79,7 +79,7 @@ fn a_second_request_kills_both_at_once_and_other_signals_reach_the_command() {
     assert_eq!(notes(&trial), ["pre"]);
 }
 
-/// The exit status says that nobody had to be killed at the deadline.
+/// The exit status shows that nothing was killed at the deadline.
 #[test]
 fn after_a_loss_it_ends_in_time_for_the_command_to_stop_before_the_deadline() {
     let trial = VVM.trial();

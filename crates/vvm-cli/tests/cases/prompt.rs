@@ -1,9 +1,8 @@
-//! Neighbours on one machine: who waits is told, and leads at once; a folder that won't do costs that and
-//! nothing else.
+//! Local wake-ups: a standby on the same machine is woken and leads at once. An unfit folder disables nothing
+//! else.
 //!
-//! A standby looks by itself once a second. So that luck proves nothing, each trial begins with a hint to
-//! everybody, after which nobody looks by himself for three quarters of a second; whatever happens sooner
-//! happens because somebody was told.
+//! A standby polls once a second. Each trial begins with a hint to all candidates, after which none polls for
+//! three quarters of a second: a hand-over within that time shows that a wake-up arrived.
 
 use crate::VVM;
 use harness::{Running, Trial, eventually};
@@ -55,7 +54,7 @@ fn sockets(trial: &Trial) -> Vec<PathBuf> {
     files.filter(|file| file.file_type().is_ok_and(|kind| kind.is_socket())).map(|file| file.path()).collect()
 }
 
-/// A hint to everybody, once there are so many.
+/// Sends a hint to all candidates, once there are so many.
 fn hint(trial: &Trial, candidates: usize) {
     eventually("sockets of all candidates", || sockets(trial).len() == candidates);
     let socket = UnixDatagram::unbound().unwrap();
@@ -79,7 +78,7 @@ fn sockets_are_the_users_alone_and_go_with_their_processes() {
     assert_eq!(sockets(&trial), Vec::<PathBuf>::new());
 }
 
-/// Exit status 64 before anybody campaigns, where it was asked for.
+/// Exit status 64 before a campaign, if the folder was given.
 #[test]
 fn a_folder_that_was_named_and_will_not_do_is_refused() {
     let trial = VVM.trial();
@@ -110,7 +109,7 @@ fn a_folder_that_was_named_and_will_not_do_is_refused() {
     assert!(beneath.code() == 64 && beneath.says("Not a directory"), "{:?}", beneath.stderr);
 }
 
-/// Whoever only tells goes on without; and so does everybody with `none`, or when the folder is gone.
+/// Commands that only wake others work without it, and candidates with `none` or without the folder.
 #[test]
 fn without_a_folder_everything_takes_longer_and_works() {
     let trial = VVM.trial();

@@ -1,4 +1,4 @@
-//! What systemd is told, by the process that it knows, and what it is not told by anybody else.
+//! Notifications to systemd: the guardian sends them, and no other process does.
 
 use crate::VVM;
 use harness::{Run, Trial};
@@ -73,12 +73,12 @@ fn a_standby_is_ready_and_each_change_is_told_by_the_main_process() {
     leader.finish();
     standby.stdout.wait_for("up");
     let told = manager.waits_for("STATUS=leading", standby.guardian);
-    let epoch = told.strip_prefix("STATUS=leading, slot 1, epoch ").unwrap().trim().parse::<u64>().unwrap();
+    let epoch = told.strip_prefix("STATUS=leading: slot 1, epoch ").unwrap().trim().parse::<u64>().unwrap();
     assert!(epoch > 0, "{told}");
 
     standby.signal(Signal::TERM);
     let told = manager.waits_for("STOPPING=1", standby.guardian);
-    assert!(told.contains(&format!("STATUS=stopping, slot 1, epoch {epoch}\n")), "{told}");
+    assert!(told.contains(&format!("STATUS=stopping: slot 1, epoch {epoch}\n")), "{told}");
     assert!(!told.contains("READY=1"), "{told}");
     assert_eq!(standby.finish().signal(), 15);
 }
@@ -102,7 +102,7 @@ fn a_leadership_that_is_only_held_is_told_as_that() {
     let told = manager.waits_for("STATUS=holding", running.guardian);
     let last = told.lines().last().unwrap();
     assert!(
-        last.starts_with("STATUS=holding, slot 1, epoch ") && last.ends_with(": no command runs"),
+        last.starts_with("STATUS=holding: slot 1, epoch ") && last.ends_with(", no command runs"),
         "{told}"
     );
     running.signal(Signal::TERM);
@@ -111,7 +111,7 @@ fn a_leadership_that_is_only_held_is_told_as_that() {
     let manager = Manager::of(&trial);
     let run = trial.run(["true"]).with(["--on-exit", "restart", "--restart-backoff", "1h"]);
     let running = manager.starts(run.with(["--restart-backoff-max", "1h"]));
-    manager.waits_for("STATUS=restarting, slot 1, epoch ", running.guardian);
+    manager.waits_for("STATUS=restarting: slot 1, epoch ", running.guardian);
     running.signal(Signal::TERM);
     running.finish();
 }
@@ -126,7 +126,7 @@ fn a_loss_that_another_campaign_follows_is_no_stop() {
     manager.waits_for("STATUS=leading", running.guardian);
     let lock = trial.lock_storage();
     let told = manager.waits_for("STATUS=waiting", running.guardian);
-    assert!(told.contains("STATUS=stopping, slot 1") && !told.contains("STOPPING=1"), "{told}");
+    assert!(told.contains("STATUS=stopping: slot 1") && !told.contains("STOPPING=1"), "{told}");
     drop(lock);
     running.signal(Signal::TERM);
     running.finish();

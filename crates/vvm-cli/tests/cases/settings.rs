@@ -2,7 +2,7 @@
 //! run go by the same ones.
 
 use crate::VVM;
-use harness::{Run, Trial, command_line, eventually};
+use harness::{Run, Trial, eventually};
 use rustix::{fs::CWD, process::Signal};
 use std::{fs, path::PathBuf, process::Command};
 
@@ -84,8 +84,8 @@ fn what_is_said_closer_wins_over_what_contradicts_it() {
     let finished = run.finish();
     assert_eq!(finished.code(), 64);
     assert!(finished.says("cannot be used with"), "{:#?}", finished.stderr);
-    assert!(finished.says("--try stands in ") && finished.says(", line 1"), "{:#?}", finished.stderr);
-    assert!(finished.says("--acquire-timeout stands in "), "{:#?}", finished.stderr);
+    assert!(finished.says("--try is set in ") && finished.says(", line 1"), "{:#?}", finished.stderr);
+    assert!(finished.says("--acquire-timeout is set in "), "{:#?}", finished.stderr);
 }
 
 /// The file is a pipe, which can be read once: a second reader would wait for ever.
@@ -94,15 +94,15 @@ fn the_file_is_read_once_for_guardian_and_host() {
     let trial = VVM.trial();
     let path = trial.folder().join("pipe");
     rustix::fs::mkfifoat(CWD, &path, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
-    let run = trial.run(["sh", "-c", "echo up; exec sleep 1000"]).without(["--name"]);
+    let run = trial.run(["sh", "-c", "echo up $VVM_LEADER_NAME; exec sleep 1000"]).without(["--name"]);
     let mut running = run.with(["--config", path.to_str().unwrap()]).start();
     fs::write(&path, "name = \"piped\"\nttl = \"19s\"\n").unwrap();
-    running.stdout.wait_for("up");
-    let host = command_line(running.host());
-    assert!(host.contains("--name=piped") && host.contains("--ttl=19s"), "{host}");
+    assert_eq!(running.stdout.wait_for("up"), "up piped");
+    // Both come from the host.
+    running.stderr.wait_for("TTL 19s");
     running.signal(Signal::TERM);
     assert_eq!(running.finish().signal(), 15);
-    eventually("nobody left", || trial.processes().0.is_empty());
+    eventually("no process is left", || trial.processes().0.is_empty());
 }
 
 #[test]
@@ -126,9 +126,9 @@ fn a_file_that_makes_no_sense_is_64_and_the_line_is_named() {
         ("ttl = 2s\n", "line 1: "),
         ("\n\nttl\n", "line 3: "),
         ("ttl = \"1s\"\nttl = \"2s\"\n", "line 2: duplicate key"),
-        ("ttl = \"100ms\"\n", "--ttl stands in "),
+        ("ttl = \"100ms\"\n", "--ttl is set in "),
         ("storage = \"sled:x\"\n", "use sqlite:PATH"),
-        ("storage = \"dynamodb://eu-west-1/table\"\n", "--storage stands in "),
+        ("storage = \"dynamodb://eu-west-1/table\"\n", "--storage is set in "),
     ];
     let without_driver = !cfg!(feature = "dynamodb");
     for (text, hint) in table.into_iter().filter(|(text, _)| without_driver || !text.contains("dynamodb")) {

@@ -71,7 +71,7 @@ fn one_request_to_all_our_processes_is_one_request() {
     assert_eq!(running.finish().code(), 6);
 }
 
-/// Also when the worker is signalled first, and dies before anybody has told us.
+/// Also if the command gets the signal first and dies before the host reads its own.
 #[test]
 fn a_worker_that_is_faster_than_the_news_was_told_to_stop() {
     let trial = VVM.trial();

@@ -163,12 +163,12 @@ fn ctrl_z_for_too_long_is_the_end() {
     terminal.press(CTRL_Z);
     terminal.screen.wait_for("Stopped");
     terminal.screen.wait_for("killed at the deadline: the guardian was stopped (by Ctrl-Z?)");
-    eventually("nobody left", || trial.processes().with(VVM.path()).is_empty());
+    eventually("no process is left", || trial.processes().with(VVM.path()).is_empty());
     terminal.close();
 }
 
-/// Nobody would contain its command: it leaves the slot to others, and is a candidate again when it is
-/// continued.
+/// Its command would not be contained: it leaves the slot to others, and is a candidate again when it
+/// continues.
 #[test]
 fn a_standby_that_wins_while_it_is_stopped_hands_back_and_stays_a_standby() {
     let trial = VVM.trial();
@@ -206,7 +206,7 @@ fn a_terminal_that_is_closed_ends_a_candidate() {
     terminal.shell.wait().unwrap();
     leader.signal(Signal::TERM);
     leader.finish();
-    eventually("nobody left", || trial.processes().0.is_empty());
+    eventually("no process is left", || trial.processes().0.is_empty());
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //! an operator notices two candidates that do not share a storage.
 
 use super::HostSettings;
-use ielections::{Slot, Timing, Ttl, TtlStorage as _};
+use crate::status::Since;
+use ielections::{Entry, Slot, Timing, Ttl, TtlStorage as _};
 use std::{fmt, num::NonZeroU32};
 use vvm_clock::Clock;
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, Opened, SlotNumber};
@@ -89,7 +90,8 @@ impl fmt::Display for StartLine {
         write!(out, "TTL {}; ", self.ttl)?;
         match &self.leaders {
             Leaders::Seen { only: Some(Slot::Held { entry, proven_age }), .. } => {
-                write!(out, "slot 1 is held by {}, epoch {}", entry.holder, entry.epoch.get())?;
+                let Entry { holder, epoch, .. } = entry;
+                write!(out, "slot 1 is held by {holder}, epoch {epoch}{}", Since(*epoch))?;
                 let is_over = proven_age.is_some_and(|age| age >= entry.ttl.get());
                 if is_over { out.write_str(", expired") } else { Ok(()) }
             }
@@ -103,7 +105,7 @@ impl fmt::Display for StartLine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ielections::{Entry, Epoch, Holder, Incarnation, Vacant, Version};
+    use ielections::{Epoch, Holder, Incarnation, Vacant, Version};
     use std::time::Duration;
     use vvm_storage::Provenance;
 

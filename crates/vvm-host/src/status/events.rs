@@ -1,6 +1,6 @@
 //! Changes of the role as `tracing` events with fields.
 
-use super::{Candidate, Idle, IdleUntil, Role, WhyStopping, telemetry::loss_word};
+use super::{Candidate, Idle, IdleUntil, Role, Seen, WhyStopping, telemetry::loss_word};
 use std::time::Duration;
 
 /// Logs with the target of all events of this crate, for filters.
@@ -34,6 +34,13 @@ pub(super) fn role(candidate: &Candidate, role: &Role) {
         }
         _ => log!(info, event, name, holder, slot, epoch, incarnation),
     }
+}
+
+/// Logs that a standby sees another leader than before.
+pub(super) fn new_leader(candidate: &Candidate, leader: &Seen) {
+    let (name, holder) = (candidate.name.as_str(), candidate.holder.as_str());
+    let (slot, epoch, new) = (leader.slot, leader.epoch.get(), leader.holder.as_str());
+    log!(info, event = "new_leader", name, holder, slot, epoch, leader = new, "{name}: {leader}");
 }
 
 /// Logs a confirmed renewal, at level debug because there are many.

@@ -1,7 +1,8 @@
 //! The leaders of other slots, as this candidate last saw them. Only for people.
 
+use super::since::Since;
 use ielections::{Entry, Epoch, Holder, Slot};
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 use vvm_clock::Instant;
 
 /// How many slots are kept: as many as a person reads.
@@ -20,26 +21,49 @@ pub(crate) struct Seen {
     pub(crate) ago: Duration,
 }
 
+/// A line for people.
+impl fmt::Display for Seen {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { slot, holder, epoch, .. } = self;
+        write!(out, "slot {slot} is led by {holder}, epoch {epoch}{}", Since(*epoch))
+    }
+}
+
 /// The last records seen, by their slots.
 #[derive(Debug, Default)]
-pub(super) struct Others(BTreeMap<u32, (Entry, Instant)>);
+pub(super) struct Others {
+    records: BTreeMap<u32, (Entry, Instant)>,
+    /// The last epochs of slots, also of those that are free now.
+    epochs: BTreeMap<u32, Epoch>,
+}
+
+/// What a look at a slot has changed.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Change {
+    /// A known record was replaced.
+    pub(super) was_written: bool,
+    /// Another leadership than the last one that was seen.
+    pub(super) has_new_leader: bool,
+}
 
 impl Others {
-    /// Records what a slot contains. Returns whether a known record was replaced since.
-    pub(super) fn saw(&mut self, slot: u32, found: &Slot, now: Instant) -> bool {
+    /// Records what a slot contains, and returns what that changes.
+    pub(super) fn saw(&mut self, slot: u32, found: &Slot, now: Instant) -> Change {
         let Some(entry) = found.entry() else {
             self.forget(slot);
-            return false;
+            return Change::default();
         };
-        let known = self.0.get(&slot).map(|(known, _)| known.version);
-        if known.is_some() || self.0.len() < KEPT {
-            self.0.insert(slot, (entry.clone(), now));
+        let known = self.records.get(&slot).map(|(known, _)| known.version);
+        if known.is_some() || self.records.len() < KEPT {
+            self.records.insert(slot, (entry.clone(), now));
         }
-        known.is_some_and(|known| known != entry.version)
+        let has_new_leader = self.records.contains_key(&slot)
+            && self.epochs.insert(slot, entry.epoch).is_some_and(|epoch| epoch < entry.epoch);
+        Change { was_written: known.is_some_and(|known| known != entry.version), has_new_leader }
     }
 
     pub(super) fn forget(&mut self, slot: u32) {
-        self.0.remove(&slot);
+        self.records.remove(&slot);
     }
 
     pub(super) fn list(&self, now: Instant) -> Vec<Seen> {
@@ -49,6 +73,6 @@ impl Others {
             epoch: entry.epoch,
             ago: at.until(now),
         };
-        self.0.iter().map(seen).collect()
+        self.records.iter().map(seen).collect()
     }
 }

@@ -1,28 +1,27 @@
 //! [`OpenError`]: why a storage could not be opened.
 
+use super::available::Available;
 use crate::StorageUrl;
-
-/// The schemes of all drivers, whether they are in this build or not.
-const SCHEMES: &str = "mem:, sqlite:PATH, sled:PATH, postgres://USER@HOST/DATABASE, scylla://HOST/KEYSPACE, \
-    dynamodb://REGION/TABLE";
 
 /// Why a storage could not be opened. No message contains a secret of the URL.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is no scheme.
-    #[error("`{url}` names no storage: write one of {SCHEMES} (for a file: `sqlite:{url}`)")]
+    #[error("`{url}` names no storage: write `sqlite:{url}` for a file ({Available})")]
     NoScheme {
         /// The URL.
         url: StorageUrl,
     },
     /// No driver has this scheme.
-    #[error("there is no storage `{scheme}:`; there are {SCHEMES}")]
+    #[error("there is no storage `{scheme}:`: {Available}")]
     UnknownScheme {
         /// The scheme of the URL.
         scheme: String,
     },
     /// This build leaves the driver out.
-    #[error("this build has no driver for `{scheme}:`: build vvm-storage with its feature `{scheme}`")]
+    #[error(
+        "this build has no driver for `{scheme}:`: build it with the cargo feature `{scheme}` ({Available})"
+    )]
     NotInThisBuild {
         /// The scheme of the URL, and the feature of its driver.
         scheme: &'static str,

@@ -1,35 +1,34 @@
-//! Asking a server for a page: one plain GET, of whose answer the first line counts.
+//! One plain HTTP GET, of which only the status line counts.
 
-use crate::cli::args::Page;
+use crate::args::Page;
 use std::{io, net::SocketAddr};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
 };
 
-/// No good answer.
+/// Why a page is not healthy.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum Failure {
     #[error("{address}: {cause}")]
     Unreachable { address: SocketAddr, cause: io::ErrorKind },
-    #[error("it answers {0}, and not 2xx")]
+    #[error("it answers {0}, not 2xx")]
     Refused(u16),
     #[error("its answer is not HTTP")]
     NotHttp,
 }
 
-/// Longer than `HTTP/1.1 200` and what follows it on the line, so that a server that never ends a line is no
-/// wait.
+/// The most bytes that are read: more than a status line has, so that a line without end is no wait.
 const FIRST_LINE: u64 = 4096;
 
-/// Asks for the page.
+/// Gets the page from the first of its addresses that answers.
 ///
 /// # Errors
-/// When there is no answer, or one that is not 2xx.
+/// If there is no answer, or one that is not 2xx.
 ///
 /// # Cancel safety
-/// May be dropped at will.
-pub(super) async fn look(page: &Page) -> Result<(), Failure> {
+/// May be dropped at any time.
+pub(super) async fn get(page: &Page) -> Result<(), Failure> {
     let mut last = Failure::NotHttp;
     for address in &page.addresses {
         let answer = ask(*address, page).await;
@@ -68,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_2xx_is_good() {
+    fn only_2xx_is_healthy() {
         let table: [(&[u8], _); 7] = [
             (b"HTTP/1.1 200 OK\r\nContent", Ok(())),
             (b"HTTP/1.0 204\r\n", Ok(())),

@@ -18,14 +18,14 @@ const REPORTER: &str = "for s in TERM INT HUP QUIT USR1 USR2; do trap \"echo $s\
 /// More than separates one request from an echo of it.
 const NOT_AN_ECHO: Duration = Duration::from_millis(150);
 
-/// Whose record there is afterwards.
+/// The record afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Record {
-    /// Nobody's, and there has never been one.
+    /// There has never been one.
     Never,
-    /// Nobody's: it was handed back.
+    /// Released.
     HandedBack,
-    /// Somebody else's, who is not disturbed.
+    /// Of another holder, which is not disturbed.
     Of(&'static str),
 }
 

@@ -7,14 +7,13 @@ use rustix::process::Signal;
 pub(crate) enum State {
     /// The storage can't be opened yet.
     Opening,
-    /// Somebody else leads.
+    /// Another process leads.
     Campaigning,
-    /// Nobody may lead: the name is paused.
+    /// The name is paused.
     Paused,
-    /// It has led, has lost that to somebody else, and is a candidate again.
+    /// It has lost its leadership to another process, and is a candidate again.
     Rejoining,
-    /// It has led, has given that up since its command did not work, and is no candidate yet, so that others
-    /// go first.
+    /// It has given its leadership up because the command was unhealthy, and does not campaign yet.
     LettingOthersGoFirst,
     /// Leading, and the command may or may not have been executed yet.
     Starting,
@@ -32,7 +31,7 @@ pub(crate) enum State {
     Unhealthy,
     /// The name is being paused, and the command goes on for a while.
     Pausing,
-    /// The leadership is lost to somebody else, and the command goes on for a while.
+    /// The leadership is lost to another process, and the command continues for a while.
     Lost,
     /// The command has ended, and the leadership is held.
     Held,

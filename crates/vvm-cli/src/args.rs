@@ -1,0 +1,78 @@
+//! The arguments of every command, and their help texts.
+
+mod candidate;
+mod check;
+mod demo;
+mod doctor;
+mod duration;
+mod elect;
+mod generated;
+mod history;
+mod init_storage;
+mod pause;
+mod run;
+mod status;
+mod step_down;
+mod target;
+mod values;
+mod watch;
+mod work;
+
+pub(crate) use candidate::CandidateArgs;
+pub(crate) use check::{Check, Page};
+pub(crate) use demo::{DemoArgs, DemoCandidateArgs, DemoWorkerArgs};
+pub(crate) use doctor::DoctorArgs;
+pub(crate) use elect::ElectArgs;
+pub(crate) use generated::{CompletionsArgs, ManArgs};
+pub(crate) use history::HistoryArgs;
+pub(crate) use init_storage::InitStorageArgs;
+pub(crate) use pause::{PauseArgs, ResumeArgs, Wait};
+pub(crate) use run::{OnLoss, RunArgs};
+pub(crate) use status::StatusArgs;
+pub(crate) use step_down::StepDownArgs;
+pub(crate) use watch::WatchArgs;
+pub(crate) use work::{OnExit, WorkArgs};
+
+use clap::{Parser, Subcommand};
+use std::sync::LazyLock;
+
+/// The name of the hidden command that starts the host of `vvm run`.
+pub(crate) const STAGE_HOST: &str = "stage-host";
+
+/// Leader election for commands: run a program on exactly one of several machines.
+#[derive(Debug, Parser)]
+#[command(name = "vvm", version = VERSION.as_str())]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The version, and the storages that this binary has.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    let storages = vvm_storage::url::schemes().collect::<Vec<_>>().join(", ");
+    format!("{} (storages: {storages})", env!("CARGO_PKG_VERSION"))
+});
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(RunArgs),
+    Elect(ElectArgs),
+    Status(StatusArgs),
+    Watch(WatchArgs),
+    Doctor(DoctorArgs),
+    History(HistoryArgs),
+    StepDown(StepDownArgs),
+    Pause(PauseArgs),
+    Resume(ResumeArgs),
+    Demo(DemoArgs),
+    InitStorage(InitStorageArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
+    #[command(hide = true)]
+    DemoCandidate(DemoCandidateArgs),
+    #[command(hide = true)]
+    DemoWorker(DemoWorkerArgs),
+    #[command(hide = true, name = STAGE_HOST)]
+    StageHost(RunArgs),
+}

@@ -1,0 +1,103 @@
+//! `vvm run`.
+
+use super::{
+    candidate::CandidateArgs,
+    values::{parse_duration, parse_exit_status},
+    work::WorkArgs,
+};
+use crate::exit;
+use clap::{Args, ValueEnum};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+use vvm_containment::{Level, Wanted};
+
+/// Run a command only while this process leads.
+///
+/// Start the same command line several times, on one machine or many: one of them runs the command, the
+/// others stand by. If the leader stops, crashes or hangs, its command and all processes that it started are
+/// dead before the next command starts. --containment lists the exceptions.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = exit::HELP, after_long_help = long_help(), override_usage = USAGE)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) candidate: CandidateArgs,
+    /// After a loss, when the command has stopped: exit, or rejoin as a candidate
+    #[arg(long, value_enum, default_value = "exit")]
+    pub(crate) on_loss: OnLoss,
+    /// How long the command may take to stop before it is killed
+    #[arg(long, value_name = "DURATION", default_value = "8s", value_parser = parse_duration)]
+    pub(crate) stop_timeout: Duration,
+    #[command(flatten)]
+    pub(crate) work: WorkArgs,
+    /// How to contain the processes of the command
+    #[arg(long, value_enum, value_name = "LEVEL", default_value = "auto")]
+    pub(crate) containment: ContainmentLevel,
+    /// Keep the storage's credentials in the command's environment: on dynamodb, AWS_ACCESS_KEY_ID and its
+    /// companions
+    #[arg(long)]
+    pub(crate) keep_credentials: bool,
+    /// Exit status after a loss
+    #[arg(long, value_name = "N", default_value_t = exit::LOST, value_parser = parse_exit_status)]
+    pub(crate) exit_code_lost: u8,
+    /// Exit status if leadership was not acquired in time
+    #[arg(long, value_name = "N", default_value_t = exit::NOT_ACQUIRED, value_parser = parse_exit_status)]
+    pub(crate) exit_code_timeout: u8,
+    /// Write the outcome to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) result_file: Option<PathBuf>,
+    /// The command and its arguments, after --
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+const USAGE: &str = "vvm run --storage URL --name NAME [OPTIONS] -- CMD [ARGS…]";
+
+fn long_help() -> String {
+    const EXAMPLE: &str = "\
+Example:
+  vvm run --storage sqlite:/var/lib/payroll/leader.db --name payroll -- ./worker --nightly
+
+  Environment of CMD: VVM_LEADER_NAME, _SLOT, _EPOCH, _HOLDER and _INCARNATION. Send the epoch with each
+  write, and let the receiver refuse smaller ones. Other VVM_ variables are removed.
+  Signals: TERM, INT, HUP, QUIT, USR1 and USR2 are forwarded to CMD. TERM and INT stop vvm: CMD has
+  --stop-timeout to end, and a second signal kills it. A lost terminal stops vvm, too: CMD gets HUP. While
+  CMD is not running, TERM, INT, HUP and QUIT end vvm.
+  Terminal: Ctrl-Z stops CMD and vvm. If they are not continued before the kill deadline (0.8 TTL), the kernel
+  kills both, because another process may lead soon.";
+    format!("{EXAMPLE}\n\n{}", exit::HELP)
+}
+
+/// What follows a loss.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum OnLoss {
+    Exit,
+    Rejoin,
+}
+
+/// A level of containment, or the choice of one.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ContainmentLevel {
+    /// cgroup if a control group is delegated to vvm, otherwise guardian
+    Auto,
+    /// vvm is two processes. If either is killed, stopped or hangs, the other kills CMD and all processes
+    /// that CMD started. If both are killed (killall -9 vvm) or stopped at once, the kernel kills CMD, but
+    /// processes that CMD started survive beside the next leader's
+    Guardian,
+    /// As guardian, and CMD runs in a control group of its own, whose processes are killed all at once,
+    /// however fast they fork. Needs cgroup v2 and a delegated group: systemd's Delegate=yes
+    Cgroup,
+    /// As guardian, and CMD runs in a PID namespace of its own, which the kernel kills as a whole when the
+    /// host process dies. CMD sees only its own processes, under other numbers. Needs root, CAP_SYS_ADMIN, or
+    /// a kernel with user namespaces for all users; sudo has no effect inside it
+    Pidns,
+}
+
+impl From<ContainmentLevel> for Wanted {
+    fn from(level: ContainmentLevel) -> Self {
+        match level {
+            ContainmentLevel::Auto => Self::Auto,
+            ContainmentLevel::Guardian => Self::Exactly(Level::Guardian),
+            ContainmentLevel::Cgroup => Self::Exactly(Level::ControlGroup),
+            ContainmentLevel::Pidns => Self::Exactly(Level::PidNamespace),
+        }
+    }
+}

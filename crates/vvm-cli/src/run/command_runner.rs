@@ -1,0 +1,288 @@
+//! [`CommandRunner`]: runs the command under one leadership: once or again and again, with its checks, until
+//! no process of it is left. Only then the record is released (I6).
+
+use super::{
+    backoff::Backoff,
+    command_starter::CommandStarter,
+    control::Control,
+    exit_reason::Cause,
+    guardian_deadline::GuardianDeadline,
+    health::Health,
+    leadership_run::{LeadershipRun, WorkEnd, Worked},
+    reporter::Reporter,
+};
+use crate::{
+    announce::say_text,
+    args::{OnExit, RunArgs},
+    contained::{NotStarted, describe},
+    exit,
+    leadership::Leadership,
+};
+use async_trait::async_trait;
+use ielections::Standing;
+use std::{pin::pin, sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
+use vvm_clock::{Clock, Instant, Span};
+use vvm_containment::{Controls, Ended, Supervised, Supervision, Unproven};
+use vvm_host::status::{HostStatus, Idle, IdleUntil, WhyStopping};
+use vvm_orch::{BoxError, Service, ServiceContext, Work};
+use vvm_storage::ElectionKey;
+
+/// How long a signal to many processes may take to reach the host through the guardian, on a busy machine.
+/// Only a command that another process killed by TERM, INT or HUP is followed by this wait.
+const ON_ITS_WAY: Duration = Duration::from_millis(500);
+
+/// The service that runs the command.
+#[derive(Clone, Debug)]
+pub(super) struct CommandRunner {
+    pub(super) args: Arc<RunArgs>,
+    pub(super) starter: Arc<CommandStarter>,
+    pub(super) guardian_deadline: GuardianDeadline,
+    pub(super) control: Arc<Control>,
+    pub(super) status: Arc<HostStatus>,
+    pub(super) reporter: Arc<Reporter>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) run: Arc<LeadershipRun>,
+}
+
+#[async_trait]
+impl Service<ElectionKey> for CommandRunner {
+    fn name(&self) -> &str {
+        "command"
+    }
+
+    async fn start(self: Box<Self>, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
+        let leadership = self.reporter.leadership(&cx.slot, &cx.standing);
+        let work = LeadershipWork {
+            acquired_at: self.clock.now(),
+            health: Health::of(&self.args.work, &self.clock),
+            leadership: leadership.clone(),
+            standing: cx.standing.clone(),
+            stop: cx.stop.child_token(),
+            runner: *self,
+        };
+        // First, so that no signal is lost while the command starts.
+        let controls = work.controls();
+        work.runner.guardian_deadline.is_in_force(&cx.stop).await?;
+        work.runner.reporter.leads(work.runner.run.leadership.get_or_init(|| leadership));
+        let supervision = work.start(controls).await?;
+        Ok(Box::pin(work.run(supervision)))
+    }
+}
+
+/// The work of one leadership.
+#[derive(Debug)]
+struct LeadershipWork {
+    runner: CommandRunner,
+    leadership: Leadership,
+    standing: Standing,
+    acquired_at: Instant,
+    /// Cancelled by a stop request, a loss, or when the leadership is given up.
+    stop: CancellationToken,
+    health: Option<Health>,
+}
+
+impl LeadershipWork {
+    /// Subscribes a supervision to signals, stop requests and the deadline.
+    fn controls(&self) -> Controls {
+        let control = &self.runner.control;
+        Controls {
+            signals: control.signals.subscribe(),
+            stop: self.stop.clone(),
+            kill: control.kill.clone(),
+            deadline: self.runner.starter.deadline.clone(),
+        }
+    }
+
+    /// Starts the command.
+    ///
+    /// # Errors
+    /// If it can't be executed or the system refuses. No process of it runs then.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: dropped, it has everything killed, and nothing waits for that.
+    async fn start(&self, controls: Controls) -> Result<Supervision, BoxError> {
+        let starter = &self.runner.starter;
+        let mut starting = starter.start(&self.leadership)?;
+        let executed = tokio::select! {
+            biased;
+            executed = starting.executed() => executed,
+            // A stop takes the same steps before and after the execution.
+            () = self.stop.cancelled() => Ok(()),
+        };
+        let clock = Arc::clone(&self.runner.clock);
+        let supervision = Supervision::of(starting, clock, starter.timeouts(), controls);
+        match executed {
+            Ok(()) => Ok(supervision),
+            Err(refusal) => {
+                self.proven(supervision.kill_at_once().run().await);
+                Err(NotStarted::from(refusal).into())
+            }
+        }
+    }
+
+    /// Returns how the command ended, if it is proven that no process of it is left (I6). Without proof it
+    /// ends this process.
+    fn proven(&self, supervised: Result<Supervised, Unproven>) -> Supervised {
+        supervised.unwrap_or_else(|unproven| {
+            self.runner.reporter.end_process(&self.runner.run, &Cause::Unproven(unproven))
+        })
+    }
+
+    /// Runs from the start of the first command to the end of the last.
+    ///
+    /// # Errors
+    /// If the command can't be started again.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: dropped, it has everything killed, and nothing waits for that.
+    async fn run(self, first: Supervision) -> Result<(), BoxError> {
+        let CommandRunner { status, control, .. } = &self.runner;
+        status.works();
+        let mut work = pin!(self.work(first));
+        let ended = tokio::select! {
+            biased;
+            ended = &mut work => ended,
+            () = self.stop.cancelled() => {
+                status.stops_by(&self.standing, control.why());
+                self.announce_stop();
+                work.await
+            }
+        };
+        // A signal may end the command before this process has read it.
+        let why = if control.stop.is_cancelled() { control.why() } else { WhyStopping::WorkEnded };
+        status.stops_by(&self.standing, why);
+        ended
+    }
+
+    async fn work(&self, first: Supervision) -> Result<(), BoxError> {
+        let CommandRunner { args, status, clock, .. } = &self.runner;
+        let limit = args.work.restart_limit.0;
+        let restarts_after = |restarts: u32| {
+            args.work.on_exit == OnExit::Restart && limit.is_none_or(|limit| restarts < limit)
+        };
+        let mut supervision = first;
+        let mut backoff = Backoff::of(&args.work);
+        let mut restarts = 0_u32;
+        loop {
+            let began = clock.now();
+            let last = self.supervise(supervision).await;
+            match last.ended {
+                Some(Ended::Exited(status)) => self.runner.status.exited(status),
+                Some(Ended::Signalled(number)) => self.runner.status.exited(exit::by_signal(number)),
+                None => {}
+            }
+            if last.by_itself && !restarts_after(restarts) {
+                self.has_worked(last.clone(), WorkEnd::Finished);
+                self.hold(&last).await;
+                return Ok(());
+            }
+            if !last.by_itself || self.stop.is_cancelled() {
+                self.has_worked(last, WorkEnd::Stopped);
+                return Ok(());
+            }
+            let pause = backoff.after_a_run_of(clock.now().since(began));
+            restarts = restarts.saturating_add(1);
+            self.idles(IdleUntil::Restart { number: restarts, limit }, pause, &last);
+            if self.is_stopped_within(pause).await {
+                self.has_worked(last, WorkEnd::BetweenRuns);
+                return Ok(());
+            }
+            // First, so that no signal is lost while the command starts.
+            let controls = self.controls();
+            status.work_ended("the command could not be started again");
+            supervision = self.start(controls).await?;
+            status.works();
+        }
+    }
+
+    /// Supervises one run of the command until its last process is reaped.
+    async fn supervise(&self, supervision: Supervision) -> Supervised {
+        let mut supervised = self.check(supervision).await;
+        if let Some(signal) = supervised.stopped_unasked()
+            && self.is_asked_to_stop_soon().await
+        {
+            supervised.told.push(signal);
+        }
+        if self.runner.control.guardian_died.is_cancelled() {
+            // The thread that watches the guardian may have killed it first.
+            supervised.by_itself = false;
+        }
+        supervised
+    }
+
+    /// Supervises, and gives the leadership up if the command fails its checks.
+    async fn check(&self, supervision: Supervision) -> Supervised {
+        let helpers = supervision.helpers();
+        let mut supervised = pin!(async { self.proven(supervision.run().await) });
+        let Some(health) = &self.health else { return supervised.await };
+        tokio::select! {
+            biased;
+            supervised = &mut supervised => return supervised,
+            () = self.stop.cancelled() => {}
+            unhealthy = health.fails(&helpers, &self.runner.status) => {
+                let why = WhyStopping::GivenUp(unhealthy.to_string().into());
+                self.runner.status.stops_by(&self.standing, why);
+                // The first one counts.
+                let _ = self.runner.run.unhealthy.set(unhealthy);
+                self.stop.cancel();
+            }
+        }
+        supervised.await
+    }
+
+    /// Whether a stop was requested, or is requested so soon that the command died of the same request.
+    async fn is_asked_to_stop_soon(&self) -> bool {
+        tokio::select! {
+            biased;
+            () = self.runner.control.stop.cancelled() => true,
+            () = self.runner.clock.sleep(ON_ITS_WAY) => false,
+        }
+    }
+
+    /// Reports how long the stop that a signal requested may take. Other stops have lines of their own.
+    fn announce_stop(&self) {
+        let CommandRunner { args, control, .. } = &self.runner;
+        if !control.stop.is_cancelled() || control.guardian_died.is_cancelled() {
+            return;
+        }
+        let pre_stop = args.work.pre_stop.as_ref().map_or(Duration::ZERO, |_| args.work.pre_stop_timeout);
+        let longest = Span(args.stop_timeout.saturating_add(pre_stop));
+        let Leadership { name, slot, .. } = &self.leadership;
+        say_text!("{name} slot {slot}: stopping: up to {longest}; a second signal kills");
+    }
+
+    /// Reports that the leadership is kept without work for a while.
+    fn idles(&self, until: IdleUntil, pause: Duration, last: &Supervised) {
+        let Leadership { name, slot, .. } = &self.leadership;
+        let ended = last.ended.map(|ended| ended.to_string()).unwrap_or_default().into();
+        let idle = Idle { until, pause, ended };
+        say_text!("{name} slot {slot}: {idle}");
+        self.runner.status.idles(idle);
+    }
+
+    /// Keeps the leadership until `--hold-at-least` is over.
+    async fn hold(&self, last: &Supervised) {
+        let until = self.acquired_at.after(self.runner.args.work.hold_at_least);
+        let left = self.runner.clock.now().until(until);
+        if left.is_zero() {
+            return;
+        }
+        self.idles(IdleUntil::Release, left, last);
+        self.is_stopped_within(left).await;
+    }
+
+    async fn is_stopped_within(&self, pause: Duration) -> bool {
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => true,
+            () = self.runner.clock.sleep(pause) => false,
+        }
+    }
+
+    fn has_worked(&self, last: Supervised, end: WorkEnd) {
+        self.runner.status.work_ended(describe(&last));
+        // A leadership has one end.
+        let _ = self.runner.run.worked.set(Worked { last, end });
+    }
+}

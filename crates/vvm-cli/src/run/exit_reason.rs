@@ -1,0 +1,197 @@
+//! [`ExitReason`]: why a `vvm run` ends, with its outcome and exit status.
+
+use super::{
+    guardian_deadline::GuardianSilent,
+    health::Unhealthy,
+    leadership_run::{LeadershipRun, WorkEnd, Worked},
+};
+use crate::{
+    args::RunArgs,
+    contained::{NotStarted, describe},
+    exit,
+    notes::Farewell,
+    report::Outcome,
+    signals,
+};
+use ielections::AcquireError;
+use rustix::process::Signal;
+use std::{fmt, sync::Arc};
+use vvm_containment::{Ended, Supervised, Unproven};
+use vvm_host::HostError;
+use vvm_orch::{Failure, Problem};
+use vvm_storage::SettleError;
+
+/// Why a `vvm run` ends.
+#[derive(Debug)]
+pub(super) struct ExitReason {
+    pub(super) outcome: Outcome,
+    pub(super) farewell: Farewell,
+    pub(super) text: Option<String>,
+}
+
+/// What ended a campaign or a leadership first.
+#[derive(Debug)]
+pub(super) enum Cause {
+    /// This signal asked for a stop.
+    Stopped(Signal),
+    /// The guardian has died, and all that it contained with it.
+    GuardianDied,
+    /// The guardian did not answer until the kill deadline.
+    GuardianLapsed,
+    /// The keeper has died, so nothing proves that the command has ended (I6).
+    Unproven(Unproven),
+    /// This signal asked for a stop, a second one came, and the release or the storage hangs.
+    Hung(Signal),
+    /// Leadership was not acquired in time, for this reason.
+    TimedOut(String),
+    /// The storage could not be opened.
+    Storage(Arc<HostError>),
+    /// The command failed its checks.
+    Unhealthy(Unhealthy),
+    /// A loss, a failure, or the end of the command.
+    Problem(Problem),
+}
+
+impl Cause {
+    /// Whether a slot was won while the guardian did not answer. Nothing was started, and the host may
+    /// campaign again when it answers.
+    pub(super) fn is_silent_guardian(&self) -> bool {
+        matches!(self, Self::Problem(Problem::StartFailed { cause, .. }) if cause.is::<GuardianSilent>())
+    }
+}
+
+/// The exit statuses that options set.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ExitStatuses {
+    lost: u8,
+    timeout: u8,
+}
+
+impl From<&RunArgs> for ExitStatuses {
+    fn from(run: &RunArgs) -> Self {
+        Self { lost: run.exit_code_lost, timeout: run.exit_code_timeout }
+    }
+}
+
+impl ExitReason {
+    fn exit(outcome: Outcome, status: u8, text: impl ToString) -> Self {
+        Self { outcome, farewell: Farewell::Exit(status), text: Some(text.to_string()) }
+    }
+
+    fn system(text: impl ToString) -> Self {
+        Self::exit(Outcome::SystemRefused, exit::SYSTEM, text)
+    }
+
+    fn signalled(outcome: Outcome, signal: Signal, what: &str) -> Self {
+        let text = Some(format!("by {}{what}", signals::name(signal)));
+        Self { outcome, farewell: Farewell::DieOf(signal), text }
+    }
+
+    /// Returns the reason of a campaign that ended for `cause`.
+    pub(super) fn of(cause: &Cause, run: &LeadershipRun, statuses: ExitStatuses) -> Self {
+        match cause {
+            Cause::Stopped(signal) => match run.worked.get() {
+                Some(Worked { end: WorkEnd::BetweenRuns, .. }) => {
+                    Self::signalled(Outcome::Stopped, *signal, ", between two runs of the command")
+                }
+                Some(worked) => Self::of_worker(Outcome::Stopped, &worked.last),
+                None => Self::signalled(Outcome::StoppedWhileWaiting, *signal, ""),
+            },
+            Cause::Hung(signal) => {
+                const WHAT: &str = "the storage does not answer, so the record may stand until it expires";
+                let stopped = Self::of(&Cause::Stopped(*signal), run, statuses);
+                let text = stopped.text.unwrap_or_default();
+                Self { text: Some(format!("{text}; {WHAT}")), ..stopped }
+            }
+            Cause::GuardianDied => {
+                Self { outcome: Outcome::GuardianDied, farewell: Farewell::Exit(exit::KILLED), text: None }
+            }
+            Cause::GuardianLapsed => {
+                let text = "the guardian was stopped (by Ctrl-Z?) or hung beyond the kill deadline";
+                Self::exit(Outcome::Deadline, exit::KILLED, text)
+            }
+            Cause::Unproven(unproven) => Self::exit(Outcome::KeeperDied, exit::SYSTEM, unproven),
+            Cause::TimedOut(text) => Self::exit(Outcome::NotAcquired, statuses.timeout, text),
+            Cause::Storage(refusal) => Self::no_storage(refusal, statuses.timeout),
+            Cause::Unhealthy(unhealthy) => Self::exit(Outcome::Unhealthy, exit::UNHEALTHY, unhealthy),
+            Cause::Problem(Problem::Lost(loss)) => match run.worked.get() {
+                // The work was done before the loss.
+                Some(Worked { last, end: WorkEnd::Finished }) => {
+                    let done = Self::of_worker(Outcome::WorkerEnded, last);
+                    let ended = done.text.unwrap_or_default();
+                    let text = format!("{ended}; leadership was lost while it was held: {loss}");
+                    Self { text: Some(text), ..done }
+                }
+                _ => Self::exit(Outcome::Lost, statuses.lost, loss),
+            },
+            Cause::Problem(Problem::Ended { failure, .. }) => match (run.worked.get(), failure) {
+                (Some(worked), _) => Self::of_worker(Outcome::WorkerEnded, &worked.last),
+                (None, Some(cause)) => Self::not_started(cause),
+                (None, None) => Self::system("the command vanished"),
+            },
+            Cause::Problem(Problem::NotAcquired(refusal)) => Self::not_acquired(refusal, statuses.timeout),
+            Cause::Problem(Problem::StartFailed { cause, .. }) => Self::not_started(cause),
+            Cause::Problem(problem) => Self::system(problem),
+        }
+    }
+
+    /// Ends as the command ended.
+    fn of_worker(outcome: Outcome, last: &Supervised) -> Self {
+        let farewell = match last.ended {
+            Some(Ended::Exited(status)) => Farewell::Exit(status),
+            // A forwarded signal ended it: service managers take the same signal for a clean stop.
+            Some(Ended::Signalled(number)) => {
+                let forwarded = last.told.iter().find(|told| told.as_raw() == number);
+                forwarded.map_or(Farewell::Exit(exit::by_signal(number)), |signal| Farewell::DieOf(*signal))
+            }
+            None => Farewell::Exit(exit::SYSTEM),
+        };
+        Self { outcome, farewell, text: Some(describe(last)) }
+    }
+
+    fn no_storage(error: &HostError, timeout_status: u8) -> Self {
+        let (outcome, status) = match error {
+            HostError::Storage { cause, .. } if cause.is_misuse() => (Outcome::Misuse, exit::MISUSE),
+            HostError::Storage { cause, .. } if cause.is_of_system() => {
+                (Outcome::SystemRefused, exit::SYSTEM)
+            }
+            HostError::Slots(SettleError::Differs { .. }) => (Outcome::Conflict, exit::CONFLICT),
+            HostError::StorageTimedOut(_) => (Outcome::NotAcquired, timeout_status),
+            HostError::Storage { .. } | HostError::Slots(_) => (Outcome::StorageRefused, exit::STORAGE),
+            error => (Outcome::SystemRefused, error.exit_status()),
+        };
+        Self::exit(outcome, status, error)
+    }
+
+    fn not_acquired(refusal: &AcquireError, timeout_status: u8) -> Self {
+        let (outcome, status) = match refusal {
+            AcquireError::TimedOut { .. } => (Outcome::NotAcquired, timeout_status),
+            AcquireError::LeaderSeen { .. } => (Outcome::LeaderSeen, timeout_status),
+            AcquireError::TtlTooShort { .. } => (Outcome::Misuse, exit::MISUSE),
+            AcquireError::Refused(_) | AcquireError::EpochWentBack { .. } => {
+                (Outcome::StorageRefused, exit::STORAGE)
+            }
+            AcquireError::Closing | AcquireError::NoSlots | AcquireError::Deadman(_) => {
+                (Outcome::SystemRefused, exit::SYSTEM)
+            }
+        };
+        Self::exit(outcome, status, refusal)
+    }
+
+    fn not_started(cause: &Failure) -> Self {
+        let status = cause.downcast_ref::<NotStarted>().and_then(NotStarted::command_status);
+        match status {
+            Some(exit::NOT_FOUND) => Self::exit(Outcome::CommandNotFound, exit::NOT_FOUND, cause),
+            Some(status) => Self::exit(Outcome::CommandNotExecutable, status, cause),
+            None => Self::system(cause),
+        }
+    }
+}
+
+/// For people.
+impl fmt::Display for ExitReason {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.outcome.fmt(out)?;
+        self.text.iter().try_for_each(|text| write!(out, ": {text}"))
+    }
+}

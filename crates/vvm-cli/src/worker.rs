@@ -1,3 +1,0 @@
-//! The worker: the user's command.
-
-pub(crate) mod environment;

@@ -1,0 +1,268 @@
+//! What `vvm run` and `vvm elect` tell the operator, and what they accept.
+
+use crate::VVM;
+use harness::{Finished, Lines, command_line, eventually};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::process::{Command, Output, Stdio};
+
+fn vvm(arguments: &[&str]) -> Output {
+    Command::new(VVM.path()).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn acquire_timeout_may_be_forever_and_never_is_refused_with_a_hint() {
+    let trial = VVM.trial();
+    assert_eq!(trial.run(["true"]).with(["--acquire-timeout", "forever"]).finish().code(), 0);
+    let refused = trial.run(["true"]).with(["--acquire-timeout", "never"]).finish();
+    assert_eq!(refused.code(), 64);
+    assert!(refused.says("write forever"), "{:#?}", refused.stderr);
+}
+
+#[test]
+fn switches_in_variables_may_be_1_or_yes_and_0_or_no() {
+    let trial = VVM.trial();
+    for on in ["1", "true", "yes", "YES"] {
+        // With --try, the conflict of another option with it shows.
+        let run = trial.run(["true"]).environment("VVM_TRY", on).environment("VVM_ACQUIRE_TIMEOUT", "1m");
+        let finished = run.finish();
+        assert!(finished.code() == 64 && finished.says("--try is set by VVM_TRY"), "{:#?}", finished.stderr);
+    }
+    for off in ["0", "false", "no"] {
+        assert_eq!(trial.run(["true"]).environment("VVM_TRY", off).finish().code(), 0, "{off}");
+    }
+}
+
+#[test]
+fn http_may_be_at_localhost() {
+    let trial = VVM.trial();
+    let finished = trial.run(["true"]).with(["--http", "localhost:0"]).finish();
+    assert_eq!(finished.code(), 0, "{:#?}", finished.stderr);
+    assert!(finished.says("http://127.0.0.1:"), "{:#?}", finished.stderr);
+}
+
+#[test]
+fn misspelled_option_with_swapped_letters_gets_a_suggestion() {
+    let refused = vvm(&["run", "--tyr"]);
+    assert_eq!(refused.status.code(), Some(64));
+    assert!(text(&refused.stderr).contains("'--try'"), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn log_filter_that_is_no_level_is_refused() {
+    let trial = VVM.trial();
+    let with = |filter: &str| trial.run(["true"]).environment("VVM_LOG", filter).finish();
+    let refused = with("banana");
+    assert_eq!(refused.code(), 64);
+    assert!(refused.says("VVM_LOG=banana: write off, error, warn"), "{:#?}", refused.stderr);
+    for filter in ["debug", "vvm_host=trace,warn", "OFF", ""] {
+        assert_eq!(with(filter).code(), 0, "{filter}");
+    }
+}
+
+#[test]
+fn normal_exit_logs_no_error() {
+    let trial = VVM.trial();
+    let finished = trial.run(["true"]).environment("VVM_LOG", "info").finish();
+    assert_eq!(finished.code(), 0);
+    assert!(!finished.says("ERROR"), "{:#?}", finished.stderr);
+}
+
+#[test]
+fn version_lists_storages() {
+    let shown = text(&vvm(&["--version"]).stdout);
+    assert!(shown.contains("storages: sqlite"), "{shown}");
+}
+
+#[test]
+fn refused_storage_lists_those_of_this_build_and_the_way_to_others() {
+    let refused = vvm(&["run", "--storage", "redis://host", "--name", "x", "--", "true"]);
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(64), "{said}");
+    assert!(said.contains("this build has sqlite:PATH"), "{said}");
+    if !cfg!(feature = "scylla") {
+        let has = said.split("cargo features").next().unwrap();
+        assert!(!has.contains("scylla") && said.contains("cargo features add"), "{said}");
+    }
+}
+
+/// Neither the host, nor the keeper, nor the shell that runs the line.
+#[test]
+fn lines_of_a_settings_file_are_not_in_the_arguments_of_any_process() {
+    let trial = VVM.trial();
+    let path = trial.folder().join("vvm.toml");
+    let check = "echo ${SECRET:-checked} >&2; : token-of-check; sleep 1000";
+    let settings =
+        format!("check = \"{check}\"\ncheck-interval = \"20ms\"\npre-stop = \": token-of-pre-stop\"\n");
+    std::fs::write(&path, settings).unwrap();
+    let run = trial.run_script("echo up; exec sleep 1000").with(["--config", path.to_str().unwrap()]);
+    let mut running = run.start();
+    running.stdout.wait_for("up");
+    running.stderr.wait_for("checked");
+    let processes = trial.processes();
+    let lines = processes.0.iter().map(|pid| command_line(*pid)).collect::<Vec<_>>();
+    assert!(lines.iter().any(|line| line.starts_with("vvm stage-keeper")), "{lines:#?}");
+    assert!(lines.iter().all(|line| !line.contains("token-of")), "{lines:#?}");
+    running.signal(Signal::TERM);
+    running.finish();
+}
+
+#[test]
+fn stop_is_announced_at_once_with_its_longest_duration() {
+    let trial = VVM.trial();
+    let run = trial.run_script("trap 'sleep 0.2; exit 0' TERM; echo up; while :; do sleep 0.01; done");
+    let mut running = run.with(["--stop-timeout", "30s"]).start();
+    running.stdout.wait_for("up");
+    running.signal(Signal::TERM);
+    running.stderr.wait_for("slot 1: stopping: up to 30s; a second signal kills");
+    assert_eq!(running.finish().code(), 0);
+}
+
+#[test]
+fn kill_after_the_stop_timeout_is_in_line_event_result_file_and_history() {
+    const KILLED: &str = "ended by SIGKILL: it did not stop within --stop-timeout";
+    let trial = VVM.trial();
+    let path = trial.folder().join("result.json");
+    let finish = |format: &str| -> Finished {
+        let run = trial.run_script("trap '' TERM; echo up; while :; do sleep 0.01; done");
+        let options = ["--stop-timeout", "50ms", "--log-format", format];
+        let mut running = run.with(options).with(["--result-file", path.to_str().unwrap()]).start();
+        running.stdout.wait_for("up");
+        running.signal(Signal::TERM);
+        running.finish()
+    };
+    let finished = finish("text");
+    assert_eq!(finished.code(), 137);
+    assert!(finished.says(KILLED), "{:#?}", finished.stderr);
+    let finished = finish("json");
+    let concluded = finished.stderr.iter().find(|line| line.contains("\"concluded\"")).unwrap();
+    assert!(concluded.contains(KILLED), "{concluded}");
+    let found = serde_json::from_slice::<Value>(&std::fs::read(&path).unwrap()).unwrap();
+    assert!(found["reason"].as_str().unwrap().contains(KILLED), "{found}");
+    let (code, history, _) = trial.ask("history", &["--name", &trial.name()]);
+    assert!(code == 0 && history.contains(KILLED), "{history}");
+}
+
+#[test]
+fn refusals_do_not_repeat_themselves() {
+    let trial = VVM.trial();
+    let mut leader = trial.run_script("echo up; exec sleep 1000").start();
+    leader.stdout.wait_for("up");
+    let finished = trial.run(["true"]).with(["--acquire-timeout", "0"]).finish();
+    assert!(finished.says("payroll: not leading: no slot was acquired in time"), "{:#?}", finished.stderr);
+    let (missing, _) = trial.storage_that_was_never_made();
+    let finished = trial.run(["true"]).with(["--storage", &missing]).finish();
+    assert!(!finished.says("refuses: "), "{:#?}", finished.stderr);
+    let finished = trial.run(["true"]).with(["--name", "other"]).finish();
+    assert!(finished.says("other slot 1: ended: the command exited with status 0"), "{:#?}", finished.stderr);
+    leader.signal(Signal::TERM);
+    leader.finish();
+}
+
+#[test]
+fn lines_of_text_have_a_time_zone_and_events_milliseconds() {
+    let trial = VVM.trial();
+    for line in trial.run(["true"]).finish().stderr {
+        let (at, rest) = line.split_once(' ').unwrap();
+        assert!(at.parse::<jiff::Timestamp>().is_ok() && rest.starts_with("vvm: "), "{line}");
+    }
+    for line in trial.run(["true"]).with(["--log-format", "json"]).finish().stderr {
+        let object = serde_json::from_str::<Value>(&line).unwrap();
+        let at = object["at"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+        assert_eq!(object["unix_ms"], at.as_millisecond(), "{line}");
+    }
+}
+
+/// `vvm elect` has the options of `vvm run`.
+#[test]
+fn elect_serves_http_logs_json_and_gives_up_in_time() {
+    let trial = VVM.trial();
+    let (storage, local_dir) = (trial.storage(), trial.local_dir());
+    let elect = |options: &[&str]| {
+        let mut elect = Command::new(VVM.path());
+        elect.args(["elect", "--storage", &storage, "--name", "payroll", "--on-lead", ":", "--on-loss", ":"]);
+        elect.args(options).env("TRIAL", trial.mark()).env("VVM_LOCAL_DIR", &local_dir);
+        elect
+    };
+    let mut leader = elect(&["--http", "localhost:0", "--log-format", "json"]);
+    let mut leader = leader.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = Lines::of("stderr", leader.stderr.take().unwrap());
+    lines.wait_for("http://127.0.0.1:");
+    lines.wait_for("\"event\":\"leading\"");
+    for options in [&["--acquire-timeout", "0"][..], &["--try", "--ttl", "2s"]] {
+        let refused = elect(options).output().unwrap();
+        assert_eq!(refused.status.code(), Some(75), "{options:?}: {}", text(&refused.stderr));
+        assert!(text(&refused.stderr).contains("payroll: ended: "), "{}", text(&refused.stderr));
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&leader), Signal::TERM).unwrap();
+    assert!(leader.wait().unwrap().success());
+    lines.wait_for("\"event\":\"concluded\"");
+    eventually("no process is left", || trial.processes().0.is_empty());
+}
+
+/// The lock is held until `vvm` has ended, which alone it would wait for.
+#[test]
+fn stop_while_the_storage_opens_does_not_wait_for_it() {
+    let trial = VVM.trial();
+    trial.run(["true"]).finish();
+    let lock = trial.lock_storage();
+    lock.execute_batch("CREATE TABLE hold (x)").unwrap();
+    let running = trial.run(["echo", "never"]).start();
+    running.host();
+    eventually("the host handles signals", || trial.processes().0.len() == 2);
+    running.signal(Signal::TERM);
+    let finished = running.finish();
+    drop(lock);
+    assert_eq!(finished.signal(), 15);
+}
+
+#[test]
+fn second_stop_request_ends_vvm_although_the_storage_does_not_answer() {
+    let trial = VVM.trial();
+    let mut running =
+        trial.run_script("trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.01; done").start();
+    running.stdout.wait_for("up");
+    let lock = trial.lock_storage();
+    running.signal(Signal::TERM);
+    running.stdout.wait_for("told");
+    // Later than an echo of the first.
+    std::thread::sleep(std::time::Duration::from_millis(150));
+    running.signal(Signal::TERM);
+    let finished = running.finish();
+    drop(lock);
+    assert_eq!(finished.code(), 0);
+    assert!(finished.says("the storage does not answer, so the record may stand"), "{:#?}", finished.stderr);
+}
+
+#[test]
+fn standby_names_the_leader_at_first_and_whenever_it_changes() {
+    let trial = VVM.trial();
+    let run = |holder: &str| {
+        let run = trial.run_script("echo up; exec sleep 1000");
+        run.with(["--holder", holder, "--ttl", trial.ttl("2s")])
+    };
+    let mut first = run("first").start();
+    first.stdout.wait_for("up");
+    let mut standby = run("standby").with(["--local-dir", "none"]).start();
+    let line = standby.stderr.wait_for("TTL ");
+    assert!(line.contains("storage ") && line.contains("slot 1 is held by first, epoch "), "{line}");
+    assert!(line.contains(", since 20"), "{line}");
+    standby.stderr.wait_for("waiting for leadership");
+    let mut second = run("second").start();
+    second.stderr.wait_for("waiting for leadership");
+    let asked = ["--name", &trial.name(), "--to", "second"];
+    assert_eq!(trial.ask("step-down", &asked).0, 0);
+    second.stdout.wait_for("up");
+    standby.stderr.wait_for("payroll: slot 1 is led by second, epoch ");
+    let refused = run("late").with(["--acquire-timeout", "0"]).finish();
+    assert_eq!(refused.code(), 75);
+    assert!(refused.says("in time; slot 1 is led by second, epoch "), "{:#?}", refused.stderr);
+    for running in [standby, second, first] {
+        running.signal(Signal::TERM);
+        running.finish();
+    }
+}

@@ -1,0 +1,34 @@
+//! Which drivers this build has.
+
+use std::fmt;
+
+/// Every driver: its scheme, how to write its URL, and whether this build has it.
+const DRIVERS: [(&str, &str, bool); 6] = [
+    ("sqlite", "sqlite:PATH", cfg!(feature = "sqlite")),
+    ("sled", "sled:PATH", cfg!(feature = "sled")),
+    ("mem", "mem:", cfg!(feature = "mem")),
+    ("postgres", "postgres://USER@HOST/DATABASE", cfg!(feature = "postgres")),
+    ("scylla", "scylla://HOST/KEYSPACE", cfg!(feature = "scylla")),
+    ("dynamodb", "dynamodb://REGION/TABLE", cfg!(feature = "dynamodb")),
+];
+
+/// Returns the schemes of the drivers in this build.
+pub fn schemes() -> impl Iterator<Item = &'static str> {
+    DRIVERS.iter().filter(|(.., is_here)| *is_here).map(|(scheme, ..)| *scheme)
+}
+
+/// The storages of this build, and how to get the others.
+pub(super) struct Available;
+
+impl fmt::Display for Available {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |wanted: bool, of: fn(&(&'static str, &'static str, bool)) -> &'static str| {
+            DRIVERS.iter().filter(|driver| driver.2 == wanted).map(of).collect::<Vec<_>>().join(", ")
+        };
+        write!(out, "this build has {}", list(true, |driver| driver.1))?;
+        match list(false, |driver| driver.0) {
+            others if others.is_empty() => Ok(()),
+            others => write!(out, "; cargo features add {others}"),
+        }
+    }
+}
