@@ -1,4 +1,4 @@
-//! [`Description`]: what a storage says of itself, for whoever looks after it. Nothing in an election depends
+//! [`Description`]: what a storage reports about itself, for operators. No election depends
 //! on it.
 
 /// What a storage says of itself: which one it is, how it is set up, and what of that is unwise.

@@ -1,10 +1,8 @@
 //! One folder per database, each behind its feature and with the same files inside:
-//!
-//! - `open.rs`: opens a location, and refuses what is unsafe.
-//! - `driver.rs`: the verbs of [`SysVvmStorage`](crate::SysVvmStorage), with helpers in `driver/`.
-//! - `rows.rs`: how slots and settings are stored.
-//! - `driver/documents.rs`, `rows/documents.rs`: the same for documents.
-//! - `errors.rs`: maps the database's errors to `NotApplied`, `Unknown` and `Fatal`.
+//! - `open.rs` opens a location, and refuses what is unsafe;
+//! - `driver.rs` has the verbs of [`SysVvmStorage`](crate::SysVvmStorage), with documents in `driver/`;
+//! - `rows.rs` stores slots and settings, with documents in `rows/`;
+//! - `errors.rs` maps the database's errors to `NotApplied`, `Unknown` and `Fatal`.
 
 mod closed;
 #[cfg(any(feature = "sled", feature = "sqlite"))]

@@ -181,7 +181,9 @@ mod tests {
         }
 
         #[test]
-        fn leaders_settings_and_requests_never_meet(leader: Vec<u8>, slot: NonZeroU32, one: Vec<u8>, other: Vec<u8>) {
+        fn leaders_settings_and_requests_never_meet(
+            leader: Vec<u8>, slot: NonZeroU32, one: Vec<u8>, other: Vec<u8>
+        ) {
             let key = ElectionKey { cluster: ClusterName::new(leader), slot: SlotNumber(slot) };
             let of = |name: Vec<u8>| {
                 let name = ClusterName::new(name);
@@ -191,7 +193,8 @@ mod tests {
             for (at, partition) in one.iter().enumerate() {
                 prop_assert_ne!(&key.partition(), partition);
                 prop_assert_eq!(&same[at], partition);
-                for (elsewhere, another) in other.iter().enumerate().filter(|(elsewhere, _)| *elsewhere != at) {
+                let others = other.iter().enumerate().filter(|(elsewhere, _)| *elsewhere != at);
+                for (elsewhere, another) in others {
                     prop_assert_ne!(partition, another, "{} {}", at, elsewhere);
                 }
             }

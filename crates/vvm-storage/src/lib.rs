@@ -2,7 +2,7 @@
 //!
 //! - [`SysVvmStorage`]: what a new backend implements.
 //! - [`SysVvmDocuments`]: what it implements to keep documents beside the leader records.
-//! - [`Description`]: what a database says of itself, for whoever looks after it.
+//! - [`Description`]: what a database reports about itself, for operators.
 //! - [`Opened`]: where an open storage is, and whether opening created it.
 //! - [`ElectionsTtlStorage`]: the storage of elections on top of it; owns every key prefix.
 //! - [`Requests`]: what an operator asks of those who campaign and lead, as records beside theirs.

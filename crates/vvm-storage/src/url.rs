@@ -9,8 +9,8 @@
 //! | `postgres://user@host1,host2:5432/database` | a schema in a database of PostgreSQL: module `postgres` |
 //! | `dynamodb://eu-west-1/elections` | a table of Amazon DynamoDB: module `dynamodb` |
 //!
-//! After `sqlite:` and `sled:` comes a path; nothing in it is escaped, and it can't contain a `?`. An absolute
-//! path may have two slashes in front (`sqlite:///var/lib/vvm/elections.db`). Options of `sqlite:`:
+//! After `sqlite:` and `sled:` comes a path; nothing in it is escaped, and it can't contain a `?`. An
+//! absolute path may have two slashes in front (`sqlite:///var/lib/vvm/elections.db`). Options of `sqlite:`:
 //!
 //! | option | meaning |
 //! |---|---|

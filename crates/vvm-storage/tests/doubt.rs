@@ -2,9 +2,9 @@
 //! answered with "unknown", applied or not, and which must neither lead twice nor wait out a record of their
 //! own.
 //!
-//! The storage is `mem` without its proofs of age, so that whoever does not know its own record again waits
-//! for it, as it would on a cluster. Reads are answered, and nothing lands late: that is `ielections`' own
-//! suites' to try.
+//! The storage is `mem` without its proofs of age, so that a candidate that does not recognise its own record
+//! waits for it, as it would on a cluster. Reads are answered, and nothing lands late: that is `ielections`'
+//! own suites' to try.
 #![cfg(feature = "mem")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
@@ -235,7 +235,7 @@ impl Contender {
 
     fn begins(&self, key: &ElectionKey, leadership: &Leadership, process: &Process<ElectionKey>) {
         let claim_sent_at = self.storage.own.lock().unwrap()[&leadership.incarnation()];
-        // Nothing takes time here but waiting: whoever had to wait for its own record would come late.
+        // Only waiting takes time here: a candidate that waited for its own record would be late.
         let late = claim_sent_at.until(self.clock.now());
         assert!(late < Timing::of(Ttl::DEFAULT).attempt_timeout(), "recognised {late:?} after its claim");
         let mut world = self.world.lock().unwrap();
@@ -281,7 +281,8 @@ fn a_hundred_thousand_ambiguous_outcomes_and_no_leadership_twice() {
     let world = world.lock().unwrap();
     let World { applied, refused, never_sent, taken_over, leaderships, .. } = &*world;
     println!(
-        "{leaderships} leaderships, {taken_over} claims of dead leaders' records; ambiguous: {applied} applied, {refused} \
+        "{leaderships} leaderships, {taken_over} claims of dead leaders' records; ambiguous: {applied} \
+         applied, {refused} \
          refused, {never_sent} never sent"
     );
     assert_eq!(world.waited_out, None, "a live record, by its own holder");

@@ -30,7 +30,8 @@ use vvm_storage::{
 /// Where DynamoDB is. Without one these tests fail: what was asked for and can't be had is no success.
 fn endpoint() -> String {
     std::env::var("VVM_TEST_DYNAMODB").expect(
-        "VVM_TEST_DYNAMODB=http://host:port says where DynamoDB is; `cargo xtask test-drivers --only dynamodb` starts one",
+        "VVM_TEST_DYNAMODB=http://host:port says where DynamoDB is; `cargo xtask test-drivers --only \
+         dynamodb` starts one",
     )
 }
 
@@ -117,14 +118,14 @@ async fn a_table_tells_where_it_is_how_it_is_paid_and_what_protects_it() {
     assert_eq!(described.setting("billing"), Some("per request"));
     assert!(described.setting("table").unwrap().starts_with("arn:"), "{described:?}");
     assert!(described.setting("point-in-time recovery").is_some(), "{described:?}");
-    // `init_storage` leaves that to whoever owns the table.
+    // `init_storage` leaves that to the owner of the table.
     assert_eq!(described.setting("deletion protection"), Some("off"));
     assert!(described.concerns[0].contains("--deletion-protection-enabled"), "{described:?}");
     storage.close().await;
     assert!(matches!(storage.describe().await, Err(ReadError::Fatal(_))));
 }
 
-/// Somebody else's connection.
+/// Another client's connection.
 async fn client() -> Client {
     let loader = aws_config::defaults(BehaviorVersion::v2026_01_12());
     let loader = loader.region(Region::new(region())).endpoint_url(endpoint());
@@ -151,7 +152,7 @@ async fn a_table_that_is_missing_or_elsewhere_is_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_endpoint_that_does_not_answer_is_named() {
-    // Port 1 of this machine: nobody listens.
+    // No program listens on port 1 of this machine.
     let error = refused("dynamodb://eu-west-1/elections?endpoint=http://127.0.0.1:1").await;
     assert!(matches!(error, OpenError::Unreachable { .. }), "{error}");
     assert!(error.to_string().contains("127.0.0.1:1"), "{error}");

@@ -19,7 +19,7 @@ fn key(cluster: ClusterName) -> ElectionKey {
 
 fn entry(ttl: Duration) -> Entry {
     Entry {
-        holder: Holder::new("somebody").unwrap(),
+        holder: Holder::new("leader").unwrap(),
         version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 0 },
         ttl: Ttl::new(ttl).unwrap(),
         epoch: Epoch::new(1).unwrap(),

@@ -154,7 +154,8 @@ proptest! {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("elections.db");
         compare(&operations, async || {
-            let storage = vvm_storage::sqlite::SqliteStorage::open(&path, vvm_storage::sqlite::OpenOptions::new().allow_overlay()).await.unwrap();
+            let options = vvm_storage::sqlite::OpenOptions::new().allow_overlay();
+            let storage = vvm_storage::sqlite::SqliteStorage::open(&path, options).await.unwrap();
             ElectionsTtlStorage::new(Arc::new(storage))
         });
     }

@@ -21,7 +21,8 @@ use vvm_storage::{
 /// what was asked for and can't be had is no success.
 fn contact_points() -> String {
     std::env::var("VVM_TEST_SCYLLA").expect(
-        "VVM_TEST_SCYLLA=host:port says where a cluster is; `cargo xtask test-drivers --only scylla` starts one",
+        "VVM_TEST_SCYLLA=host:port says where a cluster is; `cargo xtask test-drivers --only scylla` starts \
+         one",
     )
 }
 
@@ -97,7 +98,7 @@ mod documents {
     ielections::document_contract_suite!(Scylla::fresh().await);
 }
 
-/// Somebody else's connection.
+/// Another client's connection.
 async fn session() -> Session {
     SessionBuilder::new().known_nodes(contact_points().split(',')).build().await.unwrap()
 }
@@ -145,7 +146,7 @@ async fn a_cluster_tells_version_levels_and_what_a_power_cut_would_do() {
     assert!(told.starts_with(&format!("{nodes} (")), "{told}");
     assert!(described.concerns.iter().any(|concern| concern.contains("one copy")), "{described:?}");
     if name == "Apache Cassandra" {
-        // A right that everybody has where nobody has to log in.
+        // Every client has this right if no client has to log in.
         let is_periodic = described.setting("commitlog_sync") == Some("periodic");
         let is_concern = described.concerns.iter().any(|concern| concern.contains("power cut"));
         assert!(is_periodic == is_concern, "{described:?}");
@@ -168,7 +169,8 @@ async fn a_table_that_is_dropped_under_a_handle_is_said() {
     session().await.query_unpaged(format!("DROP KEYSPACE {keyspace}"), ()).await.unwrap();
     let write = storage.settle(Partition::from_bytes(*b"setting"), b"value").await;
     assert!(
-        matches!(&write, Err(WriteError::Fatal(cause)) if cause.to_string().contains("`vvm init-storage` creates")),
+        matches!(&write, Err(WriteError::Fatal(cause)) if cause.to_string().contains("`vvm init-storage` \
+            creates")),
         "{write:?}"
     );
 }
@@ -191,7 +193,7 @@ async fn closing_waits_for_the_end_of_every_task() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_does_not_answer_is_named() {
-    // Port 1 of this machine: nobody listens.
+    // No program listens on port 1 of this machine.
     let error = refused("scylla://127.0.0.1:1/elections").await;
     assert!(matches!(error, OpenError::Unreachable { .. }), "{error}");
     assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
@@ -230,7 +232,8 @@ async fn a_table_that_would_end_records_or_is_not_ours_is_refused() {
         assert!(matches!(error, OpenError::OtherTable { .. }), "{error}");
     }
     assert!(
-        matches!(init_storage(&url(&foreign, "")).await, Err(error) if error.to_string().contains("another keyspace"))
+        matches!(init_storage(&url(&foreign, "")).await, Err(error) if error.to_string().contains("another \
+            keyspace"))
     );
 }
 

@@ -39,7 +39,8 @@ const LOOK: Duration = Duration::from_millis(50);
 
 fn contact_points() -> String {
     env::var("VVM_TEST_SCYLLA").expect(
-        "VVM_TEST_SCYLLA=host:port says where a cluster is; `cargo xtask test-drivers --only scylla` starts one",
+        "VVM_TEST_SCYLLA=host:port says where a cluster is; `cargo xtask test-drivers --only scylla` starts \
+         one",
     )
 }
 
@@ -47,7 +48,7 @@ async fn session() -> Session {
     SessionBuilder::new().known_nodes(contact_points().split(',')).build().await.unwrap()
 }
 
-/// `text`, sent to `node` and nobody else.
+/// `text`, sent to `node` alone.
 fn statement_for(node: &Arc<Node>, text: &str) -> Statement {
     let mut statement = Statement::new(text);
     let this_node = NodeIdentifier::Node(Arc::clone(node));

@@ -18,7 +18,8 @@ use vvm_storage::{
 
 fn contact_points() -> String {
     std::env::var("VVM_TEST_SCYLLA").expect(
-        "VVM_TEST_SCYLLA=host:port says where a cluster is; `cargo xtask test-drivers --only scylla` starts one",
+        "VVM_TEST_SCYLLA=host:port says where a cluster is; `cargo xtask test-drivers --only scylla` starts \
+         one",
     )
 }
 
@@ -38,7 +39,7 @@ async fn fresh(name: &str) -> (String, String) {
 
 fn entry() -> Entry {
     Entry {
-        holder: Holder::new("somebody").unwrap(),
+        holder: Holder::new("leader").unwrap(),
         version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 0 },
         ttl: Ttl::DEFAULT,
         epoch: Epoch::new(1).unwrap(),

@@ -1,4 +1,4 @@
-//! One node of a cluster is left: whoever wants something of it is told so, and that it is no refusal for
+//! One node of a cluster is left: its clients get an error that says so, and that it is no refusal for
 //! good.
 //!
 //! `cargo xtask test-drivers --nodes 3` kills the others and runs this with `VVM_TEST_SCYLLA=host:port`, the

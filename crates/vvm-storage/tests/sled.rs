@@ -19,7 +19,7 @@ async fn an_age_is_proven_until_the_last_handle_is_closed() {
     let folder = TempDir::new().unwrap();
     let partition = Partition::from_bytes(*b"key");
     let entry = Entry {
-        holder: Holder::new("somebody").unwrap(),
+        holder: Holder::new("leader").unwrap(),
         version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 0 },
         ttl: Ttl::DEFAULT,
         epoch: Epoch::new(1).unwrap(),
@@ -38,5 +38,5 @@ async fn an_age_is_proven_until_the_last_handle_is_closed() {
     let third = SledStorage::open(folder.path()).await.unwrap();
     let slot = third.read(partition.clone()).await.unwrap();
     assert_eq!(slot.entry(), Some(&entry));
-    assert_eq!(age(slot), None, "nobody here saw the write");
+    assert_eq!(age(slot), None, "no handle of this process saw the write");
 }

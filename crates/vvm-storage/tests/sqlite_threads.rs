@@ -19,7 +19,7 @@ const EXITING: u64 = 0x4;
 /// How many threads of this process own a database, and do so still.
 ///
 /// A thread that was joined may be listed a moment longer: the kernel wakes who joins before it takes the
-/// thread off its list. But it bears the mark by then, and one that nobody has joined, and that goes on, does
+/// thread off its list. But it bears the mark by then, and one that was not joined and still runs does
 /// not.
 fn owners() -> usize {
     fs::read_dir("/proc/self/task")

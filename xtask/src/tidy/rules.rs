@@ -15,14 +15,12 @@ mod manifests;
 mod names;
 mod proofs;
 mod selects;
-mod unfinished;
 mod unsafe_code;
 mod width;
 mod words;
 mod workflows;
 
 pub(super) use invariants::table as invariants;
-pub(super) use unfinished::postponed;
 
 use super::{Finding, Rule};
 

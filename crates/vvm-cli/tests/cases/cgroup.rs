@@ -22,7 +22,8 @@ const NOBODY: u32 = 65534;
 
 /// A worker whose processes start others as fast as they can.
 const STORM: &str = "trap '' TERM; (setsid sh -c 'storm() { while :; do (:) & done; }; storm' &)
-                     (setsid sh -c 'next() { (next &); }; next' &); grep ^0:: /proc/self/cgroup; exec sleep 1001";
+                     (setsid sh -c 'next() { (next &); }; next' &); grep ^0:: /proc/self/cgroup; \
+                     exec sleep 1001";
 
 /// A control group, delegated or not, that a `vvm run` is started in.
 struct Group(PathBuf);
@@ -111,7 +112,8 @@ fn the_worker_is_in_a_group_of_its_own_which_is_gone_afterwards() {
     let trial = VVM.trial();
     let Some(group) = Group::of(&trial) else { return };
     let script = "own=$(sed -n 's/^0:://p' /proc/self/cgroup); echo $own
-                  mount=$(grep ' cgroup2 ' /proc/self/mounts | head -n 1 | cut -d ' ' -f 2); mkdir $mount$own/inner";
+                  mount=$(grep ' cgroup2 ' /proc/self/mounts | head -n 1 | cut -d ' ' -f 2); \
+                  mkdir $mount$own/inner";
     let finished = group.start(trial.run_script(script), "").finish();
     let name = group.0.file_name().unwrap().to_str().unwrap();
     assert!(finished.stdout[0].contains(&format!("{name}/vvm-")), "{:?}", finished.stdout);
@@ -146,12 +148,12 @@ fn an_ordinary_user_needs_a_delegated_group() {
     let copied = Command::new("cp").arg(VVM.path()).arg(&copy).status().unwrap();
     assert!(copied.success());
     chown(trial.folder(), Some(NOBODY), Some(NOBODY)).unwrap();
-    let nobody = format!(
+    let as_other_user = format!(
         "shift; set -- setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups {} \"$@\";",
         copy.display()
     );
     let run = |group: &Group, level| {
-        group.start(trial.run(["echo", "ran"]).with(["--containment", level]), &nobody).finish()
+        group.start(trial.run(["echo", "ran"]).with(["--containment", level]), &as_other_user).finish()
     };
     let finished = run(&group, "cgroup");
     assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);

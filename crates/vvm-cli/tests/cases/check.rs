@@ -87,7 +87,7 @@ fn a_page_that_never_answers_fails_after_its_time() {
 }
 
 #[test]
-fn a_page_that_nobody_serves_fails() {
+fn page_without_a_server_fails() {
     let trial = VVM.trial();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("http://127.0.0.1:{port}/");

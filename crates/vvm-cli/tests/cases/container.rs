@@ -43,7 +43,8 @@ fn start(trial: &Trial, words: &[&str]) -> Child {
     if !root.exists() {
         lay_down(&root);
     }
-    let enter = "set -e; cd \"$1\"; shift; mount --bind . .; mount --bind data data; mount -o remount,ro,bind .; cd \"$PWD\"
+    let enter = "set -e; cd \"$1\"; shift; mount --bind . .; mount --bind data data; mount -o \
+        remount,ro,bind .; cd \"$PWD\"
         mount -t proc proc proc; mount --bind /dev/null dev/null; exec chroot . /vvm \"$@\"";
     Command::new("unshare")
         .args([

@@ -135,7 +135,8 @@ mod timed {
     /// A change of user clears the parent-death signal; only the sweep gets these.
     #[test]
     fn nothing_that_changed_its_user_outlives_host_or_guardian() {
-        let script = "setpriv --reuid 65534 --clear-groups sleep 1000 & exec setpriv --reuid 65534 --clear-groups sleep 1001";
+        let script = "setpriv --reuid 65534 --clear-groups sleep 1000 & exec setpriv --reuid 65534 \
+            --clear-groups sleep 1001";
         let trial = VVM.trial();
         if !geteuid().is_root() {
             // Only root may change its user, so an ordinary user's worker has no such fugitives.
@@ -146,9 +147,9 @@ mod timed {
         let begin = |trial: &Trial| {
             let running = start(trial, 2, script);
             eventually("both run as another user", || {
-                let of_nobody =
+                let of_other_user =
                     |pid: &&Pid| std::fs::metadata(format!("/proc/{pid}")).is_ok_and(|of| of.uid() == 65534);
-                trial.processes().0.iter().filter(of_nobody).count() == 2
+                trial.processes().0.iter().filter(of_other_user).count() == 2
             });
             running
         };

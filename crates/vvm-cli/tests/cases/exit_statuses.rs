@@ -15,7 +15,7 @@ fn the_workers_own() {
 }
 
 #[test]
-fn of_a_worker_that_died_of_a_signal_nobody_sent_through_us() {
+fn status_of_a_worker_killed_by_a_signal_from_outside() {
     let trial = VVM.trial();
     assert_eq!(trial.run_script("kill -SEGV $$").finish().code(), 128 + 11);
     assert_eq!(trial.run_script("kill -TERM $$").finish().code(), 128 + 15);
@@ -204,7 +204,7 @@ fn leadership_lost_is_79_or_what_was_asked_for_and_the_worker_has_stopped() {
 
 /// A file in a folder that is not there, or a server without the keyspace or table.
 #[test]
-fn a_storage_that_nobody_has_made_is_69_and_says_how_to() {
+fn storage_that_was_never_created_is_69_and_names_init_storage() {
     let trial = VVM.trial();
     let (url, hint) = trial.storage_that_was_never_made();
     let finished = trial.run(["true"]).with(["--storage", &url]).finish();
@@ -217,7 +217,7 @@ mod timed {
 
     /// A storage that does not answer shows no leader.
     #[test]
-    fn a_try_on_a_storage_that_nobody_can_reach_is_75_in_bounded_time() {
+    fn try_on_an_unreachable_storage_is_75_in_bounded_time() {
         VVM.timed("a try on a storage that is out of reach", |attempt, trial| {
             let obstruction = trial.obstruct();
             let began = vvm_clock::SystemClock::read();

@@ -177,7 +177,8 @@ mod timed {
         }
     }
 
-    /// Another process may lead in the new file: the loss comes as soon as that shows, not at the loss instant.
+    /// Another process may lead in the new file: the loss comes as soon as that shows, not at the loss
+    /// instant.
     #[test]
     fn a_storage_that_is_deleted_under_a_leader_costs_it_at_once() {
         const TTL: Duration = Duration::from_secs(8);

@@ -44,7 +44,8 @@ fn bash_completes_commands_and_options() {
     let path = path.to_str().unwrap();
     bash("bash -n \"$1\"", &[path]);
     let complete = "source \"$1\"; shift; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); \
-                    _vvm vvm \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"; echo \"${COMPREPLY[@]}\"";
+                    _vvm vvm \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"; echo \
+                    \"${COMPREPLY[@]}\"";
     assert_eq!(bash(complete, &[path, "vvm", "run", "--stor"]).trim(), "--storage");
     assert_eq!(bash(complete, &[path, "vvm", "run", "--conf"]).trim(), "--config");
     let offered = bash(complete, &[path, "vvm", ""]);

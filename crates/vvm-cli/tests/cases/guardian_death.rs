@@ -25,7 +25,8 @@ const BOUND: Duration = Duration::from_millis(5000 + 500);
 fn alone(trial: &Trial, then: &str) -> String {
     let lock = trial.folder().join("lock");
     format!(
-        "exec 9>>'{}'; flock -n 9 && echo alone || echo not alone; (trap '' TERM; setsid sleep 1000 &); {then}",
+        "exec 9>>'{}'; flock -n 9 && echo alone || echo not alone; (trap '' TERM; setsid sleep 1000 &); \
+         {then}",
         lock.display()
     )
 }

@@ -103,7 +103,7 @@ fn renewals_and_losses_are_counted() {
 
 /// A router must not send clients here, although the slot is held.
 #[test]
-fn between_two_runs_and_while_only_held_nobody_is_sent_here() {
+fn leader_without_a_command_is_no_target_for_routing() {
     let trial = VVM.trial();
     let again = trial.folder().join("again");
     let script = format!("[ -e '{}' ] || exit 3; echo up; exec sleep 60", again.display());

@@ -48,7 +48,7 @@ mod timed {
     /// The main thread alone is held, as a debugger does it: it renews nothing and receives no signal, and
     /// the thread that watches the deadline runs on.
     #[test]
-    fn a_hung_host_ends_with_80_at_the_deadline_and_leaves_nobody_behind() {
+    fn hung_host_ends_with_80_at_the_deadline_and_leaves_no_process() {
         VVM.timed("a host hangs", hung_host_is_ended_by_its_own_thread);
     }
 }

@@ -45,7 +45,8 @@ fn a_restart_finds_nothing_of_the_run_before() {
     let daemon = "trap \"\" TERM; echo > $0.up; sleep 1000; :";
     let script = format!(
         "flock -n {lock} true && echo clean || echo left
-         rm -f {lock}.up; setsid flock {lock} sh -c '{daemon}' {lock} & until [ -e {lock}.up ]; do sleep 0.01; done"
+         rm -f {lock}.up; setsid flock {lock} sh -c '{daemon}' {lock} & \
+         until [ -e {lock}.up ]; do sleep 0.01; done"
     );
     let options = ["--restart-limit", "2", "--stop-timeout", "50ms"];
     let finished = trial.run_script(&script).with(SOON).with(options).finish();
@@ -56,7 +57,7 @@ fn a_restart_finds_nothing_of_the_run_before() {
 }
 
 #[test]
-fn nobody_else_leads_between_two_runs_and_a_request_ends_the_wait_at_once() {
+fn leadership_is_kept_between_two_runs_and_a_request_ends_the_wait_at_once() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
         let trial = VVM.trial();
         let options = ["--on-exit", "restart", "--restart-backoff", "1h", "--restart-backoff-max", "1h"];

@@ -11,7 +11,8 @@ fn worker(trial: &Trial, options: &[&str]) -> Run {
     let at = trial.folder().join("slot").display().to_string();
     let script = format!(
         "at={at}.$VVM_LEADER_SLOT
-         flock -n -E 99 $at sh -c 'echo $VVM_LEADER_EPOCH >> $0.epochs; echo up $VVM_LEADER_SLOT; exec sleep 1005' $at
+         flock -n -E 99 $at sh -c 'echo $VVM_LEADER_EPOCH >> $0.epochs; \
+         echo up $VVM_LEADER_SLOT; exec sleep 1005' $at
          [ $? = 99 ] && echo OVERLAP"
     );
     trial.run_script(&script).with(options.iter().copied())
@@ -45,8 +46,8 @@ impl Dice {
     }
 }
 
-/// TTL 3 s: a renewal is due after 0.75 s, and a loss comes after 1.95 s. A machine that stands still for less
-/// than 0.45 s then costs no leadership. A server takes longer to answer: a third more there.
+/// TTL 3 s: a renewal is due after 0.75 s, and a loss comes after 1.95 s. A machine that stands still for
+/// less than 0.45 s then costs no leadership. A server takes longer to answer: a third more there.
 fn outages(seed: u64) {
     let trial = VVM.trial();
     let options = ["--ttl", trial.ttl("3s"), "--on-loss", "rejoin", "--stop-timeout", "10s"];
@@ -104,7 +105,7 @@ fn leader_of(trial: &Trial, all: &[Running]) -> usize {
 }
 
 #[test]
-fn outages_of_any_length_leave_one_leader_and_everybody_a_candidate() {
+fn outages_of_any_length_leave_one_leader_and_all_others_candidates() {
     let seeds = std::env::var("VVM_TEST_SEEDS").unwrap_or_else(|_| "1".into());
     for seed in seeds.split(' ') {
         outages(seed.parse().unwrap());

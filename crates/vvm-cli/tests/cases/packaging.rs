@@ -65,8 +65,8 @@ fn systemd_finds_nothing_wrong_with_the_unit() {
     }
 }
 
-/// Probes use addresses that `vvm` serves, and no liveness probe kills a pod: a host that hangs while it leads
-/// is dead at 0.8 TTL, with its reason.
+/// Probes use addresses that `vvm` serves, and no liveness probe kills a pod: a host that hangs while it
+/// leads is dead at 0.8 TTL, with its reason.
 #[test]
 fn probes_and_the_proxy_ask_where_vvm_answers() {
     let example = shipped("kubernetes.yaml");

@@ -93,8 +93,9 @@ fn the_level_in_force_is_said_and_written() {
 /// Runs a command as the user `nobody`.
 const NOBODY: [&str; 6] = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
 
-/// `run` as the user `nobody`, with a copy of the program: the original may be in a folder of its owner alone.
-fn as_nobody(trial: &Trial, run: Run) -> Run {
+/// `run` as the user `nobody`, with a copy of the program: the original may be in a folder of its owner
+/// alone.
+fn as_other_user(trial: &Trial, run: Run) -> Run {
     let copy = trial.folder().join("vvm");
     // By another process: a file that is open for writing in one of ours could not be executed.
     assert!(Command::new("cp").arg(VVM.path()).arg(&copy).status().unwrap().success());
@@ -112,7 +113,7 @@ fn an_ordinary_user_has_it_inside_a_user_namespace() {
     }
     let trial = VVM.trial();
     let finished =
-        as_nobody(&trial, trial.run_script("id -u; id -g; grep CapEff /proc/self/status")).finish();
+        as_other_user(&trial, trial.run_script("id -u; id -g; grep CapEff /proc/self/status")).finish();
     if gives_user_namespaces(&NOBODY) && is_at_its_level() {
         assert_eq!(finished.stdout[..2], ["65534", "65534"], "{:#?}", finished.stderr);
         assert!(finished.stdout[2].ends_with("0000000000000000"), "{:?}", finished.stdout);

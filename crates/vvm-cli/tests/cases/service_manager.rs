@@ -85,7 +85,7 @@ fn a_standby_is_ready_and_each_change_is_told_by_the_main_process() {
 
 /// One that is out of reach, or no socket at all, changes nothing; and the command can't speak for us.
 #[test]
-fn nobody_has_to_listen_and_the_command_is_not_given_the_socket() {
+fn missing_service_manager_is_no_error_and_the_command_gets_no_socket() {
     let trial = VVM.trial();
     for place in ["/no/such/socket", "vsock:1:2", "", "relative"] {
         let run = trial.run_script("echo \"told<$NOTIFY_SOCKET>\"").environment("NOTIFY_SOCKET", place);

@@ -15,7 +15,8 @@ const NOT_AN_ECHO: Duration = Duration::from_millis(150);
 #[test]
 fn the_whole_group_of_the_worker_gets_them() {
     let trial = VVM.trial();
-    let script = "trap 'echo parent' USR1; sh -c \"trap 'echo child; exit' USR1; echo up; while :; do sleep 0.01; done\" & wait; wait";
+    let script = "trap 'echo parent' USR1; sh -c \"trap 'echo child; exit' USR1; echo up; while :; do sleep \
+        0.01; done\" & wait; wait";
     let mut running = trial.run_script(script).start();
     running.stdout.wait_for("up");
     running.signal(Signal::USR1);

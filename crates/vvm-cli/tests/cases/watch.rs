@@ -80,7 +80,8 @@ fn screen_cursor_and_keyboard_are_restored_on_each_way_out() {
     trial.run(["true"]).finish();
     let mut terminal = Terminal::new(&trial);
     let line = format!(
-        "TERM=xterm {} watch --storage '{}' --name {}; echo left $(stty -a | grep -o -E -e '-?(icanon|echo) ')",
+        "TERM=xterm {} watch --storage '{}' --name {}; echo left $(stty -a | grep -o -E -e '-?(icanon|echo) \
+         ')",
         VVM.path(),
         trial.storage(),
         trial.name()

@@ -36,7 +36,7 @@
 //! Everything else is as with every program on AWS, by the SDK's own chain: credentials from the environment,
 //! a profile, a web identity, or the role of the container or machine; `AWS_USE_FIPS_ENDPOINT` and its like.
 //! `SSL_CERT_FILE` names other roots of trust than the system's. What is not built in is `aws sso login`.
-//! Credentials that end are fetched again within a request, so whoever gives them has to answer within an
+//! Credentials that end are fetched again within a request, so their provider has to answer within an
 //! attempt's time, a tenth of the TTL.
 //!
 //! **What it needs.** `dynamodb:UpdateItem`, `GetItem`, `BatchGetItem`, `DescribeTable` and
@@ -58,7 +58,7 @@
 //! | what went wrong | to a write | to a read |
 //! |---|---|---|
 //! | no connection could be made: name, network, TLS, or not within half the request timeout | `NotApplied` | `Unavailable` |
-//! | credentials: whoever gives them fails or takes too long | `NotApplied` | `Unavailable` |
+//! | credentials: their provider fails or takes too long | `NotApplied` | `Unavailable` |
 //! | credentials: none, or badly configured | `Fatal` | `Fatal` |
 //! | `ProvisionedThroughputExceeded`, `RequestLimitExceeded`, `Throttling` | `NotApplied` | `Unavailable` |
 //! | `TransactionConflict` | `NotApplied` | – |
@@ -79,9 +79,9 @@
 //!
 //! **What it can't do.** A global table is refused, since each region would take its own writes; one that is
 //! made global while it is in use is noticed when two regions collide, or when it is opened the next time. A
-//! table that was restored from a backup has a new name: until everybody uses that name, the old one and the
-//! new one have a leader each. Closing ends the sockets within moments, not before it returns: the library's
-//! tasks end by themselves.
+//! table that was restored from a backup has a new name: until all candidates use that name, the old one and
+//! the new one have a leader each. Closing ends the sockets within moments, not before it returns: the
+//! library's tasks end by themselves.
 
 mod driver;
 mod errors;

@@ -1,4 +1,5 @@
-//! Driver `postgres`: a schema in a database of PostgreSQL. Several machines, on a server that is there already.
+//! Driver `postgres`: a schema in a database of PostgreSQL. Several machines, on a server that is there
+//! already.
 //!
 //! Tried on PostgreSQL 15.18: the suites of records, elections and documents; standbys, synchronous and
 //! asynchronous, that are promoted; connections that end in the middle of a write. Version 13 is the oldest
@@ -6,8 +7,8 @@
 //!
 //! **How the contract is kept.** One row per slot in table `sysvvm.leader`, which stays when the slot is
 //! released. Each verb is one message with several statements, which the server carries out as one
-//! transaction: it locks and shows the row, writes it if it is in the state expected, and shows the history of
-//! the database. Nothing is sent twice, and the server never waits for us in the middle of a transaction.
+//! transaction: it locks and shows the row, writes it if it is in the state expected, and shows the history
+//! of the database. Nothing is sent twice, and the server never waits for us in the middle of a transaction.
 //! `SET LOCAL synchronous_commit = on` stands before each write. A wait for a lock ends after a tenth of the
 //! TTL.
 //!
@@ -21,8 +22,8 @@
 //! **Never early.** Nothing ends a record but a write. No age is ever proven, so a standby that comes anew
 //! waits one TTL of its own.
 //!
-//! **After a fail-over.** An asynchronous standby that is promoted has forgotten the last writes: a claim whose
-//! leader is at work, a renewal, an epoch. So each write names the history that its view is of: system
+//! **After a fail-over.** An asynchronous standby that is promoted has forgotten the last writes: a claim
+//! whose leader is at work, a renewal, an epoch. So each write names the history that its view is of: system
 //! identifier, timeline, and a random *witness*, which tells two standbys apart that were promoted
 //! independently. A change of any of them is a new history:
 //!
@@ -33,7 +34,8 @@
 //!   epoch is at least the server's unix milliseconds plus one day for each timeline, which exceeds forgotten
 //!   ones (I2). A slot without a row gets such a record when it is first claimed.
 //!
-//! A synchronous standby has forgotten nothing, but it can't be told apart: its fail-over costs the same wait.
+//! A synchronous standby has forgotten nothing, but it can't be told apart: its fail-over costs the same
+//! wait.
 //!
 //! **Where.** `postgres://user@host1,host2:5432/database?option=value&…`: the first host that accepts writes
 //! is used (port 5432 unless given).
@@ -73,7 +75,8 @@
 //! primary first. A server that is restored by copying its files, without a new timeline, shows old epochs
 //! under an unchanged history. If the schema is dropped and created again while leaders are at work, a new
 //! leader may begin before they notice, at their next renewal. Without an answer from synchronous standbys a
-//! commit waits for as long as they are away; the caller gives up earlier, and the write may be applied later.
+//! commit waits for as long as they are away; the caller gives up earlier, and the write may be applied
+//! later.
 
 mod driver;
 mod errors;

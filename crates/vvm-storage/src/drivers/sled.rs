@@ -23,8 +23,8 @@
 //! | any while it syncs | `Unknown` | `Unavailable`, `Fatal` as above |
 //! | the thread has ended | `Unknown` | `Unavailable` |
 //!
-//! **Limits.** A second process is refused, because sled locks its folder. The folder must be on a local disk.
-//! The library keeps an idle thread, `sled-io`, until the process ends.
+//! **Limits.** A second process is refused, because sled locks its folder. The folder must be on a local
+//! disk. The library keeps an idle thread, `sled-io`, until the process ends.
 
 mod driver;
 mod errors;

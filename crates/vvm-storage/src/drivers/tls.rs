@@ -1,5 +1,5 @@
-//! TLS for the drivers that speak it by rustls: which authorities are trusted, which names certificates have to
-//! bear, and which certificate is ours.
+//! TLS for the drivers that speak it by rustls: which authorities are trusted, which names certificates have
+//! to bear, and which certificate is ours.
 
 use rustls::{
     ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,

@@ -9,7 +9,7 @@ use ielections::{
     Fence, FenceState, Page, ReadError, Scan, WriteError,
 };
 
-/// The driver keeps no documents, and says so before anybody can ask for one.
+/// The driver keeps no documents. Callers see that before they can write one.
 #[derive(Debug, thiserror::Error)]
 #[error("this storage keeps no documents")]
 struct NoDocuments;

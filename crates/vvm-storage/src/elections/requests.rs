@@ -1,9 +1,7 @@
-//! Requests of operators: asked for, looked at, moved on, taken back. What they say stands in `requests`.
+//! Requests of operators: made, read, advanced, removed. The module `requests` has their contents.
 //!
-//! A write that may have been applied is [`WriteError::Unknown`], as everywhere; what stands then,
-//! [`requests`] tells, and trying again is safe: a request that was replaced or released can't come back.
-//!
-//! [`requests`]: ElectionsTtlStorage::requests
+//! After [`WriteError::Unknown`], [`ElectionsTtlStorage::requests`] shows what was applied. Trying again is
+//! safe, because a request that was replaced or released can't come back.
 
 use super::{BeyondLimits, ElectionsTtlStorage};
 use crate::sysvvm::unsent;
@@ -114,8 +112,8 @@ impl ElectionsTtlStorage {
 
     /// Asks the leader of `key` under the epoch `of` to step down, in the place of whatever was asked before.
     ///
-    /// `first_chance`: how long the others hold back for `to`; or for anybody who is not the one who steps
-    /// down.
+    /// `first_chance`: how long the other candidates defer to `to`; without `to`, how long the old leader
+    /// defers to all others.
     ///
     /// # Errors
     /// When the storage fails, and when `to` has more than [`StepDown::MAX_TO_BYTES`] bytes.
@@ -199,9 +197,9 @@ impl ElectionsTtlStorage {
     }
 }
 
-/// Somebody paused and resumed between our look and our claim.
+/// Another operator paused and resumed between the read and the claim.
 #[derive(Debug, thiserror::Error)]
-#[error("somebody else paused and resumed at the same moment")]
+#[error("another operator paused and resumed at the same moment: try again")]
 struct PausedAndResumed;
 
 fn paused(slot: Slot) -> Result<Pause, WriteError> {

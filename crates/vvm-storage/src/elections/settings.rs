@@ -11,9 +11,10 @@ use std::num::NonZeroU32;
 /// Why a slot count could not be settled.
 #[derive(Debug, thiserror::Error)]
 pub enum SettleError {
-    /// Somebody settled another one. The one that stands is what the cluster has.
+    /// Another candidate settled another count, which is the one in force.
     #[error(
-        "cluster {cluster} has {stands} slots in this storage, not {wanted}: start every member with the same count, \
+        "cluster {cluster} has {stands} slots in this storage, not {wanted}: start every member with the \
+         same count, \
          or choose another name"
     )]
     Differs {
@@ -34,7 +35,8 @@ pub enum SettleError {
 
 /// What stands where a cluster's slot count should.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the slot count of cluster {cluster} in this storage is damaged: {} is not one", .found.escape_ascii())]
+#[error("the slot count of cluster {cluster} in this storage is damaged: {} is not \
+    one", .found.escape_ascii())]
 pub struct SettingCorrupt {
     /// Which cluster.
     pub cluster: ClusterName,

@@ -106,14 +106,14 @@ async fn a_file_that_is_deleted_or_replaced_in_use_is_noticed() {
     }
 }
 
-/// Somebody tidies up. Whoever opens the database next gets a log, or an index of it, that its users don't
-/// look at.
+/// A user deletes a side file. The next process that opens the database gets a log or an index that its
+/// other users don't see.
 #[tokio::test]
 async fn a_log_or_an_index_that_is_deleted_or_replaced_in_use_is_noticed() {
     for suffix in ["db-wal", "db-shm"] {
-        for by_whom in ["by name", "by a symbolic link"] {
+        for path_kind in ["by name", "by a symbolic link"] {
             let file = File::used().await;
-            let storage = if by_whom == "by name" {
+            let storage = if path_kind == "by name" {
                 file.open().await.unwrap()
             } else {
                 let link = file.path.with_file_name("link");
@@ -123,9 +123,13 @@ async fn a_log_or_an_index_that_is_deleted_or_replaced_in_use_is_noticed() {
             claim(&storage, 2).await;
             fs::remove_file(file.path.with_extension(suffix)).unwrap();
             let error = storage.claim(slot(), &vacant(Some(2)), &entry(3)).await.unwrap_err();
-            assert!(matches!(error, WriteError::Replaced(_)), "{suffix} {by_whom}: {error:?}");
+            assert!(matches!(error, WriteError::Replaced(_)), "{suffix} {path_kind}: {error:?}");
             assert!(error.to_string().contains("deleted or replaced"), "{error}");
-            assert!(matches!(storage.read(slot()).await, Err(ReadError::Replaced(_))), "{suffix} {by_whom}");
+            assert!(
+                matches!(storage.read(slot()).await, Err(ReadError::Replaced(_))),
+                "{suffix} \
+                {path_kind}"
+            );
         }
     }
 }
@@ -152,7 +156,9 @@ async fn a_row_that_makes_no_sense_is_fatal_and_keeps_to_itself() {
         let (at, other) = (slot(), Partition::from_bytes(*b"other"));
         let (from, next) = (vacant(None), entry(3));
         // In one transaction with a write that is in order.
-        let (broken, sound) = tokio::join!(biased; storage.claim(at.clone(), &from, &next), storage.claim(other.clone(), &from, &next));
+        let one = storage.claim(at.clone(), &from, &next);
+        let two = storage.claim(other.clone(), &from, &next);
+        let (broken, sound) = tokio::join!(biased; one, two);
         assert!(matches!(broken, Err(WriteError::Fatal(_))), "{nonsense}: {broken:?}");
         assert!(sound.is_ok(), "{nonsense}: {sound:?}");
         assert!(matches!(storage.read(at.clone()).await, Err(ReadError::Fatal(_))), "{nonsense}");

@@ -25,7 +25,7 @@ impl File {
         Self { path: folder.path().join("elections.db"), folder }
     }
 
-    /// A file with a slot that was led under epoch 1 and released, closed by everybody.
+    /// A file with a slot that was led under epoch 1 and released, closed by all processes.
     pub(crate) async fn used() -> Self {
         let file = Self::fresh();
         let storage = file.open().await.unwrap();
@@ -56,7 +56,7 @@ pub(crate) fn vacant(last_epoch: Option<u64>) -> Slot {
 
 pub(crate) fn entry(epoch: u64) -> Entry {
     Entry {
-        holder: Holder::new("somebody").unwrap(),
+        holder: Holder::new("leader").unwrap(),
         version: Version { incarnation: Incarnation::from_bytes([epoch as u8; 16]), write: 0 },
         ttl: Ttl::DEFAULT,
         epoch: Epoch::new(epoch).unwrap(),

@@ -112,7 +112,7 @@ async fn of_the_first_format() -> File {
 }
 
 #[tokio::test]
-async fn a_file_of_an_older_version_is_brought_to_this_one_by_whoever_opens_it_first() {
+async fn file_of_an_older_version_is_upgraded_by_the_first_process_that_opens_it() {
     let file = of_the_first_format().await;
     let handles = tokio::join!(file.open(), file.open(), file.open());
     for handle in [handles.0, handles.1, handles.2] {
@@ -140,7 +140,7 @@ async fn a_file_that_can_not_be_brought_to_this_version_is_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_database_that_somebody_keeps_locked_is_waited_for_and_then_refused() {
+async fn locked_database_is_waited_for_and_then_refused() {
     let file = File::fresh();
     let by_hand = file.by_hand();
     by_hand.execute_batch("BEGIN EXCLUSIVE").unwrap();
@@ -189,15 +189,15 @@ const PLACE: &str = "VVM_STORAGE_TEST_PLACE";
 const NOBODY: u32 = 65534;
 
 /// Whether the rest of the test is for this process. Root may write everywhere: then the test of this name
-/// runs again as nobody, and this is the outcome of that.
-fn runs_as_nobody(test: &str, place: &Path) -> bool {
+/// runs again as that user, and this is the outcome of that.
+fn runs_as_other_user(test: &str, place: &Path) -> bool {
     if env::var_os(PLACE).is_some() || !geteuid().is_root() {
         return true;
     }
-    // A copy where nobody may go: the checkout may be below a folder that is root's alone.
+    // A copy where that user may go: the checkout may be below a folder that is root's alone.
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let copy = folder.path().join("as-nobody");
+    let copy = folder.path().join("as-other-user");
     fs::copy(env::current_exe().unwrap(), &copy).unwrap();
     let mut again = Command::new(copy);
     again.args(["--exact", test, "--nocapture"]).env(PLACE, place).current_dir(folder.path());
@@ -206,13 +206,13 @@ fn runs_as_nobody(test: &str, place: &Path) -> bool {
     false
 }
 
-fn give_to_nobody(paths: &[&Path]) {
+fn give_to_other_user(paths: &[&Path]) {
     if geteuid().is_root() {
         paths.iter().for_each(|path| chown(path, Some(NOBODY), Some(NOBODY)).unwrap());
     }
 }
 
-/// The place handed on by [`runs_as_nobody`], or the one that `make` makes.
+/// The place handed on by [`runs_as_other_user`], or the one that `make` makes.
 async fn place(make: impl AsyncFnOnce() -> File) -> (Option<File>, PathBuf) {
     match env::var_os(PLACE) {
         Some(path) => (None, path.into()),
@@ -229,11 +229,11 @@ async fn a_file_that_can_not_be_written_is_refused() {
     let (_file, path) = place(async || {
         let file = File::used().await;
         fs::set_permissions(&file.path, fs::Permissions::from_mode(0o444)).unwrap();
-        give_to_nobody(&[file.folder.path(), &file.path]);
+        give_to_other_user(&[file.folder.path(), &file.path]);
         file
     })
     .await;
-    if runs_as_nobody("opening::a_file_that_can_not_be_written_is_refused", &path) {
+    if runs_as_other_user("opening::a_file_that_can_not_be_written_is_refused", &path) {
         let error = SqliteStorage::open(&path, ANYWHERE).await.unwrap_err();
         assert!(matches!(&error, OpenError::ReadOnlyFile(named) if *named == path), "{error:?}");
     }
@@ -244,11 +244,11 @@ async fn a_folder_that_can_not_be_written_is_refused() {
     let (file, path) = place(async || {
         let file = File::used().await;
         fs::set_permissions(file.folder.path(), fs::Permissions::from_mode(0o555)).unwrap();
-        give_to_nobody(&[file.folder.path(), &file.path]);
+        give_to_other_user(&[file.folder.path(), &file.path]);
         file
     })
     .await;
-    if runs_as_nobody("opening::a_folder_that_can_not_be_written_is_refused", &path) {
+    if runs_as_other_user("opening::a_folder_that_can_not_be_written_is_refused", &path) {
         let folder = path.parent().unwrap();
         for path in [path.clone(), folder.join("new.db")] {
             let error = SqliteStorage::open(&path, ANYWHERE).await.unwrap_err();
@@ -260,7 +260,7 @@ async fn a_folder_that_can_not_be_written_is_refused() {
     }
 }
 
-/// Nobody may write there: the file, what is beside it, and the folder.
+/// Makes file, side files and folder unwritable for all users.
 fn forbid(file: &File, forbidden: bool) {
     let (folder, files) = if forbidden { (0o555, 0o444) } else { (0o755, 0o644) };
     for found in fs::read_dir(file.folder.path()).unwrap() {
@@ -270,19 +270,20 @@ fn forbid(file: &File, forbidden: bool) {
 }
 
 #[tokio::test]
-async fn who_may_not_write_may_look_while_somebody_has_it_open() {
+async fn read_only_user_may_look_while_a_writer_has_it_open() {
     let (file, path) = place(File::used).await;
     let mut holder = None;
     if let Some(file) = &file {
         holder = Some(file.open().await.unwrap());
         forbid(file, true);
     }
-    if runs_as_nobody("opening::who_may_not_write_may_look_while_somebody_has_it_open", &path) {
+    if runs_as_other_user("opening::read_only_user_may_look_while_a_writer_has_it_open", &path) {
         let storage = SqliteStorage::open_to_look(&path, ANYWHERE).await.unwrap();
         assert_eq!(storage.read(slot()).await.unwrap(), vacant(Some(1)));
         let written = storage.claim(slot(), &vacant(Some(1)), &entry(2)).await;
         assert!(
-            matches!(&written, Err(WriteError::Fatal(cause)) if cause.to_string().contains("can't be written")),
+            matches!(&written, Err(WriteError::Fatal(cause)) if cause.to_string().contains("can't be \
+                written")),
             "{written:?}"
         );
         storage.close().await;
@@ -296,10 +297,10 @@ async fn who_may_not_write_may_look_while_somebody_has_it_open() {
 }
 
 #[tokio::test]
-async fn who_may_not_write_is_told_that_nobody_has_it_open() {
+async fn read_only_user_learns_that_no_process_has_it_open() {
     let (file, path) = place(File::used).await;
     file.iter().for_each(|file| forbid(file, true));
-    if runs_as_nobody("opening::who_may_not_write_is_told_that_nobody_has_it_open", &path) {
+    if runs_as_other_user("opening::read_only_user_learns_that_no_process_has_it_open", &path) {
         let error = SqliteStorage::open_to_look(&path, ANYWHERE).await.unwrap_err();
         assert!(matches!(&error, OpenError::OnlyWhileInUse(named) if *named == path), "{error:?}");
     }

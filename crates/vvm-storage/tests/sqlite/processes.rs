@@ -15,7 +15,7 @@ use vvm_storage::{
     sqlite::{OpenError, SqliteStorage},
 };
 
-/// Which file a process that a test has started works on, and as whom. Without it a test is on its own.
+/// The file and the role of a process that a test started. Unset in the test itself.
 const FILE: &str = "VVM_STORAGE_TEST_FILE";
 const NUMBER: &str = "VVM_STORAGE_TEST_NUMBER";
 const PROCESSES: u8 = 5;
@@ -54,7 +54,7 @@ fn place() -> (Option<File>, PathBuf, u8) {
     }
 }
 
-/// Leads the slot so many times, whoever else does, and says under which epochs.
+/// Leads the slot this many times, beside other processes, and prints the epochs.
 #[tokio::test]
 async fn one_process_leads_again_and_again() {
     let (_file, path, number) = place();
@@ -97,7 +97,7 @@ async fn open(path: &Path) -> SqliteStorage {
     }
 }
 
-/// Nobody else changes what a leader holds.
+/// Only its leader changes a record.
 async fn lead_and_release(storage: &SqliteStorage, ours: &Entry) {
     let renewed = ours.renewed(Version { write: 1, ..ours.version });
     loop {
@@ -140,7 +140,7 @@ async fn processes_that_race_lead_one_at_a_time_under_rising_epochs() {
     assert_eq!(file.open().await.unwrap().read(slot()).await.unwrap(), vacant(Some(expected as u64)));
 }
 
-/// Renews for as long as somebody listens, and says what was answered.
+/// Renews until its reader is gone, and prints each answer.
 #[tokio::test]
 async fn one_process_renews_until_it_ends() {
     let (file, path, _) = place();

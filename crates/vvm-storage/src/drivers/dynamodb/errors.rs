@@ -23,7 +23,8 @@ pub(super) enum Failure {
     NotSent(String),
     /// There is nothing to sign it with.
     #[error(
-        "there are no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role of the \
+        "there are no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role \
+         of the \
          machine or container ({0})"
     )]
     NoCredentials(String),
@@ -67,7 +68,8 @@ pub(super) enum DriverError {
 /// An item that this driver never wrote.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "the table has an item that no election wrote: {0}. Stop everybody, and look who else writes to the table"
+    "the table has an item that no election wrote: {0}. Stop all candidates, and find out what writes to the \
+     table"
 )]
 pub(super) struct Damaged(pub(super) String);
 

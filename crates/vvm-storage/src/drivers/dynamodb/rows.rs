@@ -60,7 +60,10 @@ pub(super) fn partition(item: &Item) -> Option<&[u8]> {
 /// Claims and renewals alike: replaces exactly `from`, one record or one vacancy, by `entry`.
 pub(super) fn swap(update: UpdateItemFluentBuilder, from: &Slot, entry: &Entry) -> UpdateItemFluentBuilder {
     let update = named(update, [EPOCH, INCARNATION, WRITE, TTL, HOLDER])
-        .update_expression("SET #epoch = :epoch, #incarnation = :incarnation, #write = :write, #ttl_nanos = :ttl, #holder = :holder")
+        .update_expression(
+            "SET #epoch = :epoch, #incarnation = :incarnation, #write = :write, #ttl_nanos = \
+            :ttl, #holder = :holder",
+        )
         .expression_attribute_values(":epoch", number(entry.epoch.get()))
         .expression_attribute_values(":incarnation", binary(entry.incarnation().as_bytes()))
         .expression_attribute_values(":write", number(entry.version.write))

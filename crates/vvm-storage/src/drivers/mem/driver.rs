@@ -119,8 +119,8 @@ impl SysVvmStorage for MemStorage {
 
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
         let database = self.open()?;
-        // (I5) Read before the answer, so that no age is too large. One reading for all slots, and none if all
-        // are vacant: it takes a third of the time of a scan.
+        // (I5) Read before the answer, so that no age is too large. One reading for all slots, and none if
+        // all are vacant: it takes a third of the time of a scan.
         let now = LazyCell::new(|| database.clock.now());
         let rows = database.rows();
         Ok(at.iter().map(|at| rows.slot(at, || *now)).collect())

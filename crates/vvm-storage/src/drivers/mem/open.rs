@@ -18,8 +18,8 @@ impl MemDatabase {
         Arc::new(Self { clock, rows: Mutex::default() })
     }
 
-    /// Locks the rows. Every change is one assignment, or a batch in which nothing panics. So poison carries no
-    /// information: a panic leaves whole rows.
+    /// Locks the rows. Every change is one assignment, or a batch in which nothing panics. So poison carries
+    /// no information: a panic leaves whole rows.
     pub(super) fn rows(&self) -> MutexGuard<'_, Rows> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -98,7 +98,8 @@ impl PostgresStorage {
         let history = History::shown(row)?.ok_or_else(|| Damaged::of("a history that was not adopted"))?;
         if !self.history().is_some_and(|ours| ours.is_same(&history)) {
             let location = self.connections.address();
-            tracing::warn!(%location, "the database was promoted or restored: slots wait for the largest TTL");
+            tracing::warn!(%location, "the database was promoted or restored: slots wait for the largest \
+                TTL");
             self.set_history(history);
         }
         Ok(slot)

@@ -83,8 +83,8 @@ impl DriverError {
     }
 
     /// An error of severity ERROR ends the one transaction that a request is, before its commit. FATAL ends
-    /// the connection, and PANIC the server: after the commit, perhaps. A pooler reports a server that it lost
-    /// as FATAL.
+    /// the connection, and PANIC the server: after the commit, perhaps. A pooler reports a server that it
+    /// lost as FATAL.
     fn of_server(error: &DbError) -> Self {
         let text = format!("{} ({})", error.message(), error.code().code());
         if error.parsed_severity() != Some(Severity::Error) {

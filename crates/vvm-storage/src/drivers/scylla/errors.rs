@@ -38,13 +38,15 @@ impl fmt::Display for Failed {
             ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, words)) => match error {
                 DbError::Unavailable { required, alive, .. } => write!(
                     out,
-                    "no quorum: {required} copies must answer, and the nodes of {alive} are up. Start the others, or \
+                    "no quorum: {required} copies must answer, and the nodes of {alive} are up. Start the \
+                     others, or \
                      ALTER KEYSPACE to fewer copies"
                 ),
                 DbError::Unauthorized => write!(out, "{words}: GRANT SELECT and MODIFY on the keyspace"),
                 DbError::Invalid => write!(
                     out,
-                    "{words}: keyspace or table were dropped or altered. `vvm init-storage` creates what is missing"
+                    "{words}: keyspace or table were dropped or altered. `vvm init-storage` creates what is \
+                     missing"
                 ),
                 _ => write!(out, "{cause}"),
             },
@@ -69,7 +71,8 @@ impl Error for Failed {
 /// A row that this driver did not write.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "the table has a row that no election wrote: {0}. Stop all candidates, and find the program that writes to it"
+    "the table has a row that no election wrote: {0}. Stop all candidates, and find the program that writes \
+     to it"
 )]
 pub(super) struct Damaged(pub(super) String);
 

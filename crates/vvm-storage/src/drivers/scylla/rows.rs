@@ -52,7 +52,8 @@ pub(super) fn swap(keyspace: &str) -> String {
 /// The third to fifth comparisons are always true. They make a refusal show these columns.
 pub(super) fn release(keyspace: &str) -> String {
     format!(
-        "UPDATE \"{keyspace}\".{TABLE} SET incarnation = 0x, write = 0, ttl_nanos = 0, holder = '' WHERE pk = ? \
+        "UPDATE \"{keyspace}\".{TABLE} SET incarnation = 0x, write = 0, ttl_nanos = 0, holder = '' WHERE pk \
+         = ? \
          IF epoch = ? AND incarnation = ? AND write >= {} AND ttl_nanos >= 0 AND holder >= ''",
         i64::MIN
     )
@@ -117,8 +118,8 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The columns of the only row of an answer, by name, without those that are null. Server and statement decide
-/// which columns a refusal has, and their order.
+/// The columns of the only row of an answer, by name, without those that are null. Server and statement
+/// decide which columns a refusal has, and their order.
 #[derive(Debug, Default)]
 pub(super) struct Columns(BTreeMap<String, CqlValue>);
 

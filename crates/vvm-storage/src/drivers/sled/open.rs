@@ -172,9 +172,10 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let at = |name: &str| folder.path().join(name);
         assert!(matches!(refused(Path::new("")).await, OpenError::NoPath));
-        assert!(
-            matches!(refused(&at("missing/elections")).await, OpenError::NoParent(path) if path == at("missing"))
-        );
+        assert!(matches!(
+            refused(&at("missing/elections")).await,
+            OpenError::NoParent(path) if path == at("missing")
+        ));
         fs::write(at("file"), "text").unwrap();
         assert!(matches!(refused(&at("file")).await, OpenError::NotAFolder(_)));
         assert!(matches!(refused(folder.path()).await, OpenError::OfSomethingElse(_)));

@@ -52,7 +52,8 @@ impl SqliteStorage {
     }
 }
 
-/// Returns the time of a call, before it waits for its turn: an age counted from here is never too large (I5).
+/// Returns the time of a call, before it waits for its turn: an age counted from here is never too large
+/// (I5).
 fn issued_at() -> Instant {
     SystemClock::read()
 }

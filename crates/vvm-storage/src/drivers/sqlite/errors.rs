@@ -7,7 +7,8 @@ use rusqlite::ErrorCode;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum DriverError {
     #[error(
-        "another process has kept the database locked for over a second: look for one that is stopped or hangs"
+        "another process has kept the database locked for over a second: look for one that is stopped or \
+         hangs"
     )]
     Busy,
     #[error("the disk is full: make room; nothing has to be restarted")]

@@ -169,8 +169,8 @@ impl Database {
         })
     }
 
-    /// Commits, then checks that the files are still in place: a commit to a replaced file is seen by no other
-    /// process. If it fails, the transaction is over.
+    /// Commits, then checks that the files are still in place: a commit to a replaced file is seen by no
+    /// other process. If it fails, the transaction is over.
     pub(super) fn commit(&self) -> Result<(), DriverError> {
         let outcome = self.connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
         if let Err(error) = outcome {

@@ -1,7 +1,7 @@
 //! The rows of slots and settings, and the verbs on them.
 //!
-//! Each slot has one row, which stays after a release, so that the epoch survives (I2). A verb reads, compares
-//! and writes within one transaction.
+//! Each slot has one row, which stays after a release, so that the epoch survives (I2). A verb reads,
+//! compares and writes within one transaction.
 
 mod description;
 mod documents;

@@ -119,7 +119,7 @@ fn without_credentials_nothing_is_sent() {
     let none = || dispatch(CredentialsError::not_loaded("none"));
     assert_eq!(kinds(none), ("Fatal", "Fatal"));
     assert_eq!(kinds(|| dispatch(CredentialsError::invalid_configuration("a loop"))), ("Fatal", "Fatal"));
-    // Somebody who would give some hangs, or fails.
+    // The provider hangs or fails.
     assert_eq!(kinds(|| dispatch(CredentialsError::provider_error("503"))), ("NotApplied", "Unavailable"));
     let hangs = || dispatch(CredentialsError::provider_timed_out(std::time::Duration::from_secs(1)));
     assert_eq!(kinds(hangs), ("NotApplied", "Unavailable"));

@@ -18,7 +18,8 @@ pub(in super::super) struct Address {
 
 const SCHEME: &str = "dynamodb://";
 
-const SECRETS: &str = "secrets don't go into a URL, which others can read: put them where AWS's own tools look \
+const SECRETS: &str = "secrets don't go into a URL, which others can read: put them where AWS's own tools \
+    look \
                        (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, profile=NAME, a role of the machine)";
 
 impl fmt::Display for Address {

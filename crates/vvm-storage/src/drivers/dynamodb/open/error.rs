@@ -21,16 +21,18 @@ pub enum OpenError {
     },
     /// There is nothing to sign requests with.
     #[error(
-        "there are no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (for a local endpoint to anything), \
+        "there are no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (for a local endpoint \
+         to anything), \
          profile=NAME, or a role of the machine or container ({0})"
     )]
     NoCredentials(String),
-    /// Whoever gives them out doesn't.
+    /// The provider of credentials did not return any.
     #[error("the AWS credentials can't be fetched: look at who gives them out, or try again ({0})")]
     CredentialsNotFetched(String),
     /// They are wrong, or not valid any more.
     #[error(
-        "AWS does not take these credentials: renew or mend them, check the machine's clock, and that the account uses \
+        "AWS does not take these credentials: renew or mend them, check the machine's clock, and that the \
+         account uses \
          region {region} ({said})"
     )]
     Credentials {
@@ -42,7 +44,7 @@ pub enum OpenError {
     /// They are good, and not for this.
     #[error("AWS does not allow it: let the policy of these credentials grant it ({0})")]
     Denied(String),
-    /// Nobody answers there.
+    /// No server answers there.
     #[error("no answer from {place}: mend the region, the endpoint, or the network ({cause})")]
     Unreachable {
         /// Who was asked.
@@ -52,7 +54,8 @@ pub enum OpenError {
     },
     /// The table is missing.
     #[error(
-        "there is no table `{table}` in {place}: if it is in another region, mend the URL; if there is none yet, run \
+        "there is no table `{table}` in {place}: if it is in another region, mend the URL; if there is none \
+         yet, run \
          `vvm init-storage` with this URL"
     )]
     NoTable {
@@ -61,7 +64,7 @@ pub enum OpenError {
         /// Where.
         place: String,
     },
-    /// Somebody is creating it.
+    /// The table is being created.
     #[error("table `{0}` is being created: try again in a few seconds")]
     BeingCreated(String),
     /// It is neither active nor being created.
@@ -84,7 +87,8 @@ pub enum OpenError {
     },
     /// It is replicated between regions.
     #[error(
-        "table `{table}` is a global table, replicated to {regions}: two regions would have two leaders. Use a table of one \
+        "table `{table}` is a global table, replicated to {regions}: two regions would have two leaders. Use \
+         a table of one \
          region"
     )]
     GlobalTable {
@@ -95,7 +99,8 @@ pub enum OpenError {
     },
     /// DynamoDB would delete records by its own clock.
     #[error(
-        "table `{table}` has time to live on attribute `{attribute}`, and would delete leader records while they are held: \
+        "table `{table}` has time to live on attribute `{attribute}`, and would delete leader records while \
+         they are held: \
          switch it off (`aws dynamodb update-time-to-live`), or use another table"
     )]
     TimeToLive {

@@ -56,7 +56,7 @@ async fn send_creation(client: &Client, address: &Address) -> Result<(), OpenErr
     }
     match creation.send().await {
         Ok(_) => Ok(()),
-        // Somebody else was a little faster: what counts is what is there now.
+        // Another process created it first: its table counts.
         Err(error)
             if matches!(error.as_service_error(), Some(CreateTableError::ResourceInUseException(_))) =>
         {

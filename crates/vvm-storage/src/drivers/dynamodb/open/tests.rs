@@ -25,7 +25,8 @@ fn described(status: &str, more: &str) -> Answer {
         200,
         format!(
             r#"{{"Table":{{"TableName":"elections","TableStatus":"{status}",
-                "KeySchema":[{{"AttributeName":"pk","KeyType":"HASH"}},{{"AttributeName":"cc","KeyType":"RANGE"}}],
+                "KeySchema":[{{"AttributeName":"pk","KeyType":"HASH"}},
+                             {{"AttributeName":"cc","KeyType":"RANGE"}}],
                 "AttributeDefinitions":[{{"AttributeName":"pk","AttributeType":"B"}},
                                         {{"AttributeName":"cc","AttributeType":"B"}}]{more}}}}}"#
         ),
@@ -81,7 +82,7 @@ async fn refused_table(status: &'static str, more: &'static str) -> OpenError {
 
 fn entry() -> Entry {
     Entry {
-        holder: Holder::new("somebody").unwrap(),
+        holder: Holder::new("leader").unwrap(),
         version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 0 },
         ttl: Ttl::DEFAULT,
         epoch: Epoch::new(1).unwrap(),
@@ -178,7 +179,7 @@ async fn a_missing_table_is_created_and_waited_for() {
         // Not there; created, and unheard of yet; being created; there.
         ("DescribeTable", 0 | 1) => refusal(400, "ResourceNotFoundException"),
         ("DescribeTable", 2) => described("CREATING", ""),
-        // Somebody else was a little faster.
+        // Another process created it first.
         ("CreateTable", _) => refusal(400, "ResourceInUseException"),
         _ => of_ours(operation),
     });
@@ -298,9 +299,8 @@ async fn what_a_batch_leaves_out_is_asked_for_again() {
     let two = [Partition::from_bytes(*b"another"), partition()];
     let (server, storage) = opened(move |operation, before| match (operation, before) {
         ("BatchGetItem", 0) => left_out(),
-        ("BatchGetItem", _) => ok(
-            r#"{"Responses":{"elections":[{"pk":{"B":"cGFydGl0aW9u"},"cc":{"B":"AA=="},"epoch":{"N":"5"}}]}}"#,
-        ),
+        ("BatchGetItem", _) => ok(r#"{"Responses":{"elections":[
+                {"pk":{"B":"cGFydGl0aW9u"},"cc":{"B":"AA=="},"epoch":{"N":"5"}}]}}"#),
         _ => of_ours(operation),
     })
     .await;

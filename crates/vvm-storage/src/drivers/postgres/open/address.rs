@@ -90,7 +90,8 @@ fn parse(url: &str) -> Result<Address, String> {
             _ if address.tls.set(name, value)? => {}
             _ => {
                 return Err(format!(
-                    "there is no option `{name}`; there are password_file, max_ttl, request_timeout, sslmode, \
+                    "there is no option `{name}`; there are password_file, max_ttl, request_timeout, \
+                     sslmode, \
                      sslrootcert, sslcert, sslkey"
                 ));
             }

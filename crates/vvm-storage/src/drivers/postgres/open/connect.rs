@@ -28,8 +28,8 @@ pub(super) struct Target<'a> {
     pub(super) tls: &'a MakeRustlsConnect,
 }
 
-/// Connects to a host and checks that it keeps what it confirms. Every connection is checked: after a fail-over
-/// it may lead to another server.
+/// Connects to a host and checks that it keeps what it confirms. Every connection is checked: after a
+/// fail-over it may lead to another server.
 pub(super) async fn connect(target: Target<'_>, clock: &SystemClock) -> Result<Session, OpenError> {
     let host = target.host.to_string();
     let within = target.address.request_timeout / CONNECTING;

@@ -1,10 +1,8 @@
-//! Which history of the database a write belongs to. A standby that is promoted begins a new one, and may have
-//! forgotten the last writes of the old one.
+//! The history of the database that a write belongs to. A promoted standby begins a new one.
 //!
-//! The one row of `history` names a server by its system identifier and timeline, and has a random *witness*.
-//! A server that is not the one named has been promoted or restored: the first candidate *adopts* it
-//! ([`adoption`]). Two standbys that are promoted independently both have the same identifier and timeline;
-//! their witnesses differ.
+//! The row of `history` names a server by system identifier, timeline and a random *witness*. If the server
+//! differs, it was promoted or restored, and the first candidate *adopts* it ([`adoption`]). Two standbys
+//! that are promoted independently differ only by their witnesses.
 
 use super::{Hex, Row, locked, ttl};
 use crate::{Partition, drivers::postgres::errors::Damaged};

@@ -80,7 +80,8 @@ fn of_keyspace(keyspace: &Keyspace, description: Description) -> Description {
 fn with_commit_log(sync: Option<&str>, description: Description) -> Description {
     match sync {
         Some("periodic") => description.with("commitlog_sync", "periodic").concerned(
-            "commitlog_sync is periodic: a power cut of a whole quorum may lose the last seconds, with epochs. Set it \
+            "commitlog_sync is periodic: a power cut of a whole quorum may lose the last seconds, with \
+             epochs. Set it \
              to group or batch in cassandra.yaml of every node, or make sure that no power cut hits a quorum",
         ),
         Some(sync) => description.with("commitlog_sync", sync),

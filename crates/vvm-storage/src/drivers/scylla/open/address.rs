@@ -208,8 +208,8 @@ mod tests {
     #[test]
     fn hosts_keyspace_and_options_are_parsed() {
         let address = parse(
-            "scylla://a,b:9043,[::1]:9044,[::2]/elections?datacenter=dc1&serial=local&user=vvm&password_file=/run/x=y\
-             &replication=dc1:3,dc2:2&request_timeout=500ms",
+            "scylla://a,b:9043,[::1]:9044,[::2]/elections?datacenter=dc1&serial=local&user=vvm\
+             &password_file=/run/x=y&replication=dc1:3,dc2:2&request_timeout=500ms",
         )
         .unwrap();
         assert_eq!(address.contact_points, ["a:9042", "b:9043", "[::1]:9044", "[::2]:9042"]);

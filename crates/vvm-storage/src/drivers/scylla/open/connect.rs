@@ -27,8 +27,8 @@ pub(super) async fn connect(address: &Address) -> Result<(Session, Ending), Open
         let elsewhere_too = address.levels == Levels::Global;
         policy = policy.prefer_datacenter(datacenter.clone()).permit_dc_failover(elsewhere_too);
     }
-    // No retries: the second request would be refused by what the first one wrote. No timestamps: the cells of
-    // a transaction get its ballot.
+    // No retries: the second request would be refused by what the first one wrote. No timestamps: the cells
+    // of a transaction get its ballot.
     let profile = ExecutionProfile::builder()
         .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
         .speculative_execution_policy(None)

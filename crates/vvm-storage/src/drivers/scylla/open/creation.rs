@@ -130,7 +130,8 @@ fn table(address: &Address) -> String {
     let Address { keyspace, .. } = address;
     let columns = COLUMNS.map(|(name, of_type, kind)| column(name, of_type, kind));
     format!(
-        "CREATE TABLE IF NOT EXISTS \"{keyspace}\".{TABLE} ({}, PRIMARY KEY (pk, cc)) WITH id = {} AND comment = '{}'",
+        "CREATE TABLE IF NOT EXISTS \"{keyspace}\".{TABLE} ({}, PRIMARY KEY (pk, cc)) WITH id = {} AND \
+         comment = '{}'",
         columns.join(", "),
         identity(keyspace),
         // CQL doubles a quote in a string.

@@ -1,8 +1,8 @@
 //! [`Ending`]: waits until the connections of a session have ended (I9).
 //!
-//! The client library's tasks end by themselves after their session is dropped, and it does not report the end
-//! of the last one. But each task keeps the configuration until it ends, and a value of ours in it: when that
-//! is dropped, all tasks and their sockets have ended.
+//! The client library's tasks end by themselves after their session is dropped, and it does not report the
+//! end of the last one. But each task keeps the configuration until it ends, and a value of ours in it: when
+//! that is dropped, all tasks and their sockets have ended.
 
 use ::scylla::{
     errors::TranslationError,
@@ -14,7 +14,8 @@ use std::{net::SocketAddr, pin::pin, time::Duration};
 use tokio::sync::watch;
 use vvm_clock::{Clock, SystemClock};
 
-/// The last tasks end within milliseconds of their session. Only a request that is not polled keeps it longer.
+/// The last tasks end within milliseconds of their session. Only a request that is not polled keeps it
+/// longer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Part of every task's configuration. It is an address translator that translates nothing, because the

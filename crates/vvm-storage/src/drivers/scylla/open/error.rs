@@ -66,7 +66,8 @@ pub enum OpenError {
     },
     /// The server closed the connection at the first request, without an answer.
     #[error(
-        "{contact_points} closed the connection at the first request, as a node does while it starts or stops, and a \
+        "{contact_points} closed the connection at the first request, as a node does while it starts or \
+         stops, and a \
          proxy without a node. If this persists, {way_out}"
     )]
     HungUp {
@@ -77,7 +78,8 @@ pub enum OpenError {
     },
     /// There is no common version of the protocol.
     #[error(
-        "the nodes at {contact_points} don't speak version 4 of CQL's protocol: Cassandra does from 3.0 on, unless \
+        "the nodes at {contact_points} don't speak version 4 of CQL's protocol: Cassandra does from 3.0 on, \
+         unless \
          native_transport_allow_older_protocols forbids it ({why})"
     )]
     Protocol {
@@ -100,7 +102,8 @@ pub enum OpenError {
     },
     /// The user lacks a right.
     #[error(
-        "the user lacks a right ({0}): GRANT it. Leading needs SELECT and MODIFY, creating CREATE, adding columns \
+        "the user lacks a right ({0}): GRANT it. Leading needs SELECT and MODIFY, creating CREATE, adding \
+         columns \
          ALTER"
     )]
     Unauthorized(String),
@@ -114,7 +117,8 @@ pub enum OpenError {
     },
     /// The data centre of a local level has no copies.
     #[error(
-        "keyspace `{keyspace}` has no copies in data centre `{datacenter}`, so it has no quorum there; it has \
+        "keyspace `{keyspace}` has no copies in data centre `{datacenter}`, so it has no quorum there; it \
+         has \
          {there}. Name one of these with datacenter=, or ALTER KEYSPACE"
     )]
     NoCopies {
@@ -127,7 +131,8 @@ pub enum OpenError {
     },
     /// The keyspace is missing.
     #[error(
-        "there is no keyspace `{0}`: run `vvm init-storage` with this URL and replication=3, or correct the name"
+        "there is no keyspace `{0}`: run `vvm init-storage` with this URL and replication=3, or correct the \
+         name"
     )]
     NoKeyspace(String),
     /// The table is missing.
@@ -135,7 +140,8 @@ pub enum OpenError {
     NoTable(String),
     /// The table has format 1 without the columns of documents.
     #[error(
-        "the table for elections in keyspace `{0}` lacks the columns of documents: run `vvm init-storage` with this \
+        "the table for elections in keyspace `{0}` lacks the columns of documents: run `vvm init-storage` \
+         with this \
          URL as a user with the right to ALTER it. Leaders can continue meanwhile"
     )]
     BeforeDocuments(String),
@@ -154,7 +160,8 @@ pub enum OpenError {
     },
     /// The table is written at another level.
     #[error(
-        "this table is written at {stands}, not at {wanted}: two levels do not see each other, and both could lead. \
+        "this table is written at {stands}, not at {wanted}: two levels do not see each other, and both \
+         could lead. \
          Use the same serial= and datacenter= as the other candidates, or another keyspace"
     )]
     OtherLevel {

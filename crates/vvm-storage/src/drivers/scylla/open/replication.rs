@@ -63,7 +63,8 @@ fn judge(
         (Strategy::SimpleStrategy { replication_factor }, _) => {
             if datacenters > 1 {
                 concerns.push(
-                    "SimpleStrategy puts copies into random data centres: ALTER KEYSPACE to NetworkTopologyStrategy"
+                    "SimpleStrategy puts copies into random data centres: ALTER KEYSPACE to \
+                     NetworkTopologyStrategy"
                         .to_owned(),
                 );
             }
@@ -74,7 +75,8 @@ fn judge(
     };
     match copies {
         1 => concerns.push(
-            "there is one copy of each record: while its node is down no candidate leads, and if its disk is lost so \
+            "there is one copy of each record: while its node is down no candidate leads, and if its disk is \
+             lost so \
              are the epochs. Three copies let one node fail: ALTER KEYSPACE"
                 .to_owned(),
         ),

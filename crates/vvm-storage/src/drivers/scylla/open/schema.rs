@@ -1,7 +1,7 @@
 //! Checks keyspace and table at each opening. [`super::creation`] creates them.
 //!
-//! The level is recorded in the table's comment, because every node has the schema, even in a data centre that
-//! is cut off.
+//! The level is recorded in the table's comment, because every node has the schema, even in a data centre
+//! that is cut off.
 
 use super::{
     super::rows::{COLUMNS, COLUMNS_OF_DOCUMENTS, TABLE},
@@ -75,7 +75,8 @@ pub(super) async fn columns(
     session: &Session,
     address: &Address,
 ) -> Result<BTreeSet<Vec<String>>, OpenError> {
-    let columns = "SELECT column_name, type, kind FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?";
+    let columns = "SELECT column_name, type, kind FROM system_schema.columns WHERE keyspace_name = ? AND \
+        table_name = ?";
     Ok(rows(session, columns, (&address.keyspace, TABLE)).await?.iter().map(texts).collect())
 }
 

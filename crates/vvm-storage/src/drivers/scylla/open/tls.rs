@@ -33,7 +33,8 @@ pub(super) fn way_out(error: &rustls::Error) -> &'static str {
         Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => {
-            "the node's certificate has another name than its address: give it with tls_name=NAME, or write tls_name=* \
+            "the node's certificate has another name than its address: give it with tls_name=NAME, or write \
+             tls_name=* \
              if the authority signs only nodes"
         }
         Error::InvalidCertificate(

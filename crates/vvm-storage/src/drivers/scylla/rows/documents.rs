@@ -1,9 +1,8 @@
-//! The rows of documents, the statements of their verbs, and their answers.
+//! The rows of documents, the statements of their verbs, and their answers. A document is a row of its slot's
+//! partition, so one transaction compares the leader record (static columns) and writes rows.
 //!
-//! A document is a row of its slot's partition, so that one transaction compares the leader record (static
-//! columns) and writes rows. The number of the last batch and its random id are static columns, too. The
-//! first batch creates an empty first row, which is never deleted: to check a condition on static columns, the
-//! server reads up to the first live row, and would otherwise read thousands of tombstones.
+//! The first batch creates an empty first row, which is never deleted: to check static columns, the server
+//! reads up to the first live row, and would otherwise read thousands of tombstones.
 
 use super::{
     super::errors::{Damaged, DriverError},

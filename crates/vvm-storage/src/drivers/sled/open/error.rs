@@ -18,7 +18,8 @@ pub enum OpenError {
     #[error("{} has files of another program: name a folder that is empty or does not exist", .0.display())]
     OfSomethingElse(PathBuf),
     /// Another version of this driver created it.
-    #[error("{} has format {found}, and this version knows format {known}: use the other version", .path.display())]
+    #[error("{} has format {found}, and this version knows format {known}: use the other \
+        version", .path.display())]
     OtherFormat {
         /// The folder.
         path: PathBuf,

@@ -6,8 +6,8 @@
 //! | 1, number of the partition, id | number of the batch that put it, body |
 //!
 //! Numbers have 8 bytes, big-endian. One tree, because sled writes a batch to one tree as a whole. A number
-//! in place of the partition keeps keys short: sled writes up to 17 neighbours as one page, and moves a page of
-//! 128 KiB or more into a file that it does not sync.
+//! in place of the partition keeps keys short: sled writes up to 17 neighbours as one page, and moves a page
+//! of 128 KiB or more into a file that it does not sync.
 
 use super::{Rows, damaged};
 use crate::{Partition, drivers::sled::errors::DriverError};

@@ -1,7 +1,7 @@
 //! Jobs for the thread: a call's work, and the channel for its answer.
 //!
-//! A write is applied first and answered after `COMMIT`. Each state is a type, so that every write is answered
-//! once, and only after it was applied.
+//! A write is applied first and answered after `COMMIT`. Each state is a type, so that every write is
+//! answered once, and only after it was applied.
 
 use super::super::{errors::DriverError, rows::Rows};
 use crate::drivers::database_thread::Room;

@@ -49,7 +49,8 @@ pub enum OpenError {
     },
     /// The file may be in a container's own layer.
     #[error(
-        "{} is on overlayfs: containers of one image have a file of their own each at this path, and a candidate \
+        "{} is on overlayfs: containers of one image have a file of their own each at this path, and a \
+         candidate \
          in each of them would lead. Name a file on a volume or a bind mount; or, if all candidates see this \
          overlay, add `?allow=overlay` to the URL", .0.display()
     )]
@@ -59,13 +60,15 @@ pub enum OpenError {
     ReadOnlyFile(PathBuf),
     /// The folder can't be written.
     #[error(
-        "the folder {} can't be written, but the database needs two more files in it: correct its permissions or \
+        "the folder {} can't be written, but the database needs two more files in it: correct its \
+         permissions or \
          its mount", .0.display()
     )]
     ReadOnlyFolder(PathBuf),
     /// This user may only read it, and no other process has it open.
     #[error(
-        "this user can't write {} and can read it only while a candidate has it open: try again then, or as a user \
+        "this user can't write {} and can read it only while a candidate has it open: try again then, or as \
+         a user \
          with the right to write file and folder", .0.display()
     )]
     OnlyWhileInUse(PathBuf),
@@ -77,7 +80,8 @@ pub enum OpenError {
     OfAnotherProgram(PathBuf),
     /// A newer version of this driver created it.
     #[error(
-        "{} has format {found}, and this version knows formats up to {known}: use the newer version", .path.display()
+        "{} has format {found}, and this version knows formats up to {known}: use the newer \
+         version", .path.display()
     )]
     Newer {
         /// The file.
@@ -89,7 +93,8 @@ pub enum OpenError {
     },
     /// Another process keeps it locked.
     #[error(
-        "another process has locked {} for five seconds: look for one that is stopped, or has it open exclusively",
+        "another process has locked {} for five seconds: look for one that is stopped, or has it open \
+         exclusively",
         .0.display()
     )]
     Locked(PathBuf),
@@ -130,7 +135,8 @@ pub enum OpenError {
     },
     /// The log was deleted or truncated while other processes use it.
     #[error(
-        "the log beside {} (its -wal) was deleted or truncated while the database is in use: stop all programs \
+        "the log beside {} (its -wal) was deleted or truncated while the database is in use: stop all \
+         programs \
          that use it, start them again, and leave these files alone", .0.display()
     )]
     LogCutOff(PathBuf),

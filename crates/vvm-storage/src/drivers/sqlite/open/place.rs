@@ -1,7 +1,7 @@
 //! [`Place`]: whether a database file may lie where it does, and whether it still does.
 //!
-//! This code never opens the file. Closing any descriptor of it would drop the locks that SQLite holds in this
-//! process: POSIX locks belong to the process, not to the descriptor.
+//! This code never opens the file. Closing any descriptor of it would drop the locks that SQLite holds in
+//! this process: POSIX locks belong to the process, not to the descriptor.
 
 use super::{FileSystem, OpenError, OpenOptions};
 use std::{
@@ -11,8 +11,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The files of an open database, and their identities: the file, its log and the log's index. If the index is
-/// deleted, the next process creates another one, and then neither respects the other's locks.
+/// The files of an open database, and their identities: the file, its log and the log's index. If the index
+/// is deleted, the next process creates another one, and then neither respects the other's locks.
 #[derive(Debug)]
 pub(super) struct Place([Located; 3]);
 

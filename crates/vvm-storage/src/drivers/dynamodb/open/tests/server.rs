@@ -107,7 +107,8 @@ async fn serve(connection: TcpStream, script: &Script, requests: &Mutex<Requests
         };
         let Some((status, text)) = script(&operation, before) else { return Ok(()) };
         let answer = format!(
-            "HTTP/1.1 {status} Said\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: {}\r\n\r\n{text}",
+            "HTTP/1.1 {status} Said\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: \
+             {}\r\n\r\n{text}",
             text.len()
         );
         connection.write_all(answer.as_bytes()).await?;
