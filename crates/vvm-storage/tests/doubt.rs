@@ -282,8 +282,7 @@ fn a_hundred_thousand_ambiguous_outcomes_and_no_leadership_twice() {
     let World { applied, refused, never_sent, taken_over, leaderships, .. } = &*world;
     println!(
         "{leaderships} leaderships, {taken_over} claims of dead leaders' records; ambiguous: {applied} \
-         applied, {refused} \
-         refused, {never_sent} never sent"
+         applied, {refused} refused, {never_sent} never sent"
     );
     assert_eq!(world.waited_out, None, "a live record, by its own holder");
     assert!(world.ambiguous() >= AMBIGUOUS);

@@ -62,8 +62,7 @@ fn named_standby_leads_next_among_several() {
 fn command_is_stopped_by_term_before_the_slot_is_released() {
     let trial = VVM.trial();
     let script = "trap 'echo told; until test -e go; do sleep 0.01; done; echo tidied; exit 3' TERM; echo \
-        up; \
-                  while :; do sleep 0.01; done";
+        up; while :; do sleep 0.01; done";
     let script = format!("cd {}; {script}", trial.folder().display());
     let mut first = trial.run_script(&script).with(["--holder", "a", "--stop-timeout", "60s"]).start();
     first.stdout.wait_for("up");

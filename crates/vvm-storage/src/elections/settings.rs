@@ -14,8 +14,7 @@ pub enum SettleError {
     /// Another candidate settled another count, which is the one in force.
     #[error(
         "cluster {cluster} has {stands} slots in this storage, not {wanted}: start every member with the \
-         same count, \
-         or choose another name"
+         same count, or choose another name"
     )]
     Differs {
         /// Which cluster.

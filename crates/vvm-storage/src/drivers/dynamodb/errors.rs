@@ -24,8 +24,7 @@ pub(super) enum Failure {
     /// There is nothing to sign it with.
     #[error(
         "there are no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role \
-         of the \
-         machine or container ({0})"
+         of the machine or container ({0})"
     )]
     NoCredentials(String),
     /// The credentials are wrong, or not valid any more.

@@ -39,8 +39,7 @@ impl fmt::Display for Failed {
                 DbError::Unavailable { required, alive, .. } => write!(
                     out,
                     "no quorum: {required} copies must answer, and the nodes of {alive} are up. Start the \
-                     others, or \
-                     ALTER KEYSPACE to fewer copies"
+                     others, or ALTER KEYSPACE to fewer copies"
                 ),
                 DbError::Unauthorized => write!(out, "{words}: GRANT SELECT and MODIFY on the keyspace"),
                 DbError::Invalid => write!(

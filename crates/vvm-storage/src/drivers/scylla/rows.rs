@@ -44,8 +44,7 @@ pub(super) const COLUMNS_OF_DOCUMENTS: [&str; 3] = ["last_batch", "last_batch_id
 pub(super) fn swap(keyspace: &str) -> String {
     format!(
         "UPDATE \"{keyspace}\".{TABLE} SET epoch = ?, incarnation = ?, write = ?, ttl_nanos = ?, holder = ? \
-         WHERE pk = ? \
-         IF epoch = ? AND incarnation = ? AND write = ? AND ttl_nanos = ? AND holder = ?"
+         WHERE pk = ? IF epoch = ? AND incarnation = ? AND write = ? AND ttl_nanos = ? AND holder = ?"
     )
 }
 
@@ -53,8 +52,7 @@ pub(super) fn swap(keyspace: &str) -> String {
 pub(super) fn release(keyspace: &str) -> String {
     format!(
         "UPDATE \"{keyspace}\".{TABLE} SET incarnation = 0x, write = 0, ttl_nanos = 0, holder = '' WHERE pk \
-         = ? \
-         IF epoch = ? AND incarnation = ? AND write >= {} AND ttl_nanos >= 0 AND holder >= ''",
+         = ? IF epoch = ? AND incarnation = ? AND write >= {} AND ttl_nanos >= 0 AND holder >= ''",
         i64::MIN
     )
 }

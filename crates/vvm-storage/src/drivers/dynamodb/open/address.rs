@@ -19,8 +19,7 @@ pub(in super::super) struct Address {
 const SCHEME: &str = "dynamodb://";
 
 const SECRETS: &str = "secrets don't go into a URL, which others can read: put them where AWS's own tools \
-    look \
-                       (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, profile=NAME, a role of the machine)";
+    look (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, profile=NAME, a role of the machine)";
 
 impl fmt::Display for Address {
     /// Region, table and endpoint alone: none of them can have a secret in it.

@@ -22,8 +22,7 @@ pub enum OpenError {
     /// There is nothing to sign requests with.
     #[error(
         "there are no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (for a local endpoint \
-         to anything), \
-         profile=NAME, or a role of the machine or container ({0})"
+         to anything), profile=NAME, or a role of the machine or container ({0})"
     )]
     NoCredentials(String),
     /// The provider of credentials did not return any.
@@ -32,8 +31,7 @@ pub enum OpenError {
     /// They are wrong, or not valid any more.
     #[error(
         "AWS does not take these credentials: renew or mend them, check the machine's clock, and that the \
-         account uses \
-         region {region} ({said})"
+         account uses region {region} ({said})"
     )]
     Credentials {
         /// Where.
@@ -55,8 +53,7 @@ pub enum OpenError {
     /// The table is missing.
     #[error(
         "there is no table `{table}` in {place}: if it is in another region, mend the URL; if there is none \
-         yet, run \
-         `vvm init-storage` with this URL"
+         yet, run `vvm init-storage` with this URL"
     )]
     NoTable {
         /// Which one.
@@ -88,8 +85,7 @@ pub enum OpenError {
     /// It is replicated between regions.
     #[error(
         "table `{table}` is a global table, replicated to {regions}: two regions would have two leaders. Use \
-         a table of one \
-         region"
+         a table of one region"
     )]
     GlobalTable {
         /// Which one.
@@ -100,8 +96,7 @@ pub enum OpenError {
     /// DynamoDB would delete records by its own clock.
     #[error(
         "table `{table}` has time to live on attribute `{attribute}`, and would delete leader records while \
-         they are held: \
-         switch it off (`aws dynamodb update-time-to-live`), or use another table"
+         they are held: switch it off (`aws dynamodb update-time-to-live`), or use another table"
     )]
     TimeToLive {
         /// Which one.

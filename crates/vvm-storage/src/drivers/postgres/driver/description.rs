@@ -42,10 +42,8 @@ fn of_answer(answer: &Answer) -> Result<Description, DriverError> {
     if standbys > 0 && !has_synchronous_standbys {
         description = description.concerned(
             "the standbys are asynchronous: a fail-over may forget the last writes, and while the old \
-             primary \
-             still runs it may have a leader of its own. Set synchronous_standby_names, or make sure that \
-             the \
-             old primary is stopped before a standby is promoted",
+             primary still runs it may have a leader of its own. Set synchronous_standby_names, or make sure \
+             that the old primary is stopped before a standby is promoted",
         );
     }
     Ok(description)

@@ -91,8 +91,7 @@ fn parse(url: &str) -> Result<Address, String> {
             _ => {
                 return Err(format!(
                     "there is no option `{name}`; there are password_file, max_ttl, request_timeout, \
-                     sslmode, \
-                     sslrootcert, sslcert, sslkey"
+                     sslmode, sslrootcert, sslcert, sslkey"
                 ));
             }
         }

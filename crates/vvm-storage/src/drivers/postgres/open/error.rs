@@ -34,8 +34,7 @@ pub enum OpenError {
     /// The server refuses user or password.
     #[error(
         "{host} refuses the connection: {why}. The password comes from VVM_STORAGE_PASSWORD, \
-         password_file=PATH \
-         or ~/.pgpass"
+         password_file=PATH or ~/.pgpass"
     )]
     Login {
         /// The host.

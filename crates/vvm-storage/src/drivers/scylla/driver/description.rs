@@ -81,8 +81,8 @@ fn with_commit_log(sync: Option<&str>, description: Description) -> Description 
     match sync {
         Some("periodic") => description.with("commitlog_sync", "periodic").concerned(
             "commitlog_sync is periodic: a power cut of a whole quorum may lose the last seconds, with \
-             epochs. Set it \
-             to group or batch in cassandra.yaml of every node, or make sure that no power cut hits a quorum",
+             epochs. Set it to group or batch in cassandra.yaml of every node, or make sure that no power \
+             cut hits a quorum",
         ),
         Some(sync) => description.with("commitlog_sync", sync),
         None => description

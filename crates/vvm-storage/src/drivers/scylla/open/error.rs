@@ -67,8 +67,7 @@ pub enum OpenError {
     /// The server closed the connection at the first request, without an answer.
     #[error(
         "{contact_points} closed the connection at the first request, as a node does while it starts or \
-         stops, and a \
-         proxy without a node. If this persists, {way_out}"
+         stops, and a proxy without a node. If this persists, {way_out}"
     )]
     HungUp {
         /// The nodes.
@@ -79,8 +78,7 @@ pub enum OpenError {
     /// There is no common version of the protocol.
     #[error(
         "the nodes at {contact_points} don't speak version 4 of CQL's protocol: Cassandra does from 3.0 on, \
-         unless \
-         native_transport_allow_older_protocols forbids it ({why})"
+         unless native_transport_allow_older_protocols forbids it ({why})"
     )]
     Protocol {
         /// The nodes.
@@ -103,8 +101,7 @@ pub enum OpenError {
     /// The user lacks a right.
     #[error(
         "the user lacks a right ({0}): GRANT it. Leading needs SELECT and MODIFY, creating CREATE, adding \
-         columns \
-         ALTER"
+         columns ALTER"
     )]
     Unauthorized(String),
     /// The data centre is missing.
@@ -118,8 +115,7 @@ pub enum OpenError {
     /// The data centre of a local level has no copies.
     #[error(
         "keyspace `{keyspace}` has no copies in data centre `{datacenter}`, so it has no quorum there; it \
-         has \
-         {there}. Name one of these with datacenter=, or ALTER KEYSPACE"
+         has {there}. Name one of these with datacenter=, or ALTER KEYSPACE"
     )]
     NoCopies {
         /// The keyspace.
@@ -141,8 +137,7 @@ pub enum OpenError {
     /// The table has format 1 without the columns of documents.
     #[error(
         "the table for elections in keyspace `{0}` lacks the columns of documents: run `vvm init-storage` \
-         with this \
-         URL as a user with the right to ALTER it. Leaders can continue meanwhile"
+         with this URL as a user with the right to ALTER it. Leaders can continue meanwhile"
     )]
     BeforeDocuments(String),
     /// A keyspace is missing, and the number of its copies is not given.
@@ -161,8 +156,7 @@ pub enum OpenError {
     /// The table is written at another level.
     #[error(
         "this table is written at {stands}, not at {wanted}: two levels do not see each other, and both \
-         could lead. \
-         Use the same serial= and datacenter= as the other candidates, or another keyspace"
+         could lead. Use the same serial= and datacenter= as the other candidates, or another keyspace"
     )]
     OtherLevel {
         /// The level recorded with the table.

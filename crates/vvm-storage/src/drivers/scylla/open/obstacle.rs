@@ -43,8 +43,8 @@ impl OpenError {
             Some(Stream::HungUp) => {
                 let way_out = if address.tls.is_some() {
                     "the node may require a client certificate: give one with tls_certificate=PATH and \
-                     tls_key=PATH, \
-                     signed by an authority that the node trusts; or name the port at which nodes use TLS"
+                     tls_key=PATH, signed by an authority that the node trusts; or name the port at which \
+                     nodes use TLS"
                 } else {
                     PLAIN
                 };

@@ -76,8 +76,7 @@ fn judge(
     match copies {
         1 => concerns.push(
             "there is one copy of each record: while its node is down no candidate leads, and if its disk is \
-             lost so \
-             are the epochs. Three copies let one node fail: ALTER KEYSPACE"
+             lost so are the epochs. Three copies let one node fail: ALTER KEYSPACE"
                 .to_owned(),
         ),
         2 => concerns.push(

@@ -34,8 +34,7 @@ pub(super) fn way_out(error: &rustls::Error) -> &'static str {
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => {
             "the node's certificate has another name than its address: give it with tls_name=NAME, or write \
-             tls_name=* \
-             if the authority signs only nodes"
+             tls_name=* if the authority signs only nodes"
         }
         Error::InvalidCertificate(
             CertificateError::Expired

@@ -50,9 +50,8 @@ pub enum OpenError {
     /// The file may be in a container's own layer.
     #[error(
         "{} is on overlayfs: containers of one image have a file of their own each at this path, and a \
-         candidate \
-         in each of them would lead. Name a file on a volume or a bind mount; or, if all candidates see this \
-         overlay, add `?allow=overlay` to the URL", .0.display()
+         candidate in each of them would lead. Name a file on a volume or a bind mount; or, if all \
+         candidates see this overlay, add `?allow=overlay` to the URL", .0.display()
     )]
     Overlay(PathBuf),
     /// The file can't be written.
@@ -61,15 +60,13 @@ pub enum OpenError {
     /// The folder can't be written.
     #[error(
         "the folder {} can't be written, but the database needs two more files in it: correct its \
-         permissions or \
-         its mount", .0.display()
+         permissions or its mount", .0.display()
     )]
     ReadOnlyFolder(PathBuf),
     /// This user may only read it, and no other process has it open.
     #[error(
         "this user can't write {} and can read it only while a candidate has it open: try again then, or as \
-         a user \
-         with the right to write file and folder", .0.display()
+         a user with the right to write file and folder", .0.display()
     )]
     OnlyWhileInUse(PathBuf),
     /// It is not a database.
@@ -136,8 +133,7 @@ pub enum OpenError {
     /// The log was deleted or truncated while other processes use it.
     #[error(
         "the log beside {} (its -wal) was deleted or truncated while the database is in use: stop all \
-         programs \
-         that use it, start them again, and leave these files alone", .0.display()
+         programs that use it, start them again, and leave these files alone", .0.display()
     )]
     LogCutOff(PathBuf),
     /// The process is out of descriptors.

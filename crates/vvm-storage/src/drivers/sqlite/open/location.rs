@@ -66,8 +66,7 @@ impl Location {
         if self.given.is_relative() {
             concerns.push(format!(
                 "the path {} is relative: it means {} here, and another file for a candidate with another \
-                 working \
-                 folder. Write the absolute path",
+                 working folder. Write the absolute path",
                 self.given.display(),
                 self.path.display()
             ));
@@ -75,25 +74,23 @@ impl Location {
         if self.file_system.is_some_and(FileSystem::is_in_memory) {
             concerns.push(format!(
                 "the file is on {}, in memory: a reboot deletes it with its epochs, and a container or a \
-                 unit with \
-                 such a mount of its own does not see it. Keep it on a disk",
+                 unit with such a mount of its own does not see it. Keep it on a disk",
                 self.file_system().unwrap_or_default()
             ));
         }
         if self.file_system.is_some_and(FileSystem::is_layered) {
             concerns.push(
                 "the file is on overlayfs, which the URL allows (allow=overlay): if that is a container's \
-                 own layer, \
-                 it is deleted with the container, and no other container sees it. Keep it on a volume"
+                 own layer, it is deleted with the container, and no other container sees it. Keep it on a \
+                 volume"
                     .into(),
             );
         }
         if self.mount.as_ref().is_some_and(Mount::is_private_to_a_unit) {
             concerns.push(format!(
                 "{} is in a temporary folder of one systemd unit (PrivateTmp=): no other unit sees it, and \
-                 it is \
-                 deleted when the unit stops. Keep it in a folder that all candidates see, as one below \
-                 /var/lib",
+                 it is deleted when the unit stops. Keep it in a folder that all candidates see, as one \
+                 below /var/lib",
                 self.path.display()
             ));
         }
@@ -101,8 +98,7 @@ impl Location {
             let path = self.path.display();
             concerns.push(format!(
                 "every user of this machine has access to {path} (mode {mode:04o}): one that only reads can \
-                 hold a \
-                 lock that stops the elections. Run: chmod o-rwx {path} {path}-wal {path}-shm"
+                 hold a lock that stops the elections. Run: chmod o-rwx {path} {path}-wal {path}-shm"
             ));
         }
         concerns
