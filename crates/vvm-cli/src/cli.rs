@@ -18,6 +18,7 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use std::{ffi::OsString, process::ExitCode};
+use vvm_storage::StorageUrl;
 
 /// Runs `vvm`.
 pub(crate) fn main() -> ExitCode {
@@ -63,6 +64,7 @@ fn read(words: Vec<OsString>, variables: &settings::Variables) -> Result<(Cli, S
     let settled = settings::settle(&described, words, variables).map_err(|mut refusal| {
         if let Refusal::CommandLine(refusal) = &mut refusal {
             suggest(refusal);
+            redact(refusal);
         }
         Misuse { refusal, origins: Vec::new() }
     })?;
@@ -70,7 +72,8 @@ fn read(words: Vec<OsString>, variables: &settings::Variables) -> Result<(Cli, S
     let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
     match cli.map_err(|refusal| refusal.format(&mut described)) {
         Ok(cli) => Ok((cli, settled)),
-        Err(refusal) => {
+        Err(mut refusal) => {
+            redact(&mut refusal);
             let origins = settled.origins.of_refusal(&refusal);
             Err(Misuse { refusal: refusal.into(), origins })
         }
@@ -87,6 +90,18 @@ fn suggest(refusal: &mut clap::Error) {
         && let Some(nearest) = settings::nearest_option(unknown)
     {
         refusal.insert(ContextKind::SuggestedArg, ContextValue::String(format!("--{nearest}")));
+    }
+}
+
+/// Removes the secret of a storage's URL from the value that clap quotes.
+fn redact(refusal: &mut clap::Error) {
+    let is_storage = matches!(
+        refusal.get(ContextKind::InvalidArg),
+        Some(ContextValue::String(argument)) if argument.starts_with("--storage")
+    );
+    if is_storage && let Some(ContextValue::String(url)) = refusal.get(ContextKind::InvalidValue) {
+        let shown = StorageUrl::from(url.as_str()).to_string();
+        refusal.insert(ContextKind::InvalidValue, ContextValue::String(shown));
     }
 }
 

@@ -24,6 +24,20 @@ fn acquire_timeout_may_be_forever_and_never_is_refused_with_a_hint() {
 }
 
 #[test]
+fn refusal_of_a_storage_url_shows_no_secret() {
+    let urls =
+        ["dynamodb://KEY:planted@eu-west-1/t", "scylla://user:planted@host/k?x=1", "sqlit:a?pass=planted"];
+    for url in urls {
+        for command in ["run", "status", "doctor"] {
+            let refused = vvm(&[command, "--storage", url, "--name", "payroll"]);
+            let stderr = text(&refused.stderr);
+            assert_eq!(refused.status.code(), Some(64), "{command} {url}: {stderr}");
+            assert!(!stderr.contains("planted"), "{command} {url}: {stderr}");
+        }
+    }
+}
+
+#[test]
 fn switches_in_variables_may_be_1_or_yes_and_0_or_no() {
     let trial = VVM.trial();
     for on in ["1", "true", "yes", "YES"] {
