@@ -4,6 +4,10 @@
 
 use fastrand::Rng;
 use std::{fmt, ops::AddAssign, time::Duration};
+use vvm_clock::Instant;
+
+/// From here on there are no faults, and no service ends by itself.
+pub(crate) const FAULTS_END: Instant = Instant::from_nanos(300_000_000_000);
 
 /// How often each fault happens. Every seed has its own rates.
 #[derive(Clone, Debug)]

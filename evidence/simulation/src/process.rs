@@ -2,6 +2,7 @@
 
 use crate::{
     executor::{Process, Task},
+    faults::FAULTS_END,
     storage::RemoteStorage,
     world::{Signal, World},
 };
@@ -172,7 +173,9 @@ impl Service<u32> for SimService {
             return Err("simulated failure to start".into());
         }
         Ok(Box::pin(async move {
-            let natural_end = match self.profile.ends_after {
+            // Not after the last fault: the end of the run might fall between two leaders.
+            let within_faults = |after: &Duration| self.world.clock.now().after(*after) < FAULTS_END;
+            let natural_end = match self.profile.ends_after.filter(within_faults) {
                 Some(after) => self.clock.sleep(after),
                 None => Box::pin(std::future::pending()),
             };

@@ -2,7 +2,7 @@
 
 use crate::{
     executor::{Executor, Process},
-    faults::{Counts, FaultRates},
+    faults::{Counts, FAULTS_END, FaultRates},
     process::{self, ProcessProfile},
     trace::Trace,
     world::{Signal, World},
@@ -24,8 +24,6 @@ pub(crate) struct RunResult {
     pub(crate) steps: u64,
 }
 
-/// From here on there are no faults.
-const FAULTS_END: Instant = Instant::from_nanos(300_000_000_000);
 /// Enough for the longest TTL on the slowest clock, after the latest message, to pass twice.
 const END: Instant = Instant::from_nanos(400_000_000_000);
 /// How soon an ended process is noticed.
