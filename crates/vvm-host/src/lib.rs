@@ -31,8 +31,6 @@
 #![forbid(unsafe_code)]
 
 pub mod exit_status;
-#[cfg(test)]
-mod faulty_storage;
 mod history;
 mod host;
 mod host_storage;

@@ -11,6 +11,7 @@
 //!   memory, in a file that processes share, in a folder that one process has, on a cluster of ScyllaDB or
 //!   Apache Cassandra, in a database of PostgreSQL, and on a table of Amazon's DynamoDB.
 //! - [`open`], [`init_storage`]: the storage that a URL names.
+//! - `testing` (feature): storages for tests, in front of others.
 //!
 //! Each driver is a feature, and the crate compiles with any one of them alone, or with none.
 #![forbid(unsafe_code)]
@@ -29,6 +30,8 @@ mod partition;
 mod requests;
 mod storage_url;
 mod sysvvm;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod url;
 
 pub use description::Description;

@@ -7,75 +7,17 @@
 
 use async_trait::async_trait;
 use ielections::{
-    Candidacy, Claim, Delete, Entry, Epoch, Holder, Incarnation, Layer, Limits, ReadError, Slot, Swap, Terms,
-    Ttl, TtlStorage, WriteError, testing::elections_suite::Process,
+    Candidacy, Entry, Holder, Layer, Swap, Terms, Ttl, TtlStorage, WriteError,
+    testing::elections_suite::Process,
 };
-use std::{
-    backtrace::Backtrace,
-    num::NonZeroU32,
-    sync::{Arc, Mutex},
-};
+use std::{num::NonZeroU32, sync::Arc};
 use testing_time::MockClock;
 use vvm_clock::Clock;
 use vvm_storage::{
-    ClusterName, ElectionKey, ElectionsTtlStorage, Partition, SlotNumber, SysVvmStorage, mem::MemDatabase,
+    ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber,
+    mem::MemDatabase,
+    testing::{FaultyStorage, Layer as _},
 };
-
-/// A driver that takes down the stack on which its renewals are polled.
-#[derive(Debug)]
-struct Traced {
-    storage: Arc<dyn SysVvmStorage>,
-    stacks: Mutex<Vec<String>>,
-}
-
-#[async_trait]
-impl SysVvmStorage for Traced {
-    fn limits(&self) -> Limits {
-        self.storage.limits()
-    }
-
-    fn shared_between_processes(&self) -> bool {
-        false
-    }
-
-    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
-        self.storage.claim(at, from, entry).await
-    }
-
-    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
-        self.stacks.lock().unwrap().push(Backtrace::force_capture().to_string());
-        self.storage.renew(at, held, entry).await
-    }
-
-    async fn release(
-        &self,
-        at: Partition,
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Delete, WriteError> {
-        self.storage.release(at, incarnation, epoch).await
-    }
-
-    async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
-        self.storage.read(at).await
-    }
-
-    async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
-        self.storage.peek(at).await
-    }
-
-    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
-        self.storage.settle(at, value).await
-    }
-
-    async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
-        self.storage.setting(at).await
-    }
-
-    async fn close(&self) {
-        self.storage.close().await;
-    }
-}
 
 /// Changes nothing.
 #[derive(Debug)]
@@ -114,8 +56,8 @@ fn boxes_on_a_renewal(wrap: Wrap) -> usize {
     let clock = MockClock::new();
     let time: Arc<dyn Clock> = Arc::new(clock.clone());
     let storage = MemDatabase::new(Arc::clone(&time)).open() as _;
-    let traced = Arc::new(Traced { storage, stacks: Mutex::default() });
-    let storage = wrap(Arc::new(ElectionsTtlStorage::new(Arc::clone(&traced) as _)));
+    let traced = FaultyStorage::over(storage);
+    let storage = wrap(Arc::new(ElectionsTtlStorage::new(Arc::clone(&traced).into_storage())));
     let idle = clock.clone();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .on_thread_park(move || _ = idle.advance_to_next())
@@ -128,14 +70,14 @@ fn boxes_on_a_renewal(wrap: Wrap) -> usize {
         let terms = Terms::new(Holder::new("here").unwrap(), Ttl::DEFAULT);
         let candidacy = Candidacy { slots: vec![key], terms };
         let (_, leadership) = process.elections.acquire(candidacy).await.unwrap();
-        while traced.stacks.lock().unwrap().is_empty() {
+        while traced.stack().is_empty() {
             clock.sleep(Ttl::DEFAULT.get()).await;
         }
         leadership.release().await;
     });
-    let stacks = traced.stacks.lock().unwrap();
-    let engine = stacks[0].find("EngineTask<K,C> as core::future::future::Future>::poll");
-    let between = &stacks[0][..engine.expect("the engine is on the stack")];
+    let stack = traced.stack();
+    let engine = stack.find("EngineTask<K,C> as core::future::future::Future>::poll");
+    let between = &stack[..engine.expect("the engine is on the stack")];
     between.matches("poll<alloc::boxed::Box<(dyn core::future::future::Future").count()
 }
 

@@ -11,8 +11,8 @@
 use async_trait::async_trait;
 use fastrand::Rng;
 use ielections::{
-    Candidacy, Claim, Delete, Entry, Epoch, Holder, Incarnation, Leadership, Limits, ReadError, Slot, Swap,
-    Terms, Timing, Ttl, WriteError, testing::elections_suite::Process,
+    Candidacy, Claim, Delete, Entry, Epoch, Holder, Incarnation, Leadership, ReadError, Slot, Swap, Terms,
+    Timing, Ttl, WriteError, testing::elections_suite::Process,
 };
 use std::{
     collections::HashMap,
@@ -23,7 +23,9 @@ use testing_time::MockClock;
 use tokio::{runtime::Builder, task::JoinSet};
 use vvm_clock::{Clock, Instant};
 use vvm_deadman::recording::RecordingTrigger;
-use vvm_storage::{ElectionKey, ElectionsTtlStorage, Partition, SlotNumber, SysVvmStorage, mem::MemDatabase};
+use vvm_storage::{
+    ElectionKey, ElectionsTtlStorage, Partition, SlotNumber, SysVvmStorage, mem::MemDatabase, testing::Layer,
+};
 
 const AMBIGUOUS: u64 = 100_000;
 const CONTENDERS: u64 = 6;
@@ -114,13 +116,9 @@ impl std::fmt::Debug for Doubtful {
 }
 
 #[async_trait]
-impl SysVvmStorage for Doubtful {
-    fn limits(&self) -> Limits {
-        self.storage.limits()
-    }
-
-    fn shared_between_processes(&self) -> bool {
-        true
+impl Layer for Doubtful {
+    fn beneath(&self) -> &dyn SysVvmStorage {
+        &*self.storage
     }
 
     async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
@@ -166,18 +164,6 @@ impl SysVvmStorage for Doubtful {
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
         Ok(self.storage.peek(at).await?.into_iter().map(ageless).collect())
     }
-
-    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
-        self.storage.settle(at, value).await
-    }
-
-    async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
-        self.storage.setting(at).await
-    }
-
-    async fn close(&self) {
-        self.storage.close().await;
-    }
 }
 
 struct Contender {
@@ -191,7 +177,7 @@ struct Contender {
 impl Contender {
     async fn live(mut self) {
         while self.goes_on() {
-            let storage = ElectionsTtlStorage::new(Arc::clone(&self.storage) as _);
+            let storage = ElectionsTtlStorage::new(Arc::clone(&self.storage).into_storage());
             let process = Process::start(Arc::new(storage), Arc::new(self.clock.clone()));
             while self.goes_on() && self.takes_a_turn(&process).await {}
             process.crash();

@@ -5,14 +5,15 @@
 
 use async_trait::async_trait;
 use ielections::{
-    AcquireError, AcquireTimeout, Candidacy, Claim, Delete, Entry, Epoch, Holder, Incarnation, Limits,
-    ReadError, Slot, Swap, Terms, Ttl, TtlStorage as _, Vacant, Version, WriteError,
-    testing::elections_suite::Process,
+    AcquireError, AcquireTimeout, Candidacy, Entry, Epoch, Holder, Incarnation, Limits, ReadError, Slot,
+    Terms, Ttl, TtlStorage as _, Vacant, Version, testing::elections_suite::Process,
 };
 use std::{collections::BTreeSet, future::pending, num::NonZeroU32, sync::Arc, time::Duration};
 use testing_time::MockClock;
 use vvm_clock::Clock;
-use vvm_storage::{ElectionKey, ElectionsTtlStorage, Partition, SlotNumber, SysVvmStorage, mem::MemDatabase};
+use vvm_storage::{
+    ElectionKey, ElectionsTtlStorage, Partition, SlotNumber, SysVvmStorage, mem::MemDatabase, testing::Layer,
+};
 
 /// How long a look takes.
 const LATENCY: Duration = Duration::from_millis(5);
@@ -35,35 +36,14 @@ struct Remote {
 }
 
 #[async_trait]
-impl SysVvmStorage for Remote {
+impl Layer for Remote {
+    fn beneath(&self) -> &dyn SysVvmStorage {
+        &*self.storage
+    }
+
     fn limits(&self) -> Limits {
         // As a cluster's.
         Limits { scan_batch: 100, ..self.storage.limits() }
-    }
-
-    fn shared_between_processes(&self) -> bool {
-        true
-    }
-
-    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
-        self.storage.claim(at, from, entry).await
-    }
-
-    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
-        self.storage.renew(at, held, entry).await
-    }
-
-    async fn release(
-        &self,
-        at: Partition,
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Delete, WriteError> {
-        self.storage.release(at, incarnation, epoch).await
-    }
-
-    async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
-        self.storage.read(at).await
     }
 
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
@@ -88,18 +68,6 @@ impl SysVvmStorage for Remote {
             Fault::Hangs => pending().await,
         }
     }
-
-    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
-        self.storage.settle(at, value).await
-    }
-
-    async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
-        self.storage.setting(at).await
-    }
-
-    async fn close(&self) {
-        self.storage.close().await;
-    }
 }
 
 fn keys(slots: u32) -> Vec<ElectionKey> {
@@ -111,7 +79,8 @@ fn keys(slots: u32) -> Vec<ElectionKey> {
 fn on(clock: &MockClock, fault: Fault, faulty: &[ElectionKey]) -> ElectionsTtlStorage {
     let storage = MemDatabase::new(Arc::new(clock.clone())).open();
     let faulty = faulty.iter().map(|key| key.slot.get().get().to_be_bytes()).collect();
-    ElectionsTtlStorage::new(Arc::new(Remote { storage, clock: clock.clone(), faulty, fault }))
+    let remote = Remote { storage, clock: clock.clone(), faulty, fault };
+    ElectionsTtlStorage::new(Arc::new(remote).into_storage())
 }
 
 /// On a runtime that advances the clock whenever nothing can run.

@@ -4,11 +4,30 @@ use super::{
     Claim, Delete, Key, Limits, ReadError, Swap, TtlStorage, WriteError, document_storage::DocumentStorage,
 };
 use crate::record::{Entry, Epoch, Incarnation, Slot, Vacant};
-use futures_util::future::BoxFuture;
 use std::{fmt::Debug, sync::Arc};
 
-/// The verbs that pass through: each returns the future of the storage beneath, without another box. The
+/// Writes verbs that pass through: each returns the future of the storage beneath, without another box. The
 /// lifetimes are those of `#[async_trait]`, so that an implementation can override a verb by an `async fn`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! pass_on {
+    ($beneath:ident: $(
+        $(#[$doc:meta])* fn $verb:ident$(<$($life:lifetime),+>)?($($name:ident: $type:ty),*) -> $answer:ty;
+    )*) => {$(
+        $(#[$doc])*
+        fn $verb<'life0, $($($life,)+)? 'async_trait>(
+            &'life0 self, $($name: $type),*
+        ) -> ::std::pin::Pin<Box<dyn ::std::future::Future<Output = $answer> + Send + 'async_trait>>
+        where
+            'life0: 'async_trait,
+            $($($life: 'async_trait,)+)?
+            Self: 'async_trait,
+        {
+            self.$beneath().$verb($($name),*)
+        }
+    )*};
+}
+
 macro_rules! verbs_passed_on_to {
     ($beneath:ident) => {
         /// See [`TtlStorage::limits`].
@@ -16,124 +35,38 @@ macro_rules! verbs_passed_on_to {
             self.$beneath().limits()
         }
 
-        /// See [`TtlStorage::insert_if_not_exist`].
-        fn insert_if_not_exist<'life0, 'life1, 'life2, 'async_trait>(
-            &'life0 self,
-            key: &'life1 K,
-            vacant: Vacant,
-            entry: &'life2 Entry,
-        ) -> BoxFuture<'async_trait, Result<Claim, WriteError>>
-        where
-            'life0: 'async_trait,
-            'life1: 'async_trait,
-            'life2: 'async_trait,
-            Self: 'async_trait,
-        {
-            self.$beneath().insert_if_not_exist(key, vacant, entry)
-        }
-
-        /// See [`TtlStorage::take_over`].
-        fn take_over<'life0, 'life1, 'life2, 'life3, 'async_trait>(
-            &'life0 self,
-            key: &'life1 K,
-            observed: &'life2 Entry,
-            entry: &'life3 Entry,
-        ) -> BoxFuture<'async_trait, Result<Claim, WriteError>>
-        where
-            'life0: 'async_trait,
-            'life1: 'async_trait,
-            'life2: 'async_trait,
-            'life3: 'async_trait,
-            Self: 'async_trait,
-        {
-            self.$beneath().take_over(key, observed, entry)
-        }
-
-        /// See [`TtlStorage::compare_and_swap`].
-        fn compare_and_swap<'life0, 'life1, 'life2, 'life3, 'async_trait>(
-            &'life0 self,
-            key: &'life1 K,
-            held: &'life2 Entry,
-            entry: &'life3 Entry,
-        ) -> BoxFuture<'async_trait, Result<Swap, WriteError>>
-        where
-            'life0: 'async_trait,
-            'life1: 'async_trait,
-            'life2: 'async_trait,
-            'life3: 'async_trait,
-            Self: 'async_trait,
-        {
-            self.$beneath().compare_and_swap(key, held, entry)
-        }
-
-        /// See [`TtlStorage::compare_and_delete`].
-        fn compare_and_delete<'life0, 'life1, 'async_trait>(
-            &'life0 self,
-            key: &'life1 K,
-            incarnation: Incarnation,
-            epoch: Epoch,
-        ) -> BoxFuture<'async_trait, Result<Delete, WriteError>>
-        where
-            'life0: 'async_trait,
-            'life1: 'async_trait,
-            Self: 'async_trait,
-        {
-            self.$beneath().compare_and_delete(key, incarnation, epoch)
-        }
-
-        /// See [`TtlStorage::get`].
-        fn get<'life0, 'life1, 'async_trait>(
-            &'life0 self,
-            key: &'life1 K,
-        ) -> BoxFuture<'async_trait, Result<Slot, ReadError>>
-        where
-            'life0: 'async_trait,
-            'life1: 'async_trait,
-            Self: 'async_trait,
-        {
-            self.$beneath().get(key)
-        }
-
-        /// See [`TtlStorage::scan`].
-        fn scan<'life0, 'life1, 'async_trait>(
-            &'life0 self,
-            keys: &'life1 [K],
-        ) -> BoxFuture<'async_trait, Result<Vec<Slot>, ReadError>>
-        where
-            'life0: 'async_trait,
-            'life1: 'async_trait,
-            Self: 'async_trait,
-        {
-            self.$beneath().scan(keys)
-        }
-
-        /// See [`TtlStorage::scan_some`].
-        fn scan_some<'life0, 'life1, 'life2, 'async_trait>(
-            &'life0 self,
-            keys: &'life1 [K],
-            seen: &'life2 mut [Option<Slot>],
-        ) -> BoxFuture<'async_trait, Result<(), ReadError>>
-        where
-            'life0: 'async_trait,
-            'life1: 'async_trait,
-            'life2: 'async_trait,
-            Self: 'async_trait,
-        {
-            self.$beneath().scan_some(keys, seen)
-        }
-
         /// See [`TtlStorage::documents`].
         fn documents(&self) -> Option<&dyn DocumentStorage<K>> {
             self.$beneath().documents()
         }
 
-        /// See [`TtlStorage::close`].
-        fn close<'life0, 'async_trait>(&'life0 self) -> BoxFuture<'async_trait, ()>
-        where
-            'life0: 'async_trait,
-            Self: 'async_trait,
-        {
-            self.$beneath().close()
+        pass_on! { $beneath:
+            /// See [`TtlStorage::insert_if_not_exist`].
+            fn insert_if_not_exist<'key, 'entry>(
+                key: &'key K, vacant: Vacant, entry: &'entry Entry
+            ) -> Result<Claim, WriteError>;
+            /// See [`TtlStorage::take_over`].
+            fn take_over<'key, 'observed, 'entry>(
+                key: &'key K, observed: &'observed Entry, entry: &'entry Entry
+            ) -> Result<Claim, WriteError>;
+            /// See [`TtlStorage::compare_and_swap`].
+            fn compare_and_swap<'key, 'held, 'entry>(
+                key: &'key K, held: &'held Entry, entry: &'entry Entry
+            ) -> Result<Swap, WriteError>;
+            /// See [`TtlStorage::compare_and_delete`].
+            fn compare_and_delete<'key>(
+                key: &'key K, incarnation: Incarnation, epoch: Epoch
+            ) -> Result<Delete, WriteError>;
+            /// See [`TtlStorage::get`].
+            fn get<'key>(key: &'key K) -> Result<Slot, ReadError>;
+            /// See [`TtlStorage::scan`].
+            fn scan<'keys>(keys: &'keys [K]) -> Result<Vec<Slot>, ReadError>;
+            /// See [`TtlStorage::scan_some`].
+            fn scan_some<'keys, 'seen>(
+                keys: &'keys [K], seen: &'seen mut [Option<Slot>]
+            ) -> Result<(), ReadError>;
+            /// See [`TtlStorage::close`].
+            fn close() -> ();
         }
     };
 }

@@ -35,7 +35,6 @@ pub(super) async fn close(storage: Arc<HostStorage>, name: &str, clock: &Arc<dyn
 mod tests {
     use super::*;
     use crate::{
-        faulty_storage::FaultyStorage,
         local_wakeups::LocalWakeups,
         status::{Candidate, HostStatus},
     };
@@ -43,7 +42,11 @@ mod tests {
     use std::num::NonZeroU32;
     use testing_time::MockClock;
     use tokio_util::sync::CancellationToken;
-    use vvm_storage::{ElectionsTtlStorage, mem::MemDatabase};
+    use vvm_storage::{
+        ElectionsTtlStorage,
+        mem::MemDatabase,
+        testing::{FaultyStorage, Layer as _},
+    };
 
     #[tokio::test]
     async fn storage_that_does_not_close_is_abandoned_after_a_second() {
@@ -59,7 +62,7 @@ mod tests {
         faulty.hang_close();
         let kept = Arc::downgrade(&faulty);
         let storage = HostStorage::new(
-            Arc::new(ElectionsTtlStorage::new(faulty as _)),
+            Arc::new(ElectionsTtlStorage::new(faulty.into_storage())),
             LocalWakeups::disabled(Arc::clone(&clock)),
             Arc::new(HostStatus::new(candidate, Arc::clone(&clock))),
             Arc::clone(&clock),

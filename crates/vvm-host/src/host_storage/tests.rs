@@ -2,14 +2,17 @@
 
 use super::*;
 use crate::{
-    faulty_storage::FaultyStorage,
     requests::{Demand, may_work},
     status::Candidate,
 };
 use ielections::{Holder, Ttl, Version};
 use std::num::NonZeroU32;
 use testing_time::MockClock;
-use vvm_storage::{Ask, SlotNumber, mem::MemDatabase};
+use vvm_storage::{
+    Ask, SlotNumber,
+    mem::MemDatabase,
+    testing::{FaultyStorage, Layer as _},
+};
 
 const FIRST_CHANCE: Duration = Duration::from_secs(3);
 
@@ -46,7 +49,7 @@ impl Scene {
         let status = Arc::new(HostStatus::new(candidate, Arc::clone(&time)));
         let wakeups = LocalWakeups::disabled(Arc::clone(&time));
         let faulty = FaultyStorage::over(database.open());
-        let storage = Arc::new(ElectionsTtlStorage::new(Arc::clone(&faulty) as _));
+        let storage = Arc::new(ElectionsTtlStorage::new(Arc::clone(&faulty).into_storage()));
         let host = HostStorage::new(storage, wakeups, status, time, CancellationToken::new());
         let scene = Self { clock, storage: open(), host, faulty };
         let first = entry(1);

@@ -1,7 +1,6 @@
 //! [`HostStatus`] with real elections, on a clock that only moves when everything is idle.
 
 use super::*;
-use crate::faulty_storage::{Fault, FaultyStorage};
 use crate::{host_storage::HostStorage, local_wakeups::LocalWakeups};
 use ielections::{
     Candidacy, Elections, Entry, Env, Epoch, Incarnation, Leadership, OsEntropy, Terms, TokioSpawn,
@@ -11,7 +10,11 @@ use testing_time::{MockClock, MockWallClock};
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::CancellationToken;
 use vvm_deadman::{Deadman, recording::RecordingTrigger};
-use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber, mem::MemDatabase};
+use vvm_storage::{
+    ElectionKey, ElectionsTtlStorage, SlotNumber,
+    mem::MemDatabase,
+    testing::{Fault, FaultyStorage, Layer as _},
+};
 
 const TTL: Ttl = Ttl::DEFAULT;
 
@@ -73,7 +76,7 @@ impl Scene {
             spawn: Arc::new(TokioSpawn::on(Handle::current())),
             clock,
         };
-        let storage = Arc::new(ElectionsTtlStorage::new(Arc::clone(&self.storage) as _));
+        let storage = Arc::new(ElectionsTtlStorage::new(Arc::clone(&self.storage).into_storage()));
         let wakeups = LocalWakeups::disabled(Arc::clone(&env.clock));
         let (status, clock) = (Arc::clone(&self.status), Arc::clone(&env.clock));
         let storage = HostStorage::new(storage, wakeups, status, clock, CancellationToken::new());

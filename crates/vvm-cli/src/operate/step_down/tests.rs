@@ -4,14 +4,13 @@ use super::*;
 use crate::liveness::tests::record;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use ielections::{Claim, Delete, Incarnation, Limits, Swap};
 use std::{
     fmt,
     num::NonZeroU32,
     sync::{Arc, Mutex},
 };
 use vvm_clock::SystemClock;
-use vvm_storage::{ClusterName, Partition, SysVvmStorage, mem::MemDatabase};
+use vvm_storage::{ClusterName, Partition, SysVvmStorage, mem::MemDatabase, testing::Layer};
 
 /// Runs a future before one of the reads.
 struct Interleaved {
@@ -26,22 +25,11 @@ impl fmt::Debug for Interleaved {
 }
 
 #[async_trait]
-impl SysVvmStorage for Interleaved {
-    fn limits(&self) -> Limits {
-        self.beneath.limits()
+impl Layer for Interleaved {
+    fn beneath(&self) -> &dyn SysVvmStorage {
+        &*self.beneath
     }
-    fn shared_between_processes(&self) -> bool {
-        false
-    }
-    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
-        self.beneath.claim(at, from, entry).await
-    }
-    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
-        self.beneath.renew(at, held, entry).await
-    }
-    async fn release(&self, at: Partition, of: Incarnation, epoch: Epoch) -> Result<Delete, WriteError> {
-        self.beneath.release(at, of, epoch).await
-    }
+
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
         let due = {
             let mut before = self.before.lock().unwrap();
@@ -52,18 +40,6 @@ impl SysVvmStorage for Interleaved {
             due.await;
         }
         self.beneath.read(at).await
-    }
-    async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
-        self.beneath.peek(at).await
-    }
-    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
-        self.beneath.settle(at, value).await
-    }
-    async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
-        self.beneath.setting(at).await
-    }
-    async fn close(&self) {
-        self.beneath.close().await;
     }
 }
 
@@ -87,7 +63,7 @@ async fn handover_before_any_of_the_reads_is_never_a_loss() {
             of.insert_if_not_exist(&at, vacant, &next).await.unwrap();
         });
         let interleaved = Interleaved { beneath, before: Mutex::new((number, Some(handover))) };
-        let storage = ElectionsTtlStorage::new(Arc::new(interleaved));
+        let storage = ElectionsTtlStorage::new(Arc::new(interleaved).into_storage());
         let found = progress(&storage, &key, former.epoch, &request).await.unwrap();
         // Three reads: a hand-over after them is seen by the next look.
         let expected = if number < 4 { Progress::Begun } else { Progress::Stands(request) };

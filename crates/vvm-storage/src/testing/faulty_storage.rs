@@ -1,0 +1,103 @@
+//! [`FaultyStorage`]: a storage whose next renewal fails or whose `close` hangs.
+
+use super::Layer;
+use crate::{Partition, SysVvmStorage};
+use async_trait::async_trait;
+use ielections::{Entry, ReadError, Slot, Swap, WriteError};
+use std::{
+    backtrace::Backtrace,
+    future::pending,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+/// What happens to a renewal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// It is applied, and its answer is lost.
+    LostAnswer,
+    /// It is not applied, and never answered.
+    Hang,
+    /// It is refused: the disk is full.
+    Refused,
+}
+
+/// A storage that fails on request, and keeps the stack of the last renewal.
+#[derive(Debug)]
+pub struct FaultyStorage {
+    storage: Arc<dyn SysVvmStorage>,
+    next: Mutex<Option<Fault>>,
+    stack: Mutex<String>,
+    hangs_in_close: AtomicBool,
+    hides_requests: AtomicBool,
+}
+
+impl FaultyStorage {
+    /// Wraps `storage`. Nothing fails yet.
+    pub fn over(storage: Arc<dyn SysVvmStorage>) -> Arc<Self> {
+        let (next, stack) = (Mutex::default(), Mutex::default());
+        let (hangs_in_close, hides_requests) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { storage, next, stack, hangs_in_close, hides_requests })
+    }
+
+    /// Makes reads of the two partitions of requests fail.
+    pub fn hide_requests(&self) {
+        self.hides_requests.store(true, Relaxed);
+    }
+
+    /// Lets `close` never end.
+    pub fn hang_close(&self) {
+        self.hangs_in_close.store(true, Relaxed);
+    }
+
+    /// Lets the next renewal fail.
+    pub fn fail_next(&self, fault: Fault) {
+        *lock(&self.next) = Some(fault);
+    }
+
+    /// Returns the stack of the last renewal's first poll.
+    pub fn stack(&self) -> String {
+        lock(&self.stack).clone()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[async_trait]
+impl Layer for FaultyStorage {
+    fn beneath(&self) -> &dyn SysVvmStorage {
+        &*self.storage
+    }
+
+    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
+        *lock(&self.stack) = Backtrace::force_capture().to_string();
+        let fault = lock(&self.next).take();
+        match fault {
+            None => self.storage.renew(at, held, entry).await,
+            Some(Fault::LostAnswer) => {
+                self.storage.renew(at, held, entry).await?;
+                Err(WriteError::Unknown("the answer is lost".into()))
+            }
+            Some(Fault::Hang) => pending().await,
+            Some(Fault::Refused) => Err(WriteError::NotApplied("the disk is full".into())),
+        }
+    }
+
+    async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
+        if self.hides_requests.load(Relaxed) && at.len() == 2 {
+            return Err(ReadError::Unavailable("the partition has no quorum".into()));
+        }
+        self.storage.peek(at).await
+    }
+
+    async fn close(&self) {
+        if self.hangs_in_close.load(Relaxed) {
+            pending::<()>().await;
+        }
+        self.storage.close().await;
+    }
+}
