@@ -151,13 +151,11 @@ impl ExitReason {
 
     fn no_storage(error: &HostError, timeout_status: u8) -> Self {
         let (outcome, status) = match error {
-            HostError::Storage { cause, .. } if cause.is_misuse() => (Outcome::Misuse, exit::MISUSE),
-            HostError::Storage { cause, .. } if cause.is_of_system() => {
-                (Outcome::SystemRefused, exit::SYSTEM)
-            }
+            HostError::Storage(cause) if cause.is_misuse() => (Outcome::Misuse, exit::MISUSE),
+            HostError::Storage(cause) if cause.is_of_system() => (Outcome::SystemRefused, exit::SYSTEM),
             HostError::Slots(SettleError::Differs { .. }) => (Outcome::Conflict, exit::CONFLICT),
             HostError::StorageTimedOut(_) => (Outcome::NotAcquired, timeout_status),
-            HostError::Storage { .. } | HostError::Slots(_) => (Outcome::StorageRefused, exit::STORAGE),
+            HostError::Storage(_) | HostError::Slots(_) => (Outcome::StorageRefused, exit::STORAGE),
             error => (Outcome::SystemRefused, error.exit_status()),
         };
         Self::exit(outcome, status, error)

@@ -24,9 +24,7 @@ pub(super) async fn open_once(
     clock: &Arc<dyn Clock>,
 ) -> Result<Arc<ElectionsTtlStorage>, HostError> {
     let opened = vvm_storage::open(&settings.storage, Arc::clone(clock)).await;
-    let opened =
-        opened.map_err(|cause| HostError::Storage { url: settings.storage.as_str().into(), cause })?;
-    let storage = Arc::new(ElectionsTtlStorage::new(opened));
+    let storage = Arc::new(ElectionsTtlStorage::new(opened.map_err(HostError::Storage)?));
     storage.settle_slot_count(&settings.cluster(), settings.slots).await?;
     StartLine::of(&storage, settings, &**clock).await.log(&settings.name);
     Ok(storage)
@@ -84,7 +82,7 @@ impl HostError {
     /// Whether the obstacle may pass by itself.
     fn is_passing(&self) -> bool {
         match self {
-            Self::Storage { cause, .. } => cause.is_passing(),
+            Self::Storage(cause) => cause.is_passing(),
             Self::Slots(SettleError::Storage(cause)) => !matches!(cause, WriteError::Fatal(_)),
             _ => false,
         }

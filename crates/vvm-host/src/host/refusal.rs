@@ -4,20 +4,14 @@ use crate::{exit_status, http::CantListen, resource_limit::way_out};
 use ielections::record::HolderTooLong;
 use std::io;
 use vvm_deadman::ArmError;
-use vvm_storage::{OpenError, SettleError, StorageUrl};
+use vvm_storage::{OpenError, SettleError};
 
 /// Why a [`Host`](super::Host) could not be opened. Nothing runs, and nothing leads.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// The storage's URL is wrong, or what it names can't be opened.
-    #[error("storage {url}: {cause}")]
-    Storage {
-        /// The URL of the settings.
-        url: StorageUrl,
-        /// The cause.
-        #[source]
-        cause: OpenError,
-    },
+    #[error("storage: {0}")]
+    Storage(#[source] OpenError),
     /// The storage stayed unusable for as long as the host would have waited for leadership.
     #[error("the storage could not be opened in time: {0}")]
     StorageTimedOut(String),
@@ -42,10 +36,10 @@ impl HostError {
     /// Returns the exit status that `vvm run` would have, from `docs/vvm-run.md`: 64, 69, 71, 75 or 78.
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::Storage { cause, .. } if cause.is_misuse() => exit_status::MISUSE,
-            Self::Storage { cause, .. } if cause.is_of_system() => exit_status::SYSTEM,
+            Self::Storage(cause) if cause.is_misuse() => exit_status::MISUSE,
+            Self::Storage(cause) if cause.is_of_system() => exit_status::SYSTEM,
             Self::Slots(SettleError::Differs { .. }) => exit_status::CONFLICT,
-            Self::Storage { .. } | Self::Slots(_) => exit_status::STORAGE,
+            Self::Storage(_) | Self::Slots(_) => exit_status::STORAGE,
             Self::StorageTimedOut(_) => exit_status::NOT_ACQUIRED,
             Self::Holder(_) => exit_status::MISUSE,
             Self::Http(_) | Self::Deadman(_) | Self::System(_) => exit_status::SYSTEM,
