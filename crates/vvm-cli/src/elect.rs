@@ -72,6 +72,8 @@ async fn campaign(args: &ElectArgs, service: &HookService) -> Result<u8, HostErr
     let HookService { name, holder, hooks, failed, .. } = service;
     let mut settings = args.candidate.host_settings(holder.clone());
     settings.on_loss = OnLoss::Rejoin;
+    // The leader is another process, so the on-loss hook has to run before this one ends.
+    settings.stop_on_quit = true;
     let deadman = Deadman::with_trigger(hooks.trigger());
     let host = Host::with_env(settings, Env::with_deadman(deadman, Handle::current())?, Signals::Caught)?;
     if let Some(address) = host.http() {

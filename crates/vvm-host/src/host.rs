@@ -63,7 +63,8 @@ pub struct Host {
 /// How signals reach a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signals {
-    /// TERM and INT stop it, and HUP if [`HostSettings::stop_on_hup`] says so; see [`Host::run`].
+    /// TERM and INT stop it; HUP and QUIT if [`HostSettings::stop_on_hup`] and
+    /// [`stop_on_quit`](HostSettings::stop_on_quit) say so. See [`Host::run`].
     Caught,
     /// The program catches signals itself and cancels [`Host::stop`].
     Ignored,
@@ -72,8 +73,8 @@ pub enum Signals {
 impl Host {
     /// Opens the storage and reserves everything that a leader needs, before it campaigns.
     ///
-    /// From here on TERM and INT do not end the process, nor does HUP if [`HostSettings::stop_on_hup`] says
-    /// so: [`run`](Self::run) handles them.
+    /// From here on TERM and INT do not end the process, nor do HUP and QUIT if [`HostSettings::stop_on_hup`]
+    /// and [`stop_on_quit`](HostSettings::stop_on_quit) say so: [`run`](Self::run) handles them.
     ///
     /// # Errors
     /// [`HostError`].
@@ -110,8 +111,7 @@ impl Host {
         let status = Arc::new(HostStatus::new(candidate, Arc::clone(&env.clock)));
         let wakeups = wakeups(&settings, &env.clock);
         let http = settings.http.map(HttpServer::bind).transpose()?;
-        let signals =
-            (signals == Signals::Caught).then(|| StopSignals::catch(settings.stop_on_hup)).transpose()?;
+        let signals = (signals == Signals::Caught).then(|| StopSignals::catch(&settings)).transpose()?;
         let stop = CancellationToken::new();
         let campaigns = Campaigns { settings, holder, env, status, stop };
         Ok(Self { campaigns, storage: None, wakeups, http, shown: None, signals })
@@ -147,8 +147,8 @@ impl Host {
     /// decides what follows a loss; every other end of the work ends the host.
     ///
     /// Calls `services` once for each campaign. An operator's `vvm pause` or `vvm step-down` stops them, and
-    /// another campaign follows. Nothing starts while the name is paused. The first TERM, INT or HUP stops
-    /// the host; a second TERM or INT ends the process at once, of that signal. Returns when the services are
+    /// another campaign follows. Nothing starts while the name is paused. The first signal stops the host; a
+    /// second TERM, INT or QUIT ends the process at once, of that signal. Returns when the services are
     /// joined, the record is handed back, and the storage is closed or its time to close is over.
     ///
     /// # Cancel safety

@@ -34,12 +34,12 @@ Example:
   vvm elect --storage sqlite:leader.db --name payroll --on-lead ./promote --on-loss ./demote
 
   Hooks run one at a time, with VVM_LEADER_NAME, _SLOT, _EPOCH, _HOLDER and _INCARNATION in their environment.
-  On TERM, INT or HUP a leader runs the on-loss hook and releases the leadership. Then vvm exits.
+  On TERM, INT, HUP or QUIT a leader runs the on-loss hook and releases the leadership. Then vvm exits.
 
 Exit status:
-  0   stopped by TERM, INT or HUP    69  the storage refused
-  1   the on-lead hook failed        71  the system refused
-  64  wrong arguments                75  not acquired in time
+  0   stopped by a signal      69  the storage refused
+  1   the on-lead hook failed  71  the system refused
+  64  wrong arguments          75  not acquired in time
   78  configuration conflict in the storage
   80  the kill deadline passed before the on-loss hook had ended";
 

@@ -12,14 +12,14 @@ const ON_LEAD: &str = "echo lead $VVM_LEADER_EPOCH";
 const ON_LOSS: &str = "echo loss $VVM_LEADER_EPOCH";
 
 /// A `vvm elect`.
-struct Elect {
-    child: Child,
+pub(super) struct Elect {
+    pub(super) child: Child,
     stdout: Lines,
     stderr: Lines,
 }
 
 impl Elect {
-    fn start(trial: &Trial, on_lead: &str, on_loss: &str, options: &[&str]) -> Self {
+    pub(super) fn start(trial: &Trial, on_lead: &str, on_loss: &str, options: &[&str]) -> Self {
         Self::start_through(trial, &["env"], on_lead, on_loss, options)
     }
 
@@ -51,12 +51,12 @@ impl Elect {
         Self { child, stdout, stderr }
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(super) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// Status, standard output, standard error.
-    fn finish(mut self) -> (i32, Vec<String>, Vec<String>) {
+    pub(super) fn finish(mut self) -> (i32, Vec<String>, Vec<String>) {
         let status = self.child.wait().unwrap();
         let code = status.code().unwrap_or_else(|| panic!("{status}"));
         (code, self.stdout.rest(), self.stderr.rest())
@@ -94,6 +94,17 @@ fn hangup_of_a_leader_runs_the_on_loss_hook_and_releases() {
     elect.stdout.wait_for("midway");
     // The shell's, after the kernel's: not one that ends it at once.
     elect.signal(Signal::HUP);
+    let (code, said, _) = elect.finish();
+    assert_eq!((code, said.last()), (0, Some(&format!("loss {led}"))));
+    assert_eq!(trial.run(["true"]).with(["--acquire-timeout", "0"]).finish().code(), 0);
+}
+
+#[test]
+fn quit_of_a_leader_runs_the_on_loss_hook_and_releases() {
+    let trial = VVM.trial();
+    let mut elect = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
+    let led = epoch(&elect.stdout.wait_for("lead"));
+    elect.signal(Signal::QUIT);
     let (code, said, _) = elect.finish();
     assert_eq!((code, said.last()), (0, Some(&format!("loss {led}"))));
     assert_eq!(trial.run(["true"]).with(["--acquire-timeout", "0"]).finish().code(), 0);

@@ -10,7 +10,7 @@ use vvm_orch::Problem;
 /// one has not.
 #[derive(Clone, Debug)]
 pub enum Ended {
-    /// By TERM, INT, HUP, or [`Host::stop`](super::Host::stop).
+    /// By a signal, or by [`Host::stop`](super::Host::stop).
     Stopped,
     /// The storage could not be opened.
     NotOpened(Arc<HostError>),

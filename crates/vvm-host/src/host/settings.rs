@@ -56,6 +56,9 @@ pub struct HostSettings {
     /// and its services. Set false if HUP has another meaning, as "read the settings again". A HUP that was
     /// ignored before, as under `nohup`, stays ignored.
     pub stop_on_hup: bool,
+    /// Whether QUIT stops the host as TERM does. Default: false. Then it kills the program and its services,
+    /// with a core dump. A QUIT that was ignored before stays ignored.
+    pub stop_on_quit: bool,
 }
 
 impl HostSettings {
@@ -73,6 +76,7 @@ impl HostSettings {
             http: None,
             local_dir: LocalDir::None,
             stop_on_hup: true,
+            stop_on_quit: false,
         }
     }
 }

@@ -1,52 +1,45 @@
-//! [`StopSignals`]: stops a host by TERM, INT and HUP.
+//! [`StopSignals`]: stops a host by TERM, INT, HUP and QUIT.
 
+use super::HostSettings;
 use crate::{
     exit_status,
     stop_requests::{At, Request, StopRequests},
 };
 use rustix::process::Signal;
-use std::{convert::Infallible, fs, io, sync::Arc};
+use std::{convert::Infallible, fs, future::poll_fn, io, sync::Arc, task::Poll};
 use tokio::signal::unix::{Signal as Arrivals, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
 
-/// Receives TERM, INT and HUP.
+/// Receives the signals that stop a host.
 #[derive(Debug)]
-pub(super) struct StopSignals {
-    term: Arrivals,
-    int: Arrivals,
-    /// `None` if HUP is not caught.
-    hup: Option<Arrivals>,
-}
+pub(super) struct StopSignals(Vec<(Signal, Arrivals)>);
 
 impl StopSignals {
-    /// Catches TERM and INT, and with `stop_on_hup` HUP, unless it is ignored already, as under `nohup`.
+    /// Catches TERM and INT. Catches HUP and QUIT if `settings` say so, unless they are ignored already, as
+    /// HUP is under `nohup`.
     ///
     /// # Errors
     /// When the system has no descriptors left, or the runtime drives no signals.
-    pub(super) fn catch(stop_on_hup: bool) -> io::Result<Self> {
-        let catches_hup = stop_on_hup && !is_ignored(Signal::HUP);
-        let hup = catches_hup.then(|| signal(SignalKind::hangup())).transpose()?;
-        Ok(Self { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())?, hup })
+    pub(super) fn catch(settings: &HostSettings) -> io::Result<Self> {
+        let optional = [(Signal::HUP, settings.stop_on_hup), (Signal::QUIT, settings.stop_on_quit)];
+        let optional = optional.into_iter().filter(|(signal, stops)| *stops && !is_ignored(*signal));
+        let caught = [Signal::TERM, Signal::INT].into_iter().chain(optional.map(|(signal, _)| signal));
+        let caught = caught.map(|caught| Ok((caught, signal(SignalKind::from_raw(caught.as_raw()))?)));
+        caught.collect::<io::Result<_>>().map(Self)
     }
 
-    /// Cancels `stop` at the first signal, and ends the process at a second TERM or INT. Services that still
-    /// work are dead then before another process can lead, since the record stands until it expires (I4). HUP
-    /// never counts as a second signal: kernel and shell may both send one for the same lost terminal.
+    /// Cancels `stop` at the first signal, and ends the process at a second TERM, INT or QUIT. Services that
+    /// still work are dead then before another process can lead, since the record stands until it expires
+    /// (I4). HUP never counts as a second signal: kernel and shell may both send one for the same lost
+    /// terminal.
     ///
     /// # Cancel safety
     /// May be dropped at will.
     pub(super) async fn handle(mut self, stop: &CancellationToken, clock: &Arc<dyn Clock>) -> Infallible {
         let mut requests = StopRequests::default();
         loop {
-            let caught = tokio::select! {
-                biased;
-                Some(()) = self.term.recv() => Signal::TERM,
-                Some(()) = self.int.recv() => Signal::INT,
-                Some(()) = next(&mut self.hup) => Signal::HUP,
-                // The streams end only with the runtime.
-                else => std::future::pending().await,
-            };
+            let caught = self.next().await;
             let request = match caught {
                 Signal::HUP if stop.is_cancelled() => Request::Echo,
                 Signal::HUP => Request::Stop,
@@ -67,17 +60,22 @@ impl StopSignals {
             }
         }
     }
+
+    /// Returns the next signal.
+    async fn next(&mut self) -> Signal {
+        poll_fn(|cx| {
+            let arrived = |(signal, arrivals): &mut (Signal, Arrivals)| {
+                // The streams end only with the runtime.
+                matches!(arrivals.poll_recv(cx), Poll::Ready(Some(()))).then_some(*signal)
+            };
+            self.0.iter_mut().find_map(arrived).map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
 }
 
 fn name(signal: Signal) -> &'static str {
     signal_hook::low_level::signal_name(signal.as_raw()).unwrap_or("a signal")
-}
-
-async fn next(arrivals: &mut Option<Arrivals>) -> Option<()> {
-    match arrivals {
-        Some(arrivals) => arrivals.recv().await,
-        None => std::future::pending().await,
-    }
 }
 
 /// Returns whether this process ignores `signal`, from proc(5); false if that can't be read.

@@ -38,9 +38,13 @@ pub(super) enum StartError<E> {
 impl<Job: Send + 'static> DatabaseThread<Job> {
     /// Starts the thread. On it `open` opens the database, and `serve` takes jobs until the queue is closed.
     /// Also returns what `open` says about the database.
+    ///
+    /// # Cancel safety
+    /// Dropped, it joins the thread. So an `open` that waits ends when its argument returns true: then no
+    /// caller is left (I10).
     pub(super) async fn start<D, A: Send + 'static, E: Send + 'static>(
         name: &str,
-        open: impl FnOnce() -> Result<(D, A), E> + Send + 'static,
+        open: impl FnOnce(&dyn Fn() -> bool) -> Result<(D, A), E> + Send + 'static,
         serve: impl FnOnce(D, mpsc::Receiver<Job>) + Send + 'static,
     ) -> Result<(Self, A), StartError<E>> {
         let (queue, jobs) = mpsc::channel();
@@ -49,7 +53,7 @@ impl<Job: Send + 'static> DatabaseThread<Job> {
         let run = move || {
             // Dropped last, after all that this thread owns.
             let _ending = ending;
-            match open() {
+            match open(&|| opened.is_closed()) {
                 Err(error) => drop(opened.send(Err(error))),
                 Ok((database, about)) => {
                     // Otherwise opening was cancelled, and no handle would close the database.

@@ -27,12 +27,20 @@ use std::{
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
+    thread,
     time::Duration,
 };
+use vvm_clock::SystemClock;
 
 /// How long opening waits for a lock of another process. That process may be creating the file on a disk that
 /// needs seconds for a sync.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long one attempt to open waits for a lock, and so how soon an abandoned one ends.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(50);
+
+/// The pause before the next attempt. In some states SQLite refuses a lock at once.
+const ATTEMPT_PAUSE: Duration = Duration::from_millis(1);
 
 /// More than this driver has statements: none is prepared twice.
 const STATEMENTS: usize = 32;
@@ -44,6 +52,23 @@ pub(super) struct Database {
     place: Place,
     origin: Option<Origin>,
     location: Location,
+}
+
+/// Repeats `open` while another process has the database locked, for [`LOCK_TIMEOUT`] or until the outcome
+/// has no receiver.
+pub(super) fn wait_for_lock(
+    open: impl Fn() -> Result<Database, OpenError>,
+    is_abandoned: &dyn Fn() -> bool,
+) -> Result<Database, OpenError> {
+    let give_up_at = SystemClock::read().after(LOCK_TIMEOUT);
+    loop {
+        match open() {
+            Err(OpenError::Locked(_)) if SystemClock::read() < give_up_at && !is_abandoned() => {
+                thread::park_timeout(ATTEMPT_PAUSE);
+            }
+            outcome => return outcome,
+        }
+    }
 }
 
 /// Opens the database at `path`, and creates it on first use.
@@ -123,7 +148,7 @@ fn create(path: &Path, options: OpenOptions) {
 
 fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
     let opened = Connection::open_with_flags(path, flags).and_then(|connection| {
-        connection.busy_timeout(LOCK_TIMEOUT)?;
+        connection.busy_timeout(ATTEMPT_TIMEOUT)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         Ok(connection)
     });

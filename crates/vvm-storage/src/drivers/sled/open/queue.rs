@@ -24,7 +24,7 @@ impl Queue {
     pub(in super::super) async fn start(
         open: impl FnOnce() -> Result<Database, OpenError> + Send + 'static,
     ) -> Result<Self, OpenError> {
-        match DatabaseThread::start("vvm-sled", || open().map(|database| (database, ())), serve).await {
+        match DatabaseThread::start("vvm-sled", |_| open().map(|database| (database, ())), serve).await {
             Ok((thread, ())) => Ok(Self(thread)),
             Err(StartError::Thread(cause)) => Err(OpenError::Thread(cause)),
             Err(StartError::Ended) => Err(OpenError::ThreadEnded),

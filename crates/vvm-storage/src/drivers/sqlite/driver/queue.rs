@@ -3,7 +3,7 @@
 use super::{
     super::{
         errors::DriverError,
-        open::{Database, Location, OpenError},
+        open::{Database, Location, OpenError, wait_for_lock},
         rows::Rows,
     },
     job::{Job, PendingRead, PendingWrite},
@@ -22,10 +22,10 @@ pub(in super::super) struct Queue(DatabaseThread<Job>);
 impl Queue {
     /// Starts the thread, which opens and closes the database. Also returns the database's location.
     pub(super) async fn start(
-        open: impl FnOnce() -> Result<Database, OpenError> + Send + 'static,
+        open: impl Fn() -> Result<Database, OpenError> + Send + 'static,
     ) -> Result<(Self, Location), OpenError> {
-        let open = || {
-            let database = open()?;
+        let open = move |is_abandoned: &dyn Fn() -> bool| {
+            let database = wait_for_lock(open, is_abandoned)?;
             let location = database.location().clone();
             Ok((database, location))
         };

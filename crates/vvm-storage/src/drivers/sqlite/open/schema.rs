@@ -1,10 +1,9 @@
 //! Checks whether a database is this driver's, brings its format up to date, and sets how it syncs.
 
-use super::{super::rows::SCHEMAS, LOCK_TIMEOUT, OpenError, error::of_sqlite};
+use super::{super::rows::SCHEMAS, OpenError, error::of_sqlite};
 use crate::Provenance;
-use rusqlite::{Connection, ErrorCode, TransactionBehavior};
-use std::{path::Path, thread, time::Duration};
-use vvm_clock::SystemClock;
+use rusqlite::{Connection, TransactionBehavior};
+use std::path::Path;
 
 /// "VVM1": identifies the database to `file` and other programs.
 const APPLICATION_ID: i64 = 0x5656_4d31;
@@ -77,23 +76,11 @@ fn complete(path: &Path, connection: &Connection) -> Result<Provenance, OpenErro
     Ok(if found == 0 { Provenance::Created } else { Provenance::Existing })
 }
 
-/// Turns on the write-ahead log, which stays on.
+/// Turns on the write-ahead log, which stays on. While another process reads or writes, SQLite does not wait
+/// here, because two processes could wait for each other.
 fn keep_log(path: &Path, connection: &Connection) -> Result<(), OpenError> {
-    let give_up_at = SystemClock::read().after(LOCK_TIMEOUT);
-    loop {
-        let mode =
-            connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0));
-        match mode {
-            Ok(mode) if mode == "wal" => return Ok(()),
-            Ok(mode) => return Err(OpenError::NoWriteAheadLog { path: path.to_owned(), mode }),
-            // SQLite does not wait here, because two processes could wait for each other.
-            Err(error)
-                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
-                    && SystemClock::read() < give_up_at =>
-            {
-                thread::park_timeout(Duration::from_millis(1));
-            }
-            Err(error) => return Err(of_sqlite(path, error)),
-        }
-    }
+    let mode = connection
+        .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))
+        .map_err(|error| of_sqlite(path, error))?;
+    if mode == "wal" { Ok(()) } else { Err(OpenError::NoWriteAheadLog { path: path.to_owned(), mode }) }
 }
