@@ -45,13 +45,13 @@ impl Limit {
 /// A panic is caught because only the engine can disarm a deadline: a bug in a driver must not end it. A call
 /// that is answered at its first poll costs no timer.
 pub(crate) async fn bounded<T>(
-    call: impl Future<Output = T>,
+    call: impl Future<Output = T> + Unpin,
     limit: Limit,
     unanswered: fn(NoAnswer) -> T,
 ) -> T {
     let timeout = limit.timeout;
     // Unwind safe: the call is not polled after its panic, and a driver answers for its own shared state.
-    let call = pin!(AssertUnwindSafe(call).catch_unwind());
+    let call = AssertUnwindSafe(call).catch_unwind();
     match select(call, pin!(limit.reached())).await {
         Either::Left((Ok(answer), _)) => answer,
         Either::Left((Err(payload), _)) => unanswered(NoAnswer::from_panic(&*payload)),

@@ -7,6 +7,7 @@
 mod actor;
 mod actors;
 mod call;
+mod calls;
 mod campaigning;
 mod command;
 mod leading;

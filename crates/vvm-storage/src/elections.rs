@@ -83,6 +83,9 @@ impl ElectionsTtlStorage {
     /// Dropped, it leaves in `seen` what was read so far.
     async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
         let size = self.limits.scan_batch.max(1);
+        if at.len() <= size {
+            return self.sysvvm.peek_some(at, seen).await;
+        }
         let batches = at.chunks(size).zip(seen.chunks_mut(size));
         let batches = batches.map(|(at, seen)| self.sysvvm.peek_some(at, seen)).collect::<Vec<_>>();
         let mut batches = stream::iter(batches).buffer_unordered(BATCHES);

@@ -24,6 +24,7 @@ use priority_lock::PriorityLock;
 use queue::{Answer, Pace, Step, WriteQueue};
 use std::{
     collections::HashMap,
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
@@ -216,7 +217,8 @@ impl DocumentWriter {
     ) -> T {
         let left = state.clock.now().until(state.kill_at());
         let timeout = state.timing.attempt_timeout().min(left);
-        bounded(call, Limit { clock: Arc::clone(&state.clock), timeout, withdrawn: None }, unanswered).await
+        bounded(pin!(call), Limit { clock: Arc::clone(&state.clock), timeout, withdrawn: None }, unanswered)
+            .await
     }
 }
 

@@ -4,14 +4,12 @@
 use super::{
     actor::{Actor, Kind, Turn},
     call::{Call, Request},
+    calls::Calls,
     command::Command,
     timers::Timers,
 };
 use crate::{EngineSettings, Env, Key, Loss, TtlStorage, bounded::Limit, timing::Jitter};
-use futures_util::{
-    future::{AbortHandle, AbortRegistration},
-    stream::FuturesUnordered,
-};
+use futures_util::future::{AbortHandle, AbortRegistration};
 use slab::Slab;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -38,9 +36,7 @@ pub(super) struct Engine<K: Key, C> {
     /// Actors whose wake-up has moved in this round. The timer queue is updated at the end of the round: a
     /// storage in memory has answered most calls by then, and their time limits need no timer.
     moved: Vec<usize>,
-    pub(super) calls: FuturesUnordered<C>,
-    /// A call was made that was not polled yet.
-    pub(super) unpolled: bool,
+    pub(super) calls: Calls<C>,
     renewals: VecDeque<usize>,
     others: VecDeque<usize>,
     /// Leases with a confirmed renewal that the deadman does not have yet.
@@ -87,8 +83,7 @@ impl<K: Key, C: Call> Engine<K, C> {
             tickets: BTreeMap::new(),
             timers,
             moved: Vec::new(),
-            calls: FuturesUnordered::new(),
-            unpolled: false,
+            calls: Calls::new(),
             renewals: VecDeque::new(),
             others: VecDeque::new(),
             confirmed: Vec::new(),
@@ -171,7 +166,7 @@ impl<K: Key, C: Call> Engine<K, C> {
         None
     }
 
-    /// Sends a request for the actor. It is polled first in this round or in the next one.
+    /// Sends a request for the actor. Its first poll follows in the same round.
     pub(super) fn call(&mut self, id: usize, timeout: Duration, request: Request<K>) {
         if let Some(actor) = self.actors.get_mut(id) {
             actor.calling = true;
@@ -179,7 +174,6 @@ impl<K: Key, C: Call> Engine<K, C> {
         let withdrawn = if request.is_read() { self.withdrawable(id) } else { None };
         let limit = Limit { clock: Arc::clone(&self.env.clock), timeout, withdrawn };
         self.calls.push((self.make_call)(Arc::clone(&self.storage), id, request, limit));
-        self.unpolled = true;
     }
 
     /// Lets a read end with its campaign (I10). A write runs for its whole time.

@@ -5,7 +5,7 @@ use crate::{
     bounded::{Limit, NoAnswer, bounded},
     documents::RenewalTurn,
 };
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 /// A call in flight. Its output is the actor and the answer.
 ///
@@ -65,7 +65,10 @@ pub(super) async fn call<K: Key>(
         Request::Scan(keys) => vec![None; keys.len()],
         _ => Vec::new(),
     };
-    let reply = bounded(send(&*storage, &request, &mut seen), limit, request.unanswered()).await;
+    let reply = {
+        let sent = pin!(send(&*storage, &request, &mut seen));
+        bounded(sent, limit, request.unanswered()).await
+    };
     let reply = match reply {
         Reply::Scanned(_, outcome) => Reply::Scanned(seen, outcome),
         other => other,

@@ -3,11 +3,10 @@
 use super::{
     actor::{Event, Kind},
     actors::Engine,
-    call::Call,
+    call::{Call, Reply},
     command::Command,
 };
 use crate::{Key, Loss};
-use futures_util::stream::StreamExt;
 use std::{
     pin::Pin,
     sync::{
@@ -72,40 +71,44 @@ impl<K: Key, C: Call> EngineTask<K, C> {
     /// the others.
     fn round(&mut self, cx: &mut Context<'_>) -> bool {
         self.engine.now = self.engine.env.clock.now();
-        let timers = self.some(|task| {
+        let timers = self.some(cx, |task, _| {
             let Some(id) = task.engine.timers.due(task.engine.now) else { return false };
             task.engine.deliver(id, Event::Woken);
             true
         });
-        let answers = self.some(|task| {
-            let Poll::Ready(Some((id, reply))) = task.engine.calls.poll_next_unpin(cx) else {
-                task.engine.unpolled = false;
-                return false;
-            };
-            // The process may have been stopped since the round began: the answer was not seen before now
-            // (I5).
-            task.engine.now = task.engine.env.clock.now();
-            task.engine.deliver(id, Event::Answered(reply));
+        let answers = self.some(cx, |task, cx| {
+            let Some(answer) = task.engine.calls.poll_pending(cx) else { return false };
+            task.engine.answered(answer);
             true
         });
-        let commands = self.some(|task| {
+        let commands = self.some(cx, |task, cx| {
             let Some(command) = task.next_command(cx) else { return false };
             task.command(command);
             true
         });
         self.engine.queue_wake_ups();
         self.engine.confirm_deadlines();
-        timers || answers || commands || self.engine.unpolled
+        timers || answers || commands || self.engine.calls.must_be_polled()
     }
 
     /// Repeats `one` until it returns `false`, or [`ROUND`] times. Returns `true` if there may be more.
-    fn some(&mut self, mut one: impl FnMut(&mut Self) -> bool) -> bool {
+    ///
+    /// After each, actors take their turns, and calls that are answered at once are delivered: an actor goes
+    /// as far as it can while its data is in the processor's cache.
+    fn some(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut one: impl FnMut(&mut Self, &mut Context<'_>) -> bool,
+    ) -> bool {
         (0..ROUND).all(|_| {
-            let done = one(self);
-            while let Some(id) = self.engine.next_turn() {
-                self.engine.deliver(id, Event::MaySend);
+            let done = one(self, cx);
+            loop {
+                while let Some(id) = self.engine.next_turn() {
+                    self.engine.deliver(id, Event::MaySend);
+                }
+                let Some(answer) = self.engine.calls.poll_new(cx) else { return done };
+                self.engine.answered(answer);
             }
-            done
         })
     }
 
@@ -125,7 +128,7 @@ impl<K: Key, C: Call> EngineTask<K, C> {
 
     fn finished(&self) -> bool {
         let ending = self.engine.closing || !self.commanded;
-        ending && self.engine.actors.is_empty() && self.engine.calls.is_empty()
+        ending && self.engine.actors.is_empty() && self.engine.calls.len() == 0
     }
 }
 
@@ -140,6 +143,12 @@ impl<K: Key, C: Call> Engine<K, C> {
             Kind::Releasing(_) => self.release_event(id, event),
             Kind::Changing => {}
         }
+    }
+
+    fn answered(&mut self, (id, reply): (usize, Reply)) {
+        // The process may have been stopped since the round began: the answer was not seen before now (I5).
+        self.now = self.env.clock.now();
+        self.deliver(id, Event::Answered(reply));
     }
 
     /// Ends campaigns and sends each leader a loss. Renewals continue until each has handed back (I6).
