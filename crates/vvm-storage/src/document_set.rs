@@ -47,7 +47,7 @@ impl DocumentSet {
         self.last
     }
 
-    /// Whether `batch` is the next one and all its conditions hold. Who leads is for the caller to compare.
+    /// Whether `batch` is the next one and all its conditions hold. The caller compares the leader.
     pub(crate) fn admits(&self, fence: &Fence, batch: &[DocumentWrite]) -> bool {
         let version = |id| Some(self.standing.get(id)?.version);
         self.last == fence.after && batch.iter().all(|write| write.only_if().holds(version(write.id())))
@@ -60,7 +60,7 @@ impl DocumentSet {
         for write in batch {
             match write {
                 DocumentWrite::Put { id, body, .. } => {
-                    // Copied, as the id is: a small part of a large buffer would keep all of it.
+                    // Both are copied: a small slice would keep its whole buffer in memory.
                     let body = Body { version, bytes: Bytes::copy_from_slice(body) };
                     match self.standing.get_mut(id) {
                         Some(stands) => *stands = body,

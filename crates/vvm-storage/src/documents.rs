@@ -7,19 +7,18 @@ use ielections::{
     Scan, WriteError,
 };
 
-/// The documents in the sysvvm keyspace of one database: what a [`SysVvmStorage`](crate::SysVvmStorage)
-/// offers by its `documents`.
+/// The documents in the sysvvm keyspace of one database. A driver returns them by
+/// [`SysVvmStorage::documents`](crate::SysVvmStorage::documents).
 ///
-/// The contract is that of [`DocumentStorage`](ielections::DocumentStorage), with partitions for keys; its
-/// suite runs through [`ElectionsTtlStorage`](crate::ElectionsTtlStorage), which has checked limits before it
-/// calls.
+/// The contract is that of [`DocumentStorage`](ielections::DocumentStorage), with partitions for keys. Its
+/// suite runs through [`ElectionsTtlStorage`](crate::ElectionsTtlStorage), which checks the limits before it
+/// calls a driver.
 #[async_trait]
 pub trait SysVvmDocuments: Send + Sync {
-    /// What this driver can carry.
+    /// Returns the limits of this driver.
     fn document_limits(&self) -> DocumentLimits;
 
-    /// Writes a batch, if the fence stands and all conditions hold. No two writes of it are about one
-    /// document.
+    /// Writes a batch, if the fence and all conditions hold. Its writes are about different documents.
     async fn write_documents(
         &self,
         at: &Partition,
@@ -27,12 +26,12 @@ pub trait SysVvmDocuments: Send + Sync {
         batch: &[DocumentWrite],
     ) -> Result<BatchOutcome, WriteError>;
 
-    /// What a fence would be compared with now; linearizable.
+    /// Reads the state that a fence is compared with; linearizable.
     async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError>;
 
-    /// One document; linearizable.
+    /// Reads a document; linearizable.
     async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError>;
 
-    /// One page of documents.
+    /// Reads a page of documents.
     async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError>;
 }

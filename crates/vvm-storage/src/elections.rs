@@ -1,8 +1,7 @@
 //! [`ElectionsTtlStorage`]: elections on the sysvvm keyspace.
 //!
-//! What lives here: keys become partitions, and what the driver can't carry is refused before it is asked.
-//! What does not: anything about one database (`drivers`), anything about when to claim or renew (crate
-//! `ielections`).
+//! Maps keys to partitions, and refuses what exceeds the driver's limits before it calls the driver. The
+//! drivers know the databases; crate `ielections` decides when to claim and renew.
 
 mod documents;
 mod limits;
@@ -21,19 +20,19 @@ use ielections::{
 };
 use std::{future::ready, pin::Pin, sync::Arc};
 
-/// What a driver's verb returns. Where nothing is to be done after it, it is returned as it is: another
-/// `async fn` around it would be another box. The lifetimes are those that `#[async_trait]` gives a method.
+/// The future of a driver's verb. It is returned as it is where nothing follows it, because another `async
+/// fn` around it would be another box. The lifetimes are those that `#[async_trait]` gives a method.
 type BoxFuture<'call, T> = Pin<Box<dyn Future<Output = T> + Send + 'call>>;
 
-/// How many batches of a scan are in flight. A hundred thousand slots come to some 100 batches, which
-/// together must fit into an attempt; the server must not see all of them at once.
+/// How many batches of a scan are in flight. A scan of 100,000 slots has about 100 batches. They must fit
+/// into an attempt, and the server must not get all at once.
 const BATCHES: usize = 8;
 
 /// The storage of elections on a database (the reference's `NewElectionsTTLStorage`).
 #[derive(Clone, Debug)]
 pub struct ElectionsTtlStorage {
     sysvvm: Arc<dyn SysVvmStorage>,
-    /// Asked once: a driver's limits are constant.
+    /// Read once, because a driver's limits are constant.
     limits: Limits,
 }
 
@@ -44,7 +43,7 @@ impl ElectionsTtlStorage {
         Self { sysvvm, limits }
     }
 
-    /// Whether processes other than this one can share the storage.
+    /// Whether other processes can share the storage.
     pub fn shared_between_processes(&self) -> bool {
         self.sysvvm.shared_between_processes()
     }
@@ -54,18 +53,18 @@ impl ElectionsTtlStorage {
         self.sysvvm.opened()
     }
 
-    /// What the database says of itself.
+    /// Describes the database.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// If the database does not answer.
     ///
     /// # Cancel safety
-    /// May be dropped at will.
+    /// May be dropped at any time.
     pub async fn describe(&self) -> Result<Description, ReadError> {
         self.sysvvm.describe().await
     }
 
-    /// Reads all, or fails.
+    /// Reads all slots, or fails.
     async fn peek_all(&self, partitions: &[Partition]) -> Result<Vec<Slot>, ReadError> {
         if partitions.len() <= self.limits.scan_batch {
             return self.sysvvm.peek(partitions).await;
@@ -76,7 +75,7 @@ impl ElectionsTtlStorage {
         Ok(seen.into_iter().flatten().collect())
     }
 
-    /// Reads as many at a time as the driver takes, in [`BATCHES`] at once. What could not be read stays
+    /// Reads slots in batches of the driver's size, [`BATCHES`] at once. A slot that can't be read stays
     /// `None`.
     ///
     /// # Cancel safety

@@ -1,8 +1,8 @@
-//! What is led, and which partition that is: a slot of a cluster.
+//! [`ElectionKey`]: a slot of a cluster, and the partitions of a cluster's records.
 //!
-//! All prefixes of the keyspace stand here and nowhere else. A partition of a slot is `prefix ‖ name ‖ slot
-//! (4 bytes, big-endian)`: first and last part have a fixed width, so no two keys share bytes, whatever the
-//! name contains, and no length has to be escaped or limited.
+//! This module has all prefixes of the keyspace. The partition of a slot is `prefix ‖ name ‖ slot (4 bytes,
+//! big-endian)`. The first and the last part have a fixed width, so two keys never have the same bytes, and
+//! nothing has to be escaped.
 
 use crate::Partition;
 use std::{fmt, num::NonZeroU32, sync::Arc};
@@ -16,16 +16,16 @@ pub const KEY_PREFIX_SLOT_COUNT: u8 = 2;
 /// The first byte of the partitions that hold the pause of a cluster ([`Pause`](crate::Pause)).
 pub const KEY_PREFIX_PAUSE: u8 = 3;
 
-/// The first byte of the partitions that hold the step-down asked for in a cluster
+/// The first byte of the partitions that hold the step-down request of a cluster
 /// ([`StepDown`](crate::StepDown)).
 pub const KEY_PREFIX_STEP_DOWN: u8 = 4;
 
-/// The name of a cluster: any bytes, also none. Those who lead one thing in turns share a name.
+/// The name of a cluster: any bytes, even none. All candidates for the same work use the same name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterName(Arc<[u8]>);
 
 impl ClusterName {
-    /// The name of these bytes. How long it may be is the driver's to say ([`Limits`](ielections::Limits)).
+    /// The name of these bytes. The driver limits its length ([`Limits`](ielections::Limits)).
     pub fn new(bytes: impl Into<Arc<[u8]>>) -> Self {
         Self(bytes.into())
     }
@@ -35,17 +35,17 @@ impl ClusterName {
         &self.0
     }
 
-    /// Where the cluster's slot count stands.
+    /// Returns the partition of the cluster's slot count.
     pub(crate) fn slot_count_partition(&self) -> Partition {
         self.partition(KEY_PREFIX_SLOT_COUNT)
     }
 
-    /// Where the cluster's pause stands.
+    /// Returns the partition of the cluster's pause.
     pub(crate) fn pause_partition(&self) -> Partition {
         self.partition(KEY_PREFIX_PAUSE)
     }
 
-    /// Where a step-down of one of the cluster's slots stands.
+    /// Returns the partition of the cluster's step-down request.
     pub(crate) fn step_down_partition(&self) -> Partition {
         self.partition(KEY_PREFIX_STEP_DOWN)
     }
@@ -64,7 +64,7 @@ impl From<&str> for ClusterName {
     }
 }
 
-/// The name where it is UTF-8, and what comes nearest where it isn't.
+/// The name, with a replacement character for each invalid byte if it is not UTF-8.
 impl fmt::Display for ClusterName {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&String::from_utf8_lossy(&self.0))
@@ -87,7 +87,7 @@ impl SlotNumber {
         Self(number)
     }
 
-    /// The slots of a cluster that has `count` of them, in order.
+    /// Iterates over the slots of a cluster with `count` slots, in order.
     pub fn all(count: NonZeroU32) -> impl Iterator<Item = Self> {
         (1..=count.get()).filter_map(NonZeroU32::new).map(Self)
     }
@@ -113,14 +113,14 @@ impl fmt::Debug for SlotNumber {
 /// A leadership key: one slot of one cluster.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ElectionKey {
-    /// Which cluster.
+    /// The cluster.
     pub cluster: ClusterName,
-    /// Which of its slots.
+    /// The slot of the cluster.
     pub slot: SlotNumber,
 }
 
 impl ElectionKey {
-    /// Where the leader record of this key stands.
+    /// Returns the partition of the leader record.
     pub(crate) fn partition(&self) -> Partition {
         let name = self.cluster.as_bytes();
         let mut bytes = Vec::with_capacity(1 + name.len() + size_of::<u32>());
@@ -134,7 +134,7 @@ impl ElectionKey {
 /// `name/slot`.
 impl fmt::Display for ElectionKey {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Part by part: each leadership has its key written out, and a format string would double the cost.
+        // Each leadership formats its key; a format string would double the cost.
         fmt::Display::fmt(&self.cluster, out)?;
         out.write_str("/")?;
         fmt::Display::fmt(&self.slot, out)
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What no program needs but the proof that nothing is lost.
+    /// Decodes a partition. Only this test needs it.
     fn decode(partition: &Partition) -> Option<ElectionKey> {
         let (&prefix, rest) = partition.as_bytes().split_first()?;
         let (name, slot) = rest.split_last_chunk::<4>()?;
@@ -175,13 +175,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_key_can_be_told_from_its_partition(name: Vec<u8>, slot: NonZeroU32) {
+        fn key_is_decoded_from_its_partition(name: Vec<u8>, slot: NonZeroU32) {
             let key = ElectionKey { cluster: ClusterName::new(name), slot: SlotNumber(slot) };
             prop_assert_eq!(decode(&key.partition()), Some(key));
         }
 
         #[test]
-        fn leaders_settings_and_requests_never_meet(
+        fn leaders_settings_and_requests_have_different_partitions(
             leader: Vec<u8>, slot: NonZeroU32, one: Vec<u8>, other: Vec<u8>
         ) {
             let key = ElectionKey { cluster: ClusterName::new(leader), slot: SlotNumber(slot) };
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slots_of_a_cluster_count_from_one() {
+    fn slots_of_a_cluster_count_from_one() {
         let count = NonZeroU32::new(3).unwrap();
         assert_eq!(SlotNumber::all(count).map(|slot| slot.get().get()).collect::<Vec<_>>(), [1, 2, 3]);
     }

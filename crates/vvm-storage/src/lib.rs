@@ -5,15 +5,15 @@
 //! - [`Description`]: what a database reports about itself, for operators.
 //! - [`Opened`]: where an open storage is, and whether opening created it.
 //! - [`ElectionsTtlStorage`]: the storage of elections on top of it; owns every key prefix.
-//! - [`Requests`]: what an operator asks of those who campaign and lead, as records beside theirs.
+//! - [`Requests`]: requests of operators to leaders and candidates, stored beside the leader records.
 //! - `cells` (feature): elections on a storage with compare-and-swap on one value.
-//! - [`mem`], [`sqlite`], `sled`, `scylla`, `postgres`, `dynamodb` (features): drivers, in this process's
-//!   memory, in a file that processes share, in a folder that one process has, on a cluster of ScyllaDB or
-//!   Apache Cassandra, in a database of PostgreSQL, and on a table of Amazon's DynamoDB.
-//! - [`open`], [`init_storage`]: the storage that a URL names.
+//! - Drivers, each a feature: [`mem`] (memory of this process), [`sqlite`] (a file that processes share),
+//!   `sled` (a folder of one process), `scylla` (ScyllaDB or Apache Cassandra), `postgres` (PostgreSQL),
+//!   `dynamodb` (Amazon DynamoDB).
+//! - [`open`], [`init_storage`]: open and create the storage that a URL names.
 //! - `testing` (feature): storages for tests, in front of others.
 //!
-//! Each driver is a feature, and the crate compiles with any one of them alone, or with none.
+//! The crate compiles with any one driver alone, or with none.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "cells")]

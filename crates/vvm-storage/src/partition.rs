@@ -1,9 +1,9 @@
-//! The key of a partition: bytes, whose first one is a prefix that this crate owns.
+//! [`Partition`]: the key of a partition. Its first byte is a prefix of this crate.
 
 use std::fmt;
 
-/// The key of one partition of the sysvvm keyspace. [`ElectionsTtlStorage`](crate::ElectionsTtlStorage) makes
-/// them, so that two kinds of record can't meet in one partition; drivers take the bytes as they are.
+/// The key of one partition of the sysvvm keyspace. [`ElectionsTtlStorage`](crate::ElectionsTtlStorage)
+/// builds the keys, so each partition has one kind of record. Drivers use the bytes as they are.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Partition(Box<[u8]>);
 
@@ -20,7 +20,7 @@ impl Partition {
         data_encoding::BASE32_DNSCURVE.encode(&self.0)
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

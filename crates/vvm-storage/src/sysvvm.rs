@@ -1,4 +1,4 @@
-//! [`SysVvmStorage`]: the one seam that a new database implements.
+//! [`SysVvmStorage`]: the trait that a driver of a new database implements.
 
 use crate::{Description, Opened, Partition, SysVvmDocuments};
 use async_trait::async_trait;
@@ -7,31 +7,30 @@ use std::fmt::Debug;
 
 /// The sysvvm keyspace of one database (the reference's ISysVvmStorage).
 ///
-/// The contract is that of [`ielections::TtlStorage`], with partitions for keys; the contract suite runs
-/// through [`ElectionsTtlStorage`](crate::ElectionsTtlStorage) and so covers a driver whole.
+/// The contract is that of [`ielections::TtlStorage`], with partitions for keys. The contract suite runs
+/// through [`ElectionsTtlStorage`](crate::ElectionsTtlStorage), and so tests a whole driver.
 ///
-/// One partition holds the epoch and the leader record of one election key, so that a claim and its fence are
-/// one atomic step. Settings live in partitions of their own.
+/// One partition has the epoch and the leader record of one election key, so that a claim and its fence are
+/// one atomic step. Settings have partitions of their own.
 ///
 /// A verb takes its partition by value, so that [`ElectionsTtlStorage`](crate::ElectionsTtlStorage) returns
 /// the driver's future as it is: of the futures of one renewal, the driver's is the only one in a box.
 #[async_trait]
 pub trait SysVvmStorage: Debug + Send + Sync + 'static {
-    /// What this driver can carry. Keys and values beyond it are refused before the driver is called.
+    /// Returns the limits of this driver. Larger keys and values are refused before the driver is called.
     fn limits(&self) -> Limits;
 
     /// Whether processes other than this one can share the storage.
     fn shared_between_processes(&self) -> bool;
 
     /// Replaces exactly `from` by `entry`: a vacant slot with exactly that last epoch, or a held one with
-    /// exactly that version and epoch. (`from`'s `proven_age` plays no part.)
+    /// exactly that version and epoch. The `proven_age` of `from` is ignored.
     async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError>;
 
     /// Replaces exactly the version and epoch of `held` by `entry`.
     async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError>;
 
-    /// Makes the slot vacant if it holds this incarnation and epoch, whatever the version. The epoch
-    /// survives.
+    /// Makes the slot vacant if this incarnation and epoch hold it, with any version. The epoch stays.
     async fn release(
         &self,
         at: Partition,
@@ -39,10 +38,10 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
         epoch: Epoch,
     ) -> Result<Delete, WriteError>;
 
-    /// What stands there now; linearizable.
+    /// Reads a slot; linearizable.
     async fn read(&self, at: Partition) -> Result<Slot, ReadError>;
 
-    /// What stands there, in the order asked; may be stale.
+    /// Reads slots, in the order of `at`; may be stale.
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError>;
 
     /// [`peek`](Self::peek) into `seen`, for a driver that reads slots one by one: a slot that can't be read
@@ -54,14 +53,14 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Stores `value` unless a value stands there already; returns the one that stands. Calling it again
-    /// after an unknown outcome is safe.
+    /// Stores `value` if there is no value, and returns the stored one. Calling it again after an unknown
+    /// outcome is safe.
     async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError>;
 
-    /// The value that [`settle`](Self::settle) stored, if any; linearizable.
+    /// Reads the value that [`settle`](Self::settle) stored, if there is one; linearizable.
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError>;
 
-    /// The documents of this driver, if it can fence some.
+    /// Returns the documents of this driver, if it supports them.
     fn documents(&self) -> Option<&dyn SysVvmDocuments> {
         None
     }
@@ -71,9 +70,8 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
         None
     }
 
-    /// What the database says of itself: its version, and how it is set up. For people (`vvm doctor`), seldom
-    /// asked, and a few requests at most. What the user may not see is left out, or said as a concern. A
-    /// driver with nothing to say says nothing.
+    /// Describes the database, its version and its configuration, for `vvm doctor`. Called rarely; may send a
+    /// few requests. What the user may not read is left out, or is a concern.
     async fn describe(&self) -> Result<Description, ReadError> {
         Ok(Description::default())
     }

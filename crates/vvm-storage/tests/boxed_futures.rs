@@ -1,8 +1,7 @@
-//! How many boxed futures a renewal passes between the engine and the driver.
+//! Counts the boxed futures that a renewal passes between the engine and the driver.
 //!
-//! Counted on the stack of the driver's poll, where each boxed future is a frame. Tests are built without
-//! optimization, so that no frame is missing: the last count, with a layer that is known to add a box, would
-//! show it.
+//! Each boxed future is a frame on the stack of the driver's poll. Tests are built without optimization, so
+//! no frame is missing. The last count, with a layer that is known to add a box, checks that.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "clippy knows tests, but not their helpers")]
 
 use async_trait::async_trait;

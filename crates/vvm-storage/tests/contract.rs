@@ -1,5 +1,4 @@
-//! The storage contract suite on every driver of this build, through `ElectionsTtlStorage` as elections use
-//! it.
+//! The storage contract suite on every driver of this build, through `ElectionsTtlStorage`.
 #![cfg(any(feature = "mem", feature = "sqlite", feature = "sled"))]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
@@ -59,7 +58,7 @@ mod sqlite {
     use tempfile::TempDir;
     use vvm_storage::{ElectionsTtlStorage, sqlite::SqliteStorage};
 
-    /// A file of its own; each handle has a connection of its own to it.
+    /// A separate file. Each handle has its own connection.
     struct Sqlite(TempDir);
 
     #[async_trait]
@@ -100,7 +99,7 @@ mod sled {
     use tempfile::TempDir;
     use vvm_storage::{ElectionsTtlStorage, sled::SledStorage};
 
-    /// A folder of its own; its handles share what one process can have only once.
+    /// A separate folder. Its handles share one database, because a process can open it only once.
     struct Sled(TempDir);
 
     #[async_trait]

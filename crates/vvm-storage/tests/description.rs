@@ -1,5 +1,4 @@
-//! What drivers that need no server say of their databases. What is said of servers is tested on servers:
-//! `scylla.rs`, `dynamodb.rs`.
+//! Descriptions by the drivers that need no server. The others are tested in `scylla.rs` and `dynamodb.rs`.
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 #[cfg(any(feature = "sqlite", feature = "sled"))]
@@ -9,7 +8,7 @@ use vvm_storage::SysVvmStorage as _;
 
 #[cfg(feature = "mem")]
 #[tokio::test]
-async fn memory_has_nothing_to_say() {
+async fn memory_has_an_empty_description() {
     let storage =
         vvm_storage::mem::MemDatabase::new(std::sync::Arc::new(testing_time::MockClock::new())).open();
     assert_eq!(storage.describe().await.unwrap(), vvm_storage::Description::default());
@@ -17,7 +16,7 @@ async fn memory_has_nothing_to_say() {
 
 #[cfg(feature = "sqlite")]
 #[tokio::test]
-async fn a_file_tells_library_journal_syncs_and_file_system() {
+async fn sqlite_describes_library_journal_syncs_and_file_system() {
     let folder = tempfile::tempdir().unwrap();
     let storage = vvm_storage::sqlite::SqliteStorage::open(
         &folder.path().join("leader.db"),
@@ -30,16 +29,16 @@ async fn a_file_tells_library_journal_syncs_and_file_system() {
     assert_eq!(described.setting("journal mode"), Some("wal"));
     assert_eq!(described.setting("synchronous"), Some("full"));
     let file_system = described.setting("file system").unwrap();
-    // Tests run on a disk, or in memory, and then that is a concern.
-    let is_kept = !["tmpfs", "ramfs", "overlayfs"].contains(&file_system);
-    assert_eq!(described.concerns.is_empty(), is_kept, "{described:?}");
+    // A file in memory or on overlayfs is a concern. Tests may run on either, or on a disk.
+    let is_durable = !["tmpfs", "ramfs", "overlayfs"].contains(&file_system);
+    assert_eq!(described.concerns.is_empty(), is_durable, "{described:?}");
     storage.close().await;
     assert!(matches!(storage.describe().await, Err(ReadError::Fatal(_))));
 }
 
 #[cfg(feature = "sled")]
 #[tokio::test]
-async fn a_folder_tells_its_library() {
+async fn sled_describes_its_library() {
     let folder = tempfile::tempdir().unwrap();
     let storage = vvm_storage::sled::SledStorage::open(&folder.path().join("leader")).await.unwrap();
     let described = storage.describe().await.unwrap();

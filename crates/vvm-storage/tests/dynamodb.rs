@@ -1,9 +1,8 @@
-//! The suites on a real DynamoDB, each case with names of its own, and what is `dynamodb`'s own: its
-//! messages.
+//! The suites on a real DynamoDB, and tests of the driver's own checks and messages.
 //!
-//! `cargo xtask test-drivers` starts DynamoDB Local and runs this with `VVM_TEST_DYNAMODB=http://…`; AWS
-//! itself will do (`https://dynamodb.eu-west-1.amazonaws.com`, with `AWS_REGION` and credentials). It creates
-//! tables named `vvm_test_…` and leaves them there.
+//! `cargo xtask test-drivers` starts DynamoDB Local and runs this with `VVM_TEST_DYNAMODB=http://…`. AWS
+//! works too (`https://dynamodb.eu-west-1.amazonaws.com`, with `AWS_REGION` and credentials). The tests
+//! create tables named `vvm_test_…` and leave them.
 #![cfg(feature = "dynamodb")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
@@ -27,34 +26,34 @@ use vvm_storage::{
     init_storage,
 };
 
-/// Where DynamoDB is. Without one these tests fail: what was asked for and can't be had is no success.
+/// Returns the address of DynamoDB. Without one, these tests fail instead of being skipped.
 fn endpoint() -> String {
     std::env::var("VVM_TEST_DYNAMODB").expect(
-        "VVM_TEST_DYNAMODB=http://host:port says where DynamoDB is; `cargo xtask test-drivers --only \
-         dynamodb` starts one",
+        "set VVM_TEST_DYNAMODB=http://host:port, or run `cargo xtask test-drivers --only dynamodb`, which \
+         starts DynamoDB Local",
     )
 }
 
-/// How long a request may take: cases that ask for an outcome have no other way to say that there is none,
-/// and a machine that is busy with other things can take more than the 2 s that are enough for elections.
-const PATIENCE: &str = "20s";
+/// The time limit of a request. A busy machine may need more than the default of 2 s, and a case that needs
+/// an outcome fails without one.
+const REQUEST_TIMEOUT: &str = "20s";
 
 fn region() -> String {
     std::env::var("AWS_REGION").unwrap_or_else(|_| "eu-west-1".into())
 }
 
 fn url(table: &str) -> String {
-    format!("dynamodb://{}/{table}?endpoint={}&request_timeout={PATIENCE}", region(), endpoint())
+    format!("dynamodb://{}/{table}?endpoint={}&request_timeout={REQUEST_TIMEOUT}", region(), endpoint())
 }
 
-/// A name that no run before had.
+/// Returns a name that no earlier run used.
 fn fresh(name: &str) -> String {
     let mut bytes = [0; 6];
     std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom").unwrap(), &mut bytes).unwrap();
     format!("vvm_test_{name}_{}", bytes.map(|byte| format!("{byte:02x}")).concat())
 }
 
-/// One table for all cases, and names in it for each.
+/// One table for all cases, with names of its own for each case.
 struct DynamoDb {
     url: String,
     names: String,
@@ -84,8 +83,8 @@ impl StorageUnderTest for DynamoDb {
 
 impl ElectionsTestSuite for DynamoDb {
     fn ttl(&self) -> Ttl {
-        // A server shares the machine with the tests, and a write may take half a second: less than a tenth
-        // of it.
+        // The server shares the machine with the tests. A write may take half a second, which must be less
+        // than a tenth of the TTL.
         Ttl::new(Duration::from_secs(6)).unwrap()
     }
 }
@@ -107,7 +106,7 @@ mod documents {
 }
 
 #[tokio::test]
-async fn a_table_tells_where_it_is_how_it_is_paid_and_what_protects_it() {
+async fn table_is_described_with_location_billing_and_protection() {
     let url = url(&fresh("described"));
     init_storage(&url).await.unwrap();
     let storage = DynamoDbStorage::open(&url).await.unwrap();
@@ -118,14 +117,14 @@ async fn a_table_tells_where_it_is_how_it_is_paid_and_what_protects_it() {
     assert_eq!(described.setting("billing"), Some("per request"));
     assert!(described.setting("table").unwrap().starts_with("arn:"), "{described:?}");
     assert!(described.setting("point-in-time recovery").is_some(), "{described:?}");
-    // `init_storage` leaves that to the owner of the table.
+    // `init_storage` leaves the protection to the owner of the table.
     assert_eq!(described.setting("deletion protection"), Some("off"));
     assert!(described.concerns[0].contains("--deletion-protection-enabled"), "{described:?}");
     storage.close().await;
     assert!(matches!(storage.describe().await, Err(ReadError::Fatal(_))));
 }
 
-/// Another client's connection.
+/// A client beside the driver.
 async fn client() -> Client {
     let loader = aws_config::defaults(BehaviorVersion::v2026_01_12());
     let loader = loader.region(Region::new(region())).endpoint_url(endpoint());
@@ -137,7 +136,7 @@ async fn refused(url: &str) -> OpenError {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_table_that_is_missing_or_elsewhere_is_named() {
+async fn missing_table_or_one_of_another_region_is_named() {
     let table = fresh("missing");
     let error = refused(&url(&table)).await;
     assert!(matches!(&error, OpenError::NoTable { table: name, .. } if *name == table), "{error}");
@@ -151,7 +150,7 @@ async fn a_table_that_is_missing_or_elsewhere_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_endpoint_that_does_not_answer_is_named() {
+async fn endpoint_that_does_not_answer_is_named() {
     // No program listens on port 1 of this machine.
     let error = refused("dynamodb://eu-west-1/elections?endpoint=http://127.0.0.1:1").await;
     assert!(matches!(error, OpenError::Unreachable { .. }), "{error}");
@@ -159,7 +158,7 @@ async fn an_endpoint_that_does_not_answer_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_table_that_something_else_made_is_refused() {
+async fn table_with_other_keys_is_refused() {
     let table = fresh("foreign");
     let attribute = AttributeDefinition::builder().attribute_name("pk");
     let key = KeySchemaElement::builder().attribute_name("pk").key_type(KeyType::Hash);
@@ -172,23 +171,23 @@ async fn a_table_that_something_else_made_is_refused() {
         .unwrap();
     let error = refused(&url(&table)).await;
     assert!(matches!(error, OpenError::OtherTable { .. }), "{error}");
-    assert!(error.to_string().contains("its key is pk (HASH, S), and not"), "{error}");
+    assert!(error.to_string().contains("its key is pk (HASH, S) instead of"), "{error}");
     let error = init_storage(&url(&table)).await.unwrap_err().to_string();
     assert!(error.contains("Use another table"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn time_to_live_is_refused_on_what_leaders_write() {
+async fn time_to_live_on_an_attribute_of_records_is_refused_and_on_another_is_not() {
     let client = client().await;
     for (attribute, is_ours) in [("ttl_nanos", true), ("something_else", false)] {
         let table = fresh("ttl");
         init_storage(&url(&table)).await.unwrap();
-        let ends =
+        let time_to_live =
             TimeToLiveSpecification::builder().enabled(true).attribute_name(attribute).build().unwrap();
         client
             .update_time_to_live()
             .table_name(&table)
-            .time_to_live_specification(ends)
+            .time_to_live_specification(time_to_live)
             .send()
             .await
             .unwrap();
@@ -202,14 +201,14 @@ async fn time_to_live_is_refused_on_what_leaders_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_table_that_was_deleted_can_be_created_again() {
+async fn deleted_table_can_be_created_again() {
     let table = fresh("again");
     let url = url(&table);
     for _ in 0..2 {
         init_storage(&url).await.unwrap();
         let storage = DynamoDbStorage::open(&url).await.unwrap();
-        let stands = storage.settle(Partition::from_bytes(*b"setting"), b"value").await.unwrap();
-        assert_eq!(stands, b"value");
+        let settled = storage.settle(Partition::from_bytes(*b"setting"), b"value").await.unwrap();
+        assert_eq!(settled, b"value");
         storage.close().await;
         client().await.delete_table().table_name(&table).send().await.unwrap();
     }
@@ -217,7 +216,7 @@ async fn a_table_that_was_deleted_can_be_created_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_may_create_at_once_and_again() {
+async fn several_processes_can_create_one_table_at_once() {
     let url = url(&fresh("many"));
     let mut creators = tokio::task::JoinSet::new();
     for _ in 0..8 {

@@ -11,7 +11,7 @@ fn key(name: &[u8]) -> ElectionKey {
     ElectionKey { cluster: ClusterName::new(name), slot: SlotNumber::new(NonZeroU32::MIN) }
 }
 
-/// On the machine's clock: a test machine may stand still for a third of it, which loaded ones do.
+/// The TTL on the real clock. The test machine may stop for a third of it, as loaded machines do.
 #[cfg(any(feature = "sqlite", feature = "sled"))]
 const REAL_TTL: Ttl = match Ttl::new(Duration::from_secs(2)) {
     Ok(ttl) => ttl,
@@ -81,7 +81,7 @@ mod sqlite {
     use tempfile::TempDir;
     use vvm_storage::{ElectionsTtlStorage, sqlite::SqliteStorage};
 
-    /// A file of its own; each handle has a connection of its own to it.
+    /// A separate file. Each handle has its own connection.
     struct Sqlite(TempDir);
 
     #[async_trait]
@@ -125,7 +125,7 @@ mod sled {
     use tempfile::TempDir;
     use vvm_storage::{ElectionsTtlStorage, sled::SledStorage};
 
-    /// A folder of its own; its handles share what one process can have only once.
+    /// A separate folder. Its handles share one database, because a process can open it only once.
     struct Sled(TempDir);
 
     #[async_trait]

@@ -1,5 +1,4 @@
-//! What `ElectionsTtlStorage` adds to a driver: limits and settings. The contract itself is the suite's to
-//! test.
+//! Tests of what `ElectionsTtlStorage` adds to a driver: limits and settings. The suite tests the contract.
 #![cfg(feature = "mem")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
@@ -37,11 +36,11 @@ fn storage() -> (Arc<MemDatabase>, ElectionsTtlStorage) {
 }
 
 fn beyond(cause: &(dyn Error + 'static)) -> BeyondLimits {
-    *cause.downcast_ref().unwrap_or_else(|| panic!("{cause:?} does not speak of limits"))
+    *cause.downcast_ref().unwrap_or_else(|| panic!("not an error of limits: {cause:?}"))
 }
 
 #[tokio::test]
-async fn a_key_that_the_driver_can_not_carry_is_refused_by_every_verb() {
+async fn too_long_key_is_refused_by_every_verb() {
     let (_database, storage) = storage();
     let most = storage.limits().max_key_bytes;
     // Prefix and slot number take five bytes.
@@ -65,7 +64,7 @@ async fn a_key_that_the_driver_can_not_carry_is_refused_by_every_verb() {
 }
 
 #[tokio::test]
-async fn a_scan_of_more_keys_than_a_batch_keeps_their_order() {
+async fn scan_of_more_keys_than_a_batch_keeps_their_order() {
     let (_database, storage) = storage();
     let keys: Vec<_> = SlotNumber::all(count(storage.limits().scan_batch as u32 + 1))
         .map(|slot| ElectionKey { cluster: "many".into(), slot })
@@ -78,7 +77,7 @@ async fn a_scan_of_more_keys_than_a_batch_keeps_their_order() {
 }
 
 #[tokio::test]
-async fn the_first_slot_count_stands_and_another_is_reported() {
+async fn first_slot_count_is_kept_and_a_different_one_is_refused() {
     let (_database, storage) = storage();
     let cluster = ClusterName::from("payroll");
     assert_eq!(storage.slot_count(&cluster).await.unwrap(), None);
@@ -95,7 +94,7 @@ async fn the_first_slot_count_stands_and_another_is_reported() {
 }
 
 #[tokio::test]
-async fn a_damaged_slot_count_is_reported_and_left_alone() {
+async fn damaged_slot_count_is_reported_and_not_overwritten() {
     let (database, storage) = storage();
     for damaged in [&b""[..], b"\0\0\0\0", b"\0\0\0\0\x01"] {
         let cluster = ClusterName::new([b"payroll", damaged].concat());

@@ -1,7 +1,7 @@
-//! Random operations on a driver and on the contract's model: every answer is the same.
+//! Random operations on a driver and on the contract's model: every answer must be the same.
 //!
-//! The suite tests sentence by sentence; this finds what no sentence names. Keys, versions and epochs come
-//! from a few each, so that expectations are met about as often as not.
+//! The suite tests each sentence of the contract. This finds what no sentence mentions. There are few keys,
+//! versions and epochs, so that about half of the conditions hold.
 #![cfg(any(feature = "mem", feature = "sqlite", feature = "sled"))]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
@@ -53,7 +53,7 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
     )
 }
 
-/// What an operation answered; ages are the driver's own.
+/// The answer to an operation, without ages, which only drivers have.
 #[derive(PartialEq, Debug)]
 enum Answer {
     Claim(Claim),
@@ -116,7 +116,7 @@ fn claimed(claim: Claim) -> Claim {
     }
 }
 
-/// Runs the operations on both, and compares what they answer.
+/// Runs the operations on the driver and on the model, and compares the answers.
 fn compare(operations: &[Operation], open: impl AsyncFn() -> ElectionsTtlStorage) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
@@ -139,7 +139,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn mem_answers_as_the_model(operations in operations()) {
+    fn mem_answers_like_the_model(operations in operations()) {
         let database = vvm_storage::mem::MemDatabase::new(Arc::new(vvm_clock::SystemClock::start().unwrap()));
         compare(&operations, async || ElectionsTtlStorage::new(database.open()));
     }
@@ -150,7 +150,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(50))]
 
     #[test]
-    fn sqlite_answers_as_the_model(operations in operations()) {
+    fn sqlite_answers_like_the_model(operations in operations()) {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("elections.db");
         compare(&operations, async || {
@@ -166,7 +166,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(50))]
 
     #[test]
-    fn sled_answers_as_the_model(operations in operations()) {
+    fn sled_answers_like_the_model(operations in operations()) {
         let folder = tempfile::TempDir::new().unwrap();
         compare(&operations, async || {
             let storage = vvm_storage::sled::SledStorage::open(folder.path()).await.unwrap();

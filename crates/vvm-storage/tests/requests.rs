@@ -1,5 +1,5 @@
-//! Requests of operators, on the drivers of this build: what stands, what may follow, and that no leader
-//! record is touched.
+//! Requests of operators, on two drivers: their stages and their order, and that they change no leader
+//! record.
 #![cfg(all(feature = "mem", feature = "sqlite"))]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
@@ -38,7 +38,7 @@ fn holder(name: &str) -> Holder {
     Holder::new(name).unwrap()
 }
 
-/// A storage, and what has to stay while it is in use.
+/// Returns storages, each with what must stay alive while it is in use.
 async fn storages() -> Vec<(ElectionsTtlStorage, Box<dyn std::any::Any>)> {
     let database = MemDatabase::new(Arc::new(SystemClock::start().unwrap()));
     let folder = tempfile::tempdir().unwrap();
@@ -55,7 +55,7 @@ async fn storages() -> Vec<(ElectionsTtlStorage, Box<dyn std::any::Any>)> {
 }
 
 #[tokio::test]
-async fn the_first_pause_stands_until_it_is_taken_back() {
+async fn first_pause_is_kept_until_it_is_resumed() {
     for (storage, _kept) in storages().await {
         assert_eq!(storage.requests(&cluster()).await.unwrap(), Requests::default());
         let (first, is_ours) = storage.pause(&cluster(), &holder("alice: upgrade"), ask(1)).await.unwrap();
@@ -70,7 +70,7 @@ async fn the_first_pause_stands_until_it_is_taken_back() {
         assert!(storage.resume(&cluster(), &first).await.unwrap());
         assert!(!storage.resume(&cluster(), &first).await.unwrap());
         assert_eq!(storage.requests(&cluster()).await.unwrap(), Requests::default());
-        // One that was taken back twice does not take back the next one.
+        // Resuming an earlier pause does not resume a later one.
         let (third, is_ours) = storage.pause(&cluster(), &holder("bob"), ask(3)).await.unwrap();
         assert!(is_ours && third.since_unix_epoch() > first.since_unix_epoch());
         assert!(!storage.resume(&cluster(), &first).await.unwrap());
@@ -86,7 +86,7 @@ async fn asked(storage: &ElectionsTtlStorage, to: Option<&str>, number: u8) -> S
 }
 
 #[tokio::test]
-async fn a_step_down_goes_on_from_stage_to_stage_and_says_what_it_is_about() {
+async fn step_down_keeps_its_contents_from_stage_to_stage() {
     for (storage, _kept) in storages().await {
         let request = asked(&storage, Some("the next one"), 1).await;
         assert_eq!((request.stage, request.to.as_ref()), (Stage::Asked, Some(&holder("the next one"))));
@@ -97,22 +97,22 @@ async fn a_step_down_goes_on_from_stage_to_stage_and_says_what_it_is_about() {
         );
         assert!(!request.is_about(key(2).slot, None));
 
-        let mut stands = request;
+        let mut present = request;
         for stage in [Stage::Accepted, Stage::Begun] {
-            let moved = storage.advance_step_down(&cluster(), &stands, stage).await.unwrap();
+            let moved = storage.advance_step_down(&cluster(), &present, stage).await.unwrap();
             let Advanced::Done(moved) = moved else { panic!("{moved:?}") };
-            assert_eq!((moved.stage, &moved.to, moved.of), (stage, &stands.to, stands.of));
+            assert_eq!((moved.stage, &moved.to, moved.of), (stage, &present.to, present.of));
             assert_eq!(storage.requests(&cluster()).await.unwrap().step_down, Some(moved.clone()));
-            stands = moved;
+            present = moved;
         }
-        storage.remove_step_down(&cluster(), &stands).await.unwrap();
+        storage.remove_step_down(&cluster(), &present).await.unwrap();
         assert_eq!(storage.requests(&cluster()).await.unwrap(), Requests::default());
     }
 }
 
-/// What a refusal promises: that nothing happens to the leader after it.
+/// An operator whose request was withdrawn relies on it: the leader never begins.
 #[tokio::test]
-async fn what_was_withdrawn_is_not_begun_and_what_was_begun_is_not_withdrawn() {
+async fn withdrawn_step_down_can_not_begin_and_a_begun_one_can_not_be_withdrawn() {
     for (storage, _kept) in storages().await {
         let request = asked(&storage, None, 1).await;
         let withdrawn = storage.advance_step_down(&cluster(), &request, Stage::Withdrawn).await.unwrap();
@@ -132,7 +132,7 @@ async fn what_was_withdrawn_is_not_begun_and_what_was_begun_is_not_withdrawn() {
 }
 
 #[tokio::test]
-async fn a_later_step_down_replaces_an_earlier_one_which_can_not_go_on() {
+async fn later_step_down_replaces_an_earlier_one_for_good() {
     for (storage, _kept) in storages().await {
         let earlier = asked(&storage, Some("a"), 1).await;
         let later = asked(&storage, None, 2).await;
@@ -145,7 +145,7 @@ async fn a_later_step_down_replaces_an_earlier_one_which_can_not_go_on() {
 }
 
 #[tokio::test]
-async fn leader_records_and_requests_leave_each_other_alone() {
+async fn leader_records_and_requests_do_not_change_each_other() {
     for (storage, _kept) in storages().await {
         let entry = Entry {
             holder: holder("leader"),
@@ -171,7 +171,7 @@ async fn leader_records_and_requests_leave_each_other_alone() {
 }
 
 #[tokio::test]
-async fn a_standby_with_too_long_a_name_is_refused() {
+async fn step_down_to_a_standby_with_too_long_a_name_is_refused() {
     for (storage, _kept) in storages().await {
         let to = holder(&"x".repeat(Holder::MAX_BYTES));
         let refused = storage.ask_step_down(&key(2), epoch(7), Some(&to), FIRST_CHANCE, ask(1)).await;

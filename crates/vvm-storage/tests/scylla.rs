@@ -1,7 +1,7 @@
-//! The suites on a real cluster, each case with names of its own, and what is `scylla`'s own: its messages.
+//! The suites on a real cluster, and tests of the driver's own checks and messages.
 //!
-//! `cargo xtask test-drivers` starts a server and runs this with `VVM_TEST_SCYLLA=host:port`; a cluster of
-//! your own will do. It creates keyspaces named `vvm_test_…` and leaves them there.
+//! `cargo xtask test-drivers` starts a server and runs this with `VVM_TEST_SCYLLA=host:port`. Any other
+//! cluster works too. The tests create keyspaces named `vvm_test_…` and leave them.
 #![cfg(feature = "scylla")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
@@ -17,35 +17,35 @@ use vvm_storage::{
     scylla::{OpenError, ScyllaStorage},
 };
 
-/// Where the cluster is: one node of it, or several with commas in between. Without one these tests fail:
-/// what was asked for and can't be had is no success.
+/// Returns the addresses of one node or several, separated by commas. Without one, these tests fail instead
+/// of being skipped.
 fn contact_points() -> String {
     std::env::var("VVM_TEST_SCYLLA").expect(
-        "VVM_TEST_SCYLLA=host:port says where a cluster is; `cargo xtask test-drivers --only scylla` starts \
-         one",
+        "set VVM_TEST_SCYLLA=host:port, or run `cargo xtask test-drivers --only scylla`, which starts a \
+         cluster",
     )
 }
 
-/// How long a request may take: as in `dynamodb.rs`. The servers' own times are their defaults.
-const PATIENCE: &str = "20s";
+/// The time limit of a request, as in `dynamodb.rs`. The time limits of the servers are their defaults.
+const REQUEST_TIMEOUT: &str = "20s";
 
 fn url(keyspace: &str, options: &str) -> String {
-    format!("scylla://{}/{keyspace}?request_timeout={PATIENCE}&{options}", contact_points())
+    format!("scylla://{}/{keyspace}?request_timeout={REQUEST_TIMEOUT}&{options}", contact_points())
 }
 
-/// A name that no run before had.
+/// Returns a name that no earlier run used.
 fn fresh(name: &str) -> String {
     let mut bytes = [0; 6];
     std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom").unwrap(), &mut bytes).unwrap();
     format!("vvm_test_{name}_{}", bytes.map(|byte| format!("{byte:02x}")).concat())
 }
 
-/// As many copies as there are nodes, and three where there are more.
+/// Returns as many copies as there are nodes, three at most.
 async fn copies() -> usize {
     session().await.get_cluster_state().get_nodes_info().len().min(3)
 }
 
-/// One keyspace for all cases, and names in it for each.
+/// One keyspace for all cases, with names of its own for each case.
 struct Scylla {
     url: String,
     names: String,
@@ -76,7 +76,7 @@ impl StorageUnderTest for Scylla {
 
 impl ElectionsTestSuite for Scylla {
     fn ttl(&self) -> Ttl {
-        // Servers share the machine with the tests, and all may stand still for a third of it.
+        // Servers share the machine with the tests, and all may stop for a third of the TTL.
         let seconds = if contact_points().contains(',') { 6 } else { 4 };
         Ttl::new(Duration::from_secs(seconds)).unwrap()
     }
@@ -98,12 +98,12 @@ mod documents {
     ielections::document_contract_suite!(Scylla::fresh().await);
 }
 
-/// Another client's connection.
+/// A connection beside the driver.
 async fn session() -> Session {
     SessionBuilder::new().known_nodes(contact_points().split(',')).build().await.unwrap()
 }
 
-/// Some data centre that there is.
+/// Returns the name of an existing data centre.
 async fn datacenter() -> String {
     let state = session().await.get_cluster_state();
     state.get_nodes_info()[0].datacenter.clone().unwrap()
@@ -114,7 +114,7 @@ async fn refused(url: &str) -> OpenError {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_missing_is_said() {
+async fn missing_keyspace_replication_or_data_centre_is_named() {
     let keyspace = fresh("missing");
     let of = |options: &str| url(&keyspace, options);
     assert!(matches!(refused(&of("")).await, OpenError::NoKeyspace(name) if name == keyspace));
@@ -127,7 +127,7 @@ async fn what_is_missing_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_tells_version_levels_and_what_a_power_cut_would_do() {
+async fn cluster_is_described_with_version_levels_and_concerns() {
     let keyspace = fresh("described");
     let url = url(&keyspace, "replication=1");
     init_storage(&url).await.unwrap();
@@ -142,18 +142,18 @@ async fn a_cluster_tells_version_levels_and_what_a_power_cut_would_do() {
     assert_eq!(described.setting("commit level"), Some("QUORUM"));
     assert_eq!(described.setting("copies"), Some(format!("{}: 1", datacenter().await).as_str()));
     let nodes = session().await.get_cluster_state().get_nodes_info().len();
-    let told = described.setting("nodes").unwrap();
-    assert!(told.starts_with(&format!("{nodes} (")), "{told}");
+    let found = described.setting("nodes").unwrap();
+    assert!(found.starts_with(&format!("{nodes} (")), "{found}");
     assert!(described.concerns.iter().any(|concern| concern.contains("one copy")), "{described:?}");
     if name == "Apache Cassandra" {
-        // Every client has this right if no client has to log in.
+        // Without logins, every client may read this setting.
         let is_periodic = described.setting("commitlog_sync") == Some("periodic");
         let is_concern = described.concerns.iter().any(|concern| concern.contains("power cut"));
         assert!(is_periodic == is_concern, "{described:?}");
         assert!(["periodic", "batch", "group"].contains(&described.setting("commitlog_sync").unwrap()));
     }
-    let forgetful = format!("ALTER KEYSPACE {keyspace} WITH durable_writes = false");
-    session().await.query_unpaged(forgetful, ()).await.unwrap();
+    let without_durable_writes = format!("ALTER KEYSPACE {keyspace} WITH durable_writes = false");
+    session().await.query_unpaged(without_durable_writes, ()).await.unwrap();
     let again = ScyllaStorage::open(&url).await.unwrap().describe().await.unwrap();
     assert!(again.concerns.iter().any(|concern| concern.contains("durable_writes = true")), "{again:?}");
     storage.close().await;
@@ -161,7 +161,7 @@ async fn a_cluster_tells_version_levels_and_what_a_power_cut_would_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_table_that_is_dropped_under_a_handle_is_said() {
+async fn write_to_a_dropped_table_is_fatal_and_names_init_storage() {
     let keyspace = fresh("dropped");
     let url = url(&keyspace, "replication=1");
     init_storage(&url).await.unwrap();
@@ -175,9 +175,9 @@ async fn a_table_that_is_dropped_under_a_handle_is_said() {
     );
 }
 
-/// On a runtime of one thread, so that whatever is not ended yet is seen to be there.
+/// Runs on one thread, so that a task that has not ended is counted.
 #[tokio::test]
-async fn closing_waits_for_the_end_of_every_task() {
+async fn close_waits_for_the_end_of_every_task() {
     let url = url(&fresh("closing"), "replication=1");
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = tasks();
@@ -192,7 +192,7 @@ async fn closing_waits_for_the_end_of_every_task() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_that_does_not_answer_is_named() {
+async fn cluster_that_does_not_answer_is_named() {
     // No program listens on port 1 of this machine.
     let error = refused("scylla://127.0.0.1:1/elections").await;
     assert!(matches!(error, OpenError::Unreachable { .. }), "{error}");
@@ -200,7 +200,7 @@ async fn a_cluster_that_does_not_answer_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_keyspace_is_written_at_one_level_only() {
+async fn keyspace_with_another_level_is_refused() {
     let (global, local) = (fresh("global"), fresh("local"));
     let datacenter = datacenter().await;
     let here = format!("serial=local&datacenter={datacenter}");
@@ -215,7 +215,7 @@ async fn a_keyspace_is_written_at_one_level_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_table_that_would_end_records_or_is_not_ours_is_refused() {
+async fn table_with_a_ttl_or_of_another_program_is_refused() {
     let session = session().await;
     let (foreign, altered) = (fresh("foreign"), fresh("altered"));
     init_storage(&url(&altered, "replication=1")).await.unwrap();
@@ -238,14 +238,14 @@ async fn a_table_that_would_end_records_or_is_not_ours_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_keyspace_that_was_dropped_can_be_created_again() {
+async fn dropped_keyspace_can_be_created_again() {
     let keyspace = fresh("again");
     let url = url(&keyspace, "replication=1");
     for _ in 0..2 {
         init_storage(&url).await.unwrap();
         let storage = ScyllaStorage::open(&url).await.unwrap();
-        let stands = storage.settle(Partition::from_bytes(*b"setting"), b"value").await.unwrap();
-        assert_eq!(stands, b"value");
+        let settled = storage.settle(Partition::from_bytes(*b"setting"), b"value").await.unwrap();
+        assert_eq!(settled, b"value");
         storage.close().await;
         session().await.query_unpaged(format!("DROP KEYSPACE {keyspace}"), ()).await.unwrap();
     }
@@ -253,7 +253,7 @@ async fn a_keyspace_that_was_dropped_can_be_created_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_may_create_at_once_and_again() {
+async fn several_processes_can_create_one_keyspace_at_once() {
     let options = format!("replication={}", copies().await);
     for _ in 0..5 {
         let url = url(&fresh("many"), &options);
@@ -262,19 +262,19 @@ async fn many_may_create_at_once_and_again() {
             let url = url.clone();
             creators.spawn(async move {
                 init_storage(&url).await.unwrap();
-                // Whichever node is asked has it now.
+                // Every node knows the table now.
                 let storage = ScyllaStorage::open(&url).await.unwrap();
                 storage.settle(Partition::from_bytes(*b"creator"), &[creator]).await
             });
         }
-        let mut stand = BTreeSet::new();
+        let mut values = BTreeSet::new();
         for settled in creators.join_all().await {
-            // Ten at once are in each other's way.
-            if let Ok(stands) = settled {
-                stand.insert(stands);
+            // Some of ten concurrent transactions on one row fail.
+            if let Ok(value) = settled {
+                values.insert(value);
             }
         }
-        assert_eq!(stand.len(), 1, "one table, and one value in it: {stand:?}");
+        assert_eq!(values.len(), 1, "one table with one value: {values:?}");
         init_storage(&url).await.unwrap();
     }
 }

@@ -1,8 +1,8 @@
-//! Fail-over by observation, whatever the servers' clocks say: on a cluster whose nodes agree on the time,
-//! and on one where a node is ahead of the others.
+//! Fail-over does not depend on the clocks of servers: tested on a cluster whose nodes agree on the time, and
+//! on one with a node whose clock is ahead.
 //!
 //! `cargo xtask test-drivers` runs this with `VVM_TEST_SCYLLA=host:port` and, with `--ahead`,
-//! `VVM_TEST_SCYLLA_AHEAD`, by how many seconds a node is ahead.
+//! `VVM_TEST_SCYLLA_AHEAD`, the number of seconds that the clock of one node is ahead.
 #![cfg(feature = "scylla")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
@@ -28,19 +28,19 @@ use vvm_storage::{
     ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, init_storage, scylla::ScyllaStorage,
 };
 
-/// How many crashes.
+/// The number of crashes.
 const ROUNDS: u32 = 5;
 
-/// How long a cluster that serves takes to answer the canary.
-const ANSWERED: Duration = Duration::from_millis(100);
+/// How long a healthy cluster takes to answer the canary.
+const CANARY_BOUND: Duration = Duration::from_millis(100);
 
-/// Between two looks at what stands there.
+/// The interval between two reads of the record.
 const LOOK: Duration = Duration::from_millis(50);
 
 fn contact_points() -> String {
     env::var("VVM_TEST_SCYLLA").expect(
-        "VVM_TEST_SCYLLA=host:port says where a cluster is; `cargo xtask test-drivers --only scylla` starts \
-         one",
+        "set VVM_TEST_SCYLLA=host:port, or run `cargo xtask test-drivers --only scylla`, which starts a \
+         cluster",
     )
 }
 
@@ -48,7 +48,7 @@ async fn session() -> Session {
     SessionBuilder::new().known_nodes(contact_points().split(',')).build().await.unwrap()
 }
 
-/// `text`, sent to `node` alone.
+/// Returns a statement that is sent only to `node`.
 fn statement_for(node: &Arc<Node>, text: &str) -> Statement {
     let mut statement = Statement::new(text);
     let this_node = NodeIdentifier::Node(Arc::clone(node));
@@ -56,13 +56,13 @@ fn statement_for(node: &Arc<Node>, text: &str) -> Statement {
     statement
 }
 
-/// By how many seconds a node's clock is said to be ahead.
+/// Returns how many seconds the clock of one node is ahead.
 fn ahead() -> i64 {
     env::var("VVM_TEST_SCYLLA_AHEAD").map_or(0, |ahead| ahead.parse().unwrap())
 }
 
-/// What each node's clock showed when this began, in milliseconds. Nodes are asked one after another, and
-/// each figure is too early by as long as its answer took, at most.
+/// Returns what each node's clock showed when this function began, in milliseconds. Nodes are asked one after
+/// another. Each figure is too early by at most the time of its answer.
 async fn wall_clocks(session: &Session) -> Vec<i64> {
     let (began, mut clocks) = (SystemClock::read(), Vec::new());
     for node in session.get_cluster_state().get_nodes_info() {
@@ -93,11 +93,11 @@ fn candidacy(key: &ElectionKey, holder: &str, ttl: Ttl) -> Candidacy<ElectionKey
     Candidacy { slots: vec![key.clone()], terms: Terms::new(Holder::new(holder).unwrap(), ttl) }
 }
 
-/// Every node carries transactions through, one after another on one row, each with a ballot of its own
-/// clock; and a node that is ahead answers the others, too. With `internode_timeout` as it is by default it
-/// takes each of their requests for long expired, and is no replica to them.
+/// Every node completes transactions on one row, each with a ballot of its own clock, and a node whose clock
+/// is ahead answers the others. With the default `internode_timeout` it would regard all their requests as
+/// expired.
 #[tokio::test]
-async fn transactions_go_through_every_node() {
+async fn every_node_completes_transactions() {
     const EACH: usize = 10;
     let session = session().await;
     let cluster = session.get_cluster_state();
@@ -110,7 +110,7 @@ async fn transactions_go_through_every_node() {
     session.await_schema_agreement().await.unwrap();
     let (key, began) = (random_name(), SystemClock::read());
     let mut answered = vec![0; nodes.len()];
-    // Round-robin: a ballot of a clock that is ahead stands before each of one that isn't.
+    // Round-robin: a ballot of the clock that is ahead precedes each of the others.
     for turn in 0..EACH * nodes.len() {
         let node = turn % nodes.len();
         let text = format!("UPDATE {table} SET turn = ? WHERE pk = ? IF turn != ?");
@@ -127,10 +127,10 @@ async fn transactions_go_through_every_node() {
         }
     }
     println!("answered of {EACH} by each node: {answered:?}, in {:?}", SystemClock::read().since(began));
-    // A machine that others use, too, may be late now and then.
+    // On a busy machine, some may time out.
     assert!(answered.iter().all(|answered| *answered >= EACH / 2), "{answered:?}");
     if ahead() == 0 {
-        // It may be ScyllaDB, which doesn't count this.
+        // ScyllaDB does not count expired messages.
         return;
     }
     for node in nodes {
@@ -140,8 +140,8 @@ async fn transactions_go_through_every_node() {
     }
 }
 
-/// How many messages of other nodes a node of Cassandra has received, and how many of them were too old to be
-/// answered.
+/// Returns how many messages of other nodes a node of Cassandra has received, and how many of them had
+/// expired.
 async fn received_and_expired(session: &Session, node: &Arc<Node>) -> (i64, i64) {
     let mut read = statement_for(
         node,
@@ -151,8 +151,8 @@ async fn received_and_expired(session: &Session, node: &Arc<Node>) -> (i64, i64)
     session.query_unpaged(read, ()).await.unwrap().into_rows_result().unwrap().single_row().unwrap()
 }
 
-/// The name that is led, and what is asked about it.
-struct Contest {
+/// The name of this test, and a reader of its record.
+struct Election {
     url: String,
     key: ElectionKey,
     reader: Arc<dyn TtlStorage<ElectionKey>>,
@@ -160,7 +160,7 @@ struct Contest {
     epoch: Option<Epoch>,
 }
 
-impl Contest {
+impl Election {
     async fn on_the_cluster() -> Self {
         let session = session().await;
         let clocks = wall_clocks(&session).await;
@@ -183,23 +183,23 @@ impl Contest {
         (process, leading)
     }
 
-    /// A leader crashes beside a standby. No candidate leads before the record has stood for its TTL since it
-    /// was sent (I5), and the standby does within 1.05 TTL and a second of the crash. Each call goes to any
-    /// node, and so do the renewals of one leadership: ballots of all nodes meet in one record.
+    /// Crashes a leader that has a standby. No candidate leads before the TTL has passed since the record was
+    /// sent (I5). The standby leads within 1.05 TTL and a second after the crash. Each call may go to any
+    /// node, so one record has ballots of all nodes.
     async fn crash(&mut self, attempt: &Attempt) -> Result<(), Late> {
         let (ttl, clock) = (ttl().get(), self.clock.clone());
         let (process, leading) = self.candidate("leader").await;
         let leadership = leading.await.unwrap();
         assert!(Some(leadership.epoch()) > self.epoch, "epochs rise");
         let (standby, leading) = self.candidate("standby").await;
-        // Renewals go on while the standby watches.
+        // Renewals continue while the standby observes.
         let kill_after = Timing::of(self::ttl()).kill_at(Instant::ORIGIN).since(Instant::ORIGIN);
         let sent_at = || leadership.standing().kill_at().before(kill_after);
         let first = sent_at();
         let watched_until = clock.now().after(ttl);
         while sent_at() == first || clock.now() < watched_until {
             if leadership.standing().loss().is_some() {
-                // The first attempt at a renewal has been answered by then, on a machine that runs.
+                // On a machine that keeps up, the first attempt at a renewal is answered by then.
                 attempt.took("a renewal", ttl * 35 / 100, sent_at())?;
                 panic!("lost: {:?}", leadership.standing().loss());
             }
@@ -209,8 +209,8 @@ impl Contest {
         process.crash();
         let (crashed_at, sent_at) = (clock.now(), sent_at());
         drop(leadership);
-        // A renewal that was on its way may have been applied after the crash. Linearizable reads stop before
-        // the claim: they are transactions, and would be in its way.
+        // A renewal in flight may be applied after the crash. Linearizable reads are transactions and would
+        // disturb the claim, so they stop before it.
         let (mut last, mut landed_at) = (None, crashed_at);
         while !leading.is_finished() {
             let asked_at = clock.now();
@@ -220,10 +220,7 @@ impl Contest {
             } else {
                 self.reader.scan(std::slice::from_ref(&self.key)).await.map(|mut slots| slots.remove(0))
             };
-            assert!(
-                !matches!(stands, Ok(Slot::Vacant(_))),
-                "a record that was not released is gone: {stands:?}"
-            );
+            assert!(!matches!(stands, Ok(Slot::Vacant(_))), "an unreleased record disappeared: {stands:?}");
             if let Ok(Slot::Held { entry, .. }) = stands
                 && before_the_claim
                 && last.replace(entry.version) != Some(entry.version)
@@ -249,14 +246,14 @@ fn ttl() -> Ttl {
     Ttl::new(Duration::from_secs(5)).unwrap()
 }
 
-/// Measures the cluster with reads of a name that is not led, on a connection of its own.
+/// Measures the cluster with reads of an unused name, on a separate connection.
 fn watch(attempt: &Attempt, url: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let reader = runtime.block_on(storage(url));
     let slot = SlotNumber::new(NonZeroU32::MIN);
     let key = ElectionKey { cluster: ClusterName::new(random_name()), slot };
-    attempt.watch("canary", ANSWERED, move || {
-        // An error takes its time as an answer does.
+    attempt.watch("canary", CANARY_BOUND, move || {
+        // An error is an answer, too.
         let _answer = runtime.block_on(reader.get(&key));
     });
 }
@@ -265,13 +262,13 @@ mod timed {
     use super::*;
 
     #[test]
-    fn a_standby_follows_a_crash_neither_early_nor_late() {
+    fn standby_leads_after_a_crash_neither_early_nor_late() {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-        let mut contest = runtime.block_on(Contest::on_the_cluster());
+        let mut election = runtime.block_on(Election::on_the_cluster());
         for round in 1..=ROUNDS {
             ::timed::timed(&format!("crash {round}"), |attempt| {
-                watch(attempt, &contest.url);
-                runtime.block_on(contest.crash(attempt))
+                watch(attempt, &election.url);
+                runtime.block_on(election.crash(attempt))
             });
         }
     }

@@ -1,7 +1,7 @@
-//! What documents are on a real cluster beside their suite: tables from before there were any, deleted
-//! documents by the thousand, pages as large as they may be.
+//! Documents on a real cluster, beside their suite: a table without their columns, thousands of deleted
+//! documents, and the largest pages.
 //!
-//! `cargo xtask test-drivers --only scylla` runs it, as it does `scylla.rs`, which says more.
+//! `cargo xtask test-drivers --only scylla` runs it, as described in `scylla.rs`.
 #![cfg(feature = "scylla")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
@@ -18,8 +18,8 @@ use vvm_storage::{
 
 fn contact_points() -> String {
     std::env::var("VVM_TEST_SCYLLA").expect(
-        "VVM_TEST_SCYLLA=host:port says where a cluster is; `cargo xtask test-drivers --only scylla` starts \
-         one",
+        "set VVM_TEST_SCYLLA=host:port, or run `cargo xtask test-drivers --only scylla`, which starts a \
+         cluster",
     )
 }
 
@@ -27,7 +27,7 @@ async fn session() -> Session {
     SessionBuilder::new().known_nodes(contact_points().split(',')).build().await.unwrap()
 }
 
-/// A keyspace that no run before had, and with it a URL.
+/// Returns a keyspace that no earlier run used, and its URL.
 async fn fresh(name: &str) -> (String, String) {
     let mut bytes = [0; 6];
     std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom").unwrap(), &mut bytes).unwrap();
@@ -50,7 +50,7 @@ fn partition() -> Partition {
     Partition::from_bytes(*b"partition")
 }
 
-/// A storage of its own, on which `entry` leads.
+/// Creates a storage on which `entry` leads.
 async fn led(url: &str) -> ScyllaStorage {
     init_storage(url).await.unwrap();
     let storage = ScyllaStorage::open(url).await.unwrap();
@@ -71,7 +71,7 @@ fn put(id: impl Into<Bytes>, bytes: usize) -> DocumentWrite {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_table_from_before_documents_is_said_and_extended_while_others_lead() {
+async fn table_without_documents_is_refused_until_init_storage_adds_them_under_a_leader() {
     let (keyspace, url) = fresh("before").await;
     let storage = led(&url).await;
     for column in ["last_batch", "last_batch_id", "version"] {
@@ -97,11 +97,10 @@ async fn a_table_from_before_documents_is_said_and_extended_while_others_lead() 
     assert_eq!(write(&storage, 0, &[put("a", 1)]).await, BatchOutcome::Written);
 }
 
-/// A renewal's condition is on static columns alone, for which Cassandra reads the first row that lives. With
-/// a thousand tombstones in front of it, nodes would refuse the renewals of a leader that deleted a hundred
-/// thousand documents.
+/// A renewal compares only static columns, and Cassandra reads the first live row for them. Behind 100,000
+/// tombstones, nodes would refuse the renewals of a leader that deleted as many documents.
 #[tokio::test(flavor = "multi_thread")]
-async fn deleted_documents_are_not_in_the_way_of_renewals() {
+async fn renewal_reads_no_tombstone_after_1000_deletions() {
     let (keyspace, url) = fresh("tombstones").await;
     let storage = led(&url).await;
     let ids: Vec<Vec<u8>> = (0..1_000_u32).map(|number| number.to_be_bytes().to_vec()).collect();
@@ -125,13 +124,13 @@ async fn deleted_documents_are_not_in_the_way_of_renewals() {
     let answer = session.query_unpaged(read, (partition().as_bytes(),)).await.unwrap();
     let trace = session.get_tracing_info(&answer.tracing_id().unwrap()).await.unwrap();
     let words: Vec<_> = trace.events.into_iter().filter_map(|event| event.activity).collect();
-    // As Cassandra says it, and as ScyllaDB does.
-    let met_none = |words: &String| words.contains(" and 0 tombstone cells") || words.contains(", 0 dead)");
-    assert!(words.iter().any(met_none), "{words:#?}");
+    // The words of Cassandra, and those of ScyllaDB.
+    let read_none = |words: &String| words.contains(" and 0 tombstone cells") || words.contains(", 0 dead)");
+    assert!(words.iter().any(read_none), "{words:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_of_the_largest_documents_comes_in_time() {
+async fn page_of_the_largest_documents_is_answered_in_time() {
     let (_, url) = fresh("large").await;
     let storage = led(&url).await;
     let limits = storage.document_limits();
@@ -141,6 +140,6 @@ async fn a_page_of_the_largest_documents_comes_in_time() {
     }
     let scan = Scan { prefix: Bytes::new(), after: None, limit: limits.max_page };
     let page = storage.scan_documents(&partition(), &scan).await.unwrap();
-    // A server may stop at less, and says so.
+    // A server may return a shorter page with a continuation.
     assert!(page.documents.len() == limits.max_page || page.next.is_some(), "{}", page.documents.len());
 }

@@ -1,10 +1,9 @@
-//! A cluster that lets in only who has a certificate and a password: who gets in, and what those are told who
-//! don't.
+//! Opening a cluster that requires a client certificate and a password.
 //!
-//! `cargo xtask test-drivers` starts one node of it and runs this with `VVM_TEST_SCYLLA_LOCKED=host:port`,
-//! user and password `cassandra`, and `VVM_TEST_SCYLLA_LOCKS`, a folder with `authority.pem` (which signed
-//! the node's certificate for its address and `nodes.vvm.test`, and `client.pem` with `client.key`) and
-//! `stranger.pem` (which signed `strange-client.pem` with `strange-client.key`).
+//! `cargo xtask test-drivers` starts one node and runs this with `VVM_TEST_SCYLLA_LOCKED=host:port`, user and
+//! password `cassandra`, and `VVM_TEST_SCYLLA_LOCKS`, a folder of certificates. `authority.pem` signed the
+//! node's certificate, for its address and `nodes.vvm.test`, and `client.pem` with `client.key`.
+//! `stranger.pem` signed `strange-client.pem` with `strange-client.key`.
 #![cfg(feature = "scylla")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
@@ -26,7 +25,7 @@ fn variable(name: &str) -> String {
     })
 }
 
-/// A file of the cluster's certificates.
+/// Returns the path of a file in the folder of certificates.
 fn lock(name: &str) -> String {
     Path::new(&variable("VVM_TEST_SCYLLA_LOCKS")).join(name).display().to_string()
 }
@@ -35,10 +34,10 @@ fn url(options: &[&str]) -> String {
     format!("scylla://{}/vvm_test_locked?{}", variable("VVM_TEST_SCYLLA_LOCKED"), options.join("&"))
 }
 
-/// Its own folder, since passwords come from files.
-struct Desk(tempfile::TempDir);
+/// A folder for password files.
+struct PasswordFiles(tempfile::TempDir);
 
-impl Desk {
+impl PasswordFiles {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -49,7 +48,7 @@ impl Desk {
         path
     }
 
-    /// Everything as it should be, but for what is replaced; an option without a value is left out.
+    /// Returns a URL with valid options, except for those in `replaced`. An empty value omits its option.
     fn url_with(&self, replaced: &[(&str, &str)]) -> String {
         let password = self.file("cassandra\n").display().to_string();
         let (authority, certificate, key) = (lock("authority.pem"), lock("client.pem"), lock("client.key"));
@@ -67,7 +66,7 @@ impl Desk {
     }
 }
 
-/// As the administrator, over TLS.
+/// A connection of the administrator, over TLS.
 async fn session() -> Session {
     let read = |name: &str| {
         CertificateDer::pem_file_iter(lock(name)).unwrap().collect::<Result<Vec<_>, _>>().unwrap()
@@ -93,55 +92,55 @@ async fn refused(url: &str) -> Refusal {
     ScyllaStorage::open(url).await.expect_err("opened")
 }
 
-/// That the right refusal came, and that it says what to do.
+/// Checks that the refusal is the right one, and that its message has these parts.
 #[track_caller]
-fn says(error: &Refusal, right: bool, parts: &[&str]) {
+fn check(error: &Refusal, is_right: bool, parts: &[&str]) {
     let text = error.to_string();
     println!("{text}");
-    assert!(right, "{error:?}");
+    assert!(is_right, "{error:?}");
     for part in parts {
         assert!(text.contains(part), "`{part}` is not in: {text}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_certificate_and_password_gets_in() {
-    let desk = Desk::new();
+async fn certificate_and_password_open_the_cluster() {
+    let files = PasswordFiles::new();
     for names in [("tls_name", ""), ("tls_name", "nodes.vvm.test"), ("tls_name", "*")] {
-        let url = desk.url_with(&[names, ("replication", "1")]);
+        let url = files.url_with(&[names, ("replication", "1")]);
         init_storage(&url).await.unwrap();
         let storage = ScyllaStorage::open(&url).await.unwrap();
-        let stands = storage.settle(Partition::from_bytes(*b"setting"), b"value").await.unwrap();
-        assert_eq!(stands, b"value");
+        let settled = storage.settle(Partition::from_bytes(*b"setting"), b"value").await.unwrap();
+        assert_eq!(settled, b"value");
         storage.close().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_password_or_none_is_told_so() {
-    let desk = Desk::new();
-    let wrong = desk.file("wrong").display().to_string();
-    let error = refused(&desk.url_with(&[("password_file", &wrong)])).await;
-    says(
+async fn wrong_or_missing_password_is_reported() {
+    let files = PasswordFiles::new();
+    let wrong = files.file("wrong").display().to_string();
+    let error = refused(&files.url_with(&[("password_file", &wrong)])).await;
+    check(
         &error,
         matches!(&error, Refusal::Credentials { user } if user == "cassandra"),
         &["`cassandra`", "correct the user"],
     );
-    let error = refused(&desk.url_with(&[("user", "nobody")])).await;
-    says(&error, matches!(&error, Refusal::Credentials { user } if user == "nobody"), &["`nobody`"]);
-    let error = refused(&desk.url_with(&[("user", ""), ("password_file", "")])).await;
-    says(&error, matches!(error, Refusal::UserWanted), &["user=NAME", "VVM_STORAGE_PASSWORD"]);
-    let empty = desk.file("\n").display().to_string();
-    let error = refused(&desk.url_with(&[("password_file", &empty)])).await;
-    says(&error, matches!(error, Refusal::NoPassword), &["password_file=PATH"]);
-    let error = refused(&desk.url_with(&[("password_file", "/nowhere/password")])).await;
-    says(&error, matches!(error, Refusal::PasswordFile { .. }), &["/nowhere/password"]);
+    let error = refused(&files.url_with(&[("user", "nobody")])).await;
+    check(&error, matches!(&error, Refusal::Credentials { user } if user == "nobody"), &["`nobody`"]);
+    let error = refused(&files.url_with(&[("user", ""), ("password_file", "")])).await;
+    check(&error, matches!(error, Refusal::UserWanted), &["user=NAME", "VVM_STORAGE_PASSWORD"]);
+    let empty = files.file("\n").display().to_string();
+    let error = refused(&files.url_with(&[("password_file", &empty)])).await;
+    check(&error, matches!(error, Refusal::NoPassword), &["password_file=PATH"]);
+    let error = refused(&files.url_with(&[("password_file", "/nowhere/password")])).await;
+    check(&error, matches!(error, Refusal::PasswordFile { .. }), &["/nowhere/password"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_create_or_read_is_told_so() {
-    let desk = Desk::new();
-    let url = desk.url_with(&[("replication", "1")]);
+async fn missing_permission_is_reported_with_its_grant() {
+    let files = PasswordFiles::new();
+    let url = files.url_with(&[("replication", "1")]);
     init_storage(&url).await.unwrap();
     let session = session().await;
     for statement in [
@@ -153,45 +152,47 @@ async fn who_may_not_create_or_read_is_told_so() {
         session.query_unpaged(statement, ()).await.unwrap();
     }
     let as_user = |user: &str, more: &[(&str, &str)]| {
-        let password = desk.file(user).display().to_string();
-        desk.url_with(&[&[("user", user), ("password_file", &*password)], more].concat())
+        let password = files.file(user).display().to_string();
+        files.url_with(&[&[("user", user), ("password_file", &*password)], more].concat())
     };
     let error = refused(&as_user("guest", &[])).await;
-    says(&error, matches!(error, Refusal::Unauthorized(_)), &["GRANT", "SELECT"]);
+    check(&error, matches!(error, Refusal::Unauthorized(_)), &["GRANT", "SELECT"]);
     let elsewhere =
         as_user("guest", &[("replication", "1")]).replace("vvm_test_locked?", "vvm_test_elsewhere?");
     match init_storage(&elsewhere).await {
-        Err(OpenError::Scylla(error)) => says(&error, matches!(error, Refusal::Unauthorized(_)), &["CREATE"]),
+        Err(OpenError::Scylla(error)) => {
+            check(&error, matches!(error, Refusal::Unauthorized(_)), &["CREATE"])
+        }
         other => panic!("{other:?}"),
     }
-    // What an administrator has created is enough for who may read and write it.
+    // A user that may read and write can use a table that the administrator created.
     let member = as_user("member", &[]);
     init_storage(&member).await.unwrap();
     ScyllaStorage::open(&member).await.unwrap().close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn certificates_that_do_not_fit_are_told_so() {
-    let desk = Desk::new();
+async fn wrong_or_missing_certificate_is_reported() {
+    let files = PasswordFiles::new();
     let is_tls = |error: &Refusal| matches!(error, Refusal::Tls { .. });
-    let error = refused(&desk.url_with(&[("tls_ca", &lock("stranger.pem"))])).await;
-    says(&error, is_tls(&error), &["another authority", "correct tls_ca"]);
-    let error = refused(&desk.url_with(&[("tls_name", "other.vvm.test")])).await;
-    says(&error, is_tls(&error), &["has another name", "tls_name=NAME"]);
+    let error = refused(&files.url_with(&[("tls_ca", &lock("stranger.pem"))])).await;
+    check(&error, is_tls(&error), &["another authority", "correct tls_ca"]);
+    let error = refused(&files.url_with(&[("tls_name", "other.vvm.test")])).await;
+    check(&error, is_tls(&error), &["has another name", "tls_name=NAME"]);
     // In TLS 1.3 a node refuses a client's certificate after the handshake, and may reset the connection
     // before its alert is read.
     let is_tls = |error: &Refusal| is_tls(error) || matches!(error, Refusal::HungUp { .. });
-    let error = refused(&desk.url_with(&[("tls_certificate", ""), ("tls_key", "")])).await;
-    says(&error, is_tls(&error), &["tls_certificate=PATH"]);
+    let error = refused(&files.url_with(&[("tls_certificate", ""), ("tls_key", "")])).await;
+    check(&error, is_tls(&error), &["tls_certificate=PATH"]);
     let (certificate, key) = (lock("strange-client.pem"), lock("strange-client.key"));
-    let error = refused(&desk.url_with(&[("tls_certificate", &certificate), ("tls_key", &key)])).await;
-    says(&error, is_tls(&error), &["certificate", "that the node trusts"]);
+    let error = refused(&files.url_with(&[("tls_certificate", &certificate), ("tls_key", &key)])).await;
+    check(&error, is_tls(&error), &["certificate", "that the node trusts"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_that_can_not_be_used_are_named() {
-    let desk = Desk::new();
-    let (nonsense, certificate) = (desk.file("nonsense").display().to_string(), lock("client.pem"));
+async fn unusable_certificate_file_is_named() {
+    let files = PasswordFiles::new();
+    let (nonsense, certificate) = (files.file("nonsense").display().to_string(), lock("client.pem"));
     for (option, path) in [
         ("tls_ca", "/nowhere/authority.pem"),
         ("tls_ca", &*nonsense),
@@ -199,16 +200,16 @@ async fn files_that_can_not_be_used_are_named() {
         ("tls_key", &*certificate),
         ("tls_key", &*lock("strange-client.key")),
     ] {
-        let error = refused(&desk.url_with(&[(option, path)])).await;
-        says(&error, matches!(error, Refusal::TlsFile { .. }), &[path]);
+        let error = refused(&files.url_with(&[(option, path)])).await;
+        check(&error, matches!(error, Refusal::TlsFile { .. }), &[path]);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn plain_words_to_a_port_of_tls_are_told_so() {
-    let desk = Desk::new();
-    let plain = desk.url_with(&[("tls_ca", ""), ("tls_certificate", ""), ("tls_key", "")]);
+async fn connection_without_tls_to_a_tls_port_names_tls_ca() {
+    let files = PasswordFiles::new();
+    let plain = files.url_with(&[("tls_ca", ""), ("tls_certificate", ""), ("tls_key", "")]);
     let error = refused(&plain).await;
-    // It says nothing, as one that is starting.
-    says(&error, matches!(error, Refusal::HungUp { .. }), &["add tls_ca=PATH"]);
+    // The node closes the connection without an answer, as one does that is starting.
+    check(&error, matches!(error, Refusal::HungUp { .. }), &["add tls_ca=PATH"]);
 }

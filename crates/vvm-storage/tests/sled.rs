@@ -1,4 +1,4 @@
-//! What is `sled`'s own: whose word proves an age. The contract itself is the suite's to test.
+//! Driver `sled` beyond the contract: when an age is proven.
 #![cfg(feature = "sled")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
@@ -15,7 +15,7 @@ fn age(slot: Slot) -> Option<Duration> {
 }
 
 #[tokio::test]
-async fn an_age_is_proven_until_the_last_handle_is_closed() {
+async fn age_is_proven_until_the_last_handle_is_closed() {
     let folder = TempDir::new().unwrap();
     let partition = Partition::from_bytes(*b"key");
     let entry = Entry {
@@ -29,14 +29,11 @@ async fn an_age_is_proven_until_the_last_handle_is_closed() {
     let vacant = Slot::Vacant(Vacant { last_epoch: None });
     assert_eq!(first.claim(partition.clone(), &vacant, &entry).await.unwrap(), Claim::Claimed);
     first.close().await;
-    assert!(
-        age(second.read(partition.clone()).await.unwrap()).is_some(),
-        "the process that wrote it is still here"
-    );
+    assert!(age(second.read(partition.clone()).await.unwrap()).is_some(), "a handle was open all the time");
 
     second.close().await;
     let third = SledStorage::open(folder.path()).await.unwrap();
     let slot = third.read(partition.clone()).await.unwrap();
     assert_eq!(slot.entry(), Some(&entry));
-    assert_eq!(age(slot), None, "no handle of this process saw the write");
+    assert_eq!(age(slot), None, "all handles were closed in between");
 }

@@ -1,4 +1,4 @@
-//! No thread is left (I9). A test of its own process: it counts the threads of all.
+//! Every thread of driver `sqlite` ends (I9). This is a binary of its own, because it counts all threads.
 #![cfg(all(feature = "sqlite", target_os = "linux"))]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
@@ -16,16 +16,15 @@ const ANYWHERE: OpenOptions = OpenOptions::new().allow_overlay();
 /// `/proc/PID/stat` (proc_pid_stat(5)).
 const EXITING: u64 = 0x4;
 
-/// How many threads of this process own a database, and do so still.
+/// Returns how many threads of this process still own a database.
 ///
-/// A thread that was joined may be listed a moment longer: the kernel wakes who joins before it takes the
-/// thread off its list. But it bears the mark by then, and one that was not joined and still runs does
-/// not.
-fn owners() -> usize {
+/// The kernel may list a joined thread a moment longer, because it wakes the joining thread first. By then
+/// the thread has the mark; a thread that still runs does not.
+fn database_threads() -> usize {
     fs::read_dir("/proc/self/task")
         .unwrap()
         .filter(|task| {
-            // A thread may end between being listed and being looked at.
+            // A thread may end between the listing and this read.
             fs::read_to_string(task.as_ref().unwrap().path().join("stat")).is_ok_and(|stat| {
                 let (id_and_name, fields) = stat.rsplit_once(") ").unwrap();
                 let flags = fields.split(' ').nth(6).unwrap().parse::<u64>().unwrap();
@@ -36,29 +35,29 @@ fn owners() -> usize {
 }
 
 #[tokio::test]
-async fn no_thread_is_left() {
+async fn every_thread_ends_with_its_handle() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("elections.db");
     let (first, second) = (
         SqliteStorage::open(&path, ANYWHERE).await.unwrap(),
         SqliteStorage::open(&path, ANYWHERE).await.unwrap(),
     );
-    assert_eq!(owners(), 2);
+    assert_eq!(database_threads(), 2);
 
     tokio::join!(biased; first.close(), first.close());
-    assert_eq!(owners(), 1, "after close");
+    assert_eq!(database_threads(), 1, "after close");
     assert!(first.read(Partition::from_bytes(*b"slot")).await.is_err());
     drop(first);
     drop(second);
-    assert_eq!(owners(), 0, "after drop");
+    assert_eq!(database_threads(), 0, "after drop");
 
     SqliteStorage::open(folder.path(), ANYWHERE).await.unwrap_err();
-    assert_eq!(owners(), 0, "after a refusal");
+    assert_eq!(database_threads(), 0, "after a refusal");
 
     {
         let mut opening = pin!(SqliteStorage::open(&path, ANYWHERE));
         let polled = poll_fn(|context| Poll::Ready(opening.as_mut().poll(context).is_pending()));
         assert!(polled.await);
     }
-    assert_eq!(owners(), 0, "after an opening that was dropped");
+    assert_eq!(database_threads(), 0, "after a dropped opening");
 }

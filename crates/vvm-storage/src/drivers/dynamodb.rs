@@ -1,87 +1,85 @@
-//! Driver `dynamodb`: a table of Amazon's DynamoDB. Several machines, no server of one's own.
+//! Driver `dynamodb`: a table of Amazon DynamoDB. Several machines, without a server to operate.
 //!
-//! Tried on DynamoDB Local 2.6.1, and against a server of the tests for what that can't show; AWS itself was
-//! not tried.
+//! Tested on DynamoDB Local 2.6.1, and against a test server for what DynamoDB Local can't show. Not tested
+//! on AWS.
 //!
-//! **How the contract is kept.** One partition per slot, whose first item is the leader record. Each verb
-//! that writes is one conditional `UpdateItem`, which DynamoDB applies whole or not at all and in one order;
-//! the answer to one that was refused shows the item that was in its way
-//! (`ReturnValuesOnConditionCheckFailure`). Reads are consistent; `peek` is not, and costs half. A release
-//! removes the record from the item and leaves the epoch. Nothing but these updates writes to the table. The
-//! client library's retries are off, so that nothing is sent twice: an update that was applied would be
-//! refused by what it wrote itself.
+//! **Records.** One partition per slot, whose first item is the leader record. Each verb that writes is one
+//! conditional `UpdateItem`. DynamoDB applies it completely or not at all, and in one order. The answer to a
+//! refused update contains the present item (`ReturnValuesOnConditionCheckFailure`). Reads are consistent;
+//! `peek` is not, and costs half. A release removes the record from the item and keeps the epoch. Only these
+//! updates write to the table. The retries of the client library are off, so nothing is sent twice: the
+//! second copy of an applied update would be refused because of the first.
 //!
-//! **Documents** are items of their slot's partition. A batch is one `TransactWriteItems`: a `ConditionCheck`
-//! of the leader record for epoch and incarnation, an update of an item that has the number of the last batch
-//! and the ids that it wrote, and a put or delete for each document, with its condition. While it runs, a
-//! renewal or claim of the slot is refused as a conflict, and so is it while one of them runs: nothing is
-//! done then, and it may be sent again. A look at the fence is a consistent read of the last batch and one
-//! `TransactGetItems` of all that it wrote, so that no batch is half done when it is told; it fails, and is
-//! to be tried again, while one is under way. Scans are consistent queries.
+//! **Documents** are items of their slot's partition. A batch is one `TransactWriteItems`. It consists of a
+//! `ConditionCheck` of the leader record (epoch and incarnation), an update of the item with the number and
+//! the ids of the last batch, and a put or delete for each document, with its condition. While it runs, a
+//! renewal or claim of the slot is refused as a conflict, and vice versa. A conflict changes nothing, so the
+//! request may be sent again. Reading the fence takes a consistent read of the last batch and one
+//! `TransactGetItems` of all that this batch wrote, so it never shows half of a batch. It fails while a batch
+//! is in progress, and may be tried again. Scans are consistent queries.
 //!
-//! **Never early.** Nothing ends a record but a write. Time to live, by which DynamoDB deletes items by its
-//! own clock, is refused on every attribute that records have. No age is ever proven, so a standby that comes
-//! anew waits one TTL of its own. Clocks matter for one thing alone: AWS refuses requests that are signed
-//! with a clock more than minutes off.
+//! **Never early.** Only a write ends a record. Time to live, by which DynamoDB deletes items by its own
+//! clock, is refused on every attribute of a record. No age is proven, so a new standby waits one TTL of its
+//! own. The wall clock matters only for signatures: AWS refuses requests that are signed with a clock several
+//! minutes off.
 //!
-//! **Where.** `dynamodb://region/table?option=value&…`. The region has to be there, and is taken from nowhere
-//! else: processes with two regions would have two tables, and two leaders.
+//! **URL.** `dynamodb://region/table?option=value&…`. The region is required and never taken from elsewhere:
+//! two processes with different regions would use two tables, and both would lead.
 //!
 //! | option | meaning |
 //! |---|---|
-//! | `endpoint=http://localhost:8000` | another address than AWS's own: DynamoDB Local, or one of a private network |
+//! | `endpoint=http://localhost:8000` | this address instead of AWS's own: DynamoDB Local, or a private network |
 //! | `profile=payroll` | the profile of `~/.aws/config` with the credentials |
-//! | `request_timeout=5s` | how long a request may take, from 100 ms to 60 s: 2 s unless given, half of it for connecting. Elections and leaders' documents wait for a tenth of the TTL at most, so more is of use with longer TTLs than 20 s |
+//! | `request_timeout=5s` | how long a request may take, from 100 ms to 60 s; default 2 s, half of it for connecting. Elections and documents wait a tenth of the TTL at most, so more helps only with TTLs above 20 s |
 //!
-//! Everything else is as with every program on AWS, by the SDK's own chain: credentials from the environment,
-//! a profile, a web identity, or the role of the container or machine; `AWS_USE_FIPS_ENDPOINT` and its like.
-//! `SSL_CERT_FILE` names other roots of trust than the system's. What is not built in is `aws sso login`.
-//! Credentials that end are fetched again within a request, so their provider has to answer within an
+//! All other settings come from the SDK's own chain, as in every program on AWS: credentials from the
+//! environment, a profile, a web identity, or the role of the container or machine; `AWS_USE_FIPS_ENDPOINT`
+//! and similar variables. `SSL_CERT_FILE` replaces the system's root certificates. `aws sso login` is not
+//! built in. Expired credentials are fetched again within a request, so their provider must answer within an
 //! attempt's time, a tenth of the TTL.
 //!
-//! **What it needs.** `dynamodb:UpdateItem`, `GetItem`, `BatchGetItem`, `DescribeTable` and
-//! `DescribeTimeToLive` on the table, for documents also `ConditionCheckItem`, `PutItem`, `DeleteItem` and
-//! `Query`, and `CreateTable` for who runs [`init_storage`](crate::init_storage), which creates a table that
-//! is paid per request. (`DescribeContinuousBackups` lets `vvm doctor` say whether it can be restored.) A
-//! partition key `pk` and a sort key `cc`, both binary, are what a table of one's own making must have.
-//! Protect it against deletion: with the table go the epochs.
+//! **Permissions.** `dynamodb:UpdateItem`, `GetItem`, `BatchGetItem`, `DescribeTable` and
+//! `DescribeTimeToLive` on the table; for documents also `ConditionCheckItem`, `PutItem`, `DeleteItem` and
+//! `Query`; for [`init_storage`](crate::init_storage) also `CreateTable`. It creates a table that is paid per
+//! request. `DescribeContinuousBackups` lets `vvm doctor` report whether the table can be restored. A table
+//! that you create yourself needs a partition key `pk` and a sort key `cc`, both binary. Protect the table
+//! against deletion: a deleted table loses the epochs.
 //!
-//! **What it costs.** A claim, a renewal or a release is one write unit (up to 1 KB), a look at a slot half a
-//! read unit, a read-back a whole one. Nothing else is asked. At the default TTL a leadership renews 720
-//! times an hour, and each standby looks 3,600 to 4,800 times. A document that is written or deleted is two
-//! write units for each KB of its item, of which a batch has two more (the check, and the number with the
-//! ids). A look at the fence is two read units for each of the items that the last batch wrote and 4 KB, and
-//! five more; a document that is read one for 4 KB, and so is a scan.
+//! **Cost.** A claim, a renewal or a release is one write unit (up to 1 KB). A look at a slot is half a read
+//! unit, a read-back a whole one. There are no other requests. At the default TTL a leader renews 720 times
+//! an hour, and each standby looks 3,600 to 4,800 times. Writing or deleting a document costs two write units
+//! for each KB of its item; the batch adds two more, for the check and for the number with the ids. Reading
+//! the fence costs two read units for each item of the last batch and 4 KB, and five more. Reading a document
+//! costs one for 4 KB, and so does a scan.
 //!
-//! **Errors.** What reached a server may have been applied unless the server says that it was not.
+//! **Errors.** A write that reached a server may have been applied, unless the server says that it was not.
 //!
-//! | what went wrong | to a write | to a read |
+//! | error | of a write | of a read |
 //! |---|---|---|
-//! | no connection could be made: name, network, TLS, or not within half the request timeout | `NotApplied` | `Unavailable` |
+//! | no connection within half the request timeout: name, network or TLS | `NotApplied` | `Unavailable` |
 //! | credentials: their provider fails or takes too long | `NotApplied` | `Unavailable` |
-//! | credentials: none, or badly configured | `Fatal` | `Fatal` |
+//! | credentials: none, or wrong configuration | `Fatal` | `Fatal` |
 //! | `ProvisionedThroughputExceeded`, `RequestLimitExceeded`, `Throttling` | `NotApplied` | `Unavailable` |
 //! | `TransactionConflict` | `NotApplied` | – |
-//! | `TransactionCanceled`, a reason is `ConditionalCheckFailed` | refused | – |
-//! | …, a reason is `AccessDenied`, `ValidationError`, `ItemCollectionSizeLimitExceeded` | `Fatal` | `Fatal` |
-//! | …, a reason is `TransactionConflict`, `ThrottlingError`, `ProvisionedThroughputExceeded` | `NotApplied` | `Unavailable` |
-//! | …, for no reason that is known | `Unknown` | `Unavailable` |
+//! | `TransactionCanceled` with the reason `ConditionalCheckFailed` | refused | – |
+//! | … with `AccessDenied`, `ValidationError`, `ItemCollectionSizeLimitExceeded` | `Fatal` | `Fatal` |
+//! | … with `TransactionConflict`, `ThrottlingError`, `ProvisionedThroughputExceeded` | `NotApplied` | `Unavailable` |
+//! | … with no known reason | `Unknown` | `Unavailable` |
 //! | `AccessDenied`, `NotAuthorized`, `OptInRequired` | `Fatal` | `Fatal` |
-//! | `UnrecognizedClient`, `InvalidSignature` (a wrong clock, too), `IncompleteSignature`, `MissingAuthenticationToken`, `ExpiredToken`, `RequestExpired` | `Fatal` | `Fatal` |
+//! | `UnrecognizedClient`, `InvalidSignature` (also of a wrong clock), `IncompleteSignature`, `MissingAuthenticationToken`, `ExpiredToken`, `RequestExpired` | `Fatal` | `Fatal` |
 //! | `Validation`, `Serialization`, `UnknownOperation`, `InvalidEndpoint`, `ItemCollectionSizeLimitExceeded` | `Fatal` | `Fatal` |
 //! | `ResourceNotFound`: the table was deleted | `Replaced` | `Replaced` |
-//! | `ReplicatedWriteConflict`: it became a global table | `Replaced` | – |
-//! | HTTP status 500 and above, whatever it says | `Unknown` | `Unavailable` |
+//! | `ReplicatedWriteConflict`: the table became a global table | `Replaced` | – |
+//! | HTTP status 500 and above, with any code | `Unknown` | `Unavailable` |
 //! | no answer within the request timeout | `Unknown` | `Unavailable` |
 //! | connection broken before the answer, or an answer that can't be read | `Unknown` | `Unavailable` |
 //! | any other | `Unknown` | `Unavailable` |
-//! | an item that makes no sense, or a refusal that shows nothing in the way | `Fatal` | `Fatal` |
+//! | a malformed item, or a refusal whose item meets the condition | `Fatal` | `Fatal` |
 //!
-//! **What it can't do.** A global table is refused, since each region would take its own writes; one that is
-//! made global while it is in use is noticed when two regions collide, or when it is opened the next time. A
-//! table that was restored from a backup has a new name: until all candidates use that name, the old one and
-//! the new one have a leader each. Closing ends the sockets within moments, not before it returns: the
-//! library's tasks end by themselves.
+//! **Limits.** A global table is refused, because each region takes its own writes. A table that becomes
+//! global later is noticed when two regions collide, or when it is opened again. A table that is restored
+//! from a backup has a new name: until all candidates use it, the old table and the new one have a leader
+//! each. Closing does not wait for the sockets: the library's tasks end moments later.
 
 mod driver;
 mod errors;

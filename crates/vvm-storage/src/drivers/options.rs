@@ -1,13 +1,12 @@
-//! What follows the `?` of a URL: `name=value`, with `&` in between. Which options there are is each driver's
-//! own.
+//! Splits the options of a URL: `?name=value&name=value`. Each driver has its own options.
 
-/// The options, one by one.
+/// Iterates over the options.
 pub(crate) fn options(text: &str) -> impl Iterator<Item = Result<(&str, &str), String>> {
     text.split('&').filter(|option| !option.is_empty()).map(|option| {
         option
             .split_once('=')
             .filter(|(_, value)| !value.is_empty())
-            .ok_or_else(|| format!("`{option}` says nothing: write {option}=VALUE, or leave it out"))
+            .ok_or_else(|| format!("option `{option}` has no value: write {option}=VALUE, or leave it out"))
     })
 }
 

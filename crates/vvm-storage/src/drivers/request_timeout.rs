@@ -1,25 +1,25 @@
-//! The option `request_timeout` of the drivers that ask servers.
+//! The option `request_timeout` of the drivers for servers.
 
 use std::time::Duration;
 
-/// How long a request may take where the URL doesn't say: as an attempt may at the default TTL of 20 s, and a
-/// little more than the nodes of Cassandra wait for each other (1.8 s for the contention of a transaction).
+/// The default time limit of a request. It equals the time of an attempt at the default TTL of 20 s, and
+/// exceeds the time that nodes of Cassandra wait for each other (1.8 s for a contended transaction).
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Less would be a network that never answers.
+/// With a shorter limit, a normal network would never answer in time.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// More would be a program that hangs.
+/// With a longer limit, a program would seem to hang.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// The value of `request_timeout`.
+/// Parses the value of `request_timeout`.
 pub(crate) fn request_timeout(value: &str) -> Result<Duration, String> {
     duration(value).filter(|duration| (SHORTEST..=LONGEST).contains(duration)).ok_or_else(|| {
-        format!("`{value}` is no time for a request: write request_timeout=5s, from 100ms to 60s")
+        format!("`{value}` is not a valid request timeout: write request_timeout=5s, from 100ms to 60s")
     })
 }
 
-/// Whole seconds or milliseconds.
+/// Parses whole seconds or milliseconds.
 pub(crate) fn duration(value: &str) -> Option<Duration> {
     let number = |text: &str| text.parse::<u32>().ok().map(u64::from);
     match value.strip_suffix("ms") {
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_timeout_has_a_unit_and_bounds() {
+    fn request_timeout_needs_a_unit_and_has_bounds() {
         for (text, millis) in [("5s", 5_000), ("100ms", 100), ("60s", 60_000)] {
             assert_eq!(request_timeout(text), Ok(Duration::from_millis(millis)));
         }

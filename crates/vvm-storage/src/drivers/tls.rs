@@ -1,5 +1,4 @@
-//! TLS for the drivers that speak it by rustls: which authorities are trusted, which names certificates have
-//! to bear, and which certificate is ours.
+//! TLS by rustls, for drivers: trusted authorities, names of certificates, and the client's certificate.
 
 use rustls::{
     ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
@@ -17,19 +16,19 @@ use std::{
     sync::Arc,
 };
 
-/// Which name a server's certificate has to bear.
+/// The name that a server's certificate must have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Names {
-    /// The address at which the server was reached.
+    /// The address of the server.
     Address,
-    /// This one, the same for all servers.
+    /// This name, for all servers.
     #[cfg_attr(not(feature = "scylla"), allow(dead_code, reason = "PostgreSQL has no such option"))]
     Is(ServerName<'static>),
-    /// Any: for an authority that signs nothing but these servers.
+    /// Any name, for an authority that signs only these servers.
     Any,
 }
 
-/// The certificate and key that we show to a server that requests them.
+/// The client's certificate and key, for servers that request them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Own {
     pub(super) certificate: PathBuf,
@@ -49,7 +48,7 @@ impl Unusable {
     }
 }
 
-/// The authorities that a file lists.
+/// Reads the authorities in a file.
 pub(super) fn authorities(file: &Path) -> Result<RootCertStore, Unusable> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(file)? {
@@ -58,14 +57,15 @@ pub(super) fn authorities(file: &Path) -> Result<RootCertStore, Unusable> {
     Ok(roots)
 }
 
-/// TLS with servers whose certificates `roots` signed. `from` is where the roots are from, for messages.
+/// Configures TLS with servers whose certificates `roots` signed. `from` is the file of the roots, for
+/// messages.
 pub(super) fn configuration(
     roots: RootCertStore,
     from: &Path,
     names: Names,
     own: Option<&Own>,
 ) -> Result<ClientConfig, Unusable> {
-    // Named, and not taken from the process: another part of the program may have chosen another.
+    // The default of the process is not used: another part of the program may have changed it.
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier =
         Verifier::new(Arc::new(roots), names, &provider).map_err(|cause| Unusable::of(from, &cause))?;
@@ -88,15 +88,15 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Unusable> {
     let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match read {
         Ok(certificates) if certificates.is_empty() => {
-            Err(Unusable::of(file, &"there is no certificate in it"))
+            Err(Unusable::of(file, &"the file has no certificate"))
         }
         Ok(certificates) => Ok(certificates),
         Err(cause) => Err(Unusable::of(file, &cause)),
     }
 }
 
-/// What the library's own verifier does, but for the name: the client library of ScyllaDB knows
-/// nodes by their addresses alone.
+/// Verifies certificates as the library does, except for the name: the client library of ScyllaDB knows only
+/// the addresses of nodes.
 #[derive(Debug)]
 struct Verifier {
     names: Names,

@@ -1,5 +1,4 @@
-//! Documents of elections: keys become partitions, and what the driver can't carry is refused before it is
-//! asked.
+//! Documents of elections: maps keys to partitions, and refuses what exceeds the driver's limits.
 
 use super::ElectionsTtlStorage;
 use crate::{ElectionKey, SysVvmDocuments};
@@ -9,9 +8,9 @@ use ielections::{
     Fence, FenceState, Page, ReadError, Scan, WriteError,
 };
 
-/// The driver keeps no documents. Callers see that before they can write one.
+/// The driver has no documents. Callers find out before they can write one.
 #[derive(Debug, thiserror::Error)]
-#[error("this storage keeps no documents")]
+#[error("this storage has no documents")]
 struct NoDocuments;
 
 impl ElectionsTtlStorage {

@@ -1,20 +1,19 @@
-//! What a driver can't carry is refused here, in the same words for all drivers, before the database is
-//! asked.
+//! [`BeyondLimits`]: refuses what exceeds a driver's limits, with the same message for all drivers.
 
 use super::ElectionsTtlStorage;
 use crate::{ElectionKey, Partition};
 use ielections::{Entry, Holder, ReadError, Ttl, WriteError};
 use std::time::Duration;
 
-/// Something larger or shorter than the driver's [`Limits`](ielections::Limits) allow.
+/// A value exceeds the driver's [`Limits`](ielections::Limits).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BeyondLimits {
     /// The key, prefixes included.
     #[error("a key of {bytes} bytes is too long for this storage, which takes {most}: choose a shorter name")]
     Key {
-        /// How many bytes the key has.
+        /// Its length.
         bytes: usize,
-        /// How many it may have.
+        /// The limit.
         most: usize,
     },
     /// The holder.
@@ -22,9 +21,9 @@ pub enum BeyondLimits {
         "a holder of {bytes} bytes is too long for this storage, which takes {most}: choose a shorter one"
     )]
     Holder {
-        /// How many bytes the holder has.
+        /// Its length.
         bytes: usize,
-        /// How many it may have.
+        /// The limit.
         most: usize,
     },
     /// The TTL.
@@ -33,9 +32,9 @@ pub enum BeyondLimits {
         vvm_clock::Span(*least)
     )]
     Ttl {
-        /// The TTL asked for.
+        /// The requested TTL.
         ttl: Ttl,
-        /// The shortest that the driver's round trips leave room for.
+        /// The shortest TTL of the driver.
         least: Duration,
     },
 }

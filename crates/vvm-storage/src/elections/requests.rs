@@ -1,4 +1,4 @@
-//! Requests of operators: made, read, advanced, removed. The module `requests` has their contents.
+//! Makes, reads, advances and removes requests of operators. The module `requests` has their contents.
 //!
 //! After [`WriteError::Unknown`], [`ElectionsTtlStorage::requests`] shows what was applied. Trying again is
 //! safe, because a request that was replaced or released can't come back.
@@ -9,13 +9,13 @@ use crate::{Advanced, Ask, ClusterName, ElectionKey, Partition, Pause, Requests,
 use ielections::{Claim, Delete, Epoch, Holder, ReadError, Slot, Swap, Ttl, WriteError};
 
 impl ElectionsTtlStorage {
-    /// What is asked of the cluster now; linearizable.
+    /// Returns the present requests to the cluster; linearizable.
     ///
     /// # Errors
-    /// When the storage fails.
+    /// If the storage fails.
     ///
     /// # Cancel safety
-    /// May be dropped at will.
+    /// May be dropped at any time.
     pub async fn requests(&self, cluster: &ClusterName) -> Result<Requests, ReadError> {
         let [pause, step_down] = self.request_partitions(cluster).map_err(|e| ReadError::Fatal(e.into()))?;
         let pause = Pause::of(&self.sysvvm.read(pause).await?);
@@ -23,45 +23,45 @@ impl ElectionsTtlStorage {
         Ok(Requests { pause, step_down })
     }
 
-    /// The pause that stands now, if one does; linearizable.
+    /// Returns the present pause, if there is one; linearizable.
     ///
     /// # Errors
-    /// When the storage fails.
+    /// If the storage fails.
     ///
     /// # Cancel safety
-    /// May be dropped at will.
+    /// May be dropped at any time.
     pub async fn standing_pause(&self, cluster: &ClusterName) -> Result<Option<Pause>, ReadError> {
         let at = self.check_partition(cluster.pause_partition()).map_err(|e| ReadError::Fatal(e.into()))?;
         Ok(Pause::of(&self.sysvvm.read(at).await?))
     }
 
-    /// What is asked of the cluster; cheap, may be stale.
+    /// Returns the requests to the cluster; cheap, may be stale.
     ///
     /// # Errors
-    /// When the storage fails.
+    /// If the storage fails.
     ///
     /// # Cancel safety
-    /// May be dropped at will.
+    /// May be dropped at any time.
     pub async fn peek_requests(&self, cluster: &ClusterName) -> Result<Requests, ReadError> {
         self.scan_with_requests(cluster, &[]).await.map(|(_, requests)| requests)
     }
 
-    /// What stands in the slots, in their order, and what is asked of the cluster: one look at all of it, as
-    /// cheap as a scan and as stale.
+    /// Returns the slots, in the order of `keys`, and the requests to the cluster. It is one scan, and may be
+    /// as stale.
     ///
     /// # Errors
-    /// When the storage fails.
+    /// If the storage fails.
     ///
     /// # Cancel safety
-    /// May be dropped at will.
+    /// May be dropped at any time.
     pub async fn scan_with_requests(
         &self,
         cluster: &ClusterName,
         keys: &[ElectionKey],
     ) -> Result<(Vec<Slot>, Requests), ReadError> {
         let mut partitions = keys.iter().map(|key| self.for_read(key)).collect::<Result<Vec<_>, _>>()?;
-        // The slots first: who sees a slot released sees the request that led to it, where a driver reads in
-        // order.
+        // The slots come first. If a driver reads in order, a caller that sees a released slot also sees the
+        // request that led to its release.
         partitions.extend(self.request_partitions(cluster).map_err(|e| ReadError::Fatal(e.into()))?);
         let mut slots = self.peek_all(&partitions).await?;
         let step_down = slots.pop().and_then(|slot| StepDown::of(&slot));
@@ -69,10 +69,10 @@ impl ElectionsTtlStorage {
         Ok((slots, Requests { pause, step_down }))
     }
 
-    /// Pauses the cluster, unless it is paused: returns the pause that stands, and whether it is this one.
+    /// Pauses the cluster, unless it is paused. Returns the present pause, and whether it is this one.
     ///
     /// # Errors
-    /// When the storage fails.
+    /// If the storage fails.
     ///
     /// # Cancel safety
     /// Dropped, it may or may not have paused.
@@ -92,17 +92,17 @@ impl ElectionsTtlStorage {
             Claim::Claimed => return Ok((paused(Slot::Held { entry, proven_age: None })?, true)),
             Claim::Refused(stands) => stands,
         };
-        // Paused, or even resumed, in between.
+        // Another operator was faster.
         paused(stands).map(|pause| (pause, false))
     }
 
-    /// Takes the pause back; `false` where it does not stand any more.
+    /// Removes the pause; `false` if it was removed before.
     ///
     /// # Errors
-    /// When the storage fails.
+    /// If the storage fails.
     ///
     /// # Cancel safety
-    /// Dropped, it may or may not have been taken back.
+    /// Dropped, it may or may not have resumed.
     pub async fn resume(&self, cluster: &ClusterName, pause: &Pause) -> Result<bool, WriteError> {
         let at = self.checked_partition(cluster.pause_partition())?;
         let stands = pause.standing();
@@ -110,16 +110,16 @@ impl ElectionsTtlStorage {
         Ok(deleted == Delete::Deleted)
     }
 
-    /// Asks the leader of `key` under the epoch `of` to step down, in the place of whatever was asked before.
+    /// Asks the leader of `key` under the epoch `of` to step down. Replaces an earlier request.
     ///
     /// `first_chance`: how long the other candidates defer to `to`; without `to`, how long the old leader
     /// defers to all others.
     ///
     /// # Errors
-    /// When the storage fails, and when `to` has more than [`StepDown::MAX_TO_BYTES`] bytes.
+    /// If the storage fails, and if `to` has more than [`StepDown::MAX_TO_BYTES`] bytes.
     ///
     /// # Cancel safety
-    /// Dropped, it may or may not have been asked for.
+    /// Dropped, it may or may not have made the request.
     pub async fn ask_step_down(
         &self,
         key: &ElectionKey,
@@ -140,13 +140,13 @@ impl ElectionsTtlStorage {
         })
     }
 
-    /// Moves a step-down on, if it stands as given.
+    /// Advances a step-down, if it is unchanged.
     ///
     /// # Errors
-    /// When the storage fails.
+    /// If the storage fails.
     ///
     /// # Cancel safety
-    /// Dropped, it may or may not have been moved on.
+    /// Dropped, it may or may not have advanced the request.
     pub async fn advance_step_down(
         &self,
         cluster: &ClusterName,
@@ -161,13 +161,13 @@ impl ElectionsTtlStorage {
         })
     }
 
-    /// Removes a step-down that is over, at whatever stage. One that was replaced stays.
+    /// Removes a step-down at any stage. A request that replaced it stays.
     ///
     /// # Errors
-    /// When the storage fails.
+    /// If the storage fails.
     ///
     /// # Cancel safety
-    /// Dropped, it may or may not have been removed.
+    /// Dropped, it may or may not have removed the request.
     pub async fn remove_step_down(
         &self,
         cluster: &ClusterName,

@@ -1,7 +1,7 @@
-//! Settings of a cluster that all its members must agree on, stored once under its name.
+//! The slot count of a cluster, stored once under its name.
 //!
-//! The slot count, so far: members that count differently would campaign for different sets of slots, and
-//! what is meant to have one leader would have two.
+//! All members must use the same count: with different counts they would campaign for different slots, and
+//! work that needs one leader could have two.
 
 use super::{BeyondLimits, ElectionsTtlStorage};
 use crate::{ClusterName, Partition};
@@ -11,43 +11,45 @@ use std::num::NonZeroU32;
 /// Why a slot count could not be settled.
 #[derive(Debug, thiserror::Error)]
 pub enum SettleError {
-    /// Another candidate settled another count, which is the one in force.
+    /// Another candidate settled another count before.
     #[error(
         "cluster {cluster} has {stands} slots in this storage, not {wanted}: start every member with the \
          same count, or choose another name"
     )]
     Differs {
-        /// Which cluster.
+        /// The cluster.
         cluster: ClusterName,
-        /// The count that stands in the storage.
+        /// The count in the storage.
         stands: NonZeroU32,
-        /// The count asked for.
+        /// The requested count.
         wanted: NonZeroU32,
     },
-    /// What stands there is no slot count.
+    /// The stored value is not a slot count.
     #[error(transparent)]
     Corrupt(#[from] SettingCorrupt),
-    /// The storage failed. Settling again is safe, whatever became of this attempt.
+    /// The storage failed. Settling again is safe, even if this attempt was applied.
     #[error(transparent)]
     Storage(#[from] WriteError),
 }
 
-/// What stands where a cluster's slot count should.
+/// The stored value of a cluster's slot count is not one.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the slot count of cluster {cluster} in this storage is damaged: {} is not \
-    one", .found.escape_ascii())]
+#[error(
+    "the slot count of cluster {cluster} in this storage is damaged: its value is {}",
+    .found.escape_ascii()
+)]
 pub struct SettingCorrupt {
-    /// Which cluster.
+    /// The cluster.
     pub cluster: ClusterName,
     /// The bytes found.
     pub found: Vec<u8>,
 }
 
 impl ElectionsTtlStorage {
-    /// Stores the cluster's slot count, unless one stands there: then it must be the same.
+    /// Stores the cluster's slot count. If one is stored, it must be the same.
     ///
     /// # Errors
-    /// [`SettleError::Differs`] when another count stands there, and when the storage fails or refuses.
+    /// [`SettleError::Differs`] if another count is stored; also if the storage fails or refuses.
     ///
     /// # Cancel safety
     /// Dropped, it may or may not have stored the count. Calling it again is safe.
@@ -64,13 +66,13 @@ impl ElectionsTtlStorage {
         }
     }
 
-    /// The cluster's slot count, if it was ever settled.
+    /// Returns the cluster's slot count, if it was settled.
     ///
     /// # Errors
-    /// When the storage fails, and [`ReadError::Fatal`] when what stands there is no slot count.
+    /// [`ReadError::Fatal`] if the stored value is not a slot count; also if the storage fails.
     ///
     /// # Cancel safety
-    /// May be dropped at will.
+    /// May be dropped at any time.
     pub async fn slot_count(&self, cluster: &ClusterName) -> Result<Option<NonZeroU32>, ReadError> {
         let partition = self.slot_count_partition(cluster).map_err(|e| ReadError::Fatal(e.into()))?;
         match self.sysvvm.setting(partition).await? {

@@ -1,4 +1,4 @@
-//! What goes wrong while the database is in use.
+//! Faults while the database is in use.
 
 use crate::file::{ANYWHERE, File, claim, entry, is_pending, slot, vacant};
 use ielections::{Claim, ReadError, WriteError};
@@ -8,7 +8,7 @@ use vvm_clock::SystemClock;
 use vvm_storage::{Partition, SysVvmStorage, sqlite::SqliteStorage};
 
 #[tokio::test]
-async fn while_another_process_writes_reads_go_on_and_writes_are_not_applied() {
+async fn lock_of_another_process_refuses_writes_and_lets_reads_pass() {
     let file = File::used().await;
     let storage = file.open().await.unwrap();
     let by_hand = file.by_hand();
@@ -18,8 +18,8 @@ async fn while_another_process_writes_reads_go_on_and_writes_are_not_applied() {
     let sent_at = SystemClock::read();
     let mut claim = pin!(storage.claim(at.clone(), &from, &next));
     assert!(is_pending(claim.as_mut()).await);
-    // Answered although a write waits before it in the queue, unless this machine slept for as long as that
-    // waits.
+    // The read is answered although a write waits before it in the queue, unless the machine stopped for as
+    // long as the write waits.
     assert_eq!(storage.read(at.clone()).await.unwrap(), from);
     let is_pending = is_pending(claim.as_mut()).await;
     assert!(is_pending || SystemClock::read().since(sent_at) >= Duration::from_secs(1));
@@ -32,7 +32,7 @@ async fn while_another_process_writes_reads_go_on_and_writes_are_not_applied() {
 }
 
 #[tokio::test]
-async fn a_write_whose_caller_has_gone_before_its_turn_is_skipped() {
+async fn write_of_a_dropped_caller_is_skipped() {
     let file = File::used().await;
     let storage = file.open().await.unwrap();
     let by_hand = file.by_hand();
@@ -41,7 +41,7 @@ async fn a_write_whose_caller_has_gone_before_its_turn_is_skipped() {
         let (at, from, next) = (slot(), vacant(Some(1)), entry(2));
         let mut claim = pin!(storage.claim(at.clone(), &from, &next));
         assert!(is_pending(claim.as_mut()).await);
-        // It has reached the thread: a read that came after it is answered.
+        // The claim has reached the thread, because a later read is answered.
         storage.read(at.clone()).await.unwrap();
     }
     by_hand.execute_batch("ROLLBACK").unwrap();
@@ -50,7 +50,7 @@ async fn a_write_whose_caller_has_gone_before_its_turn_is_skipped() {
 }
 
 #[tokio::test]
-async fn writes_that_wait_together_are_committed_together() {
+async fn waiting_writes_share_one_commit() {
     const WRITES: u64 = 64;
     let file = File::used().await;
     let storage = file.open().await.unwrap();
@@ -72,7 +72,7 @@ async fn writes_that_wait_together_are_committed_together() {
     assert_eq!(commits(&file) - before, 1);
 }
 
-/// How many transactions stand in the log: frames whose header names a database size (SQLite file format,
+/// Returns how many transactions the log has: frames whose header has a database size (SQLite file format,
 /// 4.2).
 fn commits(file: &File) -> usize {
     const HEADER: usize = 32;
@@ -91,7 +91,7 @@ fn commits(file: &File) -> usize {
 }
 
 #[tokio::test]
-async fn a_file_that_is_deleted_or_replaced_in_use_is_noticed() {
+async fn deleted_or_replaced_file_is_noticed() {
     for replaced in [false, true] {
         let file = File::used().await;
         let storage = file.open().await.unwrap();
@@ -109,7 +109,7 @@ async fn a_file_that_is_deleted_or_replaced_in_use_is_noticed() {
 /// A user deletes a side file. The next process that opens the database gets a log or an index that its
 /// other users don't see.
 #[tokio::test]
-async fn a_log_or_an_index_that_is_deleted_or_replaced_in_use_is_noticed() {
+async fn deleted_log_or_index_is_noticed() {
     for suffix in ["db-wal", "db-shm"] {
         for path_kind in ["by name", "by a symbolic link"] {
             let file = File::used().await;
@@ -135,7 +135,7 @@ async fn a_log_or_an_index_that_is_deleted_or_replaced_in_use_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_table_that_is_missing_is_fatal() {
+async fn missing_table_is_fatal() {
     let file = File::used().await;
     let storage = file.open().await.unwrap();
     file.by_hand().execute_batch("DROP TABLE leader").unwrap();
@@ -145,7 +145,7 @@ async fn a_table_that_is_missing_is_fatal() {
 }
 
 #[tokio::test]
-async fn a_row_that_makes_no_sense_is_fatal_and_keeps_to_itself() {
+async fn malformed_row_is_fatal_and_does_not_affect_others() {
     for nonsense in
         ["epoch = 0", "epoch = -1", "ttl_nanos = 0", "write = NULL", "holder = NULL", "incarnation = x'00'"]
     {
@@ -155,7 +155,7 @@ async fn a_row_that_makes_no_sense_is_fatal_and_keeps_to_itself() {
         file.by_hand().execute_batch(&format!("UPDATE leader SET {nonsense}")).unwrap();
         let (at, other) = (slot(), Partition::from_bytes(*b"other"));
         let (from, next) = (vacant(None), entry(3));
-        // In one transaction with a write that is in order.
+        // In one transaction with a valid write.
         let one = storage.claim(at.clone(), &from, &next);
         let two = storage.claim(other.clone(), &from, &next);
         let (broken, sound) = tokio::join!(biased; one, two);
@@ -167,7 +167,7 @@ async fn a_row_that_makes_no_sense_is_fatal_and_keeps_to_itself() {
 }
 
 #[tokio::test]
-async fn a_record_without_a_stamp_proves_no_age() {
+async fn record_without_a_valid_stamp_has_no_proven_age() {
     let file = File::used().await;
     let storage = file.open().await.unwrap();
     claim(&storage, 2).await;
@@ -181,7 +181,7 @@ async fn a_record_without_a_stamp_proves_no_age() {
 }
 
 #[tokio::test]
-async fn settling_at_once_leaves_one_value() {
+async fn concurrent_settling_keeps_one_value() {
     let file = File::used().await;
     let handles = [file.open().await.unwrap(), file.open().await.unwrap()].map(Arc::new);
     let mut settlers = JoinSet::new();

@@ -1,4 +1,4 @@
-//! A database file of one test's own, and records to write into it.
+//! A database file for one test, and records for it.
 
 use ielections::{Claim, Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
 use rusqlite::Connection;
@@ -19,13 +19,13 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// A path at which there is nothing yet.
+    /// Returns a path without a file.
     pub(crate) fn fresh() -> Self {
         let folder = TempDir::new().unwrap();
         Self { path: folder.path().join("elections.db"), folder }
     }
 
-    /// A file with a slot that was led under epoch 1 and released, closed by all processes.
+    /// Creates a closed file with a slot that epoch 1 led and released.
     pub(crate) async fn used() -> Self {
         let file = Self::fresh();
         let storage = file.open().await.unwrap();
@@ -40,7 +40,7 @@ impl File {
         SqliteStorage::open(&self.path, ANYWHERE).await
     }
 
-    /// As another program would open it.
+    /// Opens the file as another program would.
     pub(crate) fn by_hand(&self) -> Connection {
         Connection::open(&self.path).unwrap()
     }
@@ -63,13 +63,13 @@ pub(crate) fn entry(epoch: u64) -> Entry {
     }
 }
 
-/// Claims the slot, which must be vacant since the epoch before.
+/// Claims the slot, which must be vacant with the epoch before.
 pub(crate) async fn claim(storage: &SqliteStorage, epoch: u64) {
     let from = vacant((epoch > 1).then(|| epoch - 1));
     assert_eq!(storage.claim(slot(), &from, &entry(epoch)).await.unwrap(), Claim::Claimed);
 }
 
-/// Polls once, and says whether that was not enough.
+/// Polls once; `true` if the future is pending.
 pub(crate) async fn is_pending(mut future: Pin<&mut (impl Future + ?Sized)>) -> bool {
     poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await
 }

@@ -1,4 +1,4 @@
-//! Opening: what stands in the way is said, and nothing that was there is changed.
+//! Opening names each obstacle and leaves an unsuitable file as it is.
 
 use crate::file::{ANYWHERE, File, claim, entry, slot, vacant};
 use ielections::{DocumentId, WriteError};
@@ -15,10 +15,10 @@ use vvm_storage::{
 };
 
 #[tokio::test]
-async fn a_file_is_made_on_first_use_and_found_on_the_second() {
+async fn file_is_created_once_and_then_reopened() {
     let file = File::used().await;
     assert_eq!(file.open().await.unwrap().read(slot()).await.unwrap(), vacant(Some(1)));
-    // What other programs, and later versions, know it by.
+    // The marks by which other programs and later versions recognize the file.
     let by_hand = file.by_hand();
     let number = |pragma| by_hand.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).unwrap();
     assert_eq!(
@@ -30,7 +30,7 @@ async fn a_file_is_made_on_first_use_and_found_on_the_second() {
 }
 
 #[tokio::test]
-async fn a_path_keeps_its_meaning_when_it_looks_special() {
+async fn path_with_special_characters_is_taken_literally() {
     let file = File::fresh();
     for name in ["file:x?mode=memory", ":memory:", "a b%20ä#", "'"] {
         let path = file.folder.path().join(name);
@@ -43,7 +43,7 @@ async fn a_path_keeps_its_meaning_when_it_looks_special() {
 }
 
 #[tokio::test]
-async fn a_folder_that_is_missing_is_named_and_not_made() {
+async fn missing_folder_is_named_and_not_created() {
     let file = File::fresh();
     let folder = file.folder.path().join("missing");
     let error = SqliteStorage::open(&folder.join("elections.db"), ANYWHERE).await.unwrap_err();
@@ -58,7 +58,7 @@ async fn a_folder_that_is_missing_is_named_and_not_made() {
 }
 
 #[tokio::test]
-async fn what_is_not_a_file_is_refused() {
+async fn path_of_a_folder_or_device_is_refused() {
     let file = File::fresh();
     for path in [file.folder.path(), Path::new("/"), Path::new("/dev/null")] {
         let error = SqliteStorage::open(path, ANYWHERE).await.unwrap_err();
@@ -67,7 +67,7 @@ async fn what_is_not_a_file_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_not_a_database_is_refused_and_left_as_it_is() {
+async fn file_that_is_no_database_is_refused_and_unchanged() {
     for content in ["x", "hello, world\n", &"minutes of the meeting\n".repeat(1000)] {
         let file = File::fresh();
         fs::write(&file.path, content).unwrap();
@@ -78,7 +78,7 @@ async fn what_is_not_a_database_is_refused_and_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_database_of_another_program_is_refused_and_left_as_it_is() {
+async fn database_of_another_program_is_refused_and_unchanged() {
     for made_by in [
         "CREATE TABLE customers (name TEXT)",
         "PRAGMA application_id = 252006675",
@@ -95,7 +95,7 @@ async fn a_database_of_another_program_is_refused_and_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_file_of_a_newer_version_is_refused_and_left_as_it_is() {
+async fn file_of_a_newer_version_is_refused_and_unchanged() {
     let file = File::used().await;
     file.by_hand().pragma_update(None, "user_version", 3).unwrap();
     let before = fs::read(&file.path).unwrap();
@@ -104,7 +104,7 @@ async fn a_file_of_a_newer_version_is_refused_and_left_as_it_is() {
     assert_eq!(fs::read(&file.path).unwrap(), before);
 }
 
-/// As the first format left it: without the tables of documents.
+/// Returns a file of the first format: without the tables of documents.
 async fn of_the_first_format() -> File {
     let file = File::used().await;
     file.by_hand().execute_batch("DROP TABLE batch; DROP TABLE document; PRAGMA user_version = 1").unwrap();
@@ -127,9 +127,9 @@ async fn file_of_an_older_version_is_upgraded_by_the_first_process_that_opens_it
 }
 
 #[tokio::test]
-async fn a_file_that_can_not_be_brought_to_this_version_is_left_as_it_is() {
+async fn failed_upgrade_leaves_the_file_unchanged() {
     let file = of_the_first_format().await;
-    // The second of the two tables that it lacks is there, and is not ours.
+    // Another program created the second of the two missing tables.
     file.by_hand().execute_batch("CREATE TABLE document (minutes TEXT)").unwrap();
     assert!(file.open().await.is_err());
     let by_hand = file.by_hand();
@@ -151,14 +151,14 @@ async fn locked_database_is_waited_for_and_then_refused() {
 }
 
 #[tokio::test]
-async fn a_file_with_a_second_name_is_refused() {
+async fn file_with_a_second_hard_link_is_refused() {
     let file = File::used().await;
     let second = file.folder.path().join("second.db");
     fs::hard_link(&file.path, &second).unwrap();
     let error = file.open().await.unwrap_err();
     assert!(error.to_string().contains("several hard links"), "{error}");
     fs::remove_file(&second).unwrap();
-    // A symbolic link leads to the same file, and SQLite follows it to the same log.
+    // SQLite follows a symbolic link to the same file and the same log.
     std::os::unix::fs::symlink(&file.path, &second).unwrap();
     let (direct, linked) =
         (file.open().await.unwrap(), SqliteStorage::open(&second, ANYWHERE).await.unwrap());
@@ -167,10 +167,10 @@ async fn a_file_with_a_second_name_is_refused() {
 }
 
 #[tokio::test]
-async fn a_damaged_database_is_reported_and_left_as_it_is() {
+async fn damaged_database_is_fatal_and_unchanged() {
     let file = File::used().await;
     let mut bytes = fs::read(&file.path).unwrap();
-    // The page size stands in the header; the first page holds the schema, and the tables come after it.
+    // The header has the page size. The first page has the schema, and the tables follow.
     let page = usize::from(u16::from_be_bytes([bytes[16], bytes[17]]));
     bytes[page..].fill(0xff);
     fs::write(&file.path, &bytes).unwrap();
@@ -184,17 +184,17 @@ async fn a_damaged_database_is_reported_and_left_as_it_is() {
     assert_eq!(fs::read(&file.path).unwrap(), bytes);
 }
 
-/// Where the test runs again as a user who may not write everywhere.
+/// The path for a test that runs again as an ordinary user.
 const PLACE: &str = "VVM_STORAGE_TEST_PLACE";
 const NOBODY: u32 = 65534;
 
-/// Whether the rest of the test is for this process. Root may write everywhere: then the test of this name
-/// runs again as that user, and this is the outcome of that.
+/// Whether this process runs the rest of the test. Root may write everywhere, so as root this function runs
+/// the test again as an ordinary user and returns `false`.
 fn runs_as_other_user(test: &str, place: &Path) -> bool {
     if env::var_os(PLACE).is_some() || !geteuid().is_root() {
         return true;
     }
-    // A copy where that user may go: the checkout may be below a folder that is root's alone.
+    // The checkout may be in a folder that only root can read, so the user gets a copy.
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = folder.path().join("as-other-user");
@@ -212,7 +212,7 @@ fn give_to_other_user(paths: &[&Path]) {
     }
 }
 
-/// The place handed on by [`runs_as_other_user`], or the one that `make` makes.
+/// Returns the path from [`runs_as_other_user`], or else creates a file by `make`.
 async fn place(make: impl AsyncFnOnce() -> File) -> (Option<File>, PathBuf) {
     match env::var_os(PLACE) {
         Some(path) => (None, path.into()),
@@ -225,7 +225,7 @@ async fn place(make: impl AsyncFnOnce() -> File) -> (Option<File>, PathBuf) {
 }
 
 #[tokio::test]
-async fn a_file_that_can_not_be_written_is_refused() {
+async fn read_only_file_is_refused() {
     let (_file, path) = place(async || {
         let file = File::used().await;
         fs::set_permissions(&file.path, fs::Permissions::from_mode(0o444)).unwrap();
@@ -233,14 +233,14 @@ async fn a_file_that_can_not_be_written_is_refused() {
         file
     })
     .await;
-    if runs_as_other_user("opening::a_file_that_can_not_be_written_is_refused", &path) {
+    if runs_as_other_user("opening::read_only_file_is_refused", &path) {
         let error = SqliteStorage::open(&path, ANYWHERE).await.unwrap_err();
         assert!(matches!(&error, OpenError::ReadOnlyFile(named) if *named == path), "{error:?}");
     }
 }
 
 #[tokio::test]
-async fn a_folder_that_can_not_be_written_is_refused() {
+async fn read_only_folder_is_refused() {
     let (file, path) = place(async || {
         let file = File::used().await;
         fs::set_permissions(file.folder.path(), fs::Permissions::from_mode(0o555)).unwrap();
@@ -248,7 +248,7 @@ async fn a_folder_that_can_not_be_written_is_refused() {
         file
     })
     .await;
-    if runs_as_other_user("opening::a_folder_that_can_not_be_written_is_refused", &path) {
+    if runs_as_other_user("opening::read_only_folder_is_refused", &path) {
         let folder = path.parent().unwrap();
         for path in [path.clone(), folder.join("new.db")] {
             let error = SqliteStorage::open(&path, ANYWHERE).await.unwrap_err();
@@ -289,7 +289,7 @@ async fn read_only_user_may_look_while_a_writer_has_it_open() {
         storage.close().await;
     }
     if let (Some(file), Some(holder)) = (file, holder) {
-        // Who looked has left nothing behind that would be in the way.
+        // Looking has left nothing behind that disturbs a writer.
         claim(&holder, 2).await;
         holder.close().await;
         forbid(&file, false);

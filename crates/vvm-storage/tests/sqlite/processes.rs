@@ -1,4 +1,4 @@
-//! Several processes on one file: claims race, and a process that is killed loses nothing that was answered.
+//! Several processes on one file: concurrent claims, killed processes, and failing disks.
 
 use crate::file::{ANYWHERE, File, entry, slot, vacant};
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Slot, Swap, Version, WriteError};
@@ -32,9 +32,9 @@ fn start(test: &str, file: &File, number: u8) -> Child {
         .unwrap()
 }
 
-/// What a process says of itself; the rest of its output is the test harness's.
-fn said(lines: &mut Lines<BufReader<ChildStdout>>, what: &str) -> Option<u64> {
-    // The first line may stand behind what the harness says.
+/// Returns the next number after `what` in a process's output. The other lines are the test harness's.
+fn next_number(lines: &mut Lines<BufReader<ChildStdout>>, what: &str) -> Option<u64> {
+    // The harness may have begun the first line.
     lines.find_map(|line| line.unwrap().split_once(what).map(|(_, number)| number.trim().parse().unwrap()))
 }
 
@@ -42,7 +42,7 @@ fn lines_of(child: &mut Child) -> Lines<BufReader<ChildStdout>> {
     BufReader::new(child.stdout.take().unwrap()).lines()
 }
 
-/// The file and the number of this process, or a file of this test's own.
+/// Returns the file and the number of a started process, or else a new file for this test.
 fn place() -> (Option<File>, PathBuf, u8) {
     match (env::var_os(FILE), env::var(NUMBER)) {
         (Some(path), Ok(number)) => (None, path.into(), number.parse().unwrap()),
@@ -54,9 +54,9 @@ fn place() -> (Option<File>, PathBuf, u8) {
     }
 }
 
-/// Leads the slot this many times, beside other processes, and prints the epochs.
+/// Leads the slot [`LEADERSHIPS`] times, beside other processes, and prints the epochs.
 #[tokio::test]
-async fn one_process_leads_again_and_again() {
+async fn process_leads_repeatedly() {
     let (_file, path, number) = place();
     let storage = open(&path).await;
     let mut slot_seen = vacant(None);
@@ -87,7 +87,7 @@ async fn one_process_leads_again_and_again() {
     storage.close().await;
 }
 
-/// Those who create the file at once wait for each other, and for a slow disk.
+/// Opens the file. Processes that create it at the same time wait for each other, and for a slow disk.
 async fn open(path: &Path) -> SqliteStorage {
     loop {
         match SqliteStorage::open(path, ANYWHERE).await {
@@ -97,7 +97,7 @@ async fn open(path: &Path) -> SqliteStorage {
     }
 }
 
-/// Only its leader changes a record.
+/// Renews and releases once. Only its leader changes a record, so neither is ever refused.
 async fn lead_and_release(storage: &SqliteStorage, ours: &Entry) {
     let renewed = ours.renewed(Version { write: 1, ..ours.version });
     loop {
@@ -115,18 +115,17 @@ async fn lead_and_release(storage: &SqliteStorage, ours: &Entry) {
 }
 
 #[tokio::test]
-async fn processes_that_race_lead_one_at_a_time_under_rising_epochs() {
+async fn concurrent_processes_lead_one_at_a_time_with_rising_epochs() {
     let file = File::fresh();
-    // They create the file at once, too.
-    let children: Vec<_> = (1..=PROCESSES)
-        .map(|number| start("processes::one_process_leads_again_and_again", &file, number))
-        .collect();
+    // They also create the file at the same time.
+    let children: Vec<_> =
+        (1..=PROCESSES).map(|number| start("processes::process_leads_repeatedly", &file, number)).collect();
     let mut all = BTreeSet::new();
     let mut count = 0;
     for mut child in children {
         let mut lines = lines_of(&mut child);
         let mut before = 0;
-        while let Some(epoch) = said(&mut lines, "led ") {
+        while let Some(epoch) = next_number(&mut lines, "led ") {
             assert!(epoch > before, "epoch {epoch} after {before} in one process");
             before = epoch;
             all.insert(epoch);
@@ -140,9 +139,9 @@ async fn processes_that_race_lead_one_at_a_time_under_rising_epochs() {
     assert_eq!(file.open().await.unwrap().read(slot()).await.unwrap(), vacant(Some(expected as u64)));
 }
 
-/// Renews until its reader is gone, and prints each answer.
+/// Renews until its process is killed, and prints each answer.
 #[tokio::test]
-async fn one_process_renews_until_it_ends() {
+async fn process_renews_until_it_is_killed() {
     let (file, path, _) = place();
     let storage = SqliteStorage::open(&path, ANYWHERE).await.unwrap();
     let mut held = entry(1);
@@ -157,31 +156,31 @@ async fn one_process_renews_until_it_ends() {
 }
 
 #[tokio::test]
-async fn a_process_that_is_killed_loses_nothing_that_was_answered() {
+async fn killed_process_loses_no_answered_write() {
     for enough in [1, 20, 100] {
         let file = File::fresh();
-        let mut child = start("processes::one_process_renews_until_it_ends", &file, 1);
+        let mut child = start("processes::process_renews_until_it_is_killed", &file, 1);
         let mut lines = lines_of(&mut child);
         let mut answered = 0;
         while answered < enough {
-            answered = said(&mut lines, "answered ").unwrap();
+            answered = next_number(&mut lines, "answered ").unwrap();
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        // What it said before it died.
-        while let Some(write) = said(&mut lines, "answered ") {
+        // The rest of its output.
+        while let Some(write) = next_number(&mut lines, "answered ") {
             answered = write;
         }
         let stands = file.open().await.unwrap().read(slot()).await.unwrap();
         let stands = stands.entry().unwrap().version.write;
-        // One more may be committed and not yet told.
+        // One more write may be committed without an answer.
         assert!((answered..=answered + 1).contains(&stands), "{answered} answered, {stands} stands");
     }
 }
 
-/// Renews until that fails, and says how, and what is read after it.
+/// Renews until a write fails, and prints its number.
 #[tokio::test]
-async fn one_process_renews_until_the_disk_takes_no_more() {
+async fn process_renews_until_the_disk_is_full() {
     let (file, path, _) = place();
     let storage = SqliteStorage::open(&path, ANYWHERE).await.unwrap();
     let mut held = entry(1);
@@ -192,7 +191,7 @@ async fn one_process_renews_until_the_disk_takes_no_more() {
             Ok(outcome) => assert_eq!(outcome, Swap::Swapped),
             Err(error) => {
                 assert!(matches!(error, WriteError::Unknown(_)), "{error:?}");
-                // Reads go on, and show one of the two.
+                // Reads still work, and show one of the two records.
                 let stands = storage.read(slot()).await.unwrap();
                 assert!([&held, &renewed].contains(&stands.entry().unwrap()), "{stands:?}");
                 return println!("failed {}", renewed.version.write);
@@ -203,22 +202,22 @@ async fn one_process_renews_until_the_disk_takes_no_more() {
 }
 
 #[test]
-fn a_commit_that_fails_half_way_is_unknown_and_leaves_a_sound_database() {
+fn failed_commit_is_unknown_and_leaves_the_database_intact() {
     const HALF_KIB_BLOCKS: u32 = 128;
     let file = File::fresh();
-    // A limit on the size of files plays the disk; the signal that would come with it is ignored.
+    // A limit on the size of files replaces a full disk. Its signal is ignored.
     let mut child = Command::new("sh")
         .args(["-c", &format!("trap '' XFSZ; ulimit -f {HALF_KIB_BLOCKS}; exec \"$0\" \"$@\"")])
         .arg(env::current_exe().unwrap())
-        .args(["--exact", "processes::one_process_renews_until_the_disk_takes_no_more", "--nocapture"])
+        .args(["--exact", "processes::process_renews_until_the_disk_is_full", "--nocapture"])
         .env(FILE, &file.path)
         .env(NUMBER, "1")
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines = lines_of(&mut child);
-    let failed = said(&mut lines, "failed ").unwrap();
-    assert_eq!(said(&mut lines, "failed "), None);
+    let failed = next_number(&mut lines, "failed ").unwrap();
+    assert_eq!(next_number(&mut lines, "failed "), None);
     assert!(child.wait().unwrap().success());
     let by_hand = file.by_hand();
     let stands: i64 = by_hand.query_row("SELECT write FROM leader", [], |row| row.get(0)).unwrap();

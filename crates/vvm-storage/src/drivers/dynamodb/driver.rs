@@ -1,4 +1,4 @@
-//! The verbs: each one request, sent once.
+//! The verbs of slots and settings: each is one request, sent once.
 
 mod description;
 mod documents;
@@ -18,21 +18,21 @@ use std::{
     time::Duration,
 };
 
-/// A handle on a table: connections of its own.
+/// A handle of a table, with connections of its own.
 #[derive(Debug)]
 pub struct DynamoDbStorage {
-    /// `None` once closed. A call that runs keeps the connections until it ends.
+    /// `None` once closed. A running call keeps the connections until it ends.
     requests: Mutex<Option<Requests>>,
-    /// Where the table is, for people.
+    /// Region, table and endpoint. For display only.
     location: String,
 }
 
 impl DynamoDbStorage {
-    /// Opens the table that `url` names, as the module's documentation says, and checks it. Creates nothing:
-    /// that is [`init_storage`](crate::init_storage)'s.
+    /// Opens the table that `url` names, and checks it. Creates nothing:
+    /// [`init_storage`](crate::init_storage) does.
     ///
     /// # Errors
-    /// See [`OpenError`]: each says what to do.
+    /// See [`OpenError`].
     ///
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
@@ -49,18 +49,18 @@ impl DynamoDbStorage {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(Closed)
     }
 
-    /// `None` if `entry` stands there now, else what stands there instead.
+    /// Replaces `from` by `entry`. `None` if it was applied, else the slot as it is.
     async fn swap(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Option<Slot>, WriteError> {
         let requests = self.requests()?;
         let swap = rows::swap(requests.update(at.as_bytes()), from, entry);
-        let stands = requests.unless_refused(swap).await.and_then(|refusal| match refusal {
+        let outcome = requests.unless_refused(swap).await.and_then(|refusal| match refusal {
             None => Ok(None),
             Some(item) => match rows::slot(item.as_ref())? {
-                stands if stands.is_as_expected(from) => Err(Damaged::not_shown().into()),
-                stands => Ok(Some(stands)),
+                slot if slot.is_as_expected(from) => Err(Damaged::unexplained_refusal().into()),
+                slot => Ok(Some(slot)),
             },
         });
-        stands.map_err(DriverError::into_write_error)
+        outcome.map_err(DriverError::into_write_error)
     }
 }
 
@@ -68,14 +68,13 @@ impl DynamoDbStorage {
 impl SysVvmStorage for DynamoDbStorage {
     fn limits(&self) -> Limits {
         Limits {
-            // An attempt may take a tenth of it: room for a write, and for the connection that it may have to
-            // make.
+            // An attempt may take a tenth of it: enough for a write and for a new connection.
             min_ttl: Duration::from_secs(2),
-            // DynamoDB's own, for the key of a partition.
+            // DynamoDB's limit for a partition key.
             max_key_bytes: 2048,
             // DynamoDB takes 400 KB; a write costs one unit for each KB.
             max_value_bytes: 16 << 10,
-            // As many items as one request may ask for.
+            // The limit of one request.
             scan_batch: PEEKED_AT_ONCE,
         }
     }
@@ -133,11 +132,11 @@ impl SysVvmStorage for DynamoDbStorage {
     async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
         let requests = self.requests()?;
         let settle = rows::settle(requests.update(at.as_bytes()), value);
-        let stands = requests.unless_refused(settle).await.and_then(|refusal| match refusal {
+        let outcome = requests.unless_refused(settle).await.and_then(|refusal| match refusal {
             None => Ok(value.to_vec()),
-            Some(item) => Ok(rows::setting(item.as_ref())?.ok_or_else(Damaged::not_shown)?),
+            Some(item) => Ok(rows::setting(item.as_ref())?.ok_or_else(Damaged::unexplained_refusal)?),
         });
-        stands.map_err(DriverError::into_write_error)
+        outcome.map_err(DriverError::into_write_error)
     }
 
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {

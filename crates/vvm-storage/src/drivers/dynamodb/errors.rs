@@ -1,5 +1,5 @@
-//! Which error of the database or of its client library is which error of the contract: the table in the
-//! driver's documentation, as code.
+//! Maps errors of DynamoDB and of its client library to errors of the contract. The table in the driver's
+//! documentation has the reasons.
 
 mod cancellation;
 #[cfg(test)]
@@ -15,68 +15,73 @@ use aws_sdk_dynamodb::{
 use ielections::{ReadError, WriteError};
 use std::{error::Error, iter::successors};
 
-/// A request failed, and what is known of it.
+/// Why a request failed, as far as it is known.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    /// It has not left this process: no connection, or no credentials for the time being.
+    /// It was not sent: no connection, or no credentials at the moment.
     #[error("no connection to DynamoDB: {0}")]
     NotSent(String),
-    /// There is nothing to sign it with.
+    /// There are no credentials to sign it with.
     #[error(
-        "there are no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role \
-         of the machine or container ({0})"
+        "no AWS credentials found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role of \
+         the machine or container ({0})"
     )]
     NoCredentials(String),
-    /// The credentials are wrong, or not valid any more.
-    #[error("AWS does not take these credentials: renew or mend them, and check the machine's clock ({0})")]
+    /// The credentials are wrong or have expired.
+    #[error("AWS rejects these credentials: renew or correct them, and check the machine's clock ({0})")]
     Credentials(String),
-    /// The credentials are good, and not for this.
-    #[error("AWS does not allow it: let the policy of these credentials grant it ({0})")]
+    /// The credentials are valid, and their policy does not allow the request.
+    #[error("AWS denies the request: allow it in the policy of these credentials ({0})")]
     Denied(String),
-    /// The table is not there, or being deleted.
-    #[error("the table is gone: look who deleted it, and for its records, before another one is made ({0})")]
+    /// The table does not exist, or is being deleted.
+    #[error(
+        "the table was deleted: before you create another one, find out why, and restore its records ({0})"
+    )]
     NoTable(String),
     /// The table has been replicated to another region since it was opened.
     #[error(
-        "the table became a global table: two regions would have two leaders; use one of one region ({0})"
+        "the table became a global table: two regions would have two leaders; use a table of one region ({0})"
     )]
     Global(String),
-    /// The request makes no sense to the table.
-    #[error("DynamoDB refuses the request: something else made the table, or the endpoint is none ({0})")]
+    /// The server does not understand the request.
+    #[error(
+        "DynamoDB refuses the request: another program created the table, or the endpoint is not DynamoDB \
+         ({0})"
+    )]
     Refused(String),
     /// Too many requests.
     #[error("DynamoDB throttles requests: raise the table's or the account's limits ({0})")]
     Throttled(String),
-    /// A transaction is writing to the item at this moment.
+    /// A transaction is writing to the item.
     #[error("a transaction was writing to the item ({0})")]
     Conflict(String),
-    /// It may have been carried out.
-    #[error("DynamoDB did not answer whether it was done: {0}")]
+    /// The request may have been applied.
+    #[error("DynamoDB did not confirm the request: {0}")]
     Unanswered(String),
 }
 
-/// A request did not come to what was asked for.
+/// Why a verb failed.
 #[derive(Debug)]
 pub(super) enum DriverError {
-    /// It failed.
+    /// The request failed.
     Failed(Failure),
-    /// It was answered with an item that makes no sense.
+    /// The answer has a malformed item.
     Damaged(Damaged),
 }
 
-/// An item that this driver never wrote.
+/// An item that this driver did not write.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "the table has an item that no election wrote: {0}. Stop all candidates, and find out what writes to the \
-     table"
+    "another program wrote an item of the table: {0}. Stop all candidates, and find the program that writes \
+     to the table"
 )]
 pub(super) struct Damaged(pub(super) String);
 
 impl Damaged {
-    /// A refusal that shows what was expected. (DynamoDB of before 2023, which shows nothing, would look like
-    /// this.)
-    pub(super) fn not_shown() -> Self {
-        Self("it refuses a write, and shows nothing that would be in its way".into())
+    /// A refusal whose item meets the condition. Versions of DynamoDB before 2023 show no item and look the
+    /// same.
+    pub(super) fn unexplained_refusal() -> Self {
+        Self("a write was refused although the item shown meets its condition".into())
     }
 }
 
@@ -96,7 +101,7 @@ impl DriverError {
     pub(super) fn into_write_error(self) -> WriteError {
         match self {
             Self::Failed(failure) => failure.into_write_error(),
-            // An item comes with a refusal alone.
+            // Only a refusal contains an item, and a refused write was not applied.
             Self::Damaged(damaged) => WriteError::Fatal(damaged.into()),
         }
     }
@@ -120,22 +125,22 @@ impl Failure {
             Self::NoCredentials(_) | Self::Credentials(_) | Self::Denied(_) | Self::Refused(_) => {
                 WriteError::Fatal(self.into())
             }
-            // It was there when it was opened. Another may stand in its place, or another region write beside
-            // us (I1).
+            // The table existed when it was opened. Another table may replace it, or another region may write
+            // beside this one (I1).
             Self::NoTable(_) | Self::Global(_) => WriteError::Replaced(self.into()),
             Self::Unanswered(_) => WriteError::Unknown(self.into()),
         }
     }
 
-    /// A request that could not even be put together.
+    /// A request that could not be built.
     pub(super) fn of_building(error: &BuildError) -> Self {
         Self::Refused(error.to_string())
     }
 
-    /// (I7) Whatever is not certain is unknown, kinds of error that a later version of the library adds
-    /// included.
+    /// Maps an error of the client library. What is not certain is unknown (I7), and so are kinds of error
+    /// that a later version of the library adds.
     ///
-    /// A request is sent once: the error is that of the one attempt, never of one that followed another.
+    /// A request is sent once, so the error is never that of a second attempt.
     pub(super) fn of<E>(error: SdkError<E, HttpResponse>) -> Self
     where
         E: ProvideErrorMetadata + Error + 'static,
@@ -156,7 +161,7 @@ impl Failure {
         }
     }
 
-    /// The credentials' own requests are none of ours, whatever became of them.
+    /// Maps a failed dispatch. If the credentials could not be fetched, our request was not sent.
     fn of_connection(error: &ConnectorError, said: String) -> Self {
         if let Some(error) = chain(error).find_map(|error| error.downcast_ref::<CredentialsError>()) {
             return match error {
@@ -166,8 +171,8 @@ impl Failure {
                 _ => Self::NotSent(said),
             };
         }
-        // Looking up the host's name and the handshake of TLS are part of connecting. What the system calls a
-        // refused connection is not enough: one that was established may end in it, too.
+        // Connecting includes the look-up of the host name and the TLS handshake. The system's error
+        // "connection refused" proves nothing: an established connection may end with it, too.
         let never_connected = chain(error)
             .filter_map(|error| error.downcast_ref::<hyper_util::client::legacy::Error>())
             .any(hyper_util::client::legacy::Error::is_connect);
@@ -180,7 +185,7 @@ impl Failure {
             | "RequestLimitExceeded"
             | "ThrottlingException"
             | "Throttling"
-            // Of tables that are being created at the same time.
+            // Too many tables are being created at the same time.
             | "LimitExceededException" => Self::Throttled(said),
             "TransactionConflictException" => Self::Conflict(said),
             "ReplicatedWriteConflictException" => Self::Global(said),
@@ -207,8 +212,8 @@ impl Failure {
     }
 }
 
-/// Code and message of the server where there are any, what the library says otherwise: all of it, since the
-/// outermost says the least.
+/// Returns the server's code and message, or else the library's whole chain of errors: the outermost error
+/// says least.
 pub(super) fn said<E>(error: &SdkError<E, HttpResponse>) -> String
 where
     E: ProvideErrorMetadata + Error + 'static,
@@ -218,14 +223,14 @@ where
         return match (answer.err().code(), answer.err().message()) {
             (Some(code), Some(message)) => format!("{code}: {message}"),
             (Some(code), None) => code.to_owned(),
-            (None, _) => format!("HTTP status {status}, without an error of DynamoDB"),
+            (None, _) => format!("HTTP status {status} without a DynamoDB error code"),
         };
     }
     let words: Vec<_> = chain(error).map(ToString::to_string).collect();
     words.join(": ")
 }
 
-/// An error and what caused it.
+/// Iterates over an error and its causes.
 pub(super) fn chain<'error>(
     error: &'error (dyn Error + 'static),
 ) -> impl Iterator<Item = &'error (dyn Error + 'static)> {

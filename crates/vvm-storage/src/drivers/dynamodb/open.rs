@@ -1,4 +1,4 @@
-//! From an address to requests that can be sent, and everything that opening refuses.
+//! Opens a table: configures the client, then checks the table.
 
 mod address;
 mod credentials;
@@ -22,11 +22,11 @@ use credentials::LoadedOnce;
 use std::time::Duration;
 use vvm_clock::SystemClock;
 
-/// The part of a request's time that is for connecting, the handshake of TLS included: a machine that doesn't
-/// answer is not waited for as long as one that works.
-const CONNECTING: u32 = 2;
+/// The share of a request's time for connecting, TLS handshake included, is one in this number. A machine
+/// that does not answer costs less time than one that works.
+const CONNECT_SHARE: u32 = 2;
 
-/// How long a new table may take to become active; DynamoDB needs some ten seconds.
+/// How long a new table may take to become active. DynamoDB needs about ten seconds.
 const CREATION_TIMEOUT: Duration = Duration::from_secs(120);
 
 impl Address {
@@ -41,10 +41,10 @@ pub(super) async fn open(address: &Address) -> Result<Requests, OpenError> {
     open_with(&configuration(address).await?, address).await
 }
 
-/// Creates the table if it is missing. May be run again, and by many at once.
+/// Creates the table if it is missing. May be repeated, and run by several processes at once.
 ///
 /// # Errors
-/// See [`OpenError`]: also when what is there was made otherwise.
+/// See [`OpenError`]. Fails also if the existing table differs from the one it would create.
 pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
     let address = Address::parse(url)?;
     init_with(&configuration(&address).await?, &address).await
@@ -63,7 +63,7 @@ async fn init_with(configuration: &SdkConfig, address: &Address) -> Result<(), O
     table::check(&client, address).await
 }
 
-/// What the address leaves open, from where every program on AWS has it: environment, profile, machine.
+/// Loads the settings that the address leaves open from the SDK's chain: environment, profile, machine.
 async fn configuration(address: &Address) -> Result<SdkConfig, OpenError> {
     let mut loader =
         aws_config::defaults(BehaviorVersion::v2026_01_12()).region(Region::new(address.region.clone()));
@@ -75,7 +75,7 @@ async fn configuration(address: &Address) -> Result<SdkConfig, OpenError> {
     }
     let configuration = loader.load().await;
     let Some(provider) = configuration.credentials_provider() else { return Ok(configuration) };
-    // Loaded here, where there is time: within a request, a slow provider would look like a slow network.
+    // Opening has time to load them. Within a request, a slow provider would look like a slow network.
     let loaded = provider.provide_credentials().await.map_err(OpenError::of_credentials)?;
     let provider = SharedCredentialsProvider::new(LoadedOnce::new(provider, loaded));
     Ok(configuration.into_builder().credentials_provider(provider).build())
@@ -83,11 +83,11 @@ async fn configuration(address: &Address) -> Result<SdkConfig, OpenError> {
 
 fn client(configuration: &SdkConfig, request_timeout: Duration) -> Client {
     let timeouts = TimeoutConfig::builder()
-        .connect_timeout(request_timeout / CONNECTING)
+        .connect_timeout(request_timeout / CONNECT_SHARE)
         .operation_attempt_timeout(request_timeout)
         .build();
-    // Nothing is sent twice: a second time would be refused, by what the first one wrote. Requests that fetch
-    // credentials are others, and go by the SDK's own rules.
+    // Nothing is sent twice: a second copy would be refused because of the first. Requests for credentials
+    // are separate and follow the SDK's own rules.
     let configuration = Builder::from(configuration)
         .retry_config(RetryConfig::disabled())
         .timeout_config(timeouts)

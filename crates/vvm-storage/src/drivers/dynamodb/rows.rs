@@ -1,8 +1,8 @@
-//! How slots and settings are laid out, the condition of each verb, and what an item says.
+//! The layout of slots and settings, the condition of each verb, and the decoding of items.
 //!
-//! A leader record is one item, at the first place of its slot's partition, so that items beside it can be
-//! fenced by it in one transaction. Released, it keeps its epoch and nothing else. A setting is the one item
-//! of a partition of its own. Documents are such items: `documents.rs` says how.
+//! A leader record is the first item of its slot's partition, so that one transaction can fence documents,
+//! which are items of the same partition (`documents.rs`). A released record keeps only its epoch. A setting
+//! is the only item of a partition of its own.
 
 mod documents;
 
@@ -17,12 +17,12 @@ use aws_sdk_dynamodb::{
 use ielections::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
 use std::{collections::HashMap, fmt::Display, str::FromStr, time::Duration};
 
-/// The table's keys, both binary: which partition, and which item in it.
+/// The names of the two keys, both binary: the partition, and the item in it.
 pub(super) const PARTITION: &str = "pk";
 pub(super) const PLACE: &str = "cc";
 
-/// The attributes of items beside their keys. A TTL of the server on one of them would end records by its
-/// clock.
+/// The attributes of items beside their keys. DynamoDB's time to live on one of them would delete records by
+/// DynamoDB's clock.
 pub(super) const ATTRIBUTES: [&str; 8] = [EPOCH, INCARNATION, WRITE, TTL, HOLDER, VALUE, VERSION, IDS];
 
 const EPOCH: &str = "epoch";
@@ -37,10 +37,10 @@ const IDS: &str = "ids";
 /// An item, by the names of its attributes.
 pub(super) type Item = HashMap<String, AttributeValue>;
 
-/// The first place in a partition: a key may not be empty.
+/// The sort key of the first item. A key must not be empty.
 const FIRST: [u8; 1] = [0];
 
-/// Where the leader record, or the setting, of a partition stands.
+/// Returns the key of the leader record or the setting of a partition.
 pub(super) fn key(partition: &[u8]) -> Item {
     key_of(partition, &FIRST)
 }
@@ -49,7 +49,7 @@ fn key_of(partition: &[u8], place: &[u8]) -> Item {
     Item::from([(PARTITION.into(), binary(partition)), (PLACE.into(), binary(place))])
 }
 
-/// The partition of an item, if it has a key of ours.
+/// Returns the partition of an item, if it has a valid key.
 pub(super) fn partition(item: &Item) -> Option<&[u8]> {
     match item.get(PARTITION)? {
         AttributeValue::B(bytes) => Some(bytes.as_ref()),
@@ -57,7 +57,7 @@ pub(super) fn partition(item: &Item) -> Option<&[u8]> {
     }
 }
 
-/// Claims and renewals alike: replaces exactly `from`, one record or one vacancy, by `entry`.
+/// A claim or a renewal: replaces exactly `from`, a record or a vacancy, by `entry`.
 pub(super) fn swap(update: UpdateItemFluentBuilder, from: &Slot, entry: &Entry) -> UpdateItemFluentBuilder {
     let update = named(update, [EPOCH, INCARNATION, WRITE, TTL, HOLDER])
         .update_expression(
@@ -86,7 +86,7 @@ pub(super) fn swap(update: UpdateItemFluentBuilder, from: &Slot, entry: &Entry) 
     }
 }
 
-/// Makes the slot vacant if it holds this leadership, whatever its version.
+/// Makes the slot vacant if this leadership holds it, with any version.
 pub(super) fn release(
     update: UpdateItemFluentBuilder,
     incarnation: Incarnation,
@@ -99,7 +99,7 @@ pub(super) fn release(
         .expression_attribute_values(":incarnation", binary(incarnation.as_bytes()))
 }
 
-/// Stores a setting, unless one stands.
+/// Stores a setting if there is none.
 pub(super) fn settle(update: UpdateItemFluentBuilder, value: &[u8]) -> UpdateItemFluentBuilder {
     named(update, [PARTITION, VALUE])
         .update_expression("SET #value = :value")
@@ -107,7 +107,7 @@ pub(super) fn settle(update: UpdateItemFluentBuilder, value: &[u8]) -> UpdateIte
         .expression_attribute_values(":value", binary(value))
 }
 
-/// What stands in a slot.
+/// Decodes a slot.
 pub(super) fn slot(item: Option<&Item>) -> Result<Slot, Damaged> {
     let Some(item) = item else { return Ok(Slot::Vacant(Vacant { last_epoch: None })) };
     let epoch = Epoch::new(numeral(item, EPOCH)?).map_err(damaged)?;
@@ -126,13 +126,13 @@ pub(super) fn slot(item: Option<&Item>) -> Result<Slot, Damaged> {
     Ok(Slot::Held { entry, proven_age: None })
 }
 
-/// What stands in a setting.
+/// Decodes a setting.
 pub(super) fn setting(item: Option<&Item>) -> Result<Option<Vec<u8>>, Damaged> {
     item.map(|item| bytes(item, VALUE).map(<[u8]>::to_vec)).transpose()
 }
 
-/// Some names, `write` and `value` among them, are words of DynamoDB's own: in expressions all are written
-/// with a `#`.
+/// Declares names for expressions, where all are written with `#`: some, such as `write` and `value`, are
+/// reserved words of DynamoDB.
 fn named<const N: usize>(update: UpdateItemFluentBuilder, names: [&str; N]) -> UpdateItemFluentBuilder {
     names.into_iter().fold(update, |update, name| update.expression_attribute_names(format!("#{name}"), name))
 }
@@ -141,7 +141,7 @@ fn binary(bytes: &[u8]) -> AttributeValue {
     AttributeValue::B(Blob::new(bytes))
 }
 
-/// DynamoDB's numbers have 38 digits: every `u64` is exact.
+/// A number. DynamoDB keeps 38 digits, so every `u64` is exact.
 fn number(number: impl Display) -> AttributeValue {
     AttributeValue::N(number.to_string())
 }
@@ -162,7 +162,7 @@ fn bytes<'item>(item: &'item Item, name: &str) -> Result<&'item [u8], Damaged> {
 
 fn wrong(item: &Item, name: &str) -> Damaged {
     match item.get(name) {
-        Some(value) => Damaged(format!("{value:?} for its {name}")),
+        Some(value) => Damaged(format!("its {name} is {value:?}")),
         None => Damaged(format!("it has no {name}")),
     }
 }
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_told_and_a_damaged_one_is_no_vacancy() {
+    fn slot_is_decoded_and_a_malformed_one_is_damaged() {
         let Ok(Slot::Held { entry, proven_age: None }) = slot(Some(&item(&[]))) else { panic!("not held") };
         assert_eq!((entry.epoch.get(), entry.version.write), (5, u64::MAX));
         assert_eq!(entry.holder.as_str(), "host");
@@ -220,14 +220,14 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_is_told_and_a_damaged_one_is_not_none() {
+    fn setting_is_decoded_and_a_malformed_one_is_damaged() {
         assert_eq!(setting(None), Ok(None));
         assert_eq!(setting(Some(&item(&[(VALUE, Some(binary(b"3")))]))), Ok(Some(b"3".to_vec())));
         assert!(setting(Some(&item(&[]))).is_err());
     }
 
     #[test]
-    fn an_item_is_found_by_its_partition() {
+    fn item_without_a_binary_partition_key_has_no_partition() {
         assert_eq!(partition(&item(&[])), Some(&b"partition"[..]));
         assert_eq!(partition(&item(&[(PARTITION, Some(number(1)))])), None);
     }

@@ -1,4 +1,4 @@
-//! What a table says of itself.
+//! Describes a table for `vvm doctor`.
 
 use super::super::errors::{DriverError, Failure};
 use crate::Description;
@@ -7,14 +7,14 @@ use aws_sdk_dynamodb::{
     types::{BillingMode, TableDescription},
 };
 
-/// Where it is, how it is paid for, and what protects it.
+/// Returns the location, the billing and the protection of a table.
 pub(super) async fn describe(client: &Client, table: &str) -> Result<Description, DriverError> {
     let answer = client.describe_table().table_name(table).send().await.map_err(Failure::of)?;
     let description = match &answer.table {
         Some(table) => of_table(table, Description::of("DynamoDB")),
         None => Description::of("DynamoDB"),
     };
-    // Another right than those that elections need.
+    // Elections do not need this permission, so it may be missing.
     let backups = client.describe_continuous_backups().table_name(table).send().await;
     let backups = backups.ok().and_then(|answer| {
         let description = answer.continuous_backups_description?;
@@ -26,7 +26,7 @@ pub(super) async fn describe(client: &Client, table: &str) -> Result<Description
                 .to_lowercase(),
         )
     });
-    let backups = backups.unwrap_or_else(|| "not told (dynamodb:DescribeContinuousBackups)".to_owned());
+    let backups = backups.unwrap_or_else(|| "unknown: needs dynamodb:DescribeContinuousBackups".to_owned());
     Ok(description.with("point-in-time recovery", backups))
 }
 
@@ -37,7 +37,7 @@ fn of_table(table: &TableDescription, mut description: Description) -> Descripti
     if let Some(status) = table.table_status() {
         description = description.with("status", status.as_str().to_lowercase());
     }
-    // Tables of before there was a choice don't say.
+    // Old tables have no billing mode.
     let mode = table.billing_mode_summary().and_then(|summary| summary.billing_mode());
     let units = table.provisioned_throughput().map(|units| {
         let unit = |units: Option<i64>| units.unwrap_or_default();
@@ -54,7 +54,7 @@ fn of_table(table: &TableDescription, mut description: Description) -> Descripti
         return description.with("deletion protection", "on");
     }
     description.with("deletion protection", "off").concerned(
-        "nothing keeps the table from being deleted, and its epochs with it: `aws dynamodb update-table \
+        "deletion protection is off, and a deleted table loses its epochs: run `aws dynamodb update-table \
          --deletion-protection-enabled --table-name NAME`",
     )
 }
@@ -65,7 +65,7 @@ mod tests {
     use aws_sdk_dynamodb::types::{BillingModeSummary, ProvisionedThroughputDescription, TableStatus};
 
     #[test]
-    fn what_is_paid_and_protected_is_told() {
+    fn billing_and_protection_are_described_and_missing_protection_is_a_concern() {
         let provisioned = ProvisionedThroughputDescription::builder()
             .read_capacity_units(5)
             .write_capacity_units(7)

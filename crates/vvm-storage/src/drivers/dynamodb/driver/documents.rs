@@ -20,13 +20,12 @@ impl SysVvmDocuments for DynamoDbStorage {
             max_id_bytes: MAX_ID_BYTES,
             // DynamoDB takes items of 400 KB, with their keys and the names of their attributes.
             max_body_bytes: 384 << 10,
-            // A transaction has 100 actions, or reads as many items: the leader record and the count are
-            // among them.
+            // A transaction has 100 actions at most. Two are for the leader record and the count.
             max_batch: 98,
-            // A transaction takes 4 MB, with a partition's key of up to 2 KB in each item, and every id once
-            // more in the count. A quarter of it, or a renewal would wait for long behind it.
+            // A transaction takes 4 MB, with the partition key of up to 2 KB in each item and all ids again
+            // in the count. A quarter of that keeps the wait of a renewal short.
             max_batch_bytes: 1 << 20,
-            // It answers with 1 MB at most.
+            // DynamoDB ends a page at 1 MB anyway.
             max_page: 1_000,
         }
     }

@@ -1,32 +1,32 @@
-//! Why a transaction was cancelled: of which nothing was done, whatever the reason.
+//! Maps the reasons of a cancelled transaction. Such a transaction has changed nothing.
 
 use super::Failure;
 use aws_sdk_dynamodb::types::CancellationReason;
 
-/// What a cancelled transaction came to.
+/// The outcome of a cancelled transaction.
 #[derive(Debug)]
 pub(in super::super) enum Cancellation {
-    /// A condition did not hold.
+    /// A condition failed.
     Refused,
-    /// It failed.
+    /// The transaction failed.
     Failed(Failure),
 }
 
 impl Cancellation {
-    /// There is a reason for each action, `None` for those that nothing was wrong with.
+    /// Maps the reasons. Each action has one; `None` means that the action itself was in order.
     pub(in super::super) fn of(reasons: &[CancellationReason], said: String) -> Self {
-        let is_there = |codes: &[&str]| {
+        let contains = |codes: &[&str]| {
             reasons.iter().filter_map(CancellationReason::code).any(|code| codes.contains(&code))
         };
-        if is_there(&["ConditionalCheckFailed"]) {
+        if contains(&["ConditionalCheckFailed"]) {
             Self::Refused
-        } else if is_there(&["AccessDenied"]) {
+        } else if contains(&["AccessDenied"]) {
             Self::Failed(Failure::Denied(said))
-        } else if is_there(&["ValidationError", "ItemCollectionSizeLimitExceeded", "DuplicateItem"]) {
+        } else if contains(&["ValidationError", "ItemCollectionSizeLimitExceeded", "DuplicateItem"]) {
             Self::Failed(Failure::Refused(said))
-        } else if is_there(&["TransactionConflict"]) {
+        } else if contains(&["TransactionConflict"]) {
             Self::Failed(Failure::Conflict(said))
-        } else if is_there(&["ProvisionedThroughputExceeded", "ThrottlingError", "RequestLimitExceeded"]) {
+        } else if contains(&["ProvisionedThroughputExceeded", "ThrottlingError", "RequestLimitExceeded"]) {
             Self::Failed(Failure::Throttled(said))
         } else {
             Self::Failed(Failure::Unanswered(said))
@@ -53,10 +53,10 @@ mod tests {
     }
 
     #[test]
-    fn each_reason_is_what_the_table_says() {
+    fn each_reason_maps_as_documented() {
         for (codes, expected) in [
             (&["None", "ConditionalCheckFailed"][..], "Refused"),
-            // Both: what was compared has been committed.
+            // With both reasons, the item compared is committed, so the refusal counts.
             (&["TransactionConflict", "ConditionalCheckFailed"], "Refused"),
             (&["None", "TransactionConflict"], "NotApplied"),
             (&["ThrottlingError", "None"], "NotApplied"),

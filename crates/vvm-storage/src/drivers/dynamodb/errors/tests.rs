@@ -1,4 +1,4 @@
-//! The table in the driver's documentation, line by line.
+//! Tests of the error table in the driver's documentation.
 
 use super::*;
 use aws_credential_types::provider::error::CredentialsError;
@@ -14,7 +14,7 @@ fn response(status: u16) -> HttpResponse {
     HttpResponse::new(status.try_into().unwrap(), "".into())
 }
 
-/// As a server says it.
+/// An error answer of a server.
 fn answered(status: u16, code: &str) -> UpdateError {
     let said = ErrorMetadata::builder().code(code).message("said so").build();
     SdkError::service_error(UpdateItemError::generic(said), response(status))
@@ -40,7 +40,7 @@ fn kinds(error: impl Fn() -> UpdateError) -> (&'static str, &'static str) {
 }
 
 #[test]
-fn each_code_is_what_the_table_says() {
+fn each_code_maps_as_documented() {
     let table: [(&[&str], _, _); 4] = [
         (
             &[
@@ -74,7 +74,7 @@ fn each_code_is_what_the_table_says() {
     for (codes, write, read) in table {
         for code in codes {
             assert_eq!(kinds(|| answered(400, code)), (write, read), "{code}");
-            // Whatever a broken server says, it may have done it.
+            // A broken server may have applied the request, with any code.
             for status in [500, 502, 503] {
                 assert_eq!(kinds(|| answered(status, code)), ("Unknown", "Unavailable"), "{status} {code}");
             }
@@ -83,7 +83,7 @@ fn each_code_is_what_the_table_says() {
 }
 
 #[test]
-fn errors_that_the_library_knows_are_told_by_their_codes_too() {
+fn errors_with_a_type_of_their_own_map_by_their_code() {
     let said = |code| ErrorMetadata::builder().code(code).build();
     let conflict = TransactionConflictException::builder().meta(said("TransactionConflictException")).build();
     let throttled = ProvisionedThroughputExceededException::builder()
@@ -99,14 +99,14 @@ fn errors_that_the_library_knows_are_told_by_their_codes_too() {
 }
 
 #[test]
-fn only_what_never_left_is_not_applied() {
+fn request_that_may_have_been_sent_is_unknown() {
     assert_eq!(kinds(|| SdkError::timeout_error("no answer in time")), ("Unknown", "Unavailable"));
     assert_eq!(kinds(|| SdkError::response_error("no JSON", response(200))), ("Unknown", "Unavailable"));
     assert_eq!(kinds(|| SdkError::construction_failure("no endpoint")), ("Fatal", "Fatal"));
     for broken in [
         ConnectorError::io("connection reset".into()),
         ConnectorError::timeout("no byte".into()),
-        // An established connection can end in it, when a packet of another host says so.
+        // An established connection can end with it, after an ICMP message of another host.
         ConnectorError::io(Box::new(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))),
     ] {
         let failure = Failure::of(UpdateError::dispatch_failure(broken));
@@ -115,18 +115,18 @@ fn only_what_never_left_is_not_applied() {
 }
 
 #[test]
-fn without_credentials_nothing_is_sent() {
+fn missing_credentials_are_fatal_and_a_failed_provider_is_not_applied() {
     let none = || dispatch(CredentialsError::not_loaded("none"));
     assert_eq!(kinds(none), ("Fatal", "Fatal"));
     assert_eq!(kinds(|| dispatch(CredentialsError::invalid_configuration("a loop"))), ("Fatal", "Fatal"));
-    // The provider hangs or fails.
+    // The provider fails, or hangs.
     assert_eq!(kinds(|| dispatch(CredentialsError::provider_error("503"))), ("NotApplied", "Unavailable"));
     let hangs = || dispatch(CredentialsError::provider_timed_out(std::time::Duration::from_secs(1)));
     assert_eq!(kinds(hangs), ("NotApplied", "Unavailable"));
 }
 
 #[test]
-fn an_error_says_what_the_server_said_and_what_to_do() {
+fn message_has_the_answer_of_the_server_and_what_to_do() {
     let said = |error| Failure::of::<UpdateItemError>(error).to_string();
     let error = said(answered(400, "AccessDeniedException"));
     assert!(error.contains("policy") && error.contains("AccessDeniedException: said so"), "{error}");
@@ -135,6 +135,6 @@ fn an_error_says_what_the_server_said_and_what_to_do() {
     let error =
         said(SdkError::service_error(UpdateItemError::generic(ErrorMetadata::default()), response(502)));
     assert!(error.contains("502"), "{error}");
-    // The outermost error of a chain says the least.
+    // The outermost error of a chain says least.
     assert!(said(SdkError::dispatch_failure(ConnectorError::io("reset".into()))).contains("reset"));
 }

@@ -1,4 +1,4 @@
-//! `dynamodb://…`, taken apart.
+//! Parses `dynamodb://…`.
 
 use crate::drivers::{
     options::options,
@@ -6,7 +6,7 @@ use crate::drivers::{
 };
 use std::{fmt, time::Duration};
 
-/// Where a table is, and how to get there.
+/// The location of a table, and how to reach it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in super::super) struct Address {
     pub(super) region: String,
@@ -18,11 +18,11 @@ pub(in super::super) struct Address {
 
 const SCHEME: &str = "dynamodb://";
 
-const SECRETS: &str = "secrets don't go into a URL, which others can read: put them where AWS's own tools \
-    look (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, profile=NAME, a role of the machine)";
+const SECRETS: &str = "a URL must not contain secrets, because other users can read it: put them where the \
+    AWS tools look (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, profile=NAME, a role of the machine)";
 
 impl fmt::Display for Address {
-    /// Region, table and endpoint alone: none of them can have a secret in it.
+    /// Region, table and endpoint, none of which can contain a secret.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{SCHEME}{}/{}", self.region, self.table)?;
         self.endpoint.as_ref().map_or(Ok(()), |endpoint| write!(out, "?endpoint={endpoint}"))
@@ -39,19 +39,19 @@ pub(super) fn parse(url: &str) -> Result<Address, String> {
         place.split_once('/').ok_or("the table is missing: write dynamodb://region/table")?;
     if region.is_empty() {
         return Err(
-            "the region is missing: write dynamodb://eu-west-1/table. It isn't taken from the environment, \
-                    since two processes in two regions would have two tables, and both would lead"
+            "the region is missing: write dynamodb://eu-west-1/table. It is not taken from the environment: \
+             two processes with different regions would use two tables, and both would lead"
                 .into(),
         );
     }
     if !region.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-') {
-        return Err(format!("`{region}` is no region: one looks like eu-west-1"));
+        return Err(format!("`{region}` is not a region: write one like eu-west-1"));
     }
-    // DynamoDB's own rule.
+    // DynamoDB's rule for names.
     let is_name = (3..=255).contains(&table.len())
         && table.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
     if !is_name {
-        return Err(format!("`{table}` is no table: 3 to 255 letters, digits, `_`, `-`, `.`"));
+        return Err(format!("`{table}` is not a table name: use 3 to 255 letters, digits, `_`, `-` or `.`"));
     }
     let mut address = Address {
         region: region.to_owned(),
@@ -71,7 +71,7 @@ pub(super) fn parse(url: &str) -> Result<Address, String> {
             }
             _ => {
                 return Err(format!(
-                    "there is no option `{name}`; there are endpoint, profile, request_timeout"
+                    "unknown option `{name}`; the options are endpoint, profile and request_timeout"
                 ));
             }
         }
@@ -80,7 +80,7 @@ pub(super) fn parse(url: &str) -> Result<Address, String> {
 }
 
 fn endpoint(value: &str) -> Result<String, String> {
-    let wrong = || format!("`{value}` is no endpoint: write endpoint=http://localhost:8000 or https://…");
+    let wrong = || format!("`{value}` is not an endpoint: write endpoint=http://localhost:8000 or https://…");
     if value.contains('@') {
         return Err(SECRETS.into());
     }
@@ -97,13 +97,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_a_region_a_table_and_options() {
+    fn region_table_and_options_are_parsed() {
         let address =
             parse("dynamodb://eu-west-1/vvm.elections?endpoint=http://localhost:8000&profile=payroll")
                 .unwrap();
         assert_eq!(address.request_timeout, REQUEST_TIMEOUT);
-        let patient = parse("dynamodb://eu-west-1/abc?request_timeout=10s").unwrap();
-        assert_eq!(patient.request_timeout, Duration::from_secs(10));
+        let with_timeout = parse("dynamodb://eu-west-1/abc?request_timeout=10s").unwrap();
+        assert_eq!(with_timeout.request_timeout, Duration::from_secs(10));
         assert_eq!((address.region.as_str(), address.table.as_str()), ("eu-west-1", "vvm.elections"));
         assert_eq!(address.endpoint.as_deref(), Some("http://localhost:8000"));
         assert_eq!(address.profile.as_deref(), Some("payroll"));
@@ -116,13 +116,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_the_way_out() {
+    fn refusal_names_the_mistake_and_the_way_out() {
         let table = [
             ("dynamodb:eu-west-1/table", "write dynamodb://region/table"),
             ("dynamodb://eu-west-1", "the table is missing"),
             ("dynamodb:///table", "both would lead"),
-            ("dynamodb://Ireland/table", "looks like eu-west-1"),
-            ("dynamodb://localhost:8000/table", "looks like eu-west-1"),
+            ("dynamodb://Ireland/table", "one like eu-west-1"),
+            ("dynamodb://localhost:8000/table", "one like eu-west-1"),
             ("dynamodb://eu-west-1/", "3 to 255"),
             ("dynamodb://eu-west-1/ab", "3 to 255"),
             ("dynamodb://eu-west-1/a/b", "3 to 255"),
@@ -134,7 +134,7 @@ mod tests {
             ("dynamodb://eu-west-1/table?endpoint=http://", "write endpoint=http://"),
             ("dynamodb://eu-west-1/table?endpoint=http://host/path", "write endpoint=http://"),
             ("dynamodb://eu-west-1/table?request_timeout=10", "request_timeout=5s"),
-            ("dynamodb://eu-west-1/table?retries=3", "no option `retries`"),
+            ("dynamodb://eu-west-1/table?retries=3", "unknown option `retries`"),
         ];
         for (url, part) in table {
             let why = parse(url).unwrap_err();

@@ -1,7 +1,7 @@
 //! Credentials whose loading outlives the request that began it.
 //!
-//! The SDK loads credentials within a request, whose time-out cancels the loading. A helper that takes longer
-//! than a request would be started again and again, and its answer never used.
+//! The SDK loads credentials within a request, and the request's time-out cancels the loading. A credential
+//! helper that takes longer than a request would be started again and again, and its answer never used.
 
 use aws_credential_types::{
     Credentials,
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 type Loading = Shared<BoxFuture<'static, Result<Credentials, Arc<CredentialsError>>>>;
 
-/// Continues a loading that a request has left.
+/// A provider that continues a loading after the request that began it gave up.
 #[derive(Debug)]
 pub(super) struct LoadedOnce {
     provider: SharedCredentialsProvider,
@@ -23,7 +23,7 @@ pub(super) struct LoadedOnce {
 }
 
 impl LoadedOnce {
-    /// The first request gets `loaded`.
+    /// A provider whose first request gets `loaded`.
     pub(super) fn new(provider: SharedCredentialsProvider, loaded: Credentials) -> Self {
         let loading = ready(Ok(loaded)).boxed().shared();
         Self { provider, loading: Mutex::new(Some(loading)) }
@@ -68,7 +68,7 @@ mod tests {
         Credentials::new(number.to_string(), "secret", None, None, "helper")
     }
 
-    /// Ends each loading with a permit.
+    /// A provider whose loadings each wait for a permit.
     #[derive(Debug)]
     struct Helper {
         begun: Arc<AtomicU32>,
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn loading_that_a_request_left_serves_the_next_request() {
+    async fn loading_of_a_request_that_gave_up_serves_the_next_request() {
         let (begun, may_end) = (Arc::new(AtomicU32::new(0)), Arc::new(Semaphore::new(0)));
         let helper = Helper { begun: Arc::clone(&begun), may_end: Arc::clone(&may_end) };
         let loaded = helper_answer(0);

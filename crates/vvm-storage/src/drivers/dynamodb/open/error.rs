@@ -1,4 +1,4 @@
-//! Why a table can't be opened, each with the way out.
+//! Why a table can't be opened. Each message says what to do.
 
 use super::{
     super::errors::{Failure, chain},
@@ -8,7 +8,7 @@ use crate::StorageUrl;
 use aws_credential_types::provider::error::CredentialsError;
 use std::io;
 
-/// Why a table could not be opened, or not be made ready. Nothing that was there has been changed.
+/// Why a table could not be opened or created. Existing data is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The URL is malformed.
@@ -19,78 +19,78 @@ pub enum OpenError {
         /// The mistake, and how to write it.
         why: String,
     },
-    /// There is nothing to sign requests with.
+    /// There are no credentials to sign requests with.
     #[error(
-        "there are no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (for a local endpoint \
-         to anything), profile=NAME, or a role of the machine or container ({0})"
+        "no AWS credentials found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (to any value for a local \
+         endpoint), profile=NAME, or a role of the machine or container ({0})"
     )]
     NoCredentials(String),
-    /// The provider of credentials did not return any.
-    #[error("the AWS credentials can't be fetched: look at who gives them out, or try again ({0})")]
+    /// The provider of credentials returned none.
+    #[error("the AWS credentials can't be fetched: check the service that issues them, or try again ({0})")]
     CredentialsNotFetched(String),
-    /// They are wrong, or not valid any more.
+    /// The credentials are wrong or have expired.
     #[error(
-        "AWS does not take these credentials: renew or mend them, check the machine's clock, and that the \
+        "AWS rejects these credentials: renew or correct them, check the machine's clock, and check that the \
          account uses region {region} ({said})"
     )]
     Credentials {
-        /// Where.
+        /// The region.
         region: String,
-        /// What AWS says.
+        /// The answer of AWS.
         said: String,
     },
-    /// They are good, and not for this.
-    #[error("AWS does not allow it: let the policy of these credentials grant it ({0})")]
+    /// The credentials are valid, and their policy does not allow the request.
+    #[error("AWS denies the request: allow it in the policy of these credentials ({0})")]
     Denied(String),
-    /// No server answers there.
-    #[error("no answer from {place}: mend the region, the endpoint, or the network ({cause})")]
+    /// No server answers.
+    #[error("no answer from {place}: check the region, the endpoint and the network ({cause})")]
     Unreachable {
-        /// Who was asked.
+        /// The address.
         place: String,
-        /// What came of it.
+        /// The error.
         cause: String,
     },
     /// The table is missing.
     #[error(
-        "there is no table `{table}` in {place}: if it is in another region, mend the URL; if there is none \
-         yet, run `vvm init-storage` with this URL"
+        "there is no table `{table}` in {place}: if it is in another region, correct the URL; to create it, \
+         run `vvm init-storage` with this URL"
     )]
     NoTable {
-        /// Which one.
+        /// The table.
         table: String,
-        /// Where.
+        /// The address.
         place: String,
     },
     /// The table is being created.
     #[error("table `{0}` is being created: try again in a few seconds")]
     BeingCreated(String),
-    /// It is neither active nor being created.
-    #[error("table `{table}` can't be used, it is {status}: mend that, or use another table")]
+    /// The table is neither active nor being created.
+    #[error("table `{table}` can't be used, its status is {status}: repair it, or use another table")]
     NotUsable {
-        /// Which one.
+        /// The table.
         table: String,
-        /// What AWS says.
+        /// Its status.
         status: String,
     },
-    /// A table that something else made.
+    /// Another program created the table.
     #[error(
-        "table `{table}` is not one of elections: {why}. Use another table; `vvm init-storage` makes one"
+        "table `{table}` was not created by vvm: {why}. Use another table; `vvm init-storage` creates one"
     )]
     OtherTable {
-        /// Which one.
+        /// The table.
         table: String,
-        /// What is different.
+        /// The difference.
         why: String,
     },
-    /// It is replicated between regions.
+    /// The table is replicated between regions.
     #[error(
         "table `{table}` is a global table, replicated to {regions}: two regions would have two leaders. Use \
          a table of one region"
     )]
     GlobalTable {
-        /// Which one.
+        /// The table.
         table: String,
-        /// Where else it is.
+        /// The other regions.
         regions: String,
     },
     /// DynamoDB would delete records by its own clock.
@@ -99,29 +99,29 @@ pub enum OpenError {
          they are held: switch it off (`aws dynamodb update-time-to-live`), or use another table"
     )]
     TimeToLive {
-        /// Which one.
+        /// The table.
         table: String,
-        /// Its attribute.
+        /// The attribute with time to live.
         attribute: String,
     },
-    /// DynamoDB takes no sense from a request.
+    /// The server does not understand the request.
     #[error("{place} refuses the request, and may not be DynamoDB: {said}")]
     Refused {
-        /// Who was asked.
+        /// The address.
         place: String,
-        /// What it says.
+        /// The answer.
         said: String,
     },
     /// A request failed.
-    #[error("{place} did not do it: {said}. Try again")]
+    #[error("{place} failed a request: {said}. Try again")]
     Request {
-        /// Who was asked.
+        /// The address.
         place: String,
-        /// What it says.
+        /// The answer.
         said: String,
     },
     /// The clock could not be started.
-    #[error("the system refuses what waiting for a table needs: {0}")]
+    #[error("the system refuses the thread that waits for a new table: {0}")]
     System(#[source] io::Error),
 }
 
@@ -155,7 +155,7 @@ impl OpenError {
 }
 
 impl Address {
-    /// Where it leads, for people.
+    /// Returns the endpoint and the region for messages.
     pub(super) fn place(&self) -> String {
         match &self.endpoint {
             Some(endpoint) => format!("{endpoint}, region {}", self.region),

@@ -1,4 +1,4 @@
-//! The requests, as DynamoDB takes them.
+//! The requests for slots and settings.
 
 use super::super::{
     errors::{DriverError, Failure},
@@ -13,10 +13,10 @@ use aws_sdk_dynamodb::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// As many items as `BatchGetItem` takes.
+/// How many items one `BatchGetItem` takes.
 pub(in super::super) const PEEKED_AT_ONCE: usize = 100;
 
-/// What requests are sent with, and to which table.
+/// A client and the table that its requests are for.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Requests {
     pub(in super::super) client: Client,
@@ -28,7 +28,7 @@ impl Requests {
         Self { client, table }
     }
 
-    /// An update of a partition's first item, whose refusal shows what stands there.
+    /// An update of a partition's first item. A refusal contains the present item.
     pub(in super::super) fn update(&self, partition: &[u8]) -> UpdateItemFluentBuilder {
         self.client
             .update_item()
@@ -37,7 +37,7 @@ impl Requests {
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
     }
 
-    /// Sends an update. `None` if it was done, else the item that stands there instead, if there is one.
+    /// Sends an update. `None` if it was applied, else the present item, if there is one.
     pub(in super::super) async fn unless_refused(
         &self,
         update: UpdateItemFluentBuilder,
@@ -54,25 +54,25 @@ impl Requests {
         Err(Failure::of(error).into())
     }
 
-    /// A partition's first item, as the last write left it.
+    /// Reads a partition's first item consistently.
     pub(in super::super) async fn read(&self, partition: &[u8]) -> Result<Option<Item>, DriverError> {
         self.get(rows::key(partition)).await
     }
 
-    /// The item of this key, as the last write left it.
+    /// Reads an item consistently.
     pub(in super::super) async fn get(&self, key: Item) -> Result<Option<Item>, DriverError> {
         let read = self.client.get_item().table_name(&self.table).set_key(Some(key));
         let answer = read.consistent_read(true).send().await.map_err(Failure::of)?;
         Ok(answer.item)
     }
 
-    /// The first items of up to [`PEEKED_AT_ONCE`] partitions, by partition; eventually consistent, at half
-    /// the price.
+    /// Reads the first items of up to [`PEEKED_AT_ONCE`] partitions. Eventually consistent, at half the
+    /// price.
     pub(in super::super) async fn peek(
         &self,
         partitions: &[Partition],
     ) -> Result<HashMap<Vec<u8>, Item>, DriverError> {
-        // A key may be asked for only once.
+        // DynamoDB refuses a request with a key twice.
         let partitions: HashSet<_> = partitions.iter().map(Partition::as_bytes).collect();
         let mut keys: Vec<_> = partitions.into_iter().map(rows::key).collect();
         let mut found = HashMap::new();
@@ -87,11 +87,11 @@ impl Requests {
                     found.insert(partition.to_vec(), item);
                 }
             }
-            // What was too much at once. Each answer brings something, or it is an error (I10).
+            // DynamoDB leaves out items when it throttles. An answer without any item is an error (I10).
             keys = answer.unprocessed_keys.into_iter().flatten().flat_map(|(_, rest)| rest.keys).collect();
             if keys.len() >= asked {
-                let none = "none of the items asked for was read".to_owned();
-                return Err(Failure::Throttled(none).into());
+                let cause = "none of the requested items was read".to_owned();
+                return Err(Failure::Throttled(cause).into());
             }
         }
         Ok(found)

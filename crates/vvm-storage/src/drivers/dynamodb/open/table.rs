@@ -1,4 +1,4 @@
-//! The table: created when asked to, and checked whenever it is opened.
+//! Creates and checks the table.
 
 use super::{
     super::{
@@ -18,21 +18,21 @@ use aws_sdk_dynamodb::{
 use std::time::Duration;
 use vvm_clock::Clock;
 
-/// How often a table is looked at that is being created.
+/// The interval between looks at a table that is being created.
 const PACE: Duration = Duration::from_millis(500);
 
-/// Its keys: name, type, kind.
+/// The keys of a table: name, type, kind.
 const KEYS: [(&str, ScalarAttributeType, KeyType); 2] =
     [(PARTITION, ScalarAttributeType::B, KeyType::Hash), (PLACE, ScalarAttributeType::B, KeyType::Range)];
 
-/// Creates the table unless it is there, and waits until it can be used.
+/// Creates the table if it is missing, and waits until it can be used.
 pub(super) async fn create(client: &Client, address: &Address, clock: &dyn Clock) -> Result<(), OpenError> {
     if describe(client, address).await?.is_none() {
         send_creation(client, address).await?;
     }
     let give_up_at = clock.now().after(CREATION_TIMEOUT);
     loop {
-        // One that was created a moment ago may be unheard of where it is asked for.
+        // A server may not know yet of a table that was created a moment ago.
         match describe(client, address).await?.and_then(|table| table.table_status) {
             None | Some(TableStatus::Creating) if clock.now() < give_up_at => clock.sleep(PACE).await,
             None | Some(TableStatus::Creating) => {
@@ -56,7 +56,7 @@ async fn send_creation(client: &Client, address: &Address) -> Result<(), OpenErr
     }
     match creation.send().await {
         Ok(_) => Ok(()),
-        // Another process created it first: its table counts.
+        // Another process created it first. The caller checks its table.
         Err(error)
             if matches!(error.as_service_error(), Some(CreateTableError::ResourceInUseException(_))) =>
         {
@@ -66,7 +66,7 @@ async fn send_creation(client: &Client, address: &Address) -> Result<(), OpenErr
     }
 }
 
-/// Whether elections can be held on it.
+/// Checks that elections can use the table.
 pub(super) async fn check(client: &Client, address: &Address) -> Result<(), OpenError> {
     let table = || address.table.clone();
     let Some(found) = describe(client, address).await? else {
@@ -88,18 +88,18 @@ pub(super) async fn check(client: &Client, address: &Address) -> Result<(), Open
     }
     let answer = client.describe_time_to_live().table_name(&address.table).send().await;
     let answer = answer.map_err(|error| OpenError::of_failure(address, Failure::of(error)))?;
-    let Some(ends) = answer.time_to_live_description else { return Ok(()) };
-    match (ends.time_to_live_status, ends.attribute_name) {
+    let Some(found) = answer.time_to_live_description else { return Ok(()) };
+    match (found.time_to_live_status, found.attribute_name) {
         (None | Some(TimeToLiveStatus::Disabled), _) => Ok(()),
         (_, Some(attribute)) if ATTRIBUTES.contains(&attribute.as_str()) => {
             Err(OpenError::TimeToLive { table: table(), attribute })
         }
-        // On an attribute that no item of ours has.
+        // Items of elections do not have the attribute.
         _ => Ok(()),
     }
 }
 
-/// `None` if there is no such table.
+/// Describes the table; `None` if it does not exist.
 async fn describe(client: &Client, address: &Address) -> Result<Option<TableDescription>, OpenError> {
     match client.describe_table().table_name(&address.table).send().await.map_err(Failure::of) {
         Ok(answer) => Ok(answer.table),
@@ -108,7 +108,7 @@ async fn describe(client: &Client, address: &Address) -> Result<Option<TableDesc
     }
 }
 
-/// What tells its keys from ours.
+/// Returns the difference between its keys and those of an election table, if there is one.
 fn difference(table: &TableDescription) -> Option<String> {
     let type_of = |name: &str| {
         let attributes = table.attribute_definitions().iter();
@@ -127,11 +127,11 @@ fn difference(table: &TableDescription) -> Option<String> {
     };
     (!is_ours).then(|| {
         let keys: Vec<_> = keys.iter().map(describe).collect();
-        format!("its key is {}, and not {PARTITION} (HASH, B), {PLACE} (RANGE, B)", keys.join(", "))
+        format!("its key is {} instead of {PARTITION} (HASH, B), {PLACE} (RANGE, B)", keys.join(", "))
     })
 }
 
-/// Where else it is. The older of the two kinds of global tables doesn't say.
+/// Returns the other regions of a global table. The older kind of global table does not list them.
 fn replicated_to(table: &TableDescription) -> Option<String> {
     let regions: Vec<_> = table.replicas().iter().filter_map(|replica| replica.region_name()).collect();
     match (regions.is_empty(), table.global_table_version()) {

@@ -1,5 +1,5 @@
-//! What DynamoDB Local can't show: tables that only AWS has, refusals that only AWS gives, and how many
-//! requests it takes.
+//! Tests of what DynamoDB Local can't show: tables and refusals that only AWS has, and the number of
+//! requests.
 
 mod documents;
 mod server;
@@ -19,7 +19,7 @@ use ielections::{
 };
 use server::{Answer, Server, ok, refusal};
 
-/// What DescribeTable says of a table as we make it, with something added.
+/// The answer to DescribeTable about an election table, with `more` attributes.
 fn described(status: &str, more: &str) -> Answer {
     Some((
         200,
@@ -33,8 +33,8 @@ fn described(status: &str, more: &str) -> Answer {
     ))
 }
 
-/// What an active table of ours answers that is otherwise `script`ed.
-fn of_ours(operation: &str) -> Answer {
+/// The answers of an active election table.
+fn active(operation: &str) -> Answer {
     match operation {
         "DescribeTable" => described("ACTIVE", ""),
         "DescribeTimeToLive" => ok(r#"{"TimeToLiveDescription":{"TimeToLiveStatus":"DISABLED"}}"#),
@@ -75,7 +75,7 @@ async fn refused(script: impl Fn(&str, usize) -> Answer + Send + Sync + 'static)
 async fn refused_table(status: &'static str, more: &'static str) -> OpenError {
     refused(move |operation, _| match operation {
         "DescribeTable" => described(status, more),
-        _ => of_ours(operation),
+        _ => active(operation),
     })
     .await
 }
@@ -94,7 +94,7 @@ fn partition() -> Partition {
 }
 
 #[tokio::test]
-async fn a_global_table_is_refused_of_either_kind() {
+async fn both_kinds_of_global_tables_are_refused() {
     for (more, regions) in [
         (r#","Replicas":[{"RegionName":"us-east-1"},{"RegionName":"eu-west-3"}]"#, "us-east-1, eu-west-3"),
         (r#","GlobalTableVersion":"2017.11.29""#, "other regions"),
@@ -106,23 +106,23 @@ async fn a_global_table_is_refused_of_either_kind() {
 }
 
 #[tokio::test]
-async fn a_table_that_is_not_active_is_refused() {
+async fn table_that_is_not_active_is_refused() {
     assert!(matches!(refused_table("CREATING", "").await, OpenError::BeingCreated(_)));
     for status in ["DELETING", "ARCHIVED", "INACCESSIBLE_ENCRYPTION_CREDENTIALS", "SOMETHING_NEW"] {
         let error = refused_table(status, "").await;
         assert!(matches!(&error, OpenError::NotUsable { .. }), "{error}");
         assert!(error.to_string().contains(status), "{error}");
     }
-    // Its throughput is being changed, say: it can be used all the while.
+    // A table whose throughput is being changed can be used.
     let (_server, _storage) = opened(|operation, _| match operation {
         "DescribeTable" => described("UPDATING", ""),
-        _ => of_ours(operation),
+        _ => active(operation),
     })
     .await;
 }
 
 #[tokio::test]
-async fn time_to_live_is_refused_until_it_is_off() {
+async fn time_to_live_is_refused_until_it_is_disabled() {
     for status in ["ENABLING", "ENABLED", "DISABLING"] {
         let error = refused(move |operation, _| match operation {
             "DescribeTimeToLive" => Some((
@@ -131,7 +131,7 @@ async fn time_to_live_is_refused_until_it_is_off() {
                     r#"{{"TimeToLiveDescription":{{"TimeToLiveStatus":"{status}","AttributeName":"epoch"}}}}"#
                 ),
             )),
-            _ => of_ours(operation),
+            _ => active(operation),
         })
         .await;
         assert!(matches!(&error, OpenError::TimeToLive { .. }), "{status}: {error}");
@@ -140,12 +140,12 @@ async fn time_to_live_is_refused_until_it_is_off() {
 }
 
 #[tokio::test]
-async fn what_aws_refuses_is_said_with_the_way_out() {
+async fn refusal_by_aws_says_what_to_do() {
     let table = [
         (400, "AccessDeniedException", "policy of these credentials"),
-        (400, "UnrecognizedClientException", "renew or mend them"),
+        (400, "UnrecognizedClientException", "renew or correct them"),
         (400, "InvalidSignatureException", "machine's clock"),
-        (400, "ExpiredTokenException", "renew or mend them"),
+        (400, "ExpiredTokenException", "renew or correct them"),
         (400, "ResourceNotFoundException", "no table `elections` in http://127.0.0.1"),
         (400, "UnknownOperationException", "may not be DynamoDB"),
         (400, "ThrottlingException", "Try again"),
@@ -155,7 +155,7 @@ async fn what_aws_refuses_is_said_with_the_way_out() {
         for operation in ["DescribeTable", "DescribeTimeToLive"] {
             let error = refused(move |asked, _| match asked {
                 _ if asked == operation => refusal(status, code),
-                _ => of_ours(asked),
+                _ => active(asked),
             })
             .await
             .to_string();
@@ -165,7 +165,7 @@ async fn what_aws_refuses_is_said_with_the_way_out() {
 }
 
 #[test]
-fn credentials_that_may_come_are_told_from_none() {
+fn failed_provider_is_passing_and_missing_credentials_are_not() {
     let open_error = |error| crate::OpenError::from(OpenError::of_credentials(error));
     let none = open_error(CredentialsError::not_loaded("no provider has any"));
     assert!(none.to_string().contains("AWS_ACCESS_KEY_ID") && !none.is_passing(), "{none}");
@@ -174,14 +174,14 @@ fn credentials_that_may_come_are_told_from_none() {
 }
 
 #[tokio::test]
-async fn a_missing_table_is_created_and_waited_for() {
+async fn missing_table_is_created_and_waited_for() {
     let server = Server::start(|operation, before| match (operation, before) {
-        // Not there; created, and unheard of yet; being created; there.
+        // The table is missing, created but not visible yet, being created, active.
         ("DescribeTable", 0 | 1) => refusal(400, "ResourceNotFoundException"),
         ("DescribeTable", 2) => described("CREATING", ""),
         // Another process created it first.
         ("CreateTable", _) => refusal(400, "ResourceInUseException"),
-        _ => of_ours(operation),
+        _ => active(operation),
     });
     let server = server.await.unwrap();
     let (configuration, address) = place(&server);
@@ -189,15 +189,15 @@ async fn a_missing_table_is_created_and_waited_for() {
     let asked = [("CreateTable", 1), ("DescribeTable", 5), ("DescribeTimeToLive", 1)];
     assert_eq!(server.asked(), asked.map(|(operation, count)| (operation.to_owned(), count)));
 
-    // What is there is left as it is.
-    let server = Server::start(|operation, _| of_ours(operation)).await.unwrap();
+    // An existing table is left as it is.
+    let server = Server::start(|operation, _| active(operation)).await.unwrap();
     let (configuration, address) = place(&server);
     init_with(&configuration, &address).await.unwrap();
     assert!(server.asked().iter().all(|(operation, _)| operation.starts_with("Describe")));
 }
 
 #[tokio::test]
-async fn a_creation_that_is_refused_is_said() {
+async fn refused_creation_is_reported() {
     let server = Server::start(|operation, _| match operation {
         "DescribeTable" => refusal(400, "ResourceNotFoundException"),
         _ => refusal(400, "AccessDeniedException"),
@@ -210,7 +210,7 @@ async fn a_creation_that_is_refused_is_said() {
 
 #[tokio::test]
 async fn each_verb_is_one_request() {
-    let (server, storage) = opened(|operation, _| of_ours(operation)).await;
+    let (server, storage) = opened(|operation, _| active(operation)).await;
     let (at, entry) = (partition(), entry());
     let one = |operation: &str| vec![(operation.to_owned(), 1)];
 
@@ -232,14 +232,14 @@ async fn each_verb_is_one_request() {
 }
 
 #[tokio::test]
-async fn reads_are_consistent_and_looks_are_cheap() {
-    let (server, storage) = opened(|operation, _| of_ours(operation)).await;
+async fn reads_are_consistent_and_peeks_are_not() {
+    let (server, storage) = opened(|operation, _| active(operation)).await;
     let partition = partition();
     storage.read(partition.clone()).await.unwrap();
     assert!(server.text("GetItem").contains(r#""ConsistentRead":true"#));
     storage.setting(partition.clone()).await.unwrap();
     assert!(server.text("GetItem").contains(r#""ConsistentRead":true"#));
-    // The same slot twice, which DynamoDB would refuse.
+    // DynamoDB refuses a request with one key twice, so a slot asked for twice is sent once.
     storage.peek(&[partition.clone(), partition]).await.unwrap();
     let text = server.text("BatchGetItem");
     assert_eq!(text.matches(r#""pk""#).count(), 1, "{text}");
@@ -247,7 +247,7 @@ async fn reads_are_consistent_and_looks_are_cheap() {
 }
 
 #[tokio::test]
-async fn what_fails_is_sent_once_and_told_apart() {
+async fn failed_renewal_is_sent_once_and_mapped_by_its_error() {
     let table: [(fn() -> Answer, _); 5] = [
         (|| refusal(400, "ProvisionedThroughputExceededException"), "NotApplied"),
         (|| refusal(500, "InternalServerError"), "Unknown"),
@@ -258,7 +258,7 @@ async fn what_fails_is_sent_once_and_told_apart() {
     for (answer, expected) in table {
         let (server, storage) = opened(move |operation, _| match operation {
             "UpdateItem" => answer(),
-            _ => of_ours(operation),
+            _ => active(operation),
         })
         .await;
         let outcome = storage.renew(partition(), &entry(), &entry()).await;
@@ -273,7 +273,7 @@ async fn what_fails_is_sent_once_and_told_apart() {
     }
 }
 
-/// A handle on a table at a place where no server of ours is.
+/// A handle of a table at the address of this listener, which answers nothing.
 fn at(listener: &std::net::TcpListener) -> DynamoDbStorage {
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     DynamoDbStorage::on(
@@ -283,7 +283,7 @@ fn at(listener: &std::net::TcpListener) -> DynamoDbStorage {
 }
 
 #[tokio::test]
-async fn a_server_that_is_gone_was_sent_nothing() {
+async fn write_without_a_connection_is_not_applied() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let storage = at(&listener);
     drop(listener);
@@ -293,7 +293,7 @@ async fn a_server_that_is_gone_was_sent_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_batch_leaves_out_is_asked_for_again() {
+async fn keys_left_out_of_an_answer_are_requested_again() {
     const KEY: &str = r#"{"pk":{"B":"cGFydGl0aW9u"},"cc":{"B":"AA=="}}"#;
     let left_out = || Some((200, format!(r#"{{"UnprocessedKeys":{{"elections":{{"Keys":[{KEY}]}}}}}}"#)));
     let two = [Partition::from_bytes(*b"another"), partition()];
@@ -301,17 +301,17 @@ async fn what_a_batch_leaves_out_is_asked_for_again() {
         ("BatchGetItem", 0) => left_out(),
         ("BatchGetItem", _) => ok(r#"{"Responses":{"elections":[
                 {"pk":{"B":"cGFydGl0aW9u"},"cc":{"B":"AA=="},"epoch":{"N":"5"}}]}}"#),
-        _ => of_ours(operation),
+        _ => active(operation),
     })
     .await;
     let slots = storage.peek(&two).await.unwrap();
     assert_eq!(slots.iter().map(Slot::last_epoch).collect::<Vec<_>>(), [None, Epoch::new(5).ok()]);
     assert_eq!(server.asked(), [("BatchGetItem".to_owned(), 2)]);
 
-    // One that brings nothing is not asked for ever (I10).
+    // An answer without any item is not followed by another request (I10).
     let (server, storage) = opened(move |operation, _| match operation {
         "BatchGetItem" => left_out(),
-        _ => of_ours(operation),
+        _ => active(operation),
     })
     .await;
     assert!(matches!(storage.peek(&two).await, Err(ReadError::Unavailable(_))));
@@ -319,17 +319,17 @@ async fn what_a_batch_leaves_out_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_refusal_without_a_reason_is_fatal() {
+async fn refusal_without_an_item_is_fatal_for_a_claim() {
     let (_server, storage) = opened(|operation, _| match operation {
         "UpdateItem" => refusal(400, "ConditionalCheckFailedException"),
-        _ => of_ours(operation),
+        _ => active(operation),
     })
     .await;
     let vacant = Slot::Vacant(Vacant { last_epoch: None });
     let outcome = storage.claim(partition(), &vacant, &entry()).await;
     assert!(matches!(outcome, Err(WriteError::Fatal(_))), "{outcome:?}");
     assert!(matches!(storage.settle(partition(), b"3").await, Err(WriteError::Fatal(_))));
-    // To a renewal, the record is gone.
+    // A renewal expects a record, and the refusal shows none.
     let outcome = storage.renew(partition(), &entry(), &entry()).await;
     assert!(matches!(outcome, Ok(Swap::Mismatch(Slot::Vacant(_)))), "{outcome:?}");
 }
@@ -338,11 +338,11 @@ mod timed {
     use super::*;
 
     #[test]
-    fn a_server_that_hangs_is_given_up_in_time() {
-        ::timed::timed("a server hangs", |attempt| {
+    fn request_to_a_hanging_server_ends_after_its_timeout() {
+        ::timed::timed("hanging server", |attempt| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                // The system accepts connections for it, and no request is answered.
+                // The system accepts connections, and no program answers.
                 let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
                 let storage = at(&listener);
                 let began_at = SystemClock::read();

@@ -1,8 +1,8 @@
-//! How documents are laid out, the actions of a batch, and what items say.
+//! The layout of documents, the actions of a batch, and the decoding of items.
 //!
-//! A document is an item of its slot's partition, behind the leader record. Between them stands one that says
-//! which batch was the last, and the ids of all that it wrote: an item of its own, so that a renewal stays a
-//! write of less than 1 KB.
+//! A document is an item of its slot's partition, after the leader record. Between them is the batch item:
+//! the number of the last batch and the ids that it wrote. It is separate from the leader record, so that a
+//! renewal stays a write of less than 1 KB.
 
 use super::{
     super::errors::Damaged, EPOCH, IDS, INCARNATION, Item, PARTITION, PLACE, VALUE, VERSION, binary, bytes,
@@ -18,21 +18,21 @@ use bytes::Bytes;
 use ielections::{Document, DocumentId, DocumentVersion, DocumentWrite, Fence, OnlyIf, Scan};
 use std::ops::Bound;
 
-/// Behind the leader record.
+/// The sort key of the batch item.
 const BATCHES: [u8; 1] = [1];
 
-/// The first byte of a document's place.
+/// The first byte of a document's sort key.
 const DOCUMENT: u8 = 2;
 
-/// DynamoDB's sort keys have 1,024 bytes at most.
+/// The longest id. A sort key of DynamoDB has at most 1,024 bytes.
 pub(in super::super) const MAX_ID_BYTES: usize = 1023;
 
-/// What stands of the batches that a partition took.
+/// The last batch of a partition.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in super::super) struct Batches {
-    /// The last one.
+    /// Its number.
     pub(in super::super) last: DocumentVersion,
-    /// Which documents it wrote.
+    /// The documents that it wrote.
     pub(in super::super) ids: Vec<Vec<u8>>,
 }
 
@@ -48,12 +48,12 @@ impl Batches {
     }
 }
 
-/// Where the last batch is said.
+/// Returns the key of the batch item.
 pub(in super::super) fn batches_key(partition: &[u8]) -> Item {
     key_of(partition, &BATCHES)
 }
 
-/// Where a document stands.
+/// Returns the key of a document.
 pub(in super::super) fn document_key(partition: &[u8], id: &[u8]) -> Item {
     key_of(partition, &place(id))
 }
@@ -65,7 +65,7 @@ fn place(id: &[u8]) -> Vec<u8> {
     place
 }
 
-/// A batch, as one transaction.
+/// Returns the actions of a batch, which are one transaction.
 pub(in super::super) fn batch(
     table: &str,
     partition: &[u8],
@@ -73,16 +73,16 @@ pub(in super::super) fn batch(
     writes: &[DocumentWrite],
 ) -> Result<Vec<TransactWriteItem>, BuildError> {
     let mut actions = Vec::with_capacity(2 + writes.len());
-    actions.push(leads(table, partition, fence)?);
-    actions.push(counts(table, partition, fence, writes)?);
+    actions.push(check_leader(table, partition, fence)?);
+    actions.push(count_batch(table, partition, fence, writes)?);
     for write in writes {
         actions.push(action(table, partition, fence.after.next(), write)?);
     }
     Ok(actions)
 }
 
-/// (I2) The leader record stands, whatever its version.
-fn leads(table: &str, partition: &[u8], fence: &Fence) -> Result<TransactWriteItem, BuildError> {
+/// Checks that this leadership holds the slot, with any version (I2).
+fn check_leader(table: &str, partition: &[u8], fence: &Fence) -> Result<TransactWriteItem, BuildError> {
     let check = ConditionCheck::builder()
         .table_name(table)
         .set_key(Some(key(partition)))
@@ -95,8 +95,8 @@ fn leads(table: &str, partition: &[u8], fence: &Fence) -> Result<TransactWriteIt
     Ok(TransactWriteItem::builder().condition_check(check).build())
 }
 
-/// The last batch was the one before, and is this one now.
-fn counts(
+/// Replaces the number of the last batch by the next one.
+fn count_batch(
     table: &str,
     partition: &[u8],
     fence: &Fence,
@@ -115,7 +115,7 @@ fn counts(
             .condition_expression("#version = :after")
             .expression_attribute_values(":after", number(fence.after.get()))
     };
-    // A set has to have something in it.
+    // A set must not be empty.
     update = if writes.is_empty() {
         update.update_expression("SET #version = :next REMOVE #ids")
     } else {
@@ -170,19 +170,19 @@ fn action(
     })
 }
 
-/// Has a query find what a scan is to find; `None` if that is nothing.
+/// Restricts a query to what the scan covers; `None` if that is nothing.
 pub(in super::super) fn scanned(
     query: QueryFluentBuilder,
     partition: &[u8],
     scan: &Scan,
 ) -> Option<QueryFluentBuilder> {
-    // No id is as long, and DynamoDB takes no key that is.
+    // No id is that long, and DynamoDB would refuse the key.
     if scan.prefix.len() > MAX_ID_BYTES {
         return None;
     }
     let behind = match scan.start() {
         Bound::Excluded(after) if !after.starts_with(&scan.prefix) => return None,
-        // No id lies between one that is too long and as much of it as an id may have.
+        // No id lies between a too long one and its longest permitted prefix.
         Bound::Excluded(after) => Some(document_key(partition, &after[..after.len().min(MAX_ID_BYTES)])),
         Bound::Included(_) | Bound::Unbounded => None,
     };
@@ -195,13 +195,13 @@ pub(in super::super) fn scanned(
     Some(query.set_exclusive_start_key(behind))
 }
 
-/// The document that an item or a key is about.
+/// Decodes the id in an item or a key.
 pub(in super::super) fn id_of(item: &Item) -> Result<DocumentId, Damaged> {
     let id = bytes(item, PLACE)?.strip_prefix(&[DOCUMENT]).ok_or_else(|| wrong(item, PLACE))?;
     DocumentId::new(Bytes::copy_from_slice(id)).map_err(|_| wrong(item, PLACE))
 }
 
-/// What stands in a document's item.
+/// Decodes a document.
 pub(in super::super) fn document(item: &Item) -> Result<Document, Damaged> {
     Ok(Document {
         id: id_of(item)?,
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_is_told_and_a_damaged_one_is_not_left_out() {
+    fn document_is_decoded_and_a_malformed_one_is_damaged() {
         let item = |changes: &[(&str, Option<AttributeValue>)]| {
             let mut item = document_key(b"partition", b"name");
             item.extend([(VERSION.to_owned(), number(5)), (VALUE.to_owned(), binary(b""))]);
@@ -227,8 +227,11 @@ mod tests {
             }
             item
         };
-        let told = document(&item(&[])).unwrap();
-        assert_eq!((told.id.as_bytes(), told.version.get(), &*told.body), (&b"name"[..], 5, &b""[..]));
+        let decoded = document(&item(&[])).unwrap();
+        assert_eq!(
+            (decoded.id.as_bytes(), decoded.version.get(), &*decoded.body),
+            (&b"name"[..], 5, &b""[..])
+        );
         for (name, value) in [
             (PLACE, Some(binary(b"\x01name"))),
             (PLACE, Some(binary(&[DOCUMENT]))),
@@ -242,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_batch_is_told_and_a_damaged_one_is_not_none() {
+    fn last_batch_is_decoded_and_a_malformed_one_is_damaged() {
         assert_eq!(Batches::of(None), Ok(Batches { last: DocumentVersion::NONE, ids: Vec::new() }));
         let mut item = batches_key(b"partition");
         assert!(Batches::of(Some(&item)).is_err());

@@ -1,4 +1,4 @@
-//! The requests of documents, as DynamoDB takes them.
+//! The requests for documents.
 
 use super::super::super::{
     errors::{Cancellation, DriverError, Failure, said},
@@ -12,10 +12,11 @@ use aws_sdk_dynamodb::{
 };
 use ielections::{BatchOutcome, Document, DocumentId, DocumentWrite, Fence, FenceState, Page, Scan};
 
-/// How often a batch may come between two looks at which one was the last.
+/// How often the fence is read while other batches change it.
 const LOOKS: usize = 3;
 
 impl Requests {
+    /// Sends a batch as one transaction.
     pub(super) async fn write_documents(
         &self,
         partition: &[u8],
@@ -39,41 +40,46 @@ impl Requests {
         Err(Failure::of(error).into())
     }
 
-    /// (I2) What a fence would be compared with, once every batch up to the last shows whole.
+    /// Returns the leader record and the number of the last batch, when that batch is completely applied
+    /// (I2).
     ///
-    /// A transaction is decided at one moment, and then carried out item by item. Reads don't wait for that:
-    /// behind the decision, one `GetItem` or `Query` may find an item as the transaction left it, and another
-    /// one as it was. And a claim succeeds as soon as the leader record is through with it. So who has just
-    /// taken over could read a count from before the last batch of the leader before, or the last batch's
-    /// count and not yet its documents, and build on what is about to change.
+    /// DynamoDB decides a transaction at one moment and then applies it item by item. Reads do not wait for
+    /// that: after the decision, one `GetItem` or `Query` may show an item after the transaction and another
+    /// one before it. A claim succeeds as soon as the transaction is done with the leader record. So a new
+    /// leader could read a count without its predecessor's last batch, or the count with that batch and not
+    /// yet its documents, and rely on what is about to change.
     ///
-    /// `TransactGetItems` does tell: it is cancelled if any of its items is part of a transaction that is
-    /// under way. So the leader record, the count, and every document that the last batch wrote are read by
-    /// one. If that succeeds with the count from which the ids were, then
-    /// - no batch is under way: each begins with the leader record and the count;
-    /// - the last batch has been carried out on each of its items;
-    /// - so have those before: the leader that wrote a batch behind another had the answer to that one, which
-    ///   comes when it has been carried out, or had been here since.
+    /// `TransactGetItems` is cancelled if any of its items belongs to a running transaction. One such request
+    /// reads the leader record, the count, and every document of the last batch. If it succeeds and shows the
+    /// count from which the ids were taken, then
+    /// - no batch is running, because each one contains the leader record and the count;
+    /// - the last batch is applied to each of its items;
+    /// - so are all batches before it: before a leader sends a batch, it has the answer to the one before,
+    ///   which comes after that one is applied, or it has called this function since.
     ///
-    /// Whatever is still to come is compared with the record that was read here, or a later one.
+    /// Every later batch is compared with the record that was read here, or with a later one.
     pub(super) async fn fence_state(&self, partition: &[u8]) -> Result<FenceState, DriverError> {
         let mut batches = Batches::of(self.get(rows::batches_key(partition)).await?.as_ref())?;
         for _ in 0..LOOKS {
-            let items = self.together(partition, &batches.ids).await?;
+            let items = self.read_together(partition, &batches.ids).await?;
             let mut items = items.iter().map(Option::as_ref);
             let (leader, count) = (items.next().flatten(), items.next().flatten());
-            let stands = Batches::of(count)?;
-            if stands == batches {
+            let present = Batches::of(count)?;
+            if present == batches {
                 return Ok(FenceState { slot: rows::slot(leader)?, last: batches.last });
             }
-            batches = stands;
+            batches = present;
         }
-        Err(Failure::Conflict("batches come faster than they can be looked at".into()).into())
+        Err(Failure::Conflict("batches are written faster than they can be read".into()).into())
     }
 
-    /// The leader record, the count, and these documents, as they are between two transactions. Of the
-    /// documents it is enough that they are.
-    async fn together(&self, partition: &[u8], ids: &[Vec<u8>]) -> Result<Vec<Option<Item>>, DriverError> {
+    /// Reads the leader record, the count, and these documents in one transaction. Of each document it reads
+    /// only the version.
+    async fn read_together(
+        &self,
+        partition: &[u8],
+        ids: &[Vec<u8>],
+    ) -> Result<Vec<Option<Item>>, DriverError> {
         let whole = |key: Item| Get::builder().table_name(&self.table).set_key(Some(key));
         let version = |id: &Vec<u8>| {
             let get = whole(rows::document_key(partition, id));
@@ -88,10 +94,12 @@ impl Requests {
             Ok(answer) => {
                 let items = answer.responses.unwrap_or_default();
                 let items: Vec<_> = items.into_iter().map(|response| response.item).collect();
-                // What was left out would look like an item that is not there.
-                let is_whole = items.len() == 2 + ids.len();
-                let less = || Failure::Unanswered("an answer with fewer items than were asked for".into());
-                return if is_whole { Ok(items) } else { Err(less().into()) };
+                // A missing item would look like one that does not exist.
+                if items.len() == 2 + ids.len() {
+                    return Ok(items);
+                }
+                let cause = "the answer has fewer items than were requested";
+                return Err(Failure::Unanswered(cause.into()).into());
             }
             Err(error) => error,
         };

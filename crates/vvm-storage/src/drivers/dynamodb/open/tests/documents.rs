@@ -1,4 +1,4 @@
-//! Transactions: how many requests documents take, what DynamoDB Local never answers, and what is made of it.
+//! Tests of transactions: the number of requests, and answers that DynamoDB Local never gives.
 
 use super::*;
 use crate::SysVvmDocuments;
@@ -18,7 +18,7 @@ async fn write(storage: &DynamoDbStorage) -> Result<BatchOutcome, WriteError> {
     storage.write_documents(&partition(), &fence(), &[delete]).await
 }
 
-/// As DynamoDB cancels a transaction, with a reason for each of its actions.
+/// A cancelled transaction, with a reason for each of its actions.
 fn cancelled(codes: &[&str]) -> Answer {
     let reasons: Vec<_> = codes.iter().map(|code| format!(r#"{{"Code":"{code}"}}"#)).collect();
     let reasons = reasons.join(",");
@@ -27,14 +27,14 @@ fn cancelled(codes: &[&str]) -> Answer {
     Some((400, format!(r#"{{"__type":"{code}","Message":"{message}","CancellationReasons":[{reasons}]}}"#)))
 }
 
-/// The item of the last batch, which wrote `name`.
+/// The batch item after a batch that wrote `name`.
 fn batches(last: u64) -> String {
     format!(r#"{{"version":{{"N":"{last}"}},"ids":{{"BS":["bmFtZQ=="]}}}}"#)
 }
 
 const LEADER: &str = r#"{"epoch":{"N":"5"}}"#;
 
-/// An answer to `TransactGetItems`: the leader record, the last batch, and the document that it wrote.
+/// An answer to `TransactGetItems`: the leader record, the batch item, and a document.
 fn together(last: u64) -> Answer {
     let (leader, batches) = (LEADER, batches(last));
     Some((200, format!(r#"{{"Responses":[{{"Item":{leader}}},{{"Item":{batches}}},{{}}]}}"#)))
@@ -45,11 +45,11 @@ fn found(item: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn each_verb_is_one_request_but_the_look_at_the_fence_is_two() {
+async fn each_verb_is_one_request_and_reading_the_fence_is_two() {
     let (server, storage) = opened(|operation, _| match operation {
         "GetItem" => found(&batches(4)),
         "TransactGetItems" => together(4),
-        _ => of_ours(operation),
+        _ => active(operation),
     })
     .await;
     let at = partition();
@@ -66,7 +66,7 @@ async fn each_verb_is_one_request_but_the_look_at_the_fence_is_two() {
     assert_eq!(storage.scan_documents(&at, &scan).await.unwrap().documents, []);
     assert!(server.text("Query").contains(r#""ConsistentRead":true"#));
     assert_eq!(server.asked(), asked(&["Query"]));
-    // What no id can be like is not asked for.
+    // A scan that can't find an id sends nothing.
     let long = Scan { prefix: Bytes::from(vec![1; 1024]), limit: 10, ..Scan::default() };
     assert_eq!(storage.scan_documents(&at, &long).await.unwrap().documents, []);
     let beyond = Scan { prefix: Bytes::from_static(b"a"), after: Some(id()), limit: 10 };
@@ -75,7 +75,7 @@ async fn each_verb_is_one_request_but_the_look_at_the_fence_is_two() {
 }
 
 #[tokio::test]
-async fn a_batch_that_fails_is_sent_once_and_told_apart() {
+async fn failed_batch_is_sent_once_and_mapped_by_its_error() {
     let table: [(fn() -> Answer, _); 7] = [
         (|| cancelled(&["ConditionalCheckFailed", "None", "None"]), "Refused"),
         (|| cancelled(&["None", "None", "TransactionConflict"]), "NotApplied"),
@@ -88,7 +88,7 @@ async fn a_batch_that_fails_is_sent_once_and_told_apart() {
     for (answer, expected) in table {
         let (server, storage) = opened(move |operation, _| match operation {
             "TransactWriteItems" => answer(),
-            _ => of_ours(operation),
+            _ => active(operation),
         })
         .await;
         let outcome = write(&storage).await;
@@ -105,11 +105,11 @@ async fn a_batch_that_fails_is_sent_once_and_told_apart() {
 }
 
 #[tokio::test]
-async fn a_fence_is_not_told_while_a_batch_is_carried_out() {
+async fn fence_is_unavailable_while_a_batch_is_applied() {
     let (server, storage) = opened(|operation, _| match operation {
         "GetItem" => found(&batches(4)),
         "TransactGetItems" => cancelled(&["None", "None", "TransactionConflict"]),
-        _ => of_ours(operation),
+        _ => active(operation),
     })
     .await;
     let state = storage.fence_state(&partition()).await;
@@ -118,13 +118,13 @@ async fn a_fence_is_not_told_while_a_batch_is_carried_out() {
 }
 
 #[tokio::test]
-async fn a_count_from_before_the_last_batch_is_looked_at_again() {
-    // One batch came between; then there is always another one (I10).
+async fn fence_is_read_again_when_a_batch_came_between_its_two_reads() {
+    // One batch between the reads is followed by a second read; batches without end are an error (I10).
     for (steady, looks) in [(true, 2), (false, 3)] {
         let (server, storage) = opened(move |operation, before| match operation {
             "GetItem" => found(&batches(4)),
             "TransactGetItems" => together(if steady { 5 } else { 5 + before as u64 }),
-            _ => of_ours(operation),
+            _ => active(operation),
         })
         .await;
         let state = storage.fence_state(&partition()).await;
@@ -137,11 +137,11 @@ async fn a_count_from_before_the_last_batch_is_looked_at_again() {
 }
 
 #[tokio::test]
-async fn an_answer_that_leaves_out_items_is_no_vacancy() {
+async fn answer_with_missing_items_is_unavailable_and_not_vacant() {
     let (_server, storage) = opened(|operation, _| match operation {
         "GetItem" => found(&batches(4)),
         "TransactGetItems" => ok(r#"{"Responses":[]}"#),
-        _ => of_ours(operation),
+        _ => active(operation),
     })
     .await;
     let state = storage.fence_state(&partition()).await;

@@ -1,4 +1,4 @@
-//! A server that says what DynamoDB Local can't be brought to say, and counts what it was asked.
+//! A server with scripted answers that counts its requests.
 
 use std::{
     collections::BTreeMap,
@@ -11,16 +11,16 @@ use tokio::{
     task::JoinSet,
 };
 
-/// An answer: the status and the text, or none at all, and the connection is cut.
+/// An answer: status and body. With `None` the connection is closed without an answer.
 pub(super) type Answer = Option<(u16, String)>;
 
-/// From an operation, and how often it was asked for before, to an answer.
+/// Returns the answer to an operation, given how often it was requested before.
 type Script = dyn Fn(&str, usize) -> Answer + Send + Sync;
 
-/// The texts of the requests, by operation.
+/// The bodies of the requests, by operation.
 type Requests = BTreeMap<String, Vec<String>>;
 
-/// It ends when it is dropped.
+/// The server. Dropped, it ends.
 pub(super) struct Server {
     endpoint: String,
     asked: Arc<Mutex<Requests>>,
@@ -31,7 +31,7 @@ pub(super) fn ok(text: &str) -> Answer {
     Some((200, text.to_owned()))
 }
 
-/// As DynamoDB refuses.
+/// A refusal by DynamoDB.
 pub(super) fn refusal(status: u16, code: &str) -> Answer {
     let text = format!(r#"{{"__type":"com.amazonaws.dynamodb.v20120810#{code}","message":"said so"}}"#);
     Some((status, text))
@@ -51,7 +51,7 @@ impl Server {
             while let Ok((connection, _)) = listener.accept().await {
                 let (script, requests) = (Arc::clone(&script), Arc::clone(&requests));
                 connections.spawn(async move {
-                    // A client that goes away is as good as one that says good-bye.
+                    // A client may close its connection at any time.
                     let _gone = serve(connection, &*script, &requests).await;
                 });
             }
@@ -63,13 +63,13 @@ impl Server {
         &self.endpoint
     }
 
-    /// How often each operation was asked for, since this was asked last.
+    /// Returns how often each operation was requested since the last call of this function.
     pub(super) fn asked(&self) -> Vec<(String, usize)> {
         let asked = std::mem::take(&mut *self.asked.lock().unwrap());
         asked.into_iter().map(|(operation, texts)| (operation, texts.len())).collect()
     }
 
-    /// What was last said to ask for an operation.
+    /// Returns the body of the last request for an operation.
     pub(super) fn text(&self, operation: &str) -> String {
         self.asked.lock().unwrap()[operation].last().unwrap().clone()
     }
@@ -85,7 +85,7 @@ async fn serve(connection: TcpStream, script: &Script, requests: &Mutex<Requests
                 return Ok(());
             }
             let Some((name, value)) = line.trim_end().split_once(": ") else {
-                // The line of the request, or the one that ends the head.
+                // The request line, or the empty line after the headers.
                 if line.trim_end().is_empty() {
                     break;
                 }

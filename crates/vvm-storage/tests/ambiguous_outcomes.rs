@@ -1,10 +1,9 @@
-//! A hundred thousand ambiguous outcomes at the seam of the drivers: elections whose every second write is
-//! answered with "unknown", applied or not, and which must neither lead twice nor wait out a record of their
-//! own.
+//! Candidates on a storage that answers every second write with "unknown", applied or not. They must never
+//! lead twice, and never wait for the TTL of a record of their own.
 //!
-//! The storage is `mem` without its proofs of age, so that a candidate that does not recognise its own record
-//! waits for it, as it would on a cluster. Reads are answered, and nothing lands late: that is `ielections`'
-//! own suites' to try.
+//! The storage is `mem` without proven ages, so that a candidate that does not recognize its own record waits
+//! for it, as on a cluster. All reads are answered, and no write lands late; the suites of `ielections` test
+//! these.
 #![cfg(feature = "mem")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
@@ -28,80 +27,80 @@ use vvm_storage::{
 };
 
 const AMBIGUOUS: u64 = 100_000;
-const CONTENDERS: u64 = 6;
+const CANDIDATES: u64 = 6;
 const SLOTS: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
-/// What happened, in the whole world.
+/// What all candidates have done.
 #[derive(Default)]
-struct World {
+struct Tally {
     applied: u64,
     refused: u64,
     never_sent: u64,
     taken_over: u64,
     leaderships: u64,
-    /// What a contender did that it must not do. Written down: a driver that panics is one that does not
-    /// answer.
-    waited_out: Option<Epoch>,
-    /// By slot: who led last, and until when it may act.
-    last: HashMap<SlotNumber, Led>,
+    /// The epoch of a candidate's own record that it took over. Checked at the end of the test, because a
+    /// panic in the driver would count as an answer that never came.
+    own_record_taken_over: Option<Epoch>,
+    /// The last leader of each slot, and until when it can act.
+    last: HashMap<SlotNumber, LastLeader>,
 }
 
-impl World {
+impl Tally {
     fn ambiguous(&self) -> u64 {
         self.applied + self.refused + self.never_sent
     }
 }
 
-struct Led {
+struct LastLeader {
     epoch: Epoch,
     trigger: Arc<RecordingTrigger>,
     ended: Option<Instant>,
 }
 
-impl Led {
+impl LastLeader {
     fn acts_until(&self) -> Instant {
         let deadline = || self.trigger.earliest().map_or(Instant::NEVER, |(at, _)| at);
         self.ended.unwrap_or_else(deadline)
     }
 }
 
-/// The storage of one contender.
-struct Doubtful {
+/// The storage of one candidate.
+struct AmbiguousStorage {
     storage: Arc<dyn SysVvmStorage>,
     clock: MockClock,
-    world: Arc<Mutex<World>>,
-    dice: Mutex<Rng>,
-    /// The claims of the campaign that goes on, and when each was sent.
+    tally: Arc<Mutex<Tally>>,
+    rng: Mutex<Rng>,
+    /// The claims of the present campaign, and when each was sent.
     own: Mutex<HashMap<Incarnation, Instant>>,
 }
 
-impl Doubtful {
-    /// `write`, and what the contender hears of it.
+impl AmbiguousStorage {
+    /// Runs `write` or drops it, and answers every second time with "unknown".
     async fn write<T>(
         &self,
         applied: impl Fn(&T) -> bool,
         write: impl Future<Output = Result<T, WriteError>>,
     ) -> Result<T, WriteError> {
-        let (in_doubt, is_sent) = {
-            let mut dice = self.dice.lock().unwrap();
-            (dice.bool(), dice.bool())
+        let (is_ambiguous, is_sent) = {
+            let mut rng = self.rng.lock().unwrap();
+            (rng.bool(), rng.bool())
         };
-        if !in_doubt {
+        if !is_ambiguous {
             return write.await;
         }
         let unknown = Err(WriteError::Unknown("forged".into()));
         if !is_sent {
-            self.world.lock().unwrap().never_sent += 1;
+            self.tally.lock().unwrap().never_sent += 1;
             return unknown;
         }
         let applied = applied(&write.await?);
-        let mut world = self.world.lock().unwrap();
-        *(if applied { &mut world.applied } else { &mut world.refused }) += 1;
+        let mut tally = self.tally.lock().unwrap();
+        *(if applied { &mut tally.applied } else { &mut tally.refused }) += 1;
         unknown
     }
 }
 
-/// As a cluster shows it.
+/// Returns the slot without a proven age, as a cluster shows it.
 fn ageless(slot: Slot) -> Slot {
     match slot {
         Slot::Held { entry, .. } => Slot::Held { entry, proven_age: None },
@@ -109,14 +108,14 @@ fn ageless(slot: Slot) -> Slot {
     }
 }
 
-impl std::fmt::Debug for Doubtful {
+impl std::fmt::Debug for AmbiguousStorage {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "Doubtful({:?})", self.storage)
+        write!(out, "AmbiguousStorage({:?})", self.storage)
     }
 }
 
 #[async_trait]
-impl Layer for Doubtful {
+impl Layer for AmbiguousStorage {
     fn beneath(&self) -> &dyn SysVvmStorage {
         &*self.storage
     }
@@ -125,10 +124,10 @@ impl Layer for Doubtful {
         {
             let mut own = self.own.lock().unwrap();
             if let Some(observed) = from.entry() {
-                let mut world = self.world.lock().unwrap();
-                world.taken_over += 1;
+                let mut tally = self.tally.lock().unwrap();
+                tally.taken_over += 1;
                 if own.contains_key(&observed.incarnation()) {
-                    world.waited_out = Some(observed.epoch);
+                    tally.own_record_taken_over = Some(observed.epoch);
                 }
             }
             own.insert(entry.incarnation(), self.clock.now());
@@ -166,48 +165,48 @@ impl Layer for Doubtful {
     }
 }
 
-struct Contender {
+struct Candidate {
     number: u64,
-    storage: Arc<Doubtful>,
+    storage: Arc<AmbiguousStorage>,
     clock: MockClock,
-    world: Arc<Mutex<World>>,
-    dice: Rng,
+    tally: Arc<Mutex<Tally>>,
+    rng: Rng,
 }
 
-impl Contender {
-    async fn live(mut self) {
-        while self.goes_on() {
+impl Candidate {
+    async fn run(mut self) {
+        while self.continues() {
             let storage = ElectionsTtlStorage::new(Arc::clone(&self.storage).into_storage());
             let process = Process::start(Arc::new(storage), Arc::new(self.clock.clone()));
-            while self.goes_on() && self.takes_a_turn(&process).await {}
+            while self.continues() && self.leads_once(&process).await {}
             process.crash();
         }
     }
 
-    fn goes_on(&self) -> bool {
-        let world = self.world.lock().unwrap();
-        world.ambiguous() < AMBIGUOUS && world.waited_out.is_none()
+    fn continues(&self) -> bool {
+        let tally = self.tally.lock().unwrap();
+        tally.ambiguous() < AMBIGUOUS && tally.own_record_taken_over.is_none()
     }
 
-    /// Whether the process lives on.
-    async fn takes_a_turn(&mut self, process: &Process<ElectionKey>) -> bool {
+    /// Acquires and ends one leadership. `false` if the process crashed.
+    async fn leads_once(&mut self, process: &Process<ElectionKey>) -> bool {
         let slots =
-            SlotNumber::all(SLOTS).map(|slot| ElectionKey { cluster: "doubt".into(), slot }).collect();
-        let terms = Terms::new(Holder::new(format!("contender-{}", self.number)).unwrap(), Ttl::DEFAULT);
+            SlotNumber::all(SLOTS).map(|slot| ElectionKey { cluster: "ambiguous".into(), slot }).collect();
+        let terms = Terms::new(Holder::new(format!("candidate-{}", self.number)).unwrap(), Ttl::DEFAULT);
         self.storage.own.lock().unwrap().clear();
         let (key, leadership) = process.elections.acquire(Candidacy { slots, terms }).await.unwrap();
-        self.begins(&key, &leadership, process);
-        let turn = Ttl::DEFAULT.get().mul_f64(self.dice.f64());
+        self.check_begin(&key, &leadership, process);
+        let turn = Ttl::DEFAULT.get().mul_f64(self.rng.f64());
         let loss = tokio::select! {
             biased;
             loss = leadership.lost() => Some(loss),
             () = self.clock.sleep(turn) => None,
         };
-        // In a world where only answers are lost, records are safe.
+        // Only answers are lost, so no record changes under its leader.
         assert!(!loss.as_ref().is_some_and(|loss| loss.is_mismatch()), "{loss:?}");
-        let crashes = self.dice.u8(..20) == 0;
+        let crashes = self.rng.u8(..20) == 0;
         let now = self.clock.now();
-        if let Some(led) = self.world.lock().unwrap().last.get_mut(&key.slot) {
+        if let Some(led) = self.tally.lock().unwrap().last.get_mut(&key.slot) {
             led.ended = Some(led.acts_until().min(now));
         }
         if crashes {
@@ -219,59 +218,60 @@ impl Contender {
         true
     }
 
-    fn begins(&self, key: &ElectionKey, leadership: &Leadership, process: &Process<ElectionKey>) {
+    fn check_begin(&self, key: &ElectionKey, leadership: &Leadership, process: &Process<ElectionKey>) {
         let claim_sent_at = self.storage.own.lock().unwrap()[&leadership.incarnation()];
-        // Only waiting takes time here: a candidate that waited for its own record would be late.
+        // Only waiting takes time here, so a candidate that waited for its own record would be late.
         let late = claim_sent_at.until(self.clock.now());
         assert!(late < Timing::of(Ttl::DEFAULT).attempt_timeout(), "recognised {late:?} after its claim");
-        let mut world = self.world.lock().unwrap();
-        world.leaderships += 1;
-        let led = Led { epoch: leadership.epoch(), trigger: Arc::clone(&process.trigger), ended: None };
-        if let Some(before) = world.last.insert(key.slot, led) {
+        let mut tally = self.tally.lock().unwrap();
+        tally.leaderships += 1;
+        let led =
+            LastLeader { epoch: leadership.epoch(), trigger: Arc::clone(&process.trigger), ended: None };
+        if let Some(before) = tally.last.insert(key.slot, led) {
             assert!(before.acts_until() <= claim_sent_at, "slot {}: two leaders", key.slot);
-            assert!(before.epoch < leadership.epoch(), "slot {}: an epoch that falls", key.slot);
+            assert!(before.epoch < leadership.epoch(), "slot {}: the epoch does not rise", key.slot);
         }
     }
 }
 
 /// Shows I7.
 #[test]
-fn a_hundred_thousand_ambiguous_outcomes_and_no_leadership_twice() {
+fn candidates_with_100_000_ambiguous_writes_never_lead_at_once() {
     let clock = MockClock::new();
     let database = MemDatabase::new(Arc::new(clock.clone()));
-    let world = Arc::new(Mutex::new(World::default()));
+    let tally = Arc::new(Mutex::new(Tally::default()));
     let idle = clock.clone();
     let runtime = Builder::new_current_thread().on_thread_park(move || _ = idle.advance_to_next()).build();
     runtime.unwrap().block_on(async {
-        let mut contenders = JoinSet::new();
-        for number in 0..CONTENDERS {
-            let doubtful = Doubtful {
+        let mut candidates = JoinSet::new();
+        for number in 0..CANDIDATES {
+            let storage = AmbiguousStorage {
                 storage: database.open(),
                 clock: clock.clone(),
-                world: Arc::clone(&world),
-                dice: Mutex::new(Rng::with_seed(number)),
+                tally: Arc::clone(&tally),
+                rng: Mutex::new(Rng::with_seed(number)),
                 own: Mutex::default(),
             };
-            let contender = Contender {
+            let candidate = Candidate {
                 number,
-                storage: Arc::new(doubtful),
+                storage: Arc::new(storage),
                 clock: clock.clone(),
-                world: Arc::clone(&world),
-                dice: Rng::with_seed(!number),
+                tally: Arc::clone(&tally),
+                rng: Rng::with_seed(!number),
             };
-            contenders.spawn(contender.live());
+            candidates.spawn(candidate.run());
         }
-        // A panic of one of them is ours.
-        contenders.join_all().await;
+        // Passes on a panic of a candidate.
+        candidates.join_all().await;
     });
-    let world = world.lock().unwrap();
-    let World { applied, refused, never_sent, taken_over, leaderships, .. } = &*world;
+    let tally = tally.lock().unwrap();
+    let Tally { applied, refused, never_sent, taken_over, leaderships, .. } = &*tally;
     println!(
-        "{leaderships} leaderships, {taken_over} claims of dead leaders' records; ambiguous: {applied} \
+        "{leaderships} leaderships, {taken_over} claims of crashed leaders' records; ambiguous: {applied} \
          applied, {refused} refused, {never_sent} never sent"
     );
-    assert_eq!(world.waited_out, None, "a live record, by its own holder");
-    assert!(world.ambiguous() >= AMBIGUOUS);
+    assert_eq!(tally.own_record_taken_over, None, "a candidate took over its own record");
+    assert!(tally.ambiguous() >= AMBIGUOUS);
     assert!(*applied >= AMBIGUOUS / 3 && *never_sent >= AMBIGUOUS / 3 && *refused > 0);
     assert!(*taken_over > 1000 && *leaderships > 10_000);
 }

@@ -1,5 +1,5 @@
-//! A candidate for many slots, in mock time: a slow scan, slots that can't be read, and slots that hang keep
-//! no candidate from the slots that it can see.
+//! A candidate for many slots, in mock time. Neither a slow scan nor slots that fail or hang keep it from
+//! leading a slot that it can read.
 #![cfg(feature = "mem")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
@@ -15,22 +15,22 @@ use vvm_storage::{
     ElectionKey, ElectionsTtlStorage, Partition, SlotNumber, SysVvmStorage, mem::MemDatabase, testing::Layer,
 };
 
-/// How long a look takes.
+/// How long a read takes.
 const LATENCY: Duration = Duration::from_millis(5);
 
-/// What is wrong with some slots.
+/// The fault of some slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
     Fails,
     Hangs,
 }
 
-/// A storage on servers: each look takes a while, and reads its slots one by one.
+/// A storage that takes [`LATENCY`] for each read and reads slots one by one, as one on servers does.
 #[derive(Debug)]
 struct Remote {
     storage: Arc<dyn SysVvmStorage>,
     clock: MockClock,
-    /// The last four bytes of the slots' partitions: their numbers.
+    /// The numbers of the faulty slots: the last four bytes of their partitions.
     faulty: BTreeSet<[u8; 4]>,
     fault: Fault,
 }
@@ -42,7 +42,7 @@ impl Layer for Remote {
     }
 
     fn limits(&self) -> Limits {
-        // As a cluster's.
+        // The batch size of a cluster.
         Limits { scan_batch: 100, ..self.storage.limits() }
     }
 
@@ -75,7 +75,7 @@ fn keys(slots: u32) -> Vec<ElectionKey> {
     slots.map(|slot| ElectionKey { cluster: "payroll".into(), slot }).collect()
 }
 
-/// Elections on a storage that has this fault at these slots.
+/// A storage with this fault in these slots.
 fn on(clock: &MockClock, fault: Fault, faulty: &[ElectionKey]) -> ElectionsTtlStorage {
     let storage = MemDatabase::new(Arc::new(clock.clone())).open();
     let faulty = faulty.iter().map(|key| key.slot.get().get().to_be_bytes()).collect();
@@ -83,8 +83,8 @@ fn on(clock: &MockClock, fault: Fault, faulty: &[ElectionKey]) -> ElectionsTtlSt
     ElectionsTtlStorage::new(Arc::new(remote).into_storage())
 }
 
-/// On a runtime that advances the clock whenever nothing can run.
-fn in_mock_time(course: impl AsyncFnOnce(MockClock)) {
+/// Runs `test` on a runtime that advances the clock when nothing can run.
+fn in_mock_time(test: impl AsyncFnOnce(MockClock)) {
     let clock = MockClock::new();
     let idle = clock.clone();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -95,7 +95,7 @@ fn in_mock_time(course: impl AsyncFnOnce(MockClock)) {
     runtime.block_on(async {
         tokio::select! {
             biased;
-            () = course(clock) => {}
+            () = test(clock) => {}
             () = limit => panic!("not done after an hour"),
         }
     });
@@ -107,8 +107,8 @@ fn candidacy(slots: Vec<ElectionKey>, timeout: AcquireTimeout) -> Candidacy<Elec
     Candidacy { slots, terms }
 }
 
-/// How long it takes until a candidate leads, and which slot.
-async fn leads(clock: &MockClock, storage: ElectionsTtlStorage, slots: u32) -> (Duration, u32) {
+/// Returns how long a candidate takes to lead, and its slot.
+async fn time_to_lead(clock: &MockClock, storage: ElectionsTtlStorage, slots: u32) -> (Duration, u32) {
     let process = Process::start(Arc::new(storage), Arc::new(clock.clone()));
     let began = clock.now();
     let (key, leadership) =
@@ -119,39 +119,39 @@ async fn leads(clock: &MockClock, storage: ElectionsTtlStorage, slots: u32) -> (
 }
 
 #[test]
-fn a_candidate_for_100_000_slots_5_ms_away_leads_within_2_s() {
+fn candidate_for_100_000_slots_with_5_ms_latency_leads_within_2_s() {
     in_mock_time(async |clock| {
         let storage = on(&clock, Fault::Fails, &[]);
-        let (took, _) = leads(&clock, storage, 100_000).await;
+        let (took, _) = time_to_lead(&clock, storage, 100_000).await;
         assert!(took < Duration::from_secs(2), "{took:?}");
     });
 }
 
 #[test]
-fn slots_that_can_not_be_read_do_not_hide_the_others() {
+fn candidate_leads_the_one_slot_that_can_be_read() {
     in_mock_time(async |clock| {
-        // In the first batch and in the last one, beside slots that can be read.
+        // Slot 100 is the only one that can be read. The others are in all batches.
         let all = keys(250);
         let faulty = [&all[..99], &all[100..]].concat();
-        let (took, slot) = leads(&clock, on(&clock, Fault::Fails, &faulty), 250).await;
+        let (took, slot) = time_to_lead(&clock, on(&clock, Fault::Fails, &faulty), 250).await;
         assert_eq!((took < Duration::from_secs(2), slot), (true, 100), "{took:?}");
     });
 }
 
 #[test]
-fn slots_that_hang_do_not_hide_the_others() {
+fn candidate_leads_the_one_slot_that_does_not_hang() {
     in_mock_time(async |clock| {
         let all = keys(250);
         let faulty = [&all[..99], &all[100..]].concat();
-        let (took, slot) = leads(&clock, on(&clock, Fault::Hangs, &faulty), 250).await;
-        // One attempt, which a slot that hangs uses up.
+        let (took, slot) = time_to_lead(&clock, on(&clock, Fault::Hangs, &faulty), 250).await;
+        // A hanging slot uses up one attempt.
         assert_eq!((took < Duration::from_secs(3), slot), (true, 100), "{took:?}");
     });
 }
 
-/// A candidate that waits for a leader to be seen has no other end (I10).
+/// A candidate with `UntilLeaderSeen` has no other limit (I10).
 #[test]
-fn a_try_ends_though_a_slot_can_never_be_read() {
+fn acquire_until_leader_seen_times_out_if_a_slot_can_never_be_read() {
     in_mock_time(async |clock| {
         let all = keys(2);
         let storage = Arc::new(on(&clock, Fault::Fails, &all[1..]));
