@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cassandra;
+mod certificates;
 pub mod dynamodb;
 pub mod etcd;
 pub mod jars;

@@ -1,6 +1,7 @@
 //! PostgreSQL: Debian's, or one that Maven fetches, with its data in a temporary folder. Primaries, and
 //! standbys that stream from them.
 
+mod locks;
 mod programs;
 
 use crate::{
@@ -15,7 +16,7 @@ use std::{
     io,
     net::SocketAddr,
     os::unix::fs::PermissionsExt,
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 use tempfile::TempDir;
@@ -84,12 +85,8 @@ impl Postgres {
     /// # Errors
     /// See [`StartError`]; nothing is left running.
     pub fn start(target: &Path, databases: &[&str], settings: &[&str]) -> Result<Self, StartError> {
-        let programs = Programs::find(target)?;
-        let folder = folder().map_err(system("a temporary folder"))?;
+        let (programs, folder) = Self::initialised(target)?;
         let data = folder.path().join("data");
-        let options = ["-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale", "-D"];
-        let mut initdb = programs.command("initdb");
-        programs::run(initdb.args(options).arg(&data), "initdb")?;
         for database in databases {
             // Maven's programs have no `createdb`.
             let mut single = programs.command("postgres");
@@ -100,6 +97,27 @@ impl Postgres {
             programs::run(&mut single, "postgres --single")?;
         }
         Self::on(programs, folder, settings)
+    }
+
+    /// Starts a server that offers TLS, as [`start`](Self::start) does, and lets in as said at
+    /// [`certificate`](Self::certificate).
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing is left running.
+    pub fn start_with_tls(target: &Path) -> Result<Self, StartError> {
+        let (programs, folder) = Self::initialised(target)?;
+        let settings = locks::make(&folder.path().join("locks")).map_err(system("certificates"))?;
+        Self::on(programs, folder, &settings.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// A file of the server with TLS:
+    ///
+    /// - `authority.pem`, which signed the server's certificate, for the name `localhost` alone.
+    /// - `client.pem` with `client.key`: the user `client` has to show it. `certified` has to show one, too, but
+    ///   `client.pem` is not for that name. `encrypted` has to use TLS, and `postgres` may do as it likes.
+    /// - `stranger.pem`, an authority that signed `strange-client.pem` with `strange-client.key`.
+    pub fn certificate(&self, name: &str) -> PathBuf {
+        self.folder.path().join("locks").join(name)
     }
 
     /// Starts a standby that streams from this server under the name `standby`. Needs `pg_basebackup`, which
@@ -117,6 +135,16 @@ impl Postgres {
             .arg(folder.path().join("data"));
         programs::run(&mut backup, "pg_basebackup")?;
         Self::on(self.programs.clone(), folder, &[])
+    }
+
+    /// A folder with a fresh database.
+    fn initialised(target: &Path) -> Result<(Programs, TempDir), StartError> {
+        let programs = Programs::find(target)?;
+        let folder = folder().map_err(system("a temporary folder"))?;
+        let options = ["-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale", "-D"];
+        let mut initdb = programs.command("initdb");
+        programs::run(initdb.args(options).arg(folder.path().join("data")), "initdb")?;
+        Ok((programs, folder))
     }
 
     fn on(programs: Programs, folder: TempDir, settings: &[&str]) -> Result<Self, StartError> {

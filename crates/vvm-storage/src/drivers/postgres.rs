@@ -43,7 +43,7 @@
 //! | option | meaning |
 //! |---|---|
 //! | `password_file=path` | the password is the first line of this file. Else it is in the environment variable `VVM_STORAGE_PASSWORD`, or in `~/.pgpass` (`PGPASSFILE`) |
-//! | `sslmode=verify-full` | TLS with servers whose certificates bear the host's name: the default unless all hosts are loopback. `verify-ca` accepts any name, `disable` turns TLS off |
+//! | `sslmode=verify-full` | TLS with servers whose certificates bear the host's name: the default unless all hosts are loopback. `verify-ca` accepts any name, `disable` turns TLS off, for hosts on loopback only |
 //! | `sslrootcert=path` | the authorities that sign servers' certificates (PEM). Default: those of the system |
 //! | `sslcert=path`, `sslkey=path` | our certificate for a server that requests one (PEM; the key without a passphrase) |
 //! | `max_ttl=60s` | for [`init_storage`](crate::init_storage): the largest TTL of any candidate, and the wait after a fail-over. 20 s unless given. Running it again raises it |
@@ -58,8 +58,8 @@
 //!
 //! | what went wrong | to a write | to a read | because |
 //! |---|---|---|---|
-//! | no connection: network, TLS, a server that starts or is a standby, not within half the request timeout | `NotApplied` | `Unavailable` | nothing was sent |
-//! | no connection: user, password or database refused; `fsync`, `synchronous_commit` | `Fatal` | `Fatal` | nothing was sent |
+//! | no connection: network, a server that starts or is a standby, not within half the request timeout | `NotApplied` | `Unavailable` | nothing was sent |
+//! | no connection: certificate, user, password or database refused; a server without TLS; `fsync`, `synchronous_commit` | `Fatal` | `Fatal` | nothing was sent |
 //! | severity ERROR, class 0A, 22, 23, 28, 42 (no permission, wrong statement or data) | `Fatal` | `Fatal` | rolled back, and will be again |
 //! | severity ERROR, 42P01 or 3F000: schema or table are missing | `Replaced` | `Replaced` | they were there when it was opened |
 //! | severity ERROR, any other (55P03 lock timeout, 57014 cancelled, 25006 read-only, 40P01 deadlock, 53xxx) | `NotApplied` | `Unavailable` | rolled back |

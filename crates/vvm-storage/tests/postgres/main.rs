@@ -2,14 +2,16 @@
 //!
 //! - `suites`: the public suites, each case with names of its own.
 //! - `handles`: refusals, errors and connections of a handle.
+//! - `encrypted`: TLS, on servers that the tests start.
 //! - `failover`: servers that the tests start: standbys that are promoted, and settings that are refused.
 //!
 //! `cargo xtask test-drivers --only postgres` starts a server and runs this with
-//! `VVM_TEST_POSTGRES=postgres://…`; a server of your own will do for all but `failover`. It creates
+//! `VVM_TEST_POSTGRES=postgres://…`; a server of your own will do for `suites` and `handles`. It creates
 //! databases named `vvm_test_…` and leaves them there.
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
+mod encrypted;
 mod failover;
 mod handles;
 mod suites;

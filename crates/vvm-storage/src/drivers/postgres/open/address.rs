@@ -72,8 +72,9 @@ fn parse(url: &str) -> Result<Address, String> {
         return Err("user and database are names as they are, without `/` and `%`".into());
     }
     let hosts = hosts.split(',').map(host).collect::<Result<Vec<_>, _>>()?;
+    let hosts_are_loopback = hosts.iter().all(Host::is_loopback);
     let mut address = Address {
-        tls: Tls::default_for(hosts.iter().all(Host::is_loopback)),
+        tls: Tls::default_for(hosts_are_loopback),
         hosts,
         user: user.to_owned(),
         database: database.to_owned(),
@@ -96,7 +97,7 @@ fn parse(url: &str) -> Result<Address, String> {
             }
         }
     }
-    address.tls.check()?;
+    address.tls.check(hosts_are_loopback)?;
     Ok(address)
 }
 
@@ -144,6 +145,15 @@ mod tests {
     }
 
     #[test]
+    fn tls_is_on_unless_every_host_is_loopback() {
+        for (hosts, is_on) in
+            [("127.0.0.2,[::1],localhost", false), ("127.0.0.1,db1", true), ("10.0.0.1", true)]
+        {
+            assert_eq!(parse(&format!("postgres://me@{hosts}/db")).unwrap().tls.is_on(), is_on, "{hosts}");
+        }
+    }
+
+    #[test]
     fn password_is_not_shown() {
         for url in ["postgres://vvm:sec@ret@host/db", "postgres://vvm@host/db?password=secret&max_ttl=1s"] {
             let error = Address::parse(url).unwrap_err().to_string();
@@ -170,6 +180,10 @@ mod tests {
             ("postgres://me@127.0.0.1/db?max_ttl=48h", "write max_ttl=60s"),
             ("postgres://me@127.0.0.1/db?request_timeout=5m", "request_timeout=5s"),
             ("postgres://me@127.0.0.1/db?options=-c", "no option `options`"),
+            ("postgres://me@127.0.0.1,db1/db?sslmode=disable", "sslmode=disable is for hosts on loopback"),
+            ("postgres://me@db1/db?sslmode=require", "don't protect the password"),
+            ("postgres://me@db1/db?sslcert=a", "give both"),
+            ("postgres://me@127.0.0.1/db?sslrootcert=a", "TLS is off"),
         ];
         for (url, part) in table {
             let why = parse(url).unwrap_err();

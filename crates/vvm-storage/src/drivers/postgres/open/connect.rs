@@ -99,6 +99,9 @@ fn check(host: &str, answer: &Answer) -> Result<(), OpenError> {
 /// Nothing was sent but a login.
 fn of_connecting(target: Target<'_>, error: &tokio_postgres::Error) -> OpenError {
     let (host, why) = (target.host.to_string(), described(error));
+    if let Some(way_out) = super::tls::way_out(error) {
+        return OpenError::Tls { host, way_out, why };
+    }
     match error.code() {
         Some(code) if *code == SqlState::INVALID_CATALOG_NAME => {
             OpenError::NoDatabase { database: target.address.database.clone() }
@@ -106,6 +109,11 @@ fn of_connecting(target: Target<'_>, error: &tokio_postgres::Error) -> OpenError
         Some(code) if code.code().starts_with("28") => OpenError::Login { host, why },
         // The library's words for a server that wants one.
         None if why.contains("password missing") => OpenError::Login { host, why },
+        // In TLS 1.3 a server refuses a certificate after the handshake, and may close the connection before
+        // its alert is read.
+        _ if target.address.tls.shows_certificate() => {
+            OpenError::Unreachable { host, why: why + "; its log tells if it refuses our certificate" }
+        }
         _ => OpenError::Unreachable { host, why },
     }
 }

@@ -42,6 +42,16 @@ pub enum OpenError {
         /// The server's words.
         why: String,
     },
+    /// TLS did not come about.
+    #[error("no TLS with {host}: {way_out} ({why})")]
+    Tls {
+        /// The host.
+        host: String,
+        /// What to do.
+        way_out: &'static str,
+        /// What went wrong.
+        why: String,
+    },
     /// The server has no such database.
     #[error(
         "there is no database {database}: create it (CREATE DATABASE), then its schema (`vvm init-storage`)"

@@ -2,12 +2,14 @@
 
 use super::OpenError;
 use crate::drivers::tls::{Names, Own, authorities, configuration};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{AlertDescription as Alert, CertificateError, ClientConfig, RootCertStore};
 use std::{
+    error::Error,
     io,
     path::{Path, PathBuf},
     sync::Arc,
 };
+use tokio_postgres::error::{DbError, SqlState};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// How to speak TLS.
@@ -55,7 +57,14 @@ impl Tls {
     }
 
     /// Refuses options that don't fit together.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self, hosts_are_loopback: bool) -> Result<(), String> {
+        if !self.is_on() && !hosts_are_loopback {
+            return Err(
+                "sslmode=disable is for hosts on loopback: others could read the password and forge \
+                        answers. Remove it, and name the servers' authority with sslrootcert=PATH"
+                    .into(),
+            );
+        }
         let files = [&self.authority, &self.certificate, &self.key].map(Option::is_some);
         match files {
             [_, true, false] | [_, false, true] => {
@@ -71,6 +80,11 @@ impl Tls {
 
     pub(super) fn is_on(&self) -> bool {
         self.mode != Mode::Disable
+    }
+
+    /// Whether we show a certificate to a server that requests one.
+    pub(super) fn shows_certificate(&self) -> bool {
+        self.certificate.is_some()
     }
 
     /// Reads the files.
@@ -91,6 +105,78 @@ impl Tls {
             .and_then(|roots| configuration(roots, from, names, own.as_ref()))
             .map(MakeRustlsConnect::new)
             .map_err(|file| OpenError::TlsFile { path: file.path, why: file.why })
+    }
+}
+
+/// What to do about a connection that TLS kept from being made; `None` if the cause is another one.
+pub(super) fn way_out(error: &tokio_postgres::Error) -> Option<&'static str> {
+    if let Some(refusal) = error.as_db_error() {
+        return of_server(refusal);
+    }
+    let causes: Vec<&(dyn Error + 'static)> =
+        std::iter::successors(error.source(), |cause| (**cause).source()).collect();
+    // The library's words for a server that answered the request for TLS with no.
+    if causes.iter().any(|cause| cause.to_string() == "server does not support TLS") {
+        return Some("it has TLS turned off: set ssl = on there, with a certificate for its name");
+    }
+    let of_rustls = |cause: &(dyn Error + 'static)| {
+        let inner = cause.downcast_ref::<io::Error>()?.get_ref()?;
+        inner.downcast_ref::<rustls::Error>().map(of_handshake)
+    };
+    causes.into_iter().find_map(of_rustls)
+}
+
+/// What the server says when TLS is wanted, or a certificate of the client. In another language than English
+/// it is told as any other refused login.
+fn of_server(refusal: &DbError) -> Option<&'static str> {
+    if *refusal.code() != SqlState::INVALID_AUTHORIZATION_SPECIFICATION {
+        return None;
+    }
+    let says = |part| refusal.message().contains(part);
+    if says("valid client certificate") {
+        Some("give the certificate of this user: sslcert=PATH and sslkey=PATH")
+    } else if says("certificate authentication failed") {
+        Some("give the certificate of this user, who is its common name: sslcert=PATH and sslkey=PATH")
+    } else if says("no encryption") {
+        Some("it may accept this user with TLS alone: add sslmode=verify-full, and sslrootcert=PATH")
+    } else {
+        None
+    }
+}
+
+fn of_handshake(error: &rustls::Error) -> &'static str {
+    use rustls::Error;
+    match error {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
+            "another authority has signed the server's certificate: name it with sslrootcert=PATH"
+        }
+        Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => {
+            "the server's certificate is for another name: write that name as the host, or sslmode=verify-ca \
+             if the authority signs only these servers"
+        }
+        Error::InvalidCertificate(
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. },
+        ) => "the server's certificate is not valid today: renew it, or correct this machine's clock",
+        Error::InvalidCertificate(_) => "the server's certificate is not one for servers: issue another one",
+        Error::AlertReceived(Alert::CertificateExpired) => {
+            "the client's certificate is not valid today: renew it"
+        }
+        Error::AlertReceived(
+            Alert::CertificateRequired
+            | Alert::BadCertificate
+            | Alert::UnknownCA
+            | Alert::CertificateUnknown
+            | Alert::UnsupportedCertificate,
+        ) => {
+            "the server refuses our certificate: give one that its ssl_ca_file signed, with sslcert=PATH and \
+              sslkey=PATH"
+        }
+        _ => "both sides need TLS 1.2 or 1.3 and a common cipher",
     }
 }
 

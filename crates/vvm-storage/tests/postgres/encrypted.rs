@@ -1,0 +1,152 @@
+//! TLS, on servers that the tests start: which servers are accepted, and how a refusal is told.
+
+use super::{TTL, VACANT, client_at, entry, refused, slot_of};
+use ielections::Claim;
+use servers::postgres::Postgres;
+use std::path::Path;
+use vvm_storage::{
+    SysVvmStorage, init_storage,
+    postgres::{OpenError, PostgresStorage},
+};
+
+/// A server with certificates. It bears the name `localhost`, and no address.
+struct Encrypted(Postgres);
+
+impl Encrypted {
+    /// With the storage ready for its users.
+    async fn start() -> Self {
+        let server = Postgres::start_with_tls(Path::new("../../target")).unwrap();
+        init_storage(&server.url("postgres")).await.unwrap();
+        let users = "CREATE ROLE client LOGIN; CREATE ROLE certified LOGIN; CREATE ROLE encrypted LOGIN; \
+            GRANT pg_read_all_data, pg_write_all_data TO client, certified, encrypted";
+        client_at(&server.url("postgres")).await.batch_execute(users).await.unwrap();
+        Self(server)
+    }
+
+    fn url(&self, user: &str, host: &str, options: &[String]) -> String {
+        format!("postgres://{user}@{host}:{}/postgres?{}", self.0.address().port(), options.join("&"))
+    }
+
+    /// An option that names a file of the server's.
+    fn file(&self, option: &str, name: &str) -> String {
+        format!("{option}={}", self.0.certificate(name).display())
+    }
+
+    /// Options of a client that knows the server's authority.
+    fn verifying(&self, mode: &str) -> Vec<String> {
+        vec![format!("sslmode={mode}"), self.file("sslrootcert", "authority.pem")]
+    }
+
+    /// With a certificate of `name`.
+    fn certified(&self, name: &str) -> Vec<String> {
+        let own = [("sslcert", "pem"), ("sslkey", "key")];
+        let own = own.map(|(option, suffix)| self.file(option, &format!("{name}.{suffix}")));
+        [self.verifying("verify-full"), own.into()].concat()
+    }
+
+    /// How the server sees the connections of drivers: with TLS or not, and whose certificate.
+    async fn sees(&self) -> Vec<(bool, Option<String>)> {
+        let client = client_at(&self.0.url("postgres")).await;
+        let connections = "SELECT ssl, client_dn FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
+            WHERE application_name = 'vvm'";
+        let rows = client.query(connections, &[]).await.unwrap();
+        rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+    }
+}
+
+/// That the refusal is one of TLS, and that it says what to do.
+#[track_caller]
+fn says(error: &OpenError, parts: &[&str]) {
+    let text = error.to_string();
+    println!("{text}");
+    assert!(matches!(error, OpenError::Tls { .. }) && !error.is_passing(), "{error:?}");
+    for part in parts {
+        assert!(text.contains(part), "`{part}` is not in: {text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_with_a_certificate_for_its_name_is_used() {
+    let server = Encrypted::start().await;
+    let by_name = server.url("encrypted", "localhost", &server.verifying("verify-full"));
+    let by_address = server.url("encrypted", "127.0.0.1", &server.verifying("verify-ca"));
+    for (url, slot) in [(by_name, "name"), (by_address, "address")] {
+        let storage = PostgresStorage::open(&url).await.unwrap();
+        let claim = storage.claim(slot_of(slot), &VACANT, &entry(1, 1, TTL)).await.unwrap();
+        assert_eq!(claim, Claim::Claimed);
+        assert_eq!(server.sees().await, [(true, None)]);
+        storage.close().await;
+        while !server.sees().await.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_of_another_name_or_authority_is_refused() {
+    let server = Encrypted::start().await;
+    let other_name = server.url("postgres", "127.0.0.1", &server.verifying("verify-full"));
+    says(&refused(&other_name).await, &["127.0.0.1", "for another name", "verify-ca"]);
+    for mode in ["verify-full", "verify-ca"] {
+        let strange = [format!("sslmode={mode}"), server.file("sslrootcert", "stranger.pem")];
+        let error = refused(&server.url("postgres", "localhost", &strange)).await;
+        says(&error, &["another authority", "sslrootcert=PATH"]);
+        // The system's authorities did not sign it either.
+        let error = refused(&server.url("postgres", "localhost", &[format!("sslmode={mode}")])).await;
+        says(&error, &["another authority", "sslrootcert=PATH"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn client_is_known_by_its_certificate() {
+    let server = Encrypted::start().await;
+    let storage =
+        PostgresStorage::open(&server.url("client", "localhost", &server.certified("client"))).await;
+    let storage = storage.unwrap();
+    let name = Some("/CN=client".to_owned());
+    assert_eq!(server.sees().await, [(true, name)]);
+    storage.close().await;
+    let none = server.url("client", "localhost", &server.verifying("verify-full"));
+    says(&refused(&none).await, &["sslcert=PATH", "valid client certificate"]);
+    let of_another = server.url("certified", "localhost", &server.certified("client"));
+    says(&refused(&of_another).await, &["common name", "sslcert=PATH"]);
+    // In TLS 1.3 the server refuses a certificate after the handshake, and may close the connection before
+    // its alert is read.
+    let error = refused(&server.url("client", "localhost", &server.certified("strange-client"))).await;
+    if matches!(error, OpenError::Unreachable { .. }) {
+        assert!(error.to_string().contains("its log tells"), "{error}");
+    } else {
+        says(&error, &["refuses our certificate", "ssl_ca_file"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn side_without_tls_is_told_so() {
+    let server = Encrypted::start().await;
+    let plain = server.url("encrypted", "127.0.0.1", &["sslmode=disable".into()]);
+    says(&refused(&plain).await, &["sslmode=verify-full", "no encryption"]);
+    let without = Postgres::start(Path::new("../../target"), &[], &[]).unwrap();
+    let options = server.verifying("verify-full").join("&");
+    let error = refused(&format!("{}?{options}", without.url("postgres"))).await;
+    says(&error, &["TLS turned off", "ssl = on"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_can_not_be_used_are_named() {
+    let server = Encrypted::start().await;
+    let full = || server.certified("client");
+    for (at, option) in [
+        (1, "sslrootcert=/nowhere/authority.pem".to_owned()),
+        (1, server.file("sslrootcert", "client.key")),
+        (2, server.file("sslcert", "client.key")),
+        (3, server.file("sslkey", "client.pem")),
+        (3, server.file("sslkey", "strange-client.key")),
+    ] {
+        let mut options = full();
+        let path = option.split_once('=').unwrap().1.to_owned();
+        options[at] = option;
+        let error = refused(&server.url("client", "localhost", &options)).await;
+        assert!(matches!(&error, OpenError::TlsFile { .. }) && !error.is_passing(), "{error:?}");
+        assert!(error.to_string().contains(&path), "{error}");
+    }
+}
