@@ -7,7 +7,12 @@ use crate::{
     end_to_end::{self, Selection},
 };
 use clap::ValueEnum;
-use servers::{cassandra::Plan, dynamodb::DynamoDbLocal, postgres::Postgres, target};
+use servers::{
+    cassandra::Plan,
+    dynamodb::DynamoDbLocal,
+    postgres::{Pooler, Postgres},
+    target,
+};
 use std::{env, path::Path};
 
 /// The drivers.
@@ -21,7 +26,8 @@ pub(crate) enum Driver {
     Sled,
     /// On Apache Cassandra, or the cluster at `VVM_TEST_SCYLLA=host:port`.
     Scylla,
-    /// On PostgreSQL, or the database at `VVM_TEST_POSTGRES=postgres://user@host:port/database`.
+    /// On PostgreSQL 17 (`VVM_TEST_POSTGRES_PROGRAMS=folder` names the programs of another), or the database
+    /// at `VVM_TEST_POSTGRES=postgres://user@host:port/database`.
     Postgres,
     /// On DynamoDB Local, or the endpoint `VVM_TEST_DYNAMODB=http://host:port`.
     Dynamodb,
@@ -135,10 +141,10 @@ impl Driver {
             },
             Self::Postgres => match env::var(POSTGRES) {
                 Ok(url) => {
-                    let cases = postgres(&["suites", "handles"], &url)?;
+                    let cases = postgres(&["suites", "handles"], &[(POSTGRES, &url)])?;
                     Ok(Outcome::of_suites(
                         cases,
-                        format!("{url}; not run: fail-over, on servers of our own alone"),
+                        format!("{url}; not run: TLS and fail-over, on servers of our own alone"),
                     ))
                 }
                 Err(_) => on_postgres(selection),
@@ -220,19 +226,33 @@ fn on_cassandra(cluster: &Plan, selection: Selection<'_>) -> Result<Outcome, Str
     Ok(Outcome { suites: Some(cases), end_to_end, place })
 }
 
-/// The suites and `vvm` on a primary, and fail-over on primaries and standbys that the tests start.
+/// The suites and `vvm` on a primary, the suites once more behind a pooler, and TLS and fail-over on servers
+/// that the tests start.
 fn on_postgres(selection: Selection<'_>) -> Result<Outcome, String> {
     let way_out = |error| format!("{error}\nOr point {POSTGRES}=postgres://user@host:port/database at one.");
-    let server = Postgres::start(&target(), &[end_to_end::STORAGE], &[]).map_err(way_out)?;
-    let suites = selection.or_all(|| postgres(&[], &server.url("postgres")))?;
+    let databases = [end_to_end::STORAGE, "pooled"];
+    let server = Postgres::start(&target(), &databases, &[]).map_err(way_out)?;
+    let (variable, programs) = server.programs();
+    let direct = [(POSTGRES, &*server.url("postgres")), (variable, &*programs)];
+    let suites = selection.or_all(|| postgres(&[], &direct))?;
+    let mut place = server.version().to_owned();
+    let suites = match (suites, Pooler::start(&server).map_err(way_out)?) {
+        (Some(direct), Some(pooler)) => {
+            place += &format!(", and {}, transaction pooling", pooler.version());
+            Some(direct + postgres(&["suites"], &[(POSTGRES, &pooler.url("pooled"))])?)
+        }
+        (direct, _) => {
+            place += "; not run: behind a pooler (install Debian's package pgbouncer)";
+            direct
+        }
+    };
     // Cases use TTLs of all lengths.
     let url = format!("{}?max_ttl=86400s", server.url(end_to_end::STORAGE));
     let end_to_end = Some(selection.on_server(&url, &server.address().to_string(), &[])?);
-    Ok(Outcome { suites, end_to_end, place: server.version().to_owned() })
+    Ok(Outcome { suites, end_to_end, place })
 }
 
-fn postgres(only: &[&str], url: &str) -> Result<Cases, String> {
-    let environment = &[(POSTGRES, url)];
+fn postgres(only: &[&str], environment: &[(&str, &str)]) -> Result<Cases, String> {
     Suite { build: Build::Driver("postgres"), tests: &["postgres"], only, threads: 4, environment }.run()
 }
 

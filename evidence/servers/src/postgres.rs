@@ -1,7 +1,8 @@
-//! PostgreSQL: Debian's, or one that Maven fetches, with its data in a temporary folder. Primaries, and
-//! standbys that stream from them.
+//! PostgreSQL: one that Maven fetches, or the machine's own, with its data in a temporary folder. Primaries,
+//! and standbys that stream from them.
 
 mod locks;
+mod pooler;
 mod programs;
 
 use crate::{
@@ -9,14 +10,16 @@ use crate::{
     jars::JarsError,
     owned::{self, Owned},
 };
+pub use pooler::Pooler;
 use programs::Programs;
 use rustix::process::Signal;
 use std::{
-    fs::{self, File},
-    io,
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
     net::SocketAddr,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    process::Command,
     time::Duration,
 };
 use tempfile::TempDir;
@@ -113,28 +116,44 @@ impl Postgres {
     /// A file of the server with TLS:
     ///
     /// - `authority.pem`, which signed the server's certificate, for the name `localhost` alone.
-    /// - `client.pem` with `client.key`: the user `client` has to show it. `certified` has to show one, too, but
-    ///   `client.pem` is not for that name. `encrypted` has to use TLS, and `postgres` may do as it likes.
+    /// - `client.pem` with `client.key`: the user `client` has to show it. `certified` has to show one, too,
+    ///   but `client.pem` is not for that name. `encrypted` has to use TLS, and `postgres` may do without.
     /// - `stranger.pem`, an authority that signed `strange-client.pem` with `strange-client.key`.
     pub fn certificate(&self, name: &str) -> PathBuf {
         self.folder.path().join("locks").join(name)
     }
 
-    /// Starts a standby that streams from this server under the name `standby`. Needs `pg_basebackup`, which
-    /// only Debian's PostgreSQL has.
+    /// Starts a standby that streams from this server under the name `standby`. Restarts this server, whose
+    /// files it copies meanwhile: Maven's programs have no `pg_basebackup`.
     ///
     /// # Errors
     /// See [`StartError`]; nothing is left running.
-    pub fn standby(&self) -> Result<Self, StartError> {
+    pub fn standby(&mut self) -> Result<Self, StartError> {
+        let address = free_address().map_err(system("a free port"))?;
+        self.standby_at(address)
+    }
+
+    /// [`standby`](Self::standby) with this address.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing is left running.
+    pub fn standby_at(&mut self, address: SocketAddr) -> Result<Self, StartError> {
         let folder = folder().map_err(system("a temporary folder"))?;
-        let source =
-            format!("host=127.0.0.1 port={} user={USER} application_name=standby", self.address.port());
-        let mut backup = self.programs.command("pg_basebackup");
-        backup
-            .args(["-d", &source, "-R", "-c", "fast", "-X", "stream", "-D"])
-            .arg(folder.path().join("data"));
-        programs::run(&mut backup, "pg_basebackup")?;
-        Self::on(self.programs.clone(), folder, &[])
+        self.end(Signal::INT)?;
+        // With owners and modes.
+        let mut copy = Command::new("cp");
+        copy.arg("-a").arg(self.folder.path().join("data")).arg(folder.path());
+        programs::run(&mut copy, "cp")?;
+        let source = format!(
+            "primary_conninfo = 'host=127.0.0.1 port={} user={USER} application_name=standby'\n",
+            self.address.port()
+        );
+        let data = folder.path().join("data");
+        let configuration = OpenOptions::new().append(true).open(data.join("postgresql.auto.conf"));
+        configuration.and_then(|mut file| file.write_all(source.as_bytes())).map_err(system("a file"))?;
+        fs::write(data.join("standby.signal"), "").map_err(system("a file"))?;
+        self.restart()?;
+        Self::at(address, self.programs.clone(), folder, &[])
     }
 
     /// A folder with a fresh database.
@@ -149,6 +168,15 @@ impl Postgres {
 
     fn on(programs: Programs, folder: TempDir, settings: &[&str]) -> Result<Self, StartError> {
         let address = free_address().map_err(system("a free port"))?;
+        Self::at(address, programs, folder, settings)
+    }
+
+    fn at(
+        address: SocketAddr,
+        programs: Programs,
+        folder: TempDir,
+        settings: &[&str],
+    ) -> Result<Self, StartError> {
         let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
         let process = launch(&programs, folder.path(), address, &settings)?;
         let mut server = Self { process, address, programs, settings, folder };
@@ -169,6 +197,11 @@ impl Postgres {
     /// Its version, as its programs print it.
     pub fn version(&self) -> &str {
         self.programs.version()
+    }
+
+    /// The variable that makes other programs start servers of this one's version, and its value.
+    pub fn programs(&self) -> (&'static str, String) {
+        (programs::NAMED, self.programs.folder().display().to_string())
     }
 
     /// Makes a standby a primary, and waits until it takes writes.
@@ -198,7 +231,11 @@ impl Postgres {
     pub fn kill(&mut self) -> Result<(), StartError> {
         // An immediate shutdown: no checkpoint, as in a crash. After SIGKILL the backends would outlive it,
         // and hold its port and memory.
-        self.process.signal(Signal::QUIT).map_err(system("kill"))?;
+        self.end(Signal::QUIT)
+    }
+
+    fn end(&mut self, signal: Signal) -> Result<(), StartError> {
+        self.process.signal(signal).map_err(system("kill"))?;
         let ended = owned::wait_until(PATIENCE, || self.process.ended().map(|ended| ended.is_some()));
         if ended.map_err(system("postgres"))? { Ok(()) } else { Err(self.trouble("can't be killed")) }
     }

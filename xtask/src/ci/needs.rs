@@ -2,7 +2,6 @@
 
 use std::{
     env,
-    path::Path,
     process::{Command, Stdio},
 };
 
@@ -17,10 +16,8 @@ pub(crate) struct Need {
 /// How a server is started.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Server {
-    /// Maven fetches it, and it runs on Java.
+    /// Maven fetches it.
     OnJava,
-    /// PostgreSQL of a Debian package: standbys need its `pg_basebackup`.
-    OfDebian,
     /// etcd, with its client.
     Etcd,
 }
@@ -35,10 +32,6 @@ impl Server {
         let (programs, way_out) = match self {
             Self::OnJava => (JAVA, "install a JDK, 17 or later, and Maven"),
             Self::Etcd => (ETCD, "install Debian's packages etcd-server and etcd-client"),
-            Self::OfDebian => {
-                let is_there = Path::new("/usr/lib/postgresql").exists();
-                return (!is_there).then_some(("postgres", "install Debian's package postgresql"));
-            }
         };
         let (missing, _) = programs.into_iter().find(|(program, argument)| !starts(program, argument))?;
         Some((missing, way_out))

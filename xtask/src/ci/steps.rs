@@ -61,7 +61,7 @@ pub(super) fn all(workspace: &Workspace) -> Vec<Step> {
 const SERVERS: [(&str, &str, Server); 3] = [
     ("scylla", "VVM_TEST_SCYLLA", Server::OnJava),
     ("dynamodb", "VVM_TEST_DYNAMODB", Server::OnJava),
-    ("postgres", "VVM_TEST_POSTGRES", Server::OfDebian),
+    ("postgres", "VVM_TEST_POSTGRES", Server::OnJava),
 ];
 
 /// Layers that others take alone: elections without a runtime and a database, storage with each one of its

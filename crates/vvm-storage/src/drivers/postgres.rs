@@ -1,9 +1,9 @@
 //! Driver `postgres`: a schema in a database of PostgreSQL. Several machines, on a server that is there
 //! already.
 //!
-//! Tried on PostgreSQL 15.18: the suites of records, elections and documents; standbys, synchronous and
-//! asynchronous, that are promoted; connections that end in the middle of a write. Version 13 is the oldest
-//! that is accepted.
+//! Tried on PostgreSQL 17.6 and 15.18: the suites of records, elections and documents, also behind PgBouncer
+//! 1.18 in transaction mode; TLS; standbys, synchronous and asynchronous, that are promoted; connections that
+//! end in the middle of a write. Version 13 is the oldest that is accepted.
 //!
 //! **How the contract is kept.** One row per slot in table `sysvvm.leader`, which stays when the slot is
 //! released. Each verb is one message with several statements, which the server carries out as one

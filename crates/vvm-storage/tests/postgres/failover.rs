@@ -29,7 +29,7 @@ const OPTIONS: &str = "max_ttl=2s&request_timeout=4s";
 impl Pair {
     /// With the storage ready. The standby is asynchronous.
     async fn start() -> Self {
-        let primary = start(&[]);
+        let mut primary = start(&[]);
         init_storage(&format!("{}?{OPTIONS}", primary.url("postgres"))).await.unwrap();
         let standby = primary.standby().unwrap();
         Self { primary, standby }

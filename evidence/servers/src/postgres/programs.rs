@@ -3,10 +3,15 @@
 use super::{StartError, system};
 use crate::jars::{self, Artifact};
 use std::{
-    fs,
+    env, fs,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
 };
+use tempfile::TempDir;
+
+/// The variable with a folder of programs, such as `/usr/lib/postgresql/15/bin`.
+pub(super) const NAMED: &str = "VVM_TEST_POSTGRES_PROGRAMS";
 
 /// Where Debian puts versions of PostgreSQL.
 const DEBIAN: &str = "/usr/lib/postgresql";
@@ -25,15 +30,28 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Debian's newest, or Maven's, fetched once into `target`.
+    /// Those that `VVM_TEST_POSTGRES_PROGRAMS=folder` names, else Maven's, fetched once into `target`, else
+    /// Debian's newest: the first that the server's user can start.
     pub(super) fn find(target: &Path) -> Result<Self, StartError> {
-        let folder = match debian() {
-            Some(folder) => folder,
-            None => fetched(target)?,
-        };
-        let version = run(Command::new(folder.join("postgres")).arg("--version"), "postgres")?;
-        let version = version.trim().replace("postgres (PostgreSQL) ", "PostgreSQL ");
-        Ok(Self { folder, version })
+        if let Some(folder) = env::var_os(NAMED) {
+            return Self::of(folder.into());
+        }
+        let of_maven = fetched(target).and_then(Self::of);
+        match (of_maven, debian()) {
+            (Err(_), Some(folder)) => Self::of(folder),
+            (found, _) => found,
+        }
+    }
+
+    fn of(folder: PathBuf) -> Result<Self, StartError> {
+        let mut programs = Self { folder, version: String::new() };
+        let version = run(programs.command("postgres").arg("--version"), "postgres")?;
+        programs.version = version.trim().replace("postgres (PostgreSQL) ", "PostgreSQL ");
+        Ok(programs)
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     pub(super) fn version(&self) -> &str {
@@ -43,14 +61,19 @@ impl Programs {
     /// A program that dies with the thread that starts it, and does not run as root. (A change of the user
     /// clears the request to die, so `setpriv` makes it afterwards.)
     pub(super) fn command(&self, program: &str) -> Command {
-        let mut command = Command::new("setpriv");
-        if rustix::process::geteuid().is_root() {
-            command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"]);
-        }
-        // Readable for the server's user, as the folder of a test need not be.
-        command.arg("--pdeathsig=KILL").arg(self.folder.join(program)).current_dir("/");
-        command
+        command(&self.folder.join(program))
     }
+}
+
+/// See [`Programs::command`].
+pub(super) fn command(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    if rustix::process::geteuid().is_root() {
+        command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"]);
+    }
+    // Readable for the server's user, as the folder of a test need not be.
+    command.arg("--pdeathsig=KILL").arg(program).current_dir("/");
+    command
 }
 
 fn debian() -> Option<PathBuf> {
@@ -65,12 +88,18 @@ fn debian() -> Option<PathBuf> {
 fn fetched(target: &Path) -> Result<PathBuf, StartError> {
     let jars = jars::fetch(ARTIFACT, target)?;
     let folder = jars.join("postgres");
-    if !folder.join("complete").exists() {
-        fs::create_dir_all(&folder).map_err(system(folder.display()))?;
+    if !folder.exists() {
+        // Tests may be at it at once: each unpacks its own, and the first one stays.
+        let own = TempDir::with_prefix_in("postgres-", &jars).map_err(system(jars.display()))?;
         let jar = jars.join(format!("{}-{}.jar", ARTIFACT.name, ARTIFACT.version));
-        run(Command::new("jar").arg("xf").arg(jar).current_dir(&folder), "jar")?;
-        run(Command::new("tar").args(["-xJf", "postgres-linux-x86_64.txz"]).current_dir(&folder), "tar")?;
-        fs::write(folder.join("complete"), "").map_err(system(folder.display()))?;
+        run(Command::new("jar").arg("xf").arg(jar).current_dir(&own), "jar")?;
+        run(Command::new("tar").args(["-xJf", "postgres-linux-x86_64.txz"]).current_dir(&own), "tar")?;
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).map_err(system(jars.display()))?;
+        if let Err(cause) = fs::rename(&own, &folder)
+            && !folder.exists()
+        {
+            return Err(system(folder.display())(cause));
+        }
     }
     Ok(folder.join("bin"))
 }
