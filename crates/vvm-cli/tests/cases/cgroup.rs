@@ -30,7 +30,7 @@ struct Group(PathBuf);
 
 impl Group {
     /// One of this trial, where this machine lets us make one. Where it doesn't, all that can be shown is
-    /// [`without_a_group_of_its_own_it_is_refused_with_71`].
+    /// [`machine_without_a_control_group_is_refused_with_71`].
     fn of(trial: &Trial) -> Option<Self> {
         let own = own_group().filter(|own| lets_us_make_groups(own))?;
         let path = own.join(format!("vvm-test-{}", trial.mark()));
@@ -92,7 +92,7 @@ fn storm_ends(what: &str, victim: impl Fn(&Running) -> Pid) {
 
 /// Also a process that is no descendant of `vvm`.
 #[test]
-fn every_process_in_the_group_dies_with_the_host() {
+fn killed_host_ends_every_process_in_its_group() {
     let trial = VVM.trial();
     let Some(group) = Group::of(&trial) else { return };
     let mut running = group.start(trial.run_script("echo up; exec sleep 1000"), "").start();
@@ -108,7 +108,7 @@ fn every_process_in_the_group_dies_with_the_host() {
 
 /// Also those that the worker has made inside.
 #[test]
-fn the_worker_is_in_a_group_of_its_own_which_is_gone_afterwards() {
+fn worker_has_its_own_group_which_is_removed_afterwards() {
     let trial = VVM.trial();
     let Some(group) = Group::of(&trial) else { return };
     let script = "own=$(sed -n 's/^0:://p' /proc/self/cgroup); echo $own
@@ -122,7 +122,7 @@ fn the_worker_is_in_a_group_of_its_own_which_is_gone_afterwards() {
 
 /// `auto` takes what was left to it, and nothing else: root may write anywhere.
 #[test]
-fn auto_takes_a_delegated_group() {
+fn auto_uses_a_delegated_group() {
     let trial = VVM.trial();
     let Some(group) = Group::of(&trial) else { return };
     let run = || group.start(trial.run(["true"]).with(["--containment", "auto"]), "");
@@ -139,7 +139,7 @@ fn auto_takes_a_delegated_group() {
 
 /// An ordinary user has it where its unit was delegated to it, and else learns how to get there.
 #[test]
-fn an_ordinary_user_needs_a_delegated_group() {
+fn ordinary_user_without_a_delegated_group_is_refused() {
     let trial = VVM.trial();
     let Some(group) = Group::of(&trial).filter(|_| geteuid().is_root()) else { return };
     // A copy of the program, because ours may stand where only its owner may go; made by another process,
@@ -169,7 +169,7 @@ fn an_ordinary_user_needs_a_delegated_group() {
 }
 
 #[test]
-fn without_a_group_of_its_own_it_is_refused_with_71() {
+fn machine_without_a_control_group_is_refused_with_71() {
     let trial = VVM.trial();
     let run = trial.run(["echo", "started"]).with(["--containment", "cgroup"]);
     let is_there = own_group().is_some();
@@ -192,12 +192,12 @@ mod timed {
     use super::*;
 
     #[test]
-    fn a_fork_storm_ends_with_the_host() {
+    fn fork_storm_ends_with_a_killed_host() {
         storm_ends("storm, host killed", Running::host);
     }
 
     #[test]
-    fn a_fork_storm_ends_with_the_guardian() {
+    fn fork_storm_ends_with_a_killed_guardian() {
         storm_ends("storm, guardian killed", |running| running.guardian);
     }
 }

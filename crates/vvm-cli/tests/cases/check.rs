@@ -63,7 +63,7 @@ fn start(trial: &Trial, url: &str, options: &[&str]) -> Running {
 }
 
 #[test]
-fn a_page_that_fails_as_often_in_a_row_as_was_said_costs_the_leadership() {
+fn page_that_fails_three_times_in_a_row_ends_the_leadership() {
     let trial = VVM.trial();
     let server = Server::answering(&[GOOD, BAD, BAD, GOOD, BAD, BAD, BAD]);
     let finished = start(&trial, &server.url, &[]).finish();
@@ -76,7 +76,7 @@ fn a_page_that_fails_as_often_in_a_row_as_was_said_costs_the_leadership() {
 }
 
 #[test]
-fn a_page_that_never_answers_fails_after_its_time() {
+fn page_that_never_answers_fails_after_the_check_timeout() {
     let trial = VVM.trial();
     let server = Server::answering(&[""]);
     let options = ["--check-timeout", "50ms", "--check-failures", "2"];
@@ -97,7 +97,7 @@ fn page_without_a_server_fails() {
 }
 
 #[test]
-fn a_request_to_stop_is_one_also_while_a_check_is_under_way() {
+fn stop_request_during_a_check_stops_the_command() {
     let trial = VVM.trial();
     let server = Server::answering(&[""]);
     let running = start(&trial, &server.url, &["--check-timeout", "1h"]);
@@ -108,7 +108,7 @@ fn a_request_to_stop_is_one_also_while_a_check_is_under_way() {
 
 /// It would lead again at once, or within the time that a standby needs to notice.
 #[test]
-fn who_gave_up_is_a_candidate_again_after_the_others() {
+fn unhealthy_leader_campaigns_again_after_the_others() {
     let trial = VVM.trial();
     let server = Server::answering(&[BAD, BAD, BAD, GOOD]);
     let mut unhealthy = start(&trial, &server.url, &["--on-loss", "rejoin"]);
@@ -126,7 +126,7 @@ fn who_gave_up_is_a_candidate_again_after_the_others() {
 }
 
 #[test]
-fn a_request_to_stop_ends_also_who_lets_the_others_go_first() {
+fn stop_request_ends_a_candidate_that_defers_to_others() {
     let trial = VVM.trial();
     let server = Server::answering(&[BAD]);
     let mut unhealthy = start(&trial, &server.url, &["--on-loss", "rejoin", "--check-failures", "1"]);
@@ -141,7 +141,7 @@ fn a_request_to_stop_ends_also_who_lets_the_others_go_first() {
 
 /// It finds what the command finds in its environment, and what it says is not taken for the command's.
 #[test]
-fn a_line_for_the_shell_that_fails_costs_the_leadership() {
+fn failing_shell_check_ends_the_leadership() {
     let trial = VVM.trial();
     let bad = trial.folder().join("bad").display().to_string();
     let line = format!("echo looked; test -n \"$VVM_LEADER_EPOCH\" && test ! -e {bad}");
@@ -157,7 +157,7 @@ fn a_line_for_the_shell_that_fails_costs_the_leadership() {
 }
 
 #[test]
-fn a_line_that_hangs_has_failed_and_is_killed_with_what_it_started() {
+fn hanging_check_fails_and_is_killed_with_its_children() {
     let trial = VVM.trial();
     let line = "echo looked; trap '' TERM; sleep 1001 & sleep 1002; :";
     let options = ["--check-timeout", "100ms", "--check-failures", "8"];
@@ -178,7 +178,7 @@ fn a_line_that_hangs_has_failed_and_is_killed_with_what_it_started() {
 
 /// Ended with the command, before the leadership is released.
 #[test]
-fn a_line_that_hangs_does_not_outlive_the_command() {
+fn hanging_check_ends_with_the_command() {
     let trial = VVM.trial();
     let line = "echo looked; trap '' TERM; (setsid sleep 1001 &); while :; do sleep 1002; done";
     let mut running = start(&trial, line, &["--check-timeout", "1h"]);

@@ -72,7 +72,7 @@ fn start(trial: &Trial, words: &[&str]) -> Child {
 }
 
 #[test]
-fn next_to_nothing_is_enough() {
+fn container_with_only_vvm_and_its_libraries_is_enough() {
     let probe = Command::new("unshare")
         .args(["--user", "--map-root-user", "--pid", "--mount", "--fork", "true"])
         .output();

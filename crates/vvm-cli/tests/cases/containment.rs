@@ -57,7 +57,7 @@ fn in_time(
 /// What a command leaves behind is told to stop, then killed, and only then is `vvm` done.
 /// Shows I6.
 #[test]
-fn what_a_command_leaves_behind_is_gone_when_vvm_ends() {
+fn background_processes_of_a_command_end_before_vvm() {
     let trial = VVM.trial();
     let script = "(setsid sh -c \"trap 'echo told; exit' TERM; echo up; while :; do sleep 0.01; done\" &)
                   (trap '' TERM; setsid sleep 1000 &)
@@ -70,7 +70,7 @@ fn what_a_command_leaves_behind_is_gone_when_vvm_ends() {
 
 /// (I6) The record is released when the last process is reaped, and not when the command has ended.
 #[test]
-fn the_record_stands_until_the_last_process_is_gone() {
+fn record_is_held_until_the_last_process_has_ended() {
     let trial = VVM.trial();
     let script = "(trap '' TERM; setsid sleep 1000 &); echo up; exec sleep 1001";
     let mut leader = trial.run_script(script).with(["--stop-timeout", "1s"]).start();
@@ -97,7 +97,7 @@ fn the_record_stands_until_the_last_process_is_gone() {
 /// With no process left to sweep, the kernel kills the command with its host. (What the command left behind
 /// lives until the guardian continues, as documented.)
 #[test]
-fn with_a_stopped_guardian_the_command_still_dies_with_the_host() {
+fn command_dies_with_the_host_although_the_guardian_is_stopped() {
     let trial = VVM.trial();
     let mut running = trial.run_script("echo up; exec sleep 1000").start();
     running.stdout.wait_for("up");
@@ -134,7 +134,7 @@ mod timed {
 
     /// A change of user clears the parent-death signal; only the sweep gets these.
     #[test]
-    fn nothing_that_changed_its_user_outlives_host_or_guardian() {
+    fn process_of_another_user_does_not_outlive_host_or_guardian() {
         let script = "setpriv --reuid 65534 --clear-groups sleep 1000 & exec setpriv --reuid 65534 \
             --clear-groups sleep 1001";
         let trial = VVM.trial();

@@ -31,7 +31,7 @@ fn all_gone(attempt: &Attempt, trial: &Trial) -> Result<(), Late> {
 /// No process leads or works before all processes of the last leader are dead.
 /// Shows I1.
 #[test]
-fn the_next_one_starts_only_when_a_stopped_leader_is_dead() {
+fn next_leader_starts_after_a_stopped_leader_is_dead() {
     let trial = VVM.trial();
     let running = start(&trial);
     kill_process(running.host(), Signal::STOP).unwrap();
@@ -45,7 +45,7 @@ fn the_next_one_starts_only_when_a_stopped_leader_is_dead() {
 }
 
 #[test]
-fn a_guardian_that_goes_on_in_time_goes_on() {
+fn guardian_stopped_for_less_than_the_deadline_continues() {
     let trial = VVM.trial();
     let mut running = trial.run_script("echo up; exec sleep 1000").with(["--ttl", "2s"]).start();
     running.stdout.wait_for("up");
@@ -86,7 +86,7 @@ mod timed {
     use super::*;
 
     #[test]
-    fn a_stopped_host_is_dead_at_the_deadline_and_its_worker_too() {
+    fn stopped_host_is_dead_at_the_deadline_with_its_worker() {
         VVM.timed("host stopped", |attempt, trial| {
             let running = start(trial);
             kill_process(running.host(), Signal::STOP).unwrap();
@@ -99,7 +99,7 @@ mod timed {
     }
 
     #[test]
-    fn a_stopped_host_and_a_stopped_worker_are_dead_at_the_deadline() {
+    fn stopped_host_and_stopped_worker_are_dead_at_the_deadline() {
         VVM.timed("host and worker stopped", |attempt, trial| {
             let running = start(trial);
             for pid in trial.processes().0.into_iter().filter(|pid| *pid != running.guardian) {
@@ -112,7 +112,7 @@ mod timed {
     }
 
     #[test]
-    fn a_stopped_guardian_takes_everything_with_it_at_the_deadline() {
+    fn stopped_guardian_ends_all_processes_at_the_deadline() {
         VVM.timed("guardian stopped", |attempt, trial| {
             let running = start(trial);
             running.signal(Signal::STOP);

@@ -15,7 +15,7 @@ fn told(run: Run) -> (i32, String, String) {
 }
 
 #[test]
-fn it_says_what_would_be_done_and_creates_nothing() {
+fn dry_run_shows_the_plan_and_creates_nothing() {
     let trial = VVM.trial();
     let (code, out, _) = plan(&trial, &["--slots", "2", "--holder", "here"]);
     assert_eq!(code, 0);
@@ -33,7 +33,7 @@ fn it_says_what_would_be_done_and_creates_nothing() {
 }
 
 #[test]
-fn it_says_who_leads_now_and_settles_nothing() {
+fn dry_run_shows_the_leader_and_settles_no_slot_count() {
     let trial = VVM.trial();
     let script = "echo up; exec sleep 1000";
     let options = ["--slots", "2", "--holder", "the leader", "--ttl", "10s"];
@@ -59,7 +59,7 @@ fn it_says_who_leads_now_and_settles_nothing() {
 }
 
 #[test]
-fn what_the_real_thing_would_be_refused_for_has_its_status() {
+fn dry_run_of_a_refused_run_has_the_same_status() {
     let trial = VVM.trial();
     assert_eq!(trial.run(["true"]).finish().code(), 0);
     std::fs::write(trial.folder().join("text"), "not a database, but long enough".repeat(100)).unwrap();
@@ -89,7 +89,7 @@ fn what_the_real_thing_would_be_refused_for_has_its_status() {
 
 /// As long as a disk is full or a database busy, the real thing waits.
 #[test]
-fn what_may_pass_is_no_refusal() {
+fn dry_run_on_a_locked_storage_succeeds() {
     let trial = VVM.trial();
     let by_hand = rusqlite::Connection::open(trial.folder().join("leader.db")).unwrap();
     by_hand.execute_batch("CREATE TABLE x (y); BEGIN EXCLUSIVE").unwrap();
@@ -99,7 +99,7 @@ fn what_may_pass_is_no_refusal() {
 }
 
 #[test]
-fn elect_has_it_too() {
+fn dry_run_of_elect_shows_its_hooks_and_creates_nothing() {
     let trial = VVM.trial();
     let plan = |storage: &str| -> Output {
         let arguments =

@@ -69,7 +69,7 @@ fn epoch(line: &str) -> u64 {
 }
 
 #[test]
-fn one_leads_and_the_next_one_when_it_stops_with_a_larger_epoch() {
+fn standby_leads_with_a_larger_epoch_after_a_stopped_leader() {
     let trial = VVM.trial();
     let mut first = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
     let led = epoch(&first.stdout.wait_for("lead"));
@@ -144,7 +144,7 @@ fn hangup_that_was_ignored_at_the_start_stays_ignored() {
 }
 
 #[test]
-fn a_candidate_that_is_told_to_stop_runs_no_hook() {
+fn stopped_candidate_runs_no_hook() {
     let trial = VVM.trial();
     let mut leader = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
     leader.stdout.wait_for("lead");
@@ -157,7 +157,7 @@ fn a_candidate_that_is_told_to_stop_runs_no_hook() {
 }
 
 #[test]
-fn a_loss_runs_the_hook_and_is_followed_by_another_campaign() {
+fn loss_runs_the_on_loss_hook_and_another_campaign_follows() {
     let trial = VVM.trial();
     let mut elect = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", trial.ttl("2s")]);
     let led = epoch(&elect.stdout.wait_for("lead"));
@@ -173,7 +173,7 @@ fn a_loss_runs_the_hook_and_is_followed_by_another_campaign() {
 
 /// It could not run a hook when it should have, and does so as soon as it can; once.
 #[test]
-fn a_process_that_was_stopped_beyond_its_deadline_runs_the_hook_when_it_goes_on() {
+fn process_stopped_past_its_deadline_runs_on_loss_once_when_it_continues() {
     let trial = VVM.trial();
     let mut first = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", trial.ttl("1s")]);
     let led = epoch(&first.stdout.wait_for("lead"));
@@ -197,7 +197,7 @@ fn a_process_that_was_stopped_beyond_its_deadline_runs_the_hook_when_it_goes_on(
 
 /// The process hangs and does not renew. A thread of its own runs the hook.
 #[test]
-fn a_hook_that_outlasts_the_deadline_ends_and_vvm_with_it() {
+fn on_loss_hook_past_the_deadline_completes_before_vvm_exits_with_80() {
     let trial = VVM.trial();
     let on_loss = "echo begun; sleep 2; echo done";
     let mut elect = Elect::start(&trial, ON_LEAD, on_loss, &["--ttl", trial.ttl("1s")]);
@@ -211,7 +211,7 @@ fn a_hook_that_outlasts_the_deadline_ends_and_vvm_with_it() {
 }
 
 #[test]
-fn hooks_never_run_beside_each_other() {
+fn on_loss_hook_waits_for_the_end_of_the_on_lead_hook() {
     let trial = VVM.trial();
     let on_lead = "echo begun; trap '' TERM; sleep 1004 & sleep 1004; :";
     let options = ["--hook-timeout", "1h"];
@@ -229,7 +229,7 @@ fn hooks_never_run_beside_each_other() {
 }
 
 #[test]
-fn a_first_hook_that_fails_gives_the_leadership_back() {
+fn failing_on_lead_hook_releases_the_leadership() {
     for (on_lead, why) in [("exit 3", "exit status: 3"), ("sleep 1000", "took longer than --hook-timeout")] {
         let trial = VVM.trial();
         let elect = Elect::start(&trial, on_lead, ON_LOSS, &["--hook-timeout", "200ms"]);
@@ -241,7 +241,7 @@ fn a_first_hook_that_fails_gives_the_leadership_back() {
 }
 
 #[test]
-fn a_last_hook_that_hangs_is_killed_and_the_leadership_released() {
+fn hanging_on_loss_hook_is_killed_and_the_leadership_released() {
     let trial = VVM.trial();
     let mut elect = Elect::start(&trial, ON_LEAD, "sleep 1000 & sleep 1000", &["--hook-timeout", "200ms"]);
     elect.stdout.wait_for("lead");
@@ -254,7 +254,7 @@ fn a_last_hook_that_hangs_is_killed_and_the_leadership_released() {
 }
 
 #[test]
-fn a_pause_takes_the_leadership_and_its_end_gives_it_back() {
+fn paused_leader_runs_on_loss_and_leads_again_after_resume() {
     let trial = VVM.trial();
     let mut elect = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
     let led = epoch(&elect.stdout.wait_for("lead"));

@@ -109,7 +109,7 @@ fn settings() -> Vec<(Described, Vec<String>)> {
 }
 
 #[test]
-fn the_help_lists_what_there_is() {
+fn help_lists_commands_and_their_options() {
     let commands = VVM.commands();
     let run = commands.iter().find(|described| described.command == "run").unwrap();
     assert!(run.options.len() > 12, "{:?}", run.options);
@@ -120,7 +120,7 @@ fn the_help_lists_what_there_is() {
 }
 
 #[test]
-fn on_the_command_line() {
+fn wrong_option_is_refused_by_name() {
     for (described, options) in settings() {
         for option in options {
             let (value, hint) = bad(&described.command, &option);
@@ -133,7 +133,7 @@ fn on_the_command_line() {
 }
 
 #[test]
-fn in_a_variable() {
+fn wrong_setting_in_a_variable_is_refused_by_name() {
     for (described, options) in settings() {
         for option in options {
             let (value, hint) = bad(&described.command, &option);
@@ -147,7 +147,7 @@ fn in_a_variable() {
 }
 
 #[test]
-fn in_a_file() {
+fn wrong_setting_in_a_file_is_refused_with_its_line() {
     let trial = VVM.trial();
     let path = trial.folder().join("vvm.toml");
     for (described, options) in settings() {
@@ -165,7 +165,7 @@ fn in_a_file() {
 
 /// A variable that means something else would set an option by chance.
 #[test]
-fn no_option_has_a_variable_that_means_something_else() {
+fn no_option_has_a_reserved_variable() {
     for described in VVM.commands() {
         for option in described.options {
             let taken = ["leader-", "test-"].iter().any(|taken| option.starts_with(taken));

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use std::time::Duration;
 
 #[test]
-fn the_workers_own() {
+fn status_of_a_worker_that_exits_is_its_own() {
     let trial = VVM.trial();
     assert_eq!(trial.run(["true"]).finish().code(), 0);
     assert_eq!(trial.run_script("exit 3").finish().code(), 3);
@@ -23,7 +23,7 @@ fn status_of_a_worker_killed_by_a_signal_from_outside() {
 }
 
 #[test]
-fn of_a_worker_that_was_told_to_stop_and_died_of_it() {
+fn status_of_a_worker_that_died_of_the_stop_signal_is_that_signal() {
     for signal in [Signal::TERM, Signal::INT] {
         let trial = VVM.trial();
         let mut running = trial.run_script("echo up; exec sleep 1000").start();
@@ -34,7 +34,7 @@ fn of_a_worker_that_was_told_to_stop_and_died_of_it() {
 }
 
 #[test]
-fn of_a_worker_that_was_told_to_stop_and_exited() {
+fn status_of_a_worker_that_exited_on_the_stop_signal_is_its_own() {
     let trial = VVM.trial();
     let mut running = trial.run_script("trap 'exit 5' TERM; echo up; while :; do sleep 0.01; done").start();
     running.stdout.wait_for("up");
@@ -88,7 +88,7 @@ fn misuse_is_64_and_says_what_to_write() {
 /// crash. Where mounts are forbidden, that is all that is shown here; text and status have a test in `stage`,
 /// too.
 #[test]
-fn a_machine_without_dev_null_is_told_so() {
+fn missing_dev_null_is_71_and_named() {
     let trial = VVM.trial();
     let without = "mount -t tmpfs none /dev && exec \"$@\"";
     let through = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", without, "sh"];
@@ -101,7 +101,7 @@ fn a_machine_without_dev_null_is_told_so() {
 }
 
 #[test]
-fn not_acquired_in_time_is_75_or_what_was_asked_for() {
+fn acquire_timeout_is_75_or_the_configured_status() {
     let trial = VVM.trial();
     let ttl = trial.ttl("2s");
     let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", ttl]).start();
@@ -123,7 +123,7 @@ fn not_acquired_in_time_is_75_or_what_was_asked_for() {
 
 /// `--try` must not take a dead leader's record for a leader, or a job would never run again after a crash.
 #[test]
-fn a_try_takes_over_from_a_leader_that_crashed() {
+fn try_takes_over_from_a_crashed_leader() {
     let trial = VVM.trial();
     let ttl = trial.ttl("1s");
     let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", ttl]).start();
@@ -136,7 +136,7 @@ fn a_try_takes_over_from_a_leader_that_crashed() {
 }
 
 #[test]
-fn another_slot_count_is_78_and_names_both() {
+fn different_slot_count_is_78_and_names_both() {
     let trial = VVM.trial();
     assert_eq!(trial.run(["true"]).with(["--slots", "2"]).finish().code(), 0);
     let finished = trial.run(["true"]).with(["--slots", "3"]).finish();
@@ -145,7 +145,7 @@ fn another_slot_count_is_78_and_names_both() {
 }
 
 #[test]
-fn a_command_that_cant_be_executed_is_126_and_one_that_is_not_there_127() {
+fn unexecutable_command_is_126_and_a_missing_one_127() {
     let trial = VVM.trial();
     let finished = trial.run(["/etc/passwd"]).finish();
     assert_eq!(finished.code(), 126);
@@ -159,7 +159,7 @@ fn a_command_that_cant_be_executed_is_126_and_one_that_is_not_there_127() {
 
 /// A worker that won't stop is killed before the deadline, so that the host can still say what happened.
 #[test]
-fn after_a_loss_a_worker_that_ignores_term_is_killed_before_the_deadline() {
+fn worker_that_ignores_term_is_killed_before_the_deadline_of_a_loss() {
     let trial = VVM.trial();
     let worker = "trap '' TERM; echo up; while :; do sleep 0.01; done";
     let mut running = trial.run_script(worker).with(["--ttl", "4s"]).start();
@@ -171,7 +171,7 @@ fn after_a_loss_a_worker_that_ignores_term_is_killed_before_the_deadline() {
 }
 
 #[test]
-fn a_loss_can_be_followed_by_another_campaign() {
+fn loss_with_rejoin_is_followed_by_another_campaign() {
     let trial = VVM.trial();
     let worker = "echo up $VVM_LEADER_EPOCH; exec sleep 1000";
     let mut running =
@@ -187,7 +187,7 @@ fn a_loss_can_be_followed_by_another_campaign() {
 
 /// Its record is gone: another process may lead already.
 #[test]
-fn leadership_lost_is_79_or_what_was_asked_for_and_the_worker_has_stopped() {
+fn lost_leadership_is_79_or_the_configured_status_after_the_worker_stopped() {
     for (options, code) in [(&[][..], 79), (&["--exit-code-lost", "7"][..], 7)] {
         let trial = VVM.trial();
         let worker = "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.01; done";

@@ -74,7 +74,7 @@ fn nothing_outlives(row: &[(Who, Signal)]) {
 }
 
 /// The kernel ends the command. The daemon may live on, for good or until the guardian goes on.
-fn the_command_does_not_outlive(row: &[(Who, Signal)]) {
+fn command_does_not_outlive(row: &[(Who, Signal)]) {
     let trial = VVM.trial();
     let running = start(&trial);
     suffer(&trial, &running, row);
@@ -92,14 +92,14 @@ fn the_command_does_not_outlive(row: &[(Who, Signal)]) {
 }
 
 #[test]
-fn nothing_outlives_one_that_is_killed() {
+fn nothing_outlives_one_killed_process() {
     for who in [Guardian, Host, Keeper] {
         nothing_outlives(&[(who, KILL)]);
     }
 }
 
 #[test]
-fn nothing_outlives_a_guardian_or_a_host_that_is_stopped() {
+fn nothing_outlives_a_stopped_guardian_or_host() {
     for who in [Guardian, Host] {
         nothing_outlives(&[(who, STOP)]);
     }
@@ -108,7 +108,7 @@ fn nothing_outlives_a_guardian_or_a_host_that_is_stopped() {
 /// The host continues it with the next renewal. Process 1 of a namespace is found when the command is to
 /// stop.
 #[test]
-fn nothing_outlives_a_keeper_that_is_stopped() {
+fn nothing_outlives_a_stopped_keeper() {
     let trial = VVM.trial();
     let running = start(&trial);
     let keeper = Keeper.process(&trial, &running);
@@ -136,7 +136,7 @@ fn nothing_outlives_host_and_keeper() {
 }
 
 #[test]
-fn nothing_outlives_a_guardian_and_a_keeper_that_is_stopped() {
+fn nothing_outlives_a_guardian_and_a_stopped_keeper() {
     for guardian in [KILL, STOP] {
         nothing_outlives(&[(Guardian, guardian), (Keeper, STOP)]);
     }
@@ -144,23 +144,23 @@ fn nothing_outlives_a_guardian_and_a_keeper_that_is_stopped() {
 
 /// The rows at which a daemon may live on, unless the kernel ends its namespace.
 #[test]
-fn the_command_does_not_outlive_a_guardian_and_a_keeper_that_is_killed() {
+fn command_does_not_outlive_a_guardian_and_a_killed_keeper() {
     for guardian in [KILL, STOP] {
         let row = [(Guardian, guardian), (Keeper, KILL)];
         match VVM.level() {
             Level::PidNamespace => nothing_outlives(&row),
-            Level::Guardian | Level::ControlGroup => the_command_does_not_outlive(&row),
+            Level::Guardian | Level::ControlGroup => command_does_not_outlive(&row),
         }
     }
 }
 
 #[test]
-fn the_command_does_not_outlive_all_three() {
+fn command_does_not_outlive_guardian_host_and_keeper() {
     for signal in [KILL, STOP] {
         let row = [Guardian, Host, Keeper].map(|who| (who, signal));
         match VVM.level() {
             Level::PidNamespace => nothing_outlives(&row),
-            Level::Guardian | Level::ControlGroup => the_command_does_not_outlive(&row),
+            Level::Guardian | Level::ControlGroup => command_does_not_outlive(&row),
         }
     }
 }
@@ -169,7 +169,7 @@ fn the_command_does_not_outlive_all_three() {
 /// proof.
 /// Shows I6.
 #[test]
-fn without_a_keeper_nothing_is_handed_back_unless_the_kernel_proves_the_end() {
+fn record_expires_after_a_killed_keeper_unless_the_kernel_proves_the_end() {
     let trial = VVM.trial();
     let script = "(trap '' TERM; setsid sleep 1000 &); echo up; exec sleep 1001";
     let mut running = trial.run_script(script).with(["--ttl", "60s"]).start();

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use std::time::Duration;
 
 #[test]
-fn a_storage_that_refuses_for_good_is_69() {
+fn unusable_storage_is_69() {
     let trial = VVM.trial();
     std::fs::write(
         trial.folder().join("text"),
@@ -30,7 +30,7 @@ fn a_storage_that_refuses_for_good_is_69() {
 
 /// From none for a link to the host, to none for the command, by way of the storage.
 #[test]
-fn a_system_that_refuses_what_vvm_needs_is_71_and_the_limit_is_named() {
+fn too_low_open_file_limit_is_71_and_named() {
     let trial = VVM.trial();
     let mut refused = 0;
     for files in 4.. {
@@ -49,7 +49,7 @@ fn a_system_that_refuses_what_vvm_needs_is_71_and_the_limit_is_named() {
 }
 
 #[test]
-fn a_log_that_was_cut_off_in_use_is_named_with_the_way_out() {
+fn log_truncated_or_deleted_in_use_is_69_and_says_what_to_do() {
     for cut in [None, Some(100)] {
         let trial = VVM.trial();
         let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", "1h"]).start();
@@ -76,7 +76,7 @@ fn a_log_that_was_cut_off_in_use_is_named_with_the_way_out() {
 }
 
 #[test]
-fn status_creates_nothing() {
+fn status_creates_no_storage() {
     let trial = VVM.trial();
     let (code, out, error) = trial.status(&["--name", "payroll"]);
     assert_eq!((code, out.as_str()), (66, ""));
@@ -91,7 +91,7 @@ fn doctor(trial: &Trial) -> (i32, String) {
 
 /// Neither this doctor nor a leader can write.
 #[test]
-fn a_doctor_finds_a_lock() {
+fn doctor_reports_a_locked_storage() {
     let trial = VVM.trial();
     trial.run(["true"]).finish();
     let lock = trial.lock_storage();
@@ -102,7 +102,7 @@ fn a_doctor_finds_a_lock() {
 }
 
 #[test]
-fn a_doctor_knows_the_library_and_its_settings() {
+fn doctor_shows_the_sqlite_version_and_settings() {
     let trial = VVM.trial();
     trial.run(["true"]).finish();
     let (code, out, error) = trial.ask("doctor", &["--name", "payroll", "--ttl", "1m", "--json"]);
@@ -117,7 +117,7 @@ fn a_doctor_knows_the_library_and_its_settings() {
 }
 
 #[test]
-fn what_is_not_there_can_not_be_watched() {
+fn watch_of_a_missing_storage_is_66_and_creates_nothing() {
     let trial = VVM.trial();
     assert_eq!(trial.ask("watch", &["--name", "payroll"]).0, 66);
     assert_eq!(std::fs::read_dir(trial.folder()).unwrap().count(), 0);
@@ -132,7 +132,7 @@ fn doctor_creates_no_storage() {
 
 /// Another process keeps the storage locked.
 #[test]
-fn a_storage_that_can_not_be_written_for_too_long_costs_the_leadership() {
+fn storage_locked_too_long_ends_the_leadership() {
     for (options, code) in [(&[][..], 79), (&["--exit-code-lost", "7"][..], 7)] {
         let trial = VVM.trial();
         let worker = "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.01; done";
@@ -158,7 +158,7 @@ mod timed {
 
     /// A storage that does not answer shows no leader: neither while it is opened, nor afterwards.
     #[test]
-    fn a_try_on_a_storage_that_is_of_no_use_is_75_in_bounded_time() {
+    fn try_on_a_locked_storage_is_75_in_bounded_time() {
         for before in [None, Some("a database that is ours")] {
             VVM.timed("a try on a storage that is locked", |attempt, trial| {
                 if before.is_some() {
@@ -180,7 +180,7 @@ mod timed {
     /// Another process may lead in the new file: the loss comes as soon as that shows, not at the loss
     /// instant.
     #[test]
-    fn a_storage_that_is_deleted_under_a_leader_costs_it_at_once() {
+    fn deleted_storage_ends_the_leadership_at_once() {
         const TTL: Duration = Duration::from_secs(8);
         VVM.timed("a storage is deleted under a leader", |attempt, trial| {
             let mut running = trial.run_script("echo up; exec sleep 1000").with(["--ttl", "8s"]).start();

@@ -18,7 +18,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn what_is_not_utf_8_is_named() {
+fn argument_that_is_not_utf_8_is_named() {
     let odd = OsStr::from_bytes(b"pay\xffroll");
     let trial = VVM.trial();
     let word =
@@ -38,7 +38,7 @@ fn what_is_not_utf_8_is_named() {
 
 /// A command that can't print its answer fails.
 #[test]
-fn an_output_that_is_full_is_an_error() {
+fn full_output_is_an_error() {
     let trial = VVM.trial();
     trial.run(["true"]).finish();
     let storage = trial.storage();

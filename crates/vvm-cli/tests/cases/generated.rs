@@ -56,7 +56,7 @@ fn bash_completes_commands_and_options() {
 }
 
 #[test]
-fn every_shell_is_told_every_option_and_nothing_that_is_for_our_own_use() {
+fn completions_have_every_option_and_no_internal_command() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = text(&["completions", shell]);
         for option in commands().iter().filter(|name| *name != "help").flat_map(|name| options(name)) {
@@ -68,7 +68,7 @@ fn every_shell_is_told_every_option_and_nothing_that_is_for_our_own_use() {
 }
 
 #[test]
-fn a_shell_or_a_command_that_is_not_there_is_64_with_those_that_are() {
+fn unknown_shell_or_command_is_64_and_lists_the_known_ones() {
     for (arguments, hint) in [(["completions", "tcsh"], "bash"), (["man", "walk"], "init-storage")] {
         let output = vvm(&arguments);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -78,7 +78,7 @@ fn a_shell_or_a_command_that_is_not_there_is_64_with_those_that_are() {
 
 /// Asked of groff, where there is one to ask.
 #[test]
-fn manual_pages_have_every_option_and_no_mistake() {
+fn manual_pages_have_every_option_and_pass_groff() {
     for command in commands().iter().filter(|name| *name != "help") {
         let page = text(&["man", command]);
         assert!(page.contains(".SH NAME\n") && page.contains(".SH NOTES\n") || command == "demo", "{page}");

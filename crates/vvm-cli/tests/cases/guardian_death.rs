@@ -53,7 +53,7 @@ fn workers(trial: &Trial) -> Vec<Pid> {
 
 /// The terminal belongs to the shell again by then.
 #[test]
-fn nothing_is_said_to_a_terminal_afterwards() {
+fn host_of_a_killed_guardian_writes_nothing_to_the_terminal() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
     let run = trial.run_script("echo at work; exec sleep 1001").with(["--ttl", "60s"]);
@@ -78,7 +78,7 @@ mod timed {
     use super::*;
 
     #[test]
-    fn the_next_one_starts_long_before_the_ttl_is_over() {
+    fn standby_leads_long_before_the_ttl_after_a_killed_guardian() {
         VVM.timed("a guardian is killed beside a standby", |attempt, trial| {
             let script = alone(trial, "exec sleep 1001");
             let run = || trial.run_script(&script).with(["--ttl", "60s"]);
@@ -107,7 +107,7 @@ mod timed {
 
     /// A candidate that only waits leads nothing, and is gone with its guardian.
     #[test]
-    fn a_standby_goes_with_its_guardian() {
+    fn standby_ends_with_its_killed_guardian() {
         VVM.timed("a standby's guardian is killed", |attempt, trial| {
             let mut leader = trial.run_script("echo up; exec sleep 1000").start();
             leader.stdout.wait_for("up");
@@ -126,7 +126,7 @@ mod timed {
 
     /// Neither a restart nor a check nor `--pre-stop`, at whatever moment it comes.
     #[test]
-    fn nothing_is_started_after_the_guardians_death() {
+    fn nothing_starts_after_the_guardian_is_killed() {
         for round in 0..12 {
             VVM.timed("a guardian is killed at any moment", |attempt, trial| {
                 let starts = trial.folder().join("starts");
@@ -162,7 +162,7 @@ mod timed {
 
     /// The record stays, and no process does.
     #[test]
-    fn with_a_storage_that_is_stopped_the_host_is_gone_in_time() {
+    fn host_ends_in_time_although_the_storage_is_locked() {
         for (ttl, at_most) in [("60s", BOUND), ("2s", Duration::from_millis(1600 + 500))] {
             VVM.timed("a guardian is killed while the storage is locked", |attempt, trial| {
                 let mut leader =
@@ -186,7 +186,7 @@ mod timed {
 
     /// The main thread is held, as by a debugger: the other thread ends everything at once all the same.
     #[test]
-    fn with_a_host_that_hangs_everything_else_ends_at_once() {
+    fn all_workers_end_at_once_although_the_host_hangs() {
         VVM.timed("a guardian is killed while the host hangs", |attempt, trial| {
             let mut leader =
                 trial.run_script(&alone(trial, "exec sleep 1001")).with(["--ttl", "60s"]).start();

@@ -37,7 +37,7 @@ fn node(answer: &'static [u8]) -> (String, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn a_node_that_hangs_up_is_asked_again() {
+fn node_that_closes_its_connections_is_tried_again() {
     let trial = VVM.trial();
     let (url, come) = node(b"");
     let run = trial.run(["true"]).with(["--storage", &url, "--acquire-timeout", "3s"]);
@@ -52,7 +52,7 @@ fn a_node_that_hangs_up_is_asked_again() {
 }
 
 #[test]
-fn what_the_client_library_says_is_there_for_who_asks() {
+fn client_library_logs_are_shown_if_requested() {
     let trial = VVM.trial();
     let (url, _come) = node(b"");
     let run = trial.run(["true"]).with(["--storage", &url, "--try", "--ttl", "2s"]);

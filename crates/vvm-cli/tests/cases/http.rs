@@ -48,7 +48,7 @@ fn labelled(trial: &Trial, metric: &str, label: &str) -> String {
 }
 
 #[test]
-fn a_leader_and_a_standby_tell_routers_and_probes_who_is_which() {
+fn leader_and_standby_answer_probes_and_routers_by_role() {
     let trial = VVM.trial();
     let (mut leader, at_leader) = start(trial.run_script("echo up; sleep 60").with(["--holder", "first"]));
     leader.stdout.wait_for("up");
@@ -142,7 +142,7 @@ fn leader_without_a_command_is_no_target_for_routing() {
 /// It must not say that it leads for a moment longer than it may work: a host that was stopped answers
 /// nothing, and once it goes on, it is past its deadline.
 #[test]
-fn a_host_that_does_not_run_answers_nothing() {
+fn stopped_host_answers_nothing() {
     let trial = VVM.trial();
     let (mut running, address) =
         start(trial.run_script("echo up; sleep 60").with(["--ttl", trial.ttl("2s")]));
@@ -155,7 +155,7 @@ fn a_host_that_does_not_run_answers_nothing() {
 }
 
 #[test]
-fn an_address_that_is_taken_ends_it_before_it_campaigns() {
+fn occupied_http_address_is_71_before_any_campaign() {
     let trial = VVM.trial();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -170,7 +170,7 @@ fn an_address_that_is_taken_ends_it_before_it_campaigns() {
 
 /// A flood of requests, and of clients that say nothing, takes no renewal from a leader.
 #[test]
-fn a_flood_of_requests_delays_no_renewal() {
+fn flood_of_requests_delays_no_renewal() {
     let trial = VVM.trial();
     let (mut running, address) =
         start(trial.run_script("echo up; sleep 60").with(["--ttl", trial.ttl("2s")]));

@@ -75,7 +75,7 @@ fn orphans_are_reaped() {
 
 /// A `/proc` of another namespace would name other people's processes.
 #[test]
-fn a_foreign_proc_is_refused_with_the_way_out() {
+fn proc_of_another_namespace_is_refused_and_says_what_to_do() {
     let Some(unshare) = unshare() else { return };
     let trial = VVM.trial();
     let without_proc = unshare.into_iter().filter(|option| *option != "--mount-proc").collect::<Vec<_>>();
@@ -112,7 +112,7 @@ mod timed {
 
     /// Process 1 ignores its own kill timer; the host, which is not process 1, doesn't.
     #[test]
-    fn a_stopped_host_is_dead_at_the_deadline() {
+    fn stopped_host_is_dead_at_the_deadline() {
         let Some(unshare) = unshare() else { return };
         // 0.8 TTL after the last renewal was sent, which was before we looked, and what a scheduler needs.
         let bound = Duration::from_millis(1600 + 200);

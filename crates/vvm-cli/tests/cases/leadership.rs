@@ -17,7 +17,7 @@ fn told(finished: &Finished) -> Vec<&str> {
 }
 
 #[test]
-fn the_worker_finds_the_leadership_and_nothing_else_of_ours() {
+fn worker_environment_has_the_leadership_and_no_settings() {
     let trial = VVM.trial();
     let finished = trial
         .run_script("env | grep ^VVM_ | sort")
@@ -45,7 +45,7 @@ fn the_worker_finds_the_leadership_and_nothing_else_of_ours() {
 }
 
 #[test]
-fn each_leadership_has_a_larger_epoch_and_an_incarnation_of_its_own() {
+fn each_leadership_has_a_larger_epoch_and_a_new_incarnation() {
     let trial = VVM.trial();
     let run = || trial.run_script("env | grep -E '_(EPOCH|INCARNATION)=' | sort").finish();
     let (first, second) = (run(), run());
@@ -56,7 +56,7 @@ fn each_leadership_has_a_larger_epoch_and_an_incarnation_of_its_own() {
 
 /// The holder that people see is the process that they started.
 #[test]
-fn the_default_holder_is_machine_and_process() {
+fn default_holder_is_machine_and_process() {
     let trial = VVM.trial();
     let running = trial.run_script("echo $VVM_LEADER_HOLDER").start();
     let machine = rustix::system::uname();
@@ -65,7 +65,7 @@ fn the_default_holder_is_machine_and_process() {
 }
 
 #[test]
-fn standard_input_is_the_workers() {
+fn worker_reads_standard_input() {
     let trial = VVM.trial();
     std::fs::write(trial.folder().join("input"), "first\nsecond\n").unwrap();
     let input = std::fs::File::open(trial.folder().join("input")).unwrap();
@@ -75,7 +75,7 @@ fn standard_input_is_the_workers() {
 
 /// The worker inherits what it needs, and nothing that keeps our sockets or files open.
 #[test]
-fn the_worker_has_no_descriptors_of_ours() {
+fn worker_inherits_no_file_descriptors() {
     let trial = VVM.trial();
     let finished = trial.run_script("ls /proc/$$/fd").finish();
     // Some shells keep a descriptor for themselves, above 9.
@@ -155,7 +155,7 @@ fn document(storage: &str, name: &str) -> u64 {
 }
 
 #[test]
-fn status_shows_the_instances_that_it_is_asked_for() {
+fn status_with_instances_shows_their_documents() {
     let trial = VVM.trial();
     trial.run(["true"]).finish();
     let batch = document(&trial.storage(), &trial.name());
@@ -182,7 +182,7 @@ fn status_shows_the_instances_that_it_is_asked_for() {
 }
 
 #[test]
-fn status_says_what_it_did_not_find_and_campaigns_for_nothing() {
+fn status_of_an_unknown_name_is_66_and_starts_no_campaign() {
     let trial = VVM.trial();
     let (code, out, error) = trial.status(&["--name", &trial.name()]);
     assert_eq!((code, out.as_str()), (66, ""));
@@ -200,7 +200,7 @@ fn status_says_what_it_did_not_find_and_campaigns_for_nothing() {
 /// Once when it begins, with what is in the way, and once when it is over; however often it is tried in
 /// between.
 #[test]
-fn trouble_with_the_storage_is_said_once_and_so_is_its_end() {
+fn storage_outage_is_logged_once_and_so_is_its_end() {
     let trial = VVM.trial();
     let ttl = ["--ttl", trial.ttl("1s")];
     let mut leader = trial.run_script("echo up; exec sleep 1000").with(ttl).start();

@@ -18,7 +18,7 @@ fn events(objects: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn a_life_is_an_object_for_each_change() {
+fn each_change_of_state_is_one_object() {
     let trial = VVM.trial();
     let run = trial.run_script("echo up; sleep 60");
     let mut running =
@@ -45,7 +45,7 @@ fn a_life_is_an_object_for_each_change() {
 }
 
 #[test]
-fn a_loss_is_a_warning_with_its_reason_and_so_is_trouble() {
+fn loss_and_storage_trouble_are_warnings_with_their_reason() {
     let trial = VVM.trial();
     let run = trial.run_script("echo up; sleep 60").with(["--log-format", "json", "--ttl", trial.ttl("2s")]);
     let mut running = run.start();
@@ -85,7 +85,7 @@ fn every_line_is_an_object() {
 }
 
 #[test]
-fn restarts_and_holding_have_their_numbers() {
+fn restarts_and_holding_have_numbers_and_times() {
     let trial = VVM.trial();
     let options = ["--on-exit", "restart", "--restart-backoff", "20ms", "--restart-limit", "2"];
     let run = trial.run_script("exit 3").with(options).with(["--hold-at-least", "1s"]);
@@ -116,7 +116,7 @@ fn restarts_and_holding_have_their_numbers() {
 
 /// A leader that has to stop and a candidate that waits name the operator.
 #[test]
-fn a_pause_and_a_step_down_say_who_asked_and_what_for() {
+fn pause_and_step_down_name_the_operator_and_the_reason() {
     let trial = VVM.trial();
     let name = trial.name();
     let run = || {
@@ -158,7 +158,7 @@ fn a_pause_and_a_step_down_say_who_asked_and_what_for() {
 
 /// And one that has died, or does not listen.
 #[test]
-fn what_becomes_of_the_guardian_is_told_with_the_leadership() {
+fn death_or_silence_of_the_guardian_is_logged_with_the_leadership() {
     let trial = VVM.trial();
     let run = || {
         trial.run_script("echo up; exec sleep 60").with(["--log-format", "json", "--ttl", trial.ttl("2s")])

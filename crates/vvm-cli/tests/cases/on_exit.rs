@@ -13,7 +13,7 @@ fn free_now(trial: &Trial) -> bool {
 }
 
 #[test]
-fn a_command_is_restarted_under_the_same_leadership_up_to_the_limit_and_its_last_status_counts() {
+fn command_is_restarted_under_one_leadership_up_to_the_limit() {
     let trial = VVM.trial();
     let count = trial.folder().join("count").display().to_string();
     let script = format!("echo x >> {count}; echo $VVM_LEADER_EPOCH; exit $(wc -l < {count})");
@@ -26,7 +26,7 @@ fn a_command_is_restarted_under_the_same_leadership_up_to_the_limit_and_its_last
 }
 
 #[test]
-fn the_pause_before_a_restart_doubles_up_to_the_longest() {
+fn restart_backoff_doubles_up_to_its_maximum() {
     let trial = VVM.trial();
     let options = ["--restart-backoff", "20ms", "--restart-backoff-max", "30ms", "--restart-limit", "3"];
     let run = trial.run_script("exit 4").with(["--on-exit", "restart"]).with(options);
@@ -39,7 +39,7 @@ fn the_pause_before_a_restart_doubles_up_to_the_longest() {
 
 /// Daemons, and processes that ignore TERM.
 #[test]
-fn a_restart_finds_nothing_of_the_run_before() {
+fn restart_follows_the_end_of_every_process_of_the_run_before() {
     let trial = VVM.trial();
     let lock = trial.folder().join("lock").display().to_string();
     let daemon = "trap \"\" TERM; echo > $0.up; sleep 1000; :";
@@ -57,7 +57,7 @@ fn a_restart_finds_nothing_of_the_run_before() {
 }
 
 #[test]
-fn leadership_is_kept_between_two_runs_and_a_request_ends_the_wait_at_once() {
+fn leadership_is_kept_before_a_restart_and_a_stop_request_ends_the_wait() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
         let trial = VVM.trial();
         let options = ["--on-exit", "restart", "--restart-backoff", "1h", "--restart-backoff-max", "1h"];
@@ -73,7 +73,7 @@ fn leadership_is_kept_between_two_runs_and_a_request_ends_the_wait_at_once() {
 }
 
 #[test]
-fn a_command_that_is_told_to_stop_is_not_restarted() {
+fn stopped_command_is_not_restarted() {
     let trial = VVM.trial();
     let script = "trap 'exit 6' TERM; echo up; while :; do sleep 0.01; done";
     let mut running = trial.run_script(script).with(SOON).start();
@@ -85,7 +85,7 @@ fn a_command_that_is_told_to_stop_is_not_restarted() {
 }
 
 #[test]
-fn a_command_that_is_gone_when_it_is_to_be_restarted_is_127() {
+fn command_deleted_before_its_restart_is_127() {
     let trial = VVM.trial();
     let program = trial.folder().join("once");
     std::fs::write(&program, format!("#!/bin/sh\nrm {}\n", program.display())).unwrap();
@@ -105,7 +105,7 @@ fn holding(trial: &Trial, ttl: &str, on_loss: &str) -> Running {
 }
 
 #[test]
-fn a_short_command_keeps_the_lease_for_as_long_as_was_asked_and_nothing_runs_meanwhile() {
+fn hold_at_least_keeps_the_lease_after_a_short_command() {
     let trial = VVM.trial();
     let began = SystemClock::read();
     let mut running = trial.run_script("echo ran; exit 3").with(["--hold-at-least", "1500ms"]).start();
@@ -122,7 +122,7 @@ fn a_short_command_keeps_the_lease_for_as_long_as_was_asked_and_nothing_runs_mea
 }
 
 #[test]
-fn a_command_that_takes_longer_holds_nothing() {
+fn command_longer_than_hold_at_least_is_not_held() {
     let trial = VVM.trial();
     let finished = trial.run(["sleep", "0.2"]).with(["--hold-at-least", "100ms"]).finish();
     assert_eq!(finished.code(), 0);
@@ -130,7 +130,7 @@ fn a_command_that_takes_longer_holds_nothing() {
 }
 
 #[test]
-fn a_request_ends_the_holding_at_once_and_the_status_is_the_commands() {
+fn stop_request_while_holding_exits_at_once_with_the_commands_status() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
         let trial = VVM.trial();
         let running = holding(&trial, "20s", "exit");
@@ -142,7 +142,7 @@ fn a_request_ends_the_holding_at_once_and_the_status_is_the_commands() {
 
 /// Also with `--on-loss rejoin`: the job is done.
 #[test]
-fn a_loss_while_holding_is_no_failure_of_the_job() {
+fn loss_while_holding_keeps_the_status_of_the_command() {
     for on_loss in ["exit", "rejoin"] {
         let trial = VVM.trial();
         let running = holding(&trial, trial.ttl("1s"), on_loss);
@@ -156,7 +156,7 @@ fn a_loss_while_holding_is_no_failure_of_the_job() {
 }
 
 #[test]
-fn a_loss_between_two_runs_is_a_loss() {
+fn loss_between_two_runs_has_the_status_of_a_loss() {
     let trial = VVM.trial();
     let options = ["--on-exit", "restart", "--restart-backoff", "1h", "--restart-backoff-max", "1h"];
     let mut running = trial.run_script("exit 3").with(options).with(["--ttl", trial.ttl("1s")]).start();

@@ -105,7 +105,7 @@ fn leader_of(trial: &Trial, all: &[Running]) -> usize {
 }
 
 #[test]
-fn outages_of_any_length_leave_one_leader_and_all_others_candidates() {
+fn one_leader_and_all_candidates_survive_outages_of_any_length() {
     let seeds = std::env::var("VVM_TEST_SEEDS").unwrap_or_else(|_| "1".into());
     for seed in seeds.split(' ') {
         outages(seed.parse().unwrap());
@@ -113,7 +113,7 @@ fn outages_of_any_length_leave_one_leader_and_all_others_candidates() {
 }
 
 #[test]
-fn as_many_work_as_there_are_slots_each_in_its_own_and_who_is_killed_is_replaced() {
+fn each_slot_has_one_leader_and_a_killed_leader_is_replaced() {
     let trial = VVM.trial();
     let options = ["--ttl", trial.ttl("2s"), "--slots", "3", "--on-loss", "rejoin"];
     let mut all = (0..5).map(|_| worker(&trial, &options).start()).collect::<Vec<_>>();

@@ -37,7 +37,7 @@ fn is_of_no_leadership(found: &Value) -> bool {
 }
 
 #[test]
-fn worker_ended() {
+fn exited_command_has_the_outcome_worker_ended() {
     let trial = VVM.trial();
     let found = result(&trial, "exit 79", &["--holder", "here"], |_, _| {});
     assert_eq!(found["outcome"], "worker_ended");
@@ -51,7 +51,7 @@ fn worker_ended() {
 }
 
 #[test]
-fn stopped() {
+fn stop_request_has_the_outcome_stopped() {
     let trial = VVM.trial();
     let found = result(&trial, "exec sleep 1000", &[], |_, running| running.signal(Signal::TERM));
     assert_eq!(found["outcome"], "stopped");
@@ -59,7 +59,7 @@ fn stopped() {
 }
 
 #[test]
-fn stopped_while_waiting_and_not_acquired_and_leader_seen() {
+fn run_without_leadership_has_an_outcome_for_each_reason() {
     let trial = VVM.trial();
     let mut leader = trial.run_script("echo up; exec sleep 1000").start();
     leader.stdout.wait_for("up");
@@ -82,7 +82,7 @@ fn stopped_while_waiting_and_not_acquired_and_leader_seen() {
 }
 
 #[test]
-fn lost() {
+fn lost_leadership_has_the_outcome_lost() {
     let trial = VVM.trial();
     let found = result(&trial, "exec sleep 1000", &["--ttl", "4s"], |trial, running| {
         let outage = trial.outage();
@@ -95,7 +95,7 @@ fn lost() {
 }
 
 #[test]
-fn unhealthy() {
+fn failed_check_has_the_outcome_unhealthy() {
     let trial = VVM.trial();
     let check = ["--check", "false", "--check-interval", "20ms", "--check-failures", "1"];
     let found = result(&trial, "exec sleep 1000", &check, |_, _| {});
@@ -104,7 +104,7 @@ fn unhealthy() {
 }
 
 #[test]
-fn storage_refused_and_conflict_and_misuse() {
+fn refused_run_has_an_outcome_for_each_reason() {
     let trial = VVM.trial();
     let (missing, _) = trial.storage_that_was_never_made();
     let found = result_of(&trial, trial.run(["true"]).with(["--storage", &missing]));
@@ -118,7 +118,7 @@ fn storage_refused_and_conflict_and_misuse() {
 }
 
 #[test]
-fn command_not_found_and_not_executable() {
+fn missing_or_unexecutable_command_has_its_own_outcome() {
     let trial = VVM.trial();
     let found = result_of(&trial, trial.run(["no-such-command"]));
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"command_not_found".into(), &127.into()));
@@ -129,7 +129,7 @@ fn command_not_found_and_not_executable() {
 }
 
 #[test]
-fn system_refused() {
+fn occupied_address_has_the_outcome_system_refused() {
     let trial = VVM.trial();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -139,7 +139,7 @@ fn system_refused() {
 
 /// What the host can't say any more, the guardian does.
 #[test]
-fn host_died() {
+fn killed_host_has_the_outcome_host_died() {
     let trial = VVM.trial();
     let found = result(&trial, "exec sleep 1000", &[], |_, running| {
         kill_process(running.host(), Signal::KILL).unwrap();
@@ -150,9 +150,9 @@ fn host_died() {
 
 /// The keeper of the command can't say any more that nothing of it is left.
 #[test]
-fn keeper_died() {
+fn killed_keeper_has_the_outcome_keeper_died() {
     if VVM.level() == Level::PidNamespace {
-        // There the kernel proves the end (`a_killed_init_is_a_killed_worker`).
+        // There the kernel proves the end (`killed_process_1_of_the_namespace_counts_as_a_killed_worker`).
         return;
     }
     let trial = VVM.trial();
@@ -164,7 +164,7 @@ fn keeper_died() {
 }
 
 #[test]
-fn deadline() {
+fn stopped_host_has_the_outcome_deadline() {
     let trial = VVM.trial();
     let ttl = ["--ttl", trial.ttl("1s")];
     let found = result(&trial, "exec sleep 1000", &ttl, |_, running| {

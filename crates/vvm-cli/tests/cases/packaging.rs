@@ -17,7 +17,7 @@ fn setting<'unit>(unit: &'unit str, name: &str) -> &'unit str {
 }
 
 #[test]
-fn the_unit_says_what_vvm_relies_on() {
+fn unit_has_the_settings_that_vvm_needs() {
     let unit = shipped("vvm@.service");
     for (name, value) in [
         ("Type", "notify"),
@@ -35,7 +35,7 @@ fn the_unit_says_what_vvm_relies_on() {
 
 /// Asked of systemd itself, where there is one to ask.
 #[test]
-fn systemd_finds_nothing_wrong_with_the_unit() {
+fn unit_passes_systemd_analyze_verify() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("vvm@payroll.service");
     let hardening = folder.path().join("vvm@.service.d/hardening.conf");
@@ -68,7 +68,7 @@ fn systemd_finds_nothing_wrong_with_the_unit() {
 /// Probes use addresses that `vvm` serves, and no liveness probe kills a pod: a host that hangs while it
 /// leads is dead at 0.8 TTL, with its reason.
 #[test]
-fn probes_and_the_proxy_ask_where_vvm_answers() {
+fn probes_and_proxy_use_paths_that_vvm_answers() {
     let example = shipped("kubernetes.yaml");
     let number = |before: &str| {
         let mut found = example.split(before).skip(1);

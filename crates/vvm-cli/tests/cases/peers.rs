@@ -11,7 +11,7 @@ use std::{
 
 /// `consul lock` ends of a hang-up, and its command lives on.
 #[test]
-fn a_hangup_or_a_quit_leaves_no_orphan() {
+fn hangup_or_quit_leaves_no_orphan() {
     for signal in [Signal::HUP, Signal::QUIT] {
         let trial = VVM.trial();
         // One who ignores both, in a session of its own, as a daemon would be.
@@ -51,7 +51,7 @@ fn metrics(running: &mut Running) -> impl Fn() -> String + use<> {
 
 /// What an alarm for two leaders adds up: a standby says 0, instead of nothing, and the leader 1.
 #[test]
-fn the_metric_of_all_candidates_adds_up_to_one_leader() {
+fn leading_metrics_of_all_candidates_add_up_to_one() {
     let trial = VVM.trial();
     let mut candidates = ["a", "b", "c"].map(|holder| {
         trial.run_script("exec sleep 1000").with(["--holder", holder, "--http", "127.0.0.1:0"]).start()

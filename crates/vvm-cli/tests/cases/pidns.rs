@@ -21,7 +21,7 @@ fn of_the_worker(trial: &Trial) -> usize {
 }
 
 /// Whether this machine has what these tests are about. Where it hasn't,
-/// [`a_machine_without_it_is_refused_with_71`] says what happens.
+/// [`machine_without_pid_namespaces_is_refused_with_71`] says what happens.
 fn is_at_its_level() -> bool {
     VVM.level() == Level::PidNamespace
 }
@@ -44,7 +44,7 @@ fn gone_within(what: &str, bound: Duration, options: &[&str], act: impl Fn(&Tria
 }
 
 #[test]
-fn the_worker_sees_its_own_processes_and_we_see_no_mount_of_it() {
+fn worker_sees_only_its_own_processes_and_its_mounts_stay_inside() {
     if !is_at_its_level() {
         return;
     }
@@ -66,7 +66,7 @@ fn the_worker_sees_its_own_processes_and_we_see_no_mount_of_it() {
 
 /// The end of process 1 is the end of the command.
 #[test]
-fn a_killed_init_is_a_killed_worker() {
+fn killed_process_1_of_the_namespace_counts_as_a_killed_worker() {
     if !is_at_its_level() {
         return;
     }
@@ -80,7 +80,7 @@ fn a_killed_init_is_a_killed_worker() {
 }
 
 #[test]
-fn the_level_in_force_is_said_and_written() {
+fn level_in_force_is_logged_and_in_the_result_file() {
     let trial = VVM.trial();
     let path = trial.folder().join("result.json");
     let finished = trial.run(["true"]).with(["--result-file", path.to_str().unwrap()]).finish();
@@ -106,7 +106,7 @@ fn as_other_user(trial: &Trial, run: Run) -> Run {
 
 /// A user without the permission gets a PID namespace inside a user namespace, and keeps its user id.
 #[test]
-fn an_ordinary_user_has_it_inside_a_user_namespace() {
+fn ordinary_user_gets_pidns_inside_a_user_namespace() {
     if !geteuid().is_root() {
         // Then every other test of this file is that of an ordinary user.
         return;
@@ -124,7 +124,7 @@ fn an_ordinary_user_has_it_inside_a_user_namespace() {
 }
 
 #[test]
-fn a_machine_without_it_is_refused_with_71() {
+fn machine_without_pid_namespaces_is_refused_with_71() {
     let trial = VVM.trial();
     let run = trial.run(["echo", "started"]).with(["--containment", "pidns"]);
     let (refused, hint) = if !gives_pid_namespaces() {
@@ -148,7 +148,7 @@ mod timed {
     use super::*;
 
     #[test]
-    fn a_fork_storm_ends_with_the_host() {
+    fn fork_storm_ends_with_a_killed_host() {
         gone_within("storm, host killed", harness::OUTLIVING, &[], |_, running| {
             let host = running.host();
             let killed_at = SystemClock::read();
@@ -158,7 +158,7 @@ mod timed {
     }
 
     #[test]
-    fn a_fork_storm_ends_with_guardian_and_host_killed_at_once() {
+    fn fork_storm_ends_with_guardian_and_host_killed_at_once() {
         gone_within("storm, both killed", harness::OUTLIVING, &[], |_, running| {
             let host = running.host();
             let killed_at = SystemClock::read();
@@ -171,7 +171,7 @@ mod timed {
 
     /// No process of `vvm` is left, not even process 1: the kernel does all of it.
     #[test]
-    fn with_all_of_ours_stopped_nothing_outlives_the_deadline() {
+    fn nothing_outlives_the_deadline_if_all_vvm_processes_are_stopped() {
         // 0.8 TTL from the last renewal, which was before we looked.
         let bound = Duration::from_millis(800) + harness::OUTLIVING;
         gone_within("storm, all of ours stopped", bound, &["--ttl", "1s"], |trial, running| {

@@ -38,7 +38,7 @@ fn run(trial: &Trial, through: &[&str], storage: &str) -> Finished {
 }
 
 #[test]
-fn a_storage_on_overlayfs_is_refused_before_any_file_is_made_unless_the_url_allows_it() {
+fn overlayfs_is_refused_before_a_file_is_created_unless_allowed() {
     let trial = VVM.trial();
     let folder = trial.folder().join("overlay");
     std::fs::create_dir(&folder).unwrap();
@@ -61,7 +61,7 @@ fn a_storage_on_overlayfs_is_refused_before_any_file_is_made_unless_the_url_allo
 }
 
 #[test]
-fn a_value_of_allow_that_there_is_not_is_misuse_and_named() {
+fn unknown_value_of_allow_is_64_and_named() {
     let trial = VVM.trial();
     let storage = format!("sqlite:{}?allow=nfs", trial.folder().join("leader.db").display());
     let refused = trial.run(["true"]).with(["--storage", &storage]).finish();
@@ -74,7 +74,7 @@ fn path(trial: &Trial) -> String {
 }
 
 #[test]
-fn run_says_which_storage_it_opened_and_who_leads() {
+fn run_logs_its_storage_and_the_leader() {
     let trial = VVM.trial();
     let path = path(&trial);
     let mut leader =
@@ -106,7 +106,7 @@ fn run_says_which_storage_it_opened_and_who_leads() {
 }
 
 #[test]
-fn elect_says_which_storage_it_opened_and_who_leads() {
+fn elect_logs_its_storage_and_the_leader() {
     let trial = VVM.trial();
     let elect = || {
         let mut elect = Command::new(VVM.path());

@@ -37,7 +37,7 @@ fn ended(trial: &Trial, running: Running) -> Finished {
 }
 
 #[test]
-fn it_has_ended_before_the_command_is_told() {
+fn pre_stop_ends_before_the_command_is_signalled() {
     let trial = VVM.trial();
     let running = up(run(&trial, "sleep 0.3; echo pre $VVM_LEADER_NAME >> $NOTES; echo heard; exit 1"));
     running.signal(Signal::TERM);
@@ -54,7 +54,7 @@ fn it_has_ended_before_the_command_is_told() {
 }
 
 #[test]
-fn one_that_hangs_is_killed_after_its_time_with_what_it_started() {
+fn hanging_pre_stop_is_killed_with_its_children() {
     let trial = VVM.trial();
     let hangs = "trap '' TERM; sleep 1000 & (setsid sleep 1000 &); sleep 1000";
     let running = up(run(&trial, hangs).with(["--pre-stop-timeout", "100ms"]));
@@ -66,7 +66,7 @@ fn one_that_hangs_is_killed_after_its_time_with_what_it_started() {
 }
 
 #[test]
-fn a_second_request_kills_both_at_once_and_other_signals_reach_the_command() {
+fn second_request_kills_hook_and_command_and_other_signals_are_forwarded() {
     let trial = VVM.trial();
     let mut running = up(run(&trial, "echo pre >> $NOTES; sleep 1000; :").with(["--pre-stop-timeout", "1h"]));
     running.signal(Signal::TERM);
@@ -81,7 +81,7 @@ fn a_second_request_kills_both_at_once_and_other_signals_reach_the_command() {
 
 /// The exit status shows that nothing was killed at the deadline.
 #[test]
-fn after_a_loss_it_ends_in_time_for_the_command_to_stop_before_the_deadline() {
+fn pre_stop_after_a_loss_leaves_time_for_the_command_to_stop() {
     let trial = VVM.trial();
     let hangs = "trap '' TERM; echo pre >> $NOTES; while :; do sleep 1000; done";
     let running = up(run(&trial, hangs).with(["--pre-stop-timeout", "1h", "--ttl", "5s"]));
@@ -94,7 +94,7 @@ fn after_a_loss_it_ends_in_time_for_the_command_to_stop_before_the_deadline() {
 }
 
 #[test]
-fn it_runs_when_a_check_has_failed_too() {
+fn pre_stop_runs_after_a_failed_check() {
     let trial = VVM.trial();
     let check = ["--check", "false", "--check-interval", "20ms", "--check-failures", "2"];
     let finished = ended(&trial, up(run(&trial, "echo pre >> $NOTES").with(check)));
@@ -104,7 +104,7 @@ fn it_runs_when_a_check_has_failed_too() {
 }
 
 #[test]
-fn it_does_not_run_when_the_command_ends_by_itself() {
+fn pre_stop_does_not_run_if_the_command_exits_by_itself() {
     let trial = VVM.trial();
     let notes_file = trial.folder().join("notes").display().to_string();
     let run =

@@ -64,7 +64,7 @@ fn hint(trial: &Trial, candidates: usize) {
 }
 
 #[test]
-fn sockets_are_the_users_alone_and_go_with_their_processes() {
+fn wake_up_sockets_are_private_and_end_with_their_processes() {
     let trial = VVM.trial();
     let (first, second) = (leader(&trial, "a"), standby(&trial, "b"));
     eventually("two sockets", || sockets(&trial).len() == 2);
@@ -80,7 +80,7 @@ fn sockets_are_the_users_alone_and_go_with_their_processes() {
 
 /// Exit status 64 before a campaign, if the folder was given.
 #[test]
-fn a_folder_that_was_named_and_will_not_do_is_refused() {
+fn unusable_local_dir_is_refused() {
     let trial = VVM.trial();
     let place = trial.folder().join("place");
     let refused = |hint: &str| {
@@ -111,7 +111,7 @@ fn a_folder_that_was_named_and_will_not_do_is_refused() {
 
 /// Commands that only wake others work without it, and candidates with `none` or without the folder.
 #[test]
-fn without_a_folder_everything_takes_longer_and_works() {
+fn hand_over_without_a_local_dir_works_by_polling() {
     let trial = VVM.trial();
     let run = |holder| trial.run_script(WORK).with(["--holder", holder, "--local-dir", "none"]);
     let mut first = run("a").start();
@@ -139,7 +139,7 @@ mod timed {
     use super::*;
 
     #[test]
-    fn a_standby_leads_at_once_when_the_leader_is_told_to_stop() {
+    fn standby_leads_at_once_after_a_stopped_leader() {
         VVM.timed("TERM to a leader", |attempt, trial| {
             let start = |holder| trial.run_script(SLOW_TO_STOP).with(["--holder", holder]).start();
             let mut first = start("a");
@@ -158,7 +158,7 @@ mod timed {
     }
 
     #[test]
-    fn a_standby_leads_at_once_when_the_leader_steps_down_for_it() {
+    fn standby_leads_at_once_after_a_step_down() {
         VVM.timed("step-down --to", |attempt, trial| {
             let (mut one, mut other) = (leader(trial, "a"), standby(trial, "b"));
             std::thread::scope(|scope| {
@@ -175,7 +175,7 @@ mod timed {
 
     /// The standby's answer, the leader's, and then the release: three wake-ups.
     #[test]
-    fn all_of_a_step_down_takes_less_than_a_look() {
+    fn step_down_takes_less_than_a_polling_interval() {
         VVM.timed("step-down --to, from the command on", |attempt, trial| {
             let (_one, mut other) = (leader(trial, "a"), standby(trial, "b"));
             hint(trial, 2);
@@ -191,7 +191,7 @@ mod timed {
     }
 
     #[test]
-    fn a_pause_is_heeded_at_once() {
+    fn pause_takes_effect_at_once() {
         VVM.timed("a pause", |attempt, trial| {
             let mut running = leader(trial, "a");
             hint(trial, 1);
@@ -207,7 +207,7 @@ mod timed {
     }
 
     #[test]
-    fn the_end_of_a_pause_is_heeded_at_once() {
+    fn resume_takes_effect_at_once() {
         VVM.timed("the end of a pause", |attempt, trial| {
             let mut running = leader(trial, "a");
             assert_eq!(trial.ask("pause", &["--name", "payroll"]).0, 0);

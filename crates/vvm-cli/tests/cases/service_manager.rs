@@ -59,7 +59,7 @@ impl Manager {
 }
 
 #[test]
-fn a_standby_is_ready_and_each_change_is_told_by_the_main_process() {
+fn standby_is_ready_and_the_main_process_reports_each_change() {
     let trial = VVM.trial();
     let mut leader = trial.run_script("echo up; exec sleep 1000").start();
     leader.stdout.wait_for("up");
@@ -95,7 +95,7 @@ fn missing_service_manager_is_no_error_and_the_command_gets_no_socket() {
 }
 
 #[test]
-fn a_leadership_that_is_only_held_is_told_as_that() {
+fn holding_without_a_command_is_reported_as_holding() {
     let trial = VVM.trial();
     let manager = Manager::of(&trial);
     let running = manager.starts(trial.run(["true"]).with(["--hold-at-least", "1h"]));
@@ -117,7 +117,7 @@ fn a_leadership_that_is_only_held_is_told_as_that() {
 }
 
 #[test]
-fn a_loss_that_another_campaign_follows_is_no_stop() {
+fn loss_with_rejoin_is_not_reported_as_stopping() {
     let trial = VVM.trial();
     let manager = Manager::of(&trial);
     let run = trial.run_script("echo up; exec sleep 1000").with(["--ttl", "1s", "--on-loss", "rejoin"]);

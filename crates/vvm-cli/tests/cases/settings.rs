@@ -28,7 +28,7 @@ fn leads(run: Run) -> String {
 }
 
 #[test]
-fn the_command_line_comes_before_the_environment_and_that_before_the_file() {
+fn command_line_overrides_environment_and_environment_overrides_file() {
     let trial = VVM.trial();
     let all = || with_file(&trial, "name = \"of-file\"\n").environment("VVM_NAME", "of-environment");
     assert_eq!(leads(all().with(["--name", "of-line"])), "of-line");
@@ -41,7 +41,7 @@ fn the_command_line_comes_before_the_environment_and_that_before_the_file() {
 }
 
 #[test]
-fn everything_may_stand_in_a_file_that_a_variable_names() {
+fn all_settings_can_come_from_a_file_named_by_a_variable() {
     let trial = VVM.trial();
     let text = format!(
         "storage = \"{}\"\nname = \"payroll\"\nslots = 2\nstop-timeout = \"1s\"\nkeep-credentials = true\n\
@@ -63,7 +63,7 @@ fn everything_may_stand_in_a_file_that_a_variable_names() {
 }
 
 #[test]
-fn a_command_on_the_command_line_comes_before_that_of_the_file() {
+fn command_of_the_command_line_overrides_that_of_the_file() {
     let trial = VVM.trial();
     let text = "command = [\"echo\", \"leads file\"]\n";
     assert_eq!(leads(with_file(&trial, text)), "payroll");
@@ -71,7 +71,7 @@ fn a_command_on_the_command_line_comes_before_that_of_the_file() {
 }
 
 #[test]
-fn what_is_said_closer_wins_over_what_contradicts_it() {
+fn conflicting_setting_of_the_closer_source_wins() {
     let trial = VVM.trial();
     let file = || with_file(&trial, "try = true\n");
     assert_eq!(leads(file().with(["--acquire-timeout", "1m"])), "payroll");
@@ -90,7 +90,7 @@ fn what_is_said_closer_wins_over_what_contradicts_it() {
 
 /// The file is a pipe, which can be read once: a second reader would wait for ever.
 #[test]
-fn the_file_is_read_once_for_guardian_and_host() {
+fn file_is_read_once_for_guardian_and_host() {
     let trial = VVM.trial();
     let path = trial.folder().join("pipe");
     rustix::fs::mkfifoat(CWD, &path, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
@@ -106,7 +106,7 @@ fn the_file_is_read_once_for_guardian_and_host() {
 }
 
 #[test]
-fn a_file_that_makes_no_sense_is_64_and_the_line_is_named() {
+fn malformed_file_is_64_and_the_line_is_named() {
     let trial = VVM.trial();
     let table = [
         ("ttl = \"2s\"\ntlt = \"2s\"\n", "line 2: tlt: there is no such setting; did you mean ttl?"),
@@ -143,7 +143,7 @@ fn a_file_that_makes_no_sense_is_64_and_the_line_is_named() {
 }
 
 #[test]
-fn a_file_that_cant_be_read_is_64_and_what_names_it_is_said() {
+fn unreadable_file_is_64_and_the_setting_that_names_it_is_shown() {
     let trial = VVM.trial();
     let missing = trial.folder().join("missing.toml");
     let (folder, missing) = (trial.folder().to_str().unwrap(), missing.to_str().unwrap());
@@ -160,7 +160,7 @@ fn a_file_that_cant_be_read_is_64_and_what_names_it_is_said() {
 }
 
 #[test]
-fn a_misspelled_variable_is_said_and_another_ones_is_left_alone() {
+fn misspelled_variable_is_reported_and_a_foreign_one_is_not() {
     let trial = VVM.trial();
     let finished = trial.run(["true"]).environment("VVM_STOP_TIMEOT", "1s").finish();
     assert_eq!(finished.code(), 0);
@@ -173,7 +173,7 @@ fn a_misspelled_variable_is_said_and_another_ones_is_left_alone() {
 
 /// The command's own environment has none of it.
 #[test]
-fn a_command_does_not_see_settings() {
+fn command_does_not_see_settings() {
     let trial = VVM.trial();
     let run = trial.run(["sh", "-c", "env | grep -c '^VVM_[^L]'; true"]).without(["--name"]);
     let finished = run.environment("VVM_NAME", "payroll").environment("VVM_TTL", "19s").finish();

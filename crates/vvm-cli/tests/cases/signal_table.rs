@@ -137,7 +137,7 @@ fn documented(state: State) -> [String; 3] {
 
 /// That this file and the documentation have the same table.
 #[test]
-fn the_documentation_says_the_same() {
+fn table_equals_the_documentation() {
     for (state, effects) in TABLE {
         let [first, second, third] = documented(state);
         for (effect, said) in effects.into_iter().zip([&first, &first, &second, &second, &third, &third]) {
@@ -157,7 +157,7 @@ fn the_documentation_says_the_same() {
 
 /// As under `nohup`, also without a worker to keep it from.
 #[test]
-fn a_candidate_that_was_started_ignoring_hangups_lives_through_one() {
+fn candidate_started_with_hup_ignored_survives_a_hangup() {
     let scene = Scene::set(State::Campaigning);
     let ignoring = ["sh", "-c", "trap '' HUP QUIT; exec \"$@\"", "sh"];
     let mut candidate = scene.trial.run(["echo", "leads"]).through(ignoring).start();

@@ -13,7 +13,7 @@ const REPORTER: &str = "for s in TERM INT HUP QUIT USR1 USR2; do trap \"echo $s\
 const NOT_AN_ECHO: Duration = Duration::from_millis(150);
 
 #[test]
-fn the_whole_group_of_the_worker_gets_them() {
+fn process_group_of_the_worker_gets_forwarded_signals() {
     let trial = VVM.trial();
     let script = "trap 'echo parent' USR1; sh -c \"trap 'echo child; exit' USR1; echo up; while :; do sleep \
         0.01; done\" & wait; wait";
@@ -27,7 +27,7 @@ fn the_whole_group_of_the_worker_gets_them() {
 }
 
 #[test]
-fn renewals_go_on_while_the_worker_stops() {
+fn renewals_continue_while_the_worker_stops() {
     let trial = VVM.trial();
     let ttl = trial.ttl("1s");
     // Takes longer to stop than its lease lasts.
@@ -45,7 +45,7 @@ fn renewals_go_on_while_the_worker_stops() {
 }
 
 #[test]
-fn a_second_request_kills_at_once() {
+fn second_stop_request_kills_at_once() {
     for second in [Signal::TERM, Signal::INT] {
         let trial = VVM.trial();
         let mut running = trial.run_script(REPORTER).with(["--stop-timeout", "1h"]).start();
@@ -60,7 +60,7 @@ fn a_second_request_kills_at_once() {
 
 /// A service manager signals every process of a unit at once.
 #[test]
-fn one_request_to_all_our_processes_is_one_request() {
+fn signal_to_all_vvm_processes_is_one_stop_request() {
     let trial = VVM.trial();
     let worker = "trap 'sleep 0.3; exit 6' TERM; echo up; while :; do sleep 0.01; done";
     let mut running = trial.run_script(worker).start();
@@ -74,7 +74,7 @@ fn one_request_to_all_our_processes_is_one_request() {
 
 /// Also if the command gets the signal first and dies before the host reads its own.
 #[test]
-fn a_worker_that_is_faster_than_the_news_was_told_to_stop() {
+fn worker_that_exits_before_the_host_sees_the_signal_counts_as_stopped() {
     let trial = VVM.trial();
     let mut running = trial.run_script("echo up; exec sleep 1000").start();
     running.stdout.wait_for("up");
@@ -86,7 +86,7 @@ fn a_worker_that_is_faster_than_the_news_was_told_to_stop() {
 
 /// As `timeout` does: first the process, then its group.
 #[test]
-fn timeout_stops_and_does_not_kill() {
+fn timeout_command_stops_the_worker_and_does_not_kill_it() {
     let trial = VVM.trial();
     let worker = "trap 'sleep 0.3; exit 6' TERM; while :; do sleep 0.01; done";
     let finished = trial.run_script(worker).through(["timeout", "--preserve-status", "1"]).finish();
@@ -94,7 +94,7 @@ fn timeout_stops_and_does_not_kill() {
 }
 
 #[test]
-fn a_request_while_waiting_for_leadership_ends_at_once() {
+fn stop_request_while_waiting_for_leadership_ends_at_once() {
     let trial = VVM.trial();
     let mut leader = trial.run_script("echo up; exec sleep 1000").start();
     leader.stdout.wait_for("up");
@@ -113,7 +113,7 @@ fn a_request_while_waiting_for_leadership_ends_at_once() {
 }
 
 #[test]
-fn what_was_ignored_at_the_start_stays_ignored() {
+fn signals_ignored_at_the_start_stay_ignored() {
     let trial = VVM.trial();
     let ignoring = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"];
     let mut running = trial.run_script("echo up; exec sleep 1000").through(ignoring).start();
@@ -124,7 +124,7 @@ fn what_was_ignored_at_the_start_stays_ignored() {
 }
 
 #[test]
-fn a_stopped_worker_is_told_to_stop_and_goes_on_to_do_so() {
+fn suspended_worker_is_continued_to_handle_the_stop_signal() {
     let trial = VVM.trial();
     let worker = "trap 'exit 8' TERM; echo up; kill -STOP $$; while :; do sleep 0.01; done";
     let mut running = trial.run_script(worker).start();

@@ -34,7 +34,7 @@ fn ctrl_c_reaches_the_worker_and_stops() {
 
 /// The terminal has signalled the worker, so that we must not.
 #[test]
-fn what_the_terminal_signals_reaches_the_worker_once() {
+fn terminal_signal_reaches_the_worker_once() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
     // (What a shell starts in its background ignores QUIT.)
@@ -68,7 +68,7 @@ fn ctrl_c_reaches_a_worker_that_left_the_group() {
 }
 
 #[test]
-fn ctrl_c_ends_a_worker_and_vvm_dies_of_it_too() {
+fn ctrl_c_ends_the_worker_and_vvm_dies_of_sigint() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
     // A shell goes on after a command that exited, but not after one that died of the interrupt.
@@ -101,7 +101,7 @@ fn ctrl_z_stops_and_fg_resumes() {
 }
 
 #[test]
-fn a_candidate_that_was_stopped_by_ctrl_z_goes_on_waiting() {
+fn candidate_suspended_by_ctrl_z_continues_to_wait() {
     let trial = VVM.trial();
     let mut leader = trial.run_script("echo up; exec sleep 1000").start();
     leader.stdout.wait_for("up");
@@ -122,7 +122,7 @@ fn a_candidate_that_was_stopped_by_ctrl_z_goes_on_waiting() {
 
 /// While it stops, as while it works; and a second Ctrl-C then kills.
 #[test]
-fn a_command_that_stops_is_stopped_by_ctrl_z_and_goes_on_to_stop() {
+fn stopping_command_can_be_suspended_by_ctrl_z_and_continues_to_stop() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
     // Without children: a shell whose child is stopped between vfork and exec is stopped only when that goes
@@ -155,7 +155,7 @@ fn a_command_that_stops_is_stopped_by_ctrl_z_and_goes_on_to_stop() {
 }
 
 #[test]
-fn ctrl_z_for_too_long_is_the_end() {
+fn ctrl_z_past_the_deadline_ends_the_leadership() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
     terminal.type_line(&line(&trial, "echo up; exec sleep 1000", &["--ttl", "1s"]));
@@ -170,7 +170,7 @@ fn ctrl_z_for_too_long_is_the_end() {
 /// Its command would not be contained: it leaves the slot to others, and is a candidate again when it
 /// continues.
 #[test]
-fn a_standby_that_wins_while_it_is_stopped_hands_back_and_stays_a_standby() {
+fn standby_that_wins_while_suspended_releases_and_remains_a_standby() {
     let trial = VVM.trial();
     let mut leader = trial.run_script("echo up; exec sleep 1000").start();
     leader.stdout.wait_for("up");
@@ -193,7 +193,7 @@ fn a_standby_that_wins_while_it_is_stopped_hands_back_and_stays_a_standby() {
 
 /// As it does any other program.
 #[test]
-fn a_terminal_that_is_closed_ends_a_candidate() {
+fn closed_terminal_ends_a_candidate() {
     let trial = VVM.trial();
     let mut leader = trial.run_script("echo up; exec sleep 1000").start();
     leader.stdout.wait_for("up");
@@ -210,7 +210,7 @@ fn a_terminal_that_is_closed_ends_a_candidate() {
 }
 
 #[test]
-fn the_worker_reads_what_is_typed() {
+fn worker_reads_typed_input() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
     terminal.type_line(&line(
@@ -228,7 +228,7 @@ fn the_worker_reads_what_is_typed() {
 
 /// As in any job: what reads in the background is stopped until it comes to the foreground.
 #[test]
-fn a_worker_in_the_background_waits_for_the_foreground_to_read() {
+fn background_worker_reads_after_it_comes_to_the_foreground() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
     terminal.type_line(&format!("{} &", line(&trial, "echo up; read word; echo got $word", &[])));
@@ -246,7 +246,7 @@ fn a_worker_in_the_background_waits_for_the_foreground_to_read() {
 
 /// The terminal's group is one that this namespace has no number for.
 #[test]
-fn in_a_namespace_below_the_terminal_it_works_as_without_one() {
+fn namespace_below_the_terminal_works_like_no_terminal() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
     let unshare = "unshare --pid --fork --mount-proc";
@@ -279,7 +279,7 @@ fn ctrl_z_without_a_shell_stops_nothing() {
 
 /// A host that writes in the background of such a terminal would be stopped, and killed at the deadline.
 #[test]
-fn a_terminal_that_stops_background_writers_does_not_stop_the_host() {
+fn tostop_terminal_does_not_stop_the_host() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
     terminal.type_line("stty tostop");
