@@ -106,7 +106,8 @@ impl Line {
     fn of(key: &ElectionKey, state: Liveness, slot: &Slot, requests: &Requests) -> Self {
         let entry = slot.entry();
         let step_down = requests.step_down.as_ref();
-        let step_down = step_down.filter(|request| request.is_about(key.slot, slot.last_epoch()));
+        let step_down =
+            step_down.filter(|request| request.is_about(key.slot, entry.map(|entry| entry.epoch)));
         let age = if let Slot::Held { proven_age, .. } = slot { *proven_age } else { None };
         Self {
             slot: key.slot.get().get(),

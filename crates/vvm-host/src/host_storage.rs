@@ -71,14 +71,14 @@ impl HostStorage {
         self.requests.subscribe()
     }
 
-    /// Reads the operators' requests. May be stale.
+    /// Reads the operators' requests, and returns a step-down that has expired apart from them. May be stale.
     ///
     /// # Errors
     /// If the storage fails.
     ///
     /// # Cancel safety
     /// May be dropped at will.
-    pub(crate) async fn look_at_requests(&self) -> Result<Requests, ReadError> {
+    pub(crate) async fn look_at_requests(&self) -> Result<(Requests, Option<StepDown>), ReadError> {
         let requests = self.storage.peek_requests(&self.cluster).await?;
         Ok(self.note_requests(requests))
     }
@@ -115,15 +115,15 @@ impl HostStorage {
         self.gate.let_others_first(slot.slot, epoch, first_chance);
     }
 
-    /// Keeps the requests that have not expired, and returns them.
-    fn note_requests(&self, requests: Requests) -> Requests {
-        let requests = self.expiry.drop_expired(requests, self.clock.now());
+    /// Keeps the requests that have not expired. Returns them, and a step-down that has.
+    fn note_requests(&self, mut requests: Requests) -> (Requests, Option<StepDown>) {
+        let expired = self.expiry.take_expired(&mut requests, self.clock.now());
         self.requests.send_if_modified(|seen| {
             let changed = *seen != requests;
             *seen = requests.clone();
             changed
         });
-        requests
+        (requests, expired)
     }
 
     fn may_claim(&self, key: &ElectionKey, last: Option<Epoch>) -> Result<(), WriteError> {

@@ -4,7 +4,10 @@
 use crate::VVM;
 use harness::{Trial, eventually};
 use rustix::process::Signal;
-use std::time::Duration;
+use std::{
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 #[test]
 fn unusable_storage_is_69() {
@@ -73,6 +76,27 @@ fn log_truncated_or_deleted_in_use_is_69_and_says_what_to_do() {
         leader.signal(Signal::TERM);
         leader.finish();
     }
+}
+
+/// A command that was killed leaves its request behind.
+#[test]
+fn leader_withdraws_a_step_down_request_that_has_expired() {
+    let trial = VVM.trial();
+    let mut leader = trial.run_script("echo up; exec sleep 1000").start();
+    leader.stdout.wait_for("up");
+    let before = trial.slots();
+    let mut asking = Command::new(VVM.path());
+    asking.args(["step-down", "--storage", &trial.storage(), "--name", "payroll", "--to", "later"]);
+    let mut asking = asking.stderr(Stdio::null()).spawn().unwrap();
+    eventually("it is asked for", || trial.slots()[0]["stepping_down"]["to"] == "later");
+    asking.kill().unwrap();
+    asking.wait().unwrap();
+    let storage = trial.lock_storage();
+    let sooner = "UPDATE leader SET holder = replace(holder, ' 30000 later', ' 500 later')";
+    storage.execute_batch(&format!("{sooner}; COMMIT")).unwrap();
+    eventually("it is withdrawn", || trial.slots() == before);
+    leader.signal(Signal::TERM);
+    leader.finish();
 }
 
 #[test]

@@ -195,10 +195,11 @@ async fn step_down_request_left_behind_is_ignored_after_its_lifetime() {
     let to = Holder::new("b").unwrap();
     let asked = scene.storage.ask_step_down(&key(), of, Some(&to), first_chance, ask()).await.unwrap();
     let Advanced::Done(request) = asked else { panic!("{asked:?}") };
-    assert_eq!(scene.host.look_at_requests().await.unwrap().step_down.as_ref(), Some(&request));
+    assert_eq!(scene.host.look_at_requests().await.unwrap().0.step_down.as_ref(), Some(&request));
     scene.clock.advance(request.lifetime());
     // Standby `b` comes hours later and accepts.
-    scene.storage.advance_step_down(&key().cluster, &request, Stage::Accepted).await.unwrap();
-    assert_eq!(scene.host.look_at_requests().await.unwrap().step_down, None);
+    let accepted = scene.storage.advance_step_down(&key().cluster, &request, Stage::Accepted).await.unwrap();
+    let Advanced::Done(request) = accepted else { panic!("{accepted:?}") };
+    assert_eq!(scene.host.look_at_requests().await.unwrap(), (Requests::default(), Some(request)));
     assert_eq!(scene.host.requests().borrow().step_down, None);
 }

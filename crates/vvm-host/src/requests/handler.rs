@@ -97,7 +97,13 @@ impl RequestHandler<'_> {
                 looked = self.storage.look_at_requests() => looked,
             };
             // A storage that fails shows in the renewals.
-            let Ok(requests) = looked else { continue };
+            let Ok((requests, expired)) = looked else { continue };
+            let (slot, epoch) = (leading.slot.slot, leading.standing.epoch());
+            if let Some(request) = expired.filter(|request| request.is_about(slot, Some(epoch))) {
+                // Its command was killed. The write compares the version, so it withdraws no other request,
+                // and none that has begun. If it fails, the next look repeats it.
+                let _outcome = self.advance(&request, Stage::Withdrawn).await;
+            }
             if let Some(demand) = self.demand(leading, requests).await {
                 return Some(demand);
             }

@@ -182,7 +182,7 @@ impl Stage {
     }
 }
 
-/// Drops step-down requests that one process has seen for longer than their lifetime.
+/// Finds step-down requests that one process has seen for longer than their lifetime.
 ///
 /// The command that made a request may be killed and leave it behind. Without an expiry, a standby of the
 /// named holder that starts hours later would depose the leader. Age counts on the observer's own clock from
@@ -194,15 +194,14 @@ pub struct RequestExpiry {
 }
 
 impl RequestExpiry {
-    /// Returns `requests` without a step-down that has expired by `now`.
-    pub fn drop_expired(&self, mut requests: Requests, now: Instant) -> Requests {
+    /// Removes a step-down that has expired by `now` from `requests`, and returns it.
+    pub fn take_expired(&self, requests: &mut Requests, now: Instant) -> Option<StepDown> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        requests.step_down = requests.step_down.filter(|request| {
+        requests.step_down.take_if(|request| {
             let same = seen.filter(|(incarnation, _)| *incarnation == request.incarnation());
             let (_, since) = *seen.insert(same.unwrap_or((request.incarnation(), now)));
-            request.stage >= Stage::Begun || now < since.after(request.lifetime)
-        });
-        requests
+            request.stage < Stage::Begun && now >= since.after(request.lifetime)
+        })
     }
 }
 
@@ -263,8 +262,10 @@ mod tests {
         let step_down = |stage: Stage| StepDown::of(&held("v2 1 7 1000 b", stage.number()));
         let at = |millis| Instant::ORIGIN.after(Duration::from_millis(millis));
         let heeded = |stage, now| {
-            let requests = Requests { step_down: step_down(stage), ..Requests::default() };
-            expiry.drop_expired(requests, at(now)).step_down.is_some()
+            let mut requests = Requests { step_down: step_down(stage), ..Requests::default() };
+            let expired = expiry.take_expired(&mut requests, at(now));
+            assert_ne!(requests.step_down.is_some(), expired.is_some());
+            expired.is_none()
         };
         assert!(heeded(Stage::Asked, 0));
         assert!(heeded(Stage::Accepted, 999));
@@ -274,11 +275,7 @@ mod tests {
 
         let later = request(Holder::new("v2 1 7 1000 b").unwrap(), Ttl::DEFAULT, None, ask(2)).unwrap();
         let later = StepDown::of(&Slot::Held { entry: later, proven_age: None });
-        let requests = Requests { step_down: later, ..Requests::default() };
-        assert_eq!(
-            expiry.drop_expired(requests.clone(), at(3_600_001)),
-            requests,
-            "a new request counts anew"
-        );
+        let mut requests = Requests { step_down: later, ..Requests::default() };
+        assert_eq!(expiry.take_expired(&mut requests, at(3_600_001)), None, "a new request counts anew");
     }
 }
