@@ -1,6 +1,5 @@
-//! The cases that a control group for the command may change, and those of that level alone.
-//!
-//! Cases with a terminal are not here: a control group does not change them.
+//! Level cgroup: its own cases, and those of level guardian that a control group can change. It does not
+//! change cases with a terminal.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,

@@ -13,8 +13,8 @@ use std::{fs, os::unix::fs::PermissionsExt as _};
 
 const VVM: Program = Program::new(env!("CARGO_BIN_EXE_vvm"), Level::Guardian);
 
-/// Takes 2 s, and leaves a daemon behind. The SDK refreshes credentials 10 s before they expire, so that
-/// these last for 3 s.
+/// A helper that takes 2 s and leaves a daemon behind. The SDK refreshes credentials 10 s before they expire,
+/// so these last for 3 s.
 const HELPER: &str = r#"#!/bin/sh
 cd "$(dirname "$0")" || exit
 trap 'echo killed >> log; exit 1' TERM HUP INT

@@ -1,4 +1,4 @@
-//! The cases that a PID namespace for the command may change, and those of that level alone.
+//! Level pidns: its own cases, and those of level guardian that a PID namespace can change.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,

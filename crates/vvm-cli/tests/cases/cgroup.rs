@@ -1,7 +1,4 @@
-//! A control group for the worker: everything that holds at level guardian, and what it promises on top.
-//!
-//! The tests of the files taken in here are those of level guardian, at this level (`harness::Level`).
-//! Terminals are left out: a control group is nothing to them.
+//! Level cgroup: what a control group for the worker promises beyond level guardian.
 
 use crate::VVM;
 use harness::{Level, Run, Running, Trial, eventually, lets_us_make_groups, own_group};
@@ -29,8 +26,8 @@ const STORM: &str = "trap '' TERM; (setsid sh -c 'storm() { while :; do (:) & do
 struct Group(PathBuf);
 
 impl Group {
-    /// One of this trial, where this machine lets us make one. Where it doesn't, all that can be shown is
-    /// [`machine_without_a_control_group_is_refused_with_71`].
+    /// Creates a group for this trial; `None` if this machine does not allow it. Then only
+    /// [`machine_without_a_control_group_is_refused_with_71`] tests anything.
     fn of(trial: &Trial) -> Option<Self> {
         let own = own_group().filter(|own| lets_us_make_groups(own))?;
         let path = own.join(format!("vvm-test-{}", trial.mark()));
@@ -38,7 +35,7 @@ impl Group {
         Some(Self(path))
     }
 
-    /// Delegates it to another user, as systemd does.
+    /// Delegates the group to another user, as systemd does.
     fn owned_by(self, user: u32) -> Self {
         for file in ["", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"] {
             chown(self.0.join(file), Some(user), Some(user)).unwrap();
@@ -46,13 +43,13 @@ impl Group {
         self
     }
 
-    /// `run` inside of it.
+    /// Returns `run`, started inside the group.
     fn start(&self, run: Run, then: &str) -> Run {
         let enter = format!("echo 0 > {}/cgroup.procs; {then} exec \"$@\"", self.0.display());
         run.through(["sh", "-c", &enter, "sh"])
     }
 
-    /// The groups inside of it.
+    /// Returns the groups inside the group.
     fn inside(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path());
         entries.filter(|path| path.is_dir()).collect()
@@ -60,7 +57,7 @@ impl Group {
 }
 
 impl Drop for Group {
-    /// With what is in it, also after a failure, and before the trial sees to its processes.
+    /// Removes the group with its processes, also after a failed test.
     fn drop(&mut self) {
         harness::remove_group(&self.0);
     }
@@ -90,14 +87,14 @@ fn storm_ends(what: &str, victim: impl Fn(&Running) -> Pid) {
     });
 }
 
-/// Also a process that is no descendant of `vvm`.
+/// This includes a process that is not a descendant of `vvm`.
 #[test]
 fn killed_host_ends_every_process_in_its_group() {
     let trial = VVM.trial();
     let Some(group) = Group::of(&trial) else { return };
     let mut running = group.start(trial.run_script("echo up; exec sleep 1000"), "").start();
     running.stdout.wait_for("up");
-    // With the mark of the trial, which kills it even if this test fails.
+    // The mark of the trial has it killed even if this test fails.
     let mut stranger = Command::new("sleep").arg("1001").env("TRIAL", trial.mark()).spawn().unwrap();
     fs::write(group.inside()[0].join("cgroup.procs"), stranger.id().to_string()).unwrap();
     kill_process(running.host(), Signal::KILL).unwrap();
@@ -106,7 +103,7 @@ fn killed_host_ends_every_process_in_its_group() {
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&stranger.wait().unwrap()), Some(9));
 }
 
-/// Also those that the worker has made inside.
+/// This includes groups that the worker created inside its own.
 #[test]
 fn worker_has_its_own_group_which_is_removed_afterwards() {
     let trial = VVM.trial();
@@ -120,7 +117,7 @@ fn worker_has_its_own_group_which_is_removed_afterwards() {
     assert_eq!(group.inside(), Vec::<PathBuf>::new());
 }
 
-/// `auto` takes what was left to it, and nothing else: root may write anywhere.
+/// `auto` uses only a delegated group. Root needs the mark of delegation, because root may write anywhere.
 #[test]
 fn auto_uses_a_delegated_group() {
     let trial = VVM.trial();
@@ -137,13 +134,13 @@ fn auto_uses_a_delegated_group() {
     assert_eq!(group.inside(), Vec::<PathBuf>::new());
 }
 
-/// An ordinary user has it where its unit was delegated to it, and else learns how to get there.
+/// The refusal says how to get a delegated group.
 #[test]
 fn ordinary_user_without_a_delegated_group_is_refused() {
     let trial = VVM.trial();
     let Some(group) = Group::of(&trial).filter(|_| geteuid().is_root()) else { return };
-    // A copy of the program, because ours may stand where only its owner may go; made by another process,
-    // because a file that is open for writing in one of ours could not be executed.
+    // The program may be in a folder that only its owner can read, so the user gets a copy. Another process
+    // makes it: a file that this process has open for writing could not be executed.
     let copy = trial.folder().join("vvm");
     let copied = Command::new("cp").arg(VVM.path()).arg(&copy).status().unwrap();
     assert!(copied.success());
@@ -174,7 +171,7 @@ fn machine_without_a_control_group_is_refused_with_71() {
     let run = trial.run(["echo", "started"]).with(["--containment", "cgroup"]);
     let is_there = own_group().is_some();
     let refused = if is_there && geteuid().is_root() {
-        // Out of its sight, which is the same as not there.
+        // Without its mount, the control group is as good as missing.
         let hide = "for kind in cgroup2; do grep \" $kind \" /proc/self/mounts | cut -d ' ' -f 2 | \
                     while read -r mount; do umount \"$mount\"; done; done; exec \"$@\"";
         run.through(["unshare", "--mount", "sh", "-c", hide, "sh"])

@@ -1,4 +1,4 @@
-//! `--check`: a leader whose command does not work gives its leadership up.
+//! `--check`: a leader with an unhealthy command gives up its leadership.
 
 use crate::VVM;
 use harness::{Running, Trial, command_line, eventually};
@@ -10,8 +10,8 @@ use std::{
     thread,
 };
 
-/// A server that gives one answer after the other, and then the last one for ever. An empty answer is none at
-/// all: it keeps the connection, and says nothing.
+/// A server that gives these answers in order, and then always the last one. With an empty answer it keeps
+/// the connection open and sends nothing.
 struct Server {
     url: String,
     asked: Arc<Mutex<Vec<String>>>,
@@ -106,7 +106,7 @@ fn stop_request_during_a_check_stops_the_command() {
     assert_eq!(running.finish().signal(), 15);
 }
 
-/// It would lead again at once, or within the time that a standby needs to notice.
+/// Otherwise it would lead again before a standby notices the release.
 #[test]
 fn unhealthy_leader_campaigns_again_after_the_others() {
     let trial = VVM.trial();
@@ -115,7 +115,7 @@ fn unhealthy_leader_campaigns_again_after_the_others() {
     let mut other = trial.run_script("echo other; exec sleep 1000").start();
     other.stdout.wait_for("other");
     unhealthy.stderr.wait_for("unhealthy, the command has been stopped");
-    // No sooner than it would otherwise have been there.
+    // It defers to the other candidate before it campaigns.
     unhealthy.stderr.wait_for("waiting for leadership");
     other.signal(Signal::TERM);
     other.finish();
@@ -139,7 +139,7 @@ fn stop_request_ends_a_candidate_that_defers_to_others() {
     assert_eq!(campaigns, 1, "{:#?}", finished.stderr);
 }
 
-/// It finds what the command finds in its environment, and what it says is not taken for the command's.
+/// The check has the command's environment, and its output is separate from the command's.
 #[test]
 fn failing_shell_check_ends_the_leadership() {
     let trial = VVM.trial();
@@ -176,7 +176,7 @@ fn hanging_check_fails_and_is_killed_with_its_children() {
     assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
 }
 
-/// Ended with the command, before the leadership is released.
+/// It ends before the leadership is released.
 #[test]
 fn hanging_check_ends_with_the_command() {
     let trial = VVM.trial();

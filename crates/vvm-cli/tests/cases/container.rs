@@ -1,6 +1,5 @@
-//! `vvm` in a container that has next to nothing: a root folder that is read-only, with the program, what it
-//! is linked with, `/proc`, `/dev/null` and a folder for the storage; no shell, no `/tmp`, no user, no
-//! certificate.
+//! `vvm` in a minimal container: a read-only root folder with the program, its libraries, `/proc`,
+//! `/dev/null` and a folder for the storage. It has no shell, no `/tmp`, no user and no certificate.
 
 use crate::VVM;
 use harness::{Lines, Trial, command_line, eventually};
@@ -11,19 +10,19 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// What the program is linked with, and what loads that; nothing for a static one.
+/// Returns the program's libraries and their loader; none for a static program.
 fn libraries() -> Vec<String> {
     let listed = Command::new("ldd").arg(VVM.path()).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
     listed.split_whitespace().filter(|word| word.starts_with('/')).map(str::to_owned).collect()
 }
 
-/// By another process: a file that is open for writing in this one can't be executed by a test beside it.
+/// Copies a file by another process: a concurrent test could not execute a file that this one has open.
 fn copy(file: &str, to: &Path) {
     assert!(Command::new("cp").arg(file).arg(to).status().unwrap().success());
 }
 
-/// Lays the container's files down below `root`.
+/// Creates the container's files in `root`.
 fn lay_down(root: &Path) {
     for folder in ["proc", "dev", "data"] {
         fs::create_dir_all(root.join(folder)).unwrap();
@@ -37,7 +36,7 @@ fn lay_down(root: &Path) {
     }
 }
 
-/// Process 1 of it runs `vvm` with these words.
+/// Starts `vvm` with these arguments as process 1 of the container.
 fn start(trial: &Trial, words: &[&str]) -> Child {
     let root = trial.folder().join("root");
     if !root.exists() {
@@ -80,9 +79,7 @@ fn container_with_only_vvm_and_its_libraries_is_enough() {
     if !probe.status.success() {
         let refusal = String::from_utf8_lossy(&probe.stderr).into_owned();
         assert!(refusal.contains("Operation not permitted"), "refused for another reason: {refusal}");
-        println!(
-            "not permitted to make a container here, which is all that this machine can show: {refusal}"
-        );
+        println!("not tested: this machine does not allow containers: {refusal}");
         return;
     }
     let trial = VVM.trial();
@@ -95,7 +92,7 @@ fn container_with_only_vvm_and_its_libraries_is_enough() {
     assert_eq!(output.status.code(), Some(64), "{said}");
     assert!(said.contains(":1, containment: guardian"), "{said}");
     assert!(said.contains("the command exited with status 64"), "{said}");
-    // The root is read-only indeed.
+    // The root is read-only.
     let elsewhere = ["run", "--storage", "sqlite:/leader.db", "--name", "payroll", "--", "/vvm"];
     assert_eq!(start(&trial, &elsewhere).wait().unwrap().code(), Some(69));
 

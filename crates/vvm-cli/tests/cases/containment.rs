@@ -1,4 +1,4 @@
-//! Whatever a worker starts is dead within 50 ms of the host or the guardian, wherever it went.
+//! All processes of a worker are dead within 50 ms after the host or the guardian.
 
 use crate::VVM;
 use harness::{Finished, OUTLIVING, Running, Trial, eventually};
@@ -6,8 +6,8 @@ use rustix::process::{Pid, Signal, geteuid, kill_process, test_kill_process};
 use std::os::unix::fs::MetadataExt as _;
 use vvm_clock::SystemClock;
 
-/// Workers that try to get away: how many processes each has once all are there, and what it does.
-const FUGITIVES: [(&str, usize, &str); 5] = [
+/// Workers that try to escape: name, number of processes, and script.
+const ESCAPES: [(&str, usize, &str); 5] = [
     ("its own session", 2, "setsid sleep 1000 & wait"),
     ("double fork", 2, "(setsid sh -c 'sleep 1000 & :' &); exec sleep 1001"),
     ("ignores TERM", 3, "trap '' TERM HUP INT QUIT; setsid sleep 1000 & sleep 1000 & wait"),
@@ -32,21 +32,21 @@ fn start(trial: &Trial, processes: usize, script: &str) -> Running {
     running
 }
 
-/// Kills the `victim` of each trial: no process may outlive it for longer than documented. A host without its
-/// guardian hands back first (`guardian_death.rs`).
+/// Kills `target` in each trial, and checks that no process outlives it for longer than documented. A host
+/// whose guardian was killed releases its leadership first (`guardian_death.rs`).
 fn in_time(
     who: &str,
     mut start: impl FnMut(&Trial) -> Running,
-    victim: impl Fn(&Running) -> Pid,
+    target: impl Fn(&Running) -> Pid,
     end: impl Fn(Finished),
 ) {
     VVM.timed(who, |attempt, trial| {
         let running = start(trial);
-        let (host, victim) = (running.host(), victim(&running));
+        let (host, target) = (running.host(), target(&running));
         let killed_at = SystemClock::read();
-        kill_process(victim, Signal::KILL).unwrap();
+        kill_process(target, Signal::KILL).unwrap();
         attempt.within("the end of all but the host", OUTLIVING, killed_at, || {
-            trial.processes().0.iter().all(|one| *one == host && *one != victim)
+            trial.processes().0.iter().all(|one| *one == host && *one != target)
         })?;
         eventually("no process is left", || trial.processes().0.is_empty());
         end(running.finish());
@@ -54,7 +54,7 @@ fn in_time(
     });
 }
 
-/// What a command leaves behind is told to stop, then killed, and only then is `vvm` done.
+/// They get TERM, then KILL, and `vvm` ends only after them.
 /// Shows I6.
 #[test]
 fn background_processes_of_a_command_end_before_vvm() {
@@ -68,7 +68,7 @@ fn background_processes_of_a_command_end_before_vvm() {
     assert_eq!(trial.processes().describe(), Vec::<String>::new());
 }
 
-/// (I6) The record is released when the last process is reaped, and not when the command has ended.
+/// (I6) The record is released when the last process is reaped, not when the command ends.
 #[test]
 fn record_is_held_until_the_last_process_has_ended() {
     let trial = VVM.trial();
@@ -82,7 +82,7 @@ fn record_is_held_until_the_last_process_has_ended() {
     let mut looked = 0;
     loop {
         let (_, table, _) = trial.status(&["--name", "payroll"]);
-        // Alive after the look means alive at the look.
+        // A process that lives after the read also lived during the read.
         if test_kill_process(daemon).is_err() {
             break;
         }
@@ -94,8 +94,8 @@ fn record_is_held_until_the_last_process_has_ended() {
     assert!(trial.status(&["--name", "payroll"]).1.contains("free"));
 }
 
-/// With no process left to sweep, the kernel kills the command with its host. (What the command left behind
-/// lives until the guardian continues, as documented.)
+/// The kernel kills the command with its host. Background processes of the command live until the guardian
+/// continues, as documented.
 #[test]
 fn command_dies_with_the_host_although_the_guardian_is_stopped() {
     let trial = VVM.trial();
@@ -113,7 +113,7 @@ mod timed {
 
     #[test]
     fn nothing_outlives_a_killed_host() {
-        for (who, processes, script) in FUGITIVES {
+        for (who, processes, script) in ESCAPES {
             let begin = |trial: &Trial| start(trial, processes, script);
             in_time(who, begin, Running::host, |finished| assert_eq!(finished.code(), 128 + 9, "{who}"));
         }
@@ -121,7 +121,7 @@ mod timed {
 
     #[test]
     fn nothing_outlives_a_killed_guardian() {
-        for (who, processes, script) in FUGITIVES {
+        for (who, processes, script) in ESCAPES {
             let begin = |trial: &Trial| start(trial, processes, script);
             in_time(
                 who,
@@ -132,14 +132,14 @@ mod timed {
         }
     }
 
-    /// A change of user clears the parent-death signal; only the sweep gets these.
+    /// A change of user clears the parent-death signal, so the guardian must find these processes.
     #[test]
     fn process_of_another_user_does_not_outlive_host_or_guardian() {
         let script = "setpriv --reuid 65534 --clear-groups sleep 1000 & exec setpriv --reuid 65534 \
             --clear-groups sleep 1001";
         let trial = VVM.trial();
         if !geteuid().is_root() {
-            // Only root may change its user, so an ordinary user's worker has no such fugitives.
+            // Only root may change its user.
             let finished = trial.run_script("setpriv --reuid 65534 --clear-groups true").finish();
             assert_ne!(finished.code(), 0, "an ordinary user changed to another");
             return;

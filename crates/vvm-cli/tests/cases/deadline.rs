@@ -1,4 +1,4 @@
-//! The kill deadline: no process of a run lives when another one may lead, whichever was stopped.
+//! The kill deadline: all processes of a run are dead before another candidate can lead.
 
 use crate::VVM;
 use harness::{Attempt, Late, Running, Trial, command_line, eventually};
@@ -8,11 +8,11 @@ use vvm_clock::SystemClock;
 
 const TTL: Duration = Duration::from_secs(2);
 
-/// How long a process without renewals may live: 0.8 TTL from the send of the last one, which was before the
-/// test looked, and the time that a scheduler needs until all processes are gone.
+/// How long a process without renewals may live: 0.8 TTL after the last renewal was sent, and the time that
+/// the scheduler needs to end all processes.
 const DEADLINE: Duration = Duration::from_millis(1600 + 200);
 
-/// A worker that leaves a daemon behind, and neither of them stops when told to.
+/// A worker with a daemon. Both ignore TERM.
 const DAEMON: &str = "trap '' TERM; (setsid sleep 1000 &); echo up; exec sleep 1001";
 
 fn start(trial: &Trial) -> Running {
@@ -21,14 +21,14 @@ fn start(trial: &Trial) -> Running {
     running
 }
 
-/// A process has just been stopped: the last renewal was sent before that.
+/// Checks that all processes end in time after one was stopped.
 fn all_gone(attempt: &Attempt, trial: &Trial) -> Result<(), Late> {
     let stopped_at = SystemClock::read();
     attempt.within("the end of all processes", DEADLINE, stopped_at, || trial.processes().0.is_empty())?;
     Ok(())
 }
 
-/// No process leads or works before all processes of the last leader are dead.
+/// No process leads or works before all processes of the earlier leader are dead.
 /// Shows I1.
 #[test]
 fn next_leader_starts_after_a_stopped_leader_is_dead() {
@@ -59,7 +59,7 @@ fn guardian_stopped_for_less_than_the_deadline_continues() {
     assert_eq!(running.finish().signal(), 15);
 }
 
-/// With a guardian that is stopped before the worker could start, no worker starts.
+/// The guardian is stopped before the worker could start.
 #[test]
 fn no_worker_starts_while_the_guardian_is_stopped() {
     let trial = VVM.trial();
@@ -72,7 +72,7 @@ fn no_worker_starts_while_the_guardian_is_stopped() {
     standby.stderr.wait_for("the guardian does not answer");
     assert!(trial.processes().with("echo started").iter().all(|pid| command_line(*pid).contains("vvm")));
     standby.signal(Signal::CONT);
-    // It has stayed a candidate.
+    // It has remained a candidate.
     let finished = standby.finish();
     assert_eq!(
         (finished.code(), &finished.stdout[..]),

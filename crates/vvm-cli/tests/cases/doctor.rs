@@ -62,7 +62,7 @@ fn problem_has_a_remedy_and_status_1() {
     assert!(said.ends_with("Not fit to lead: see the lines marked problem.\n"), "{said}");
 }
 
-/// On files: a server's table or keyspace is made by `vvm init-storage`.
+/// Only for files: `vvm init-storage` creates the table or keyspace of a server.
 #[test]
 fn file_that_does_not_exist_yet_is_examined_by_a_stand_in() {
     let trial = VVM.trial();

@@ -1,4 +1,4 @@
-//! `--dry-run`: what would be done, with the exit status of the real thing, and nothing done.
+//! `--dry-run`: shows the plan, exits with the status of a real run, and changes nothing.
 
 use crate::VVM;
 use harness::{Run, Trial};
@@ -43,7 +43,7 @@ fn dry_run_shows_the_leader_and_settles_no_slot_count() {
     assert_eq!(code, 0);
     assert!(out.contains("held by the leader, epoch") && out.contains("TTL 10s"), "{out}");
     assert!(out.contains("free, never led"), "{out}");
-    // For a name without candidates so far.
+    // A name without candidates so far.
     let (code, out, _) = plan(&trial, &["--name", "other", "--slots", "7"]);
     assert!((code, out.contains("slot 7       free, never led")) == (0, true), "{out}");
     assert_eq!(trial.run(["true"]).with(["--name", "other", "--slots", "1"]).finish().code(), 0);
@@ -79,7 +79,7 @@ fn dry_run_of_a_refused_run_has_the_same_status() {
         let real = trial.run(["true"]).with(options.iter().copied()).finish();
         assert_eq!(planned, real.code(), "{options:?}: {out}{said}");
         assert_ne!(planned, 0, "{options:?}");
-        // After the reason for a misuse, it says which settings stand in variables.
+        // After the reason for a misuse come lines about settings in variables.
         let reason = real.stderr.iter().rev().find(|line| !line.contains(" is set by ")).unwrap();
         let cause = reason.rsplit(": ").next().unwrap();
         assert!(said.contains(cause), "{options:?}: {said:?}, and not {:?}", real.stderr);
@@ -87,7 +87,7 @@ fn dry_run_of_a_refused_run_has_the_same_status() {
     assert!(!trial.folder().join("missing").exists());
 }
 
-/// As long as a disk is full or a database busy, the real thing waits.
+/// A real run waits while a disk is full or a database is locked.
 #[test]
 fn dry_run_on_a_locked_storage_succeeds() {
     let trial = VVM.trial();

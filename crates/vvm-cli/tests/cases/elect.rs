@@ -92,7 +92,7 @@ fn hangup_of_a_leader_runs_the_on_loss_hook_and_releases() {
     let led = epoch(&elect.stdout.wait_for("lead"));
     elect.signal(Signal::HUP);
     elect.stdout.wait_for("midway");
-    // The shell's, after the kernel's: not one that ends it at once.
+    // The shell's hangup follows the kernel's. It must not end the hook at once.
     elect.signal(Signal::HUP);
     let (code, said, _) = elect.finish();
     assert_eq!((code, said.last()), (0, Some(&format!("loss {led}"))));
@@ -134,7 +134,7 @@ fn hangup_that_was_ignored_at_the_start_stays_ignored() {
     let (code, _, error) = trial.ask("pause", &["--name", &trial.name(), "--by", "alice"]);
     assert_eq!(code, 0, "{error}");
     elect.stdout.wait_for("loss");
-    // A candidate that does not end, though it is told a second time.
+    // A second hangup does not end the candidate either.
     elect.signal(Signal::HUP);
     let (code, _, error) = trial.ask("resume", &["--name", &trial.name()]);
     assert_eq!(code, 0, "{error}");
@@ -171,13 +171,13 @@ fn loss_runs_the_on_loss_hook_and_another_campaign_follows() {
     assert_eq!((code, said.last()), (0, Some(&format!("loss {again}"))));
 }
 
-/// It could not run a hook when it should have, and does so as soon as it can; once.
+/// It could not run the hook in time, and runs it as soon as it continues.
 #[test]
 fn process_stopped_past_its_deadline_runs_on_loss_once_when_it_continues() {
     let trial = VVM.trial();
     let mut first = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", trial.ttl("1s")]);
     let led = epoch(&first.stdout.wait_for("lead"));
-    // Stopped while it notes its start, it would hold the lock of the database.
+    // A process that is stopped while it writes its history would hold the lock of the database.
     eventually("the history", || {
         trial.ask("history", &["--name", &trial.name()]).1.contains(&led.to_string())
     });
@@ -188,14 +188,14 @@ fn process_stopped_past_its_deadline_runs_on_loss_once_when_it_continues() {
     assert_eq!(epoch(&first.stdout.wait_for("loss")), led);
     first.signal(Signal::TERM);
     let (code, said, _) = first.finish();
-    // By its deadline, unless it has handed back before it was looked at.
+    // 80 by its deadline, or 0 if it released its leadership before the deadline was checked.
     assert!([0, 80].contains(&code), "{code}");
     assert_eq!(said, [format!("lead {led}"), format!("loss {led}")]);
     second.signal(Signal::TERM);
     second.finish();
 }
 
-/// The process hangs and does not renew. A thread of its own runs the hook.
+/// The storage is locked, so the leader can't renew. A separate thread runs the hook.
 #[test]
 fn on_loss_hook_past_the_deadline_completes_before_vvm_exits_with_80() {
     let trial = VVM.trial();

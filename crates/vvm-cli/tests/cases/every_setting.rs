@@ -1,8 +1,8 @@
-//! Bad input in every option, its variable and its key: the message names it and says what to write, with
-//! status 64.
+//! Wrong values of every setting, as option, variable and key of a file. The exit status is 64, and the
+//! message names the setting and says what to write.
 //!
-//! The options are those that the help lists, which clap writes. An option without a line in the table
-//! below fails the test.
+//! The options come from the help, which clap generates. An option that is missing in the table below fails
+//! the test.
 
 use crate::VVM;
 use harness::Described;
@@ -13,7 +13,7 @@ const SWITCH: (&str, &str) = ("maybe", "");
 const LINE_FOR_PEOPLE: (&str, &str) = ("two\nlines", "no control characters");
 const EXIT_STATUS: (&str, &str) = ("256", "write a number from 0 to 255");
 
-/// For each option: a value that it can't have, and a part of what is said to that.
+/// For each option: an invalid value, and a part of the message.
 const BAD: &[(&str, (&str, &str))] = &[
     ("storage", ("leader.db", "`sqlite:leader.db`")),
     ("name", LINE_FOR_PEOPLE),
@@ -88,18 +88,16 @@ fn check(what: &str, output: &Output, hints: &[&str]) {
 fn bad(command: &str, option: &str) -> (&'static str, &'static str) {
     let found = BAD.iter().find(|(name, _)| *name == option);
     found
-        .unwrap_or_else(|| {
-            panic!("{command} has an option --{option}: give it a value in BAD that it can't have")
-        })
+        .unwrap_or_else(|| panic!("{command} has an option --{option}: add an invalid value for it to BAD"))
         .1
 }
 
-/// Options of commands that have settings, with the bad value and what is said to it.
+/// Returns the commands with settings, and their options.
 fn settings() -> Vec<(Described, Vec<String>)> {
     let with_settings = VVM.commands().into_iter().filter(Described::has_settings);
     with_settings
         .map(|described| {
-            // The setting `wait` is that of `vvm pause`. The switch of `vvm status` is none.
+            // `wait` of `vvm pause` is a setting; `--wait` of `vvm status` is not.
             let is_setting =
                 |name: &&String| *name != "config" && !(described.command == "status" && *name == "wait");
             let options = described.options.iter().filter(is_setting).cloned().collect();
@@ -163,7 +161,7 @@ fn wrong_setting_in_a_file_is_refused_with_its_line() {
     }
 }
 
-/// A variable that means something else would set an option by chance.
+/// Variables with these names have another meaning, so an option must not read them.
 #[test]
 fn no_option_has_a_reserved_variable() {
     for described in VVM.commands() {

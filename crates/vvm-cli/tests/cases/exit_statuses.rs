@@ -10,7 +10,7 @@ fn status_of_a_worker_that_exits_is_its_own() {
     let trial = VVM.trial();
     assert_eq!(trial.run(["true"]).finish().code(), 0);
     assert_eq!(trial.run_script("exit 3").finish().code(), 3);
-    // Also where it is one that vvm uses itself: the result file tells them apart.
+    // vvm also uses some statuses itself; the result file distinguishes them.
     assert_eq!(trial.run_script("exit 79").finish().code(), 79);
 }
 
@@ -70,7 +70,7 @@ fn misuse_is_64_and_says_what_to_write() {
         (run().with(["--result-file", "/no/such/folder/result"]), "a folder that exists"),
         (trial.run([]), "CMD"),
     ];
-    // The command without the two dashes before it.
+    // A command without `--` before it.
     let mut words = run().command_line();
     words.retain(|word| word != "--");
     let output = std::process::Command::new(&words[0]).args(&words[1..]).output().unwrap();
@@ -84,16 +84,15 @@ fn misuse_is_64_and_says_what_to_write() {
     }
 }
 
-/// Every process of ours reads from it where there is nothing to read; what is wrong must not look like a
-/// crash. Where mounts are forbidden, that is all that is shown here; text and status have a test in `stage`,
-/// too.
+/// Every process of vvm reads from /dev/null if it has no input. Without it, the error must not look like a
+/// crash. Where mounts are forbidden, this tests nothing; `stage` has a unit test of text and status.
 #[test]
 fn missing_dev_null_is_71_and_named() {
     let trial = VVM.trial();
     let without = "mount -t tmpfs none /dev && exec \"$@\"";
     let through = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", without, "sh"];
     if harness::is_permitted(&[&through[..], &["true"]].concat()) {
-        // What the trial has in /dev/shm is gone with it.
+        // The mount also hides the folder of the trial in /dev/shm.
         let finished = trial.run(["true"]).with(["--local-dir", "none"]).through(through).finish();
         assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
         assert!(finished.says("/dev/null can't be opened"), "{:#?}", finished.stderr);
@@ -121,7 +120,8 @@ fn acquire_timeout_is_75_or_the_configured_status() {
     leader.finish();
 }
 
-/// `--try` must not take a dead leader's record for a leader, or a job would never run again after a crash.
+/// `--try` must not mistake the record of a dead leader for a leader, or a job would never run again after a
+/// crash.
 #[test]
 fn try_takes_over_from_a_crashed_leader() {
     let trial = VVM.trial();
@@ -153,11 +153,11 @@ fn unexecutable_command_is_126_and_a_missing_one_127() {
     let finished = trial.run(["no-such-command"]).finish();
     assert_eq!(finished.code(), 127);
     assert!(finished.says("can't run no-such-command"), "{:#?}", finished.stderr);
-    // The slot is free again at once, and the worker's own 127 is just a status.
+    // The slot is free at once. A worker that exits with 127 is not an error of vvm.
     assert_eq!(trial.run_script("exit 127").with(["--acquire-timeout", "0"]).finish().code(), 127);
 }
 
-/// A worker that won't stop is killed before the deadline, so that the host can still say what happened.
+/// The host outlives the worker, so it can log the reason.
 #[test]
 fn worker_that_ignores_term_is_killed_before_the_deadline_of_a_loss() {
     let trial = VVM.trial();
@@ -185,7 +185,7 @@ fn loss_with_rejoin_is_followed_by_another_campaign() {
     assert_eq!(running.finish().signal(), 15);
 }
 
-/// Its record is gone: another process may lead already.
+/// The record was deleted, so another process may lead.
 #[test]
 fn lost_leadership_is_79_or_the_configured_status_after_the_worker_stopped() {
     for (options, code) in [(&[][..], 79), (&["--exit-code-lost", "7"][..], 7)] {
@@ -202,7 +202,7 @@ fn lost_leadership_is_79_or_the_configured_status_after_the_worker_stopped() {
     }
 }
 
-/// A file in a folder that is not there, or a server without the keyspace or table.
+/// A file in a missing folder, or a server without the keyspace or table.
 #[test]
 fn storage_that_was_never_created_is_69_and_names_init_storage() {
     let trial = VVM.trial();
@@ -218,12 +218,12 @@ mod timed {
     /// A storage that does not answer shows no leader.
     #[test]
     fn try_on_an_unreachable_storage_is_75_in_bounded_time() {
-        VVM.timed("a try on a storage that is out of reach", |attempt, trial| {
+        VVM.timed("a try on an unreachable storage", |attempt, trial| {
             let obstruction = trial.obstruct();
             let began = vvm_clock::SystemClock::read();
             let options = ["--try", "--ttl", trial.ttl("1s"), "--storage", &obstruction.url];
             let finished = trial.run(["echo", "never"]).with(options).finish();
-            // 1.4 TTL, and how long one attempt to open may take.
+            // 1.4 TTL, and the longest attempt to open.
             attempt.took("the try", Duration::from_secs(15), began)?;
             assert_eq!(finished.code(), 75, "{:#?}", finished.stderr);
             assert_eq!(finished.stdout, Vec::<String>::new());

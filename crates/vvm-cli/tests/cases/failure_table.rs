@@ -1,27 +1,27 @@
-//! The failure table of docs/architecture.md: guardian, host and keeper, each killed or stopped, alone and
+//! The failure table of containment's README: guardian, host and keeper, each killed or stopped, alone and
 //! together.
 //!
-//! In every row but those named, nothing of the command is left in the end. Where the table gives a time, the
-//! row has a test of its own (`containment`, `guardian_death`, `hung`).
+//! In most rows, no process of the command is left at the end. Rows with a time have their own tests
+//! (`containment`, `guardian_death`, `hung`).
 
 use crate::VVM;
 use harness::{Level, Running, Trial, eventually, state};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The three.
+/// A process of `vvm`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Who {
+enum Target {
     Guardian,
     Host,
     Keeper,
 }
 
-use Who::{Guardian, Host, Keeper};
+use Target::{Guardian, Host, Keeper};
 
 const KILL: Signal = Signal::KILL;
 const STOP: Signal = Signal::STOP;
 
-impl Who {
+impl Target {
     fn process(self, trial: &Trial, running: &Running) -> Pid {
         match self {
             Guardian => running.guardian,
@@ -32,7 +32,7 @@ impl Who {
     }
 }
 
-/// A command, and a daemon that it leaves behind: both are there.
+/// Starts a command with a daemon, and waits until both run.
 fn start(trial: &Trial) -> Running {
     let script = "(trap '' TERM; setsid sleep 1000 &); echo up; exec sleep 1001";
     let mut running = trial.run_script(script).with(["--ttl", trial.ttl("2s")]).start();
@@ -41,43 +41,44 @@ fn start(trial: &Trial) -> Running {
     running
 }
 
-/// Not a keeper, whose command line names the command.
+/// Finds the daemon. The command line of a keeper also contains the command, so keepers are excluded.
 fn daemon(trial: &Trial) -> Vec<Pid> {
     let stages = trial.processes().with(" stage-");
     trial.processes().with("sleep 1000").into_iter().filter(|pid| !stages.contains(pid)).collect()
 }
 
-/// What is to be stopped is stopped first, and the keeper is killed before the others: each of them would act
-/// otherwise.
-fn suffer(trial: &Trial, running: &Running, row: &[(Who, Signal)]) {
-    let found = row.iter().map(|(who, signal)| (who.process(trial, running), *signal)).collect::<Vec<_>>();
+/// Sends the signals of a row. It first stops processes, so that they can't react, and it signals the keeper
+/// before the others.
+fn inject(trial: &Trial, running: &Running, row: &[(Target, Signal)]) {
+    let found =
+        row.iter().map(|(target, signal)| (target.process(trial, running), *signal)).collect::<Vec<_>>();
     for which in [STOP, KILL] {
         for (process, signal) in found.iter().rev().filter(|(_, signal)| *signal == which) {
-            // The end of another one may have been faster.
+            // The process may have ended with another one.
             let _ended = kill_process(*process, *signal);
         }
     }
 }
 
-/// Nothing is left, but a guardian that is stopped.
-fn nothing_outlives(row: &[(Who, Signal)]) {
+/// Checks that no process is left, except a stopped guardian.
+fn nothing_outlives(row: &[(Target, Signal)]) {
     let trial = VVM.trial();
     let running = start(&trial);
-    suffer(&trial, &running, row);
+    inject(&trial, &running, row);
     let guardian = running.guardian;
     eventually(&format!("nothing is left: {row:?}"), || {
         trial.processes().0.iter().all(|one| *one == guardian && state(guardian) == Some('T'))
     });
-    // It may have been ended by its host.
+    // Its host may have ended it.
     let _ = kill_process(guardian, Signal::CONT);
     running.finish();
 }
 
-/// The kernel ends the command. The daemon may live on, for good or until the guardian goes on.
-fn command_does_not_outlive(row: &[(Who, Signal)]) {
+/// Checks that the command ends. The daemon may live on, until the guardian continues or for ever.
+fn command_does_not_outlive(row: &[(Target, Signal)]) {
     let trial = VVM.trial();
     let running = start(&trial);
-    suffer(&trial, &running, row);
+    inject(&trial, &running, row);
     let daemon = daemon(&trial);
     eventually(&format!("the command is gone: {row:?}"), || {
         let left = trial.processes().0;
@@ -93,28 +94,28 @@ fn command_does_not_outlive(row: &[(Who, Signal)]) {
 
 #[test]
 fn nothing_outlives_one_killed_process() {
-    for who in [Guardian, Host, Keeper] {
-        nothing_outlives(&[(who, KILL)]);
+    for target in [Guardian, Host, Keeper] {
+        nothing_outlives(&[(target, KILL)]);
     }
 }
 
 #[test]
 fn nothing_outlives_a_stopped_guardian_or_host() {
-    for who in [Guardian, Host] {
-        nothing_outlives(&[(who, STOP)]);
+    for target in [Guardian, Host] {
+        nothing_outlives(&[(target, STOP)]);
     }
 }
 
-/// The host continues it with the next renewal. Process 1 of a namespace is found when the command is to
-/// stop.
+/// The host continues a stopped keeper with the next renewal. It continues process 1 of a namespace when the
+/// command must stop.
 #[test]
 fn nothing_outlives_a_stopped_keeper() {
     let trial = VVM.trial();
     let running = start(&trial);
     let keeper = Keeper.process(&trial, &running);
-    suffer(&trial, &running, &[(Keeper, STOP)]);
+    inject(&trial, &running, &[(Keeper, STOP)]);
     if VVM.level() != Level::PidNamespace {
-        eventually("the keeper goes on", || state(keeper) == Some('S'));
+        eventually("the keeper continues", || state(keeper) == Some('S'));
     }
     running.signal(Signal::TERM);
     eventually("nothing is left", || trial.processes().0.is_empty());
@@ -142,7 +143,7 @@ fn nothing_outlives_a_guardian_and_a_stopped_keeper() {
     }
 }
 
-/// The rows at which a daemon may live on, unless the kernel ends its namespace.
+/// In these rows a daemon may live on, unless the kernel ends its namespace.
 #[test]
 fn command_does_not_outlive_a_guardian_and_a_killed_keeper() {
     for guardian in [KILL, STOP] {
@@ -157,7 +158,7 @@ fn command_does_not_outlive_a_guardian_and_a_killed_keeper() {
 #[test]
 fn command_does_not_outlive_guardian_host_and_keeper() {
     for signal in [KILL, STOP] {
-        let row = [Guardian, Host, Keeper].map(|who| (who, signal));
+        let row = [Guardian, Host, Keeper].map(|target| (target, signal));
         match VVM.level() {
             Level::PidNamespace => nothing_outlives(&row),
             Level::Guardian | Level::ControlGroup => command_does_not_outlive(&row),
@@ -165,16 +166,15 @@ fn command_does_not_outlive_guardian_host_and_keeper() {
     }
 }
 
-/// (I6) Without proof that nothing runs, the record is left to expire. At level pidns the kernel gives the
-/// proof.
-/// Shows I6.
+/// (I6) Without a keeper there is no proof that nothing runs, so the record expires. At level pidns the
+/// kernel gives the proof. Shows I6.
 #[test]
 fn record_expires_after_a_killed_keeper_unless_the_kernel_proves_the_end() {
     let trial = VVM.trial();
     let script = "(trap '' TERM; setsid sleep 1000 &); echo up; exec sleep 1001";
     let mut running = trial.run_script(script).with(["--ttl", "60s"]).start();
     running.stdout.wait_for("up");
-    suffer(&trial, &running, &[(Keeper, KILL)]);
+    inject(&trial, &running, &[(Keeper, KILL)]);
     eventually("nothing is left", || trial.processes().0.is_empty());
     let finished = running.finish();
     let (_, shown, _) = trial.status(&["--name", &trial.name()]);

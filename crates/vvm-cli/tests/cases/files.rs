@@ -1,5 +1,4 @@
-//! Faults of files: a lock that is kept, a file that is deleted, truncated or of another program; and the
-//! limit of open files.
+//! Faults of files: locked, deleted, truncated, or of another program; and the limit of open files.
 
 use crate::VVM;
 use harness::{Trial, eventually};
@@ -31,7 +30,7 @@ fn unusable_storage_is_69() {
     }
 }
 
-/// From none for a link to the host, to none for the command, by way of the storage.
+/// Raises the limit by one file at a time, until `vvm` and its command can run.
 #[test]
 fn too_low_open_file_limit_is_71_and_named() {
     let trial = VVM.trial();
@@ -57,8 +56,8 @@ fn log_truncated_or_deleted_in_use_is_69_and_says_what_to_do() {
         let trial = VVM.trial();
         let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", "1h"]).start();
         leader.stdout.wait_for("up");
-        // The last that it writes for long.
-        eventually("its start is noted", || {
+        // After its start, the leader does not write for a long time.
+        eventually("the history has its start", || {
             trial.ask("history", &["--name", "payroll"]).1.lines().count() == 2
         });
         let log = trial.folder().join("leader.db-wal");
@@ -113,7 +112,7 @@ fn doctor(trial: &Trial) -> (i32, String) {
     (code, out + &error)
 }
 
-/// Neither this doctor nor a leader can write.
+/// Writes are locked for the doctor and for leaders.
 #[test]
 fn doctor_reports_a_locked_storage() {
     let trial = VVM.trial();
@@ -183,8 +182,8 @@ mod timed {
     /// A storage that does not answer shows no leader: neither while it is opened, nor afterwards.
     #[test]
     fn try_on_a_locked_storage_is_75_in_bounded_time() {
-        for before in [None, Some("a database that is ours")] {
-            VVM.timed("a try on a storage that is locked", |attempt, trial| {
+        for before in [None, Some("a database of vvm")] {
+            VVM.timed("a try on a locked storage", |attempt, trial| {
                 if before.is_some() {
                     trial.run(["true"]).finish();
                 }
@@ -192,7 +191,7 @@ mod timed {
                 by_hand.execute_batch("BEGIN EXCLUSIVE").unwrap();
                 let began = vvm_clock::SystemClock::read();
                 let finished = trial.run(["echo", "never"]).with(["--try", "--ttl", "1s"]).finish();
-                // Opening waits five seconds for a lock, and a try of a TTL of 1 s takes 1.4 s.
+                // Opening waits five seconds for the lock. A try with a TTL of 1 s takes 1.4 s.
                 attempt.took("the try", Duration::from_secs(8), began)?;
                 assert_eq!(finished.code(), 75, "{before:?}: {:#?}", finished.stderr);
                 assert!(finished.says("locked"), "{before:?}: {:#?}", finished.stderr);
@@ -201,7 +200,7 @@ mod timed {
         }
     }
 
-    /// Another process may lead in the new file: the loss comes as soon as that shows, not at the loss
+    /// Another process may lead in the new file, so the leader is lost when it notices, before the usual loss
     /// instant.
     #[test]
     fn deleted_storage_ends_the_leadership_at_once() {
@@ -214,8 +213,8 @@ mod timed {
             }
             let deleted = vvm_clock::SystemClock::read();
             running.wait();
-            // The next renewal, and what the work may take to stop; without any hurry it would be 0.65 TTL at
-            // least.
+            // The time until the next renewal, and the time to stop. An ordinary loss would take at least
+            // 0.65 TTL.
             attempt.took("the end of the leader", TTL * 2 / 5 + Duration::from_secs(1), deleted)?;
             let finished = running.finish();
             assert_eq!(finished.code(), 79, "{:#?}", finished.stderr);

@@ -1,5 +1,5 @@
-//! Mistakes of new users: bytes that are no text, an output that is full. (Wrong values of settings are in
-//! `every_setting`, files and their permissions in `files`.)
+//! Mistakes of new users: arguments that are not UTF-8, and a full output. `every_setting` tests wrong values
+//! of settings, `files` tests files and permissions.
 
 use crate::VVM;
 use std::{
@@ -30,13 +30,13 @@ fn argument_that_is_not_utf_8_is_named() {
         assert_eq!(output.status.code(), Some(64));
         assert!(said(&output).starts_with(&format!("{named} is not UTF-8")), "{}", said(&output));
     }
-    // The command's own words are its affair.
+    // Arguments of the command may have any bytes.
     let mut run = vvm();
     run.args(["run", "--storage", &trial.storage(), "--name", "payroll", "--", "printf", "%s"]).arg(odd);
     assert_eq!(run.output().unwrap().stdout, odd.as_bytes());
 }
 
-/// A command that can't print its answer fails.
+/// A command fails if it can't print its answer.
 #[test]
 fn full_output_is_an_error() {
     let trial = VVM.trial();

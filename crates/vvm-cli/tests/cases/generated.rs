@@ -1,4 +1,4 @@
-//! Completions and manual pages: understood by what reads them, and complete.
+//! Completions and manual pages are complete and valid.
 
 use crate::VVM;
 use std::process::{Command, Output};
@@ -13,14 +13,14 @@ fn text(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Every command that the help lists.
+/// Returns every command in the help.
 fn commands() -> Vec<String> {
     let help = text(&["--help"]);
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     listed.map_while(|line| Some(line.strip_prefix("  ")?.split(' ').next()?.to_owned())).collect()
 }
 
-/// The long options in a command's help.
+/// Returns the long options in a command's help.
 fn options(command: &str) -> Vec<String> {
     let help = text(&[command, "-h"]);
     let words = help.lines().skip_while(|line| *line != "Options:").flat_map(str::split_whitespace);
@@ -60,7 +60,7 @@ fn completions_have_every_option_and_no_internal_command() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = text(&["completions", shell]);
         for option in commands().iter().filter(|name| *name != "help").flat_map(|name| options(name)) {
-            // Fish has no dashes before a name.
+            // Completions of fish have no dashes before an option.
             assert!(script.contains(option.trim_start_matches('-')), "{shell}: {option}");
         }
         assert!(!script.contains("stage-") && !script.contains("demo-worker"), "{shell}");
@@ -76,7 +76,7 @@ fn unknown_shell_or_command_is_64_and_lists_the_known_ones() {
     }
 }
 
-/// Asked of groff, where there is one to ask.
+/// Checked by groff, if it is installed.
 #[test]
 fn manual_pages_have_every_option_and_pass_groff() {
     for command in commands().iter().filter(|name| *name != "help") {
@@ -102,6 +102,6 @@ fn check(page: &str, name: &str) {
             let shown = String::from_utf8(output.stdout).unwrap();
             assert!(shown.contains(name), "{shown}");
         }
-        Err(missing) => println!("no groff here, which is all that this machine can show: {missing}"),
+        Err(missing) => println!("not checked: groff is missing: {missing}"),
     }
 }

@@ -1,5 +1,5 @@
-//! The guardian is killed, and nothing else: everything that it contained ends at once, and the host hands
-//! the leadership back before it goes, too.
+//! Only the guardian is killed: its processes end at once, and the host releases the leadership before it
+//! ends.
 
 use crate::VVM;
 use harness::{Terminal, Trial, eventually, state};
@@ -14,14 +14,14 @@ use std::{
 };
 use vvm_clock::SystemClock;
 
-/// No standby could take over before that: one that leads sooner was handed the leadership.
+/// The TTL. A standby that leads sooner must have got a released slot.
 const LONG: Duration = Duration::from_secs(60);
 
-/// How long a host may take to hand back, as it promises, and then to end.
+/// How long a host may take to release its leadership and end.
 const BOUND: Duration = Duration::from_millis(5000 + 500);
 
-/// Holds a lock for as long as one of its processes lives, wherever that went, and says whether it was the
-/// only one.
+/// Returns a script that prints whether it alone holds a lock. Its processes hold the lock while one of them
+/// lives.
 fn alone(trial: &Trial, then: &str) -> String {
     let lock = trial.folder().join("lock");
     format!(
@@ -43,7 +43,7 @@ fn lines(file: &Path) -> usize {
     fs::read_to_string(file).unwrap_or_default().lines().count()
 }
 
-/// The processes of a trial, those of `vvm` left out.
+/// Returns the processes of a trial except those of `vvm`.
 fn workers(trial: &Trial) -> Vec<Pid> {
     let ours = trial.processes().with(VVM.path());
     let stages = trial.processes().with("stage-");
@@ -51,7 +51,7 @@ fn workers(trial: &Trial) -> Vec<Pid> {
     all.into_iter().filter(|pid| !ours.contains(pid) && !stages.contains(pid)).collect()
 }
 
-/// The terminal belongs to the shell again by then.
+/// After the death of the guardian, the terminal belongs to the shell.
 #[test]
 fn host_of_a_killed_guardian_writes_nothing_to_the_terminal() {
     let trial = VVM.trial();
@@ -105,7 +105,7 @@ mod timed {
         });
     }
 
-    /// A candidate that only waits leads nothing, and is gone with its guardian.
+    /// It has nothing to release.
     #[test]
     fn standby_ends_with_its_killed_guardian() {
         VVM.timed("a standby's guardian is killed", |attempt, trial| {
@@ -124,7 +124,7 @@ mod timed {
         });
     }
 
-    /// Neither a restart nor a check nor `--pre-stop`, at whatever moment it comes.
+    /// No restart, check or `--pre-stop` starts, at whatever moment the guardian is killed.
     #[test]
     fn nothing_starts_after_the_guardian_is_killed() {
         for round in 0..12 {
@@ -151,7 +151,7 @@ mod timed {
                 let started = lines(&starts);
                 let finished = running.finish();
                 assert_eq!((lines(&starts), lines(&pre_stop)), (started, 0), "{:#?}", finished.stderr);
-                // Found by its environment, a process is gone a moment before the kernel says so.
+                // The environment of a process is gone a moment before the process.
                 eventually("the host is gone", || is_gone(host));
                 let (_, shown, _) = trial.status(&["--name", &trial.name()]);
                 assert!(shown.contains("free"), "{shown}\n{:#?}", finished.stderr);
@@ -160,7 +160,7 @@ mod timed {
         }
     }
 
-    /// The record stays, and no process does.
+    /// The record can't be released, and expires.
     #[test]
     fn host_ends_in_time_although_the_storage_is_locked() {
         for (ttl, at_most) in [("60s", BOUND), ("2s", Duration::from_millis(1600 + 500))] {
@@ -184,7 +184,7 @@ mod timed {
         }
     }
 
-    /// The main thread is held, as by a debugger: the other thread ends everything at once all the same.
+    /// The main thread of the host is held as by a debugger. Its other thread still ends all workers at once.
     #[test]
     fn all_workers_end_at_once_although_the_host_hangs() {
         VVM.timed("a guardian is killed while the host hangs", |attempt, trial| {
@@ -200,7 +200,7 @@ mod timed {
                     ptrace::interrupt(traced).unwrap();
                     nix::sys::wait::waitpid(traced, Some(nix::sys::wait::WaitPidFlag::__WALL)).unwrap();
                     is_held.store(true, Ordering::SeqCst);
-                    // (Its end is its tracer's to see first.)
+                    // The tracer must see the end of the host first.
                     eventually("the host is gone", || is_gone(host));
                 });
                 eventually("it is held", || is_held.load(Ordering::SeqCst));

@@ -1,6 +1,5 @@
-//! A cluster whose node hangs up, as it does while it starts or goes down: an outage like any other. And what
-//! answers in another language: a mistake, which is told. The node is one of the test's own, since real ones
-//! can't be made to.
+//! A node that closes its connections, as one does while it starts or stops, is an outage. A server of
+//! another protocol is a mistake, and refused. The node is a thread of the test.
 
 use crate::VVM;
 use rustix::net::sockopt::set_socket_linger;
@@ -15,7 +14,8 @@ use std::{
     time::Duration,
 };
 
-/// A server that gives each client this answer and closes the connection, and the count of clients.
+/// Starts a server that gives each client this answer and closes the connection. Returns its URL and the
+/// number of clients so far.
 fn node(answer: &'static [u8]) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("scylla://{}/elections", listener.local_addr().unwrap());
@@ -46,7 +46,7 @@ fn node_that_closes_its_connections_is_tried_again() {
     assert!(finished.says("closed the connection at the first request"), "{:#?}", finished.stderr);
     assert!(finished.says("trying again"), "{:#?}", finished.stderr);
     assert!(come.load(Ordering::Relaxed) > 1, "asked once");
-    // Words of ours alone: what the client library makes of it is for who asks for it.
+    // Logs of the client library are not shown by default.
     let others: Vec<_> = finished.stderr.iter().filter(|line| !line.contains(" vvm: ")).collect();
     assert!(others.is_empty(), "{others:#?}");
 }

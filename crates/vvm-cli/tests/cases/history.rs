@@ -52,12 +52,12 @@ fn each_leadership_is_listed_with_its_end_which_the_next_leader_records_after_a_
     assert_eq!(table.lines().count(), 4, "{table}");
     assert!(table.lines().nth(3).unwrap().contains("c                         paused by alice"), "{table}");
     assert_eq!(trial.ask("history", &["--name", &trial.name(), "--slot", "2"]).0, 64);
-    // The history is no instance of a service.
+    // The history is not shown as an instance of a service.
     let (_, out, _) = trial.status(&["--name", &trial.name(), "--json", "--instances"]);
     assert_eq!(serde_json::from_str::<Value>(&out).unwrap()[0]["instances"], Value::Array(Vec::new()));
 }
 
-/// The test itself leads next, as a program without a host would.
+/// The test itself leads next, as a program without a host.
 #[test]
 fn leadership_without_recorded_end_ends_when_a_later_one_shows() {
     let trial = VVM.trial();

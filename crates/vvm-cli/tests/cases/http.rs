@@ -1,4 +1,4 @@
-//! `--http`: what probes, routers and metrics find, of real processes.
+//! `--http` of real processes: probes, routing and metrics.
 
 use crate::VVM;
 use harness::{Run, Running, Trial, eventually};
@@ -9,7 +9,7 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
 };
 
-/// Starts a run that answers at a free port, and says which.
+/// Starts a run with HTTP at a free port, and returns the address.
 fn start(run: Run) -> (Running, SocketAddr) {
     let mut running = run.with(["--http", "127.0.0.1:0"]).start();
     let line = running.stderr.wait_for("http://");
@@ -17,7 +17,7 @@ fn start(run: Run) -> (Running, SocketAddr) {
     (running, address)
 }
 
-/// Status and body of the answer, if there is one.
+/// Returns status and body of the answer, if there is one.
 fn ask(address: SocketAddr, path: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(address).ok()?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\n\r\n").ok()?;
@@ -41,7 +41,7 @@ fn sample(address: SocketAddr, sample: &str) -> Option<f64> {
     line.map(|value| value.trim().parse().unwrap())
 }
 
-/// A metric of this trial's name, with one more label or none.
+/// Returns the sample of a metric for this trial's name, with one more label or none.
 fn labelled(trial: &Trial, metric: &str, label: &str) -> String {
     let more = if label.is_empty() { String::new() } else { format!(",{label}") };
     format!("{metric}{{name=\"{}\"{more}}} ", trial.name())
@@ -90,7 +90,7 @@ fn renewals_and_losses_are_counted() {
     let outage = trial.outage();
     let lost = labelled(&trial, "vvm_losses_total", "reason=\"storage_unreachable\"");
     eventually("a loss", || sample(address, &lost) == Some(1.0));
-    // Campaigning again on a storage that is of no use for longer than a TTL.
+    // It campaigns again, and the storage has failed for longer than a TTL.
     eventually("not ready", || answer(address, "/readyz").0 == 503);
     assert!(status(address)["storage"]["trouble"].is_string());
     drop(outage);
@@ -117,10 +117,10 @@ fn leader_without_a_command_is_no_target_for_routing() {
     eventually("it is between two runs", || says(503, "no command runs: restarting, slot 1, epoch "));
     let body = answer(address, "/leader").1;
     assert!(body.contains("the command exited with status 3; restart "), "{body}");
-    eventually("metrics tell", || {
+    eventually("the metrics show it", || {
         sample(address, &labelled(&trial, "vvm_role", "vvm_role=\"restarting\"")) == Some(1.0)
     });
-    eventually("status tells", || status(address)["role"] == "restarting");
+    eventually("the status shows it", || status(address)["role"] == "restarting");
     assert_eq!(answer(address, "/readyz").0, 200);
     std::fs::write(&again, "").unwrap();
     running.stdout.wait_for("up");
@@ -139,8 +139,8 @@ fn leader_without_a_command_is_no_target_for_routing() {
     running.finish();
 }
 
-/// It must not say that it leads for a moment longer than it may work: a host that was stopped answers
-/// nothing, and once it goes on, it is past its deadline.
+/// It must not answer that it leads when it may not work any more. A stopped host answers nothing, and is
+/// past its deadline when it continues.
 #[test]
 fn stopped_host_answers_nothing() {
     let trial = VVM.trial();
@@ -168,7 +168,7 @@ fn occupied_http_address_is_71_before_any_campaign() {
     assert!(finished.says("like 127.0.0.1:8080"), "{:#?}", finished.stderr);
 }
 
-/// A flood of requests, and of clients that say nothing, takes no renewal from a leader.
+/// The flood includes clients that connect and send nothing.
 #[test]
 fn flood_of_requests_delays_no_renewal() {
     let trial = VVM.trial();

@@ -1,4 +1,4 @@
-//! A host that hangs, and is not stopped: its own thread ends it at the deadline, and says so.
+//! A host that hangs without being stopped: its own thread ends it at the deadline and logs it.
 
 use crate::VVM;
 use harness::{Attempt, Late, Trial, eventually, state};
@@ -23,7 +23,7 @@ fn hung_host_is_ended_by_its_own_thread(attempt: &Attempt, trial: &Trial) -> Res
         ptrace::interrupt(traced).unwrap();
         eventually("the host has ended", || matches!(state(host), Some('Z') | None));
     });
-    // Its parent can reap it when the tracer's thread has ended.
+    // The parent can reap the host after the tracer's thread has ended.
     tracer.join().unwrap();
     eventually("no process is left", || trial.processes().0.is_empty());
     let finished = running.finish();
@@ -45,8 +45,8 @@ fn hung_host_is_ended_by_its_own_thread(attempt: &Attempt, trial: &Trial) -> Res
 mod timed {
     use super::*;
 
-    /// The main thread alone is held, as a debugger does it: it renews nothing and receives no signal, and
-    /// the thread that watches the deadline runs on.
+    /// The main thread is held as by a debugger, so it renews nothing and handles no signal. The thread of
+    /// the deadline still runs.
     #[test]
     fn hung_host_ends_with_80_at_the_deadline_and_leaves_no_process() {
         VVM.timed("a host hangs", hung_host_is_ended_by_its_own_thread);

@@ -1,4 +1,4 @@
-//! As process 1 of a PID namespace, as in a container: the same promises.
+//! `vvm` as process 1 of a PID namespace, as in a container, keeps the same promises.
 
 use crate::VVM;
 use harness::{OUTLIVING, Trial, command_line, eventually};
@@ -6,12 +6,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::{process::Command, time::Duration};
 use vvm_clock::SystemClock;
 
-/// The command that makes the rest of the line process 1 of a namespace; it goes on as long as that does, and
-/// dies with it as it died. A user without that permission may use it as root of a user namespace.
+/// Runs the rest of the line as process 1 of a namespace, and ends in the same way as that process. An
+/// ordinary user may do so as root of a user namespace.
 const UNSHARE: [&str; 5] = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
 const AS_ROOT_OF_A_NAMESPACE: [&str; 2] = ["--user", "--map-root-user"];
 
-/// What gets a namespace here; `None` where nothing does.
+/// Returns the command that creates a namespace on this machine, if one does.
 fn unshare() -> Option<Vec<&'static str>> {
     let ways = [UNSHARE.to_vec(), [&UNSHARE[..], &AS_ROOT_OF_A_NAMESPACE].concat()];
     let works = |way: &&Vec<&str>| {
@@ -19,19 +19,19 @@ fn unshare() -> Option<Vec<&'static str>> {
     };
     let found = ways.iter().find(works).cloned();
     if found.is_none() {
-        // Then no vvm can become process 1 here either, which is all that this machine can show.
+        // Without a namespace, these tests have nothing to test.
         let refusal = Command::new(UNSHARE[0]).args(&UNSHARE[1..]).arg("true").output().unwrap();
         let refusal = String::from_utf8_lossy(&refusal.stderr).into_owned();
         assert!(
             refusal.contains("Operation not permitted"),
             "unshare is refused for another reason: {refusal}"
         );
-        println!("not permitted to make a PID namespace here: {refusal}");
+        println!("not tested: this machine does not allow PID namespaces: {refusal}");
     }
     found
 }
 
-/// The guardian, seen from outside: process 1 inside.
+/// Returns the guardian, which is process 1 inside the namespace.
 fn init(trial: &Trial) -> Pid {
     let mut found = None;
     eventually("a guardian", || {
@@ -65,15 +65,14 @@ fn statuses_are_those_of_a_shell() {
 fn orphans_are_reaped() {
     let Some(unshare) = unshare() else { return };
     let trial = VVM.trial();
-    // A hundred grandchildren that no process waits for; afterwards no zombie is among the processes of the
-    // namespace.
+    // Creates a hundred grandchildren that no process waits for, and waits until the namespace has no zombie.
     let script = "i=0; while [ $i -lt 100 ]; do (sh -c ':' &); i=$((i+1)); done
                   until ! grep -qs '^State:.Z' /proc/[0-9]*/status; do :; done; echo clean";
     let finished = trial.run_script(script).through(unshare).finish();
     assert_eq!(finished.stdout, ["clean"]);
 }
 
-/// A `/proc` of another namespace would name other people's processes.
+/// It would show processes of another namespace.
 #[test]
 fn proc_of_another_namespace_is_refused_and_says_what_to_do() {
     let Some(unshare) = unshare() else { return };
@@ -110,11 +109,11 @@ mod timed {
         }
     }
 
-    /// Process 1 ignores its own kill timer; the host, which is not process 1, doesn't.
+    /// Process 1 ignores its own kill timer. The host is another process, so its timer works.
     #[test]
     fn stopped_host_is_dead_at_the_deadline() {
         let Some(unshare) = unshare() else { return };
-        // 0.8 TTL after the last renewal was sent, which was before we looked, and what a scheduler needs.
+        // 0.8 TTL after the last renewal was sent, and the time that the scheduler needs.
         let bound = Duration::from_millis(1600 + 200);
         VVM.timed("the host in a container is stopped", |attempt, trial| {
             let mut running = trial.run_script(DAEMON).with(["--ttl", "2s"]).through(unshare.clone()).start();

@@ -1,4 +1,4 @@
-//! `vvm init-storage`: what it creates, and refusals.
+//! `vvm init-storage`: creation and refusals.
 
 use crate::VVM;
 use std::process::{Command, Output};
@@ -61,7 +61,7 @@ fn table_needs_a_build_with_its_driver() {
 fn unreachable_table_is_named() {
     refused("dynamodb://eu-west-1", 64, "the table is missing");
     refused("dynamodb://key:secret@eu-west-1/elections", 64, "AWS_SECRET_ACCESS_KEY");
-    // Credentials are looked for in the environment, and nowhere else.
+    // Only the environment is searched for credentials.
     let refused_with = |credentials: &[(&str, &str)], hint| {
         let mut command = command("dynamodb://eu-west-1/elections?endpoint=http://127.0.0.1:1");
         command.env_clear().envs(credentials.iter().copied());

@@ -1,4 +1,4 @@
-//! What a run says about its leadership: to its worker, in the result file, and to `vvm status`.
+//! What a worker and `vvm status` see of a leadership.
 
 use crate::VVM;
 use harness::Finished;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
 
-/// The variables that a worker found, without the names.
+/// Returns the values of the variables that a worker printed.
 fn told(finished: &Finished) -> Vec<&str> {
     finished.stdout.iter().filter_map(|line| line.split_once('=')).map(|(_, value)| value).collect()
 }
@@ -54,7 +54,7 @@ fn each_leadership_has_a_larger_epoch_and_a_new_incarnation() {
     assert_ne!(told(&first)[1], told(&second)[1]);
 }
 
-/// The holder that people see is the process that they started.
+/// The process id is that of the guardian, which the user started.
 #[test]
 fn default_holder_is_machine_and_process() {
     let trial = VVM.trial();
@@ -117,7 +117,7 @@ fn status_shows_each_slot() {
     assert!(found.iter().all(|line| line["state"] == "free"), "{out}");
 }
 
-/// What a primary-only service writes while it leads, here written in its place; and as which batch.
+/// Leads and writes documents as a primary-only service would. Returns the number of the batch.
 fn document(storage: &str, name: &str) -> u64 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -145,7 +145,7 @@ fn document(storage: &str, name: &str) -> u64 {
             put("another program's", b""),
         ];
         let documents = storage.documents().unwrap();
-        // Leaders before may have written their history.
+        // Earlier leaders may have written their history.
         let after = documents.fence_state(&key).await.unwrap().last;
         let fence = Fence { epoch, incarnation, after };
         assert_eq!(documents.write_documents(&key, &fence, &batch).await.unwrap(), BatchOutcome::Written);
@@ -174,7 +174,7 @@ fn status_with_instances_shows_their_documents() {
     let (_, out, _) = trial.status(&["--name", &trial.name(), "--json"]);
     assert!(!out.contains("instances"), "{out}");
 
-    // Led by a program that has one slot and never settled that.
+    // A program with one slot led this name and never settled its slot count.
     let library = trial.name().replace("payroll", "library");
     document(&trial.storage(), &library);
     let (code, out, error) = trial.status(&["--name", &library]);
@@ -192,23 +192,22 @@ fn status_of_an_unknown_name_is_66_and_starts_no_campaign() {
     let (code, out, error) = trial.status(&["--name", &misspelt]);
     assert_eq!((code, out.as_str()), (66, ""));
     assert!(error.contains(&format!("no candidate has ever campaigned for {misspelt}")), "{error}");
-    // The question has not become a campaign.
+    // The status command has not started a campaign.
     assert_eq!(trial.status(&["--name", &misspelt]).0, 66);
     assert_eq!(trial.status(&["--name", &trial.name()]).0, 0);
 }
 
-/// Once when it begins, with what is in the way, and once when it is over; however often it is tried in
-/// between.
+/// The first line has the cause. Attempts in between are not logged.
 #[test]
 fn storage_outage_is_logged_once_and_so_is_its_end() {
     let trial = VVM.trial();
     let ttl = ["--ttl", trial.ttl("1s")];
     let mut leader = trial.run_script("echo up; exec sleep 1000").with(ttl).start();
     leader.stdout.wait_for("up");
-    // Its attempts have the time to hear what is in the way.
+    // With this TTL, an attempt is long enough to get the error.
     let mut candidate = trial.run(["echo", "leads"]).with(["--ttl", "20s"]).start();
     candidate.stderr.wait_for("waiting for leadership");
-    // The leader dies, so that the candidate has something to write, too.
+    // The leader is killed, so that the candidate tries to write.
     let outage = trial.outage();
     leader.signal(Signal::KILL);
     leader.finish();

@@ -1,4 +1,4 @@
-//! `--log-format json`: one object a line, one for each change of state, and none for each renewal.
+//! `--log-format json`: each line is an object about a change of state. Renewals are not logged.
 
 use crate::VVM;
 use harness::{Finished, eventually};
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::time::Duration;
 use vvm_clock::SystemClock;
 
-/// Each line, which must be an object.
+/// Parses each line as an object.
 fn objects(finished: &Finished) -> Vec<Value> {
     let parse = |line: &String| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));
     finished.stderr.iter().map(parse).collect()
@@ -64,8 +64,7 @@ fn loss_and_storage_trouble_are_warnings_with_their_reason() {
     assert_eq!(find("concluded")["outcome"], "lost");
 }
 
-/// What the guardian says when the host says nothing any more is an object, too; and so is what only
-/// debugging asks for.
+/// This includes lines of the guardian after the death of the host, and lines at level debug.
 #[test]
 fn every_line_is_an_object() {
     let trial = VVM.trial();
@@ -114,7 +113,7 @@ fn restarts_and_holding_have_numbers_and_times() {
     assert!(objects[8]["in_ms"].as_u64() > Some(0) && objects[8].get("restart").is_none(), "{}", objects[8]);
 }
 
-/// A leader that has to stop and a candidate that waits name the operator.
+/// Both a leader that must stop and a waiting candidate log it.
 #[test]
 fn pause_and_step_down_name_the_operator_and_the_reason() {
     let trial = VVM.trial();
@@ -156,7 +155,7 @@ fn pause_and_step_down_name_the_operator_and_the_reason() {
     }
 }
 
-/// And one that has died, or does not listen.
+/// The guardian is killed, or stopped.
 #[test]
 fn death_or_silence_of_the_guardian_is_logged_with_the_leadership() {
     let trial = VVM.trial();

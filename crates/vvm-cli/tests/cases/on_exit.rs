@@ -1,4 +1,4 @@
-//! What follows when the command ends by itself: release, a restart, or holding the leadership for a while.
+//! What happens after the command ends by itself: release, restart, or holding the leadership.
 
 use crate::VVM;
 use harness::{Running, Trial, eventually, state};
@@ -37,7 +37,7 @@ fn restart_backoff_doubles_up_to_its_maximum() {
     }
 }
 
-/// Daemons, and processes that ignore TERM.
+/// These include daemons and processes that ignore TERM.
 #[test]
 fn restart_follows_the_end_of_every_process_of_the_run_before() {
     let trial = VVM.trial();
@@ -110,7 +110,7 @@ fn hold_at_least_keeps_the_lease_after_a_short_command() {
     let began = SystemClock::read();
     let mut running = trial.run_script("echo ran; exit 3").with(["--hold-at-least", "1500ms"]).start();
     running.stderr.wait_for("holding the leadership");
-    // Ours alone.
+    // Only processes of vvm.
     let ours = || trial.processes().with("vvm run ").len() + trial.processes().with("vvm stage-host").len();
     assert_eq!((trial.processes().0.len(), ours()), (2, 2), "{:?}", trial.processes().describe());
     assert!(!free_now(&trial));
@@ -140,7 +140,7 @@ fn stop_request_while_holding_exits_at_once_with_the_commands_status() {
     }
 }
 
-/// Also with `--on-loss rejoin`: the job is done.
+/// Even with `--on-loss rejoin`, because the job is done.
 #[test]
 fn loss_while_holding_keeps_the_status_of_the_command() {
     for on_loss in ["exit", "rejoin"] {

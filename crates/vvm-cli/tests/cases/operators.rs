@@ -31,7 +31,7 @@ fn each_command_takes_its_settings_from_a_file() {
     let mut leader = leader.stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = Lines::of("stderr", leader.stderr.take().unwrap());
     lines.wait_for("leading, epoch");
-    // Nothing waits for the note of the start.
+    // No event waits for the start to be in the history.
     eventually("the history", || ask(&trial, "history", &[]).1.contains("led by file"));
     for (command, options, code, said) in [
         ("status", &[][..], 0, "led by file"),

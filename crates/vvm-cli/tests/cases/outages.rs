@@ -5,8 +5,7 @@ use harness::{Run, Running, Trial, command_line, eventually};
 use rustix::process::{Signal, kill_process};
 use std::{fs, thread, time::Duration};
 
-/// A command that shows when another one of its slot works: it needs a lock that the other one has. Under it,
-/// it notes its epoch.
+/// A command that writes its epoch while it holds the lock of its slot. It fails if another one has the lock.
 fn worker(trial: &Trial, options: &[&str]) -> Run {
     let at = trial.folder().join("slot").display().to_string();
     let script = format!(
@@ -18,13 +17,13 @@ fn worker(trial: &Trial, options: &[&str]) -> Run {
     trial.run_script(&script).with(options.iter().copied())
 }
 
-/// The epochs of a slot, in the order of their work.
+/// Returns the epochs of a slot, in the order of their work.
 fn epochs(trial: &Trial, slot: u32) -> Vec<u64> {
     let text = fs::read_to_string(trial.folder().join(format!("slot.{slot}.epochs"))).unwrap_or_default();
     text.lines().map(|line| line.parse().unwrap()).collect()
 }
 
-/// How many work.
+/// Returns how many commands work.
 fn at_work(trial: &Trial) -> usize {
     trial.processes().0.into_iter().filter(|pid| command_line(*pid).starts_with("sleep 1005")).count()
 }
@@ -35,19 +34,19 @@ fn check(trial: &Trial, slot: u32, outputs: &[Vec<String>]) {
     assert!(!outputs.iter().flatten().any(|line| line == "OVERLAP"), "{outputs:#?}");
 }
 
-/// Numbers that look random, the same for the same seed.
+/// Returns pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
     fn between(&mut self, least: u64, most: u64) -> Duration {
-        // Knuth's MMIX.
+        // The constants of Knuth's MMIX.
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         Duration::from_millis(least + (self.0 >> 33) % (most - least))
     }
 }
 
-/// TTL 3 s: a renewal is due after 0.75 s, and a loss comes after 1.95 s. A machine that stands still for
-/// less than 0.45 s then costs no leadership. A server takes longer to answer: a third more there.
+/// With a TTL of 3 s, a renewal is due after 0.75 s and a loss comes after 1.95 s. So a machine that stops
+/// for less than 0.45 s costs no leadership. On a server, the TTL is a third longer.
 fn outages(seed: u64) {
     let trial = VVM.trial();
     let options = ["--ttl", trial.ttl("3s"), "--on-loss", "rejoin", "--stop-timeout", "10s"];
@@ -56,7 +55,7 @@ fn outages(seed: u64) {
     let mut dice = Dice(seed);
     for outage in 0..12 {
         let lasting = trial.outage();
-        // Every third one is as short as a busy disk's, the others are of any length.
+        // Every third outage is as short as that of a busy disk. The others have any length.
         let length = if outage % 3 == 0 { dice.between(50, 900) } else { dice.between(900, 6000) };
         let ends_at = vvm_clock::SystemClock::read().after(length);
         while vvm_clock::SystemClock::read() < ends_at {
@@ -73,7 +72,7 @@ fn outages(seed: u64) {
     let leaderships = epochs(&trial, 1).len();
     println!("seed {seed}: {leaderships} leaderships through 12 outages");
     assert!(leaderships > 3, "seed {seed}: {leaderships}");
-    // Each is a candidate: it leads when those who lead before it have been told to stop.
+    // Each process is still a candidate: it leads after the leaders before it are stopped.
     let mut outputs = Vec::new();
     while !all.is_empty() {
         let before = epochs(&trial, 1).len();
@@ -91,7 +90,7 @@ fn outages(seed: u64) {
     check(&trial, 1, &outputs);
 }
 
-/// Returns the one whose command works.
+/// Returns the run whose command works.
 fn leader_of(trial: &Trial, all: &[Running]) -> usize {
     let mut found = None;
     eventually("one of them leads", || {

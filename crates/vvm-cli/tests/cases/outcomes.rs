@@ -1,5 +1,4 @@
-//! The result file: how a run ended, one outcome after another, so that it can be told from a command's own
-//! exit status.
+//! The outcomes in the result file, which distinguish exit statuses of `vvm` from those of a command.
 
 use crate::VVM;
 use harness::{Level, Run, Running, Trial};
@@ -7,7 +6,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::net::TcpListener;
 
-/// The result of a run of this script, once it is up and something was done to it.
+/// Runs this script, calls `then` once it is up, and returns the result.
 fn result(trial: &Trial, script: &str, options: &[&str], then: impl FnOnce(&Trial, &Running)) -> Value {
     let run = trial.run_script(&format!("echo up; {script}")).with(options.iter().copied());
     let path = trial.folder().join("result.json").display().to_string();
@@ -18,7 +17,7 @@ fn result(trial: &Trial, script: &str, options: &[&str], then: impl FnOnce(&Tria
     read(&path)
 }
 
-/// The result of a run that ends of itself.
+/// Returns the result of a run that ends by itself.
 fn result_of(trial: &Trial, run: Run) -> Value {
     let path = trial.folder().join("result.json").display().to_string();
     let finished = run.with(["--result-file", &path]).finish();
@@ -31,8 +30,8 @@ fn read(path: &str) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// Whether the file shows no leadership.
-fn is_of_no_leadership(found: &Value) -> bool {
+/// Whether the result has no leadership.
+fn has_no_leadership(found: &Value) -> bool {
     ["slot", "epoch", "incarnation"].iter().all(|name| found[name].is_null())
 }
 
@@ -65,7 +64,7 @@ fn run_without_leadership_has_an_outcome_for_each_reason() {
     leader.stdout.wait_for("up");
     let found = result_of(&trial, trial.run(["true"]).with(["--acquire-timeout", "0"]));
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"not_acquired".into(), &75.into()));
-    assert!(is_of_no_leadership(&found), "{found}");
+    assert!(has_no_leadership(&found), "{found}");
     let found = result_of(&trial, trial.run(["true"]).with(["--try"]));
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"leader_seen".into(), &75.into()));
 
@@ -76,7 +75,7 @@ fn run_without_leadership_has_an_outcome_for_each_reason() {
     waiting.finish();
     let found = read(&path);
     assert_eq!((&found["outcome"], &found["signal"]), (&"stopped_while_waiting".into(), &2.into()));
-    assert!(is_of_no_leadership(&found), "{found}");
+    assert!(has_no_leadership(&found), "{found}");
     leader.signal(Signal::TERM);
     leader.finish();
 }
@@ -109,7 +108,7 @@ fn refused_run_has_an_outcome_for_each_reason() {
     let (missing, _) = trial.storage_that_was_never_made();
     let found = result_of(&trial, trial.run(["true"]).with(["--storage", &missing]));
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"storage_refused".into(), &69.into()));
-    assert!(is_of_no_leadership(&found), "{found}");
+    assert!(has_no_leadership(&found), "{found}");
     let found = result_of(&trial, trial.run(["true"]).with(["--ttl", "100ms"]));
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"misuse".into(), &64.into()));
     trial.run(["true"]).with(["--slots", "2"]).finish();
@@ -122,8 +121,8 @@ fn missing_or_unexecutable_command_has_its_own_outcome() {
     let trial = VVM.trial();
     let found = result_of(&trial, trial.run(["no-such-command"]));
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"command_not_found".into(), &127.into()));
-    // There was a leadership, though nothing was done under it.
-    assert!(!is_of_no_leadership(&found), "{found}");
+    // The run led, although its command did not start.
+    assert!(!has_no_leadership(&found), "{found}");
     let found = result_of(&trial, trial.run(["/etc/passwd"]));
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"command_not_executable".into(), &126.into()));
 }
@@ -137,7 +136,7 @@ fn occupied_address_has_the_outcome_system_refused() {
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"system_refused".into(), &71.into()));
 }
 
-/// What the host can't say any more, the guardian does.
+/// The guardian writes the result after the death of the host.
 #[test]
 fn killed_host_has_the_outcome_host_died() {
     let trial = VVM.trial();
@@ -148,7 +147,7 @@ fn killed_host_has_the_outcome_host_died() {
     assert!(found["epoch"].as_u64().is_some() && found["incarnation"].as_str().is_some(), "{found}");
 }
 
-/// The keeper of the command can't say any more that nothing of it is left.
+/// Without its keeper, the end of the command is not proven.
 #[test]
 fn killed_keeper_has_the_outcome_keeper_died() {
     if VVM.level() == Level::PidNamespace {

@@ -1,4 +1,4 @@
-//! What is shipped: the systemd unit with what hardens it, and the Kubernetes example's numbers.
+//! The files in `packaging/`: the systemd unit with its hardening, and the Kubernetes example.
 
 use crate::VVM;
 use std::{fs, path::PathBuf, process::Command};
@@ -8,7 +8,7 @@ fn shipped(name: &str) -> String {
     fs::read_to_string(path).unwrap()
 }
 
-/// What a setting of the unit says.
+/// Returns a setting of the unit.
 fn setting<'unit>(unit: &'unit str, name: &str) -> &'unit str {
     let mut found = unit.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('='));
     let value = found.next().unwrap_or_else(|| panic!("no {name}"));
@@ -29,11 +29,12 @@ fn unit_has_the_settings_that_vvm_needs() {
     ] {
         assert_eq!(setting(&unit, name), value, "{name}");
     }
-    // Longer than the command has by default (8 s), or systemd would kill a clean stop.
+    // Longer than the default stop timeout of the command (8 s), or systemd would kill it during a clean
+    // stop.
     assert!(setting(&unit, "TimeoutStopSec").parse::<u32>().unwrap() > 8);
 }
 
-/// Asked of systemd itself, where there is one to ask.
+/// Checked by systemd, if it is installed.
 #[test]
 fn unit_passes_systemd_analyze_verify() {
     let folder = tempfile::tempdir().unwrap();
@@ -50,7 +51,7 @@ fn unit_passes_systemd_analyze_verify() {
     match verify(&path) {
         Ok((holds, said)) => {
             assert!(holds && said.is_empty(), "{said}");
-            // It would say so: a word of its own that does not exist.
+            // A misspelled setting is reported, so the check works.
             fs::write(&path, unit.replace("KillMode=mixed", "KillMode=mixd")).unwrap();
             let (_, said) = verify(&path).unwrap();
             assert!(said.contains("mixd"), "{said}");
@@ -65,8 +66,7 @@ fn unit_passes_systemd_analyze_verify() {
     }
 }
 
-/// Probes use addresses that `vvm` serves, and no liveness probe kills a pod: a host that hangs while it
-/// leads is dead at 0.8 TTL, with its reason.
+/// There is no liveness probe: a leader that hangs is dead at 0.8 TTL anyway, and logs its reason.
 #[test]
 fn probes_and_proxy_use_paths_that_vvm_answers() {
     let example = shipped("kubernetes.yaml");

@@ -1,4 +1,4 @@
-//! `vvm pause` and `vvm resume`: no command works in between, whatever starts or dies meanwhile.
+//! `vvm pause` and `vvm resume`: no command works in between, even if candidates start or die.
 
 use crate::VVM;
 use harness::{Running, Trial, command_line, eventually};
@@ -69,7 +69,7 @@ fn leaders_stop_and_all_candidates_wait_until_the_name_is_resumed() {
     assert_eq!(resume(&trial).1, format!("{}: not paused\n", trial.name()));
 }
 
-/// The test itself leads, as a program without a host would.
+/// The test itself leads, as a program without a host.
 #[test]
 fn unsettled_slot_count_and_programs_that_ignore_a_pause_are_named() {
     let trial = VVM.trial();
@@ -181,7 +181,7 @@ fn no_command_works_from_pause_to_resume_in_a_storm_of_candidates() {
                 thread::sleep(Duration::from_millis(3));
             }
         });
-        // Also when an assertion fails.
+        // Stop the storm even if an assertion fails.
         let _end = End(&over);
         for round in 0..rounds() {
             thread::sleep(Duration::from_micros(random.u64(0..60_000)));

@@ -1,5 +1,4 @@
-//! What users of other tools complain about, where no other test shows that it is not so here:
-//! `docs/peers.md` has all.
+//! Known problems of similar tools that no other test covers. `docs/peers.md` lists all of them.
 
 use crate::VVM;
 use harness::{Running, eventually};
@@ -9,12 +8,12 @@ use std::{
     net::TcpStream,
 };
 
-/// `consul lock` ends of a hang-up, and its command lives on.
+/// A hangup ends `consul lock`, and its command lives on.
 #[test]
 fn hangup_or_quit_leaves_no_orphan() {
     for signal in [Signal::HUP, Signal::QUIT] {
         let trial = VVM.trial();
-        // One who ignores both, in a session of its own, as a daemon would be.
+        // A daemon that ignores both signals, in its own session.
         let script =
             "setsid sh -c 'trap \"\" HUP QUIT; echo up; while :; do sleep 0.1; done' & sleep 1000; true";
         let mut running = trial.run_script(script).with(["--stop-timeout", "200ms"]).start();
@@ -25,7 +24,7 @@ fn hangup_or_quit_leaves_no_orphan() {
     }
 }
 
-/// A machine's name is no identity: clones share it.
+/// A machine's name is not an identity, because clones share it.
 #[test]
 fn two_processes_of_one_holder_do_not_both_lead() {
     let trial = VVM.trial();
@@ -49,7 +48,7 @@ fn metrics(running: &mut Running) -> impl Fn() -> String + use<> {
     }
 }
 
-/// What an alarm for two leaders adds up: a standby says 0, instead of nothing, and the leader 1.
+/// An alarm for two leaders can use the sum: a standby reports 0 and the leader 1.
 #[test]
 fn leading_metrics_of_all_candidates_add_up_to_one() {
     let trial = VVM.trial();

@@ -1,6 +1,4 @@
-//! A PID namespace for the worker: everything that holds at level guardian, and what it promises on top.
-//!
-//! The tests of the files taken in here are those of level guardian, at this level (`harness::Level`).
+//! Level pidns: what a PID namespace for the worker promises beyond level guardian.
 
 use crate::VVM;
 use harness::{Level, Run, Running, Trial, gives_pid_namespaces, gives_user_namespaces};
@@ -8,8 +6,8 @@ use rustix::process::{Signal, geteuid, kill_process};
 use std::{fs, os::unix::fs::PermissionsExt as _, process::Command, time::Duration};
 use vvm_clock::{Instant, SystemClock};
 
-/// Daemons, a process that ignores TERM, and processes that fork as fast as they can, so that no list of them
-/// is ever complete.
+/// Daemons, a process that ignores TERM, and processes that fork as fast as possible, so that no list of them
+/// is complete.
 const STORM: &str =
     "trap '' TERM; (setsid sleep 1000 &); (setsid sh -c 'storm() { while :; do (:) & done; }; storm' &)
                      (setsid sh -c 'next() { (next &); }; next' &) ; echo up; exec sleep 1001";
@@ -20,14 +18,14 @@ fn of_the_worker(trial: &Trial) -> usize {
     trial.processes().0.len().saturating_sub(ours)
 }
 
-/// Whether this machine has what these tests are about. Where it hasn't,
-/// [`machine_without_pid_namespaces_is_refused_with_71`] says what happens.
+/// Whether this machine has PID namespaces. Without them, only
+/// [`machine_without_pid_namespaces_is_refused_with_71`] tests anything.
 fn is_at_its_level() -> bool {
     VVM.level() == Level::PidNamespace
 }
 
-/// Everything of the worker is gone within `bound` of the moment that `act` returns, also what forks while it
-/// is killed.
+/// Checks that all processes of the worker end within `bound` after `act` returns, even those that fork
+/// meanwhile.
 fn gone_within(what: &str, bound: Duration, options: &[&str], act: impl Fn(&Trial, &Running) -> Instant) {
     if !is_at_its_level() {
         return;
@@ -56,7 +54,7 @@ fn worker_sees_only_its_own_processes_and_its_mounts_stay_inside() {
     let before = mounts();
     let script = "set -- /proc/[0-9]*; echo $#; cat /proc/1/cmdline | tr '\\0' ' '; echo; read word";
     let mut running = trial.run_script(script).stdin(std::process::Stdio::piped()).start();
-    // Process 1, and the shell.
+    // Process 1 and the shell.
     assert_eq!(running.stdout.wait_for(""), "2");
     running.stdout.wait_for("vvm stage-init");
     assert_eq!(mounts(), before);
@@ -93,22 +91,22 @@ fn level_in_force_is_logged_and_in_the_result_file() {
 /// Runs a command as the user `nobody`.
 const NOBODY: [&str; 6] = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
 
-/// `run` as the user `nobody`, with a copy of the program: the original may be in a folder of its owner
-/// alone.
+/// Returns `run` as the user `nobody`, with a copy of the program: the original may be in a folder that only
+/// its owner can read.
 fn as_other_user(trial: &Trial, run: Run) -> Run {
     let copy = trial.folder().join("vvm");
-    // By another process: a file that is open for writing in one of ours could not be executed.
+    // Another process copies it: a file that this process has open for writing could not be executed.
     assert!(Command::new("cp").arg(VVM.path()).arg(&copy).status().unwrap().success());
     fs::set_permissions(trial.folder(), fs::Permissions::from_mode(0o777)).unwrap();
     let shift = format!("shift; exec {} \"$@\"", copy.display());
     run.through([&NOBODY[..], &["sh", "-c", &shift, "sh"]].concat())
 }
 
-/// A user without the permission gets a PID namespace inside a user namespace, and keeps its user id.
+/// The user keeps its user id.
 #[test]
 fn ordinary_user_gets_pidns_inside_a_user_namespace() {
     if !geteuid().is_root() {
-        // Then every other test of this file is that of an ordinary user.
+        // All other tests of this file already run as an ordinary user.
         return;
     }
     let trial = VVM.trial();
@@ -130,12 +128,12 @@ fn machine_without_pid_namespaces_is_refused_with_71() {
     let (refused, hint) = if !gives_pid_namespaces() {
         (run, "run as root or with CAP_SYS_ADMIN")
     } else if gives_user_namespaces(&[]) {
-        // In a user namespace, which has limits of its own.
+        // A user namespace has limits of its own.
         let limit = "echo 0 > /proc/sys/user/max_pid_namespaces; exec \"$@\"";
         let limited = ["unshare", "--user", "--map-root-user", "sh", "-c", limit, "sh"];
         (run.through(limited), "raise user.max_pid_namespaces")
     } else {
-        // We may make one, but a user namespace is not to be had: without the privilege, neither.
+        // User namespaces are forbidden, so an unprivileged user gets no PID namespace either.
         (run.through(["setpriv", "--bounding-set", "-sys_admin"]), "run as root or with CAP_SYS_ADMIN")
     };
     let finished = refused.finish();
@@ -169,10 +167,10 @@ mod timed {
         });
     }
 
-    /// No process of `vvm` is left, not even process 1: the kernel does all of it.
+    /// The kernel ends all processes: no process of `vvm` can act.
     #[test]
     fn nothing_outlives_the_deadline_if_all_vvm_processes_are_stopped() {
-        // 0.8 TTL from the last renewal, which was before we looked.
+        // 0.8 TTL after the last renewal.
         let bound = Duration::from_millis(800) + harness::OUTLIVING;
         gone_within("storm, all of ours stopped", bound, &["--ttl", "1s"], |trial, running| {
             running.signal(Signal::STOP);

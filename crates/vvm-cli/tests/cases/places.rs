@@ -1,5 +1,5 @@
-//! Where the file of a storage lies: a place where candidates may not share it is refused, and each candidate
-//! says at its start which storage it has opened and who leads there.
+//! The place of a storage file. A place where candidates may not share the file is refused. Each candidate
+//! logs at its start which storage it opened and who leads.
 
 use crate::VVM;
 use harness::{Finished, Trial, is_permitted};
@@ -10,19 +10,18 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// Mounts an overlay at `$1/merged`, on a file system in memory (an overlay can't be the upper layer of
-/// another), runs the rest, and lists what is in the overlay then.
+/// Mounts an overlay at `$1/merged`, runs the rest, and lists the files in the overlay. The overlay is on a
+/// file system in memory, because it can't be the upper layer of another overlay.
 const ON_OVERLAY: &str = "set -e; at=$1; shift
     mount -t tmpfs tmpfs \"$at\"; cd \"$at\"; mkdir lower upper work merged
     mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work merged
     set +e; \"$@\"; code=$?; echo \"left: $(ls -A merged)\"; exit $code";
 
-/// Gives the rest a `/tmp` as systemd gives one to a unit with `PrivateTmp=yes`.
+/// Runs the rest with a `/tmp` like that of a unit with `PrivateTmp=yes`.
 const IN_PRIVATE_TMP: &str = "set -e; at=$1/systemd-private-0f-payroll.service-x1/tmp; shift
     mkdir -p \"$at\"; mount --bind \"$at\" /tmp; exec \"$@\"";
 
-/// How to run a script in a mount namespace of its own; `None`, and a line that says so, where that is not
-/// permitted.
+/// Returns a command that runs a script in its own mount namespace; `None` if this machine does not allow it.
 fn in_mounts<'a>(script: &'a str, folder: &'a str) -> Option<Vec<&'a str>> {
     let ways = [&["unshare", "--mount"][..], &["unshare", "--user", "--map-root-user", "--mount"]];
     let lines = ways.map(|way| [way, &["sh", "-c", script, "sh", folder]].concat());

@@ -1,4 +1,4 @@
-//! `--pre-stop`: before the command is told to stop, in the command's containment, and never beyond the
+//! `--pre-stop` runs before the command is signalled, in the command's containment, and ends within the
 //! lease.
 
 use crate::VVM;
@@ -6,17 +6,16 @@ use harness::{Finished, Run, Running, Trial, eventually};
 use rustix::process::Signal;
 use std::time::Duration;
 
-/// More than separates one request from an echo of it.
+/// Longer than the time within which a second signal counts as an echo of the first.
 const NOT_AN_ECHO: Duration = Duration::from_millis(150);
 
-/// What command and pre-stop have noted, in the order in which they did.
+/// Returns the notes of the command and of pre-stop, in order.
 fn notes(trial: &Trial) -> Vec<String> {
     let text = std::fs::read_to_string(trial.folder().join("notes")).unwrap_or_default();
     text.lines().map(String::from).collect()
 }
 
-/// A command that ends on TERM with status 5, and notes it; after `pre_stop`, which finds the notes in
-/// `$NOTES`.
+/// Starts a command that notes TERM and exits with status 5, with this `pre_stop`. Both write to `$NOTES`.
 fn run(trial: &Trial, pre_stop: &str) -> Run {
     let worker =
         "trap 'echo told >> $NOTES; exit 5' TERM; trap 'echo HUP' HUP; echo up; while :; do sleep 0.01; done";

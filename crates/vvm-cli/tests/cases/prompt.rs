@@ -1,5 +1,5 @@
-//! Local wake-ups: a standby on the same machine is woken and leads at once. An unfit folder disables nothing
-//! else.
+//! Local wake-ups: a standby on the same machine is woken and leads at once. An unusable folder disables only
+//! that.
 //!
 //! A standby polls once a second. Each trial begins with a hint to all candidates, after which none polls for
 //! three quarters of a second: a hand-over within that time shows that a wake-up arrived.
@@ -18,16 +18,16 @@ use std::{
 };
 use vvm_clock::SystemClock;
 
-/// What the issue promises from the end of one command to the start of the next.
+/// The bound from the end of one command to the start of the next.
 const PROMISED: Duration = Duration::from_millis(200);
 
-/// Before a candidate looks again by itself, after it has looked: at least three quarters of a second.
+/// The shortest time after which a candidate polls again without a hint.
 const LEFT_ALONE: Duration = Duration::from_millis(700);
 
-/// The same where a claim was refused, because of a pause: half of that which is at most a second.
+/// The same after a refused claim during a pause: half of at most a second.
 const LEFT_ALONE_AFTER_A_REFUSAL: Duration = Duration::from_millis(450);
 
-/// What stops takes as long as every candidate needs to heed a hint that came just before.
+/// How long the leader's command takes to stop: long enough for every candidate to handle an earlier hint.
 const SLOW_TO_STOP: &str =
     "trap 'sleep 0.3; echo ended; exit' TERM; echo works; while :; do sleep 0.01; done";
 
@@ -54,7 +54,7 @@ fn sockets(trial: &Trial) -> Vec<PathBuf> {
     files.filter(|file| file.file_type().is_ok_and(|kind| kind.is_socket())).map(|file| file.path()).collect()
 }
 
-/// Sends a hint to all candidates, once there are so many.
+/// Waits for this many candidates, and sends a hint to all.
 fn hint(trial: &Trial, candidates: usize) {
     eventually("sockets of all candidates", || sockets(trial).len() == candidates);
     let socket = UnixDatagram::unbound().unwrap();
@@ -78,7 +78,7 @@ fn wake_up_sockets_are_private_and_end_with_their_processes() {
     assert_eq!(sockets(&trial), Vec::<PathBuf>::new());
 }
 
-/// Exit status 64 before a campaign, if the folder was given.
+/// The exit status is 64, before any campaign.
 #[test]
 fn unusable_local_dir_is_refused() {
     let trial = VVM.trial();
@@ -109,7 +109,7 @@ fn unusable_local_dir_is_refused() {
     assert!(beneath.code() == 64 && beneath.says("Not a directory"), "{:?}", beneath.stderr);
 }
 
-/// Commands that only wake others work without it, and candidates with `none` or without the folder.
+/// This holds for candidates with `none` or without the folder, and for commands that only wake others.
 #[test]
 fn hand_over_without_a_local_dir_works_by_polling() {
     let trial = VVM.trial();
@@ -173,7 +173,7 @@ mod timed {
         });
     }
 
-    /// The standby's answer, the leader's, and then the release: three wake-ups.
+    /// It needs three wake-ups: for the standby's answer, the leader's answer, and the release.
     #[test]
     fn step_down_takes_less_than_a_polling_interval() {
         VVM.timed("step-down --to, from the command on", |attempt, trial| {

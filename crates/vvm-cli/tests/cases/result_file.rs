@@ -1,4 +1,4 @@
-//! `--result-file`: the places that are not a regular file of its own.
+//! `--result-file` at places that are not regular files, and files of other programs.
 
 use crate::VVM;
 use harness::Trial;
@@ -10,7 +10,7 @@ use std::{
     process::Command,
 };
 
-/// `vvm run` of a command that says `worked`, by a shell that may redirect; what all of it says.
+/// Runs `vvm run` of a command that prints `worked` by a shell, and returns the whole output.
 fn in_a_shell(trial: &Trial, place: &str, shell: &str) -> String {
     let run = trial.run(["echo", "worked"]).with(["--result-file", "PLACE"]).command_line();
     let quoted = run.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ");
@@ -52,7 +52,7 @@ fn fifo_gets_the_result_and_null_device_takes_it() {
     let trial = VVM.trial();
     let text = in_a_shell(&trial, "fifo", "mkfifo fifo; cat fifo & VVM > output; wait; test -p fifo");
     assert_eq!(outcome(&text), "worker_ended");
-    // A check before a run: the unit tests hold that it is only opened.
+    // Unit tests show that this check opens the file without changing it.
     in_a_shell(&trial, "/dev/null", "VVM");
     assert!(fs::symlink_metadata("/dev/null").unwrap().file_type().is_char_device());
 }
@@ -82,13 +82,13 @@ fn files_of_the_storage_are_refused_with_64_before_it_is_opened() {
         assert!(finished.says("it belongs to the storage): name another file"), "{:#?}", finished.stderr);
         assert_eq!(fs::read(&path).ok(), before, "{name}");
     }
-    // Also as the user writes it: relative to where vvm is started.
+    // A relative path is relative to the folder where vvm is started.
     let line = "cd sub && ! VVM 2> said; cat said";
     fs::create_dir(folder.join("sub")).unwrap();
     assert!(in_a_shell(&trial, "../leader.db", line).contains("it belongs to the storage"));
 }
 
-/// Its user may write the file, and not the folder, as with a file that is mounted into a container.
+/// A file that is mounted into a container is like this.
 #[test]
 fn writable_file_in_a_folder_that_is_not_is_written_in_place() {
     let trial = VVM.trial();
@@ -103,7 +103,7 @@ fn writable_file_in_a_folder_that_is_not_is_written_in_place() {
     let run = |path: &str| {
         let run = trial.run(["true"]).with(["--result-file", path]);
         if rustix::process::geteuid().is_root() {
-            // Root may write anywhere.
+            // Root may write everywhere.
             run.through(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]).finish()
         } else {
             run.finish()

@@ -11,7 +11,7 @@ use rustix::{
 };
 use std::{io::IoSliceMut, mem::MaybeUninit, os::unix::net::UnixDatagram};
 
-/// A service manager, as far as one listens.
+/// The socket of a service manager.
 struct Manager {
     socket: UnixDatagram,
     place: String,
@@ -30,7 +30,7 @@ impl Manager {
         run.environment("NOTIFY_SOCKET", &self.place).start()
     }
 
-    /// The next that is told, and by which process.
+    /// Returns the next notification and its sender.
     fn hears(&self) -> (String, Pid) {
         let mut text = [0; 512];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
@@ -44,7 +44,7 @@ impl Manager {
         (String::from_utf8(text[..received.bytes].to_vec()).unwrap(), sender.unwrap())
     }
 
-    /// Waits until it is told `line`, and returns everything up to there. All of it comes from `guardian`.
+    /// Waits for `line`, and returns all notifications up to it. `guardian` must have sent all of them.
     fn waits_for(&self, line: &str, guardian: Pid) -> String {
         let mut all = String::new();
         loop {
@@ -83,7 +83,7 @@ fn standby_is_ready_and_the_main_process_reports_each_change() {
     assert_eq!(standby.finish().signal(), 15);
 }
 
-/// One that is out of reach, or no socket at all, changes nothing; and the command can't speak for us.
+/// An unreachable service manager is no error either. The command can't send notifications.
 #[test]
 fn missing_service_manager_is_no_error_and_the_command_gets_no_socket() {
     let trial = VVM.trial();

@@ -1,12 +1,12 @@
-//! Settings from the command line, the environment and a file: which one counts, and that both processes of a
-//! run go by the same ones.
+//! Settings from the command line, the environment and a file: their order, and that guardian and host use
+//! the same ones.
 
 use crate::VVM;
 use harness::{Run, Trial, eventually};
 use rustix::{fs::CWD, process::Signal};
 use std::{fs, path::PathBuf, process::Command};
 
-/// Says under which name it leads.
+/// Prints the name that it leads.
 const WORKER: [&str; 3] = ["sh", "-c", "echo leads $VVM_LEADER_NAME"];
 
 fn write(trial: &Trial, text: &str) -> PathBuf {
@@ -20,7 +20,7 @@ fn with_file(trial: &Trial, text: &str) -> Run {
     trial.run(WORKER).with(["--config", path.to_str().unwrap()])
 }
 
-/// The name that it led under.
+/// Returns the name that was led.
 fn leads(run: Run) -> String {
     let finished = run.finish();
     assert_eq!(finished.code(), 0, "{:#?}", finished.stderr);
@@ -52,7 +52,7 @@ fn all_settings_can_come_from_a_file_named_by_a_variable() {
     let run = trial.run([]).without(["--storage", "--name"]).without_command();
     let finished = run.environment("VVM_CONFIG", path.to_str().unwrap()).finish();
     assert_eq!((finished.code(), &finished.stdout[..]), (3, &["leads payroll".to_owned()][..]));
-    // Other commands go by the same file, and leave what concerns them not.
+    // Other commands use the same file, and ignore settings that they don't have.
     let shown = Command::new(VVM.path()).args(["status", "--config"]).arg(&path).output().unwrap();
     let shown = String::from_utf8(shown.stdout).unwrap();
     assert_eq!(
@@ -76,10 +76,10 @@ fn conflicting_setting_of_the_closer_source_wins() {
     let file = || with_file(&trial, "try = true\n");
     assert_eq!(leads(file().with(["--acquire-timeout", "1m"])), "payroll");
     assert_eq!(leads(file().environment("VVM_ACQUIRE_TIMEOUT", "1m")), "payroll");
-    // A switch that is off contradicts nothing, and hides one that is on.
+    // A switch that is off conflicts with nothing, and overrides one that is on.
     let off = file().environment("VVM_TRY", "false").environment("VVM_ACQUIRE_TIMEOUT", "1m");
     assert_eq!(leads(off), "payroll");
-    // From one and the same source it is a contradiction, as on the command line.
+    // Two conflicting settings of one source are refused, as on the command line.
     let run = with_file(&trial, "try = true\nacquire-timeout = \"1m\"\n");
     let finished = run.finish();
     assert_eq!(finished.code(), 64);
@@ -88,7 +88,7 @@ fn conflicting_setting_of_the_closer_source_wins() {
     assert!(finished.says("--acquire-timeout is set in "), "{:#?}", finished.stderr);
 }
 
-/// The file is a pipe, which can be read once: a second reader would wait for ever.
+/// The file is a pipe, so a second reader would wait for ever.
 #[test]
 fn file_is_read_once_for_guardian_and_host() {
     let trial = VVM.trial();
@@ -98,7 +98,7 @@ fn file_is_read_once_for_guardian_and_host() {
     let mut running = run.with(["--config", path.to_str().unwrap()]).start();
     fs::write(&path, "name = \"piped\"\nttl = \"19s\"\n").unwrap();
     assert_eq!(running.stdout.wait_for("up"), "up piped");
-    // Both come from the host.
+    // The host prints both.
     running.stderr.wait_for("TTL 19s");
     running.signal(Signal::TERM);
     assert_eq!(running.finish().signal(), 15);
@@ -171,7 +171,7 @@ fn misspelled_variable_is_reported_and_a_foreign_one_is_not() {
     assert!(!finished.says("did you mean"), "{:#?}", finished.stderr);
 }
 
-/// The command's own environment has none of it.
+/// No setting is in the command's environment.
 #[test]
 fn command_does_not_see_settings() {
     let trial = VVM.trial();

@@ -1,7 +1,7 @@
 //! What each signal does in each state: the table of docs/vvm-run.md, a test for each row.
 //!
-//! A cell says how `vvm` ends and what its command gets. That none of its processes is left then, and whose
-//! the record is, holds for the whole row. What a terminal does stands in `terminal.rs`.
+//! A cell says how `vvm` ends and what its command gets. Each test also checks that no process is left, and
+//! the record. `terminal.rs` tests signals of terminals.
 
 mod scene;
 mod table;
@@ -14,7 +14,7 @@ use table::{
     SIGNALS, State, TABLE,
 };
 
-/// All at once: some states take seconds to get into.
+/// Runs all signals at the same time, because some states take seconds to reach.
 fn row(state: State) {
     let (_, effects) = TABLE.into_iter().find(|(there, _)| *there == state).unwrap();
     let cells = SIGNALS.into_iter().zip(effects).map(|((signal, name), effect)| {
@@ -109,8 +109,7 @@ fn between_two_runs() {
     row(State::BetweenRuns);
 }
 
-/// What the documentation says of the row that this state belongs to: TERM and INT, HUP and QUIT, USR1 and
-/// USR2.
+/// Returns the documentation's row of this state: TERM and INT, HUP and QUIT, USR1 and USR2.
 fn documented(state: State) -> [String; 3] {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/vvm-run.md");
     let text = std::fs::read_to_string(path).unwrap();
@@ -135,7 +134,7 @@ fn documented(state: State) -> [String; 3] {
     cells.collect::<Vec<_>>().try_into().unwrap()
 }
 
-/// That this file and the documentation have the same table.
+/// Compares the documentation with the table in `table.rs`.
 #[test]
 fn table_equals_the_documentation() {
     for (state, effects) in TABLE {
@@ -155,7 +154,7 @@ fn table_equals_the_documentation() {
     }
 }
 
-/// As under `nohup`, also without a worker to keep it from.
+/// HUP is ignored as under `nohup`, also without a worker.
 #[test]
 fn candidate_started_with_hup_ignored_survives_a_hangup() {
     let scene = Scene::set(State::Campaigning);

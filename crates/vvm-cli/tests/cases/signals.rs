@@ -1,15 +1,15 @@
-//! Signals: passed on, asking to stop, asking again.
+//! Signals: forwarded ones, stop requests, and repeated stop requests.
 
 use crate::VVM;
 use harness::{eventually, state};
 use rustix::process::{Signal, kill_process};
 use std::time::Duration;
 
-/// Says which signals it gets, and ends on none of them.
+/// Prints its signals, and ends on none of them.
 const REPORTER: &str = "for s in TERM INT HUP QUIT USR1 USR2; do trap \"echo $s\" $s; done
                         echo up; while :; do sleep 0.01; done";
 
-/// More than separates one request from an echo of it.
+/// Longer than the time within which a second signal counts as an echo of the first.
 const NOT_AN_ECHO: Duration = Duration::from_millis(150);
 
 #[test]
@@ -30,7 +30,7 @@ fn process_group_of_the_worker_gets_forwarded_signals() {
 fn renewals_continue_while_the_worker_stops() {
     let trial = VVM.trial();
     let ttl = trial.ttl("1s");
-    // Takes longer to stop than its lease lasts.
+    // It takes longer to stop than its TTL.
     let longer = if ttl == "1s" { "2.5" } else { "10" };
     let worker =
         format!("trap 'sleep {longer}; echo stopped; exit 0' TERM; echo up; while :; do sleep 0.01; done");
@@ -72,7 +72,7 @@ fn signal_to_all_vvm_processes_is_one_stop_request() {
     assert_eq!(running.finish().code(), 6);
 }
 
-/// Also if the command gets the signal first and dies before the host reads its own.
+/// The command gets the signal first and exits before the host handles its own.
 #[test]
 fn worker_that_exits_before_the_host_sees_the_signal_counts_as_stopped() {
     let trial = VVM.trial();
@@ -84,7 +84,7 @@ fn worker_that_exits_before_the_host_sees_the_signal_counts_as_stopped() {
     assert_eq!(running.finish().signal(), 15);
 }
 
-/// As `timeout` does: first the process, then its group.
+/// `timeout` signals the process first, and then its group.
 #[test]
 fn timeout_command_stops_the_worker_and_does_not_kill_it() {
     let trial = VVM.trial();

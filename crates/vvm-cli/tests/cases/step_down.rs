@@ -183,7 +183,7 @@ fn impossible_requests_are_refused_at_once() {
     drop(running);
 }
 
-/// The test itself leads, as a program without a host would.
+/// The test itself leads, as a program without a host.
 #[test]
 fn leader_that_ignores_requests_is_left_alone() {
     let trial = VVM.trial();

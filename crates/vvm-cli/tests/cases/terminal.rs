@@ -11,7 +11,7 @@ const CTRL_Z: &[u8] = b"\x1a";
 const CTRL_D: &[u8] = b"\x04";
 const CTRL_BACKSLASH: &[u8] = b"\x1c";
 
-/// The command line, for a shell.
+/// Returns the command line for a shell.
 fn line(trial: &Trial, script: &str, options: &[&str]) -> String {
     let run = trial.run_script(script).with(options.iter().copied());
     let quoted = run.command_line().into_iter().map(|word| format!("'{}'", word.replace('\'', "'\\''")));
@@ -32,17 +32,17 @@ fn ctrl_c_reaches_the_worker_and_stops() {
     terminal.close();
 }
 
-/// The terminal has signalled the worker, so that we must not.
+/// The terminal has signalled the worker, so the host must not forward the signal.
 #[test]
 fn terminal_signal_reaches_the_worker_once() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
-    // (What a shell starts in its background ignores QUIT.)
+    // Background processes of a shell ignore QUIT.
     let script = "trap 'n=$((n+1)); echo quit $n' QUIT; trap 'echo total $n; exit' USR1; n=0
                   sleep 1000 & echo up; while :; do wait; done";
     terminal.type_line(&line(&trial, script, &[]));
     terminal.screen.wait_for("up");
-    // Two signals that come at once merge into one: of so many, some would not.
+    // Two signals at the same moment merge into one. Of so many, some would not merge.
     for times in 1..=20 {
         terminal.press(CTRL_BACKSLASH);
         terminal.screen.wait_for(&format!("quit {times}"));
@@ -52,7 +52,7 @@ fn terminal_signal_reaches_the_worker_once() {
     terminal.close();
 }
 
-/// The terminal signals a group; a worker that has left it gets its signals from us.
+/// The terminal signals only its group, so the host forwards the signal to a worker that has left it.
 #[test]
 fn ctrl_c_reaches_a_worker_that_left_the_group() {
     let trial = VVM.trial();
@@ -71,7 +71,7 @@ fn ctrl_c_reaches_a_worker_that_left_the_group() {
 fn ctrl_c_ends_the_worker_and_vvm_dies_of_sigint() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
-    // A shell goes on after a command that exited, but not after one that died of the interrupt.
+    // A shell continues after a command that exited, but not after one that died of the interrupt.
     let run = line(&trial, "echo up; exec sleep 1000", &[]);
     terminal.type_line(&format!("for i in 1 2; do {run}; done; echo over"));
     terminal.screen.wait_for("up");
@@ -120,13 +120,13 @@ fn candidate_suspended_by_ctrl_z_continues_to_wait() {
     assert_eq!(trial.processes().describe(), Vec::<String>::new());
 }
 
-/// While it stops, as while it works; and a second Ctrl-C then kills.
+/// A second Ctrl-C then kills it.
 #[test]
 fn stopping_command_can_be_suspended_by_ctrl_z_and_continues_to_stop() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
-    // Without children: a shell whose child is stopped between vfork and exec is stopped only when that goes
-    // on.
+    // The command has no children: a shell whose child is stopped between vfork and exec stops only when the
+    // child continues.
     let traps = "trap 'echo interrupted' INT; trap 'echo continued' CONT";
     let script = format!("{traps}; echo up; while :; do read word; done");
     terminal.type_line(&line(&trial, &script, &["--stop-timeout", "1h"]));
@@ -134,14 +134,14 @@ fn stopping_command_can_be_suspended_by_ctrl_z_and_continues_to_stop() {
     let worker = trial.process("sh -c");
     terminal.press(CTRL_C);
     terminal.screen.wait_for("interrupted");
-    // Who is told to stop is continued, too, lest he be stopped: that shall not undo the Ctrl-Z.
+    // A stop request also continues the command. That must not undo the Ctrl-Z.
     terminal.screen.wait_for("continued");
     terminal.press(CTRL_Z);
     terminal.screen.wait_for("Stopped");
     eventually("the command is stopped", || state(worker) == Some('T'));
     terminal.type_line("fg");
     eventually("the command goes on", || state(worker) != Some('T'));
-    // Until it is heard: those that come within a tenth of a second are one.
+    // Repeated until it has an effect, because signals within a tenth of a second count as one.
     eventually("the command is killed", || {
         terminal.press(CTRL_C);
         std::thread::sleep(std::time::Duration::from_millis(150));
@@ -167,8 +167,7 @@ fn ctrl_z_past_the_deadline_ends_the_leadership() {
     terminal.close();
 }
 
-/// Its command would not be contained: it leaves the slot to others, and is a candidate again when it
-/// continues.
+/// Its command would not be contained. So it releases the slot, and is a candidate again when it continues.
 #[test]
 fn standby_that_wins_while_suspended_releases_and_remains_a_standby() {
     let trial = VVM.trial();
@@ -184,14 +183,14 @@ fn standby_that_wins_while_suspended_releases_and_remains_a_standby() {
     terminal.screen.wait_for("not leading: the guardian does not answer");
     assert_eq!(trial.run(["echo", "another's turn"]).finish().stdout, ["another's turn"]);
     terminal.type_line("fg");
-    // (The shell repeats the line that it continues, where the word comes apart.)
+    // The shell repeats the command line, in which the word is split.
     terminal.screen.wait_for("mine");
     terminal.press(CTRL_C);
     terminal.screen.wait_for("stopped: the command was ended by SIGINT");
     terminal.close();
 }
 
-/// As it does any other program.
+/// As it ends any other program.
 #[test]
 fn closed_terminal_ends_a_candidate() {
     let trial = VVM.trial();
@@ -200,7 +199,7 @@ fn closed_terminal_ends_a_candidate() {
     let mut terminal = Terminal::new(&trial);
     terminal.type_line(&format!("{} &", line(&trial, "echo never", &["--name", "payroll"])));
     terminal.screen.wait_for("waiting for leadership");
-    // What the terminal's end does to the shell, which passes it on.
+    // A closed terminal hangs up the shell, and the shell passes the hangup on.
     kill_process(Pid::from_child(&terminal.shell), Signal::HUP).unwrap();
     terminal.screen.wait_for("stopped while waiting for leadership: by SIGHUP");
     terminal.shell.wait().unwrap();
@@ -226,7 +225,7 @@ fn worker_reads_typed_input() {
     terminal.close();
 }
 
-/// As in any job: what reads in the background is stopped until it comes to the foreground.
+/// A process that reads in the background is stopped until it comes to the foreground, as in any job.
 #[test]
 fn background_worker_reads_after_it_comes_to_the_foreground() {
     let trial = VVM.trial();
@@ -236,7 +235,7 @@ fn background_worker_reads_after_it_comes_to_the_foreground() {
     let job = started.split(' ').nth(1).and_then(|number| Pid::from_raw(number.parse().ok()?)).unwrap();
     terminal.screen.wait_for("up");
     let worker = trial.process("sh -c");
-    // The shell's own child, too: `fg` continues nothing that the shell takes to be running.
+    // The shell's own child must be stopped, too: `fg` continues only a job that the shell knows is stopped.
     eventually("the job is stopped", || [worker, job].into_iter().all(|process| state(process) == Some('T')));
     terminal.type_line("fg");
     terminal.type_line("hello");
@@ -244,7 +243,7 @@ fn background_worker_reads_after_it_comes_to_the_foreground() {
     terminal.close();
 }
 
-/// The terminal's group is one that this namespace has no number for.
+/// The terminal's process group has no number in this namespace.
 #[test]
 fn namespace_below_the_terminal_works_like_no_terminal() {
     let trial = VVM.trial();
@@ -263,12 +262,12 @@ fn namespace_below_the_terminal_works_like_no_terminal() {
     terminal.close();
 }
 
-/// In a container that runs nothing but `vvm`, no shell could continue what Ctrl-Z has stopped.
+/// In a container with only `vvm`, no shell could continue a suspended process.
 #[test]
 fn ctrl_z_without_a_shell_stops_nothing() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
-    // The shell makes way: what it becomes leads the session.
+    // The shell executes `vvm`, which then leads the session.
     let script = "echo up; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; done; echo done";
     terminal.type_line(&format!("exec {}", line(&trial, script, &["--ttl", "20s"])));
     terminal.screen.wait_for("up");
@@ -277,7 +276,7 @@ fn ctrl_z_without_a_shell_stops_nothing() {
     assert!(terminal.shell.wait().unwrap().success());
 }
 
-/// A host that writes in the background of such a terminal would be stopped, and killed at the deadline.
+/// A terminal with `tostop` stops background writers. A stopped host would be killed at the deadline.
 #[test]
 fn tostop_terminal_does_not_stop_the_host() {
     let trial = VVM.trial();

@@ -8,19 +8,19 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 
-/// Reports signals, counts, and ends on none of them.
+/// Counts, prints its signals, and ends on none of them.
 const REPORTER: &str = "trap 'echo got HUP' HUP; trap 'echo got TERM' TERM; trap 'echo got USR1' USR1
                         n=0; echo up; while :; do sleep 0.01; n=$((n+1)); echo count $n; done";
 
-/// Long enough for the host to have looked twice at the terminal, in counts of the reporter.
+/// The number of counts within which the host checks the terminal twice.
 const SOME_TIME: u32 = 50;
 
-/// On the terminal, as the leader of its session.
+/// Starts it on the terminal, as the leader of its session.
 fn as_session_leader(run: Run, terminal: &PseudoTerminal) -> Running {
     run.through(["setsid", "--ctty"]).stdin(terminal.side()).start()
 }
 
-/// The command line, for a shell. Standard output stays the shell's.
+/// Returns the command line for a shell. Standard output remains the shell's.
 fn line(run: &Run) -> String {
     let quoted = run.command_line().into_iter().map(|word| format!("'{}'", word.replace('\'', "'\\''")));
     quoted.collect::<Vec<_>>().join(" ")
@@ -66,7 +66,7 @@ fn session_leader_whose_command_dies_of_the_loss_dies_of_hup_too() {
     nothing_is_left(&trial);
 }
 
-/// As Ctrl-C can't reach a command that has left the group, so the loss of the terminal can't.
+/// The loss of the terminal does not reach a command that has left the group, so the host forwards it.
 #[test]
 fn session_leader_that_loses_its_terminal_signals_a_command_in_another_session() {
     let trial = VVM.trial();
@@ -83,7 +83,7 @@ fn session_leader_that_loses_its_terminal_signals_a_command_in_another_session()
     nothing_is_left(&trial);
 }
 
-/// The same order as for TERM.
+/// The order is the same as for TERM.
 #[test]
 fn lost_terminal_runs_pre_stop_before_the_command_is_signalled() {
     let trial = VVM.trial();
@@ -120,7 +120,7 @@ fn session_leader_that_ignores_hangups_leads_on_without_its_terminal() {
     assert_eq!(running.finish().signal(), Signal::TERM.as_raw());
 }
 
-/// HUP by kill(1) has the command read its settings again, at a terminal as without one.
+/// By convention, HUP by kill(1) makes a command read its settings again.
 #[test]
 fn hangup_that_a_process_sends_is_passed_on_and_stops_nothing() {
     let trial = VVM.trial();
@@ -135,14 +135,14 @@ fn hangup_that_a_process_sends_is_passed_on_and_stops_nothing() {
     assert_eq!(running.finish().code(), 137);
 }
 
-/// The reporter counts on.
+/// Waits until the reporter has counted further.
 fn goes_on(running: &mut Running) {
     let number = |line: &str| line.rsplit(' ').next().unwrap().parse::<u32>().unwrap();
     let first = number(&running.stdout.wait_for("count"));
     while number(&running.stdout.wait_for("count")) < first + SOME_TIME {}
 }
 
-/// How `vvm` ended, as its result file says: its shell is gone.
+/// Returns the outcome from the result file, because the shell is gone.
 fn result_of_job_whose_terminal_is_lost(trial: &Trial, script: &str, place: &str) -> Value {
     let file = trial.folder().join("result.json");
     let terminal = PseudoTerminal::open();
@@ -177,7 +177,7 @@ fn job_whose_terminal_is_lost_stops_a_command_that_dies_of_hangups() {
     }
 }
 
-/// A shell that ends tells its jobs first. The terminal of its session is gone a moment later.
+/// An ending shell first signals its jobs. The terminal of its session closes a moment later.
 #[test]
 fn job_of_a_shell_that_ends_by_a_hangup_is_stopped() {
     let trial = VVM.trial();
@@ -192,7 +192,7 @@ fn job_of_a_shell_that_ends_by_a_hangup_is_stopped() {
     nothing_is_left(&trial);
 }
 
-/// The operator's `kill` may be a part of the shell that leads the session.
+/// The operator's `kill` may be built into the shell that leads the session.
 #[test]
 fn job_that_its_shell_signals_leads_on_while_the_terminal_is_there() {
     let trial = VVM.trial();

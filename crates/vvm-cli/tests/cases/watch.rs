@@ -135,7 +135,7 @@ fn suspended_watch_restores_the_terminal_and_follows_its_size() {
     terminal.close();
 }
 
-/// Without a change there is no write that would fail.
+/// Without a change, no write would fail.
 #[test]
 fn watch_ends_when_the_reader_of_its_pipe_is_gone() {
     let trial = VVM.trial();

@@ -1,5 +1,4 @@
-//! Getting into each state, and what there is to see after a signal: how `vvm` ends, what its command gets,
-//! what is left, and whose the record is.
+//! [`Scene`]: brings a `vvm run` into a state, sends a signal, and checks the effect.
 
 use super::table::{
     Effect::{self, Ends, EndsTheCommand, EndsWithTheCommandsStatus, Kills, Nothing, PassedOn, Stops, Waits},
@@ -11,21 +10,21 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::{thread, time::Duration};
 
-/// Says which signals it gets, and ends on none of them.
+/// Prints its signals, and ends on none of them.
 const REPORTER: &str = "for s in TERM INT HUP QUIT USR1 USR2; do trap \"echo $s\" $s; done
                         echo up; while :; do sleep 0.01; done";
 
-/// More than separates one request from an echo of it.
+/// Longer than the time within which a second signal counts as an echo of the first.
 const NOT_AN_ECHO: Duration = Duration::from_millis(150);
 
 /// The record afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Record {
-    /// There has never been one.
+    /// There was never a record.
     Never,
     /// Released.
     HandedBack,
-    /// Of another holder, which is not disturbed.
+    /// Another leader holds it, undisturbed.
     Of(&'static str),
 }
 
@@ -64,7 +63,7 @@ impl Obstacle {
         }
     }
 
-    /// How many processes of the trial are its own: ours, and the command.
+    /// Returns how many processes the run has: those of `vvm`, and the command.
     fn processes(&self) -> usize {
         self.leader.iter().count() * (VVM.level().ours() + 1)
     }
@@ -75,7 +74,7 @@ fn pause(trial: &Trial) {
     assert_eq!(code, 0, "{error}");
 }
 
-/// A command that says what it gets; what is left to stop in after a loss is a part of the TTL.
+/// Starts a command that prints its signals. A long TTL leaves enough time to stop after a loss.
 fn reporter(trial: &Trial, options: &[&str]) -> Running {
     let run = trial.run_script(REPORTER).with(["--ttl", "20s", "--stop-timeout", "1h"]);
     let mut running = run.with(options.iter().copied()).start();
@@ -186,13 +185,13 @@ impl Scene {
         Self { state, trial, running, obstacle }
     }
 
-    /// That the signal has this effect.
+    /// Sends the signal, and checks that it has this effect.
     pub(crate) fn check(self, signal: Signal, name: &str, effect: Effect) {
         self.running.signal(signal);
         self.follow(signal, name, effect);
     }
 
-    /// The guardian is stopped and goes on, which is nothing; and is still all ears.
+    /// Stops and continues the guardian, which has no effect, and checks that TERM still has this effect.
     pub(crate) fn check_after_a_stop(self, effect: Effect) {
         let guardian = self.running.guardian;
         self.running.signal(Signal::STOP);
@@ -239,7 +238,7 @@ impl Scene {
                 Signal::TERM | Signal::INT => assert_eq!(finished.signal(), signal.as_raw()),
                 _ => assert_eq!(finished.code(), 128 + signal.as_raw()),
             },
-            // Whatever it was told meanwhile, and though it had to be killed.
+            // Even if it got other signals, and had to be killed.
             _ if state == State::Lost => assert_eq!(finished.code(), 79),
             _ => assert_eq!(finished.code(), 128 + 9),
         }
@@ -252,14 +251,14 @@ impl Scene {
         assert_eq!(record, expected);
     }
 
-    /// Kills the command, by one request or two.
+    /// Kills the command by a stop request, or by two.
     fn kill(&self) {
         self.running.signal(Signal::TERM);
         self.ask_again(Signal::TERM);
     }
 
-    /// Until it is heard: on a machine that has stood still meanwhile, two requests arrive as one, or as one
-    /// and its echo.
+    /// Repeats a stop request until it has an effect. After a halt of the machine, two requests may arrive as
+    /// one, or as one and its echo.
     fn ask_again(&self, signal: Signal) {
         eventually("it ends", || {
             thread::sleep(NOT_AN_ECHO);
@@ -271,8 +270,8 @@ impl Scene {
         });
     }
 
-    /// All is as it was: a candidate leads when nothing is in its way any more, and what holds its slot holds
-    /// on.
+    /// Checks that nothing has changed: a candidate leads when its obstacle is removed, and a leader still
+    /// holds its slot.
     fn nothing(mut self) {
         match self.state {
             State::Held | State::BetweenRuns => {
@@ -296,7 +295,7 @@ impl Scene {
         }
     }
 
-    /// Nothing of it is left, and the record is as it says.
+    /// Checks that no process is left and that the record is as expected.
     fn ended(self) -> (Finished, Record) {
         let Self { trial, running, obstacle, .. } = self;
         let finished = running.finish();

@@ -15,23 +15,23 @@ pub(crate) enum State {
     Rejoining,
     /// It has given its leadership up because the command was unhealthy, and does not campaign yet.
     LettingOthersGoFirst,
-    /// Leading, and the command may or may not have been executed yet.
+    /// It leads, and may not have started the command yet.
     Starting,
     /// The command works.
     Leading,
-    /// Asked to stop, by TERM, it runs what comes before the command is told.
+    /// After TERM, it runs `--pre-stop`.
     PreStopping,
-    /// The same because a check has failed.
+    /// It runs `--pre-stop` after a failed check.
     PreStoppingUnhealthy,
-    /// The command was told to stop, by TERM, and goes on for a while.
+    /// The command got TERM, and still runs.
     Stopping,
-    /// The same by INT.
+    /// The command got INT, and still runs.
     StoppingByInt,
-    /// A check has failed, and the command goes on for a while.
+    /// A check has failed, and the command still runs.
     Unhealthy,
-    /// The name is being paused, and the command goes on for a while.
+    /// The name is being paused, and the command still runs.
     Pausing,
-    /// The leadership is lost to another process, and the command continues for a while.
+    /// The leadership is lost to another process, and the command still runs.
     Lost,
     /// The command has ended, and the leadership is held.
     Held,
@@ -41,21 +41,21 @@ pub(crate) enum State {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Effect {
-    /// `vvm` ends of it at once.
+    /// The signal ends `vvm` at once.
     Ends,
-    /// `vvm` ends at once, with the status of the command that has ended before.
+    /// `vvm` ends at once, with the status of the command that ended before.
     EndsWithTheCommandsStatus,
-    /// None: afterwards all is as it was.
+    /// No effect.
     Nothing,
     /// The command gets it, and nothing else happens.
     PassedOn,
-    /// The command does not get it yet: that waits for what comes before. Another one kills.
+    /// The command gets it after `--pre-stop`. A second one kills.
     Waits,
-    /// The command gets it, and has the stop timeout.
+    /// The command gets it, and must end within the stop timeout.
     Stops,
     /// The command is killed at once.
     Kills,
-    /// The command, which does not care for signals, dies of it.
+    /// The command dies of it.
     EndsTheCommand,
 }
 
