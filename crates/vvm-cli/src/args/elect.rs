@@ -13,7 +13,19 @@ use std::time::Duration;
 /// so vvm elect can't kill it before the next leader begins. Let each receiver of writes compare
 /// VVM_LEADER_EPOCH and refuse smaller ones. If vvm can start and stop the command, use vvm run.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = HELP)]
+#[command(after_help = "\
+Example:
+  vvm elect --storage sqlite:leader.db --name payroll --on-lead ./promote --on-loss ./demote
+
+  Hooks run one at a time, with VVM_LEADER_NAME, _SLOT, _EPOCH, _HOLDER and _INCARNATION in their environment.
+  On TERM, INT, HUP or QUIT a leader runs the on-loss hook and releases the leadership. Then vvm exits.
+
+Exit status:
+  0   stopped by a signal      69  the storage refused
+  1   the on-lead hook failed  71  the system refused
+  64  wrong arguments          75  not acquired in time
+  78  configuration conflict in the storage
+  80  the kill deadline passed before the on-loss hook had ended")]
 pub(crate) struct ElectArgs {
     #[command(flatten)]
     pub(crate) candidate: CandidateArgs,
@@ -28,20 +40,6 @@ pub(crate) struct ElectArgs {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     pub(crate) hook_timeout: Duration,
 }
-
-const HELP: &str = "\
-Example:
-  vvm elect --storage sqlite:leader.db --name payroll --on-lead ./promote --on-loss ./demote
-
-  Hooks run one at a time, with VVM_LEADER_NAME, _SLOT, _EPOCH, _HOLDER and _INCARNATION in their environment.
-  On TERM, INT, HUP or QUIT a leader runs the on-loss hook and releases the leadership. Then vvm exits.
-
-Exit status:
-  0   stopped by a signal      69  the storage refused
-  1   the on-lead hook failed  71  the system refused
-  64  wrong arguments          75  not acquired in time
-  78  configuration conflict in the storage
-  80  the kill deadline passed before the on-loss hook had ended";
 
 fn parse_hook(text: &str) -> Result<String, InvalidValue> {
     match text.trim() {

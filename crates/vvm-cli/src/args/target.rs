@@ -1,8 +1,7 @@
-//! The options of operator commands: which storage, which name, and how to wake candidates.
+//! Which storage, and which name in it. `vvm init-storage`.
 
-use super::values::{parse_name, parse_storage};
+use super::values::{parse_any_storage, parse_name, parse_storage};
 use clap::Args;
-use vvm_host::LocalDir;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TargetArgs {
@@ -21,13 +20,21 @@ impl TargetArgs {
     }
 }
 
+/// Create the keyspace and table that a storage on a cluster needs.
+///
+/// Needs to run once per storage, by a user with the permission to create them. May be repeated, also
+/// concurrently: what exists is checked and left unchanged. SQLite files do not need it.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct WakeArgs {
-    /// Folder of sockets that wakes the candidates of this user on this machine, or none
-    /// [default: /tmp/vvm-UID]
-    ///
-    /// Candidates that are not woken see the request within a second. Safety does not depend on it.
-    // The folder may be unfit: then no candidate is woken.
-    #[arg(long, value_name = "DIR|none", value_parser = str::parse::<LocalDir>)]
-    pub(crate) local_dir: Option<LocalDir>,
+#[command(after_help = "\
+Example:
+  vvm init-storage --storage 'scylla://host1,host2/elections?replication=3'
+  vvm init-storage --storage dynamodb://eu-west-1/elections
+  vvm init-storage --storage postgres://vvm@db1,db2/elections
+
+Exit status: 0; 64 wrong arguments; 69 the storage refused; 71 the system
+refused")]
+pub(crate) struct InitStorageArgs {
+    /// The storage, as given to vvm run later; replication=N sets the number of copies
+    #[arg(long, value_name = "URL", value_parser = parse_any_storage)]
+    pub(crate) storage: String,
 }
