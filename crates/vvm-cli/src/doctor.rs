@@ -36,7 +36,7 @@ pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
     match shown {
         Ok(()) if verdict(&findings) == Health::Problem => ExitCode::FAILURE,
         Ok(()) => ExitCode::SUCCESS,
-        Err(refusal) => conclude(&refusal),
+        Err(refusal) => conclude(&refusal).into(),
     }
 }
 

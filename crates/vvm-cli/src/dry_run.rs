@@ -1,11 +1,16 @@
 //! `--dry-run`: reads the storage and prints what would be done. Creates and settles nothing.
 
-use crate::{announce::say, args::CandidateArgs, async_runtime, exit};
+use crate::{
+    announce::say,
+    args::CandidateArgs,
+    exit,
+    inspection::{conclude, inspect},
+};
 use ielections::{AcquireError, Entry, Holder, ReadError, Slot, Timing, TtlStorage as _, timing::Jitter};
-use std::{fmt, io, sync::Arc};
-use vvm_clock::{Clock, Instant, Span, SystemClock};
-use vvm_host::operate::ResourceLimit;
-use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, OpenError, SettleError, SlotNumber};
+use std::{fmt, io};
+use vvm_clock::{Instant, Span};
+use vvm_host::operate::{InspectError, Purpose, StorageInspector};
+use vvm_storage::{SettleError, SlotNumber};
 
 /// The candidate that would campaign.
 #[derive(Debug)]
@@ -17,31 +22,17 @@ pub(crate) struct DryRun<'args> {
 /// Why the real run would be refused.
 #[derive(Debug, thiserror::Error)]
 enum DryRunError {
-    #[error("--storage: {0}")]
-    Open(#[from] OpenError),
+    #[error(transparent)]
+    Inspect(#[from] InspectError),
     #[error("--ttl: {0}")]
     TtlTooShort(AcquireError),
     #[error(transparent)]
     Conflict(SettleError),
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    #[error(transparent)]
-    System(ResourceLimit),
-    #[error("can't write: {0}")]
-    Output(io::Error),
 }
 
-impl DryRunError {
-    /// Returns the exit status of the real run.
-    fn exit_status(&self) -> u8 {
-        match self {
-            Self::Open(cause) if cause.is_misuse() => exit::MISUSE,
-            Self::Open(cause) if cause.is_of_system() => exit::SYSTEM,
-            Self::Open(_) | Self::Read(_) => exit::STORAGE,
-            Self::TtlTooShort(_) => exit::MISUSE,
-            Self::Conflict(_) => exit::CONFLICT,
-            Self::System(_) | Self::Output(_) => exit::SYSTEM,
-        }
+impl From<ReadError> for DryRunError {
+    fn from(cause: ReadError) -> Self {
+        InspectError::Read(cause).into()
     }
 }
 
@@ -59,60 +50,50 @@ enum Found {
 impl DryRun<'_> {
     /// Prints what would be done, with the lines of `more`. Returns the exit status: 0, or that of a refusal.
     pub(crate) fn show(&self, more: &[(&str, String)]) -> u8 {
-        self.try_show(more).map_or_else(
-            |refusal| {
-                say!("{refusal}");
-                refusal.exit_status()
-            },
-            |()| 0,
-        )
-    }
-
-    fn try_show(&self, more: &[(&str, String)]) -> Result<(), DryRunError> {
-        let runtime = async_runtime::start().map_err(|cause| DryRunError::System(cause.into()))?;
-        let found = runtime.block_on(self.look())?;
-        match self.write(&mut io::stdout().lock(), more, &found) {
-            // The reader, such as `head`, has closed the pipe.
-            Err(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            written => written.map_err(DryRunError::Output),
-        }
-    }
-
-    async fn look(&self) -> Result<Found, DryRunError> {
-        let url = &self.candidate.storage;
-        if !vvm_storage::url::exists(url)? {
-            vvm_storage::url::check_place(url)?;
-            return Ok(Found::NoStorage);
-        }
-        let clock = Arc::new(SystemClock::start().map_err(|cause| DryRunError::System(cause.into()))?);
-        let storage = match vvm_storage::open(url, clock as Arc<dyn Clock>).await {
-            Ok(storage) => ElectionsTtlStorage::new(storage),
-            Err(cause) if cause.is_passing() => return Ok(Found::Unavailable(cause.to_string())),
-            Err(cause) => return Err(cause.into()),
+        let shown = self.look().and_then(|found| {
+            Ok(self.write(&mut io::stdout().lock(), more, &found).map_err(InspectError::Output)?)
+        });
+        let Err(refusal) = shown else { return 0 };
+        let status = match &refusal {
+            DryRunError::Inspect(refusal) => return conclude(refusal),
+            DryRunError::TtlTooShort(_) => exit::MISUSE,
+            DryRunError::Conflict(_) => exit::CONFLICT,
         };
-        let found = self.read(&storage).await;
-        storage.close().await;
-        found
+        say!("{refusal}");
+        status
     }
 
-    async fn read(&self, storage: &ElectionsTtlStorage) -> Result<Found, DryRunError> {
-        let CandidateArgs { name, slots, ttl, .. } = self.candidate;
+    fn look(&self) -> Result<Found, DryRunError> {
+        let CandidateArgs { storage: url, name, .. } = self.candidate;
+        match inspect((url, name), Purpose::Ask, async |inspector| self.read(inspector).await) {
+            Err(DryRunError::Inspect(InspectError::NoStorage(_))) => {
+                vvm_storage::url::check_place(url).map_err(InspectError::from)?;
+                Ok(Found::NoStorage)
+            }
+            Err(DryRunError::Inspect(InspectError::Open(cause))) if cause.is_passing() => {
+                Ok(Found::Unavailable(cause.to_string()))
+            }
+            looked => looked,
+        }
+    }
+
+    async fn read(&self, inspector: &StorageInspector) -> Result<Found, DryRunError> {
+        let StorageInspector { storage, cluster, .. } = inspector;
+        let CandidateArgs { slots, ttl, .. } = self.candidate;
         let (ttl, least) = (ttl.get(), storage.limits().min_ttl);
         if ttl < least {
             return Err(DryRunError::TtlTooShort(AcquireError::TtlTooShort { ttl, least }));
         }
-        let cluster = ClusterName::from(name.as_str());
-        if let Some(settled) = storage.slot_count(&cluster).await?
-            && settled != *slots
+        if let Some(stands) = storage.slot_count(cluster).await?
+            && stands != *slots
         {
-            let differs = SettleError::Differs { cluster, stands: settled, wanted: *slots };
+            let differs = SettleError::Differs { cluster: cluster.clone(), stands, wanted: *slots };
             return Err(DryRunError::Conflict(differs));
         }
-        let numbers = SlotNumber::all(*slots).collect::<Vec<_>>();
-        let keys = numbers.iter().map(|slot| ElectionKey { cluster: cluster.clone(), slot: *slot });
-        let (slots, requests) = storage.scan_with_requests(&cluster, &keys.collect::<Vec<_>>()).await?;
+        let keys = inspector.keys_of(Some(*slots));
+        let (slots, requests) = storage.scan_with_requests(cluster, &keys).await?;
         let paused_by = requests.pause.map(|pause| pause.by().escape_debug().to_string());
-        Ok(Found::Slots { slots: numbers.into_iter().zip(slots).collect(), paused_by })
+        Ok(Found::Slots { slots: keys.into_iter().map(|key| key.slot).zip(slots).collect(), paused_by })
     }
 
     fn write(&self, out: &mut dyn io::Write, more: &[(&str, String)], found: &Found) -> io::Result<()> {

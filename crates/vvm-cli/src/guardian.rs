@@ -1,13 +1,13 @@
 //! The guardian of `vvm run`: the process that the user starts. It contains the host
 //! (`vvm_containment::guard`), reports what a dead host can't, and ends as the host asks.
 
-mod dry_run;
 mod ending;
 
 use crate::{
     announce::{self, say},
     args::{RunArgs, STAGE_HOST},
     contained::{NotContained, say_event},
+    dry_run::DryRun,
     exit,
     notes::{Farewell, ToGuardian},
     result_file::{self, Unwritable},
@@ -69,7 +69,9 @@ fn run(args: &RunArgs, settled: &Settled) -> Result<(Farewell, bool), StartError
     let containment = Containment::establish(args.containment.into()).map_err(NotContained)?;
     if args.candidate.dry_run {
         containment.dissolve();
-        return Ok((Farewell::Exit(dry_run::show(args, holder, containment.level())), true));
+        let command = args.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        let more = [("would run", command), ("containment", containment.level().to_string())];
+        return Ok((Farewell::Exit(DryRun { candidate: &args.candidate, holder }.show(&more)), true));
     }
     let mut manager = ServiceManager::of_environment();
     let mut told = Told::default();

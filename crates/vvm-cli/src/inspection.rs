@@ -2,18 +2,16 @@
 
 use crate::{announce::say, async_runtime};
 use ielections::TtlStorage as _;
-use std::{io, process::ExitCode};
+use std::io;
 use vvm_host::operate::{InspectError, Purpose, StorageInspector};
 
 /// Prints `error` and returns the exit status. A closed pipe, as of `head`, is no error.
-pub(crate) fn conclude(error: &InspectError) -> ExitCode {
-    match error {
-        InspectError::Output(cause) if cause.kind() == io::ErrorKind::BrokenPipe => {
-            return ExitCode::SUCCESS;
-        }
-        error => say!("{error}"),
+pub(crate) fn conclude(error: &InspectError) -> u8 {
+    if matches!(error, InspectError::Output(cause) if cause.kind() == io::ErrorKind::BrokenPipe) {
+        return 0;
     }
-    error.status().into()
+    say!("{error}");
+    error.status()
 }
 
 /// Opens the storage at `url`, runs `act` with it, and closes it.

@@ -16,7 +16,6 @@ use crate::{announce::say, args::STAGE_HOST};
 use clap::{ArgMatches, Command, error::ErrorKind, parser::ValueSource};
 use file::File;
 use options::{CONFIG, NAMED_FILE, Setting};
-use origin::Origin;
 use serde::{Deserialize, Serialize};
 use std::{
     ffi::{OsStr, OsString},
@@ -82,12 +81,8 @@ pub(crate) enum Refusal {
     Switch { variable: String },
 }
 
-/// The values of one option in one source.
-struct Found<'cli> {
-    option: Setting<'cli>,
-    values: Vec<OsString>,
-    origin: Origin,
-}
+/// The values of an option in one source, and where that is.
+type Found = (Vec<OsString>, String);
 
 /// Completes the command line `words` of `cli`, which [`described`] made.
 ///
@@ -112,15 +107,19 @@ pub(crate) fn settle(cli: &Command, words: Vec<OsString>, variables: &Variables)
     let is_typed = |option: &Setting<'_>| matches.value_source(option.id()) == Some(ValueSource::CommandLine);
     let mut taken = options::of(command).filter(is_typed).collect::<Vec<_>>();
 
-    let by_variables = of_variables(command, variables)?;
     let file = match named_file(matches, variables) {
         Some((path, named_by)) => Some(File::read(path, named_by, cli)?),
         None => None,
     };
-    let by_file = file.as_ref().map(|file| of_file(command, file)).transpose()?.unwrap_or_default();
-    for level in [by_variables, by_file] {
+    for is_in_file in [false, true] {
         let above = taken.clone();
-        for Found { option, values, origin } in level {
+        for option in options::of(command) {
+            let found = match &file {
+                _ if !is_in_file => of_variable(&option, variables)?,
+                Some(file) => file.values(&option)?,
+                None => None,
+            };
+            let Some((values, origin)) = found else { continue };
             // A switch that is off conflicts with nothing.
             let is_off = option.is_switch() && values.is_empty();
             if above.contains(&option) || (!is_off && above.iter().any(|it| option.excludes(it, command))) {
@@ -161,31 +160,17 @@ fn variable<'all>(variables: &'all Variables, name: &str) -> Option<&'all OsStr>
     found.map(|(_, value)| value.as_os_str()).filter(|value| !value.is_empty())
 }
 
-fn of_variables<'cli>(command: &'cli Command, variables: &Variables) -> Result<Vec<Found<'cli>>, Refusal> {
-    let mut found = Vec::new();
-    for option in options::of(command) {
-        let name = option.variable();
-        let Some(value) = variable(variables, &name) else { continue };
-        let text = value.to_str().map(str::to_ascii_lowercase);
-        let values = match (option.is_switch(), text.as_deref()) {
-            (false, _) => vec![value.to_owned()],
-            (true, Some("true" | "yes" | "1")) => vec![OsString::from("true")],
-            (true, Some("false" | "no" | "0")) => Vec::new(),
-            (true, _) => return Err(Refusal::Switch { variable: name }),
-        };
-        found.push(Found { option, values, origin: Origin::Variable(name) });
-    }
-    Ok(found)
-}
-
-fn of_file<'cli>(command: &'cli Command, file: &File) -> Result<Vec<Found<'cli>>, FileRefusal> {
-    let mut found = Vec::new();
-    for option in options::of(command) {
-        if let Some((values, line)) = file.values(&option)? {
-            found.push(Found { option, values, origin: Origin::File { path: file.path().into(), line } });
-        }
-    }
-    Ok(found)
+fn of_variable(option: &Setting<'_>, variables: &Variables) -> Result<Option<Found>, Refusal> {
+    let name = option.variable();
+    let Some(value) = variable(variables, &name) else { return Ok(None) };
+    let text = value.to_str().map(str::to_ascii_lowercase);
+    let values = match (option.is_switch(), text.as_deref()) {
+        (false, _) => vec![value.to_owned()],
+        (true, Some("true" | "yes" | "1")) => vec![OsString::from("true")],
+        (true, Some("false" | "no" | "0")) => Vec::new(),
+        (true, _) => return Err(Refusal::Switch { variable: name }),
+    };
+    Ok(Some((values, format!("is set by {name}"))))
 }
 
 /// Warns of a variable that seems to be a misspelled setting. It is not refused, because other programs use

@@ -59,7 +59,7 @@ pub(crate) fn main(args: &StatusArgs) -> ExitCode {
     match shown {
         Ok(worst) if args.exit_status => worst.unwrap_or(exit::STATUS_UNKNOWN).into(),
         Ok(_) => ExitCode::SUCCESS,
-        Err(refusal) => conclude(&refusal),
+        Err(refusal) => conclude(&refusal).into(),
     }
 }
 

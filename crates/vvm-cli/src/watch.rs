@@ -45,7 +45,7 @@ pub(crate) fn main(args: &WatchArgs) -> ExitCode {
             Some(palette) if !args.json => on_a_terminal(args, inspector, palette).await,
             _ => in_lines(args, inspector).await,
         });
-    watched.map_or_else(|refusal| conclude(&refusal), |()| ExitCode::SUCCESS)
+    watched.map_or_else(|refusal| conclude(&refusal).into(), |()| ExitCode::SUCCESS)
 }
 
 /// Prints a line for each change, until the reader of standard output is gone.

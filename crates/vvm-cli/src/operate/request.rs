@@ -80,7 +80,7 @@ pub(crate) fn conclude(
 ) -> ExitCode {
     match inspect((url, name), purpose, act) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Refusal::Inspect(refusal)) => inspection::conclude(&refusal),
+        Err(Refusal::Inspect(refusal)) => inspection::conclude(&refusal).into(),
         Err(refusal) => {
             say!("{refusal}");
             refusal.status().into()

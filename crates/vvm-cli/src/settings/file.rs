@@ -1,14 +1,18 @@
 //! A settings file: TOML without tables, whose keys are names of options.
 
-use super::options::{self, COMMAND, CONFIG, Setting};
+use super::{
+    Found,
+    options::{self, COMMAND, CONFIG, Setting},
+};
 use clap::Command;
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     fs, io,
     io::Read as _,
     path::{Path, PathBuf},
 };
-use toml::de::{DeTable, DeValue};
+use toml::{Spanned, Value};
 
 /// Longer files are refused: they are a mistake, such as `/dev/zero`.
 const MAX_BYTES: u64 = 1 << 20;
@@ -26,14 +30,6 @@ struct Entry {
     /// Counted from 1.
     line: usize,
     value: Value,
-}
-
-#[derive(Debug)]
-enum Value {
-    Text(String),
-    Switch(bool),
-    List(Vec<String>),
-    Other,
 }
 
 /// A settings file that can't be used.
@@ -57,17 +53,16 @@ impl File {
             Ok(text) => text,
             Err(cause) => return Err(FileRefusal::Unreadable { named_by, path, cause }),
         };
-        let table = match DeTable::parse(&text) {
+        let table = match toml::from_str::<BTreeMap<Spanned<String>, Value>>(&text) {
             Ok(table) => table,
             Err(refusal) => {
                 let line = line_at(&text, refusal.span().map_or(0, |span| span.start));
                 return Err(FileRefusal::Malformed { path, line, what: refusal.message().to_owned() });
             }
         };
-        let entries = table.get_ref().iter().map(|(key, value)| Entry {
-            key: key.get_ref().to_string(),
-            line: line_at(&text, key.span().start),
-            value: Value::of(value.get_ref()),
+        let entries = table.into_iter().map(|(key, value)| {
+            let line = line_at(&text, key.span().start);
+            Entry { key: key.into_inner(), line, value }
         });
         let file = Self { entries: entries.collect(), path };
         for entry in &file.entries {
@@ -76,48 +71,37 @@ impl File {
         Ok(file)
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Returns the values of an option, and their line.
+    /// Returns the values of an option, and their place.
     ///
     /// # Errors
     /// If their type is not the option's.
-    pub(super) fn values(&self, option: &Setting<'_>) -> Result<Option<(Vec<OsString>, usize)>, FileRefusal> {
-        let Some(entry) = self.entries.iter().find(|entry| entry.key == option.name()) else {
-            return Ok(None);
-        };
+    pub(super) fn values(&self, option: &Setting<'_>) -> Result<Option<Found>, FileRefusal> {
         let key = option.name();
+        let Some(entry) = self.entries.iter().find(|entry| entry.key == key) else { return Ok(None) };
         let values = match &entry.value {
-            Value::Switch(on) if option.is_switch() => vec!["true".into(); usize::from(*on)],
+            Value::Boolean(on) if option.is_switch() => vec!["true".into(); usize::from(*on)],
             _ if option.is_switch() => {
                 return Err(self.refuse(entry, format!("write {key} = true or {key} = false")));
             }
-            Value::Text(text) => vec![text.into()],
-            Value::List(texts) if option.is_list() => texts.iter().map(OsString::from).collect(),
-            Value::List(_) | Value::Switch(_) | Value::Other => {
-                let example = option.example();
-                return Err(
-                    self.refuse(entry, format!("write a text in quotes, as in {key} = \"{example}\""))
-                );
+            Value::String(text) => vec![text.into()],
+            // The option parses it.
+            Value::Integer(number) => vec![number.to_string().into()],
+            _ => {
+                let text = format!("write a text in quotes, as in {key} = \"{}\"", option.example());
+                return Err(self.refuse(entry, text));
             }
         };
-        Ok(Some((values, entry.line)))
+        Ok(Some((values, format!("is set in {}, line {}", self.path.display(), entry.line))))
     }
 
     /// Returns the command to run and its arguments.
     pub(super) fn command(&self) -> Option<Vec<OsString>> {
-        self.entries.iter().find(|entry| entry.key == COMMAND).and_then(|entry| match &entry.value {
-            Value::List(words) => Some(words.iter().map(OsString::from).collect()),
-            _ => None,
-        })
+        self.entries.iter().find(|entry| entry.key == COMMAND).and_then(Entry::words)
     }
 
     fn check(&self, entry: &Entry, cli: &Command) -> Result<(), FileRefusal> {
-        let is_command = matches!(&entry.value, Value::List(words) if !words.is_empty());
         match entry.key.as_str() {
-            COMMAND if is_command => Ok(()),
+            COMMAND if entry.words().is_some() => Ok(()),
             COMMAND => Err(self.refuse(entry, "write command = [\"./worker\", \"--its-option\"]".into())),
             CONFIG => Err(self.refuse(entry, "a settings file can't name another one: leave it out".into())),
             key if options::of_all(cli).any(|option| option.name() == key) => Ok(()),
@@ -136,19 +120,11 @@ impl File {
     }
 }
 
-impl Value {
-    fn of(value: &DeValue<'_>) -> Self {
-        match value {
-            DeValue::String(text) => Self::Text(text.to_string()),
-            // The option parses it.
-            DeValue::Integer(number) if number.radix() == 10 => Self::Text(number.as_str().to_owned()),
-            DeValue::Boolean(on) => Self::Switch(*on),
-            DeValue::Array(items) => {
-                let texts = items.iter().map(|item| item.get_ref().as_str().map(str::to_owned));
-                texts.collect::<Option<_>>().map_or(Self::Other, Self::List)
-            }
-            _ => Self::Other,
-        }
+impl Entry {
+    /// Returns a list of one text or more.
+    fn words(&self) -> Option<Vec<OsString>> {
+        let words = self.value.as_array()?.iter().map(|word| word.as_str().map(OsString::from));
+        words.collect::<Option<Vec<_>>>().filter(|words| !words.is_empty())
     }
 }
 

@@ -100,11 +100,6 @@ impl<'cli> Setting<'cli> {
         matches!(self.arg.get_action(), ArgAction::SetTrue)
     }
 
-    /// Whether it may be given more than once.
-    pub(super) fn is_list(&self) -> bool {
-        matches!(self.arg.get_action(), ArgAction::Append)
-    }
-
     /// Returns an example of a value.
     pub(super) fn example(&self) -> String {
         let default = self.arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned());

@@ -1,32 +1,13 @@
 //! [`Origins`]: where each setting was found that is not on the command line.
 
 use clap::error::{ContextKind, ContextValue};
-use std::{fmt, path::PathBuf};
 
-/// The origin of one setting.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Origin {
-    /// This variable.
-    Variable(String),
-    /// This line of a file, counted from 1.
-    File { path: PathBuf, line: usize },
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Variable(name) => write!(out, "is set by {name}"),
-            Self::File { path, line } => write!(out, "is set in {}, line {line}", path.display()),
-        }
-    }
-}
-
-/// The origin of each setting, by the option's name.
+/// The origin of each setting, as `is set by VVM_TTL`, by the option's name.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Origins(Vec<(String, Origin)>);
+pub(crate) struct Origins(Vec<(String, String)>);
 
 impl Origins {
-    pub(super) fn note(&mut self, option: &str, origin: Origin) {
+    pub(super) fn note(&mut self, option: &str, origin: String) {
         self.0.push((option.to_owned(), origin));
     }
 
