@@ -68,15 +68,6 @@ struct Problem {
     write: Option<Arc<str>>,
 }
 
-/// Whether this process could lead.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Readiness {
-    /// It leads, or would if a slot were free.
-    Ready,
-    /// It could not, for this reason.
-    NotReady(String),
-}
-
 impl HostStatus {
     /// The status of a process that has not opened its storage yet.
     pub(crate) fn new(candidate: Candidate, clock: Arc<dyn Clock>) -> Self {
@@ -125,12 +116,12 @@ impl HostStatus {
         (!margin.is_zero()).then_some((leading, margin))
     }
 
-    /// Returns whether this process could lead. A standby that reaches its storage is ready: otherwise a
-    /// roll-out that waits for readiness would never finish.
+    /// Fails with the reason if this process does not lead, and could not if a slot were free. A standby that
+    /// reaches its storage is ready: otherwise a roll-out that waits for readiness would never finish.
     ///
     /// A storage that can be read may refuse every write (disk full, no write quorum). So a failed claim or
     /// renewal counts until the next one is answered.
-    pub(crate) fn readiness(&self) -> Readiness {
+    pub(crate) fn readiness(&self) -> Result<(), String> {
         let role = self.role();
         let problem = self.problem();
         let reason = match &role {
@@ -148,11 +139,11 @@ impl HostStatus {
                 } else if let Some(failure) = &problem.write {
                     format!("the last claim or renewal failed: {failure}")
                 } else {
-                    return Readiness::Ready;
+                    return Ok(());
                 }
             }
         };
-        Readiness::NotReady(reason)
+        Err(reason)
     }
 
     /// Returns the time since the last confirmed claim or renewal was sent.
@@ -371,4 +362,4 @@ impl fmt::Debug for HostStatus {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

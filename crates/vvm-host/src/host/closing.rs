@@ -34,12 +34,7 @@ pub(super) async fn close(storage: Arc<HostStorage>, name: &str, clock: &Arc<dyn
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        local_wakeups::LocalWakeups,
-        status::{Candidate, HostStatus},
-    };
-    use ielections::{Holder, Ttl};
-    use std::num::NonZeroU32;
+    use crate::{local_wakeups::LocalWakeups, status::tests::status};
     use testing_time::MockClock;
     use tokio_util::sync::CancellationToken;
     use vvm_storage::{
@@ -52,19 +47,13 @@ mod tests {
     async fn storage_that_does_not_close_is_abandoned_after_a_second() {
         let mock = MockClock::new();
         let clock: Arc<dyn Clock> = Arc::new(mock.clone());
-        let candidate = Candidate {
-            name: "payroll".into(),
-            holder: Holder::new("here").unwrap(),
-            slots: NonZeroU32::MIN,
-            ttl: Ttl::DEFAULT,
-        };
         let faulty = FaultyStorage::over(MemDatabase::new(Arc::clone(&clock)).open());
         faulty.hang_close();
         let kept = Arc::downgrade(&faulty);
         let storage = HostStorage::new(
             Arc::new(ElectionsTtlStorage::new(faulty.into_storage())),
             LocalWakeups::disabled(Arc::clone(&clock)),
-            Arc::new(HostStatus::new(candidate, Arc::clone(&clock))),
+            status("payroll", "here", &clock),
             Arc::clone(&clock),
             CancellationToken::new(),
         );

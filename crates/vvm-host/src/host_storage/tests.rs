@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     requests::{Demand, may_work},
-    status::Candidate,
+    status::tests::status,
 };
 use ielections::{Holder, Ttl, Version};
 use std::num::NonZeroU32;
@@ -40,13 +40,7 @@ impl Scene {
         let time: Arc<dyn Clock> = Arc::new(clock.clone());
         let database = MemDatabase::new(Arc::clone(&time));
         let open = || ElectionsTtlStorage::new(database.open());
-        let candidate = Candidate {
-            name: key().cluster.to_string(),
-            holder: Holder::new(holder).unwrap(),
-            slots: NonZeroU32::MIN,
-            ttl: Ttl::DEFAULT,
-        };
-        let status = Arc::new(HostStatus::new(candidate, Arc::clone(&time)));
+        let status = status("payroll", holder, &time);
         let wakeups = LocalWakeups::disabled(Arc::clone(&time));
         let faulty = FaultyStorage::over(database.open());
         let storage = Arc::new(ElectionsTtlStorage::new(Arc::clone(&faulty).into_storage()));

@@ -1,7 +1,7 @@
 //! The answer to each path. Only GET and HEAD are served: no request changes anything.
 
 use super::metrics::HostMetrics;
-use crate::status::{HostStatus, Readiness, Role, Seen};
+use crate::status::{HostStatus, Role, Seen};
 use http_body_util::Full;
 use hyper::{
     Method, Response, StatusCode,
@@ -86,10 +86,8 @@ impl Answers {
 
     fn readiness(&self) -> Answer {
         match self.status.readiness() {
-            Readiness::Ready => text(StatusCode::OK, &format!("ready: {}", self.status.role())),
-            Readiness::NotReady(reason) => {
-                text(StatusCode::SERVICE_UNAVAILABLE, &format!("not ready: {reason}"))
-            }
+            Ok(()) => text(StatusCode::OK, &format!("ready: {}", self.status.role())),
+            Err(reason) => text(StatusCode::SERVICE_UNAVAILABLE, &format!("not ready: {reason}")),
         }
     }
 
@@ -119,8 +117,7 @@ impl Answers {
     }
 
     fn snapshot(&self) -> Answer {
-        // An object with text keys: serialization can't fail.
-        let mut status = serde_json::to_value(self.status.snapshot()).unwrap_or_default();
+        let mut status = self.status.snapshot();
         if let Value::Object(members) = &mut status {
             self.extras.iter().for_each(|extra| extra.status(members));
         }

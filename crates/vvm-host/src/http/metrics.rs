@@ -1,6 +1,6 @@
 //! The metrics of a host. Their help texts describe them.
 
-use crate::status::{HostStatus, Readiness, Role};
+use crate::status::{HostStatus, Role};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, NoLabelSet},
@@ -38,7 +38,7 @@ fn encode_state(status: &HostStatus, out: &mut DescriptorEncoder<'_>) -> fmt::Re
     }
 
     let help = "1 while this process leads, or could if a slot were free.";
-    let is_ready = status.readiness() == Readiness::Ready;
+    let is_ready = status.readiness().is_ok();
     out.encode_descriptor("vvm_ready", help, None, Gauge)?.encode_gauge(&u32::from(is_ready))?;
 
     let help = "1 only while the work runs and time is left of the leadership.";

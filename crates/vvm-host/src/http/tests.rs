@@ -1,11 +1,9 @@
 //! The server as its clients find it, on a socket of this machine.
 
 use super::*;
-use crate::status::{Candidate, HostStatus};
-use ielections::{Holder, Ttl};
+use crate::status::{self, HostStatus};
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder, metrics::MetricType};
 use serde_json::{Map, Value};
-use std::num::NonZeroU32;
 use testing_time::MockClock;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -35,13 +33,7 @@ fn beside<Client: Future<Output = ()>>(client: impl FnOnce(SocketAddr, Arc<HostS
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let clock = Arc::new(MockClock::new()) as Arc<dyn Clock>;
-        let candidate = Candidate {
-            name: "payroll \"1\"".into(),
-            holder: Holder::new("here").unwrap(),
-            slots: NonZeroU32::MIN,
-            ttl: Ttl::DEFAULT,
-        };
-        let status = Arc::new(HostStatus::new(candidate, Arc::clone(&clock)));
+        let status = status::tests::status("payroll \"1\"", "here", &clock);
         let answers = Answers::new(Arc::clone(&status)).with(Arc::new(Instances));
         let server = HttpServer::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = server.address();
@@ -116,17 +108,19 @@ fn metrics_and_status_include_extras() {
 #[test]
 fn latency_counts_in_every_bucket_that_includes_it() {
     beside(async |address, status| {
-        for millis in [3, 60_000] {
+        for millis in [1, 3, 700, 60_000] {
             status.telemetry().renewals.record(Duration::from_millis(millis));
         }
         let metrics = get(address, "/metrics").await;
         let labels = "name=\"payroll \\\"1\\\"\"";
-        for (bound, count) in [("0.002", 0), ("0.005", 1), ("10.0", 1), ("+Inf", 2)] {
+        let table =
+            [("0.001", 1), ("0.002", 1), ("0.005", 2), ("0.5", 2), ("1.0", 3), ("10.0", 3), ("+Inf", 4)];
+        for (bound, count) in table {
             let bucket = format!("\nvvm_renewal_latency_seconds_bucket{{{labels},le=\"{bound}\"}} {count}\n");
             assert!(metrics.contains(&bucket), "{bucket:?} in {metrics}");
         }
-        assert!(metrics.contains(&format!("\nvvm_renewal_latency_seconds_sum{{{labels}}} 60.003\n")));
-        assert!(metrics.contains(&format!("\nvvm_renewal_latency_seconds_count{{{labels}}} 2\n")));
+        assert!(metrics.contains(&format!("\nvvm_renewal_latency_seconds_sum{{{labels}}} 60.704\n")));
+        assert!(metrics.contains(&format!("\nvvm_renewal_latency_seconds_count{{{labels}}} 4\n")));
         assert!(metrics.contains("\n# UNIT vvm_renewal_latency_seconds seconds\n"), "{metrics}");
     });
 }

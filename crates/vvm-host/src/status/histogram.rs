@@ -52,26 +52,3 @@ impl Histogram {
         Buckets { cumulative, count, sum: Duration::from_nanos(self.sum_nanos.load(Relaxed)) }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn duration_counts_in_every_bucket_that_includes_it() {
-        let histogram = Histogram::default();
-        for millis in [1, 3, 700, 60_000] {
-            histogram.record(Duration::from_millis(millis));
-        }
-        let read = histogram.read();
-        let up_to = |millis| {
-            let bound = Duration::from_millis(millis);
-            read.cumulative.iter().find(|(of, _)| *of == bound).unwrap().1
-        };
-        assert_eq!(
-            [up_to(1), up_to(2), up_to(5), up_to(500), up_to(1_000), up_to(10_000)],
-            [1, 1, 2, 2, 3, 3]
-        );
-        assert_eq!((read.count, read.sum), (4, Duration::from_millis(60_704)));
-    }
-}

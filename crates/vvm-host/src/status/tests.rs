@@ -18,6 +18,13 @@ use vvm_storage::{
 
 const TTL: Ttl = Ttl::DEFAULT;
 
+/// Returns the status of a candidate for one slot.
+pub(crate) fn status(name: &str, holder: &str, clock: &Arc<dyn Clock>) -> Arc<HostStatus> {
+    let holder = Holder::new(holder).unwrap();
+    let candidate = Candidate { name: name.into(), holder, slots: NonZeroU32::MIN, ttl: TTL };
+    Arc::new(HostStatus::new(candidate, Arc::clone(clock)))
+}
+
 /// One process of a cluster in memory.
 struct Scene {
     clock: MockClock,
@@ -33,17 +40,11 @@ fn run<Test: Future<Output = ()>>(test: impl FnOnce(Scene) -> Test) {
     let time: Arc<dyn Clock> = Arc::new(clock.clone());
     let database = MemDatabase::new(Arc::clone(&time));
     let open = || ElectionsTtlStorage::new(database.open());
-    let candidate = Candidate {
-        name: "payroll".into(),
-        holder: Holder::new("here").unwrap(),
-        slots: NonZeroU32::MIN,
-        ttl: TTL,
-    };
     let scene = Scene {
         clock: clock.clone(),
         database: open(),
         storage: FaultyStorage::over(database.open()),
-        status: Arc::new(HostStatus::new(candidate, time)),
+        status: status("payroll", "here", &time),
     };
     let limit = clock.now().after(Duration::from_secs(3600));
     let runtime = Builder::new_current_thread()
@@ -104,11 +105,8 @@ impl Scene {
     }
 }
 
-fn reason(readiness: Readiness) -> String {
-    match readiness {
-        Readiness::Ready => "ready".into(),
-        Readiness::NotReady(reason) => reason,
-    }
+fn reason(readiness: Result<(), String>) -> String {
+    readiness.map_or_else(|reason| reason, |()| "ready".into())
 }
 
 #[test]
@@ -147,7 +145,7 @@ fn standby_whose_storage_is_silent_for_a_ttl_is_not_ready() {
         let reason = reason(scene.status.readiness());
         assert_eq!(reason, "the storage has been of no use for 21 s: no route");
         scene.status.storage_answered(Call::Read);
-        assert_eq!(scene.status.readiness(), Readiness::Ready);
+        assert_eq!(scene.status.readiness(), Ok(()));
         assert_eq!(scene.status.storage_problem(), None);
     });
 }
@@ -166,7 +164,7 @@ fn candidate_whose_last_claim_failed_is_not_ready_until_the_storage_takes_a_writ
         see().await;
         assert_eq!(reason(status.readiness()), "the last claim or renewal failed: the disk is full");
         status.storage_answered(Call::Write);
-        assert_eq!(status.readiness(), Readiness::Ready);
+        assert_eq!(status.readiness(), Ok(()));
 
         // Another process leads, so this one sends no further claim.
         scene.database.insert_if_not_exist(&key(), Vacant::default(), &record(3)).await.unwrap();
@@ -178,7 +176,7 @@ fn candidate_whose_last_claim_failed_is_not_ready_until_the_storage_takes_a_writ
         renewed.version.write += 1;
         scene.database.compare_and_swap(&key(), &record(3), &renewed).await.unwrap();
         see().await;
-        assert_eq!(status.readiness(), Readiness::Ready);
+        assert_eq!(status.readiness(), Ok(()));
     });
 }
 
@@ -192,7 +190,7 @@ fn leader_whose_last_renewal_failed_is_not_ready_until_one_is_confirmed() {
         assert_eq!(reason(scene.status.readiness()), is_refused);
         assert!(scene.status.leads().is_some());
         scene.clock.sleep(Duration::from_secs(2)).await;
-        assert_eq!(scene.status.readiness(), Readiness::Ready);
+        assert_eq!(scene.status.readiness(), Ok(()));
         let since = scene.status.since_renewal(leadership.standing());
         assert!(since < Duration::from_secs(2), "{since:?}");
         leadership.release().await;
@@ -238,7 +236,7 @@ fn loss_is_counted_once_and_its_reason_stays() {
             scene.status.stops_by(leadership.standing(), why);
         }
         assert_eq!(scene.losses(), [("stolen", 1)]);
-        let shown = serde_json::to_value(scene.status.snapshot()).unwrap();
+        let shown = scene.status.snapshot();
         assert_eq!(shown["leadership"]["loss"], "stolen");
         assert_eq!(
             (&shown["leadership"]["margin_ms"], &shown["others"][0]["holder"]),
@@ -329,7 +327,7 @@ fn holder_without_work_is_ready_and_does_not_lead() {
         let ended = "exited with status 3".into();
         status.idles(Idle { until, pause: Duration::from_secs(4), ended });
         assert!(status.leads().is_none());
-        assert_eq!(status.readiness(), Readiness::Ready);
+        assert_eq!(status.readiness(), Ok(()));
         let epoch = leadership.epoch();
         let says = format!(
             "restarting, slot 1, epoch {epoch}: the command exited with status 3; restart 2 of 5 in 4s"
