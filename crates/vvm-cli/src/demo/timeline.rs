@@ -1,6 +1,6 @@
 //! [`Event`]: what happened to a candidate, and when. [`Timeline`]: all events, in order.
 
-use crate::terminal_view::Colour;
+use crate::terminal_view::Style;
 use ielections::Epoch;
 use rustix::process::Pid;
 use std::fmt;
@@ -25,8 +25,8 @@ impl CandidateId {
     }
 
     /// Returns its colour in pictures.
-    pub(super) fn colour(self) -> Colour {
-        [Colour::Teal, Colour::Violet, Colour::Orange][self as usize]
+    pub(super) fn colour(self) -> Style {
+        [Style::Teal, Style::Violet, Style::Orange][self as usize]
     }
 }
 

@@ -33,17 +33,17 @@ pub(super) fn picture(scene: &Scene<'_>, columns: usize) -> Vec<Row> {
     }
     let columns_of_lane = columns.saturating_sub(MARGIN + 1).max(1);
     let scale = Scale { began: scene.timeline.began, length, margin: MARGIN, columns: columns_of_lane };
-    let mut title = Row::of("  vvm demo", Style::Strong);
     let ttl = scene.ttl.get().as_secs_f64();
-    title.write(&format!("   three `vvm run` on one SQLite file, TTL {ttl} s"), Style::Dim);
-    let step = Row::of(&format!("  {}", scene.step), Style::Plain);
-    let mut rows = vec![title, step, Row::default()];
+    let title = format!("  vvm demo   three `vvm run` on one SQLite file, TTL {ttl} s");
+    let step = Row(format!("  {}", scene.step), Style::Plain);
+    let mut rows = vec![Row(title, Style::Strong), step, Row::default()];
     for id in CandidateId::ALL {
         rows.extend([lane(scene, id, &scale), captions(scene.timeline, id, &scale)]);
     }
     let legend = ["█ at work", "┃ renewal", "▒ hangs", "░ record stands", "─ stands by"].join("   ");
-    let legend = Row::of(&format!("{:MARGIN$}{legend}", ""), Style::Dim);
-    rows.extend([scale.axis(scene.ttl.get()), Row::default(), legend, Row::default()]);
+    let legend = Row(format!("{:MARGIN$}{legend}", ""), Style::Dim);
+    let axis = Row(scale.axis(scene.ttl.get()), Style::Dim);
+    rows.extend([axis, Row::default(), legend, Row::default()]);
     rows.iter_mut().for_each(|row| row.cut(columns));
     rows
 }
@@ -52,9 +52,7 @@ pub(super) fn picture(scene: &Scene<'_>, columns: usize) -> Vec<Row> {
 pub(super) fn checks(results: &Results) -> impl Iterator<Item = Row> {
     results.checks.iter().map(|check| {
         let (sign, style) = if check.holds { ("✓", Style::Good) } else { ("✗", Style::Bad) };
-        let mut row = Row::of(&format!("  {sign}"), style);
-        row.write(&format!(" {}", check.text), Style::Plain);
-        row
+        Row(format!("  {sign} {}", check.text), style)
     })
 }
 
@@ -71,39 +69,37 @@ fn mark(what: What) -> Option<(char, &'static str)> {
 
 fn lane(scene: &Scene<'_>, id: CandidateId, scale: &Scale) -> Row {
     let Scene { timeline, now, .. } = *scene;
-    let (of, on) = (Style::In(id.colour()), Style::On(id.colour()));
-    // Layer, end, sign, style.
+    // Layer, end, sign.
     let span = |event: &Event| match event.what {
-        What::Started(_) => Some((0, timeline.left(id, event.at), '─', Style::Dim)),
-        What::Elected(epoch) => Some((1, timeline.gone(epoch), '░', of)),
-        What::WorkBegan(..) => Some((2, timeline.left(id, event.at), '█', of)),
-        What::HostStopped => Some((3, timeline.mark(What::HostDied).map(|died| died.at), '▒', of)),
-        What::Renewed(_) => Some((4, Some(event.at), '┃', on)),
+        What::Started(_) => Some((0, timeline.left(id, event.at), '─')),
+        What::Elected(epoch) => Some((1, timeline.gone(epoch), '░')),
+        What::WorkBegan(..) => Some((2, timeline.left(id, event.at), '█')),
+        What::HostStopped => Some((3, timeline.mark(What::HostDied).map(|died| died.at), '▒')),
+        What::Renewed(_) => Some((4, Some(event.at), '┃')),
         _ => None,
     };
     let mut layers = Vec::new();
     for event in timeline.events.iter().filter(|event| event.id == id) {
-        let sign = mark(event.what).map(|(sign, _)| (5, Some(event.at), sign, Style::Bad));
-        for (layer, end, sign, style) in [span(event), sign].into_iter().flatten() {
-            layers.push((layer, Bar { from: event.at, to: end.unwrap_or(now).min(now), sign, style }));
+        let sign = mark(event.what).map(|(sign, _)| (5, Some(event.at), sign));
+        for (layer, end, sign) in [span(event), sign].into_iter().flatten() {
+            layers.push((layer, Bar { from: event.at, to: end.unwrap_or(now).min(now), sign }));
         }
     }
     layers.sort_by_key(|(layer, _)| *layer);
-    let mut row = Row::of(&format!("  {}", id.name()), of);
-    scale.bars(&mut row, layers.into_iter().map(|(_, bar)| bar));
-    row
+    let bars = layers.into_iter().map(|(_, bar)| bar);
+    Row(scale.lane(&format!("  {}", id.name()), bars), id.colour())
 }
 
 /// Returns the row under a lane: the meaning of its marks, and the time until the next worker began.
 fn captions(timeline: &Timeline, id: CandidateId, scale: &Scale) -> Row {
     let marks = timeline.events.iter().filter(|event| event.id == id);
-    let meanings = marks.filter_map(|event| Some((event.at, mark(event.what)?.1.to_owned(), Style::Dim)));
+    let meanings = marks.filter_map(|event| Some((event.at, mark(event.what)?.1.to_owned())));
     let successions = [What::Crashed, What::AskedToStop].into_iter().filter_map(|what| {
         let mark = timeline.mark(what)?;
         let next = timeline.next_at_work(mark.at).filter(|next| next.id == id)?;
-        Some((next.at, format!("after {}", seconds(mark.at.until(next.at))), Style::Good))
+        Some((next.at, format!("after {}", seconds(mark.at.until(next.at)))))
     });
-    scale.captions(meanings.chain(successions).collect())
+    Row(scale.captions(meanings.chain(successions).collect()), Style::Dim)
 }
 
 /// Where a run is shown. Each function fails when standard output is gone.
@@ -161,7 +157,7 @@ impl Output {
 fn last_events(scene: &Scene<'_>, most: usize) -> impl Iterator<Item = Row> {
     let events = scene.timeline.events.iter().filter(|event| !matches!(event.what, What::Renewed(_)));
     let last = events.rev().take(most).collect::<Vec<_>>().into_iter().rev();
-    last.map(|event| Row::of(&event.to_line(scene.timeline.began), Style::In(event.id.colour())))
+    last.map(|event| Row(event.to_line(scene.timeline.began), event.id.colour()))
 }
 
 #[cfg(test)]
@@ -171,7 +167,7 @@ mod tests {
     fn plain(millis: u64, columns: usize) -> Vec<String> {
         let timeline = sample::until(millis);
         let scene = Scene { timeline: &timeline, step: "", ttl: sample::ttl(), now: sample::at(millis) };
-        picture(&scene, columns).iter().map(|row| row.to_text(Palette::Plain)).collect()
+        picture(&scene, columns).into_iter().map(|row| row.0).collect()
     }
 
     #[test]

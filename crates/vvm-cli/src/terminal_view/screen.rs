@@ -1,7 +1,7 @@
 //! [`Screen`]: the terminal while the program draws on it: the alternate screen, no cursor, keys that come at
 //! once and are not shown. Dropping it restores the terminal on every way out, a panic included.
 
-use super::canvas::{Palette, Row};
+use super::row::{Palette, Row};
 use rustix::{
     process::{Signal, getpid, kill_process},
     termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr},

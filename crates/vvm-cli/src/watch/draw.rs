@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     calendar::{Moment, Span},
-    terminal_view::{Row, Style, text_width},
+    terminal_view::{Row, Style, fitted, prefix},
 };
 use vvm_clock::Instant;
 
@@ -43,19 +43,19 @@ const WELL: f64 = 0.5;
 pub(super) fn picture(scene: &Scene<'_>, columns: usize, rows: usize) -> Vec<Row> {
     let mut drawn = vec![title(scene)];
     drawn.extend(notice(scene, columns));
-    let places = Places::of(columns.clamp(*TABLE.start(), *TABLE.end()));
-    drawn.extend([Row::default(), heads(&places)]);
+    let table = columns.clamp(*TABLE.start(), *TABLE.end());
+    drawn.extend([Row::default(), heads(table)]);
     let changes = changes(scene.history, columns, rows);
     // The slots take half of the picture, or what the changes leave. Three rows are for the count of hidden
     // slots, a gap and a title.
     let left = rows.saturating_sub(drawn.len() + changes.len() + 3);
     let shown = left.max(rows / 2).max(3);
-    drawn.extend(scene.slots.iter().take(shown).map(|(number, seen)| slot(number, seen, scene, &places)));
+    drawn.extend(scene.slots.iter().take(shown).map(|(number, seen)| slot(number, seen, scene, table)));
     drawn.extend(hidden(scene, shown));
     if scene.slots.iter().len() == 0 {
-        drawn.push(Row::of("  looking…", Style::Dim));
+        drawn.push(Row("  looking…".into(), Style::Dim));
     }
-    drawn.extend([Row::default(), Row::of("  CHANGES SEEN (UTC)", Style::Dim)]);
+    drawn.extend([Row::default(), Row("  CHANGES SEEN (UTC)".into(), Style::Dim)]);
     drawn.extend(changes);
     drawn.truncate(rows);
     drawn.iter_mut().for_each(|row| row.cut(columns));
@@ -94,7 +94,7 @@ fn hidden(scene: &Scene<'_>, shown: usize) -> Option<Row> {
     let late = hidden.iter().filter(expired).count();
     let style = if late > 0 { Style::Bad } else { Style::Dim };
     let line = format!("  … and {} more slots, {free} of them free, {late} expired", hidden.len());
-    (!hidden.is_empty()).then(|| Row::of(&line, style))
+    (!hidden.is_empty()).then_some(Row(line, style))
 }
 
 /// Returns `text` in rows, broken between words if possible. `indents` are of the first and of other rows.
@@ -108,105 +108,57 @@ fn wrapped(text: &str, indents: [usize; 2], columns: usize, style: Style) -> Vec
         let fits = rest[end..].is_empty() || rest[end..].starts_with(' ');
         let before_a_word = rest[..end].rfind(' ').filter(|at| *at > 0);
         let cut = if fits { end } else { before_a_word.unwrap_or(end) };
-        let mut row = Row::default();
-        row.put(indent, &rest[..cut], style);
-        rows.push(row);
+        rows.push(Row(format!("{:indent$}{}", "", &rest[..cut]), style));
         rest = rest[cut..].trim_start();
     }
     rows
 }
 
-/// Returns as much of `text` as fits into `room` columns.
-fn prefix(text: &str, room: usize) -> &str {
-    let ends = text.char_indices().map(|(at, letter)| at + letter.len_utf8());
-    let end = ends.take_while(|end| text_width(&text[..*end]) <= room).last();
-    &text[..end.unwrap_or(0)]
-}
-
 fn title(scene: &Scene<'_>) -> Row {
-    let mut row = Row::of(&format!("  vvm watch {}", scene.name.escape_debug()), Style::Strong);
-    if let Some(answered) = scene.slots.answered {
-        row.write(&format!("   looked {} ago", Span(answered.until(scene.now))), Style::Dim);
-    }
-    row.write("   q leaves", Style::Dim);
-    row
+    let looked =
+        scene.slots.answered.map(|answered| format!("   looked {} ago", Span(answered.until(scene.now))));
+    let name = scene.name.escape_debug();
+    Row(format!("  vvm watch {name}{}   q leaves", looked.unwrap_or_default()), Style::Strong)
 }
 
-/// The columns in which the parts of a line begin.
-struct Places {
-    holder: usize,
-    epoch: Option<usize>,
-    seen: usize,
-    left: usize,
+/// Returns a line of the table, `columns` wide.
+fn line(columns: usize, slot: &str, [holder, epoch, seen, left]: [&str; 4]) -> String {
+    let epoch = if columns < WITH_EPOCHS { String::new() } else { fitted(epoch, EPOCH) };
+    let room = columns.saturating_sub(SLOT + 3 + epoch.len() + SEEN + BAR + WORDS);
+    format!("{slot:>SLOT$}  {} {epoch}{}{left}", fitted(holder, room), fitted(seen, SEEN))
 }
 
-impl Places {
-    fn of(columns: usize) -> Self {
-        let left = columns.saturating_sub(BAR + WORDS);
-        let seen = left.saturating_sub(SEEN);
-        Self { holder: SLOT + 2, epoch: (columns >= WITH_EPOCHS).then(|| seen - EPOCH), seen, left }
-    }
+fn heads(columns: usize) -> Row {
+    let heads = ["HOLDER", "EPOCH", "RENEWAL SEEN", "LEFT OF TTL, SEEN FROM HERE"];
+    Row(line(columns, "SLOT", heads), Style::Dim)
 }
 
-fn heads(places: &Places) -> Row {
-    let mut row = Row::of("  SLOT", Style::Dim);
-    row.put(places.holder, "HOLDER", Style::Dim);
-    if let Some(epoch) = places.epoch {
-        row.put(epoch, "EPOCH", Style::Dim);
-    }
-    row.put(places.seen, "RENEWAL SEEN", Style::Dim);
-    row.put(places.left, "LEFT OF TTL, SEEN FROM HERE", Style::Dim);
-    row
-}
-
-fn slot(number: u32, seen: &Seen, scene: &Scene<'_>, places: &Places) -> Row {
-    let is_blind = scene.slots.failure.is_some();
-    let mut line = Row::of(&format!("{number:>SLOT$}"), Style::Strong);
+fn slot(number: u32, seen: &Seen, scene: &Scene<'_>, columns: usize) -> Row {
     let Some(entry) = seen.slot.entry() else {
         let last = seen.slot.last_epoch();
         let last = last.map_or("never led".to_owned(), |epoch| format!("last epoch {epoch}"));
-        line.put(places.holder, &format!("free, {last}"), Style::Dim);
-        return line;
+        return Row(format!("{number:>SLOT$}  free, {last}"), Style::Dim);
     };
     let silent = Span(seen.written.until(scene.now));
-    let ago = if is_blind {
+    let (ago, (left, style)) = if scene.slots.failure.is_some() {
         // Without looks, silence proves nothing about the leader.
-        "not known".to_owned()
-    } else if seen.moved {
-        format!("{silent} ago")
+        ("not known".to_owned(), (String::new(), Style::Plain))
     } else {
-        format!("none for {silent}")
+        let ago = if seen.moved { format!("{silent} ago") } else { format!("none for {silent}") };
+        (ago, left(seen, scene.now))
     };
-    let room = places.epoch.unwrap_or(places.seen) - places.holder - 1;
-    line.put(places.holder, &shortened(&readable(&entry.holder), room), Style::Plain);
-    if let Some(place) = places.epoch {
-        line.put(place, &entry.epoch.to_string(), Style::Dim);
-    }
-    line.put(places.seen, &ago, Style::Plain);
-    if !is_blind {
-        bar(&mut line, places.left, seen, scene.now);
-    }
-    line
+    let parts = [&*readable(&entry.holder), &entry.epoch.to_string(), &ago, &left];
+    Row(line(columns, &number.to_string(), parts), style)
 }
 
-/// Draws a bar of the whole TTL, and its meaning in words.
-fn bar(row: &mut Row, at: usize, seen: &Seen, now: Instant) {
-    let Some((left, ttl)) = seen.left(now) else { return };
+/// Returns a bar of the whole TTL, and its meaning in words.
+fn left(seen: &Seen, now: Instant) -> (String, Style) {
+    let Some((left, ttl)) = seen.left(now) else { return (String::new(), Style::Plain) };
     let share = left.as_secs_f64() / ttl.as_secs_f64();
     let full = ((share * BAR as f64).ceil() as usize).min(BAR);
-    let style = if share > WELL { Style::Good } else { Style::Bad };
-    row.fill(at..at + full, '█', style);
-    row.fill(at + full..at + BAR, '░', Style::Dim);
     let words = if left.is_zero() { "expired".to_owned() } else { format!("{} of {ttl:?}", Span(left)) };
-    row.put(at + BAR + 1, &words, if left.is_zero() { Style::Bad } else { Style::Plain });
-}
-
-/// Returns `text` cut to `room` columns, with a sign if it was.
-fn shortened(text: &str, room: usize) -> String {
-    if text_width(text) <= room {
-        return text.to_owned();
-    }
-    format!("{}…", prefix(text, room.saturating_sub(1)))
+    let bar = format!("{}{} {words}", "█".repeat(full), "░".repeat(BAR - full));
+    (bar, if share > WELL { Style::Plain } else { Style::Bad })
 }
 
 #[cfg(test)]

@@ -1,21 +1,19 @@
 //! Pictures as text.
 
 use super::*;
-use crate::{
-    terminal_view::Palette,
-    watch::{
-        look::{Found, Look, Paused},
-        slots::tests::{look, many, record, three},
-    },
+use crate::watch::{
+    look::{Found, Look, Paused},
+    slots::tests::{look, many, record, three},
 };
 use ielections::ReadError;
 use std::time::Duration;
+use unicode_width::UnicodeWidthStr as _;
 
 fn drawn(now: u64, columns: usize, rows: usize) -> Vec<String> {
     let (slots, history, now) = three(now);
     let scene = Scene { name: "payroll", slots: &slots, history: &history, now };
     let picture = picture(&scene, columns, rows);
-    picture.iter().map(|row| row.to_text(Palette::Plain).trim_end().to_owned()).collect()
+    picture.iter().map(|row| row.0.trim_end().to_owned()).collect()
 }
 
 #[test]
@@ -62,10 +60,7 @@ fn wide_characters_of_a_holder_do_not_move_the_columns() {
     slots.changes(Look { found, ..look(0, Err(ReadError::Unavailable("".into()))) }).unwrap();
     let now = Instant::ORIGIN.after(Duration::from_secs(101));
     let rows = picture(&Scene { name: "a", slots: &slots, history: &[], now }, 80, 24);
-    let before_seen = |row: &Row| {
-        let text = row.to_text(Palette::Plain);
-        text_width(text.split_once("none for").unwrap().0)
-    };
+    let before_seen = |row: &Row| row.0.split_once("none for").unwrap().0.width();
     assert_eq!(before_seen(&rows[3]), before_seen(&rows[4]));
 }
 
@@ -96,7 +91,7 @@ fn failure_and_pause_are_shown_whole_above_the_slots() {
     let now = now.after(Duration::from_secs(4));
     let scene = Scene { name: "payroll", slots: &slots, history: &history, now };
     let rows = picture(&scene, 78, 24);
-    let rows = rows.iter().map(|row| row.to_text(Palette::Plain).trim_end().to_owned()).collect::<Vec<_>>();
+    let rows = rows.iter().map(|row| row.0.trim_end()).collect::<Vec<_>>();
     let expected = [
         "  vvm watch payroll   looked 3.0s ago   q leaves",
         "  can't be read for 3.0s: the storage did not answer: the disk of the database",
@@ -117,7 +112,7 @@ fn slots_beyond_the_picture_are_counted() {
     let now = Instant::ORIGIN.after(Duration::from_secs(1_000));
     let scene = Scene { name: "payroll", slots: &slots, history: &[], now };
     let rows = picture(&scene, 100, 50);
-    let rows = rows.iter().map(|row| row.to_text(Palette::Plain).trim_end().to_owned()).collect::<Vec<_>>();
+    let rows = rows.iter().map(|row| row.0.trim_end()).collect::<Vec<_>>();
     assert_eq!(rows.len(), 50);
     assert!(rows[46].starts_with("    44  free"), "{rows:#?}");
     assert_eq!(rows[47], "  … and 156 more slots, 78 of them free, 78 expired");
