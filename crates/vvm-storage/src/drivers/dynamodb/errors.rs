@@ -71,17 +71,26 @@ pub(super) enum DriverError {
 
 /// An item that this driver did not write.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "another program wrote an item of the table: {0}. Stop all candidates, and find the program that writes \
-     to the table"
-)]
-pub(super) struct Damaged(pub(super) String);
+pub(super) enum Damaged {
+    /// Not one of elections.
+    #[error(
+        "another program wrote an item of the table: {0}. Stop all candidates, and find the program that \
+         writes to the table"
+    )]
+    Foreign(String),
+    /// A later version of this program wrote it.
+    #[error(
+        "an item of the table has format {found}, and this version knows formats up to {known}: use the \
+         newer version"
+    )]
+    Newer { found: u32, known: u32 },
+}
 
 impl Damaged {
     /// A refusal whose item meets the condition. Versions of DynamoDB before 2023 show no item and look the
     /// same.
     pub(super) fn unexplained_refusal() -> Self {
-        Self("a write was refused although the item shown meets its condition".into())
+        Self::Foreign("a write was refused although the item shown meets its condition".into())
     }
 }
 

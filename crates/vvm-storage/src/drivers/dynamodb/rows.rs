@@ -34,6 +34,12 @@ pub(super) const VALUE: &str = "value";
 pub(super) const VERSION: &str = "version";
 const IDS: &str = "ids";
 
+/// The format of an item. Without it, the format is 1: this version writes format 1, and no attribute.
+const FORMAT: &str = "format";
+
+/// The latest format that this version knows.
+const KNOWN_FORMAT: u32 = 1;
+
 /// An item, by the names of its attributes.
 pub(super) type Item = HashMap<String, AttributeValue>;
 
@@ -110,6 +116,7 @@ pub(super) fn settle(update: UpdateItemFluentBuilder, value: &[u8]) -> UpdateIte
 /// Decodes a slot.
 pub(super) fn slot(item: Option<&Item>) -> Result<Slot, Damaged> {
     let Some(item) = item else { return Ok(Slot::Vacant(Vacant { last_epoch: None })) };
+    check_format(item)?;
     let epoch = Epoch::new(numeral(item, EPOCH)?).map_err(damaged)?;
     if !item.contains_key(INCARNATION) {
         return Ok(Slot::Vacant(Vacant { last_epoch: Some(epoch) }));
@@ -128,7 +135,15 @@ pub(super) fn slot(item: Option<&Item>) -> Result<Slot, Damaged> {
 
 /// Decodes a setting.
 pub(super) fn setting(item: Option<&Item>) -> Result<Option<Vec<u8>>, Damaged> {
-    item.map(|item| bytes(item, VALUE).map(<[u8]>::to_vec)).transpose()
+    let Some(item) = item else { return Ok(None) };
+    check_format(item)?;
+    bytes(item, VALUE).map(|value| Some(value.to_vec()))
+}
+
+/// Fails if the item has a format of a later version of this program.
+fn check_format(item: &Item) -> Result<(), Damaged> {
+    let found = if item.contains_key(FORMAT) { numeral(item, FORMAT)? } else { 1 };
+    if found <= KNOWN_FORMAT { Ok(()) } else { Err(Damaged::Newer { found, known: KNOWN_FORMAT }) }
 }
 
 /// Declares names for expressions, where all are written with `#`: some, such as `write` and `value`, are
@@ -162,13 +177,13 @@ fn bytes<'item>(item: &'item Item, name: &str) -> Result<&'item [u8], Damaged> {
 
 fn wrong(item: &Item, name: &str) -> Damaged {
     match item.get(name) {
-        Some(value) => Damaged(format!("its {name} is {value:?}")),
-        None => Damaged(format!("it has no {name}")),
+        Some(value) => Damaged::Foreign(format!("its {name} is {value:?}")),
+        None => Damaged::Foreign(format!("it has no {name}")),
     }
 }
 
 fn damaged(what: impl ToString) -> Damaged {
-    Damaged(what.to_string())
+    Damaged::Foreign(what.to_string())
 }
 
 #[cfg(test)]
@@ -195,6 +210,15 @@ mod tests {
     }
 
     #[test]
+    fn item_of_a_later_version_is_refused_with_both_formats() {
+        let later = item(&[(FORMAT, Some(number(2))), (VALUE, Some(binary(b"3")))]);
+        let refusals = [slot(Some(&later)).unwrap_err(), setting(Some(&later)).unwrap_err()];
+        for refusal in refusals.map(|refusal| refusal.to_string()) {
+            assert!(refusal.contains("has format 2") && refusal.contains("up to 1"), "{refusal}");
+        }
+    }
+
+    #[test]
     fn slot_is_decoded_and_a_malformed_one_is_damaged() {
         let Ok(Slot::Held { entry, proven_age: None }) = slot(Some(&item(&[]))) else { panic!("not held") };
         assert_eq!((entry.epoch.get(), entry.version.write), (5, u64::MAX));
@@ -214,6 +238,7 @@ mod tests {
             (TTL, Some(number("1.5"))),
             (TTL, Some(number(0))),
             (HOLDER, None),
+            (FORMAT, Some(AttributeValue::S("1".into()))),
         ] {
             assert!(slot(Some(&item(&[(name, value.clone())]))).is_err(), "{name}: {value:?}");
         }

@@ -6,7 +6,7 @@
 
 use super::{
     super::errors::Damaged, EPOCH, IDS, INCARNATION, Item, PARTITION, PLACE, VALUE, VERSION, binary, bytes,
-    key, key_of, number, numeral, wrong,
+    check_format, key, key_of, number, numeral, wrong,
 };
 use aws_sdk_dynamodb::{
     error::BuildError,
@@ -39,6 +39,7 @@ pub(in super::super) struct Batches {
 impl Batches {
     pub(in super::super) fn of(item: Option<&Item>) -> Result<Self, Damaged> {
         let Some(item) = item else { return Ok(Self { last: DocumentVersion::NONE, ids: Vec::new() }) };
+        check_format(item)?;
         let ids = match item.get(IDS) {
             None => Vec::new(),
             Some(AttributeValue::Bs(ids)) => ids.iter().map(|id| id.as_ref().to_vec()).collect(),
@@ -203,6 +204,7 @@ pub(in super::super) fn id_of(item: &Item) -> Result<DocumentId, Damaged> {
 
 /// Decodes a document.
 pub(in super::super) fn document(item: &Item) -> Result<Document, Damaged> {
+    check_format(item)?;
     Ok(Document {
         id: id_of(item)?,
         version: DocumentVersion::from_stored(numeral(item, VERSION)?),
