@@ -33,9 +33,10 @@ enum Command {
     /// Simulated worlds with faults: `--seeds N`, `--seed S` for one and its trace, `--broken` for variants
     /// of the code that it must catch.
     Sim(Passed),
-    /// Real vvm processes on one file, killed at random for three minutes: `--duration SECONDS` or `--kills
-    /// N`, `--seed S`. Or `fugitives`: workers that try to get away, and how long they outlive their host:
-    /// `--trials N`, `--only TEXT`.
+    /// Real vvm processes on one storage, killed at random for three minutes: `--duration SECONDS` or
+    /// `--kills N`, `--seed S`, `--dynamodb-local`, `--old PATH` for candidates of two versions. Or
+    /// `fugitives`: workers that try to get away, and how long they outlive their host: `--trials N`, `--only
+    /// TEXT`.
     Safety(Passed),
     /// Real processes that arm a deadman and hang, and when they are dead: `--trials N`, `--json`.
     Deadman(Passed),
@@ -118,7 +119,9 @@ fn main() -> ExitCode {
         Command::Sim(passed) if passed.arguments == ["--broken"] => broken::run(),
         Command::Sim(passed) => evidence::run(Release, "simulation", &passed.arguments),
         Command::Safety(passed) => {
-            evidence::build(Release, "vvm-cli") && evidence::run(Release, "safety", &passed.arguments)
+            let features = passed.drivers();
+            evidence::build_with_features("vvm-cli", &features)
+                && evidence::run_with_features(Release, "safety", &features, &passed.arguments)
         }
         Command::Resume(passed) => {
             let features = passed.drivers();

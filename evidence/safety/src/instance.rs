@@ -1,12 +1,13 @@
-//! One `vvm run`, which is started again after each end. Every second start is on a terminal.
+//! One `vvm run`, which is started again after each end. Every second one is on a terminal.
 
 use crate::{proc_fs::Process, terminal::Terminal};
 use fastrand::Rng;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     env, io,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command, Stdio},
+    rc::Rc,
     time::Duration,
 };
 use vvm_clock::{Instant, SystemClock};
@@ -14,12 +15,28 @@ use vvm_clock::{Instant, SystemClock};
 /// The environment variable that marks the processes of an instance.
 pub(crate) const MARK: &str = "SAFETY";
 
+/// The environment variable that tells a worker by which of the programs it was started.
+pub(crate) const PROGRAM: &str = "SAFETY_PROGRAM";
+
+/// DynamoDB Local takes any credentials, and needs some.
+pub(crate) const LOCAL_CREDENTIALS: [(&str, &str); 2] =
+    [("AWS_ACCESS_KEY_ID", "local"), ("AWS_SECRET_ACCESS_KEY", "local")];
+
+/// What all instances have in common.
+pub(crate) struct Setup {
+    /// The `vvm` under test, and an older one if there is one. Each instance changes it at each start.
+    pub(crate) programs: Vec<PathBuf>,
+    /// The folder of the workers' logs.
+    pub(crate) folder: PathBuf,
+    /// The URL of the storage.
+    pub(crate) storage: String,
+    pub(crate) ttl: Duration,
+}
+
 pub(crate) struct Instance {
-    vvm: PathBuf,
-    folder: PathBuf,
+    setup: Rc<Setup>,
     number: usize,
-    ttl: Duration,
-    starts: u32,
+    starts: usize,
     life: Life,
     restart_at: Option<Instant>,
 }
@@ -40,10 +57,9 @@ pub(crate) struct Ended {
 }
 
 impl Instance {
-    pub(crate) fn start(vvm: &Path, folder: &Path, number: usize, ttl: Duration) -> io::Result<Self> {
-        let life = spawn(vvm, folder, number, ttl, &mark(folder, number, 0))?;
-        let (vvm, folder) = (vvm.to_path_buf(), folder.to_path_buf());
-        Ok(Self { vvm, folder, number, ttl, starts: 0, life, restart_at: None })
+    pub(crate) fn start(setup: &Rc<Setup>, number: usize) -> io::Result<Self> {
+        let life = setup.spawn(number, 0)?;
+        Ok(Self { setup: Rc::clone(setup), number, starts: 0, life, restart_at: None })
     }
 
     /// Detects an end, and starts again up to a second later.
@@ -54,14 +70,13 @@ impl Instance {
         match self.restart_at {
             Some(at) if now >= at => {
                 self.starts += 1;
-                let mark = mark(&self.folder, self.number, self.starts);
-                self.life = spawn(&self.vvm, &self.folder, self.number, self.ttl, &mark)?;
+                self.life = self.setup.spawn(self.number, self.starts)?;
                 self.restart_at = None;
             }
             Some(_) => {}
             None if self.life.guardian.try_wait()?.is_some() => {
                 self.restart_at = Some(now.after(Duration::from_millis(rng.u64(..1000))));
-                let mark = mark(&self.folder, self.number, self.starts);
+                let mark = self.setup.mark(self.number, self.starts);
                 return Ok(Some(Ended { guardian: self.life.process, mark }));
             }
             None => {}
@@ -109,33 +124,40 @@ impl Instance {
             }
             SystemClock::block_for(Duration::from_millis(5));
         }
-        Ok(Some(Ended { guardian: self.life.process, mark: mark(&self.folder, self.number, self.starts) }))
+        let mark = self.setup.mark(self.number, self.starts);
+        Ok(Some(Ended { guardian: self.life.process, mark }))
     }
 }
 
-fn mark(folder: &Path, number: usize, starts: u32) -> String {
-    format!("{}/{number}.{starts}", folder.display())
-}
+impl Setup {
+    fn mark(&self, number: usize, starts: usize) -> String {
+        format!("{}/{number}.{starts}", self.folder.display())
+    }
 
-fn spawn(vvm: &Path, folder: &Path, number: usize, ttl: Duration, mark: &str) -> io::Result<Life> {
-    let storage = format!("sqlite:{}?allow=overlay", folder.join("storage.db").display());
-    let mut line = Command::new(vvm);
-    line.args(["run", "--storage", &storage, "--name", "safety", "--stop-timeout", "200ms"])
-        .args(["--holder", &format!("candidate-{number}"), "--ttl", &format!("{}ms", ttl.as_millis())])
-        .args(["--containment", "guardian", "--"])
-        .arg(env::current_exe()?)
-        .arg("work")
-        .arg(folder)
-        .env(MARK, mark);
-    let terminal = (number % 2 == 1).then(Terminal::open).transpose()?;
-    let mut command = match &terminal {
-        Some(terminal) => terminal.command(&line)?,
-        None => {
-            line.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            line
-        }
-    };
-    let guardian = command.spawn()?;
-    let process = Process::of(guardian.id() as i32);
-    Ok(Life { guardian, process, terminal })
+    fn spawn(&self, number: usize, starts: usize) -> io::Result<Life> {
+        let turn = (number + starts) % self.programs.len();
+        let program = self.programs.get(turn).ok_or(io::ErrorKind::NotFound)?;
+        let mut line = Command::new(program);
+        line.args(["run", "--storage", &self.storage, "--name", "safety", "--stop-timeout", "200ms"])
+            .args(["--holder", &format!("candidate-{number}"), "--ttl"])
+            .arg(format!("{}ms", self.ttl.as_millis()))
+            .args(["--containment", "guardian", "--"])
+            .arg(env::current_exe()?)
+            .arg("work")
+            .arg(&self.folder)
+            .env(MARK, self.mark(number, starts))
+            .env(PROGRAM, turn.to_string())
+            .envs(LOCAL_CREDENTIALS);
+        let terminal = (number % 2 == 1).then(Terminal::open).transpose()?;
+        let mut command = match &terminal {
+            Some(terminal) => terminal.command(&line)?,
+            None => {
+                line.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+                line
+            }
+        };
+        let guardian = command.spawn()?;
+        let process = Process::of(guardian.id() as i32);
+        Ok(Life { guardian, process, terminal })
+    }
 }

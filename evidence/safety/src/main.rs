@@ -8,8 +8,8 @@
 //! - a process that is left at the end;
 //! - a leader for less than 60 % of the time.
 //!
-//! `safety --kills 500` ends after so many kills. `safety fugitives` tries workers that escape
-//! ([`fugitives`]).
+//! `safety --kills 500` ends after so many kills. `safety --old PATH` tries a rolling upgrade: candidates are
+//! of two versions, and each has led. `safety fugitives` tries workers that escape ([`fugitives`]).
 #![forbid(unsafe_code)]
 
 mod fugitives;
@@ -26,7 +26,10 @@ mod worker;
 
 use clap::{Parser, Subcommand};
 use fastrand::Rng;
-use std::{io, path::PathBuf, process::ExitCode, time::Duration};
+use instance::Setup;
+#[cfg(feature = "dynamodb")]
+use servers::dynamodb::DynamoDbLocal;
+use std::{env, io, path::PathBuf, process::ExitCode, rc::Rc, time::Duration};
 use torment::Ends;
 
 /// Kills vvm processes at random and checks that no two workers ever run at once.
@@ -43,12 +46,12 @@ struct Args {
     /// How many candidates.
     #[arg(long, default_value_t = 5)]
     instances: usize,
-    /// The TTL, in milliseconds.
-    #[arg(long, default_value_t = 1000)]
-    ttl_ms: u64,
-    /// Mean time between two faults, in milliseconds.
-    #[arg(long, default_value_t = 1000)]
-    trouble_ms: u64,
+    /// The TTL, in milliseconds; 1000 if not given, 2000 with `--dynamodb-local`.
+    #[arg(long)]
+    ttl_ms: Option<u64>,
+    /// Mean time between two faults, in milliseconds; the TTL if not given.
+    #[arg(long)]
+    trouble_ms: Option<u64>,
     /// How long a worker, or its background process, may outlive host or guardian, in milliseconds. More than
     /// 50 is for busy machines; the protocol's limit is 0.2 TTL.
     #[arg(long, default_value_t = 50)]
@@ -59,6 +62,14 @@ struct Args {
     /// The vvm program; the one beside this program if not given.
     #[arg(long)]
     vvm: Option<PathBuf>,
+    /// An older vvm program, for every second start; a relative path is beside this program. The folder for
+    /// temporary files must not be on overlayfs, which the older program may not be able to allow.
+    #[arg(long)]
+    old: Option<PathBuf>,
+    /// Use DynamoDB Local as the storage, and start it.
+    #[cfg(feature = "dynamodb")]
+    #[arg(long)]
+    dynamodb_local: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -77,6 +88,11 @@ enum Command {
 const OUTLIVES: Duration = Duration::from_millis(50);
 
 fn main() -> ExitCode {
+    #[cfg(feature = "dynamodb")]
+    if let Some(error) = servers::owned::guard() {
+        eprintln!("safety: {error}");
+        return ExitCode::FAILURE;
+    }
     let args = Args::parse();
     let done = match &args.command {
         Some(Command::Work { folder }) => worker::work(folder),
@@ -95,10 +111,13 @@ fn main() -> ExitCode {
 
 /// The `vvm` under test.
 fn program(args: &Args) -> io::Result<PathBuf> {
-    let vvm = match &args.vvm {
+    existing(match &args.vvm {
         Some(vvm) => vvm.clone(),
-        None => std::env::current_exe()?.with_file_name("vvm"),
-    };
+        None => env::current_exe()?.with_file_name("vvm"),
+    })
+}
+
+fn existing(vvm: PathBuf) -> io::Result<PathBuf> {
     if !vvm.exists() {
         let hint = format!("{} is missing: build it with `cargo build --release -p vvm-cli`", vvm.display());
         return Err(io::Error::new(io::ErrorKind::NotFound, hint));
@@ -107,17 +126,35 @@ fn program(args: &Args) -> io::Result<PathBuf> {
 }
 
 fn run(args: &Args) -> io::Result<bool> {
-    let vvm = program(args)?;
+    let mut programs = vec![program(args)?];
+    if let Some(old) = &args.old {
+        programs.push(existing(env::current_exe()?.with_file_name(old))?);
+    }
+    let folder = tempfile::tempdir()?;
+    // An older program may not know the option.
+    let allow = if args.old.is_none() { "?allow=overlay" } else { "" };
+    let mut storage = format!("sqlite:{}{allow}", folder.path().join("storage.db").display());
+    let mut ttl_ms = 1000;
+    #[cfg(feature = "dynamodb")]
+    let _server = if args.dynamodb_local {
+        let server = DynamoDbLocal::start(&servers::target()).map_err(io::Error::other)?;
+        storage = format!("dynamodb://eu-west-1/safety?endpoint={}", server.endpoint());
+        init(programs.last(), &storage)?;
+        ttl_ms = 2000;
+        Some(server)
+    } else {
+        None
+    };
+    ttl_ms = args.ttl_ms.unwrap_or(ttl_ms);
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     let ends = args.kills.map_or(Ends::After(Duration::from_secs(args.duration)), Ends::AfterKills);
-    println!("seed {seed}; {} candidates, TTL {} ms, {ends}", args.instances, args.ttl_ms);
-    let folder = tempfile::tempdir()?;
+    println!("seed {seed}; {} candidates, TTL {ttl_ms} ms, {ends}", args.instances);
+    let setup =
+        Setup { programs, folder: folder.path().to_owned(), storage, ttl: Duration::from_millis(ttl_ms) };
     let plan = torment::Plan {
-        vvm: &vvm,
-        folder: folder.path(),
+        setup: Rc::new(setup),
         instances: args.instances,
-        ttl: Duration::from_millis(args.ttl_ms),
-        mean: Duration::from_millis(args.trouble_ms),
+        mean: Duration::from_millis(args.trouble_ms.unwrap_or(ttl_ms)),
         most: Duration::from_millis(args.at_most_ms),
         ends,
     };
@@ -126,4 +163,13 @@ fn run(args: &Args) -> io::Result<bool> {
         println!("the workers' logs are kept in {}", folder.keep().display());
     }
     Ok(violations == 0)
+}
+
+/// Has the oldest program create what the storage needs.
+#[cfg(feature = "dynamodb")]
+fn init(vvm: Option<&PathBuf>, storage: &str) -> io::Result<()> {
+    let Some(vvm) = vvm else { return Ok(()) };
+    let mut init = std::process::Command::new(vvm);
+    init.args(["init-storage", "--storage", storage]).envs(instance::LOCAL_CREDENTIALS);
+    if init.status()?.success() { Ok(()) } else { Err(io::Error::other("vvm init-storage failed")) }
 }

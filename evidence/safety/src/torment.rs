@@ -1,24 +1,25 @@
 //! Runs candidates, injects faults until the limit, and prints the result.
 
 use crate::{
-    instance::Instance, orphans::Orphans, remains::Remains, succession::Successions, trouble::Troubles,
+    instance::{Instance, Setup},
+    orphans::Orphans,
+    remains::Remains,
+    succession::Successions,
+    trouble::Troubles,
     verdict,
 };
 use fastrand::Rng;
-use std::{fmt, io, path::Path, time::Duration};
+use std::{fmt, io, rc::Rc, time::Duration};
 use vvm_clock::{Instant, SystemClock};
 
 /// The least share of the time with a leader.
 const LED: f64 = 0.6;
 
 /// The settings of a run.
-pub(crate) struct Plan<'a> {
-    pub(crate) vvm: &'a Path,
-    /// The folder of the storage and of the workers' logs.
-    pub(crate) folder: &'a Path,
+pub(crate) struct Plan {
+    pub(crate) setup: Rc<Setup>,
     /// How many candidates.
     pub(crate) instances: usize,
-    pub(crate) ttl: Duration,
     /// The mean time between two faults.
     pub(crate) mean: Duration,
     /// How long a process may outlive its host or guardian.
@@ -41,9 +42,10 @@ struct Seen {
     remains: Remains,
 }
 
-impl Plan<'_> {
+impl Plan {
     /// Prints the result. Returns the number of violations.
     pub(crate) fn run(&self, rng: &mut Rng) -> io::Result<usize> {
+        let Setup { programs, folder, ttl, .. } = &*self.setup;
         let began = SystemClock::read();
         let mut seen = Seen::default();
         let instances = self.torment(&mut seen, began, rng)?;
@@ -52,16 +54,19 @@ impl Plan<'_> {
         for instance in instances {
             // The last fault may have ended it: the processes that it leaves are checked, too.
             if let Some(end) = instance.end(|instance| troubles.kills_guardian_of(instance))? {
-                remains.of(end, SystemClock::read(), self.ttl, &troubles.excused);
+                remains.of(end, SystemClock::read(), *ttl, &troubles.excused);
             }
             remains.look(SystemClock::read(), self.most);
         }
-        remains.at_the_end(self.folder, self.ttl, self.most);
+        remains.at_the_end(folder, *ttl, self.most);
         let took = began.until(ended).as_secs();
         println!("{troubles}, in {took} s");
-        let spells = verdict::read(self.folder)?;
+        let spells = verdict::read(folder)?;
         println!("{}", Successions::of(&troubles.blows, &spells));
         let mut verdict = verdict::judge(spells, began, ended, LED);
+        if programs.len() > 1 {
+            verdict.check_turns(programs);
+        }
         verdict.violations.extend(orphans.violations);
         verdict.violations.extend(remains.violations);
         println!(
@@ -83,17 +88,17 @@ impl Plan<'_> {
     fn torment(&self, seen: &mut Seen, began: Instant, rng: &mut Rng) -> io::Result<Vec<Instance>> {
         let Seen { troubles, orphans, remains } = seen;
         let mut instances = (0..self.instances)
-            .map(|number| Instance::start(self.vvm, self.folder, number, self.ttl))
+            .map(|number| Instance::start(&self.setup, number))
             .collect::<io::Result<Vec<_>>>()?;
         let mut next_trouble = began;
         while !self.ends.has_come(began, troubles) {
             let now = SystemClock::read();
             for instance in &mut instances {
                 if let Some(ended) = instance.restart_if_due(now, rng)? {
-                    remains.of(ended, now, self.ttl, &troubles.excused);
+                    remains.of(ended, now, self.setup.ttl, &troubles.excused);
                 }
             }
-            orphans.look(now, self.folder, self.most, &troubles.excused)?;
+            orphans.look(now, &self.setup.folder, self.most, &troubles.excused)?;
             remains.look(now, self.most);
             troubles.resume_due(now);
             if now >= next_trouble {

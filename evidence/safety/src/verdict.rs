@@ -1,7 +1,11 @@
 //! The verdict from the workers' logs: which worker ran when, and under which epoch.
 
 use crate::worker::BEAT;
-use std::{fmt, fs, io, path::Path, time::Duration};
+use std::{
+    fmt, fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 use vvm_clock::Instant;
 
 /// The time that one worker ran, from its log.
@@ -9,6 +13,8 @@ use vvm_clock::Instant;
 pub(crate) struct Spell {
     epoch: u64,
     alone: bool,
+    /// Which of the programs started it.
+    program: usize,
     pub(crate) first: Instant,
     last: Instant,
 }
@@ -16,15 +22,20 @@ pub(crate) struct Spell {
 #[cfg(test)]
 impl Spell {
     pub(crate) fn between(first: Instant, last: Instant) -> Self {
-        Self { epoch: 1, alone: true, first, last }
+        Self { epoch: 1, alone: true, program: 0, first, last }
     }
 }
+
+/// So many workers may be of one program by chance.
+const FEW: usize = 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
     spells: usize,
     led: f64,
     longest_gap: Duration,
+    /// The programs of the workers, in their order.
+    turns: Vec<usize>,
     pub(crate) violations: Vec<String>,
 }
 
@@ -45,15 +56,17 @@ fn parse(log: &str) -> Option<Spell> {
     let mut head = lines.next()?.split(' ');
     let epoch = head.next()?.parse().ok()?;
     let alone = head.nth(1)? == "alone";
+    let program = head.nth(1)?.parse().ok()?;
     // A kill may cut off the last line, which leaves a smaller number: the largest is the last.
     let beats = || lines.clone().filter_map(|line| line.parse().ok()).map(Instant::from_nanos);
-    Some(Spell { epoch, alone, first: beats().next()?, last: beats().max()? })
+    Some(Spell { epoch, alone, program, first: beats().next()?, last: beats().max()? })
 }
 
 /// Checks that no two overlap, that epochs rise strictly, and that at least `least` of the time was led.
 pub(crate) fn judge(mut spells: Vec<Spell>, began: Instant, ended: Instant, least: f64) -> Verdict {
     spells.sort_by_key(|spell| spell.first);
-    let mut verdict = Verdict { spells: spells.len(), ..Verdict::default() };
+    let turns = spells.iter().map(|spell| spell.program).collect();
+    let mut verdict = Verdict { spells: spells.len(), turns, ..Verdict::default() };
     for spell in spells.iter().filter(|spell| !spell.alone) {
         verdict
             .violations
@@ -79,6 +92,22 @@ pub(crate) fn judge(mut spells: Vec<Spell>, began: Instant, ended: Instant, leas
     verdict
 }
 
+impl Verdict {
+    /// Prints how often each program led and how often the next leader was another one. A program that never
+    /// led is a violation, unless there were [`FEW`] workers in all.
+    pub(crate) fn check_turns(&mut self, programs: &[PathBuf]) {
+        for (number, program) in programs.iter().enumerate() {
+            let count = self.turns.iter().filter(|turn| **turn == number).count();
+            println!("{}: {count} workers", program.display());
+            if count == 0 && self.spells > FEW {
+                self.violations.push(format!("{} never led", program.display()));
+            }
+        }
+        let changes = self.turns.windows(2).filter(|pair| pair.first() != pair.last()).count();
+        println!("{changes} times the next worker was of another program");
+    }
+}
+
 impl fmt::Display for Verdict {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let share = self.led * 100.0;
@@ -102,7 +131,7 @@ mod tests {
     }
 
     fn spell(epoch: u64, first: u64, last: u64) -> Spell {
-        Spell { epoch, alone: true, first: at(first), last: at(last) }
+        Spell { epoch, alone: true, program: 0, first: at(first), last: at(last) }
     }
 
     fn violations(spells: Vec<Spell>) -> Vec<String> {
@@ -123,8 +152,18 @@ mod tests {
     }
 
     #[test]
+    fn program_that_never_led_is_a_violation() {
+        for (last, violations) in [(20, &[][..]), (21, &["new never led"])] {
+            let spells = (1..=last).map(|number| spell(number, number, number + 1)).collect();
+            let mut verdict = judge(spells, at(1), at(last + 1), 0.6);
+            verdict.check_turns(&["old".into(), "new".into()]);
+            assert_eq!(verdict.violations, violations);
+        }
+    }
+
+    #[test]
     fn a_log_is_read_back_although_its_last_line_was_cut_short() {
-        let log = "7 123 alone\n1000000000\n2000000000\n30000";
+        let log = "7 123 alone 124 0\n1000000000\n2000000000\n30000";
         assert_eq!(parse(log), Some(spell(7, 1, 2)));
     }
 }

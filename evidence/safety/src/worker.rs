@@ -4,6 +4,7 @@
 //! while another one still ran. The worker leaves a background process in a session of its own, which does
 //! not inherit the lock. Every second worker ignores HUP, as under `nohup`.
 
+use crate::instance::PROGRAM;
 use rustix::fs::{FlockOperation, flock};
 use std::{
     env,
@@ -31,7 +32,8 @@ pub(crate) fn work(folder: &Path) -> io::Result<bool> {
     let host = rustix::process::getppid().map_or(0, |host| host.as_raw_nonzero().get());
     let name = format!("worker-{}-{epoch}", process::id());
     let mut log = OpenOptions::new().create_new(true).append(true).open(folder.join(name))?;
-    writeln!(log, "{epoch} {host} {} {background}", if alone { "alone" } else { "OVERLAP" })?;
+    let program = env::var(PROGRAM).map_err(|_| missing(PROGRAM))?;
+    writeln!(log, "{epoch} {host} {} {background} {program}", if alone { "alone" } else { "OVERLAP" })?;
     loop {
         writeln!(log, "{}", SystemClock::read().as_nanos())?;
         SystemClock::block_for(BEAT);

@@ -26,11 +26,13 @@ use How::{OwnStep, Small};
 
 /// The commands behind `cargo xtask`, as on the page.
 #[rustfmt::skip]
-const SMOKES: [(&str, How, Option<Need>); 22] = [
+const SMOKES: [(&str, How, Option<Need>); 24] = [
     ("sim --seeds 20000", Small("simulation", &["--seeds", "50"]), None),
     ("sim --broken", OwnStep("broken variants"), None),
     ("safety", Small("safety", &["--duration", "10", "--trouble-ms", "2500", MILD]), None),
     ("safety --kills 500", Small("safety", &["--kills", "3", "--trouble-ms", "2500", MILD]), None),
+    ("safety --old vvm-c18d1f6", Small("safety", &["--old=vvm", "--duration=10", MILD]), None),
+    ("safety --old vvm-c18d1f6 --dynamodb-local", Small("safety", &OLD_ON_DYNAMODB), JAVA),
     ("safety fugitives", Small("safety", &["fugitives", "--trials", "1", "--only", "own session; "]), None),
     ("deadman", Small("deadman-trials", &["--trials", "5", MILD]), None),
     ("resume", Small("resumption", &["--kills", "2", "--ttl-ms", "2000"]), None),
@@ -56,6 +58,8 @@ const ETCD: Option<Need> = Some(Need { server_at: None, server: Server::Etcd });
 
 /// How late may be what a busy machine delays: a small run shows no figure.
 const MILD: &str = "--at-most-ms=1000";
+
+const OLD_ON_DYNAMODB: [&str; 4] = ["--old=vvm", "--dynamodb-local", "--duration=10", MILD];
 
 const SHORT: &str = "--duration=20";
 
