@@ -1,137 +1,136 @@
-//! A fault run: contenders on real servers, one fault after another, and a ledger that finds two leaders at
-//! once.
+//! A fault run: candidates on real servers, one fault after another, and a log of leaderships that detects
+//! two leaders at once.
 
-mod bed;
-mod cassandra_bed;
-mod contender;
-mod dynamodb_bed;
+mod candidate;
+mod cassandra_servers;
+mod dynamodb_servers;
+mod event;
 mod fault;
-mod happened;
-mod ledger;
+mod faulty_servers;
+mod leadership_log;
 mod network;
+mod recording_storage;
 mod report;
-mod witness;
 
 use crate::{Server, interruption::Interruption};
-use bed::Bed;
-use cassandra_bed::CassandraBed;
-use contender::{Contender, Manner};
-use dynamodb_bed::DynamoDbBed;
-use fault::{Course, Fault};
-use happened::Counts;
+use candidate::{Candidate, Pace};
+use cassandra_servers::CassandraServers;
+use dynamodb_servers::DynamoDbServers;
+use event::Counts;
+use fault::{Fault, Schedule};
+use faulty_servers::FaultyServers;
 use ielections::{Timing, Ttl};
-use ledger::Ledger;
-use network::{Network, Weather};
+use leadership_log::LeadershipLog;
+use network::{Conditions, Network};
 use report::{Phase, Report};
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use tokio::{runtime::Runtime, sync::watch, task::JoinSet};
 use vvm_clock::{Instant, SystemClock};
 use vvm_storage::ElectionsTtlStorage;
 
-/// How long a whole run takes.
-pub(crate) const WHOLE: Duration = Duration::from_secs(600);
+/// The default duration of a run.
+pub(crate) const DEFAULT_DURATION: Duration = Duration::from_secs(600);
 
-/// How many ambiguous outcomes a whole run must have met.
+/// The least number of ambiguous answers in a run of the default duration.
 const AMBIGUOUS: u64 = 1000;
 
-/// Short enough for many leaderships, and half as long again as the shortest of the drivers.
+/// Short enough for many leaderships, and 1.5 times the shortest TTL of the drivers.
 const TTL: Ttl = match Ttl::new(Duration::from_secs(3)) {
     Ok(ttl) => ttl,
     Err(_) => panic!("three seconds are a TTL"),
 };
 
-const CONTENDERS: usize = 5;
+const CANDIDATES: usize = 5;
 
 const SLOTS: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
 
-/// How long after a fault every slot has a leader again, at the latest: what an observer waits, and
-/// connections that the client library opens anew after pauses of its own, on a machine that runs all the
-/// servers.
+/// The bound until every slot has a leader after a fault. It covers the observed TTL and the reconnection of
+/// the client library, on a machine that also runs the servers.
 const RECOVERY: Duration = Duration::from_secs(30);
 
-/// A signal takes a moment to stop a process with hundreds of threads.
+/// How long a signal takes to stop a process with hundreds of threads.
 const STOPPING: Duration = Duration::from_millis(200);
 
-/// What is asked of a run.
+/// The settings of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    /// How long faults are injected.
+    /// The duration of the faults.
     pub(crate) duration: Duration,
-    /// Of what happens when.
+    /// The seed of the faults.
     pub(crate) seed: u64,
-    /// By how much the clock of a node of Cassandra is ahead of the others'.
+    /// How far the clock of one Cassandra node is ahead of the others.
     pub(crate) ahead: Duration,
 }
 
-/// Injects faults for as long as planned, and at least every kind once.
+/// Injects faults for the planned duration, and every kind at least once.
 ///
 /// # Errors
-/// What was violated, what did not happen though it must, and what could not be run.
+/// Violations, required events that did not happen, and failures of the run itself.
 pub(crate) fn run(server: Server, plan: Plan) -> Result<(), String> {
     let Plan { duration, seed, ahead } = plan;
     let text = |error: std::io::Error| error.to_string();
     let interruption = Interruption::listen().map_err(text)?;
-    let mut bed: Box<dyn Bed> = match server {
-        Server::Scylla => Box::new(CassandraBed::start(ahead)?),
-        Server::Dynamodb => Box::new(DynamoDbBed::start()?),
+    let mut servers: Box<dyn FaultyServers> = match server {
+        Server::Scylla => Box::new(CassandraServers::start(ahead)?),
+        Server::Dynamodb => Box::new(DynamoDbServers::start()?),
     };
-    println!("{}; seed {seed}, {CONTENDERS} contenders for {SLOTS} slots, TTL {TTL}", bed.name());
+    println!("{}; seed {seed}, {CANDIDATES} candidates for {SLOTS} slots, TTL {TTL}", servers.name());
     let runtime = Runtime::new().map_err(text)?;
     let clock = SystemClock::start().map_err(text)?;
     let counts = Arc::new(Counts::default());
-    let mut network = Network::new(CONTENDERS, bed.protocol(), Arc::clone(&counts), clock.clone());
-    for contender in 0..CONTENDERS {
-        for server in bed.servers() {
-            let front = bed.front(contender, server);
+    let mut network = Network::new(CANDIDATES, servers.protocol(), Arc::clone(&counts), clock.clone());
+    for candidate in 0..CANDIDATES {
+        for server in servers.servers() {
+            let proxy_address = servers.proxy_address(candidate, server);
             network
-                .open(runtime.handle(), contender, front, server)
-                .map_err(|error| format!("{front}: {error}"))?;
+                .open(runtime.handle(), candidate, proxy_address, server)
+                .map_err(|error| format!("{proxy_address}: {error}"))?;
         }
     }
-    let ledger = Arc::new(Ledger::default());
-    let manner = watch::Sender::new(Manner::Patient);
-    let contenders = enter(&*bed, &runtime, &clock, &ledger, &counts, &manner, seed)?;
-    let mut course = Course::new(bed.faults(), seed);
+    let leaderships = Arc::new(LeadershipLog::default());
+    let pace = watch::Sender::new(Pace::Normal);
+    let candidates = enter(&*servers, &runtime, &clock, &leaderships, &counts, &pace, seed)?;
+    let mut schedule = Schedule::new(servers.faults(), seed);
     let mut run = Run {
         interruption: &interruption,
-        ledger: &ledger,
+        leaderships: &leaderships,
         counts: &counts,
         network: &network,
-        manner: &manner,
-        bed: &mut *bed,
+        pace: &pace,
+        servers: &mut *servers,
         began: SystemClock::read(),
         report: Report::default(),
     };
-    let ran = run.play(&mut course, duration);
-    network.set_all(Weather::CLEAR);
-    manner.send_replace(Manner::Leaving);
-    runtime.block_on(contenders.join_all());
+    let ran = run.inject_all(&mut schedule, duration);
+    network.set_all(Conditions::NORMAL);
+    pace.send_replace(Pace::Stopping);
+    runtime.block_on(candidates.join_all());
     let Run { report, began, .. } = run;
-    // The run's own end comes first: the rest follows from it.
+    // An error of the run itself is the cause of later ones.
     ran?;
-    println!("{}", report.figures(&ledger, &counts, bed.must_happen(), began));
-    ledger.is_clean()?;
-    report::judge(&counts, bed.must_happen(), duration >= WHOLE)
+    println!("{}", report.figures(&leaderships, &counts, servers.required_events(), began));
+    leaderships.is_clean()?;
+    report::judge(&counts, servers.required_events(), duration >= DEFAULT_DURATION)
 }
 
 fn enter(
-    bed: &dyn Bed,
+    servers: &dyn FaultyServers,
     runtime: &Runtime,
     clock: &SystemClock,
-    ledger: &Arc<Ledger>,
+    leaderships: &Arc<LeadershipLog>,
     counts: &Arc<Counts>,
-    manner: &watch::Sender<Manner>,
+    pace: &watch::Sender<Pace>,
     seed: u64,
 ) -> Result<JoinSet<()>, String> {
-    let open = |contender| {
-        let url = bed.url(contender);
+    let open = |candidate| {
+        let url = servers.url(candidate);
         let open = async || {
-            if contender.is_none() {
+            if candidate.is_none() {
                 vvm_storage::init_storage(&url).await?;
             }
             vvm_storage::open(&url, Arc::new(clock.clone())).await
         };
-        // A server that has only just begun may take too long.
+        // A server that has just started may take too long.
         let mut attempts = 1..5;
         let opened = runtime.block_on(async {
             loop {
@@ -144,82 +143,82 @@ fn enter(
         opened.map(ElectionsTtlStorage::new).map_err(|error| error.to_string())
     };
     let direct = open(None)?;
-    let mut contenders = JoinSet::new();
-    for number in 0..CONTENDERS {
-        let contender = Contender {
+    let mut candidates = JoinSet::new();
+    for number in 0..CANDIDATES {
+        let candidate = Candidate {
             number,
             storage: open(Some(number))?,
             direct: direct.clone(),
-            ledger: Arc::clone(ledger),
+            leaderships: Arc::clone(leaderships),
             counts: Arc::clone(counts),
             clock: clock.clone(),
-            manner: manner.subscribe(),
-            dice: fastrand::Rng::with_seed(seed ^ number as u64),
+            pace: pace.subscribe(),
+            rng: fastrand::Rng::with_seed(seed ^ number as u64),
         };
-        contenders.spawn_on(contender.live(), runtime.handle());
+        candidates.spawn_on(candidate.run(), runtime.handle());
     }
-    Ok(contenders)
+    Ok(candidates)
 }
 
 struct Run<'a> {
     interruption: &'a Interruption,
-    ledger: &'a Ledger,
+    leaderships: &'a LeadershipLog,
     counts: &'a Counts,
     network: &'a Network,
-    manner: &'a watch::Sender<Manner>,
-    bed: &'a mut dyn Bed,
+    pace: &'a watch::Sender<Pace>,
+    servers: &'a mut dyn FaultyServers,
     began: Instant,
     report: Report,
 }
 
 impl Run<'_> {
-    /// Faults and calm in turns for two thirds of the time, then ambiguous answers and hasty leaders.
-    fn play(&mut self, course: &mut Course, duration: Duration) -> Result<(), String> {
-        let storm = duration / 3;
-        let faults_until = self.began.after(duration - storm);
-        self.pass("calm", TTL.get() * 2)?;
-        while SystemClock::read() < faults_until || !course.is_round() {
-            let Some(fault) = course.next() else { break };
-            self.meet(fault, &mut course.dice)?;
-            let calm = TTL.get().mul_f64(1.0 + course.dice.f64());
-            self.pass("calm", calm)?;
+    /// Alternates faults and pauses for two thirds of the time, then forges answers to fast leaders.
+    fn inject_all(&mut self, schedule: &mut Schedule, duration: Duration) -> Result<(), String> {
+        let forging = duration / 3;
+        let faults_until = self.began.after(duration - forging);
+        self.pass("no fault", TTL.get() * 2)?;
+        while SystemClock::read() < faults_until || !schedule.is_complete_round() {
+            let Some(fault) = schedule.next() else { break };
+            self.inject(fault, &mut schedule.rng)?;
+            let pause = TTL.get().mul_f64(1.0 + schedule.rng.f64());
+            self.pass("no fault", pause)?;
         }
-        self.storm(storm)
+        self.forge_answers(forging)
     }
 
-    fn meet(&mut self, fault: Fault, dice: &mut fastrand::Rng) -> Result<(), String> {
-        let lasts = fault.lasts(dice);
+    fn inject(&mut self, fault: Fault, rng: &mut fastrand::Rng) -> Result<(), String> {
+        let lasts = fault.lasts(rng);
         let from = SystemClock::read();
-        match fault.weather() {
-            Some((weather, true)) => {
-                let leading = self.ledger.look(from);
-                let one = dice.choice(leading).unwrap_or(dice.usize(..CONTENDERS));
-                self.network.set(one, weather);
+        match fault.conditions() {
+            Some((conditions, true)) => {
+                let leading = self.leaderships.look(from);
+                let one = rng.choice(leading).unwrap_or(rng.usize(..CANDIDATES));
+                self.network.set(one, conditions);
             }
-            Some((weather, false)) => self.network.set_all(weather),
-            None => self.bed.inject(fault, dice)?.into_iter().for_each(|happened| self.counts.add(happened)),
+            Some((conditions, false)) => self.network.set_all(conditions),
+            None => self.servers.inject(fault, rng)?.into_iter().for_each(|event| self.counts.add(event)),
         }
         println!("{:7.2} s  {fault} for {:.2} s", self.at(from), lasts.as_secs_f64());
         let deadline = match fault {
-            // Whatever was confirmed was sent before.
+            // A confirmed renewal was sent before the servers stopped.
             Fault::StopMost => Timing::of(TTL).kill_at(SystemClock::read()).after(STOPPING),
             _ => Instant::NEVER,
         };
         self.watch(lasts, deadline)?;
         let until = SystemClock::read();
-        self.network.set_all(Weather::CLEAR);
-        self.bed.mend()?;
-        self.recovers(fault.to_string(), from, until)
+        self.network.set_all(Conditions::NORMAL);
+        self.servers.repair()?;
+        self.wait_for_recovery(fault.to_string(), from, until)
     }
 
-    /// Every slot gets a leader again once the servers answer.
-    fn recovers(&mut self, name: String, from: Instant, until: Instant) -> Result<(), String> {
-        let mended = SystemClock::read();
+    /// Waits until every slot has a leader again after the servers answer.
+    fn wait_for_recovery(&mut self, name: String, from: Instant, until: Instant) -> Result<(), String> {
+        let repaired = SystemClock::read();
         let mut recovered = None;
         self.interruption.wait_until(RECOVERY, || {
-            self.ledger.look(SystemClock::read());
-            self.ledger.is_clean()?;
-            recovered = self.ledger.recovered(mended);
+            self.leaderships.look(SystemClock::read());
+            self.leaderships.is_clean()?;
+            recovered = self.leaderships.recovered(repaired);
             Ok(recovered.is_some())
         })?;
         if recovered.is_none() {
@@ -229,17 +228,17 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn storm(&mut self, lasts: Duration) -> Result<(), String> {
+    fn forge_answers(&mut self, lasts: Duration) -> Result<(), String> {
         let from = SystemClock::read();
-        println!("{:7.2} s  storm of forged answers for {:.2} s", self.at(from), lasts.as_secs_f64());
-        self.manner.send_replace(Manner::Hasty);
-        self.network.set_all(Weather::forging(0.6));
+        println!("{:7.2} s  many forged answers for {:.2} s", self.at(from), lasts.as_secs_f64());
+        self.pace.send_replace(Pace::Fast);
+        self.network.set_all(Conditions::forging(0.6));
         self.watch(lasts, Instant::NEVER)?;
         let until = SystemClock::read();
-        self.network.set_all(Weather::CLEAR);
-        self.manner.send_replace(Manner::Patient);
-        self.recovers("storm".into(), from, until)?;
-        self.pass("calm", TTL.get() * 2)
+        self.network.set_all(Conditions::NORMAL);
+        self.pace.send_replace(Pace::Normal);
+        self.wait_for_recovery("many forged answers".into(), from, until)?;
+        self.pass("no fault", TTL.get() * 2)
     }
 
     fn pass(&mut self, name: &str, lasts: Duration) -> Result<(), String> {
@@ -250,17 +249,17 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Checks at every step. After `none_from`, no contender may lead.
+    /// Checks the log for `lasts`. After `none_from`, no candidate may lead.
     fn watch(&self, lasts: Duration, none_from: Instant) -> Result<(), String> {
         self.interruption.pass(lasts, || {
             let now = SystemClock::read();
-            let leading = self.ledger.look(now);
+            let leading = self.leaderships.look(now);
             if now > none_from
-                && let Some(contender) = leading.first()
+                && let Some(candidate) = leading.first()
             {
-                self.ledger.violates(format!("contender {contender} leads although no quorum is left"));
+                self.leaderships.violates(format!("candidate {candidate} leads without a quorum"));
             }
-            self.ledger.is_clean()
+            self.leaderships.is_clean()
         })
     }
 

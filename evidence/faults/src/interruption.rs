@@ -1,5 +1,5 @@
-//! A person's interruption: heard between two looks, so that servers, their folders and children are taken
-//! down in order.
+//! [`Interruption`]: SIGINT and SIGTERM. They are checked between steps, so that servers, folders and
+//! children are removed in order.
 
 use servers::owned;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -18,23 +18,23 @@ pub(crate) struct Interruption(Arc<AtomicBool>);
 
 impl Interruption {
     pub(crate) fn listen() -> io::Result<Self> {
-        let heard = Arc::new(AtomicBool::new(false));
+        let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register(signal, Arc::clone(&heard))?;
+            signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
         }
-        Ok(Self(heard))
+        Ok(Self(interrupted))
     }
 
-    /// Waits until `holds`, at most `patience`; whether it did.
+    /// Waits until `holds` returns `true`, at most `limit`. Returns whether it did.
     ///
     /// # Errors
-    /// When interrupted, and whatever `holds` says.
+    /// If interrupted, and errors of `holds`.
     pub(crate) fn wait_until(
         &self,
-        patience: Duration,
+        limit: Duration,
         mut holds: impl FnMut() -> Result<bool, String>,
     ) -> Result<bool, String> {
-        owned::wait_until(patience, || {
+        owned::wait_until(limit, || {
             if self.0.load(Ordering::Relaxed) {
                 return Err("interrupted".to_owned());
             }
@@ -42,10 +42,10 @@ impl Interruption {
         })
     }
 
-    /// Lets time pass, as long as `holds`.
+    /// Waits for `span`, while `holds` succeeds.
     ///
     /// # Errors
-    /// When interrupted, and whatever `holds` says.
+    /// If interrupted, and errors of `holds`.
     pub(crate) fn pass(
         &self,
         span: Duration,

@@ -1,8 +1,5 @@
-//! `cargo xtask test-drivers --faults` and `--story`: elections on real servers that are stopped, killed, cut
-//! off and made to answer falsely; and the manual flow of two processes, played by itself.
-//!
-//! What lives here: the command line. What doesn't: the plot of the story ([`story`]), what goes wrong in a
-//! fault run and what must hold in it ([`faults`]), the servers (package `servers`).
+//! `cargo xtask test-drivers --faults` and `--story`: elections on real servers with faults ([`faults`]), and
+//! two processes that take turns ([`story`]). Package `servers` starts the servers.
 #![forbid(unsafe_code)]
 
 mod faults;
@@ -20,36 +17,35 @@ use std::{
     time::Duration,
 };
 
-/// Elections on servers with faults, and the story of two processes.
+/// Elections on servers with faults, and two processes that take turns.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask test-drivers")]
 struct CommandLine {
-    /// Inject faults: servers stopped and killed, connections cut and slowed, answers forged.
+    /// Injects faults: stops and kills servers, cuts and slows connections, forges answers.
     #[arg(long, required_unless_present = "story")]
     faults: bool,
-    /// Play the story: two `vvm run` processes take turns, and one of them crashes.
+    /// Runs two `vvm run` processes that take turns, and crashes one of them.
     #[arg(long)]
     story: bool,
-    /// Only these, with commas in between; all of them otherwise. The story is always played on SQLite as
-    /// well.
+    /// Only these servers, separated by commas; default all. `--story` also uses SQLite.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Server>,
-    /// How long faults are injected on each kind of server, in seconds.
-    #[arg(long, default_value_t = faults::WHOLE.as_secs())]
+    /// The duration of the faults on each kind of server, in seconds.
+    #[arg(long, default_value_t = faults::DEFAULT_DURATION.as_secs())]
     duration: u64,
-    /// The seed of the faults; a random one if not given.
+    /// The seed of the faults. The default is random.
     #[arg(long)]
     seed: Option<u64>,
-    /// By how many seconds the clock of one node of Cassandra is ahead of the others', all the while (needs
-    /// Debian's package `faketime`).
+    /// How many seconds the clock of one Cassandra node is ahead of the others. Needs Debian's package
+    /// `faketime`.
     #[arg(long, default_value_t = 0, requires = "faults")]
     ahead: u32,
-    /// The vvm program; the one beside this program if not given.
+    /// The vvm program. The default is the one beside this program.
     #[arg(long)]
     vvm: Option<PathBuf>,
 }
 
-/// A kind of server that is started, and its driver.
+/// A kind of server, and its driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Server {
     /// Apache Cassandra.
@@ -58,7 +54,7 @@ pub(crate) enum Server {
     Dynamodb,
 }
 
-/// DynamoDB Local accepts any, and keeps separate tables for each access key.
+/// DynamoDB Local accepts any credentials, and keeps separate tables for each access key.
 const LOCAL_CREDENTIALS: [(&str, &str); 2] =
     [("AWS_ACCESS_KEY_ID", "local"), ("AWS_SECRET_ACCESS_KEY", "local")];
 
@@ -75,16 +71,16 @@ fn main() -> ExitCode {
     }
     let mut held = true;
     if story {
-        held &= report("story", story::play(vvm, servers));
+        held &= report("story", story::run(vvm, servers));
     }
     if faults {
-        let whole = faults::Plan {
+        let plan = faults::Plan {
             duration: Duration::from_secs(duration),
             seed: seed.unwrap_or_else(|| fastrand::u64(..)),
             ahead: Duration::from_secs(ahead.into()),
         };
         for server in servers {
-            held &= report(server.name(), faults::run(*server, whole));
+            held &= report(server.name(), faults::run(*server, plan));
         }
     }
     if held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -94,8 +90,8 @@ fn has_local_credentials() -> bool {
     LOCAL_CREDENTIALS.iter().all(|(name, value)| env::var(name).is_ok_and(|found| found == *value))
 }
 
-/// Becomes this program with other credentials in its environment, which it can't change for itself. Returns
-/// why it could not.
+/// Executes this program again with these credentials: a program can't safely change its own environment.
+/// Returns only an error.
 fn with_local_credentials() -> io::Error {
     match env::current_exe() {
         Ok(program) => Command::new(program).args(env::args_os().skip(1)).envs(LOCAL_CREDENTIALS).exec(),

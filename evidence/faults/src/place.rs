@@ -1,13 +1,13 @@
-//! Where the vvm program is that cargo built.
+//! The location of the vvm program.
 
 use std::{
     env, io,
     path::{Path, PathBuf},
 };
 
-/// The vvm program.
-pub(crate) fn vvm(told: Option<PathBuf>) -> io::Result<PathBuf> {
-    let vvm = match told {
+/// Returns the vvm program.
+pub(crate) fn vvm(given: Option<PathBuf>) -> io::Result<PathBuf> {
+    let vvm = match given {
         Some(vvm) => vvm,
         None => env::current_exe()?.with_file_name("vvm"),
     };

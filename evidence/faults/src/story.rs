@@ -1,99 +1,96 @@
-//! The story of two processes: who leads, who waits, and who takes over when the other is stopped or crashes.
-//!
-//! What lives here: the plot, and what must hold at each turn of it. What doesn't: one process
-//! ([`candidate`]), and the storages that it is played on ([`stage`]).
+//! `--story`: two processes take turns, and one of them crashes. Each step is checked. [`candidate`] has one
+//! process, [`test_storage`] the storages.
 
 mod candidate;
-mod stage;
+mod test_storage;
 
 use crate::{Server, interruption::Interruption, place};
 use candidate::{Candidate, Worker};
-use stage::Stage;
 use std::{path::PathBuf, time::Duration};
+use test_storage::TestStorage;
 use vvm_clock::{Instant, SystemClock};
 
-/// Long enough for a crash to be told from a pause of this machine.
+/// Long enough to distinguish a crash from a halt of this machine.
 const TTL: Duration = Duration::from_secs(5);
 
-/// A standby has watched for so long that it knows how old the record is, and a leader that did not renew has
-/// lost.
-const WATCHED: Duration = TTL.saturating_add(Duration::from_secs(1));
+/// How long a standby must wait beside a leader. A leader that did not renew would be lost by then.
+const WAIT_BESIDE_LEADER: Duration = TTL.saturating_add(Duration::from_secs(1));
 
-/// How soon a crash must be over: the observation of one TTL, and what the storage may add.
+/// The bound of a fail-over after a crash: the observation of one TTL, and the time that the storage adds.
 const FAIL_OVER: Duration = Duration::from_millis(TTL.as_millis() as u64 * 105 / 100 + 1000);
 
-/// A leader renews every quarter of a TTL, and is none any more when it has not for 0.65 of it. A standby
-/// that leads sooner than the rest of a TTL after a crash was handed the record, or did not wait.
+/// The shortest fail-over after a crash. A leader is lost 0.65 TTL after its last renewal, so at least the
+/// rest of the TTL remains. A standby that leads sooner did not wait, or the record was released.
 const AT_LEAST: Duration = Duration::from_millis(TTL.as_millis() as u64 * 35 / 100);
 
-/// A process starts, opens its storage and looks; a hand-over is seen at the next look, a second later. A
-/// machine that runs a server of three nodes beside it takes its time.
-const PROMPT: Duration = Duration::from_secs(20);
+/// The bound of a hand-over or a first leadership. A process must start, open its storage and read it, beside
+/// a server on the same machine.
+const HAND_OVER: Duration = Duration::from_secs(20);
 
-/// Plays it on SQLite and on each of `servers`.
+/// Runs the steps on SQLite and on each of `servers`.
 ///
 /// # Errors
-/// What went otherwise.
-pub(crate) fn play(vvm: Option<PathBuf>, servers: &[Server]) -> Result<(), String> {
+/// The first step that failed.
+pub(crate) fn run(vvm: Option<PathBuf>, servers: &[Server]) -> Result<(), String> {
     let interruption = Interruption::listen().map_err(|error| error.to_string())?;
     let vvm = place::vvm(vvm).map_err(|error| error.to_string())?;
     for server in [None].into_iter().chain(servers.iter().copied().map(Some)) {
-        let stage = Stage::set(server, &vvm)?;
-        let play = Play { interruption: &interruption, stage, began: SystemClock::read(), last_epoch: 0 };
-        play.run()?;
+        let storage = TestStorage::start(server, &vvm)?;
+        let story = Story { interruption: &interruption, storage, began: SystemClock::read(), last_epoch: 0 };
+        story.run()?;
     }
     Ok(())
 }
 
-struct Play<'a> {
+struct Story<'a> {
     interruption: &'a Interruption,
-    stage: Stage,
+    storage: TestStorage,
     began: Instant,
     last_epoch: u64,
 }
 
-impl Play<'_> {
+impl Story<'_> {
     fn run(mut self) -> Result<(), String> {
-        println!("\nTwo processes on {}, TTL {} s", self.stage, TTL.as_secs());
-        let mut first = self.enter("first")?;
-        let worker = self.leads(&first, PROMPT)?;
-        let mut second = self.enter("second")?;
-        self.watches(&second, worker)?;
+        println!("\nTwo processes on {}, TTL {} s", self.storage, TTL.as_secs());
+        let mut first = self.start("first")?;
+        let worker = self.wait_until_leads(&first, HAND_OVER)?;
+        let mut second = self.start("second")?;
+        self.check_waits(&second, worker)?;
 
-        self.says("first is told to stop");
+        self.log("first gets TERM");
         first.stop()?;
-        let worker = self.succeeds(&second, worker, PROMPT)?;
-        first = self.enter("first")?;
-        self.watches(&first, worker)?;
+        let worker = self.wait_until_succeeds(&second, worker, HAND_OVER)?;
+        first = self.start("first")?;
+        self.check_waits(&first, worker)?;
 
-        self.says("second is told to stop");
+        self.log("second gets TERM");
         second.stop()?;
-        let worker = self.succeeds(&first, worker, PROMPT)?;
-        second = self.enter("second")?;
-        self.watches(&second, worker)?;
+        let worker = self.wait_until_succeeds(&first, worker, HAND_OVER)?;
+        second = self.start("second")?;
+        self.check_waits(&second, worker)?;
 
-        self.says("first is killed (SIGKILL), with all that it runs");
+        self.log("first is killed (SIGKILL), with all that it runs");
         let crashed = SystemClock::read();
         first.crash()?;
-        self.succeeds(&second, worker, FAIL_OVER)?;
+        self.wait_until_succeeds(&second, worker, FAIL_OVER)?;
         let gap = crashed.until(SystemClock::read());
         let seconds = |span: Duration| format!("{:.2} s", span.as_secs_f64());
-        self.says(&format!("no leader for {}; {} are allowed", seconds(gap), seconds(FAIL_OVER)));
+        self.log(&format!("no leader for {}; {} are allowed", seconds(gap), seconds(FAIL_OVER)));
         if gap < AT_LEAST {
-            return Err(format!("a crashed leader's record stood for {} only", seconds(gap)));
+            return Err(format!("a crashed leader was replaced after only {}", seconds(gap)));
         }
         second.stop()?;
-        self.says("second has stopped: the end");
+        self.log("second has stopped");
         Ok(())
     }
 
-    fn enter(&self, name: &'static str) -> Result<Candidate, String> {
-        self.says(&format!("{name} is started"));
-        Candidate::start(name, &self.stage, TTL)
+    fn start(&self, name: &'static str) -> Result<Candidate, String> {
+        self.log(&format!("{name} is started"));
+        Candidate::start(name, &self.storage, TTL)
     }
 
     /// Waits until a candidate leads a vacant slot.
-    fn leads(&mut self, candidate: &Candidate, within: Duration) -> Result<Worker, String> {
+    fn wait_until_leads(&mut self, candidate: &Candidate, within: Duration) -> Result<Worker, String> {
         let mut worker = None;
         self.interruption.wait_until(within, || {
             worker = candidate.worker()?;
@@ -101,7 +98,7 @@ impl Play<'_> {
         })?;
         let worker = worker
             .ok_or_else(|| format!("{} does not lead after {within:?}. {candidate}", candidate.name))?;
-        self.says(&format!("{} leads, epoch {}", candidate.name, worker.epoch));
+        self.log(&format!("{} leads, epoch {}", candidate.name, worker.epoch));
         if worker.epoch <= self.last_epoch {
             return Err(format!("epoch {} follows epoch {}", worker.epoch, self.last_epoch));
         }
@@ -110,13 +107,13 @@ impl Play<'_> {
     }
 
     /// Waits until a candidate leads after another one, whose worker must have ended by then.
-    fn succeeds(
+    fn wait_until_succeeds(
         &mut self,
         candidate: &Candidate,
         before: Worker,
         within: Duration,
     ) -> Result<Worker, String> {
-        let worker = self.leads(candidate, within)?;
+        let worker = self.wait_until_leads(candidate, within)?;
         if before.is_alive() {
             return Err(format!(
                 "the worker of epoch {} is alive while {} leads",
@@ -126,12 +123,12 @@ impl Play<'_> {
         Ok(worker)
     }
 
-    /// Has a candidate wait for longer than a TTL while the other one leads.
-    fn watches(&self, candidate: &Candidate, leader: Worker) -> Result<(), String> {
-        if !self.interruption.wait_until(PROMPT, || candidate.waits())? {
-            return Err(format!("{} does not wait after {PROMPT:?}. {candidate}", candidate.name));
+    /// Checks that a candidate waits for longer than a TTL while the other one leads.
+    fn check_waits(&self, candidate: &Candidate, leader: Worker) -> Result<(), String> {
+        if !self.interruption.wait_until(HAND_OVER, || candidate.waits())? {
+            return Err(format!("{} does not wait after {HAND_OVER:?}. {candidate}", candidate.name));
         }
-        self.interruption.pass(WATCHED, || {
+        self.interruption.pass(WAIT_BESIDE_LEADER, || {
             if candidate.worker()?.is_some() {
                 return Err(format!("{} leads beside epoch {}", candidate.name, leader.epoch));
             }
@@ -140,14 +137,14 @@ impl Play<'_> {
             }
             Ok(())
         })?;
-        self.says(&format!(
-            "{} has waited for {WATCHED:?}: epoch {} still leads",
+        self.log(&format!(
+            "{} has waited for {WAIT_BESIDE_LEADER:?}: epoch {} still leads",
             candidate.name, leader.epoch
         ));
         Ok(())
     }
 
-    fn says(&self, what: &str) {
+    fn log(&self, what: &str) {
         println!("{:6.2} s  {what}", self.began.until(SystemClock::read()).as_secs_f64());
     }
 }

@@ -1,24 +1,24 @@
-//! What goes wrong, and for how long: drawn from a seed, every kind once before any comes again.
+//! The faults, and their order: random from a seed, every kind once before any repeats.
 
-use super::{TTL, network::Path, network::Weather};
+use super::{TTL, network::Conditions, network::Link};
 use std::{fmt, time::Duration};
 
 /// A kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Fault {
-    /// Connections of one contender, the leader's if there is one, are cut.
+    /// The connections of the leader are cut, or of another candidate if there is no leader.
     CutLeader,
-    /// The connections of all contenders.
+    /// The connections of all candidates are cut.
     CutAll,
-    /// Answers come late, beyond the time that an attempt has.
+    /// Answers come later than the time limit of an attempt.
     Slow,
-    /// A leader hears nothing and is not heard, and later all that it sent arrives.
-    Silence,
-    /// Some writes are answered with an error that leaves everything open.
+    /// Nothing of a leader arrives in either direction, until the fault ends; then all of it does.
+    Silent,
+    /// Some writes are answered with an error that leaves their outcome unknown.
     Forged,
-    /// A server is stopped as it stands.
+    /// A server is stopped with SIGSTOP.
     StopOne,
-    /// So many are stopped that no quorum is left.
+    /// So many servers are stopped that no quorum is left.
     StopMost,
     /// A server is killed, and started again.
     KillOne,
@@ -26,29 +26,29 @@ pub(super) enum Fault {
 
 impl Fault {
     pub(super) const OF_NETWORKS: [Self; 5] =
-        [Self::CutLeader, Self::CutAll, Self::Slow, Self::Silence, Self::Forged];
+        [Self::CutLeader, Self::CutAll, Self::Slow, Self::Silent, Self::Forged];
 
-    /// Its effect on connections, and whether for one contender alone; `None` for a fault of the servers.
-    pub(super) fn weather(self) -> Option<(Weather, bool)> {
+    /// Returns its effect on connections, and whether it is for one candidate. `None` for a fault of servers.
+    pub(super) fn conditions(self) -> Option<(Conditions, bool)> {
         match self {
-            Self::CutLeader => Some((Weather::path(Path::Cut), true)),
-            Self::CutAll => Some((Weather::path(Path::Cut), false)),
-            // An attempt has a tenth of a TTL.
-            Self::Slow => Some((Weather::path(Path::Slow(TTL.get() / 4)), false)),
-            Self::Silence => Some((Weather::path(Path::Silent), true)),
-            Self::Forged => Some((Weather::forging(0.3), false)),
+            Self::CutLeader => Some((Conditions::link(Link::Cut), true)),
+            Self::CutAll => Some((Conditions::link(Link::Cut), false)),
+            // The time limit of an attempt is a tenth of the TTL.
+            Self::Slow => Some((Conditions::link(Link::Slow(TTL.get() / 4)), false)),
+            Self::Silent => Some((Conditions::link(Link::Silent), true)),
+            Self::Forged => Some((Conditions::forging(0.3), false)),
             Self::StopOne | Self::StopMost | Self::KillOne => None,
         }
     }
 
-    /// At least half a TTL, and up to three: leaders survive some of it.
-    pub(super) fn lasts(self, dice: &mut fastrand::Rng) -> Duration {
+    /// Returns its duration: half a TTL to three TTLs, so that some leaders survive it.
+    pub(super) fn lasts(self, rng: &mut fastrand::Rng) -> Duration {
         let most = match self {
             // Long enough for the leader's deadline.
-            Self::StopMost => return TTL.get().mul_f64(1.5 + dice.f64()),
+            Self::StopMost => return TTL.get().mul_f64(1.5 + rng.f64()),
             _ => TTL.get() * 3,
         };
-        (TTL.get() / 2) + (most - TTL.get() / 2).mul_f64(dice.f64())
+        (TTL.get() / 2) + (most - TTL.get() / 2).mul_f64(rng.f64())
     }
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for Fault {
             Self::CutLeader => "connections of one cut",
             Self::CutAll => "all connections cut",
             Self::Slow => "slow answers",
-            Self::Silence => "silence around one",
+            Self::Silent => "messages held back",
             Self::Forged => "forged answers",
             Self::StopOne => "one server stopped",
             Self::StopMost => "no quorum",
@@ -67,28 +67,28 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Which comes next.
-pub(super) struct Course {
+/// The order of faults.
+pub(super) struct Schedule {
     kinds: Vec<Fault>,
     ahead: Vec<Fault>,
-    pub(super) dice: fastrand::Rng,
+    pub(super) rng: fastrand::Rng,
 }
 
-impl Course {
+impl Schedule {
     pub(super) fn new(of_servers: &[Fault], seed: u64) -> Self {
         let kinds = [&Fault::OF_NETWORKS, of_servers].concat();
-        Self { kinds, ahead: Vec::new(), dice: fastrand::Rng::with_seed(seed) }
+        Self { kinds, ahead: Vec::new(), rng: fastrand::Rng::with_seed(seed) }
     }
 
-    /// Whether every kind has come as often as every other one.
-    pub(super) fn is_round(&self) -> bool {
+    /// Whether every kind was injected equally often.
+    pub(super) fn is_complete_round(&self) -> bool {
         self.ahead.is_empty()
     }
 
     pub(super) fn next(&mut self) -> Option<Fault> {
         if self.ahead.is_empty() {
             self.ahead.clone_from(&self.kinds);
-            self.dice.shuffle(&mut self.ahead);
+            self.rng.shuffle(&mut self.ahead);
         }
         self.ahead.pop()
     }

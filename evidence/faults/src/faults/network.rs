@@ -1,15 +1,13 @@
-//! The network between each contender and each server: connections that are cut, slow or silent, and answers
-//! that are forged, as the weather has it.
-//!
-//! What lives here: connections. What doesn't: what goes over them ([`cql`], [`http`]).
+//! [`Network`]: proxies between each candidate and each server. They cut, delay or hold back connections, and
+//! forge answers. [`cql`] and [`http`] know the protocols.
 
+mod conditions;
 mod cql;
 mod http;
-mod weather;
 
-pub(super) use weather::{Path, Weather};
+pub(super) use conditions::{Conditions, Link};
 
-use super::happened::{Counts, Happened};
+use super::event::{Counts, Event};
 use std::{io, net::SocketAddr, sync::Arc};
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -19,12 +17,12 @@ use tokio::{
 };
 use vvm_clock::{Clock, SystemClock};
 
-/// What is spoken.
+/// The protocol of a server.
 #[derive(Clone)]
 pub(super) enum Protocol {
-    /// By Cassandra. What is known of its statements is known to every connection.
+    /// That of Cassandra. All connections share the prepared statements.
     Cql(Arc<cql::Statements>),
-    /// By DynamoDB.
+    /// That of DynamoDB.
     Http,
 }
 
@@ -34,43 +32,42 @@ impl Protocol {
     }
 }
 
-/// What every connection needs.
+/// What each connection uses.
 #[derive(Clone)]
-struct Surroundings {
-    weather: watch::Receiver<Weather>,
+struct ConnectionContext {
+    conditions: watch::Receiver<Conditions>,
     counts: Arc<Counts>,
     clock: SystemClock,
     protocol: Protocol,
 }
 
-impl Surroundings {
-    fn now(&self) -> Weather {
-        *self.weather.borrow()
+impl ConnectionContext {
+    fn now(&self) -> Conditions {
+        *self.conditions.borrow()
     }
 
-    /// Whether the outcome of a write that begins now is forged.
+    /// Whether to forge the answer to a write that begins now.
     fn forges(&self) -> bool {
         fastrand::f64() < self.now().forged
     }
 
-    /// Returns when what is under way may arrive: at once in clear weather, after a silence or a delay
-    /// otherwise.
+    /// Returns when a message may arrive: after a delay of a slow link, or when a silent link is open again.
     async fn arrival(&mut self) {
-        if let Path::Slow(most) = self.now().path {
+        if let Link::Slow(most) = self.now().link {
             self.clock.sleep(most.mul_f64(fastrand::f64())).await;
         }
         // The sender may have been dropped.
-        let _gone = self.weather.wait_for(|weather| weather.path != Path::Silent).await;
+        let _gone = self.conditions.wait_for(|conditions| conditions.link != Link::Silent).await;
     }
 
     async fn cut(&mut self) {
-        let _gone = self.weather.wait_for(|weather| weather.path == Path::Cut).await;
+        let _gone = self.conditions.wait_for(|conditions| conditions.link == Link::Cut).await;
     }
 }
 
-/// All of it. Dropping it ends every connection.
+/// All proxies. Dropping the value ends every connection.
 pub(super) struct Network {
-    weather: Vec<watch::Sender<Weather>>,
+    conditions: Vec<watch::Sender<Conditions>>,
     proxies: JoinSet<()>,
     counts: Arc<Counts>,
     clock: SystemClock,
@@ -78,92 +75,92 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// Clear weather for so many contenders, and no way to anywhere.
+    /// A network for this many candidates, without proxies so far.
     pub(super) fn new(
-        contenders: usize,
+        candidates: usize,
         protocol: Protocol,
         counts: Arc<Counts>,
         clock: SystemClock,
     ) -> Self {
-        let weather = (0..contenders).map(|_| watch::Sender::new(Weather::CLEAR)).collect();
-        Self { weather, proxies: JoinSet::new(), counts, clock, protocol }
+        let conditions = (0..candidates).map(|_| watch::Sender::new(Conditions::NORMAL)).collect();
+        Self { conditions, proxies: JoinSet::new(), counts, clock, protocol }
     }
 
-    /// Opens a way for a contender: from `listen` to `server`.
+    /// Starts a proxy for a candidate, from `listen` to `server`.
     ///
     /// # Errors
-    /// When `listen` is not to be had.
+    /// If `listen` is not available.
     pub(super) fn open(
         &mut self,
         runtime: &Handle,
-        contender: usize,
+        candidate: usize,
         listen: SocketAddr,
         server: SocketAddr,
     ) -> io::Result<()> {
         let listener = runtime.block_on(TcpListener::bind(listen))?;
-        let surroundings = Surroundings {
-            weather: self.weather[contender].subscribe(),
+        let context = ConnectionContext {
+            conditions: self.conditions[candidate].subscribe(),
             counts: Arc::clone(&self.counts),
             clock: self.clock.clone(),
             protocol: self.protocol.clone(),
         };
-        self.proxies.spawn_on(serve(listener, server, surroundings), runtime);
+        self.proxies.spawn_on(serve(listener, server, context), runtime);
         Ok(())
     }
 
-    /// Changes the weather of one contender.
-    pub(super) fn set(&self, contender: usize, weather: Weather) {
-        self.weather[contender].send_replace(weather);
+    /// Sets the conditions of one candidate.
+    pub(super) fn set(&self, candidate: usize, conditions: Conditions) {
+        self.conditions[candidate].send_replace(conditions);
     }
 
-    /// Changes it for all contenders.
-    pub(super) fn set_all(&self, weather: Weather) {
-        (0..self.weather.len()).for_each(|contender| self.set(contender, weather));
+    /// Sets the conditions of all candidates.
+    pub(super) fn set_all(&self, conditions: Conditions) {
+        (0..self.conditions.len()).for_each(|candidate| self.set(candidate, conditions));
     }
 }
 
-async fn serve(listener: TcpListener, server: SocketAddr, surroundings: Surroundings) {
+async fn serve(listener: TcpListener, server: SocketAddr, context: ConnectionContext) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             biased;
             Some(_ended) = connections.join_next() => {}
             accepted = listener.accept() => {
-                // A client that has gone already is none.
+                // The client may have closed the connection already.
                 let Ok((client, _)) = accepted else { continue };
-                if surroundings.now().path == Path::Cut {
-                    surroundings.counts.add(Happened::ConnectionRefused);
+                if context.now().link == Link::Cut {
+                    context.counts.add(Event::ConnectionRefused);
                     reset(&client);
                 } else {
-                    connections.spawn(connection(client, server, surroundings.clone()));
+                    connections.spawn(connection(client, server, context.clone()));
                 }
             }
         }
     }
 }
 
-/// From its beginning to its end, which may be a cut.
-async fn connection(client: TcpStream, server: SocketAddr, surroundings: Surroundings) {
-    // A server that is down refuses, and so do we.
+/// Relays one connection until it ends or is cut.
+async fn connection(client: TcpStream, server: SocketAddr, context: ConnectionContext) {
+    // If the server is down, the proxy refuses, too.
     let Ok(server) = TcpStream::connect(server).await else { return reset(&client) };
-    // As client libraries do.
+    // Client libraries set it, too.
     let _best_effort = client.set_nodelay(true).and(server.set_nodelay(true));
-    let mut weather = surroundings.clone();
-    let counts = Arc::clone(&surroundings.counts);
+    let mut conditions = context.clone();
+    let counts = Arc::clone(&context.counts);
     let relay = async {
-        match surroundings.protocol.clone() {
-            Protocol::Cql(statements) => cql::relay(client, server, surroundings, statements).await,
-            Protocol::Http => http::relay(client, server, surroundings).await,
+        match context.protocol.clone() {
+            Protocol::Cql(statements) => cql::relay(client, server, context, statements).await,
+            Protocol::Http => http::relay(client, server, context).await,
         }
     };
     tokio::select! {
         biased;
-        () = weather.cut() => counts.add(Happened::ConnectionCut),
+        () = conditions.cut() => counts.add(Event::ConnectionCut),
         () = relay => {}
     }
 }
 
-/// Ends it as a firewall would: without a farewell.
+/// Ends the connection by a reset, as a firewall does.
 fn reset(client: &TcpStream) {
     let _best_effort = client.set_zero_linger();
 }

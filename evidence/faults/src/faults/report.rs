@@ -1,33 +1,33 @@
-//! The figures of a run, and whether it met what it had to meet.
+//! [`Report`]: the figures of a run, and whether all required events happened.
 
 use super::{
     AMBIGUOUS,
-    happened::{Counts, Happened},
-    ledger::Ledger,
+    event::{Counts, Event},
+    leadership_log::LeadershipLog,
 };
 use std::{collections::BTreeMap, time::Duration};
 use vvm_clock::{Instant, SystemClock};
 
-/// What every run must have met, whatever its servers.
-const EVERYWHERE: [Happened; 9] = [
-    Happened::ForgedApplied,
-    Happened::ForgedRefused,
-    Happened::ForgedUnsent,
-    Happened::ConnectionCut,
-    Happened::ConnectionRefused,
-    Happened::AnswerDelayed,
-    Happened::WriteDelivered,
-    Happened::LeaderCrashed,
-    Happened::DeposedRefused,
+/// The events that every run must have.
+const REQUIRED: [Event; 9] = [
+    Event::ForgedApplied,
+    Event::ForgedRefused,
+    Event::ForgedUnsent,
+    Event::ConnectionCut,
+    Event::ConnectionRefused,
+    Event::AnswerDelayed,
+    Event::WriteDelivered,
+    Event::LeaderCrashed,
+    Event::DeposedRefused,
 ];
 
-/// A stretch of a run.
+/// A part of a run.
 #[derive(Debug)]
 pub(super) struct Phase {
     pub(super) name: String,
     pub(super) from: Instant,
     pub(super) until: Instant,
-    /// How long after the servers were back every slot had had a leader; `None` for a calm.
+    /// How long after the fault every slot had a leader; `None` without a fault.
     pub(super) recovered: Option<Duration>,
 }
 
@@ -37,52 +37,52 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// For people.
+    /// Returns the text of the report.
     pub(super) fn figures(
         &self,
-        ledger: &Ledger,
+        log: &LeadershipLog,
         counts: &Counts,
-        by_servers: &[Happened],
+        by_servers: &[Event],
         began: Instant,
     ) -> String {
-        let leaderships = ledger.judge();
+        let leaderships = log.judge();
         let mut lines = vec![
             format!(
                 "\n{leaderships} leaderships in {:.0} s; {} ambiguous answers forged",
                 began.until(SystemClock::read()).as_secs_f64(),
                 counts.ambiguous()
             ),
-            "                         times    led  then a slot without a leader, at most".into(),
+            "                         times    led  longest time without a leader afterwards".into(),
         ];
         let mut kinds: BTreeMap<&str, Vec<&Phase>> = BTreeMap::new();
         for phase in &self.phases {
             kinds.entry(&phase.name).or_default().push(phase);
         }
         for (name, phases) in kinds {
-            let led: f64 = phases.iter().map(|phase| ledger.led(phase.from, phase.until)).sum();
+            let led: f64 = phases.iter().map(|phase| log.led(phase.from, phase.until)).sum();
             let led = led / phases.len() as f64 * 100.0;
             let longest = phases.iter().filter_map(|phase| phase.recovered).max();
             let longest =
                 longest.map_or_else(|| "-".to_owned(), |span| format!("{:.2} s", span.as_secs_f64()));
             lines.push(format!("{name:24} {:5}  {led:3.0} %  {longest}", phases.len()));
         }
-        let counted = EVERYWHERE.iter().chain(by_servers);
+        let counted = REQUIRED.iter().chain(by_servers);
         lines.extend(counted.map(|what| format!("{:6}  {what}", counts.of(*what))));
         lines.join("\n")
     }
 }
 
-/// Whether a run met what it had to meet.
+/// Checks that all required events happened.
 ///
 /// # Errors
-/// What did not happen.
-pub(super) fn judge(counts: &Counts, by_servers: &[Happened], is_whole: bool) -> Result<(), String> {
-    let never = EVERYWHERE.iter().chain(by_servers).filter(|what| counts.of(**what) == 0);
-    let mut lacks: Vec<_> = never.map(|what| format!("none at all: {what}")).collect();
-    if is_whole && counts.ambiguous() < AMBIGUOUS {
-        lacks.push(format!("{} ambiguous answers are fewer than {AMBIGUOUS}", counts.ambiguous()));
+/// The missing events.
+pub(super) fn judge(counts: &Counts, by_servers: &[Event], has_default_duration: bool) -> Result<(), String> {
+    let never = REQUIRED.iter().chain(by_servers).filter(|what| counts.of(**what) == 0);
+    let mut missing: Vec<_> = never.map(|what| format!("never happened: {what}")).collect();
+    if has_default_duration && counts.ambiguous() < AMBIGUOUS {
+        missing.push(format!("{} ambiguous answers are fewer than {AMBIGUOUS}", counts.ambiguous()));
     }
-    if lacks.is_empty() { Ok(()) } else { Err(lacks.join("\n")) }
+    if missing.is_empty() { Ok(()) } else { Err(missing.join("\n")) }
 }
 
 #[cfg(test)]
@@ -90,12 +90,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_that_met_too_little_has_failed() {
+    fn run_without_a_required_event_fails() {
         let counts = Counts::default();
-        EVERYWHERE.iter().for_each(|what| counts.add(*what));
+        REQUIRED.iter().for_each(|what| counts.add(*what));
         assert_eq!(judge(&counts, &[], false), Ok(()));
-        let lacks = judge(&counts, &[Happened::QuorumLost], true).unwrap_err();
-        assert!(lacks.contains("none at all: times that no quorum was left"), "{lacks}");
-        assert!(lacks.contains("3 ambiguous answers are fewer"), "{lacks}");
+        let missing = judge(&counts, &[Event::QuorumLost], true).unwrap_err();
+        assert!(missing.contains("never happened: times that no quorum was left"), "{missing}");
+        assert!(missing.contains("3 ambiguous answers are fewer"), "{missing}");
     }
 }

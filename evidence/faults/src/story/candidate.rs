@@ -1,6 +1,6 @@
-//! One `vvm run` of the story, and the worker that it runs while it leads.
+//! [`Candidate`]: one `vvm run`, and the worker that it runs while it leads.
 
-use super::Stage;
+use super::TestStorage;
 use rustix::process::{Pid, Signal, kill_process};
 use servers::owned::{self, Owned};
 use std::{
@@ -10,18 +10,18 @@ use std::{
     time::Duration,
 };
 
-/// Says who it is, and works.
+/// The worker: writes its process id and its epoch, and then sleeps.
 const SCRIPT: &str = r#"echo $$ $VVM_LEADER_EPOCH > "$1"; exec sleep 1000"#;
 
-/// How long a process has for its end; its worker dies of the first signal.
+/// How long a process may take to end. Its worker ends on the first signal.
 const END: Duration = Duration::from_secs(20);
 
-/// A process of the story. It ends when this is dropped.
+/// One process. Dropping the value ends it.
 pub(crate) struct Candidate {
     pub(crate) name: &'static str,
     process: Owned,
-    /// What the worker says.
-    said: PathBuf,
+    /// The file that the worker writes.
+    worker_file: PathBuf,
 }
 
 /// The command that runs while a candidate leads.
@@ -32,45 +32,45 @@ pub(crate) struct Worker {
 }
 
 impl Candidate {
-    pub(crate) fn start(name: &'static str, stage: &Stage, ttl: Duration) -> Result<Self, String> {
-        /// The same name is started more than once.
+    pub(crate) fn start(name: &'static str, storage: &TestStorage, ttl: Duration) -> Result<Self, String> {
+        /// A name can be started more than once, so each start has a number.
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        let file = |what| stage.folder().join(format!("{number}-{name}.{what}"));
-        let said = file("worker");
+        let file = |what| storage.folder().join(format!("{number}-{name}.{what}"));
+        let worker_file = file("worker");
         let system = |error: io::Error| format!("{name} can't be started: {error}");
-        let mut command = owned::command(stage.vvm()).map_err(system)?;
+        let mut command = owned::command(storage.vvm()).map_err(system)?;
         command
-            .args(["run", "--storage", stage.url(), "--name", "story", "--holder", name])
+            .args(["run", "--storage", storage.url(), "--name", "story", "--holder", name])
             .args(["--ttl", &format!("{}ms", ttl.as_millis())])
             .args(["--", "sh", "-c", SCRIPT, "worker"])
-            .arg(&said);
+            .arg(&worker_file);
         let process = Owned::start(command, &file("log")).map_err(system)?;
-        Ok(Self { name, process, said })
+        Ok(Self { name, process, worker_file })
     }
 
-    /// Its worker, once it has one.
+    /// Returns its worker, if it has one.
     pub(crate) fn worker(&self) -> Result<Option<Worker>, String> {
-        let said = match fs::read_to_string(&self.said) {
+        let said = match fs::read_to_string(&self.worker_file) {
             Ok(said) => said,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(format!("what {} says: {error}", self.name)),
+            Err(error) => return Err(format!("the worker file of {} can't be read: {error}", self.name)),
         };
-        // Without its end the line is still being written.
+        // Without a line end, the line is still being written.
         let Some((process, epoch)) = said.strip_suffix('\n').and_then(|line| line.split_once(' ')) else {
             return Ok(None);
         };
         let worker = process.parse().ok().zip(epoch.parse().ok());
-        let (process, epoch) = worker.ok_or_else(|| format!("{} says `{said}`", self.name))?;
+        let (process, epoch) = worker.ok_or_else(|| format!("the worker of {} wrote `{said}`", self.name))?;
         Ok(Some(Worker { process, epoch }))
     }
 
-    /// Whether it has its storage open and waits for leadership.
+    /// Whether it has opened its storage and waits for leadership.
     pub(crate) fn waits(&self) -> Result<bool, String> {
         Ok(self.process.log_end().contains("waiting for leadership"))
     }
 
-    /// Tells it to stop, and waits until it has: with its record released.
+    /// Stops it, and waits until it has released its record and ended.
     pub(crate) fn stop(mut self) -> Result<(), String> {
         self.signal(Signal::TERM)?;
         self.wait()?;
@@ -80,16 +80,16 @@ impl Candidate {
         Err(format!("{} has not stopped in order. {self}", self.name))
     }
 
-    /// Kills it and all that it runs, and waits until it is gone.
+    /// Kills all its processes, and waits until they have ended.
     ///
-    /// The host, its child, goes first: it alone can hand the record back, and would if it saw the guardian
-    /// go.
+    /// The host is killed first, because it would release the record after the death of the guardian.
     pub(crate) fn crash(mut self) -> Result<(), String> {
         let guardian = self.process.id();
         let children = fs::read_to_string(format!("/proc/{guardian}/task/{guardian}/children"));
-        let children = children.map_err(|error| format!("who belongs to {}: {error}", self.name))?;
+        let children =
+            children.map_err(|error| format!("the children of {} can't be listed: {error}", self.name))?;
         for child in children.split_whitespace().filter_map(|child| Pid::from_raw(child.parse().ok()?)) {
-            // Gone already is as good.
+            // It may have ended already.
             let _gone = kill_process(child, Signal::KILL);
         }
         self.signal(Signal::KILL)?;
@@ -97,7 +97,7 @@ impl Candidate {
     }
 
     fn signal(&mut self, signal: Signal) -> Result<(), String> {
-        self.process.signal(signal).map_err(|error| format!("{} can't be told: {error}", self.name))
+        self.process.signal(signal).map_err(|error| format!("{} can't be signalled: {error}", self.name))
     }
 
     fn wait(&mut self) -> Result<(), String> {
@@ -110,7 +110,7 @@ impl Candidate {
     }
 }
 
-/// Its last words.
+/// The end of its log.
 impl fmt::Display for Candidate {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "The end of its log:\n{}", self.process.log_end())
@@ -118,7 +118,7 @@ impl fmt::Display for Candidate {
 }
 
 impl Worker {
-    /// Whether it still runs. A zombie acts no more.
+    /// Whether it still runs. A zombie does not.
     pub(crate) fn is_alive(self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.process));
         // The name may contain blanks and brackets; the last bracket ends it (proc(5)).

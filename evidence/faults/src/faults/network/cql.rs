@@ -1,11 +1,11 @@
-//! CQL between a contender and a node: frames are passed on, held up, or answered in the node's place.
+//! CQL between a candidate and a node: frames are forwarded, delayed, or answered by the proxy.
 //!
-//! Questions are told apart by their stream, so frames may overtake each other.
+//! The stream number of a frame identifies its request, so frames may overtake each other.
 
 mod frame;
 
-use super::Surroundings;
-use crate::faults::happened::Happened;
+use super::ConnectionContext;
+use crate::faults::event::Event;
 use frame::{Ambiguous, Frame};
 use std::{
     collections::{HashMap, HashSet},
@@ -18,38 +18,37 @@ use tokio::{
     task::JoinSet,
 };
 
-/// The prepared statements that are transactions. Nodes call the same text by the same name.
+/// The ids of the prepared statements that are transactions. All nodes use the same id for the same text.
 #[derive(Default)]
 pub(in super::super) struct Statements(Mutex<HashSet<Vec<u8>>>);
 
-/// What an answer is awaited for.
+/// An answer that the proxy waits for.
 enum Awaited {
-    /// The name of a transaction that is being prepared.
+    /// The id of a transaction that is being prepared.
     Name,
-    /// An outcome, to be replaced.
+    /// An outcome, which will be replaced.
     Outcome(Ambiguous),
 }
 
 struct Relay {
-    surroundings: Surroundings,
+    context: ConnectionContext,
     statements: Arc<Statements>,
     to_client: tokio::sync::Mutex<OwnedWriteHalf>,
     to_server: tokio::sync::Mutex<OwnedWriteHalf>,
     awaited: Mutex<HashMap<[u8; 2], Awaited>>,
 }
 
-/// Passes everything on until both sides have ended. What a client sent before it went away is passed on,
-/// too.
+/// Forwards everything until both sides have ended, even what a client sent just before it closed.
 pub(super) async fn relay(
     client: TcpStream,
     server: TcpStream,
-    surroundings: Surroundings,
+    context: ConnectionContext,
     statements: Arc<Statements>,
 ) {
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     let relay = Arc::new(Relay {
-        surroundings,
+        context,
         statements,
         to_client: to_client.into(),
         to_server: to_server.into(),
@@ -69,10 +68,10 @@ async fn questions(relay: &Arc<Relay>, mut from_client: OwnedReadHalf) -> io::Re
             relay.awaited().insert(question.stream(), Awaited::Name);
         }
         let writes = question.executes().is_some_and(|name| relay.statements().contains(name));
-        if writes && relay.surroundings.forges() {
+        if writes && relay.context.forges() {
             let what = if fastrand::bool() { Ambiguous::WriteTimeout } else { Ambiguous::CasWriteUnknown };
             if fastrand::bool() {
-                relay.surroundings.counts.add(Happened::ForgedUnsent);
+                relay.context.counts.add(Event::ForgedUnsent);
                 send(&relay.to_client, &question.forge(what)).await?;
                 continue;
             }
@@ -81,9 +80,9 @@ async fn questions(relay: &Arc<Relay>, mut from_client: OwnedReadHalf) -> io::Re
         if relay.is_silent() {
             let relay = Arc::clone(relay);
             under_way.spawn(async move {
-                relay.surroundings.clone().arrival().await;
+                relay.context.clone().arrival().await;
                 if send(&relay.to_server, &question).await.is_ok() && writes {
-                    relay.surroundings.counts.add(Happened::WriteDelivered);
+                    relay.context.counts.add(Event::WriteDelivered);
                 }
             });
         } else {
@@ -102,21 +101,21 @@ async fn answers(relay: &Arc<Relay>, mut from_server: OwnedReadHalf) -> io::Resu
         match (awaited, answer.prepared(), answer.applied()) {
             (Some(Awaited::Name), Some(name), _) => _ = relay.statements().insert(name.to_vec()),
             (Some(Awaited::Outcome(what)), _, Some(applied)) => {
-                let happened = if applied { Happened::ForgedApplied } else { Happened::ForgedRefused };
-                relay.surroundings.counts.add(happened);
+                let event = if applied { Event::ForgedApplied } else { Event::ForgedRefused };
+                relay.context.counts.add(event);
                 answer = answer.forge(what);
             }
-            // Other answers are passed on, a node's own errors among them.
+            // Other answers are forwarded, including the node's own errors.
             _ => {}
         }
         if relay.is_clear() {
-            // A client that has gone may have sent writes that are still under way.
+            // The client may be gone while its writes are still in flight.
             let _gone = send(&relay.to_client, &answer).await;
         } else {
             let relay = Arc::clone(relay);
             under_way.spawn(async move {
-                relay.surroundings.clone().arrival().await;
-                relay.surroundings.counts.add(Happened::AnswerDelayed);
+                relay.context.clone().arrival().await;
+                relay.context.counts.add(Event::AnswerDelayed);
                 let _gone = send(&relay.to_client, &answer).await;
             });
         }
@@ -131,14 +130,14 @@ async fn send(to: &tokio::sync::Mutex<impl AsyncWrite + Unpin>, frame: &Frame) -
 
 impl Relay {
     fn is_silent(&self) -> bool {
-        self.surroundings.now().path == super::Path::Silent
+        self.context.now().link == super::Link::Silent
     }
 
     fn is_clear(&self) -> bool {
-        self.surroundings.now().path == super::Path::Clear
+        self.context.now().link == super::Link::Open
     }
 
-    /// Every change is one step, so poison carries no information here.
+    /// Every change is one step, so a poisoned lock is no problem.
     fn awaited(&self) -> MutexGuard<'_, HashMap<[u8; 2], Awaited>> {
         self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,70 +1,70 @@
-//! DynamoDB's protocol between a contender and a server: requests are passed on, held up, or answered in the
-//! server's place.
+//! DynamoDB's protocol between a candidate and a server: requests are forwarded, delayed, or answered by the
+//! proxy.
 //!
-//! A connection carries one request at a time, and each its name in a header. What a client sent before it
-//! went away is passed on, too.
+//! A connection has one request at a time, with its operation in a header. What a client sent just before it
+//! closed is forwarded, too.
 
 mod message;
 
-use super::{Path, Surroundings};
-use crate::faults::happened::Happened;
+use super::{ConnectionContext, Link};
+use crate::faults::event::Event;
 use message::Message;
 use tokio::{
     io::{AsyncWriteExt, BufReader},
     net::TcpStream,
 };
 
-/// What happens to the outcome of a write.
+/// The forged answer to a write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Forged {
-    /// "Internal server error", which says neither yes nor no.
+    /// "Internal server error": the outcome is unknown.
     Internal,
     /// The connection ends without an answer.
     Lost,
-    /// "Throttled", which says that it was not applied: so it was not sent.
+    /// "Throttled": the write was not applied, so the proxy does not send it.
     Throttled,
 }
 
-/// Passes everything on until one side has ended.
-pub(super) async fn relay(client: TcpStream, server: TcpStream, mut surroundings: Surroundings) {
+/// Forwards everything until one side has ended.
+pub(super) async fn relay(client: TcpStream, server: TcpStream, mut context: ConnectionContext) {
     let (mut client, mut server) = (BufReader::new(client), BufReader::new(server));
     while let Ok(Some(request)) = Message::read(&mut client).await {
         let writes = request.writes();
-        let forged = (writes && surroundings.forges()).then(|| {
+        let forged = (writes && context.forges()).then(|| {
             let kinds = [Forged::Internal, Forged::Lost, Forged::Throttled];
             kinds[fastrand::usize(..kinds.len())]
         });
-        let counts = surroundings.counts.clone();
+        let counts = context.counts.clone();
         let answer = match forged {
             Some(Forged::Throttled) => {
-                counts.add(Happened::Throttled);
+                counts.add(Event::Throttled);
                 Some(Message::throttled())
             }
             Some(forged) if fastrand::bool() => {
-                counts.add(Happened::ForgedUnsent);
+                counts.add(Event::ForgedUnsent);
                 (forged == Forged::Internal).then(Message::internal_error)
             }
             forged => {
-                if surroundings.now().path == Path::Silent {
-                    surroundings.arrival().await;
+                if context.now().link == Link::Silent {
+                    context.arrival().await;
                     if writes {
-                        counts.add(Happened::WriteDelivered);
+                        counts.add(Event::WriteDelivered);
                     }
                 }
                 let Some(answer) = ask(&mut server, &request).await else { return };
                 match (forged, answer.applied()) {
                     (Some(forged), Some(applied)) => {
-                        counts.add(if applied { Happened::ForgedApplied } else { Happened::ForgedRefused });
+                        counts.add(if applied { Event::ForgedApplied } else { Event::ForgedRefused });
                         (forged == Forged::Internal).then(Message::internal_error)
                     }
-                    // A server's own errors are passed on.
+                    // The server's own errors are forwarded.
                     _ => Some(answer),
                 }
             }
         };
-        if surroundings.now().path != Path::Clear {
-            surroundings.arrival().await;
-            counts.add(Happened::AnswerDelayed);
+        if context.now().link != Link::Open {
+            context.arrival().await;
+            counts.add(Event::AnswerDelayed);
         }
         let Some(answer) = answer else { return };
         if client.write_all(answer.bytes()).await.is_err() {
@@ -73,7 +73,7 @@ pub(super) async fn relay(client: TcpStream, server: TcpStream, mut surroundings
     }
 }
 
-/// `None` when the server has gone.
+/// Sends a request and returns the answer; `None` if the server is gone.
 async fn ask(server: &mut BufReader<TcpStream>, request: &Message) -> Option<Message> {
     server.write_all(request.bytes()).await.ok()?;
     Message::read(server).await.ok()?

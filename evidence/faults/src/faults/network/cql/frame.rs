@@ -1,5 +1,5 @@
-//! Frames of CQL's native protocol, version 4: as much of them as it takes to tell writes, and to forge an
-//! answer. (<https://github.com/apache/cassandra/blob/trunk/doc/native_protocol_v4.spec>)
+//! Frames of CQL's native protocol, version 4: enough to recognize writes and to forge answers
+//! (<https://github.com/apache/cassandra/blob/trunk/doc/native_protocol_v4.spec>).
 
 use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -12,7 +12,7 @@ const RESULT: u8 = 0x08;
 const PREPARE: u8 = 0x09;
 const EXECUTE: u8 = 0x0a;
 
-/// Tracing, custom payload, warnings: whatever stands before the body proper.
+/// Flags of what precedes the body: tracing, custom payload, warnings.
 const PREFIXED: u8 = 0x02 | 0x04 | 0x08;
 
 const KIND_ROWS: i32 = 2;
@@ -22,22 +22,21 @@ const GLOBAL_TABLE: i32 = 0x1;
 const MORE_PAGES: i32 = 0x2;
 const NO_METADATA: i32 = 0x4;
 
-/// One frame, as it came.
+/// One frame as it was received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Frame(pub(super) Vec<u8>);
 
-/// An answer that leaves open whether the write was applied.
+/// An answer that leaves the outcome of a write unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ambiguous {
     /// `Write_timeout` of type `CAS`.
     WriteTimeout,
-    /// `CAS_WRITE_UNKNOWN`: version 5 alone has a name for it, and Cassandra 4 and later say it to version 4,
-    /// too.
+    /// `CAS_WRITE_UNKNOWN`. Only version 5 defines it, but Cassandra 4 and later send it in version 4, too.
     CasWriteUnknown,
 }
 
 impl Frame {
-    /// The next one; `None` at the end.
+    /// Reads the next frame; `None` at the end.
     pub(super) async fn read(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Self>> {
         let mut header = [0; HEADER];
         match from.read_exact(&mut header).await {
@@ -53,7 +52,7 @@ impl Frame {
         Ok(Some(Self(bytes)))
     }
 
-    /// Which question it is, or the answer to which.
+    /// Returns the stream number, which a request and its answer share.
     pub(super) fn stream(&self) -> [u8; 2] {
         [self.0[2], self.0[3]]
     }
@@ -63,26 +62,26 @@ impl Frame {
         (self.0[4] == opcode && !has_prefix).then_some(Body(&self.0[HEADER..]))
     }
 
-    /// The statement that it wants prepared.
+    /// Returns the statement of a PREPARE request.
     pub(super) fn prepares(&self) -> Option<String> {
         let mut body = self.body(PREPARE)?;
         let length = body.int()?;
         Some(String::from_utf8_lossy(body.take(length as usize)?).into_owned())
     }
 
-    /// What a prepared statement is called from now on.
+    /// Returns the id of a prepared statement from the answer.
     pub(super) fn prepared(&self) -> Option<&[u8]> {
         let mut body = self.body(RESULT)?;
         (body.int()? == KIND_PREPARED).then_some(())?;
         body.short_bytes()
     }
 
-    /// Which prepared statement it wants carried out.
+    /// Returns the id of the statement of an EXECUTE request.
     pub(super) fn executes(&self) -> Option<&[u8]> {
         self.body(EXECUTE)?.short_bytes()
     }
 
-    /// Whether it says that a transaction was applied; `None` if it says nothing of the kind.
+    /// Returns whether a transaction was applied; `None` if the frame is not such an answer.
     pub(super) fn applied(&self) -> Option<bool> {
         let mut body = self.body(RESULT)?;
         (body.int()? == KIND_ROWS).then_some(())?;
@@ -99,12 +98,12 @@ impl Frame {
                 if !has_global_table {
                     body.skip_strings(2)?;
                 }
-                // Its name, and its type: none of ours has parameters.
+                // Its name and its type. No type of our table has parameters.
                 body.skip_strings(1)?;
                 body.take(2)?;
             }
         }
-        // The outcome comes first in the first row.
+        // The outcome is the first value of the first row.
         (body.int()? > 0).then_some(())?;
         match body.bytes()? {
             [outcome] => Some(*outcome != 0),
@@ -112,7 +111,7 @@ impl Frame {
         }
     }
 
-    /// An answer to this question that leaves everything open.
+    /// Returns an answer to this request that leaves its outcome unknown.
     pub(super) fn forge(&self, what: Ambiguous) -> Self {
         const SERIAL: [u8; 2] = [0, 8];
         let (code, message) = match what {
@@ -142,7 +141,7 @@ fn push_string(body: &mut Vec<u8>, text: &str) {
     body.extend(text.as_bytes());
 }
 
-/// What is left to read of a body.
+/// The unread part of a body.
 struct Body<'frame>(&'frame [u8]);
 
 impl<'frame> Body<'frame> {
@@ -165,7 +164,7 @@ impl<'frame> Body<'frame> {
         (0..count).try_for_each(|_| self.short_bytes().map(drop))
     }
 
-    /// Null is empty.
+    /// Reads bytes. A null is empty.
     fn bytes(&mut self) -> Option<&'frame [u8]> {
         let length = self.int()?;
         self.take(usize::try_from(length).unwrap_or_default())
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn statements_are_told_by_their_text_and_then_by_their_name() {
+    fn statement_is_recognized_by_its_text_and_then_by_its_id() {
         let asked = frame(PREPARE, &[&[0, 0, 0, 2], b"IF"]);
         assert_eq!(asked.prepares().as_deref(), Some("IF"));
         assert_eq!(frame(RESULT, &[&[0, 0, 0, 4, 0, 3], b"abc", b"rest"]).prepared(), Some(&b"abc"[..]));
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outcome_is_the_first_value_of_the_first_row() {
+    fn outcome_is_the_first_value_of_the_first_row() {
         let rows = |applied: &[u8]| {
             let table: &[u8] = &[0, 1, b'k', 0, 1, b't'];
             let columns: &[u8] =
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forged_answer_is_one_to_the_same_question() {
+    fn forged_answer_has_the_stream_of_its_request() {
         let forged = frame(EXECUTE, &[]).forge(Ambiguous::WriteTimeout);
         assert_eq!(forged.0[..5], [0x84, 0, 1, 2, ERROR]);
         assert_eq!(forged.0.len(), HEADER + u32::from_be_bytes([0, 0, forged.0[7], forged.0[8]]) as usize);

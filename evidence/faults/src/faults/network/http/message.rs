@@ -1,24 +1,24 @@
-//! Messages of HTTP 1.1, as much of them as DynamoDB and its clients use: a head, and a body of a length that
-//! stands in it.
+//! Messages of HTTP 1.1 as DynamoDB and its clients use them: a head with the length of the body, and the
+//! body.
 
 use std::io;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
-/// What every request names in a header.
+/// The header with the operation of a request.
 const OPERATION: &str = "x-amz-target";
 const WRITES: [&str; 3] = ["PutItem", "UpdateItem", "DeleteItem"];
 const REFUSED: &str = "ConditionalCheckFailedException";
 
-/// A request or an answer, as it came.
+/// A request or an answer as it was received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Message {
     bytes: Vec<u8>,
-    /// How long the head is.
+    /// The length of the head.
     head: usize,
 }
 
 impl Message {
-    /// The next one; `None` at the end.
+    /// Reads the next message; `None` at the end.
     pub(super) async fn read(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Self>> {
         let mut bytes = Vec::new();
         loop {
@@ -55,7 +55,7 @@ impl Message {
         operation.is_some_and(|operation| WRITES.contains(&operation))
     }
 
-    /// Whether it says that a conditional write was applied; `None` if it says nothing of the kind.
+    /// Returns whether a conditional write was applied; `None` if the message is not such an answer.
     pub(super) fn applied(&self) -> Option<bool> {
         let body = || String::from_utf8_lossy(&self.bytes[self.head..]).contains(REFUSED);
         match self.bytes.get(9..12)? {
@@ -65,12 +65,12 @@ impl Message {
         }
     }
 
-    /// What DynamoDB says when something went wrong in it.
+    /// Returns DynamoDB's answer after an internal error.
     pub(super) fn internal_error() -> Self {
         Self::forged("500 Internal Server Error", "com.amazonaws.dynamodb.v20120810#InternalServerError")
     }
 
-    /// What it says when it did nothing, because there was too much to do.
+    /// Returns DynamoDB's answer to a throttled request, which it did not apply.
     pub(super) fn throttled() -> Self {
         let kind = "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException";
         Self::forged("400 Bad Request", kind)
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn messages_follow_each_other_and_are_told_apart() {
+    async fn two_messages_in_one_stream_are_read_in_order() {
         let request =
             "POST / HTTP/1.1\r\nX-Amz-Target: DynamoDB_20120810.UpdateItem\r\ncontent-length: 2\r\n\r\n{}";
         let both = [request.as_bytes(), Message::throttled().bytes()].concat();
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outcome_is_told_by_status_and_kind() {
+    fn outcome_is_recognized_by_status_and_error() {
         let answer = |status| Message::forged(status, REFUSED);
         assert_eq!(answer("200 OK").applied(), Some(true));
         assert_eq!(answer("400 Bad Request").applied(), Some(false));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn half_a_message_is_none() {
+    async fn truncated_message_is_an_error() {
         let half = Message::throttled();
         for length in [10, half.bytes().len() - 1] {
             assert!(Message::read(&mut &half.bytes()[..length]).await.is_err());

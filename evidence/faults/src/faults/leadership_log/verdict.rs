@@ -1,16 +1,16 @@
-//! The verdict: all leaderships against each other, and the share of the time with a leader.
+//! The verdict: compares all leaderships, and computes the share of the time with a leader.
 
-use super::Ledger;
+use super::LeadershipLog;
 use crate::faults::SLOTS;
 use std::time::Duration;
 use vvm_clock::Instant;
 use vvm_storage::SlotNumber;
 
-impl Ledger {
-    /// Looks at every two leaderships, now that all have ended; how many there were.
+impl LeadershipLog {
+    /// Compares every two leaderships, after all have ended. Returns the number of leaderships.
     pub(in super::super) fn judge(&self) -> usize {
-        let mut book = self.book();
-        let spans = &book.spans;
+        let mut log = self.log();
+        let spans = &log.spans;
         let pairs = spans
             .iter()
             .enumerate()
@@ -18,22 +18,22 @@ impl Ledger {
         let conflicts: Vec<_> = pairs.collect();
         let count = spans.len();
         for conflict in conflicts {
-            book.violates(conflict);
+            log.violates(conflict);
         }
         count
     }
 
-    /// How much of `from..until` a slot was led, on average.
+    /// Returns the share of `from..until` in which a slot was led, on average.
     pub(in super::super) fn led(&self, from: Instant, until: Instant) -> f64 {
-        let led: Duration = self.book().spans.iter().map(|span| span.within(from, until)).sum();
+        let led: Duration = self.log().spans.iter().map(|span| span.within(from, until)).sum();
         led.as_secs_f64() / from.until(until).as_secs_f64() / f64::from(SLOTS.get())
     }
 
-    /// How long after `since` every slot had had a leader; `None` if one has had none yet.
+    /// Returns how long after `since` every slot had a leader; `None` if a slot had none yet.
     pub(in super::super) fn recovered(&self, since: Instant) -> Option<Duration> {
-        let book = self.book();
+        let log = self.log();
         let first = SlotNumber::all(SLOTS).map(|slot| {
-            let later = book.spans.iter().filter(|span| span.slot == slot && span.acts_until() > since);
+            let later = log.spans.iter().filter(|span| span.slot == slot && span.acts_until() > since);
             later.map(|span| since.until(span.began)).min()
         });
         first.collect::<Option<Vec<_>>>()?.into_iter().max()

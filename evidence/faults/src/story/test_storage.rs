@@ -1,4 +1,4 @@
-//! The storages that the story is played on: a file, or a server that ends with it.
+//! [`TestStorage`]: a file, or a server that ends with the test.
 
 use crate::Server;
 use servers::{cassandra::Cassandra, dynamodb::DynamoDbLocal, owned};
@@ -9,19 +9,19 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// A storage, the program, and a folder for what is said.
-pub(crate) struct Stage {
+/// A storage, the vvm program, and a folder for logs.
+pub(crate) struct TestStorage {
     vvm: PathBuf,
     name: &'static str,
     url: String,
-    /// Ends with the stage.
+    /// Ends with this value.
     _server: Option<Box<dyn fmt::Debug>>,
     folder: TempDir,
 }
 
-impl Stage {
-    /// On a file without a server; on one node with it.
-    pub(crate) fn set(server: Option<Server>, vvm: &Path) -> Result<Self, String> {
+impl TestStorage {
+    /// Starts one server, or uses a file without one.
+    pub(crate) fn start(server: Option<Server>, vvm: &Path) -> Result<Self, String> {
         let folder = TempDir::with_prefix("story-").map_err(|error| error.to_string())?;
         let (name, url, server) = match server {
             None => {
@@ -56,13 +56,13 @@ impl Stage {
     }
 }
 
-impl fmt::Display for Stage {
+impl fmt::Display for TestStorage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.name)
     }
 }
 
-/// `vvm init-storage`, as a person would: again, if a server that has only just begun takes too long.
+/// Runs `vvm init-storage`, and repeats it if a server that has just started takes too long.
 fn init(vvm: &Path, url: &str) -> Result<(), String> {
     let system = |error: io::Error| format!("`vvm init-storage` can't be run: {error}");
     let mut attempts = 1..5;

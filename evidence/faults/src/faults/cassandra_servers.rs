@@ -1,16 +1,16 @@
-//! Three nodes of Apache Cassandra, every record on each.
+//! Three nodes of Apache Cassandra, with every record on each.
 //!
-//! The client library finds the other nodes by what the first one says, at the port that it came to: so the
-//! proxies of a contender listen on the nodes' own addresses, at a port of that contender's.
+//! The client library learns the other nodes from the first one, and uses the port of its first connection.
+//! So the proxies of a candidate listen on the nodes' addresses, at a port for that candidate.
 
-use super::{bed::Bed, fault::Fault, happened::Happened, network::Protocol};
+use super::{event::Event, fault::Fault, faulty_servers::FaultyServers, network::Protocol};
 use servers::cassandra::{Cassandra, Plan};
 use std::{net::SocketAddr, time::Duration};
 
-/// The proxies of the first contender.
+/// The port of the proxies of the first candidate.
 const FIRST_PORT: u16 = 9100;
 
-pub(super) struct CassandraBed {
+pub(super) struct CassandraServers {
     name: String,
     cluster: Cassandra,
     addresses: Vec<SocketAddr>,
@@ -18,7 +18,7 @@ pub(super) struct CassandraBed {
     killed: Vec<usize>,
 }
 
-impl CassandraBed {
+impl CassandraServers {
     pub(super) fn start(ahead: Duration) -> Result<Self, String> {
         let plan = Plan::of(3).with_a_clock_ahead(ahead);
         let mut cluster = plan.start(&servers::target()).map_err(|error| error.to_string())?;
@@ -33,7 +33,7 @@ impl CassandraBed {
     }
 }
 
-impl Bed for CassandraBed {
+impl FaultyServers for CassandraServers {
     fn name(&self) -> &str {
         &self.name
     }
@@ -46,48 +46,48 @@ impl Bed for CassandraBed {
         self.addresses.clone()
     }
 
-    fn front(&self, contender: usize, server: SocketAddr) -> SocketAddr {
-        SocketAddr::new(server.ip(), FIRST_PORT + contender as u16)
+    fn proxy_address(&self, candidate: usize, server: SocketAddr) -> SocketAddr {
+        SocketAddr::new(server.ip(), FIRST_PORT + candidate as u16)
     }
 
-    fn url(&self, contender: Option<usize>) -> String {
-        let points = self.addresses.iter().map(|server| match contender {
-            Some(contender) => self.front(contender, *server).to_string(),
+    fn url(&self, candidate: Option<usize>) -> String {
+        let points = self.addresses.iter().map(|server| match candidate {
+            Some(candidate) => self.proxy_address(candidate, *server).to_string(),
             None => server.to_string(),
         });
         format!("scylla://{}/faults?replication=3", points.collect::<Vec<_>>().join(","))
     }
 
-    fn must_happen(&self) -> &'static [Happened] {
-        &[Happened::ServerStopped, Happened::QuorumLost, Happened::ServerRestarted]
+    fn required_events(&self) -> &'static [Event] {
+        &[Event::ServerStopped, Event::QuorumLost, Event::ServerRestarted]
     }
 
     fn faults(&self) -> &'static [Fault] {
         &[Fault::StopOne, Fault::StopMost, Fault::KillOne]
     }
 
-    fn inject(&mut self, fault: Fault, dice: &mut fastrand::Rng) -> Result<Vec<Happened>, String> {
-        let chosen = dice.usize(..self.addresses.len());
+    fn inject(&mut self, fault: Fault, rng: &mut fastrand::Rng) -> Result<Vec<Event>, String> {
+        let chosen = rng.usize(..self.addresses.len());
         match fault {
             Fault::StopOne => {
                 self.stop(chosen)?;
-                Ok(vec![Happened::ServerStopped])
+                Ok(vec![Event::ServerStopped])
             }
             Fault::StopMost => {
                 self.stop(chosen)?;
                 self.stop((chosen + 1) % self.addresses.len())?;
-                Ok(vec![Happened::ServerStopped, Happened::ServerStopped, Happened::QuorumLost])
+                Ok(vec![Event::ServerStopped, Event::ServerStopped, Event::QuorumLost])
             }
             Fault::KillOne => {
                 self.killed.push(chosen);
                 self.cluster.nodes()[chosen].kill().map_err(|error| error.to_string())?;
-                Ok(vec![Happened::ServerRestarted])
+                Ok(vec![Event::ServerRestarted])
             }
             _ => Ok(Vec::new()),
         }
     }
 
-    fn mend(&mut self) -> Result<(), String> {
+    fn repair(&mut self) -> Result<(), String> {
         for index in self.stopped.drain(..) {
             self.cluster.nodes()[index].go_on().map_err(|error| error.to_string())?;
         }

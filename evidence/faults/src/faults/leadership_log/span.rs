@@ -1,4 +1,4 @@
-//! One leadership, from the claim that won it to the last moment at which its holder may act.
+//! [`Span`]: one leadership, from its claim to the last moment at which its leader can act.
 
 use ielections::{Epoch, Incarnation};
 use std::sync::Arc;
@@ -8,28 +8,28 @@ use vvm_storage::SlotNumber;
 
 #[derive(Clone, Debug)]
 pub(in super::super) struct Span {
-    pub(super) contender: usize,
+    pub(super) candidate: usize,
     pub(super) slot: SlotNumber,
     pub(super) epoch: Epoch,
     pub(super) incarnation: Incarnation,
-    /// From then on, no other contender may act.
+    /// From then on, no earlier leader may act.
     pub(super) claim_sent_at: Instant,
     pub(super) began: Instant,
-    /// What would have killed the process.
+    /// The deadman of the process.
     pub(super) trigger: Arc<RecordingTrigger>,
     pub(super) ended: Option<Instant>,
 }
 
 impl Span {
-    /// Until when it acts: its end, or the deadline at which its process is dead unless a renewal is
-    /// confirmed before. Without a deadline there is no end (I4).
+    /// Returns until when it can act: its end, or the deadline at which its process is killed. Without a
+    /// deadline there is no end (I4).
     pub(super) fn acts_until(&self) -> Instant {
         let killed = || self.trigger.fired().first().map(|(at, _)| *at);
         let deadline = || self.trigger.earliest().map(|(at, _)| at);
         self.ended.or_else(killed).or_else(deadline).unwrap_or(Instant::NEVER)
     }
 
-    /// What is wrong if both were leaders (I1), in whatever order they were written down.
+    /// Returns the violation by the two leaderships, if there is one (I1). Their order does not matter.
     pub(super) fn conflict(&self, other: &Self) -> Option<String> {
         if self.slot != other.slot {
             return None;
@@ -45,7 +45,7 @@ impl Span {
             .then(|| format!("slot {slot}: {one} may act for {overlap:?} after the claim of {two}"))
     }
 
-    /// How much of `from..until` it led.
+    /// Returns how long it led within `from..until`.
     pub(super) fn within(&self, from: Instant, until: Instant) -> std::time::Duration {
         self.began.max(from).until(self.acts_until().min(until))
     }
@@ -63,7 +63,7 @@ mod tests {
 
     fn span(epoch: u64, claim_sent_at: u64, ended: Option<u64>) -> Span {
         Span {
-            contender: 0,
+            candidate: 0,
             slot: SlotNumber::new(NonZeroU32::MIN),
             epoch: Epoch::new(epoch).unwrap(),
             incarnation: Incarnation::from_bytes([7; 16]),
@@ -75,13 +75,13 @@ mod tests {
     }
 
     #[test]
-    fn one_after_the_other_is_fine_in_whatever_order_they_are_seen() {
+    fn consecutive_leaderships_do_not_conflict_in_either_order() {
         let (one, two) = (span(1, 0, Some(5)), span(2, 5, Some(9)));
         assert_eq!((one.conflict(&two), two.conflict(&one)), (None, None));
     }
 
     #[test]
-    fn overlaps_falling_epochs_and_leaders_without_a_deadline_are_not() {
+    fn overlap_falling_epoch_and_missing_deadline_are_conflicts() {
         let two = span(2, 5, None);
         assert!(span(1, 0, Some(6)).conflict(&two).is_some_and(|what| what.contains("1s")));
         assert!(span(2, 0, Some(4)).conflict(&two).is_some_and(|what| what.contains("follows")));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_what_lies_within() {
+    fn share_counts_only_time_within_the_range() {
         let led = span(1, 1, Some(9));
         assert_eq!(led.within(at(0), at(20)).as_secs(), 7);
         assert_eq!(led.within(at(3), at(5)).as_secs(), 2);

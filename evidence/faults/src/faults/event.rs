@@ -1,4 +1,4 @@
-//! What really happened, counted where it happens: a run that met no fault proves nothing.
+//! [`Event`]: counted effects of faults. A run without them would prove nothing.
 
 use std::{
     collections::BTreeMap,
@@ -6,12 +6,12 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Something that went wrong, or came late.
+/// An effect of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Happened {
-    /// A write was applied, and its answer replaced by an error that says neither yes nor no.
+pub(crate) enum Event {
+    /// A write was applied, and its answer replaced by an error that leaves the outcome unknown.
     ForgedApplied,
-    /// A write was refused, and its answer replaced in the same way.
+    /// A write was refused, and its answer was replaced in the same way.
     ForgedRefused,
     /// A write was answered in that way, and never sent.
     ForgedUnsent,
@@ -19,30 +19,30 @@ pub(crate) enum Happened {
     Throttled,
     /// A connection was cut while it was in use.
     ConnectionCut,
-    /// A new connection was ended before it began.
+    /// A new connection was refused.
     ConnectionRefused,
-    /// An answer was held up.
+    /// An answer was delayed.
     AnswerDelayed,
-    /// A write came to the server late, after silence.
+    /// A write reached the server late.
     WriteDelivered,
-    /// A server was stopped as it stood.
+    /// A server was stopped with SIGSTOP.
     ServerStopped,
-    /// So many servers were stopped that no majority was left.
+    /// So many servers were stopped that no quorum was left.
     QuorumLost,
     /// A server was killed, and started again.
     ServerRestarted,
     /// A process crashed while it led.
     LeaderCrashed,
-    /// A write of a deposed leader was sent after it, and refused.
+    /// A late write of a deposed leader was refused.
     DeposedRefused,
 }
 
-impl Happened {
-    /// Outcomes that leave the client in doubt.
+impl Event {
+    /// Events after which the client does not know the outcome of its write.
     pub(crate) const AMBIGUOUS: [Self; 3] = [Self::ForgedApplied, Self::ForgedRefused, Self::ForgedUnsent];
 }
 
-impl fmt::Display for Happened {
+impl fmt::Display for Event {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::ForgedApplied => "ambiguous answers forged after the write was applied",
@@ -53,7 +53,7 @@ impl fmt::Display for Happened {
             Self::ConnectionRefused => "connections refused",
             Self::AnswerDelayed => "answers delayed",
             Self::WriteDelivered => "writes delivered late",
-            Self::ServerStopped => "servers stopped as they stood",
+            Self::ServerStopped => "servers stopped",
             Self::QuorumLost => "times that no quorum was left",
             Self::ServerRestarted => "servers killed and started again",
             Self::LeaderCrashed => "leaders crashed",
@@ -62,25 +62,25 @@ impl fmt::Display for Happened {
     }
 }
 
-/// How often each thing happened.
+/// How often each event happened.
 #[derive(Default, Debug)]
-pub(crate) struct Counts(Mutex<BTreeMap<Happened, u64>>);
+pub(crate) struct Counts(Mutex<BTreeMap<Event, u64>>);
 
 impl Counts {
-    pub(crate) fn add(&self, what: Happened) {
+    pub(crate) fn add(&self, what: Event) {
         *self.counts().entry(what).or_default() += 1;
     }
 
-    pub(crate) fn of(&self, what: Happened) -> u64 {
+    pub(crate) fn of(&self, what: Event) -> u64 {
         self.counts().get(&what).copied().unwrap_or_default()
     }
 
     pub(crate) fn ambiguous(&self) -> u64 {
-        Happened::AMBIGUOUS.iter().map(|what| self.of(*what)).sum()
+        Event::AMBIGUOUS.iter().map(|what| self.of(*what)).sum()
     }
 
     /// Every change is one step, so poison carries no information here.
-    fn counts(&self) -> std::sync::MutexGuard<'_, BTreeMap<Happened, u64>> {
+    fn counts(&self) -> std::sync::MutexGuard<'_, BTreeMap<Event, u64>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,22 +1,22 @@
-//! Between elections and their storage: sees every write that is sent, and changes none.
+//! [`RecordingStorage`]: a layer that records every claim and renewal, and changes none.
 
-use super::ledger::Ledger;
+use super::leadership_log::LeadershipLog;
 use async_trait::async_trait;
 use ielections::{Claim, Entry, Layer, Swap, TtlStorage, Vacant, WriteError};
 use std::sync::Arc;
 use vvm_clock::SystemClock;
 use vvm_storage::{ElectionKey, ElectionsTtlStorage};
 
-/// The storage of one contender, watched.
+/// The storage of one candidate.
 #[derive(Clone, Debug)]
-pub(super) struct Witness {
-    pub(super) contender: usize,
+pub(super) struct RecordingStorage {
+    pub(super) candidate: usize,
     pub(super) storage: ElectionsTtlStorage,
-    pub(super) ledger: Arc<Ledger>,
+    pub(super) leaderships: Arc<LeadershipLog>,
 }
 
 #[async_trait]
-impl Layer<ElectionKey> for Witness {
+impl Layer<ElectionKey> for RecordingStorage {
     fn beneath(&self) -> &dyn TtlStorage<ElectionKey> {
         &self.storage
     }
@@ -27,7 +27,7 @@ impl Layer<ElectionKey> for Witness {
         vacant: Vacant,
         entry: &Entry,
     ) -> Result<Claim, WriteError> {
-        self.ledger.claims(self.contender, entry, None, SystemClock::read());
+        self.leaderships.claims(self.candidate, entry, None, SystemClock::read());
         self.storage.insert_if_not_exist(key, vacant, entry).await
     }
 
@@ -37,7 +37,7 @@ impl Layer<ElectionKey> for Witness {
         observed: &Entry,
         entry: &Entry,
     ) -> Result<Claim, WriteError> {
-        self.ledger.claims(self.contender, entry, Some(observed), SystemClock::read());
+        self.leaderships.claims(self.candidate, entry, Some(observed), SystemClock::read());
         self.storage.take_over(key, observed, entry).await
     }
 
@@ -47,7 +47,7 @@ impl Layer<ElectionKey> for Witness {
         held: &Entry,
         entry: &Entry,
     ) -> Result<Swap, WriteError> {
-        self.ledger.renews(entry);
+        self.leaderships.renews(entry);
         self.storage.compare_and_swap(key, held, entry).await
     }
 }

@@ -1,0 +1,164 @@
+//! [`Candidate`]: campaigns, leads for a while, releases or crashes, and begins again.
+
+use super::{
+    SLOTS, TTL,
+    event::{Counts, Event},
+    leadership_log::LeadershipLog,
+    recording_storage::RecordingStorage,
+};
+use ielections::{
+    Candidacy, Delete, Entry, Holder, Layer as _, Leadership, Swap, Terms, TtlStorage,
+    testing::elections_suite::Process,
+};
+use std::sync::Arc;
+use tokio::sync::watch;
+use vvm_clock::{Clock, SystemClock};
+use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
+
+/// How leaders behave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pace {
+    /// They lead for a few renewals.
+    Normal,
+    /// They release at once, so that there are many claims.
+    Fast,
+    /// They release, and end.
+    Stopping,
+}
+
+pub(super) struct Candidate {
+    pub(super) number: usize,
+    pub(super) storage: ElectionsTtlStorage,
+    /// A storage without proxies, which all candidates share.
+    pub(super) direct: ElectionsTtlStorage,
+    pub(super) leaderships: Arc<LeadershipLog>,
+    pub(super) counts: Arc<Counts>,
+    pub(super) clock: SystemClock,
+    pub(super) pace: watch::Receiver<Pace>,
+    pub(super) rng: fastrand::Rng,
+}
+
+/// Whether a process has crashed.
+#[derive(PartialEq, Eq)]
+enum ProcessState {
+    Alive,
+    Dead,
+}
+
+impl Candidate {
+    /// Runs until the pace is [`Pace::Stopping`].
+    pub(super) async fn run(mut self) {
+        while self.pace() != Pace::Stopping {
+            let recording_storage = RecordingStorage {
+                candidate: self.number,
+                storage: self.storage.clone(),
+                leaderships: Arc::clone(&self.leaderships),
+            };
+            let process =
+                Process::start(Arc::new(recording_storage).into_storage(), Arc::new(self.clock.clone()));
+            while self.pace() != Pace::Stopping && self.lead_once(&process).await == ProcessState::Alive {}
+            if process.deadman.armed() == 0 {
+                process.elections.cleanup().await;
+            } else {
+                process.crash();
+            }
+        }
+        TtlStorage::<ElectionKey>::close(&self.storage).await;
+    }
+
+    fn pace(&self) -> Pace {
+        *self.pace.borrow()
+    }
+
+    async fn lead_once(&mut self, process: &Process<ElectionKey>) -> ProcessState {
+        let slots = SlotNumber::all(SLOTS).map(|slot| ElectionKey { cluster: "faults".into(), slot });
+        let Ok(holder) = Holder::new(format!("candidate-{}", self.number)) else { return ProcessState::Dead };
+        let candidacy = Candidacy { slots: slots.collect(), terms: Terms::new(holder, TTL) };
+        self.leaderships.campaigns(self.number);
+        let mut pace = self.pace.clone();
+        let acquired = tokio::select! {
+            biased;
+            acquired = process.elections.acquire(candidacy) => acquired,
+            _ = pace.wait_for(|pace| *pace == Pace::Stopping) => return ProcessState::Alive,
+        };
+        match acquired {
+            Ok((key, leadership)) => self.leads(process, &key, leadership).await,
+            Err(error) => {
+                self.leaderships.violates(format!("candidate {} gave up: {error}", self.number));
+                ProcessState::Dead
+            }
+        }
+    }
+
+    async fn leads(
+        &mut self,
+        process: &Process<ElectionKey>,
+        key: &ElectionKey,
+        leadership: Leadership,
+    ) -> ProcessState {
+        let incarnation = leadership.incarnation();
+        let before = self.leaderships.begins(self.number, key, &leadership, process, self.clock.now());
+        if let Some(before) = before {
+            self.send_late_writes(key, &before).await;
+        }
+        let (most, crashes) = match self.pace() {
+            Pace::Normal => (TTL.get() * 2, 0.25),
+            Pace::Fast | Pace::Stopping => (TTL.get() / 20, 0.0),
+        };
+        let turn = most.mul_f64(self.rng.f64());
+        let mut pace = self.pace.clone();
+        let loss = tokio::select! {
+            biased;
+            loss = leadership.lost() => Some(loss),
+            _ = pace.wait_for(|pace| *pace == Pace::Stopping) => None,
+            () = self.clock.sleep(turn) => None,
+        };
+        let crashes = match &loss {
+            // Some work does not stop, and ends with its process at the deadline.
+            Some(loss) => {
+                self.leaderships.loses(incarnation, loss, leadership.standing().kill_at());
+                let lingers = self.rng.f64() < 0.3;
+                if lingers && let Some((deadline, _)) = process.trigger.earliest() {
+                    self.clock.sleep_until(deadline).await;
+                }
+                lingers
+            }
+            None => self.rng.f64() < crashes,
+        };
+        // A process past its deadline is dead.
+        let crashes = crashes || process.trigger.check() || !process.trigger.fired().is_empty();
+        self.leaderships.ends(incarnation, self.clock.now());
+        if crashes {
+            self.counts.add(Event::LeaderCrashed);
+            process.crash();
+            drop(leadership);
+            return ProcessState::Dead;
+        }
+        leadership.release().await;
+        ProcessState::Alive
+    }
+
+    /// Sends late writes of a deposed leader: a renewal of its record, and its release. Both must be refused
+    /// (I2).
+    async fn send_late_writes(&self, key: &ElectionKey, deposed: &Entry) {
+        let late = deposed.renewed(deposed.version.next());
+        let renewed = match self.direct.compare_and_swap(key, deposed, &late).await {
+            Ok(swap) => Some(swap == Swap::Swapped),
+            Err(_) => None,
+        };
+        let released = match self.direct.compare_and_delete(key, deposed.incarnation(), deposed.epoch).await {
+            Ok(delete) => Some(delete == Delete::Deleted),
+            Err(_) => None,
+        };
+        for (landed, what) in [(renewed, "renewal"), (released, "release")] {
+            match landed {
+                Some(true) => {
+                    self.leaderships.violates(format!("a late {what} of {} has landed", deposed.epoch))
+                }
+                Some(false) => self.counts.add(Event::DeposedRefused),
+                // The outcome is unknown. If the write was applied, the new leader will lose its record.
+                None => {}
+            }
+        }
+    }
+}
