@@ -4,7 +4,7 @@
 //! they need of the machine in [`needs`], how long they may take in [`limit`], and where they keep their
 //! files in [`scratch`]. Nothing is run again because it failed.
 
-mod limit;
+pub(crate) mod limit;
 pub(crate) mod needs;
 mod outcome;
 pub(crate) mod scratch;

@@ -9,7 +9,7 @@ use std::{
     process::{Command, ExitStatus},
     time::Duration,
 };
-use vvm_clock::SystemClock;
+use vvm_clock::{Span, SystemClock};
 
 /// Several times what the longest step takes on 2 cores, and the build of all dependencies with it.
 const LIMIT: Duration = Duration::from_secs(45 * 60);
@@ -19,7 +19,7 @@ const PACE: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// That it can't be started, or took too long.
-pub(super) fn run(command: &mut Command) -> io::Result<ExitStatus> {
+pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
     if io::stdin().is_terminal() { command.status() } else { run_for(command, LIMIT) }
 }
 
@@ -35,7 +35,10 @@ fn run_for(command: &mut Command, limit: Duration) -> io::Result<ExitStatus> {
             // system.
             Command::new("sh").args(["-c", &format!("kill -s KILL -- -{}", child.id())]).status()?;
             child.wait()?;
-            return Err(io::Error::new(io::ErrorKind::TimedOut, format!("ended after {limit:?}: it hangs")));
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("ended after {}: it hangs", Span(limit)),
+            ));
         }
         SystemClock::block_for(PACE);
     }

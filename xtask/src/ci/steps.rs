@@ -9,7 +9,9 @@ use super::{
     scratch,
 };
 use crate::{
-    broken, tidy,
+    broken,
+    evidence::smoke,
+    tidy,
     workspace::{Workspace, cargo},
 };
 use std::{fmt, io, path::Path, process::ExitStatus};
@@ -28,6 +30,7 @@ pub(super) enum Work {
     Cargo { arguments: Vec<String>, flags: Option<(&'static str, &'static str)> },
     Tidy,
     Broken,
+    Evidence,
 }
 
 /// Every step, the quick ones first.
@@ -54,6 +57,7 @@ pub(super) fn all(workspace: &Workspace) -> Vec<Step> {
             need: Some(Need { server_at: Some(server_at), server }),
         }
     }));
+    steps.push(Step { name: "evidence".into(), work: Work::Evidence, need: None });
     steps
 }
 
@@ -113,6 +117,9 @@ impl Work {
         match self {
             Self::Tidy => holds(tidy::run(tidy::Options::default()), "violations, listed above"),
             Self::Broken => holds(broken::run(), "a variant survived"),
+            // Commands that this machine can't run are listed as left out, and are steps of their own if tests
+            // need their server.
+            Self::Evidence => holds(smoke::run(false), "a command of docs/evidence.md failed"),
             Self::Cargo { arguments, flags } => {
                 let scratch = scratch::place().map(|place| (scratch::VARIABLE, place));
                 let mut command = cargo();
@@ -139,6 +146,7 @@ impl fmt::Display for Work {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tidy => out.write_str("the rules of the house"),
+            Self::Evidence => out.write_str("every command of docs/evidence.md, at a small size"),
             Self::Broken => out.write_str("the simulation against code that is broken on purpose"),
             Self::Cargo { arguments, flags } => {
                 if let Some((variable, value)) = flags {

@@ -4,7 +4,11 @@
 //! and no figure.
 
 use crate::{
-    ci::needs::{Need, Server},
+    ci::{
+        limit,
+        needs::{Need, Server},
+        scratch,
+    },
     workspace::{Workspace, cargo},
 };
 use std::{
@@ -92,7 +96,9 @@ pub(crate) fn run(all: bool) -> bool {
         }
         println!("==> cargo xtask {command}: {program} {}", arguments.join(" "));
         let began = SystemClock::read();
-        let status = Command::new(target(&root).join(program)).args(*arguments).current_dir(&root).status();
+        let scratch = scratch::place().map(|place| (scratch::VARIABLE, place));
+        let mut command = Command::new(target(&root).join(program));
+        let status = limit::run(command.args(*arguments).envs(scratch).current_dir(&root));
         let took = SystemClock::read().since(began).as_secs_f64();
         match status {
             Ok(status) if status.success() => println!("<== ok, {took:.1} s\n"),
