@@ -117,8 +117,7 @@ impl Work {
         match self {
             Self::Tidy => holds(tidy::run(tidy::Options::default()), "violations, listed above"),
             Self::Broken => holds(broken::run(), "a variant survived"),
-            // Commands that this machine can't run are listed as left out, and are steps of their own if tests
-            // need their server.
+            // A command that this machine can't run is listed as left out.
             Self::Evidence => holds(smoke::run(false), "a command of docs/evidence.md failed"),
             Self::Cargo { arguments, flags } => {
                 let scratch = scratch::place().map(|place| (scratch::VARIABLE, place));
