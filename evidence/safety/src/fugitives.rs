@@ -5,14 +5,14 @@
 //! level promises that none does. Other times are printed as not promised.
 
 mod kind;
-mod place;
 mod run;
+mod setting;
 
 use crate::OUTLIVES;
 use clap::Args;
-use kind::{Blow, KINDS, Kind};
-use place::{PLACES, Place};
+use kind::{Ending, KINDS, Kind};
 use rustix::process::geteuid;
+use setting::{SETTINGS, Setting};
 use std::{fs, io, path::Path, time::Duration};
 
 /// How many trials a line without a promise has. Each may last until it is given up.
@@ -42,13 +42,13 @@ pub(crate) fn run(vvm: &Path, options: &Options) -> io::Result<bool> {
     println!("load {}", load()?);
     let mut kept = true;
     let mut lines = 0;
-    for place in PLACES {
-        if let Some(refusal) = place.refusal(vvm)? {
-            println!("{}: not available here: {refusal}", place.title());
+    for setting in SETTINGS {
+        if let Some(refusal) = setting.refusal(vvm)? {
+            println!("{}: not available here: {refusal}", setting.title());
             continue;
         }
-        for (kind, blow) in KINDS.into_iter().flat_map(|kind| Blow::ALL.map(|blow| (kind, blow))) {
-            let title = format!("{}; {}; {}", place.title(), kind.title, blow.title());
+        for (kind, ending) in KINDS.into_iter().flat_map(|kind| Ending::ALL.map(|ending| (kind, ending))) {
+            let title = format!("{}; {}; {}", setting.title(), kind.title, ending.title());
             if options.only.as_ref().is_some_and(|only| !title.contains(only.as_str())) {
                 continue;
             }
@@ -56,7 +56,7 @@ pub(crate) fn run(vvm: &Path, options: &Options) -> io::Result<bool> {
                 println!("{title}: not run: needs root");
                 continue;
             }
-            let line = measure(vvm, options.trials, place, kind, blow, title)?;
+            let line = measure(vvm, options.trials, setting, kind, ending, title)?;
             println!("{line}");
             kept &= line.is_kept();
             lines += 1;
@@ -72,14 +72,15 @@ pub(crate) fn run(vvm: &Path, options: &Options) -> io::Result<bool> {
 fn measure(
     vvm: &Path,
     trials: usize,
-    place: Place,
+    setting: Setting,
     kind: Kind,
-    blow: Blow,
+    ending: Ending,
     title: String,
 ) -> io::Result<Line> {
-    let promised = place.promises(kind, blow);
+    let promised = setting.promises(kind, ending);
     let trials = if promised { trials } else { trials.min(WITHOUT_A_PROMISE) };
-    let mut took = (0..trials).map(|_| run::trial(vvm, place, kind, blow)).collect::<io::Result<Vec<_>>>()?;
+    let mut took =
+        (0..trials).map(|_| run::trial(vvm, setting, kind, ending)).collect::<io::Result<Vec<_>>>()?;
     took.sort_by_key(|took| took.unwrap_or(Duration::MAX));
     Ok(Line { title, promised, took })
 }

@@ -12,25 +12,25 @@
 //! of two versions, and each has led. `safety fugitives` tries workers that escape ([`fugitives`]).
 #![forbid(unsafe_code)]
 
+mod fault;
 mod fugitives;
 mod instance;
 mod orphans;
+mod plan;
 mod proc_fs;
 mod remains;
 mod succession;
 mod terminal;
-mod torment;
-mod trouble;
 mod verdict;
 mod worker;
 
 use clap::{Parser, Subcommand};
 use fastrand::Rng;
 use instance::Setup;
+use plan::Ends;
 #[cfg(feature = "dynamodb")]
 use servers::dynamodb::DynamoDbLocal;
 use std::{env, io, path::PathBuf, process::ExitCode, rc::Rc, time::Duration};
-use torment::Ends;
 
 /// Kills vvm processes at random and checks that no two workers ever run at once.
 #[derive(Debug, Parser)]
@@ -49,9 +49,9 @@ struct Args {
     /// The TTL, in milliseconds; 1000 if not given, 2000 with `--dynamodb-local`.
     #[arg(long)]
     ttl_ms: Option<u64>,
-    /// Mean time between two faults, in milliseconds; the TTL if not given.
-    #[arg(long)]
-    trouble_ms: Option<u64>,
+    /// The mean time between two faults, in milliseconds; the TTL if not given.
+    #[arg(long, alias = "trouble-ms")]
+    fault_ms: Option<u64>,
     /// How long a worker, or its background process, may outlive host or guardian, in milliseconds. More than
     /// 50 is for busy machines; the protocol's limit is 0.2 TTL.
     #[arg(long, default_value_t = 50)]
@@ -151,10 +151,10 @@ fn run(args: &Args) -> io::Result<bool> {
     println!("seed {seed}; {} candidates, TTL {ttl_ms} ms, {ends}", args.instances);
     let setup =
         Setup { programs, folder: folder.path().to_owned(), storage, ttl: Duration::from_millis(ttl_ms) };
-    let plan = torment::Plan {
+    let plan = plan::Plan {
         setup: Rc::new(setup),
         instances: args.instances,
-        mean: Duration::from_millis(args.trouble_ms.unwrap_or(ttl_ms)),
+        mean: Duration::from_millis(args.fault_ms.unwrap_or(ttl_ms)),
         most: Duration::from_millis(args.at_most_ms),
         ends,
     };

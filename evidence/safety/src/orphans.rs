@@ -7,7 +7,7 @@ use vvm_clock::Instant;
 #[derive(Default)]
 pub(crate) struct Orphans {
     /// Logs of workers that were seen.
-    living: Vec<Bond>,
+    living: Vec<Watched>,
     known: BTreeSet<String>,
     pub(crate) longest: Duration,
     pub(crate) seen: u64,
@@ -15,7 +15,7 @@ pub(crate) struct Orphans {
 }
 
 /// A process that must not outlive another one.
-struct Bond {
+struct Watched {
     process: Process,
     /// `None` if it had ended before the first look.
     host: Option<Process>,
@@ -39,7 +39,7 @@ impl Orphans {
             if !name.starts_with("worker-") || self.known.contains(&name) {
                 continue;
             }
-            // The first line may not be written yet: the next look reads it.
+            // The first line may not be written yet. Then the next call reads it.
             let log = fs::read_to_string(folder.join(&name))?;
             let Some((worker, host, background)) =
                 log.split_once('\n').and_then(|(head, _)| parse(&name, head))
@@ -48,26 +48,27 @@ impl Orphans {
             };
             let host = Process::of(host);
             for (number, what) in [(worker, "worker"), (background, "background process of a worker")] {
-                let bond = |process| Bond { process, host, what, orphaned: None, is_late: false };
-                self.living.extend(Process::of(number).map(bond));
+                let watched = |process| Watched { process, host, what, orphaned: None, is_late: false };
+                self.living.extend(Process::of(number).map(watched));
             }
             self.known.insert(name);
         }
         let (longest, seen, violations) = (&mut self.longest, &mut self.seen, &mut self.violations);
-        self.living.retain_mut(|bond| {
-            let is_excused = bond.what != "worker" && bond.host.is_some_and(|host| excused.contains(&host));
-            if is_excused || !bond.process.acts() {
+        self.living.retain_mut(|watched| {
+            let is_excused =
+                watched.what != "worker" && watched.host.is_some_and(|host| excused.contains(&host));
+            if is_excused || !watched.process.acts() {
                 return false;
             }
-            if !bond.host.is_some_and(Process::acts) {
-                let since = *bond.orphaned.get_or_insert_with(|| {
+            if !watched.host.is_some_and(Process::acts) {
+                let since = *watched.orphaned.get_or_insert_with(|| {
                     *seen += 1;
                     now
                 });
                 let outlived = now.since(since);
-                if outlived > most && !bond.is_late {
-                    bond.is_late = true;
-                    let (what, number) = (bond.what, bond.process.number);
+                if outlived > most && !watched.is_late {
+                    watched.is_late = true;
+                    let (what, number) = (watched.what, watched.process.number);
                     violations.push(format!("{what} ({number}) outlived its host by {outlived:?} or more"));
                 }
                 *longest = (*longest).max(outlived);
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_names_the_worker_its_host_and_what_it_has_in_the_background() {
+    fn log_has_worker_host_and_background_process() {
         assert_eq!(parse("worker-12-7", "7 11 alone 13"), Some((12, 11, 13)));
         assert_eq!(parse("worker-12-7", "7 11 alone"), None);
     }

@@ -10,7 +10,7 @@ use vvm_clock::Instant;
 
 /// The time that one worker ran, from its log.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Spell {
+pub(crate) struct WorkSpan {
     epoch: u64,
     alone: bool,
     /// Which of the programs started it.
@@ -20,7 +20,7 @@ pub(crate) struct Spell {
 }
 
 #[cfg(test)]
-impl Spell {
+impl WorkSpan {
     pub(crate) fn between(first: Instant, last: Instant) -> Self {
         Self { epoch: 1, alone: true, program: 0, first, last }
     }
@@ -31,7 +31,7 @@ const FEW: usize = 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
-    spells: usize,
+    spans: usize,
     led: f64,
     longest_gap: Duration,
     /// The programs of the workers, in their order.
@@ -40,18 +40,18 @@ pub(crate) struct Verdict {
 }
 
 /// Reads every worker's log. A worker that was killed before its first line has none.
-pub(crate) fn read(folder: &Path) -> io::Result<Vec<Spell>> {
-    let mut spells = Vec::new();
+pub(crate) fn read(folder: &Path) -> io::Result<Vec<WorkSpan>> {
+    let mut spans = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_name().to_string_lossy().starts_with("worker-") {
-            spells.extend(parse(&fs::read_to_string(entry.path())?));
+            spans.extend(parse(&fs::read_to_string(entry.path())?));
         }
     }
-    Ok(spells)
+    Ok(spans)
 }
 
-fn parse(log: &str) -> Option<Spell> {
+fn parse(log: &str) -> Option<WorkSpan> {
     let mut lines = log.lines();
     let mut head = lines.next()?.split(' ');
     let epoch = head.next()?.parse().ok()?;
@@ -59,20 +59,20 @@ fn parse(log: &str) -> Option<Spell> {
     let program = head.nth(1)?.parse().ok()?;
     // A kill may cut off the last line, which leaves a smaller number: the largest is the last.
     let beats = || lines.clone().filter_map(|line| line.parse().ok()).map(Instant::from_nanos);
-    Some(Spell { epoch, alone, program, first: beats().next()?, last: beats().max()? })
+    Some(WorkSpan { epoch, alone, program, first: beats().next()?, last: beats().max()? })
 }
 
 /// Checks that no two overlap, that epochs rise strictly, and that at least `least` of the time was led.
-pub(crate) fn judge(mut spells: Vec<Spell>, began: Instant, ended: Instant, least: f64) -> Verdict {
-    spells.sort_by_key(|spell| spell.first);
-    let turns = spells.iter().map(|spell| spell.program).collect();
-    let mut verdict = Verdict { spells: spells.len(), turns, ..Verdict::default() };
-    for spell in spells.iter().filter(|spell| !spell.alone) {
+pub(crate) fn judge(mut spans: Vec<WorkSpan>, began: Instant, ended: Instant, least: f64) -> Verdict {
+    spans.sort_by_key(|span| span.first);
+    let turns = spans.iter().map(|span| span.program).collect();
+    let mut verdict = Verdict { spans: spans.len(), turns, ..Verdict::default() };
+    for span in spans.iter().filter(|span| !span.alone) {
         verdict
             .violations
-            .push(format!("the worker of epoch {} started while another held the lock", spell.epoch));
+            .push(format!("the worker of epoch {} started while another held the lock", span.epoch));
     }
-    for pair in spells.windows(2) {
+    for pair in spans.windows(2) {
         let [before, after] = pair else { continue };
         if after.first < before.last {
             let by = after.first.until(before.last);
@@ -83,7 +83,7 @@ pub(crate) fn judge(mut spells: Vec<Spell>, began: Instant, ended: Instant, leas
         }
         verdict.longest_gap = verdict.longest_gap.max(before.last.until(after.first));
     }
-    let led: Duration = spells.iter().map(|spell| spell.first.until(spell.last) + BEAT).sum();
+    let led: Duration = spans.iter().map(|span| span.first.until(span.last) + BEAT).sum();
     verdict.led = led.as_secs_f64() / began.until(ended).as_secs_f64();
     if verdict.led < least {
         let share = verdict.led * 100.0;
@@ -99,7 +99,7 @@ impl Verdict {
         for (number, program) in programs.iter().enumerate() {
             let count = self.turns.iter().filter(|turn| **turn == number).count();
             println!("{}: {count} workers", program.display());
-            if count == 0 && self.spells > FEW {
+            if count == 0 && self.spans > FEW {
                 self.violations.push(format!("{} never led", program.display()));
             }
         }
@@ -114,7 +114,7 @@ impl fmt::Display for Verdict {
         writeln!(
             out,
             "{} workers one after another, led {share:.0} % of the time, longest gap {:.2} s",
-            self.spells,
+            self.spans,
             self.longest_gap.as_secs_f64()
         )?;
         self.violations.iter().try_for_each(|violation| writeln!(out, "VIOLATION: {violation}"))?;
@@ -130,40 +130,40 @@ mod tests {
         Instant::from_nanos(seconds * 1_000_000_000)
     }
 
-    fn spell(epoch: u64, first: u64, last: u64) -> Spell {
-        Spell { epoch, alone: true, program: 0, first: at(first), last: at(last) }
+    fn span(epoch: u64, first: u64, last: u64) -> WorkSpan {
+        WorkSpan { epoch, alone: true, program: 0, first: at(first), last: at(last) }
     }
 
-    fn violations(spells: Vec<Spell>) -> Vec<String> {
-        judge(spells, at(0), at(10), 0.6).violations
-    }
-
-    #[test]
-    fn one_after_the_other_is_fine() {
-        assert_eq!(violations(vec![spell(1, 0, 4), spell(2, 5, 10)]), Vec::<String>::new());
+    fn violations(spans: Vec<WorkSpan>) -> Vec<String> {
+        judge(spans, at(0), at(10), 0.6).violations
     }
 
     #[test]
-    fn overlaps_falling_epochs_idle_time_and_taken_locks_are_violations() {
-        assert_eq!(violations(vec![spell(1, 0, 6), spell(2, 5, 10)]).len(), 1);
-        assert_eq!(violations(vec![spell(2, 0, 4), spell(2, 5, 10)]).len(), 1);
-        assert_eq!(violations(vec![spell(1, 0, 2)]).len(), 1);
-        assert_eq!(violations(vec![Spell { alone: false, ..spell(1, 0, 10) }]).len(), 1);
+    fn consecutive_workers_are_no_violation() {
+        assert_eq!(violations(vec![span(1, 0, 4), span(2, 5, 10)]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn overlap_falling_epoch_idle_time_and_taken_lock_are_violations() {
+        assert_eq!(violations(vec![span(1, 0, 6), span(2, 5, 10)]).len(), 1);
+        assert_eq!(violations(vec![span(2, 0, 4), span(2, 5, 10)]).len(), 1);
+        assert_eq!(violations(vec![span(1, 0, 2)]).len(), 1);
+        assert_eq!(violations(vec![WorkSpan { alone: false, ..span(1, 0, 10) }]).len(), 1);
     }
 
     #[test]
     fn program_that_never_led_is_a_violation() {
         for (last, violations) in [(20, &[][..]), (21, &["new never led"])] {
-            let spells = (1..=last).map(|number| spell(number, number, number + 1)).collect();
-            let mut verdict = judge(spells, at(1), at(last + 1), 0.6);
+            let spans = (1..=last).map(|number| span(number, number, number + 1)).collect();
+            let mut verdict = judge(spans, at(1), at(last + 1), 0.6);
             verdict.check_turns(&["old".into(), "new".into()]);
             assert_eq!(verdict.violations, violations);
         }
     }
 
     #[test]
-    fn a_log_is_read_back_although_its_last_line_was_cut_short() {
+    fn log_with_a_truncated_last_line_is_read() {
         let log = "7 123 alone 124 0\n1000000000\n2000000000\n30000";
-        assert_eq!(parse(log), Some(spell(7, 1, 2)));
+        assert_eq!(parse(log), Some(span(7, 1, 2)));
     }
 }

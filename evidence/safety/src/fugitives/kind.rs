@@ -49,16 +49,16 @@ impl Kind {
     }
 }
 
-/// How guardian or host end.
+/// How guardian or host end or stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Blow {
+pub(super) enum Ending {
     HostKilled,
     GuardianKilled,
     HostStopped,
     BothStopped,
 }
 
-impl Blow {
+impl Ending {
     pub(super) const ALL: [Self; 4] =
         [Self::HostKilled, Self::GuardianKilled, Self::HostStopped, Self::BothStopped];
 

@@ -1,8 +1,8 @@
 //! One trial: starts a worker, ends guardian or host, and waits for the worker's last process to end.
 
 use super::{
-    kind::{Blow, Kind},
-    place::Place,
+    kind::{Ending, Kind},
+    setting::Setting,
 };
 use crate::proc_fs::{self, Marked};
 use rustix::process::{Pid, Signal, kill_process};
@@ -33,18 +33,23 @@ struct Found {
 
 /// Returns how long the worker's last process outlived the host, or the killed guardian. `None` if it still
 /// ran at the end.
-pub(super) fn trial(vvm: &Path, place: Place, kind: Kind, blow: Blow) -> io::Result<Option<Duration>> {
+pub(super) fn trial(
+    vvm: &Path,
+    setting: Setting,
+    kind: Kind,
+    ending: Ending,
+) -> io::Result<Option<Duration>> {
     let folder = tempfile::tempdir()?;
     let mark = folder.path().display().to_string();
-    let mut command = place.command(vvm, folder.path(), &["sh", "-c", kind.script]);
+    let mut command = setting.command(vvm, folder.path(), &["sh", "-c", kind.script]);
     command.env(MARK, &mark).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn()?;
-    let took = strike(&mark, kind, blow);
+    let took = inject(&mark, kind, ending);
     clean_up(&mut child, &mark)?;
     took
 }
 
-fn strike(mark: &str, kind: Kind, blow: Blow) -> io::Result<Option<Duration>> {
+fn inject(mark: &str, kind: Kind, ending: Ending) -> io::Result<Option<Duration>> {
     let mut found = Found::default();
     let is_there = wait(STARTS, || {
         found = find(mark);
@@ -53,18 +58,18 @@ fn strike(mark: &str, kind: Kind, blow: Blow) -> io::Result<Option<Duration>> {
     let (Some(_), Some(guardian), Some(host)) = (is_there, found.guardian, found.host) else {
         return Err(io::Error::other(format!("the worker did not start: {}", kind.title)));
     };
-    match blow {
-        Blow::HostKilled => kill_process(host, Signal::KILL)?,
-        Blow::GuardianKilled => kill_process(guardian, Signal::KILL)?,
-        Blow::HostStopped => kill_process(host, Signal::STOP)?,
-        Blow::BothStopped => {
+    match ending {
+        Ending::HostKilled => kill_process(host, Signal::KILL)?,
+        Ending::GuardianKilled => kill_process(guardian, Signal::KILL)?,
+        Ending::HostStopped => kill_process(host, Signal::STOP)?,
+        Ending::BothStopped => {
             kill_process(guardian, Signal::STOP)?;
             kill_process(host, Signal::STOP)?;
         }
     }
-    let victim = if blow == Blow::GuardianKilled { guardian } else { host };
-    if wait(STARTS, || proc_fs::status(victim.as_raw_nonzero().get()).is_none_or(|of| of.zombie)).is_none() {
-        return Err(io::Error::other(format!("{} outlived the deadline", blow.title())));
+    let target = if ending == Ending::GuardianKilled { guardian } else { host };
+    if wait(STARTS, || proc_fs::status(target.as_raw_nonzero().get()).is_none_or(|of| of.zombie)).is_none() {
+        return Err(io::Error::other(format!("{} outlived the deadline", ending.title())));
     }
     Ok(wait(WATCHED, || find(mark).of_worker.is_empty()))
 }

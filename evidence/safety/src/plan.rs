@@ -1,11 +1,11 @@
 //! Runs candidates, injects faults until the limit, and prints the result.
 
 use crate::{
+    fault::Faults,
     instance::{Instance, Setup},
     orphans::Orphans,
     remains::Remains,
     succession::Successions,
-    trouble::Troubles,
     verdict,
 };
 use fastrand::Rng;
@@ -37,7 +37,7 @@ pub(crate) enum Ends {
 /// What a run has found so far.
 #[derive(Default)]
 struct Seen {
-    troubles: Troubles,
+    faults: Faults,
     orphans: Orphans,
     remains: Remains,
 }
@@ -48,22 +48,22 @@ impl Plan {
         let Setup { programs, folder, ttl, .. } = &*self.setup;
         let began = SystemClock::read();
         let mut seen = Seen::default();
-        let instances = self.torment(&mut seen, began, rng)?;
+        let instances = self.inject_faults(&mut seen, began, rng)?;
         let ended = SystemClock::read();
-        let Seen { mut troubles, orphans, mut remains } = seen;
+        let Seen { mut faults, orphans, mut remains } = seen;
         for instance in instances {
             // The last fault may have ended it: the processes that it leaves are checked, too.
-            if let Some(end) = instance.end(|instance| troubles.kills_guardian_of(instance))? {
-                remains.of(end, SystemClock::read(), *ttl, &troubles.excused);
+            if let Some(end) = instance.end(|instance| faults.kills_guardian_of(instance))? {
+                remains.of(end, SystemClock::read(), *ttl, &faults.excused);
             }
             remains.look(SystemClock::read(), self.most);
         }
         remains.at_the_end(folder, *ttl, self.most);
         let took = began.until(ended).as_secs();
-        println!("{troubles}, in {took} s");
-        let spells = verdict::read(folder)?;
-        println!("{}", Successions::of(&troubles.blows, &spells));
-        let mut verdict = verdict::judge(spells, began, ended, LED);
+        println!("{faults}, in {took} s");
+        let spans = verdict::read(folder)?;
+        println!("{}", Successions::of(&faults.leader_kills, &spans));
+        let mut verdict = verdict::judge(spans, began, ended, LED);
         if programs.len() > 1 {
             verdict.check_turns(programs);
         }
@@ -85,39 +85,39 @@ impl Plan {
         Ok(verdict.violations.len())
     }
 
-    fn torment(&self, seen: &mut Seen, began: Instant, rng: &mut Rng) -> io::Result<Vec<Instance>> {
-        let Seen { troubles, orphans, remains } = seen;
+    fn inject_faults(&self, seen: &mut Seen, began: Instant, rng: &mut Rng) -> io::Result<Vec<Instance>> {
+        let Seen { faults, orphans, remains } = seen;
         let mut instances = (0..self.instances)
             .map(|number| Instance::start(&self.setup, number))
             .collect::<io::Result<Vec<_>>>()?;
-        let mut next_trouble = began;
-        while !self.ends.has_come(began, troubles) {
+        let mut next_fault = began;
+        while !self.ends.has_come(began, faults) {
             let now = SystemClock::read();
             for instance in &mut instances {
                 if let Some(ended) = instance.restart_if_due(now, rng)? {
-                    remains.of(ended, now, self.setup.ttl, &troubles.excused);
+                    remains.of(ended, now, self.setup.ttl, &faults.excused);
                 }
             }
-            orphans.look(now, &self.setup.folder, self.most, &troubles.excused)?;
+            orphans.look(now, &self.setup.folder, self.most, &faults.excused)?;
             remains.look(now, self.most);
-            troubles.resume_due(now);
-            if now >= next_trouble {
-                troubles.make(now, &mut instances, rng);
-                next_trouble = now.after(self.mean.mul_f64(2.0 * rng.f64()));
+            faults.resume_due(now);
+            if now >= next_fault {
+                faults.inject(now, &mut instances, rng);
+                next_fault = now.after(self.mean.mul_f64(2.0 * rng.f64()));
             }
             // Between two looks: short enough to measure how long an orphan lives.
             SystemClock::block_for(Duration::from_millis(3));
         }
-        troubles.resume_all();
+        faults.resume_all();
         Ok(instances)
     }
 }
 
 impl Ends {
-    fn has_come(self, began: Instant, troubles: &Troubles) -> bool {
+    fn has_come(self, began: Instant, faults: &Faults) -> bool {
         match self {
             Self::After(duration) => SystemClock::read() >= began.after(duration),
-            Self::AfterKills(kills) => troubles.kills() >= kills,
+            Self::AfterKills(kills) => faults.kills() >= kills,
         }
     }
 }

@@ -16,20 +16,20 @@ use vvm_clock::Instant;
 
 /// The faults so far, and the processes that are still stopped.
 #[derive(Default)]
-pub(crate) struct Troubles {
-    done: BTreeMap<(Victim, Deed), u64>,
+pub(crate) struct Faults {
+    done: BTreeMap<(Target, Action), u64>,
     /// When a leader's guardian, host, or both were killed.
-    pub(crate) blows: Vec<(Instant, Victim)>,
+    pub(crate) leader_kills: Vec<(Instant, Target)>,
     stopped: Vec<(Instant, Pid)>,
     /// Guardians and hosts that were killed or stopped.
     hit: BTreeSet<Process>,
-    /// Those where both were: then no process is left to contain what the worker started in the background.
+    /// Guardians and hosts that were both hit: then no process contains the background processes of the worker.
     pub(crate) excused: BTreeSet<Process>,
 }
 
 /// The target of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Victim {
+pub(crate) enum Target {
     Guardian,
     Host,
     Worker,
@@ -38,14 +38,14 @@ pub(crate) enum Victim {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Deed {
+enum Action {
     Kill,
     Stop,
     Term,
 }
 
 /// The processes of one candidate.
-struct Family {
+struct CandidateProcesses {
     index: usize,
     guardian: Process,
     host: Option<Process>,
@@ -53,7 +53,7 @@ struct Family {
     has_terminal: bool,
 }
 
-impl Family {
+impl CandidateProcesses {
     fn of((index, instance): (usize, &Instance)) -> Option<Self> {
         let guardian = instance.guardian()?;
         let host = proc_fs::children(guardian.number).first().copied().and_then(Process::of);
@@ -61,94 +61,98 @@ impl Family {
         Some(Self { index, guardian, host, worker, has_terminal: instance.has_terminal() })
     }
 
-    /// Finds the processes of a candidate.
-    fn victims(&self) -> Vec<Victim> {
+    /// Returns the possible targets.
+    fn targets(&self) -> Vec<Target> {
         let there = [
-            (Victim::Guardian, true),
-            (Victim::Host, self.host.is_some()),
-            (Victim::Worker, self.worker.is_some()),
-            (Victim::GuardianAndHost, self.host.is_some()),
-            (Victim::Terminal, self.has_terminal),
+            (Target::Guardian, true),
+            (Target::Host, self.host.is_some()),
+            (Target::Worker, self.worker.is_some()),
+            (Target::GuardianAndHost, self.host.is_some()),
+            (Target::Terminal, self.has_terminal),
         ];
-        there.into_iter().filter_map(|(victim, is_there)| is_there.then_some(victim)).collect()
+        there.into_iter().filter_map(|(target, is_there)| is_there.then_some(target)).collect()
     }
 
     /// Returns the processes of a target.
-    fn processes(&self, victim: Victim) -> Vec<i32> {
+    fn processes(&self, target: Target) -> Vec<i32> {
         let (guardian, host) = (Some(self.guardian.number), self.host.map(|host| host.number));
-        let processes = match victim {
-            Victim::Guardian => [guardian, None],
-            Victim::Host => [host, None],
-            Victim::Worker => [self.worker, None],
-            Victim::GuardianAndHost => [guardian, host],
-            Victim::Terminal => [None, None],
+        let processes = match target {
+            Target::Guardian => [guardian, None],
+            Target::Host => [host, None],
+            Target::Worker => [self.worker, None],
+            Target::GuardianAndHost => [guardian, host],
+            Target::Terminal => [None, None],
         };
         processes.into_iter().flatten().collect()
     }
 }
 
-impl Troubles {
+impl Faults {
     /// How many faults killed a process or closed a terminal.
     pub(crate) fn kills(&self) -> u64 {
-        self.done.iter().filter(|((_, deed), _)| *deed == Deed::Kill).map(|(_, count)| count).sum()
+        self.done.iter().filter(|((_, action), _)| *action == Action::Kill).map(|(_, count)| count).sum()
     }
 
     /// Injects one fault into one candidate.
-    pub(crate) fn make(&mut self, now: Instant, instances: &mut [Instance], rng: &mut Rng) {
-        let mut candidates: Vec<Family> = instances.iter().enumerate().filter_map(Family::of).collect();
-        // The end of a standby changes little: every second fault goes to the leader.
-        if rng.bool() && candidates.iter().any(|family| family.worker.is_some()) {
-            candidates.retain(|family| family.worker.is_some());
+    pub(crate) fn inject(&mut self, now: Instant, instances: &mut [Instance], rng: &mut Rng) {
+        let mut candidates: Vec<CandidateProcesses> =
+            instances.iter().enumerate().filter_map(CandidateProcesses::of).collect();
+        // A fault of a standby tests little, so every second fault hits the leader.
+        if rng.bool() && candidates.iter().any(|candidate| candidate.worker.is_some()) {
+            candidates.retain(|candidate| candidate.worker.is_some());
         }
-        let Some(family) = rng.choice(candidates) else { return };
-        let Some(victim) = rng.choice(family.victims()) else { return };
-        let deed = match (victim, rng.u32(..5)) {
-            (Victim::GuardianAndHost | Victim::Terminal, _) | (_, 0..3) => Deed::Kill,
-            (_, 3) => Deed::Stop,
-            _ => Deed::Term,
+        let Some(candidate) = rng.choice(candidates) else { return };
+        let Some(target) = rng.choice(candidate.targets()) else { return };
+        let action = match (target, rng.u32(..5)) {
+            (Target::GuardianAndHost | Target::Terminal, _) | (_, 0..3) => Action::Kill,
+            (_, 3) => Action::Stop,
+            _ => Action::Term,
         };
-        if deed != Deed::Term {
-            self.hit(&family, victim);
+        if action != Action::Term {
+            self.hit(&candidate, target);
         }
-        let mut is_done = victim == Victim::Terminal;
-        if let (true, Some(instance)) = (is_done, instances.get_mut(family.index)) {
+        let mut is_done = target == Target::Terminal;
+        if let (true, Some(instance)) = (is_done, instances.get_mut(candidate.index)) {
             instance.close_terminal();
         }
-        let mut processes = family.processes(victim);
+        let mut processes = candidate.processes(target);
         rng.shuffle(&mut processes);
         for target in processes.into_iter().filter_map(Pid::from_raw) {
-            // It may have ended since the look. Its process id is not reused within so short a time.
-            is_done |= kill_process(target, deed.signal()).is_ok();
-            if deed == Deed::Stop {
+            // It may have ended meanwhile. Its process id is not reused within so short a time.
+            is_done |= kill_process(target, action.signal()).is_ok();
+            if action == Action::Stop {
                 let resume_at = now.after(Duration::from_millis(rng.u64(50..2500)));
                 self.stopped.push((resume_at, target));
             }
         }
-        *self.done.entry((victim, deed)).or_default() += u64::from(is_done);
-        let is_leader = family.worker.is_some();
-        if is_done && is_leader && deed == Deed::Kill && !matches!(victim, Victim::Worker | Victim::Terminal)
+        *self.done.entry((target, action)).or_default() += u64::from(is_done);
+        let is_leader = candidate.worker.is_some();
+        if is_done
+            && is_leader
+            && action == Action::Kill
+            && !matches!(target, Target::Worker | Target::Terminal)
         {
-            self.blows.push((now, victim));
+            self.leader_kills.push((now, target));
         }
     }
 
     /// Records that the guardian of a candidate that did not end on TERM will be killed.
     pub(crate) fn kills_guardian_of(&mut self, instance: &Instance) {
-        if let Some(family) = Family::of((0, instance)) {
-            self.hit(&family, Victim::Guardian);
+        if let Some(candidate) = CandidateProcesses::of((0, instance)) {
+            self.hit(&candidate, Target::Guardian);
         }
     }
 
-    fn hit(&mut self, family: &Family, victim: Victim) {
+    fn hit(&mut self, candidate: &CandidateProcesses, target: Target) {
         let guardian =
-            matches!(victim, Victim::Guardian | Victim::GuardianAndHost).then_some(family.guardian);
-        let host = family.host.filter(|_| matches!(victim, Victim::Host | Victim::GuardianAndHost));
+            matches!(target, Target::Guardian | Target::GuardianAndHost).then_some(candidate.guardian);
+        let host = candidate.host.filter(|_| matches!(target, Target::Host | Target::GuardianAndHost));
         self.hit.extend([guardian, host].into_iter().flatten());
-        if let Some(host) = family.host
-            && self.hit.contains(&family.guardian)
+        if let Some(host) = candidate.host
+            && self.hit.contains(&candidate.guardian)
             && self.hit.contains(&host)
         {
-            self.excused.extend([family.guardian, host]);
+            self.excused.extend([candidate.guardian, host]);
         }
     }
 
@@ -167,7 +171,7 @@ impl Troubles {
     }
 }
 
-impl Deed {
+impl Action {
     fn signal(self) -> Signal {
         match self {
             Self::Kill => Signal::KILL,
@@ -177,11 +181,11 @@ impl Deed {
     }
 }
 
-impl fmt::Display for Troubles {
+impl fmt::Display for Faults {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let one = |((victim, deed), count): (&(Victim, Deed), &u64)| match victim {
-            Victim::Terminal => format!("terminal closed {count} times"),
-            _ => format!("{victim} {deed} {count} times"),
+        let one = |((target, action), count): (&(Target, Action), &u64)| match target {
+            Target::Terminal => format!("terminal closed {count} times"),
+            _ => format!("{target} {action} {count} times"),
         };
         let each = self.done.iter().filter(|(_, count)| **count > 0).map(one).collect::<Vec<_>>();
         let others = self.done.values().sum::<u64>() - self.kills();
@@ -189,7 +193,7 @@ impl fmt::Display for Troubles {
     }
 }
 
-impl fmt::Display for Victim {
+impl fmt::Display for Target {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Guardian => "guardian",
@@ -201,7 +205,7 @@ impl fmt::Display for Victim {
     }
 }
 
-impl fmt::Display for Deed {
+impl fmt::Display for Action {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Kill => "killed",

@@ -1,6 +1,6 @@
 //! The levels of containment, and the promises of each.
 
-use super::kind::{Blow, Kind};
+use super::kind::{Ending, Kind};
 use std::{
     io,
     path::Path,
@@ -9,34 +9,34 @@ use std::{
 
 /// A level of containment, outside or as process 1 of a PID namespace.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct Setting {
     level: &'static str,
     is_first: bool,
 }
 
 /// All of them.
-pub(super) const PLACES: [Place; 5] = [
-    Place { level: "guardian", is_first: false },
-    Place { level: "cgroup", is_first: false },
-    Place { level: "pidns", is_first: false },
-    Place { level: "guardian", is_first: true },
-    Place { level: "pidns", is_first: true },
+pub(super) const SETTINGS: [Setting; 5] = [
+    Setting { level: "guardian", is_first: false },
+    Setting { level: "cgroup", is_first: false },
+    Setting { level: "pidns", is_first: false },
+    Setting { level: "guardian", is_first: true },
+    Setting { level: "pidns", is_first: true },
 ];
 
-impl Place {
+impl Setting {
     pub(super) fn title(self) -> String {
         format!("{}{}", self.level, if self.is_first { " as process 1" } else { "" })
     }
 
     /// Whether every process must end with the host.
-    pub(super) fn promises(self, kind: Kind, blow: Blow) -> bool {
+    pub(super) fn promises(self, kind: Kind, ending: Ending) -> bool {
         // The kernel kills a namespace when its process 1 ends. A stopped process 1 can't clean up.
-        let ends_with_it = self.is_first && blow == Blow::GuardianKilled;
+        let ends_with_it = self.is_first && ending == Ending::GuardianKilled;
         match self.level {
             "pidns" => true,
             _ if ends_with_it => true,
-            "cgroup" => blow != Blow::BothStopped,
-            _ => blow != Blow::BothStopped && !kind.storms,
+            "cgroup" => ending != Ending::BothStopped,
+            _ => ending != Ending::BothStopped && !kind.storms,
         }
     }
 
