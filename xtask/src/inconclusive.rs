@@ -7,7 +7,7 @@ use tempfile::TempDir;
 /// busy, one to three of 55 timed tests had one; a run with more than eight says little about bounds.
 const MOST: usize = 8;
 
-/// What the tests of a run leave behind.
+/// The records of inconclusive attempts that the tests of a run write.
 #[derive(Debug)]
 pub(crate) struct Inconclusive {
     folder: TempDir,
@@ -16,20 +16,20 @@ pub(crate) struct Inconclusive {
 
 impl Inconclusive {
     /// # Errors
-    /// No folder can be made for them.
+    /// If no folder can be created for them.
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self { folder: tempfile::tempdir()?, found: BTreeMap::new() })
     }
 
-    /// Where tests leave them: `timed::records::FOLDER` names it to them.
+    /// Returns the folder for records. Tests find it in the variable `timed::records::FOLDER`.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Takes what tests have left since the last time.
+    /// Reads the records that tests have written since the last call.
     ///
     /// # Errors
-    /// It can't be read.
+    /// If they can't be read.
     pub(crate) fn collect(&mut self) -> io::Result<()> {
         for (name, attempts) in timed::records::take(self.folder.path())? {
             self.found.entry(name).or_default().extend(attempts);
@@ -37,7 +37,7 @@ impl Inconclusive {
         Ok(())
     }
 
-    /// Whether the run says too little.
+    /// Whether too many tests are inconclusive.
     pub(crate) fn are_too_many(&self) -> bool {
         self.found.len() > MOST
     }

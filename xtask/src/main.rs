@@ -28,7 +28,7 @@ enum Command {
     /// Everything that must hold before a change lands: format, lints, tidy, docs, single features, all
     /// tests.
     Ci(ci::Options),
-    /// The rules of the house that no compiler knows: arrows between crates, who reads time, and the like.
+    /// The project's own rules, such as arrows between crates and banned words.
     Tidy(tidy::Options),
     /// Simulated worlds with faults: `--seeds N`, `--seed S` for one and its trace, `--broken` for variants
     /// of the code that it must catch.

@@ -1,6 +1,5 @@
-//! `cargo xtask test-timed`: the tests of real time alone, again and again.
-//!
-//! What lives here: running them, and the frozen machine. What they are: every test in a module `timed`.
+//! `cargo xtask test-timed`: runs only the tests of real time, repeatedly, if asked with freezes. These are
+//! the tests in modules named `timed`.
 
 mod freezer;
 
@@ -14,10 +13,10 @@ use clap::Args;
 use freezer::Freezer;
 use std::{ffi::OsString, io, process::Command};
 
-/// What to run, and how often.
+/// The options.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// How often all of them are run.
+    /// How often to run all of them.
     #[arg(long, default_value_t = 1, conflicts_with = "planted")]
     repeat: usize,
     /// Freeze all their processes together for 0.5 s, every 5 to 15 s. Needs control groups, version 2.
@@ -31,7 +30,7 @@ pub(crate) struct Options {
     attempts: usize,
 }
 
-/// Runs them; whether none failed, and few enough were inconclusive.
+/// Runs them. Returns whether none failed and few enough were inconclusive.
 pub(crate) fn run(options: &Options) -> bool {
     if options.planted {
         let attempts = ["--attempts".into(), OsString::from(options.attempts.to_string())];
@@ -62,7 +61,7 @@ fn repeat(options: &Options) -> Result<bool, String> {
         command.args(tests).args(["--", "timed::"]).env(timed::records::FOLDER, inconclusive.folder());
         let status = status(command.current_dir(&workspace.root), freezer.as_ref()).map_err(system)?;
         inconclusive.collect().map_err(system)?;
-        // A frozen machine is late all the time: that is what is tried.
+        // Freezes make many attempts inconclusive, as intended.
         let holds = status && (options.freeze || !inconclusive.are_too_many());
         held += usize::from(holds);
         println!("{inconclusive}run {number}: {}", if holds { "held" } else { "FAILED" });

@@ -1,7 +1,6 @@
-//! `cargo xtask tidy`: reads the tree once, holds every rule against it, lists all violations at once.
+//! `cargo xtask tidy`: reads the tree once, checks every rule, and lists all violations.
 //!
-//! What lives here: the list of rules and how a violation is printed. Each rule has a file of its own in
-//! `rules/`, with a test that shows it catching a planted violation and passing a good file.
+//! Each rule has a file in `rules/`, with a test that finds a planted violation and passes a good file.
 
 mod lines;
 mod modules;
@@ -12,7 +11,7 @@ mod tree;
 use std::io::{self, Write};
 use tree::Tree;
 
-/// One rule of the house.
+/// One rule.
 #[derive(Debug, Clone, Copy)]
 struct Rule {
     name: &'static str,
@@ -36,7 +35,7 @@ impl Finding {
     }
 }
 
-/// What to print.
+/// The options.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(crate) struct Options {
     /// Only print how long each crate is: every line below src, and lines of code outside `tests` and
@@ -95,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_is_listed_at_once_with_place_rule_and_fix() {
+    fn all_violations_are_listed_with_place_rule_and_fix() {
         let tree = Tree::of(&[("a.rs", "fn a() {}\n// TODO\n// FIXME\n")]);
         let rules: Vec<Rule> =
             rules::ALL.into_iter().filter(|rule| ["leftovers", "headers"].contains(&rule.name)).collect();
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_tree_holds() {
+    fn good_tree_has_no_violation() {
         let (report, holds) = hold(&Tree::of(&[("a.rs", "//! What lives here.\n")]), &[]);
         assert!(holds, "{report}");
     }

@@ -1,4 +1,4 @@
-//! The workspace as cargo knows it: where it is, its packages, their features, targets and dependencies.
+//! The workspace by `cargo metadata`: its folder, packages, features, targets and dependencies.
 
 use serde::Deserialize;
 use std::{
@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-/// The answer of `cargo metadata --no-deps`, as far as we ask.
+/// The answer of `cargo metadata --no-deps`, as far as it is used.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Workspace {
     pub(crate) packages: Vec<Package>,
@@ -35,7 +35,7 @@ pub(crate) struct Dependency {
     pub(crate) kind: Option<String>,
     #[serde(default)]
     pub(crate) optional: bool,
-    /// Where it lies, for a package that comes from no registry.
+    /// Its folder, for a package that comes from no registry.
     #[serde(default)]
     pub(crate) path: Option<PathBuf>,
 }
@@ -59,7 +59,7 @@ pub(crate) enum WorkspaceError {
 }
 
 impl Workspace {
-    /// Asks cargo.
+    /// Runs `cargo metadata`.
     pub(crate) fn read() -> Result<Self, WorkspaceError> {
         let answer = cargo()
             .args(["metadata", "--format-version", "1", "--no-deps", "--locked"])
@@ -73,7 +73,7 @@ impl Workspace {
         Ok(workspace)
     }
 
-    /// Paths as people and git write them: relative to the root.
+    /// Returns a path relative to the root.
     fn make_relative(&mut self) {
         let root = self.root.clone();
         let relative = |path: &mut PathBuf| {
@@ -100,7 +100,7 @@ impl Package {
     }
 }
 
-/// The cargo that runs us, or the one on the path.
+/// Returns the cargo that runs this program, or the one on the path.
 pub(crate) fn cargo() -> Command {
     Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }

@@ -1,4 +1,4 @@
-//! A control group whose processes are frozen together: none of them can tell, except by a clock.
+//! [`Freezer`]: a control group whose processes are frozen together.
 
 use std::{
     cell::Cell,
@@ -9,16 +9,16 @@ use std::{
 };
 use vvm_clock::{Instant, SystemClock};
 
-/// For how long.
+/// The duration of a freeze.
 const FROZEN: Duration = Duration::from_millis(500);
 
-/// From one time to the next, in milliseconds: most attempts end in between.
+/// The time between two freezes, in milliseconds. Most attempts end in between.
 const THAWED_MILLIS: std::ops::Range<u64> = 5_000..15_000;
 
-/// Between two looks at what is run in it.
+/// The interval between two checks of the processes.
 const PACE: Duration = Duration::from_millis(50);
 
-/// The group. It is removed when it is dropped, and has no process by then.
+/// The group. Dropping it removes it; it must be empty then.
 #[derive(Debug)]
 pub(super) struct Freezer {
     group: PathBuf,
@@ -27,14 +27,14 @@ pub(super) struct Freezer {
 
 impl Freezer {
     /// # Errors
-    /// There are no such groups, or this process may make none.
+    /// If there are no control groups, or this process may not create one.
     pub(super) fn new() -> io::Result<Self> {
         let group = own_group()?.join(format!("vvm-test-timed-{}", std::process::id()));
         fs::create_dir(&group)?;
         Ok(Self { group, next: Cell::new(later()) })
     }
 
-    /// `command` in the group, with all that it starts.
+    /// Returns `command`, started in the group.
     pub(super) fn enter(&self, command: &Command) -> Command {
         let mut entering = Command::new("sh");
         entering.args(["-c", "echo 0 > \"$0/cgroup.procs\" && exec \"$@\""]).arg(&self.group);
@@ -43,10 +43,10 @@ impl Freezer {
         entering
     }
 
-    /// Freezes it if it is time to, and waits a moment.
+    /// Freezes the group if it is time, and waits a moment.
     ///
     /// # Errors
-    /// The group is gone.
+    /// If the group was removed.
     pub(super) fn freeze_now_and_then(&self) -> io::Result<()> {
         if SystemClock::read() < self.next.get() {
             SystemClock::block_for(PACE);
@@ -66,7 +66,7 @@ impl Freezer {
 
 impl Drop for Freezer {
     fn drop(&mut self) {
-        // A group that still has a process stays, and says by its name whose it is.
+        // A group with a process remains. Its name shows its origin.
         let _busy = fs::remove_dir(&self.group);
     }
 }
@@ -75,7 +75,7 @@ fn later() -> Instant {
     SystemClock::read().after(Duration::from_millis(fastrand::u64(THAWED_MILLIS)))
 }
 
-/// The folder of the group that this process is in.
+/// Returns the folder of the group of this process.
 fn own_group() -> io::Result<PathBuf> {
     let missing = || io::Error::from(io::ErrorKind::NotFound);
     let groups = fs::read_to_string("/proc/self/cgroup")?;

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy --lines`: how long each crate is, by two measures.
+//! `cargo xtask tidy --lines`: the length of each crate, by two measures.
 //!
 //! *Source* counts every line of every Rust file below `crates/*/src`, inline tests included. *Code* counts
 //! those lines that are neither blank nor only a comment, without files and folders named `tests` or
@@ -13,7 +13,7 @@ struct Lines {
     code: usize,
 }
 
-/// A table with a row for each crate, and the sum.
+/// Returns a table with a row for each crate, and the sum.
 pub(super) fn table(tree: &Tree) -> String {
     let counted = count(tree);
     let sum = |of: fn(&Lines) -> usize| counted.values().map(of).sum();
@@ -23,7 +23,7 @@ pub(super) fn table(tree: &Tree) -> String {
     format!("{:16} {:>7} {:>7}\n{rows}{}", "crates/", "source", "code", row("all", total))
 }
 
-/// By the folder below `crates/`.
+/// The lines of each crate, by its folder below `crates/`.
 fn count(tree: &Tree) -> BTreeMap<&str, Lines> {
     let mut counted: BTreeMap<&str, Lines> = BTreeMap::new();
     for file in tree.files() {
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn source_counts_every_line_and_code_only_what_is_written_for_the_compiler() {
+    fn source_counts_every_line_and_code_excludes_blanks_comments_and_tests() {
         let text = "//! Header.\n\nfn a() {} // why\n/* b\n   c */\nconst D: &str = \"\n// e\n\";\n";
         let tree = Tree::of(&[
             ("crates/a/src/lib.rs", text),

@@ -1,8 +1,8 @@
-//! Which module of a crate imports what from which other one, tests left out.
+//! [`Modules`]: the imports between the modules of a crate, without tests.
 //!
-//! A module is a file. A name is followed through re-exports to the file that defines it, so that a folder's
-//! own file may re-export what its children have. A scanner and not a compiler: what a macro makes up is not
-//! seen.
+//! A module is a file. Names are followed through re-exports to the file that defines them, so a folder's own
+//! file may re-export names of its children. This is a scanner, so it does not see names that macros
+//! generate.
 
 mod levels;
 mod paths;
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(super) struct Modules<'tree> {
     files: Vec<Module<'tree>>,
-    /// By their names below the root, which has none.
+    /// By their names. The name of the root is empty.
     places: BTreeMap<Vec<&'tree str>, usize>,
 }
 
@@ -35,13 +35,13 @@ struct Module<'tree> {
     code: String,
 }
 
-/// One file takes a name from another one.
+/// One file imports a name from another one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Import<'tree> {
-    /// The file and line that name it.
+    /// The file and line of the import.
     pub(super) file: &'tree str,
     pub(super) line: usize,
-    /// What is taken.
+    /// The imported name.
     pub(super) name: String,
     /// The modules at both ends.
     from: Vec<&'tree str>,
@@ -55,13 +55,13 @@ impl Import<'_> {
     }
 }
 
-/// What a path leads to.
+/// The target of a path.
 enum Target {
     Module(usize),
     Item(usize, String),
 }
 
-/// More re-exports of re-exports than there are.
+/// A limit for chains of re-exports, longer than any.
 const DEEPEST: usize = 16;
 
 impl<'tree> Modules<'tree> {
@@ -82,7 +82,7 @@ impl<'tree> Modules<'tree> {
         let mut imports: Vec<Import<'tree>> = Vec::new();
         for (from, module) in self.files.iter().enumerate() {
             for path in &module.paths {
-                // What is only passed on is no dependency of the file that passes it on.
+                // A re-export is not a dependency of its file.
                 let passes_on = |name: &str| words(&module.code, name).next().is_none();
                 if path.binds.as_ref().is_some_and(|binds| binds.is_public && passes_on(&binds.name)) {
                     continue;
@@ -133,7 +133,7 @@ impl<'tree> Modules<'tree> {
         }
         if let Some(import) = self.binding(at, name) {
             let whole: Vec<String> = import.segments.iter().chain(rest).cloned().collect();
-            // A macro is passed on by its bare name.
+            // A macro is re-exported by its bare name.
             return match self.resolve(at, &whole, depth + 1) {
                 None if import.segments.len() == 1 => Some(Target::Item(at, name.clone())),
                 found => found,
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_followed_through_re_exports_to_the_file_that_defines_it() {
+    fn name_is_followed_through_re_exports_to_its_definition() {
         let found = imports(&[
             ("crates/a/src/lib.rs", "mod b;\nmod d;\npub use b::C;\n"),
             ("crates/a/src/b.rs", "mod c;\npub(crate) use c::*;\n"),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_and_names_from_elsewhere_are_no_imports() {
+    fn tests_and_names_of_other_crates_are_no_imports() {
         let found = imports(&[
             ("crates/a/src/lib.rs", "mod b;\nuse std::fmt;\nfn a() { fmt::b() }\n"),
             ("crates/a/src/b.rs", "#[cfg(test)]\nmod tests { use crate::a; fn b() { crate::a() } }\n"),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_is_named_is_no_import_and_what_is_used_of_it_is() {
+    fn name_of_a_module_is_no_import_and_use_of_its_item_is_one() {
         let found = imports(&[
             ("crates/a/src/lib.rs", "mod b;\nmod c;\n"),
             ("crates/a/src/b.rs", "use crate::c;\nfn b() { c::run(c::LIMIT) }\n"),

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_has_a_name_of_its_own_and_says_how_to_fix() {
+    fn every_rule_has_a_unique_name_and_a_fix() {
         let mut names: Vec<_> = ALL.iter().map(|rule| rule.name).collect();
         names.sort_unstable();
         names.dedup();

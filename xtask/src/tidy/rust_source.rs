@@ -9,7 +9,7 @@ mod test_items;
 use lexer::Views;
 use std::ops::Range;
 
-/// One file, taken apart. Columns and lines of both views are those of the file.
+/// One parsed file. All views have the columns and lines of the file.
 #[derive(Debug)]
 pub(super) struct RustSource {
     code: String,
@@ -32,22 +32,22 @@ impl RustSource {
         self.tests.push(0..usize::MAX);
     }
 
-    /// Names of modules in files of their own that exist for tests alone.
+    /// Names of modules in files of their own that only tests use.
     pub(super) fn test_modules(&self) -> &[String] {
         &self.test_modules
     }
 
-    /// The code, with comments and the contents of literals blanked out.
+    /// Returns the code, with blanks for comments and the contents of literals.
     pub(super) fn code(&self) -> &str {
         &self.code
     }
 
-    /// The comments, with everything else blanked out.
+    /// Returns the comments, with blanks for everything else.
     pub(super) fn comments(&self) -> &str {
         &self.comments
     }
 
-    /// The literals, quotes included, with everything else blanked out.
+    /// Returns the literals with their quotes, and blanks for everything else.
     pub(super) fn literals(&self) -> &str {
         &self.literals
     }
@@ -57,7 +57,7 @@ impl RustSource {
         test_items::item_behind(&self.code, start)
     }
 
-    /// The line, counted from 1, of a byte.
+    /// Returns the line, counted from 1, of a byte.
     pub(super) fn line(&self, at: usize) -> usize {
         self.line_starts.partition_point(|start| *start <= at)
     }
@@ -69,13 +69,13 @@ impl RustSource {
         self.tests.iter().any(|test| test.start < next && start < test.end)
     }
 
-    /// Lines of code, tests included, in which `wanted` stands as a whole word.
+    /// Iterates over the lines of code, tests included, with `wanted` as a whole word.
     pub(super) fn lines_with(&self, wanted: &str) -> impl Iterator<Item = usize> {
         words(&self.code, wanted).map(|at| self.line(at))
     }
 }
 
-/// Where `wanted` stands in `text` and is not part of a longer name.
+/// Iterates over the places of `wanted` in `text` that are not part of a longer name.
 pub(super) fn words<'text>(text: &'text str, wanted: &str) -> impl Iterator<Item = usize> + use<'text> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let bytes = text.as_bytes();
@@ -98,13 +98,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_not_found_inside_a_longer_one() {
+    fn word_inside_a_longer_one_is_not_found() {
         assert_eq!(words("unsafe_code unsafe", "unsafe").collect::<Vec<_>>(), [12]);
         assert_eq!(words("a.unwrap() b.unwrap_or()", ".unwrap()").collect::<Vec<_>>(), [1]);
     }
 
     #[test]
-    fn lines_count_from_one_and_tests_are_left_out() {
+    fn lines_count_from_one_and_tests_are_marked() {
         let source = RustSource::new(
             "fn work() { stop() }\n#[cfg(test)]\nmod tests {\n    fn check() { stop() }\n}\n",
         );

@@ -1,4 +1,4 @@
-//! What the rules look at: the files that git tracks or would track, and the packages that cargo knows.
+//! [`Tree`]: the files that git tracks or would track, and the packages of the workspace.
 
 use super::rust_source::RustSource;
 use crate::workspace::{Package, Workspace, WorkspaceError};
@@ -18,7 +18,7 @@ pub(super) struct File {
     pub(super) path: String,
     /// Empty for a file that is not text.
     pub(super) text: String,
-    /// The same, understood as Rust.
+    /// The parsed file, if it is Rust.
     pub(super) rust: Option<RustSource>,
 }
 
@@ -50,7 +50,7 @@ impl Tree {
         for path in String::from_utf8_lossy(&listing.stdout).split('\0').filter(|path| !path.is_empty()) {
             match fs::read(workspace.root.join(path)) {
                 Ok(bytes) => files.push(File::new(path, String::from_utf8(bytes).unwrap_or_default())),
-                // Deleted here and not yet in the index.
+                // The file is deleted, but still in the index.
                 Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
                 Err(cause) => return Err(TreeError::File { path: path.to_owned(), cause }),
             }
@@ -86,7 +86,7 @@ impl Tree {
         &self.packages
     }
 
-    /// The Rust files, with their path.
+    /// Iterates over the Rust files, with their paths.
     pub(super) fn rust(&self) -> impl Iterator<Item = (&str, &RustSource)> {
         self.files.iter().filter_map(|file| Some((file.path.as_str(), file.rust.as_ref()?)))
     }
@@ -99,7 +99,7 @@ impl File {
     }
 }
 
-/// Where `mod name;` in the file at `parent` leads, without the ending.
+/// Returns the path of `mod name;` in the file at `parent`, without the extension.
 fn child_module(parent: &str, name: &str) -> String {
     let (folder, file) = parent.rsplit_once('/').unwrap_or(("", parent));
     match file {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_declared_for_tests_makes_its_files_tests() {
+    fn files_of_a_test_module_are_tests() {
         let tree = Tree::of(&[
             ("crates/a/src/lib.rs", "#[cfg(test)]\nmod checks;\nmod work;\n"),
             ("crates/a/src/checks.rs", "fn check() {}\n"),

@@ -1,6 +1,6 @@
-//! Circles of imports, folder by folder: each child of a folder, with everything below it, is one part, and
-//! parts may not depend on each other in a circle. What a child takes from the folder's own file is no part
-//! of this: they are one concept in several files.
+//! Finds circles of imports, folder by folder. Each child of a folder, with everything below it, is one part,
+//! and parts must not depend on each other in a circle. A child may import from the folder's own file,
+//! because they are one concept.
 
 use super::Import;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,15 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(in crate::tidy) struct Circle<'tree> {
     /// Their modules, the one that most of the others depend on last.
     pub(in crate::tidy) parts: Vec<String>,
-    /// The fewest imports, as far as a simple order finds them, that run upward: without them there is no
-    /// circle.
+    /// The upward imports: without them there is no circle. A simple order keeps them few.
     pub(in crate::tidy) upward: Vec<Import<'tree>>,
 }
 
 /// A child of the folder, with everything below it.
 type Part<'tree> = &'tree str;
 
-/// Every circle that some of `imports` make.
+/// Returns every circle in `imports`.
 pub(in crate::tidy) fn circles<'tree>(imports: Vec<Import<'tree>>) -> Vec<Circle<'tree>> {
     let mut levels: BTreeMap<Vec<&str>, Vec<(Part<'_>, Part<'_>, Import<'_>)>> = BTreeMap::new();
     for import in imports {
@@ -74,8 +73,8 @@ fn reachable<'tree>(
     found
 }
 
-/// From top to bottom, so that few imports run upward (Eades, Lin and Smyth 1993): next comes the part that
-/// imports most, and is imported least, by what is left.
+/// Orders parts from top to bottom, so that few imports run upward (Eades, Lin and Smyth 1993). The next part
+/// is the one with the most imports, less those of it, among the rest.
 fn order<'tree>(
     mut left: BTreeSet<Part<'tree>>,
     imports: &[(Part<'tree>, Part<'tree>, Import<'tree>)],
@@ -111,18 +110,18 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_of_imports_has_no_circle() {
+    fn tree_of_imports_has_no_circle() {
         assert_eq!(found(&[("", "a"), ("a", "b/x"), ("a/x", "b"), ("b", "b/x"), ("b/y", "b/x")]), []);
     }
 
     #[test]
-    fn two_folders_that_depend_on_each_other_are_a_circle_though_no_two_files_do() {
+    fn folders_that_depend_on_each_other_by_different_files_are_a_circle() {
         let circle = found(&[("a/x", "b/x"), ("a/y", "b/x"), ("b/y", "a/z")]);
         assert_eq!(circle, [("a b".to_owned(), vec!["b/y -> a/z".to_owned()])]);
     }
 
     #[test]
-    fn a_child_may_import_what_its_folder_s_own_file_defines() {
+    fn child_may_import_from_the_file_of_its_folder() {
         assert_eq!(found(&[("a", "a/x"), ("a/x", "a"), ("a/x/y", "a"), ("b", "a"), ("a/x", "")]), []);
     }
 

@@ -4,7 +4,7 @@
 use crate::tidy::rust_source::{RustSource, words};
 use std::ops::Range;
 
-/// One path, as it is written.
+/// One path as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Path {
     /// Without the last one if that is `self`; the last one is `*` for everything in a module.
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_use_tree_gives_each_leaf_with_its_name() {
+    fn each_leaf_of_a_use_tree_is_found_with_its_name() {
         assert_eq!(
             paths("use a::{b, c::{self, d as e}, f::*};\npub(crate) use super::g;\n"),
             ["a::b = b", "a::c = c", "a::c::d = e", "a::f::* = *", "pub super::g = g"]
@@ -143,13 +143,13 @@ mod tests {
     }
 
     #[test]
-    fn a_path_in_an_expression_is_found_once_and_tests_are_left_out() {
+    fn path_in_an_expression_is_found_once_and_tests_are_skipped() {
         let text = "fn a() { crate::b::c::<T>(d.e, Self::F) }\n#[cfg(test)]\nmod tests { use super::g; }\n";
         assert_eq!(paths(text), ["crate::b::c", "Self::F"]);
     }
 
     #[test]
-    fn captured_lifetimes_are_no_use_item() {
+    fn captured_lifetimes_are_not_a_use_item() {
         assert_eq!(paths("fn a<'b>() -> impl B + use<'b> { c }\n"), [""; 0]);
     }
 }

@@ -1,4 +1,4 @@
-//! Arrows between crates point downward, as the list here says; databases stay behind the drivers.
+//! Dependencies between crates point downward, as listed here. Only drivers depend on databases.
 
 use super::{Finding, Rule};
 use crate::{
@@ -13,8 +13,8 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// Each crate and what it may depend on. Packages under `evidence/`, `examples/` and `xtask` may depend on
-/// anything, and nothing on them.
+/// The crates, and the dependencies that each may have. Packages below `evidence/`, `examples/` and `xtask`
+/// may depend on any crate, and no crate may depend on them.
 const MAP: [(&str, &[&str]); 10] = [
     ("vvm-clock", &[]),
     ("testing-time", &["vvm-clock"]),
@@ -40,8 +40,8 @@ const MAP: [(&str, &[&str]); 10] = [
     ),
 ];
 
-/// Arrows that exist only behind a feature: the suites that `ielections` offers to storages of other people
-/// need the clocks that tests move.
+/// Dependencies that exist only behind a feature: the public suites of `ielections` need the clocks that
+/// tests move.
 const OPTIONAL: [(&str, &str); 1] = [("ielections", "testing-time")];
 
 /// Clients of databases. Only `vvm-storage` has drivers, so that every other crate compiles without a
@@ -49,11 +49,10 @@ const OPTIONAL: [(&str, &str); 1] = [("ielections", "testing-time")];
 const DATABASES: [&str; 6] =
     ["aws-config", "aws-sdk-dynamodb", "rusqlite", "scylla", "sled", "tokio-postgres"];
 
-/// What makes a program: a library that others link has no command line, no settings file and no log of its
-/// own.
+/// Dependencies that only a program may have: a library has no command line, no settings file and no log.
 const FOR_PROGRAMS: [&str; 5] = ["clap", "clap_complete", "clap_mangen", "toml", "tracing-subscriber"];
 
-/// The one program.
+/// The only program.
 const PROGRAM: &str = "vvm-cli";
 
 fn find(tree: &Tree) -> Vec<Finding> {
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arrow_upward_is_found_and_one_downward_is_not() {
+    fn upward_dependency_is_found_and_a_downward_one_passes() {
         let clock = || package("crates", "vvm-clock", &[]);
         assert_eq!(
             found(vec![clock(), package("crates", "vvm-deadman", &[("vvm-clock", None, false)])]),
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_may_point_anywhere_but_a_feature_only_where_the_list_says() {
+    fn dependency_of_tests_passes_and_an_unlisted_one_of_a_feature_is_found() {
         let testing_time = || package("crates", "testing-time", &[]);
         let with = |kind, optional| package("crates", "ielections", &[("testing-time", kind, optional)]);
         assert_eq!(found(vec![testing_time(), with(Some("dev"), false)]), [""; 0]);
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_off_the_map_is_found_and_evidence_is_free() {
+    fn unlisted_crate_is_found_and_evidence_is_exempt() {
         assert_eq!(found(vec![package("crates", "misc", &[])]), ["crate `misc` isn't on the map"]);
         assert_eq!(found(vec![package("evidence", "bench", &[("rusqlite", None, false)])]), [""; 0]);
         assert_eq!(
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_with_a_command_line_is_found() {
+    fn library_with_a_command_line_is_found() {
         let with_clap = |name, kind| found(vec![package("crates", name, &[("clap", kind, false)])]);
         assert_eq!(
             with_clap("vvm-containment", None),
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_drivers_know_a_database() {
+    fn database_dependency_outside_the_drivers_is_found() {
         assert_eq!(found(vec![package("crates", "vvm-storage", &[("rusqlite", None, true)])]), [""; 0]);
         assert_eq!(
             found(vec![package("crates", "ielections", &[("rusqlite", None, true)])]),

@@ -1,4 +1,4 @@
-//! Inside a crate, too, imports run downward: the children of a folder, each with everything below it, do not
+//! Imports inside a crate run downward: the children of a folder, each with everything below it, do not
 //! depend on each other in a circle. Tests are exempt.
 
 use super::{Finding, Rule};
@@ -17,7 +17,7 @@ fn find(tree: &Tree) -> Vec<Finding> {
     folders(tree).flat_map(|folder| in_crate(tree, &folder)).collect()
 }
 
-/// The sources of the crates below `crates/`.
+/// Returns the source folders of the crates below `crates/`.
 fn folders(tree: &Tree) -> impl Iterator<Item = String> {
     let folders = tree.packages().iter().map(|package| package.folder());
     let folders = folders.filter(|folder| folder.starts_with("crates"));
@@ -62,7 +62,7 @@ mod tests {
     );
 
     #[test]
-    fn a_planted_upward_import_is_found_with_its_circle() {
+    fn upward_import_is_found_with_its_circle() {
         let low = "pub fn run(name: crate::high::Name) {}\npub fn stop() {}\n";
         assert_eq!(
             found(&[ROOT, HIGH, ("crates/a/src/low.rs", low)]),
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn imports_that_run_downward_and_those_of_tests_pass() {
+    fn downward_imports_and_imports_of_tests_pass() {
         let low = "pub fn run() {}\npub fn stop() {}\n#[cfg(test)]\nmod tests { use crate::high::Name; }\n";
         assert_eq!(found(&[ROOT, HIGH, ("crates/a/src/low.rs", low)]), [""; 0]);
     }

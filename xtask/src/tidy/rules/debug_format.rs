@@ -1,6 +1,6 @@
-//! Messages for people contain no debug output: `#[error]` attributes, `Display`, printed and logged lines.
+//! Messages contain no debug output: `#[error]` attributes, `Display`, printed and logged lines.
 //!
-//! Found by spelling. A debug-formatted text that reaches a message through a variable is left to reviewers.
+//! The search is textual. Reviewers must find debug output that reaches a message through a variable.
 
 use super::{Finding, Rule};
 use crate::tidy::{
@@ -34,7 +34,7 @@ fn find(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Where messages are written.
+/// Returns the spans of the file that write messages.
 fn messages(rust: &RustSource) -> impl Iterator<Item = Range<usize>> {
     let code = rust.code();
     let openings = ["#[error(", "Display for"].into_iter().chain(PRINTING);
@@ -44,7 +44,7 @@ fn messages(rust: &RustSource) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// Where the first bracket behind `start` closes again.
+/// Returns where the first bracket after `start` is closed.
 fn closed(code: &str, start: usize) -> usize {
     let mut depth = 0;
     for (at, byte) in code.bytes().enumerate().skip(start) {
@@ -58,7 +58,7 @@ fn closed(code: &str, start: usize) -> usize {
     code.len()
 }
 
-/// Where a placeholder such as `{:?}`, `{name:#?}` or `{0:.3?}` ends.
+/// Returns where each placeholder such as `{:?}`, `{name:#?}` or `{0:.3?}` ends.
 fn debug_formats(literals: &str) -> impl Iterator<Item = usize> {
     literals.match_indices("?}").map(|(at, _)| at).filter(|at| {
         let placeholder = literals[..*at].rfind(['{', '}']).map(|open| &literals[open..*at]);

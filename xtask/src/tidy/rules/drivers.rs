@@ -1,5 +1,5 @@
-//! Every driver of `vvm-storage` has the same file names inside: who knows one finds his way in all. Folders
-//! below them are a driver's own: a writer thread, say, stands in `driver/`.
+//! Every driver of `vvm-storage` has the same file names, so that a reader of one knows all. Folders below
+//! these files differ.
 
 use super::{Finding, Rule};
 use crate::tidy::tree::Tree;
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_a_sibling_lacks_is_found() {
+    fn missing_file_of_a_driver_is_found() {
         let names = |driver: &str, file: &str| format!("{DRIVERS}{driver}/{file}");
         let (a, b, c) = (names("mem", "rows.rs"), names("sqlite", "rows.rs"), names("sqlite", "open.rs"));
         assert_eq!(found(&[&a, &b]), [""; 0]);

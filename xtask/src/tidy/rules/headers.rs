@@ -1,4 +1,4 @@
-//! Each Rust file begins by saying what lives in it.
+//! Each Rust file begins with a header that says what it contains.
 
 use super::{Finding, Rule};
 use crate::tidy::tree::Tree;
@@ -23,7 +23,7 @@ mod tests {
     use super::{super::tests::lines, *};
 
     #[test]
-    fn a_file_without_a_header_is_found() {
+    fn file_without_a_header_is_found() {
         assert_eq!(lines(RULE, "a.rs", "//! What lives here.\n"), [0; 0]);
         assert_eq!(lines(RULE, "a.rs", "// What lives here.\n"), [1]);
         assert_eq!(lines(RULE, "a.rs", "fn main() {}\n//! Too late.\n"), [1]);

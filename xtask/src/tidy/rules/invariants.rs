@@ -18,7 +18,7 @@ pub(super) const RULE: Rule = Rule {
 const LAST: u32 = 11;
 const DOCUMENT: &str = "docs/architecture.md";
 
-/// Where one invariant is named.
+/// The places that name one invariant.
 #[derive(Debug, Default)]
 struct Mentions<'tree> {
     /// Files with code that keeps it.
@@ -79,7 +79,7 @@ fn mentions(tree: &Tree) -> (BTreeMap<u32, Mentions<'_>>, Vec<Finding>) {
     (mentions, findings)
 }
 
-/// Whether a comment that ends with `before` goes on with an invariant of a `Shows I1, I2.` list.
+/// Whether a comment that ends with `before` continues with an invariant of a list `Shows I1, I2.`.
 fn is_shown(before: &str) -> bool {
     let line = before.rsplit('\n').next().unwrap_or_default();
     let listed = |word: &str| word.strip_prefix('I').is_some_and(|rest| rest.ends_with(','));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn mention_in_a_test_or_of_a_test_keeps_nothing() {
+    fn mention_in_a_test_is_not_a_mention_in_code() {
         let all_but_4 = ALL.replace("I4 ", "");
         let code = format!("// {all_but_4}\nfn a(I4: u8) {{}}\n#[cfg(test)]\nmod tests {{\n // I4\n}}\n");
         assert_eq!(found(&code, SHOWN, ALL), ["no code says that it keeps I4"]);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_invariant_is_found_and_a_longer_name_is_none() {
+    fn unknown_invariant_is_found_and_a_longer_name_is_ignored() {
         let code = format!("// {ALL} I12 I3x EI99\n");
         assert_eq!(found(&code, SHOWN, ALL), ["there is no invariant I12"]);
     }

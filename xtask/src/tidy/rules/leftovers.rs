@@ -1,12 +1,11 @@
-//! Nothing is left for later: no notes to oneself, no tests that are switched off. Clippy finds holes in
-//! code.
+//! No notes such as TODO, and no disabled tests. Clippy finds unfinished code.
 
 use super::{Finding, Rule};
 use crate::tidy::{rust_source::words, tree::Tree};
 
 pub(super) const RULE: Rule = Rule {
     name: "leftovers",
-    fix: "do it, or leave it out whole and say so in the documentation; a test runs or goes",
+    fix: "finish it, or remove it and document that; enable or delete the test",
     find,
 };
 
@@ -32,13 +31,13 @@ mod tests {
     use super::{super::tests::lines, *};
 
     #[test]
-    fn notes_and_switched_off_tests_are_found() {
+    fn note_and_disabled_test_are_found() {
         assert_eq!(lines(RULE, "a.rs", "// TODO: more\nfn a() {}\n"), [1]);
         assert_eq!(lines(RULE, "a.rs", "#[ignore]\nfn a() {}\n#[ignore = \"slow\"]\nfn b() {}\n"), [1, 3]);
     }
 
     #[test]
-    fn a_string_that_mentions_them_passes() {
+    fn string_with_such_a_word_passes() {
         assert_eq!(lines(RULE, "a.rs", "const WORD: &str = \"TODO\";\n#[ignored]\nfn a() {}\n"), [0; 0]);
     }
 }

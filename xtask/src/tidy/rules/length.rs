@@ -1,4 +1,4 @@
-//! No file is longer than one concept needs.
+//! No file is longer than the limit of its kind.
 
 use super::{Finding, Rule};
 use crate::tidy::tree::Tree;
@@ -8,7 +8,7 @@ pub(super) const RULE: Rule =
 
 const LONGEST: usize = 400;
 
-/// What people write. (A lock file, a licence and a picture are as long as they are.)
+/// The kinds of files with a limit. Lock files, licences and pictures have none.
 const WRITTEN: [&str; 5] = [".rs", ".md", ".toml", ".yml", ".sh"];
 
 fn find(tree: &Tree) -> Vec<Finding> {
@@ -26,7 +26,7 @@ mod tests {
     use super::{super::tests::lines, *};
 
     #[test]
-    fn the_line_above_the_limit_is_found() {
+    fn line_above_the_limit_is_found() {
         assert_eq!(lines(RULE, "a.rs", &"x\n".repeat(LONGEST)), [0; 0]);
         assert_eq!(lines(RULE, "a.rs", &"x\n".repeat(LONGEST + 1)), [LONGEST + 1]);
         assert_eq!(lines(RULE, "Cargo.lock", &"x\n".repeat(LONGEST + 1)), [0; 0]);

@@ -1,4 +1,4 @@
-//! Every relative link in a document leads somewhere, to its heading too.
+//! Every relative link in a document has an existing target, and an existing heading.
 
 use super::{Finding, Rule};
 use crate::tidy::tree::{File, Tree};
@@ -38,7 +38,7 @@ fn find(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Lines of prose, counted from 1: fenced code is left out.
+/// Iterates over lines of prose, numbered from 1. Fenced code is left out.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     text.lines().enumerate().filter_map(move |(index, line)| {
@@ -48,12 +48,12 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Targets of `[text](target)`, and of `[name]: target` at the beginning of a line.
+/// Returns the targets of `[text](target)`, and of `[name]: target` at the beginning of a line.
 fn links(text: &str) -> impl Iterator<Item = (usize, &str)> {
     prose(text).flat_map(|(number, line)| {
         let inline = line.match_indices("](").filter_map(move |(at, opening)| {
             let target = &line[at + opening.len()..];
-            // An odd number of backticks before it: the link is only quoted.
+            // After an odd number of backticks, the link is part of quoted code.
             let quoted = line[..at].matches('`').count() % 2 == 1 && target.contains('`');
             (!quoted).then_some(&target[..target.find([')', ' '])?])
         });
@@ -78,7 +78,7 @@ fn resolve(document: &str, path: &str) -> String {
     parts.join("/")
 }
 
-/// Headings as the forges name them in a link.
+/// Returns the anchors of headings, as code hosts generate them.
 fn headings(text: &str) -> impl Iterator<Item = String> {
     prose(text).filter(|(_, line)| line.starts_with('#')).map(|(_, line)| {
         let title = line.trim_start_matches('#').trim().to_lowercase();
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_leads_nowhere_is_found() {
+    fn link_to_a_missing_file_is_found() {
         assert_eq!(
             found("[a](../README.md) ![b](pictures/b.svg) [c](pictures) [d](https://x.org/y)\n"),
             [""; 0]
@@ -112,13 +112,13 @@ mod tests {
     }
 
     #[test]
-    fn a_heading_that_is_not_there_is_found() {
+    fn link_to_a_missing_heading_is_found() {
         assert_eq!(found("[a](../README.md#two-words-said)\n"), [""; 0]);
         assert_eq!(found("# Here\n[a](#here) [b](#there)\n"), ["`docs/a.md` has no heading `#there`"]);
     }
 
     #[test]
-    fn code_has_no_links() {
+    fn link_in_code_is_ignored() {
         assert_eq!(found("```\n[a](b)\n```\n`[a](b)` and `x[0](y)`\n"), [""; 0]);
     }
 }

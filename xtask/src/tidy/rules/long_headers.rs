@@ -1,4 +1,4 @@
-//! A module's header is short. Longer ones are for crate roots, contracts and error tables.
+//! A module's header is short. Only crate roots, contracts and error tables may have longer ones.
 
 use super::{Finding, Rule};
 use crate::tidy::tree::Tree;

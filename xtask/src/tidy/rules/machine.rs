@@ -1,5 +1,5 @@
-//! Nothing in the tree names the machine it was written on: no absolute path of a person's folders, no
-//! package source but the public registry.
+//! No file depends on the machine of its author: no absolute path of a home folder, and no package source
+//! except the public registry.
 
 use super::{Finding, Rule};
 use crate::tidy::tree::Tree;
@@ -10,13 +10,13 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// Folders at the root of a file system in which people work.
+/// Folders at the root of a file system that contain home folders or checkouts.
 const FOLDERS: [&str; 4] = ["work", "root", "home", "Users"];
 
 /// The only source that a lock file may name.
 const PUBLIC_REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// What points cargo elsewhere.
+/// Settings that replace the registry.
 const REGISTRIES: [&str; 4] = ["[source.", "[registries", "replace-with", "registry-index"];
 
 fn find(tree: &Tree) -> Vec<Finding> {
@@ -42,7 +42,7 @@ fn find(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Whether `/folder/` stands in `line` at the beginning of a path.
+/// Whether a path in `line` begins with `/folder/`.
 fn names_folder(line: &str, folder: &str) -> bool {
     let wanted = format!("/{folder}/");
     line.match_indices(&wanted).any(|(at, _)| {
@@ -57,14 +57,14 @@ mod tests {
     use super::{super::tests::lines, *};
 
     #[test]
-    fn an_absolute_path_is_found_and_a_relative_one_is_not() {
+    fn absolute_path_is_found_and_a_relative_one_passes() {
         let absolute = format!("see {}", ["", "home", "me", "notes"].join("/"));
         assert_eq!(lines(RULE, "a.md", &absolute), [1]);
         assert_eq!(lines(RULE, "a.md", "see docs/home/page.md and https://example.org/work/x\n"), [0; 0]);
     }
 
     #[test]
-    fn a_source_but_the_public_registry_is_found() {
+    fn source_other_than_the_public_registry_is_found() {
         assert_eq!(lines(RULE, "Cargo.lock", &format!("source = \"{PUBLIC_REGISTRY}\"\n")), [0; 0]);
         assert_eq!(lines(RULE, "Cargo.lock", "source = \"registry+https://mirror.example/index\"\n"), [1]);
         let redirect = format!("{}crates-io]\n", REGISTRIES[0]);

@@ -1,4 +1,4 @@
-//! Each package has the licence of the project, and inherits the house's lints and edition.
+//! Each package has the licence of the project, and inherits the lints and the edition of the workspace.
 
 use super::{Finding, Rule};
 use crate::tidy::tree::Tree;
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_that_does_not_inherit_is_found() {
+    fn manifest_that_does_not_inherit_is_found() {
         let good = format!("[package]\n{}\n[lints]\nworkspace = true\n", INHERITED.join("\n"));
         assert_eq!(found(LICENSE, &good), 0);
         assert_eq!(found("GPL-3.0", &good), 1);
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_licence_text_is_found() {
+    fn missing_licence_text_is_found() {
         assert_eq!(find(&Tree::of(&[("LICENSE-MIT", "x")])).len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! A test that a document names as proof exists.
+//! Every test that a document names exists.
 //!
 //! In `docs/peers.md` and `docs/what-happens-if.md`, the last column of each table names tests or commands in
 //! backticks. A name without a space is a function of the tree; a command of several words is not checked.
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn complaint_without_an_existing_test_is_found() {
+    fn row_without_an_existing_test_is_found() {
         let table = "| complaint | here | shown by |\n|---|---|---|\n\
                      | `a` | b | `it_tightens`; `cargo x y` |\n\
                      | a | b | `it_loosens` |\n| a | b | c |\n";

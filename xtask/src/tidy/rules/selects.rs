@@ -1,4 +1,4 @@
-//! Every `select!` is biased: the order of its branches is a decision, and the same seed takes the same
+//! Every `select!` is biased, so that the order of its branches is decided, and the same seed takes the same
 //! branch.
 
 use super::{Finding, Rule};
@@ -28,7 +28,7 @@ mod tests {
     use super::{super::tests::lines, *};
 
     #[test]
-    fn a_select_that_is_not_biased_is_found() {
+    fn select_without_biased_is_found() {
         assert_eq!(lines(RULE, "a.rs", "tokio::select! {\n    a = b => {}\n}\n"), [1]);
         assert_eq!(
             lines(RULE, "a.rs", "tokio::select! {\n    // loss first\n    biased;\n    a = b => {}\n}\n"),

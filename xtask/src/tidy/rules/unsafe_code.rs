@@ -1,4 +1,4 @@
-//! All `unsafe` stands in `vvm-deadman`; every other crate forbids it at its root.
+//! Only `vvm-deadman` has `unsafe`. Every other crate forbids it at its root.
 
 use super::{Finding, Rule};
 use crate::tidy::tree::Tree;
@@ -9,7 +9,7 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// Kinds of target that are a crate of their own and ship. (Tests are seen word by word.)
+/// The kinds of targets that are crates of their own, except tests.
 const ROOTS: [&str; 4] = ["lib", "bin", "example", "proc-macro"];
 
 fn find(tree: &Tree) -> Vec<Finding> {
@@ -51,14 +51,14 @@ mod tests {
     }
 
     #[test]
-    fn the_word_is_found_outside_deadman_alone() {
+    fn unsafe_outside_deadman_is_found() {
         assert_eq!(lines(RULE, "crates/clock/src/x.rs", "//! x\nfn a() { unsafe { b() } }\n"), [2]);
         assert_eq!(lines(RULE, "crates/deadman/src/x.rs", "fn a() { unsafe { b() } }\n"), [0; 0]);
         assert_eq!(lines(RULE, "crates/clock/src/x.rs", "// unsafe is said here\n"), [0; 0]);
     }
 
     #[test]
-    fn a_root_must_forbid_it() {
+    fn crate_root_without_forbid_is_found() {
         let found =
             |text| find(&Tree::with_packages(&[("crates/clock/src/lib.rs", text)], vec![clock()])).len();
         assert_eq!(found("//! Time.\n#![forbid(unsafe_code)]\n"), 0);

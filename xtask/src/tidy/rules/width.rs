@@ -7,7 +7,7 @@ use crate::tidy::tree::Tree;
 pub(super) const RULE: Rule =
     Rule { name: "width", fix: "wrap the line; a string continues behind a `\\` at its end", find };
 
-/// As in `rustfmt.toml`.
+/// The same width as in `rustfmt.toml`.
 const WIDEST: usize = 110;
 
 fn find(tree: &Tree) -> Vec<Finding> {

@@ -15,7 +15,7 @@ const BANNED: [&str; 8] =
 /// The user `nobody`, as tests of containment and permissions write it.
 const USER: [(&str, &str); 4] = [("\"", "\""), ("`", "`"), ("user ", ""), ("reuid=", "")];
 
-/// This file has to spell them.
+/// This file, which must spell them.
 const HERE: &str = "xtask/src/tidy/rules/words.rs";
 
 fn find(tree: &Tree) -> Vec<Finding> {
@@ -30,7 +30,7 @@ fn find(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The banned words of a line. Parts of names in `snake_case` and `CamelCase` are words, too.
+/// Returns the banned words of a line. Parts of names in `snake_case` and `CamelCase` are words, too.
 fn banned(line: &str) -> impl Iterator<Item = &'static str> {
     let lower = line.to_ascii_lowercase();
     let is_word = |at: usize, length: usize| {

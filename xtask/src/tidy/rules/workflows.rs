@@ -1,5 +1,4 @@
-//! What a server runs is what a person can run: workflow files and `.ci/run` call xtask and decide nothing
-//! themselves.
+//! Workflow files and `.ci/run` only call xtask, so that every step can be run locally.
 
 use super::{Finding, Rule};
 use crate::tidy::tree::{File, Tree};
@@ -50,7 +49,7 @@ fn is_ours(command: &str) -> bool {
     command.starts_with("cargo xtask ") && !command.contains(['&', ';', '|', '$'])
 }
 
-/// The lines of a script that do something but go to its folder.
+/// Iterates over the lines of a script with commands, except `cd`.
 fn commands(script: &str) -> impl Iterator<Item = String> {
     let setup =
         |line: &str| line.is_empty() || ["#", "set ", "cd "].iter().any(|start| line.starts_with(start));
@@ -71,7 +70,7 @@ mod tests {
     const RUN: &str = "#!/usr/bin/env bash\nset -e\ncd x\nexec cargo xtask ci --all\n";
 
     #[test]
-    fn logic_outside_xtask_is_found() {
+    fn logic_in_a_workflow_file_is_found() {
         assert_eq!(found(WORKFLOW, RUN, README), 0);
         assert_eq!(found("steps:\n  - run: cargo test\n", RUN, README), 1);
         assert_eq!(found("steps:\n  - run: |\n      cargo xtask ci\n", RUN, README), 1);
@@ -80,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_readme_with_another_test_command_is_found() {
+    fn readme_with_another_test_command_is_found() {
         assert_eq!(found(WORKFLOW, RUN, "cargo test\n"), 1);
     }
 }

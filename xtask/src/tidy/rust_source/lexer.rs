@@ -1,4 +1,4 @@
-//! Tells code, comments and literals apart, so that no rule trips over a word that is only mentioned.
+//! Separates code, comments and literals, so that a rule does not find a word that is only mentioned.
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
@@ -7,14 +7,14 @@ enum Class {
     Literal,
 }
 
-/// The views of a text, each as long as the text, with blanks where the others stand.
+/// The views of a text. Each is as long as the text, with blanks for the parts of the others.
 pub(super) struct Views {
     pub(super) code: String,
     pub(super) comments: String,
     pub(super) literals: String,
 }
 
-/// Takes `text` apart.
+/// Splits `text` into its views.
 pub(super) fn split(text: &str) -> Views {
     let classes = classify(text.as_bytes());
     let only = |wanted: Class| {
@@ -23,7 +23,7 @@ pub(super) fn split(text: &str) -> Views {
             if character == '\n' || classes[at] == wanted {
                 view.push(character);
             } else {
-                // As many blanks as bytes, so that offsets stay those of the file.
+                // One blank for each byte keeps the offsets of the file.
                 view.extend(std::iter::repeat_n(' ', character.len_utf8()));
             }
         }
@@ -143,14 +143,14 @@ mod tests {
     }
 
     #[test]
-    fn comments_are_no_code() {
+    fn comments_are_not_code() {
         let (code, comments) = views("a // b\nc /* d /* e */ f */ g\n");
         assert_eq!(code, ["a", "c", "g"]);
         assert_eq!(comments, ["//", "b", "/*", "d", "/*", "e", "*/", "f", "*/"]);
     }
 
     #[test]
-    fn literals_are_neither() {
+    fn literals_are_neither_code_nor_comments() {
         let (code, comments) = views("a \"b // \\\" c\" d r#\"e \" // f\"# g b\"h\" br\"i\\\" j");
         assert_eq!(code, ["a", "d", "g", "b", "j"]);
         assert!(comments.is_empty());
@@ -161,13 +161,13 @@ mod tests {
     }
 
     #[test]
-    fn a_lifetime_opens_no_character_and_a_quote_character_no_string() {
+    fn lifetime_begins_no_character_and_a_quote_character_no_string() {
         let (code, _) = views("f<'a>(x: &'a str) '\"' y '\\'' z 'é' w");
         assert_eq!(code, ["f<'a>(x:", "&'a", "str)", "y", "z", "w"]);
     }
 
     #[test]
-    fn a_raw_name_is_no_string_and_a_name_ending_in_r_neither() {
+    fn raw_name_or_a_name_ending_in_r_begins_no_string() {
         let (code, _) = views("r#type bar\"text\" x");
         assert_eq!(code, ["r#type", "bar", "x"]);
     }

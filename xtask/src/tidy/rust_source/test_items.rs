@@ -1,9 +1,9 @@
-//! Which parts of a file are compiled only for tests: items under `#[cfg(test)]`, and under the feature
-//! `testing`, whose public suites are tests that other crates run.
+//! Finds the parts of a file that are compiled only for tests: items under `#[cfg(test)]` and under the
+//! feature `testing`, which has the public suites.
 
 use std::ops::Range;
 
-/// What was found in one file.
+/// The test items of one file.
 #[derive(Debug, Default)]
 pub(super) struct TestItems {
     pub(super) spans: Vec<Range<usize>>,
@@ -38,7 +38,7 @@ fn is_for_tests(attribute: &str) -> bool {
     super::words(&positive, "test").next().is_some() || positive.contains("feature=\"testing\"")
 }
 
-/// From `start` to the end of the first bracket that closes again.
+/// Returns the span from `start` to the end of the first bracket pair.
 fn bracketed(code: &str, start: usize) -> Option<Range<usize>> {
     let mut depth = 0;
     for (at, byte) in code.bytes().enumerate().skip(start) {
@@ -52,7 +52,7 @@ fn bracketed(code: &str, start: usize) -> Option<Range<usize>> {
     None
 }
 
-/// From `start` to the end of the item that stands there, further attributes included.
+/// Returns the span from `start` to the end of the item there, including further attributes.
 pub(super) fn item_behind(code: &str, start: usize) -> Range<usize> {
     let (mut round, mut curly) = (0_i32, 0_i32);
     for (at, byte) in code.bytes().enumerate().skip(start) {
@@ -87,26 +87,26 @@ mod tests {
     }
 
     #[test]
-    fn an_item_ends_with_its_own_brace() {
+    fn item_ends_with_its_own_brace() {
         let (spans, _) = tests_of("fn a() {}\n#[cfg(test)]\nmod tests { fn b() { c[0]; } }\nfn d() {}\n");
         assert_eq!(spans, ["#[cfg(test)]\nmod tests { fn b() { c[0]; } }"]);
     }
 
     #[test]
-    fn a_braces_character_in_a_literal_counts_for_nothing() {
+    fn brace_in_a_literal_is_ignored() {
         let (spans, _) = tests_of("#[cfg(test)]\nmod tests { const OPEN: char = '{'; }\nfn d() {}\n");
         assert_eq!(spans, ["#[cfg(test)]\nmod tests { const OPEN: char = '{'; }"]);
     }
 
     #[test]
-    fn a_module_in_a_file_of_its_own_is_named() {
+    fn test_module_in_its_own_file_is_named() {
         let (_, modules) =
             tests_of("#[cfg(test)]\n#[path = \"x.rs\"]\nmod checks;\n#[cfg(test)] use a::b;\n");
         assert_eq!(modules, ["checks"]);
     }
 
     #[test]
-    fn the_suites_of_a_feature_are_tests_and_the_opposite_is_not() {
+    fn item_of_feature_testing_is_a_test_and_its_opposite_is_not() {
         assert_eq!(tests_of("#[cfg(feature = \"testing\")]\npub mod testing;\n").1, ["testing"]);
         assert_eq!(tests_of("#[cfg(any(test, feature = \"x\"))] mod a;\n").1, ["a"]);
         assert_eq!(tests_of("#[cfg(not(test))] mod work;\n").1, Vec::<String>::new());
