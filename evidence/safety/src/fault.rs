@@ -23,7 +23,8 @@ pub(crate) struct Faults {
     stopped: Vec<(Instant, Pid)>,
     /// Guardians and hosts that were killed or stopped.
     hit: BTreeSet<Process>,
-    /// Guardians and hosts that were both hit: then no process contains the background processes of the worker.
+    /// Guardians and hosts that were both hit: then no process contains the background processes of the
+    /// worker.
     pub(crate) excused: BTreeSet<Process>,
 }
 

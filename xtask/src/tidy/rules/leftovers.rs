@@ -1,4 +1,4 @@
-//! No notes such as TODO, and no disabled tests. Clippy finds unfinished code.
+//! No notes about work to do, and no disabled tests. Clippy finds unfinished code.
 
 use super::{Finding, Rule};
 use crate::tidy::{rust_source::words, tree::Tree};
