@@ -5,11 +5,9 @@
 
 use crate::announce::{is_json, say, write_event, write_line};
 use serde_json::{Map, Value};
-use std::{fmt, io};
-use tracing::{
-    Event, Level, Subscriber,
-    field::{Field, Visit},
-};
+use std::io;
+use tracing::{Event, Level, Subscriber};
+use tracing_serde::fields::AsMap as _;
 use tracing_subscriber::{
     EnvFilter, Layer,
     filter::{FilterExt as _, LevelFilter, filter_fn},
@@ -83,9 +81,7 @@ struct Lines;
 
 impl<S: Subscriber> Layer<S> for Lines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut members = Members(Map::new());
-        event.record(&mut members);
-        if let Some(line) = members.0.get("message").and_then(Value::as_str) {
+        if let Some(line) = members(event).get("message").and_then(Value::as_str) {
             say!("{line}");
         }
     }
@@ -96,9 +92,7 @@ struct Objects;
 
 impl<S: Subscriber> Layer<S> for Objects {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut members = Members(Map::new());
-        event.record(&mut members);
-        let Members(mut members) = members;
+        let mut members = members(event);
         let metadata = event.metadata();
         if metadata.target() != OURS {
             members.insert("target".into(), metadata.target().into());
@@ -109,31 +103,11 @@ impl<S: Subscriber> Layer<S> for Objects {
     }
 }
 
-/// The fields of an event.
-struct Members(Map<String, Value>);
-
-impl Visit for Members {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.0.insert(field.name().into(), format!("{value:?}").into());
-    }
-
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.0.insert(field.name().into(), value.into());
-    }
-
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        self.0.insert(field.name().into(), value.into());
-    }
-
-    fn record_i64(&mut self, field: &Field, value: i64) {
-        self.0.insert(field.name().into(), value.into());
-    }
-
-    fn record_f64(&mut self, field: &Field, value: f64) {
-        self.0.insert(field.name().into(), value.into());
-    }
-
-    fn record_bool(&mut self, field: &Field, value: bool) {
-        self.0.insert(field.name().into(), value.into());
-    }
+/// Returns the fields of an event.
+fn members(event: &Event<'_>) -> Map<String, Value> {
+    // Numbers and texts with text keys: serialization can't fail.
+    serde_json::to_value(event.field_map())
+        .ok()
+        .and_then(|fields| fields.as_object().cloned())
+        .unwrap_or_default()
 }
