@@ -28,7 +28,7 @@ use command_runner::CommandRunner;
 use command_starter::CommandStarter;
 use control::Control;
 use guardian_deadline::GuardianDeadline;
-use ielections::{Env, record::HolderTooLong};
+use ielections::Env;
 use reporter::Reporter;
 use rustix::process::{Signal, pidfd_send_signal};
 use std::{io, process::ExitCode, sync::Arc};
@@ -41,16 +41,12 @@ use vvm_host::{CantListen, Host, HostError, Signals as HostSignals, operate::Res
 enum StartError {
     #[error(transparent)]
     Accept(#[from] AcceptError),
-    #[error(transparent)]
-    Holder(#[from] HolderTooLong),
     #[error("--http: {0}")]
     Http(CantListen),
     #[error(transparent)]
     Host(HostError),
     #[error(transparent)]
     System(ResourceLimit),
-    #[error(transparent)]
-    Deadman(ArmError),
 }
 
 impl From<io::Error> for StartError {
@@ -62,18 +58,11 @@ impl From<io::Error> for StartError {
 impl From<HostError> for StartError {
     fn from(error: HostError) -> Self {
         match error {
-            HostError::System(cause) => Self::System(cause.into()),
+            HostError::System(cause) | HostError::Deadman(ArmError::Kernel(cause)) => {
+                Self::System(cause.into())
+            }
             HostError::Http(cause) => Self::Http(cause),
             error => Self::Host(error),
-        }
-    }
-}
-
-impl From<ArmError> for StartError {
-    fn from(refusal: ArmError) -> Self {
-        match refusal {
-            ArmError::Kernel(cause) => Self::System(cause.into()),
-            ArmError::Passed | ArmError::UnkillableInit => Self::Deadman(refusal),
         }
     }
 }
@@ -97,10 +86,10 @@ fn host(args: RunArgs) -> Result<(), StartError> {
     let signals = Signals::catch()?;
     // Its timers are for clients of databases: they do not count suspend, ours do.
     let runtime = async_runtime::start()?;
-    let trigger =
-        Arc::new(GuardedTrigger::over(SystemTrigger::start(SystemOptions::default())?, guardian.clone()));
+    let trigger = SystemTrigger::start(SystemOptions::default()).map_err(HostError::from)?;
+    let trigger = Arc::new(GuardedTrigger::over(trigger, guardian.clone()));
     let deadline = trigger.deadline();
-    let holder = args.candidate.own_holder()?;
+    let holder = args.candidate.own_holder().map_err(HostError::from)?;
     let env = Env::with_deadman(Deadman::with_trigger(trigger), runtime.handle().clone())?;
     let host = {
         let _entered = runtime.enter();

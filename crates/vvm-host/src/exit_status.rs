@@ -1,6 +1,8 @@
 //! The exit statuses of hosts and operator commands. 64 to 78 are those of sysexits.h; 79 is free there.
 //! `docs/vvm-run.md` lists all statuses of `vvm`.
 
+use vvm_storage::OpenError;
+
 /// Wrong arguments.
 pub const MISUSE: u8 = 64;
 /// `vvm status`: the storage has no such name.
@@ -17,6 +19,14 @@ pub const UNFINISHED: u8 = 76;
 pub const CONFLICT: u8 = 78;
 /// Leadership was lost, and the worker stopped in time.
 pub const LOST: u8 = 79;
+/// Returns the status of a storage that can't be opened.
+pub fn of_open_error(error: &OpenError) -> u8 {
+    match error {
+        _ if error.is_misuse() => MISUSE,
+        _ if error.is_of_system() => SYSTEM,
+        _ => STORAGE,
+    }
+}
 /// Returns the status that a shell reports for a process that signal `number` killed.
 pub const fn by_signal(number: i32) -> u8 {
     128_u8.wrapping_add(number as u8)

@@ -74,9 +74,8 @@ impl InspectError {
     /// Returns the exit status.
     pub fn status(&self) -> u8 {
         match self {
-            Self::Open(cause) if cause.is_misuse() => exit_status::MISUSE,
-            Self::Open(cause) if cause.is_of_system() => exit_status::SYSTEM,
-            Self::Open(_) | Self::Read(_) => exit_status::STORAGE,
+            Self::Open(cause) => exit_status::of_open_error(cause),
+            Self::Read(_) => exit_status::STORAGE,
             Self::NotShared(_) => exit_status::MISUSE,
             Self::NoStorage(_) | Self::UnknownName { .. } => exit_status::UNKNOWN,
             Self::System(_) | Self::Output(_) => exit_status::SYSTEM,

@@ -19,7 +19,6 @@ use std::{fmt, sync::Arc};
 use vvm_containment::{Ended, Supervised, Unproven};
 use vvm_host::HostError;
 use vvm_orch::{Failure, Problem};
-use vvm_storage::SettleError;
 
 /// Why a `vvm run` ends.
 #[derive(Debug)]
@@ -150,13 +149,12 @@ impl ExitReason {
     }
 
     fn no_storage(error: &HostError, timeout_status: u8) -> Self {
-        let (outcome, status) = match error {
-            HostError::Storage(cause) if cause.is_misuse() => (Outcome::Misuse, exit::MISUSE),
-            HostError::Storage(cause) if cause.is_of_system() => (Outcome::SystemRefused, exit::SYSTEM),
-            HostError::Slots(SettleError::Differs { .. }) => (Outcome::Conflict, exit::CONFLICT),
-            HostError::StorageTimedOut(_) => (Outcome::NotAcquired, timeout_status),
-            HostError::Storage(_) | HostError::Slots(_) => (Outcome::StorageRefused, exit::STORAGE),
-            error => (Outcome::SystemRefused, error.exit_status()),
+        let (outcome, status) = match error.exit_status() {
+            exit::NOT_ACQUIRED => (Outcome::NotAcquired, timeout_status),
+            exit::MISUSE => (Outcome::Misuse, exit::MISUSE),
+            exit::CONFLICT => (Outcome::Conflict, exit::CONFLICT),
+            exit::STORAGE => (Outcome::StorageRefused, exit::STORAGE),
+            status => (Outcome::SystemRefused, status),
         };
         Self::exit(outcome, status, error)
     }

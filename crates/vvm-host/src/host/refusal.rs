@@ -36,10 +36,9 @@ impl HostError {
     /// Returns the exit status that `vvm run` would have, from `docs/vvm-run.md`: 64, 69, 71, 75 or 78.
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::Storage(cause) if cause.is_misuse() => exit_status::MISUSE,
-            Self::Storage(cause) if cause.is_of_system() => exit_status::SYSTEM,
+            Self::Storage(cause) => exit_status::of_open_error(cause),
             Self::Slots(SettleError::Differs { .. }) => exit_status::CONFLICT,
-            Self::Storage(_) | Self::Slots(_) => exit_status::STORAGE,
+            Self::Slots(_) => exit_status::STORAGE,
             Self::StorageTimedOut(_) => exit_status::NOT_ACQUIRED,
             Self::Holder(_) => exit_status::MISUSE,
             Self::Http(_) | Self::Deadman(_) | Self::System(_) => exit_status::SYSTEM,
