@@ -37,22 +37,21 @@ mod tests {
 
     #[test]
     fn moment_is_shown_as_date_and_time_in_utc() {
-        let moment = |seconds| Moment(Duration::from_secs(seconds)).to_string();
-        assert_eq!(moment(0), "1970-01-01T00:00:00Z");
-        assert_eq!(moment(951_782_399), "2000-02-28T23:59:59Z");
-        assert_eq!(moment(951_782_400), "2000-02-29T00:00:00Z");
-        assert_eq!(moment(1_735_689_599), "2024-12-31T23:59:59Z");
-        assert_eq!(moment(4_107_542_400), "2100-03-01T00:00:00Z");
-        assert_eq!(Moment(Duration::from_millis(59_999)).to_string(), "1970-01-01T00:00:59Z");
-        assert_eq!(moment(u64::MAX), "9999-12-30T22:00:00Z");
+        for (millis, expected) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (59_999, "1970-01-01T00:00:59Z"),
+            (951_782_399_000, "2000-02-28T23:59:59Z"),
+            (951_782_400_000, "2000-02-29T00:00:00Z"),
+            (4_107_542_400_000, "2100-03-01T00:00:00Z"),
+            (u64::MAX, "9999-12-30T22:00:00Z"),
+        ] {
+            assert_eq!(Moment(Duration::from_millis(millis)).to_string(), expected);
+        }
     }
 
     #[test]
     fn span_is_shown_in_two_units() {
         let span = |millis| Span(Duration::from_millis(millis)).to_string();
-        assert_eq!(span(450), "0.4s");
-        assert_eq!(span(65_000), "1m05s");
-        assert_eq!(span(7_500_000), "2h05m");
-        assert_eq!(span(273_600_000), "3d04h");
+        assert_eq!([450, 65_000, 7_500_000, 273_600_000].map(span), ["0.4s", "1m05s", "2h05m", "3d04h"]);
     }
 }

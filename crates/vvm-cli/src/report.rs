@@ -151,34 +151,3 @@ impl Report {
         result_file::write(path, &text)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rustix::process::Signal;
-
-    #[test]
-    fn report_replaces_an_older_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("result.json");
-        std::fs::write(&path, "of an earlier run").unwrap();
-        let holder = Holder::new("here:1").unwrap();
-        let mut report = Report::new(Outcome::Stopped, "payroll", &holder);
-        report.leading(2, Epoch::new(7).unwrap(), Incarnation::from_bytes([1; 16]));
-        report.of_worker(Ended::Signalled(15));
-        report.contained(Level::PidNamespace);
-        report.with_deadline(Instant::from_nanos(1_000), Instant::from_nanos(1_400));
-        report.ending(Farewell::DieOf(Signal::TERM));
-        report.write(&path).unwrap();
-        let found = serde_json::from_slice::<serde_json::Value>(&std::fs::read(&path).unwrap()).unwrap();
-        assert_eq!(found["outcome"], "stopped");
-        assert_eq!(found["signal"], 15);
-        assert_eq!(found["exit_status"], serde_json::Value::Null);
-        assert_eq!(found["worker_signal"], 15);
-        assert_eq!(found["containment"], "pidns");
-        assert_eq!((&found["slot"], &found["epoch"]), (&2.into(), &7.into()));
-        assert_eq!((&found["kill_deadline_ns"], &found["host_ended_ns"]), (&1_000.into(), &1_400.into()));
-        assert_eq!(found["incarnation"], "01".repeat(16));
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
-    }
-}

@@ -68,15 +68,17 @@ mod tests {
     use super::*;
     use ielections::Epoch;
 
-    fn received(listener: &UnixDatagram) -> String {
-        let mut text = [0; 256];
-        let length = listener.recv(&mut text).unwrap();
-        String::from_utf8(text[..length].to_vec()).unwrap()
-    }
-
-    fn check_all(listener: &UnixDatagram, place: &str) {
-        let mut manager = ServiceManager::at(OsStr::new(place)).unwrap();
+    /// The address has no file.
+    #[test]
+    fn each_change_is_sent_and_ready_and_stopping_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = format!("vvm-{}", folder.path().display());
+        let mut manager = ServiceManager::at(OsStr::new(&format!("@{name}"))).unwrap();
         let leading = Some((2, Epoch::new(17).unwrap()));
+        // No process listens: it is sent again.
+        manager.tell(HostState { activity: Activity::Waiting, leading: None });
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let listener = UnixDatagram::bind_addr(&address).unwrap();
         for (activity, leading, sent) in [
             (Activity::Waiting, None, "STATUS=waiting for leadership\nREADY=1\n"),
             (Activity::Leading, leading, "STATUS=leading: slot 2, epoch 17\n"),
@@ -86,29 +88,9 @@ mod tests {
             (Activity::Ended, None, "STATUS=ended\n"),
         ] {
             manager.tell(HostState { activity, leading });
-            assert_eq!(received(listener), sent);
+            let mut text = [0; 256];
+            let length = listener.recv(&mut text).unwrap();
+            assert_eq!(str::from_utf8(&text[..length]).unwrap(), sent);
         }
-    }
-
-    #[test]
-    fn each_change_is_sent_and_ready_and_stopping_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("notify");
-        check_all(&UnixDatagram::bind(&path).unwrap(), path.to_str().unwrap());
-        // The same without a file.
-        let name = format!("vvm-{}", path.display());
-        let address = SocketAddr::from_abstract_name(&name).unwrap();
-        check_all(&UnixDatagram::bind_addr(&address).unwrap(), &format!("@{name}"));
-    }
-
-    #[test]
-    fn ready_is_sent_again_after_a_failure() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("notify");
-        let mut manager = ServiceManager::at(path.as_os_str()).unwrap();
-        manager.tell(HostState { activity: Activity::Waiting, leading: None });
-        let listener = UnixDatagram::bind(&path).unwrap();
-        manager.tell(HostState { activity: Activity::Waiting, leading: None });
-        assert_eq!(received(&listener), "STATUS=waiting for leadership\nREADY=1\n");
     }
 }

@@ -68,14 +68,4 @@ mod tests {
         }
         assert_eq!(permissions("dynamodb://region/table"), None);
     }
-
-    #[test]
-    fn stand_in_is_beside_the_file_and_keeps_its_options() {
-        let folder = tempfile::tempdir().unwrap();
-        let stand_in = stand_in(&format!("sqlite:{}/a.db?allow=overlay", folder.path().display())).unwrap();
-        assert!(stand_in.url.starts_with(&format!("sqlite:{}/.vvm-doctor-", folder.path().display())));
-        assert!(stand_in.url.ends_with("/doctor.db?allow=overlay"));
-        drop(stand_in);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-    }
 }

@@ -2,10 +2,8 @@
 
 use super::*;
 use std::{
-    io::Read as _,
     os::unix::{fs::symlink, net::UnixListener},
     process::Command,
-    thread,
 };
 
 const TEXT: &[u8] = b"{}\n";
@@ -59,44 +57,10 @@ fn symlinks_stay_and_their_target_is_replaced_or_made() {
 }
 
 #[test]
-fn circular_symlinks_are_refused() {
-    let folder = folder();
-    let (one, other) = (folder.path().join("one"), folder.path().join("other"));
-    symlink(&one, &other).unwrap();
-    symlink(&other, &one).unwrap();
-    assert!(refusal(&one).contains("name a file"), "{}", refusal(&one));
-}
-
-fn fifo(folder: &Path) -> PathBuf {
-    let path = folder.join("fifo");
-    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-    path
-}
-
-#[test]
-fn fifo_is_written_to_and_stays_one() {
-    let folder = folder();
-    let path = fifo(folder.path());
-    thread::scope(|scope| {
-        let reader = scope.spawn(|| {
-            let mut text = Vec::new();
-            File::open(&path).unwrap().read_to_end(&mut text).unwrap();
-            text
-        });
-        // Until the reader waits for a writer.
-        while put(&path).is_err() {
-            thread::yield_now();
-        }
-        assert_eq!(reader.join().unwrap(), TEXT, "the check does not open it: its reader would see its end");
-    });
-    assert!(fs::symlink_metadata(&path).unwrap().file_type().is_fifo());
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-}
-
-#[test]
 fn fifo_without_a_reader_is_not_waited_for() {
     let folder = folder();
-    let path = fifo(folder.path());
+    let path = folder.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     check(&path, &[]).unwrap();
     let refusal = write(&path, TEXT).unwrap_err().to_string();
     assert!(refusal.contains("no process reads it"), "{refusal}");
@@ -113,48 +77,21 @@ fn null_device_is_opened_and_stays_a_device() {
 }
 
 #[test]
-fn descriptors_are_opened_also_on_regular_files() {
+fn folders_sockets_missing_folders_and_circular_symlinks_are_refused_early() {
     let folder = folder();
-    let path = folder.path().join("output");
-    let mut output = File::create(&path).unwrap();
-    output.write_all(b"before\n").unwrap();
-    let descriptor = std::os::fd::AsRawFd::as_raw_fd(&output);
-    for name in [format!("/dev/fd/{descriptor}"), format!("/proc/self/fd/{descriptor}")] {
-        assert_eq!(place(Path::new(&name)).unwrap(), Place::Opened);
-        put(Path::new(&name)).unwrap();
-    }
-    assert_eq!(fs::read(&path).unwrap(), b"before\n{}\n{}\n");
-}
-
-#[test]
-fn folders_sockets_and_missing_folders_are_refused_early() {
-    let folder = folder();
+    let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+    symlink(&one, &other).unwrap();
+    symlink(&other, &one).unwrap();
     let socket = folder.path().join("socket");
     let _listener = UnixListener::bind(&socket).unwrap();
     for (path, why) in [
         (folder.path().to_path_buf(), "name a file"),
         (socket, "block device or a socket"),
         (folder.path().join("missing/result"), "a folder that exists"),
+        (one, "name a file"),
     ] {
         assert!(refusal(&path).contains(why), "{}", refusal(&path));
     }
-}
-
-#[test]
-fn files_of_the_storage_are_refused_under_every_name() {
-    let folder = folder();
-    let at = |name: &str| folder.path().join(name);
-    fs::write(at("x.db"), "").unwrap();
-    fs::hard_link(at("x.db"), at("hard")).unwrap();
-    symlink("x.db", at("soft")).unwrap();
-    symlink("x.db-wal", at("dangling")).unwrap();
-    fs::create_dir(at("sub")).unwrap();
-    let of_storage = [at("x.db"), at("x.db-wal")];
-    for name in ["x.db", "hard", "soft", "x.db-wal", "dangling", "sub/../x.db", "sub/../x.db-wal"] {
-        let refusal = check(&at(name), &of_storage).unwrap_err().to_string();
-        assert!(refusal.contains("it belongs to the storage"), "{name}: {refusal}");
-    }
-    check(&at("result"), &of_storage).unwrap();
 }
 
 #[test]

@@ -35,8 +35,10 @@ fn standard_output_gets_the_result_after_what_the_command_says() {
     let trial = VVM.trial();
     let piped = in_a_shell(&trial, "/dev/stdout", "VVM | cat");
     assert_eq!(outcome(piped.strip_prefix("worked\n").unwrap()), "worker_ended");
-    let redirected = in_a_shell(&trial, "/dev/stdout", "VVM > output; cat output");
-    assert_eq!(outcome(redirected.strip_prefix("worked\n").unwrap()), "worker_ended");
+    for place in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
+        let redirected = in_a_shell(&trial, place, "VVM > output; cat output");
+        assert_eq!(outcome(redirected.strip_prefix("worked\n").unwrap()), "worker_ended", "{place}");
+    }
 }
 
 #[test]
@@ -62,10 +64,12 @@ fn files_of_the_storage_are_refused_with_64_before_it_is_opened() {
     let trial = VVM.trial();
     let folder = trial.folder();
     symlink("leader.db", folder.join("link")).unwrap();
+    symlink("leader.db-wal", folder.join("dangling")).unwrap();
     for (name, existing) in [
         ("leader.db", false),
         ("leader.db-wal", false),
         ("link", false),
+        ("dangling", false),
         ("leader.db", true),
         ("leader.db-shm", true),
         ("link", true),
