@@ -218,22 +218,6 @@ fn elect_serves_http_logs_json_and_gives_up_in_time() {
     eventually("no process is left", || trial.processes().0.is_empty());
 }
 
-/// The lock is held until `vvm` has ended, which alone it would wait for.
-#[test]
-fn stop_while_the_storage_opens_does_not_wait_for_it() {
-    let trial = VVM.trial();
-    trial.run(["true"]).finish();
-    let lock = trial.lock_storage();
-    lock.execute_batch("CREATE TABLE hold (x)").unwrap();
-    let running = trial.run(["echo", "never"]).start();
-    running.host();
-    eventually("the host handles signals", || trial.processes().0.len() == 2);
-    running.signal(Signal::TERM);
-    let finished = running.finish();
-    drop(lock);
-    assert_eq!(finished.signal(), 15);
-}
-
 #[test]
 fn second_stop_request_ends_vvm_although_the_storage_does_not_answer() {
     let trial = VVM.trial();
@@ -288,24 +272,34 @@ mod timed {
     use crate::cases::elect::Elect;
     use std::{fs, time::Duration};
 
-    /// The file is locked before it has the format of a storage, so opening waits for the lock.
+    /// The file is locked before it has the format of a storage, so opening waits for the lock, for 5 s.
     #[test]
-    fn term_while_the_storage_opens_ends_elect_at_once() {
+    fn term_while_the_storage_opens_ends_run_and_elect_at_once() {
         VVM.timed("a stop while the storage opens", |attempt, trial| {
             let lock = trial.lock_storage();
             let elect = Elect::start(trial, ":", ":", &[]);
-            let catches_term = || catches(elect.child.id(), Signal::TERM);
-            eventually("the host handles signals and opens the storage", || {
-                catches_term() && threads(elect.child.id()).contains(&"vvm-sqlite".to_owned())
-            });
+            until_opening(elect.child.id());
             let began = vvm_clock::SystemClock::read();
             elect.signal(Signal::TERM);
             let (code, said, _) = elect.finish();
-            // Opening waits for five seconds.
-            attempt.took("the stop", Duration::from_secs(1), began)?;
+            attempt.took("the stop of vvm elect", Duration::from_secs(1), began)?;
             assert_eq!((code, said), (0, Vec::new()));
+
+            let run = trial.run(["echo", "never"]).start();
+            until_opening(run.host().as_raw_nonzero().get() as u32);
+            let began = vvm_clock::SystemClock::read();
+            run.signal(Signal::TERM);
+            let finished = run.finish();
+            attempt.took("the stop of vvm run", Duration::from_secs(1), began)?;
+            assert_eq!((finished.signal(), finished.stdout), (15, Vec::new()));
             drop(lock);
             Ok(())
+        });
+    }
+
+    fn until_opening(host: u32) {
+        eventually("the host handles signals and opens the storage", || {
+            catches(host, Signal::TERM) && threads(host).contains(&"vvm-sqlite".to_owned())
         });
     }
 
