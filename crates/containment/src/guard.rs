@@ -1,8 +1,8 @@
-//! The guardian: the process that the user starts. It starts the supervisor, forwards signals to it, and
-//! kills everything that descends from it when it ends.
+//! The guardian: the process that the user starts. It starts the supervisor and forwards signals to it. When
+//! the supervisor ends or outlives its deadline, the guardian kills the supervisor and all its descendants.
 //!
-//! It is a process of its own, because no process can clean up after its own SIGKILL. It has one thread, so
-//! that it works as process 1, without memory, and while everything else hangs.
+//! The guardian is a separate process, because no process can clean up after its own SIGKILL. It has one
+//! thread, so that it works as process 1, when memory is short, and while all other processes hang.
 
 pub(crate) mod countdown;
 pub(crate) mod message;
@@ -27,18 +27,19 @@ use watch::Guarding;
 /// What a guardian reports while it watches.
 #[derive(Debug)]
 pub enum Report {
-    /// A note of the supervisor, which the guardian does not read.
+    /// A note of the supervisor. The guardian passes it on without reading it.
     Note(Note),
     /// An event of the guardian itself.
     Event(Event),
 }
 
-/// Starts the supervisor, and blocks until it has ended and no descendant of this process is left. Dissolves
-/// the containment then.
+/// Starts the supervisor, and blocks until it has ended and no descendant of this process is left. Then
+/// dissolves the containment.
 ///
-/// The supervisor is this program again, with `arguments`, whose `main` calls
-/// [`Supervisor::accept`](crate::Supervisor::accept). `environment` sets and removes variables of it. Must be
-/// called in a process with a single thread, which becomes a sub-reaper and reaps all its children.
+/// The supervisor is this program again, with `arguments`. Its `main` must call
+/// [`Supervisor::accept`](crate::Supervisor::accept). `environment` sets and removes variables of the
+/// supervisor. The calling process must have a single thread. It becomes a sub-reaper, and this function
+/// reaps all its children.
 ///
 /// # Errors
 /// If the system refuses a process or a descriptor. No process runs then, and the containment is dissolved.

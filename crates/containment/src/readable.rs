@@ -1,6 +1,6 @@
 //! [`Readable`]: waits in an async runtime for a socket that other code reads.
 //!
-//! The runtime polls a copy of the descriptor. `AsyncFd` would need `unsafe` code for a borrowed one.
+//! The runtime polls a copy of the descriptor, because `AsyncFd` on a borrowed one would need `unsafe` code.
 
 use std::{
     io,
@@ -30,7 +30,7 @@ impl Readable {
     /// If the runtime shuts down.
     ///
     /// # Cancel safety
-    /// May be dropped at will: a value of `look` is returned at once.
+    /// May be dropped at will. No value of `look` is lost, because it is returned without another wait.
     pub async fn find<Found>(&self, mut look: impl FnMut() -> Option<Found>) -> io::Result<Found> {
         let nothing = || io::Error::from(io::ErrorKind::WouldBlock);
         self.0.async_io(Interest::READABLE, || look().ok_or_else(nothing)).await

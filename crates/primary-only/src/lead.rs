@@ -7,10 +7,10 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 impl Registry {
-    /// Runs the services under a leadership until `stop`, and returns when none of their instances runs, so
-    /// that the leadership may be released (I6).
+    /// Runs the services under a leadership until `stop`. Returns when none of their instances runs, so that
+    /// the leadership may be released (I6).
     ///
-    /// In a VVM it is the work of one service:
+    /// In a program on `vvm-host`, one service calls this function and does nothing else:
     ///
     /// ```
     /// # use {ielections::Key, primary_only::Registry, vvm_orch::{Service, service_fn}};
@@ -19,11 +19,11 @@ impl Registry {
     /// }
     /// ```
     ///
-    /// It waits for an instance that does not end; then the kill deadline ends the process. After
-    /// [`RegistryConfig::join_timeout`](crate::RegistryConfig) the log lists such instances.
+    /// If an instance does not end, this function waits for it until the kill deadline ends the process.
+    /// After [`RegistryConfig::join_timeout`](crate::RegistryConfig) it logs which instances still run.
     ///
     /// # Errors
-    /// [`LeadError`]. No instance runs then, either.
+    /// [`LeadError`]. No instance of this term runs then.
     ///
     /// # Cancel safety
     /// Dropping it interrupts the instances, but does not wait for them: do not release the leadership then.
@@ -43,7 +43,7 @@ impl Registry {
             }
             drop(end);
         };
-        // Rebuilds end by themselves after the term. They are not dropped, because they may wait for the
+        // A rebuild returns once the term has ended. It is not dropped, because it may be waiting for the
         // service's own code.
         tokio::join!(rebuilding, ending);
         self.join().await;

@@ -56,7 +56,7 @@
 //! let counters = builder.register(Counters)?;
 //! let registry = builder.build();
 //! # let (_, leadership) = elections.acquire(Candidacy { slots: vec![slot], terms }).await?;
-//! // In a VVM, one service does this: see `Registry::lead`.
+//! // In a program on `vvm-host`, one service does this: see `Registry::lead`.
 //! let ran = leadership.run(async |stop, standing| {
 //!     let lead = registry.lead(standing, stop.clone());
 //!     let ask = async {

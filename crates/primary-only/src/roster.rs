@@ -69,7 +69,7 @@ impl<S: Service> Roster<S> {
     pub(crate) fn new(service: S, collection: Collection, config: Arc<RegistryConfig>) -> Self {
         let concurrency = service.concurrency();
         let list = Mutex::new(List {
-            state: ServiceState::Paused,
+            state: ServiceState::NotLeading,
             term: 0,
             instances: BTreeMap::new(),
             departing: BTreeMap::new(),
@@ -128,7 +128,7 @@ impl<S: Service> Roster<S> {
         if let Some(current) = list.current.take() {
             current.stop.cancel();
         }
-        list.state = ServiceState::Paused;
+        list.state = ServiceState::NotLeading;
         self.interrupt_queued(list);
         self.state_changed.notify_waiters();
     }

@@ -152,7 +152,7 @@ impl<S: Service> ServiceHandle<S> {
                     return Err(Unavailable::NotLeader);
                 }
                 match &list.state {
-                    ServiceState::Paused => return Err(Unavailable::NotLeader),
+                    ServiceState::NotLeading => return Err(Unavailable::NotLeader),
                     ServiceState::Running => return Ok(list),
                     ServiceState::RebuildFailed(failure) => {
                         return Err(Unavailable::RebuildFailed(Arc::clone(failure)));

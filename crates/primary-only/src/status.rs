@@ -12,7 +12,7 @@ use std::{
 #[derive(Clone, Debug)]
 pub enum ServiceState {
     /// This process does not lead.
-    Paused,
+    NotLeading,
     /// The documents are being read. The first instances may run already.
     Rebuilding,
     /// All documents were read.
@@ -23,12 +23,12 @@ pub enum ServiceState {
 
 impl ServiceState {
     /// The names of all states.
-    pub const NAMES: [&str; 4] = ["paused", "rebuilding", "running", "rebuild-failed"];
+    pub const NAMES: [&str; 4] = ["not-leading", "rebuilding", "running", "rebuild-failed"];
 
     /// Returns its name in JSON.
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::Paused => "paused",
+            Self::NotLeading => "not-leading",
             Self::Rebuilding => "rebuilding",
             Self::Running => "running",
             Self::RebuildFailed(_) => "rebuild-failed",
@@ -95,7 +95,7 @@ pub struct InstanceStatus {
     pub service: &'static str,
     /// Its id as text.
     pub id: String,
-    /// The state of its run.
+    /// Whether it has begun, and whether it has ended.
     pub state: InstanceState,
     /// Its outcome as text, if it has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -106,7 +106,7 @@ pub struct InstanceStatus {
     pub report: Value,
 }
 
-/// The state of an instance's run.
+/// Whether an instance has begun, and whether it has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InstanceState {

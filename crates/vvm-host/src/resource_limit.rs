@@ -7,7 +7,7 @@ use std::{fmt, io};
 #[derive(Debug)]
 pub struct ResourceLimit(io::Error);
 
-/// Returns the limit behind `cause` and where it is set, to be appended to a message; empty if there is none.
+/// Returns which limit to raise, and where, for the end of a message. Empty if no known limit is the cause.
 pub fn way_out(cause: &io::Error) -> &'static str {
     match Errno::from_io_error(cause) {
         Some(Errno::MFILE) => ": let it open more files, 64 at least (ulimit -n, LimitNOFILE=)",

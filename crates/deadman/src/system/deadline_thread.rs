@@ -26,8 +26,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     deadline: Option<(Instant, Subject)>,
-    /// The time of the alarm. Never later than the deadline.
-    alarm: Option<Instant>,
+    /// When the alarm goes off. Never later than the deadline.
+    alarm_at: Option<Instant>,
     ended: bool,
 }
 
@@ -49,22 +49,23 @@ impl DeadlineThread {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Calls `and`, and replaces the deadline if it succeeds. The thread sees both as one step.
+    /// Calls `set_other_layer`, and replaces the deadline if that succeeds. The lock is held for both, so the
+    /// thread does not act in between.
     ///
     /// # Errors
-    /// The error of `and`. The deadline is then unchanged.
+    /// The error of `set_other_layer`. The deadline is then unchanged.
     pub(super) fn set(
         &self,
         deadline: Option<(Instant, &Subject)>,
-        and: impl FnOnce() -> io::Result<()>,
+        set_other_layer: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
         let mut state = self.shared.state();
-        and()?;
+        set_other_layer()?;
         state.deadline = deadline.map(|(at, subject)| (at, subject.clone()));
         if let Some((at, _)) = deadline
-            && state.alarm.is_none_or(|alarm| at < alarm)
+            && state.alarm_at.is_none_or(|alarm_at| at < alarm_at)
         {
-            state.alarm = Some(at);
+            state.alarm_at = Some(at);
             self.shared.alarm.set(at);
         }
         Ok(())
@@ -79,14 +80,14 @@ impl Shared {
             if state.ended {
                 return;
             }
-            // The lock is held until the end, so that no confirmation comes between this look and the act.
+            // The lock is held while `act` runs, so that no renewal moves the deadline after this comparison.
             if let Some((at, subject)) = &state.deadline
                 && *at <= SystemClock::read()
             {
                 return act(*at, subject);
             }
-            state.alarm = state.deadline.as_ref().map(|(at, _)| *at);
-            if let Some(at) = state.alarm {
+            state.alarm_at = state.deadline.as_ref().map(|(at, _)| *at);
+            if let Some(at) = state.alarm_at {
                 self.alarm.set(at);
             }
         }
@@ -163,15 +164,15 @@ mod tests {
         set(&thread, Some(from_now(HOUR)));
         set(&thread, Some(early));
         set(&thread, Some(late));
-        let alarm = thread.shared.state().alarm;
-        assert!(alarm == Some(early) || SystemClock::read() >= early);
+        let alarm_at = thread.shared.state().alarm_at;
+        assert!(alarm_at == Some(early) || SystemClock::read() >= early);
         let (at, when) = acted.recv_timeout(AT_MOST).unwrap();
         assert_eq!(at, late);
         assert!(when >= late);
     }
 
     #[test]
-    fn failure_of_the_second_layer_keeps_the_deadline() {
+    fn failure_of_the_other_layer_keeps_the_deadline() {
         let (thread, acted) = thread();
         let deadline = from_now(Duration::from_millis(20));
         set(&thread, Some(deadline));

@@ -52,7 +52,7 @@ fn next_term_waits_for_instances_of_the_last_one() {
         // `lead` was dropped, and did not wait for the instance.
         term.led.abort();
         assert!(term.led.await.unwrap_err().is_cancelled());
-        assert!(matches!(process.service.status().state, ServiceState::Paused));
+        assert!(matches!(process.service.status().state, ServiceState::NotLeading));
         term.leadership.release().await;
 
         let next = process.lead().await;

@@ -74,7 +74,7 @@ fn step_down_before_rebuilding_instances() {
         let term = process.lead().await;
         process.documents.scans(2).await;
         term.end().await.unwrap();
-        assert!(matches!(process.service.status().state, ServiceState::Paused));
+        assert!(matches!(process.service.status().state, ServiceState::NotLeading));
         assert_eq!(process.probe.journal.count("x runs"), 1);
         assert_eq!(process.tasks.runners(), 0);
 
@@ -130,7 +130,7 @@ fn recreate_instances_fails() {
         let failure = status.failure.unwrap();
         assert!(failure.starts_with("its documents could not be read: "), "{failure}");
         term.end().await.unwrap();
-        assert!(matches!(process.service.status().state, ServiceState::Paused));
+        assert!(matches!(process.service.status().state, ServiceState::NotLeading));
 
         // The next term tries again.
         let term = process.lead().await;

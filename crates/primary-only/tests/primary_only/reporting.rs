@@ -13,7 +13,7 @@ fn report_service_status() {
         let process = cluster.process_with("a", Probe::at_most(1));
         let status = || serde_json::to_value(process.registry.status()).unwrap();
         let paused = json!([{
-            "service": "probe", "state": "paused", "instances": 0, "running": 0, "waiting": 0,
+            "service": "probe", "state": "not-leading", "instances": 0, "running": 0, "waiting": 0,
             "rebuilt_in_seconds": null, "quarantined": [],
         }]);
         assert_eq!(status(), paused);

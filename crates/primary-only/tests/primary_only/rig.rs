@@ -158,7 +158,7 @@ impl Process {
         let stop = CancellationToken::new();
         let (registry, standing, told) = (self.registry.clone(), leadership.standing().clone(), stop.clone());
         let led = tokio::spawn(async move { registry.lead(standing, told).await });
-        while matches!(self.registry.status()[0].state, ServiceState::Paused) && !led.is_finished() {
+        while matches!(self.registry.status()[0].state, ServiceState::NotLeading) && !led.is_finished() {
             tokio::task::yield_now().await;
         }
         LedTerm { leadership, stop, led }

@@ -114,7 +114,7 @@ fn term_passes_through_its_states_once() {
     run(async |cluster| {
         let process = cluster.process("a");
         let state = || process.service.status().state;
-        assert!(matches!(state(), ServiceState::Paused));
+        assert!(matches!(state(), ServiceState::NotLeading));
         process.documents.hold_scans(true);
         let term = process.lead().await;
         process.documents.scans(1).await;
@@ -123,7 +123,7 @@ fn term_passes_through_its_states_once() {
         process.service.get_all().await.unwrap();
         assert!(matches!(state(), ServiceState::Running));
         term.end().await.unwrap();
-        assert!(matches!(state(), ServiceState::Paused));
+        assert!(matches!(state(), ServiceState::NotLeading));
         assert_eq!(process.probe.journal.lines(), ["prepares"]);
     });
 }

@@ -6,8 +6,13 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::net::TcpListener;
 
-/// Runs this script, calls `then` once it is up, and returns the result.
-fn result(trial: &Trial, script: &str, options: &[&str], then: impl FnOnce(&Trial, &Running)) -> Value {
+/// Runs a script as the command, calls `then` once the script is up, and returns the result.
+fn result_of_script(
+    trial: &Trial,
+    script: &str,
+    options: &[&str],
+    then: impl FnOnce(&Trial, &Running),
+) -> Value {
     let run = trial.run_script(&format!("echo up; {script}")).with(options.iter().copied());
     let path = trial.folder().join("result.json").display().to_string();
     let mut running = run.with(["--result-file", &path]).start();
@@ -18,7 +23,7 @@ fn result(trial: &Trial, script: &str, options: &[&str], then: impl FnOnce(&Tria
 }
 
 /// Returns the result of a run that ends by itself.
-fn result_of(trial: &Trial, run: Run) -> Value {
+fn result_of_run(trial: &Trial, run: Run) -> Value {
     let path = trial.folder().join("result.json").display().to_string();
     let finished = run.with(["--result-file", &path]).finish();
     let found = read(&path);
@@ -38,7 +43,7 @@ fn has_no_leadership(found: &Value) -> bool {
 #[test]
 fn exited_command_has_the_outcome_worker_ended() {
     let trial = VVM.trial();
-    let found = result(&trial, "exit 79", &["--holder", "here"], |_, _| {});
+    let found = result_of_script(&trial, "exit 79", &["--holder", "here"], |_, _| {});
     assert_eq!(found["outcome"], "worker_ended");
     assert_eq!((&found["exit_status"], &found["worker_exit_status"]), (&79.into(), &79.into()));
     assert_eq!(
@@ -52,7 +57,7 @@ fn exited_command_has_the_outcome_worker_ended() {
 #[test]
 fn stop_request_has_the_outcome_stopped() {
     let trial = VVM.trial();
-    let found = result(&trial, "exec sleep 1000", &[], |_, running| running.signal(Signal::TERM));
+    let found = result_of_script(&trial, "exec sleep 1000", &[], |_, running| running.signal(Signal::TERM));
     assert_eq!(found["outcome"], "stopped");
     assert_eq!((&found["exit_status"], &found["signal"]), (&Value::Null, &15.into()));
 }
@@ -62,10 +67,10 @@ fn run_without_leadership_has_an_outcome_for_each_reason() {
     let trial = VVM.trial();
     let mut leader = trial.run_script("echo up; exec sleep 1000").start();
     leader.stdout.wait_for("up");
-    let found = result_of(&trial, trial.run(["true"]).with(["--acquire-timeout", "0"]));
+    let found = result_of_run(&trial, trial.run(["true"]).with(["--acquire-timeout", "0"]));
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"not_acquired".into(), &75.into()));
     assert!(has_no_leadership(&found), "{found}");
-    let found = result_of(&trial, trial.run(["true"]).with(["--try"]));
+    let found = result_of_run(&trial, trial.run(["true"]).with(["--try"]));
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"leader_seen".into(), &75.into()));
 
     let path = trial.folder().join("waiting.json").display().to_string();
@@ -83,7 +88,7 @@ fn run_without_leadership_has_an_outcome_for_each_reason() {
 #[test]
 fn lost_leadership_has_the_outcome_lost() {
     let trial = VVM.trial();
-    let found = result(&trial, "exec sleep 1000", &["--ttl", "4s"], |trial, running| {
+    let found = result_of_script(&trial, "exec sleep 1000", &["--ttl", "4s"], |trial, running| {
         let outage = trial.outage();
         running.wait();
         drop(outage);
@@ -97,7 +102,7 @@ fn lost_leadership_has_the_outcome_lost() {
 fn failed_check_has_the_outcome_unhealthy() {
     let trial = VVM.trial();
     let check = ["--check", "false", "--check-interval", "20ms", "--check-failures", "1"];
-    let found = result(&trial, "exec sleep 1000", &check, |_, _| {});
+    let found = result_of_script(&trial, "exec sleep 1000", &check, |_, _| {});
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"unhealthy".into(), &81.into()));
     assert!(found["reason"].as_str().unwrap().contains("failed once"), "{found}");
 }
@@ -106,24 +111,24 @@ fn failed_check_has_the_outcome_unhealthy() {
 fn refused_run_has_an_outcome_for_each_reason() {
     let trial = VVM.trial();
     let (missing, _) = trial.storage_that_was_never_made();
-    let found = result_of(&trial, trial.run(["true"]).with(["--storage", &missing]));
+    let found = result_of_run(&trial, trial.run(["true"]).with(["--storage", &missing]));
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"storage_refused".into(), &69.into()));
     assert!(has_no_leadership(&found), "{found}");
-    let found = result_of(&trial, trial.run(["true"]).with(["--ttl", "100ms"]));
+    let found = result_of_run(&trial, trial.run(["true"]).with(["--ttl", "100ms"]));
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"misuse".into(), &64.into()));
     trial.run(["true"]).with(["--slots", "2"]).finish();
-    let found = result_of(&trial, trial.run(["true"]).with(["--slots", "3"]));
+    let found = result_of_run(&trial, trial.run(["true"]).with(["--slots", "3"]));
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"conflict".into(), &78.into()));
 }
 
 #[test]
 fn missing_or_unexecutable_command_has_its_own_outcome() {
     let trial = VVM.trial();
-    let found = result_of(&trial, trial.run(["no-such-command"]));
+    let found = result_of_run(&trial, trial.run(["no-such-command"]));
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"command_not_found".into(), &127.into()));
     // The run led, although its command did not start.
     assert!(!has_no_leadership(&found), "{found}");
-    let found = result_of(&trial, trial.run(["/etc/passwd"]));
+    let found = result_of_run(&trial, trial.run(["/etc/passwd"]));
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"command_not_executable".into(), &126.into()));
 }
 
@@ -132,7 +137,7 @@ fn occupied_address_has_the_outcome_system_refused() {
     let trial = VVM.trial();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let found = result_of(&trial, trial.run(["true"]).with(["--http", &address]));
+    let found = result_of_run(&trial, trial.run(["true"]).with(["--http", &address]));
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"system_refused".into(), &71.into()));
 }
 
@@ -140,14 +145,14 @@ fn occupied_address_has_the_outcome_system_refused() {
 #[test]
 fn killed_host_has_the_outcome_host_died() {
     let trial = VVM.trial();
-    let found = result(&trial, "exec sleep 1000", &[], |_, running| {
+    let found = result_of_script(&trial, "exec sleep 1000", &[], |_, running| {
         kill_process(running.host(), Signal::KILL).unwrap();
     });
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"host_died".into(), &137.into()));
     assert!(found["epoch"].as_u64().is_some() && found["incarnation"].as_str().is_some(), "{found}");
 }
 
-/// Without its keeper, the end of the command is not proven.
+/// Without the keeper, nothing proves to the host that the command has ended.
 #[test]
 fn killed_keeper_has_the_outcome_keeper_died() {
     if VVM.level() == Level::PidNamespace {
@@ -155,7 +160,7 @@ fn killed_keeper_has_the_outcome_keeper_died() {
         return;
     }
     let trial = VVM.trial();
-    let found = result(&trial, "exec sleep 1000", &[], |trial, _| {
+    let found = result_of_script(&trial, "exec sleep 1000", &[], |trial, _| {
         kill_process(trial.process("vvm stage-keeper"), Signal::KILL).unwrap();
     });
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"keeper_died".into(), &71.into()));
@@ -166,7 +171,7 @@ fn killed_keeper_has_the_outcome_keeper_died() {
 fn stopped_host_has_the_outcome_deadline() {
     let trial = VVM.trial();
     let ttl = ["--ttl", trial.ttl("1s")];
-    let found = result(&trial, "exec sleep 1000", &ttl, |_, running| {
+    let found = result_of_script(&trial, "exec sleep 1000", &ttl, |_, running| {
         kill_process(running.host(), Signal::STOP).unwrap();
     });
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"deadline".into(), &137.into()));

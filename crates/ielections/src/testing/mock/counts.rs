@@ -16,16 +16,16 @@ pub struct Counts {
     pub lost_requests: u64,
     /// Writes that *were applied* and failed with `Unknown`, and reads whose answer was lost.
     pub lost_answers: u64,
-    /// Calls with a slow request.
+    /// Calls whose request arrived late.
     pub slow_requests: u64,
-    /// Calls with a slow answer.
+    /// Calls whose answer arrived late.
     pub slow_answers: u64,
     /// Calls that hung.
     pub hung: u64,
-    /// Writes applied after their caller had got `Unknown` or was dropped.
+    /// Writes applied after their caller got `Unknown` or stopped waiting.
     pub landed_late: u64,
-    /// Writes refused after their caller had got `Unknown` or was dropped.
+    /// Writes refused after their caller got `Unknown` or stopped waiting.
     pub refused_late: u64,
-    /// Records overwritten or deleted past their leader.
+    /// Records that a test replaced or deleted without their leader's knowledge.
     pub tampered: u64,
 }

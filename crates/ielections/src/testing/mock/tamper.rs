@@ -1,4 +1,4 @@
-//! Changes to records past their leader, as by an operator with a database console.
+//! Changes to records without their leader, as an operator with a database console would make them.
 
 use super::FaultyStorage;
 use crate::{Claim, Delete, Entry, Key, ReadError, Slot, WriteError};

@@ -22,8 +22,8 @@ use credentials::LoadedOnce;
 use std::time::Duration;
 use vvm_clock::SystemClock;
 
-/// The share of a request's time for connecting, TLS handshake included, is one in this number. A machine
-/// that does not answer costs less time than one that works.
+/// Connecting, TLS handshake included, may take a request's time limit divided by this number. So a request
+/// fails sooner if the server can't be reached than if it is slow.
 const CONNECT_SHARE: u32 = 2;
 
 /// How long a new table may take to become active. DynamoDB needs about ten seconds.
@@ -75,7 +75,7 @@ async fn configuration(address: &Address) -> Result<SdkConfig, OpenError> {
     }
     let configuration = loader.load().await;
     let Some(provider) = configuration.credentials_provider() else { return Ok(configuration) };
-    // Opening has time to load them. Within a request, a slow provider would look like a slow network.
+    // Opening may wait for a slow provider. Within a request, it would look like a slow network.
     let loaded = provider.provide_credentials().await.map_err(OpenError::of_credentials)?;
     let provider = SharedCredentialsProvider::new(LoadedOnce::new(provider, loaded));
     Ok(configuration.into_builder().credentials_provider(provider).build())
@@ -86,8 +86,8 @@ fn client(configuration: &SdkConfig, request_timeout: Duration) -> Client {
         .connect_timeout(request_timeout / CONNECT_SHARE)
         .operation_attempt_timeout(request_timeout)
         .build();
-    // Nothing is sent twice: a second copy would be refused because of the first. Requests for credentials
-    // are separate and follow the SDK's own rules.
+    // Nothing is sent twice: if the first copy was applied, the server refuses the second. Requests for
+    // credentials are separate and follow the SDK's own rules.
     let configuration = Builder::from(configuration)
         .retry_config(RetryConfig::disabled())
         .timeout_config(timeouts)

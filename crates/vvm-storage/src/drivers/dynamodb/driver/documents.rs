@@ -20,10 +20,10 @@ impl SysVvmDocuments for DynamoDbStorage {
             max_id_bytes: MAX_ID_BYTES,
             // DynamoDB takes items of 400 KB, with their keys and the names of their attributes.
             max_body_bytes: 384 << 10,
-            // A transaction has 100 actions at most. Two are for the leader record and the count.
+            // A transaction has 100 actions at most. Two are for the leader record and the count of batches.
             max_batch: 98,
-            // A transaction takes 4 MB, with the partition key of up to 2 KB in each item and all ids again
-            // in the count. A quarter of that keeps the wait of a renewal short.
+            // DynamoDB allows a transaction of 4 MB. Each item has a partition key of up to 2 KB, and the
+            // count repeats all ids. A batch uses only a quarter, because a renewal waits for it.
             max_batch_bytes: 1 << 20,
             // DynamoDB ends a page at 1 MB anyway.
             max_page: 1_000,

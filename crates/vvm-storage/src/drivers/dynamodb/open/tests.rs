@@ -62,7 +62,7 @@ async fn opened(script: impl Fn(&str, usize) -> Answer + Send + Sync + 'static) 
     let (configuration, address) = place(&server);
     let storage =
         DynamoDbStorage::on(open_with(&configuration, &address).await.unwrap(), address.to_string());
-    server.asked();
+    server.take_counts();
     (server, storage)
 }
 
@@ -187,13 +187,13 @@ async fn missing_table_is_created_and_waited_for() {
     let (configuration, address) = place(&server);
     init_with(&configuration, &address).await.unwrap();
     let asked = [("CreateTable", 1), ("DescribeTable", 5), ("DescribeTimeToLive", 1)];
-    assert_eq!(server.asked(), asked.map(|(operation, count)| (operation.to_owned(), count)));
+    assert_eq!(server.take_counts(), asked.map(|(operation, count)| (operation.to_owned(), count)));
 
     // An existing table is left as it is.
     let server = Server::start(|operation, _| active(operation)).await.unwrap();
     let (configuration, address) = place(&server);
     init_with(&configuration, &address).await.unwrap();
-    assert!(server.asked().iter().all(|(operation, _)| operation.starts_with("Describe")));
+    assert!(server.take_counts().iter().all(|(operation, _)| operation.starts_with("Describe")));
 }
 
 #[tokio::test]
@@ -216,19 +216,19 @@ async fn each_verb_is_one_request() {
 
     let vacant = Slot::Vacant(Vacant { last_epoch: None });
     assert_eq!(storage.claim(at.clone(), &vacant, &entry).await.unwrap(), Claim::Claimed);
-    assert_eq!(server.asked(), one("UpdateItem"));
+    assert_eq!(server.take_counts(), one("UpdateItem"));
     assert_eq!(storage.renew(at.clone(), &entry, &entry).await.unwrap(), Swap::Swapped);
-    assert_eq!(server.asked(), one("UpdateItem"));
+    assert_eq!(server.take_counts(), one("UpdateItem"));
     assert_eq!(storage.release(at.clone(), entry.incarnation(), entry.epoch).await.unwrap(), Delete::Deleted);
-    assert_eq!(server.asked(), one("UpdateItem"));
+    assert_eq!(server.take_counts(), one("UpdateItem"));
     assert_eq!(storage.read(at.clone()).await.unwrap(), vacant);
-    assert_eq!(server.asked(), one("GetItem"));
+    assert_eq!(server.take_counts(), one("GetItem"));
     assert_eq!(storage.settle(at.clone(), b"3").await.unwrap(), b"3");
-    assert_eq!(server.asked(), one("UpdateItem"));
+    assert_eq!(server.take_counts(), one("UpdateItem"));
     assert_eq!(storage.setting(at.clone()).await.unwrap(), None);
-    assert_eq!(server.asked(), one("GetItem"));
+    assert_eq!(server.take_counts(), one("GetItem"));
     assert_eq!(storage.peek(&vec![at; 101]).await.unwrap().len(), 101);
-    assert_eq!(server.asked(), [("BatchGetItem".to_owned(), 2)]);
+    assert_eq!(server.take_counts(), [("BatchGetItem".to_owned(), 2)]);
 }
 
 #[tokio::test]
@@ -236,12 +236,12 @@ async fn reads_are_consistent_and_peeks_are_not() {
     let (server, storage) = opened(|operation, _| active(operation)).await;
     let partition = partition();
     storage.read(partition.clone()).await.unwrap();
-    assert!(server.text("GetItem").contains(r#""ConsistentRead":true"#));
+    assert!(server.last_body("GetItem").contains(r#""ConsistentRead":true"#));
     storage.setting(partition.clone()).await.unwrap();
-    assert!(server.text("GetItem").contains(r#""ConsistentRead":true"#));
+    assert!(server.last_body("GetItem").contains(r#""ConsistentRead":true"#));
     // DynamoDB refuses a request with one key twice, so a slot asked for twice is sent once.
     storage.peek(&[partition.clone(), partition]).await.unwrap();
-    let text = server.text("BatchGetItem");
+    let text = server.last_body("BatchGetItem");
     assert_eq!(text.matches(r#""pk""#).count(), 1, "{text}");
     assert!(!text.contains("ConsistentRead"), "{text}");
 }
@@ -269,7 +269,7 @@ async fn failed_renewal_is_sent_once_and_mapped_by_its_error() {
             other => panic!("{other:?}"),
         };
         assert_eq!(found, expected, "{outcome:?}");
-        assert_eq!(server.asked(), [("UpdateItem".to_owned(), 1)], "{outcome:?}");
+        assert_eq!(server.take_counts(), [("UpdateItem".to_owned(), 1)], "{outcome:?}");
     }
 }
 
@@ -306,7 +306,7 @@ async fn keys_left_out_of_an_answer_are_requested_again() {
     .await;
     let slots = storage.peek(&two).await.unwrap();
     assert_eq!(slots.iter().map(Slot::last_epoch).collect::<Vec<_>>(), [None, Epoch::new(5).ok()]);
-    assert_eq!(server.asked(), [("BatchGetItem".to_owned(), 2)]);
+    assert_eq!(server.take_counts(), [("BatchGetItem".to_owned(), 2)]);
 
     // An answer without any item is not followed by another request (I10).
     let (server, storage) = opened(move |operation, _| match operation {
@@ -315,7 +315,7 @@ async fn keys_left_out_of_an_answer_are_requested_again() {
     })
     .await;
     assert!(matches!(storage.peek(&two).await, Err(ReadError::Unavailable(_))));
-    assert_eq!(server.asked(), [("BatchGetItem".to_owned(), 2)]);
+    assert_eq!(server.take_counts(), [("BatchGetItem".to_owned(), 2)]);
 }
 
 #[tokio::test]

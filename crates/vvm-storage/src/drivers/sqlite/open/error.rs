@@ -34,7 +34,7 @@ pub enum OpenError {
         /// The way in which it is shared.
         how: &'static str,
     },
-    /// The locks or syncs of the file system are unreliable or were not tried.
+    /// On this file system, locks or syncs are unreliable or have not been tested.
     #[error(
         "{} is on {file_system}, where locks between processes are unreliable: use a local file system \
          ({supported})", .path.display()
@@ -49,9 +49,9 @@ pub enum OpenError {
     },
     /// The file may be in a container's own layer.
     #[error(
-        "{} is on overlayfs: containers of one image have a file of their own each at this path, and a \
-         candidate in each of them would lead. Name a file on a volume or a bind mount; or, if all \
-         candidates see this overlay, add `?allow=overlay` to the URL", .0.display()
+        "{} is on overlayfs: at this path, each container of an image has a file of its own, so a candidate \
+         in each would lead. Name a file on a volume or a bind mount; or, if all candidates see this \
+         overlay, add `?allow=overlay` to the URL", .0.display()
     )]
     Overlay(PathBuf),
     /// The file can't be written.
@@ -157,7 +157,8 @@ fn way_out(path: &Path, cause: &io::Error) -> &'static str {
     }
 }
 
-/// Maps an error of SQLite. Whether the file or its folder is the obstacle, the system tells.
+/// Maps an error of SQLite. SQLite does not say whether the file or its folder is the cause, so this asks the
+/// system.
 pub(super) fn of_sqlite(path: &Path, cause: rusqlite::Error) -> OpenError {
     let path = path.to_owned();
     match cause.sqlite_error_code() {
@@ -165,7 +166,7 @@ pub(super) fn of_sqlite(path: &Path, cause: rusqlite::Error) -> OpenError {
             OpenError::Locked(path)
         }
         Some(ErrorCode::DiskFull) => OpenError::Full(path),
-        // SQLite's code for no room for the log's index.
+        // SQLite returns this code if the disk has no room for the log's index.
         _ if extended(&cause) == Some(ffi::SQLITE_IOERR_SHMSIZE) => OpenError::Full(path),
         _ if extended(&cause) == Some(ffi::SQLITE_IOERR_SHORT_READ) => OpenError::LogCutOff(path),
         Some(ErrorCode::NotADatabase) => OpenError::NotADatabase(path),
@@ -203,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn full_disk_is_told_from_a_broken_one() {
+    fn full_disk_and_broken_disk_are_different_errors() {
         let told =
             |code| of_sqlite(Path::new("x"), rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
         for no_room in [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_SHMSIZE] {

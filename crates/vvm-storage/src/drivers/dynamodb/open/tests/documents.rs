@@ -57,21 +57,21 @@ async fn each_verb_is_one_request_and_reading_the_fence_is_two() {
         operations.iter().map(|operation| ((*operation).to_owned(), 1)).collect()
     };
     assert_eq!(write(&storage).await.unwrap(), BatchOutcome::Written);
-    assert_eq!(server.asked(), asked(&["TransactWriteItems"]));
+    assert_eq!(server.take_counts(), asked(&["TransactWriteItems"]));
     let state = storage.fence_state(&at).await.unwrap();
     assert_eq!((state.last, state.slot.last_epoch()), (fence().after, Epoch::new(5).ok()));
-    assert_eq!(server.text("TransactGetItems").matches(r#""Get""#).count(), 3);
-    assert_eq!(server.asked(), asked(&["GetItem", "TransactGetItems"]));
+    assert_eq!(server.last_body("TransactGetItems").matches(r#""Get""#).count(), 3);
+    assert_eq!(server.take_counts(), asked(&["GetItem", "TransactGetItems"]));
     let scan = Scan { limit: 10, ..Scan::default() };
     assert_eq!(storage.scan_documents(&at, &scan).await.unwrap().documents, []);
-    assert!(server.text("Query").contains(r#""ConsistentRead":true"#));
-    assert_eq!(server.asked(), asked(&["Query"]));
+    assert!(server.last_body("Query").contains(r#""ConsistentRead":true"#));
+    assert_eq!(server.take_counts(), asked(&["Query"]));
     // A scan that can't find an id sends nothing.
     let long = Scan { prefix: Bytes::from(vec![1; 1024]), limit: 10, ..Scan::default() };
     assert_eq!(storage.scan_documents(&at, &long).await.unwrap().documents, []);
     let beyond = Scan { prefix: Bytes::from_static(b"a"), after: Some(id()), limit: 10 };
     assert_eq!(storage.scan_documents(&at, &beyond).await.unwrap().next, None);
-    assert_eq!(server.asked(), []);
+    assert_eq!(server.take_counts(), []);
 }
 
 #[tokio::test]
@@ -100,7 +100,7 @@ async fn failed_batch_is_sent_once_and_mapped_by_its_error() {
             other => panic!("{other:?}"),
         };
         assert_eq!(found, expected, "{outcome:?}");
-        assert_eq!(server.asked(), [("TransactWriteItems".to_owned(), 1)], "{outcome:?}");
+        assert_eq!(server.take_counts(), [("TransactWriteItems".to_owned(), 1)], "{outcome:?}");
     }
 }
 
@@ -114,7 +114,7 @@ async fn fence_is_unavailable_while_a_batch_is_applied() {
     .await;
     let state = storage.fence_state(&partition()).await;
     assert!(matches!(state, Err(ReadError::Unavailable(_))), "{state:?}");
-    assert_eq!(server.asked(), [("GetItem".to_owned(), 1), ("TransactGetItems".to_owned(), 1)]);
+    assert_eq!(server.take_counts(), [("GetItem".to_owned(), 1), ("TransactGetItems".to_owned(), 1)]);
 }
 
 #[tokio::test]
@@ -132,7 +132,7 @@ async fn fence_is_read_again_when_a_batch_came_between_its_two_reads() {
             Ok(state) => assert!(steady && state.last == fence().after.next(), "{state:?}"),
             Err(error) => assert!(!steady && matches!(error, ReadError::Unavailable(_)), "{error:?}"),
         }
-        assert_eq!(server.asked(), [("GetItem".to_owned(), 1), ("TransactGetItems".to_owned(), looks)]);
+        assert_eq!(server.take_counts(), [("GetItem".to_owned(), 1), ("TransactGetItems".to_owned(), looks)]);
     }
 }
 

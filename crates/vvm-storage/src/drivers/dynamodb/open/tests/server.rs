@@ -20,10 +20,10 @@ type Script = dyn Fn(&str, usize) -> Answer + Send + Sync;
 /// The bodies of the requests, by operation.
 type Requests = BTreeMap<String, Vec<String>>;
 
-/// The server. Dropped, it ends.
+/// The server. Dropping it ends it.
 pub(super) struct Server {
     endpoint: String,
-    asked: Arc<Mutex<Requests>>,
+    requests: Arc<Mutex<Requests>>,
     _connections: JoinSet<()>,
 }
 
@@ -43,20 +43,20 @@ impl Server {
     ) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let endpoint = format!("http://{}", listener.local_addr()?);
-        let asked = Arc::new(Mutex::new(Requests::new()));
-        let (script, requests): (Arc<Script>, _) = (Arc::new(script), Arc::clone(&asked));
+        let requests = Arc::new(Mutex::new(Requests::new()));
+        let (script, received): (Arc<Script>, _) = (Arc::new(script), Arc::clone(&requests));
         let mut accepting = JoinSet::new();
         accepting.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((connection, _)) = listener.accept().await {
-                let (script, requests) = (Arc::clone(&script), Arc::clone(&requests));
+                let (script, received) = (Arc::clone(&script), Arc::clone(&received));
                 connections.spawn(async move {
                     // A client may close its connection at any time.
-                    let _gone = serve(connection, &*script, &requests).await;
+                    let _gone = serve(connection, &*script, &received).await;
                 });
             }
         });
-        Ok(Self { endpoint, asked, _connections: accepting })
+        Ok(Self { endpoint, requests, _connections: accepting })
     }
 
     pub(super) fn endpoint(&self) -> &str {
@@ -64,14 +64,14 @@ impl Server {
     }
 
     /// Returns how often each operation was requested since the last call of this function.
-    pub(super) fn asked(&self) -> Vec<(String, usize)> {
-        let asked = std::mem::take(&mut *self.asked.lock().unwrap());
-        asked.into_iter().map(|(operation, texts)| (operation, texts.len())).collect()
+    pub(super) fn take_counts(&self) -> Vec<(String, usize)> {
+        let requests = std::mem::take(&mut *self.requests.lock().unwrap());
+        requests.into_iter().map(|(operation, bodies)| (operation, bodies.len())).collect()
     }
 
     /// Returns the body of the last request for an operation.
-    pub(super) fn text(&self, operation: &str) -> String {
-        self.asked.lock().unwrap()[operation].last().unwrap().clone()
+    pub(super) fn last_body(&self, operation: &str) -> String {
+        self.requests.lock().unwrap()[operation].last().unwrap().clone()
     }
 }
 
@@ -97,17 +97,17 @@ async fn serve(connection: TcpStream, script: &Script, requests: &Mutex<Requests
                 _ => {}
             }
         }
-        let mut text = vec![0; length];
-        connection.read_exact(&mut text).await?;
-        let before = {
+        let mut body = vec![0; length];
+        connection.read_exact(&mut body).await?;
+        let asked_before = {
             let mut requests = requests.lock().unwrap();
-            let texts = requests.entry(operation.clone()).or_default();
-            texts.push(String::from_utf8(text).unwrap());
-            texts.len() - 1
+            let bodies = requests.entry(operation.clone()).or_default();
+            bodies.push(String::from_utf8(body).unwrap());
+            bodies.len() - 1
         };
-        let Some((status, text)) = script(&operation, before) else { return Ok(()) };
+        let Some((status, text)) = script(&operation, asked_before) else { return Ok(()) };
         let answer = format!(
-            "HTTP/1.1 {status} Said\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: \
+            "HTTP/1.1 {status} Scripted\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: \
              {}\r\n\r\n{text}",
             text.len()
         );
