@@ -1,5 +1,5 @@
-//! The public suites on the drivers of this build, through `ElectionsTtlStorage`: the contracts of storages and
-//! of documents, and elections.
+//! The public suites on the drivers of this build, through `ElectionsTtlStorage`: the contracts of storages
+//! and of documents, and elections.
 #![cfg(any(feature = "mem", feature = "sqlite", feature = "sled"))]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
