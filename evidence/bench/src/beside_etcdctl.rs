@@ -1,14 +1,14 @@
 //! `vvm run` beside `etcdctl lock`, in one run on one machine: the time until the next command runs, and the
 //! cost of waiting.
 
+mod compared_program;
 mod comparison;
-mod contestant;
-mod family;
+mod process_tree;
 mod succession;
 mod waiting;
 
+use compared_program::ComparedProgram;
 use comparison::{Comparison, Sample};
-use contestant::Contestant;
 use servers::etcd::Etcd;
 use std::{
     env,
@@ -39,16 +39,20 @@ pub(crate) fn run(out: &mut impl io::Write, quick: bool, json: bool) -> Result<(
     let folder = tempfile::tempdir()?;
     let vvm = env::current_exe()?.with_file_name("vvm");
     let storage = format!("sqlite:{}?allow=overlay", folder.path().join("leader.db").display());
-    let theirs = Contestant::etcdctl(&etcd);
-    let ours = Contestant::vvm(&vvm, &storage, "SQLite");
+    let theirs = ComparedProgram::etcdctl(&etcd);
+    let ours = ComparedProgram::vvm(&vvm, &storage, "SQLite");
     let (trials, watched) = if quick { (1, Duration::from_secs(5)) } else { (7, Duration::from_secs(60)) };
 
     let mut comparisons = Vec::new();
     for blow in Blow::ALL {
-        let of = |contestant: &Contestant| {
+        let of = |compared_program: &ComparedProgram| {
             (0..trials)
                 .map(|number| {
-                    succession::trial(contestant, blow, &scene(folder.path(), contestant, blow, number))
+                    succession::trial(
+                        compared_program,
+                        blow,
+                        &scene(folder.path(), compared_program, blow, number),
+                    )
                 })
                 .collect::<Result<Vec<_>, _>>()
         };
@@ -77,8 +81,8 @@ pub(crate) fn run(out: &mut impl io::Write, quick: bool, json: bool) -> Result<(
 }
 
 /// The file in which the commands of a trial note that they run. Its name is also the lock's.
-fn scene(folder: &Path, contestant: &Contestant, blow: Blow, number: usize) -> PathBuf {
-    folder.join(format!("{}-{blow:?}-{number}", contestant.program()))
+fn scene(folder: &Path, compared_program: &ComparedProgram, blow: Blow, number: usize) -> PathBuf {
+    folder.join(format!("{}-{blow:?}-{number}", compared_program.program()))
 }
 
 /// The command: notes its start time and process id, and sleeps.

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_in_the_middle() {
+    fn median_is_the_middle_sample() {
         assert_eq!(figure(&[3.0, 1.0, 7.0]).statistic(Statistic::Median), 3.0);
         assert_eq!(figure(&[3.0, 1.0, 7.0, 5.0]).statistic(Statistic::Median), 4.0);
         assert_eq!(figure(&[3.0]).statistic(Statistic::Median), 3.0);

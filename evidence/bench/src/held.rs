@@ -4,9 +4,9 @@
 //! would seem to cost nothing.
 
 use crate::{
-    bed::{Bed, BedError, Deadline},
     figure::{Figure, Side, Statistic, Unit},
     resources::{self, ResourcesError},
+    setup::{Deadline, Setup, SetupError},
 };
 use clap::Args;
 use ielections::{
@@ -43,7 +43,7 @@ struct Found {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HeldError {
     #[error(transparent)]
-    Bed(#[from] BedError),
+    Setup(#[from] SetupError),
     #[error(transparent)]
     Resources(#[from] ResourcesError),
     #[error(transparent)]
@@ -117,14 +117,14 @@ impl Round {
 
     fn hold(self) -> Result<Found, HeldError> {
         let ttl = Ttl::new(Duration::from_millis(self.ttl_millis))?;
-        let only_rows = Bed::make(Deadline::Ignored)?;
-        let bed = Bed::make(Deadline::System)?;
+        let only_rows = Setup::make(Deadline::Ignored)?;
+        let setup = Setup::make(Deadline::System)?;
         let slots = || (1..=self.leaderships.get()).filter_map(NonZeroU32::new);
 
-        // Warm-up of both beds.
+        // Warm-up of both set-ups.
         only_rows.runtime.block_on(only_rows.write_row(NonZeroU32::MAX, ttl))?;
-        bed.runtime.block_on(async {
-            Ok::<_, HeldError>(bed.acquire(NonZeroU32::MAX, ttl).await?.release().await)
+        setup.runtime.block_on(async {
+            Ok::<_, HeldError>(setup.acquire(NonZeroU32::MAX, ttl).await?.release().await)
         })?;
 
         let empty = resources::resident_bytes()?;
@@ -137,22 +137,22 @@ impl Round {
         let with_rows = resources::resident_bytes()?;
         let bytes_of_rows = with_rows - empty;
 
-        bed.runtime.block_on(async {
+        setup.runtime.block_on(async {
             let mut leaderships: Vec<Leadership> = Vec::with_capacity(self.leaderships.get() as usize);
             for slot in slots() {
-                leaderships.push(bed.acquire(slot, ttl).await?);
+                leaderships.push(setup.acquire(slot, ttl).await?);
             }
             let mut before = 0;
             for slot in slots() {
-                before += bed.writes(slot).await?;
+                before += setup.writes(slot).await?;
             }
             let cpu_before = resources::cpu_time()?;
-            bed.clock.sleep(ttl.get()).await;
+            setup.clock.sleep(ttl.get()).await;
             let cpu = resources::cpu_time()?.saturating_sub(cpu_before);
             let resident = resources::resident_bytes()?;
             let mut after = 0;
             for slot in slots() {
-                after += bed.writes(slot).await?;
+                after += setup.writes(slot).await?;
             }
             for leadership in leaderships {
                 if leadership.standing().loss().is_some() {
@@ -170,7 +170,7 @@ impl Round {
     }
 }
 
-impl Bed {
+impl Setup {
     /// A row as a leadership would write it.
     async fn write_row(&self, slot: NonZeroU32, ttl: Ttl) -> Result<(), HeldError> {
         let version = Version { incarnation: Incarnation::from_bytes([0; 16]), write: 0 };

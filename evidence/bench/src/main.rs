@@ -3,7 +3,6 @@
 //! A missed goal is printed and is no failure: it may be the machine's fault.
 #![forbid(unsafe_code)]
 
-mod bed;
 mod beside_etcdctl;
 mod figure;
 mod held;
@@ -12,6 +11,7 @@ mod own_servers;
 mod pairs;
 mod report;
 mod resources;
+mod setup;
 mod step_up;
 mod storage;
 mod succession;

@@ -1,9 +1,9 @@
 //! Acquire and release on `mem`, one pair after another: the cost of the engine itself.
 
 use crate::{
-    bed::{Bed, BedError, Deadline},
     figure::{Figure, Side, Statistic, Unit},
     resources::{self, ResourcesError},
+    setup::{Deadline, Setup, SetupError},
 };
 use ielections::{AcquireError, ReleaseOutcome, Ttl};
 use std::num::NonZeroU32;
@@ -16,7 +16,7 @@ const GOAL: f64 = 317_000.0;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PairsError {
     #[error(transparent)]
-    Bed(#[from] BedError),
+    Setup(#[from] SetupError),
     #[error(transparent)]
     Resources(#[from] ResourcesError),
     #[error("a slot without another candidate was not acquired: {0}")]
@@ -27,12 +27,12 @@ pub(crate) enum PairsError {
 
 pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, PairsError> {
     let (rounds, pairs) = if quick { (3, 20_000) } else { (9, 200_000) };
-    let beds = [Bed::make(Deadline::System)?, Bed::make(Deadline::Ignored)?];
+    let setups = [Setup::make(Deadline::System)?, Setup::make(Deadline::Ignored)?];
     let mut found: [Vec<Found>; 2] = Default::default();
     // By turns, so that other load hits both alike. The first round warms up.
     for round in 0..=rounds {
-        for (bed, found) in beds.iter().zip(&mut found) {
-            let sample = one_round(bed, pairs)?;
+        for (setup, found) in setups.iter().zip(&mut found) {
+            let sample = one_round(setup, pairs)?;
             if round > 0 {
                 found.push(sample);
             }
@@ -61,12 +61,12 @@ struct Found {
     cpu_micros: f64,
 }
 
-fn one_round(bed: &Bed, pairs: u32) -> Result<Found, PairsError> {
+fn one_round(setup: &Setup, pairs: u32) -> Result<Found, PairsError> {
     let cpu_before = resources::cpu_time()?;
     let started = SystemClock::read();
-    bed.runtime.block_on(async {
+    setup.runtime.block_on(async {
         for _ in 0..pairs {
-            let leadership = bed.acquire(NonZeroU32::MIN, Ttl::DEFAULT).await?;
+            let leadership = setup.acquire(NonZeroU32::MIN, Ttl::DEFAULT).await?;
             match leadership.release().await {
                 ReleaseOutcome::Released => {}
                 other => return Err(PairsError::Release(other)),

@@ -4,9 +4,9 @@
 //! Each round is a process of its own, as in `held`.
 
 use crate::{
-    bed::{Bed, BedError, Deadline},
     figure::{Figure, Unit},
     resources::{self, ResourcesError},
+    setup::{Deadline, Setup, SetupError},
 };
 use async_trait::async_trait;
 use clap::Args;
@@ -56,7 +56,7 @@ struct Found {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StepUpError {
     #[error(transparent)]
-    Bed(#[from] BedError),
+    Setup(#[from] SetupError),
     #[error(transparent)]
     Resources(#[from] ResourcesError),
     #[error("a slot without another candidate was not acquired: {0}")]
@@ -131,28 +131,28 @@ impl Round {
     }
 
     fn step_up(self) -> Result<Found, StepUpError> {
-        let bed = Bed::make(Deadline::System)?;
-        bed.runtime.block_on(async {
-            let before = bed.acquire(NonZeroU32::MIN, Ttl::DEFAULT).await?;
+        let setup = Setup::make(Deadline::System)?;
+        setup.runtime.block_on(async {
+            let before = setup.acquire(NonZeroU32::MIN, Ttl::DEFAULT).await?;
             self.write_documents(before.standing()).await?;
             before.release().await;
 
             let jobs = Jobs { at_once: self.at_once, running: Arc::default() };
             let mut builder = RegistryBuilder::new(RegistryConfig {
-                clock: Arc::clone(&bed.clock),
-                spawn: Arc::new(TokioSpawn::on(bed.runtime.handle().clone())),
+                clock: Arc::clone(&setup.clock),
+                spawn: Arc::new(TokioSpawn::on(setup.runtime.handle().clone())),
                 join_timeout: RegistryConfig::JOIN_TIMEOUT,
             });
             let (running, service) = (Arc::clone(&jobs.running), builder.register(jobs)?);
             let registry = builder.build();
-            let leadership = bed.acquire(NonZeroU32::MIN, Ttl::DEFAULT).await?;
+            let leadership = setup.acquire(NonZeroU32::MIN, Ttl::DEFAULT).await?;
             let (standing, stop) = (leadership.standing().clone(), CancellationToken::new());
             let resident = resources::resident_bytes()?;
-            let began = bed.clock.now();
-            let since = || bed.clock.now().since(began);
+            let began = setup.clock.now();
+            let since = || setup.clock.now().since(began);
             let lead = async {
                 registry.lead(standing, stop.clone()).await?;
-                Ok::<_, StepUpError>(bed.clock.now())
+                Ok::<_, StepUpError>(setup.clock.now())
             };
             let look = async {
                 running.reach(1).await;
@@ -169,7 +169,7 @@ impl Round {
                     all_read
                 };
                 let bytes = resources::resident_bytes()?.saturating_sub(resident);
-                let stopped_at = bed.clock.now();
+                let stopped_at = setup.clock.now();
                 stop.cancel();
                 let stepped_down = Duration::ZERO;
                 Ok((Found { first_runs, all_read, all_run, stepped_down, bytes }, stopped_at))

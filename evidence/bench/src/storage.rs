@@ -11,8 +11,8 @@ mod renewals;
 mod verbs;
 
 use crate::{
-    bed::{Ignores, elections_on},
     figure::Figure,
+    setup::{Ignores, elections_on},
 };
 use bare::BareStatements;
 use ielections::{

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Once, atomic::AtomicBool},
 };
 
-/// Makes programs that this process starts from now on heed each signal that asks to stop.
+/// Resets the signals that ask to stop, so that programs started from now on do not ignore them.
 pub(super) fn ignore_nothing() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -12,7 +12,7 @@ use std::{
 /// A level, as `--containment` names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
-    /// Guardian and host alone.
+    /// Only guardian and host.
     Guardian,
     /// A control group for the command.
     ControlGroup,
@@ -21,7 +21,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// Whether this machine has it. Asked once.
+    /// Whether this machine has it. Checked once.
     pub(super) fn is_available(self) -> bool {
         static GROUPS: OnceLock<bool> = OnceLock::new();
         static NAMESPACES: OnceLock<bool> = OnceLock::new();
@@ -34,7 +34,7 @@ impl Level {
         }
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Guardian => "guardian",
@@ -43,7 +43,7 @@ impl Level {
         }
     }
 
-    /// Number of vvm's own processes: guardian and host, and two that keep a namespace.
+    /// Returns the number of vvm's own processes.
     pub fn ours(self) -> usize {
         match self {
             Self::Guardian | Self::ControlGroup => 3,
@@ -52,19 +52,18 @@ impl Level {
     }
 }
 
-/// Whether this machine permits a PID namespace with a `/proc` of its own. Tried with `unshare`, not with
-/// vvm.
+/// Whether this machine permits a PID namespace with its own `/proc`. Checked by `unshare`, not by vvm.
 pub fn gives_pid_namespaces() -> bool {
     is_permitted(&["unshare", "--pid", "--fork", "--mount-proc", "true"]) || gives_user_namespaces(&[])
 }
 
-/// Whether it permits one inside a user namespace, to a process that `through` starts.
+/// Whether it permits one inside a user namespace, for a process that `through` starts.
 pub fn gives_user_namespaces(through: &[&str]) -> bool {
     let unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "true"];
     is_permitted(&[through, &unshare].concat())
 }
 
-/// Whether a command succeeds; it may fail because it is forbidden, and for no other reason.
+/// Whether a command succeeds. It may fail only because it is forbidden.
 pub fn is_permitted(line: &[&str]) -> bool {
     let output = Command::new(line[0]).args(&line[1..]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -76,7 +75,7 @@ pub fn is_permitted(line: &[&str]) -> bool {
     output.status.success()
 }
 
-/// The folder of the control group (version 2) that we are in, where one is mounted whole.
+/// Returns the folder of the control group (version 2) of this process, if the whole hierarchy is mounted.
 pub fn own_group() -> Option<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -91,24 +90,24 @@ pub fn remove_group(group: &Path) {
         for folder in groups_from(group) {
             let members = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
             for member in members.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)) {
-                // Gone already is as good.
+                // It may have ended already.
                 let _gone = kill_process(member, Signal::KILL);
             }
-            // Tried again until it is done.
+            // Repeated until it succeeds.
             let _busy = fs::remove_dir(&folder);
         }
         !group.exists()
     });
 }
 
-/// It and all inside of it, the innermost first.
+/// Returns the group and all groups in it, the innermost first.
 fn groups_from(group: &Path) -> Vec<PathBuf> {
     let inside = fs::read_dir(group).into_iter().flatten().flatten().map(|entry| entry.path());
     let inside = inside.filter(|path| path.is_dir()).flat_map(|path| groups_from(&path));
     inside.chain([group.to_owned()]).collect()
 }
 
-/// Whether we may make control groups in this one.
+/// Whether this process may create control groups in this one.
 pub fn lets_us_make_groups(group: &Path) -> bool {
     tempfile::tempdir_in(group).is_ok()
 }

@@ -6,12 +6,12 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails where its harness does")]
 
 mod described;
-mod door;
 mod ignored;
 mod level;
 mod lines;
 mod processes;
 mod program;
+mod proxy;
 mod run;
 mod storage;
 mod terminal;
@@ -33,9 +33,8 @@ pub use trial::Trial;
 
 use std::time::Duration;
 
-/// What the design promises for the time between the death of host or guardian and that of the last
-/// descendant.
+/// The promised bound from the death of host or guardian to that of the last descendant.
 pub const OUTLIVING: Duration = Duration::from_millis(50);
 
-/// When a wait without a bound of its own has hung. It fails a test, and decides nothing else.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// The time after which a wait without a bound of its own has hung, and fails its test.
+pub const HANG_LIMIT: Duration = Duration::from_secs(30);

@@ -1,13 +1,13 @@
-//! What a process says, line by line, as it says it.
+//! [`Lines`]: the output of a process, line by line.
 
-use super::PATIENCE;
+use super::HANG_LIMIT;
 use std::{
     io::{BufRead as _, BufReader, Read},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
 };
 
-/// The lines of one output. The thread behind it ends with the last process that can write there.
+/// The lines of one output. Its thread ends with the last process that can write there.
 #[derive(Debug)]
 pub struct Lines {
     what: &'static str,
@@ -16,7 +16,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Reads `output`; `what` names it where a test fails.
+    /// Reads `output`. `what` names it in failures.
     pub fn of(what: &'static str, output: impl Read + Send + 'static) -> Self {
         let (sender, receiver) = channel();
         thread::spawn(move || {
@@ -33,10 +33,10 @@ impl Lines {
         Self { what, receiver, seen: Vec::new() }
     }
 
-    /// Waits for a line that contains `text`, and returns it. Lines before it are passed over.
+    /// Waits for a line that contains `text`, and returns it. Skips the lines before it.
     pub fn wait_for(&mut self, text: &str) -> String {
         loop {
-            match self.receiver.recv_timeout(PATIENCE) {
+            match self.receiver.recv_timeout(HANG_LIMIT) {
                 Ok(line) => {
                     self.seen.push(line.clone());
                     if line.contains(text) {
@@ -51,10 +51,10 @@ impl Lines {
         }
     }
 
-    /// Everything up to the end of the output.
+    /// Returns all lines up to the end of the output.
     pub fn rest(&mut self) -> Vec<String> {
         loop {
-            match self.receiver.recv_timeout(PATIENCE) {
+            match self.receiver.recv_timeout(HANG_LIMIT) {
                 Ok(line) => self.seen.push(line),
                 Err(RecvTimeoutError::Timeout) => panic!("{} does not end: {:#?}", self.what, self.seen),
                 Err(RecvTimeoutError::Disconnected) => return std::mem::take(&mut self.seen),

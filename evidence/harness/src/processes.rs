@@ -1,6 +1,6 @@
-//! Processes, as `/proc` shows them.
+//! [`Processes`]: processes in `/proc`.
 
-use super::PATIENCE;
+use super::HANG_LIMIT;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{fs, path::PathBuf, thread, time::Duration};
 use vvm_clock::SystemClock;
@@ -10,9 +10,9 @@ use vvm_clock::SystemClock;
 pub struct Processes(pub Vec<Pid>);
 
 impl Processes {
-    /// Every process, zombies aside, whose environment has the mark.
+    /// Finds every process with the mark in its environment, except zombies.
     pub fn marked(mark: &str) -> Self {
-        // Not one of ours (VVM_…): those are taken out of the worker's environment.
+        // The variable does not begin with VVM_, because vvm removes such variables for the command.
         let trial = format!("TRIAL={mark}").into_bytes();
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -30,12 +30,12 @@ impl Processes {
         Self(found)
     }
 
-    /// Those of them whose command line contains `text`.
+    /// Returns those whose command line contains `text`.
     pub fn with(&self, text: &str) -> Vec<Pid> {
         self.0.iter().copied().filter(|pid| command_line(*pid).contains(text)).collect()
     }
 
-    /// Their command lines, for a test that fails.
+    /// Returns their command lines, for failures.
     pub fn describe(&self) -> Vec<String> {
         self.0.iter().map(|pid| format!("{pid}: {}", command_line(*pid))).collect()
     }
@@ -48,27 +48,27 @@ impl Processes {
     }
 }
 
-/// The command line of a process, spaces between the arguments.
+/// Returns the command line of a process, with spaces between the arguments.
 pub fn command_line(pid: Pid) -> String {
     let bytes = fs::read(PathBuf::from(format!("/proc/{pid}/cmdline"))).unwrap_or_default();
     String::from_utf8_lossy(&bytes).replace('\0', " ")
 }
 
-/// The state letter of a process (proc(5)), if it is there.
+/// Returns the state letter of a process (proc(5)), if it exists.
 pub fn state(pid: Pid) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
-/// Looks until `condition` holds, and returns how long that took.
+/// Waits until `condition` holds, and returns how long that took.
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) -> Duration {
     let began = SystemClock::read();
     loop {
         if condition() {
             return SystemClock::read().since(began);
         }
-        assert!(SystemClock::read().since(began) < PATIENCE, "never: {what}");
-        // Between two looks, so that looking does not take the processor from what is looked at.
+        assert!(SystemClock::read().since(began) < HANG_LIMIT, "never: {what}");
+        // A pause, so that the checks do not take the processor from the processes.
         thread::sleep(Duration::from_millis(1));
     }
 }

@@ -3,7 +3,7 @@
 use crate::{Attempt, Late, Level, Trial};
 use std::{env, process::Command, sync::OnceLock};
 
-/// Names a program to run instead, as an older release.
+/// The variable with another program to test, such as an older release.
 const OVERRIDE: &str = "VVM_TEST_BINARY";
 
 /// The program under test, and the level of containment that a test binary runs it at.
@@ -19,26 +19,26 @@ impl Program {
         Self { built, level }
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(self) -> &'static str {
         static OTHER: OnceLock<Option<String>> = OnceLock::new();
         OTHER.get_or_init(|| env::var(OVERRIDE).ok()).as_deref().unwrap_or(self.built)
     }
 
-    /// Runs it with these arguments.
+    /// Returns a command that runs it with these arguments.
     pub fn command(self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.path());
         command.args(arguments);
         command
     }
 
-    /// The level of containment, or guardian on a machine that lacks it. Separate tests show that a level
-    /// that is not there is refused.
+    /// Returns the level of containment, or guardian on a machine without that level. Separate tests show
+    /// that a missing level is refused.
     pub fn level(self) -> Level {
         if self.level.is_available() { self.level } else { Level::Guardian }
     }
 
-    /// A trial of it, with an empty storage.
+    /// Returns a trial of it, with an empty storage.
     pub fn trial(self) -> Trial {
         Trial::of(self)
     }

@@ -1,4 +1,4 @@
-//! One `vvm run`.
+//! [`Run`], [`Running`] and [`Finished`]: one `vvm run`.
 
 use super::{Lines, Program, Trial, processes, trial::LOCAL_DIR};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
@@ -8,7 +8,7 @@ use std::{
     process::{Child, Command, ExitStatus, Stdio},
 };
 
-/// A `vvm run` that has not begun.
+/// A `vvm run` before its start.
 #[derive(Debug)]
 pub struct Run {
     program: Program,
@@ -21,7 +21,7 @@ pub struct Run {
     group: Option<PathBuf>,
 }
 
-/// A `vvm run` that has.
+/// A running `vvm run`.
 #[derive(Debug)]
 pub struct Running {
     /// The process that the test started.
@@ -52,7 +52,7 @@ impl Run {
         }
     }
 
-    /// With these options; one that is there already is replaced.
+    /// Adds options. An option that is already there is replaced.
     pub fn with<'a>(mut self, options: impl IntoIterator<Item = &'a str>) -> Self {
         let mut options = options.into_iter().map(String::from).peekable();
         while let Some(option) = options.next() {
@@ -65,7 +65,7 @@ impl Run {
         self
     }
 
-    /// Without these options and their values.
+    /// Removes options and their values.
     pub fn without<'a>(mut self, options: impl IntoIterator<Item = &'a str>) -> Self {
         for option in options {
             let place = self.options.iter().position(|there| *there == option).unwrap();
@@ -74,31 +74,31 @@ impl Run {
         self
     }
 
-    /// Without anything behind the options: no dashes, no command.
+    /// Removes `--` and the command.
     pub fn without_command(mut self) -> Self {
         self.command.clear();
         self
     }
 
-    /// Started through another command, as `unshare …`.
+    /// Starts it by another command, such as `unshare …`.
     pub fn through<'a>(mut self, command: impl IntoIterator<Item = &'a str>) -> Self {
         self.before = command.into_iter().map(String::from).collect();
         self
     }
 
-    /// With a variable in its environment.
+    /// Adds a variable to its environment.
     pub fn environment(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.into(), value.into()));
         self
     }
 
-    /// With this standard input.
+    /// Sets its standard input.
     pub fn stdin(mut self, stdin: impl Into<Stdio>) -> Self {
         self.stdin = stdin.into();
         self
     }
 
-    /// The whole command line.
+    /// Returns the whole command line.
     pub fn command_line(&self) -> Vec<String> {
         let vvm = [self.program.path().to_owned(), "run".into()];
         let enter = self.group.iter().flat_map(|group| {
@@ -134,19 +134,19 @@ impl Run {
     }
 }
 
-/// A `vvm run` that has ended.
+/// A finished `vvm run`.
 #[derive(Debug)]
 pub struct Finished {
-    /// The guardian's.
+    /// The exit status of the guardian.
     pub status: ExitStatus,
-    /// What the test has not read of standard output.
+    /// The unread lines of standard output.
     pub stdout: Vec<String>,
-    /// What the test has not read of standard error.
+    /// The unread lines of standard error.
     pub stderr: Vec<String>,
 }
 
 impl Running {
-    /// The host, once there is one.
+    /// Waits for the host, and returns it.
     pub fn host(&self) -> Pid {
         let mut host = None;
         processes::eventually("a host", || {
@@ -164,7 +164,7 @@ impl Running {
         kill_process(self.guardian, signal).unwrap();
     }
 
-    /// Waits for its end, and for the end of everything that holds its outputs.
+    /// Waits for its end, and for the end of all processes that hold its outputs.
     pub fn finish(mut self) -> Finished {
         let status = self.child.wait().unwrap();
         Finished { status, stdout: self.stdout.rest(), stderr: self.stderr.rest() }
@@ -178,15 +178,15 @@ impl Running {
 }
 
 impl Finished {
-    /// The exit status.
+    /// Returns the exit status.
     ///
     /// # Panics
-    /// When it died of a signal.
+    /// If it died of a signal.
     pub fn code(&self) -> i32 {
         self.status.code().unwrap_or_else(|| panic!("{}: {:#?}", self.status, self.stderr))
     }
 
-    /// The signal that it died of.
+    /// Returns the signal that it died of.
     pub fn signal(&self) -> i32 {
         self.status.signal().unwrap_or_else(|| panic!("{}: {:#?}", self.status, self.stderr))
     }

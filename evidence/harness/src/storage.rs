@@ -1,12 +1,11 @@
-//! The storage of a trial: a file of its own, or a server that all trials share, where each trial has its own
-//! name.
+//! The storage of a trial: a file, or a server that all trials share with different names.
 //!
-//! `cargo xtask test-drivers` names the server: its address in `VVM_TEST_STORAGE`, and the host and port in
-//! it in `VVM_TEST_STORAGE_AT`. Cases about files alone are in the module `files`, which does not run there.
+//! `cargo xtask test-drivers` names the server: the URL in `VVM_TEST_STORAGE`, and its host and port in
+//! `VVM_TEST_STORAGE_AT`. Cases about files are in the module `files`, which does not run on a server.
 
 use super::{
-    Attempt, PATIENCE, Program, Trial,
-    door::{Door, Hinge},
+    Attempt, HANG_LIMIT, Program, Trial,
+    proxy::{Forwarding, Proxy},
 };
 use ielections::{Claim, Entry, Epoch, Holder, Incarnation, Slot, Ttl, TtlStorage as _, Version};
 use std::{
@@ -19,15 +18,15 @@ use std::{
 };
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
 
-/// Names the server, by the address of a storage on it.
+/// The variable with the URL of a storage on the server.
 const SERVER: &str = "VVM_TEST_STORAGE";
 
-/// The address of the server's storage, with its keyspace or table made ready.
+/// Returns the URL of the server's storage, after its keyspace or table was created.
 pub(super) fn server(program: Program) -> Option<String> {
     static READY: Once = Once::new();
     let url = env::var(SERVER).ok()?;
     READY.call_once(|| {
-        // A server that has only just begun may take too long the first time.
+        // A server that has just started may take too long the first time.
         let is_ready = (0..5).any(|_| {
             let mut init = program.command(&["init-storage", "--storage", &url]);
             init.stdin(Stdio::null());
@@ -38,23 +37,23 @@ pub(super) fn server(program: Program) -> Option<String> {
     Some(url)
 }
 
-/// The trial's own door to the server, if there is one.
-pub(super) fn door(program: Program) -> Option<Door> {
+/// Starts a proxy of this trial to the server, if there is one.
+pub(super) fn proxy(program: Program) -> Option<Proxy> {
     server(program)?;
-    let mut door = Door::to(address());
-    door.listen();
-    Some(door)
+    let mut proxy = Proxy::to(address());
+    proxy.listen();
+    Some(proxy)
 }
 
-/// The storage, as it is reached through a door.
-pub(super) fn behind(door: &Door) -> String {
+/// Returns the URL of the storage through a proxy.
+pub(super) fn behind(proxy: &Proxy) -> String {
     let (url, at) = (env::var(SERVER).unwrap(), address());
-    let behind = url.replace(&at, &door.address.to_string());
+    let behind = url.replace(&at, &proxy.address.to_string());
     assert_ne!(behind, url, "{at} is not in {url}");
     behind
 }
 
-/// The server's host and port.
+/// Returns the server's host and port.
 fn address() -> String {
     env::var("VVM_TEST_STORAGE_AT").unwrap()
 }
@@ -62,7 +61,7 @@ fn address() -> String {
 /// An obstacle between candidates and the storage: no candidate can open it until the obstacle is removed.
 #[derive(Debug)]
 pub struct Obstruction {
-    /// The storage, behind it.
+    /// The storage behind the obstacle.
     pub url: String,
     kind: Kind,
 }
@@ -72,57 +71,57 @@ enum Kind {
     /// Another connection has the file locked.
     Lock { _connection: rusqlite::Connection },
     /// The proxy does not listen yet.
-    Door(Door),
+    Proxy(Proxy),
 }
 
 impl Obstruction {
     pub(super) fn put(trial: &Trial) -> Self {
         if Trial::is_on_a_server() {
-            let door = Door::to(address());
-            return Self { url: behind(&door), kind: Kind::Door(door) };
+            let proxy = Proxy::to(address());
+            return Self { url: behind(&proxy), kind: Kind::Proxy(proxy) };
         }
         let connection = rusqlite::Connection::open(trial.folder().join("leader.db")).unwrap();
-        connection.busy_timeout(PATIENCE).unwrap();
+        connection.busy_timeout(HANG_LIMIT).unwrap();
         connection.execute_batch("BEGIN EXCLUSIVE").unwrap();
         Self { url: trial.storage(), kind: Kind::Lock { _connection: connection } }
     }
 
-    /// Takes it out of the way.
+    /// Removes the obstacle.
     pub fn remove(self) {
-        if let Kind::Door(mut door) = self.kind {
-            door.listen();
+        if let Kind::Proxy(mut proxy) = self.kind {
+            proxy.listen();
         }
     }
 }
 
-/// While it lasts, no write is applied. On a server, no request is answered either.
+/// An outage: until it is dropped, no write is applied. On a server, no request is answered.
 #[derive(Debug)]
 pub struct Outage {
     _lock: Option<rusqlite::Connection>,
-    shut: Option<Arc<Hinge>>,
+    paused: Option<Arc<Forwarding>>,
 }
 
 impl Outage {
     pub(super) fn of(trial: &Trial) -> Self {
-        match &trial.door {
-            Some(door) => {
-                door.hinge.shut();
-                Self { _lock: None, shut: Some(Arc::clone(&door.hinge)) }
+        match &trial.proxy {
+            Some(proxy) => {
+                proxy.forwarding.pause();
+                Self { _lock: None, paused: Some(Arc::clone(&proxy.forwarding)) }
             }
-            None => Self { _lock: Some(trial.lock_storage()), shut: None },
+            None => Self { _lock: Some(trial.lock_storage()), paused: None },
         }
     }
 }
 
 impl Drop for Outage {
     fn drop(&mut self) {
-        if let Some(hinge) = &self.shut {
-            hinge.open();
+        if let Some(forwarding) = &self.paused {
+            forwarding.resume();
         }
     }
 }
 
-/// A leader of another program, which knows nothing of ours: the test itself. It does not renew.
+/// Another leader, which is the test itself. It does not renew.
 #[derive(Debug)]
 pub struct Usurper {
     key: ElectionKey,
@@ -131,11 +130,11 @@ pub struct Usurper {
 }
 
 impl Usurper {
-    /// Its record goes, and the slot is free.
+    /// Releases its slot.
     pub fn leave(self) {
         at_storage(&self.url, async |storage| {
             let (incarnation, epoch) = (self.entry.version.incarnation, self.entry.epoch);
-            patiently("the record is not deleted", async || {
+            retry("the record is not deleted", async || {
                 storage.compare_and_delete(&self.key, incarnation, epoch).await.ok()
             })
             .await
@@ -143,7 +142,7 @@ impl Usurper {
     }
 }
 
-/// Does something with a storage of the test's own.
+/// Calls `act` with a separate handle of the storage.
 fn at_storage<T>(url: &str, act: impl AsyncFnOnce(&ElectionsTtlStorage) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -155,8 +154,8 @@ fn at_storage<T>(url: &str, act: impl AsyncFnOnce(&ElectionsTtlStorage) -> T) ->
     })
 }
 
-/// A server of a busy machine may be late, and a renewal may come between.
-async fn patiently<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
+/// Repeats an attempt: a server on a busy machine may be late, and a renewal may come between.
+async fn retry<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
     for _ in 0..20 {
         if let Some(done) = attempt().await {
             return done;
@@ -166,11 +165,11 @@ async fn patiently<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -
     panic!("{what}");
 }
 
-/// How long a server that serves takes to answer the canary.
+/// How long a healthy server takes to answer the canary.
 const ANSWERED: Duration = Duration::from_millis(50);
 
 impl Trial {
-    /// Measures the server, if there is one, with requests on a connection of its own.
+    /// Measures the server, if there is one, with requests on a separate connection.
     pub(super) fn watch_server(&self, attempt: &Attempt) {
         let Ok(url) = env::var(SERVER) else { return };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -178,27 +177,26 @@ impl Trial {
         let storage = runtime.block_on(vvm_storage::open(&url, clock)).unwrap();
         let (storage, key) = (ElectionsTtlStorage::new(storage), self.slot_1());
         attempt.watch("canary", ANSWERED, move || {
-            // An error takes its time as an answer does.
+            // An error is an answer, too.
             let _answer = runtime.block_on(storage.get(&key));
         });
     }
 
-    /// Keeps every candidate from the storage.
+    /// Keeps every candidate from opening the storage.
     pub fn obstruct(&self) -> Obstruction {
         Obstruction::put(self)
     }
 
-    /// Keeps what is written from the storage until the value is dropped.
+    /// Starts an outage, which ends when the value is dropped.
     pub fn outage(&self) -> Outage {
         Outage::of(self)
     }
 
-    /// Deletes the record of slot 1 under its leader, which finds that at its next renewal and is lost at
-    /// once.
+    /// Deletes the record of slot 1. Its leader is lost when it notices that at its next renewal.
     pub fn take_away(&self) {
         let key = self.slot_1();
         at_storage(&self.direct(), async |storage| {
-            patiently("the record can't be taken away", async || take(storage, &key).await).await
+            retry("the record can't be taken away", async || take(storage, &key).await).await
         });
     }
 
@@ -206,7 +204,7 @@ impl Trial {
     pub fn usurp(&self) -> Usurper {
         let (key, url) = (self.slot_1(), self.direct());
         let entry = at_storage(&url, async |storage| {
-            patiently("slot 1 can't be claimed", async || {
+            retry("slot 1 can't be claimed", async || {
                 take(storage, &key).await;
                 let Ok(Slot::Vacant(vacant)) = storage.get(&key).await else { return None };
                 let entry = Entry {
@@ -227,37 +225,37 @@ impl Trial {
         ElectionKey { cluster: self.name().as_str().into(), slot: SlotNumber::new(NonZeroU32::MIN) }
     }
 
-    /// The storage, past the door.
+    /// Returns the URL of the storage without the proxy.
     fn direct(&self) -> String {
         env::var(SERVER).unwrap_or_else(|_| self.storage())
     }
 
-    /// Whether it is a server that others use, too.
+    /// Whether the storage is a server that all trials share.
     pub fn is_on_a_server() -> bool {
         env::var_os(SERVER).is_some()
     }
 
-    /// As short a TTL as the storage is good for, on a slow machine: `on_files`, or what a server can serve.
+    /// Returns the shortest TTL that works on a slow machine: `on_files` on a file, a longer one on a server.
     pub fn ttl(&self, on_files: &'static str) -> &'static str {
         if Self::is_on_a_server() { "4s" } else { on_files }
     }
 
-    /// What is said of a TTL that is shorter than the storage is good for.
+    /// Returns a part of the message about a too short TTL.
     pub fn shortest_ttl(&self) -> &'static str {
         if Self::is_on_a_server() { "at least 2s" } else { "at least 500ms" }
     }
 
-    /// What is said to be in the way while an outage lasts.
+    /// Returns a part of the message about an outage.
     pub fn said_in_an_outage(&self) -> &'static str {
         if Self::is_on_a_server() { "answer" } else { "locked" }
     }
 
-    /// What vvm says of a name that no candidate has campaigned for.
+    /// Returns a part of the message about a name without candidates.
     pub fn said_before_the_first(&self) -> &'static str {
         if Self::is_on_a_server() { "no candidate has ever campaigned for" } else { "no such storage yet" }
     }
 
-    /// A storage that is not there, and how to make it.
+    /// Returns the URL of a missing storage, and a part of the message that says how to create it.
     pub fn storage_that_was_never_made(&self) -> (String, &'static str) {
         let Ok(url) = env::var(SERVER) else {
             let missing = self.folder().join("missing/leader.db");
@@ -269,7 +267,7 @@ impl Trial {
     }
 }
 
-/// Deletes whatever record there is, if it stays the same meanwhile.
+/// Deletes the present record, unless it changes meanwhile.
 async fn take(storage: &ElectionsTtlStorage, key: &ElectionKey) -> Option<()> {
     let Ok(Slot::Held { entry, .. }) = storage.get(key).await else { return None };
     storage.compare_and_delete(key, entry.version.incarnation, entry.epoch).await.ok().map(|_| ())

@@ -1,26 +1,26 @@
-//! A place for one trial: its storage, the mark of its processes, and their removal.
+//! [`Trial`]: a folder with a storage, and a mark for the processes. Dropping it ends the processes.
 
 use super::{
-    Level, Processes, Program, Run, command_line, door, eventually, ignored, own_group, remove_group,
+    Level, Processes, Program, Run, command_line, eventually, ignored, own_group, proxy, remove_group,
 };
-use crate::{PATIENCE, storage};
+use crate::{HANG_LIMIT, storage};
 use rustix::process::Pid;
 use std::{
     path::{Path, PathBuf},
     process::Command,
 };
 
-/// The variable that says where that is.
+/// The variable with the folder of local wake-ups.
 pub(super) const LOCAL_DIR: &str = "VVM_LOCAL_DIR";
 
-/// A place for one trial: a folder with a storage in it, and a mark for its processes.
+/// One trial: a folder with a storage, and a mark for its processes.
 #[derive(Debug)]
 pub struct Trial {
     pub(super) program: Program,
     folder: tempfile::TempDir,
     mark: String,
     /// Between its processes and the server, where the storage is on one.
-    pub(super) door: Option<door::Door>,
+    pub(super) proxy: Option<proxy::Proxy>,
     /// At level control group, the one that all runs begin in, so that the groups that they make can be
     /// found.
     pub(super) group: Option<PathBuf>,
@@ -31,58 +31,58 @@ impl Trial {
     pub(super) fn of(program: Program) -> Self {
         ignored::ignore_nothing();
         let folder = tempfile::tempdir().unwrap();
-        // The folder's name is unlike any other's.
+        // The name of the folder is unique.
         let mark = folder.path().file_name().unwrap().to_str().unwrap().to_owned();
         let group = (program.level() == Level::ControlGroup).then(|| {
             let group = own_group().unwrap().join(format!("vvm-trial-{mark}"));
             std::fs::create_dir(&group).unwrap();
             group
         });
-        Self { program, folder, mark, door: storage::door(program), group }
+        Self { program, folder, mark, proxy: storage::proxy(program), group }
     }
 
-    /// Its folder.
+    /// Returns its folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The storage that all runs of this trial share.
+    /// Returns the URL of the storage that all runs of this trial share.
     pub fn storage(&self) -> String {
-        // The temporary folder may be on a container's own layer, which all processes of a trial see.
+        // The temporary folder may be on overlayfs. All processes of a trial see the same one.
         let file = || format!("sqlite:{}?allow=overlay", self.folder.path().join("leader.db").display());
-        self.door.as_ref().map_or_else(file, storage::behind)
+        self.proxy.as_ref().map_or_else(file, storage::behind)
     }
 
-    /// What is led: `payroll`, or on a server that others use a name of this trial's own.
+    /// Returns the name to lead: `payroll`, or a name for this trial on a shared server.
     pub fn name(&self) -> String {
-        if self.door.is_some() { format!("payroll-{}", self.mark) } else { "payroll".into() }
+        if self.proxy.is_some() { format!("payroll-{}", self.mark) } else { "payroll".into() }
     }
 
-    /// `vvm run` on the storage, for the trial's name. The TTL is the default, long enough for a busy
-    /// machine.
+    /// Returns a `vvm run` on the storage, for the trial's name. The TTL is the default, long enough for a
+    /// busy machine.
     pub fn run<'a>(&self, command: impl IntoIterator<Item = &'a str>) -> Run {
         Run::new(self, command)
     }
 
-    /// `vvm run` of a shell script.
+    /// Returns a `vvm run` of a shell script.
     pub fn run_script(&self, script: &str) -> Run {
         self.run(["sh", "-c", script])
     }
 
-    /// Keeps the storage locked until the value is dropped: writes of others are not applied meanwhile.
+    /// Locks the storage until the value is dropped. No other process can write meanwhile.
     pub fn lock_storage(&self) -> rusqlite::Connection {
         let connection = rusqlite::Connection::open(self.folder.path().join("leader.db")).unwrap();
-        connection.busy_timeout(PATIENCE).unwrap();
+        connection.busy_timeout(HANG_LIMIT).unwrap();
         connection.execute_batch("BEGIN IMMEDIATE").unwrap();
         connection
     }
 
-    /// `vvm status` on the storage: exit status, standard output, standard error.
+    /// Runs `vvm status` on the storage. Returns exit status, standard output and standard error.
     pub fn status(&self, arguments: &[&str]) -> (i32, String, String) {
         self.ask("status", arguments)
     }
 
-    /// Returns what `vvm status --json` shows of each slot, without the age of its record, which passes.
+    /// Returns what `vvm status --json` shows of each slot, without the age of its record, which changes.
     pub fn slots(&self) -> Vec<serde_json::Value> {
         let (_, out, _) = self.status(&["--name", &self.name(), "--json"]);
         let mut slots: Vec<serde_json::Value> = serde_json::from_str(&out).unwrap();
@@ -92,7 +92,7 @@ impl Trial {
         slots
     }
 
-    /// Another command about the storage, likewise.
+    /// Runs another command on the storage, in the same way.
     pub fn ask(&self, command: &str, arguments: &[&str]) -> (i32, String, String) {
         let mut asked = Command::new(self.program.path());
         asked.env(LOCAL_DIR, self.local_dir());
@@ -101,18 +101,18 @@ impl Trial {
         (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
     }
 
-    /// Where the processes of this trial tell each other to look at once: not where those of other trials do,
-    /// which lead the same name.
+    /// Returns the folder of this trial for local wake-ups. Other trials lead the same name, so they need
+    /// other folders.
     pub fn local_dir(&self) -> String {
         self.folder().join("local").display().to_string()
     }
 
-    /// Every process of this trial that lives.
+    /// Returns all living processes of this trial.
     pub fn processes(&self) -> Processes {
         Processes::marked(&self.mark)
     }
 
-    /// The process whose command line begins with `command`, once there is one.
+    /// Waits for a process whose command line begins with `command`, and returns it.
     pub fn process(&self, command: &str) -> Pid {
         let mut found = None;
         eventually(command, || {
@@ -123,14 +123,14 @@ impl Trial {
         found.unwrap()
     }
 
-    /// What marks its processes: the value of `TRIAL` in their environment.
+    /// Returns the mark of its processes: the value of `TRIAL` in their environment.
     pub fn mark(&self) -> &str {
         &self.mark
     }
 }
 
 impl Drop for Trial {
-    /// A test that fails leaves nothing behind either.
+    /// Kills all processes of the trial, also after a failure.
     fn drop(&mut self) {
         self.processes().kill();
         if let Some(group) = &self.group {

@@ -32,7 +32,7 @@ const CLIENT_PORT: u16 = 9042;
 const NODE_PORT: u16 = 7000;
 
 /// Starting takes 8 s on two idle cores, and longer under load.
-const PATIENCE: Duration = Duration::from_secs(180);
+const START_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// The cluster could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -119,7 +119,7 @@ impl Cassandra {
 
     fn wait_until_joined(&self) -> Result<(), StartError> {
         let addresses: Vec<_> = self.nodes.iter().map(Node::client_address).collect();
-        if owned::wait_until(PATIENCE, || Ok::<_, StartError>(ring::is_complete(&addresses)))? {
+        if owned::wait_until(START_TIMEOUT, || Ok::<_, StartError>(ring::is_complete(&addresses)))? {
             return Ok(());
         }
         let (address, log_end) = (self.nodes[0].address, self.nodes[0].process.log_end());
@@ -167,7 +167,8 @@ impl Node {
     /// # Errors
     /// See [`StartError`].
     pub fn start_again(&mut self) -> Result<(), StartError> {
-        let has_ended = owned::wait_until(PATIENCE, || self.process.ended().map(|ended| ended.is_some()));
+        let has_ended =
+            owned::wait_until(START_TIMEOUT, || self.process.ended().map(|ended| ended.is_some()));
         if !has_ended.map_err(system("java"))? {
             let log_end = self.process.log_end();
             return Err(StartError::Node { address: self.address, how: "has not ended", log_end });
@@ -179,7 +180,7 @@ impl Node {
     fn wait_until_ready(&mut self) -> Result<(), StartError> {
         let address = self.client_address();
         let mut has_ended = false;
-        let is_ready = owned::wait_until(PATIENCE, || {
+        let is_ready = owned::wait_until(START_TIMEOUT, || {
             has_ended = self.process.ended().map_err(system("java"))?.is_some();
             Ok::<_, StartError>(has_ended || TcpStream::connect(address).is_ok())
         })?;

@@ -22,7 +22,7 @@ const ARTIFACT: Artifact = Artifact { group: "com.amazonaws", name: "DynamoDBLoc
 const MAIN: &str = "com.amazonaws.services.dynamodbv2.local.main.ServerRunner";
 
 /// Starting takes 3 s on two idle cores, and longer under load.
-const PATIENCE: Duration = Duration::from_secs(90);
+const START_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// How long the first byte of an answer may take.
 const FIRST_BYTE: Duration = Duration::from_secs(2);
@@ -137,7 +137,8 @@ impl DynamoDbLocal {
     /// See [`StartError`].
     pub fn restart(&mut self) -> Result<(), StartError> {
         self.kill().map_err(system("java"))?;
-        let has_ended = owned::wait_until(PATIENCE, || Ok::<_, io::Error>(self.process.ended()?.is_some()));
+        let has_ended =
+            owned::wait_until(START_TIMEOUT, || Ok::<_, io::Error>(self.process.ended()?.is_some()));
         if !has_ended.map_err(system("java"))? {
             return Err(failed(&self.process, self.address, "can't be killed"));
         }
@@ -170,7 +171,7 @@ fn run(jars: &Path, folder: &Path, address: SocketAddr) -> Result<Owned, StartEr
 
 fn wait_until_ready(process: &mut Owned, address: SocketAddr) -> Result<(), StartError> {
     let mut has_ended = false;
-    let is_ready = owned::wait_until(PATIENCE, || {
+    let is_ready = owned::wait_until(START_TIMEOUT, || {
         has_ended = process.ended().map_err(system("java"))?.is_some();
         Ok::<_, StartError>(has_ended || answers(address).is_ok())
     })?;

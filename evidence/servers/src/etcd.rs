@@ -8,7 +8,7 @@ use std::{io, net::SocketAddr, net::TcpStream, path::Path, process::Command, tim
 use tempfile::TempDir;
 
 /// Starting takes a second on an idle machine, and longer under load.
-const PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The server could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +60,7 @@ impl Etcd {
         let (address, peers) = (free_address()?, free_address()?);
         let mut process = run(folder.path(), address, peers)?;
         let mut has_ended = false;
-        let is_ready = owned::wait_until(PATIENCE, || {
+        let is_ready = owned::wait_until(START_TIMEOUT, || {
             has_ended = process.ended()?.is_some();
             Ok::<_, io::Error>(has_ended || TcpStream::connect(address).is_ok())
         })?;

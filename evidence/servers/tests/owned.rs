@@ -13,7 +13,7 @@ use std::{
 const PROGRAM: &str = env!("CARGO_BIN_EXE_servers");
 
 #[test]
-fn a_server_dies_with_an_owner_that_is_killed() {
+fn server_ends_with_its_killed_owner() {
     // The owner prints a line when the server runs, and waits for an end of its input that never comes.
     let script = format!("{PROGRAM} {GUARD} $$ sh -c 'echo $$; exec sleep 1000' & read never");
     let mut owner = Command::new("sh")
@@ -40,7 +40,7 @@ fn a_server_dies_with_an_owner_that_is_killed() {
 }
 
 #[test]
-fn nothing_is_started_for_an_owner_that_is_gone() {
+fn no_server_starts_for_an_owner_that_has_ended() {
     let not_its_parent = getpid().as_raw_nonzero().get() + 1;
     let started =
         Command::new(PROGRAM).args([GUARD, &not_its_parent.to_string(), "echo", "started"]).output();

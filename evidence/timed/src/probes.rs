@@ -25,10 +25,11 @@ const USUAL: Duration = Duration::from_micros(250);
 const FSYNC: Duration = Duration::from_millis(10);
 const BETWEEN_FSYNCS: Duration = Duration::from_millis(10);
 
-/// A machine is calm if it was late for at most `CALM` within `WINDOW`. That is waited for, up to `PATIENCE`.
+/// A machine is calm if it was late for at most `CALM` within `WINDOW`. An attempt waits for that, up to
+/// `CALM_LIMIT`.
 const WINDOW: Duration = Duration::from_millis(500);
 const CALM: Duration = Duration::from_millis(25);
-const PATIENCE: Duration = Duration::from_secs(15);
+const CALM_LIMIT: Duration = Duration::from_secs(15);
 
 /// All probes of an attempt.
 pub(crate) struct Probes {
@@ -65,10 +66,10 @@ impl Probes {
         self.acting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the machine is calm, at most for [`PATIENCE`].
+    /// Waits until the machine is calm, at most for [`CALM_LIMIT`].
     pub(crate) fn wait_for_calm() {
         let probes = Self::start();
-        let give_up_at = SystemClock::read().after(PATIENCE);
+        let give_up_at = SystemClock::read().after(CALM_LIMIT);
         loop {
             let since = SystemClock::read();
             SystemClock::block_for(WINDOW);

@@ -22,7 +22,7 @@ impl Manager {
         let path = trial.folder().join("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
         set_socket_passcred(&socket, true).unwrap();
-        set_socket_timeout(&socket, rustix::net::sockopt::Timeout::Recv, Some(harness::PATIENCE)).unwrap();
+        set_socket_timeout(&socket, rustix::net::sockopt::Timeout::Recv, Some(harness::HANG_LIMIT)).unwrap();
         Self { socket, place: path.to_str().unwrap().into() }
     }
 

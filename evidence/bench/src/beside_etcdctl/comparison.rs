@@ -1,6 +1,6 @@
 //! A line of the table: the measurements of both, and their ratio.
 
-use super::contestant::Contestant;
+use super::compared_program::ComparedProgram;
 use serde::Serialize;
 use std::{io, time::Duration};
 
@@ -102,8 +102,8 @@ impl Comparison {
 /// For people: median and maximum of each.
 pub(crate) fn table(
     out: &mut impl io::Write,
-    theirs: &Contestant,
-    ours: &Contestant,
+    theirs: &ComparedProgram,
+    ours: &ComparedProgram,
     comparisons: &[Comparison],
 ) -> io::Result<()> {
     let mut lines = vec![[
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn less_is_ahead_and_never_is_more_than_anything() {
+    fn smaller_value_is_ahead_and_a_missing_event_is_last() {
         let comparison = compared(&[None, Some(4.0), None], &[Some(3.0), Some(1.0), Some(2.0)]);
         assert_eq!((comparison.verdict(), comparison.ratio()), ("ahead".into(), String::new()));
         assert_eq!(comparison.cell(&comparison.theirs), "never / never s");

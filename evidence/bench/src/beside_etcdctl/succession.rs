@@ -1,6 +1,6 @@
 //! One trial: one candidate holds, one waits, the holder is ended, and the waiting one's command runs.
 
-use super::{contestant::Contestant, family::Family};
+use super::{compared_program::ComparedProgram, process_tree::ProcessTree};
 use rustix::process::Signal;
 use std::{error::Error, fs, path::Path, time::Duration};
 use vvm_clock::{Instant, SystemClock};
@@ -49,7 +49,7 @@ impl Blow {
         }
     }
 
-    fn strike(self, holder: &Family) {
+    fn strike(self, holder: &ProcessTree) {
         match self {
             Self::TermToOne => holder.signal_first(Signal::TERM),
             Self::TermToAll => holder.signal_all(Signal::TERM),
@@ -75,18 +75,24 @@ struct Work {
     process: i32,
 }
 
-pub(crate) fn trial(contestant: &Contestant, blow: Blow, scene: &Path) -> Result<Outcome, Box<dyn Error>> {
-    let first = contestant.start(scene, 1)?;
+pub(crate) fn trial(
+    compared_program: &ComparedProgram,
+    blow: Blow,
+    scene: &Path,
+) -> Result<Outcome, Box<dyn Error>> {
+    let first = compared_program.start(scene, 1)?;
     let Some(work) = wait_for_work(scene, 0, STARTS) else {
         let log_end = first.process.log_end();
-        return Err(format!("{} does not run its command: {log_end}", contestant.title()).into());
+        return Err(format!("{} does not run its command: {log_end}", compared_program.title()).into());
     };
-    let second = contestant.start(scene, 2)?;
+    let second = compared_program.start(scene, 2)?;
     SystemClock::block_for(WAITED + Duration::from_millis(fastrand::u64(..1000)));
     if works(scene).len() > 1 {
-        return Err(format!("{}: two commands at once, and nothing has happened", contestant.title()).into());
+        return Err(
+            format!("{}: two commands at once, and nothing has happened", compared_program.title()).into()
+        );
     }
-    let holder = first.family();
+    let holder = first.process_tree();
     let struck = SystemClock::read();
     blow.strike(&holder);
     let next = wait_for_work(scene, 1, GIVES_UP);

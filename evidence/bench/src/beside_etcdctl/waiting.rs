@@ -1,8 +1,8 @@
 //! Memory and CPU of a waiting candidate: all its processes.
 
 use super::{
+    compared_program::{Candidate, ComparedProgram},
     comparison::{Comparison, Sample},
-    contestant::{Candidate, Contestant},
 };
 use std::{error::Error, io, path::Path, time::Duration};
 use vvm_clock::SystemClock;
@@ -18,8 +18,8 @@ const CPU: &str = "a standby looks once a second, and its server tells it nothin
 
 /// Measures one program after the other, not side by side.
 pub(crate) fn measure(
-    theirs: &Contestant,
-    ours: &Contestant,
+    theirs: &ComparedProgram,
+    ours: &ComparedProgram,
     folder: &Path,
     watched: Duration,
 ) -> Result<Vec<Comparison>, Box<dyn Error>> {
@@ -43,19 +43,27 @@ struct Used {
     cpu: Duration,
 }
 
-fn used(contestant: &Contestant, folder: &Path, watched: Duration) -> Result<Vec<Used>, Box<dyn Error>> {
-    let scene = folder.join(format!("{}-waiting", contestant.program()));
+fn used(
+    compared_program: &ComparedProgram,
+    folder: &Path,
+    watched: Duration,
+) -> Result<Vec<Used>, Box<dyn Error>> {
+    let scene = folder.join(format!("{}-waiting", compared_program.program()));
     let candidates =
-        (0..=WAITING).map(|number| contestant.start(&scene, number)).collect::<io::Result<Vec<_>>>()?;
+        (0..=WAITING).map(|number| compared_program.start(&scene, number)).collect::<io::Result<Vec<_>>>()?;
     SystemClock::block_for(SETTLED);
-    let cpu = |candidate: &Candidate| candidate.family().cpu_time();
+    let cpu = |candidate: &Candidate| candidate.process_tree().cpu_time();
     // The holder runs a command and is left out. There is exactly one.
     let waiting: Vec<&Candidate> =
-        candidates.iter().filter(|candidate| !candidate.family().runs(&scene)).collect();
+        candidates.iter().filter(|candidate| !candidate.process_tree().runs(&scene)).collect();
     if waiting.len() != WAITING {
-        return Err(
-            format!("{}: of {} candidates {} wait", contestant.title(), WAITING + 1, waiting.len()).into()
-        );
+        return Err(format!(
+            "{}: of {} candidates {} wait",
+            compared_program.title(),
+            WAITING + 1,
+            waiting.len()
+        )
+        .into());
     }
     let before = waiting.iter().map(|one| cpu(one)).collect::<Result<Vec<_>, _>>()?;
     let began = SystemClock::read();
@@ -65,10 +73,10 @@ fn used(contestant: &Contestant, folder: &Path, watched: Duration) -> Result<Vec
         .iter()
         .zip(before)
         .map(|(one, before)| {
-            let family = one.family();
+            let process_tree = one.process_tree();
             Ok(Used {
-                resident: family.resident_bytes()?,
-                proportional: family.proportional_bytes()?,
+                resident: process_tree.resident_bytes()?,
+                proportional: process_tree.proportional_bytes()?,
                 cpu: cpu(one)?.saturating_sub(before).div_f64(minutes),
             })
         })

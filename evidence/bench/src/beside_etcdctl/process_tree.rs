@@ -6,9 +6,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::{fs, path::Path, time::Duration};
 
 /// The first one is the ancestor.
-pub(crate) struct Family(Vec<Pid>);
+pub(crate) struct ProcessTree(Vec<Pid>);
 
-impl Family {
+impl ProcessTree {
     pub(crate) fn of(ancestor: i32) -> Self {
         let mut all: Vec<Pid> = Pid::from_raw(ancestor).into_iter().collect();
         let mut next = 0;

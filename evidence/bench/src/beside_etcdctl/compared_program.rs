@@ -1,6 +1,6 @@
 //! The two programs that are compared, and how each is started.
 
-use super::{TTL, WORK, family::Family};
+use super::{TTL, WORK, process_tree::ProcessTree};
 use servers::{
     etcd::Etcd,
     owned::{self, Owned},
@@ -12,7 +12,7 @@ use std::{
 };
 
 /// A program that runs a command while it holds a lease.
-pub(crate) struct Contestant {
+pub(crate) struct ComparedProgram {
     title: String,
     program: PathBuf,
     how: How,
@@ -28,7 +28,7 @@ pub(crate) struct Candidate {
     pub(crate) process: Owned,
 }
 
-impl Contestant {
+impl ComparedProgram {
     pub(crate) fn etcdctl(etcd: &Etcd) -> Self {
         let how = How::Etcdctl { endpoint: etcd.endpoint() };
         Self { title: format!("etcdctl lock ({})", etcd.version()), program: "etcdctl".into(), how }
@@ -84,13 +84,13 @@ impl Contestant {
 
 impl Candidate {
     /// The candidate and all its descendants.
-    pub(crate) fn family(&self) -> Family {
-        Family::of(self.process.id().cast_signed())
+    pub(crate) fn process_tree(&self) -> ProcessTree {
+        ProcessTree::of(self.process.id().cast_signed())
     }
 }
 
 impl Drop for Candidate {
     fn drop(&mut self) {
-        self.family().kill_at_once();
+        self.process_tree().kill_at_once();
     }
 }

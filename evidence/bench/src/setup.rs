@@ -14,14 +14,14 @@ use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, mem
 /// The deadman's trigger during a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Deadline {
-    /// None: deadlines are kept in order and have no effect.
+    /// No trigger: deadlines are ordered and have no effect.
     Ignored,
-    /// That of production: a thread and a kernel timer. At most one bed of a process can have it.
+    /// That of production: a thread and a kernel timer. At most one setup of a process can have it.
     System,
 }
 
 /// Elections on `mem`, and the cluster that they are for.
-pub(crate) struct Bed {
+pub(crate) struct Setup {
     pub(crate) runtime: Runtime,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) storage: Arc<ElectionsTtlStorage>,
@@ -32,7 +32,7 @@ pub(crate) struct Bed {
 
 /// The set-up failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum BedError {
+pub(crate) enum SetupError {
     #[error("the runtime or the clock could not be started: {0}")]
     System(#[from] io::Error),
     #[error(transparent)]
@@ -41,8 +41,8 @@ pub(crate) enum BedError {
     Holder(#[from] HolderTooLong),
 }
 
-impl Bed {
-    pub(crate) fn make(deadline: Deadline) -> Result<Self, BedError> {
+impl Setup {
+    pub(crate) fn make(deadline: Deadline) -> Result<Self, SetupError> {
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start()?);
         let storage = Arc::new(ElectionsTtlStorage::new(MemDatabase::new(Arc::clone(&clock)).open()));
@@ -67,7 +67,7 @@ impl Bed {
     }
 }
 
-/// Elections of this process.
+/// Elections in this process.
 pub(crate) fn elections_on(
     storage: Arc<ElectionsTtlStorage>,
     clock: Arc<dyn Clock>,
