@@ -43,7 +43,7 @@
 //! | option | meaning |
 //! |---|---|
 //! | `password_file=path` | the password is the first line of this file. Else it is in the environment variable `VVM_STORAGE_PASSWORD`, or in `~/.pgpass` (`PGPASSFILE`) |
-//! | `sslmode=verify-full` | TLS with servers whose certificates bear the host's name: the default unless all hosts are loopback. `verify-ca` accepts any name, `disable` turns TLS off, for hosts on loopback only |
+//! | `sslmode=verify-full` | TLS with servers whose certificates bear the host's name: the default unless all hosts are loopback. `verify-ca` accepts any name, `disable` turns TLS off; for hosts off loopback, opening warns |
 //! | `sslrootcert=path` | the authorities that sign servers' certificates (PEM). Default: those of the system |
 //! | `sslcert=path`, `sslkey=path` | our certificate for a server that requests one (PEM; the key without a passphrase) |
 //! | `max_ttl=60s` | for [`init_storage`](crate::init_storage): the largest TTL of any candidate, and the wait after a fail-over. 20 s unless given. Running it again raises it |

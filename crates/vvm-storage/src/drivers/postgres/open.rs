@@ -18,6 +18,9 @@ use super::rows::{self, History};
 /// Connects, checks the schema, and returns the history that the server has now: `None` if no candidate has
 /// adopted it yet.
 pub(super) async fn open(address: Address) -> Result<(Connections, Option<History>), OpenError> {
+    if let Some(warning) = address.unencrypted() {
+        tracing::warn!(storage = %address, "{warning}");
+    }
     let connections = Connections::new(address)?;
     schema::check(&connections).await?;
     let answer = connections.ask(&rows::history()).await.map_err(OpenError::of_request)?;

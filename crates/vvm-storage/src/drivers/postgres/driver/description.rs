@@ -13,7 +13,8 @@ const DESCRIBE: &str = "SELECT current_setting('server_version'); \
 
 pub(super) async fn describe(connections: &Connections) -> Result<Description, DriverError> {
     let answer = connections.ask(DESCRIBE).await?;
-    of_answer(&answer)
+    let description = of_answer(&answer)?;
+    Ok(connections.address().unencrypted().into_iter().fold(description, Description::concerned))
 }
 
 fn of_answer(answer: &Answer) -> Result<Description, DriverError> {

@@ -38,6 +38,15 @@ impl Address {
     pub(in super::super) fn parse(url: &str) -> Result<Self, OpenError> {
         parse(url).map_err(|why| OpenError::Url { url: url.into(), why })
     }
+
+    /// Returns a warning if logins and answers would cross a network without TLS.
+    pub(in super::super) fn unencrypted(&self) -> Option<&'static str> {
+        let is_exposed = !self.tls.is_on() && !self.hosts.iter().all(Host::is_loopback);
+        is_exposed.then_some(
+            "sslmode=disable: machines between here and the server can read the login and forge answers. \
+             Remove it, and name the servers' authority with sslrootcert=PATH",
+        )
+    }
 }
 
 impl fmt::Display for Host {
@@ -72,9 +81,8 @@ fn parse(url: &str) -> Result<Address, String> {
         return Err("user and database are names as they are, without `/` and `%`".into());
     }
     let hosts = hosts.split(',').map(host).collect::<Result<Vec<_>, _>>()?;
-    let hosts_are_loopback = hosts.iter().all(Host::is_loopback);
     let mut address = Address {
-        tls: Tls::default_for(hosts_are_loopback),
+        tls: Tls::default_for(hosts.iter().all(Host::is_loopback)),
         hosts,
         user: user.to_owned(),
         database: database.to_owned(),
@@ -97,7 +105,7 @@ fn parse(url: &str) -> Result<Address, String> {
             }
         }
     }
-    address.tls.check(hosts_are_loopback)?;
+    address.tls.check()?;
     Ok(address)
 }
 
@@ -154,6 +162,14 @@ mod tests {
     }
 
     #[test]
+    fn connection_without_tls_off_loopback_is_warned_of() {
+        let warning = |url| parse(url).unwrap().unencrypted();
+        assert!(warning("postgres://me@127.0.0.1,db1/db?sslmode=disable").unwrap().contains("sslrootcert="));
+        assert_eq!(warning("postgres://me@127.0.0.1/db?sslmode=disable"), None);
+        assert_eq!(warning("postgres://me@db1/db"), None);
+    }
+
+    #[test]
     fn password_is_not_shown() {
         for url in ["postgres://vvm:sec@ret@host/db", "postgres://vvm@host/db?password=secret&max_ttl=1s"] {
             let error = Address::parse(url).unwrap_err().to_string();
@@ -180,7 +196,6 @@ mod tests {
             ("postgres://me@127.0.0.1/db?max_ttl=48h", "write max_ttl=60s"),
             ("postgres://me@127.0.0.1/db?request_timeout=5m", "request_timeout=5s"),
             ("postgres://me@127.0.0.1/db?options=-c", "no option `options`"),
-            ("postgres://me@127.0.0.1,db1/db?sslmode=disable", "sslmode=disable is for hosts on loopback"),
             ("postgres://me@db1/db?sslmode=require", "don't protect the password"),
             ("postgres://me@db1/db?sslcert=a", "give both"),
             ("postgres://me@127.0.0.1/db?sslrootcert=a", "TLS is off"),
