@@ -50,8 +50,8 @@ impl Proxy {
         // No process of a trial inherits it.
         let socket =
             socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
-        // It listens on the server's host, because clients of a cluster expect each node there, at their
-        // port.
+        // It listens on the server's host: clients of a cluster expect each node at its own host and at the
+        // port of the URL.
         let host = *server.parse::<SocketAddrV4>().unwrap().ip();
         bind(&socket, &SocketAddrV4::new(host, 0)).unwrap();
         let address = SocketAddrV4::try_from(getsockname(&socket).unwrap()).unwrap();

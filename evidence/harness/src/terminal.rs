@@ -102,7 +102,7 @@ impl Terminal {
 
     /// Ends the shell, which ends the terminal.
     pub fn close(mut self) {
-        // Not `exit`, which stays if the shell has not heard yet that a stopped job has ended.
+        // Not `exit`: it fails while the shell does not know yet that a stopped job has ended.
         self.type_line("exec true");
         self.shell.wait().unwrap();
     }

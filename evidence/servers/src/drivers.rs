@@ -86,7 +86,8 @@ pub(crate) fn run(only: &[Driver], cluster: &Plan, selection: Selection<'_>) -> 
 struct Outcome {
     /// The suites of the driver itself; `None` if only end-to-end cases were requested.
     suites: Option<Cases>,
-    /// The end-to-end cases; `None` if processes can't share the storage, or on a server that is not ours.
+    /// The end-to-end cases; `None` if processes can't share the storage, or the server is not started by
+    /// this program.
     end_to_end: Option<Cases>,
     place: String,
 }

@@ -47,7 +47,7 @@ fn nothing_is_left_when_everything_is_dropped() {
 
 /// A leadership keeps its engine running.
 #[test]
-fn the_engine_ends_with_the_last_leadership() {
+fn engine_ends_with_the_last_leadership() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
@@ -133,7 +133,7 @@ fn cleanup_is_done_when_the_engine_is_dropped() {
 
 /// It counts as unknown (I7): the lease is renewed by the next attempt, or lost in time.
 #[test]
-fn a_panic_in_the_driver_is_a_call_without_an_answer() {
+fn panic_in_the_driver_counts_as_a_call_without_an_answer() {
     let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
@@ -159,7 +159,7 @@ fn a_panic_in_the_driver_is_a_call_without_an_answer() {
 
 /// No renewal follows. Each leader gets a loss, and the deadline stays armed, also after a hand-back (I4).
 #[test]
-fn a_runtime_that_ends_loses_what_is_held_and_disarms_nothing() {
+fn end_of_the_runtime_loses_all_leaderships_and_disarms_nothing() {
     let bench = Bench::new();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let (process, leadership) = runtime.block_on(async {

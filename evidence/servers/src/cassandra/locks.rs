@@ -1,4 +1,4 @@
-//! A cluster that lets in only who has a certificate and a password, and the certificates for it.
+//! A cluster that requires a certificate and a password, and the certificates for it.
 
 use crate::certificates::{self, AUTHORITY, ForServer};
 use std::{
