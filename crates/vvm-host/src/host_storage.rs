@@ -15,13 +15,17 @@ use claim_gate::ClaimGate;
 use futures_util::future::join;
 use health::StorageHealth;
 use ielections::{
-    Claim, Delete, DocumentStorage, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, TtlStorage,
-    Vacant, WriteError,
+    Claim, Delete, DocumentStorage, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, Terms,
+    TtlStorage, Vacant, WriteError,
 };
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use vvm_clock::Clock;
+use vvm_clock::{Clock, Instant};
 use vvm_storage::{
     Advanced, ClusterName, ElectionKey, ElectionsTtlStorage, Pause, RequestExpiry, Requests, Stage, StepDown,
 };
@@ -37,6 +41,8 @@ pub(crate) struct HostStorage {
     gate: ClaimGate,
     health: StorageHealth,
     wakeups: LocalWakeups,
+    /// Hints of the storage before this moment wait in it.
+    next_hint_at: Mutex<Instant>,
 }
 
 impl HostStorage {
@@ -58,12 +64,33 @@ impl HostStorage {
             clock,
             health: StorageHealth::new(status, stop),
             wakeups,
+            next_hint_at: Mutex::new(Instant::ORIGIN),
         }
     }
 
     /// Returns the wake-ups between the candidates of this machine.
     pub(crate) fn wakeups(&self) -> &LocalWakeups {
         &self.wakeups
+    }
+
+    /// Waits for a reason to look at once: a wake-up of this machine, or a hint of the storage, at most one
+    /// of each every [`Terms::HINT_GAP`]. Nothing depends on either
+    /// ([`SysVvmHints`](vvm_storage::SysVvmHints)).
+    ///
+    /// # Cancel safety
+    /// May be dropped and called again at will.
+    pub(crate) async fn woken(&self) {
+        let next_hint = || self.next_hint_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let next_at = *next_hint();
+        let hinted = async {
+            self.clock.sleep_until(next_at).await;
+            self.storage.hinted(&self.cluster).await;
+        };
+        tokio::select! {
+            biased;
+            () = self.wakeups.woken() => {}
+            () = hinted => *next_hint() = self.clock.now().after(Terms::HINT_GAP),
+        }
     }
 
     /// Returns the operators' requests, as they change.

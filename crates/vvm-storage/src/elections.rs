@@ -4,6 +4,7 @@
 //! drivers know the databases; crate `ielections` decides when to claim and renew.
 
 mod documents;
+mod hints;
 mod limits;
 mod requests;
 mod settings;
@@ -156,7 +157,14 @@ impl TtlStorage<ElectionKey> for ElectionsTtlStorage {
         'life1: 'async_trait,
     {
         match self.for_write(key, None) {
-            Ok(at) => self.sysvvm.release(at, incarnation, epoch),
+            Ok(at) if self.sysvvm.hints().is_none() => self.sysvvm.release(at, incarnation, epoch),
+            Ok(at) => Box::pin(async move {
+                let deleted = self.sysvvm.release(at, incarnation, epoch).await?;
+                if deleted == Delete::Deleted {
+                    self.announce(&key.cluster).await;
+                }
+                Ok(deleted)
+            }),
             Err(refusal) => Box::pin(ready(Err(refusal))),
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! - [`SysVvmStorage`]: what a new backend implements.
 //! - [`SysVvmDocuments`]: what it implements to keep documents beside the leader records.
+//! - [`SysVvmHints`]: what it implements to hint at changes to other processes.
 //! - [`Description`]: what a database reports about itself, for operators.
 //! - [`Opened`]: where an open storage is, and whether opening created it.
 //! - [`ElectionsTtlStorage`]: the storage of elections on top of it; owns every key prefix.
@@ -24,6 +25,7 @@ mod document_set;
 mod documents;
 mod drivers;
 mod elections;
+mod hints;
 mod key;
 mod opened;
 mod partition;
@@ -49,6 +51,7 @@ pub use drivers::sled;
 #[cfg(feature = "sqlite")]
 pub use drivers::sqlite;
 pub use elections::{BeyondLimits, ElectionsTtlStorage, SettingCorrupt, SettleError};
+pub use hints::SysVvmHints;
 pub use key::{
     ClusterName, ElectionKey, KEY_PREFIX_PAUSE, KEY_PREFIX_SLOT_COUNT, KEY_PREFIX_STEP_DOWN,
     KEY_PREFIX_VVM_LEADER, SlotNumber,

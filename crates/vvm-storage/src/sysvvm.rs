@@ -1,6 +1,6 @@
 //! [`SysVvmStorage`]: the trait that a driver of a new database implements.
 
-use crate::{Description, Opened, Partition, SysVvmDocuments};
+use crate::{Description, Opened, Partition, SysVvmDocuments, SysVvmHints};
 use async_trait::async_trait;
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
 use std::fmt::Debug;
@@ -62,6 +62,11 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
 
     /// Returns the documents of this driver, if it supports them.
     fn documents(&self) -> Option<&dyn SysVvmDocuments> {
+        None
+    }
+
+    /// Returns the hints of this driver, if it has them.
+    fn hints(&self) -> Option<&dyn SysVvmHints> {
         None
     }
 

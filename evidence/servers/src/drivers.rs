@@ -142,7 +142,7 @@ impl Driver {
             },
             Self::Postgres => match env::var(POSTGRES) {
                 Ok(url) => {
-                    let cases = postgres(&["suites", "handles"], &[(POSTGRES, &url)])?;
+                    let cases = postgres(&["suites", "handles", "hints"], &[(POSTGRES, &url)])?;
                     Ok(Outcome::of_suites(
                         cases,
                         format!("{url}; not run: TLS and fail-over, on servers of our own alone"),
@@ -235,12 +235,13 @@ fn on_postgres(selection: Selection<'_>) -> Result<Outcome, String> {
     let server = Postgres::start(&target(), &databases, &[]).map_err(way_out)?;
     let (variable, programs) = server.programs();
     let direct = [(POSTGRES, &*server.url("postgres")), (variable, &*programs)];
-    let suites = selection.or_all(|| postgres(&[], &direct))?;
+    let suites =
+        selection.or_all(|| postgres(&["suites", "handles", "hints", "encrypted", "failover"], &direct))?;
     let mut place = server.version().to_owned();
     let suites = match (suites, Pooler::start(&server).map_err(way_out)?) {
         (Some(direct), Some(pooler)) => {
             place += &format!(", and {}, transaction pooling", pooler.version());
-            Some(direct + postgres(&["suites"], &[(POSTGRES, &pooler.url("pooled"))])?)
+            Some(direct + postgres(&["suites", "pooled"], &[(POSTGRES, &pooler.url("pooled"))])?)
         }
         (direct, _) => {
             place += "; not run: behind a pooler (install Debian's package pgbouncer)";

@@ -12,7 +12,7 @@ use crate::{
 };
 pub use pooler::Pooler;
 use programs::Programs;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},
@@ -240,13 +240,24 @@ impl Postgres {
         if ended.map_err(system("postgres"))? { Ok(()) } else { Err(self.trouble("can't be killed")) }
     }
 
-    /// Stops it as it stands (`SIGSTOP`): it takes no connection. Those that are there are processes of their
-    /// own, and go on.
+    /// Changes a setting that a running server can change, soon.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn set(&mut self, setting: &str, value: &str) -> io::Result<()> {
+        let file = self.folder.path().join("data/postgresql.auto.conf");
+        let mut file = OpenOptions::new().append(true).open(file)?;
+        file.write_all(format!("{setting} = '{value}'\n").as_bytes())?;
+        self.process.signal(Signal::HUP)
+    }
+
+    /// Stops it as it stands (`SIGSTOP`), with the processes of its connections.
     ///
     /// # Errors
     /// When the system refuses.
     pub fn stop(&mut self) -> io::Result<()> {
-        self.process.signal(Signal::STOP)
+        self.process.signal(Signal::STOP)?;
+        self.signal_connections(Signal::STOP)
     }
 
     /// Lets it go on.
@@ -254,7 +265,25 @@ impl Postgres {
     /// # Errors
     /// When the system refuses.
     pub fn go_on(&mut self) -> io::Result<()> {
+        self.signal_connections(Signal::CONT)?;
         self.process.signal(Signal::CONT)
+    }
+
+    /// They have process groups of their own, so that they are found by their parent.
+    fn signal_connections(&self, signal: Signal) -> io::Result<()> {
+        for process in fs::read_dir("/proc")? {
+            let stat = fs::read_to_string(process?.path().join("stat")).unwrap_or_default();
+            let Some((id, rest)) = stat.split_once(" (") else { continue };
+            // Behind the name, which may have parentheses itself: state, parent.
+            let parent = rest.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(1));
+            if parent == Some(&*self.process.id().to_string())
+                && let Some(id) = id.parse().ok().and_then(Pid::from_raw)
+            {
+                // It may have ended.
+                let _gone = kill_process(id, signal);
+            }
+        }
+        Ok(())
     }
 
     fn wait_until_ready(&mut self) -> Result<(), StartError> {
@@ -279,6 +308,13 @@ impl Postgres {
 
     fn trouble(&self, how: &'static str) -> StartError {
         StartError::Server { address: self.address, how, log_end: self.process.log_end() }
+    }
+}
+
+impl Drop for Postgres {
+    /// Processes of connections that are stopped would not notice its end.
+    fn drop(&mut self) {
+        let _best_effort = self.signal_connections(Signal::CONT);
     }
 }
 

@@ -51,7 +51,7 @@ impl RequestHandler<'_> {
                 leading = vvm.leading() => return leading.ok(),
                 // The storage lives as long as this borrow.
                 _ = seen.changed() => {}
-                () = self.storage.wakeups().woken() => vvm.look_now(),
+                () = self.storage.woken() => vvm.look_now(),
             }
         }
     }
@@ -88,7 +88,7 @@ impl RequestHandler<'_> {
             tokio::select! {
                 biased;
                 () = self.over.cancelled() => return None,
-                () = self.storage.wakeups().woken() => {}
+                () = self.storage.woken() => {}
                 () = self.clock.sleep(pause) => {}
             }
             let looked = tokio::select! {

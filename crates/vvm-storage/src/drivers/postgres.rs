@@ -19,6 +19,11 @@
 //! synchronous standbys as a write does. A plain read would show what a cancelled wait left on the primary
 //! alone. `peek` is a plain read. Standbys of PostgreSQL are not read.
 //!
+//! **Notifications.** After a release or a request, `NOTIFY` is sent in a transaction of its own, and its
+//! answer is not waited for. Candidates listen on the connection with which they look. Only a connection
+//! whose login was answered by the process that carries out its requests listens: behind a pooler, none does.
+//! A notification brings a look forward, and nothing else follows from it.
+//!
 //! **Never early.** Nothing ends a record but a write. No age is ever proven, so a standby that comes anew
 //! waits one TTL of its own.
 //!
@@ -51,8 +56,8 @@
 //!
 //! [`init_storage`](crate::init_storage) creates schema `sysvvm` and needs `CREATE` on the database. Other
 //! logins need `USAGE` on the schema, `SELECT, INSERT, UPDATE` on its tables, and `DELETE` on `document`. No
-//! session state, prepared statement or advisory lock is used at run time, so that a pooler may assign
-//! connections for each transaction.
+//! session state but `LISTEN`, no prepared statement and no advisory lock is used at run time, so that a
+//! pooler may assign connections for each transaction.
 //!
 //! **Errors.** A request is one transaction.
 //!
@@ -76,7 +81,8 @@
 //! under an unchanged history. If the schema is dropped and created again while leaders are at work, a new
 //! leader may begin before they notice, at their next renewal. Without an answer from synchronous standbys a
 //! commit waits for as long as they are away; the caller gives up earlier, and the write may be applied
-//! later.
+//! later. The connection waits in the server meanwhile, one for each record: later writes give up at the lock
+//! that it holds. It is not cancelled, since a cancelled wait keeps the write on the primary alone.
 
 mod driver;
 mod errors;

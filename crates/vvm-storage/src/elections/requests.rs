@@ -89,7 +89,10 @@ impl ElectionsTtlStorage {
         }
         let entry = Pause::entry(by, found.last_epoch(), ask).map_err(|e| WriteError::Fatal(e.into()))?;
         let stands = match self.sysvvm.claim(at, &found, &entry).await? {
-            Claim::Claimed => return Ok((paused(Slot::Held { entry, proven_age: None })?, true)),
+            Claim::Claimed => {
+                self.announce(cluster).await;
+                return Ok((paused(Slot::Held { entry, proven_age: None })?, true));
+            }
             Claim::Refused(stands) => stands,
         };
         // Another operator was faster.
@@ -107,6 +110,7 @@ impl ElectionsTtlStorage {
         let at = self.checked_partition(cluster.pause_partition())?;
         let stands = pause.standing();
         let deleted = self.sysvvm.release(at, stands.incarnation(), stands.epoch).await?;
+        self.announce(cluster).await;
         Ok(deleted == Delete::Deleted)
     }
 
@@ -135,7 +139,10 @@ impl ElectionsTtlStorage {
             .map_err(|e| WriteError::Fatal(e.into()))?;
         self.check_text(&entry.holder)?;
         Ok(match self.sysvvm.claim(at, &found, &entry).await? {
-            Claim::Claimed => advanced(&Slot::Held { entry, proven_age: None }),
+            Claim::Claimed => {
+                self.announce(&key.cluster).await;
+                advanced(&Slot::Held { entry, proven_age: None })
+            }
             Claim::Refused(stands) => Advanced::Overtaken(StepDown::of(&stands)),
         })
     }
@@ -156,7 +163,10 @@ impl ElectionsTtlStorage {
         let at = self.checked_partition(cluster.step_down_partition())?;
         let entry = request.at(stage);
         Ok(match self.sysvvm.renew(at, request.standing(), &entry).await? {
-            Swap::Swapped => advanced(&Slot::Held { entry, proven_age: None }),
+            Swap::Swapped => {
+                self.announce(cluster).await;
+                advanced(&Slot::Held { entry, proven_age: None })
+            }
             Swap::Mismatch(stands) => Advanced::Overtaken(StepDown::of(&stands)),
         })
     }

@@ -4,16 +4,20 @@
 //! - `handles`: refusals, errors and connections of a handle.
 //! - `encrypted`: TLS, on servers that the tests start.
 //! - `failover`: servers that the tests start: standbys that are promoted, and settings that are refused.
+//! - `hints`: notifications.
+//! - `pooled`: what differs behind a pooler.
 //!
 //! `cargo xtask test-drivers --only postgres` starts a server and runs this with
-//! `VVM_TEST_POSTGRES=postgres://…`; a server of your own will do for `suites` and `handles`. It creates
-//! databases named `vvm_test_…` and leaves them there.
+//! `VVM_TEST_POSTGRES=postgres://…`; a server of your own will do for `suites`, `handles` and `hints`. It
+//! creates databases named `vvm_test_…` and leaves them there.
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 mod encrypted;
 mod failover;
 mod handles;
+mod hints;
+mod pooled;
 mod suites;
 
 use ielections::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};

@@ -2,13 +2,14 @@
 
 mod description;
 mod documents;
+mod hints;
 
 use super::{
     errors::{Damaged, DriverError},
     open::{Address, Connections, OpenError},
     rows::{self, Answer, History},
 };
-use crate::{Description, Opened, Partition, Provenance, SysVvmDocuments, SysVvmStorage};
+use crate::{Description, Opened, Partition, Provenance, SysVvmDocuments, SysVvmHints, SysVvmStorage};
 use async_trait::async_trait;
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
 use std::{
@@ -266,6 +267,10 @@ impl SysVvmStorage for PostgresStorage {
     }
 
     fn documents(&self) -> Option<&dyn SysVvmDocuments> {
+        Some(self)
+    }
+
+    fn hints(&self) -> Option<&dyn SysVvmHints> {
         Some(self)
     }
 

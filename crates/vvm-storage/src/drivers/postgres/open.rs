@@ -3,7 +3,9 @@
 mod address;
 mod connect;
 mod connections;
+mod direct;
 mod error;
+mod hints;
 mod password;
 mod schema;
 mod session;

@@ -5,7 +5,7 @@ use crate::VACANT;
 use ielections::{ReadError, WriteError};
 use std::sync::Arc;
 use tokio_postgres::Client;
-use vvm_storage::{SysVvmDocuments, SysVvmStorage};
+use vvm_storage::{SysVvmDocuments, SysVvmStorage, postgres::PostgresStorage};
 
 const WAITING: &str = "FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'vvm'";
 
@@ -15,6 +15,41 @@ async fn make_synchronous(client: &Client) {
     while text(client, "SHOW synchronous_standby_names").await != "standby" {
         tokio::task::yield_now().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renewals_without_a_standby_leave_one_connection_waiting_for_each_record() {
+    let mut pair = Pair::start().await;
+    let url = pair.url().replace("request_timeout=4s", "request_timeout=300ms");
+    let storage = PostgresStorage::open(&url).await.unwrap();
+    let names = ["one", "two"];
+    for name in names {
+        claimed(&storage, name, &VACANT, &entry(5, 1, TTL)).await;
+    }
+    let other = client(&pair.primary).await;
+    make_synchronous(&other).await;
+    pair.cut().await;
+    for write in 2..10 {
+        for name in names {
+            let renewal = storage.renew(slot_of(name), &entry(5, 1, TTL), &entry(5, write, TTL)).await;
+            // The first one waits, and has the row locked. The others give up at the lock.
+            assert!(
+                matches!(renewal, Err(WriteError::Unknown(_) | WriteError::NotApplied(_))),
+                "{renewal:?}"
+            );
+            let read = storage.read(slot_of(name)).await;
+            assert!(matches!(read, Err(ReadError::Unavailable(_))), "{read:?}");
+        }
+    }
+    let waiting = text(&other, &format!("SELECT count(*)::text {WAITING}")).await;
+    assert_eq!(waiting, "2", "connections that wait for the standby");
+    pair.standby.restart().unwrap();
+    for name in names {
+        while storage.read(slot_of(name)).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(text(&other, &format!("SELECT count(*)::text {WAITING}")).await, "0");
 }
 
 #[tokio::test(flavor = "multi_thread")]

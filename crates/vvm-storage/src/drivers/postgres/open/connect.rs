@@ -40,7 +40,7 @@ pub(super) async fn connect(target: Target<'_>, clock: &SystemClock) -> Result<S
         let (client, connection) = connected.map_err(|error| of_connecting(target, &error))?;
         let mut session = Session::new(client, connection);
         let answer = session.ask(CHECK).await.map_err(OpenError::of_request)?;
-        check(&host, &answer)?;
+        session.meets(check(&host, &answer)?).await;
         Ok(session)
     };
     tokio::select! {
@@ -73,9 +73,10 @@ fn configuration(target: Target<'_>) -> Result<Config, OpenError> {
 
 const CHECK: &str = "SELECT current_setting('server_version_num'), current_setting('server_version'), \
     pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean, \
-    current_setting('fsync'), current_setting('synchronous_commit')";
+    current_setting('fsync'), current_setting('synchronous_commit'), pg_backend_pid()";
 
-fn check(host: &str, answer: &Answer) -> Result<(), OpenError> {
+/// Returns the process that answers.
+fn check(host: &str, answer: &Answer) -> Result<i64, OpenError> {
     let unreadable = |damaged| OpenError::of_request(DriverError::Damaged(damaged));
     let row = answer.row(0).ok_or_else(|| OpenError::Request(format!("{host} does not describe itself")))?;
     let host = host.to_owned();
@@ -93,7 +94,7 @@ fn check(host: &str, answer: &Answer) -> Result<(), OpenError> {
             return Err(OpenError::Forgetful { host, setting, value: value.to_owned() });
         }
     }
-    Ok(())
+    row.number(5).map_err(unreadable)
 }
 
 /// Nothing was sent but a login.

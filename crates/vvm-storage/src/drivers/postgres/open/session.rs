@@ -23,16 +23,59 @@ type TlsStream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 pub(super) struct Session {
     client: Client,
     connection: Connection<Socket, TlsStream>,
+    /// The channel whose notifications the server sends on it.
+    channel: Option<String>,
+    /// Whether a notification has arrived of which nothing was told.
+    is_notified: bool,
+    /// Whether it goes to the server itself, and not to a pooler.
+    is_direct: bool,
 }
 
 impl Session {
     pub(super) fn new(client: Client, connection: Connection<Socket, TlsStream>) -> Self {
-        Self { client, connection }
+        Self { client, connection, channel: None, is_notified: false, is_direct: false }
     }
 
     /// Whether the server has kept the connection since the last request.
     pub(super) async fn is_open(&mut self) -> bool {
-        poll_fn(|context| Poll::Ready(!drive(&mut self.connection, context, |_notice| {}).is_ready())).await
+        let Self { connection, is_notified, .. } = self;
+        poll_fn(|context| Poll::Ready(!drive(connection, context, is_notified, |_notice| {}).is_ready()))
+            .await
+    }
+
+    /// Notes whether the server's own process answered the login: this one, which carries out requests.
+    pub(super) async fn meets(&mut self, process: i64) {
+        let answered = super::direct::process(self.client.cancel_token()).await;
+        self.is_direct = answered.map(i64::from) == Some(process);
+    }
+
+    pub(super) fn is_direct(&self) -> bool {
+        self.is_direct
+    }
+
+    /// Requests the notifications of a channel.
+    ///
+    /// # Cancel safety
+    /// As [`ask`](Self::ask).
+    pub(super) async fn listen(&mut self, channel: &str) -> Result<(), DriverError> {
+        self.ask(&format!("LISTEN {channel}")).await?;
+        self.channel = Some(channel.to_owned());
+        Ok(())
+    }
+
+    pub(super) fn channel(&self) -> Option<&str> {
+        self.channel.as_deref()
+    }
+
+    /// Ready once a notification has arrived, or with the cause once the connection has ended.
+    pub(super) fn poll_notified(&mut self, context: &mut Context<'_>) -> Poll<Result<(), String>> {
+        let Self { connection, is_notified, .. } = self;
+        let driven = drive(connection, context, is_notified, |_notice| {});
+        match driven {
+            _ if std::mem::take(is_notified) => Poll::Ready(Ok(())),
+            Poll::Ready(cause) => Poll::Ready(Err(cause)),
+            Poll::Pending => Poll::Pending,
+        }
     }
 
     /// Sends `text` as one message and returns the answer.
@@ -40,7 +83,7 @@ impl Session {
     /// # Cancel safety
     /// Dropped, the transaction may be applied, now or later. The session has to be dropped with it.
     pub(super) async fn ask(&mut self, text: &str) -> Result<Answer, DriverError> {
-        let Self { client, connection } = self;
+        let Self { client, connection, is_notified, .. } = self;
         let (mut warning, mut broken) = (None, None);
         let mut answer = pin!(client.simple_query(text));
         let answer = poll_fn(|context| {
@@ -51,7 +94,7 @@ impl Session {
             if broken.is_some() {
                 return Poll::Ready(None);
             }
-            let driven = drive(connection, context, |notice| {
+            let driven = drive(connection, context, is_notified, |notice| {
                 if notice.parsed_severity() == Some(Severity::Warning) {
                     warning = Some(format!("{} ({})", notice.message(), notice.code().code()));
                 }
@@ -78,12 +121,27 @@ impl Session {
         }
     }
 
+    /// Sends `text` as far as the connection takes it at once, and does not read the answer. Whether the
+    /// connection is still open.
+    pub(super) async fn send(&mut self, text: &str) -> bool {
+        let Self { client, connection, is_notified, .. } = self;
+        let mut answer = pin!(client.simple_query(text));
+        poll_fn(|context| {
+            // As in `ask`; the client library drops the answer to a request that is gone.
+            let _not_awaited = answer.as_mut().poll(context);
+            Poll::Ready(drive(connection, context, is_notified, |_notice| {}).is_pending())
+        })
+        .await
+    }
+
     /// Takes leave of the server.
     pub(super) async fn end(self) {
-        let Self { client, mut connection } = self;
+        let Self { client, mut connection, mut is_notified, .. } = self;
         drop(client);
         // Once: it sends the message, and does not wait for the server.
-        let _gone = poll_fn(|context| Poll::Ready(drive(&mut connection, context, |_notice| {}))).await;
+        let farewell =
+            poll_fn(|context| Poll::Ready(drive(&mut connection, context, &mut is_notified, |_notice| {})));
+        let _gone = farewell.await;
     }
 }
 
@@ -92,12 +150,14 @@ impl Session {
 fn drive(
     connection: &mut Connection<Socket, TlsStream>,
     context: &mut Context<'_>,
+    is_notified: &mut bool,
     mut on_notice: impl FnMut(DbError),
 ) -> Poll<String> {
     loop {
         match connection.poll_message(context) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Some(Ok(AsyncMessage::Notice(notice)))) => on_notice(notice),
+            Poll::Ready(Some(Ok(AsyncMessage::Notification(_)))) => *is_notified = true,
             Poll::Ready(Some(Ok(_))) => {}
             Poll::Ready(Some(Err(error))) => return Poll::Ready(described(&error)),
             Poll::Ready(None) => return Poll::Ready("the server closed the connection".to_owned()),
