@@ -55,7 +55,8 @@ enum Command {
     /// Every command of docs/evidence.md, at a small size: whether it works, not its figures.
     Evidence(SmokeOptions),
     /// What it costs, beside the goals: `--quick`, `--only NAME`, `--json`. Or what one storage costs:
-    /// `--storage URL`, `--cassandra NODES` and `--dynamodb-local` on servers that it starts and ends. Or
+    /// `--storage URL`, `--cassandra NODES`, `--postgres` and `--dynamodb-local` on servers that it
+    /// starts and ends. Or
     /// `vvm run` beside `etcdctl lock`: `--beside-etcdctl`.
     Bench(Passed),
     /// Packages the published crates, and builds each one from its package.
@@ -90,7 +91,7 @@ impl Passed {
     }
 
     fn is_of_one_storage(&self) -> bool {
-        ["--storage", "--cassandra", "--dynamodb-local"].iter().any(|option| self.names(option))
+        ["--storage", "--cassandra", "--dynamodb-local", "--postgres"].iter().any(|option| self.names(option))
     }
 
     /// The features of the drivers that are asked for.
@@ -100,7 +101,8 @@ impl Passed {
         let asked_for = |scheme| self.texts().any(|text| is_url_of(text, scheme));
         let scylla = asked_for("scylla") || self.names("--cassandra");
         let dynamodb = asked_for("dynamodb") || self.names("--dynamodb-local");
-        [("sled", asked_for("sled")), ("scylla", scylla), ("dynamodb", dynamodb)]
+        let postgres = asked_for("postgres") || self.names("--postgres");
+        [("sled", asked_for("sled")), ("scylla", scylla), ("dynamodb", dynamodb), ("postgres", postgres)]
             .into_iter()
             .filter_map(|(feature, asked_for)| asked_for.then_some(feature))
             .collect::<Vec<_>>()

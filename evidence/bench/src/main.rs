@@ -35,8 +35,8 @@ struct CommandLine {
     #[arg(long, value_name = "NAME")]
     only: Vec<Measurement>,
     /// Only this storage: each verb beside its bare statement, 64 leaders that renew at once, 100 candidates
-    /// at once. `sqlite:PATH`, `sled:PATH`, `scylla://HOSTS/KEYSPACE`, `dynamodb://REGION/TABLE`; creates a
-    /// missing keyspace or table.
+    /// at once. `sqlite:PATH`, `sled:PATH`, `scylla://HOSTS/KEYSPACE`, `postgres://USER@HOST/DATABASE`,
+    /// `dynamodb://REGION/TABLE`; creates a missing keyspace, schema or table.
     #[arg(long, value_name = "URL", conflicts_with = "only")]
     storage: Option<String>,
     /// As `--storage`, on a cluster of so many nodes of Apache Cassandra, which it starts and ends.
@@ -51,6 +51,10 @@ struct CommandLine {
     #[cfg(feature = "dynamodb")]
     #[arg(long, conflicts_with_all = ["only", "storage"])]
     dynamodb_local: bool,
+    /// As `--storage`, on PostgreSQL, which it starts and ends.
+    #[cfg(feature = "postgres")]
+    #[arg(long, conflicts_with_all = ["only", "storage"])]
+    postgres: bool,
     /// `vvm run` beside `etcdctl lock`: hand-over, fail-over, and the cost of waiting (needs Debian's
     /// packages etcd-server and etcd-client).
     #[arg(long, conflicts_with_all = ["only", "storage", "documents"])]
@@ -138,6 +142,12 @@ fn run(line: &CommandLine) -> Result<(), Box<dyn Error>> {
     if let Some(nodes) = line.cassandra {
         let cluster = servers::cassandra::Cassandra::start(nodes.get(), &servers::target())?;
         return print(&mut out, line, &measure(&cluster.url("bench"), line.quick)?);
+    }
+    #[cfg(feature = "postgres")]
+    if line.postgres {
+        let server = servers::postgres::Postgres::start(&servers::target(), &[], &[])?;
+        writeln!(out, "{}", server.version())?;
+        return print(&mut out, line, &measure(&server.url("postgres"), line.quick)?);
     }
     #[cfg(feature = "dynamodb")]
     if line.dynamodb_local {

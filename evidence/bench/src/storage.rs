@@ -64,7 +64,7 @@ pub(crate) fn measure(url: &str, quick: bool) -> Result<Vec<Figure>, StorageErro
         let scene = Scene::open(url).await?;
         let mut bare = bare::open(url).await?;
         let mut figures = verbs::measure(&scene, &mut *bare, rounds(quick)).await?;
-        figures.extend(renewals::measure(&scene, quick).await?);
+        figures.extend(renewals::measure(&scene, &mut *bare, quick).await?);
         figures.extend(filling::measure(&scene, quick).await?);
         figures.extend(beside_documents::measure(&scene, quick).await?);
         scene.storage.close().await;

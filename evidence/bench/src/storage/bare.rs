@@ -4,6 +4,8 @@
 
 #[cfg(feature = "dynamodb")]
 mod dynamodb;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "scylla")]
 mod scylla;
 #[cfg(feature = "sled")]
@@ -12,7 +14,7 @@ mod sqlite;
 
 use super::StorageError;
 use async_trait::async_trait;
-use std::error::Error;
+use std::{error::Error, time::Duration};
 
 /// An error of the client library.
 pub(super) type BareError = Box<dyn Error + Send + Sync>;
@@ -29,6 +31,12 @@ pub(super) trait BareStatements {
 
     /// Makes the slot vacant.
     async fn release(&mut self, slot: u32) -> Result<(), BareError>;
+
+    /// Lets so many writers renew as fast as they can, each with a connection and a slot of its own from
+    /// `first` on. Returns how many renewals a second they make together; `None` if this is not measured.
+    async fn rate(&mut self, _writers: u32, _first: u32, _span: Duration) -> Result<Option<f64>, BareError> {
+        Ok(None)
+    }
 }
 
 /// Returns the statements of the driver that `url` names.
@@ -39,6 +47,8 @@ pub(super) async fn open(url: &str) -> Result<Box<dyn BareStatements>, StorageEr
         Some(("sled", path)) => Ok(Box::new(sled::Sled::beside(path)?)),
         #[cfg(feature = "scylla")]
         Some(("scylla", _)) => Ok(Box::new(scylla::Scylla::connect(url).await?)),
+        #[cfg(feature = "postgres")]
+        Some(("postgres", _)) => Ok(Box::new(postgres::Postgres::connect(url).await?)),
         #[cfg(feature = "dynamodb")]
         Some(("dynamodb", _)) => Ok(Box::new(dynamodb::DynamoDb::connect(url).await?)),
         _ => Err(StorageError::Bare(
