@@ -133,7 +133,7 @@ fn main() -> ExitCode {
         Command::Deadman(passed) => evidence::run(Release, "deadman-trials", &passed.arguments),
         Command::TestDrivers(passed) if passed.has("--story") || passed.has("--faults") => {
             // The story alone needs the program.
-            (!passed.has("--story") || evidence::build_plain("vvm-cli", "scylla,dynamodb"))
+            (!passed.has("--story") || evidence::build_plain("vvm-cli", "scylla,dynamodb,postgres"))
                 && evidence::run_plain("faults", &passed.arguments)
         }
         Command::TestDrivers(passed) => evidence::run_plain("servers", &passed.arguments),

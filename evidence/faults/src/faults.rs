@@ -9,6 +9,7 @@ mod fault;
 mod faulty_servers;
 mod leadership_log;
 mod network;
+mod postgres_servers;
 mod recording_storage;
 mod report;
 
@@ -22,6 +23,7 @@ use faulty_servers::FaultyServers;
 use ielections::{Timing, Ttl};
 use leadership_log::LeadershipLog;
 use network::{Conditions, Network};
+use postgres_servers::PostgresServers;
 use report::{Phase, Report};
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use tokio::{runtime::Runtime, sync::watch, task::JoinSet};
@@ -60,6 +62,8 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     /// How far the clock of one Cassandra node is ahead of the others.
     pub(crate) ahead: Duration,
+    /// Instead of all other faults: so many fail-overs of each kind.
+    pub(crate) fail_overs: Option<u32>,
 }
 
 /// Injects faults for the planned duration, and every kind at least once.
@@ -67,12 +71,13 @@ pub(crate) struct Plan {
 /// # Errors
 /// Violations, required events that did not happen, and failures of the run itself.
 pub(crate) fn run(server: Server, plan: Plan) -> Result<(), String> {
-    let Plan { duration, seed, ahead } = plan;
+    let Plan { duration, seed, ahead, fail_overs } = plan;
     let text = |error: std::io::Error| error.to_string();
     let interruption = Interruption::listen().map_err(text)?;
     let mut servers: Box<dyn FaultyServers> = match server {
         Server::Scylla => Box::new(CassandraServers::start(ahead)?),
         Server::Dynamodb => Box::new(DynamoDbServers::start()?),
+        Server::Postgres => Box::new(PostgresServers::start()?),
     };
     println!("{}; seed {seed}, {CANDIDATES} candidates for {SLOTS} slots, TTL {TTL}", servers.name());
     let runtime = Runtime::new().map_err(text)?;
@@ -101,7 +106,10 @@ pub(crate) fn run(server: Server, plan: Plan) -> Result<(), String> {
         began: SystemClock::read(),
         report: Report::default(),
     };
-    let ran = run.inject_all(&mut schedule, duration);
+    let ran = match fail_overs {
+        Some(times) => run.fail_over(times, &mut schedule.rng),
+        None => run.inject_all(&mut schedule, duration),
+    };
     network.set_all(Conditions::NORMAL);
     pace.send_replace(Pace::Stopping);
     runtime.block_on(candidates.join_all());
@@ -110,6 +118,9 @@ pub(crate) fn run(server: Server, plan: Plan) -> Result<(), String> {
     ran?;
     println!("{}", report.figures(&leaderships, &counts, servers.required_events(), began));
     leaderships.is_clean()?;
+    if fail_overs.is_some() {
+        return Ok(());
+    }
     report::judge(&counts, servers.required_events(), duration >= DEFAULT_DURATION)
 }
 
@@ -184,6 +195,20 @@ impl Run<'_> {
             self.pass("no fault", pause)?;
         }
         self.forge_answers(forging)
+    }
+
+    /// Alternates fail-overs of both kinds and pauses.
+    fn fail_over(&mut self, times: u32, rng: &mut fastrand::Rng) -> Result<(), String> {
+        if !self.servers.faults().contains(&Fault::FailOver) {
+            return Err("these servers have no standby".into());
+        }
+        for _ in 0..times {
+            for fault in [Fault::FailOver, Fault::FailOverLagging] {
+                self.pass("no fault", TTL.get().mul_f64(1.0 + rng.f64()))?;
+                self.inject(fault, rng)?;
+            }
+        }
+        Ok(())
     }
 
     fn inject(&mut self, fault: Fault, rng: &mut fastrand::Rng) -> Result<(), String> {

@@ -40,6 +40,9 @@ struct CommandLine {
     /// `faketime`.
     #[arg(long, default_value_t = 0, requires = "faults")]
     ahead: u32,
+    /// Only fail-overs, each kind so many times. PostgreSQL has them.
+    #[arg(long, requires = "faults")]
+    fail_overs: Option<u32>,
     /// The vvm program. The default is the one beside this program.
     #[arg(long)]
     vvm: Option<PathBuf>,
@@ -52,6 +55,8 @@ pub(crate) enum Server {
     Scylla,
     /// DynamoDB Local.
     Dynamodb,
+    /// PostgreSQL with a standby.
+    Postgres,
 }
 
 /// DynamoDB Local accepts any credentials, and keeps separate tables for each access key.
@@ -63,7 +68,7 @@ fn main() -> ExitCode {
         eprintln!("test-drivers: {error}");
         return ExitCode::FAILURE;
     }
-    let CommandLine { faults, story, only, duration, seed, ahead, vvm } = CommandLine::parse();
+    let CommandLine { faults, story, only, duration, seed, ahead, fail_overs, vvm } = CommandLine::parse();
     let servers = if only.is_empty() { Server::value_variants() } else { &only };
     if servers.contains(&Server::Dynamodb) && !has_local_credentials() {
         eprintln!("test-drivers: {}", with_local_credentials());
@@ -78,6 +83,7 @@ fn main() -> ExitCode {
             duration: Duration::from_secs(duration),
             seed: seed.unwrap_or_else(|| fastrand::u64(..)),
             ahead: Duration::from_secs(ahead.into()),
+            fail_overs,
         };
         for server in servers {
             held &= report(server.name(), faults::run(*server, plan));
@@ -111,6 +117,7 @@ impl Server {
         match self {
             Self::Scylla => "scylla",
             Self::Dynamodb => "dynamodb",
+            Self::Postgres => "postgres",
         }
     }
 }

@@ -30,7 +30,7 @@ use How::{OwnStep, Small};
 
 /// The commands behind `cargo xtask`, as on the page.
 #[rustfmt::skip]
-const SMOKES: [(&str, How, Option<Need>); 24] = [
+const SMOKES: [(&str, How, Option<Need>); 27] = [
     ("sim --seeds 20000", Small("simulation", &["--seeds", "50"]), None),
     ("sim --broken", OwnStep("broken variants"), None),
     ("safety", Small("safety", &["--duration", "10", "--trouble-ms", "2500", MILD]), None),
@@ -45,6 +45,9 @@ const SMOKES: [(&str, How, Option<Need>); 24] = [
     ("test-drivers --only dynamodb", OwnStep("dynamodb on a real server"), None),
     ("test-drivers --faults --only scylla", Small("faults", &["--faults", "--only=scylla", SHORT]), JAVA),
     ("test-drivers --faults --only dynamodb", Small("faults", &["--faults", "--only=dynamodb", SHORT]), JAVA),
+    ("test-drivers --only postgres", OwnStep("postgres on a real server"), None),
+    ("test-drivers --faults --only postgres", Small("faults", &["--faults", "--only=postgres", SHORT]), JAVA),
+    ("test-drivers --faults --only postgres --fail-overs 20", Small("faults", FAIL_OVERS), JAVA),
     ("test-timed --planted", Small("timed", &["--quick"]), None),
     ("bench --only pairs", Small("bench", &["--quick", "--only", "pairs"]), None),
     ("bench --only held", Small("bench", &["--quick", "--only", "held"]), None),
@@ -64,6 +67,8 @@ const ETCD: Option<Need> = Some(Need { server_at: None, server: Server::Etcd });
 const MILD: &str = "--at-most-ms=1000";
 
 const OLD_ON_DYNAMODB: [&str; 4] = ["--old=vvm", "--dynamodb-local", "--duration=10", MILD];
+
+const FAIL_OVERS: &[&str] = &["--faults", "--only=postgres", "--fail-overs=1"];
 
 const SHORT: &str = "--duration=20";
 

@@ -31,6 +31,10 @@ pub(crate) enum Event {
     QuorumLost,
     /// A server was killed, and started again.
     ServerRestarted,
+    /// A synchronous standby was promoted.
+    FailedOver,
+    /// A standby that lacked the last writes was promoted.
+    FailedOverLagging,
     /// A process crashed while it led.
     LeaderCrashed,
     /// A late write of a deposed leader was refused.
@@ -56,6 +60,8 @@ impl fmt::Display for Event {
             Self::ServerStopped => "servers stopped",
             Self::QuorumLost => "times that no quorum was left",
             Self::ServerRestarted => "servers killed and started again",
+            Self::FailedOver => "synchronous standbys promoted",
+            Self::FailedOverLagging => "lagging standbys promoted",
             Self::LeaderCrashed => "leaders crashed",
             Self::DeposedRefused => "late writes of deposed leaders, all refused",
         })

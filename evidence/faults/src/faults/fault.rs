@@ -22,6 +22,10 @@ pub(super) enum Fault {
     StopMost,
     /// A server is killed, and started again.
     KillOne,
+    /// A server is killed for good, and its synchronous standby is promoted.
+    FailOver,
+    /// A server is killed for good, and an asynchronous standby that lacks the last writes is promoted.
+    FailOverLagging,
 }
 
 impl Fault {
@@ -37,7 +41,7 @@ impl Fault {
             Self::Slow => Some((Conditions::link(Link::Slow(TTL.get() / 4)), false)),
             Self::Silent => Some((Conditions::link(Link::Silent), true)),
             Self::Forged => Some((Conditions::forging(0.3), false)),
-            Self::StopOne | Self::StopMost | Self::KillOne => None,
+            Self::StopOne | Self::StopMost | Self::KillOne | Self::FailOver | Self::FailOverLagging => None,
         }
     }
 
@@ -63,6 +67,8 @@ impl fmt::Display for Fault {
             Self::StopOne => "one server stopped",
             Self::StopMost => "no quorum",
             Self::KillOne => "one server killed",
+            Self::FailOver => "fail-over, synchronous",
+            Self::FailOverLagging => "fail-over, lagging",
         })
     }
 }

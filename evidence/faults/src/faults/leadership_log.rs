@@ -115,6 +115,8 @@ impl LeadershipLog {
         let mut log = self.log();
         let too_early = match loss {
             Loss::Vanished => true,
+            // Nothing leads by the record that waits after a fail-over.
+            Loss::Stolen { by } if by.holder.as_str().starts_with("none: waiting") => false,
             Loss::Stolen { by } => {
                 log.claims.get(&by.incarnation()).is_none_or(|thief| thief.sent_at < kill_at)
             }

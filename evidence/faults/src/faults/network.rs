@@ -1,9 +1,10 @@
 //! [`Network`]: proxies between each candidate and each server. They cut, delay or hold back connections, and
-//! forge answers. [`cql`] and [`http`] know the protocols.
+//! forge answers. [`cql`], [`http`] and [`postgres`] know the protocols.
 
 mod conditions;
 mod cql;
 mod http;
+mod postgres;
 
 pub(super) use conditions::{Conditions, Link};
 
@@ -24,6 +25,8 @@ pub(super) enum Protocol {
     Cql(Arc<cql::Statements>),
     /// That of DynamoDB.
     Http,
+    /// That of PostgreSQL.
+    Postgres,
 }
 
 impl Protocol {
@@ -151,6 +154,7 @@ async fn connection(client: TcpStream, server: SocketAddr, context: ConnectionCo
         match context.protocol.clone() {
             Protocol::Cql(statements) => cql::relay(client, server, context, statements).await,
             Protocol::Http => http::relay(client, server, context).await,
+            Protocol::Postgres => postgres::relay(client, server, context).await,
         }
     };
     tokio::select! {

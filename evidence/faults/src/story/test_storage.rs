@@ -1,7 +1,7 @@
 //! [`TestStorage`]: a file, or a server that ends with the test.
 
 use crate::Server;
-use servers::{cassandra::Cassandra, dynamodb::DynamoDbLocal, owned};
+use servers::{cassandra::Cassandra, dynamodb::DynamoDbLocal, owned, postgres::Postgres};
 use std::{
     fmt, io,
     path::{Path, PathBuf},
@@ -38,6 +38,13 @@ impl TestStorage {
                 let url = format!("dynamodb://eu-west-1/story?endpoint={}", local.endpoint());
                 init(vvm, &url)?;
                 ("DynamoDB Local 2.6.1", url, Some(Box::new(local) as _))
+            }
+            Some(Server::Postgres) => {
+                let server = Postgres::start(&servers::target(), &[], &[]);
+                let server = server.map_err(|error| error.to_string())?;
+                let url = server.url("postgres");
+                init(vvm, &url)?;
+                ("PostgreSQL", url, Some(Box::new(server) as _))
             }
         };
         Ok(Self { vvm: vvm.to_owned(), name, url, _server: server, folder })
