@@ -1,6 +1,7 @@
 //! The shim: the command's process before it executes the command.
 //!
-//! A stage and not code between fork and exec, which would be `unsafe` and could not allocate.
+//! It is a separate program start, because code between fork and exec would be `unsafe` and could not
+//! allocate.
 
 use crate::{
     launch::{self, Accepted, StageError},
@@ -32,8 +33,8 @@ pub(crate) struct FromShim {
 
 /// Executes the command, or reports why it can't.
 pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
-    // When its parent ends, the kernel kills this process, and later the command: execution keeps the setting
-    // (PR_SET_PDEATHSIG(2const)) unless the command is set-uid.
+    // When its parent ends, the kernel kills this process. The setting survives `exec`, so it also protects
+    // the command (PR_SET_PDEATHSIG(2const)), unless the command is set-uid.
     let tied = set_parent_process_death_signal(Some(Signal::KILL));
     let Accepted { link, first: ToShim { parent }, descriptors } = launch::accept::<FromShim, ToShim>()?;
     // If the parent ended before that call, this process has another parent now.

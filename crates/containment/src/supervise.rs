@@ -199,7 +199,7 @@ impl Supervision {
     /// # Cancel safety
     /// Not cancel safe: dropped, the keeper kills everything, and nothing waits for that.
     pub async fn run(mut self) -> Result<Supervised, Unproven> {
-        // Dropped, the helper is killed.
+        // Dropping it kills the helper.
         let mut pre_stop = None;
         loop {
             self.note_end();

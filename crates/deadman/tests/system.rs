@@ -26,15 +26,16 @@ const HANGS: Duration = Duration::from_secs(30);
 struct Started {
     process: Child,
     words: BufReader<ChildStdout>,
-    /// It must not die before this.
+    /// The process must not die before this.
     deadline: Instant,
     armed_at: Instant,
 }
 
 struct Ended {
     status: ExitStatus,
-    /// Its standard output after the deadline.
+    /// Its standard output after the line with the deadline.
     words: String,
+    /// Its standard error.
     last_words: String,
     deadline: Instant,
     armed_at: Instant,
@@ -115,7 +116,7 @@ fn ends_by_the_thread(scenario: &str, said: &[&str]) {
 fn by_the_kernel(attempt: &Attempt, started: Started) -> Result<(), Late> {
     let ended = started.end();
     assert!(ended.is_killed(), "{}: {}", ended.status, ended.last_words);
-    // A deadline in the past acts when it is set.
+    // A deadline in the past takes effect when it is set.
     let due = ended.deadline.max(ended.armed_at);
     attempt.reported("the death", DEAD, ended.died.since(due), due)?;
     Ok(())

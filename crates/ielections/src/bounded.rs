@@ -26,7 +26,7 @@ impl NoAnswer {
 pub(crate) struct Limit {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) timeout: Duration,
-    /// Aborted when no caller waits for the answer any more. Only for reads.
+    /// For reads only: the caller aborts it when it no longer waits for the answer.
     pub(crate) withdrawn: Option<AbortRegistration>,
 }
 
@@ -42,8 +42,8 @@ impl Limit {
 
 /// Returns the call's answer, or `unanswered` once the limit is reached or the driver has panicked.
 ///
-/// A panic is caught because only the engine can disarm a deadline: a bug in a driver must not end it. A call
-/// that is answered at its first poll costs no timer.
+/// A panic is caught because a bug in a driver must not end the engine: nothing else can disarm a deadline. A
+/// call that is answered at its first poll costs no timer.
 pub(crate) async fn bounded<T>(
     call: impl Future<Output = T> + Unpin,
     limit: Limit,

@@ -1,7 +1,7 @@
 //! Random operations on a driver and on the contract's model: every answer must be the same.
 //!
-//! The suite tests each sentence of the contract. This finds what no sentence mentions. There are few keys,
-//! versions and epochs, so that about half of the conditions hold.
+//! The contract suite tests each sentence of the contract. This test finds what no sentence mentions. It has
+//! few keys, versions and epochs, so that about half of the conditional writes succeed.
 #![cfg(any(feature = "mem", feature = "sqlite", feature = "sled"))]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
@@ -62,7 +62,7 @@ enum Answer {
     Slots(Vec<Slot>),
 }
 
-fn ageless(slot: Slot) -> Slot {
+fn without_age(slot: Slot) -> Slot {
     match slot {
         Slot::Held { entry, .. } => Slot::Held { entry, proven_age: None },
         vacant => vacant,
@@ -77,15 +77,17 @@ async fn answer(storage: &dyn TtlStorage<ElectionKey>, operation: &Operation) ->
     match operation {
         Operation::Insert { key: number, last_epoch, entry } => {
             let vacant = Vacant { last_epoch: last_epoch.map(|epoch| Epoch::new(epoch).unwrap()) };
-            Answer::Claim(claimed(storage.insert_if_not_exist(&key(*number), vacant, entry).await.unwrap()))
+            Answer::Claim(claim_without_age(
+                storage.insert_if_not_exist(&key(*number), vacant, entry).await.unwrap(),
+            ))
         }
         Operation::TakeOver { key: number, observed, entry } => {
-            Answer::Claim(claimed(storage.take_over(&key(*number), observed, entry).await.unwrap()))
+            Answer::Claim(claim_without_age(storage.take_over(&key(*number), observed, entry).await.unwrap()))
         }
         Operation::Swap { key: number, held, entry } => {
             Answer::Swap(match storage.compare_and_swap(&key(*number), held, entry).await.unwrap() {
                 Swap::Swapped => Swap::Swapped,
-                Swap::Mismatch(slot) => Swap::Mismatch(ageless(slot)),
+                Swap::Mismatch(slot) => Swap::Mismatch(without_age(slot)),
             })
         }
         Operation::Delete { key: number, incarnation, epoch } => {
@@ -94,25 +96,25 @@ async fn answer(storage: &dyn TtlStorage<ElectionKey>, operation: &Operation) ->
             Answer::Delete(
                 match storage.compare_and_delete(&key(*number), incarnation, epoch).await.unwrap() {
                     Delete::Deleted => Delete::Deleted,
-                    Delete::Mismatch(slot) => Delete::Mismatch(ageless(slot)),
+                    Delete::Mismatch(slot) => Delete::Mismatch(without_age(slot)),
                 },
             )
         }
         Operation::Get { key: number } => {
-            Answer::Slots(vec![ageless(storage.get(&key(*number)).await.unwrap())])
+            Answer::Slots(vec![without_age(storage.get(&key(*number)).await.unwrap())])
         }
         Operation::Scan { keys } => {
             let keys: Vec<_> = keys.iter().copied().map(key).collect();
-            Answer::Slots(storage.scan(&keys).await.unwrap().into_iter().map(ageless).collect())
+            Answer::Slots(storage.scan(&keys).await.unwrap().into_iter().map(without_age).collect())
         }
         Operation::Reopen => Answer::Slots(Vec::new()),
     }
 }
 
-fn claimed(claim: Claim) -> Claim {
+fn claim_without_age(claim: Claim) -> Claim {
     match claim {
         Claim::Claimed => Claim::Claimed,
-        Claim::Refused(slot) => Claim::Refused(ageless(slot)),
+        Claim::Refused(slot) => Claim::Refused(without_age(slot)),
     }
 }
 

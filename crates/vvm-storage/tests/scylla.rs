@@ -17,8 +17,8 @@ use vvm_storage::{
     scylla::{OpenError, ScyllaStorage},
 };
 
-/// Returns the addresses of one node or several, separated by commas. Without one, these tests fail instead
-/// of being skipped.
+/// Returns the addresses of one node or several, separated by commas. Fails without the variable, so that no
+/// test is skipped.
 fn contact_points() -> String {
     std::env::var("VVM_TEST_SCYLLA").expect(
         "set VVM_TEST_SCYLLA=host:port, or run `cargo xtask test-drivers --only scylla`, which starts a \
@@ -45,7 +45,7 @@ async fn copies() -> usize {
     session().await.get_cluster_state().get_nodes_info().len().min(3)
 }
 
-/// One keyspace for all cases, with names of its own for each case.
+/// One keyspace for all cases. Each case has its own prefix of names, so cases share no record.
 struct Scylla {
     url: String,
     names: String,
@@ -76,7 +76,7 @@ impl StorageUnderTest for Scylla {
 
 impl ElectionsTestSuite for Scylla {
     fn ttl(&self) -> Ttl {
-        // Servers share the machine with the tests, and all may stop for a third of the TTL.
+        // Servers and tests share one machine. A case tolerates that it stalls for a third of the TTL.
         let seconds = if contact_points().contains(',') { 6 } else { 4 };
         Ttl::new(Duration::from_secs(seconds)).unwrap()
     }
@@ -200,7 +200,7 @@ async fn cluster_that_does_not_answer_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keyspace_with_another_level_is_refused() {
+async fn keyspace_of_another_serial_level_is_refused() {
     let (global, local) = (fresh("global"), fresh("local"));
     let datacenter = datacenter().await;
     let here = format!("serial=local&datacenter={datacenter}");
@@ -262,7 +262,7 @@ async fn several_processes_can_create_one_keyspace_at_once() {
             let url = url.clone();
             creators.spawn(async move {
                 init_storage(&url).await.unwrap();
-                // Every node knows the table now.
+                // `init_storage` has waited until every node knows the table.
                 let storage = ScyllaStorage::open(&url).await.unwrap();
                 storage.settle(Partition::from_bytes(*b"creator"), &[creator]).await
             });

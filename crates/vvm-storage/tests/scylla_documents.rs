@@ -1,5 +1,5 @@
-//! Documents on a real cluster, beside their suite: a table without their columns, thousands of deleted
-//! documents, and the largest pages.
+//! Documents on a real cluster, as far as their suite does not test them: a table of an earlier version,
+//! which lacks their columns, thousands of deleted documents, and the largest pages.
 //!
 //! `cargo xtask test-drivers --only scylla` runs it, as described in `scylla.rs`.
 #![cfg(feature = "scylla")]
@@ -71,7 +71,7 @@ fn put(id: impl Into<Bytes>, bytes: usize) -> DocumentWrite {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn table_without_documents_is_refused_until_init_storage_adds_them_under_a_leader() {
+async fn table_without_document_columns_is_refused_until_init_storage_adds_them() {
     let (keyspace, url) = fresh("before").await;
     let storage = led(&url).await;
     for column in ["last_batch", "last_batch_id", "version"] {
@@ -97,8 +97,8 @@ async fn table_without_documents_is_refused_until_init_storage_adds_them_under_a
     assert_eq!(write(&storage, 0, &[put("a", 1)]).await, BatchOutcome::Written);
 }
 
-/// A renewal compares only static columns, and Cassandra reads the first live row for them. Behind 100,000
-/// tombstones, nodes would refuse the renewals of a leader that deleted as many documents.
+/// A renewal compares only static columns, but Cassandra reads up to the first live row for them. A node
+/// refuses a read that meets 100,000 tombstones, so a leader that deleted as many documents could not renew.
 #[tokio::test(flavor = "multi_thread")]
 async fn renewal_reads_no_tombstone_after_1000_deletions() {
     let (keyspace, url) = fresh("tombstones").await;

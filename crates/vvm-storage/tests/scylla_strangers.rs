@@ -1,4 +1,4 @@
-//! Opening against servers that are no usable cluster: each refusal names the cause and the way out.
+//! Opening an address where no usable cluster answers: each refusal names the cause and what to do.
 #![cfg(feature = "scylla")]
 #![allow(
     clippy::unwrap_used,
@@ -69,11 +69,11 @@ enum HangUp {
     /// Before the first request, in order.
     AtOnce,
     /// Before the first request, by a reset: as a killed process does, or a proxy without a server.
-    Reset,
+    ResetAtOnce,
     /// After the first request.
-    Heard,
+    AfterRequest,
     /// After the first request, by a reset.
-    HeardAndReset,
+    ResetAfterRequest,
     /// Within an answer.
     InAnAnswer,
 }
@@ -83,14 +83,14 @@ async fn hangs_up(how: HangUp) -> String {
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {
-            if matches!(how, HangUp::Reset | HangUp::HeardAndReset) {
+            if matches!(how, HangUp::ResetAtOnce | HangUp::ResetAfterRequest) {
                 client.set_zero_linger().unwrap();
             }
-            if matches!(how, HangUp::Heard | HangUp::HeardAndReset | HangUp::InAnAnswer) {
+            if matches!(how, HangUp::AfterRequest | HangUp::ResetAfterRequest | HangUp::InAnAnswer) {
                 let _gone = client.read(&mut [0; 512]).await;
             }
             if matches!(how, HangUp::InAnAnswer) {
-                // A cut answer to the request for its options.
+                // The first bytes of an answer to OPTIONS, which a client sends first.
                 let _gone = client.write_all(&[0x84, 0, 0, 0, 6, 0, 0, 0, 60, 0]).await;
             }
         }
@@ -101,7 +101,13 @@ async fn hangs_up(how: HangUp) -> String {
 /// It may be a node that is starting, so a waiting candidate tries again.
 #[tokio::test]
 async fn closed_connection_may_pass() {
-    for how in [HangUp::AtOnce, HangUp::Reset, HangUp::Heard, HangUp::HeardAndReset, HangUp::InAnAnswer] {
+    for how in [
+        HangUp::AtOnce,
+        HangUp::ResetAtOnce,
+        HangUp::AfterRequest,
+        HangUp::ResetAfterRequest,
+        HangUp::InAnAnswer,
+    ] {
         let error = refused(&hangs_up(how).await, "").await;
         assert!(matches!(error, OpenError::HungUp { .. }), "{how:?}: {error:?}");
         assert!(error.to_string().contains("starts or stops"), "{error}");
@@ -115,7 +121,7 @@ async fn closed_connection_with_tls_may_pass() {
     let folder = tempfile::tempdir().unwrap();
     let authority = folder.path().join("authority.pem");
     std::fs::write(&authority, AUTHORITY).unwrap();
-    for how in [HangUp::AtOnce, HangUp::Reset, HangUp::Heard, HangUp::HeardAndReset] {
+    for how in [HangUp::AtOnce, HangUp::ResetAtOnce, HangUp::AfterRequest, HangUp::ResetAfterRequest] {
         let error = refused(&hangs_up(how).await, &format!("tls_ca={}", authority.display())).await;
         assert!(matches!(error, OpenError::HungUp { .. }), "{how:?}: {error:?}");
         assert!(error.to_string().contains("tls_certificate=PATH"), "{error}");
@@ -153,7 +159,7 @@ async fn tls_to_a_port_without_tls_is_refused() {
     assert!(error.to_string().contains("remove the tls_ options"), "{error}");
 }
 
-/// A certificate of an authority that has signed no other.
+/// The certificate of an authority that has signed no server's certificate.
 const AUTHORITY: &str = "\
 -----BEGIN CERTIFICATE-----
 MIIBeDCCAR+gAwIBAgIUZYSLRCL1doLDHvXYDOv5jxBaHn0wCgYIKoZIzj0EAwIw

@@ -23,7 +23,7 @@ impl State {
     pub(crate) const ALL: [Self; 5] =
         [Self::Idle, Self::Spinning, Self::Blocked, Self::Stopped, Self::StorageHung];
 
-    /// Returns whether it records when it last ran.
+    /// Returns whether a process in this state writes signs of life, which show when it last ran.
     pub(crate) fn leaves_signs(self) -> bool {
         self == Self::Spinning
     }

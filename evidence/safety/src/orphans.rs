@@ -57,10 +57,10 @@ impl Orphans {
         self.living.retain_mut(|watched| {
             let is_excused =
                 watched.what != "worker" && watched.host.is_some_and(|host| excused.contains(&host));
-            if is_excused || !watched.process.acts() {
+            if is_excused || !watched.process.still_runs() {
                 return false;
             }
-            if !watched.host.is_some_and(Process::acts) {
+            if !watched.host.is_some_and(Process::still_runs) {
                 let since = *watched.orphaned.get_or_insert_with(|| {
                     *seen += 1;
                     now

@@ -1,4 +1,4 @@
-//! Processes in /proc: whether one still runs, its children, and those that carry a mark.
+//! Processes in /proc: whether one still runs, its children, and those with a mark in their environment.
 
 use rustix::process::Pid;
 use std::fs;
@@ -19,7 +19,7 @@ pub(crate) struct Status {
     started: u64,
 }
 
-/// A process that carries a mark.
+/// A process with a mark in its environment, which its descendants inherit.
 #[derive(Clone, Debug)]
 pub(crate) struct Marked {
     pub(crate) pid: Pid,
@@ -34,13 +34,13 @@ impl Process {
     }
 
     /// Whether it still runs.
-    pub(crate) fn acts(self) -> bool {
+    pub(crate) fn still_runs(self) -> bool {
         status(self.number).is_some_and(|status| !status.zombie && status.started == self.started)
     }
 }
 
 impl Marked {
-    /// Whether it is a `vvm`: guardian, host, or a shim before it executes the worker.
+    /// Whether it is a `vvm`: guardian, host, keeper, or the worker's process before it executes the worker.
     pub(crate) fn is_ours(&self) -> bool {
         self.words.first().is_some_and(|program| program == "vvm")
     }

@@ -67,7 +67,8 @@ pub enum SpawnError {
     NotExecuted(NotExecuted),
 }
 
-/// A command that is being started. Dropped, the keeper kills everything, and nothing waits for that.
+/// A command that is being started. If this is dropped, the keeper kills everything, and nothing waits for
+/// that.
 #[derive(Debug)]
 pub struct Starting {
     pub(crate) keeper: KeeperHandle,

@@ -30,8 +30,9 @@ impl Trigger for GuardedTrigger {
     fn set_earliest(&self, earliest: Option<(Instant, &Subject)>) -> io::Result<()> {
         self.system.set_earliest(earliest)?;
         let deadline = earliest.map(|(at, _)| at);
-        // If the link is full, the message is lost. The guardian then counts as gone once the deadline that
-        // it confirmed last has passed, which is not later than this one (I4).
+        // If the link is full, the message is lost, and the guardian keeps its previous deadline. If that is
+        // earlier, the guardian counts as gone once it has passed. If it is later, the system's timers and
+        // the keeper still act at the new one (I4).
         self.guardian.deadline(deadline);
         self.deadline.send_replace(deadline);
         Ok(())

@@ -47,7 +47,7 @@ pub(super) struct Leading<K> {
     pub(super) key: K,
     pub(super) lease: Lease,
     pub(super) standing: Standing,
-    /// Disarmed only by handing back (I4). Dropped, it stays armed for good.
+    /// Disarmed only by handing back (I4). If it is dropped, the deadline stays armed for good.
     pub(super) armed: Armed,
     /// The storage showed that the record is not ours: there is none to delete.
     pub(super) gone: bool,

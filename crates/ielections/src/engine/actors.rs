@@ -1,5 +1,5 @@
-//! [`Engine`]: all actors with their wake-ups, their queues and their calls. Event handlers of every kind of
-//! actor use it.
+//! [`Engine`]: all actors with their wake-ups, their queues and their calls. The event handlers of campaigns,
+//! leases and releases use it.
 
 use super::{
     actor::{Actor, Kind, Turn},
@@ -156,7 +156,8 @@ impl<K: Key, C: Call> Engine<K, C> {
             return None;
         }
         while let Some(id) = self.renewals.pop_front().or_else(|| self.others.pop_front()) {
-            // A place in the queue can outlive its actor. `queued` then tells, even if the number is reused.
+            // The actor may have ended while its number was queued, and a new actor may have the number.
+            // `queued` says whether this actor waits for a turn.
             if let Some(actor) = self.actors.get_mut(id)
                 && mem::replace(&mut actor.queued, false)
             {

@@ -22,10 +22,10 @@ pub(super) struct EngineTask<K: Key, C> {
     commands: UnboundedReceiver<Command<K>>,
     /// A hint is among the commands.
     hinted: Arc<AtomicBool>,
-    /// A handle exists that can send commands.
-    commanded: bool,
-    /// Dropped with the task, which answers them. The last field, so that storage, clock and calls are
-    /// dropped before (I9).
+    /// Whether a handle exists that can send commands.
+    has_handles: bool,
+    /// Their callers get the answer when the task drops them. The last field, so that storage, clock and
+    /// calls are dropped before (I9).
     cleanups: Vec<oneshot::Sender<()>>,
 }
 
@@ -40,7 +40,7 @@ impl<K: Key, C: Call> EngineTask<K, C> {
         commands: UnboundedReceiver<Command<K>>,
         hinted: Arc<AtomicBool>,
     ) -> Self {
-        Self { engine, commands, hinted, commanded: true, cleanups: Vec::new() }
+        Self { engine, commands, hinted, has_handles: true, cleanups: Vec::new() }
     }
 
     fn command(&mut self, command: Command<K>) {
@@ -71,17 +71,17 @@ impl<K: Key, C: Call> EngineTask<K, C> {
     /// the others.
     fn round(&mut self, cx: &mut Context<'_>) -> bool {
         self.engine.now = self.engine.env.clock.now();
-        let timers = self.some(cx, |task, _| {
+        let timers = self.handle_some(cx, |task, _| {
             let Some(id) = task.engine.timers.due(task.engine.now) else { return false };
             task.engine.deliver(id, Event::Woken);
             true
         });
-        let answers = self.some(cx, |task, cx| {
+        let answers = self.handle_some(cx, |task, cx| {
             let Some(answer) = task.engine.calls.poll_pending(cx) else { return false };
             task.engine.answered(answer);
             true
         });
-        let commands = self.some(cx, |task, cx| {
+        let commands = self.handle_some(cx, |task, cx| {
             let Some(command) = task.next_command(cx) else { return false };
             task.command(command);
             true
@@ -91,34 +91,35 @@ impl<K: Key, C: Call> EngineTask<K, C> {
         timers || answers || commands || self.engine.calls.must_be_polled()
     }
 
-    /// Repeats `one` until it returns `false`, or [`ROUND`] times. Returns `true` if there may be more.
+    /// Calls `handle_one` until it finds nothing and returns `false`, at most [`ROUND`] times. Returns `true`
+    /// if there may be more.
     ///
-    /// After each, actors take their turns, and calls that are answered at once are delivered: an actor goes
-    /// as far as it can while its data is in the processor's cache.
-    fn some(
+    /// After each call, actors take their turns, and storage calls that are answered at once are delivered: an
+    /// actor goes as far as it can while its data is in the processor's cache.
+    fn handle_some(
         &mut self,
         cx: &mut Context<'_>,
-        mut one: impl FnMut(&mut Self, &mut Context<'_>) -> bool,
+        mut handle_one: impl FnMut(&mut Self, &mut Context<'_>) -> bool,
     ) -> bool {
         (0..ROUND).all(|_| {
-            let done = one(self, cx);
+            let handled = handle_one(self, cx);
             loop {
                 while let Some(id) = self.engine.next_turn() {
                     self.engine.deliver(id, Event::MaySend);
                 }
-                let Some(answer) = self.engine.calls.poll_new(cx) else { return done };
+                let Some(answer) = self.engine.calls.poll_new(cx) else { return handled };
                 self.engine.answered(answer);
             }
         })
     }
 
     fn next_command(&mut self, cx: &mut Context<'_>) -> Option<Command<K>> {
-        if !self.commanded {
+        if !self.has_handles {
             return None;
         }
         match self.commands.poll_recv(cx) {
             Poll::Ready(None) => {
-                self.commanded = false;
+                self.has_handles = false;
                 None
             }
             Poll::Ready(command) => command,
@@ -127,7 +128,7 @@ impl<K: Key, C: Call> EngineTask<K, C> {
     }
 
     fn finished(&self) -> bool {
-        let ending = self.engine.closing || !self.commanded;
+        let ending = self.engine.closing || !self.has_handles;
         ending && self.engine.actors.is_empty() && self.engine.calls.len() == 0
     }
 }
@@ -182,8 +183,8 @@ impl<K: Key, C: Call> Future for EngineTask<K, C> {
     }
 }
 
-/// A task that ends with leases held renews nothing any more, for example because its runtime was shut down.
-/// Each leader gets a loss, and its deadline stays armed (I4).
+/// A task can end while leases are held, for example because its runtime is shut down. Nothing renews them
+/// then, so each leader gets a loss, and its deadline stays armed (I4).
 impl<K: Key, C> Drop for EngineTask<K, C> {
     fn drop(&mut self) {
         self.engine.lose_all(&Loss::EngineEnded);

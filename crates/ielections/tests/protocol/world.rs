@@ -32,7 +32,7 @@ pub(crate) enum Happening {
     Woken {
         timer: u64,
     },
-    /// A hint, true or false.
+    /// A hint that a slot may have changed, whether it has or not.
     Hinted {
         more: usize,
     },
@@ -142,8 +142,7 @@ impl World {
         while let Some(((at, _), event)) = self.events.pop_first()
             && at < ends
         {
-            // Polls of a millisecond by five candidates for eight seconds are 40,000 scans of three events
-            // each.
+            // Four candidates that read every millisecond for five seconds make 20,000 scans of three events.
             steps += 1;
             self.check(steps < 400_000, || "steps without end".into());
             self.now = at;
@@ -207,10 +206,11 @@ impl World {
     }
 }
 
-/// The clock of a candidate. I1 allows each its own rate.
+/// The clock of a candidate. I1 allows each clock its own rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Drifting {
     parts_per_million: u64,
+    /// What it showed at `BEGAN`.
     showed: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A storage that delays or fails document calls as a test plans. Its records work.
+//! A storage that delays or fails calls for documents as a test plans. Calls for leader records always work.
 
 use crate::tasks::Change;
 use async_trait::async_trait;
@@ -66,7 +66,7 @@ impl FaultyDocuments {
         self.plan.lock().unwrap().scans.extend(std::iter::repeat_n(None, scans));
     }
 
-    /// Fails every scan without another plan.
+    /// Fails every scan for which no other fault is planned.
     pub(crate) fn fail_every_scan(&self, fault: Option<ReadFault>) {
         self.plan.lock().unwrap().every_scan = fault;
     }
@@ -76,7 +76,7 @@ impl FaultyDocuments {
         self.plan.lock().unwrap().writes.extend(faults);
     }
 
-    /// Fails every write without another plan.
+    /// Fails every write for which no other fault is planned.
     pub(crate) fn fail_every_write(&self, fault: Option<WriteFault>) {
         self.plan.lock().unwrap().every_write = fault;
     }
@@ -114,7 +114,7 @@ impl FaultyDocuments {
     }
 
     /// Waits for this number of scan calls.
-    pub(crate) async fn scans(&self, scans: usize) {
+    pub(crate) async fn wait_for_scans(&self, scans: usize) {
         self.change.until(|| self.scanned() >= scans).await;
     }
 

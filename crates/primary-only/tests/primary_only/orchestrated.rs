@@ -94,7 +94,7 @@ fn shutdown_during_step_up() {
         let process = cluster.process("a");
         process.documents.hold_scans(true);
         let vvm = launch(&process);
-        process.documents.scans(1).await;
+        process.documents.wait_for_scans(1).await;
         let x = "x".to_owned();
         let (found, ended) = tokio::join!(process.service.lookup(&x), vvm.shutdown());
         assert!(matches!(found, Err(Unavailable::NotLeader)));

@@ -72,7 +72,7 @@ fn step_down_before_rebuilding_instances() {
 
         process.documents.hold_scans(true);
         let term = process.lead().await;
-        process.documents.scans(2).await;
+        process.documents.wait_for_scans(2).await;
         term.end().await.unwrap();
         assert!(matches!(process.service.status().state, ServiceState::NotLeading));
         assert_eq!(process.probe.journal.count("x runs"), 1);

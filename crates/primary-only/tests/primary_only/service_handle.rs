@@ -25,7 +25,7 @@ fn lookup_instance_interruptible() {
         let process = cluster.process("a");
         process.documents.hold_scans(true);
         let term = process.lead().await;
-        process.documents.scans(1).await;
+        process.documents.wait_for_scans(1).await;
         // Dropped while it waits …
         let x = "x".to_owned();
         assert!(process.service.lookup(&x).now_or_never().is_none());
@@ -73,7 +73,7 @@ fn get_or_create_instance_interruptible() {
         let process = cluster.process("a");
         process.documents.hold_scans(true);
         let term = process.lead().await;
-        process.documents.scans(1).await;
+        process.documents.wait_for_scans(1).await;
         assert!(process.service.get_or_create("x".into(), Steps::new()).now_or_never().is_none());
         let asked = process.service.get_or_create("x".into(), Steps::new());
         let (answer, led) = tokio::join!(asked, term.end());
@@ -89,13 +89,13 @@ fn call_that_waits_through_the_end_of_a_term_fails_in_the_next() {
         let process = cluster.process("a");
         process.documents.hold_scans(true);
         let first = process.lead().await;
-        process.documents.scans(1).await;
+        process.documents.wait_for_scans(1).await;
         let asked = process.service.get_all();
         tokio::pin!(asked);
         assert!(asked.as_mut().now_or_never().is_none());
         first.end().await.unwrap();
         let second = process.lead().await;
-        process.documents.scans(2).await;
+        process.documents.wait_for_scans(2).await;
         // It was not polled between the terms.
         assert!(matches!(asked.await, Err(Unavailable::NotLeader)));
         process.documents.hold_scans(false);
@@ -110,7 +110,7 @@ fn end_of_rebuild_wakes_waiting_calls() {
         let process = cluster.process("a");
         process.documents.hold_scans(true);
         let term = process.lead().await;
-        process.documents.scans(1).await;
+        process.documents.wait_for_scans(1).await;
         let (x, y) = ("x".to_owned(), "y".to_owned());
         let (found, all, created, ()) = tokio::join!(
             process.service.lookup(&x),

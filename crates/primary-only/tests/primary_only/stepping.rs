@@ -117,7 +117,7 @@ fn term_passes_through_its_states_once() {
         assert!(matches!(state(), ServiceState::NotLeading));
         process.documents.hold_scans(true);
         let term = process.lead().await;
-        process.documents.scans(1).await;
+        process.documents.wait_for_scans(1).await;
         assert!(matches!(state(), ServiceState::Rebuilding));
         process.documents.hold_scans(false);
         process.service.get_all().await.unwrap();

@@ -67,7 +67,7 @@ fn fifo_without_a_reader_is_not_waited_for() {
     assert!(fs::symlink_metadata(&path).unwrap().file_type().is_fifo());
 }
 
-/// Decided without a write first: a mistake here would replace the device.
+/// Checks `place` before it writes: with a mistake there, a write would replace the device.
 #[test]
 fn null_device_is_opened_and_stays_a_device() {
     let null = Path::new("/dev/null");

@@ -58,16 +58,18 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("wait", DURATION),
 ];
 
-/// What makes the rest of a command line complete.
+/// The other options that a command line needs, with valid values.
 const REST: [(&str, &str); 2] = [("storage", "sqlite:no-such-folder/leader.db"), ("name", "payroll")];
 
-fn line_of(described: &Described, but: &str) -> Vec<String> {
+/// Returns the command with the options that it needs, except the tested one.
+fn line_of(described: &Described, tested: &str) -> Vec<String> {
     let needed =
-        REST.iter().filter(|(name, _)| *name != but && described.options.iter().any(|it| it == name));
+        REST.iter().filter(|(name, _)| *name != tested && described.options.iter().any(|it| it == name));
     let options = needed.map(|(name, value)| format!("--{name}={value}"));
     [described.command.clone()].into_iter().chain(options).collect()
 }
 
+/// Adds what `vvm run` needs after the options.
 fn complete(line: &[String], described: &Described) -> Command {
     let mut command = VVM.command(&[]);
     command.args(line);

@@ -1,7 +1,7 @@
 //! What each signal does in each state: the table of docs/vvm-run.md, a test for each row.
 //!
 //! A cell says how `vvm` ends and what its command gets. Each test also checks that no process is left, and
-//! the record. `terminal.rs` tests signals of terminals.
+//! who holds the record then. `terminal.rs` tests signals of terminals.
 
 mod scene;
 mod table;

@@ -5,12 +5,12 @@ use ielections::{Holder, Ttl};
 use std::{net::SocketAddr, num::NonZeroU32, time::Duration};
 use vvm_orch::{Acquisition, VvmConfig};
 
-/// What follows a loss, once all services have stopped.
+/// What a host does after a loss, once all services have stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OnLoss {
-    /// The end of [`Host::run`](super::Host::run).
+    /// [`Host::run`](super::Host::run) returns.
     Exit,
-    /// Another campaign.
+    /// It campaigns again.
     Rejoin,
 }
 
@@ -34,13 +34,13 @@ pub struct HostSettings {
     /// How many processes may lead at once, each in a slot of its own; the same number in each of them.
     /// Default: one.
     pub slots: NonZeroU32,
-    /// How long a dead leader's record stands. Default: [`Ttl::DEFAULT`].
+    /// How long others wait before they replace a dead leader. Default: [`Ttl::DEFAULT`].
     pub ttl: Ttl,
     /// The name of this process for people. Default: `HOSTNAME:PID`.
     pub holder: Option<Holder>,
     /// How long to campaign. Default: for ever.
     pub acquisition: Acquisition,
-    /// What follows a loss. Default: [`OnLoss::Exit`], because a new process has no old state.
+    /// What the host does after a loss. Default: [`OnLoss::Exit`], because a new process has no old state.
     pub on_loss: OnLoss,
     /// How long all services together may take to stop. Default: [`VvmConfig::STOP_TIMEOUT`].
     pub stop_timeout: Duration,

@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 /// burst of a thousand slots fits.
 const ROOM: usize = 1024;
 
-/// A job's place in the queue. Dropped, it makes room for another call.
+/// A job's place in the queue. Dropping it makes room for another call.
 pub(super) type Room = OwnedSemaphorePermit;
 
 /// A thread that owns a database, and the bounded queue of its jobs.

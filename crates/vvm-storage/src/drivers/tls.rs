@@ -57,21 +57,20 @@ pub(super) fn authorities(file: &Path) -> Result<RootCertStore, Unusable> {
     Ok(roots)
 }
 
-/// Configures TLS with servers whose certificates `roots` signed. `from` is the file of the roots, for
-/// messages.
+/// Configures TLS with servers whose certificates `roots` signed. Messages name `roots_file`.
 pub(super) fn configuration(
     roots: RootCertStore,
-    from: &Path,
+    roots_file: &Path,
     names: Names,
     own: Option<&Own>,
 ) -> Result<ClientConfig, Unusable> {
     // The default of the process is not used: another part of the program may have changed it.
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier =
-        Verifier::new(Arc::new(roots), names, &provider).map_err(|cause| Unusable::of(from, &cause))?;
+        Verifier::new(Arc::new(roots), names, &provider).map_err(|cause| Unusable::of(roots_file, &cause))?;
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|cause| Unusable::of(from, &cause))?
+        .map_err(|cause| Unusable::of(roots_file, &cause))?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier));
     match own {
@@ -95,8 +94,8 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Unusable> {
     }
 }
 
-/// Verifies certificates as the library does, except for the name: the client library of ScyllaDB knows only
-/// the addresses of nodes.
+/// Verifies certificates as rustls does, but chooses the name that they must have: the client library of
+/// ScyllaDB passes only the addresses of nodes.
 #[derive(Debug)]
 struct Verifier {
     names: Names,

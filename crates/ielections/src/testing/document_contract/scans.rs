@@ -89,23 +89,24 @@ pub async fn a_scan_takes_more_documents_than_a_page(storage: &impl StorageUnder
     // Backwards, so that the order of ids is not that of the writes.
     let puts: Vec<_> = (0..count).rev().map(|number| put(name(number), number.to_string())).collect();
     let last = stage.all_written(0, &puts).await;
-    let whole = |shown: &[Document], bodies: usize| {
+    // The body of document n is n + `offset`.
+    let check_all = |shown: &[Document], offset: usize| {
         assert_eq!(shown.len(), count);
         for (number, document) in shown.iter().enumerate() {
             assert_eq!(document.id.as_bytes(), name(number).as_bytes());
-            assert_eq!(document.body, (number + bodies).to_string());
+            assert_eq!(document.body, (number + offset).to_string());
         }
     };
     let shown = stage.shown().await;
-    whole(&shown, 0);
-    let by_less = page.div_ceil(3) + 1;
-    assert_eq!(stage.scanned(scan(b"", None, by_less)).await, shown);
+    check_all(&shown, 0);
+    let smaller_page = page.div_ceil(3) + 1;
+    assert_eq!(stage.scanned(scan(b"", None, smaller_page)).await, shown);
 
     let first = stage.scanned(scan(name(0).as_bytes(), None, usize::MAX)).await;
     assert_eq!(first, shown[..1]);
     let puts: Vec<_> = (0..count).map(|number| put(name(number), (number + 1).to_string())).collect();
     stage.all_written(last, &puts).await;
-    whole(&stage.shown().await, 1);
+    check_all(&stage.shown().await, 1);
 }
 
 /// Deleted documents are not shown: at the beginning, in the middle, at the end, or a whole page.
@@ -130,7 +131,7 @@ pub async fn a_scan_does_not_show_deleted_documents(storage: &impl StorageUnderT
 }
 
 /// A scan shows each document that exists during the whole scan exactly once, while others are put and
-/// deleted. Of those it shows only versions that existed.
+/// deleted. It shows the others only in versions that existed.
 pub async fn a_scan_during_writes_shows_each_lasting_document_once(storage: &impl StorageUnderTest) {
     const STANDING: usize = 40;
     const SCANS: usize = 20;

@@ -69,10 +69,10 @@ impl SysVvmStorage for ScyllaStorage {
             // An attempt may take a tenth of it: enough for a transaction's four round trips between data
             // centres, 50 ms each.
             min_ttl: Duration::from_secs(2),
-            // CQL's limit is 65,535; the server keeps keys in memory.
+            // CQL's limit is 65,535 bytes. This one is lower, because the server keeps keys in memory.
             max_key_bytes: 16 << 10,
             max_value_bytes: 16 << 10,
-            // Sent at once: a twentieth of what one connection takes.
+            // One read for each slot, all sent at once: a twentieth of what one connection takes.
             scan_batch: 100,
         }
     }

@@ -183,7 +183,7 @@ pub(in super::super) fn scanned(
     }
     let behind = match scan.start() {
         Bound::Excluded(after) if !after.starts_with(&scan.prefix) => return None,
-        // No id lies between a too long one and its longest permitted prefix.
+        // An id that is too long is cut. No id lies between the cut id and the whole one.
         Bound::Excluded(after) => Some(document_key(partition, &after[..after.len().min(MAX_ID_BYTES)])),
         Bound::Included(_) | Bound::Unbounded => None,
     };
