@@ -26,7 +26,7 @@ use vvm_storage::{
     init_storage,
 };
 
-/// Returns the address of DynamoDB. Without one, these tests fail instead of being skipped.
+/// Returns the address of DynamoDB. Fails without the variable, so that no test is skipped.
 fn endpoint() -> String {
     std::env::var("VVM_TEST_DYNAMODB").expect(
         "set VVM_TEST_DYNAMODB=http://host:port, or run `cargo xtask test-drivers --only dynamodb`, which \
@@ -34,8 +34,8 @@ fn endpoint() -> String {
     )
 }
 
-/// The time limit of a request. A busy machine may need more than the default of 2 s, and a case that needs
-/// an outcome fails without one.
+/// The time limit of a request. A busy machine may need more than the default of 2 s, and most cases fail if
+/// a request is not answered.
 const REQUEST_TIMEOUT: &str = "20s";
 
 fn region() -> String {

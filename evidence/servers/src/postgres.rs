@@ -291,7 +291,7 @@ impl Postgres {
         let mut has_ended = false;
         let is_ready = owned::wait_until(PATIENCE, || {
             has_ended = self.process.ended()?.is_some();
-            // It listens before it accepts; its file tells when it does.
+            // It listens before it accepts logins. Its file says when it accepts them.
             let state = fs::read_to_string(self.folder.path().join("data/postmaster.pid"));
             let accepts = state.is_ok_and(|state| {
                 let is_here = state.lines().nth(3) == Some(&port);

@@ -8,8 +8,8 @@ use std::{
 };
 use vvm_clock::Instant;
 
-/// A deadline's place in the order. Deadlines of one instant are ordered by generation, which also tells a
-/// deadline from a later one at the same index.
+/// A deadline's place in the order. Deadlines of one instant are ordered by generation. The generation also
+/// distinguishes a deadline from a later one at the same index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Place {
     pub(super) at: Instant,

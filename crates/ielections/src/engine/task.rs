@@ -94,8 +94,8 @@ impl<K: Key, C: Call> EngineTask<K, C> {
     /// Calls `handle_one` until it finds nothing and returns `false`, at most [`ROUND`] times. Returns `true`
     /// if there may be more.
     ///
-    /// After each call, actors take their turns, and storage calls that are answered at once are delivered: an
-    /// actor goes as far as it can while its data is in the processor's cache.
+    /// After each call, actors take their turns, and storage calls that are answered at once are delivered.
+    /// An actor goes as far as it can while its data is in the processor's cache.
     fn handle_some(
         &mut self,
         cx: &mut Context<'_>,

@@ -27,8 +27,8 @@ pub enum WriteError {
     /// Not applied, and never will be. Try again.
     #[error("not applied: {0}")]
     NotApplied(#[source] Cause),
-    /// May have been applied, or may still be. A linearizable read-back tells, and so does a later write of
-    /// the same leader that succeeds or is refused (I7).
+    /// May have been applied, or may still be. A linearizable read-back settles it. So does a later write of
+    /// the same leader, whether it succeeds or is refused (I7).
     #[error("unknown whether applied: {0}")]
     Unknown(#[source] Cause),
     /// Not applied. Retrying is pointless until the operator corrects credentials, schema or configuration.

@@ -13,7 +13,7 @@ use std::{
 };
 
 /// The folder through which the processes of one machine wake each other after a release or a request. Safety
-/// does not depend on it: without one, a standby notices a release by its next poll, within a second.
+/// does not depend on it: without a folder, a standby notices a release by its next poll, within a second.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LocalDir {
     /// `/tmp/vvm-UID`, which is created if it does not exist.

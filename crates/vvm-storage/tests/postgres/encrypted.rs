@@ -1,4 +1,4 @@
-//! TLS, on servers that the tests start: which servers are accepted, and how a refusal is told.
+//! TLS, on servers that the tests start: which servers are accepted, and what the error of a refusal says.
 
 use super::{TTL, VACANT, client_at, entry, refused, slot_of};
 use ielections::Claim;

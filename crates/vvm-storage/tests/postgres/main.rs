@@ -28,7 +28,7 @@ use vvm_storage::{
     postgres::{OpenError, PostgresStorage},
 };
 
-/// Where the server is. Without one these tests fail: what was asked for and can't be had is no success.
+/// Returns where the server is. Fails without the variable, so that no test is skipped.
 fn server() -> String {
     std::env::var("VVM_TEST_POSTGRES").expect(
         "VVM_TEST_POSTGRES=postgres://user@host/database says where a server is; `cargo xtask test-drivers \

@@ -11,7 +11,7 @@ use vvm_storage::{
     ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, init_storage, postgres::PostgresStorage,
 };
 
-/// One database for all cases, and names in it for each.
+/// One database for all cases. Each case has its own prefix of names, so cases share no record.
 struct Postgres {
     url: String,
     names: String,

@@ -115,7 +115,7 @@ async fn leader_of_the_old_history_is_replaced() {
     claimed(&leader, "slot", &VACANT, &held).await;
     pair.cut().await;
     pair.fail_over();
-    // The row is there, as it was written: only its history tells.
+    // The row is there, as it was written. Only the server's history shows that it is another server.
     let fence = Fence { epoch: held.epoch, incarnation: held.incarnation(), after: DocumentVersion::NONE };
     let batch = leader.write_documents(&slot_of("slot"), &fence, &[]).await;
     assert!(matches!(batch, Err(WriteError::Replaced(_))), "{batch:?}");

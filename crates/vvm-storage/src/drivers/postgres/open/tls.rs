@@ -119,8 +119,8 @@ pub(super) fn way_out(error: &tokio_postgres::Error) -> Option<&'static str> {
     causes.into_iter().find_map(of_rustls)
 }
 
-/// What the server says when TLS is wanted, or a certificate of the client. In another language than English
-/// it is told as any other refused login.
+/// Recognizes a refusal by a server that requires TLS, or a certificate of the client. Only the English text
+/// is known: in other languages, the error is that of any other refused login.
 fn of_server(refusal: &DbError) -> Option<&'static str> {
     if *refusal.code() != SqlState::INVALID_AUTHORIZATION_SPECIFICATION {
         return None;

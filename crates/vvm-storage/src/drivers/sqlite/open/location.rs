@@ -17,7 +17,7 @@ pub(in super::super) struct Location {
     provenance: Provenance,
     file_system: Option<FileSystem>,
     mount: Option<Mount>,
-    /// The permissions, where the system told.
+    /// The permissions. `None` if the system did not return them.
     mode: Option<u32>,
 }
 
