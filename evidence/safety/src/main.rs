@@ -50,7 +50,7 @@ struct Args {
     #[arg(long)]
     ttl_ms: Option<u64>,
     /// The mean time between two faults, in milliseconds; the TTL if not given.
-    #[arg(long, alias = "trouble-ms")]
+    #[arg(long)]
     fault_ms: Option<u64>,
     /// How long a worker, or its background process, may outlive host or guardian, in milliseconds. More than
     /// 50 is for busy machines; the protocol's limit is 0.2 TTL.

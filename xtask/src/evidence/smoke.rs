@@ -33,8 +33,8 @@ use How::{OwnStep, Small};
 const SMOKES: [(&str, How, Option<Need>); 27] = [
     ("sim --seeds 20000", Small("simulation", &["--seeds", "50"]), None),
     ("sim --broken", OwnStep("broken variants"), None),
-    ("safety", Small("safety", &["--duration", "10", "--trouble-ms", "2500", MILD]), None),
-    ("safety --kills 500", Small("safety", &["--kills", "3", "--trouble-ms", "2500", MILD]), None),
+    ("safety", Small("safety", &["--duration", "10", "--fault-ms", "2500", MILD]), None),
+    ("safety --kills 500", Small("safety", &["--kills", "3", "--fault-ms", "2500", MILD]), None),
     ("safety --old vvm-c18d1f6", Small("safety", &["--old=vvm", "--duration=10", MILD]), None),
     ("safety --old vvm-c18d1f6 --dynamodb-local", Small("safety", &OLD_ON_DYNAMODB), JAVA),
     ("safety fugitives", Small("safety", &["fugitives", "--trials", "1", "--only", "own session; "]), None),
