@@ -1,13 +1,14 @@
-//! `cargo xtask sim --broken`: whether the simulation would notice. Each variant is the real code with one
-//! line broken on purpose; a variant that survives is a hole in the simulation.
+//! `cargo xtask sim --broken`: whether the simulation finds bugs. Each variant is the real code with a bug
+//! planted; a variant that survives is a hole in the simulation. [`variants`] has the bugs.
 //!
-//! What lives here: making a broken copy of the tree, running it, and judging what it said. Which lines are
-//! broken stands in [`variants`]. The copies lie in the target folder; the tree itself is never touched.
+//! The broken copy of the tree is in the target folder; the tree itself is never touched.
 
 mod variants;
 
 use crate::workspace::{Workspace, cargo};
 use std::{
+    collections::BTreeSet,
+    ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
     process::Command,
@@ -30,8 +31,8 @@ enum BrokenError {
     Build(String),
 }
 
-/// Runs every variant; whether each was caught.
-pub(crate) fn run() -> bool {
+/// Runs every variant whose name contains one of `names`, or all. Returns whether each was caught.
+pub(crate) fn run(names: &[OsString]) -> bool {
     let workspace = match Workspace::read() {
         Ok(workspace) => workspace,
         Err(error) => {
@@ -40,23 +41,35 @@ pub(crate) fn run() -> bool {
         }
     };
     let copy = workspace.root.join("target/broken");
-    let mut caught = 0;
-    for variant in VARIANTS {
+    let names: Vec<_> = names.iter().map(|name| name.to_string_lossy()).collect();
+    let is_chosen = |variant: &&Variant| {
+        names.is_empty() || names.iter().any(|name| variant.name.contains(name.as_ref()))
+    };
+    let chosen: Vec<&Variant> = VARIANTS.iter().filter(is_chosen).collect();
+    let mut caught = Vec::new();
+    for variant in &chosen {
         match judge(&workspace.root, &copy, variant) {
-            Ok(Some(violation)) => {
+            Ok(Some(Caught { seed, violation })) => {
                 println!("caught    {}: {violation}", variant.name);
-                caught += 1;
+                caught.push(seed);
             }
             Ok(None) => println!("SURVIVED  {}: no violation in {SEEDS} seeds", variant.name),
             Err(error) => println!("FAILED    {}: {error}", variant.name),
         }
     }
-    println!("{caught} of {} broken variants caught", VARIANTS.len());
-    caught == VARIANTS.len()
+    let worst = caught.iter().max().map(|seed| format!(", the last one by seed {seed}")).unwrap_or_default();
+    println!("{} of {} broken variants caught{worst}", caught.len(), chosen.len());
+    !chosen.is_empty() && caught.len() == chosen.len()
+}
+
+/// The first violation of a variant.
+struct Caught {
+    seed: u64,
+    violation: String,
 }
 
 /// The first violation that the simulation reports of the broken tree.
-fn judge(root: &Path, copy: &Path, variant: &Variant) -> Result<Option<String>, BrokenError> {
+fn judge(root: &Path, copy: &Path, variant: &Variant) -> Result<Option<Caught>, BrokenError> {
     let tree = copy.join("tree");
     copy_tree(root, &tree)?;
     for change in variant.changes {
@@ -80,20 +93,28 @@ fn judge(root: &Path, copy: &Path, variant: &Variant) -> Result<Option<String>, 
         .output()
         .map_err(|cause| BrokenError::Start { program: "simulation", cause })?;
     let said = String::from_utf8_lossy(&ran.stdout);
-    Ok(said.lines().find(|line| line.contains(" violates ")).map(str::to_owned))
+    Ok(said.lines().find_map(caught))
 }
 
-/// The files that git knows or would know, those that differ: what stays the same keeps its time and is not
-/// built anew.
+fn caught(line: &str) -> Option<Caught> {
+    let (seed, _) = line.strip_prefix("seed ")?.split_once(" violates ")?;
+    Some(Caught { seed: seed.parse().ok()?, violation: line.to_owned() })
+}
+
+/// Makes `tree` have the files that git knows or would know, and no others. A file that stays the same keeps
+/// its time and is not built anew.
 fn copy_tree(root: &Path, tree: &Path) -> Result<(), BrokenError> {
     let listed = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
         .current_dir(root)
         .output()
         .map_err(|cause| BrokenError::Start { program: "git", cause })?;
+    let mut kept = BTreeSet::new();
     for name in String::from_utf8_lossy(&listed.stdout).split('\0').filter(|name| !name.is_empty()) {
         let (from, to) = (root.join(name), tree.join(name));
+        // The index may have a file that was deleted.
         let Ok(content) = fs::read(&from) else { continue };
+        kept.insert(to.clone());
         if fs::read(&to).is_ok_and(|there| there == content) {
             continue;
         }
@@ -102,6 +123,24 @@ fn copy_tree(root: &Path, tree: &Path) -> Result<(), BrokenError> {
                 .map_err(|cause| BrokenError::File { path: folder.to_path_buf(), cause })?;
         }
         fs::write(&to, content).map_err(|cause| BrokenError::File { path: to, cause })?;
+    }
+    remove_others(tree, &kept)
+}
+
+/// Removes the files below `folder` that are not in `kept`: a module that was deleted must not be found.
+fn remove_others(folder: &Path, kept: &BTreeSet<PathBuf>) -> Result<(), BrokenError> {
+    let failed = |path: &Path| {
+        let path = path.to_path_buf();
+        move |cause| BrokenError::File { path, cause }
+    };
+    for entry in fs::read_dir(folder).map_err(failed(folder))? {
+        let entry = entry.map_err(failed(folder))?;
+        let path = entry.path();
+        if entry.file_type().map_err(failed(&path))?.is_dir() {
+            remove_others(&path, kept)?;
+        } else if !kept.contains(&path) {
+            fs::remove_file(&path).map_err(failed(&path))?;
+        }
     }
     Ok(())
 }
@@ -112,4 +151,29 @@ fn read(path: &Path) -> Result<String, BrokenError> {
 
 fn write(path: &Path, content: &str) -> Result<(), BrokenError> {
     fs::write(path, content).map_err(|cause| BrokenError::File { path: path.to_path_buf(), cause })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copy_of_a_tree_loses_the_files_that_the_tree_has_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("src/old")).unwrap();
+        for name in ["src/kept.rs", "src/gone.rs", "src/old/gone.rs"] {
+            fs::write(at(name), "").unwrap();
+        }
+        remove_others(folder.path(), &BTreeSet::from([at("src/kept.rs")])).unwrap();
+        assert!(at("src/kept.rs").exists());
+        assert!(!at("src/gone.rs").exists() && !at("src/old/gone.rs").exists());
+    }
+
+    #[test]
+    fn first_violation_names_its_seed() {
+        let found = caught("seed 17 violates I1: two leaders").unwrap();
+        assert_eq!((found.seed, found.violation.as_str()), (17, "seed 17 violates I1: two leaders"));
+        assert!(caught("17 seeds, 0 violations").is_none());
+    }
 }

@@ -118,7 +118,9 @@ fn main() -> ExitCode {
     let done = match CommandLine::parse().command {
         Command::Ci(options) => ci::run(&options),
         Command::Tidy(options) => tidy::run(options),
-        Command::Sim(passed) if passed.arguments == ["--broken"] => broken::run(),
+        Command::Sim(passed) if passed.arguments.first().is_some_and(|first| first == "--broken") => {
+            broken::run(passed.arguments.get(1..).unwrap_or_default())
+        }
         Command::Sim(passed) => evidence::run(Release, "simulation", &passed.arguments),
         Command::Safety(passed) => {
             let features = passed.drivers();

@@ -117,6 +117,23 @@ impl Host {
         Ok(Self { campaigns, storage: None, wakeups, http, shown: None, signals })
     }
 
+    /// Makes a host on a storage that is open already, without HTTP, signals and local wake-ups. With the
+    /// parts of `env` it needs no async runtime.
+    ///
+    /// # Errors
+    /// If this machine has no name for a holder.
+    #[cfg(feature = "simulation")]
+    pub fn on_storage(
+        settings: HostSettings,
+        env: Env,
+        storage: Arc<ElectionsTtlStorage>,
+    ) -> Result<Self, HostError> {
+        let settings = HostSettings { http: None, local_dir: crate::LocalDir::None, ..settings };
+        let mut host = Self::with_env(settings, env, Signals::Ignored)?;
+        host.storage = Some(storage);
+        Ok(host)
+    }
+
     /// Returns clock, spawning and the rest, for services that need them.
     pub fn env(&self) -> &Env {
         &self.campaigns.env

@@ -19,6 +19,8 @@ pub(crate) struct Process(pub(crate) u32);
 impl Process {
     /// The world itself: never paused, never crashed.
     pub(crate) const WORLD: Self = Self(0);
+    /// An operator's commands.
+    pub(crate) const OPERATOR: Self = Self(1);
 }
 
 impl fmt::Display for Process {
@@ -79,25 +81,36 @@ struct Running {
 pub(crate) struct Executor {
     pub(crate) inbox: Inbox,
     tasks: BTreeMap<u64, Running>,
-    paused: Vec<Process>,
+    /// The tasks that are ready, except those of paused processes.
+    ready: Vec<u64>,
+    /// For each paused process, its tasks that are ready.
+    paused: BTreeMap<Process, Vec<u64>>,
     next_id: u64,
 }
 
 impl Executor {
-    /// Polls one ready task, chosen by chance. `None` when there is none, or its process and name.
+    /// Polls one ready task, chosen by chance. `None` if there is none, or its process and name.
     pub(crate) fn step(&mut self, rng: &mut Rng) -> Option<(Process, &'static str)> {
         self.take_in();
-        let ready = || {
-            self.tasks
-                .iter()
-                .filter(|(_, running)| running.ready && !self.paused.contains(&running.process))
-                .map(|(&id, _)| id)
-        };
-        let count = ready().count();
-        if count == 0 {
+        if self.ready.is_empty() {
             return None;
         }
-        let id = ready().nth(rng.usize(..count))?;
+        let id = self.ready.swap_remove(rng.usize(..self.ready.len()));
+        self.poll(id)
+    }
+
+    /// Polls the task of this name first, ready or not: a task must expect a poll at any time.
+    pub(crate) fn poll_first(&mut self, process: Process, name: &str) {
+        self.take_in();
+        let mut found = self.tasks.iter();
+        let found = found.find(|(_, running)| running.process == process && running.name == name);
+        if let Some((&id, _)) = found {
+            self.ready.retain(|ready| *ready != id);
+            self.poll(id);
+        }
+    }
+
+    fn poll(&mut self, id: u64) -> Option<(Process, &'static str)> {
         let running = self.tasks.get_mut(&id)?;
         let what = (running.process, running.name);
         running.ready = false;
@@ -114,13 +127,18 @@ impl Executor {
             self.next_id += 1;
             let id = self.next_id;
             let waker = Arc::new(TaskWaker { id, inbox: self.inbox.clone() }).into();
-            self.tasks.insert(id, Running { process, name, task, waker, ready: true });
+            self.tasks.insert(id, Running { process, name, task, waker, ready: false });
+            self.wake(id);
         }
-        for id in arrivals.woken {
-            // A waker outlives its task.
-            if let Some(running) = self.tasks.get_mut(&id) {
-                running.ready = true;
-            }
+        arrivals.woken.into_iter().for_each(|id| self.wake(id));
+    }
+
+    fn wake(&mut self, id: u64) {
+        // A waker outlives its task.
+        if let Some(running) = self.tasks.get_mut(&id)
+            && !std::mem::replace(&mut running.ready, true)
+        {
+            self.paused.get_mut(&running.process).unwrap_or(&mut self.ready).push(id);
         }
     }
 
@@ -128,19 +146,24 @@ impl Executor {
     pub(crate) fn crash(&mut self, process: Process) {
         self.take_in();
         self.tasks.retain(|_, running| running.process != process);
-        self.resume(process);
+        self.paused.remove(&process);
+        self.ready.retain(|id| self.tasks.contains_key(id));
         // Also what the tasks spawned while they were dropped.
         self.inbox.with(|arrivals| arrivals.spawned.retain(|(owner, _, _)| *owner != process));
     }
 
     /// SIGSTOP.
     pub(crate) fn pause(&mut self, process: Process) {
-        self.paused.push(process);
+        self.take_in();
+        let parked = self.paused.entry(process).or_default();
+        let is_of = |id: &u64| self.tasks.get(id).is_some_and(|running| running.process == process);
+        parked.extend(self.ready.extract_if(.., |id| is_of(id)));
     }
 
     /// SIGCONT.
     pub(crate) fn resume(&mut self, process: Process) {
-        self.paused.retain(|paused| *paused != process);
+        self.take_in();
+        self.ready.extend(self.paused.remove(&process).unwrap_or_default());
     }
 
     /// The names of the tasks that the process has (I9).

@@ -18,8 +18,10 @@ pub(crate) struct FaultRates {
     pub(crate) request_lost: u32,
     /// Out of a thousand calls: applied, and the answer never arrives.
     pub(crate) answer_lost: u32,
-    /// Out of a thousand calls: answered as unknown, applied or not.
+    /// Out of a thousand calls: answered as unknown, applied or not, now or later.
     pub(crate) unknown: u32,
+    /// Out of a thousand writes: the network delivers the request a second time.
+    pub(crate) duplicated: u32,
     /// Out of a thousand calls: the request travels for up to two TTLs.
     pub(crate) delayed: u32,
     /// Out of a thousand scans: the answer is from the past.
@@ -38,6 +40,7 @@ impl FaultRates {
             request_lost: often(100),
             answer_lost: often(150),
             unknown: often(150),
+            duplicated: often(100),
             delayed: often(100),
             stale: often(300),
             latency: Duration::from_millis(u64::from(often(800)) + 1),
@@ -52,6 +55,7 @@ impl FaultRates {
             request_lost: 0,
             answer_lost: 0,
             unknown: 0,
+            duplicated: 0,
             delayed: 0,
             stale: 0,
             latency: Duration::from_millis(5),
@@ -67,7 +71,25 @@ pub(crate) enum Fate {
     NotApplied,
     RequestLost,
     AnswerLost,
-    Unknown { applied: bool },
+    Unknown(Landing),
+}
+
+/// When a write lands whose sender was answered at once that its outcome is unknown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Landing {
+    Never,
+    BeforeTheAnswer,
+    After(Duration),
+}
+
+/// How a call travels.
+#[derive(Debug)]
+pub(crate) struct Journey {
+    pub(crate) fate: Fate,
+    pub(crate) there: Duration,
+    pub(crate) back: Duration,
+    /// How long after the request a second copy of it arrives, if there is one.
+    pub(crate) again: Option<Duration>,
 }
 
 macro_rules! counts {
@@ -104,18 +126,32 @@ counts! {
     answer_lost: "answers lost after the write was applied",
     unknown_applied: "unknown outcomes, applied",
     unknown_not_applied: "unknown outcomes, not applied",
+    unknown_then_applied: "unknown outcomes, applied after the answer",
+    refused_again: "second copies of a request refused",
     late: "writes applied later than their TTL after the send",
     landed_dead: "writes applied after their process was dead",
     stale: "scans answered from the past",
     crashes: "processes crashed",
     crashes_leading: "leaders crashed",
     pauses: "processes paused",
+    pauses_in_poll: "processes paused after they had read the clock",
+    broken_clocks: "processes on a clock that stops, jumps or is more than 10 % wrong",
+    restores: "storages that went back to an older state",
     kills: "processes ended by their deadman",
     stops: "clean shutdowns asked for",
     refusals: "services that did not stop in time",
+    panics: "services that panicked",
     problems: "problems that ended a VVM by itself",
     starts: "times that work began",
+    together: "times that work began beside other work of the process",
+    tightened: "deadlines that a loss brought forward",
+    batches: "batches of documents applied",
+    batches_deposed: "writes of documents refused because the leader is deposed",
+    batches_unknown: "writes of documents given up with an unknown outcome",
+    batches_conflicting: "writes of documents refused by a condition",
+    fenced: "calls of an external system refused by its fence",
     hints: "hints to look at once",
+    operator_pauses: "pauses that an operator was told are in force",
     takeovers: "records taken over from a dead leader",
     releases: "records released",
 }

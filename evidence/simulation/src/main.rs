@@ -8,8 +8,11 @@
 //! epochs. Checked at the end: without faults, every slot is led again.
 #![forbid(unsafe_code)]
 
+mod clock;
 mod executor;
 mod faults;
+mod ledger;
+mod operator;
 mod process;
 mod records;
 mod run;

@@ -1,241 +1,91 @@
-//! One simulated process: a VVM with one service, on its own clock.
+//! One simulated process on its own clock: a VVM, a host, or a program with several leaderships.
+
+mod deadman;
+mod host;
+mod many;
+mod profile;
+mod service;
+mod vvm;
+
+pub(crate) use profile::{ProcessProfile, Surroundings, Walls};
 
 use crate::{
     executor::{Process, Task},
-    faults::FAULTS_END,
+    process::profile::Kind,
     storage::RemoteStorage,
     world::{Signal, World},
 };
-use async_trait::async_trait;
 use fastrand::Rng;
-use ielections::{Elections, Entropy, Env, Holder, Loss, Spawn, Ttl};
+use ielections::{Entropy, Env, Spawn};
 use std::{
-    convert::Infallible,
-    fmt, io,
+    num::NonZeroU32,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
-use testing_time::{DriftingClock, MockWallClock, Rate};
+use testing_time::MockClock;
 use tokio::sync::Notify;
-use vvm_clock::{Clock, Instant};
-use vvm_deadman::{Deadman, Subject, Trigger};
-use vvm_orch::{Acquisition, BoxError, Problem, RunningVvm, Service, ServiceContext, Vvm, VvmConfig, Work};
+use vvm_clock::{Clock as _, Instant, WallClock};
+use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
 
-/// The properties of one process, drawn from the seed.
-#[derive(Clone, Debug)]
-pub(crate) struct ProcessProfile {
-    pub(crate) slots: u32,
-    ttl: Ttl,
-    rate: Rate,
-    /// The reading of its clock at its start. Clocks of different machines are unrelated.
-    reading: Instant,
-    wall: Duration,
-    service: ServiceProfile,
-    seed: u64,
+/// The name for which all processes campaign.
+pub(crate) const NAME: &str = "sim";
+
+/// A process that was started.
+struct Started {
+    world: Arc<World>,
+    process: Process,
+    profile: ProcessProfile,
+    env: Env,
+    storage: Arc<ElectionsTtlStorage>,
+    stop: Arc<Notify>,
 }
 
-/// How its service behaves.
-#[derive(Clone, Copy, Debug)]
-struct ServiceProfile {
-    start_takes: Duration,
-    stop_takes: Duration,
-    fails_to_start: bool,
-    refuses_to_stop: bool,
-    ends_after: Option<Duration>,
+/// Returns the storage as `process` reaches it.
+pub(crate) fn storage_of(world: &Arc<World>, process: Process) -> ElectionsTtlStorage {
+    ElectionsTtlStorage::new(Arc::new(RemoteStorage { world: Arc::clone(world), process }))
 }
 
-impl ProcessProfile {
-    pub(crate) fn draw(rng: &mut Rng, slots: u32) -> Self {
-        let ttls = [Duration::from_secs(4), Duration::from_secs(10), Duration::from_secs(20)];
-        let ttl = Ttl::new(ttls[rng.usize(..ttls.len())]).unwrap_or_default();
-        let up_to = |rng: &mut Rng, most: u64| Duration::from_millis(rng.u64(..most));
-        let service = ServiceProfile {
-            start_takes: up_to(rng, 3_000),
-            stop_takes: up_to(rng, 6_000),
-            fails_to_start: rng.u32(..20) == 0,
-            refuses_to_stop: rng.u32(..10) == 0,
-            ends_after: (rng.u32(..10) == 0).then(|| up_to(rng, 60_000)),
-        };
-        Self {
-            slots,
-            ttl,
-            // I1 assumes no more: each clock errs by up to 10 %.
-            rate: Rate::parts_per_million(rng.u32(900_000..=1_100_000)),
-            reading: Instant::from_nanos(rng.u64(..1 << 50)),
-            wall: Duration::from_secs(rng.u64(..2_000_000_000)),
-            service,
-            seed: rng.u64(..),
-        }
-    }
-
-    /// The same process with a service that starts, stops and runs as it should.
-    pub(crate) fn sound(mut self) -> Self {
-        self.service.fails_to_start = false;
-        self.service.refuses_to_stop = false;
-        self.service.ends_after = None;
-        self
-    }
+/// Returns the slots of the name.
+pub(crate) fn slots(count: NonZeroU32) -> Vec<ElectionKey> {
+    let cluster = ClusterName::from(NAME);
+    SlotNumber::all(count).map(|slot| ElectionKey { cluster: cluster.clone(), slot }).collect()
 }
 
 /// Starts `process`. It lives until it crashes, its deadman kills it, or it has shut down after `stop`.
 pub(crate) fn start(world: &Arc<World>, process: Process, profile: ProcessProfile, stop: Arc<Notify>) {
-    let clock: Arc<dyn Clock> =
-        Arc::new(DriftingClock::new(world.clock.clone(), profile.rate, profile.reading));
-    world.born(process, Arc::clone(&clock));
-    let changed = Arc::new(Notify::new());
-    let trigger = SimTrigger {
-        world: Arc::clone(world),
-        process,
-        clock: Arc::clone(&clock),
-        changed: Arc::clone(&changed),
-    };
-    world.spawn(
-        Process::WORLD,
-        "deadman",
-        Box::pin(kill_at_deadline(Arc::clone(world), process, Arc::clone(&clock), changed)),
-    );
-    let wall = MockWallClock::new();
-    wall.set(profile.wall);
+    let clock = profile.clock.clone();
+    world.born(process, clock.clone(), profile.kind != Kind::Vvm);
+    let wall = SimWall { began: profile.wall, since: world.clock.now(), time: world.clock.clone() };
     let env = Env {
-        clock,
+        clock: Arc::new(clock.clone()),
         wall: Arc::new(wall),
-        deadman: Deadman::with_trigger(Arc::new(trigger)),
+        deadman: deadman::start(world, process, &clock),
         entropy: Arc::new(SeededEntropy(Mutex::new(Rng::with_seed(profile.seed)))),
         spawn: Arc::new(SimSpawn { world: Arc::clone(world), process }),
     };
-    let main = main(Arc::clone(world), process, profile, env, stop);
-    world.spawn(process, "main", Box::pin(main));
+    let storage = Arc::new(storage_of(world, process));
+    let started = Started { world: Arc::clone(world), process, profile, env, storage, stop };
+    let main: Task = match started.profile.kind {
+        Kind::Vvm => Box::pin(started.run_to_exit(vvm::run)),
+        Kind::Host => Box::pin(started.run_to_exit(host::run)),
+        Kind::Many => Box::pin(started.run_to_exit(many::run)),
+    };
+    world.spawn(process, "main", main);
 }
 
-/// Does as a host does: provide, launch, wait for a problem or a signal, shut down, exit.
-async fn main(world: Arc<World>, process: Process, profile: ProcessProfile, env: Env, stop: Arc<Notify>) {
-    let storage = Arc::new(RemoteStorage { world: Arc::clone(&world), process });
-    let elections = Elections::new(storage, env.clone());
-    let service =
-        SimService { world: Arc::clone(&world), process, profile: profile.service, clock: env.clock.clone() };
-    let Ok(holder) = Holder::new("10.0.0.7") else { return };
-    let config = VvmConfig::new((1..=profile.slots).collect(), holder, &env);
-    let vvm = Vvm::provide(config, elections, vec![Box::new(service)]);
-    let running = vvm.launch(profile.ttl, Acquisition::Forever);
-    tokio::select! {
-        biased;
-        () = stop.notified() => world.count(|counts| counts.stops += 1),
-        problem = running.problem() => {
-            world.note(format_args!("{process} has a problem: {problem:?}"));
-            world.count(|counts| counts.problems += 1);
-            if let Some(Problem::Lost(Loss::Stolen { by })) = problem {
-                world.lost_to(process, by.incarnation());
-            }
+impl Started {
+    /// Runs `main`, and exits.
+    async fn run_to_exit(self, main: impl AsyncFn(&Self)) {
+        main(&self).await;
+        let Self { world, process, .. } = self;
+        world.note(format_args!("{process} has shut down"));
+        if world.is_working(process) || world.deadline(process).is_some() {
+            // A service panicked or did not stop in time, so the leadership was not handed back. This process
+            // lives on as if its exit hung: only the deadman ends it.
+            world.count(|counts| counts.refusals += 1);
+            return;
         }
-        never = hints(&world, &running, &*env.clock, Rng::with_seed(profile.seed)) => match never {},
-    }
-    let outcome = running.shutdown().await;
-    world.note(format_args!("{process} has shut down: {outcome:?}"));
-    if world.is_working(process) {
-        // A service did not stop in time, so the leadership was not handed back. This process lives on as if
-        // its exit hung: only the deadman ends it.
-        world.count(|counts| counts.refusals += 1);
-        return;
-    }
-    world.state().signals.push(Signal::Ended(process));
-}
-
-/// Sends hints, true or false, now and then many at once.
-async fn hints(world: &World, running: &RunningVvm<u32>, clock: &dyn Clock, mut rng: Rng) -> Infallible {
-    loop {
-        clock.sleep(Duration::from_secs(10).mul_f64(rng.f64())).await;
-        for _ in 0..if rng.u32(..4) == 0 { 30 } else { 1 } {
-            world.count(|counts| counts.hints += 1);
-            running.look_now();
-            clock.sleep(Duration::from_millis(40).mul_f64(rng.f64())).await;
-        }
-    }
-}
-
-struct SimService {
-    world: Arc<World>,
-    process: Process,
-    profile: ServiceProfile,
-    clock: Arc<dyn Clock>,
-}
-
-#[async_trait]
-impl Service<u32> for SimService {
-    fn name(&self) -> &str {
-        "service"
-    }
-
-    async fn start(self: Box<Self>, cx: ServiceContext<u32>) -> Result<Work, BoxError> {
-        self.world.work_begins(self.process, cx.slot, cx.standing.epoch(), cx.standing.incarnation());
-        self.clock.sleep(self.profile.start_takes).await;
-        if self.profile.fails_to_start {
-            self.world.work_ends(self.process);
-            return Err("simulated failure to start".into());
-        }
-        Ok(Box::pin(async move {
-            // Not after the last fault: the end of the run might fall between two leaders.
-            let within_faults = |after: &Duration| self.world.clock.now().after(*after) < FAULTS_END;
-            let natural_end = match self.profile.ends_after.filter(within_faults) {
-                Some(after) => self.clock.sleep(after),
-                None => Box::pin(std::future::pending()),
-            };
-            tokio::select! {
-                biased;
-                () = cx.stop.cancelled() => {}
-                () = natural_end => {}
-            }
-            if self.profile.refuses_to_stop {
-                std::future::pending::<()>().await;
-            }
-            self.clock.sleep(self.profile.stop_takes).await;
-            self.world.work_ends(self.process);
-            Ok(())
-        }))
-    }
-}
-
-/// The kernel's timer: fires whether or not the process runs (I4).
-async fn kill_at_deadline(world: Arc<World>, process: Process, clock: Arc<dyn Clock>, changed: Arc<Notify>) {
-    while world.is_alive(process) {
-        let due: Task = match world.deadline(process) {
-            Some(deadline) => clock.sleep_until(deadline),
-            None => Box::pin(std::future::pending()),
-        };
-        tokio::select! {
-            biased;
-            () = changed.notified() => {}
-            () = due => {
-                if world.is_alive(process) && world.deadline(process).is_some_and(|at| at <= clock.now()) {
-                    world.count(|counts| counts.kills += 1);
-                    world.died(process, "is killed at its deadline");
-                }
-            }
-        }
-    }
-}
-
-struct SimTrigger {
-    world: Arc<World>,
-    process: Process,
-    clock: Arc<dyn Clock>,
-    changed: Arc<Notify>,
-}
-
-impl Trigger for SimTrigger {
-    fn set_earliest(&self, earliest: Option<(Instant, &Subject)>) -> io::Result<()> {
-        self.world.deadline_set(self.process, earliest.map(|(at, _)| at));
-        self.changed.notify_one();
-        Ok(())
-    }
-
-    fn now(&self) -> Instant {
-        self.clock.now()
-    }
-}
-
-impl fmt::Debug for SimTrigger {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "deadman of {}", self.process)
+        world.state().signals.push(Signal::Ended(process));
     }
 }
 
@@ -248,6 +98,20 @@ struct SimSpawn {
 impl Spawn for SimSpawn {
     fn spawn(&self, name: &'static str, task: Task) {
         self.world.spawn(self.process, name, task);
+    }
+}
+
+/// A wall clock that runs at the right rate, from whatever it shows at first.
+#[derive(Debug)]
+struct SimWall {
+    began: Option<Duration>,
+    since: Instant,
+    time: MockClock,
+}
+
+impl WallClock for SimWall {
+    fn since_unix_epoch(&self) -> Duration {
+        self.began.map_or(Duration::ZERO, |began| began + self.time.now().since(self.since))
     }
 }
 

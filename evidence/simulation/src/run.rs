@@ -1,14 +1,16 @@
 //! One run: one seed, one world, one result.
 
 use crate::{
+    clock::Drift,
     executor::{Executor, Process},
     faults::{Counts, FAULTS_END, FaultRates},
-    process::{self, ProcessProfile},
+    operator,
+    process::{self, ProcessProfile, Surroundings, Walls},
     trace::Trace,
-    world::{Signal, World},
+    world::{Promises, Signal, World},
 };
 use fastrand::Rng;
-use std::{sync::Arc, time::Duration};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use testing_time::MockClock;
 use tokio::sync::Notify;
 use vvm_clock::{Clock, Instant};
@@ -34,16 +36,27 @@ const MOST_STEPS: u64 = 5_000_000;
 pub(crate) fn run(seed: u64, print: bool) -> RunResult {
     let mut rng = Rng::with_seed(seed);
     let rates = FaultRates::draw(&mut rng);
-    let slots = rng.u32(1..=3);
+    let slots = NonZeroU32::MIN.saturating_add(rng.u32(..3));
     let vvms = rng.u32(2..=6);
     let mut executor = Executor::default();
     let clock = MockClock::starting_at(Instant::from_nanos(1));
-    let world = World::new(clock, executor.inbox.clone(), rng.fork(), rates.clone(), Trace::new(print));
-    world.prove_ages(rng.bool());
-    world.note(format_args!("seed {seed}: {vvms} VVMs on {slots} slots, {rates:?}"));
+    let (surroundings, promises) = surroundings(&mut rng, slots);
+    let trace = Trace::new(print);
+    let world = World::new(clock, executor.inbox.clone(), rng.fork(), rates.clone(), trace, promises);
+    let proves_age = rng.bool();
+    world.look(|records, _| records.proves_age = proves_age);
+    world.note(format_args!("seed {seed}: {vvms} processes, {surroundings:?}, {promises:?}, {rates:?}"));
     for lineage in 1..=vvms {
-        let life = lives(Arc::clone(&world), lineage, slots, rng.fork());
+        let life = lives(Arc::clone(&world), lineage, surroundings, rng.fork());
         world.spawn(Process::WORLD, "life", Box::pin(life));
+    }
+    if surroundings.only_hosts {
+        let operates = operator::operate(Arc::clone(&world), Process::OPERATOR, slots, rng.fork());
+        world.spawn(Process::WORLD, "operator", Box::pin(operates));
+    }
+    if !promises.storage {
+        let goes_back = goes_back(Arc::clone(&world), rng.fork());
+        world.spawn(Process::WORLD, "backup", Box::pin(goes_back));
     }
     let end_of_faults = end_faults(Arc::clone(&world));
     world.spawn(Process::WORLD, "end of faults", Box::pin(end_of_faults));
@@ -66,11 +79,29 @@ pub(crate) fn run(seed: u64, print: bool) -> RunResult {
         }
     }
     let led = world.working();
-    if led < slots.min(vvms) as usize {
-        let idle = format!("liveness: {led} of {slots} slots led by {vvms} VVMs long after the last fault");
+    if led < slots.get().min(vvms) as usize {
+        let idle =
+            format!("liveness: {led} of {slots} slots led by {vvms} processes long after the last fault");
         world.state().violation.get_or_insert(idle);
     }
     result(seed, &world, steps)
+}
+
+/// Draws what is broken beyond the assumptions of the design: in most worlds, nothing.
+fn surroundings(rng: &mut Rng, slots: NonZeroU32) -> (Surroundings, Promises) {
+    let (clocks, storage) = match rng.u32(..10) {
+        0 => (false, true),
+        1 | 2 => (true, false),
+        _ => (true, true),
+    };
+    let walls = match (storage, rng.bool()) {
+        (true, _) => Walls::Anything,
+        (false, true) => Walls::Right,
+        (false, false) => Walls::Unset,
+    };
+    let drift = if clocks { Drift::Within } else { Drift::Beyond };
+    let surroundings = Surroundings { slots, only_hosts: rng.u32(..4) == 0, drift, walls };
+    (surroundings, Promises { clocks, storage, wall: walls == Walls::Right })
 }
 
 fn result(seed: u64, world: &World, steps: u64) -> RunResult {
@@ -91,6 +122,16 @@ fn deliver_signals(world: &World, executor: &mut Executor) {
             Signal::Crash(process) => executor.crash(process),
             Signal::Pause(process) => executor.pause(process),
             Signal::Resume(process) => executor.resume(process),
+            Signal::ResumeInPoll(process, reading) => {
+                executor.resume(process);
+                if let Some(clock) = world.clock_of(process) {
+                    // The engine reads its clock first in each poll. So it seems to have been stopped after
+                    // that.
+                    clock.hold(reading);
+                    executor.poll_first(process, "elections");
+                    clock.let_go();
+                }
+            }
             Signal::Ended(process) => {
                 // The task that sent the signal has ended with it.
                 let left = executor.tasks_of(process);
@@ -111,14 +152,15 @@ async fn end_faults(world: Arc<World>) {
 }
 
 /// Starts one VVM, injects faults until it ends, and starts it again.
-async fn lives(world: Arc<World>, lineage: u32, slots: u32, mut rng: Rng) {
+async fn lives(world: Arc<World>, lineage: u32, surroundings: Surroundings, mut rng: Rng) {
     for life in 0.. {
         let process = Process(lineage * 1000 + life);
-        let mut profile = ProcessProfile::draw(&mut rng, slots);
+        let mut profile = ProcessProfile::draw(&mut rng, &surroundings, &world.clock);
         if world.clock.now() >= FAULTS_END {
             profile = profile.sound();
         }
         let stop = Arc::new(Notify::new());
+        world.count(|counts| counts.broken_clocks += u64::from(surroundings.drift == Drift::Beyond));
         process::start(&world, process, profile, Arc::clone(&stop));
         let mut fault_at = next_fault(&world, &mut rng);
         while world.is_alive(process) {
@@ -151,14 +193,35 @@ async fn inject_fault(world: &Arc<World>, process: Process, stop: &Notify, rng: 
             world.died(process, "crashes");
         }
         1 | 2 => {
-            world.count(|counts| counts.pauses += 1);
+            let in_poll = rng.bool();
+            let reading = world.clock_of(process).map(|clock| clock.peek());
+            world.count(|counts| {
+                counts.pauses += 1;
+                counts.pauses_in_poll += u64::from(in_poll);
+            });
             world.note(format_args!("{process} is paused"));
             world.state().signals.push(Signal::Pause(process));
             world.clock.sleep(Duration::from_secs(30).mul_f64(rng.f64())).await;
-            world.state().signals.push(Signal::Resume(process));
+            let resume = match reading.filter(|_| in_poll) {
+                Some(reading) => Signal::ResumeInPoll(process, reading),
+                None => Signal::Resume(process),
+            };
+            world.state().signals.push(resume);
             world.note(format_args!("{process} goes on"));
         }
         _ => stop.notify_one(),
+    }
+}
+
+/// Brings the storage back to an older state, now and then.
+async fn goes_back(world: Arc<World>, mut rng: Rng) {
+    while world.clock.now() < FAULTS_END {
+        world.clock.sleep(Duration::from_secs(40).mul_f64(rng.f64())).await;
+        let backup = world.look(|records, _| records.back_up());
+        world.clock.sleep(Duration::from_secs(12).mul_f64(rng.f64())).await;
+        if world.clock.now() < FAULTS_END {
+            world.restore(backup);
+        }
     }
 }
 

@@ -1,20 +1,22 @@
-//! [`RemoteStorage`]: the storage behind a network. Every call is two messages, and each may be late or lost.
+//! [`RemoteStorage`]: the storage behind a network. Every call is two messages, and each may be late, lost or
+//! doubled.
 //!
 //! A request that was sent arrives even if its sender drops the future or crashes.
 
+mod documents;
+
 use crate::{
     executor::Process,
-    faults::Fate,
-    world::World,
+    faults::{Fate, Journey, Landing},
+    world::{LAST_SLOT, Sent, World},
     write::{Outcome, Write},
 };
 use async_trait::async_trait;
-use ielections::{
-    Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, TtlStorage, Vacant, WriteError,
-};
+use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
 use std::{fmt, sync::Arc, time::Duration};
 use tokio::sync::oneshot;
-use vvm_clock::Clock;
+use vvm_clock::{Clock, Instant};
+use vvm_storage::{KEY_PREFIX_PAUSE, KEY_PREFIX_VVM_LEADER, Partition, SysVvmDocuments, SysVvmStorage};
 
 /// The storage as one process reaches it.
 #[derive(Debug)]
@@ -34,35 +36,51 @@ impl fmt::Display for Simulated {
 
 impl std::error::Error for Simulated {}
 
+/// Returns the number of a slot, or one for each kind of request.
+fn key(at: &Partition) -> u32 {
+    match at.as_bytes() {
+        [KEY_PREFIX_VVM_LEADER, name_and_slot @ ..] => {
+            name_and_slot.last_chunk().map_or(0, |slot| u32::from_be_bytes(*slot))
+        }
+        [KEY_PREFIX_PAUSE, ..] => LAST_SLOT + 1,
+        _ => LAST_SLOT + 2,
+    }
+}
+
 /// A message was lost: the caller waits until its own time-out.
 async fn silence<T>() -> T {
     std::future::pending().await
 }
 
-/// A call to renew, until it is answered or dropped.
-struct Renewal<'world> {
+/// A write under a leadership, until it is answered or dropped.
+struct InFlight<'world> {
     world: &'world World,
     incarnation: Incarnation,
 }
 
-impl<'world> Renewal<'world> {
+impl<'world> InFlight<'world> {
     fn begin(world: &'world World, incarnation: Incarnation) -> Self {
-        world.renewal_begins(incarnation);
+        world.write_begins(incarnation);
         Self { world, incarnation }
     }
 }
 
-impl Drop for Renewal<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        self.world.renewal_ends(self.incarnation);
+        self.world.write_ends(self.incarnation);
     }
 }
 
 impl RemoteStorage {
     async fn write(&self, write: Write) -> Result<Outcome, WriteError> {
-        let (fate, there, back) = self.world.draw_write();
+        let sent = self.world.sent(self.process, &write);
+        let _in_flight = match write {
+            Write::Delete(..) => None,
+            _ => write.leadership().map(|leadership| InFlight::begin(&self.world, leadership)),
+        };
+        let journey = self.world.draw_journey();
         let (answer, answered) = oneshot::channel();
-        let travel = travel(Arc::clone(&self.world), self.process, write, fate, there, back, answer);
+        let travel = travel(Arc::clone(&self.world), sent, write, journey, answer);
         self.world.spawn(Process::WORLD, "request", Box::pin(travel));
         match answered.await {
             Ok(answer) => answer,
@@ -70,31 +88,47 @@ impl RemoteStorage {
         }
     }
 
-    async fn read<T>(&self, look: impl FnOnce(&World) -> T + Send) -> Result<T, ReadError> {
-        let (fate, there, back) = self.world.draw_write();
-        self.world.clock.sleep(there).await;
-        let seen = look(&self.world);
-        self.world.clock.sleep(back).await;
-        match fate {
-            Fate::Answered => Ok(seen),
-            Fate::RequestLost | Fate::AnswerLost => silence().await,
-            Fate::NotApplied | Fate::Unknown { .. } => {
-                Err(ReadError::Unavailable(Simulated("simulated read failure").into()))
-            }
+    async fn ask<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&World) -> T + Send + 'static,
+    ) -> Result<T, ReadError> {
+        let Journey { fate, there, back, .. } = self.world.draw_journey();
+        let (answer, answered) = oneshot::channel();
+        let world = Arc::clone(&self.world);
+        let travel = async move {
+            world.clock.sleep(there).await;
+            let seen = look(&world);
+            world.clock.sleep(back).await;
+            let answered = match fate {
+                Fate::Answered => Ok(seen),
+                Fate::RequestLost | Fate::AnswerLost => return,
+                Fate::NotApplied | Fate::Unknown(_) => {
+                    Err(ReadError::Unavailable(Simulated("simulated read failure").into()))
+                }
+            };
+            // A caller that was dropped needs no answer.
+            drop(answer.send(answered));
+        };
+        self.world.spawn(Process::WORLD, "request", Box::pin(travel));
+        match answered.await {
+            Ok(answer) => answer,
+            Err(_) => silence().await,
         }
     }
 }
 
 async fn travel(
     world: Arc<World>,
-    process: Process,
+    sent: Sent,
     write: Write,
-    fate: Fate,
-    there: Duration,
-    back: Duration,
+    journey: Journey,
     answer: oneshot::Sender<Result<Outcome, WriteError>>,
 ) {
-    let sent = world.sent(process, &write);
+    let Journey { fate, there, back, again } = journey;
+    if let Some(again) = again.filter(|_| !matches!(fate, Fate::NotApplied | Fate::RequestLost)) {
+        let copy = lands_again(Arc::clone(&world), sent, write.clone(), there + again);
+        world.spawn(Process::WORLD, "second copy", Box::pin(copy));
+    }
     world.clock.sleep(there).await;
     let reply = match fate {
         Fate::Answered => Ok(world.apply(&sent, &write)),
@@ -111,12 +145,17 @@ async fn travel(
             world.count(|counts| counts.not_applied += 1);
             Err(WriteError::NotApplied(Simulated("simulated refusal").into()))
         }
-        Fate::Unknown { applied } => {
-            if applied {
-                world.apply(&sent, &write);
-                world.count(|counts| counts.unknown_applied += 1);
-            } else {
-                world.count(|counts| counts.unknown_not_applied += 1);
+        Fate::Unknown(landing) => {
+            match landing {
+                Landing::Never => world.count(|counts| counts.unknown_not_applied += 1),
+                Landing::BeforeTheAnswer => {
+                    world.apply(&sent, &write);
+                    world.count(|counts| counts.unknown_applied += 1);
+                }
+                Landing::After(delay) => {
+                    let late = lands_late(Arc::clone(&world), sent, write, delay);
+                    world.spawn(Process::WORLD, "late request", Box::pin(late));
+                }
             }
             Err(WriteError::Unknown(Simulated("simulated ambiguity").into()))
         }
@@ -126,57 +165,81 @@ async fn travel(
     drop(answer.send(reply));
 }
 
+async fn lands_late(world: Arc<World>, sent: Sent, write: Write, delay: Duration) {
+    world.clock.sleep(delay).await;
+    if world.apply(&sent, &write).is_none() {
+        world.count(|counts| counts.unknown_then_applied += 1);
+    }
+}
+
+async fn lands_again(world: Arc<World>, sent: Sent, write: Write, delay: Duration) {
+    world.clock.sleep(delay).await;
+    if world.apply(&sent, &write).is_some() {
+        world.count(|counts| counts.refused_again += 1);
+    }
+}
+
 #[async_trait]
-impl TtlStorage<u32> for RemoteStorage {
+impl SysVvmStorage for RemoteStorage {
     fn limits(&self) -> Limits {
         Limits {
             min_ttl: Duration::from_secs(1),
-            max_key_bytes: 4,
+            max_key_bytes: 64,
             max_value_bytes: 255,
             scan_batch: usize::MAX,
         }
     }
 
-    async fn insert_if_not_exist(
-        &self,
-        key: &u32,
-        vacant: Vacant,
-        entry: &Entry,
-    ) -> Result<Claim, WriteError> {
-        self.write(Write::Insert(*key, vacant, entry.clone())).await.map(claim)
+    fn shared_between_processes(&self) -> bool {
+        true
     }
 
-    async fn take_over(&self, key: &u32, observed: &Entry, entry: &Entry) -> Result<Claim, WriteError> {
-        self.write(Write::TakeOver(*key, observed.clone(), entry.clone())).await.map(claim)
+    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
+        let (key, entry) = (key(&at), entry.clone());
+        let write = match from {
+            Slot::Vacant(vacant) => Write::Insert(key, *vacant, entry),
+            Slot::Held { entry: observed, .. } => Write::TakeOver(key, observed.clone(), entry),
+        };
+        Ok(self.write(write).await?.map_or(Claim::Claimed, Claim::Refused))
     }
 
-    async fn compare_and_swap(&self, key: &u32, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
-        let _renewal = Renewal::begin(&self.world, held.incarnation());
-        let outcome = self.write(Write::Swap(*key, held.clone(), entry.clone())).await?;
+    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
+        let outcome = self.write(Write::Swap(key(&at), held.clone(), entry.clone())).await?;
         Ok(outcome.map_or(Swap::Swapped, Swap::Mismatch))
     }
 
-    async fn compare_and_delete(
+    async fn release(
         &self,
-        key: &u32,
+        at: Partition,
         incarnation: Incarnation,
         epoch: Epoch,
     ) -> Result<Delete, WriteError> {
-        let outcome = self.write(Write::Delete(*key, incarnation, epoch)).await?;
+        let outcome = self.write(Write::Delete(key(&at), incarnation, epoch)).await?;
         Ok(outcome.map_or(Delete::Deleted, Delete::Mismatch))
     }
 
-    async fn get(&self, key: &u32) -> Result<Slot, ReadError> {
-        self.read(|world| world.read(*key)).await
+    async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
+        self.ask(move |world| world.look(|records, now| records.slot(key(&at), now))).await
     }
 
-    async fn scan(&self, keys: &[u32]) -> Result<Vec<Slot>, ReadError> {
-        self.read(|world| keys.iter().map(|key| world.read_stale(*key)).collect()).await
+    async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
+        let keys: Vec<u32> = at.iter().map(key).collect();
+        self.ask(move |world| keys.iter().map(|key| world.read_stale(*key)).collect()).await
+    }
+
+    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
+        let value = value.to_vec();
+        let settled = self.ask(move |world| world.look(|records, _| records.settle(at.as_bytes(), &value)));
+        settled.await.map_err(|_| WriteError::Unknown(Simulated("simulated ambiguity").into()))
+    }
+
+    async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
+        self.ask(move |world| world.look(|records, _: Instant| records.setting(at.as_bytes()))).await
+    }
+
+    fn documents(&self) -> Option<&dyn SysVvmDocuments> {
+        Some(self)
     }
 
     async fn close(&self) {}
-}
-
-fn claim(outcome: Outcome) -> Claim {
-    outcome.map_or(Claim::Claimed, Claim::Refused)
 }

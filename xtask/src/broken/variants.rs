@@ -1,4 +1,4 @@
-//! The hazards of the design, as one broken line each.
+//! The bugs to plant: the hazards of the design, and what reviews and models found.
 
 /// One way to get it wrong.
 #[derive(Debug)]
@@ -119,6 +119,76 @@ pub(super) const VARIANTS: &[Variant] = &[
             let _ = counted;
             Self::new(wall.max(1))
         }",
+        }],
+    },
+    Variant {
+        name: "a renewal is forgotten when a read-back shows the old version",
+        changes: &[Change {
+            file: "crates/ielections/src/protocol/lease.rs",
+            good: "if entry.version == self.held.version => self.pause(now),",
+            broken: "if entry.version == self.held.version => {
+                self.attempts.discard_last();
+                self.pause(now)
+            }",
+        }],
+    },
+    Variant {
+        name: "a claim is forgotten when a read-back shows the old state",
+        changes: &[Change {
+            file: "crates/ielections/src/protocol/campaign/resolve.rs",
+            good: "// Undecided: the write may still be applied. Retry",
+            broken: "target.attempts.discard_last();
+            self.reconsider();
+            // Retry",
+        }],
+    },
+    Variant {
+        name: "an answer that counts from before a stop of the process",
+        changes: &[Change {
+            file: "crates/ielections/src/engine/task.rs",
+            good: "            task.engine.now = task.engine.env.clock.now();
+            task.engine.deliver(id, Event::Answered(reply));",
+            broken: "            task.engine.deliver(id, Event::Answered(reply));",
+        }],
+    },
+    Variant {
+        name: "a confirmation that moves a tightened deadline",
+        changes: &[Change {
+            file: "crates/deadman/src/armed.rs",
+            good: "!old.is_final && now < old.at && old.at < new",
+            broken: "now < old.at && old.at < new",
+        }],
+    },
+    Variant {
+        name: "the next batch of documents is sent before the unknown one is settled",
+        changes: &[Change {
+            file: "crates/ielections/src/documents/writer/queue.rs",
+            good: "                sent.stage = Stage::Unknown;
+                self.failed(now, cause.to_string());
+                Pace::AtOnce",
+            broken: "                let cause: Arc<str> = cause.to_string().into();
+                let unknown = DocumentWriteError::Unknown { cause };
+                for (_, caller) in self.sent.take().into_iter().flat_map(|sent| sent.callers) {
+                    answer(caller, Err(unknown.clone()));
+                }
+                let _ = now;
+                Pace::AtOnce",
+        }],
+    },
+    Variant {
+        name: "a fence without the incarnation",
+        changes: &[Change {
+            file: "crates/ielections/src/storage/document_storage.rs",
+            good: "entry.is_of(fence.incarnation, fence.epoch)",
+            broken: "entry.epoch == fence.epoch",
+        }],
+    },
+    Variant {
+        name: "a pause looked for by a stale read",
+        changes: &[Change {
+            file: "crates/vvm-host/src/requests.rs",
+            good: "            pause = storage.standing_pause() => pause,",
+            broken: "            seen = storage.look_at_requests() => seen.map(|seen| seen.pause),",
         }],
     },
 ];

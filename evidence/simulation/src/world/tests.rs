@@ -1,17 +1,24 @@
 //! Every check fails when its invariant is violated on purpose.
 
 use super::*;
-use ielections::{Entry, Holder, Vacant, Version};
+use crate::{
+    clock::Drift,
+    ledger::{self, Token},
+    write::{Outcome, Write},
+};
+use ielections::{DocumentVersion, DocumentWrite, Entry, Fence, Holder, OnlyIf, Vacant, Version};
+use std::time::Duration;
 
 const P1: Process = Process(1);
 const P2: Process = Process(2);
 
 fn world() -> Arc<World> {
     let clock = MockClock::starting_at(Instant::from_nanos(1));
-    let world =
-        World::new(clock.clone(), Inbox::default(), Rng::with_seed(1), FaultRates::none(), Trace::new(false));
+    let rng = &mut Rng::with_seed(1);
+    let (rates, trace) = (FaultRates::none(), Trace::new(false));
+    let world = World::new(clock.clone(), Inbox::default(), rng.fork(), rates, trace, Promises::ALL);
     for process in [P1, P2] {
-        world.born(process, Arc::new(clock.clone()));
+        world.born(process, SimClock::draw(&clock, Drift::Within, rng), false);
     }
     world
 }
@@ -51,7 +58,7 @@ fn work_at_the_same_epoch_again_violates_rising_epochs() {
     let entry = entry(1, 1);
     for process in [P1, P2] {
         world.work_begins(process, 1, entry.epoch, entry.incarnation());
-        world.work_ends(process);
+        world.work_ends(process, entry.incarnation());
     }
     assert!(violation(&world).starts_with("rising epochs"), "{}", violation(&world));
 }
@@ -61,7 +68,7 @@ fn deadline_later_than_the_applied_write_allows_violates_i3() {
     let world = world();
     let write = Write::Insert(1, Vacant::default(), entry(1, 1));
     assert!(apply(&world, P1, &write).is_none());
-    let bound = world.clock.now().after(Duration::from_secs(16));
+    let bound = world.clock_of(P1).unwrap().peek().after(Duration::from_secs(16));
     world.deadline_set(P1, Some(bound));
     assert_eq!(violation(&world), "");
     world.deadline_set(P1, Some(bound.after(Duration::from_nanos(1))));
@@ -94,9 +101,9 @@ fn release_during_a_renewal_violates_i6() {
     let world = world();
     let entry = entry(1, 1);
     let release = Write::Delete(1, entry.incarnation(), entry.epoch);
-    world.renewal_begins(entry.incarnation());
-    world.renewal_begins(entry.incarnation());
-    world.renewal_ends(entry.incarnation());
+    world.write_begins(entry.incarnation());
+    world.write_begins(entry.incarnation());
+    world.write_ends(entry.incarnation());
     world.sent(P2, &release);
     assert!(violation(&world).starts_with("I6"), "{}", violation(&world));
 }
@@ -105,8 +112,8 @@ fn release_during_a_renewal_violates_i6() {
 fn release_after_the_last_renewal_is_no_violation() {
     let world = world();
     let entry = entry(1, 1);
-    world.renewal_begins(entry.incarnation());
-    world.renewal_ends(entry.incarnation());
+    world.write_begins(entry.incarnation());
+    world.write_ends(entry.incarnation());
     world.sent(P1, &Write::Delete(1, entry.incarnation(), entry.epoch));
     assert_eq!(violation(&world), "");
 }
@@ -143,4 +150,83 @@ fn release_during_work_violates_i6() {
     world.work_begins(P1, 1, entry.epoch, entry.incarnation());
     assert!(apply(&world, P1, &Write::Delete(1, entry.incarnation(), entry.epoch)).is_none());
     assert!(violation(&world).starts_with("I6"), "{}", violation(&world));
+}
+
+/// Shows I4.
+#[test]
+fn deadline_later_than_a_loss_has_left_violates_i4() {
+    let world = world();
+    let entry = entry(1, 1);
+    assert!(apply(&world, P1, &Write::Insert(1, Vacant::default(), entry.clone())).is_none());
+    world.work_begins(P1, 1, entry.epoch, entry.incarnation());
+    let latest = world.clock_of(P1).unwrap().peek().after(Duration::from_secs(3));
+    world.deadline_set(P1, Some(latest));
+    world.tightened(P1, entry.incarnation(), latest);
+    assert_eq!(violation(&world), "");
+    world.deadline_set(P1, Some(latest.after(Duration::from_secs(1))));
+    assert!(violation(&world).starts_with("I4"), "{}", violation(&world));
+}
+
+fn batch(of: &Entry, after: DocumentVersion, number: u64) -> (Token, Write) {
+    let token = Token { incarnation: of.incarnation(), writer: 1, number };
+    let put =
+        DocumentWrite::Put { id: ledger::document(1).unwrap(), body: token.body(), only_if: OnlyIf::Always };
+    let fence = Fence { epoch: of.epoch, incarnation: of.incarnation(), after };
+    (token, Write::Batch(1, fence, [put].into()))
+}
+
+/// Shows I2. The storage went back and knows an earlier leadership again, whose epoch the last claim has.
+#[test]
+fn batch_of_another_incarnation_than_the_last_claim_violates_i2() {
+    let world = world();
+    let (old, new) = (entry(1, 1), entry(1, 2));
+    assert!(apply(&world, P1, &Write::Insert(1, Vacant::default(), old.clone())).is_none());
+    let fence = Fence { epoch: old.epoch, incarnation: old.incarnation(), after: DocumentVersion::NONE };
+    assert!(world.look(|records, _| records.is_of_last_claim(1, &fence)));
+    assert!(apply(&world, P2, &Write::TakeOver(1, old.clone(), new)).is_none());
+    assert!(!world.look(|records, _| records.is_of_last_claim(1, &fence)));
+    let (_, late) = batch(&old, DocumentVersion::NONE, 1);
+    assert!(apply(&world, P1, &late).is_some(), "the fence refuses it");
+}
+
+/// Shows I7.
+#[test]
+fn batch_that_is_confirmed_and_has_not_landed_violates_i7() {
+    let world = world();
+    let entry = entry(1, 1);
+    assert!(apply(&world, P1, &Write::Insert(1, Vacant::default(), entry.clone())).is_none());
+    let (token, write) = batch(&entry, DocumentVersion::NONE, 1);
+    assert!(apply(&world, P1, &write).is_none());
+    let first = DocumentVersion::NONE.next();
+    world.batch_answered(1, token, &Ok(first));
+    assert_eq!(violation(&world), "");
+    world.batch_answered(1, token, &Ok(first.next()));
+    assert!(violation(&world).starts_with("I7"), "{}", violation(&world));
+}
+
+#[test]
+fn work_that_begins_in_a_pause_violates_the_pause() {
+    let world = world();
+    let entry = entry(1, 1);
+    world.pause_succeeds();
+    world.resumes();
+    world.work_begins(P1, 1, entry.epoch, entry.incarnation());
+    assert_eq!(violation(&world), "");
+    world.work_ends(P1, entry.incarnation());
+    world.pause_succeeds();
+    world.work_begins(P1, 2, entry.epoch, entry.incarnation());
+    assert!(violation(&world).starts_with("pause"), "{}", violation(&world));
+}
+
+#[test]
+fn external_fence_that_refuses_the_leader_violates_rising_epochs() {
+    let world = world();
+    let (old, leader) = (entry(1, 1), entry(2, 2));
+    assert!(apply(&world, P1, &Write::Insert(1, Vacant::default(), leader.clone())).is_none());
+    world.external_call(1, leader.epoch, leader.incarnation());
+    world.external_call(1, old.epoch, old.incarnation());
+    assert_eq!(violation(&world), "", "a deposed leader may be refused");
+    world.external_call(1, Epoch::new(3).unwrap(), old.incarnation());
+    world.external_call(1, leader.epoch, leader.incarnation());
+    assert!(violation(&world).starts_with("rising epochs"), "{}", violation(&world));
 }

@@ -1,0 +1,45 @@
+//! A process with a [`Host`], which campaigns again after a loss and heeds pauses.
+
+use super::{NAME, Started, service::Worker};
+use ielections::{Holder, Loss};
+use std::{sync::Arc, time::Duration};
+use vvm_host::{Ended, Host, HostSettings, Next};
+use vvm_orch::Problem;
+
+pub(super) async fn run(started: &Started) {
+    let Started { world, process, profile, env, storage, stop } = started;
+    let mut settings = HostSettings::new("simulated", NAME);
+    settings.slots = profile.slots;
+    settings.ttl = profile.ttl;
+    settings.holder = Holder::new("10.0.0.9").ok();
+    let Ok(host) = Host::on_storage(settings, env.clone(), Arc::clone(storage)) else { return };
+    let token = host.stop();
+    let stops = async {
+        stop.notified().await;
+        world.count(|counts| counts.stops += 1);
+        token.cancel();
+        std::future::pending::<()>().await;
+    };
+    let services = || vec![Box::new(Worker::of(started)) as _];
+    let runs = host.run_then(services, |ended| {
+        let problem = match ended {
+            Ended::Problem(problem) => problem,
+            _ => return Next::Stop,
+        };
+        world.note(format_args!("{process} has a problem: {problem:?}"));
+        world.count(|counts| counts.problems += 1);
+        match problem {
+            Problem::Lost(Loss::Stolen { by }) => {
+                world.lost_to(*process, by.incarnation());
+                Next::campaign_after(Duration::ZERO)
+            }
+            Problem::Lost(_) => Next::campaign_after(Duration::ZERO),
+            _ => Next::Stop,
+        }
+    });
+    tokio::select! {
+        biased;
+        ended = runs => world.note(format_args!("{process}: {ended}")),
+        () = stops => {}
+    }
+}

@@ -1,0 +1,225 @@
+//! [`Worker`]: the work under a leadership. It writes documents, calls an external system, and ends somehow.
+
+use super::{Started, profile::ServiceProfile};
+use crate::{
+    executor::Process,
+    faults::FAULTS_END,
+    ledger::{Token, document},
+    world::World,
+};
+use async_trait::async_trait;
+use fastrand::Rng;
+use futures_util::future::join3;
+use ielections::{DocumentVersion, DocumentWrite, Documents, OnlyIf, Scan, Standing, Timing, Ttl};
+use std::{future::pending, panic::resume_unwind, sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
+use vvm_clock::Clock;
+use vvm_orch::{BoxError, Service, ServiceContext, Work};
+use vvm_storage::ElectionKey;
+
+/// How many documents a service writes, so few that its writers meet.
+const DOCUMENTS: u32 = 3;
+
+#[derive(Clone, Debug)]
+pub(super) struct Worker {
+    world: Arc<World>,
+    process: Process,
+    clock: Arc<dyn Clock>,
+    ttl: Ttl,
+    service: ServiceProfile,
+    seed: u64,
+}
+
+impl Worker {
+    pub(super) fn of(started: &Started) -> Self {
+        let Started { world, process, profile, env, .. } = started;
+        Self {
+            world: Arc::clone(world),
+            process: *process,
+            clock: Arc::clone(&env.clock),
+            ttl: profile.ttl,
+            service: profile.service,
+            seed: profile.seed,
+        }
+    }
+
+    /// For work that no VVM surrounds, which would catch the panic.
+    pub(super) fn that_never_panics(mut self) -> Self {
+        self.service.panics_after = None;
+        self
+    }
+
+    /// Begins to work on `slot`.
+    pub(super) fn begins(&self, slot: u32, standing: &Standing) {
+        self.world.work_begins(self.process, slot, standing.epoch(), standing.incarnation());
+    }
+
+    /// Works until `stop`, or until the work ends by itself. Nothing of it runs afterwards.
+    pub(super) async fn works(&self, slot: u32, standing: &Standing, stop: &CancellationToken) {
+        let mut rng = Rng::with_seed(self.seed ^ standing.epoch().get());
+        let ending = CancellationToken::new();
+        let watches_loss = async {
+            let loss = standing.lost().await;
+            if loss.tightens_deadline() {
+                let latest = self.clock.now().after(Timing::of(self.ttl).stopping());
+                self.world.tightened(self.process, standing.incarnation(), latest);
+            }
+            pending::<()>().await;
+        };
+        let (one, two) = (rng.fork(), rng.fork());
+        let works = join3(
+            self.ends(stop, &ending),
+            self.calls_external_system(slot, standing, &ending, rng),
+            async {
+                if let Some(documents) = standing.documents().filter(|_| self.service.writes_documents) {
+                    let write = |writer, rng| self.writes(slot, standing, &documents, &ending, writer, rng);
+                    futures_util::future::join(write(1, one), write(2, two)).await;
+                }
+            },
+        );
+        tokio::select! {
+            biased;
+            _ = works => {}
+            () = watches_loss => {}
+        }
+        self.world.work_ends(self.process, standing.incarnation());
+    }
+
+    /// Waits for the end of the work, announces it, and takes the time that the service needs to stop.
+    async fn ends(&self, stop: &CancellationToken, ending: &CancellationToken) {
+        // Not after the last fault: the end of the run might fall between two leaders.
+        let within_faults = |after: &Duration| self.world.clock.now().after(*after) < FAULTS_END;
+        let after = |limit: Option<Duration>| match limit.filter(within_faults) {
+            Some(after) => self.clock.sleep(after),
+            None => Box::pin(pending()),
+        };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = after(self.service.ends_after) => {}
+            () = after(self.service.panics_after) => {
+                self.world.count(|counts| counts.panics += 1);
+                // Without the message of a panic.
+                resume_unwind(Box::new("simulated panic"));
+            }
+        }
+        ending.cancel();
+        if self.service.refuses_to_stop {
+            pending::<()>().await;
+        }
+        self.clock.sleep(self.service.stop_takes).await;
+    }
+
+    /// Calls an external system that compares epochs. A call may arrive long after it was sent.
+    async fn calls_external_system(
+        &self,
+        slot: u32,
+        standing: &Standing,
+        ending: &CancellationToken,
+        mut rng: Rng,
+    ) {
+        while self.pauses(Duration::from_secs(6).mul_f64(rng.f64()), ending).await {
+            if standing.ensure(Duration::ZERO).is_err() {
+                continue;
+            }
+            let (epoch, incarnation) = (standing.epoch(), standing.incarnation());
+            let delay = Duration::from_secs(if rng.u32(..4) == 0 { 30 } else { 1 }).mul_f64(rng.f64());
+            let world = Arc::clone(&self.world);
+            let call = async move {
+                world.clock.sleep(delay).await;
+                world.external_call(slot, epoch, incarnation);
+            };
+            self.world.spawn(Process::WORLD, "external call", Box::pin(call));
+        }
+    }
+
+    /// Writes one batch after the other.
+    async fn writes(
+        &self,
+        slot: u32,
+        standing: &Standing,
+        documents: &Documents,
+        ending: &CancellationToken,
+        writer: u32,
+        mut rng: Rng,
+    ) {
+        let incarnation = standing.incarnation();
+        let mut known: [Option<DocumentVersion>; DOCUMENTS as usize] = [None; DOCUMENTS as usize];
+        if rng.bool() {
+            // What an earlier leader wrote.
+            let scan = Scan { limit: 2, ..Scan::default() };
+            drop(documents.scan(&scan).await);
+        }
+        for number in 1.. {
+            let pause = if rng.bool() { Duration::from_secs(8).mul_f64(rng.f64()) } else { Duration::ZERO };
+            if !self.pauses(pause, ending).await || standing.loss().is_some() {
+                return;
+            }
+            let token = Token { incarnation, writer, number };
+            let first = rng.u32(..DOCUMENTS);
+            let second = (first + 1) % DOCUMENTS;
+            let count = 1 + usize::from(rng.bool());
+            let chosen: Vec<u32> = [first, second].into_iter().take(count).collect();
+            let put = |number: &u32, rng: &mut Rng| {
+                let version = known[*number as usize];
+                let only_if = match rng.u32(..3) {
+                    0 => version.map_or(OnlyIf::Absent, OnlyIf::Version),
+                    _ => OnlyIf::Always,
+                };
+                Some(DocumentWrite::Put { id: document(*number)?, body: token.body(), only_if })
+            };
+            let batch: Vec<_> = chosen.iter().filter_map(|number| put(number, &mut rng)).collect();
+            let patience =
+                if rng.u32(..8) == 0 { Some(Duration::from_secs(1).mul_f64(rng.f64())) } else { None };
+            let answer = tokio::select! {
+                biased;
+                answer = documents.write(batch) => answer,
+                () = self.waits(patience) => continue,
+            };
+            self.world.batch_answered(slot, token, &answer);
+            match answer {
+                Ok(version) => chosen.iter().for_each(|number| known[*number as usize] = Some(version)),
+                Err(ielections::DocumentWriteError::Conflict { .. }) => known = [None; DOCUMENTS as usize],
+                // A service that ignores errors writes on, and is refused.
+                Err(_) => self.clock.sleep(Duration::from_millis(100)).await,
+            }
+        }
+    }
+
+    /// Waits, and returns whether the work goes on.
+    async fn pauses(&self, pause: Duration, ending: &CancellationToken) -> bool {
+        tokio::select! {
+            biased;
+            () = ending.cancelled() => false,
+            () = self.clock.sleep(pause) => true,
+        }
+    }
+
+    async fn waits(&self, limit: Option<Duration>) {
+        match limit {
+            Some(limit) => self.clock.sleep(limit).await,
+            None => pending().await,
+        }
+    }
+}
+
+#[async_trait]
+impl Service<ElectionKey> for Worker {
+    fn name(&self) -> &str {
+        "service"
+    }
+
+    async fn start(self: Box<Self>, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
+        let slot = cx.slot.slot.get().get();
+        self.begins(slot, &cx.standing);
+        self.clock.sleep(self.service.start_takes).await;
+        if self.service.fails_to_start {
+            self.world.work_ends(self.process, cx.standing.incarnation());
+            return Err("simulated failure to start".into());
+        }
+        Ok(Box::pin(async move {
+            self.works(slot, &cx.standing, &cx.stop).await;
+            Ok(())
+        }))
+    }
+}
