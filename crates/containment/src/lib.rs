@@ -61,6 +61,8 @@ pub use signals::{
     Caught, FORWARDED, ForwardedSignal, SignalForCommand, SignalSource, Signals, asks_to_stop, die_of,
     signal_name,
 };
+#[cfg(feature = "simulation")]
+pub use supervise::simulated::{Order, SimulatedKeeper};
 pub use supervise::{
     Controls, Killed, StopTimeouts, SuperviseError, Supervised, Supervision,
     alongside::Helpers,

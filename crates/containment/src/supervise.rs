@@ -7,7 +7,10 @@ pub(crate) mod alongside;
 pub(crate) mod guardian_lapse;
 pub(crate) mod guardian_watch;
 pub(crate) mod keeper_handle;
+mod keeper_process;
 pub(crate) mod not_executed;
+#[cfg(feature = "simulation")]
+pub(crate) mod simulated;
 pub(crate) mod spawn;
 pub(crate) mod supervisor;
 pub(crate) mod trigger;
@@ -174,6 +177,17 @@ impl Supervision {
     /// Supervises a command that was [started](spawn::start), and its helpers.
     pub fn of(starting: Starting, clock: Arc<dyn Clock>, timeouts: StopTimeouts, controls: Controls) -> Self {
         let Starting { keeper, helpers, on_event, .. } = starting;
+        Self::on(keeper, helpers, on_event, clock, timeouts, controls)
+    }
+
+    fn on(
+        keeper: KeeperHandle,
+        helpers: Arc<Helpers>,
+        on_event: OnEvent,
+        clock: Arc<dyn Clock>,
+        timeouts: StopTimeouts,
+        controls: Controls,
+    ) -> Self {
         let outcome = Supervised { ended: None, by_itself: false, told: Vec::new(), killed: None };
         let phase = Phase::Working;
         let held = Vec::new();

@@ -17,6 +17,9 @@ use vvm_storage::{Ask, ClusterName, ElectionsTtlStorage, Pause};
 const ANSWER: Duration = Duration::from_secs(10);
 const LEADERS: Duration = Duration::from_secs(60);
 
+/// When the last late write lands after the last fault.
+const LATEST: Duration = Duration::from_secs(45);
+
 struct Operator {
     world: Arc<World>,
     storage: ElectionsTtlStorage,
@@ -36,6 +39,11 @@ pub(crate) async fn operate(world: Arc<World>, process: Process, count: NonZeroU
             operator.waits(30).await;
         }
         operator.world.resumes();
+        operator.resumes(&pause).await;
+    }
+    // A storage that goes back may apply a late pause again, that was over.
+    operator.world.clock.sleep_until(FAULTS_END.after(LATEST)).await;
+    if let Ok(Some(pause)) = operator.storage.standing_pause(&operator.cluster).await {
         operator.resumes(&pause).await;
     }
 }

@@ -1,5 +1,6 @@
 //! One simulated process on its own clock: a VVM, a host, or a program with several leaderships.
 
+mod command;
 mod deadman;
 mod host;
 mod many;
@@ -23,7 +24,7 @@ use std::{
     time::Duration,
 };
 use testing_time::MockClock;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use vvm_clock::{Clock as _, Instant, WallClock};
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
 
@@ -38,6 +39,8 @@ struct Started {
     env: Env,
     storage: Arc<ElectionsTtlStorage>,
     stop: Arc<Notify>,
+    /// The deadline of its deadman, as it moves.
+    deadline: watch::Receiver<Option<Instant>>,
 }
 
 /// Returns the storage as `process` reaches it.
@@ -56,15 +59,16 @@ pub(crate) fn start(world: &Arc<World>, process: Process, profile: ProcessProfil
     let clock = profile.clock.clone();
     world.born(process, clock.clone(), profile.kind != Kind::Vvm);
     let wall = SimWall { began: profile.wall, since: world.clock.now(), time: world.clock.clone() };
+    let (deadman, deadline) = deadman::start(world, process, &clock);
     let env = Env {
         clock: Arc::new(clock.clone()),
         wall: Arc::new(wall),
-        deadman: deadman::start(world, process, &clock),
+        deadman,
         entropy: Arc::new(SeededEntropy(Mutex::new(Rng::with_seed(profile.seed)))),
         spawn: Arc::new(SimSpawn { world: Arc::clone(world), process }),
     };
     let storage = Arc::new(storage_of(world, process));
-    let started = Started { world: Arc::clone(world), process, profile, env, storage, stop };
+    let started = Started { world: Arc::clone(world), process, profile, env, storage, stop, deadline };
     let main: Task = match started.profile.kind {
         Kind::Vvm => Box::pin(started.run_to_exit(vvm::run)),
         Kind::Host => Box::pin(started.run_to_exit(host::run)),

@@ -219,9 +219,15 @@ async fn goes_back(world: Arc<World>, mut rng: Rng) {
         world.clock.sleep(Duration::from_secs(40).mul_f64(rng.f64())).await;
         let backup = world.look(|records, _| records.back_up());
         world.clock.sleep(Duration::from_secs(12).mul_f64(rng.f64())).await;
+        // Mostly the machine of the processes stalls meanwhile, so that they see both states at once.
+        let stalled = if rng.u32(..4) > 0 { world.living() } else { Vec::new() };
+        stalled.iter().for_each(|process| world.state().signals.push(Signal::Pause(*process)));
+        world.clock.sleep(Duration::from_secs(1).mul_f64(rng.f64())).await;
         if world.clock.now() < FAULTS_END {
             world.restore(backup);
         }
+        world.clock.sleep(Duration::from_secs(1).mul_f64(rng.f64())).await;
+        stalled.iter().for_each(|process| world.state().signals.push(Signal::Resume(*process)));
     }
 }
 

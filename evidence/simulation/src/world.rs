@@ -199,6 +199,10 @@ impl World {
         self.state().processes.contains_key(&process)
     }
 
+    pub(crate) fn living(&self) -> Vec<Process> {
+        self.state().processes.keys().copied().collect()
+    }
+
     pub(crate) fn clock_of(&self, process: Process) -> Option<SimClock> {
         self.state().processes.get(&process).map(|alive| alive.clock.clone())
     }

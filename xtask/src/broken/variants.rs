@@ -143,23 +143,6 @@ pub(super) const VARIANTS: &[Variant] = &[
         }],
     },
     Variant {
-        name: "an answer that counts from before a stop of the process",
-        changes: &[Change {
-            file: "crates/ielections/src/engine/task.rs",
-            good: "            task.engine.now = task.engine.env.clock.now();
-            task.engine.deliver(id, Event::Answered(reply));",
-            broken: "            task.engine.deliver(id, Event::Answered(reply));",
-        }],
-    },
-    Variant {
-        name: "a confirmation that moves a tightened deadline",
-        changes: &[Change {
-            file: "crates/deadman/src/armed.rs",
-            good: "!old.is_final && now < old.at && old.at < new",
-            broken: "now < old.at && old.at < new",
-        }],
-    },
-    Variant {
         name: "the next batch of documents is sent before the unknown one is settled",
         changes: &[Change {
             file: "crates/ielections/src/documents/writer/queue.rs",
@@ -181,14 +164,6 @@ pub(super) const VARIANTS: &[Variant] = &[
             file: "crates/ielections/src/storage/document_storage.rs",
             good: "entry.is_of(fence.incarnation, fence.epoch)",
             broken: "entry.epoch == fence.epoch",
-        }],
-    },
-    Variant {
-        name: "a pause looked for by a stale read",
-        changes: &[Change {
-            file: "crates/vvm-host/src/requests.rs",
-            good: "            pause = storage.standing_pause() => pause,",
-            broken: "            seen = storage.look_at_requests() => seen.map(|seen| seen.pause),",
         }],
     },
 ];

@@ -1,11 +1,11 @@
 //! [`Helpers`]: the helpers of a command, which its keeper starts, reaps and kills. They have the command's
 //! environment and containment.
 
+use super::keeper_process::KeeperProcess;
 use crate::{
     auxiliary::{Helper, HelperError, HelperLines},
     event::{Event, OnEvent},
-    keeper::message::{FromKeeper, ToKeeper},
-    link::Link,
+    keeper::message::ToKeeper,
     processes::Ended,
 };
 use rustix::io::Errno;
@@ -16,7 +16,7 @@ use vvm_clock::{Clock, Instant};
 /// The helpers of one command.
 pub struct Helpers {
     lines: HelperLines,
-    keeper: Arc<Link<ToKeeper, FromKeeper>>,
+    keeper: Arc<dyn KeeperProcess>,
     on_event: OnEvent,
     states: [watch::Sender<State>; 2],
 }
@@ -29,11 +29,7 @@ enum State {
 }
 
 impl Helpers {
-    pub(super) fn new(
-        lines: HelperLines,
-        keeper: Arc<Link<ToKeeper, FromKeeper>>,
-        on_event: OnEvent,
-    ) -> Arc<Self> {
+    pub(super) fn new(lines: HelperLines, keeper: Arc<dyn KeeperProcess>, on_event: OnEvent) -> Arc<Self> {
         let states = [watch::Sender::new(State::Idle), watch::Sender::new(State::Idle)];
         Arc::new(Self { lines, keeper, on_event, states })
     }

@@ -2,27 +2,18 @@
 //!
 //! The supervisor reaps this child and no other, so that no library loses the status of its child.
 
-use super::alongside::Helpers;
+use super::{alongside::Helpers, keeper_process::KeeperProcess};
 use crate::{
     auxiliary::HelperError,
     event::{Event, OnEvent},
     keeper::message::{FromKeeper, ToKeeper},
-    link::{Link, Received},
+    link::Received,
     namespace_refusal::Refusal,
     processes::Ended,
-    readable::Readable,
     signals::ForwardedSignal,
 };
-use rustix::{
-    io::Errno,
-    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
-};
-use std::{
-    io,
-    os::{fd::OwnedFd, unix::process::ExitStatusExt as _},
-    process::{Child, ExitStatus},
-    sync::Arc,
-};
+use rustix::io::Errno;
+use std::{io, sync::Arc};
 use tokio::sync::watch;
 use vvm_clock::Instant;
 
@@ -37,11 +28,7 @@ pub struct Unproven(pub Ended);
 /// A handle on a keeper.
 #[derive(Debug)]
 pub(crate) struct KeeperHandle {
-    child: Child,
-    process: Arc<OwnedFd>,
-    ends: Readable,
-    link: Arc<Link<ToKeeper, FromKeeper>>,
-    readable: Readable,
+    process: Arc<dyn KeeperProcess>,
     link_open: bool,
     helpers: Arc<Helpers>,
     on_event: OnEvent,
@@ -72,53 +59,20 @@ pub(crate) enum NotRunning {
 }
 
 impl KeeperHandle {
-    /// Returns a handle on the keeper `child`, to which nothing was sent yet.
-    ///
-    /// # Errors
-    /// If the process is out of descriptors. The keeper has ended then, and is reaped.
+    /// Returns a handle on the keeper `process`.
     pub(crate) fn of(
-        mut child: Child,
-        link: Arc<Link<ToKeeper, FromKeeper>>,
-        readable: Readable,
+        process: Arc<dyn KeeperProcess>,
         helpers: Arc<Helpers>,
         on_event: OnEvent,
         deadline: watch::Receiver<Option<Instant>>,
-    ) -> io::Result<Self> {
-        let opened = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(io::Error::from);
-        match opened.and_then(|process| Ok((Readable::of(&process)?, Arc::new(process)))) {
-            Ok((ends, process)) => {
-                let (link_open, state, gone) = (true, KeeperState::default(), None);
-                Ok(Self {
-                    child,
-                    process,
-                    ends,
-                    link,
-                    readable,
-                    link_open,
-                    helpers,
-                    on_event,
-                    deadline,
-                    state,
-                    gone,
-                })
-            }
-            Err(refusal) => {
-                // It has started nothing, and may be gone already.
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(refusal)
-            }
-        }
-    }
-
-    /// Returns a descriptor of its process.
-    pub(crate) fn process(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.process)
+    ) -> Self {
+        let state = KeeperState::default();
+        Self { process, link_open: true, helpers, on_event, deadline, state, gone: None }
     }
 
     /// Forwards a signal to a command that has not ended.
     pub(crate) fn pass_on(&self, passed: ForwardedSignal) {
-        match self.link.send(&ToKeeper::Signal(passed)) {
+        match self.process.send(&ToKeeper::Signal(passed)) {
             // A keeper that has ended has no command any more.
             Ok(()) | Err(Errno::PIPE) => {}
             Err(refusal) => {
@@ -130,14 +84,14 @@ impl KeeperHandle {
     /// Has TERM sent to the processes that the command left behind.
     pub(crate) fn tell_rest(&self) {
         // If the message is lost, the order to kill follows.
-        let _ = self.link.send(&ToKeeper::TellRest);
+        let _ = self.process.send(&ToKeeper::TellRest);
     }
 
     /// Has everything killed.
     pub(crate) fn kill(&self) {
-        let _ = self.link.send(&ToKeeper::Kill);
+        let _ = self.process.send(&ToKeeper::Kill);
         // A stopped keeper receives nothing. At level pidns this is the process outside, which needs nothing.
-        let _ = pidfd_send_signal(&self.process, Signal::CONT);
+        self.process.continues();
     }
 
     /// Returns whether it has confirmed the order to kill.
@@ -147,8 +101,7 @@ impl KeeperHandle {
 
     /// Kills the keeper itself, and with it the command. Nothing proves then that no other process is left.
     pub(crate) fn give_up(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
+        self.process.kill();
     }
 
     /// Returns how the command has ended: by itself, or with process 1 of its namespace.
@@ -175,27 +128,27 @@ impl KeeperHandle {
     /// # Cancel safety
     /// May be dropped and called again at will: messages are kept.
     pub(crate) async fn changed(&mut self) {
-        let Self { child, process, ends, link, readable, deadline, .. } = self;
+        let process = Arc::clone(&self.process);
         tokio::select! {
             biased;
-            received = readable.find(|| link.receive()), if self.link_open => match received {
+            received = process.received(), if self.link_open => match received {
                 Ok(received) => self.note(received),
                 // The runtime shuts down.
                 Err(_) => self.link_open = false,
             },
             // A keeper that hangs dies at the last deadline that it received (I4).
-            Ok(()) = deadline.changed() => {
-                let _ = link.send(&ToKeeper::Deadline(*deadline.borrow_and_update()));
+            Ok(()) = self.deadline.changed() => {
+                let deadline = *self.deadline.borrow_and_update();
+                let _ = process.send(&ToKeeper::Deadline(deadline));
                 // Continues a stopped keeper: if the guardian is stopped too, no other process would kill.
-                let _ = pidfd_send_signal(&*process, Signal::CONT);
+                process.continues();
             }
-            // Only this child is reaped.
-            status = ends.find(|| child.try_wait().transpose()), if self.gone.is_none() => {
+            ended = process.ended(), if self.gone.is_none() => {
                 // Its last messages arrived before its end.
-                while self.link_open && let Some(received) = self.link.receive() {
+                while self.link_open && let Some(received) = process.receive() {
                     self.note(received);
                 }
-                self.gone = Some(ended(status.and_then(|status| status).ok()));
+                self.gone = Some(ended);
             }
             else => std::future::pending().await,
         }
@@ -232,13 +185,4 @@ impl KeeperHandle {
             FromKeeper::Gone => state.nothing_left = true,
         }
     }
-}
-
-/// Returns how the keeper ended. Without a status, because other code has reaped it, that is a failure.
-fn ended(status: Option<ExitStatus>) -> Ended {
-    let signal = status.and_then(|status| status.signal());
-    signal.map_or_else(
-        || Ended::Exited(status.and_then(|status| u8::try_from(status.code()?).ok()).unwrap_or(u8::MAX)),
-        Ended::Signalled,
-    )
 }

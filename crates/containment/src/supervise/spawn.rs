@@ -3,6 +3,7 @@
 use super::{
     alongside::Helpers,
     keeper_handle::{KeeperHandle, NotRunning},
+    keeper_process::ChildKeeper,
     not_executed::NotExecuted,
 };
 use crate::{
@@ -92,8 +93,6 @@ pub fn start<Input: AsFd, Guardian: AsFd>(
 fn begin<Input: AsFd, Guardian: AsFd>(order: &CommandSpec<'_, Input, Guardian>) -> io::Result<Starting> {
     let (link, far) = link::pair::<ToKeeper, FromKeeper>()?;
     let readable = Readable::of(&link)?;
-    let link = Arc::new(link);
-    let helpers = Helpers::new(order.helpers.clone(), Arc::clone(&link), order.on_event.clone());
     let inherits_group = order.containment.level() == Level::PidNamespace;
     let stage = if inherits_group { outside::STAGE } else { keeper::STAGE };
     let mut process = launch::command(stage, launch::behind_dashes(order.command), far);
@@ -108,20 +107,14 @@ fn begin<Input: AsFd, Guardian: AsFd>(order: &CommandSpec<'_, Input, Guardian>) 
     let mut deadline = order.deadline.clone();
     let at_first = *deadline.borrow_and_update();
     let on_event = order.on_event.clone();
-    let keeper = KeeperHandle::of(
-        child,
-        Arc::clone(&link),
-        readable,
-        Arc::clone(&helpers),
-        on_event.clone(),
-        deadline,
-    )?;
+    let keeper = Arc::new(ChildKeeper::of(child, link, readable)?);
+    let helpers = Helpers::new(order.helpers.clone(), Arc::clone(&keeper) as _, on_event.clone());
     // Before it may start anything (`guardian_watch`).
     order.containment.remember_keeper(keeper.process());
     let mut descriptors = vec![order.input.as_fd(), order.guardian.as_fd()];
     descriptors.extend(order.containment.group.as_ref().map(|group| group.as_fd()));
-    // If it has ended already, it is found when it is reaped.
-    let _ = link.send_with(&ToKeeper::Begin { group: order.group, deadline: at_first }, &descriptors);
+    keeper.begin(&ToKeeper::Begin { group: order.group, deadline: at_first }, &descriptors);
+    let keeper = KeeperHandle::of(keeper, Arc::clone(&helpers), on_event.clone(), deadline);
     let command = order.command.first().cloned().unwrap_or_default();
     Ok(Starting { keeper, helpers, on_event, command })
 }

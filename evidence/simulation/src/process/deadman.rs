@@ -6,17 +6,22 @@ use crate::{
     world::World,
 };
 use std::{fmt, io, sync::Arc};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use vvm_clock::{Clock as _, Instant};
 use vvm_deadman::{Deadman, Subject, Trigger};
 
-/// Starts the timer of `process`.
-pub(super) fn start(world: &Arc<World>, process: Process, clock: &SimClock) -> Deadman {
+/// Starts the timer of `process`. Returns the deadman, and its deadline as it moves.
+pub(super) fn start(
+    world: &Arc<World>,
+    process: Process,
+    clock: &SimClock,
+) -> (Deadman, watch::Receiver<Option<Instant>>) {
     let changed = Arc::new(Notify::new());
     let timer = kill_at_deadline(Arc::clone(world), process, clock.clone(), Arc::clone(&changed));
     world.spawn(Process::WORLD, "deadman", Box::pin(timer));
-    let trigger = SimTrigger { world: Arc::clone(world), process, clock: clock.clone(), changed };
-    Deadman::with_trigger(Arc::new(trigger))
+    let (moves, deadline) = watch::channel(None);
+    let trigger = SimTrigger { world: Arc::clone(world), process, clock: clock.clone(), changed, moves };
+    (Deadman::with_trigger(Arc::new(trigger)), deadline)
 }
 
 async fn kill_at_deadline(world: Arc<World>, process: Process, clock: SimClock, changed: Arc<Notify>) {
@@ -43,12 +48,14 @@ struct SimTrigger {
     process: Process,
     clock: SimClock,
     changed: Arc<Notify>,
+    moves: watch::Sender<Option<Instant>>,
 }
 
 impl Trigger for SimTrigger {
     fn set_earliest(&self, earliest: Option<(Instant, &Subject)>) -> io::Result<()> {
         self.world.deadline_set(self.process, earliest.map(|(at, _)| at));
         self.changed.notify_one();
+        self.moves.send_replace(earliest.map(|(at, _)| at));
         Ok(())
     }
 

@@ -1,13 +1,13 @@
 //! A process with a [`Host`], which campaigns again after a loss and heeds pauses.
 
-use super::{NAME, Started, service::Worker};
+use super::{NAME, Started, command::Command, service::Worker};
 use ielections::{Holder, Loss};
 use std::{sync::Arc, time::Duration};
 use vvm_host::{Ended, Host, HostSettings, Next};
-use vvm_orch::Problem;
+use vvm_orch::{Problem, Service};
 
 pub(super) async fn run(started: &Started) {
-    let Started { world, process, profile, env, storage, stop } = started;
+    let Started { world, process, profile, env, storage, stop, .. } = started;
     let mut settings = HostSettings::new("simulated", NAME);
     settings.slots = profile.slots;
     settings.ttl = profile.ttl;
@@ -20,7 +20,13 @@ pub(super) async fn run(started: &Started) {
         token.cancel();
         std::future::pending::<()>().await;
     };
-    let services = || vec![Box::new(Worker::of(started)) as _];
+    let services = || {
+        let work: Box<dyn Service<_>> = match profile.service.is_command {
+            true => Box::new(Command::of(started)),
+            false => Box::new(Worker::of(started)),
+        };
+        vec![work]
+    };
     let runs = host.run_then(services, |ended| {
         let problem = match ended {
             Ended::Problem(problem) => problem,

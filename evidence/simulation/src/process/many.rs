@@ -11,7 +11,7 @@ use vvm_clock::Clock;
 use vvm_storage::ElectionKey;
 
 pub(super) async fn run(started: &Started) {
-    let Started { world, process, profile, env, storage, stop } = started;
+    let Started { world, process, profile, env, storage, stop, .. } = started;
     let elections = Arc::new(Elections::new(Arc::clone(storage) as _, env.clone()));
     let Ok(holder) = Holder::new("10.0.0.8") else { return };
     let terms = Terms::new(holder, profile.ttl);

@@ -40,6 +40,8 @@ pub(crate) struct ServiceProfile {
     pub(crate) ends_after: Option<Duration>,
     pub(crate) panics_after: Option<Duration>,
     pub(crate) writes_documents: bool,
+    /// The work of a host is a command under supervision.
+    pub(crate) is_command: bool,
 }
 
 /// What the world decides about a process.
@@ -75,6 +77,7 @@ impl ProcessProfile {
             ends_after: one_in(rng, 10).then(|| up_to(rng, 60_000)),
             panics_after: one_in(rng, 20).then(|| up_to(rng, 60_000)),
             writes_documents: !one_in(rng, 3),
+            is_command: rng.bool(),
         };
         let kind = match rng.u32(..4) {
             _ if world.only_hosts => Kind::Host,

@@ -10,7 +10,7 @@ use vvm_orch::{Acquisition, Problem, RunningVvm, Vvm, VvmConfig};
 use vvm_storage::ElectionKey;
 
 pub(super) async fn run(started: &Started) {
-    let Started { world, process, profile, env, storage, stop } = started;
+    let Started { world, process, profile, env, storage, stop, .. } = started;
     let elections = Elections::new(Arc::clone(storage) as _, env.clone());
     let Ok(holder) = Holder::new("10.0.0.7") else { return };
     let config = VvmConfig::new(slots(profile.slots), holder, env);

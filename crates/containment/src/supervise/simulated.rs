@@ -1,0 +1,162 @@
+//! [`SimulatedKeeper`]: a keeper without a process, for simulations of a supervisor.
+
+use super::{
+    Controls, StopTimeouts, Supervision,
+    alongside::Helpers,
+    keeper_handle::KeeperHandle,
+    keeper_process::{KeeperProcess, Waiting},
+};
+use crate::{
+    auxiliary::HelperLines,
+    event::OnEvent,
+    keeper::message::{FromKeeper, ToKeeper},
+    link::Received,
+    processes::Ended,
+};
+use rustix::{io::Errno, process::Signal};
+use std::{
+    future::{pending, poll_fn},
+    io,
+    sync::{Arc, Mutex, PoisonError},
+    task::Poll,
+};
+use tokio::sync::{
+    mpsc::{self, UnboundedReceiver, UnboundedSender},
+    watch,
+};
+use vvm_clock::Clock;
+
+/// What a supervisor orders its keeper.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// Signal the command.
+    Signal(Signal),
+    /// Send TERM to the processes that the command has left behind.
+    TellRest,
+    /// Kill everything.
+    Kill,
+    /// End: the supervisor kills the keeper itself.
+    End,
+}
+
+/// A keeper that a simulation plays, with the processes of its command.
+#[derive(Debug)]
+pub struct SimulatedKeeper {
+    orders: UnboundedReceiver<Order>,
+    messages: UnboundedSender<FromKeeper>,
+    ends: watch::Sender<Option<Ended>>,
+}
+
+impl SimulatedKeeper {
+    /// Returns a keeper whose command is executed, and its supervision.
+    pub fn start(clock: Arc<dyn Clock>, timeouts: StopTimeouts, controls: Controls) -> (Self, Supervision) {
+        let (orders, ordered) = mpsc::unbounded_channel();
+        let (messages, received) = mpsc::unbounded_channel();
+        let (ends, ended) = watch::channel(None);
+        let near = Arc::new(Near { orders, messages: Mutex::new(received), ended });
+        let on_event = OnEvent::new(|_| {});
+        let helpers = Helpers::new(HelperLines::default(), Arc::clone(&near) as _, on_event.clone());
+        let deadline = controls.deadline.clone();
+        let keeper = KeeperHandle::of(near, Arc::clone(&helpers), on_event.clone(), deadline);
+        let keeper_end = Self { orders: ordered, messages, ends };
+        keeper_end.says(FromKeeper::Ready);
+        keeper_end.says(FromKeeper::Executed);
+        (keeper_end, Supervision::on(keeper, helpers, on_event, clock, timeouts, controls))
+    }
+
+    /// Waits for an order. `None` once the supervision has ended or was dropped.
+    ///
+    /// # Cancel safety
+    /// May be dropped at will.
+    pub async fn order(&mut self) -> Option<Order> {
+        self.orders.recv().await
+    }
+
+    /// Reports that the command's own process has ended.
+    pub fn command_ended(&self, how: Ended) {
+        self.says(FromKeeper::Ended(how));
+    }
+
+    /// Confirms the order to kill.
+    pub fn kills(&self) {
+        self.says(FromKeeper::Kills);
+    }
+
+    /// Ends because no process of the command is left.
+    pub fn ends_without_processes(self) {
+        self.says(FromKeeper::Gone);
+        self.ends.send_replace(Some(Ended::Exited(0)));
+    }
+
+    /// Dies. Processes of the command may be left.
+    pub fn dies(self) {
+        self.ends.send_replace(Some(Ended::Signalled(Signal::KILL.as_raw())));
+    }
+
+    fn says(&self, message: FromKeeper) {
+        // A supervision that was dropped needs no message.
+        let _ = self.messages.send(message);
+    }
+}
+
+/// The supervisor's end.
+#[derive(Debug)]
+struct Near {
+    orders: UnboundedSender<Order>,
+    messages: Mutex<UnboundedReceiver<FromKeeper>>,
+    ended: watch::Receiver<Option<Ended>>,
+}
+
+impl Near {
+    fn with_messages<T>(&self, call: impl FnOnce(&mut UnboundedReceiver<FromKeeper>) -> T) -> T {
+        call(&mut self.messages.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn orders(&self, order: Order) -> Result<(), Errno> {
+        self.orders.send(order).map_err(|_| Errno::PIPE)
+    }
+}
+
+impl KeeperProcess for Near {
+    fn send(&self, order: &ToKeeper) -> Result<(), Errno> {
+        match order {
+            ToKeeper::Signal(forwarded) => self.orders(Order::Signal(forwarded.signal)),
+            ToKeeper::TellRest => self.orders(Order::TellRest),
+            ToKeeper::Kill => self.orders(Order::Kill),
+            // Its processes die with the simulated supervisor, which the deadline ends. There are no helpers.
+            ToKeeper::Deadline(_) | ToKeeper::Helper(_) | ToKeeper::KillHelper(_) => Ok(()),
+            ToKeeper::Begin { .. } | ToKeeper::TryOut => Ok(()),
+        }
+    }
+
+    fn receive(&self) -> Option<Received<FromKeeper>> {
+        let message = self.with_messages(UnboundedReceiver::try_recv).ok()?;
+        Some(Received::Message(message, Vec::new()))
+    }
+
+    fn received(&self) -> Waiting<'_, io::Result<Received<FromKeeper>>> {
+        Box::pin(poll_fn(|cx| match self.with_messages(|messages| messages.poll_recv(cx)) {
+            Poll::Ready(Some(message)) => Poll::Ready(Ok(Received::Message(message, Vec::new()))),
+            Poll::Ready(None) => Poll::Ready(Ok(Received::End)),
+            Poll::Pending => Poll::Pending,
+        }))
+    }
+
+    fn continues(&self) {}
+
+    fn kill(&self) {
+        let _ = self.orders(Order::End);
+    }
+
+    fn ended(&self) -> Waiting<'_, Ended> {
+        let mut ended = self.ended.clone();
+        Box::pin(async move {
+            let how = ended.wait_for(Option::is_some).await.ok().and_then(|how| *how);
+            match how {
+                Some(how) => how,
+                // The simulation dropped its end.
+                None => pending().await,
+            }
+        })
+    }
+}

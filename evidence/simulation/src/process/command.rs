@@ -1,0 +1,150 @@
+//! [`Command`]: work that is a supervised command, as that of `vvm run`. It may leave processes behind, and
+//! its keeper may die.
+//!
+//! The supervision is the real one. The keeper and the processes are simulated, and tasks of the world: they
+//! go on while the host is paused, and die with it.
+
+use super::{Started, profile::ServiceProfile};
+use crate::{executor::Process, faults::FAULTS_END, world::World};
+use async_trait::async_trait;
+use fastrand::Rng;
+use ielections::Incarnation;
+use std::{sync::Arc, time::Duration};
+use tokio::sync::{broadcast, watch};
+use tokio_util::sync::CancellationToken;
+use vvm_clock::{Clock, Instant};
+use vvm_containment::{Controls, Ended, Order, SimulatedKeeper, StopTimeouts};
+use vvm_orch::{BoxError, Service, ServiceContext, Work};
+use vvm_storage::ElectionKey;
+
+pub(super) struct Command {
+    world: Arc<World>,
+    process: Process,
+    clock: Arc<dyn Clock>,
+    deadline: watch::Receiver<Option<Instant>>,
+    service: ServiceProfile,
+    seed: u64,
+}
+
+impl Command {
+    pub(super) fn of(started: &Started) -> Self {
+        let Started { world, process, profile, env, deadline, .. } = started;
+        Self {
+            world: Arc::clone(world),
+            process: *process,
+            clock: Arc::clone(&env.clock),
+            deadline: deadline.clone(),
+            service: profile.service,
+            seed: profile.seed,
+        }
+    }
+}
+
+#[async_trait]
+impl Service<ElectionKey> for Command {
+    fn name(&self) -> &str {
+        "command"
+    }
+
+    async fn start(self: Box<Self>, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
+        let Self { world, process, clock, deadline, service, seed } = *self;
+        let (epoch, incarnation) = (cx.standing.epoch(), cx.standing.incarnation());
+        world.work_begins(process, cx.slot.slot.get().get(), epoch, incarnation);
+        let (signals, received) = broadcast::channel(1);
+        let controls =
+            Controls { signals: received, stop: cx.stop, kill: CancellationToken::new(), deadline };
+        let timeouts = StopTimeouts {
+            pre_stop_timeout: Duration::ZERO,
+            least_to_stop: Duration::ZERO,
+            stop_timeout: Duration::from_secs(3),
+            killing: Duration::from_millis(500),
+        };
+        let (keeper, supervision) = SimulatedKeeper::start(clock, timeouts, controls);
+        let rng = Rng::with_seed(seed ^ epoch.get());
+        let family = Family { world: Arc::clone(&world), process, incarnation, service, rng };
+        world.spawn(Process::WORLD, "keeper", Box::pin(family.live(keeper)));
+        Ok(Box::pin(async move {
+            let _signals = signals;
+            if supervision.run().await.is_err() {
+                // As `vvm run`: without proof it ends, and its guardian kills what is left.
+                world.count(|counts| counts.unproven += 1);
+                world.died(process, "ends without proof that its command has");
+                std::future::pending::<()>().await;
+            }
+            Ok(())
+        }))
+    }
+}
+
+/// The processes of one command.
+struct Family {
+    world: Arc<World>,
+    process: Process,
+    incarnation: Incarnation,
+    service: ServiceProfile,
+    rng: Rng,
+}
+
+impl Family {
+    /// Plays the keeper and its processes until none is left.
+    async fn live(mut self, mut keeper: SimulatedKeeper) {
+        let now = self.world.clock.now();
+        let within_faults = |at: &Instant| *at < FAULTS_END;
+        // When the command ends, when the processes that it leaves behind do, and when the keeper dies.
+        let mut ends_at = self.service.ends_after.map(|after| now.after(after)).filter(within_faults);
+        let mut rest_ends_at = None;
+        let dies_at = self.service.panics_after.map(|after| now.after(after)).filter(within_faults);
+        let mut is_running = true;
+        let leaves_processes = self.rng.bool();
+        loop {
+            if is_running && ends_at.is_some_and(|at| at <= self.world.clock.now()) {
+                is_running = false;
+                keeper.command_ended(Ended::Exited(0));
+                let stays = self.service.stop_takes.mul_f64(self.rng.f64());
+                let rest = if leaves_processes { Duration::from_secs(60) + stays } else { Duration::ZERO };
+                // An order to kill may have come before.
+                let rest_ends = self.world.clock.now().after(rest);
+                rest_ends_at = Some(rest_ends_at.map_or(rest_ends, |at: Instant| at.min(rest_ends)));
+                self.world.count(|counts| counts.left_behind += u64::from(leaves_processes));
+            }
+            if !is_running && rest_ends_at.is_some_and(|at| at <= self.world.clock.now()) {
+                self.world.work_ends(self.process, self.incarnation);
+                keeper.ends_without_processes();
+                return;
+            }
+            if dies_at.is_some_and(|at| at <= self.world.clock.now()) {
+                // What is left lives until the guardian kills it, with the supervisor.
+                self.world.count(|counts| counts.keepers_died += 1);
+                keeper.dies();
+                return;
+            }
+            let next = if is_running { ends_at } else { rest_ends_at };
+            let next = [next, dies_at].into_iter().flatten().min().unwrap_or(Instant::NEVER);
+            let order = tokio::select! {
+                biased;
+                order = keeper.order() => order,
+                () = self.world.clock.sleep_until(next) => continue,
+            };
+            let soon = self.world.clock.now().after(Duration::from_millis(self.rng.u64(1..300)));
+            let after_term = self.world.clock.now().after(self.service.stop_takes);
+            let sooner =
+                |at: &mut Option<Instant>, end: Instant| *at = Some(at.map_or(end, |at| at.min(end)));
+            match order {
+                // The supervision was dropped: its process is dead, and everything of it.
+                None => return,
+                Some(Order::Signal(_)) if self.service.refuses_to_stop => {}
+                Some(Order::Signal(_)) => sooner(&mut ends_at, after_term),
+                Some(Order::TellRest) => sooner(&mut rest_ends_at, after_term),
+                Some(Order::Kill) => {
+                    keeper.kills();
+                    sooner(&mut ends_at, soon);
+                    sooner(&mut rest_ends_at, soon);
+                }
+                Some(Order::End) => {
+                    keeper.dies();
+                    return;
+                }
+            }
+        }
+    }
+}
