@@ -5,7 +5,7 @@ use super::{Pair, TTL, claimed, client, entry, peeked, slot_of, text};
 use crate::VACANT;
 use ielections::documents::DocumentVersion;
 use ielections::{Claim, Entry, Epoch, Fence, Slot, Swap, Vacant, WriteError};
-use vvm_storage::{SysVvmDocuments, SysVvmStorage, postgres::PostgresStorage};
+use vvm_storage::{Partition, SysVvmDocuments, SysVvmStorage, postgres::PostgresStorage};
 
 fn vacant(epoch: u64) -> Slot {
     Slot::Vacant(Vacant { last_epoch: Some(Epoch::new(epoch).unwrap()) })
@@ -140,6 +140,9 @@ async fn standbys_that_are_promoted_independently_are_told_apart() {
     let mut other = pair.primary.standby().unwrap();
     let held = entry(5, 1, TTL);
     claimed(&pair.open().await, "slot", &VACANT, &held).await;
+    // Adoption leaves requests of operators as they are.
+    let (pause, paused) = (Partition::from_bytes(*b"\x03name"), held.clone());
+    assert_eq!(pair.open().await.claim(pause.clone(), &VACANT, &paused).await.unwrap(), Claim::Claimed);
     pair.cut().await;
     pair.primary.kill().unwrap();
     other.promote().unwrap();
@@ -161,6 +164,9 @@ async fn standbys_that_are_promoted_independently_are_told_apart() {
     peeked(&newcomer, "slot").await;
     let renewal = leader.renew(slot_of("slot"), &held, &entry(held.epoch.get(), 2, TTL)).await;
     assert!(matches!(renewal, Err(WriteError::Replaced(_))), "{renewal:?}");
+    // This row is the same on both: the witness in the statement alone tells.
+    let replaced = leader.renew(pause, &paused, &entry(5, 2, TTL)).await;
+    assert!(matches!(replaced, Err(WriteError::Replaced(_))), "{replaced:?}");
     let stands = refused_claim(&leader, "slot", &stands, &entry(held.epoch.get() + 1, 1, TTL)).await;
     assert!(is_waiting(&stands, held.epoch.get()), "{stands:?}");
 }
