@@ -19,11 +19,9 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use vvm_clock::{Clock, SystemClock};
 
 /// How many requests may be under way at once; further ones wait. PostgreSQL has 100 connections for all
-/// programs unless it is configured otherwise.
+/// programs unless it is configured otherwise. So many stay open: a candidate that waits has one request at a
+/// time, and so one connection.
 const MOST: usize = 8;
-
-/// How many connections stay open without a request. A candidate that waits needs one.
-const IDLE: usize = 2;
 
 /// The connections without a request.
 #[derive(Default)]
@@ -172,7 +170,7 @@ impl Lent<'_> {
         if !of.connections.room.is_closed() {
             idle.sessions.push(session);
         }
-        if idle.sessions.len() > IDLE
+        if idle.sessions.len() > MOST
             && let Some(at) = idle.sessions.iter().position(|session| session.channel().is_none())
         {
             idle.sessions.remove(at);
