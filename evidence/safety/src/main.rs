@@ -133,19 +133,18 @@ fn run(args: &Args) -> io::Result<bool> {
     let folder = tempfile::tempdir()?;
     // An older program may not know the option.
     let allow = if args.old.is_none() { "?allow=overlay" } else { "" };
-    let mut storage = format!("sqlite:{}{allow}", folder.path().join("storage.db").display());
-    let mut ttl_ms = 1000;
+    let storage = format!("sqlite:{}{allow}", folder.path().join("storage.db").display());
+    let ttl_ms = 1000;
     #[cfg(feature = "dynamodb")]
-    let _server = if args.dynamodb_local {
+    let (storage, ttl_ms, _server) = if args.dynamodb_local {
         let server = DynamoDbLocal::start(&servers::target()).map_err(io::Error::other)?;
-        storage = format!("dynamodb://eu-west-1/safety?endpoint={}", server.endpoint());
+        let storage = format!("dynamodb://eu-west-1/safety?endpoint={}", server.endpoint());
         init(programs.last(), &storage)?;
-        ttl_ms = 2000;
-        Some(server)
+        (storage, 2000, Some(server))
     } else {
-        None
+        (storage, ttl_ms, None)
     };
-    ttl_ms = args.ttl_ms.unwrap_or(ttl_ms);
+    let ttl_ms = args.ttl_ms.unwrap_or(ttl_ms);
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     let ends = args.kills.map_or(Ends::After(Duration::from_secs(args.duration)), Ends::AfterKills);
     println!("seed {seed}; {} candidates, TTL {ttl_ms} ms, {ends}", args.instances);
