@@ -166,4 +166,23 @@ pub(super) const VARIANTS: &[Variant] = &[
             broken: "entry.epoch == fence.epoch",
         }],
     },
+    Variant {
+        name: "an answer that counts from before a stop of the process",
+        changes: &[Change {
+            file: "crates/ielections/src/engine/task.rs",
+            good: "self.now = self.env.clock.now();",
+            broken: "",
+        }],
+    },
+    Variant {
+        name: "a release when only the command's own process is reaped",
+        changes: &[Change {
+            file: "crates/containment/src/supervise.rs",
+            good: "            if let Some(proof) = self.keeper.proof() {",
+            broken: "            if self.outcome.ended.is_some() {
+                return Ok(self.outcome);
+            }
+            if let Some(proof) = self.keeper.proof() {",
+        }],
+    },
 ];
