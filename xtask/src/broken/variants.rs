@@ -185,4 +185,12 @@ pub(super) const VARIANTS: &[Variant] = &[
             if let Some(proof) = self.keeper.proof() {",
         }],
     },
+    Variant {
+        name: "a pause looked for by a stale read",
+        changes: &[Change {
+            file: "crates/vvm-host/src/requests.rs",
+            good: "            pause = storage.standing_pause() => pause,",
+            broken: "            seen = storage.look_at_requests() => seen.map(|(seen, _)| seen.pause),",
+        }],
+    },
 ];
