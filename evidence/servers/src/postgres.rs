@@ -340,6 +340,8 @@ fn launch(
         .args(["-h", "127.0.0.1", "-p", &address.port().to_string(), "-k"])
         .arg(folder)
         .args(["-c", "shared_buffers=16MB", "-c", "max_connections=200"])
+        // In its folder: in /dev/shm it would outlive a server that is killed.
+        .args(["-c", "dynamic_shared_memory_type=mmap"])
         .args(settings.iter().flat_map(|setting| ["-c", setting]));
     Owned::start(postgres, &folder.join("log")).map_err(system("postgres"))
 }
