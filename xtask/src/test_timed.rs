@@ -48,14 +48,15 @@ pub(crate) fn run(options: &Options) -> bool {
 fn repeat(options: &Options) -> Result<bool, String> {
     let workspace = Workspace::read().map_err(|error| error.to_string())?;
     let system = |error: io::Error| error.to_string();
+    let freezer = options
+        .freeze
+        .then(Freezer::new)
+        .transpose()
+        .map_err(|error| format!("--freeze: no control group (version 2) can be made here: {error}"))?;
     let mut held = 0;
     for number in 1..=options.repeat {
         let mut inconclusive = Inconclusive::new().map_err(system)?;
         let tests = ["test", "--workspace", "--all-features", "--tests", "--no-fail-fast", "--quiet"];
-        let freezer =
-            options.freeze.then(Freezer::new).transpose().map_err(|error| {
-                format!("--freeze: no control group (version 2) can be made here: {error}")
-            })?;
         let mut command = freezer.as_ref().map_or_else(cargo, |freezer| freezer.enter(&cargo()));
         command.envs(scratch::place().map(|place| (scratch::VARIABLE, place)));
         command.args(tests).args(["--", "timed::"]).env(timed::records::FOLDER, inconclusive.folder());
