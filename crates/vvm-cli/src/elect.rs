@@ -19,10 +19,7 @@ use crate::{
 use hooks::{HookLines, Hooks};
 use ielections::{AcquireError, Env, Holder};
 use service::HookService;
-use std::{
-    process::ExitCode,
-    sync::{Arc, OnceLock},
-};
+use std::{process::ExitCode, sync::Arc};
 use tokio::runtime::Handle;
 use vvm_deadman::Deadman;
 use vvm_host::{Ended, Host, HostError, OnLoss, Signals};
@@ -52,24 +49,22 @@ fn elect(args: &ElectArgs, holder: Holder) -> Result<u8, HostError> {
     log::start();
     let runtime = async_runtime::start()?;
     let (hooks, thread) = Hooks::start(name.clone(), lines, args.hook_timeout)?;
-    let service = HookService {
-        name,
-        holder,
-        withheld: vvm_storage::url::credentials(&args.candidate.storage),
-        hooks: Arc::new(hooks),
-        failed: Arc::new(OnceLock::new()),
-    };
-    let outcome = runtime.block_on(campaign(args, &service));
+    let hooks = Arc::new(hooks);
+    let outcome = runtime.block_on(campaign(args, name, holder, &hooks));
     // Before the thread, because tasks may wait for it.
     drop(runtime);
-    service.hooks.end();
+    hooks.end();
     // A panic has been printed.
     let _ = thread.join();
     outcome
 }
 
-async fn campaign(args: &ElectArgs, service: &HookService) -> Result<u8, HostError> {
-    let HookService { name, holder, hooks, failed, .. } = service;
+async fn campaign(
+    args: &ElectArgs,
+    name: String,
+    holder: Holder,
+    hooks: &Arc<Hooks>,
+) -> Result<u8, HostError> {
     let mut settings = args.candidate.host_settings(holder.clone());
     settings.on_loss = OnLoss::Rejoin;
     // The leader is another process, so the on-loss hook has to run before this one ends.
@@ -80,6 +75,15 @@ async fn campaign(args: &ElectArgs, service: &HookService) -> Result<u8, HostErr
         say!("{name}: status page: http://{address}/");
     }
     let status = host.status();
+    let service = HookService {
+        name: name.clone(),
+        holder: holder.clone(),
+        withheld: vvm_storage::url::credentials(&args.candidate.storage),
+        hooks: Arc::clone(hooks),
+        failed: Arc::default(),
+        loss_failed: Arc::default(),
+        status: Arc::clone(&status),
+    };
     let ended = host
         .run(|| {
             say_text!("{name}: waiting for leadership as {holder}");
@@ -87,7 +91,7 @@ async fn campaign(args: &ElectArgs, service: &HookService) -> Result<u8, HostErr
         })
         .await;
     let leader = status.leader_seen().map(|leader| format!("; {leader}")).unwrap_or_default();
-    let (exit_status, reason) = match (failed.get(), &ended) {
+    let (mut exit_status, mut reason) = match (service.failed.get(), &ended) {
         (Some(failure), _) => (1, format!("the on-lead hook {failure}")),
         (None, Ended::Problem(Problem::NotAcquired(refusal)))
             if matches!(**refusal, AcquireError::TimedOut { .. }) =>
@@ -99,6 +103,11 @@ async fn campaign(args: &ElectArgs, service: &HookService) -> Result<u8, HostErr
         }
         (None, Ended::Problem(problem)) => (exit::SYSTEM, problem.to_string()),
     };
+    if let Some(failure) = service.loss_failure() {
+        // The machine may not be demoted. Any other failure has a status of its own.
+        exit_status = if exit_status == 0 { 1 } else { exit_status };
+        reason = format!("{reason}; the on-loss hook {failure}: demote this machine by hand");
+    }
     say_text!("{name}: ended: {reason}");
     let (event, holder) = ("concluded", holder.as_str());
     tracing::info!(target: "vvm", event, name = name.as_str(), holder, exit_status, reason);

@@ -22,7 +22,7 @@ Example:
 
 Exit status:
   0   stopped by a signal      69  the storage refused
-  1   the on-lead hook failed  71  the system refused
+  1   a hook failed            71  the system refused
   64  wrong arguments          75  not acquired in time
   78  configuration conflict in the storage
   80  the kill deadline passed before the on-loss hook had ended")]

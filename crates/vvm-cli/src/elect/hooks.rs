@@ -65,13 +65,15 @@ impl Hooks {
 
     /// Kills an on-lead hook that still runs, and runs the on-loss hook.
     ///
+    /// # Errors
+    /// [`HookError`].
+    ///
     /// # Cancel safety
     /// Dropping the future ends the wait; the hook continues.
-    pub(super) async fn lose(&self) {
+    pub(super) async fn lose(&self) -> Result<(), HookError> {
         let (done, outcome) = oneshot::channel();
         self.0.order(Order::Lose { done });
-        // Fails if the thread has ended, which runs no hook then.
-        let _ = outcome.await;
+        outcome.await.unwrap_or(Err(HookError::Overtaken))
     }
 
     /// Asks the thread to end.
@@ -109,8 +111,8 @@ impl HookThread {
                     let _ = done.send(outcome);
                 }
                 Some(Order::Lose { done }) => {
-                    self.lose();
-                    let _ = done.send(());
+                    let outcome = self.lose();
+                    let _ = done.send(outcome);
                 }
                 Some(Order::End) => return,
                 None => self.wait(None, None),
@@ -122,17 +124,20 @@ impl HookThread {
     /// soon.
     fn die(&mut self) -> ! {
         say!("{}: the kill deadline has passed", self.name);
-        self.lose();
+        // It is printed, and the status is that of the deadline.
+        let _failed = self.lose();
         // Unlike `exit`, it runs no handlers, which could wait for a thread that hangs.
         signal_hook::low_level::exit(exit::DEADMAN.into())
     }
 
-    fn lose(&mut self) {
-        // Once for each leadership.
-        let Some(environment) = self.leading.take() else { return };
-        if let Err(failure) = self.run(&self.lines.on_loss, &environment, false) {
+    /// Runs the on-loss hook, once for each leadership, and prints how it failed.
+    fn lose(&mut self) -> Result<(), HookError> {
+        let Some(environment) = self.leading.take() else { return Ok(()) };
+        let outcome = self.run(&self.lines.on_loss, &environment, false);
+        if let Err(failure) = &outcome {
             say!("{}: the on-loss hook {failure}", self.name);
         }
+        outcome
     }
 
     /// Runs a hook to its end. `gives_way`: it is killed when the leadership ends.

@@ -25,7 +25,7 @@ pub(super) enum Order {
     /// Run the on-lead hook, in this environment.
     Lead { environment: Vec<(OsString, OsString)>, done: oneshot::Sender<Result<(), HookError>> },
     /// Run the on-loss hook. A running hook is killed first.
-    Lose { done: oneshot::Sender<()> },
+    Lose { done: oneshot::Sender<Result<(), HookError>> },
     /// End.
     End,
 }

@@ -3,8 +3,9 @@
 use super::{hook_error::HookError, hooks::Hooks};
 use crate::{announce::say_text, leadership::Leadership};
 use async_trait::async_trait;
-use ielections::Holder;
-use std::sync::{Arc, OnceLock};
+use ielections::{Holder, Loss};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use vvm_host::status::{HostStatus, Role};
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
 use vvm_storage::ElectionKey;
 
@@ -18,6 +19,40 @@ pub(super) struct HookService {
     pub(super) hooks: Arc<Hooks>,
     /// Why the first on-lead hook failed, if one did.
     pub(super) failed: Arc<OnceLock<HookError>>,
+    /// Why the last on-loss hook failed, if it did: the machine may not be demoted.
+    pub(super) loss_failed: Arc<Mutex<Option<HookError>>>,
+    pub(super) status: Arc<HostStatus>,
+}
+
+impl HookService {
+    /// Returns why the last on-loss hook failed, if it did.
+    pub(super) fn loss_failure(&self) -> Option<HookError> {
+        self.loss_failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Runs the on-loss hook, and records for status and history how it ended.
+    async fn lose(&self, slot: u32, loss: Option<&Loss>) {
+        let name = &self.name;
+        let lost = loss.map(|loss| format!("no longer leading: {loss}; ")).unwrap_or_default();
+        say_text!("{name} slot {slot}: {lost}running the on-loss hook");
+        let outcome = self.hooks.lose().await;
+        match &outcome {
+            Ok(()) => say_text!("{name} slot {slot}: the on-loss hook has succeeded"),
+            // The thread has printed it.
+            Err(failure) => {
+                self.status.work_ended(format!("{}; the on-loss hook {failure}", self.why_stopping()))
+            }
+        }
+        *self.loss_failed.lock().unwrap_or_else(PoisonError::into_inner) = outcome.err();
+    }
+
+    /// Returns why this leadership ends.
+    fn why_stopping(&self) -> String {
+        match self.status.role() {
+            Role::Stopping { why, .. } => why.to_string(),
+            role => role.to_string(),
+        }
+    }
 }
 
 #[async_trait]
@@ -27,13 +62,12 @@ impl Service<ElectionKey> for HookService {
     }
 
     async fn start(self: Box<Self>, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
-        let Self { name, holder, withheld, hooks, failed } = *self;
-        let leadership = Leadership::new(&name, &holder, &cx.slot, &cx.standing);
+        let leadership = Leadership::new(&self.name, &self.holder, &cx.slot, &cx.standing);
         say_text!("{leadership}");
-        let environment = leadership.environment(std::env::vars_os(), withheld);
+        let environment = leadership.environment(std::env::vars_os(), self.withheld);
         let led = tokio::select! {
             biased;
-            led = hooks.lead(environment) => led,
+            led = self.hooks.lead(environment) => led,
             // The next order kills the hook.
             () = cx.stop.cancelled() => Ok(()),
         };
@@ -42,12 +76,10 @@ impl Service<ElectionKey> for HookService {
                 Ok(()) => cx.stop.cancelled().await,
                 Err(failure) => {
                     // The first one counts.
-                    let _ = failed.set(failure);
+                    let _ = self.failed.set(failure);
                 }
             }
-            let why = cx.standing.loss().map(|loss| format!(": {loss}")).unwrap_or_default();
-            say_text!("{name} slot {}: no longer leading{why}", leadership.slot);
-            hooks.lose().await;
+            self.lose(leadership.slot, cx.standing.loss()).await;
             Ok(())
         }))
     }

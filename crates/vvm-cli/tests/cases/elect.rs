@@ -241,16 +241,36 @@ fn failing_on_lead_hook_releases_the_leadership() {
 }
 
 #[test]
-fn hanging_on_loss_hook_is_killed_and_the_leadership_released() {
+fn stop_whose_on_loss_hook_failed_ends_with_status_1_and_releases() {
+    let hooks = [("exit 7", "ended with exit status: 7"), ("sleep 1000 & sleep 1000", "took longer than")];
+    for (on_loss, why) in hooks {
+        let trial = VVM.trial();
+        let mut elect = Elect::start(&trial, ON_LEAD, on_loss, &["--hook-timeout", "200ms"]);
+        elect.stdout.wait_for("lead");
+        elect.signal(Signal::TERM);
+        let (code, _, errors) = elect.finish();
+        assert_eq!(code, 1, "{errors:#?}");
+        let last = errors.last().unwrap();
+        assert!(last.contains("ended: stopped") && last.contains("the on-loss hook"), "{errors:#?}");
+        assert!(last.contains(why), "{errors:#?}");
+        let (_, history, _) = trial.ask("history", &["--name", &trial.name()]);
+        assert!(history.contains("stop requested; the on-loss hook") && history.contains(why), "{history}");
+        assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
+        assert_eq!(trial.run(["true"]).with(["--acquire-timeout", "0"]).finish().code(), 0);
+    }
+}
+
+#[test]
+fn log_names_the_on_loss_hook_and_reports_no_loss_while_it_leads() {
     let trial = VVM.trial();
-    let mut elect = Elect::start(&trial, ON_LEAD, "sleep 1000 & sleep 1000", &["--hook-timeout", "200ms"]);
+    let mut elect = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
     elect.stdout.wait_for("lead");
     elect.signal(Signal::TERM);
     let (code, _, errors) = elect.finish();
-    assert_eq!(code, 0);
-    assert!(errors.iter().any(|line| line.contains("the on-loss hook took longer")), "{errors:#?}");
-    assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
-    assert_eq!(trial.run(["true"]).with(["--acquire-timeout", "0"]).finish().code(), 0);
+    assert_eq!(code, 0, "{errors:#?}");
+    let said = |what: &str| errors.iter().any(|line| line.contains(what));
+    assert!(said("running the on-loss hook") && said("the on-loss hook has succeeded"), "{errors:#?}");
+    assert!(!said("no longer leading"), "{errors:#?}");
 }
 
 #[test]
