@@ -145,6 +145,7 @@ impl HostStorage {
     /// Keeps the requests that have not expired. Returns them, and a step-down that has.
     fn note_requests(&self, mut requests: Requests) -> (Requests, Option<StepDown>) {
         let expired = self.expiry.take_expired(&mut requests, self.clock.now());
+        self.health.paused(requests.pause.as_ref().map(|pause| pause.by()));
         self.requests.send_if_modified(|seen| {
             let changed = *seen != requests;
             *seen = requests.clone();

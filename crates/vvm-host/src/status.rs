@@ -57,6 +57,8 @@ pub struct HostStatus {
     problem: Mutex<Problem>,
     /// How the work of this leadership ended, for the history.
     work_ended: Mutex<Option<Arc<str>>>,
+    /// The operator who paused the name, and the reason, as last seen.
+    paused_by: Mutex<Option<Arc<str>>>,
 }
 
 /// Why the storage does not work.
@@ -81,6 +83,7 @@ impl HostStatus {
             answered_at: AtomicU64::new(0),
             problem: Mutex::default(),
             work_ended: Mutex::default(),
+            paused_by: Mutex::default(),
         }
     }
 
@@ -97,6 +100,21 @@ impl HostStatus {
     /// Returns the role as it changes. A receiver sees the last of several quick changes.
     pub fn roles(&self) -> watch::Receiver<Role> {
         self.role.subscribe()
+    }
+
+    /// Returns what this process does, for people: a pause explains why a candidate waits.
+    pub(crate) fn activity(&self) -> String {
+        let role = self.role();
+        let paused_by = self.paused_by.lock().unwrap_or_else(PoisonError::into_inner);
+        match (&role, &*paused_by) {
+            (Role::Campaigning, Some(by)) => format!("paused by {by}"),
+            _ => role.to_string(),
+        }
+    }
+
+    /// Records who has paused the name, as last seen.
+    pub(crate) fn paused(&self, by: Option<&str>) {
+        *self.paused_by.lock().unwrap_or_else(PoisonError::into_inner) = by.map(Arc::from);
     }
 
     /// Returns the counters.

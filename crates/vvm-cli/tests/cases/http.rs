@@ -189,3 +189,18 @@ fn flood_of_requests_delays_no_renewal() {
     running.signal(Signal::TERM);
     running.finish();
 }
+
+#[test]
+fn paused_standby_names_the_pause() {
+    let trial = VVM.trial();
+    trial.run(["true"]).finish();
+    let pause = ["--name", &trial.name(), "--by", "alice", "--reason", "new schema"];
+    assert_eq!(trial.ask("pause", &pause).0, 0);
+    let (mut standby, address) = start(trial.run(["true"]));
+    standby.stderr.wait_for("waiting until it is resumed");
+    let paused = "paused by alice: new schema\n";
+    assert_eq!(answer(address, "/leader"), (503, format!("not leading: {paused}")));
+    assert_eq!(answer(address, "/readyz"), (200, format!("ready: {paused}")));
+    standby.signal(Signal::TERM);
+    standby.finish();
+}

@@ -61,6 +61,12 @@ fn leaders_stop_and_all_candidates_wait_until_the_name_is_resumed() {
     assert_eq!((late.code(), late.stdout.len()), (75, 0));
     assert!(late.says("paused by alice: new schema"), "{:#?}", late.stderr);
 
+    // With --try it ends at the first look, and not after 1.4 TTL.
+    let tried = trial.run(["echo", "works"]).with(["--try", "--ttl", "1h"]).finish();
+    assert_eq!((tried.code(), tried.stdout.len()), (75, 0), "{:#?}", tried.stderr);
+    assert!(tried.says("paused by alice: new schema"), "{:#?}", tried.stderr);
+    assert!(!tried.says("waiting until it is resumed"), "{:#?}", tried.stderr);
+
     let (code, out, _) = resume(&trial);
     assert_eq!(code, 0);
     assert!(out.contains("resumed; had been paused by alice: new schema for "), "{out}");

@@ -4,13 +4,13 @@ use super::{Ended, HostSettings, Next, Services, preface::Preface};
 use crate::{
     host_storage::HostStorage,
     requests::{Demand, RequestHandler},
-    status::{HostStatus, WhyStopping},
+    status::{HostStatus, Role, WhyStopping},
 };
-use ielections::{Elections, Env, Holder};
+use ielections::{AcquireError, Elections, Env, Holder};
 use std::{fmt, sync::Arc};
 use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
-use vvm_orch::{Problem, Vvm, VvmConfig};
+use vvm_orch::{Acquisition, Problem, Vvm, VvmConfig};
 use vvm_storage::{ClusterName, ElectionKey, SlotNumber};
 
 /// What every campaign of a host shares.
@@ -90,11 +90,18 @@ impl Campaigns {
         status.campaigns();
         let vvm = Vvm::provide(config, elections, services).launch(settings.ttl, settings.acquisition);
         let over = CancellationToken::new();
-        let handler =
-            RequestHandler { candidate: status.candidate(), clock: &self.env.clock, storage, over: &over };
+        let handler = RequestHandler {
+            candidate: status.candidate(),
+            clock: &self.env.clock,
+            storage,
+            over: &over,
+            ends_if_paused: settings.acquisition == Acquisition::UntilLeaderSeen,
+        };
         let handling = async {
             if let Some(asked) = handler.run(&vvm).await {
-                self.log_demand("asked_to_give_up", &asked, "stopping the work: ");
+                if !matches!(status.role(), Role::Campaigning) {
+                    self.log_demand("asked_to_give_up", &asked, "stopping the work: ");
+                }
                 // The first reason stands.
                 let _ = demand.set(asked);
             }
@@ -129,6 +136,10 @@ impl Campaigns {
                 if cause.is::<super::StopRequested>() || cause.is::<Demand>()
         );
         match (problem, demand.get()) {
+            (None, Some(demand)) if matches!(status.role(), Role::Campaigning) => {
+                let refusal = AcquireError::TimedOut { last_failure: Some(demand.to_string()) };
+                CampaignEnd::Ended(Ended::Problem(Problem::NotAcquired(Arc::new(refusal))))
+            }
             (problem, Some(demand)) if was_never_started || problem.is_none() => {
                 self.log_demand("released", demand, "released: ");
                 CampaignEnd::GivenUp

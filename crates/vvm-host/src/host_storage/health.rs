@@ -74,6 +74,11 @@ impl StorageHealth {
         self.saw(key, found);
     }
 
+    /// Records who has paused the name.
+    pub(super) fn paused(&self, by: Option<&str>) {
+        self.status.paused(by);
+    }
+
     /// Records a renewal that is about to be sent. Its outcome is unknown until it is answered.
     pub(super) fn renewal_is_sent(&self, version: Version) -> Instant {
         let sent_at = self.status.now();

@@ -86,7 +86,7 @@ impl Answers {
 
     fn readiness(&self) -> Answer {
         match self.status.readiness() {
-            Ok(()) => text(StatusCode::OK, &format!("ready: {}", self.status.role())),
+            Ok(()) => text(StatusCode::OK, &format!("ready: {}", self.status.activity())),
             Err(reason) => text(StatusCode::SERVICE_UNAVAILABLE, &format!("not ready: {reason}")),
         }
     }
@@ -99,7 +99,7 @@ impl Answers {
         let role = self.status.role();
         let mut lines = match role {
             Role::Idling { .. } => format!("no command runs: {role}"),
-            _ => format!("not leading: {role}"),
+            _ => format!("not leading: {}", self.status.activity()),
         };
         for Seen { slot, holder, epoch, ago } in self.status.others() {
             let ago = ago.as_secs_f64();

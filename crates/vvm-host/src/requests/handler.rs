@@ -19,6 +19,8 @@ pub(crate) struct RequestHandler<'campaign> {
     pub(crate) storage: &'campaign HostStorage,
     /// Cancelled when the campaign ends: requests are ignored from then on.
     pub(crate) over: &'campaign CancellationToken,
+    /// Whether a candidate ends when it sees a pause.
+    pub(crate) ends_if_paused: bool,
 }
 
 impl RequestHandler<'_> {
@@ -28,16 +30,25 @@ impl RequestHandler<'_> {
     /// # Cancel safety
     /// Dropped, a request may or may not have been advanced.
     pub(crate) async fn run(self, vvm: &RunningVvm<ElectionKey>) -> Option<Demand> {
-        let leading = self.stand_by(vvm).await?;
+        let leading = match self.stand_by(vvm).await {
+            Ok(leading) => leading?,
+            Err(paused) => return Some(paused),
+        };
         self.lead(&leading).await
     }
 
     /// Handles requests until this process leads. `None` if the campaign is over before.
-    async fn stand_by(&self, vvm: &RunningVvm<ElectionKey>) -> Option<Leading<ElectionKey>> {
+    ///
+    /// # Errors
+    /// The pause that ends the campaign.
+    async fn stand_by(&self, vvm: &RunningVvm<ElectionKey>) -> Result<Option<Leading<ElectionKey>>, Demand> {
         let mut seen = self.storage.requests();
         let mut logged: Option<String> = None;
         loop {
             let requests = seen.borrow_and_update().clone();
+            if let Some(pause) = requests.pause.as_ref().filter(|_| self.ends_if_paused) {
+                return Err(Demand::Paused { by: pause.by().to_owned() });
+            }
             self.log_pause(&requests, &mut logged);
             if let Some(request) = requests.step_down.filter(|request| self.is_named(request)) {
                 // The next scan shows an outcome that is unknown here.
@@ -47,8 +58,8 @@ impl RequestHandler<'_> {
             }
             tokio::select! {
                 biased;
-                () = self.over.cancelled() => return None,
-                leading = vvm.leading() => return leading.ok(),
+                () = self.over.cancelled() => return Ok(None),
+                leading = vvm.leading() => return Ok(leading.ok()),
                 // The storage lives as long as this borrow.
                 _ = seen.changed() => {}
                 () = self.storage.woken() => vvm.look_now(),
