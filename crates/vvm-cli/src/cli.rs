@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod documented;
 mod generated;
+mod modifiers;
 #[cfg(test)]
 mod run_book;
 
@@ -64,12 +65,16 @@ fn read(words: Vec<OsString>, variables: &settings::Variables) -> Result<(Cli, S
     let settled = settings::settle(&described, words, variables).map_err(|mut refusal| {
         if let Refusal::CommandLine(refusal) = &mut refusal {
             suggest(refusal);
+            advise(refusal);
             redact(refusal);
         }
         Misuse { refusal, origins: Vec::new() }
     })?;
     let matches = described.try_get_matches_from_mut(settled.words());
-    let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = matches.and_then(|matches| {
+        modifiers::check(&matches, |option| !settled.origins.has(option))?;
+        Cli::from_arg_matches(&matches)
+    });
     match cli.map_err(|refusal| refusal.format(&mut described)) {
         Ok(cli) => Ok((cli, settled)),
         Err(mut refusal) => {
@@ -90,6 +95,24 @@ fn suggest(refusal: &mut clap::Error) {
         && let Some(nearest) = settings::nearest_option(unknown)
     {
         refusal.insert(ContextKind::SuggestedArg, ContextValue::String(format!("--{nearest}")));
+    }
+}
+
+/// Corrects clap's advice where it is of no use: an option of another command is no misspelling, and an
+/// operator who looks for `vvm stop` needs more than a similar word.
+fn advise(refusal: &mut clap::Error) {
+    const TO_STOP: &str =
+        "to stop one: TERM to vvm run; on every machine: vvm pause; to hand over: vvm step-down";
+    if refusal.get(ContextKind::InvalidArg).is_some()
+        && refusal.get(ContextKind::InvalidArg) == refusal.get(ContextKind::SuggestedArg)
+    {
+        refusal.remove(ContextKind::SuggestedArg);
+    }
+    if let Some(ContextValue::String(command)) = refusal.get(ContextKind::InvalidSubcommand)
+        && command == "stop"
+    {
+        refusal.remove(ContextKind::SuggestedSubcommand);
+        refusal.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![TO_STOP.into()]));
     }
 }
 

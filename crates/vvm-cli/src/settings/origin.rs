@@ -11,6 +11,11 @@ impl Origins {
         self.0.push((option.to_owned(), origin));
     }
 
+    /// Whether the option `name` is not on the command line.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(known, _)| known == name)
+    }
+
     /// Returns a sentence for each option that `refusal` names and that is not on the command line.
     pub(crate) fn of_refusal(&self, refusal: &clap::Error) -> Vec<String> {
         let concerned = [ContextKind::InvalidArg, ContextKind::PriorArg].into_iter();

@@ -318,3 +318,38 @@ mod timed {
         names.map(|name| name.trim().to_owned()).collect()
     }
 }
+
+#[test]
+fn option_that_modifies_a_missing_one_is_refused() {
+    let trial = VVM.trial();
+    let table = [
+        ("--restart-limit", "3", "--on-exit restart"),
+        ("--restart-backoff", "1s", "--on-exit restart"),
+        ("--check-interval", "1s", "--check"),
+        ("--check-failures", "3", "--check"),
+        ("--pre-stop-timeout", "1s", "--pre-stop"),
+    ];
+    for (option, value, missing) in table {
+        let refused = trial.run(["true"]).with([option, value]).finish();
+        assert_eq!(refused.code(), 64, "{option}: {:#?}", refused.stderr);
+        let why = format!("{option} has no effect without {missing}:");
+        assert!(refused.says(&why), "{option}: {:#?}", refused.stderr);
+    }
+    // A setting supplies the missing option, and settings that several commands share may be of no use.
+    let limited = trial.run(["true"]).with(["--restart-limit", "0"]).environment("VVM_ON_EXIT", "restart");
+    assert_eq!(limited.finish().code(), 0);
+    assert_eq!(trial.run(["true"]).environment("VVM_CHECK_INTERVAL", "1s").finish().code(), 0);
+}
+
+#[test]
+fn tips_of_the_command_line_lead_on() {
+    let refused = text(&vvm(&["status", "--ttl", "5s"]).stderr);
+    assert!(refused.contains("'--ttl'") && !refused.contains("similar argument"), "{refused}");
+    let refused = vvm(&["stop"]);
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(64), "{said}");
+    assert!(
+        said.contains("vvm pause") && said.contains("vvm step-down") && !said.contains("history"),
+        "{said}"
+    );
+}
