@@ -71,7 +71,7 @@ fn unreachable_table_is_named() {
         assert_eq!(output.status.code(), Some(69), "{said}");
         assert!(said.contains(hint), "{said}");
     };
-    refused_with(&[], "there are no AWS credentials");
+    refused_with(&[], "no AWS credentials found");
     let some = [("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret")];
     refused_with(&some, "no answer from http://127.0.0.1:1");
 }
