@@ -18,6 +18,8 @@ pub struct NotExecuted {
 enum Kind {
     /// No such file.
     NotFound,
+    /// No such file, and the name has spaces, as a command line has.
+    CommandLine,
     /// The file exists; the interpreter that its first line or its format needs does not.
     NoInterpreter,
     /// A folder.
@@ -37,7 +39,7 @@ impl NotExecuted {
 
     /// Returns whether there is no such command. A shell reports 127 then, and 126 for any other cause.
     pub fn is_not_found(&self) -> bool {
-        self.kind == Kind::NotFound
+        matches!(self.kind, Kind::NotFound | Kind::CommandLine)
     }
 }
 
@@ -48,6 +50,7 @@ impl Kind {
         let path = Path::new(command);
         match cause.kind() {
             io::ErrorKind::NotFound if is_path && path.exists() => Self::NoInterpreter,
+            io::ErrorKind::NotFound if command.as_encoded_bytes().contains(&b' ') => Self::CommandLine,
             io::ErrorKind::NotFound => Self::NotFound,
             io::ErrorKind::PermissionDenied if is_path && path.is_dir() => Self::Folder,
             io::ErrorKind::PermissionDenied => Self::Forbidden,
@@ -59,6 +62,7 @@ impl Kind {
 impl fmt::Display for NotExecuted {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hint = match self.kind {
+            Kind::CommandLine => "no shell reads it: write -- sh -c '…'",
             Kind::NotFound => "give its path, or a name that is found in PATH",
             Kind::NoInterpreter => "the file exists, but the interpreter that its first line names does not",
             Kind::Folder => "it is a folder",
@@ -85,6 +89,7 @@ mod tests {
     fn each_cause_has_a_way_out() {
         let table = [
             ("no-such", Errno::NOENT, true, "found in PATH"),
+            ("echo hi && sleep 1", Errno::NOENT, true, "sh -c"),
             ("./no/such", Errno::NOENT, true, "give its path"),
             ("/etc/passwd", Errno::NOENT, false, "interpreter"),
             ("/etc/passwd", Errno::ACCESS, false, "chmod +x"),
