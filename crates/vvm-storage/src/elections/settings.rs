@@ -13,8 +13,8 @@ use std::num::NonZeroU32;
 pub enum SettleError {
     /// Another candidate settled another count before.
     #[error(
-        "cluster {cluster} has {stands} slots in this storage, not {wanted}: start every member with the \
-         same count, or choose another name"
+        "{cluster} has {} in this storage, not {wanted}: start each candidate with that count (--slots \
+         {stands}), or choose another name", counted(*stands)
     )]
     Differs {
         /// The cluster.
@@ -30,6 +30,10 @@ pub enum SettleError {
     /// The storage failed. Settling again is safe, even if this attempt was applied.
     #[error(transparent)]
     Storage(#[from] WriteError),
+}
+
+fn counted(slots: NonZeroU32) -> String {
+    if slots == NonZeroU32::MIN { "1 slot".into() } else { format!("{slots} slots") }
 }
 
 /// The stored value of a cluster's slot count is not one.
