@@ -26,7 +26,7 @@ mod looking;
 pub use available::schemes;
 pub use credentials::credentials;
 pub use error::OpenError;
-pub use looking::{check_place, exists, files, open_to_look, shared_between_processes};
+pub use looking::{check_place, exists, file_and_owner, files, open_to_look, shared_between_processes};
 
 use crate::{SysVvmStorage, storage_url};
 use file::{File, without_slashes};

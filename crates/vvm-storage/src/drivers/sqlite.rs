@@ -54,6 +54,11 @@ mod rows;
 pub use driver::SqliteStorage;
 pub use open::{OpenError, OpenOptions};
 
+/// Returns owner and mode of the file at `path`, and whether its folder has another owner.
+pub(crate) fn owners(path: &std::path::Path) -> String {
+    open::owners(path)
+}
+
 /// Fails if a database would not be opened or created at `path`. Changes nothing.
 pub(crate) fn check_place(path: &std::path::Path, options: OpenOptions) -> Result<(), OpenError> {
     open::check_place(path, options)

@@ -72,6 +72,15 @@ pub fn files(url: &str) -> Vec<PathBuf> {
     ["", "-wal", "-shm", "-journal"].map(named).into()
 }
 
+/// Returns path, owner and mode of the SQLite file that `url` names. `None` for any other storage.
+pub fn file_and_owner(url: &str) -> Option<String> {
+    match parse(url).ok()? {
+        #[cfg(feature = "sqlite")]
+        Place::Sqlite(file) => Some(format!("{}, {}", file.path, crate::sqlite::owners(file.path.as_ref()))),
+        _ => None,
+    }
+}
+
 /// Checks that opening could find or create the storage that `url` names. Creates nothing, and contacts no
 /// server.
 ///

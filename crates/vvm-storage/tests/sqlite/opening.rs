@@ -5,7 +5,10 @@ use ielections::{DocumentId, WriteError};
 use rustix::process::geteuid;
 use std::{
     env, fs,
-    os::unix::{fs::PermissionsExt, fs::chown, process::CommandExt},
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt, chown},
+        process::CommandExt,
+    },
     path::{Path, PathBuf},
     process::Command,
 };
@@ -305,6 +308,64 @@ async fn read_only_user_learns_that_no_process_has_it_open() {
         assert!(matches!(&error, OpenError::OnlyWhileInUse(named) if *named == path), "{error:?}");
     }
     file.iter().for_each(|file| forbid(file, false));
+}
+
+/// Side files of another user would lock out every candidate.
+#[tokio::test]
+async fn user_that_may_only_read_creates_no_side_file_in_a_folder_for_all() {
+    let (file, path) = place(async || {
+        let file = File::used().await;
+        fs::set_permissions(&file.path, fs::Permissions::from_mode(0o444)).unwrap();
+        fs::set_permissions(file.folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        file
+    })
+    .await;
+    if runs_as_other_user("opening::user_that_may_only_read_creates_no_side_file_in_a_folder_for_all", &path)
+    {
+        let look = SqliteStorage::open_to_look(&path, ANYWHERE).await.unwrap_err();
+        assert!(matches!(&look, OpenError::OnlyWhileInUse(named) if *named == path), "{look:?}");
+        let lead = SqliteStorage::open(&path, ANYWHERE).await.unwrap_err();
+        assert!(matches!(&lead, OpenError::ReadOnlyFile(named) if *named == path), "{lead:?}");
+        let found = fs::read_dir(path.parent().unwrap()).unwrap().map(|found| found.unwrap().path());
+        assert_eq!(found.collect::<Vec<_>>(), [path]);
+    }
+    drop(file);
+}
+
+#[tokio::test]
+async fn side_file_that_cannot_be_written_is_named_with_its_owner() {
+    let (_file, path) = place(async || {
+        let file = File::used().await;
+        let side = format!("{}-shm", file.path.display());
+        fs::write(&side, "").unwrap();
+        fs::set_permissions(&side, fs::Permissions::from_mode(0o444)).unwrap();
+        give_to_other_user(&[file.folder.path(), &file.path]);
+        file
+    })
+    .await;
+    if runs_as_other_user("opening::side_file_that_cannot_be_written_is_named_with_its_owner", &path) {
+        let error = SqliteStorage::open(&path, ANYWHERE).await.unwrap_err().to_string();
+        let side = fs::metadata(format!("{}-shm", path.display())).unwrap();
+        let owner = if side.uid() == 0 { "root" } else { "" };
+        let named = format!("{}-shm (owner {owner}", path.display());
+        assert!(error.contains(&named) && error.contains("mode 0444"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn file_that_cannot_be_read_names_the_user_that_can() {
+    let (_file, path) = place(async || {
+        let file = File::used().await;
+        fs::set_permissions(file.folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let mode = if geteuid().is_root() { 0o600 } else { 0o000 };
+        fs::set_permissions(&file.path, fs::Permissions::from_mode(mode)).unwrap();
+        file
+    })
+    .await;
+    if runs_as_other_user("opening::file_that_cannot_be_read_names_the_user_that_can", &path) {
+        let error = SqliteStorage::open_to_look(&path, ANYWHERE).await.unwrap_err().to_string();
+        assert!(error.contains("can't be read by this user") && error.contains("run it as"), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ pub(super) enum DriverError {
          hangs"
     )]
     Busy,
-    #[error("the disk is full: make room; nothing has to be restarted")]
+    #[error("the disk is full: make room")]
     Full,
     #[error(
         "the database can't be written: correct the permissions of its file and folder, or its mount ({0})"

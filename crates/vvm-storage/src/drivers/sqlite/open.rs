@@ -5,12 +5,14 @@ mod file_system;
 mod location;
 mod mount;
 mod options;
+mod owner;
 mod place;
 mod schema;
 
 pub use error::OpenError;
 pub(super) use location::Location;
 pub use options::OpenOptions;
+pub(super) use owner::owners;
 
 use super::{
     errors::DriverError,
@@ -82,9 +84,10 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Database, OpenEr
 /// does, and writers respect that.
 pub(super) fn open_to_look(path: &Path, options: OpenOptions) -> Result<Database, OpenError> {
     match open(path, options) {
-        Err(OpenError::ReadOnlyFile(_) | OpenError::ReadOnlyFolder(_))
-            if access(path, Access::READ_OK).is_ok() =>
-        {
+        Err(OpenError::ReadOnlyFile(_) | OpenError::ReadOnlyFolder(_)) => {
+            if access(path, Access::READ_OK).is_err() {
+                return Err(OpenError::Unreadable(path.to_owned()));
+            }
             open_to_read(path).map_err(|error| match error {
                 // There is no log, or it must be recovered by a writer.
                 OpenError::ReadOnlyFile(_)
@@ -100,6 +103,7 @@ pub(super) fn open_to_look(path: &Path, options: OpenOptions) -> Result<Database
 
 fn open_to_read(given: &Path) -> Result<Database, OpenError> {
     let path = place::absolute(given)?;
+    place::check_in_use(&path)?;
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
     let connection = connect(&path, flags)?;
@@ -121,6 +125,7 @@ fn open_on(
     let path = place::absolute(given)?;
     place::check(&path, options, file_system_of)?;
     create(&path, options);
+    place::check_writable(&path)?;
     // An absolute path without SQLITE_OPEN_URI: no name is special to SQLite.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE

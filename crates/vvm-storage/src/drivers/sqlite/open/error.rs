@@ -1,5 +1,6 @@
 //! [`OpenError`]: why a database file can't be opened.
 
+use super::owner::{owner, owner_and_mode, this_user};
 use rusqlite::{ErrorCode, ffi};
 use rustix::{
     fs::{Access, access},
@@ -55,7 +56,10 @@ pub enum OpenError {
     )]
     Overlay(PathBuf),
     /// The file can't be written.
-    #[error("{} can't be written: correct its permissions or its mount", .0.display())]
+    #[error(
+        "{} ({}) can't be written by this user ({}): correct its permissions or its mount",
+        .0.display(), owner_and_mode(.0), this_user()
+    )]
     ReadOnlyFile(PathBuf),
     /// The folder can't be written.
     #[error(
@@ -65,10 +69,13 @@ pub enum OpenError {
     ReadOnlyFolder(PathBuf),
     /// This user may only read it, and no other process has it open.
     #[error(
-        "this user can't write {} and can read it only while a candidate has it open: try again then, or as \
-         a user with the right to write file and folder", .0.display()
+        "{} can't be written by this user ({}), who can read it only while a candidate has it open: try \
+         again then, or run it as {}", .0.display(), this_user(), owner(.0)
     )]
     OnlyWhileInUse(PathBuf),
+    /// This user may not read it.
+    #[error("{} can't be read by this user ({}): run it as {}", .0.display(), this_user(), owner(.0))]
+    Unreadable(PathBuf),
     /// It is not a database.
     #[error("{} is not a database: name another file, or move it away", .0.display())]
     NotADatabase(PathBuf),

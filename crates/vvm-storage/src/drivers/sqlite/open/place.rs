@@ -4,6 +4,7 @@
 //! this process: POSIX locks belong to the process, not to the descriptor.
 
 use super::{FileSystem, OpenError, OpenOptions};
+use rustix::fs::{Access, access};
 use std::{
     fs::{self, Metadata},
     io,
@@ -102,6 +103,39 @@ pub(super) fn check(
         path: there.to_owned(),
         file_system: file_system.to_string(),
         supported: FileSystem::supported(),
+    })
+}
+
+/// Fails if the file, its log or the log's index exists and can't be written by this user.
+///
+/// Checked before SQLite opens anything: a connection that can't write the file would still create a log and
+/// an index, as files of this user. They would keep every other user from writing.
+pub(super) fn check_writable(path: &Path) -> Result<(), OpenError> {
+    let is_obstacle =
+        |file: &PathBuf| file.exists() && access(file, Access::READ_OK | Access::WRITE_OK).is_err();
+    let [log, index] = side_files(path);
+    match [path.to_owned(), log, index].into_iter().find(is_obstacle) {
+        Some(file) => Err(OpenError::ReadOnlyFile(file)),
+        None => Ok(()),
+    }
+}
+
+/// Fails unless log and index exist, so that reading creates neither.
+///
+/// SQLite deletes them when the last process closes the database. If that happens between this check and the
+/// open, the reader still creates them; that takes microseconds.
+pub(super) fn check_in_use(path: &Path) -> Result<(), OpenError> {
+    let is_in_use = side_files(path).iter().all(|file| file.exists());
+    if is_in_use { Ok(()) } else { Err(OpenError::OnlyWhileInUse(path.to_owned())) }
+}
+
+/// SQLite names log and index after the target of a symbolic link.
+fn side_files(path: &Path) -> [PathBuf; 2] {
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    ["-wal", "-shm"].map(|suffix| {
+        let mut name = target.clone().into_os_string();
+        name.push(suffix);
+        name.into()
     })
 }
 
