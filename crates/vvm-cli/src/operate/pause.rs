@@ -43,7 +43,7 @@ async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Resul
         true => print(inspector, format_args!("paused by {}", pause.by())),
         false => print(inspector, format_args!("paused already, by {}, since {since}", pause.by())),
     }
-    say!("{name}: programs that lead without vvm or a vvm_host::Host ignore a pause: stop them yourself");
+    say!("{name}: programs that lead without vvm or a vvm_host::Host, if any, ignore a pause");
     let began = clock.now();
     // Read after the pause was written: a candidate that settles the count later sees the pause.
     let (settled, slots) = inspector.keys().await?;

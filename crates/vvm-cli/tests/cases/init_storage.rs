@@ -25,9 +25,16 @@ fn file_is_created_once_and_then_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("leader.db");
     let storage = format!("sqlite:{}?allow=overlay", path.display());
-    assert!(init(&storage).status.success());
+    let said = |output: Output| {
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let created = said(init(&storage));
+    let user = Command::new("id").arg("-un").output().unwrap().stdout;
+    let file = format!("{}, owner {}, mode 0600\n", path.display(), String::from_utf8_lossy(&user).trim());
+    assert_eq!(created, format!("created {file}"));
     let made = std::fs::read(&path).unwrap();
-    assert!(init(&storage).status.success());
+    assert_eq!(said(init(&storage)), format!("exists already: {file}"));
     assert_eq!(std::fs::read(&path).unwrap(), made);
 }
 
