@@ -44,9 +44,9 @@ enum Command {
     /// counted exactly once: `--kills N`, `--storage URL`, `--cassandra NODES`, `--seed S`.
     Resume(Passed),
     /// The suites of every driver, on real servers that it starts and ends, and `vvm` end to end on them:
-    /// `--only mem,sqlite,sled,scylla,dynamodb`, `--nodes 3`, `--end-to-end pause,signal_table` for nothing
-    /// but these. Or two `vvm run` processes that take turns on each: `--story`. Or leaders on servers in
-    /// trouble: `--faults`.
+    /// `--only mem,sqlite,sled,scylla,postgres,dynamodb`, `--nodes 3`, `--all-cases`, `--end-to-end
+    /// pause,signal_table` for nothing but these. Or two `vvm run` processes that take turns on each:
+    /// `--story`. Or leaders on servers in trouble: `--faults`.
     TestDrivers(Passed),
     /// The tests of real time: `--repeat N` times, `--freeze` with all their processes frozen for 0.5 s now
     /// and then. Or `--planted`: deadlines that are missed on purpose, on this machine as it is and with busy

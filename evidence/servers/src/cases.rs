@@ -20,7 +20,7 @@ pub(crate) struct Suite<'a> {
     pub(crate) build: Build,
     /// The test binaries.
     pub(crate) tests: &'a [&'a str],
-    /// The modules in them; all if empty.
+    /// The modules in them, and single cases with their module: `pause`, `outages::a_case`; all if empty.
     pub(crate) only: &'a [&'a str],
     /// How many cases run at once, so that the server's machine stays punctual.
     pub(crate) threads: u8,
@@ -76,8 +76,7 @@ impl Suite<'_> {
             .args(self.build.arguments())
             .args(self.tests.iter().flat_map(|test| ["--test", test]))
             .args(["--", "--show-output", &format!("--test-threads={}", self.threads)])
-            // With colons, so that the name of one module selects no other.
-            .args(self.only.iter().map(|module| format!("{module}::")))
+            .args(self.only.iter().map(|name| filter(name)))
             .envs(self.environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
@@ -87,7 +86,7 @@ impl Suite<'_> {
             for line in BufReader::new(output).lines() {
                 let line = line.map_err(system)?;
                 println!("{line}");
-                cases.count(&line);
+                cases.note(&line);
                 if interrupted.load(Ordering::Relaxed) {
                     // It may have ended already.
                     let _gone = child.kill();
@@ -102,9 +101,19 @@ impl Suite<'_> {
     }
 }
 
+/// Returns the test runner's filter: a module with colons, so that its name selects no other module.
+fn filter(name: &str) -> String {
+    if name.contains("::") { name.into() } else { format!("{name}::") }
+}
+
 impl Cases {
-    /// Counts a line such as `test name ... ok`.
-    fn count(&mut self, line: &str) {
+    /// Returns how many ran.
+    pub(crate) fn count(self) -> usize {
+        self.passed + self.failed
+    }
+
+    /// Counts the case of a line such as `test name ... ok`.
+    fn note(&mut self, line: &str) {
         match line.strip_prefix("test ").and_then(|rest| rest.rsplit_once(" ... ")) {
             Some((_, "ok")) => self.passed += 1,
             Some((_, "FAILED")) => self.failed += 1,
@@ -152,7 +161,7 @@ mod tests {
         let mut cases = Cases { succeeded: true, ..Cases::default() };
         assert!(!cases.all_passed(), "no case");
         for line in ["running 2 tests", "test a::b ... ok", "test result: ok. 1 passed", "test c ... ok"] {
-            cases.count(line);
+            cases.note(line);
         }
         assert_eq!((cases.passed, cases.failed), (2, 0));
         assert!(cases.all_passed());
@@ -162,7 +171,7 @@ mod tests {
             !(cases + Cases { succeeded: true, ..Cases::default() }).all_passed(),
             "no case in the second run"
         );
-        cases.count("test d ... FAILED");
+        cases.note("test d ... FAILED");
         assert!(!cases.all_passed());
         assert!(!(cases + cases).all_passed());
     }

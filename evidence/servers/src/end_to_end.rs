@@ -1,5 +1,5 @@
 //! The tests of `vvm-cli` on another storage. Cases about files are in the modules `files` and `places`,
-//! which run on files only.
+//! which run on files only. All others run on files; on a server, those that the storage can change.
 
 use crate::cases::{Build, Cases, Suite};
 
@@ -32,24 +32,58 @@ const EVERYWHERE: &[&str] = &[
 /// Cases for files.
 const OF_FILES: &[&str] = &["files", "places"];
 
-/// A selection of cases, by their modules.
+/// Cases that the storage can change: what several processes see of each other through it, and what an outage
+/// or a refusal of it leads to. The others test `vvm` and its processes, and do so on files.
+const OF_SERVERS: &[&str] = &[
+    "doctor::doctors_measure_at_the_same_time_without_changing_the_slots",
+    "elect::loss_runs_the_on_loss_hook_and_another_campaign_follows",
+    "exit_statuses::different_slot_count_is_78_and_names_both",
+    "exit_statuses::lost_leadership_is_79_or_the_configured_status_after_the_worker_stopped",
+    "exit_statuses::storage_that_was_never_created_is_69_and_names_init_storage",
+    "exit_statuses::timed::try_on_an_unreachable_storage_is_75_in_bounded_time",
+    "exit_statuses::try_takes_over_from_a_crashed_leader",
+    "history::each_leadership_is_listed_with_its_end_which_the_next_leader_records_after_a_crash",
+    "hung::timed::hung_host_ends_with_80_at_the_deadline_and_leaves_no_process",
+    "leadership::each_leadership_has_a_larger_epoch_and_a_new_incarnation",
+    "leadership::status_of_an_unknown_name_is_66_and_starts_no_campaign",
+    "leadership::status_shows_each_slot",
+    "leadership::status_with_instances_shows_their_documents",
+    "leadership::storage_outage_is_logged_once_and_so_is_its_end",
+    "operators::elect_leads_one_of_several_slots",
+    "operators::storage_credentials_are_removed_from_the_command_without_keep_credentials",
+    "outages::each_slot_has_one_leader_and_a_killed_leader_is_replaced",
+    "outages::one_leader_and_all_candidates_survive_outages_of_any_length",
+    "pause::killed_leader_counts_as_stopped_after_its_ttl",
+    "pause::leaders_stop_and_all_candidates_wait_until_the_name_is_resumed",
+    "pause::no_command_works_from_pause_to_resume_in_a_storm_of_candidates",
+    "signal_table::while_the_storage_is_opened",
+    "step_down::interrupted_request_is_withdrawn",
+    "step_down::named_standby_leads_next_among_several",
+    "watch::crash_shows_as_the_end_of_renewals_in_json",
+];
+
+/// A selection of cases.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Selection<'a> {
+    /// Modules; if empty, every module on files, and [`OF_SERVERS`] on a server.
     only: &'a [String],
+    /// Whether a server gets every module, too.
+    all: bool,
 }
 
 impl<'a> Selection<'a> {
-    /// Selects `only` these, or all.
+    /// Selects `only` these modules. If there are none: every case on a server if `all`, otherwise those that
+    /// the storage can change.
     ///
     /// # Errors
     /// A module in `only` does not exist.
-    pub(crate) fn of(only: &'a [String]) -> Result<Self, String> {
+    pub(crate) fn of(only: &'a [String], all: bool) -> Result<Self, String> {
         let unknown = only.iter().find(|name| !EVERYWHERE.iter().chain(OF_FILES).any(|there| there == name));
         match unknown {
             Some(name) => {
                 Err(format!("there are no end-to-end cases {name}; choose from {}", EVERYWHERE.join(", ")))
             }
-            None => Ok(Self { only }),
+            None => Ok(Self { only, all }),
         }
     }
 
@@ -71,16 +105,29 @@ impl<'a> Selection<'a> {
         environment: &[(&str, &str)],
     ) -> Result<Cases, String> {
         let storage = [("VVM_TEST_STORAGE", url), ("VVM_TEST_STORAGE_AT", at)];
-        self.run(EVERYWHERE, &[&storage, environment].concat())
+        let environment = &[&storage, environment].concat();
+        if self.all || !self.only.is_empty() {
+            return self.run(EVERYWHERE, environment);
+        }
+        let cases = suite(OF_SERVERS, environment).run()?;
+        if cases.count() != OF_SERVERS.len() {
+            let (ran, listed) = (cases.count(), OF_SERVERS.len());
+            return Err(format!("{ran} cases ran of {listed} in the list for servers: it has stale names"));
+        }
+        println!("{} cases that the storage can change; `--all-cases` runs the others, too", cases.count());
+        Ok(cases)
     }
 
-    fn run(self, tests: &[&'static str], environment: &[(&str, &str)]) -> Result<Cases, String> {
-        let is_wanted = |test: &&str| self.only.is_empty() || self.only.iter().any(|only| only == test);
-        let tests: Vec<&str> = tests.iter().copied().filter(is_wanted).collect();
-        // Each case has several processes, most of which wait.
-        Suite { build: Build::Everything, tests: &["guardian"], only: &tests, threads: THREADS, environment }
-            .run()
+    fn run(self, modules: &[&'static str], environment: &[(&str, &str)]) -> Result<Cases, String> {
+        let is_wanted = |module: &&str| self.only.is_empty() || self.only.iter().any(|only| only == module);
+        let modules: Vec<&str> = modules.iter().copied().filter(is_wanted).collect();
+        suite(&modules, environment).run()
     }
+}
+
+/// Each case has several processes, most of which wait.
+fn suite<'a>(only: &'a [&'a str], environment: &'a [(&'a str, &'a str)]) -> Suite<'a> {
+    Suite { build: Build::Everything, tests: &["guardian"], only, threads: THREADS, environment }
 }
 
 /// Runs the case of credential helpers of the AWS SDK, on DynamoDB.

@@ -1,6 +1,7 @@
 //! Real database servers for tests, from their makers' releases. Each has its own address and folder, and
 //! ends with its owner, even if that is killed.
 //!
+//! - [`built`]: builds the servers that are Go modules.
 //! - [`cassandra`]: Apache Cassandra, one node or three.
 //! - [`dynamodb`]: DynamoDB Local, one process.
 //! - [`etcd`]: etcd, one member, for comparison with `etcdctl lock`.
@@ -11,6 +12,7 @@
 //! The tests are those of `vvm-storage` and `vvm-cli`, which `main.rs` runs.
 #![forbid(unsafe_code)]
 
+pub mod built;
 pub mod cassandra;
 mod certificates;
 pub mod dynamodb;

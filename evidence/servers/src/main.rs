@@ -28,6 +28,9 @@ struct CommandLine {
     /// Only these end-to-end cases, separated by commas: `pause,signal_table`.
     #[arg(long, value_name = "TESTS", value_delimiter = ',')]
     end_to_end: Vec<String>,
+    /// All end-to-end cases on servers, too, not only those that the storage can change.
+    #[arg(long, conflicts_with = "end_to_end")]
+    all_cases: bool,
 }
 
 fn main() -> ExitCode {
@@ -35,9 +38,9 @@ fn main() -> ExitCode {
         eprintln!("test-drivers: {error}");
         return ExitCode::FAILURE;
     }
-    let CommandLine { only, nodes, ahead, end_to_end } = CommandLine::parse();
+    let CommandLine { only, nodes, ahead, end_to_end, all_cases } = CommandLine::parse();
     let cluster = Plan::of(nodes).with_a_clock_ahead(Duration::from_secs(ahead.into()));
-    let selection = match Selection::of(&end_to_end) {
+    let selection = match Selection::of(&end_to_end, all_cases) {
         Ok(selection) => selection,
         Err(error) => {
             eprintln!("test-drivers: --end-to-end: {error}");
