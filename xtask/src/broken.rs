@@ -82,13 +82,13 @@ fn judge(root: &Path, copy: &Path, variant: &Variant) -> Result<Option<Caught>, 
         write(&path, &good.replace(change.good, change.broken))?;
     }
     let mut build = cargo();
-    build.args(["build", "--quiet", "--release", "--package", "simulation", "--target-dir"]);
+    build.args(["build", "--quiet", "--profile", "broken", "--package", "simulation", "--target-dir"]);
     build.arg(copy.join("target")).current_dir(&tree);
     let built = build.output().map_err(|cause| BrokenError::Start { program: "cargo", cause })?;
     if !built.status.success() {
         return Err(BrokenError::Build(String::from_utf8_lossy(&built.stderr).into_owned()));
     }
-    let ran = Command::new(copy.join("target/release/simulation"))
+    let ran = Command::new(copy.join("target/broken/simulation"))
         .args(["--seeds", SEEDS, "--fail-fast"])
         .output()
         .map_err(|cause| BrokenError::Start { program: "simulation", cause })?;
