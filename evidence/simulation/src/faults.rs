@@ -137,6 +137,7 @@ counts! {
     pauses_in_poll: "processes paused after they had read the clock",
     broken_clocks: "processes on a clock that stops, jumps or is more than 10 % wrong",
     restores: "storages that went back to an older state",
+    restores_between: "storages that went back between a renewal and a read of its fence",
     kills: "processes ended by their deadman",
     stops: "clean shutdowns asked for",
     refusals: "services that did not stop in time",

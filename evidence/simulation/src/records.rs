@@ -43,6 +43,14 @@ struct Cell {
 /// A copy of all records and documents.
 pub(crate) struct Backup(BTreeMap<u32, Cell>);
 
+impl Backup {
+    /// Whether the slot is held by this leadership.
+    pub(crate) fn is_held_by(&self, key: u32, incarnation: Incarnation) -> bool {
+        let record = self.0.get(&key).and_then(|cell| cell.record.as_ref());
+        record.is_some_and(|record| record.entry.incarnation() == incarnation)
+    }
+}
+
 /// How many earlier states a stale read may show.
 const PAST: usize = 8;
 

@@ -217,16 +217,30 @@ async fn inject_fault(world: &Arc<World>, process: Process, stop: &Notify, rng: 
 async fn goes_back(world: Arc<World>, mut rng: Rng) {
     while world.clock.now() < FAULTS_END {
         world.clock.sleep(Duration::from_secs(40).mul_f64(rng.f64())).await;
-        let backup = world.look(|records, _| records.back_up());
+        world.back_up();
         world.clock.sleep(Duration::from_secs(12).mul_f64(rng.f64())).await;
+        // Often between a renewal and a read that it has overtaken.
+        let is_between = rng.bool()
+            && tokio::select! {
+                biased;
+                () = world.read_overtaken.notified() => true,
+                () = world.clock.sleep(Duration::from_secs(60)) => false,
+            };
+        let mut within_a_second = || Duration::from_secs(1).mul_f64(rng.f64());
+        // The leader then gets both answers in one round: it is confirmed, and deposed.
+        let (before, after) = match is_between {
+            true => (Duration::ZERO, world.state().rates.latency * 2),
+            false => (within_a_second(), within_a_second()),
+        };
         // Mostly the machine of the processes stalls meanwhile, so that they see both states at once.
-        let stalled = if rng.u32(..4) > 0 { world.living() } else { Vec::new() };
+        let stalled = if is_between || rng.u32(..4) > 0 { world.living() } else { Vec::new() };
         stalled.iter().for_each(|process| world.state().signals.push(Signal::Pause(*process)));
-        world.clock.sleep(Duration::from_secs(1).mul_f64(rng.f64())).await;
+        world.clock.sleep(before).await;
         if world.clock.now() < FAULTS_END {
-            world.restore(backup);
+            world.count(|counts| counts.restores_between += u64::from(is_between));
+            world.restore();
         }
-        world.clock.sleep(Duration::from_secs(1).mul_f64(rng.f64())).await;
+        world.clock.sleep(after).await;
         stalled.iter().for_each(|process| world.state().signals.push(Signal::Resume(*process)));
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     executor::{Inbox, Process, Task},
     faults::{Counts, FaultRates},
     ledger::Ledger,
-    records::Records,
+    records::{Backup, Records},
     trace::Trace,
 };
 use fastrand::Rng;
@@ -27,12 +27,15 @@ use std::{
     time::Duration,
 };
 use testing_time::MockClock;
+use tokio::sync::Notify;
 use vvm_clock::{Clock, Instant};
 
 pub(crate) struct World {
     /// True time.
     pub(crate) clock: MockClock,
     pub(crate) promises: Promises,
+    /// Notified when a renewal overtakes a read of its fence, and the backup does not know its leadership.
+    pub(crate) read_overtaken: Notify,
     inbox: Inbox,
     state: Mutex<State>,
 }
@@ -86,6 +89,10 @@ pub(crate) struct State {
     claimants: BTreeMap<Incarnation, Process>,
     /// The leaderships of the writes in flight.
     in_flight: Vec<Incarnation>,
+    /// The reads of fences that are on their way to the storage.
+    fence_reads: BTreeSet<(Process, u32)>,
+    /// The state to which the storage may go back.
+    backup: Option<Backup>,
     /// An operator's `vvm pause` has reported success, and `vvm resume` was not sent.
     paused: bool,
     /// When the storage went back last.
@@ -140,12 +147,15 @@ impl World {
             campaigning_again: BTreeSet::new(),
             claimants: BTreeMap::new(),
             in_flight: Vec::new(),
+            fence_reads: BTreeSet::new(),
+            backup: None,
             paused: false,
             went_back_at: None,
             signals: Vec::new(),
             violation: None,
         };
-        Arc::new(Self { clock, promises, inbox, state: Mutex::new(state) })
+        let read_overtaken = Notify::new();
+        Arc::new(Self { clock, promises, read_overtaken, inbox, state: Mutex::new(state) })
     }
 
     pub(crate) fn spawn(&self, process: Process, name: &'static str, task: Task) {

@@ -66,6 +66,14 @@ pub(super) const VARIANTS: &[Variant] = &[
         }],
     },
     Variant {
+        name: "a confirmed renewal moves a deadline that a loss brought forward",
+        changes: &[Change {
+            file: "crates/deadman/src/armed.rs",
+            good: "!old.is_final && now < old.at",
+            broken: "now < old.at",
+        }],
+    },
+    Variant {
         name: "killed at 0.95 TTL",
         changes: &[
             Change {

@@ -1,7 +1,7 @@
 //! The documents of [`RemoteStorage`].
 
 use super::{RemoteStorage, key};
-use crate::write::Write;
+use crate::{world::World, write::Write};
 use async_trait::async_trait;
 use ielections::{
     BatchOutcome, Document, DocumentId, DocumentLimits, DocumentWrite, Fence, FenceState, Page, ReadError,
@@ -17,6 +17,18 @@ const LIMITS: DocumentLimits = DocumentLimits {
     max_batch_bytes: 4000,
     max_page: 2,
 };
+
+/// A read of a fence, until it is answered or dropped.
+struct Reading<'storage> {
+    storage: &'storage RemoteStorage,
+    key: u32,
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.storage.world.fence_read_ends(self.storage.process, self.key);
+    }
+}
 
 #[async_trait]
 impl SysVvmDocuments for RemoteStorage {
@@ -36,7 +48,14 @@ impl SysVvmDocuments for RemoteStorage {
 
     async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
         let key = key(at);
-        self.ask(move |world| world.look(|records, now| records.fence_state(key, now))).await
+        let process = self.process;
+        self.world.fence_read_begins(process, key);
+        let _reading = Reading { storage: self, key };
+        let look = move |world: &World| {
+            world.fence_read_ends(process, key);
+            world.look(|records, now| records.fence_state(key, now))
+        };
+        self.ask(look).await
     }
 
     async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {

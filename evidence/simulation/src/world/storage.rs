@@ -5,7 +5,7 @@ use super::World;
 use crate::{
     executor::Process,
     faults::{Fate, Journey, Landing},
-    records::{Backup, Record, Records},
+    records::{Record, Records},
     write::{Outcome, Write},
 };
 use ielections::{Incarnation, Slot};
@@ -88,6 +88,15 @@ impl World {
         }
     }
 
+    /// A read of the fence of a slot is on its way until [`Self::fence_read_ends`].
+    pub(crate) fn fence_read_begins(&self, process: Process, key: u32) {
+        self.state().fence_reads.insert((process, key));
+    }
+
+    pub(crate) fn fence_read_ends(&self, process: Process, key: u32) {
+        self.state().fence_reads.remove(&(process, key));
+    }
+
     /// Applies a write now, and checks its effect on the other processes.
     pub(crate) fn apply(&self, sent: &Sent, write: &Write) -> Outcome {
         let now = self.clock.now();
@@ -117,6 +126,12 @@ impl World {
         }
         if matches!(write, Write::TakeOver(..)) {
             state.counts.takeovers += 1;
+        }
+        if let Write::Swap(key, held, _) = write
+            && state.fence_reads.contains(&(sent.process, *key))
+            && state.backup.as_ref().is_some_and(|backup| !backup.is_held_by(*key, held.incarnation()))
+        {
+            self.read_overtaken.notify_waiters();
         }
         drop(state);
         self.note(format_args!("applied for {}: {write:?}", sent.process));
@@ -212,11 +227,18 @@ impl World {
         records.slot(key, now)
     }
 
-    /// The storage goes back to an older state, as one that is restored from a backup or that has failed over
-    /// to a replica.
-    pub(crate) fn restore(&self, backup: Backup) {
+    /// Notes the state to which the storage may [go back](Self::restore).
+    pub(crate) fn back_up(&self) {
+        let mut state = self.state();
+        state.backup = Some(state.records.back_up());
+    }
+
+    /// The storage goes back to its backup, as one that is restored from it or that has failed over to a
+    /// replica.
+    pub(crate) fn restore(&self) {
         self.note(format_args!("the storage goes back"));
         let mut state = self.state();
+        let Some(backup) = state.backup.take() else { return };
         state.records.restore(backup);
         state.counts.restores += 1;
         state.went_back_at = Some(self.clock.now());
