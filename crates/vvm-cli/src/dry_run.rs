@@ -98,31 +98,55 @@ impl DryRun<'_> {
 
     fn write(&self, out: &mut dyn io::Write, more: &[(&str, String)], found: &Found) -> io::Result<()> {
         let mut line = |what: &str, text: &dyn fmt::Display| writeln!(out, "{what:<12} {text}");
-        let CandidateArgs { name, slots, storage, .. } = self.candidate;
-        line("would lead", &format_args!("{name}, one of {slots} slots, as {}", self.holder))?;
+        let (verb, how) = self.outcome(found);
+        line(verb, &how)?;
         for (what, text) in more {
             line(what, text)?;
         }
         line("times", &self.times())?;
-        line("storage", storage)?;
+        line("storage", &self.candidate.storage)?;
         match found {
             Found::NoStorage => line("", &"does not exist yet: it would be created"),
             Found::Unavailable(what) => line("", &format_args!("{what}; would try again")),
-            Found::Slots { slots, paused_by } => {
-                if let Some(by) = paused_by {
-                    line("", &format_args!("paused by {by}: would wait for `vvm resume`"))?;
-                }
-                slots.iter().try_for_each(|(number, slot)| {
-                    let number = format!("slot {}", number.get());
-                    match (slot.entry(), slot.last_epoch()) {
-                        (Some(Entry { holder, epoch, ttl, .. }), _) => {
-                            line(&number, &format_args!("held by {holder}, epoch {epoch}, TTL {ttl}"))
-                        }
-                        (None, Some(epoch)) => line(&number, &format_args!("free, last epoch {epoch}")),
-                        (None, None) => line(&number, &"free, never led"),
+            Found::Slots { slots, .. } => slots.iter().try_for_each(|(number, slot)| {
+                let number = format!("slot {}", number.get());
+                match (slot.entry(), slot.last_epoch()) {
+                    (Some(Entry { holder, epoch, ttl, .. }), _) => {
+                        line(&number, &format_args!("held by {holder}, epoch {epoch}, TTL {ttl}"))
                     }
-                })
-            }
+                    (None, Some(epoch)) => line(&number, &format_args!("free, last epoch {epoch}")),
+                    (None, None) => line(&number, &"free, never led"),
+                }
+            }),
+        }
+    }
+
+    /// Returns what would follow, in two parts.
+    fn outcome(&self, found: &Found) -> (&'static str, String) {
+        let CandidateArgs { name, slots, try_once, .. } = self.candidate;
+        let what = match slots.get() {
+            1 => format!("{name} as {}", self.holder),
+            count => format!("{name}, one of {count} slots, as {}", self.holder),
+        };
+        let Found::Slots { slots, paused_by } = found else { return ("would lead", what) };
+        // A record whose age is proven to exceed its TTL is taken over at once.
+        let is_held = |slot: &Slot| match slot {
+            Slot::Held { entry, proven_age } => proven_age.is_none_or(|age| age < entry.ttl.get()),
+            Slot::Vacant(_) => false,
+        };
+        let first = slots.first().and_then(|(_, slot)| slot.entry());
+        let obstacle = match (paused_by, first) {
+            (Some(by), _) => format!("paused by {by}"),
+            (None, Some(leader)) if slots.iter().all(|(_, slot)| is_held(slot)) => match slots.len() {
+                1 => format!("slot 1 is held by {}", leader.holder),
+                count => format!("all {count} slots are held"),
+            },
+            _ => return ("would lead", what),
+        };
+        match (try_once, paused_by) {
+            (false, _) => ("would wait", format!("for {what}: {obstacle}")),
+            (true, Some(_)) => ("would end", format!("with status 75: {obstacle}")),
+            (true, None) => ("would end", format!("with status 75, unless its leader is dead: {obstacle}")),
         }
     }
 

@@ -68,10 +68,10 @@ fn parse_wait(text: &str) -> Result<Wait, NotADuration> {
 
 /// Ask a leader to hand its slot over, to a given standby or to any.
 ///
-/// The leader stops its command as on TERM, releases the slot, and becomes a standby. The other candidates
-/// hold back for 5 s, so that the standby named by --to comes first. Without --to, only the old leader holds
-/// back. If no standby of that name answers, or the leader does not, the request is withdrawn and nothing has
-/// changed.
+/// A standby accepts first: the one named by --to, or any. Then the leader stops its command as on TERM,
+/// releases the slot, and becomes a standby. The other candidates hold back for 5 s, so that the standby
+/// named by --to comes first. Without --to, only the old leader holds back. If no standby answers, or the
+/// leader does not, the request is withdrawn and nothing has changed.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Example:

@@ -41,6 +41,8 @@ fn rates(before: &Readings, after: &Readings) -> Finding {
         let remedy =
             "more than NTP corrects: check which program sets the clock's rate, and the clock source";
         (Health::Caution, format!("{measured}: {remedy}"))
+    } else if doubt > CORRECTED {
+        (Health::Caution, format!("{measured}: too coarse to tell. Try again when the machine is less busy"))
     } else if (wall - boot).abs() > STEP.as_secs_f64() {
         (Health::Caution, format!("{measured}. The wall clock was set by {:+.1} s meanwhile", wall - boot))
     } else {
@@ -59,8 +61,9 @@ fn wall_clock(newest: Option<u64>, now: Duration, kept: &io::Result<WallClockSta
         Err(refusal) => format!("the system does not show whether NTP keeps it ({refusal})"),
     };
     let behind = newest.map(|newest| Duration::from_millis(newest).saturating_sub(now));
+    let unless_kept = if in_step { Health::Good } else { Health::Caution };
     let (health, says) = match behind {
-        None => (Health::Good, format!("{how_kept}; there is no epoch to compare it with")),
+        None => (unless_kept, format!("{how_kept}; there is no epoch to compare it with")),
         Some(behind) if behind > AHEAD => {
             let cause = if in_step {
                 "the clock of an earlier leader was ahead, if this one is right"
@@ -73,7 +76,7 @@ fn wall_clock(newest: Option<u64>, now: Duration, kept: &io::Result<WallClockSta
             );
             (Health::Caution, says)
         }
-        Some(_) => (Health::Good, format!("{how_kept}; not behind the newest epoch")),
+        Some(_) => (unless_kept, format!("{how_kept}; not behind the newest epoch")),
     };
     let finding = Finding::new("wall clock", health, says);
     let finding = finding.with("in_step", kept.as_ref().ok().map(|state| state.in_step));
@@ -98,7 +101,8 @@ mod tests {
         let now = Duration::from_secs(1_000_000);
         let found = |newest, in_step| wall_clock(newest, now, &kept(in_step));
         for good in [None, Some(1_000_000_000 - 5), Some(1_000_000_000 + 9_000)] {
-            assert_eq!(found(good, false).health, Health::Good);
+            assert_eq!(found(good, true).health, Health::Good);
+            assert_eq!(found(good, false).health, Health::Caution, "it may be behind later");
         }
         let (alone, kept) = (found(Some(1_000_060_000), false), found(Some(1_000_060_000), true));
         assert_eq!((alone.health, kept.health), (Health::Caution, Health::Caution));
@@ -118,6 +122,10 @@ mod tests {
         assert_eq!(rate(1.2, 1.2).health, Health::Problem);
         let set = rate(1.0, 3.5);
         assert!(set.health == Health::Caution && set.says.contains("set by +2.5 s"), "{set:?}");
+        let coarse =
+            Readings { spread: Duration::from_millis(2), ..readings(101.0, 101.0, 101.0, 1e9 + 1.0) };
+        let told = rates(&before, &coarse);
+        assert!(told.health == Health::Caution && told.says.contains("too coarse"), "{told:?}");
         // A minute of suspend does not count.
         let slept = rates(&before, &readings(161.0, 101.0, 101.0, 1e9 + 61.0));
         assert_eq!(slept.health, Health::Good, "{slept:?}");

@@ -35,13 +35,13 @@ pub(super) async fn storage(
     let held = slots.iter().filter(|slot| slot.entry().is_some()).count();
     let described = storage.describe().await;
     let software = described.as_ref().ok().and_then(|described| described.software.clone());
-    let slots = match settled {
-        Some(count) => format!("{held} of {count} slots held"),
-        None => "no candidate has used this name".into(),
+    let (health, slots) = match settled {
+        Some(count) => (Health::Good, format!("{held} of {count} slots held")),
+        None => (Health::Caution, "no candidate has used this name: if one should have, check --name".into()),
     };
     let location = storage.opened().map(|opened| opened.location);
     let says = software.iter().chain(&location).chain([&slots]).cloned().collect::<Vec<_>>().join("; ");
-    let shown = Finding::new("storage", Health::Good, says).with("software", software).with("held", held);
+    let shown = Finding::new("storage", health, says).with("software", software).with("held", held);
     let shown = shown.with("location", location);
     let mut findings = vec![shown.with("slots", settled.map(NonZeroU32::get))];
     findings.extend(settings(described));
@@ -79,6 +79,7 @@ fn trips(about: &'static str, trips: &Trips) -> Finding {
     let says =
         format!("{count} trips: p50 {median:.1?}, p90 {ninety:.1?}, p99 {slow:.1?}, slowest {slowest:.1?}");
     let finding = match &trips.failure {
+        Some(failure) if count == 0 => Finding::new(about, Health::Problem, format!("failed: {failure}")),
         Some(failure) => Finding::new(about, Health::Problem, format!("failed: {failure} ({says})")),
         None => Finding::new(about, Health::Good, says),
     };

@@ -25,7 +25,7 @@ use vvm_storage::{Advanced, ElectionKey, ElectionsTtlStorage, SlotNumber, Stage,
 /// second, the longest interval.
 const FIRST_CHANCE: Duration = Duration::from_secs(5);
 
-/// How long the named standby has to accept, and then the leader to begin. Each polls once a second or more
+/// How long a standby has to accept, and then the leader to begin. Each polls once a second or more
 /// often.
 const ANSWER: Duration = Duration::from_secs(5);
 
@@ -187,10 +187,13 @@ impl Requested<'_> {
         let StorageInspector { storage, name, clock, .. } = self.inspector;
         let (leader, after) = (&self.leader.holder, Span(self.began.until(clock.now())));
         let unchanged = format!("within {after}, so nothing was changed: {leader} leads on");
-        let Some(to) = self.args.to.as_ref().filter(|_| stage == Stage::Asked) else {
+        if stage > Stage::Asked {
             return Refusal::Refused(format!(
                 "{leader} did not answer {unchanged}. It is dead or hangs, or ignores such requests"
             ));
+        }
+        let Some(to) = &self.args.to else {
+            return Refusal::Refused(format!("no standby answered {unchanged}. Start one first"));
         };
         let keys = self.inspector.slots().await.unwrap_or_default();
         let slots = storage.scan(&keys).await.unwrap_or_default();

@@ -62,6 +62,17 @@ fn problem_has_a_remedy_and_status_1() {
     assert!(said.ends_with("Not fit to lead: see the lines marked problem.\n"), "{said}");
 }
 
+#[test]
+fn name_that_no_candidate_has_used_is_a_caution() {
+    let trial = VVM.trial();
+    trial.run(["true"]).finish();
+    let unused = trial.name().replace("payroll", "payrol");
+    let (code, out, error) = trial.ask("doctor", &["--name", &unused]);
+    assert_eq!(code, 0, "{out}{error}");
+    let line = out.lines().find(|line| line.contains("no candidate has used this name")).unwrap();
+    assert!(line.starts_with("caution  storage") && line.contains("check --name"), "{out}");
+}
+
 /// Only for files: `vvm init-storage` creates the table or keyspace of a server.
 #[test]
 fn file_that_does_not_exist_yet_is_examined_by_a_stand_in() {

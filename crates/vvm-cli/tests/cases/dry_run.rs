@@ -54,7 +54,10 @@ fn dry_run_shows_the_leader_and_settles_no_slot_count() {
     assert!(!out.contains("paused"), "{out}");
     assert_eq!(trial.ask("pause", &["--name", "payroll", "--by", "alice", "--wait", "no"]).0, 0);
     let (_, out, _) = plan(&trial, &["--slots", "2"]);
-    assert!(out.contains("paused by alice: would wait for `vvm resume`"), "{out}");
+    assert!(out.starts_with("would wait   for payroll, one of 2 slots, as"), "{out}");
+    assert!(out.contains(": paused by alice\n"), "{out}");
+    let (_, out, _) = plan(&trial, &["--slots", "2", "--try"]);
+    assert!(out.starts_with("would end    with status 75: paused by alice\n"), "{out}");
     assert_eq!(trial.ask("resume", &["--name", "payroll"]).0, 0);
 }
 

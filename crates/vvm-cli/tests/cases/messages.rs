@@ -267,6 +267,25 @@ fn standby_names_the_leader_at_first_and_whenever_it_changes() {
     }
 }
 
+#[test]
+fn candidate_with_the_holder_of_a_leader_is_warned() {
+    let trial = VVM.trial();
+    let mut first = trial.run_script("echo up; exec sleep 1000").with(["--holder", "copied"]).start();
+    first.stdout.wait_for("up");
+    let mut second = trial.run(["true"]).with(["--holder", "copied"]).start();
+    second.stderr.wait_for("copied, this candidate's own name, holds a slot already");
+    second.stderr.wait_for("waiting for leadership");
+}
+
+#[test]
+fn ttl_that_is_too_short_for_the_storage_is_refused_before_the_campaign() {
+    let trial = VVM.trial();
+    let refused = trial.run(["true"]).with(["--ttl", "100ms"]).finish();
+    assert_eq!(refused.code(), 64, "{:#?}", refused.stderr);
+    assert!(refused.says(trial.shortest_ttl()), "{:#?}", refused.stderr);
+    assert!(!refused.says("waiting for leadership"), "{:#?}", refused.stderr);
+}
+
 mod timed {
     use super::*;
     use crate::cases::elect::Elect;

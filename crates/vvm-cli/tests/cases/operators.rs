@@ -84,6 +84,8 @@ fn step_down_that_times_out_has_status_76_and_the_leader_continues_to_stop() {
     );
     let mut leader = trial.run_script(&script).with(["--holder", "a", "--stop-timeout", "60s"]).start();
     leader.stdout.wait_for("up");
+    let mut standby = trial.run(["true"]).start();
+    standby.stderr.wait_for("waiting for leadership");
     let (code, out, error) = trial.ask("step-down", &["--name", &trial.name(), "--timeout", "3s"]);
     assert_eq!((code, out.as_str()), (76, ""), "{error}");
     assert!(error.contains("a still stops its work"), "{error}");
@@ -158,6 +160,15 @@ fn dry_run_shows_the_leader_settles_nothing_and_has_the_status_of_a_refusal() {
     let out = plan.stdout.join("\n");
     assert_eq!(plan.code(), 0, "{out}");
     assert!(out.contains("held by the leader, epoch") && !plan.stdout.contains(&"ran".into()), "{out}");
+    let plan = |options: &[&str]| {
+        let plan =
+            trial.run(["true"]).with(["--dry-run", "--holder", "b"]).with(options.iter().copied()).finish();
+        plan.stdout.first().cloned().unwrap_or_default()
+    };
+    let name = trial.name();
+    assert_eq!(plan(&[]), format!("would wait   for {name} as b: slot 1 is held by the leader"));
+    let tried = plan(&["--try"]);
+    assert!(tried.starts_with("would end    with status 75, unless its leader is dead: slot 1"), "{tried}");
     let hooks = ["--on-lead", "./promote", "--on-loss", "./demote", "--dry-run"];
     let (code, out, error) = trial.ask("elect", &[&["--name", &trial.name()], &hooks[..]].concat());
     assert_eq!(code, 0, "{error}");

@@ -97,13 +97,15 @@ fn without_to_any_other_standby_leads_next() {
 }
 
 #[test]
-fn without_another_standby_the_former_leader_leads_again() {
+fn without_a_standby_the_leader_is_left_alone() {
     let trial = VVM.trial();
-    let mut only = leader(&trial, "a");
+    let _only = leader(&trial, "a");
+    let worker = trial.process("sleep 1000");
+    let before = trial.slots();
     let (code, out, error) = step_down(&trial, &[]);
-    assert_eq!((code, out.as_str()), (76, ""), "{error}");
-    assert!(error.contains("no other standby came forward: a leads slot 1 now"), "{error}");
-    only.stdout.wait_for("a works");
+    assert_eq!((code, out.as_str()), (75, ""), "{error}");
+    assert!(error.contains("no standby answered") && error.contains("a leads on"), "{error}");
+    assert_eq!((trial.slots(), trial.process("sleep 1000")), (before, worker));
 }
 
 #[test]
@@ -190,6 +192,7 @@ fn leader_that_ignores_requests_is_left_alone() {
     let foreign = trial.usurp();
     let before = trial.slots();
     assert_eq!(before[0]["holder"], "usurper");
+    let _standby = standby(&trial, "b");
     let (code, _, error) = step_down(&trial, &[]);
     assert_eq!(code, 75, "{error}");
     assert!(error.contains("usurper did not answer"), "{error}");

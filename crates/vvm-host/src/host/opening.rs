@@ -2,7 +2,7 @@
 
 use super::{HostError, HostSettings, start_line::StartLine};
 use crate::status::{Call, HostStatus};
-use ielections::{Timing, WriteError};
+use ielections::{AcquireError, Timing, TtlStorage as _, WriteError};
 use std::{sync::Arc, time::Duration};
 use vvm_clock::{Clock, Instant};
 use vvm_orch::Acquisition;
@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// leads.
 ///
 /// # Errors
-/// [`HostError::Storage`] and [`HostError::Slots`].
+/// [`HostError::Storage`], [`HostError::TtlTooShort`] and [`HostError::Slots`].
 ///
 /// # Cancel safety
 /// May be dropped at will, and called again.
@@ -25,6 +25,10 @@ pub(super) async fn open_once(
 ) -> Result<Arc<ElectionsTtlStorage>, HostError> {
     let opened = vvm_storage::open(&settings.storage, Arc::clone(clock)).await;
     let storage = Arc::new(ElectionsTtlStorage::new(opened.map_err(HostError::Storage)?));
+    let (ttl, least) = (settings.ttl.get(), storage.limits().min_ttl);
+    if ttl < least {
+        return Err(HostError::TtlTooShort(AcquireError::TtlTooShort { ttl, least }));
+    }
     storage.settle_slot_count(&settings.cluster(), settings.slots).await?;
     StartLine::of(&storage, settings, &**clock).await.log(&settings.name);
     Ok(storage)

@@ -1,7 +1,7 @@
 //! [`HostError`]: why a host could not be opened.
 
 use crate::{exit_status, http::CantListen, resource_limit::way_out};
-use ielections::record::HolderTooLong;
+use ielections::{AcquireError, record::HolderTooLong};
 use std::io;
 use vvm_deadman::ArmError;
 use vvm_storage::{OpenError, SettleError};
@@ -15,6 +15,9 @@ pub enum HostError {
     /// The storage stayed unusable for as long as the host would have waited for leadership.
     #[error("the storage could not be opened in time: {0}")]
     StorageTimedOut(String),
+    /// The storage needs a longer [`HostSettings::ttl`](super::HostSettings).
+    #[error(transparent)]
+    TtlTooShort(AcquireError),
     /// The cluster has another number of slots, or its number could not be settled.
     #[error(transparent)]
     Slots(#[from] SettleError),
@@ -40,7 +43,7 @@ impl HostError {
             Self::Slots(SettleError::Differs { .. }) => exit_status::CONFLICT,
             Self::Slots(_) => exit_status::STORAGE,
             Self::StorageTimedOut(_) => exit_status::NOT_ACQUIRED,
-            Self::Holder(_) => exit_status::MISUSE,
+            Self::Holder(_) | Self::TtlTooShort(_) => exit_status::MISUSE,
             Self::Http(_) | Self::Deadman(_) | Self::System(_) => exit_status::SYSTEM,
         }
     }

@@ -3,7 +3,7 @@
 
 use super::HostSettings;
 use crate::status::Since;
-use ielections::{Entry, Slot, Timing, Ttl, TtlStorage as _};
+use ielections::{Entry, Holder, Slot, Timing, Ttl, TtlStorage as _};
 use std::{fmt, num::NonZeroU32};
 use vvm_clock::Clock;
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, Opened, SlotNumber};
@@ -15,6 +15,8 @@ pub(super) struct StartLine {
     ttl: Ttl,
     slots: NonZeroU32,
     leaders: Leaders,
+    /// The candidate's own holder, if a slot is held under it already.
+    namesake: Option<Holder>,
 }
 
 /// The leaders at the start.
@@ -39,20 +41,19 @@ impl StartLine {
         let (cluster, slots, ttl) = (settings.cluster(), settings.slots, settings.ttl);
         let keys = SlotNumber::all(slots).map(|slot| ElectionKey { cluster: cluster.clone(), slot });
         let keys = keys.collect::<Vec<_>>();
-        let leaders = tokio::select! {
+        let seen = tokio::select! {
             biased;
-            seen = storage.scan(&keys) => match seen {
-                Ok(seen) => Leaders::seen(seen),
-                Err(failure) => Leaders::Unknown(failure.to_string()),
-            },
-            () = clock.sleep(Timing::of(ttl).attempt_timeout()) => {
-                Leaders::Unknown("the storage is slow".into())
-            }
+            seen = storage.scan(&keys) => seen.map_err(|failure| failure.to_string()),
+            () = clock.sleep(Timing::of(ttl).attempt_timeout()) => Err("the storage is slow".into()),
         };
-        Self { opened: storage.opened(), ttl, slots, leaders }
+        let is_taken =
+            |own: &&Holder| seen.iter().flatten().filter_map(Slot::entry).any(|entry| entry.holder == **own);
+        let namesake = settings.holder.as_ref().filter(is_taken).cloned();
+        let leaders = seen.map_or_else(Leaders::Unknown, Leaders::seen);
+        Self { opened: storage.opened(), ttl, slots, leaders, namesake }
     }
 
-    /// Logs it, as the event `storage_opened`.
+    /// Logs it, as the event `storage_opened`. Warns of a leader with this candidate's holder.
     pub(super) fn log(&self, name: &str) {
         let opened = self.opened.as_ref();
         let storage = opened.map(|opened| opened.location.as_str());
@@ -71,6 +72,13 @@ impl StartLine {
             target: "vvm", event = "storage_opened", name, storage, file_system, provenance, ttl_ms, slots,
             held, leader, slot, epoch, "{name}: {self}"
         );
+        if let Some(holder) = self.namesake.as_ref().map(Holder::as_str) {
+            tracing::warn!(
+                target: "vvm", event = "holder_in_use", name, holder,
+                "{name}: {holder}, this candidate's own name, holds a slot already: if that is no earlier \
+                 run of it, give each candidate a holder of its own"
+            );
+        }
     }
 }
 
@@ -123,7 +131,8 @@ mod tests {
         let opened = Opened::at("/var/lib/leader.db", Provenance::Existing).on("ext4");
         let count = NonZeroU32::new(slots.len() as u32).unwrap();
         let leaders = Leaders::seen(slots);
-        StartLine { opened: Some(opened), ttl: Ttl::DEFAULT, slots: count, leaders }.to_string()
+        let ttl = Ttl::DEFAULT;
+        StartLine { opened: Some(opened), ttl, slots: count, leaders, namesake: None }.to_string()
     }
 
     #[test]

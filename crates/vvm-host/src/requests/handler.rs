@@ -50,7 +50,7 @@ impl RequestHandler<'_> {
                 return Err(Demand::Paused { by: pause.by().to_owned() });
             }
             self.log_pause(&requests, &mut logged);
-            if let Some(request) = requests.step_down.filter(|request| self.is_named(request)) {
+            if let Some(request) = requests.step_down.filter(|request| self.can_accept(request)) {
                 // The next scan shows an outcome that is unknown here.
                 if let Some(Ok(Advanced::Done(_))) = self.advance(&request, Stage::Accepted).await {
                     self.storage.wakeups().wake();
@@ -86,10 +86,10 @@ impl RequestHandler<'_> {
         *logged = by;
     }
 
-    fn is_named(&self, request: &StepDown) -> bool {
+    fn can_accept(&self, request: &StepDown) -> bool {
         request.stage == Stage::Asked
             && request.slot.get() <= self.candidate.slots
-            && request.to.as_ref() == Some(&self.candidate.holder)
+            && request.to.as_ref().is_none_or(|to| *to == self.candidate.holder)
     }
 
     /// Waits until there is a reason to give the leadership up. `None` if the campaign is over before.
@@ -129,16 +129,16 @@ impl RequestHandler<'_> {
         let (slot, epoch) = (leading.slot.slot, leading.standing.epoch());
         let request = requests.step_down.filter(|request| request.is_about(slot, Some(epoch)))?;
         match request.stage {
-            Stage::Asked if request.to.is_some() => return None,
+            // Without a standby the work would stop for nothing.
+            Stage::Asked | Stage::Withdrawn => return None,
             // The operator may withdraw it up to here. This write decides: one of the two fails.
-            Stage::Asked | Stage::Accepted => match self.advance(&request, Stage::Begun).await {
+            Stage::Accepted => match self.advance(&request, Stage::Begun).await {
                 Some(Ok(Advanced::Done(_))) => {}
                 // The next look shows the stage that was stored.
                 Some(Ok(Advanced::Overtaken(_)) | Err(_)) | None => return None,
             },
             // This host advanced it, and the answer was lost: the request names this leadership.
             Stage::Begun => {}
-            Stage::Withdrawn => return None,
         }
         self.storage.let_others_first(&leading.slot, epoch, request.first_chance());
         Some(Demand::SteppingDown { to: request.to })

@@ -42,7 +42,7 @@ pub struct StepDown {
 pub enum Stage {
     /// The operator has made the request.
     Asked,
-    /// The standby that shall lead next has answered.
+    /// A standby has answered: the one that shall lead next, or any.
     Accepted,
     /// The leader stops its work.
     Begun,
