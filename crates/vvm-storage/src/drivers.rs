@@ -9,12 +9,18 @@ mod closed;
 mod database_thread;
 #[cfg(feature = "dynamodb")]
 pub mod dynamodb;
+#[cfg(feature = "etcd")]
+pub mod etcd;
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+mod hosts;
 #[cfg(feature = "mem")]
 pub mod mem;
 pub(crate) mod options;
+#[cfg(any(feature = "etcd", feature = "scylla"))]
+mod password;
 #[cfg(feature = "postgres")]
 pub mod postgres;
-#[cfg(any(feature = "dynamodb", feature = "postgres", feature = "scylla"))]
+#[cfg(any(feature = "dynamodb", feature = "etcd", feature = "postgres", feature = "scylla"))]
 mod request_timeout;
 #[cfg(feature = "scylla")]
 pub mod scylla;
@@ -22,5 +28,7 @@ pub mod scylla;
 pub mod sled;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-#[cfg(any(feature = "postgres", feature = "scylla"))]
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "scylla"))]
 mod tls;
+#[cfg(any(feature = "etcd", feature = "scylla"))]
+mod tls_options;

@@ -10,7 +10,7 @@
 //! - `cells` (feature): elections on a storage with compare-and-swap on one value.
 //! - Drivers, each a feature: [`mem`] (memory of this process), [`sqlite`] (a file that processes share),
 //!   `sled` (a folder of one process), `scylla` (ScyllaDB or Apache Cassandra), `postgres` (PostgreSQL),
-//!   `dynamodb` (Amazon DynamoDB).
+//!   `etcd` (etcd), `dynamodb` (Amazon DynamoDB).
 //! - [`open`], [`init_storage`]: open and create the storage that a URL names.
 //! - `testing` (feature): storages for tests, in front of others.
 //!
@@ -40,6 +40,8 @@ pub use description::Description;
 pub use documents::SysVvmDocuments;
 #[cfg(feature = "dynamodb")]
 pub use drivers::dynamodb;
+#[cfg(feature = "etcd")]
+pub use drivers::etcd;
 #[cfg(feature = "mem")]
 pub use drivers::mem;
 #[cfg(feature = "postgres")]

@@ -7,6 +7,7 @@
 //! | `sqlite:elections.db`, `sqlite:/var/lib/vvm/elections.db` | a file, created on first use |
 //! | `scylla://host1,host2:9042/keyspace?datacenter=dc1` | a keyspace of ScyllaDB or Apache Cassandra: module `scylla` |
 //! | `postgres://user@host1,host2:5432/database` | a schema in a database of PostgreSQL: module `postgres` |
+//! | `etcd://host1,host2,host3:2379/elections` | keys below a prefix of an etcd cluster: module `etcd` |
 //! | `dynamodb://eu-west-1/elections` | a table of Amazon DynamoDB: module `dynamodb` |
 //!
 //! After `sqlite:` and `sled:` comes a path; nothing in it is escaped, and it can't contain a `?`. An
@@ -44,6 +45,8 @@ enum Place<'url> {
     /// The whole URL.
     Postgres(&'url str),
     /// The whole URL.
+    Etcd(&'url str),
+    /// The whole URL.
     DynamoDb(&'url str),
 }
 
@@ -56,6 +59,7 @@ impl Place<'_> {
             Self::Sled(_) => "sled",
             Self::Scylla(_) => "scylla",
             Self::Postgres(_) => "postgres",
+            Self::Etcd(_) => "etcd",
             Self::DynamoDb(_) => "dynamodb",
         };
         OpenError::NotInThisBuild { scheme }
@@ -85,6 +89,8 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
         Place::Scylla(url) => Ok(Arc::new(crate::scylla::ScyllaStorage::open(url).await?)),
         #[cfg(feature = "postgres")]
         Place::Postgres(url) => Ok(Arc::new(crate::postgres::PostgresStorage::open(url).await?)),
+        #[cfg(feature = "etcd")]
+        Place::Etcd(url) => Ok(Arc::new(crate::etcd::EtcdStorage::open(url).await?)),
         #[cfg(feature = "dynamodb")]
         Place::DynamoDb(url) => Ok(Arc::new(crate::dynamodb::DynamoDbStorage::open(url).await?)),
         #[allow(unreachable_patterns, reason = "reached in a build that leaves a driver out")]
@@ -120,6 +126,8 @@ pub async fn init_storage(url: &str) -> Result<(), OpenError> {
         Place::Scylla(url) => Ok(crate::scylla::init(url).await?),
         #[cfg(feature = "postgres")]
         Place::Postgres(url) => Ok(crate::postgres::init(url).await?),
+        #[cfg(feature = "etcd")]
+        Place::Etcd(url) => Ok(crate::etcd::init(url).await?),
         #[cfg(feature = "dynamodb")]
         Place::DynamoDb(url) => Ok(crate::dynamodb::init(url).await?),
         #[allow(unreachable_patterns, reason = "reached in a build that leaves a driver out")]
@@ -144,6 +152,7 @@ fn parse(url: &str) -> Result<Place<'_>, OpenError> {
         },
         "scylla" => Ok(Place::Scylla(url)),
         "postgres" => Ok(Place::Postgres(url)),
+        "etcd" => Ok(Place::Etcd(url)),
         "dynamodb" => Ok(Place::DynamoDb(url)),
         _ => Err(OpenError::UnknownScheme { scheme: scheme.to_owned() }),
     }

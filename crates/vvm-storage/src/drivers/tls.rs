@@ -22,7 +22,10 @@ pub(super) enum Names {
     /// The address of the server.
     Address,
     /// This name, for all servers.
-    #[cfg_attr(not(feature = "scylla"), allow(dead_code, reason = "PostgreSQL has no such option"))]
+    #[cfg_attr(
+        not(any(feature = "etcd", feature = "scylla")),
+        allow(dead_code, reason = "PostgreSQL has no such option")
+    )]
     Is(ServerName<'static>),
     /// Any name, for an authority that signs only these servers.
     Any,

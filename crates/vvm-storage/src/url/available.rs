@@ -3,11 +3,12 @@
 use std::fmt;
 
 /// Every driver: its scheme, how to write its URL, and whether this build has it.
-const DRIVERS: [(&str, &str, bool); 6] = [
+const DRIVERS: [(&str, &str, bool); 7] = [
     ("sqlite", "sqlite:PATH", cfg!(feature = "sqlite")),
     ("sled", "sled:PATH", cfg!(feature = "sled")),
     ("mem", "mem:", cfg!(feature = "mem")),
     ("postgres", "postgres://USER@HOST/DATABASE", cfg!(feature = "postgres")),
+    ("etcd", "etcd://HOST/PREFIX", cfg!(feature = "etcd")),
     ("scylla", "scylla://HOST/KEYSPACE", cfg!(feature = "scylla")),
     ("dynamodb", "dynamodb://REGION/TABLE", cfg!(feature = "dynamodb")),
 ];

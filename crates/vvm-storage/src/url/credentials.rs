@@ -7,7 +7,7 @@ use super::{Place, parse};
 /// among them. Empty if `url` names no storage.
 pub fn credentials(url: &str) -> &'static [&'static str] {
     match parse(url) {
-        Ok(Place::Scylla(_) | Place::Postgres(_)) => &["VVM_STORAGE_PASSWORD"],
+        Ok(Place::Scylla(_) | Place::Postgres(_) | Place::Etcd(_)) => &["VVM_STORAGE_PASSWORD"],
         Ok(Place::DynamoDb(_)) => &[
             "AWS_ACCESS_KEY_ID",
             "AWS_SECRET_ACCESS_KEY",

@@ -50,6 +50,10 @@ pub enum OpenError {
     #[cfg(feature = "postgres")]
     #[error(transparent)]
     Postgres(#[from] crate::postgres::OpenError),
+    /// The prefix could not be opened or created.
+    #[cfg(feature = "etcd")]
+    #[error(transparent)]
+    Etcd(#[from] crate::etcd::OpenError),
     /// The table could not be opened or created.
     #[cfg(feature = "dynamodb")]
     #[error(transparent)]
@@ -72,6 +76,8 @@ impl OpenError {
             Self::Scylla(error) => matches!(error, crate::scylla::OpenError::Url { .. }),
             #[cfg(feature = "postgres")]
             Self::Postgres(error) => matches!(error, crate::postgres::OpenError::Url { .. }),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(error) => matches!(error, crate::etcd::OpenError::Url { .. }),
             #[cfg(feature = "dynamodb")]
             Self::DynamoDb(error) => matches!(error, crate::dynamodb::OpenError::Url { .. }),
         }
@@ -102,6 +108,8 @@ impl OpenError {
             Self::Scylla(error) => error.is_passing(),
             #[cfg(feature = "postgres")]
             Self::Postgres(error) => error.is_passing(),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(error) => error.is_passing(),
             #[cfg(feature = "dynamodb")]
             Self::DynamoDb(error) => {
                 use crate::dynamodb::OpenError::{BeingCreated, CredentialsNotFetched, Request, Unreachable};

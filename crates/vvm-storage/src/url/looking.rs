@@ -33,7 +33,9 @@ pub async fn open_to_look(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn Sy
 pub fn shared_between_processes(url: &str) -> Result<bool, OpenError> {
     match parse(url)? {
         Place::Mem | Place::Sled(_) => Ok(false),
-        Place::Sqlite(_) | Place::Scylla(_) | Place::Postgres(_) | Place::DynamoDb(_) => Ok(true),
+        Place::Sqlite(_) | Place::Scylla(_) | Place::Postgres(_) | Place::Etcd(_) | Place::DynamoDb(_) => {
+            Ok(true)
+        }
     }
 }
 
@@ -45,7 +47,7 @@ pub fn shared_between_processes(url: &str) -> Result<bool, OpenError> {
 pub fn exists(url: &str) -> Result<bool, OpenError> {
     let found = match parse(url)? {
         Place::Mem => return Ok(false),
-        Place::Scylla(_) | Place::Postgres(_) | Place::DynamoDb(_) => return Ok(true),
+        Place::Scylla(_) | Place::Postgres(_) | Place::Etcd(_) | Place::DynamoDb(_) => return Ok(true),
         Place::Sqlite(file) => std::fs::metadata(file.path),
         Place::Sled(path) => std::fs::metadata(path),
     };

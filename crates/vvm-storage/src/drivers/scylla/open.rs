@@ -9,7 +9,6 @@ mod obstacle;
 mod replication;
 mod schema;
 mod statements;
-mod tls;
 
 pub(super) use address::Address;
 pub(super) use ending::Ending;
@@ -17,9 +16,6 @@ pub use error::OpenError;
 pub(super) use statements::{Levels, MAX_PAGE, Statements};
 
 use ::scylla::client::session::Session;
-
-/// The environment variable with the password.
-const PASSWORD: &str = "VVM_STORAGE_PASSWORD";
 
 /// Connects, checks keyspace and table, and prepares the statements.
 pub(super) async fn open(address: &Address) -> Result<(Statements, Ending), OpenError> {

@@ -2,12 +2,13 @@
 
 use super::OpenError;
 use crate::drivers::{
+    hosts::{self, Host},
     options::options,
     postgres::open::tls::Tls,
     request_timeout::{REQUEST_TIMEOUT, duration, request_timeout},
 };
 use ielections::Ttl;
-use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
 /// Where a database is, and how to log in.
 #[derive(Clone, Debug)]
@@ -19,14 +20,6 @@ pub(in super::super) struct Address {
     pub(super) tls: Tls,
     pub(super) max_ttl: Option<Ttl>,
     pub(in super::super) request_timeout: Duration,
-}
-
-/// A host and its port.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Host {
-    /// A name or an address without brackets.
-    pub(super) name: String,
-    pub(super) port: u16,
 }
 
 const SCHEME: &str = "postgres://";
@@ -46,13 +39,6 @@ impl Address {
             "sslmode=disable: machines between here and the server can read the login and forge answers. \
              Remove it, and name the servers' authority with sslrootcert=PATH",
         )
-    }
-}
-
-impl fmt::Display for Host {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, port } = self;
-        if name.contains(':') { write!(out, "[{name}]:{port}") } else { write!(out, "{name}:{port}") }
     }
 }
 
@@ -80,7 +66,7 @@ fn parse(url: &str) -> Result<Address, String> {
     {
         return Err("user and database are names as they are, without `/` and `%`".into());
     }
-    let hosts = hosts.split(',').map(host).collect::<Result<Vec<_>, _>>()?;
+    let hosts = hosts::parse(hosts, PORT)?;
     let mut address = Address {
         tls: Tls::default_for(hosts.iter().all(Host::is_loopback)),
         hosts,
@@ -112,26 +98,6 @@ fn parse(url: &str) -> Result<Address, String> {
 fn max_ttl(value: &str) -> Result<Ttl, String> {
     let ttl = duration(value).and_then(|span| Ttl::new(span).ok());
     ttl.ok_or_else(|| format!("`{value}` is no TTL: write max_ttl=60s, up to 24 h"))
-}
-
-impl Host {
-    fn is_loopback(&self) -> bool {
-        self.name == "localhost" || self.name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-    }
-}
-
-fn host(text: &str) -> Result<Host, String> {
-    let (name, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((name, "")) => (name, None),
-        Some((name, port)) => (name, Some(port.strip_prefix(':').unwrap_or_default())),
-        None => text.split_once(':').map_or((text, None), |(name, port)| (name, Some(port))),
-    };
-    if name.is_empty() {
-        return Err(format!("`{text}` is no host: write host, host:5432 or [address]:5432"));
-    }
-    let port = port.map_or(Some(PORT), |port| port.parse().ok().filter(|port| *port > 0));
-    let port = port.ok_or_else(|| format!("`{text}` has no port: write host:5432 or [address]:5432"))?;
-    Ok(Host { name: name.to_owned(), port })
 }
 
 #[cfg(test)]

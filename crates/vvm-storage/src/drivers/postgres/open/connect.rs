@@ -1,9 +1,12 @@
 //! One connection to one host, and what is checked on it before it is used.
 
-use super::{Address, OpenError, address::Host, session::Session};
-use crate::drivers::postgres::{
-    errors::{DriverError, described},
-    rows::Answer,
+use super::{Address, OpenError, session::Session};
+use crate::drivers::{
+    hosts::Host,
+    postgres::{
+        errors::{DriverError, described},
+        rows::Answer,
+    },
 };
 use tokio_postgres::{
     Config,

@@ -1,6 +1,7 @@
 //! Where the password comes from: the environment, a file, or `~/.pgpass`.
 
-use super::{Address, OpenError, address::Host};
+use super::{Address, OpenError};
+use crate::drivers::hosts::Host;
 use std::{env, fs, io, path::PathBuf};
 
 /// The environment variable with the password.

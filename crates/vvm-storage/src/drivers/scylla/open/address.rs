@@ -1,12 +1,11 @@
 //! [`Address`]: a parsed `scylla://…`.
 
-use super::{Levels, OpenError, tls::Tls};
+use super::{Levels, OpenError};
 use crate::drivers::{
     options::options,
     request_timeout::{REQUEST_TIMEOUT, request_timeout},
-    tls::{Names, Own},
+    tls_options::{Tls, TlsFiles},
 };
-use rustls::pki_types::ServerName;
 use std::{fmt, path::PathBuf, time::Duration};
 
 /// The address of a keyspace, and the options of its connections.
@@ -106,12 +105,9 @@ fn parse(url: &str) -> Result<Address, String> {
                             (VVM_STORAGE_PASSWORD) or a file (password_file=PATH)"
                     .into());
             }
-            ("tls_ca", _) => files.authority = Some(value.into()),
-            ("tls_certificate", _) => files.certificate = Some(value.into()),
-            ("tls_key", _) => files.key = Some(value.into()),
-            ("tls_name", _) => files.names = Some(names(value)?),
             ("request_timeout", _) => address.request_timeout = request_timeout(value)?,
             ("replication", _) => address.replication = Some(replication(value)?),
+            _ if files.set(name, value)? => {}
             _ => {
                 return Err(format!(
                     "there is no option `{name}`; there are datacenter, serial, user, password_file, tls_ca, \
@@ -129,46 +125,6 @@ fn parse(url: &str) -> Result<Address, String> {
         address.levels = Levels::Local(datacenter);
     }
     Ok(address)
-}
-
-/// The options of TLS.
-#[derive(Default)]
-struct TlsFiles {
-    authority: Option<PathBuf>,
-    certificate: Option<PathBuf>,
-    key: Option<PathBuf>,
-    names: Option<Names>,
-}
-
-impl TlsFiles {
-    /// Returns how to use TLS; `None` if no option is set.
-    fn together(self) -> Result<Option<Tls>, String> {
-        let own = match (self.certificate, self.key) {
-            (Some(certificate), Some(key)) => Some(Own { certificate, key }),
-            (None, None) => None,
-            _ => {
-                return Err(
-                    "a certificate needs its key: give both, tls_certificate=PATH and tls_key=PATH".into()
-                );
-            }
-        };
-        match self.authority {
-            Some(authority) => Ok(Some(Tls { authority, names: self.names.unwrap_or(Names::Address), own })),
-            None if own.is_some() || self.names.is_some() => {
-                Err("TLS needs the authority that signed the nodes' certificates: add tls_ca=PATH".into())
-            }
-            None => Ok(None),
-        }
-    }
-}
-
-fn names(value: &str) -> Result<Names, String> {
-    if value == "*" {
-        return Ok(Names::Any);
-    }
-    ServerName::try_from(value.to_owned()).map(Names::Is).map_err(|_| {
-        format!("`{value}` is not the name of a server: write tls_name=NAME, or tls_name=* for any")
-    })
 }
 
 fn contact_point(host: &str) -> Result<String, String> {
@@ -204,6 +160,8 @@ fn replication(value: &str) -> Result<Replication, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drivers::tls::{Names, Own};
+    use rustls::pki_types::ServerName;
 
     #[test]
     fn hosts_keyspace_and_options_are_parsed() {

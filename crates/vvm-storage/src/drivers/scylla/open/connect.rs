@@ -1,14 +1,15 @@
 //! Connects to a cluster: nodes, login, TLS, timeouts.
 
 use super::{
-    Address, Levels, OpenError, PASSWORD,
+    Address, Levels, OpenError,
     ending::{Ending, Watch},
 };
+use crate::drivers::password;
 use ::scylla::{
     client::{execution_profile::ExecutionProfile, session::Session, session_builder::SessionBuilder},
     policies::{load_balancing::DefaultPolicy, retry::FallthroughRetryPolicy},
 };
-use std::{env, fs, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -53,7 +54,7 @@ pub(super) async fn connect(address: &Address) -> Result<(Session, Ending), Open
         builder = builder.user(user, password(address)?);
     }
     if let Some(tls) = &address.tls {
-        builder = builder.tls_context(Some(tls.read()?));
+        builder = builder.tls_context(Some(Arc::new(tls.read().map_err(OpenError::of_file)?)));
     }
     let built = builder.build().await;
     // It keeps what `ending` waits for.
@@ -68,12 +69,6 @@ pub(super) async fn connect(address: &Address) -> Result<(Session, Ending), Open
 }
 
 fn password(address: &Address) -> Result<String, OpenError> {
-    let password = match &address.password_file {
-        Some(path) => match fs::read_to_string(path) {
-            Ok(text) => text.lines().next().map(str::to_owned),
-            Err(cause) => return Err(OpenError::PasswordFile { path: path.clone(), cause }),
-        },
-        None => env::var(PASSWORD).ok(),
-    };
-    password.filter(|password| !password.is_empty()).ok_or(OpenError::NoPassword)
+    let password = password::password(address.password_file.as_deref());
+    password.map_err(|(path, cause)| OpenError::PasswordFile { path, cause })?.ok_or(OpenError::NoPassword)
 }

@@ -1,10 +1,10 @@
 //! [`OpenError`]: why a keyspace can't be opened.
 
-use super::{
-    super::errors::{Outcome, of_preparing, outcome},
-    PASSWORD,
+use super::super::errors::{Outcome, of_preparing, outcome};
+use crate::{
+    StorageUrl,
+    drivers::{password::PASSWORD, tls::Unusable},
 };
-use crate::StorageUrl;
 use ::scylla::errors::{DbError, ExecutionError, NewSessionError, PrepareError, RequestAttemptError};
 use std::{io, path::PathBuf};
 
@@ -190,6 +190,10 @@ fn of_failure(cause: &ExecutionError) -> String {
 }
 
 impl OpenError {
+    pub(super) fn of_file(file: Unusable) -> Self {
+        Self::TlsFile { path: file.path, why: file.why }
+    }
+
     /// Whether the obstacle may pass by itself, so that trying again can help.
     pub(crate) fn is_passing(&self) -> bool {
         match self {

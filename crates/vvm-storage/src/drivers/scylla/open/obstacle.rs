@@ -1,6 +1,7 @@
 //! Finds the cause in the client library's nested connection errors.
 
-use super::{Address, OpenError, tls};
+use super::{Address, OpenError};
+use crate::drivers::tls_options;
 use ::scylla::errors::{
     BrokenConnectionError, BrokenConnectionErrorKind, ConnectionError, ConnectionPoolError,
     ConnectionSetupRequestErrorKind, DbError, FrameHeaderParseError, MetadataError, NewSessionError,
@@ -34,7 +35,7 @@ impl OpenError {
         }
         match of_stream(error) {
             Some(Stream::Tls(error)) => {
-                Self::Tls { contact_points, way_out: tls::way_out(error), why: error.to_string() }
+                Self::Tls { contact_points, way_out: tls_options::way_out(error), why: error.to_string() }
             }
             Some(Stream::Version(version)) => Self::Protocol {
                 contact_points,

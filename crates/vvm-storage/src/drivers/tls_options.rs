@@ -1,9 +1,8 @@
-//! TLS: the options of the URL, and the way out if it does not come about.
+//! The options of TLS that drivers of clusters share, and the way out if it does not come about.
 
-use super::OpenError;
-use crate::drivers::tls::{Names, Own, authorities, configuration};
-use rustls::{CertificateError, ClientConfig};
-use std::{path::PathBuf, sync::Arc};
+use super::tls::{Names, Own, Unusable, authorities, configuration};
+use rustls::{CertificateError, ClientConfig, pki_types::ServerName};
+use std::path::PathBuf;
 
 /// How to use TLS.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,11 +15,62 @@ pub(super) struct Tls {
 
 impl Tls {
     /// Reads the files.
-    pub(super) fn read(&self) -> Result<Arc<ClientConfig>, OpenError> {
-        let configuration = authorities(&self.authority)
-            .and_then(|roots| configuration(roots, &self.authority, self.names.clone(), self.own.as_ref()));
-        configuration.map(Arc::new).map_err(|file| OpenError::TlsFile { path: file.path, why: file.why })
+    pub(super) fn read(&self) -> Result<ClientConfig, Unusable> {
+        let roots = authorities(&self.authority)?;
+        configuration(roots, &self.authority, self.names.clone(), self.own.as_ref())
     }
+}
+
+/// The options of TLS.
+#[derive(Default)]
+pub(super) struct TlsFiles {
+    authority: Option<PathBuf>,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    names: Option<Names>,
+}
+
+impl TlsFiles {
+    /// Takes an option; `false` if it is not about TLS.
+    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
+        match name {
+            "tls_ca" => self.authority = Some(value.into()),
+            "tls_certificate" => self.certificate = Some(value.into()),
+            "tls_key" => self.key = Some(value.into()),
+            "tls_name" => self.names = Some(names(value)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Returns how to use TLS; `None` if no option is set.
+    pub(super) fn together(self) -> Result<Option<Tls>, String> {
+        let own = match (self.certificate, self.key) {
+            (Some(certificate), Some(key)) => Some(Own { certificate, key }),
+            (None, None) => None,
+            _ => {
+                return Err(
+                    "a certificate needs its key: give both, tls_certificate=PATH and tls_key=PATH".into()
+                );
+            }
+        };
+        match self.authority {
+            Some(authority) => Ok(Some(Tls { authority, names: self.names.unwrap_or(Names::Address), own })),
+            None if own.is_some() || self.names.is_some() => {
+                Err("TLS needs the authority that signed the nodes' certificates: add tls_ca=PATH".into())
+            }
+            None => Ok(None),
+        }
+    }
+}
+
+fn names(value: &str) -> Result<Names, String> {
+    if value == "*" {
+        return Ok(Names::Any);
+    }
+    ServerName::try_from(value.to_owned()).map(Names::Is).map_err(|_| {
+        format!("`{value}` is not the name of a server: write tls_name=NAME, or tls_name=* for any")
+    })
 }
 
 /// Returns what to do about an error of TLS.

@@ -1,0 +1,173 @@
+//! Which error of etcd or of the connection is which error of the contract: the table in the driver's
+//! documentation, as code.
+
+use ielections::{ReadError, WriteError, storage::Cause};
+
+/// A request failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DriverError {
+    /// No connection could be made, or no login: the request was not sent.
+    #[error("{cause}")]
+    NotConnected {
+        /// Why.
+        cause: Cause,
+        /// Whether it may pass by itself.
+        is_passing: bool,
+    },
+    /// The member refused the request before it proposed it, and may accept another one.
+    #[error("etcd did not begin: {0}")]
+    NotBegun(String),
+    /// The login is no longer valid. Nothing was applied, and the next request logs in.
+    #[error("etcd did not begin: {0}; the next request logs in again")]
+    LoginExpired(String),
+    /// The member refused the request, and so it will until an operator acts.
+    #[error("etcd refuses it: {0}")]
+    Refused(String),
+    /// It may have been applied, or may still be.
+    #[error("etcd did not answer whether it was applied: {0}")]
+    Unanswered(String),
+    /// The storage is another one than when it was opened.
+    #[error(
+        "{0}: another leader may be at work. Find out what replaced the storage, run `vvm init-storage` if \
+         it is empty, and start this process again"
+    )]
+    Replaced(&'static str),
+    /// A value makes no sense.
+    #[error(transparent)]
+    Damaged(#[from] Damaged),
+    /// The handle was closed.
+    #[error(transparent)]
+    Closed(#[from] crate::drivers::closed::Closed),
+}
+
+/// A value that this driver never wrote.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "below the prefix is a value that no election wrote: {0}. Stop all candidates, and find out what writes \
+     there"
+)]
+pub(super) struct Damaged(String);
+
+impl Damaged {
+    pub(super) fn of(what: impl ToString) -> Self {
+        Self(what.to_string())
+    }
+
+    /// A refusal although what stands is what was expected.
+    pub(super) fn not_shown() -> Self {
+        Self::of("a write was refused, and no value is in its way")
+    }
+}
+
+/// How a call ended that brought no message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum CallError {
+    /// The connection had ended before: nothing was sent.
+    NotSent(String),
+    /// The connection ended, or the answer was none of gRPC.
+    Broken(String),
+    /// A status of gRPC other than 0.
+    Status {
+        /// Its number.
+        code: u32,
+        /// The member's words.
+        message: String,
+    },
+}
+
+impl From<CallError> for DriverError {
+    /// (I7) Only a status that is given before a proposal, or instead of its application, is certain.
+    fn from(error: CallError) -> Self {
+        let (code, message) = match error {
+            CallError::NotSent(why) => return Self::NotBegun(why),
+            CallError::Broken(why) => return Self::Unanswered(why),
+            CallError::Status { code, message } => (code, message),
+        };
+        let says = |part| message.contains(part);
+        match code {
+            // The login's rights have changed since: compared when it is applied, and then it is not.
+            3 if says("revision of auth store is old") => Self::LoginExpired(message),
+            3 if says("user name is empty") => {
+                Self::Refused(format!("{message}; it requires a login: add user=NAME"))
+            }
+            3 | 12 => Self::Refused(message),
+            7 => Self::Refused(format!("{message}; the user needs a role that reads and writes the prefix")),
+            // "database space exceeded" may come with a write that was applied, "too many requests" not.
+            8 if says("too many requests") => Self::NotBegun(message),
+            9 if says("not supported for learner") => Self::NotBegun(message),
+            16 => Self::LoginExpired(message),
+            _ => Self::Unanswered(format!("{message} (gRPC status {code})")),
+        }
+    }
+}
+
+impl DriverError {
+    /// Whether the member is as good as any other for the next request.
+    pub(super) fn leaves_connection_usable(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::LoginExpired(_))
+    }
+
+    pub(super) fn of_write(self) -> WriteError {
+        match self {
+            Self::NotConnected { is_passing: true, .. } | Self::NotBegun(_) | Self::LoginExpired(_) => {
+                WriteError::NotApplied(self.into())
+            }
+            Self::Unanswered(_) => WriteError::Unknown(self.into()),
+            Self::Replaced(_) => WriteError::Replaced(self.into()),
+            // A damaged value comes with a refusal alone.
+            Self::NotConnected { .. } | Self::Refused(_) | Self::Damaged(_) | Self::Closed(_) => {
+                WriteError::Fatal(self.into())
+            }
+        }
+    }
+
+    pub(super) fn of_read(self) -> ReadError {
+        match self.of_write() {
+            WriteError::Fatal(cause) => ReadError::Fatal(cause),
+            WriteError::Replaced(cause) => ReadError::Replaced(cause),
+            WriteError::NotApplied(cause) | WriteError::Unknown(cause) => ReadError::Unavailable(cause),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_is_certain_only_if_nothing_can_have_been_applied() {
+        let outcome = |code, message: &str| {
+            let error = CallError::Status { code, message: message.to_owned() };
+            match DriverError::from(error).of_write() {
+                WriteError::NotApplied(_) => "not applied",
+                WriteError::Unknown(_) => "unknown",
+                WriteError::Fatal(_) => "fatal",
+                WriteError::Replaced(_) => "replaced",
+            }
+        };
+        let table = [
+            (2, "", "unknown"),
+            (3, "etcdserver: duplicate key given in txn request", "fatal"),
+            (3, "etcdserver: revision of auth store is old", "not applied"),
+            (3, "etcdserver: user name is empty", "fatal"),
+            (4, "context deadline exceeded", "unknown"),
+            (7, "etcdserver: permission denied", "fatal"),
+            (8, "etcdserver: mvcc: database space exceeded", "unknown"),
+            (8, "etcdserver: too many requests", "not applied"),
+            (9, "etcdserver: rpc not supported for learner", "not applied"),
+            (9, "etcdserver: not leader", "unknown"),
+            (12, "unknown service etcdserverpb.KV", "fatal"),
+            (14, "etcdserver: request timed out", "unknown"),
+            (14, "etcdserver: leader changed", "unknown"),
+            (15, "etcdserver: corrupt cluster", "unknown"),
+            (16, "etcdserver: invalid auth token", "not applied"),
+        ];
+        for (code, message, expected) in table {
+            assert_eq!(outcome(code, message), expected, "{code} {message}");
+        }
+        let broken = CallError::Broken(String::new());
+        assert!(matches!(DriverError::from(broken).of_write(), WriteError::Unknown(_)));
+        let unsent = CallError::NotSent(String::new());
+        assert!(matches!(DriverError::from(unsent).of_write(), WriteError::NotApplied(_)));
+    }
+}

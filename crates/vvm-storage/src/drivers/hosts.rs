@@ -1,0 +1,45 @@
+//! [`Host`]: the hosts of a URL, `host1,host2:port,[address]:port`.
+
+use std::{fmt, net::IpAddr};
+
+/// A host and its port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Host {
+    /// A name or an address without brackets.
+    pub(super) name: String,
+    pub(super) port: u16,
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, port } = self;
+        if name.contains(':') { write!(out, "[{name}]:{port}") } else { write!(out, "{name}:{port}") }
+    }
+}
+
+impl Host {
+    /// Whether it is this machine.
+    pub(super) fn is_loopback(&self) -> bool {
+        self.name == "localhost" || self.name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    }
+}
+
+/// Parses hosts with commas between them; `default` is the port of those without one.
+pub(super) fn parse(text: &str, default: u16) -> Result<Vec<Host>, String> {
+    text.split(',').map(|text| host(text, default)).collect()
+}
+
+fn host(text: &str, default: u16) -> Result<Host, String> {
+    let (name, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((name, "")) => (name, None),
+        Some((name, port)) => (name, Some(port.strip_prefix(':').unwrap_or_default())),
+        None => text.split_once(':').map_or((text, None), |(name, port)| (name, Some(port))),
+    };
+    if name.is_empty() {
+        return Err(format!("`{text}` is no host: write host, host:{default} or [address]:{default}"));
+    }
+    let port = port.map_or(Some(default), |port| port.parse().ok().filter(|port| *port > 0));
+    let port =
+        port.ok_or_else(|| format!("`{text}` has no port: write host:{default} or [address]:{default}"))?;
+    Ok(Host { name: name.to_owned(), port })
+}

@@ -1,0 +1,58 @@
+//! What a handle refuses, and storages that are deleted or created again while it is open.
+
+use super::{TTL, VACANT, entry, fresh, refused, slot_of, url};
+use ielections::{Claim, ReadError, Swap, WriteError};
+use vvm_storage::{
+    SysVvmStorage,
+    etcd::{EtcdStorage, OpenError},
+    init_storage,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn prefix_that_is_not_ready_is_refused_with_the_way_out() {
+    let error = refused(&url(&fresh())).await;
+    assert!(matches!(&error, OpenError::NoStorage { .. }) && !error.is_passing(), "{error}");
+    assert!(error.to_string().contains("vvm init-storage"), "{error}");
+    let error = refused("etcd://127.0.0.1:1/vvm").await;
+    assert!(matches!(&error, OpenError::Unreachable { .. }) && error.is_passing(), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_may_create_at_once_and_again() {
+    let url = url(&fresh());
+    let mut creators = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let url = url.clone();
+        creators.spawn(async move { init_storage(&url).await });
+    }
+    for created in creators.join_all().await {
+        created.unwrap();
+    }
+    init_storage(&url).await.unwrap();
+    assert!(EtcdStorage::open(&url).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn member_that_is_down_is_passed_over() {
+    let url = url(&fresh()).replace("etcd://", "etcd://127.0.0.1:1,");
+    init_storage(&url).await.unwrap();
+    let storage = EtcdStorage::open(&url).await.unwrap();
+    let (at, held) = (slot_of("slot"), entry(1, 1, TTL));
+    assert_eq!(storage.claim(at.clone(), &VACANT, &held).await.unwrap(), Claim::Claimed);
+    assert_eq!(storage.renew(at, &held, &entry(1, 2, TTL)).await.unwrap(), Swap::Swapped);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn closed_handle_refuses_everything() {
+    let url = url(&fresh());
+    init_storage(&url).await.unwrap();
+    let storage = EtcdStorage::open(&url).await.unwrap();
+    let described = storage.describe().await.unwrap();
+    println!("{described:#?}");
+    assert!(described.software.as_deref().unwrap().starts_with("etcd 3."), "{described:?}");
+    assert!(described.setting("members").is_some() && described.setting("revision").is_some());
+    storage.close().await;
+    assert!(matches!(storage.read(slot_of("slot")).await, Err(ReadError::Fatal(_))));
+    let claim = storage.claim(slot_of("slot"), &VACANT, &entry(1, 1, TTL)).await;
+    assert!(matches!(claim, Err(WriteError::Fatal(_))), "{claim:?}");
+}
