@@ -13,14 +13,24 @@ pub mod dynamodb;
 pub mod etcd;
 #[cfg(any(feature = "etcd", feature = "postgres"))]
 mod hosts;
+#[cfg(any(feature = "dynamodb", feature = "object-store"))]
+mod http_connection;
 #[cfg(feature = "mem")]
 pub mod mem;
+#[cfg(feature = "object-store")]
+pub mod objects;
 pub(crate) mod options;
 #[cfg(any(feature = "etcd", feature = "scylla"))]
 mod password;
 #[cfg(feature = "postgres")]
 pub mod postgres;
-#[cfg(any(feature = "dynamodb", feature = "etcd", feature = "postgres", feature = "scylla"))]
+#[cfg(any(
+    feature = "dynamodb",
+    feature = "etcd",
+    feature = "object-store",
+    feature = "postgres",
+    feature = "scylla"
+))]
 mod request_timeout;
 #[cfg(feature = "scylla")]
 pub mod scylla;

@@ -10,7 +10,8 @@
 //! - `cells` (feature): elections on a storage with compare-and-swap on one value.
 //! - Drivers, each a feature: [`mem`] (memory of this process), [`sqlite`] (a file that processes share),
 //!   `sled` (a folder of one process), `scylla` (ScyllaDB or Apache Cassandra), `postgres` (PostgreSQL),
-//!   `etcd` (etcd), `dynamodb` (Amazon DynamoDB).
+//!   `etcd` (etcd), `dynamodb` (Amazon DynamoDB), `object-store` (buckets of Amazon S3, Google Cloud Storage,
+//!   Azure).
 //! - [`open`], [`init_storage`]: open and create the storage that a URL names.
 //! - `testing` (feature): storages for tests, in front of others.
 //!
@@ -44,6 +45,8 @@ pub use drivers::dynamodb;
 pub use drivers::etcd;
 #[cfg(feature = "mem")]
 pub use drivers::mem;
+#[cfg(feature = "object-store")]
+pub use drivers::objects;
 #[cfg(feature = "postgres")]
 pub use drivers::postgres;
 #[cfg(feature = "scylla")]

@@ -8,11 +8,13 @@ use std::fmt;
 pub struct StorageUrl(String);
 
 /// Options whose values may be shown.
-const SHOWN: [&str; 19] = [
+const SHOWN: [&str; 21] = [
+    "account",
     "allow",
     "context",
     "datacenter",
     "endpoint",
+    "min_ttl",
     "mode",
     "password_file",
     "prefix",

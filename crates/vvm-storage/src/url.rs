@@ -9,6 +9,7 @@
 //! | `postgres://user@host1,host2:5432/database` | a schema in a database of PostgreSQL: module `postgres` |
 //! | `etcd://host1,host2,host3:2379/elections` | keys below a prefix of an etcd cluster: module `etcd` |
 //! | `dynamodb://eu-west-1/elections` | a table of Amazon DynamoDB: module `dynamodb` |
+//! | `s3://bucket/elections?region=eu-west-1`, `gs://bucket/elections`, `az://container/elections?account=payroll` | a bucket: module `objects` |
 //!
 //! After `sqlite:` and `sled:` comes a path; nothing in it is escaped, and it can't contain a `?`. An
 //! absolute path may have two slashes in front (`sqlite:///var/lib/vvm/elections.db`). Options of `sqlite:`:
@@ -48,6 +49,8 @@ enum Place<'url> {
     Etcd(&'url str),
     /// The whole URL.
     DynamoDb(&'url str),
+    /// The whole URL.
+    Objects(&'url str),
 }
 
 impl Place<'_> {
@@ -61,8 +64,12 @@ impl Place<'_> {
             Self::Postgres(_) => "postgres",
             Self::Etcd(_) => "etcd",
             Self::DynamoDb(_) => "dynamodb",
+            Self::Objects(url) if url.starts_with("gs:") => "gs",
+            Self::Objects(url) if url.starts_with("az:") => "az",
+            Self::Objects(_) => "s3",
         };
-        OpenError::NotInThisBuild { scheme }
+        let feature = if matches!(self, Self::Objects(_)) { "object-store" } else { scheme };
+        OpenError::NotInThisBuild { scheme, feature }
     }
 }
 
@@ -74,7 +81,7 @@ impl Place<'_> {
 /// # Cancel safety
 /// Dropped, it leaves nothing open.
 pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
-    #[cfg(not(feature = "mem"))]
+    #[cfg(not(any(feature = "mem", feature = "object-store")))]
     drop(clock);
     match parse(url)? {
         #[cfg(feature = "mem")]
@@ -93,6 +100,11 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
         Place::Etcd(url) => Ok(Arc::new(crate::etcd::EtcdStorage::open(url).await?)),
         #[cfg(feature = "dynamodb")]
         Place::DynamoDb(url) => Ok(Arc::new(crate::dynamodb::DynamoDbStorage::open(url).await?)),
+        #[cfg(feature = "object-store")]
+        Place::Objects(url) => {
+            let cells = crate::objects::ObjectCells::open(url, Arc::clone(&clock)).await?;
+            Ok(Arc::new(crate::cells::Cells::new(cells, clock)))
+        }
         #[allow(unreachable_patterns, reason = "reached in a build that leaves a driver out")]
         place => Err(place.not_in_this_build()),
     }
@@ -130,6 +142,8 @@ pub async fn init_storage(url: &str) -> Result<(), OpenError> {
         Place::Etcd(url) => Ok(crate::etcd::init(url).await?),
         #[cfg(feature = "dynamodb")]
         Place::DynamoDb(url) => Ok(crate::dynamodb::init(url).await?),
+        #[cfg(feature = "object-store")]
+        Place::Objects(url) => Ok(crate::objects::init(url).await?),
         #[allow(unreachable_patterns, reason = "reached in a build that leaves a driver out")]
         place => Err(place.not_in_this_build()),
     }
@@ -154,6 +168,7 @@ fn parse(url: &str) -> Result<Place<'_>, OpenError> {
         "postgres" => Ok(Place::Postgres(url)),
         "etcd" => Ok(Place::Etcd(url)),
         "dynamodb" => Ok(Place::DynamoDb(url)),
+        "s3" | "gs" | "az" => Ok(Place::Objects(url)),
         _ => Err(OpenError::UnknownScheme { scheme: scheme.to_owned() }),
     }
 }

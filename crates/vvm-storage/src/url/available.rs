@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Every driver: its scheme, how to write its URL, and whether this build has it.
-const DRIVERS: [(&str, &str, bool); 7] = [
+const DRIVERS: [(&str, &str, bool); 10] = [
     ("sqlite", "sqlite:PATH", cfg!(feature = "sqlite")),
     ("sled", "sled:PATH", cfg!(feature = "sled")),
     ("mem", "mem:", cfg!(feature = "mem")),
@@ -11,6 +11,9 @@ const DRIVERS: [(&str, &str, bool); 7] = [
     ("etcd", "etcd://HOST/PREFIX", cfg!(feature = "etcd")),
     ("scylla", "scylla://HOST/KEYSPACE", cfg!(feature = "scylla")),
     ("dynamodb", "dynamodb://REGION/TABLE", cfg!(feature = "dynamodb")),
+    ("s3", "s3://BUCKET/PREFIX?region=REGION", cfg!(feature = "object-store")),
+    ("gs", "gs://BUCKET/PREFIX", cfg!(feature = "object-store")),
+    ("az", "az://CONTAINER/PREFIX?account=ACCOUNT", cfg!(feature = "object-store")),
 ];
 
 /// Returns the schemes of the drivers in this build.
@@ -29,7 +32,11 @@ impl fmt::Display for Available {
         write!(out, "this build has {}", list(true, |driver| driver.1))?;
         match list(false, |driver| driver.0) {
             others if others.is_empty() => Ok(()),
-            others => write!(out, "; cargo features add {others}"),
+            others => write!(
+                out,
+                "; cargo features add {}",
+                others.replace("s3, gs, az", "object-store (s3, gs, az)")
+            ),
         }
     }
 }

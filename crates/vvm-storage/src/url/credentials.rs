@@ -15,6 +15,17 @@ pub fn credentials(url: &str) -> &'static [&'static str] {
             "AWS_SESSION_TOKEN",
             "AWS_CONTAINER_AUTHORIZATION_TOKEN",
         ],
+        Ok(Place::Objects(url)) if url.starts_with("s3:") => {
+            &["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"]
+        }
+        Ok(Place::Objects(url)) if url.starts_with("gs:") => &["GOOGLE_SERVICE_ACCOUNT_KEY"],
+        Ok(Place::Objects(_)) => &[
+            "AZURE_STORAGE_ACCOUNT_KEY",
+            "AZURE_STORAGE_ACCESS_KEY",
+            "AZURE_STORAGE_SAS_TOKEN",
+            "AZURE_STORAGE_SAS_KEY",
+            "AZURE_CLIENT_SECRET",
+        ],
         Ok(Place::Mem | Place::Sqlite(_) | Place::Sled(_)) | Err(_) => &[],
     }
 }

@@ -20,11 +20,13 @@ pub enum OpenError {
     },
     /// This build leaves the driver out.
     #[error(
-        "this build has no driver for `{scheme}:`: build it with the cargo feature `{scheme}` ({Available})"
+        "this build has no driver for `{scheme}:`: build it with the cargo feature `{feature}` ({Available})"
     )]
     NotInThisBuild {
-        /// The scheme of the URL, and the feature of its driver.
+        /// The scheme of the URL.
         scheme: &'static str,
+        /// The feature of its driver.
+        feature: &'static str,
     },
     /// The scheme is known, and the rest of the URL is malformed.
     #[error("`{url}`: {why}")]
@@ -58,6 +60,10 @@ pub enum OpenError {
     #[cfg(feature = "dynamodb")]
     #[error(transparent)]
     DynamoDb(#[from] crate::dynamodb::OpenError),
+    /// The bucket could not be opened, or its server ignores conditions.
+    #[cfg(feature = "object-store")]
+    #[error(transparent)]
+    Objects(#[from] crate::objects::OpenError),
 }
 
 impl OpenError {
@@ -80,6 +86,8 @@ impl OpenError {
             Self::Etcd(error) => matches!(error, crate::etcd::OpenError::Url { .. }),
             #[cfg(feature = "dynamodb")]
             Self::DynamoDb(error) => matches!(error, crate::dynamodb::OpenError::Url { .. }),
+            #[cfg(feature = "object-store")]
+            Self::Objects(error) => matches!(error, crate::objects::OpenError::Url { .. }),
         }
     }
 
@@ -110,6 +118,8 @@ impl OpenError {
             Self::Postgres(error) => error.is_passing(),
             #[cfg(feature = "etcd")]
             Self::Etcd(error) => error.is_passing(),
+            #[cfg(feature = "object-store")]
+            Self::Objects(error) => error.is_passing(),
             #[cfg(feature = "dynamodb")]
             Self::DynamoDb(error) => {
                 use crate::dynamodb::OpenError::{BeingCreated, CredentialsNotFetched, Request, Unreachable};

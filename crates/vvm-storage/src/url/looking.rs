@@ -21,6 +21,11 @@ pub async fn open_to_look(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn Sy
             let (path, options) = (file.path.as_ref(), file.options());
             Ok(Arc::new(crate::sqlite::SqliteStorage::open_to_look(path, options).await?))
         }
+        #[cfg(feature = "object-store")]
+        Place::Objects(url) => {
+            let cells = crate::objects::ObjectCells::open_to_look(url, Arc::clone(&clock)).await?;
+            Ok(Arc::new(crate::cells::Cells::new(cells, clock)))
+        }
         _ => open(url, clock).await,
     }
 }
@@ -33,9 +38,12 @@ pub async fn open_to_look(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn Sy
 pub fn shared_between_processes(url: &str) -> Result<bool, OpenError> {
     match parse(url)? {
         Place::Mem | Place::Sled(_) => Ok(false),
-        Place::Sqlite(_) | Place::Scylla(_) | Place::Postgres(_) | Place::Etcd(_) | Place::DynamoDb(_) => {
-            Ok(true)
-        }
+        Place::Sqlite(_)
+        | Place::Scylla(_)
+        | Place::Postgres(_)
+        | Place::Etcd(_)
+        | Place::DynamoDb(_)
+        | Place::Objects(_) => Ok(true),
     }
 }
 
@@ -47,7 +55,9 @@ pub fn shared_between_processes(url: &str) -> Result<bool, OpenError> {
 pub fn exists(url: &str) -> Result<bool, OpenError> {
     let found = match parse(url)? {
         Place::Mem => return Ok(false),
-        Place::Scylla(_) | Place::Postgres(_) | Place::Etcd(_) | Place::DynamoDb(_) => return Ok(true),
+        Place::Scylla(_) | Place::Postgres(_) | Place::Etcd(_) | Place::DynamoDb(_) | Place::Objects(_) => {
+            return Ok(true);
+        }
         Place::Sqlite(file) => std::fs::metadata(file.path),
         Place::Sled(path) => std::fs::metadata(path),
     };

@@ -20,6 +20,9 @@ fn scheme_and_place_are_parsed() {
     assert_eq!(parse(cluster).unwrap(), Place::Scylla(cluster));
     let table = "dynamodb://eu-west-1/elections?endpoint=http://localhost:8000";
     assert_eq!(parse(table).unwrap(), Place::DynamoDb(table));
+    for bucket in ["s3://bucket/elections?region=eu-west-1", "gs://bucket/a", "az://container/a?account=b"] {
+        assert_eq!(parse(bucket).unwrap(), Place::Objects(bucket));
+    }
 }
 
 #[test]
@@ -104,6 +107,11 @@ async fn no_refusal_shows_a_secret() {
         "dynamodb://eu-west-1/table?endpoint=http://KEY:hunter2@host",
         "dynamodb://eu-west-1/table?endpoint=ftp://KEY:hunter2@host",
         "dynamodb://eu-west-1/table?endpoint=http://host&token=x&hunter2",
+        "s3://KEY:hunter2@bucket/elections",
+        "s3://bucket/elections?secret_access_key=hunter2",
+        "s3://bucket/elections?endpoint=https://KEY:hunter2@host",
+        "gs://bucket/elections?key=hunter2",
+        "az://container/elections?account=a&sas=hunter2",
         "scylla://vvm:hunter2@host/keyspace",
         "scylla://vvm:a@hunter2@host",
         "scylla://vvm:a?hunter2@host/keyspace",

@@ -6,6 +6,9 @@ use super::{
 };
 use crate::{Claim, Delete, Entry, Holder, Limits, Slot, Swap};
 
+/// With every prefix, shorter than [`Limits::LEAST_KEY_BYTES`].
+const LONG_NAME: usize = 400;
+
 /// Names that an encoding may confuse: empty, each byte alone, all bytes, prefixes of each other, separators,
 /// numbers.
 pub(in crate::testing) fn hostile_names() -> Vec<Vec<u8>> {
@@ -15,7 +18,7 @@ pub(in crate::testing) fn hostile_names() -> Vec<Vec<u8>> {
         ["a", "a\0", "a\0\0", "\0a", "a/b", "a/", "/b", "a:1", "a,1", "a%2Fb", "'; --", "ä", "A"]
             .map(Vec::from),
     );
-    names.extend([vec![0, 0, 0, 1], vec![0, 0, 0, 1, 0, 0, 0, 1], vec![0xff; 5], vec![b'x'; 1000]]);
+    names.extend([vec![0, 0, 0, 1], vec![0, 0, 0, 1, 0, 0, 0, 1], vec![0xff; 5], vec![b'x'; LONG_NAME]]);
     names.sort();
     names.dedup();
     names

@@ -7,13 +7,14 @@ mod tests;
 
 pub(super) use cancellation::Cancellation;
 
+use crate::drivers::http_connection::{chain, never_connected};
 use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_dynamodb::{
     config::http::HttpResponse,
     error::{BuildError, ConnectorError, ProvideErrorMetadata, SdkError},
 };
 use ielections::{ReadError, WriteError};
-use std::{error::Error, iter::successors};
+use std::error::Error;
 
 /// Why a request failed, as far as it is known.
 #[derive(Debug, thiserror::Error)]
@@ -180,12 +181,7 @@ impl Failure {
                 _ => Self::NotSent(said),
             };
         }
-        // Connecting includes the look-up of the host name and the TLS handshake. The system's error
-        // "connection refused" proves nothing: an established connection may end with it, too.
-        let never_connected = chain(error)
-            .filter_map(|error| error.downcast_ref::<hyper_util::client::legacy::Error>())
-            .any(hyper_util::client::legacy::Error::is_connect);
-        if never_connected { Self::NotSent(said) } else { Self::Unanswered(said) }
+        if never_connected(error) { Self::NotSent(said) } else { Self::Unanswered(said) }
     }
 
     fn of_code(code: &str, said: String) -> Self {
@@ -237,11 +233,4 @@ where
     }
     let words: Vec<_> = chain(error).map(ToString::to_string).collect();
     words.join(": ")
-}
-
-/// Iterates over an error and its causes.
-pub(super) fn chain<'error>(
-    error: &'error (dyn Error + 'static),
-) -> impl Iterator<Item = &'error (dyn Error + 'static)> {
-    successors(Some(error), |&error| error.source())
 }

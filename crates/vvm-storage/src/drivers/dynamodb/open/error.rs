@@ -1,10 +1,7 @@
 //! Why a table can't be opened. Each message says what to do.
 
-use super::{
-    super::errors::{Failure, chain},
-    Address,
-};
-use crate::StorageUrl;
+use super::{super::errors::Failure, Address};
+use crate::{StorageUrl, drivers::http_connection::chain};
 use aws_credential_types::provider::error::CredentialsError;
 use std::io;
 

@@ -1,0 +1,182 @@
+//! [`Answer`]: what an answer of an object store means. The table in the driver's documentation has the
+//! reasons.
+
+use ielections::{ReadError, WriteError};
+use object_store::HeaderMap;
+
+/// The status, the code and the headers of an answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    /// `NoSuchKey`, for example. Empty for success, and for an answer without one.
+    code: String,
+    message: String,
+    headers: HeaderMap,
+}
+
+/// Why a request failed, as far as it is known.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// Nothing was sent.
+    #[error("no connection to the object store, or no credentials for it: {0}")]
+    NotSent(String),
+    /// The credentials or their rights are not enough.
+    #[error(
+        "the object store denies the request: check the credentials, the machine's clock, and the rights to \
+         get and put objects and to list the bucket ({0})"
+    )]
+    Denied(String),
+    /// The bucket does not exist.
+    #[error(
+        "there is no such bucket: it was deleted or renamed. Stop all candidates before you create it again \
+         ({0})"
+    )]
+    NoBucket(String),
+    /// The server does not understand the request, or is another one.
+    #[error("the object store refuses the request: check the region and the endpoint ({0})")]
+    Refused(String),
+    /// Another request for the object was being carried out, or there are too many.
+    #[error("the object store is busy with other requests ({0})")]
+    Busy(String),
+    /// The request may have been applied.
+    #[error("the object store did not confirm the request: {0}")]
+    Unanswered(String),
+}
+
+impl Failure {
+    pub(super) fn into_write_error(self) -> WriteError {
+        match self {
+            Self::NotSent(_) | Self::Busy(_) => WriteError::NotApplied(self.into()),
+            Self::Denied(_) | Self::Refused(_) => WriteError::Fatal(self.into()),
+            // It existed when it was opened (I1).
+            Self::NoBucket(_) => WriteError::Replaced(self.into()),
+            Self::Unanswered(_) => WriteError::Unknown(self.into()),
+        }
+    }
+
+    pub(super) fn into_read_error(self) -> ReadError {
+        match self {
+            Self::NotSent(_) | Self::Busy(_) | Self::Unanswered(_) => ReadError::Unavailable(self.into()),
+            Self::Denied(_) | Self::Refused(_) => ReadError::Fatal(self.into()),
+            Self::NoBucket(_) => ReadError::Replaced(self.into()),
+        }
+    }
+}
+
+impl Answer {
+    pub(super) fn of(status: u16, headers: HeaderMap, body: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(body);
+        let element = |name: &str| {
+            let (_, rest) = text.split_once(&format!("<{name}>"))?;
+            Some(rest.split_once("</")?.0.trim().to_owned())
+        };
+        let code = element("Code").unwrap_or_default();
+        Self { status, code, message: element("Message").unwrap_or_default(), headers }
+    }
+
+    pub(super) fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// Whether it says that there is no such object in a bucket that exists.
+    pub(super) fn is_absent(&self) -> bool {
+        self.status == 404 && matches!(&*self.code, "NoSuchKey" | "BlobNotFound")
+    }
+
+    /// Whether it says that the condition of a write does not hold.
+    pub(super) fn is_refusal(&self) -> bool {
+        self.status == 412
+            || self.is_absent()
+            || (self.status == 409 && matches!(&*self.code, "BlobAlreadyExists" | "PreconditionFailed"))
+    }
+
+    /// Maps an answer that is neither a success nor one of the above. What is not certain is unknown (I7).
+    pub(super) fn failure(&self) -> Failure {
+        let said = self.said();
+        match (self.status, &*self.code) {
+            (404, "NoSuchBucket" | "ContainerNotFound") => Failure::NoBucket(said),
+            (409 | 429, _) => Failure::Busy(said),
+            (400, "RequestTimeout") | (408 | 500.., _) => Failure::Unanswered(said),
+            (401 | 403, _) => Failure::Denied(said),
+            // A success that is none: an answer of a proxy, as a rule.
+            (200..300, _) => Failure::Unanswered(format!("{said} without a tag")),
+            _ => Failure::Refused(said),
+        }
+    }
+
+    /// Returns a header, if its value is text.
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    fn said(&self) -> String {
+        let Self { status, code, message, .. } = self;
+        match (&**code, &**message) {
+            ("", _) => format!("HTTP status {status}"),
+            (code, "") => format!("HTTP status {status}, {code}"),
+            (code, message) => format!("HTTP status {status}, {code}: {message}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, code: &str) -> Answer {
+        let body = format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>m</Message></Error>");
+        Answer::of(status, HeaderMap::new(), body.as_bytes())
+    }
+
+    fn name(error: &WriteError) -> &'static str {
+        match error {
+            WriteError::NotApplied(_) => "NotApplied",
+            WriteError::Unknown(_) => "Unknown",
+            WriteError::Fatal(_) => "Fatal",
+            WriteError::Replaced(_) => "Replaced",
+        }
+    }
+
+    #[test]
+    fn answer_to_a_write_is_mapped_as_the_table_says() {
+        for (status, code, expected) in [
+            (412, "PreconditionFailed", "refused"),
+            (412, "", "refused"),
+            (404, "NoSuchKey", "refused"),
+            (404, "BlobNotFound", "refused"),
+            (409, "BlobAlreadyExists", "refused"),
+            (404, "NoSuchBucket", "Replaced"),
+            (404, "ContainerNotFound", "Replaced"),
+            (404, "", "Fatal"),
+            (409, "ConditionalRequestConflict", "NotApplied"),
+            (429, "SlowDown", "NotApplied"),
+            (408, "", "Unknown"),
+            (400, "RequestTimeout", "Unknown"),
+            (400, "InvalidRequest", "Fatal"),
+            (401, "", "Fatal"),
+            (403, "AccessDenied", "Fatal"),
+            (307, "", "Fatal"),
+            (500, "InternalError", "Unknown"),
+            (501, "NotImplemented", "Unknown"),
+            (503, "SlowDown", "Unknown"),
+            (200, "", "Unknown"),
+        ] {
+            let answer = answer(status, code);
+            let found = match answer.is_refusal() {
+                true => "refused",
+                false => name(&answer.failure().into_write_error()),
+            };
+            assert_eq!(found, expected, "{status} {code}");
+        }
+    }
+
+    #[test]
+    fn only_a_named_absence_is_one() {
+        assert!(answer(404, "NoSuchKey").is_absent());
+        for other in [answer(404, "NoSuchBucket"), answer(404, ""), answer(403, "NoSuchKey")] {
+            assert!(!other.is_absent(), "{other:?}");
+        }
+        let error = answer(404, "NoSuchBucket").failure().into_read_error();
+        assert!(matches!(error, ReadError::Replaced(_)), "{error}");
+    }
+}

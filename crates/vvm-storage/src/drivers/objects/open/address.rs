@@ -1,0 +1,234 @@
+//! Parses `s3://…`, `gs://…` and `az://…`.
+
+use crate::drivers::{
+    options::options,
+    request_timeout::{REQUEST_TIMEOUT, duration, request_timeout},
+};
+use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
+
+/// The interface of an object store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in super::super) enum Platform {
+    S3,
+    Google,
+    Azure,
+}
+
+/// A bucket and a prefix in it, and how to reach them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in super::super) struct Address {
+    pub(super) platform: Platform,
+    /// On Azure, the container.
+    pub(super) bucket: String,
+    /// Neither begins nor ends with a slash.
+    pub(super) prefix: String,
+    pub(super) region: Option<String>,
+    pub(super) account: Option<String>,
+    pub(super) endpoint: Option<String>,
+    pub(super) is_http_allowed: bool,
+    pub(super) tls_ca: Option<PathBuf>,
+    pub(super) request_timeout: Duration,
+    pub(in super::super) min_ttl: Duration,
+}
+
+/// An attempt may take a tenth of it: a slow PUT takes 0.3 s. And Google Cloud Storage takes one write a
+/// second to an object, where a leader renews each quarter of its TTL.
+const MIN_TTL: Duration = Duration::from_secs(5);
+
+/// On a server nearby, as on other databases.
+const SHORTEST_MIN_TTL: Duration = Duration::from_secs(2);
+
+/// Leaves room for the longest key in an object's name of 1,024 bytes.
+const MOST_PREFIX_BYTES: usize = 190;
+
+const SECRETS: &str = "a URL must not contain secrets, because other users can read it: put them into the \
+    environment (AWS_SECRET_ACCESS_KEY, GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_KEY), or use a role of \
+    the machine";
+
+impl Platform {
+    fn scheme(self) -> &'static str {
+        match self {
+            Self::S3 => "s3",
+            Self::Google => "gs",
+            Self::Azure => "az",
+        }
+    }
+
+    fn example(self) -> &'static str {
+        match self {
+            Self::S3 => "s3://bucket/elections?region=eu-west-1",
+            Self::Google => "gs://bucket/elections",
+            Self::Azure => "az://container/elections?account=payroll",
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    /// Nothing of it can contain a secret.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { platform, bucket, prefix, region, account, endpoint, .. } = self;
+        write!(out, "{}://{bucket}/{prefix}", platform.scheme())?;
+        let options = [("region", region), ("account", account), ("endpoint", endpoint)];
+        let given = options.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        for ((name, value), separator) in given.zip(["?", "&", "&"]) {
+            write!(out, "{separator}{name}={value}")?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn parse(url: &str) -> Result<Address, String> {
+    let platforms = [Platform::S3, Platform::Google, Platform::Azure];
+    let found = platforms.into_iter().find_map(|platform| {
+        let rest = url.strip_prefix(platform.scheme())?.strip_prefix("://")?;
+        Some((platform, rest))
+    });
+    let (platform, rest) = found.ok_or("two slashes are missing: write s3://bucket/elections")?;
+    let (place, text) = rest.split_once('?').unwrap_or((rest, ""));
+    if place.contains('@') {
+        return Err(SECRETS.into());
+    }
+    let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
+    let mut address = Address {
+        platform,
+        bucket: checked_bucket(bucket)?,
+        prefix: checked_prefix(prefix.trim_end_matches('/'), platform)?,
+        region: None,
+        account: None,
+        endpoint: None,
+        is_http_allowed: false,
+        tls_ca: None,
+        request_timeout: REQUEST_TIMEOUT,
+        min_ttl: MIN_TTL,
+    };
+    for option in options(text) {
+        let (name, value) = option?;
+        match name {
+            "region" if platform == Platform::S3 => address.region = Some(word(name, value)?),
+            "account" if platform == Platform::Azure => address.account = Some(word(name, value)?),
+            "endpoint" => address.endpoint = Some(endpoint(value)?),
+            "allow" if value == "http" => address.is_http_allowed = true,
+            "tls_ca" => address.tls_ca = Some(value.into()),
+            "request_timeout" => address.request_timeout = request_timeout(value)?,
+            "min_ttl" if platform == Platform::S3 => address.min_ttl = min_ttl(value)?,
+            "access_key_id" | "secret_access_key" | "session_token" | "password" | "key" | "sas" => {
+                return Err(SECRETS.into());
+            }
+            _ => {
+                let own = match platform {
+                    Platform::S3 => "region, min_ttl, ",
+                    Platform::Google => "",
+                    Platform::Azure => "account, ",
+                };
+                return Err(format!(
+                    "there is no option `{name}` with this value; there are {own}endpoint, allow=http, \
+                     tls_ca and request_timeout"
+                ));
+            }
+        }
+    }
+    address.checked()
+}
+
+impl Address {
+    fn checked(mut self) -> Result<Self, String> {
+        let example = self.platform.example();
+        match self.platform {
+            Platform::S3 if self.region.is_none() && self.endpoint.is_none() => {
+                return Err(format!("the region is missing: write {example}"));
+            }
+            Platform::Azure if self.account.is_none() => {
+                return Err(format!("the storage account is missing: write {example}"));
+            }
+            _ => {}
+        }
+        match self.endpoint.as_ref().and_then(|endpoint| endpoint.strip_prefix("http://")) {
+            Some(place) if !self.is_http_allowed && !is_loopback(place) => Err(format!(
+                "`http://{place}` is not on this machine, and records and tokens would be sent in clear \
+                 text: write https://…, or add allow=http"
+            )),
+            Some(_) => {
+                self.is_http_allowed = true;
+                Ok(self)
+            }
+            None => Ok(self),
+        }
+    }
+}
+
+fn checked_bucket(bucket: &str) -> Result<String, String> {
+    if bucket.ends_with(".mrap") {
+        return Err(format!(
+            "`{bucket}` is a multi-region access point: two regions would have two leaders; use a bucket"
+        ));
+    }
+    if bucket.ends_with("--x-s3") {
+        return Err(format!("`{bucket}` is a directory bucket, which is not supported: use another bucket"));
+    }
+    let is_name = (3..=222).contains(&bucket.len())
+        && bucket
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte));
+    if !is_name {
+        return Err(format!(
+            "`{bucket}` is not a bucket: use 3 to 222 lower-case letters, digits, `-`, `.` or `_`"
+        ));
+    }
+    Ok(bucket.to_owned())
+}
+
+fn checked_prefix(prefix: &str, platform: Platform) -> Result<String, String> {
+    if prefix.is_empty() {
+        return Err(format!("the prefix is missing: write {}", platform.example()));
+    }
+    let is_part = |part: &str| {
+        !matches!(part, "" | "." | "..")
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+    };
+    if prefix.len() > MOST_PREFIX_BYTES || !prefix.split('/').all(is_part) {
+        return Err(format!(
+            "`{prefix}` is not a prefix: use at most {MOST_PREFIX_BYTES} letters, digits, `-`, `.`, `_`, and \
+             single slashes"
+        ));
+    }
+    Ok(prefix.to_owned())
+}
+
+fn min_ttl(value: &str) -> Result<Duration, String> {
+    duration(value).filter(|least| (SHORTEST_MIN_TTL..=MIN_TTL).contains(least)).ok_or_else(|| {
+        format!("`{value}` is not a valid shortest TTL: write min_ttl=2s for a server nearby, from 2s to 5s")
+    })
+}
+
+fn word(name: &str, value: &str) -> Result<String, String> {
+    let is_word =
+        value.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    if is_word { Ok(value.to_owned()) } else { Err(format!("`{value}` is not a valid {name}")) }
+}
+
+fn endpoint(value: &str) -> Result<String, String> {
+    if value.contains('@') {
+        return Err(SECRETS.into());
+    }
+    let wrong = || format!("`{value}` is not an endpoint: write endpoint=https://host:9000");
+    let place = ["http://", "https://"].iter().find_map(|scheme| value.strip_prefix(scheme));
+    let place = place.ok_or_else(wrong)?.trim_end_matches('/');
+    if place.is_empty() || place.contains(['#', ' ', '\\']) {
+        return Err(wrong());
+    }
+    Ok(value.trim_end_matches('/').to_owned())
+}
+
+/// Whether the host of `host:port/path` is this machine.
+fn is_loopback(place: &str) -> bool {
+    let authority = place.split('/').next().unwrap_or_default();
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    };
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests;

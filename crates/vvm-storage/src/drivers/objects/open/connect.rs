@@ -1,0 +1,185 @@
+//! Configures the client library: places from the URL alone, credentials from the platform's chain.
+
+use super::{
+    super::rows::Names,
+    OpenError,
+    address::{Address, Platform},
+    requests::Requests,
+    transport::TracedConnector,
+};
+use object_store::{
+    Certificate, ClientOptions, ObjectStore, RetryConfig,
+    aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut},
+    azure::{MicrosoftAzure, MicrosoftAzureBuilder},
+    gcp::{GoogleCloudStorage, GoogleCloudStorageBuilder},
+};
+use std::{env, fs, str::FromStr, sync::Arc};
+use vvm_clock::Clock;
+
+/// Connecting, TLS handshake included, may take a request's time limit divided by this number.
+const CONNECT_SHARE: u32 = 2;
+
+const OF_S3: &[&str] = &[
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_ROLE_ARN",
+    "AWS_ROLE_SESSION_NAME",
+    "AWS_ENDPOINT_URL_STS",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+    "AWS_METADATA_ENDPOINT",
+];
+
+const OF_GOOGLE: &[&str] = &[
+    "GOOGLE_SERVICE_ACCOUNT",
+    "GOOGLE_SERVICE_ACCOUNT_PATH",
+    "GOOGLE_SERVICE_ACCOUNT_KEY",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+];
+
+const OF_AZURE: &[&str] = &[
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_STORAGE_ACCESS_KEY",
+    "AZURE_STORAGE_SAS_TOKEN",
+    "AZURE_STORAGE_SAS_KEY",
+    "AZURE_CLIENT_ID",
+    "AZURE_CLIENT_SECRET",
+    "AZURE_TENANT_ID",
+    "AZURE_AUTHORITY_HOST",
+    "AZURE_FEDERATED_TOKEN_FILE",
+    "AZURE_IDENTITY_ENDPOINT",
+];
+
+/// Google's own address. A file of credentials may name another, which is not used.
+const GOOGLE: &str = "https://storage.googleapis.com";
+
+/// Reads credentials and certificates. Connects at the first request.
+pub(super) fn connect(address: &Address, clock: Arc<dyn Clock>) -> Result<Requests, OpenError> {
+    connect_with(address, clock, |name| env::var(name).ok())
+}
+
+/// Takes the variables from `variable`.
+pub(super) fn connect_with(
+    address: &Address,
+    clock: Arc<dyn Clock>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Requests, OpenError> {
+    let options = client_options(address)?;
+    let store: object_store::Result<Arc<dyn ObjectStore>> = match address.platform {
+        Platform::S3 => s3(address, options, variable).map(|store| Arc::new(store) as _),
+        Platform::Google => google(address, options, variable).map(|store| Arc::new(store) as _),
+        Platform::Azure => azure(address, options, variable).map(|store| Arc::new(store) as _),
+    };
+    let store = store.map_err(OpenError::of_setup)?;
+    Ok(Requests {
+        store,
+        platform: address.platform,
+        names: Names::below(&address.prefix),
+        clock,
+        timeout: address.request_timeout,
+    })
+}
+
+fn client_options(address: &Address) -> Result<ClientOptions, OpenError> {
+    let options = ClientOptions::new()
+        .with_http1_only()
+        .with_timeout(address.request_timeout)
+        .with_connect_timeout(address.request_timeout / CONNECT_SHARE)
+        .with_allow_http(address.is_http_allowed);
+    let Some(file) = &address.tls_ca else { return Ok(options) };
+    let unusable = |why: String| OpenError::Certificates { path: file.clone(), why };
+    let pem = fs::read(file).map_err(|cause| unusable(cause.to_string()))?;
+    let authorities = Certificate::from_pem_bundle(&pem).map_err(|cause| unusable(cause.to_string()))?;
+    if authorities.is_empty() {
+        return Err(unusable("the file has no certificate".into()));
+    }
+    Ok(authorities.into_iter().fold(options, ClientOptions::with_root_certificate))
+}
+
+fn s3(
+    address: &Address,
+    options: ClientOptions,
+    variable: impl Fn(&str) -> Option<String>,
+) -> object_store::Result<AmazonS3> {
+    let mut builder = credentials(OF_S3, variable)
+        .fold(AmazonS3Builder::new(), |builder, (key, value)| builder.with_config(key, value));
+    if let Some(endpoint) = &address.endpoint {
+        builder = builder.with_endpoint(endpoint);
+    }
+    builder
+        .with_bucket_name(&address.bucket)
+        .with_region(address.region.as_deref().unwrap_or("us-east-1"))
+        .with_conditional_put(S3ConditionalPut::ETagMatch)
+        .with_client_options(options)
+        .with_retry(sent_once())
+        .with_http_connector(TracedConnector)
+        .build()
+}
+
+fn google(
+    address: &Address,
+    options: ClientOptions,
+    variable: impl Fn(&str) -> Option<String>,
+) -> object_store::Result<GoogleCloudStorage> {
+    let builder = credentials(OF_GOOGLE, variable)
+        .fold(GoogleCloudStorageBuilder::new(), |builder, (key, value)| builder.with_config(key, value));
+    builder
+        .with_bucket_name(&address.bucket)
+        .with_base_url(address.endpoint.as_deref().unwrap_or(GOOGLE))
+        .with_client_options(options)
+        .with_retry(sent_once())
+        .with_http_connector(TracedConnector)
+        .build()
+}
+
+fn azure(
+    address: &Address,
+    options: ClientOptions,
+    variable: impl Fn(&str) -> Option<String>,
+) -> object_store::Result<MicrosoftAzure> {
+    let builder = credentials(OF_AZURE, variable)
+        .fold(MicrosoftAzureBuilder::new(), |builder, (key, value)| builder.with_config(key, value));
+    let account = address.account.as_deref().unwrap_or_default();
+    let own = format!("https://{account}.blob.core.windows.net");
+    builder
+        .with_account(account)
+        .with_container_name(&address.bucket)
+        .with_endpoint(address.endpoint.clone().unwrap_or(own))
+        .with_client_options(options)
+        .with_retry(sent_once())
+        .with_http_connector(TracedConnector)
+        .build()
+}
+
+/// Nothing is sent twice (I7). It holds for requests for credentials, too: the next call fetches them again.
+fn sent_once() -> RetryConfig {
+    RetryConfig { max_retries: 0, ..RetryConfig::default() }
+}
+
+/// Returns the variables of `names` that are set. No others: some of the library's name other places, or
+/// switch conditions off.
+fn credentials<Key: FromStr>(
+    names: &[&str],
+    variable: impl Fn(&str) -> Option<String>,
+) -> impl Iterator<Item = (Key, String)> {
+    names.iter().filter_map(move |name| Some((name.to_ascii_lowercase().parse().ok()?, variable(name)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object_store::{aws::AmazonS3ConfigKey, azure::AzureConfigKey, gcp::GoogleConfigKey};
+
+    #[test]
+    fn library_knows_every_variable() {
+        let unknown = |names: &[&str], is_known: fn(&str) -> bool| {
+            names.iter().find(|name| !is_known(&name.to_ascii_lowercase())).copied().map(str::to_owned)
+        };
+        assert_eq!(unknown(OF_S3, |name| name.parse::<AmazonS3ConfigKey>().is_ok()), None);
+        assert_eq!(unknown(OF_GOOGLE, |name| name.parse::<GoogleConfigKey>().is_ok()), None);
+        assert_eq!(unknown(OF_AZURE, |name| name.parse::<AzureConfigKey>().is_ok()), None);
+    }
+}

@@ -1,0 +1,171 @@
+//! What a call makes of each answer, and how often it is sent.
+
+use super::{super::connect, *};
+use crate::drivers::objects::open::Address;
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpListener,
+    thread,
+};
+use vvm_clock::SystemClock;
+
+/// A server that reads one request for each answer. `None` closes the connection instead.
+fn server(answers: Vec<Option<String>>) -> (String, thread::JoinHandle<usize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let serving = thread::Builder::new().name("object store".into()).spawn(move || {
+        let mut served = 0;
+        for answer in answers {
+            let (mut connection, _) = listener.accept().unwrap();
+            let mut read = Vec::new();
+            let is_whole = |read: &[u8]| {
+                let end: &[u8] = if read.starts_with(b"GET") { b"\r\n\r\n" } else { b"value" };
+                read.ends_with(end)
+            };
+            while !is_whole(&read) {
+                let mut byte = [0];
+                connection.read_exact(&mut byte).unwrap();
+                read.push(byte[0]);
+            }
+            served += 1;
+            if let Some(answer) = answer {
+                connection.write_all(answer.as_bytes()).unwrap();
+            }
+        }
+        // A copy of a request that was sent twice would wait here.
+        listener.set_nonblocking(true).unwrap();
+        served + usize::from(listener.accept().is_ok())
+    });
+    (endpoint, serving.unwrap())
+}
+
+fn answer(status: u16, headers: &str, body: &str) -> Option<String> {
+    let length = body.len();
+    Some(format!(
+        "HTTP/1.1 {status} Scripted\r\n{headers}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    ))
+}
+
+fn error(status: u16, code: &str) -> Option<String> {
+    answer(status, "", &format!("<Error><Code>{code}</Code></Error>"))
+}
+
+/// Connections to `endpoint`, with credentials of this test: the environment's are not used.
+fn requests(endpoint: &str, options: &str) -> Requests {
+    let address =
+        Address::parse(&format!("s3://bucket/prefix?endpoint={endpoint}&request_timeout=1s{options}"));
+    let clock = Arc::new(SystemClock::start().unwrap());
+    let keys = [("aws_access_key_id", "key"), ("aws_secret_access_key", "secret")];
+    connect::connect_with(&address.unwrap(), clock, |name| {
+        keys.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| (*value).to_owned())
+    })
+    .unwrap()
+}
+
+fn name() -> Path {
+    Path::from("prefix/a.cell")
+}
+
+async fn put(requests: &Requests, expected: &Expected) -> Result<CellWrite, Failure> {
+    requests.put(&name(), Bytes::from_static(b"value"), expected).await
+}
+
+#[tokio::test]
+async fn write_is_sent_once_and_mapped_by_its_answer() {
+    let tag = || Expected::Tag(Tag::new(*b"\"tag\""));
+    for (answer, expected, outcome) in [
+        (answer(200, "ETag: \"new\"\r\n", ""), tag(), "Ok(Written(Some(tag \"new\")))"),
+        (answer(200, "", ""), tag(), "Err(Unanswered("),
+        (error(412, "PreconditionFailed"), tag(), "Ok(Refused)"),
+        (error(412, "PreconditionFailed"), Expected::Absent, "Ok(Refused)"),
+        (error(404, "NoSuchKey"), tag(), "Ok(Refused)"),
+        (error(404, "NoSuchBucket"), tag(), "Err(NoBucket("),
+        (error(409, "ConditionalRequestConflict"), tag(), "Err(Busy("),
+        (error(409, "ConditionalRequestConflict"), Expected::Absent, "Err(Busy("),
+        (error(403, "AccessDenied"), tag(), "Err(Denied("),
+        (error(429, "SlowDown"), tag(), "Err(Busy("),
+        (error(500, "InternalError"), tag(), "Err(Unanswered("),
+        (error(503, "SlowDown"), Expected::Absent, "Err(Unanswered("),
+        (answer(302, "", ""), tag(), "Err(Refused("),
+        (None, tag(), "Err(Unanswered("),
+    ] {
+        let (endpoint, serving) = server(vec![answer.clone()]);
+        let found = format!("{:?}", put(&requests(&endpoint, ""), &expected).await);
+        assert!(found.replace('\\', "").starts_with(outcome), "{answer:?}: {found}");
+        assert_eq!(serving.join().unwrap(), 1, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn only_a_named_object_is_absent() {
+    for (answer, outcome) in [
+        (error(404, "NoSuchKey"), "Ok(None)"),
+        (error(404, "NoSuchBucket"), "Err(NoBucket("),
+        (answer(404, "", "not found"), "Err(Refused("),
+        (error(403, "AccessDenied"), "Err(Denied("),
+        (error(503, "SlowDown"), "Err(Unanswered("),
+        (None, "Err(Unanswered("),
+        // The answer breaks off.
+        (
+            Some(
+                "HTTP/1.1 200 OK\r\nETag: \"a\"\r\nLast-Modified: Sun, 22 Nov 2026 00:00:00 GMT\r\n\
+                  Content-Length: 9\r\n\r\nval"
+                    .into(),
+            ),
+            "Err(Unanswered(",
+        ),
+    ] {
+        let (endpoint, serving) = server(vec![answer.clone()]);
+        let got = requests(&endpoint, "").get(&name()).await.map(|got| got.cell);
+        let found = format!("{got:?}");
+        assert!(found.starts_with(outcome), "{answer:?}: {found}");
+        assert_eq!(serving.join().unwrap(), 1, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn write_without_a_connection_is_not_applied() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let outcome = put(&requests(&endpoint, ""), &Expected::Absent).await;
+    assert!(matches!(outcome, Err(Failure::NotSent(_))), "{outcome:?}");
+}
+
+/// The service of credentials answers 404. It says nothing about the object.
+#[tokio::test]
+async fn missing_credentials_are_no_missing_object() {
+    let not_found = || answer(404, "", "<Error><Code>NoSuchKey</Code></Error>");
+    let (endpoint, serving) = server(vec![not_found()]);
+    let address = Address::parse("s3://bucket/prefix?endpoint=http://127.0.0.1:1").unwrap();
+    let clock = Arc::new(SystemClock::start().unwrap());
+    let requests = connect::connect_with(&address, clock, |name| {
+        (name == "AWS_CONTAINER_CREDENTIALS_FULL_URI")
+            .then(|| endpoint.clone())
+            .or_else(|| (name == "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE").then(|| "/dev/null".into()))
+    })
+    .unwrap();
+    let got = requests.get(&name()).await;
+    assert!(matches!(got, Err(Failure::NotSent(_))), "{got:?}");
+    assert_eq!(serving.join().unwrap(), 1);
+}
+
+mod timed {
+    use super::*;
+
+    #[test]
+    fn write_to_a_hanging_server_is_unknown_after_its_timeout() {
+        ::timed::timed("hanging object store", |attempt| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                // The system accepts connections, and no program answers.
+                let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+                let requests = requests(&format!("http://{}", listener.local_addr().unwrap()), "");
+                let began_at = SystemClock::read();
+                let outcome = put(&requests, &Expected::Absent).await;
+                assert!(matches!(outcome, Err(Failure::Unanswered(_))), "{outcome:?}");
+                attempt.took("the request", 2 * requests.timeout, began_at).map(|_| ())
+            })
+        });
+    }
+}

@@ -1,0 +1,95 @@
+//! What a handle of a bucket refuses, describes and finds.
+
+use super::{fresh, opened, server, url};
+use ielections::{ReadError, WriteError};
+use std::sync::Arc;
+use vvm_clock::SystemClock;
+use vvm_storage::{
+    Partition, Provenance, SysVvmStorage as _,
+    cells::{CellStorage as _, CellWrite, Expected, Tag},
+    init_storage,
+    objects::{ObjectCells, OpenError},
+};
+
+async fn cells(url: &str) -> ObjectCells {
+    ObjectCells::open(url, Arc::new(SystemClock::start().unwrap())).await.unwrap()
+}
+
+async fn refused(url: &str) -> OpenError {
+    ObjectCells::open(url, Arc::new(SystemClock::start().unwrap())).await.expect_err("opened")
+}
+
+#[tokio::test]
+async fn second_opening_finds_what_the_first_created() {
+    let url = url(&fresh());
+    assert_eq!(cells(&url).await.opened().unwrap().provenance, Provenance::Created);
+    let opened = cells(&url).await.opened().unwrap();
+    assert_eq!(opened.provenance, Provenance::Existing);
+    assert!(!opened.location.contains("request_timeout"), "{opened}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_that_obeys_conditions_is_initialised_and_described() {
+    let url = url(&fresh());
+    init_storage(&url).await.unwrap();
+    let storage = opened(&url).await;
+    let described = storage.describe().await.unwrap();
+    println!("{described:#?}");
+    assert!(described.setting("conditions").unwrap().starts_with("obeyed by 16 writers"), "{described:?}");
+    assert!(described.software.is_some());
+    storage.close().await;
+    assert!(matches!(storage.describe().await, Err(ReadError::Fatal(_))));
+}
+
+#[tokio::test]
+async fn write_with_a_former_tag_is_refused_and_changes_nothing() {
+    let cells = cells(&url(&fresh())).await;
+    let at = Partition::from_bytes(*b"cell");
+    let write = async |value: &'static str, expected| cells.write(&at, value.into(), expected).await.unwrap();
+    let CellWrite::Written(Some(first)) = write("first", Expected::Absent).await else { panic!("no tag") };
+    assert_eq!(write("again", Expected::Absent).await, CellWrite::Refused);
+    let read = cells.read(&at).await.unwrap().unwrap();
+    assert_eq!((&read.value[..], &read.tag), (&b"first"[..], &first));
+    let CellWrite::Written(Some(second)) = write("second", Expected::Tag(first.clone())).await else {
+        panic!("no tag")
+    };
+    assert_ne!(first, second);
+    assert_eq!(write("late", Expected::Tag(first)).await, CellWrite::Refused);
+    assert_eq!(&cells.read(&at).await.unwrap().unwrap().value[..], b"second");
+}
+
+#[tokio::test]
+async fn replacement_of_an_absent_object_is_refused() {
+    let cells = cells(&url(&fresh())).await;
+    let at = Partition::from_bytes(*b"absent");
+    let tag = Expected::Tag(Tag::new(*b"\"0123456789abcdef0123456789abcdef\""));
+    assert_eq!(cells.write(&at, "value".into(), tag).await.unwrap(), CellWrite::Refused);
+    assert_eq!(cells.read(&at).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn missing_bucket_is_named() {
+    let server = server();
+    let (_, options) = server.split_once('?').unwrap();
+    let error = refused(&format!("s3://no-such-bucket-{}/elections?{options}", fresh())).await;
+    assert!(matches!(error, OpenError::NoBucket { .. }), "{error}");
+    assert!(error.to_string().contains("create it"), "{error}");
+}
+
+#[tokio::test]
+async fn endpoint_that_does_not_answer_is_named() {
+    // No program listens on port 1 of this machine.
+    let error = refused("s3://bucket/elections?endpoint=http://127.0.0.1:1").await;
+    assert!(matches!(error, OpenError::Unreachable { .. }), "{error}");
+    assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
+}
+
+#[tokio::test]
+async fn closed_handle_refuses_every_call() {
+    let cells = cells(&url(&fresh())).await;
+    cells.close().await;
+    let at = Partition::from_bytes(*b"cell");
+    assert!(matches!(cells.read(&at).await, Err(ReadError::Fatal(_))));
+    let write = cells.write(&at, "value".into(), Expected::Absent).await;
+    assert!(matches!(write, Err(WriteError::Fatal(_))));
+}

@@ -1,0 +1,58 @@
+//! The public suites, below one prefix.
+
+use super::{fresh, opened, url};
+use async_trait::async_trait;
+use ielections::{
+    Ttl, TtlStorage,
+    testing::{contract::StorageUnderTest, elections_suite::ElectionsTestSuite},
+};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
+
+/// Each case has its own prefix of names, so cases share no object.
+struct Objects {
+    names: String,
+}
+
+impl Objects {
+    fn fresh() -> Self {
+        Self { names: fresh() }
+    }
+}
+
+#[async_trait]
+impl StorageUnderTest for Objects {
+    type Key = ElectionKey;
+
+    async fn open(&self) -> Arc<dyn TtlStorage<ElectionKey>> {
+        Arc::new(ElectionsTtlStorage::new(Arc::new(opened(&url("suites")).await)))
+    }
+
+    fn key(&self, name: &[u8]) -> ElectionKey {
+        let cluster = ClusterName::new([self.names.as_bytes(), name].concat());
+        ElectionKey { cluster, slot: SlotNumber::new(NonZeroU32::MIN) }
+    }
+}
+
+impl ElectionsTestSuite for Objects {
+    fn ttl(&self) -> Ttl {
+        // As in `dynamodb.rs`: the server shares the machine with the tests.
+        Ttl::new(Duration::from_secs(6)).unwrap()
+    }
+}
+
+mod contract {
+    use super::Objects;
+    ielections::storage_contract_suite!(Objects::fresh());
+}
+
+mod elections {
+    use super::Objects;
+    ielections::elections_test_suite!(Objects::fresh());
+    ielections::fenced_elections_suite!(Objects::fresh());
+}
+
+mod documents {
+    use super::Objects;
+    ielections::document_contract_suite!(Objects::fresh());
+}
