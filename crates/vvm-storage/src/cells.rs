@@ -3,7 +3,7 @@
 //! - [`CellStorage`]: what a new backend implements: `read` and `write` of one cell.
 //! - [`Cells`]: makes a [`SysVvmStorage`](crate::SysVvmStorage) of it, with documents.
 
-mod content;
+pub(crate) mod content;
 mod deleted;
 mod documents;
 mod storage;
@@ -44,6 +44,13 @@ struct Known {
     content: SlotCell,
     /// [`Expected::Absent`] if the cell does not exist.
     expected: Expected,
+}
+
+impl Known {
+    /// Whether the cell that elections wrote is gone. Another program may have made one in its place.
+    fn is_lost(&self) -> bool {
+        self.expected == Expected::Absent || self.content.is_foreign
+    }
 }
 
 /// How often one call composes a write anew because another part of the cell changed meanwhile: a leader's
@@ -105,7 +112,7 @@ impl<C: CellStorage> Cells<C> {
             if bytes > most {
                 return Err(WriteError::Fatal(TooLarge { at: at.clone(), bytes, most }.into()));
             }
-            match self.storage.write(at, value, expected).await? {
+            match self.storage.write_slot(at, value, content.slot.entry(), expected).await? {
                 CellWrite::Written(tag) => {
                     // Without a tag the next write reads first: a tag of another answer could be of other
                     // content.
@@ -125,17 +132,19 @@ impl<C: CellStorage> Cells<C> {
     /// Reads the cell of a slot. A slot without one was never led.
     async fn fresh(&self, at: &Partition) -> Result<Known, ReadError> {
         let cell = self.storage.read(at).await?;
-        match &cell {
-            Some(_) => self.deletions.exists(at),
-            None => self.deletions.is_absent(at),
-        }
-        match cell {
-            None => Ok(Known { content: SlotCell::vacant(), expected: Expected::Absent }),
-            Some(Cell { value, tag }) => Ok(Known {
+        let known = match cell {
+            None => Known { content: SlotCell::vacant(), expected: Expected::Absent },
+            Some(Cell { value, tag }) => Known {
                 content: SlotCell::decode(at, &value).map_err(unreadable)?,
                 expected: Expected::Tag(tag),
-            }),
+            },
+        };
+        if known.is_lost() {
+            self.deletions.is_absent(at);
+        } else {
+            self.deletions.exists(at);
         }
+        Ok(known)
     }
 
     /// Each change is one insertion or removal, so a panic elsewhere leaves the map whole.

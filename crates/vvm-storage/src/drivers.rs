@@ -15,6 +15,8 @@ pub mod etcd;
 mod hosts;
 #[cfg(any(feature = "dynamodb", feature = "object-store"))]
 mod http_connection;
+#[cfg(feature = "kubernetes")]
+pub mod kubernetes;
 #[cfg(feature = "mem")]
 pub mod mem;
 #[cfg(feature = "object-store")]
@@ -27,6 +29,7 @@ pub mod postgres;
 #[cfg(any(
     feature = "dynamodb",
     feature = "etcd",
+    feature = "kubernetes",
     feature = "object-store",
     feature = "postgres",
     feature = "scylla"

@@ -10,8 +10,8 @@
 //! - `cells` (feature): elections on a storage with compare-and-swap on one value.
 //! - Drivers, each a feature: [`mem`] (memory of this process), [`sqlite`] (a file that processes share),
 //!   `sled` (a folder of one process), `scylla` (ScyllaDB or Apache Cassandra), `postgres` (PostgreSQL),
-//!   `etcd` (etcd), `dynamodb` (Amazon DynamoDB), `object-store` (buckets of Amazon S3, Google Cloud Storage,
-//!   Azure).
+//!   `etcd` (etcd), `kubernetes` (Leases of Kubernetes), `dynamodb` (Amazon DynamoDB), `object-store`
+//!   (buckets of Amazon S3, Google Cloud Storage, Azure).
 //! - [`open`], [`init_storage`]: open and create the storage that a URL names.
 //! - `testing` (feature): storages for tests, in front of others.
 //!
@@ -43,6 +43,8 @@ pub use documents::SysVvmDocuments;
 pub use drivers::dynamodb;
 #[cfg(feature = "etcd")]
 pub use drivers::etcd;
+#[cfg(feature = "kubernetes")]
+pub use drivers::kubernetes;
 #[cfg(feature = "mem")]
 pub use drivers::mem;
 #[cfg(feature = "object-store")]

@@ -8,12 +8,13 @@ use std::fmt;
 pub struct StorageUrl(String);
 
 /// Options whose values may be shown.
-const SHOWN: [&str; 21] = [
+const SHOWN: [&str; 24] = [
     "account",
     "allow",
     "context",
     "datacenter",
     "endpoint",
+    "kubeconfig",
     "min_ttl",
     "mode",
     "password_file",
@@ -23,6 +24,8 @@ const SHOWN: [&str; 21] = [
     "replication",
     "request_timeout",
     "serial",
+    "server",
+    "service_account",
     "sslmode",
     "sslrootcert",
     "tls_ca",

@@ -8,6 +8,7 @@
 //! | `scylla://host1,host2:9042/keyspace?datacenter=dc1` | a keyspace of ScyllaDB or Apache Cassandra: module `scylla` |
 //! | `postgres://user@host1,host2:5432/database` | a schema in a database of PostgreSQL: module `postgres` |
 //! | `etcd://host1,host2,host3:2379/elections` | keys below a prefix of an etcd cluster: module `etcd` |
+//! | `k8s://namespace` | Leases in a namespace of Kubernetes: module `kubernetes` |
 //! | `dynamodb://eu-west-1/elections` | a table of Amazon DynamoDB: module `dynamodb` |
 //! | `s3://bucket/elections?region=eu-west-1`, `gs://bucket/elections`, `az://container/elections?account=payroll` | a bucket: module `objects` |
 //!
@@ -48,6 +49,8 @@ enum Place<'url> {
     /// The whole URL.
     Etcd(&'url str),
     /// The whole URL.
+    Kubernetes(&'url str),
+    /// The whole URL.
     DynamoDb(&'url str),
     /// The whole URL.
     Objects(&'url str),
@@ -63,12 +66,17 @@ impl Place<'_> {
             Self::Scylla(_) => "scylla",
             Self::Postgres(_) => "postgres",
             Self::Etcd(_) => "etcd",
+            Self::Kubernetes(_) => "k8s",
             Self::DynamoDb(_) => "dynamodb",
             Self::Objects(url) if url.starts_with("gs:") => "gs",
             Self::Objects(url) if url.starts_with("az:") => "az",
             Self::Objects(_) => "s3",
         };
-        let feature = if matches!(self, Self::Objects(_)) { "object-store" } else { scheme };
+        let feature = match self {
+            Self::Kubernetes(_) => "kubernetes",
+            Self::Objects(_) => "object-store",
+            _ => scheme,
+        };
         OpenError::NotInThisBuild { scheme, feature }
     }
 }
@@ -81,7 +89,7 @@ impl Place<'_> {
 /// # Cancel safety
 /// Dropped, it leaves nothing open.
 pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
-    #[cfg(not(any(feature = "mem", feature = "object-store")))]
+    #[cfg(not(any(feature = "kubernetes", feature = "mem", feature = "object-store")))]
     drop(clock);
     match parse(url)? {
         #[cfg(feature = "mem")]
@@ -98,6 +106,11 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
         Place::Postgres(url) => Ok(Arc::new(crate::postgres::PostgresStorage::open(url).await?)),
         #[cfg(feature = "etcd")]
         Place::Etcd(url) => Ok(Arc::new(crate::etcd::EtcdStorage::open(url).await?)),
+        #[cfg(feature = "kubernetes")]
+        Place::Kubernetes(url) => {
+            let leases = crate::kubernetes::LeaseStorage::open(url).await?;
+            Ok(Arc::new(crate::cells::Cells::new(leases, clock)))
+        }
         #[cfg(feature = "dynamodb")]
         Place::DynamoDb(url) => Ok(Arc::new(crate::dynamodb::DynamoDbStorage::open(url).await?)),
         #[cfg(feature = "object-store")]
@@ -140,6 +153,8 @@ pub async fn init_storage(url: &str) -> Result<(), OpenError> {
         Place::Postgres(url) => Ok(crate::postgres::init(url).await?),
         #[cfg(feature = "etcd")]
         Place::Etcd(url) => Ok(crate::etcd::init(url).await?),
+        #[cfg(feature = "kubernetes")]
+        Place::Kubernetes(url) => Ok(crate::kubernetes::init(url).await?),
         #[cfg(feature = "dynamodb")]
         Place::DynamoDb(url) => Ok(crate::dynamodb::init(url).await?),
         #[cfg(feature = "object-store")]
@@ -167,6 +182,7 @@ fn parse(url: &str) -> Result<Place<'_>, OpenError> {
         "scylla" => Ok(Place::Scylla(url)),
         "postgres" => Ok(Place::Postgres(url)),
         "etcd" => Ok(Place::Etcd(url)),
+        "k8s" => Ok(Place::Kubernetes(url)),
         "dynamodb" => Ok(Place::DynamoDb(url)),
         "s3" | "gs" | "az" => Ok(Place::Objects(url)),
         _ => Err(OpenError::UnknownScheme { scheme: scheme.to_owned() }),

@@ -261,6 +261,9 @@ impl Trial {
             let missing = self.folder().join("missing/leader.db");
             return (format!("sqlite:{}?allow=overlay", missing.display()), "create it (mkdir -p)");
         };
+        if let Some(rest) = url.strip_prefix("k8s://default") {
+            return (format!("k8s://never-made{rest}"), "the namespace does not exist: create it");
+        }
         let missing = url.replace("/end_to_end", "/never_made");
         assert_ne!(missing, url, "{url} is not of end_to_end");
         (missing, "vvm init-storage")

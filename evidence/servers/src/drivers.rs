@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use servers::{
     cassandra::Plan,
     dynamodb::DynamoDbLocal,
+    kubernetes::Kubernetes,
     postgres::{Pooler, Postgres},
     target,
 };
@@ -29,6 +30,9 @@ pub(crate) enum Driver {
     /// On PostgreSQL 17 (`VVM_TEST_POSTGRES_PROGRAMS=folder` names the programs of another), or the database
     /// at `VVM_TEST_POSTGRES=postgres://user@host:port/database`.
     Postgres,
+    /// On kube-apiserver, or the namespace at `VVM_TEST_KUBERNETES=k8s://namespace?kubeconfig=…`. Needs
+    /// `kubectl`.
+    Kubernetes,
     /// On DynamoDB Local, or the endpoint `VVM_TEST_DYNAMODB=http://host:port`.
     Dynamodb,
 }
@@ -41,6 +45,9 @@ const SCYLLA: &str = "VVM_TEST_SCYLLA";
 
 /// The URL of a PostgreSQL that runs already, with a login that may create databases.
 const POSTGRES: &str = "VVM_TEST_POSTGRES";
+
+/// The URL of a namespace of a Kubernetes that runs already, with its kubeconfig.
+const KUBERNETES: &str = "VVM_TEST_KUBERNETES";
 
 /// The endpoint of a DynamoDB that runs already, such as AWS's own. Credentials come from the environment.
 const DYNAMODB: &str = "VVM_TEST_DYNAMODB";
@@ -111,6 +118,7 @@ impl Driver {
             Self::Sled => "sled",
             Self::Scylla => "scylla",
             Self::Postgres => "postgres",
+            Self::Kubernetes => "kubernetes",
             Self::Dynamodb => "dynamodb",
         }
     }
@@ -149,6 +157,15 @@ impl Driver {
                     ))
                 }
                 Err(_) => on_postgres(selection),
+            },
+            Self::Kubernetes => match env::var(KUBERNETES) {
+                Ok(url) => {
+                    let cases = kubernetes(&["suites", "leases"], &[(KUBERNETES, &url)])?;
+                    let place =
+                        format!("{url}; not run: credentials and roles, on a server of our own alone");
+                    Ok(Outcome::of_suites(cases, place))
+                }
+                Err(_) => on_kubernetes(selection),
             },
             Self::Dynamodb => {
                 let on = |environment: &[(&str, &str)]| {
@@ -252,6 +269,22 @@ fn on_postgres(selection: Selection<'_>) -> Result<Outcome, String> {
     let url = format!("{}?max_ttl=86400s", server.url(end_to_end::STORAGE));
     let end_to_end = Some(selection.on_server(&url, &server.address().to_string(), &[])?);
     Ok(Outcome { suites, end_to_end, place })
+}
+
+/// The suites and `vvm` on an API server with roles.
+fn on_kubernetes(selection: Selection<'_>) -> Result<Outcome, String> {
+    let way_out =
+        |error| format!("{error}\nOr point {KUBERNETES}=k8s://namespace?kubeconfig=PATH at one that runs.");
+    let server = Kubernetes::start().map_err(way_out)?;
+    let suites = selection.or_all(|| kubernetes(&[], &[(KUBERNETES, &server.url("default"))]))?;
+    let at = server.address().to_string();
+    let url = format!("{}&server=https://{at}", server.url("default"));
+    let end_to_end = Some(selection.on_server(&url, &at, &[])?);
+    Ok(Outcome { suites, end_to_end, place: server.version() })
+}
+
+fn kubernetes(only: &[&str], environment: &[(&str, &str)]) -> Result<Cases, String> {
+    Suite { build: Build::Driver("kubernetes"), tests: &["kubernetes"], only, threads: 4, environment }.run()
 }
 
 fn postgres(only: &[&str], environment: &[(&str, &str)]) -> Result<Cases, String> {

@@ -6,6 +6,7 @@
 //! - [`dynamodb`]: DynamoDB Local, one process.
 //! - [`etcd`]: etcd, one member, for comparison with `etcdctl lock`.
 //! - [`jars`]: fetches the servers that run on Java.
+//! - [`kubernetes`]: kube-apiserver, one process on an etcd of its own.
 //! - [`postgres`]: PostgreSQL, primaries and standbys.
 //! - [`owned`]: a process that does not outlive its owner.
 //!
@@ -18,6 +19,7 @@ mod certificates;
 pub mod dynamodb;
 pub mod etcd;
 pub mod jars;
+pub mod kubernetes;
 pub mod owned;
 pub mod postgres;
 

@@ -2,6 +2,7 @@
 
 use std::{
     env,
+    path::PathBuf,
     process::{Command, Stdio},
 };
 
@@ -20,21 +21,32 @@ pub(crate) enum Server {
     OnJava,
     /// etcd, with its client.
     Etcd,
+    /// kube-apiserver, which was built on this machine, on etcd.
+    Kubernetes,
 }
 
 /// Programs that a server needs, each with an argument that ends it at once.
 const JAVA: [(&str, &str); 2] = [("java", "-version"), ("mvn", "-version")];
 const ETCD: [(&str, &str); 2] = [("etcd", "--version"), ("etcdctl", "version")];
+const KUBERNETES: [(&str, &str); 2] =
+    [("kube-apiserver-1.36.3/kube-apiserver", "--version"), ("kubectl", "--help")];
 
 impl Server {
     /// Returns a program without which the server can't be started, and how to get it.
     fn lacks(self, starts: impl Fn(&str, &str) -> bool) -> Option<(&'static str, &'static str)> {
-        let (programs, way_out) = match self {
-            Self::OnJava => (JAVA, "install a JDK, 17 or later, and Maven"),
-            Self::Etcd => (ETCD, "install Debian's packages etcd-server and etcd-client"),
+        let packages = "install Debian's packages etcd-server and etcd-client";
+        let needed: &[(&[(&str, &str)], &str)] = match self {
+            Self::OnJava => &[(&JAVA, "install a JDK, 17 or later, and Maven")],
+            Self::Etcd => &[(&ETCD, packages)],
+            Self::Kubernetes => {
+                let built = "the head of evidence/servers/src/kubernetes.rs says how to build it once";
+                &[(&ETCD, packages), (&KUBERNETES, built)]
+            }
         };
-        let (missing, _) = programs.into_iter().find(|(program, argument)| !starts(program, argument))?;
-        Some((missing, way_out))
+        needed.iter().find_map(|(programs, way_out)| {
+            let (missing, _) = programs.iter().find(|(program, argument)| !starts(program, argument))?;
+            Some((*missing, *way_out))
+        })
     }
 }
 
@@ -51,9 +63,19 @@ impl Need {
 }
 
 fn starts(program: &str, argument: &str) -> bool {
-    let mut command = Command::new(program);
+    let mut command = Command::new(place(program));
     command.arg(argument).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
+}
+
+/// A server that is built once is kept in the cache folder, where the package `servers` looks for it.
+fn place(program: &str) -> PathBuf {
+    let of = |variable| env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let caches = of("XDG_CACHE_HOME").or_else(|| of("HOME").map(|home| home.join(".cache")));
+    match caches {
+        Some(caches) if program.contains('/') => caches.join("vvm-servers").join(program),
+        _ => program.into(),
+    }
 }
 
 #[cfg(test)]
@@ -65,6 +87,8 @@ mod tests {
         assert_eq!(Server::OnJava.lacks(|_, _| true), None);
         let lacks = Server::OnJava.lacks(|program, _| program == "java");
         assert_eq!(lacks.map(|(program, _)| program), Some("mvn"));
+        let built = Server::Kubernetes.lacks(|program, _| !program.contains('/'));
+        assert!(built.is_some_and(|(_, way_out)| way_out.contains("build it once")), "{built:?}");
         assert_eq!(Server::Etcd.lacks(|_, _| false).map(|(program, _)| program), Some("etcd"));
     }
 }

@@ -17,9 +17,11 @@ const FORMAT: u32 = 1;
 
 /// A slot and its documents.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct SlotCell {
-    pub(super) slot: Slot,
-    pub(super) documents: DocumentSet,
+pub(crate) struct SlotCell {
+    pub(crate) slot: Slot,
+    pub(crate) documents: DocumentSet,
+    /// Another program made this cell, in the place of one that may have been deleted.
+    pub(crate) is_foreign: bool,
 }
 
 /// A setting, and the largest TTL that a record of its name ever had.
@@ -31,7 +33,7 @@ pub(super) struct SettingCell {
 
 /// Why a value is not what this version writes.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Damaged {
+pub(crate) enum Damaged {
     #[error("the value of {at} is written in format {found}, and this version reads format {FORMAT}")]
     Format { at: Partition, found: u32 },
     #[error("the value of {at} has the key {found}: this storage does not keep keys apart")]
@@ -42,11 +44,12 @@ pub(super) enum Damaged {
 
 impl SlotCell {
     /// A slot that was never led.
-    pub(super) fn vacant() -> Self {
-        Self { slot: Slot::Vacant(Vacant { last_epoch: None }), documents: DocumentSet::default() }
+    pub(crate) fn vacant() -> Self {
+        let slot = Slot::Vacant(Vacant { last_epoch: None });
+        Self { slot, documents: DocumentSet::default(), is_foreign: false }
     }
 
-    pub(super) fn encode(&self, at: &Partition) -> Bytes {
+    pub(crate) fn encode(&self, at: &Partition) -> Bytes {
         let record = self.slot.entry().map(|entry| Record {
             incarnation: entry.incarnation().to_string(),
             write: entry.version.write,
@@ -63,13 +66,14 @@ impl SlotCell {
             record,
             batches: self.documents.last().get(),
             documents: documents.collect(),
+            foreign: self.is_foreign,
         };
         let mut bytes = line(at, Body::Slot(slot));
         self.documents.iter().for_each(|(_, _, body)| bytes.extend_from_slice(body));
         bytes.into()
     }
 
-    pub(super) fn decode(at: &Partition, value: &Bytes) -> Result<Self, Damaged> {
+    pub(crate) fn decode(at: &Partition, value: &Bytes) -> Result<Self, Damaged> {
         match parse(at, value)? {
             (Body::Slot(line), bodies) => {
                 line.read(value.slice_ref(bodies)).map_err(|cause| damaged(at, cause))
@@ -125,6 +129,8 @@ struct SlotLine {
     record: Option<Record>,
     batches: u64,
     documents: Vec<Document>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    foreign: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -167,7 +173,7 @@ impl SlotLine {
             documents.restore(id, DocumentVersion::from_stored(batch), bodies.split_to(bytes));
         }
         if bodies.is_empty() {
-            Ok(SlotCell { slot, documents })
+            Ok(SlotCell { slot, documents, is_foreign: self.foreign })
         } else {
             Err("bytes after the last document".into())
         }
@@ -241,13 +247,13 @@ mod tests {
             only_if: OnlyIf::Always,
         };
         documents.apply(&[put(b"a\n", b""), put(b"\xff", b"line\nline"), put(b"c", b"{}")]);
-        SlotCell { slot: Slot::Held { entry, proven_age: None }, documents }
+        SlotCell { slot: Slot::Held { entry, proven_age: None }, documents, is_foreign: false }
     }
 
     #[test]
     fn cell_is_decoded_as_it_was_encoded() {
         let at = partition();
-        for cell in [cell(), SlotCell::vacant()] {
+        for cell in [cell(), SlotCell::vacant(), SlotCell { is_foreign: true, ..cell() }] {
             assert_eq!(SlotCell::decode(&at, &cell.encode(&at)).unwrap(), cell);
         }
         let setting = SettingCell { value: vec![0, 255], longest_ttl: Duration::from_millis(1500) };

@@ -39,7 +39,7 @@ impl<C: CellStorage> SysVvmDocuments for Cells<C> {
             }
             let mut documents = content.documents.clone();
             documents.apply(batch);
-            Ok(SlotCell { slot: content.slot.clone(), documents })
+            Ok(SlotCell { documents, ..content.clone() })
         });
         Ok(written.await?.map_or(BatchOutcome::Refused, |()| BatchOutcome::Written))
     }

@@ -1,9 +1,9 @@
 //! [`CellStorage`]: a storage with one strong operation, compare-and-swap on one value.
 
-use crate::{Description, Opened, Partition};
+use crate::{Description, Opened, Partition, SysVvmHints};
 use async_trait::async_trait;
 use bytes::Bytes;
-use ielections::{ReadError, WriteError};
+use ielections::{Entry, ReadError, WriteError};
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
 /// What a [`CellStorage`] can carry.
@@ -110,6 +110,24 @@ pub trait CellStorage: Debug + Send + Sync + 'static {
     /// Replaces the cell by `value` if it is in the state `expected`.
     async fn write(&self, key: &Partition, value: Bytes, expected: Expected)
     -> Result<CellWrite, WriteError>;
+
+    /// [`write`](Self::write) of a slot's cell, which holds this record; `None` if the slot is vacant. For a
+    /// storage that shows the record in fields of its own.
+    async fn write_slot(
+        &self,
+        key: &Partition,
+        value: Bytes,
+        record: Option<&Entry>,
+        expected: Expected,
+    ) -> Result<CellWrite, WriteError> {
+        let _shown_by_the_value_alone = record;
+        self.write(key, value, expected).await
+    }
+
+    /// Returns the hints of this storage, if it has them.
+    fn hints(&self) -> Option<&dyn SysVvmHints> {
+        None
+    }
 
     /// Returns where the storage is and whether opening it created it, if the driver knows.
     fn opened(&self) -> Option<Opened> {

@@ -6,7 +6,9 @@ use super::{
     deleted::Deleted,
     unreadable,
 };
-use crate::{Description, Opened, Partition, SysVvmDocuments, SysVvmStorage, key, sysvvm::unsent};
+use crate::{
+    Description, Opened, Partition, SysVvmDocuments, SysVvmHints, SysVvmStorage, key, sysvvm::unsent,
+};
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt as _};
 use ielections::{
@@ -40,9 +42,9 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
         let wait = self.wait_after_deletion(&at).await?;
         // A cached value is of an earlier leadership of this handle.
         self.written().remove(&at);
-        let claimed = self.change(&at, 0, |Known { content, expected }| match wait {
+        let claimed = self.change(&at, 0, |known @ Known { content, .. }| match wait {
             _ if !content.slot.is_as_expected(from) => Err(Ok(content.slot.clone())),
-            Some(wait) if *expected == Expected::Absent => Err(Err(Deleted { at: at.clone(), wait })),
+            Some(wait) if known.is_lost() => Err(Err(Deleted { at: at.clone(), wait })),
             _ => Ok(held(content, entry)),
         });
         match claimed.await? {
@@ -70,7 +72,7 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
             Some(stands) if stands.is_of(incarnation, epoch) => {
                 // (I2) The epoch and the count of batches survive.
                 let slot = Slot::Vacant(Vacant { last_epoch: Some(epoch) });
-                Ok(SlotCell { slot, documents: content.documents.clone() })
+                Ok(SlotCell { slot, ..content.clone() })
             }
             _ => Err(content.slot.clone()),
         });
@@ -95,8 +97,11 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
             *seen = Some(match self.storage.peek(at).await? {
                 None => SlotCell::vacant().slot,
                 Some(value) => {
-                    self.deletions.exists(at);
-                    SlotCell::decode(at, &value).map_err(unreadable)?.slot
+                    let content = SlotCell::decode(at, &value).map_err(unreadable)?;
+                    if !content.is_foreign {
+                        self.deletions.exists(at);
+                    }
+                    content.slot
                 }
             });
             Ok(())
@@ -141,6 +146,10 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
         Some(self)
     }
 
+    fn hints(&self) -> Option<&dyn SysVvmHints> {
+        self.storage.hints()
+    }
+
     fn opened(&self) -> Option<Opened> {
         self.storage.opened()
     }
@@ -156,5 +165,5 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
 
 fn held(content: &SlotCell, entry: &Entry) -> SlotCell {
     let slot = Slot::Held { entry: entry.clone(), proven_age: None };
-    SlotCell { slot, documents: content.documents.clone() }
+    SlotCell { slot, documents: content.documents.clone(), is_foreign: false }
 }

@@ -3,13 +3,14 @@
 use std::fmt;
 
 /// Every driver: its scheme, how to write its URL, and whether this build has it.
-const DRIVERS: [(&str, &str, bool); 10] = [
+const DRIVERS: [(&str, &str, bool); 11] = [
     ("sqlite", "sqlite:PATH", cfg!(feature = "sqlite")),
     ("sled", "sled:PATH", cfg!(feature = "sled")),
     ("mem", "mem:", cfg!(feature = "mem")),
     ("postgres", "postgres://USER@HOST/DATABASE", cfg!(feature = "postgres")),
     ("etcd", "etcd://HOST/PREFIX", cfg!(feature = "etcd")),
     ("scylla", "scylla://HOST/KEYSPACE", cfg!(feature = "scylla")),
+    ("k8s", "k8s://NAMESPACE", cfg!(feature = "kubernetes")),
     ("dynamodb", "dynamodb://REGION/TABLE", cfg!(feature = "dynamodb")),
     ("s3", "s3://BUCKET/PREFIX?region=REGION", cfg!(feature = "object-store")),
     ("gs", "gs://BUCKET/PREFIX", cfg!(feature = "object-store")),
@@ -35,7 +36,7 @@ impl fmt::Display for Available {
             others => write!(
                 out,
                 "; cargo features add {}",
-                others.replace("s3, gs, az", "object-store (s3, gs, az)")
+                others.replace("k8s", "kubernetes (k8s)").replace("s3, gs, az", "object-store (s3, gs, az)")
             ),
         }
     }

@@ -26,7 +26,7 @@ pub fn credentials(url: &str) -> &'static [&'static str] {
             "AZURE_STORAGE_SAS_KEY",
             "AZURE_CLIENT_SECRET",
         ],
-        Ok(Place::Mem | Place::Sqlite(_) | Place::Sled(_)) | Err(_) => &[],
+        Ok(Place::Mem | Place::Sqlite(_) | Place::Sled(_) | Place::Kubernetes(_)) | Err(_) => &[],
     }
 }
 

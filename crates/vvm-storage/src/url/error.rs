@@ -56,6 +56,10 @@ pub enum OpenError {
     #[cfg(feature = "etcd")]
     #[error(transparent)]
     Etcd(#[from] crate::etcd::OpenError),
+    /// The namespace could not be used.
+    #[cfg(feature = "kubernetes")]
+    #[error(transparent)]
+    Kubernetes(#[from] crate::kubernetes::OpenError),
     /// The table could not be opened or created.
     #[cfg(feature = "dynamodb")]
     #[error(transparent)]
@@ -84,6 +88,8 @@ impl OpenError {
             Self::Postgres(error) => matches!(error, crate::postgres::OpenError::Url { .. }),
             #[cfg(feature = "etcd")]
             Self::Etcd(error) => matches!(error, crate::etcd::OpenError::Url { .. }),
+            #[cfg(feature = "kubernetes")]
+            Self::Kubernetes(error) => matches!(error, crate::kubernetes::OpenError::Url { .. }),
             #[cfg(feature = "dynamodb")]
             Self::DynamoDb(error) => matches!(error, crate::dynamodb::OpenError::Url { .. }),
             #[cfg(feature = "object-store")]
@@ -120,6 +126,8 @@ impl OpenError {
             Self::Etcd(error) => error.is_passing(),
             #[cfg(feature = "object-store")]
             Self::Objects(error) => error.is_passing(),
+            #[cfg(feature = "kubernetes")]
+            Self::Kubernetes(error) => error.is_passing(),
             #[cfg(feature = "dynamodb")]
             Self::DynamoDb(error) => {
                 use crate::dynamodb::OpenError::{BeingCreated, CredentialsNotFetched, Request, Unreachable};

@@ -42,6 +42,7 @@ pub fn shared_between_processes(url: &str) -> Result<bool, OpenError> {
         | Place::Scylla(_)
         | Place::Postgres(_)
         | Place::Etcd(_)
+        | Place::Kubernetes(_)
         | Place::DynamoDb(_)
         | Place::Objects(_) => Ok(true),
     }
@@ -55,7 +56,12 @@ pub fn shared_between_processes(url: &str) -> Result<bool, OpenError> {
 pub fn exists(url: &str) -> Result<bool, OpenError> {
     let found = match parse(url)? {
         Place::Mem => return Ok(false),
-        Place::Scylla(_) | Place::Postgres(_) | Place::Etcd(_) | Place::DynamoDb(_) | Place::Objects(_) => {
+        Place::Scylla(_)
+        | Place::Postgres(_)
+        | Place::Etcd(_)
+        | Place::Kubernetes(_)
+        | Place::DynamoDb(_)
+        | Place::Objects(_) => {
             return Ok(true);
         }
         Place::Sqlite(file) => std::fs::metadata(file.path),

@@ -1,0 +1,198 @@
+//! Which answer of the API server is which error of the contract: the table in the driver's documentation, as
+//! code.
+
+use super::rows::Damaged;
+use crate::drivers::closed::Closed;
+use bytes::Bytes;
+use ielections::{ReadError, WriteError, storage::Cause};
+use serde::Deserialize;
+
+/// What an API server answered.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) body: Bytes,
+}
+
+/// A request failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DriverError {
+    /// No connection could be made: nothing was sent.
+    #[error("{cause}")]
+    NotConnected {
+        /// Why.
+        cause: Cause,
+        /// Whether it may pass by itself.
+        is_passing: bool,
+    },
+    /// The token or certificate is not accepted, at this moment.
+    #[error(
+        "the API server does not accept our credentials: renew the token or certificate of the kubeconfig \
+         or service account ({0})"
+    )]
+    Credentials(String),
+    /// No Role allows it.
+    #[error(
+        "the API server denies the request: bind a Role that allows get, create, update and watch on leases \
+         of coordination.k8s.io, as packaging/kubernetes-rbac.yaml does ({0})"
+    )]
+    Denied(String),
+    /// Nothing can be created there.
+    #[error("the namespace does not exist: create it, or correct the URL ({0})")]
+    NoNamespace(String),
+    /// The server will not accept it later either.
+    #[error("the API server refuses the request: {0}")]
+    Refused(String),
+    /// Too many requests, by its priority and fairness.
+    #[error(
+        "the API server throttles our requests: apply the FlowSchema of packaging/kubernetes-rbac.yaml ({0})"
+    )]
+    Throttled(String),
+    /// Something else was in the way of a write that was not applied.
+    #[error("the API server did not apply it: {0}")]
+    Conflict(String),
+    /// It may have been applied.
+    #[error("the API server did not confirm the request: {0}")]
+    Unanswered(String),
+    /// A Lease that was held is gone, or another has its name.
+    #[error(
+        "Lease {0} was deleted while it was held: find out who deletes Leases. The slot can be claimed again \
+         after the longest TTL"
+    )]
+    Gone(String),
+    /// A Lease makes no sense.
+    #[error(transparent)]
+    Damaged(#[from] Damaged),
+    /// The handle was closed.
+    #[error(transparent)]
+    Closed(#[from] Closed),
+}
+
+/// The object with which an API server reports an error.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct Status {
+    kind: String,
+    pub(super) message: String,
+    pub(super) reason: String,
+    details: Details,
+}
+
+/// The object that it is about.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Details {
+    kind: String,
+}
+
+impl Status {
+    /// Reads the answer. An answer of another program has no reason.
+    pub(super) fn of(answer: &Answer) -> Self {
+        let status: Self = serde_json::from_slice(&answer.body).unwrap_or_default();
+        if status.kind == "Status" { status } else { Self::default() }
+    }
+
+    /// Whether the API server says that this Lease does not exist.
+    pub(super) fn is_absent(&self) -> bool {
+        self.reason == "NotFound" && self.details.kind == "leases"
+    }
+}
+
+impl DriverError {
+    /// The error that an answer reports. (I7) What is not certain is unknown.
+    pub(super) fn of(answer: &Answer) -> Self {
+        let status = Status::of(answer);
+        let text = match &*status.message {
+            "" => format!("HTTP status {} without the words of an API server", answer.status),
+            message => format!("{message}: HTTP status {}", answer.status),
+        };
+        // Without a reason, a proxy may have answered after it passed the request on.
+        let is_of_server = !status.reason.is_empty();
+        match answer.status {
+            401 => Self::Credentials(text),
+            429 => Self::Throttled(text),
+            403 if is_of_server => Self::Denied(text),
+            404 if is_of_server && !status.is_absent() => Self::NoNamespace(text),
+            409 if is_of_server => Self::Conflict(text),
+            400 | 405 | 406 | 413 | 415 | 422 if is_of_server => Self::Refused(text),
+            _ => Self::Unanswered(text),
+        }
+    }
+
+    pub(super) fn of_write(self) -> WriteError {
+        match self {
+            // A server without its own storage may not know a valid token for a moment.
+            Self::NotConnected { is_passing: true, .. }
+            | Self::Credentials(_)
+            | Self::Throttled(_)
+            | Self::Conflict(_) => WriteError::NotApplied(self.into()),
+            Self::Unanswered(_) => WriteError::Unknown(self.into()),
+            Self::Gone(_) => WriteError::Replaced(self.into()),
+            Self::NotConnected { .. }
+            | Self::Denied(_)
+            | Self::NoNamespace(_)
+            | Self::Refused(_)
+            | Self::Damaged(_)
+            | Self::Closed(_) => WriteError::Fatal(self.into()),
+        }
+    }
+
+    pub(super) fn of_read(self) -> ReadError {
+        match self.of_write() {
+            WriteError::Fatal(cause) => ReadError::Fatal(cause),
+            WriteError::Replaced(cause) => ReadError::Replaced(cause),
+            WriteError::NotApplied(cause) | WriteError::Unknown(cause) => ReadError::Unavailable(cause),
+        }
+    }
+}
+
+/// An error and its causes: the outermost alone says little.
+pub(super) fn described(error: &(dyn std::error::Error + 'static)) -> String {
+    let chain = std::iter::successors(Some(error), |error| error.source());
+    chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, body: &str) -> Answer {
+        Answer { status, body: body.to_owned().into() }
+    }
+
+    fn status(code: u16, reason: &str, kind: &str) -> Answer {
+        let body = format!(
+            r#"{{"kind":"Status","message":"words","reason":"{reason}","details":{{"kind":"{kind}"}}}}"#
+        );
+        answer(code, &body)
+    }
+
+    #[test]
+    fn answers_are_errors_of_the_contract() {
+        let fatal: [(u16, &str); 4] =
+            [(403, "Forbidden"), (404, "NotFound"), (422, "Invalid"), (413, "RequestEntityTooLarge")];
+        for (code, reason) in fatal {
+            let error = DriverError::of(&status(code, reason, "namespaces")).of_write();
+            assert!(matches!(error, WriteError::Fatal(_)), "{code}: {error:?}");
+        }
+        for (code, reason) in [(401, "Unauthorized"), (429, "TooManyRequests"), (409, "Conflict")] {
+            let error = DriverError::of(&status(code, reason, "leases")).of_write();
+            assert!(matches!(error, WriteError::NotApplied(_)), "{code}: {error:?}");
+        }
+        for (code, reason) in [(504, "Timeout"), (500, "InternalError"), (503, "ServiceUnavailable")] {
+            let error = DriverError::of(&status(code, reason, "leases")).of_write();
+            assert!(matches!(error, WriteError::Unknown(_)), "{code}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn answer_of_another_program_proves_nothing() {
+        for code in [400, 403, 404, 409, 302, 200] {
+            for body in ["", "<html>", "{}", r#"{"kind":"Lease","reason":"NotFound"}"#] {
+                let error = DriverError::of(&answer(code, body)).of_write();
+                assert!(matches!(error, WriteError::Unknown(_)), "{code} {body}: {error:?}");
+                assert!(!Status::of(&answer(code, body)).is_absent());
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! A Lease whose spec another program wrote, such as client-go: it is observed by the spec.
+//!
+//! client-go keeps our annotations, which then tell of the past: the last epoch and the documents, but no
+//! record. Nothing of ours stands on such a record (I2).
+
+use super::spec::Spec;
+use crate::{Partition, cells::content::SlotCell};
+use bytes::Bytes;
+use data_encoding::HEXLOWER;
+use ielections::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
+use std::{error::Error, time::Duration};
+
+type Cause = Box<dyn Error + Send + Sync>;
+
+/// Returns the value that says what `spec` says. `stored` is the value of our last write.
+///
+/// (I1) If a record of ours was overwritten, or our Lease was deleted and another made in its place, our
+/// leader may still be at work. Then the cell is foreign: a claim waits for the longest TTL of the name.
+pub(super) fn value(at: &Partition, stored: Option<&Bytes>, spec: &Spec) -> Result<Bytes, Cause> {
+    let known = stored.map(|stored| SlotCell::decode(at, stored)).transpose()?;
+    let is_foreign = known.as_ref().is_none_or(|known| known.is_foreign || known.slot.entry().is_some());
+    let known = known.unwrap_or_else(SlotCell::vacant);
+    let last_epoch = known.slot.last_epoch();
+    let slot = match spec.holder() {
+        None => Slot::Vacant(Vacant { last_epoch }),
+        Some(holder) => Slot::Held { entry: entry(holder, spec, last_epoch)?, proven_age: None },
+    };
+    Ok(SlotCell { slot, is_foreign, ..known }.encode(at))
+}
+
+/// The record that the spec shows. Its version changes with each renewal, and its epoch is after ours.
+fn entry(holder: &str, spec: &Spec, last_epoch: Option<Epoch>) -> Result<Entry, Cause> {
+    let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    let ttl = seconds.filter(|seconds| *seconds > 0).ok_or("it is held without a leaseDurationSeconds")?;
+    let leadership = HEXLOWER.decode(spec.leadership().as_bytes())?;
+    let incarnation = leadership.first_chunk().copied().ok_or("no digest")?;
+    let renewed = spec.renewed_micros().and_then(|micros| u64::try_from(micros).ok());
+    let shown = (0..=Holder::MAX_BYTES).rev().find_map(|end| holder.get(..end)).unwrap_or_default();
+    Ok(Entry {
+        holder: Holder::new(shown)?,
+        version: Version {
+            incarnation: Incarnation::from_bytes(incarnation),
+            write: renewed.unwrap_or_default(),
+        },
+        ttl: Ttl::new(Duration::from_secs(ttl))?,
+        epoch: Epoch::following(last_epoch, Duration::ZERO)?,
+    })
+}

@@ -1,0 +1,119 @@
+//! The name of a Lease. A plain name is shown as it is; any other by its digest.
+//!
+//! | partition | Lease |
+//! |---|---|
+//! | slot 1 of `payroll` | `payroll` |
+//! | slot 2, the slot count, the pause, the step-down request | `payroll.2`, `.slots`, `.pause`, `.step-down` |
+//! | anything else | `vvm.` and 64 hexadecimal digits |
+
+use crate::{
+    KEY_PREFIX_PAUSE, KEY_PREFIX_SLOT_COUNT, KEY_PREFIX_STEP_DOWN, KEY_PREFIX_VVM_LEADER, Partition,
+};
+use data_encoding::HEXLOWER;
+use sha2::{Digest as _, Sha256};
+
+/// A Lease's name may have 253 characters, some of which are for what follows the name.
+const LONGEST_NAME: usize = 200;
+
+/// A label's limit.
+const LONGEST_LABEL: usize = 63;
+
+/// A partition, taken apart.
+struct Parts<'a> {
+    name: &'a [u8],
+    /// What follows the name in the Lease's.
+    ending: String,
+}
+
+fn parts(at: &Partition) -> Option<Parts<'_>> {
+    let (&prefix, rest) = at.as_bytes().split_first()?;
+    let setting = |ending: &str| Parts { name: rest, ending: ending.into() };
+    match prefix {
+        KEY_PREFIX_VVM_LEADER => {
+            let (name, slot) = rest.split_last_chunk::<{ size_of::<u32>() }>()?;
+            let ending = match u32::from_be_bytes(*slot) {
+                1 => String::new(),
+                slot => format!(".{slot}"),
+            };
+            Some(Parts { name, ending })
+        }
+        KEY_PREFIX_SLOT_COUNT => Some(setting(".slots")),
+        KEY_PREFIX_PAUSE => Some(setting(".pause")),
+        KEY_PREFIX_STEP_DOWN => Some(setting(".step-down")),
+        _ => None,
+    }
+}
+
+/// Whether the partition has a leader record.
+pub(in super::super) fn is_slot(at: &Partition) -> bool {
+    at.as_bytes().first() == Some(&KEY_PREFIX_VVM_LEADER)
+}
+
+/// Returns the name of the Lease. Each value has its whole key, which is compared when it is read.
+pub(in super::super) fn name(at: &Partition) -> String {
+    match parts(at) {
+        Some(Parts { name, ending }) if let Some(plain) = plain(name, LONGEST_NAME) => {
+            format!("{plain}{ending}")
+        }
+        _ => format!("vvm.{}", digest(at.as_bytes())),
+    }
+}
+
+/// Returns the label that all Leases of a name have.
+pub(in super::super) fn label(at: &Partition) -> String {
+    let name = parts(at).map_or(at.as_bytes(), |parts| parts.name);
+    plain(name, LONGEST_LABEL).map_or_else(|| digest(name)[..LONGEST_LABEL].into(), str::to_owned)
+}
+
+/// Returns the name if it is a DNS label, apart from its length: no dot, so no two Leases have one name.
+fn plain(name: &[u8], longest: usize) -> Option<&str> {
+    let is_letter = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let ends_well = name.first().is_some_and(is_letter) && name.last().is_some_and(is_letter);
+    let is_plain =
+        ends_well && name.len() <= longest && name.iter().all(|byte| is_letter(byte) || *byte == b'-');
+    std::str::from_utf8(name).ok().filter(|_| is_plain)
+}
+
+pub(super) fn digest(bytes: &[u8]) -> String {
+    HEXLOWER.encode(&Sha256::digest(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(prefix: u8, name: &[u8], slot: &[u8]) -> String {
+        name_and_label(prefix, name, slot).0
+    }
+
+    fn name_and_label(prefix: u8, cluster: &[u8], slot: &[u8]) -> (String, String) {
+        let at = Partition::from_bytes([&[prefix], cluster, slot].concat());
+        (name(&at), label(&at))
+    }
+
+    #[test]
+    fn plain_name_is_the_name_of_its_first_lease() {
+        assert_eq!(named(1, b"payroll", &[0, 0, 0, 1]), "payroll");
+        assert_eq!(named(1, b"payroll", &[0, 0, 1, 0]), "payroll.256");
+        assert_eq!(named(2, b"payroll", &[]), "payroll.slots");
+        assert_eq!(named(3, b"payroll", &[]), "payroll.pause");
+        assert_eq!(named(4, b"payroll", &[]), "payroll.step-down");
+        assert_eq!(name_and_label(4, b"pay-roll9", &[]).1, "pay-roll9");
+    }
+
+    #[test]
+    fn odd_and_long_names_have_digests_that_the_server_accepts() {
+        let odd: [&[u8]; 8] =
+            [b"", b"a.b", b"A", b"-a", b"a-", "ä".as_bytes(), b"a_b", &[b'a'; LONGEST_NAME + 1]];
+        let mut names: Vec<_> = odd.iter().map(|odd| named(1, odd, &[0, 0, 0, 1])).collect();
+        for name in &names {
+            assert!(name.len() == 68 && name.starts_with("vvm."), "{name}");
+        }
+        names.push(named(9, b"unknown", &[]));
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), odd.len() + 1);
+        let (long, label) = name_and_label(1, &[b'a'; LONGEST_NAME], &[255; 4]);
+        assert!(long.starts_with("aaa") && long.len() <= 253 && label.len() == LONGEST_LABEL, "{label}");
+    }
+}

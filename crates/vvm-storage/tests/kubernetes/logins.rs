@@ -1,0 +1,122 @@
+//! Credentials and roles, on a server that the runner starts. Its users are the contexts of its kubeconfig.
+
+use super::{fresh, namespace, option, try_kubectl};
+use ielections::ReadError;
+use std::path::PathBuf;
+use vvm_storage::{
+    KEY_PREFIX_VVM_LEADER, OpenError as Refusal, Partition, SysVvmStorage as _, init_storage,
+    kubernetes::{LeaseStorage, OpenError},
+};
+
+const RULES: &str = include_str!("../../../../packaging/kubernetes-rbac.yaml");
+
+fn kubeconfig() -> PathBuf {
+    option("kubeconfig").unwrap().into()
+}
+
+fn url(context: &str) -> String {
+    format!("k8s://{}?kubeconfig={}&context={context}", namespace(), kubeconfig().display())
+}
+
+async fn refused(url: &str) -> OpenError {
+    LeaseStorage::open(url).await.expect_err("opened")
+}
+
+/// Applies the shipped rules for a user.
+fn allow(user: &str) {
+    let subject = format!("kind: User\n    apiGroup: rbac.authorization.k8s.io\n    name: {user}");
+    let rules = RULES.replace("kind: ServiceAccount\n    name: payroll", &subject);
+    assert!(rules.contains(&subject), "the subject has another form");
+    // Another test may apply the same.
+    let rules = rules.replace("name: vvm-leases", &format!("name: vvm-leases-{user}"));
+    println!("{}", try_kubectl(&["apply", "-f", "-"], &rules).unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn user_without_a_role_is_told_which() {
+    let error = refused(&url("stranger")).await;
+    println!("{error}");
+    assert!(matches!(&error, OpenError::Refused { .. }) && !error.is_passing(), "{error:?}");
+    for part in ["kubernetes-rbac.yaml", "get, create, update", "stranger"] {
+        assert!(error.to_string().contains(part), "{part}: {error}");
+    }
+    assert!(matches!(init_storage(&url("stranger")).await, Err(Refusal::Kubernetes(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shipped_rules_are_enough_by_token_and_by_certificate() {
+    for user in ["worker", "client"] {
+        allow(user);
+        // The API server learns of a role a moment later.
+        while let Err(error) = init_storage(&url(user)).await {
+            assert!(error.to_string().contains("denies"), "{error}");
+        }
+        let storage = super::open(&url(user)).await;
+        let described = storage.describe().await.unwrap();
+        println!("{described:#?}");
+        assert!(described.software.unwrap().starts_with("Kubernetes v"));
+        assert_eq!(described.concerns, [""; 0]);
+        let slot = [&[KEY_PREFIX_VVM_LEADER], fresh().as_bytes(), &[0, 0, 0, 1]].concat();
+        storage.settle(Partition::from_bytes(slot), b"").await.unwrap();
+        storage.close().await;
+        assert!(matches!(storage.read(Partition::from_bytes(*b"")).await, Err(ReadError::Fatal(_))));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn namespace_that_does_not_exist_is_named() {
+    let url = url("admin").replacen(&format!("//{}?", namespace()), "//nowhere-at-all?", 1);
+    let error = init_storage(&url).await.unwrap_err().to_string();
+    println!("{error}");
+    assert_eq!(refused(&url).await.to_string(), error);
+    assert!(
+        error.contains("namespaces \"nowhere-at-all\" not found") && error.contains("create it"),
+        "{error}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_token_authority_and_context_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(kubeconfig()).unwrap();
+    let authority = kubeconfig().with_file_name("authority.pem").display().to_string();
+    let at = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        format!("k8s://default?kubeconfig={}", path.display())
+    };
+    let absolute = text.replace("authority.pem", &authority);
+    let token = at("token", absolute.replace("token: secret", "token: guessed"));
+    let error = refused(&token).await;
+    println!("{error}");
+    assert!(error.to_string().contains("does not accept our credentials"), "{error}");
+    assert!(!error.to_string().contains("guessed"), "{error}");
+    let strange = kubeconfig().with_file_name("stranger.pem").display().to_string();
+    let error = refused(&at("authority", absolute.replace(&authority, &strange))).await;
+    println!("{error}");
+    assert!(matches!(&error, OpenError::Tls { .. }) && !error.is_passing(), "{error:?}");
+    let error = refused(&format!("{}&context=none", at("context", absolute))).await;
+    assert!(error.to_string().contains("no `none` among its contexts"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn token_of_a_file_is_read_again_after_it_was_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    let authority = kubeconfig().with_file_name("authority.pem").display().to_string();
+    let text = std::fs::read_to_string(kubeconfig()).unwrap().replace("authority.pem", &authority);
+    let path = folder.path().join("config");
+    std::fs::write(&path, text.replace("token: secret", "tokenFile: token")).unwrap();
+    std::fs::write(&token, "secret\n").unwrap();
+    let url = format!("k8s://{}?kubeconfig={}", namespace(), path.display());
+    let storage = super::open(&url).await;
+    let slot = || Partition::from_bytes(*b"\x01token\0\0\0\x01");
+    std::fs::write(&token, "expired").unwrap();
+    storage.read(slot()).await.expect("the token that was read is used for a minute");
+    // Another handle reads the file, and is refused.
+    let error = refused(&url).await;
+    assert!(error.to_string().contains("does not accept"), "{error}");
+    std::fs::write(&token, "secret").unwrap();
+    let another = super::open(&url).await;
+    another.read(slot()).await.unwrap();
+}

@@ -1,0 +1,250 @@
+//! What the driver for Kubernetes sends, and what it makes of answers. A program on loopback plays the
+//! server: real servers give these answers rarely.
+#![cfg(feature = "kubernetes")]
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+#![allow(clippy::disallowed_methods, reason = "the server is a task of the test's own runtime")]
+
+use bytes::Bytes;
+use ielections::WriteError;
+use std::{
+    io::Write as _,
+    sync::{Arc, Mutex},
+};
+use tempfile::NamedTempFile;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
+use vvm_storage::{
+    Partition,
+    cells::{CellStorage as _, CellWrite, Expected},
+    kubernetes::LeaseStorage,
+};
+
+/// What the server does with a request.
+#[derive(Clone, Debug)]
+enum Reply {
+    Answer(u16, String),
+    Silence,
+    HangUp,
+}
+
+/// The requests so far, whole, and how many connections there were.
+#[derive(Default)]
+struct Seen {
+    requests: Vec<String>,
+    connections: usize,
+}
+
+struct Server {
+    seen: Arc<Mutex<Seen>>,
+    reply: Arc<Mutex<Reply>>,
+    config: NamedTempFile,
+}
+
+const UID: &str = "11111111-1111-1111-1111-111111111111";
+
+fn lease() -> Reply {
+    let metadata = format!(
+        r#"{{"name":"payroll","uid":"{UID}","resourceVersion":"77","annotations":{{"vvm/cell":"{{}}"}}}}"#
+    );
+    Reply::Answer(200, format!(r#"{{"kind":"Lease","metadata":{metadata},"spec":{{"holderIdentity":"h"}}}}"#))
+}
+
+fn status(code: u16, reason: &str) -> Reply {
+    let details = r#"{"kind":"leases"}"#;
+    Reply::Answer(
+        code,
+        format!(r#"{{"kind":"Status","message":"words","reason":"{reason}","details":{details}}}"#),
+    )
+}
+
+impl Server {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (seen, reply) = (Arc::<Mutex<Seen>>::default(), Arc::new(Mutex::new(status(404, "NotFound"))));
+        tokio::spawn({
+            let (seen, reply) = (Arc::clone(&seen), Arc::clone(&reply));
+            async move {
+                loop {
+                    let (stream, _) = listener.accept().await.unwrap();
+                    seen.lock().unwrap().connections += 1;
+                    tokio::spawn(serve(stream, Arc::clone(&seen), Arc::clone(&reply)));
+                }
+            }
+        });
+        let mut config = NamedTempFile::new().unwrap();
+        let text = format!(
+            "current-context: a\nclusters: [{{name: a, cluster: {{server: \"http://{address}\"}}}}]\n\
+             contexts: [{{name: a, context: {{cluster: a, user: a}}}}]\n\
+             users: [{{name: a, user: {{token: t}}}}]"
+        );
+        config.write_all(text.as_bytes()).unwrap();
+        Self { seen, reply, config }
+    }
+
+    async fn open(&self) -> LeaseStorage {
+        let url = format!("k8s://default?kubeconfig={}&request_timeout=1s", self.config.path().display());
+        let storage = LeaseStorage::open(&url).await.unwrap();
+        self.requests();
+        storage
+    }
+
+    fn will(&self, reply: Reply) {
+        *self.reply.lock().unwrap() = reply;
+    }
+
+    /// The requests since the last call.
+    fn requests(&self) -> Vec<String> {
+        std::mem::take(&mut self.seen.lock().unwrap().requests)
+    }
+
+    fn connections(&self) -> usize {
+        self.seen.lock().unwrap().connections
+    }
+}
+
+async fn serve(mut stream: TcpStream, seen: Arc<Mutex<Seen>>, reply: Arc<Mutex<Reply>>) {
+    let mut bytes = Vec::new();
+    loop {
+        let request = loop {
+            if let Some(whole) = whole_request(&mut bytes) {
+                break whole;
+            }
+            let mut part = [0; 4096];
+            match stream.read(&mut part).await {
+                Ok(read) if read > 0 => bytes.extend_from_slice(&part[..read]),
+                _ => return,
+            }
+        };
+        let reply = reply.lock().unwrap().clone();
+        seen.lock().unwrap().requests.push(request);
+        match reply {
+            Reply::Answer(status, body) => {
+                let head = format!("HTTP/1.1 {status} words\r\ncontent-length: {}\r\n\r\n", body.len());
+                stream.write_all((head + &body).as_bytes()).await.unwrap();
+            }
+            Reply::Silence => {}
+            Reply::HangUp => return,
+        }
+    }
+}
+
+fn whole_request(bytes: &mut Vec<u8>) -> Option<String> {
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let length =
+        head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+    if body.len() < length.unwrap_or(0) {
+        return None;
+    }
+    bytes.clear();
+    Some(text)
+}
+
+fn slot() -> Partition {
+    Partition::from_bytes(*b"\x01payroll\0\0\0\x01")
+}
+
+/// Writes over what is there. The Lease is one of a setting, so that its value is taken as it is.
+async fn swap(server: &Server, reply: Reply) -> Result<CellWrite, WriteError> {
+    let storage = server.open().await;
+    let setting = Partition::from_bytes(*b"\x02payroll");
+    server.will(lease());
+    let seen = storage.read(&setting).await.unwrap().unwrap();
+    server.requests();
+    server.will(reply);
+    storage.write(&setting, Bytes::from_static(b"{}"), Expected::Tag(seen.tag)).await
+}
+
+#[tokio::test]
+async fn ambiguous_answers_are_unknown_and_no_write_is_sent_twice() {
+    let unknown = [
+        status(504, "Timeout"),
+        status(500, "InternalError"),
+        status(503, "ServiceUnavailable"),
+        Reply::Answer(502, "<html>".into()),
+        Reply::Answer(409, "<html>".into()),
+        Reply::Answer(404, "<html>".into()),
+        Reply::Answer(200, "<html>".into()),
+        Reply::HangUp,
+        Reply::Silence,
+    ];
+    for reply in unknown {
+        let server = Server::start().await;
+        let outcome = swap(&server, reply.clone()).await;
+        assert!(matches!(outcome, Err(WriteError::Unknown(_))), "{reply:?}: {outcome:?}");
+        assert_eq!(server.requests().len(), 1, "{reply:?}");
+    }
+}
+
+#[tokio::test]
+async fn refusals_are_not_applied_and_not_sent_twice() {
+    for (code, reason) in [(429, "TooManyRequests"), (401, "Unauthorized"), (409, "StorageError")] {
+        let server = Server::start().await;
+        let outcome = swap(&server, status(code, reason)).await;
+        assert!(matches!(outcome, Err(WriteError::NotApplied(_))), "{code}: {outcome:?}");
+        assert_eq!(server.requests().len(), 1, "{code}");
+    }
+    for (code, reason) in [(403, "Forbidden"), (422, "Invalid"), (413, "RequestEntityTooLarge")] {
+        let server = Server::start().await;
+        let outcome = swap(&server, status(code, reason)).await;
+        assert!(matches!(outcome, Err(WriteError::Fatal(_))), "{code}: {outcome:?}");
+        assert_eq!(server.requests().len(), 1, "{code}");
+    }
+}
+
+#[tokio::test]
+async fn held_lease_that_is_gone_is_replaced() {
+    let server = Server::start().await;
+    let outcome = swap(&server, status(404, "NotFound")).await;
+    assert!(matches!(outcome, Err(WriteError::Replaced(_))), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn swap_names_version_and_object_and_creation_names_none() {
+    let server = Server::start().await;
+    swap(&server, lease()).await.unwrap();
+    let put = server.requests().remove(0);
+    assert!(put.starts_with("PUT /apis/coordination.k8s.io/v1/namespaces/default/leases/payroll.slots HTTP"));
+    assert!(put.contains("authorization: Bearer t\r\n"), "{put}");
+    for part in [r#""resourceVersion":"77""#, &format!(r#""uid":"{UID}""#)] {
+        assert!(put.contains(part), "{part}: {put}");
+    }
+    let storage = server.open().await;
+    server.will(status(409, "AlreadyExists"));
+    let created = storage.write(&slot(), Bytes::from_static(b"{}"), Expected::Absent).await.unwrap();
+    assert_eq!(created, CellWrite::Refused);
+    let post = server.requests().remove(0);
+    assert!(post.starts_with("POST /apis/coordination.k8s.io/v1/namespaces/default/leases HTTP"), "{post}");
+    assert!(!post.contains("resourceVersion") && !post.contains("uid"), "{post}");
+}
+
+#[tokio::test]
+async fn only_peek_is_answered_from_the_memory_of_the_server() {
+    let server = Server::start().await;
+    let storage = server.open().await;
+    assert_eq!(storage.read(&slot()).await.unwrap(), None);
+    assert_eq!(storage.peek(&slot()).await.unwrap(), None);
+    let requests = server.requests();
+    assert!(
+        requests[0].starts_with("GET /apis/coordination.k8s.io/v1/namespaces/default/leases/payroll HTTP")
+    );
+    assert!(requests[1].contains("/leases/payroll?resourceVersion=0 HTTP"), "{requests:?}");
+    assert_eq!(server.connections(), 1, "a connection for each request");
+}
+
+#[tokio::test]
+async fn answer_of_no_api_server_is_no_absence() {
+    let server = Server::start().await;
+    let storage = server.open().await;
+    for body in ["", "<html>", "{}"] {
+        server.will(Reply::Answer(404, body.into()));
+        storage.read(&slot()).await.unwrap_err();
+        server.will(Reply::Answer(200, body.into()));
+        // An empty object is a Lease without our annotations, and no vacancy of a slot.
+        let read = storage.read(&Partition::from_bytes(*b"\x02payroll")).await;
+        read.unwrap_err();
+    }
+}
