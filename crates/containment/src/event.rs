@@ -42,8 +42,6 @@ pub enum Event {
     /// The supervisor has finished, was killed, and does not end: a thread of it hangs in the kernel. The
     /// guardian ends without it.
     LeftBehind(Pid),
-    /// The guardian does not keep the deposit of this number: it is not sealed, or there are too many.
-    DepositRefused(u64),
     /// [`PreStop`](crate::Helper::PreStop) was skipped: the kill deadline is too near.
     NoTimeForPreStop,
     /// [`PreStop`](crate::Helper::PreStop) failed. The command is stopped all the same.
@@ -68,10 +66,6 @@ impl fmt::Display for Event {
                 out,
                 "process {process} has finished and can't be killed: a thread of it hangs in the kernel, \
                  as on a failing disk; ending without it"
-            ),
-            Self::DepositRefused(number) => write!(
-                out,
-                "the guardian does not keep deposit {number}: it is not sealed, or there are too many"
             ),
             Self::NoTimeForPreStop => write!(out, "no time is left for the pre-stop helper"),
             Self::PreStopFailed(Ok(ended)) => {

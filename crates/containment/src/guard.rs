@@ -16,7 +16,6 @@ use crate::{established::Containment, event::Event, launch, link, signals::Signa
 use countdown::Countdown;
 use rustix::process::{PidfdFlags, getpid, pidfd_open, set_child_subreaper};
 use std::{
-    collections::BTreeMap,
     ffi::OsString,
     io,
     os::{fd::AsFd as _, unix::process::CommandExt as _},
@@ -95,7 +94,6 @@ fn start(
         terminal,
         countdown,
         deadline: None,
-        deposits: BTreeMap::new(),
         kill_at: None,
     })
 }

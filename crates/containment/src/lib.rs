@@ -11,7 +11,7 @@
 //!
 //! If one of the first three dies, the others kill and reap what the command has started. The crate prints
 //! nothing: it returns typed errors and reports [`Event`]s. [`stage::enter`] must be the first call in
-//! `main`. A supervisor may leave a [`Deposit`] with its guardian, which returns it when the supervisor ends.
+//! `main`.
 #![forbid(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
@@ -23,7 +23,6 @@ mod auxiliary;
 mod child_handle;
 mod control_group;
 mod delegation;
-mod deposit;
 mod establish;
 mod established;
 mod event;
@@ -46,7 +45,6 @@ mod words;
 
 pub use auxiliary::{Helper, HelperError, HelperLines};
 pub use delegation::Refusal as ControlGroupRefusal;
-pub use deposit::Deposit;
 pub use establish::Refusal;
 pub use established::Containment;
 pub use event::{Event, OnEvent};

@@ -6,7 +6,7 @@
 use rustix::process::{Signal, WaitOptions, getpid, kill_process, wait};
 use std::{env, ffi::OsStr, fs, path::PathBuf, process::ExitCode};
 use vvm_containment::{
-    Containment, Deposit, Ended, Event, GuardEnded, GuardReport, Level, Supervisor, Wanted, guard, stage,
+    Containment, Ended, Event, GuardEnded, GuardReport, Level, Note, Supervisor, Wanted, guard, stage,
 };
 
 fn main() -> ExitCode {
@@ -16,10 +16,10 @@ fn main() -> ExitCode {
         Err(refusal) => panic!("{refusal}"),
     }
     match env::args().nth(1).as_deref() {
-        Some("stage-depositor") => deposit_and_die(),
+        Some("stage-killed") => note_and_die(),
         Some("stage-hanging") => finish_and_hang(),
         _ => {
-            deposits_of_a_killed_supervisor_are_returned();
+            notes_of_a_killed_supervisor_arrive_and_its_end_is_proven();
             supervisor_that_hangs_in_the_kernel_is_left_behind();
         }
     }
@@ -31,33 +31,24 @@ fn guarded(arguments: &[&OsStr], on_report: impl FnMut(GuardReport)) -> GuardEnd
     guard(arguments.iter().map(Into::into).collect(), &[], containment, on_report).unwrap()
 }
 
-/// Longer than a pipe's buffer and a socket's message.
-fn long_content() -> Vec<u8> {
-    (0..300_000_u32).flat_map(u32::to_le_bytes).collect()
-}
-
-fn deposit_and_die() {
+fn note_and_die() {
     let guardian = Supervisor::accept().unwrap().guardian;
     let name = fs::read_to_string("/proc/self/comm").unwrap();
     assert!(name.starts_with("guarding-"), "{name}");
-    for (number, content) in [(1, b"replaced".to_vec()), (2, b"withdrawn".to_vec()), (7, long_content())] {
-        guardian.deposit(number, &Deposit::new(&content).unwrap()).unwrap();
-    }
-    guardian.deposit(1, &Deposit::new(b"last").unwrap()).unwrap();
-    guardian.withdraw(2).unwrap();
+    guardian.note(Note { kind: 7, words: [1, 2, 3, u64::MAX] });
     kill_process(getpid(), Signal::KILL).unwrap();
 }
 
-fn deposits_of_a_killed_supervisor_are_returned() {
-    let ended = guarded(&["stage-depositor".as_ref()], |report| panic!("{report:?}"));
+fn notes_of_a_killed_supervisor_arrive_and_its_end_is_proven() {
+    let mut notes = Vec::new();
+    let ended = guarded(&["stage-killed".as_ref()], |report| match report {
+        GuardReport::Note(note) => notes.push(note),
+        GuardReport::Event(event) => panic!("{event:?}"),
+    });
     assert_eq!(ended.supervisor, Some(Ended::Signalled(Signal::KILL.as_raw())));
     assert!(ended.proven);
-    let found = ended.deposits.iter().map(|deposit| deposit.read().unwrap()).collect::<Vec<_>>();
-    assert_eq!(found, [b"last".to_vec(), long_content()]);
-    for deposit in &ended.deposits {
-        assert_eq!(rustix::io::pwrite(deposit, b"x", 0), Err(rustix::io::Errno::PERM), "it is sealed");
-    }
-    println!("deposits of a killed supervisor are returned");
+    assert_eq!(notes, [Note { kind: 7, words: [1, 2, 3, u64::MAX] }]);
+    println!("notes of a killed supervisor arrive and its end is proven");
 }
 
 /// The freezer of cgroup version 1: a frozen process can't be killed, like one that hangs in a system call.

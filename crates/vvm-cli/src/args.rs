@@ -30,6 +30,12 @@ use std::sync::LazyLock;
 /// The name of the hidden command that starts the host of `vvm run`.
 pub(crate) const STAGE_HOST: &str = "stage-host";
 
+/// The name of the hidden command that releases the record of a dead host.
+pub(crate) const STAGE_RELEASE: &str = "stage-release";
+
+/// The commands that a guardian starts, with the options of its own command line.
+pub(crate) const STAGES: [&str; 2] = [STAGE_HOST, STAGE_RELEASE];
+
 /// Leader election for commands: run a program on exactly one of several machines.
 #[derive(Debug, Parser)]
 #[command(name = "vvm", version = VERSION.as_str())]
@@ -66,4 +72,6 @@ pub(crate) enum Command {
     DemoWorker(DemoWorkerArgs),
     #[command(hide = true, name = STAGE_HOST)]
     StageHost(RunArgs),
+    #[command(hide = true, name = STAGE_RELEASE)]
+    StageRelease(RunArgs),
 }

@@ -56,6 +56,7 @@ pub(crate) fn main() -> ExitCode {
         Command::DemoCandidate(candidate) => crate::demo::candidate_main(&candidate),
         Command::DemoWorker(worker) => crate::demo::worker_main(&worker),
         Command::StageHost(run) => crate::run::main(run),
+        Command::StageRelease(run) => crate::stage_release::main(&run),
     }
 }
 

@@ -2,10 +2,11 @@
 //! (`vvm_containment::guard`), reports what a dead host can't, and ends as the host asks.
 
 mod ending;
+mod release;
 
 use crate::{
     announce::{self, say},
-    args::{RunArgs, STAGE_HOST},
+    args::{RunArgs, STAGE_HOST, STAGE_RELEASE},
     contained::{NotContained, say_event},
     dry_run::DryRun,
     exit,
@@ -16,6 +17,7 @@ use crate::{
 };
 use ending::{Ending, Told};
 use ielections::{Holder, record::HolderTooLong};
+use release::Release;
 use std::{ffi::OsString, io, iter, process::ExitCode};
 use vvm_containment::{Containment, GuardReport, guard};
 use vvm_host::operate::ResourceLimit;
@@ -77,7 +79,7 @@ fn run(args: &RunArgs, settled: &Settled) -> Result<(Farewell, bool), StartError
     let mut told = Told::default();
     let environment =
         [(service_manager::VARIABLE.into(), None), (HANDED_ON.into(), Some(settled.handed_on()))];
-    let arguments = host_arguments(args, &holder, settled.typed());
+    let arguments = stage_arguments(STAGE_HOST, args, &holder, settled.typed());
     let end = guard(arguments, &environment, containment, |heard| match heard {
         GuardReport::Event(event) => say_event(&event),
         GuardReport::Note(note) => match ToGuardian::read(note) {
@@ -87,12 +89,15 @@ fn run(args: &RunArgs, settled: &Settled) -> Result<(Farewell, bool), StartError
             None => {}
         },
     })?;
+    if let Some(release) = Release::of(&told, &end, args) {
+        release.run(stage_arguments(STAGE_RELEASE, args, &holder, settled.typed()), settled.handed_on());
+    }
     let farewell = told.farewell.unwrap_or_else(|| Ending::of(told, &end).report(args, &holder, &end));
     Ok((farewell, told.leading.is_none()))
 }
 
-/// Returns the arguments of the host: the typed ones, and the holder.
-fn host_arguments(args: &RunArgs, holder: &Holder, typed: &[OsString]) -> Vec<OsString> {
+/// Returns the arguments of a stage: the typed ones, and the holder.
+fn stage_arguments(stage: &str, args: &RunArgs, holder: &Holder, typed: &[OsString]) -> Vec<OsString> {
     let implied = args.candidate.holder.is_none().then(|| ["--holder".into(), holder.as_str().into()]);
-    iter::once(STAGE_HOST.into()).chain(implied.into_iter().flatten()).chain(typed.iter().cloned()).collect()
+    iter::once(stage.into()).chain(implied.into_iter().flatten()).chain(typed.iter().cloned()).collect()
 }

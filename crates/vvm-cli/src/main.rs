@@ -30,6 +30,7 @@ mod run;
 mod service_manager;
 mod settings;
 mod signals;
+mod stage_release;
 mod status;
 mod terminal_view;
 mod watch;

@@ -12,7 +12,7 @@ use file::FileRefusal;
 pub(crate) use options::{HANDED_ON, PREFIX, described, nearest_option};
 pub(crate) use origin::Origins;
 
-use crate::{announce::say, args::STAGE_HOST};
+use crate::{announce::say, args::STAGES};
 use clap::{ArgMatches, Command, error::ErrorKind, parser::ValueSource};
 use file::File;
 use options::{CONFIG, NAMED_FILE, Setting};
@@ -90,7 +90,7 @@ type Found = (Vec<OsString>, String);
 /// [`Refusal`] if the command line, a variable or the file is wrong.
 pub(crate) fn settle(cli: &Command, words: Vec<OsString>, variables: &Variables) -> Result<Settled, Refusal> {
     let mut settled = Settled { typed: words, added: Added::default(), origins: Origins::default() };
-    if settled.typed.get(1).is_some_and(|word| word == STAGE_HOST) {
+    if settled.typed.get(1).is_some_and(|word| STAGES.iter().any(|stage| word == stage)) {
         let handed_on = variable(variables, HANDED_ON).and_then(OsStr::to_str);
         settled.added = handed_on.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         return Ok(settled);

@@ -19,5 +19,6 @@ mod cases {
     mod guardian_death;
     mod init;
     mod pre_stop;
+    mod released;
     mod signals;
 }

@@ -45,6 +45,7 @@ mod cases {
     mod places;
     mod pre_stop;
     mod prompt;
+    mod released;
     mod result_file;
     mod service_manager;
     mod settings;

@@ -22,6 +22,7 @@ mod cases {
     mod outcomes;
     mod pidns;
     mod pre_stop;
+    mod released;
     mod signal_table;
     mod signals;
     mod terminal;

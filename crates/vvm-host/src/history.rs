@@ -5,7 +5,8 @@
 //! wall clocks and may contradict each other; entries are in the order of their epochs.
 
 use ielections::{
-    Document, DocumentId, DocumentStorage, DocumentWrite, Documents, OnlyIf, ReadError, Standing, Ttl,
+    Document, DocumentId, DocumentStorage, DocumentWrite, Documents, Epoch, Fence, Incarnation, OnlyIf,
+    ReadError, Standing, Ttl,
 };
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
@@ -85,9 +86,7 @@ impl HistoryWriter {
             Ok(document) => decode(document.as_ref()),
             Err(refusal) => return tracing::debug!(%refusal, "the history can't be read"),
         };
-        let body = serde_json::to_vec(&self.with(known, end)).unwrap_or_default();
-        let write = DocumentWrite::Put { id, body: body.into(), only_if: OnlyIf::Always };
-        if let Err(refusal) = documents.write(vec![write]).await {
+        if let Err(refusal) = documents.write(vec![put(id, &self.with(known, end))]).await {
             tracing::debug!(%refusal, "the history can't be written");
         }
     }
@@ -99,14 +98,46 @@ impl HistoryWriter {
             past.ended_ms = Some(self.started_ms);
             past.end = Some(format!("ended without a word; followed by {}", self.holder));
         }
-        let end = end.map(|end| end.chars().take(REASON / char::MAX_LEN_UTF8).collect());
-        let ended_ms = end.as_ref().map(|_: &String| now());
+        let end = end.map(shortened);
+        let ended_ms = end.as_ref().map(|_| now());
         let (holder, epoch, started_ms) = (self.holder.clone(), self.epoch, self.started_ms);
         history.push(PastLeadership { holder, epoch, started_ms, ended_ms, end });
         let surplus = history.len().saturating_sub(KEPT);
         history.drain(..surplus);
         history
     }
+}
+
+/// Writes `how` the leadership of a dead process ended, unless it has an end already. Does nothing if the
+/// storage fails, or the leadership's fence has fallen.
+///
+/// # Cancel safety
+/// Dropped, the end is written or not.
+pub(crate) async fn write_end_of(
+    documents: &dyn DocumentStorage<ElectionKey>,
+    key: &ElectionKey,
+    (epoch, incarnation): (Epoch, Incarnation),
+    how: &str,
+) {
+    let Ok(id) = DocumentId::new(ID) else { return };
+    let Ok(state) = documents.fence_state(key).await else { return };
+    let Ok(mut history) = read(documents, key).await else { return };
+    let is_open = |past: &&mut PastLeadership| past.epoch == epoch.get() && past.end.is_none();
+    let Some(past) = history.iter_mut().find(is_open) else { return };
+    (past.ended_ms, past.end) = (Some(now()), Some(shortened(how)));
+    let fence = Fence { epoch, incarnation, after: state.last };
+    if let Err(refusal) = documents.write_documents(key, &fence, &[put(id, &history)]).await {
+        tracing::debug!(%refusal, "the history can't be written");
+    }
+}
+
+fn put(id: DocumentId, history: &[PastLeadership]) -> DocumentWrite {
+    let body = serde_json::to_vec(history).unwrap_or_default();
+    DocumentWrite::Put { id, body: body.into(), only_if: OnlyIf::Always }
+}
+
+fn shortened(how: &str) -> String {
+    how.chars().take(REASON / char::MAX_LEN_UTF8).collect()
 }
 
 /// Reads the history of a slot, oldest leadership first.

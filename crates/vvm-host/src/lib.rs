@@ -36,6 +36,7 @@ mod host;
 mod host_storage;
 mod http;
 mod identity;
+mod left_behind;
 mod local_wakeups;
 pub mod operate;
 mod requests;

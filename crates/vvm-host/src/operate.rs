@@ -3,6 +3,7 @@
 pub use crate::{
     history::{PastLeadership, read},
     identity::or_own_name,
+    left_behind::LeftBehind,
     local_wakeups::WakeSender,
     resource_limit::{ResourceLimit, way_out},
     stop_requests::{At, Request, StopRequests},

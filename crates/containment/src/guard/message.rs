@@ -38,10 +38,6 @@ pub(crate) enum ToGuardian {
     Deadline(Option<Instant>),
     /// For the guardian's caller.
     Note(Note),
-    /// The message carries a sealed memfd, which the guardian keeps under this number.
-    Deposit(u64),
-    /// The guardian drops the deposit of this number.
-    Withdraw(u64),
     /// The supervisor has nothing left to do and ends.
     Finished,
 }
@@ -104,9 +100,7 @@ impl Message for ToGuardian {
     fn to_frame(&self) -> Frame {
         match *self {
             Self::Deadline(deadline) => frame(16, instant_words(deadline)),
-            Self::Deposit(number) => frame(17, [number]),
-            Self::Withdraw(number) => frame(18, [number]),
-            Self::Finished => frame(19, []),
+            Self::Finished => frame(17, []),
             Self::Note(Note { kind, words }) => Frame { kind: NOTES | kind, words },
         }
     }
@@ -114,9 +108,7 @@ impl Message for ToGuardian {
     fn from_frame(frame: &Frame) -> Option<Self> {
         Some(match frame.kind {
             16 => Self::Deadline(instant(frame.words)),
-            17 => Self::Deposit(frame.words[0]),
-            18 => Self::Withdraw(frame.words[0]),
-            19 => Self::Finished,
+            17 => Self::Finished,
             kind if kind >= NOTES => Self::Note(Note { kind: kind - NOTES, words: frame.words }),
             _ => return None,
         })
@@ -146,8 +138,6 @@ mod tests {
         let to_guardian = [
             ToGuardian::Deadline(Some(Instant::NEVER)),
             ToGuardian::Deadline(None),
-            ToGuardian::Deposit(u64::MAX),
-            ToGuardian::Withdraw(7),
             ToGuardian::Finished,
             ToGuardian::Note(Note { kind: 0, words: [0; 4] }),
             ToGuardian::Note(Note { kind: 127, words: [1, 2, 3, u64::MAX] }),

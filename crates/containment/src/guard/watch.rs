@@ -7,7 +7,6 @@ use super::{
     terminal::Terminal,
 };
 use crate::{
-    deposit::Deposit,
     established::Containment,
     event::Event,
     level::Level,
@@ -20,7 +19,7 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, Signal},
 };
-use std::{collections::BTreeMap, os::fd::OwnedFd, time::Duration};
+use std::{os::fd::OwnedFd, time::Duration};
 use vvm_clock::{Instant, SystemClock};
 
 /// How long a supervisor that has finished may take to end, and as long again after it is killed. Only a
@@ -29,9 +28,6 @@ const ENDS_WITHIN: Duration = Duration::from_secs(2);
 
 /// The pause between two looks for remaining processes.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// The most deposits that are kept, so that a faulty supervisor can't exhaust the guardian's descriptors.
-const DEPOSITS: usize = 32;
 
 /// A running guardian.
 #[derive(Debug)]
@@ -47,7 +43,6 @@ pub(super) struct Guarding {
     pub(super) countdown: Countdown,
     /// The supervisor's last deadline.
     pub(super) deadline: Option<Instant>,
-    pub(super) deposits: BTreeMap<u64, Deposit>,
     /// When the supervisor is killed because it has finished and does not end.
     pub(super) kill_at: Option<Instant>,
 }
@@ -66,8 +61,6 @@ pub struct Ended {
     pub deadline: Option<Instant>,
     /// Whether it outlived its deadline, and had to be killed.
     pub deadline_passed: bool,
-    /// The deposits that it has not withdrawn, in the order of their numbers. The guardian has not read them.
-    pub deposits: Vec<Deposit>,
     /// Whether every descendant is proven to have ended: `wait` has returned ECHILD, and the control group,
     /// if there is one, was removed.
     pub proven: bool,
@@ -112,7 +105,6 @@ impl Guarding {
             reaped_at: reaped_at.unwrap_or_else(SystemClock::read),
             deadline: self.deadline,
             deadline_passed,
-            deposits: self.deposits.into_values().collect(),
             proven: is_dissolved && !left_behind,
         }
     }
@@ -168,16 +160,14 @@ impl Guarding {
     fn listen(&mut self, on_report: &mut impl FnMut(Report)) {
         while self.link_open {
             match self.link.receive() {
-                Some(link::Received::Message(message, descriptors)) => {
-                    self.handle(message, descriptors, on_report);
-                }
+                Some(link::Received::Message(message, _)) => self.handle(message, on_report),
                 Some(link::Received::End) => self.link_open = false,
                 None => return,
             }
         }
     }
 
-    fn handle(&mut self, message: ToGuardian, descriptors: Vec<OwnedFd>, on_report: &mut impl FnMut(Report)) {
+    fn handle(&mut self, message: ToGuardian, on_report: &mut impl FnMut(Report)) {
         match message {
             ToGuardian::Note(note) => on_report(Report::Note(note)),
             ToGuardian::Deadline(deadline) => {
@@ -188,14 +178,6 @@ impl Guarding {
                     Err(refusal) => on_report(Report::Event(Event::TimerRefused(refusal))),
                 }
             }
-            ToGuardian::Deposit(number) => {
-                let deposit = descriptors.into_iter().next().and_then(|file| Deposit::try_from(file).ok());
-                match deposit.filter(|_| self.deposits.len() < DEPOSITS) {
-                    Some(deposit) => drop(self.deposits.insert(number, deposit)),
-                    None => on_report(Report::Event(Event::DepositRefused(number))),
-                }
-            }
-            ToGuardian::Withdraw(number) => drop(self.deposits.remove(&number)),
             ToGuardian::Finished => self.kill_at = Some(SystemClock::read().after(ENDS_WITHIN)),
         }
     }

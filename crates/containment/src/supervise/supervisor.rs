@@ -1,7 +1,6 @@
 //! [`Supervisor`]: what a supervisor gets from its guardian, and the link to it.
 
 use crate::{
-    deposit::Deposit,
     established::Containment,
     guard::message::{Note, ToGuardian, ToSupervisor},
     launch::{self, Accepted, StageError},
@@ -10,7 +9,6 @@ use crate::{
 };
 use rustix::process::Pid;
 use std::{
-    io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
@@ -71,23 +69,6 @@ impl Guardian {
     /// messages for long, or is gone.
     pub fn note(&self, note: Note) {
         let _ = self.0.send(&ToGuardian::Note(note));
-    }
-
-    /// Leaves `deposit` with the guardian, which returns it in [`GuardEnded`](crate::GuardEnded) however this
-    /// process ends. Replaces an earlier deposit of this number. Never blocks.
-    ///
-    /// # Errors
-    /// If the guardian has not read its messages for long, or is gone. It does not get the deposit then.
-    pub fn deposit(&self, number: u64, deposit: &Deposit) -> io::Result<()> {
-        Ok(self.0.send_with(&ToGuardian::Deposit(number), &[deposit.as_fd()])?)
-    }
-
-    /// Makes the guardian drop the deposit of this number. Never blocks.
-    ///
-    /// # Errors
-    /// As [`deposit`](Self::deposit). The guardian still returns it then.
-    pub fn withdraw(&self, number: u64) -> io::Result<()> {
-        Ok(self.0.send(&ToGuardian::Withdraw(number))?)
     }
 
     /// Tells the guardian that this process has nothing left to do and ends now. If a thread of it hangs in

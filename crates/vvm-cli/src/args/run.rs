@@ -26,6 +26,10 @@ pub(crate) struct RunArgs {
     /// How long the command may take to stop before it is killed
     #[arg(long, value_name = "DURATION", default_value = "8s", value_parser = parse_duration)]
     pub(crate) stop_timeout: Duration,
+    /// After the death of the host process: how long the guardian waits before it releases the record, once
+    /// no process is left. For effects that outlive processes, such as statements that a server executes
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = parse_duration)]
+    pub(crate) quiet_time: Duration,
     #[command(flatten)]
     pub(crate) work: WorkArgs,
     /// How to contain the processes of the command

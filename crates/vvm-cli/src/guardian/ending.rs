@@ -112,7 +112,6 @@ mod tests {
                 supervisor: Some(Ended::Signalled(signal.as_raw())),
                 level: Level::Guardian,
                 reaped_at: Instant::ORIGIN,
-                deposits: Vec::new(),
                 proven: true,
             };
             let Ending { outcome, farewell, .. } = Ending::of(Told::default(), &end);

@@ -1,7 +1,7 @@
 //! Which options are settings, and their names elsewhere: `--stop-timeout`, `VVM_STOP_TIMEOUT`,
 //! `stop-timeout`. Derived from clap's description of the command line, so that there is no second list.
 
-use crate::args::{Cli, STAGE_HOST};
+use crate::args::{Cli, STAGES};
 use clap::{Arg, ArgAction, Command, CommandFactory as _};
 use std::ffi::{OsStr, OsString};
 
@@ -14,7 +14,7 @@ pub(super) const CONFIG: &str = "config";
 /// The variable that names the settings file.
 pub(super) const NAMED_FILE: &str = "VVM_CONFIG";
 
-/// The variable by which the guardian hands settings to the host.
+/// The variable by which the guardian hands settings to the stages that it starts.
 pub(crate) const HANDED_ON: &str = "VVM_STAGE_SETTINGS";
 
 /// The key of the command to run, which is no option.
@@ -38,7 +38,7 @@ pub(crate) fn described() -> Command {
              overrides the environment, the environment overrides the file. A switch is true or false.",
         );
     let with_config = |command: Command| match command.get_name() {
-        STAGE_HOST => command.arg(config.clone().hide(true)),
+        name if STAGES.contains(&name) => command.arg(config.clone().hide(true)),
         _ if has_settings(&command) => command.arg(config.clone()),
         _ => command,
     };

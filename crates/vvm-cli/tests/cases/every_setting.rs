@@ -23,6 +23,7 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("try", SWITCH),
     ("on-loss", (" ", "invalid value")),
     ("stop-timeout", DURATION),
+    ("quiet-time", DURATION),
     ("on-lead", (" ", "write a line for sh -c")),
     ("hook-timeout", DURATION),
     ("hold-at-least", DURATION),

@@ -2,7 +2,6 @@
 
 use crate::VVM;
 use harness::{Trial, eventually};
-use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
 fn history(trial: &Trial) -> Vec<Value> {
@@ -27,7 +26,7 @@ fn each_leadership_is_listed_with_its_end_which_the_next_leader_records_after_a_
         (&found[1]["holder"], &found[1]["ended_ms"], &found[1]["end"]),
         (&"b".into(), &Value::Null, &Value::Null)
     );
-    kill_process(killed.host(), Signal::KILL).unwrap();
+    killed.crash();
     killed.finish();
     let mut last = trial.run_script("echo up; exec sleep 1000").with(["--holder", "c"]).start();
     last.stdout.wait_for("up");
@@ -65,7 +64,7 @@ fn leadership_without_recorded_end_ends_when_a_later_one_shows() {
     killed.stdout.wait_for("up");
     eventually("the start is noted", || history(&trial).len() == 1);
     assert_eq!(history(&trial)[0]["end"], Value::Null);
-    kill_process(killed.host(), Signal::KILL).unwrap();
+    killed.crash();
     killed.finish();
     let next = trial.usurp();
     let epoch = &trial.slots()[0]["epoch"];

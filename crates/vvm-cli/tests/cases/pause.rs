@@ -4,7 +4,7 @@ use crate::VVM;
 use harness::{Running, Trial, command_line, eventually};
 use rustix::{
     fs::{FlockOperation, flock},
-    process::{Signal, kill_process},
+    process::Signal,
 };
 use serde_json::Value;
 use std::{
@@ -140,7 +140,7 @@ fn killed_leader_counts_as_stopped_after_its_ttl() {
         .with(["--ttl", trial.ttl("1s"), "--holder", "dead"])
         .start();
     leader.stdout.wait_for("up");
-    kill_process(leader.host(), Signal::KILL).unwrap();
+    leader.crash();
     leader.finish();
     let (code, out, error) = pause(&trial, &["--by", "alice"]);
     assert_eq!(code, 0, "{out}{error}");

@@ -2,7 +2,6 @@
 
 use crate::VVM;
 use harness::{Trial, eventually};
-use rustix::process::{Signal, kill_process};
 
 /// Returns the exit status of `vvm status --exit-status`, and the state of slot 1.
 fn state(trial: &Trial, options: &[&str]) -> (i32, String) {
@@ -25,7 +24,7 @@ fn state_and_exit_status_follow_the_life_of_a_leader() {
     assert_eq!(state(&trial, &[]), at_once);
     assert_eq!(state(&trial, &["--wait"]), of(0, "led"));
 
-    kill_process(leader.host(), Signal::KILL).unwrap();
+    leader.crash();
     leader.finish();
     eventually("the record is stale", || state(&trial, &["--wait"]) == of(2, "stale"));
 

@@ -1,0 +1,62 @@
+//! [`LeftBehind`]: the leadership of a process that died, and its release by the process that has proof.
+
+use crate::{history, storage_inspector::StorageInspector};
+use ielections::{Delete, Epoch, Incarnation, Slot, Timing, Ttl, TtlStorage as _, WriteError};
+use vvm_storage::{ElectionKey, SlotNumber};
+
+/// A leadership whose process is dead.
+///
+/// The caller has proof that nothing of it works any more (I6). The release names incarnation and epoch, so
+/// it changes no record of another leadership (I2). What the dead process had sent is refused afterwards: a
+/// renewal names a version that is gone, a batch a fence that has fallen, a claim an earlier epoch (I7).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LeftBehind {
+    /// The slot that it led.
+    pub slot: SlotNumber,
+    /// Its fencing token.
+    pub epoch: Epoch,
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+    /// The TTL of its record.
+    pub ttl: Ttl,
+}
+
+impl LeftBehind {
+    /// Releases the record, with `how` the leadership ended in the history before. Tries again for as long as
+    /// the storage does not answer. Returns whether the slot is vacant by this release: the process may have
+    /// released it itself, or another one may lead.
+    ///
+    /// # Errors
+    /// If the storage refuses for good.
+    ///
+    /// # Cancel safety
+    /// Dropped, the record is released or not.
+    pub async fn release(&self, storage: &StorageInspector, how: &str) -> Result<bool, WriteError> {
+        let Self { slot, epoch, incarnation, ttl } = *self;
+        let key = ElectionKey { cluster: storage.cluster.clone(), slot };
+        let clock = &storage.clock;
+        if let Some(documents) = storage.storage.documents() {
+            // Afterwards the fence would refuse it.
+            tokio::select! {
+                biased;
+                () = history::write_end_of(documents, &key, (epoch, incarnation), how) => {}
+                () = clock.sleep(history::end_timeout(ttl)) => {}
+            }
+        }
+        let mut may_have_released = false;
+        loop {
+            match storage.storage.compare_and_delete(&key, incarnation, epoch).await {
+                Ok(Delete::Deleted) => return Ok(true),
+                Ok(Delete::Mismatch(Slot::Vacant(vacant))) => {
+                    return Ok(may_have_released && vacant.last_epoch == Some(epoch));
+                }
+                Ok(Delete::Mismatch(_)) => return Ok(false),
+                // A second release of one leadership changes nothing.
+                Err(WriteError::Unknown(_)) => may_have_released = true,
+                Err(WriteError::NotApplied(_)) => {}
+                Err(refusal) => return Err(refusal),
+            }
+            clock.sleep(Timing::of(ttl).retry_pause()).await;
+        }
+    }
+}
