@@ -47,7 +47,8 @@ impl File {
     /// Reads the file at `path`. `named_by` is the option or variable that names it.
     ///
     /// # Errors
-    /// If it can't be read, is not TOML, or has a key that is no setting of any command of `cli`.
+    /// If it can't be read, is not TOML, or has a key that is no setting of any command of `cli`, or a value
+    /// that all of them refuse.
     pub(super) fn read(path: PathBuf, named_by: &'static str, cli: &Command) -> Result<Self, FileRefusal> {
         let text = match read_text(&path) {
             Ok(text) => text,
@@ -85,7 +86,7 @@ impl File {
             }
             Value::String(text) => vec![text.into()],
             // The option parses it.
-            Value::Integer(number) => vec![number.to_string().into()],
+            Value::Integer(number) if option.takes_number() => vec![number.to_string().into()],
             _ => {
                 let text = format!("write a text in quotes, as in {key} = \"{}\"", option.example());
                 return Err(self.refuse(entry, text));
@@ -104,7 +105,15 @@ impl File {
             COMMAND if entry.words().is_some() => Ok(()),
             COMMAND => Err(self.refuse(entry, "write command = [\"./worker\", \"--its-option\"]".into())),
             CONFIG => Err(self.refuse(entry, "a settings file can't name another one: leave it out".into())),
-            key if options::of_all(cli).any(|option| option.name() == key) => Ok(()),
+            key if options::named(cli, key).next().is_some() => {
+                // A command may refuse what another one takes.
+                let checked = options::named(cli, key).map(|(command, option)| {
+                    let values = self.values(&option)?.map(|(values, _)| values).unwrap_or_default();
+                    let refusal = values.iter().find_map(|value| option.refusal(command, value));
+                    refusal.map_or(Ok(()), |refusal| Err(self.refuse(entry, refusal)))
+                });
+                checked.reduce(Result::or).unwrap_or(Ok(()))
+            }
             key => {
                 let way_out = match options::nearest(cli, &[COMMAND], &key.replace('_', "-")) {
                     Some(nearest) => format!("did you mean {nearest}?"),

@@ -2,8 +2,14 @@
 //! `stop-timeout`. Derived from clap's description of the command line, so that there is no second list.
 
 use crate::args::{Cli, STAGES};
-use clap::{Arg, ArgAction, Command, CommandFactory as _};
-use std::ffi::{OsStr, OsString};
+use clap::{
+    Arg, ArgAction, Command, CommandFactory as _,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
+use std::{
+    error::Error as _,
+    ffi::{OsStr, OsString},
+};
 
 /// The prefix of all variables of `vvm`.
 pub(crate) const PREFIX: &str = "VVM_";
@@ -75,8 +81,19 @@ pub(super) fn of(command: &Command) -> impl Iterator<Item = Setting<'_>> {
 }
 
 /// Returns the settings of all commands, some more than once.
-pub(super) fn of_all(cli: &Command) -> impl Iterator<Item = Setting<'_>> {
+fn of_all(cli: &Command) -> impl Iterator<Item = Setting<'_>> {
     cli.get_subcommands().filter(|command| has_settings(command)).flat_map(of)
+}
+
+/// Returns the settings of the name `name`, each with its command.
+pub(super) fn named<'cli>(
+    cli: &'cli Command,
+    name: &str,
+) -> impl Iterator<Item = (&'cli Command, Setting<'cli>)> {
+    let commands = cli.get_subcommands().filter(|command| has_settings(command));
+    commands
+        .flat_map(|command| of(command).map(move |option| (command, option)))
+        .filter(move |it| it.1.name == name)
 }
 
 impl<'cli> Setting<'cli> {
@@ -98,6 +115,26 @@ impl<'cli> Setting<'cli> {
     /// Whether it has no value.
     pub(super) fn is_switch(&self) -> bool {
         matches!(self.arg.get_action(), ArgAction::SetTrue)
+    }
+
+    /// Whether its value may be a number without a unit.
+    pub(super) fn takes_number(&self) -> bool {
+        let names = self.arg.get_value_names().unwrap_or_default();
+        names.iter().flat_map(|name| name.split('|')).any(|name| ["N", "0", "DURATION"].contains(&name))
+    }
+
+    /// Returns why the option of `command` refuses `value`, if it does.
+    pub(super) fn refusal(&self, command: &Command, value: &OsStr) -> Option<String> {
+        let words = [OsString::from("vvm"), self.word(value)];
+        // Other refusals are about the rest of a command line.
+        let refusal = command.clone().try_get_matches_from(words).err()?;
+        match (refusal.kind(), refusal.get(ContextKind::ValidValue)) {
+            (ErrorKind::ValueValidation, _) => refusal.source().map(|cause| cause.to_string()),
+            (ErrorKind::InvalidValue, Some(ContextValue::Strings(valid))) => {
+                Some(format!("write one of {}", valid.join(", ")))
+            }
+            _ => None,
+        }
     }
 
     /// Returns an example of a value.

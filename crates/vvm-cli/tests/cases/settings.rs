@@ -129,6 +129,11 @@ fn malformed_file_is_64_and_the_line_is_named() {
         ("ttl = \"100ms\"\n", "--ttl is set in "),
         ("storage = \"sled:x\"\n", "use sqlite:PATH"),
         ("storage = \"dynamodb://eu-west-1/table\"\n", "--storage is set in "),
+        // Also if it is not used.
+        ("name = 5\n", "line 1: name: write a text in quotes"),
+        ("\nstorage = 5\n", "line 2: storage: write a text in quotes"),
+        ("interval = \"bogus\"\n", "line 1: interval: "),
+        ("on-exit = \"bogus\"\n", "line 1: on-exit: write one of release, restart"),
     ];
     let without_driver = !cfg!(feature = "dynamodb");
     for (text, hint) in table.into_iter().filter(|(text, _)| without_driver || !text.contains("dynamodb")) {
