@@ -109,6 +109,10 @@ fn advise(refusal: &mut clap::Error) {
     {
         refusal.remove(ContextKind::SuggestedArg);
     }
+    if refusal.kind() == ErrorKind::UnknownArgument {
+        // To pass it behind `--` would make it the command.
+        refusal.remove(ContextKind::Suggested);
+    }
     if let Some(ContextValue::String(command)) = refusal.get(ContextKind::InvalidSubcommand)
         && command == "stop"
     {

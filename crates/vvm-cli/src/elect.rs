@@ -72,7 +72,8 @@ async fn campaign(
     let deadman = Deadman::with_trigger(hooks.trigger());
     let host = Host::with_env(settings, Env::with_deadman(deadman, Handle::current())?, Signals::Caught)?;
     if let Some(address) = host.http() {
-        say!("{name}: status page: http://{address}/");
+        let (event, name) = ("status_page", name.as_str());
+        tracing::info!(target: "vvm", event, name, %address, "{name}: status page: http://{address}/");
     }
     let status = host.status();
     let service = HookService {

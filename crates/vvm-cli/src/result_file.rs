@@ -29,7 +29,7 @@ pub(crate) struct Unwritable {
 #[derive(Debug, thiserror::Error)]
 enum Cause {
     /// The kind alone: the error itself names a temporary file.
-    #[error("{0}")]
+    #[error("{}", in_words(*.0))]
     System(io::ErrorKind),
     #[error("no process reads it")]
     Unread,
@@ -37,6 +37,15 @@ enum Cause {
     NotForText,
     #[error("it belongs to the storage")]
     OfStorage,
+}
+
+/// Returns the words of the system, where those of the kind are only Rust's.
+fn in_words(kind: io::ErrorKind) -> String {
+    match kind {
+        io::ErrorKind::NotFound => "no such file or directory".into(),
+        io::ErrorKind::StorageFull => "no space left on the device".into(),
+        kind => kind.to_string(),
+    }
 }
 
 impl Cause {

@@ -158,7 +158,8 @@ async fn lead(
 ) -> io::Result<Farewell> {
     let CommandRunner { control, status, clock, args, .. } = runner;
     if let Some(address) = host.http() {
-        say!("{}: status page: http://{address}/", args.candidate.name);
+        let (event, name) = ("status_page", args.candidate.name.as_str());
+        tracing::info!(target: "vvm", event, name, %address, "{name}: status page: http://{address}/");
     }
     tokio::select! {
         biased;

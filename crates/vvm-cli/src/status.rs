@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 use vvm_host::operate::{InspectError, Purpose, StorageInspector};
-use vvm_storage::{ElectionKey, Requests, Stage, StepDown};
+use vvm_storage::{ElectionKey, Pause, Requests, Stage, StepDown};
 
 /// Pause between two reads of a slot under `--wait`.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -37,6 +37,7 @@ struct Line {
     age_ms: Option<u64>,
     /// The operator who paused the name.
     paused_by: Option<String>,
+    pause_reason: Option<String>,
     stepping_down: Option<Stepping>,
     #[serde(skip_serializing_if = "Option::is_none")]
     instances: Option<Vec<DocumentedInstance>>,
@@ -117,7 +118,8 @@ impl Line {
             incarnation: entry.map(|entry| entry.incarnation().to_string()),
             ttl_ms: entry.map(|entry| millis(entry.ttl.get())),
             age_ms: age.map(millis),
-            paused_by: requests.pause.as_ref().map(|pause| pause.by().to_owned()),
+            paused_by: requests.pause.as_ref().map(|pause| pause.author().to_owned()),
+            pause_reason: requests.pause.as_ref().and_then(Pause::reason).map(str::to_owned),
             stepping_down: step_down.and_then(Stepping::of),
             instances: None,
         }
@@ -159,10 +161,10 @@ fn show(args: &StatusArgs, lines: &[Line], requests: &Requests) -> io::Result<()
         let to = stepping.to.as_deref().unwrap_or("any other standby");
         writeln!(out, "slot {} is to step down, in favour of {to}: {}", line.slot, stepping.stage)?;
     }
-    let mut row = |[slot, state, age, ttl, epoch, incarnation, holder]: [&str; 7]| {
-        writeln!(out, "{slot:>4}  {state:7}  {age:>7}  {ttl:>7}  {epoch:>14}  {incarnation:32}  {holder}")
+    let mut row = |[slot, state, age, ttl, epoch, holder]: [&str; 6]| {
+        writeln!(out, "{slot:>4}  {state:7}  {age:>7}  {ttl:>7}  {epoch:>14}  {holder}")
     };
-    row(["SLOT", "STATE", "AGE", "TTL", "EPOCH", "INCARNATION", "HOLDER"])?;
+    row(["SLOT", "STATE", "AGE", "TTL", "EPOCH", "HOLDER"])?;
     for line in lines {
         let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
         let span = |millis| Span(Duration::from_millis(millis)).to_string();
@@ -175,7 +177,7 @@ fn show(args: &StatusArgs, lines: &[Line], requests: &Requests) -> io::Result<()
         let age = line.age_ms.map(span).or(age).unwrap_or_else(|| "unknown".to_owned());
         let ttl = line.ttl_ms.map(|ttl| format!("{:?}", Duration::from_millis(ttl)));
         let (slot, epoch) = (line.slot.to_string(), line.epoch.map(|epoch| epoch.to_string()));
-        row([&slot, state, &age, &text(&ttl), &text(&epoch), &text(&line.incarnation), &text(&line.holder)])?;
+        row([&slot, state, &age, &text(&ttl), &text(&epoch), &text(&line.holder)])?;
     }
     instances::show(&mut out, lines.iter().map(|line| (line.slot, line.instances.as_deref())))
 }

@@ -10,16 +10,14 @@ use crate::host_storage::HostStorage;
 use ielections::Holder;
 use std::{sync::Arc, time::Duration};
 use vvm_clock::Clock;
+use vvm_storage::Pause;
 
 /// Why a leader gives its leadership up.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Demand {
     /// An operator paused the name.
-    #[error("paused by {by}")]
-    Paused {
-        /// The operator, and the reason.
-        by: String,
-    },
+    #[error("paused by {}", .0.by())]
+    Paused(Pause),
     /// The pause could not be read, so no work was started.
     #[error("could not read whether the name is paused: {cause}")]
     PauseUnseen {
@@ -38,7 +36,7 @@ impl Demand {
     /// Returns one word for logs.
     pub(crate) fn word(&self) -> &'static str {
         match self {
-            Self::Paused { .. } => "paused",
+            Self::Paused(_) => "paused",
             Self::PauseUnseen { .. } => "pause_unseen",
             Self::SteppingDown { .. } => "stepping_down",
         }
@@ -47,7 +45,7 @@ impl Demand {
     /// Returns the operator's name, if this is a pause.
     pub(crate) fn by(&self) -> Option<&str> {
         match self {
-            Self::Paused { by } => Some(by),
+            Self::Paused(pause) => Some(pause.author()),
             Self::PauseUnseen { .. } | Self::SteppingDown { .. } => None,
         }
     }
@@ -56,7 +54,7 @@ impl Demand {
     pub(crate) fn to(&self) -> Option<&str> {
         match self {
             Self::SteppingDown { to } => to.as_ref().map(Holder::as_str),
-            Self::Paused { .. } | Self::PauseUnseen { .. } => None,
+            Self::Paused(_) | Self::PauseUnseen { .. } => None,
         }
     }
 }
@@ -99,7 +97,7 @@ pub(crate) async fn may_work(
         };
         match pause {
             Ok(None) => return Ok(()),
-            Ok(Some(pause)) => return Err(Demand::Paused { by: pause.by().to_owned() }),
+            Ok(Some(pause)) => return Err(Demand::Paused(pause)),
             Err(error) => cause = error.to_string(),
         }
         if clock.now() >= give_up_at {

@@ -41,6 +41,16 @@ impl Pause {
         self.entry.holder.as_str()
     }
 
+    /// Returns the operator alone.
+    pub fn author(&self) -> &str {
+        self.by().split_once(": ").map_or(self.by(), |(author, _)| author)
+    }
+
+    /// Returns the reason, if the operator gave one.
+    pub fn reason(&self) -> Option<&str> {
+        self.by().split_once(": ").map(|(_, reason)| reason)
+    }
+
     /// Returns the time of the pause, since 1970 on the operator's wall clock. For display only.
     pub fn since_unix_epoch(&self) -> Duration {
         wall_time(&self.entry)

@@ -61,6 +61,7 @@ async fn first_pause_is_kept_until_it_is_resumed() {
         let (first, is_ours) = storage.pause(&cluster(), &holder("alice: upgrade"), ask(1)).await.unwrap();
         assert!(is_ours);
         assert_eq!((first.by(), first.since_unix_epoch()), ("alice: upgrade", Duration::from_millis(1_700)));
+        assert_eq!((first.author(), first.reason()), ("alice", Some("upgrade")));
         let (second, is_ours) = storage.pause(&cluster(), &holder("bob"), ask(2)).await.unwrap();
         assert_eq!((&second, is_ours), (&first, false));
         assert_eq!(storage.requests(&cluster()).await.unwrap().pause, Some(first.clone()));

@@ -57,6 +57,8 @@ impl Ending {
         let ended = end.supervisor.map_or("hangs in the kernel".to_owned(), |ended| ended.to_string());
         let reason = format!("the host process {ended}");
         match self.outcome {
+            // The host has printed the cause.
+            Outcome::SystemRefused => {}
             Outcome::HostDied => say_text!("{name}: {}: it {ended}", self.outcome),
             outcome => say_text!("{name}: {outcome}: {reason}"),
         }

@@ -106,5 +106,6 @@ fn refusals_say_what_to_do() {
     for (kind, way_out) in table {
         let text = Unwritable { path: "result".into(), cause: Cause::System(kind) }.to_string();
         assert!(text.contains(way_out), "{text}");
+        assert!(!text.contains("entity not found") && !text.contains("no storage space"), "{text}");
     }
 }

@@ -162,6 +162,7 @@ fn occupied_http_address_is_71_before_any_campaign() {
     let finished = trial.run(["true"]).with(["--http", &address]).finish();
     assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
     assert!(finished.says(&format!("--http: can't listen at {address}")), "{:#?}", finished.stderr);
+    assert!(!finished.says("the host process exited"), "{:#?}", finished.stderr);
     assert!(!finished.says("waiting for leadership"), "{:#?}", finished.stderr);
     let finished = trial.run(["true"]).with(["--http", "8080"]).finish();
     assert_eq!(finished.code(), 64);

@@ -136,7 +136,8 @@ fn pause_and_step_down_name_the_operator_and_the_reason() {
     let asked = ["--name", &name, "--to", "second"];
     assert_eq!(trial.ask("step-down", &asked).0, 0);
     standby.stdout.wait_for("up");
-    assert_eq!(trial.ask("pause", &["--name", &name, "--by", "the operator"]).0, 0);
+    let paused = ["--name", &name, "--by", "the operator", "--reason", "a test"];
+    assert_eq!(trial.ask("pause", &paused).0, 0);
     standby.stderr.wait_for("\"event\":\"paused\"");
     assert_eq!(trial.ask("resume", &["--name", &name]).0, 0);
     standby.stderr.wait_for("\"event\":\"resumed\"");
@@ -152,11 +153,14 @@ fn pause_and_step_down_name_the_operator_and_the_reason() {
             (&"stepping_down".into(), &"second".into(), &1.into())
         );
         assert_eq!((&second["why"], &second["slot"]), (&"paused".into(), &1.into()), "{second}");
-        assert!(second["by"].as_str().unwrap().contains("the operator"), "{second}");
+        assert_eq!(
+            (&second["by"], &second["reason"]),
+            (&"the operator".into(), &"paused by the operator: a test".into())
+        );
         assert!(second["epoch"].as_u64() > first["epoch"].as_u64(), "{first} {second}");
     }
     let paused = second.iter().find(|object| object["event"] == "paused").unwrap();
-    assert!(paused["by"].as_str().unwrap().contains("the operator"), "{paused}");
+    assert_eq!((&paused["by"], &paused["reason"]), (&"the operator".into(), &"a test".into()), "{paused}");
     assert_eq!((&paused["name"], &paused["level"]), (&name.as_str().into(), &"info".into()));
     for objects in [&first, &second] {
         assert!(objects.iter().all(|object| object["event"] != "message"), "{objects:#?}");

@@ -364,6 +364,8 @@ fn option_that_modifies_a_missing_one_is_refused() {
 fn tips_of_the_command_line_lead_on() {
     let refused = text(&vvm(&["status", "--ttl", "5s"]).stderr);
     assert!(refused.contains("'--ttl'") && !refused.contains("similar argument"), "{refused}");
+    let refused = text(&vvm(&["run", "--storag", "sqlite:x"]).stderr);
+    assert!(refused.contains("'--storage'") && !refused.contains("as a value"), "{refused}");
     let refused = vvm(&["stop"]);
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(64), "{said}");

@@ -46,8 +46,10 @@ fn leaders_stop_and_all_candidates_wait_until_the_name_is_resumed() {
     candidate.stderr.wait_for("paused by alice: new schema; waiting until it is resumed");
 
     let found = trial.slots();
-    assert_eq!((&found[0]["state"], &found[0]["paused_by"]), (&"free".into(), &"alice: new schema".into()));
+    assert_eq!((&found[0]["state"], &found[0]["paused_by"]), (&"free".into(), &"alice".into()));
+    assert_eq!(found[0]["pause_reason"], "new schema");
     let (_, table, _) = trial.status(&["--name", &trial.name()]);
+    assert!(table.contains("EPOCH  HOLDER\n"), "{table}");
     assert!(table.contains("paused by alice: new schema, since 20"), "{table}");
     // The first operator is shown.
     let (code, out, _) = pause(&trial, &["--by", "bob"]);

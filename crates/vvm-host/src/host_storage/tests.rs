@@ -101,7 +101,7 @@ async fn claim_sent_before_the_pause_is_seen_starts_no_work() {
     let alice = Holder::new("alice").unwrap();
     let (pause, _) = scene.storage.pause(&key().cluster, &alice, ask()).await.unwrap();
     assert_eq!(scene.claim().await, Ok(Claim::Claimed));
-    let refused = Err(Demand::Paused { by: "alice".into() });
+    let refused = Err(Demand::Paused(pause.clone()));
     assert_eq!(scene.may_work().await, refused);
     scene.storage.resume(&key().cluster, &pause).await.unwrap();
     assert_eq!(scene.may_work().await, Ok(()));

@@ -51,7 +51,7 @@ fn encode_state(status: &HostStatus, out: &mut DescriptorEncoder<'_>) -> fmt::Re
 
     let help = "Time since the storage last answered, or since the start.";
     let unanswered_for = status.unanswered_for().as_secs_f64();
-    out.encode_descriptor("vvm_storage_useless", help, Some(&Seconds), Gauge)?
+    out.encode_descriptor("vvm_storage_unanswered", help, Some(&Seconds), Gauge)?
         .encode_gauge(&unanswered_for)?;
 
     let help = "Exit status of the command's last run, as a shell reports it.";

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
 use vvm_orch::{Leading, RunningVvm};
-use vvm_storage::{Advanced, ElectionKey, Requests, Stage, StepDown};
+use vvm_storage::{Advanced, ElectionKey, Pause, Requests, Stage, StepDown};
 
 /// Handles the requests of one campaign.
 pub(crate) struct RequestHandler<'campaign> {
@@ -43,11 +43,11 @@ impl RequestHandler<'_> {
     /// The pause that ends the campaign.
     async fn stand_by(&self, vvm: &RunningVvm<ElectionKey>) -> Result<Option<Leading<ElectionKey>>, Demand> {
         let mut seen = self.storage.requests();
-        let mut logged: Option<String> = None;
+        let mut logged = None;
         loop {
             let requests = seen.borrow_and_update().clone();
             if let Some(pause) = requests.pause.as_ref().filter(|_| self.ends_if_paused) {
-                return Err(Demand::Paused { by: pause.by().to_owned() });
+                return Err(Demand::Paused(pause.clone()));
             }
             self.log_pause(&requests, &mut logged);
             if let Some(request) = requests.step_down.filter(|request| self.can_accept(request)) {
@@ -68,14 +68,14 @@ impl RequestHandler<'_> {
     }
 
     /// Logs a pause once when it begins and once when it is over.
-    fn log_pause(&self, requests: &Requests, logged: &mut Option<String>) {
+    fn log_pause(&self, requests: &Requests, logged: &mut Option<Pause>) {
         let (name, holder) = (self.candidate.name.as_str(), self.candidate.holder.as_str());
-        let by = requests.pause.as_ref().map(|pause| pause.by().to_owned());
-        match &by {
-            Some(by) if logged.as_ref() != Some(by) => {
+        match &requests.pause {
+            Some(pause) if logged.as_ref() != Some(pause) => {
+                let (by, reason, shown) = (pause.author(), pause.reason(), pause.by());
                 tracing::info!(
-                    target: "vvm", event = "paused", name, holder, by = by.as_str(),
-                    "{name}: paused by {by}; waiting until it is resumed"
+                    target: "vvm", event = "paused", name, holder, by, reason,
+                    "{name}: paused by {shown}; waiting until it is resumed"
                 );
             }
             None if logged.is_some() => {
@@ -83,7 +83,7 @@ impl RequestHandler<'_> {
             }
             Some(_) | None => {}
         }
-        *logged = by;
+        logged.clone_from(&requests.pause);
     }
 
     fn can_accept(&self, request: &StepDown) -> bool {
@@ -124,7 +124,7 @@ impl RequestHandler<'_> {
     /// Returns the reason to give this leadership up, if `requests` has one.
     async fn demand(&self, leading: &Leading<ElectionKey>, requests: Requests) -> Option<Demand> {
         if let Some(pause) = requests.pause {
-            return Some(Demand::Paused { by: pause.by().to_owned() });
+            return Some(Demand::Paused(pause));
         }
         let (slot, epoch) = (leading.slot.slot, leading.standing.epoch());
         let request = requests.step_down.filter(|request| request.is_about(slot, Some(epoch)))?;
