@@ -57,6 +57,8 @@ pub(crate) fn run(seed: u64, print: bool) -> RunResult {
     if !promises.storage {
         let goes_back = goes_back(Arc::clone(&world), rng.fork());
         world.spawn(Process::WORLD, "backup", Box::pin(goes_back));
+        let goes_back = goes_back_between(Arc::clone(&world), rng.fork());
+        world.spawn(Process::WORLD, "backup", Box::pin(goes_back));
     }
     let end_of_faults = end_faults(Arc::clone(&world));
     world.spawn(Process::WORLD, "end of faults", Box::pin(end_of_faults));
@@ -217,30 +219,40 @@ async fn inject_fault(world: &Arc<World>, process: Process, stop: &Notify, rng: 
 async fn goes_back(world: Arc<World>, mut rng: Rng) {
     while world.clock.now() < FAULTS_END {
         world.clock.sleep(Duration::from_secs(40).mul_f64(rng.f64())).await;
-        world.back_up();
+        let backup = world.look(|records, _| records.back_up());
         world.clock.sleep(Duration::from_secs(12).mul_f64(rng.f64())).await;
-        // Often between a renewal and a read that it has overtaken.
-        let is_between = rng.bool()
-            && tokio::select! {
-                biased;
-                () = world.read_overtaken.notified() => true,
-                () = world.clock.sleep(Duration::from_secs(60)) => false,
-            };
-        let mut within_a_second = || Duration::from_secs(1).mul_f64(rng.f64());
-        // The leader then gets both answers in one round: it is confirmed, and deposed.
-        let (before, after) = match is_between {
-            true => (Duration::ZERO, world.state().rates.latency * 2),
-            false => (within_a_second(), within_a_second()),
-        };
         // Mostly the machine of the processes stalls meanwhile, so that they see both states at once.
-        let stalled = if is_between || rng.u32(..4) > 0 { world.living() } else { Vec::new() };
+        let stalled = if rng.u32(..4) > 0 { world.living() } else { Vec::new() };
         stalled.iter().for_each(|process| world.state().signals.push(Signal::Pause(*process)));
-        world.clock.sleep(before).await;
+        world.clock.sleep(Duration::from_secs(1).mul_f64(rng.f64())).await;
         if world.clock.now() < FAULTS_END {
-            world.count(|counts| counts.restores_between += u64::from(is_between));
-            world.restore();
+            world.restore(backup);
         }
-        world.clock.sleep(after).await;
+        world.clock.sleep(Duration::from_secs(1).mul_f64(rng.f64())).await;
+        stalled.iter().for_each(|process| world.state().signals.push(Signal::Resume(*process)));
+    }
+}
+
+/// Brings the storage back between a renewal and a read that it has overtaken. The leader gets both answers
+/// in one round: it is confirmed, and deposed.
+async fn goes_back_between(world: Arc<World>, mut rng: Rng) {
+    while world.clock.now() < FAULTS_END {
+        world.clock.sleep(Duration::from_secs(40).mul_f64(rng.f64())).await;
+        world.state().back_up();
+        tokio::select! {
+            biased;
+            () = world.read_overtaken.notified() => {}
+            () = world.clock.sleep(Duration::from_secs(60)) => continue,
+        }
+        let stalled = world.living();
+        stalled.iter().for_each(|process| world.state().signals.push(Signal::Pause(*process)));
+        let backup = world.state().backup.take();
+        if let Some(backup) = backup.filter(|_| world.clock.now() < FAULTS_END) {
+            world.count(|counts| counts.restores_between += 1);
+            world.restore(backup);
+        }
+        let until_answered = world.state().rates.latency * 2;
+        world.clock.sleep(until_answered).await;
         stalled.iter().for_each(|process| world.state().signals.push(Signal::Resume(*process)));
     }
 }

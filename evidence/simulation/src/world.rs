@@ -91,8 +91,8 @@ pub(crate) struct State {
     in_flight: Vec<Incarnation>,
     /// The reads of fences that are on their way to the storage.
     fence_reads: BTreeSet<(Process, u32)>,
-    /// The state to which the storage may go back.
-    backup: Option<Backup>,
+    /// The state to which the storage may go back between a renewal and a read of its fence.
+    pub(crate) backup: Option<Backup>,
     /// An operator's `vvm pause` has reported success, and `vvm resume` was not sent.
     paused: bool,
     /// When the storage went back last.
@@ -124,6 +124,12 @@ struct Alive {
     /// For each leadership, when the latest applied write was sent, on its own clock. The deadline counts
     /// from it.
     proven: BTreeMap<Incarnation, (Instant, Ttl)>,
+}
+
+impl State {
+    pub(crate) fn back_up(&mut self) {
+        self.backup = Some(self.records.back_up());
+    }
 }
 
 impl World {

@@ -5,7 +5,7 @@ use super::World;
 use crate::{
     executor::Process,
     faults::{Fate, Journey, Landing},
-    records::{Record, Records},
+    records::{Backup, Record, Records},
     write::{Outcome, Write},
 };
 use ielections::{Incarnation, Slot};
@@ -227,18 +227,11 @@ impl World {
         records.slot(key, now)
     }
 
-    /// Notes the state to which the storage may [go back](Self::restore).
-    pub(crate) fn back_up(&self) {
-        let mut state = self.state();
-        state.backup = Some(state.records.back_up());
-    }
-
-    /// The storage goes back to its backup, as one that is restored from it or that has failed over to a
-    /// replica.
-    pub(crate) fn restore(&self) {
+    /// The storage goes back to an older state, as one that is restored from a backup or that has failed over
+    /// to a replica.
+    pub(crate) fn restore(&self, backup: Backup) {
         self.note(format_args!("the storage goes back"));
         let mut state = self.state();
-        let Some(backup) = state.backup.take() else { return };
         state.records.restore(backup);
         state.counts.restores += 1;
         state.went_back_at = Some(self.clock.now());
