@@ -44,7 +44,7 @@ enum Command {
     /// counted exactly once: `--kills N`, `--storage URL`, `--cassandra NODES`, `--seed S`.
     Resume(Passed),
     /// The suites of every driver, on real servers that it starts and ends, and `vvm` end to end on them:
-    /// `--only mem,sqlite,sled,scylla,postgres,dynamodb`, `--nodes 3`, `--all-cases`, `--end-to-end
+    /// `--only mem,sqlite,sled,scylla,postgres,etcd,dynamodb`, `--nodes 3`, `--all-cases`, `--end-to-end
     /// pause,signal_table` for nothing but these. Or two `vvm run` processes that take turns on each:
     /// `--story`. Or leaders on servers in trouble: `--faults`.
     TestDrivers(Passed),
@@ -102,7 +102,14 @@ impl Passed {
         let scylla = asked_for("scylla") || self.names("--cassandra");
         let dynamodb = asked_for("dynamodb") || self.names("--dynamodb-local");
         let postgres = asked_for("postgres") || self.names("--postgres");
-        [("sled", asked_for("sled")), ("scylla", scylla), ("dynamodb", dynamodb), ("postgres", postgres)]
+        let drivers = [
+            ("sled", asked_for("sled")),
+            ("scylla", scylla),
+            ("dynamodb", dynamodb),
+            ("postgres", postgres),
+            ("etcd", asked_for("etcd")),
+        ];
+        drivers
             .into_iter()
             .filter_map(|(feature, asked_for)| asked_for.then_some(feature))
             .collect::<Vec<_>>()

@@ -10,11 +10,12 @@ use clap::ValueEnum;
 use servers::{
     cassandra::Plan,
     dynamodb::DynamoDbLocal,
+    etcd::{Cluster, Program},
     kubernetes::Kubernetes,
     postgres::{Pooler, Postgres},
     target,
 };
-use std::{env, path::Path};
+use std::{env, ops::Add, path::Path};
 
 /// The drivers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -30,6 +31,9 @@ pub(crate) enum Driver {
     /// On PostgreSQL 17 (`VVM_TEST_POSTGRES_PROGRAMS=folder` names the programs of another), or the database
     /// at `VVM_TEST_POSTGRES=postgres://user@host:port/database`.
     Postgres,
+    /// On one member of the installed etcd and on three of etcd 3.7.3, which is built once, or the cluster at
+    /// `VVM_TEST_ETCD=host:port,…`.
+    Etcd,
     /// On kube-apiserver, or the namespace at `VVM_TEST_KUBERNETES=k8s://namespace?kubeconfig=…`. Needs
     /// `kubectl`.
     Kubernetes,
@@ -45,6 +49,9 @@ const SCYLLA: &str = "VVM_TEST_SCYLLA";
 
 /// The URL of a PostgreSQL that runs already, with a login that may create databases.
 const POSTGRES: &str = "VVM_TEST_POSTGRES";
+
+/// The members of an etcd that runs already.
+const ETCD: &str = "VVM_TEST_ETCD";
 
 /// The URL of a namespace of a Kubernetes that runs already, with its kubeconfig.
 const KUBERNETES: &str = "VVM_TEST_KUBERNETES";
@@ -118,6 +125,7 @@ impl Driver {
             Self::Sled => "sled",
             Self::Scylla => "scylla",
             Self::Postgres => "postgres",
+            Self::Etcd => "etcd",
             Self::Kubernetes => "kubernetes",
             Self::Dynamodb => "dynamodb",
         }
@@ -157,6 +165,14 @@ impl Driver {
                     ))
                 }
                 Err(_) => on_postgres(selection),
+            },
+            Self::Etcd => match env::var(ETCD) {
+                Ok(members) => {
+                    let cases = etcd(&["suites", "handles"], &[(ETCD, &members)])?;
+                    let place = format!("{members}; not run: TLS and failures, on clusters of our own alone");
+                    Ok(Outcome::of_suites(cases, place))
+                }
+                Err(_) => on_etcd(selection),
             },
             Self::Kubernetes => match env::var(KUBERNETES) {
                 Ok(url) => {
@@ -269,6 +285,45 @@ fn on_postgres(selection: Selection<'_>) -> Result<Outcome, String> {
     let url = format!("{}?max_ttl=86400s", server.url(end_to_end::STORAGE));
     let end_to_end = Some(selection.on_server(&url, &server.address().to_string(), &[])?);
     Ok(Outcome { suites, end_to_end, place })
+}
+
+/// The suites on one member of the installed etcd and on three of one that is built, as far as these are to
+/// be had, and `vvm` on one member.
+fn on_etcd(selection: Selection<'_>) -> Result<Outcome, String> {
+    let installed = Program::installed().map_err(|error| error.to_string());
+    let built = Program::built().map_err(|error| error.to_string());
+    let (mut programs, mut places) = (Vec::new(), Vec::new());
+    for (members, program) in [(1, installed), (3, built)] {
+        match program {
+            Ok(program) => programs.push((members, program)),
+            Err(error) => places.push(format!("not run: {members} members of etcd ({error})")),
+        }
+    }
+    let Some((_, newest)) = programs.last() else {
+        return Err(format!(
+            "{}\nOr set {ETCD}=host:port,… to a cluster that runs already.",
+            places.join("\n")
+        ));
+    };
+    let start = |program, members| Cluster::start(program, members).map_err(|error| error.to_string());
+    let mut suites: Option<Cases> = None;
+    for (members, program) in &programs {
+        let path = program.path().display().to_string();
+        let cases = selection.or_all(|| {
+            let cluster = start(program, *members)?;
+            etcd(&[], &[(ETCD, &cluster.addresses()), (Program::NAMED, &path)])
+        })?;
+        suites = suites.into_iter().chain(cases).reduce(Cases::add);
+        places.push(format!("{}, members: {members}", program.version()));
+    }
+    let single = start(newest, 1)?;
+    let url = format!("etcd://{}/{}", single.addresses(), end_to_end::STORAGE);
+    let end_to_end = Some(selection.on_server(&url, &single.addresses(), &[])?);
+    Ok(Outcome { suites, end_to_end, place: places.join("; ") })
+}
+
+fn etcd(only: &[&str], environment: &[(&str, &str)]) -> Result<Cases, String> {
+    Suite { build: Build::Driver("etcd"), tests: &["etcd"], only, threads: 4, environment }.run()
 }
 
 /// The suites and `vvm` on an API server with roles.

@@ -1,4 +1,9 @@
-//! etcd from Debian's package: one member, with its data in a temporary folder.
+//! etcd, with its data in a temporary folder: [`Etcd`] from Debian's package, beside its `etcdctl`, and
+//! [`Cluster`].
+
+mod cluster;
+
+pub use cluster::{Cluster, Member, Program};
 
 use crate::{
     free_address,

@@ -4,7 +4,7 @@
 //! - [`built`]: builds the servers that are Go modules.
 //! - [`cassandra`]: Apache Cassandra, one node or three.
 //! - [`dynamodb`]: DynamoDB Local, one process.
-//! - [`etcd`]: etcd, one member, for comparison with `etcdctl lock`.
+//! - [`etcd`]: etcd, one member or several.
 //! - [`jars`]: fetches the servers that run on Java.
 //! - [`kubernetes`]: kube-apiserver, one process on an etcd of its own.
 //! - [`postgres`]: PostgreSQL, primaries and standbys.

@@ -23,20 +23,27 @@ pub(crate) enum Server {
     Etcd,
     /// kube-apiserver, which was built on this machine, on etcd.
     Kubernetes,
+    /// etcd, installed or built.
+    AnyEtcd,
 }
 
 /// Programs that a server needs, each with an argument that ends it at once.
 const JAVA: [(&str, &str); 2] = [("java", "-version"), ("mvn", "-version")];
 const ETCD: [(&str, &str); 2] = [("etcd", "--version"), ("etcdctl", "version")];
+const GO: [(&str, &str); 1] = [("go", "version")];
 const KUBERNETES: [(&str, &str); 2] =
     [("kube-apiserver-1.36.3/kube-apiserver", "--version"), ("kubectl", "--help")];
 
 impl Server {
     /// Returns a program without which the server can't be started, and how to get it.
+    ///
+    /// Either program will do for [`AnyEtcd`](Self::AnyEtcd).
     fn lacks(self, starts: impl Fn(&str, &str) -> bool) -> Option<(&'static str, &'static str)> {
         let packages = "install Debian's packages etcd-server and etcd-client";
         let needed: &[(&[(&str, &str)], &str)] = match self {
             Self::OnJava => &[(&JAVA, "install a JDK, 17 or later, and Maven")],
+            Self::AnyEtcd if starts("etcd", "--version") => &[],
+            Self::AnyEtcd => &[(&GO, "install Go, or Debian's package etcd-server")],
             Self::Etcd => &[(&ETCD, packages)],
             Self::Kubernetes => {
                 let built = "the head of evidence/servers/src/kubernetes.rs says how to build it once";
@@ -89,6 +96,9 @@ mod tests {
         assert_eq!(lacks.map(|(program, _)| program), Some("mvn"));
         let built = Server::Kubernetes.lacks(|program, _| !program.contains('/'));
         assert!(built.is_some_and(|(_, way_out)| way_out.contains("build it once")), "{built:?}");
+        assert_eq!(Server::AnyEtcd.lacks(|program, _| program == "go"), None);
+        assert_eq!(Server::AnyEtcd.lacks(|program, _| program == "etcd"), None);
+        assert!(Server::AnyEtcd.lacks(|_, _| false).is_some());
         assert_eq!(Server::Etcd.lacks(|_, _| false).map(|(program, _)| program), Some("etcd"));
     }
 }

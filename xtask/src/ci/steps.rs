@@ -62,10 +62,11 @@ pub(super) fn all(workspace: &Workspace) -> Vec<Step> {
 }
 
 /// Drivers whose suites need a server, and where one may be named. The others run with the tests.
-const SERVERS: [(&str, &str, Server); 4] = [
+const SERVERS: [(&str, &str, Server); 5] = [
     ("scylla", "VVM_TEST_SCYLLA", Server::OnJava),
     ("dynamodb", "VVM_TEST_DYNAMODB", Server::OnJava),
     ("postgres", "VVM_TEST_POSTGRES", Server::OnJava),
+    ("etcd", "VVM_TEST_ETCD", Server::AnyEtcd),
     ("kubernetes", "VVM_TEST_KUBERNETES", Server::Kubernetes),
 ];
 

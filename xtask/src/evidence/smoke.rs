@@ -30,7 +30,7 @@ use How::{OwnStep, Small};
 
 /// The commands behind `cargo xtask`, as on the page.
 #[rustfmt::skip]
-const SMOKES: [(&str, How, Option<Need>); 28] = [
+const SMOKES: [(&str, How, Option<Need>); 29] = [
     ("sim --seeds 50000", Small("simulation", &["--seeds", "50"]), None),
     ("sim --broken", OwnStep("broken variants"), None),
     ("safety", Small("safety", &["--duration", "10", "--fault-ms", "2500", MILD]), None),
@@ -46,6 +46,7 @@ const SMOKES: [(&str, How, Option<Need>); 28] = [
     ("test-drivers --faults --only scylla", Small("faults", &["--faults", "--only=scylla", SHORT]), JAVA),
     ("test-drivers --faults --only dynamodb", Small("faults", &["--faults", "--only=dynamodb", SHORT]), JAVA),
     ("test-drivers --only postgres", OwnStep("postgres on a real server"), None),
+    ("test-drivers --only etcd", OwnStep("etcd on a real server"), None),
     ("test-drivers --only kubernetes", OwnStep("kubernetes on a real server"), None),
     ("test-drivers --faults --only postgres", Small("faults", &["--faults", "--only=postgres", SHORT]), JAVA),
     ("test-drivers --faults --only postgres --fail-overs 20", Small("faults", FAIL_OVERS), JAVA),

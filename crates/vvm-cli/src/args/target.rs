@@ -30,6 +30,7 @@ Example:
   vvm init-storage --storage 'scylla://host1,host2/elections?replication=3'
   vvm init-storage --storage dynamodb://eu-west-1/elections
   vvm init-storage --storage postgres://vvm@db1,db2/elections
+  vvm init-storage --storage etcd://etcd1,etcd2,etcd3/elections
   vvm init-storage --storage k8s://batch
 
 Exit status: 0; 64 wrong arguments; 69 the storage refused; 71 the system
