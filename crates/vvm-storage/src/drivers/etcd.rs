@@ -24,6 +24,9 @@
 //! compares these ids, and revisions, which go back when a cluster is restored from a backup. A handle that
 //! finds another storage is `Replaced` from then on.
 //!
+//! **Hints.** A candidate watches the leaderships and requests of its name, on a connection of its own. A
+//! release or a request brings its look forward, and nothing else follows from it.
+//!
 //! **Where.** `etcd://host1,host2,host3:2379/prefix?option=value&…`: members in the order in which they are
 //! tried (port 2379 unless given). Another member is tried if one accepts no connection in its part of the
 //! request timeout, and by the next request after one did not answer. A request that was sent is never sent

@@ -1,4 +1,4 @@
-//! What a handle refuses, and storages that are deleted or created again while it is open.
+//! What a handle refuses, and members that are down.
 
 use super::{TTL, VACANT, entry, fresh, refused, slot_of, url};
 use ielections::{Claim, ReadError, Swap, WriteError};
@@ -15,6 +15,16 @@ async fn prefix_that_is_not_ready_is_refused_with_the_way_out() {
     assert!(error.to_string().contains("vvm init-storage"), "{error}");
     let error = refused("etcd://127.0.0.1:1/vvm").await;
     assert!(matches!(&error, OpenError::Unreachable { .. }) && error.is_passing(), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn prefix_with_keys_of_another_program_is_refused() {
+    let prefix = fresh();
+    // Another storage below it is as foreign as anything else.
+    init_storage(&url(&format!("{prefix}/inner"))).await.unwrap();
+    let error = init_storage(&url(&prefix)).await.unwrap_err().to_string();
+    assert!(error.contains("another program") && error.contains("another prefix"), "{error}");
+    assert!(matches!(refused(&url(&prefix)).await, OpenError::NoStorage { .. }));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,6 +61,7 @@ async fn closed_handle_refuses_everything() {
     println!("{described:#?}");
     assert!(described.software.as_deref().unwrap().starts_with("etcd 3."), "{described:?}");
     assert!(described.setting("members").is_some() && described.setting("revision").is_some());
+    assert!(described.setting("compacted up to revision").is_some(), "{described:?}");
     storage.close().await;
     assert!(matches!(storage.read(slot_of("slot")).await, Err(ReadError::Fatal(_))));
     let claim = storage.claim(slot_of("slot"), &VACANT, &entry(1, 1, TTL)).await;

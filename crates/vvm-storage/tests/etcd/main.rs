@@ -1,14 +1,21 @@
 //! The driver on a real etcd.
 //!
 //! - `suites`: the public suites, each case with names of its own.
-//! - `handles`: what a handle refuses, and storages that are replaced.
+//! - `handles`: what a handle refuses.
+//! - `hints`: watches.
+//! - `encrypted`: TLS and logins, on clusters that the tests start.
+//! - `failures`: members that fail, and storages that are replaced, likewise.
 //!
-//! `cargo xtask test-drivers --only etcd` starts a cluster and runs this with `VVM_TEST_ETCD=host:port,…`; a
-//! cluster of your own will do. It creates keys below `vvm_test_…/` and leaves them there.
+//! `cargo xtask test-drivers --only etcd` starts a cluster and runs this with `VVM_TEST_ETCD=host:port,…`.
+//! A cluster of your own will do for `suites` and `handles`. It creates keys below `vvm_test_…/` and leaves
+//! them there.
 #![cfg(feature = "etcd")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
+mod encrypted;
+mod failures;
 mod handles;
+mod hints;
 mod suites;
 
 use ielections::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};

@@ -2,6 +2,7 @@
 
 mod description;
 mod documents;
+mod hints;
 
 use super::{
     errors::{Damaged, DriverError},
@@ -11,8 +12,9 @@ use super::{
         messages::{TxnRequest, TxnResponse},
     },
 };
-use crate::{Description, Opened, Partition, Provenance, SysVvmDocuments, SysVvmStorage};
+use crate::{Description, Opened, Partition, Provenance, SysVvmDocuments, SysVvmHints, SysVvmStorage};
 use async_trait::async_trait;
+use hints::Watches;
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
 use std::time::Duration;
 
@@ -21,6 +23,7 @@ use std::time::Duration;
 pub struct EtcdStorage {
     connections: Connections,
     keyspace: Keyspace,
+    watches: Watches,
 }
 
 /// A transaction has at most 128 operations: one for the storage's own key, and two for each slot.
@@ -37,7 +40,7 @@ impl EtcdStorage {
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (connections, keyspace) = super::open::open(Address::parse(url)?).await?;
-        Ok(Self { connections, keyspace })
+        Ok(Self { connections, keyspace, watches: Watches::default() })
     }
 
     /// Sends a write. Returns the slot that stood in its way; `None` if it was applied. `is_met` says whether
@@ -155,11 +158,16 @@ impl SysVvmStorage for EtcdStorage {
         Some(self)
     }
 
+    fn hints(&self) -> Option<&dyn SysVvmHints> {
+        Some(self)
+    }
+
     async fn describe(&self) -> Result<Description, ReadError> {
-        description::describe(&self.connections).await.map_err(DriverError::of_read)
+        description::describe(&self.connections, self.keyspace.own()).await.map_err(DriverError::of_read)
     }
 
     async fn close(&self) {
         self.connections.close().await;
+        self.watches.end();
     }
 }

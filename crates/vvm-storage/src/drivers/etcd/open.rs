@@ -7,11 +7,13 @@ mod error;
 mod identity;
 mod login;
 mod session;
+mod watch;
 
 pub(super) use address::Address;
 pub(super) use connections::Connections;
 pub use error::OpenError;
 pub(super) use session::Path;
+pub(super) use watch::Watch;
 
 use super::rows::Keyspace;
 

@@ -6,6 +6,7 @@
 mod documents;
 pub(super) mod messages;
 mod operations;
+mod watched;
 
 pub(super) use documents::{document_of, page_of};
 
@@ -68,7 +69,8 @@ impl Keyspace {
         TxnRequest { compare: vec![nothing], success: vec![put(self.own(), identity)], failure: vec![] }
     }
 
-    fn own(&self) -> Bytes {
+    /// The storage's own key.
+    pub(super) fn own(&self) -> Bytes {
         [&self.prefix, &b"format"[..]].concat().into()
     }
 

@@ -18,7 +18,7 @@ pub(in super::super) struct Address {
     pub(super) user: Option<String>,
     pub(super) password_file: Option<PathBuf>,
     pub(super) tls: Option<Tls>,
-    pub(super) request_timeout: Duration,
+    pub(in super::super) request_timeout: Duration,
 }
 
 const SCHEME: &str = "etcd://";

@@ -65,8 +65,9 @@ async fn start(Target { endpoint, tls, .. }: Target<'_>, host: &Host) -> Result<
 /// Nothing was sent but a greeting.
 fn of_stream(host: &Host, cause: &io::Error) -> OpenError {
     let (host, why) = (host.to_string(), cause.to_string());
-    match cause.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        Some(error) => OpenError::Tls { host, way_out: tls_options::way_out(error), why },
+    let error = cause.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()).cloned();
+    match error.or_else(|| alert(&why)) {
+        Some(error) => OpenError::Tls { host, way_out: tls_options::way_out(&error), why },
         None if cause.kind() == io::ErrorKind::ConnectionRefused => OpenError::Unreachable { host, why },
         // A server that expects TLS, or a certificate, may close the connection without a word.
         None => OpenError::Unreachable {
@@ -74,4 +75,13 @@ fn of_stream(host: &Host, cause: &io::Error) -> OpenError {
             why: why + "; if it requires TLS, add tls_ca=PATH, and if a certificate, tls_certificate=PATH",
         },
     }
+}
+
+/// The alert of a member that refused our certificate after the handshake. HTTP/2 has kept its text alone.
+fn alert(why: &str) -> Option<rustls::Error> {
+    use rustls::AlertDescription as Alert;
+    let text = why.strip_prefix("received fatal alert: ")?;
+    let known = [Alert::CertificateRequired, Alert::CertificateExpired];
+    let known = known.into_iter().find(|alert| text == format!("{alert:?}"));
+    Some(rustls::Error::AlertReceived(known.unwrap_or(Alert::BadCertificate)))
 }

@@ -11,6 +11,7 @@ use super::{
     session::{Path, Session},
 };
 use crate::drivers::closed::Closed;
+use http::HeaderValue;
 use prost::Message;
 use std::{
     fmt,
@@ -18,6 +19,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
@@ -92,8 +94,11 @@ impl Connections {
         &self,
         request: &TxnRequest,
     ) -> Result<TxnResponse, DriverError> {
-        let before = *self.history();
+        let mut before = *self.history();
         let answer: TxnResponse = self.call(TXN, request).await?;
+        // A write makes a revision. A read has no condition.
+        let wrote = answer.succeeded && !request.compare.is_empty();
+        before.revision += i64::from(wrote);
         self.compare(answer.header, before)?;
         Ok(answer)
     }
@@ -137,15 +142,11 @@ impl Connections {
         let within = self.address.request_timeout;
         let silence = self.clock.sleep(within);
         let call = async {
-            let tokens = self.tokens.get(session.endpoint);
-            let token = match tokens {
-                Some(token) => token.get(session, &self.address).await?,
-                None => None,
-            };
+            let token = self.token(session).await?;
             let answer = session.call(path, token.as_ref(), within, message).await;
             let answer = answer.map_err(DriverError::from);
-            if let (Err(DriverError::LoginExpired(_)), Some(tokens)) = (&answer, tokens) {
-                tokens.forget(token.as_ref()).await;
+            if let Err(DriverError::LoginExpired(_)) = &answer {
+                self.tokens[session.endpoint].forget(token.as_ref()).await;
             }
             answer
         };
@@ -163,6 +164,11 @@ impl Connections {
         answer
     }
 
+    /// What requests on this connection have to show of the login.
+    pub(super) async fn token(&self, session: &mut Session) -> Result<Option<HeaderValue>, DriverError> {
+        self.tokens[session.endpoint].get(session, &self.address).await
+    }
+
     /// A connection that is open as far as this side knows.
     async fn session(&self) -> Result<Lent<'_>, DriverError> {
         loop {
@@ -177,6 +183,9 @@ impl Connections {
 
     /// A new connection, to the first member that accepts one.
     pub(super) async fn connected(&self) -> Result<Session, DriverError> {
+        if self.room.is_closed() {
+            return Err(Closed.into());
+        }
         let members = self.address.hosts.len();
         let first = self.next.load(Ordering::Relaxed);
         let mut attempts = (first..first + members).peekable();
@@ -204,6 +213,15 @@ impl Connections {
         for session in sessions {
             session.end().await;
         }
+    }
+
+    /// Waits.
+    pub(in super::super) async fn pause(&self, span: Duration) {
+        self.clock.sleep(span).await;
+    }
+
+    pub(super) fn clock(&self) -> &SystemClock {
+        &self.clock
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Session>> {

@@ -50,3 +50,21 @@ async fn look(connections: &Connections, request: TxnRequest) -> Result<Option<B
     let range = answer.responses.into_iter().find_map(|response| response.range);
     Ok(range.and_then(|range| range.kvs.into_iter().next()).map(|pair| pair.value))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_format_is_accepted() {
+        let accept = |value: &'static str| accept("vvm".into(), value.into());
+        assert!(accept("vvm elections, format 1 0123").is_ok());
+        for newer in ["vvm elections, format 2 0123", "vvm elections, format 10 0123"] {
+            let error = accept(newer).unwrap_err().to_string();
+            assert!(error.contains("later version") && error.contains(newer), "{error}");
+        }
+        for other in ["", "yes", "vvm"] {
+            assert!(matches!(accept(other), Err(OpenError::OtherProgram { .. })), "{other}");
+        }
+    }
+}

@@ -6,8 +6,8 @@
 use super::super::errors::CallError;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use h2::{
-    RecvStream,
-    client::{Connection, SendRequest},
+    RecvStream, SendStream,
+    client::{Connection, ResponseFuture, SendRequest},
 };
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
 use prost::Message;
@@ -45,6 +45,16 @@ pub(super) struct Session {
     pub(super) endpoint: usize,
     /// The scheme and the member's address, as requests name it.
     authority: String,
+}
+
+/// A call whose messages go on in both directions.
+#[derive(Debug)]
+pub(super) struct Streaming {
+    /// Dropped, it ends the call.
+    _send: SendStream<Bytes>,
+    response: Option<ResponseFuture>,
+    body: Option<RecvStream>,
+    received: BytesMut,
 }
 
 impl Session {
@@ -107,6 +117,34 @@ impl Session {
         drive(connection, call).await
     }
 
+    /// Begins a call whose answers are read by [`next`](Self::next), with these messages.
+    pub(super) async fn stream<A: Message>(
+        &mut self,
+        path: Path,
+        token: Option<&HeaderValue>,
+        messages: &[A],
+    ) -> Result<Streaming, CallError> {
+        let request = self.request(path, token)?;
+        let Self { send, connection, .. } = self;
+        let call = async {
+            let mut send = send.clone().ready().await.map_err(not_sent)?;
+            let (response, mut send) = send.send_request(request, false).map_err(not_sent)?;
+            for message in messages {
+                send.send_data(framed(message), false).map_err(broken)?;
+            }
+            Ok(Streaming { _send: send, response: Some(response), body: None, received: BytesMut::new() })
+        };
+        drive(connection, call).await
+    }
+
+    /// Waits for the next message of a call.
+    ///
+    /// # Cancel safety
+    /// May be dropped and called again at will.
+    pub(super) async fn next<B: Message + Default>(&mut self, call: &mut Streaming) -> Result<B, CallError> {
+        drive(&mut self.connection, call.next()).await
+    }
+
     /// Takes leave of the member.
     pub(super) async fn end(self) {
         let Self { send, mut connection, .. } = self;
@@ -127,6 +165,27 @@ impl Session {
             request = request.header("token", token);
         }
         request.body(()).map_err(not_sent)
+    }
+}
+
+impl Streaming {
+    async fn next<B: Message + Default>(&mut self) -> Result<B, CallError> {
+        // Each await stands on a state that is kept here, so that a drop loses nothing.
+        if let Some(response) = &mut self.response {
+            let (head, body) = response.await.map_err(broken)?.into_parts();
+            (self.response, self.body) = (None, Some(body));
+            check_head(head.status, &head.headers)?;
+        }
+        let Some(body) = &mut self.body else { return Err(broken("no body")) };
+        loop {
+            if let Some(message) = unframed(&mut self.received)? {
+                return Ok(message);
+            }
+            match body.data().await {
+                Some(chunk) => take(&mut self.received, body, chunk)?,
+                None => return Err(broken("the member ended the call")),
+            }
+        }
     }
 }
 

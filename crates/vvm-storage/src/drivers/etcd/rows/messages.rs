@@ -182,3 +182,39 @@ pub(in super::super) struct Member {
     #[prost(bool, tag = "5")]
     pub(in super::super) is_learner: bool,
 }
+
+#[derive(Clone, PartialEq, Message)]
+pub(in super::super) struct WatchRequest {
+    #[prost(message, optional, tag = "1")]
+    pub(in super::super) create: Option<WatchCreateRequest>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in super::super) struct WatchCreateRequest {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub(in super::super) key: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub(in super::super) range_end: Bytes,
+    #[prost(int64, tag = "3")]
+    pub(in super::super) start_revision: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in super::super) struct WatchResponse {
+    #[prost(bool, tag = "3")]
+    pub(in super::super) created: bool,
+    #[prost(bool, tag = "4")]
+    pub(in super::super) canceled: bool,
+    #[prost(int64, tag = "5")]
+    pub(in super::super) compact_revision: i64,
+    #[prost(string, tag = "6")]
+    pub(in super::super) cancel_reason: String,
+    #[prost(message, repeated, tag = "11")]
+    pub(in super::super) events: Vec<Event>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in super::super) struct Event {
+    #[prost(message, optional, tag = "2")]
+    pub(in super::super) kv: Option<KeyValue>,
+}

@@ -1,0 +1,136 @@
+//! TLS, and users with passwords, on clusters that the tests start.
+
+use super::{TTL, VACANT, entry, failures::program, refused, slot_of};
+use ielections::{Claim, Swap, WriteError};
+use servers::etcd::Cluster;
+use std::{
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+};
+use vvm_storage::{
+    SysVvmStorage,
+    etcd::{EtcdStorage, OpenError},
+    init_storage,
+};
+
+/// A member that requires certificates. Its own bears the name `localhost`, and no address.
+struct Encrypted(Cluster);
+
+impl Encrypted {
+    fn start() -> Self {
+        Self(Cluster::start_with_tls(&program()).unwrap())
+    }
+
+    fn url(&mut self, host: &str, options: &[String]) -> String {
+        format!("etcd://{host}:{}/vvm?{}", self.0.members()[0].address().port(), options.join("&"))
+    }
+
+    /// Options that name files of the cluster's.
+    fn files(&self, options: &[(&str, &str)]) -> Vec<String> {
+        options.iter().map(|(option, name)| format!("{option}={}", self.0.file(name).display())).collect()
+    }
+
+    fn certified(&self) -> Vec<String> {
+        let options =
+            [("tls_ca", "authority.pem"), ("tls_certificate", "client.pem"), ("tls_key", "client.key")];
+        self.files(&options)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_with_a_certificate_of_our_authority_are_accepted_by_name() {
+    let mut cluster = Encrypted::start();
+    let certified = cluster.certified();
+    init_storage(&cluster.url("localhost", &certified)).await.unwrap();
+    for name in ["localhost", "*"] {
+        let options = [&certified[..], &[format!("tls_name={name}")]].concat();
+        EtcdStorage::open(&cluster.url("127.0.0.1", &options)).await.unwrap();
+    }
+    let error = refused(&cluster.url("127.0.0.1", &certified)).await;
+    says(&error, "tls_name=");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refusal_by_tls_says_what_to_do() {
+    let mut cluster = Encrypted::start();
+    let own = |certificate: &'static str, key: &'static str| {
+        [("tls_ca", "authority.pem"), ("tls_certificate", certificate), ("tls_key", key)]
+    };
+    let stranger = cluster.files(&[("tls_ca", "stranger.pem")]);
+    says(&refused(&cluster.url("localhost", &stranger)).await, "correct tls_ca");
+    let uncertified = cluster.files(&[("tls_ca", "authority.pem")]);
+    says(&refused(&cluster.url("localhost", &uncertified)).await, "tls_certificate=PATH");
+    let strange = cluster.files(&own("strange-client.pem", "strange-client.key"));
+    says(&refused(&cluster.url("localhost", &strange)).await, "tls_certificate=PATH");
+    let error = refused(&cluster.url("localhost", &[])).await;
+    assert!(error.to_string().contains("add tls_ca=PATH"), "{error}");
+    let missing = cluster.files(&own("missing.pem", "client.key"));
+    let error = refused(&cluster.url("localhost", &missing)).await;
+    assert!(matches!(&error, OpenError::TlsFile { .. }) && !error.is_passing(), "{error}");
+}
+
+/// That the refusal is one of TLS, and that it says what to do.
+#[track_caller]
+fn says(error: &OpenError, part: &str) {
+    assert!(matches!(error, OpenError::Tls { .. }) && !error.is_passing(), "{error:?}");
+    assert!(error.to_string().contains(part), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn user_needs_a_password_and_a_role_and_logs_in_again_without_repeating_a_write() {
+    let mut cluster = Cluster::start(&program(), 1).unwrap();
+    let address = cluster.members()[0].address();
+    // Of "vvm/" to "vvm0", as the gateway writes bytes.
+    let permission =
+        r#"{"name":"vvm","perm":{"permType":"READWRITE","key":"dnZtLw==","range_end":"dnZtMA=="}}"#;
+    for (path, body) in [
+        ("user/add", r#"{"name":"root","password":"r"}"#),
+        ("user/grant", r#"{"user":"root","role":"root"}"#),
+        ("role/add", r#"{"name":"vvm"}"#),
+        ("role/grant", permission),
+        ("user/add", r#"{"name":"leader","password":"secret"}"#),
+        ("user/grant", r#"{"user":"leader","role":"vvm"}"#),
+        ("user/add", r#"{"name":"other","password":"secret"}"#),
+        ("enable", "{}"),
+    ] {
+        post(address, path, "", body);
+    }
+    let password = cluster.file("password");
+    std::fs::write(&password, "secret\n").unwrap();
+    let url = |user: &str| format!("etcd://{address}/vvm?user={user}&password_file={}", password.display());
+    init_storage(&url("leader")).await.unwrap();
+    let storage = EtcdStorage::open(&url("leader")).await.unwrap();
+    let (at, held) = (slot_of("slot"), entry(1, 1, TTL));
+    assert_eq!(storage.claim(at.clone(), &VACANT, &held).await.unwrap(), Claim::Claimed);
+
+    let error = refused(&format!("etcd://{address}/vvm")).await;
+    assert!(error.to_string().contains("add user=NAME") && !error.is_passing(), "{error}");
+    let error = refused(&url("other")).await;
+    assert!(error.to_string().contains("needs a role") && !error.is_passing(), "{error}");
+    let error = refused(&url("nobody")).await;
+    assert!(matches!(&error, OpenError::Login { .. }) && !error.is_passing(), "{error}");
+    assert!(!error.to_string().contains("secret"), "{error}");
+
+    // Another password ends the user's tokens.
+    let root = post(address, "authenticate", "", r#"{"name":"root","password":"r"}"#);
+    let (_, root) = root.split_once(r#""token":""#).unwrap();
+    let token = format!("Authorization: {}\r\n", root.split('"').next().unwrap());
+    post(address, "user/changepw", &token, r#"{"name":"leader","password":"changed"}"#);
+    std::fs::write(&password, "changed\n").unwrap();
+    let renewed = entry(1, 2, TTL);
+    let renewal = storage.renew(at.clone(), &held, &renewed).await;
+    assert!(matches!(&renewal, Err(WriteError::NotApplied(_))), "{renewal:?}");
+    assert_eq!(storage.renew(at, &held, &renewed).await.unwrap(), Swap::Swapped);
+}
+
+/// The answer of etcd's JSON gateway to a request.
+fn post(address: SocketAddr, path: &str, header: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let length = body.len();
+    let request = format!("POST /v3/auth/{path} HTTP/1.0\r\n{header}Content-Length: {length}\r\n\r\n{body}");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains(" 200 "), "{path}: {answer}");
+    answer
+}

@@ -1,0 +1,175 @@
+//! Members that are killed, stopped or brought back with other data, on clusters that the tests start.
+
+use super::{TTL, VACANT, entry, slot_of};
+use ielections::{Claim, Entry, ReadError, Slot, Swap, WriteError};
+use servers::etcd::{Cluster, Program};
+use std::{path::Path, process::Command, time::Duration};
+use tokio::time::timeout;
+use vvm_storage::{Partition, SysVvmStorage, etcd::EtcdStorage, init_storage};
+
+/// More than an election of etcd's own takes, on any machine.
+const LONG: Duration = Duration::from_secs(60);
+
+pub(super) fn program() -> Program {
+    Program::named().expect("`cargo xtask test-drivers --only etcd` names a program of etcd")
+}
+
+/// Creates and opens a storage on a cluster that was just started, and may be electing its leader once more.
+pub(super) async fn ready(url: &str) -> EtcdStorage {
+    let creating = async {
+        while let Err(error) = init_storage(url).await {
+            assert!(error.is_passing(), "{error}");
+        }
+        loop {
+            match EtcdStorage::open(url).await {
+                Ok(storage) => return storage,
+                Err(error) => assert!(error.is_passing(), "{error}"),
+            }
+        }
+    };
+    timeout(LONG, creating).await.expect("created")
+}
+
+/// A cluster with a storage, and a handle of it.
+struct Scene {
+    cluster: Cluster,
+    url: String,
+    storage: EtcdStorage,
+}
+
+impl Scene {
+    async fn of(members: usize) -> Self {
+        let cluster = Cluster::start(&program(), members).unwrap();
+        // A short time, so that a test that waits for its end is quick.
+        let url = format!("etcd://{}/vvm?request_timeout=1s", cluster.addresses());
+        let storage = ready(&url).await;
+        Self { cluster, url, storage }
+    }
+
+    /// With a slot that is held.
+    async fn held(members: usize) -> (Self, Partition, Entry) {
+        let scene = Self::of(members).await;
+        let (at, held) = (slot_of("slot"), entry(1, 1, TTL));
+        assert_eq!(scene.storage.claim(at.clone(), &VACANT, &held).await.unwrap(), Claim::Claimed);
+        (scene, at, held)
+    }
+
+    /// Renews as an election does: what is unknown is read back, and tried again unless it was applied.
+    async fn renew(&self, at: &Partition, held: &Entry, renewed: &Entry) {
+        let renewing = async {
+            loop {
+                match self.storage.renew(at.clone(), held, renewed).await {
+                    Ok(Swap::Swapped) => return,
+                    Ok(Swap::Mismatch(Slot::Held { entry, .. })) if entry == *renewed => return,
+                    Ok(mismatch) => panic!("{mismatch:?}"),
+                    Err(WriteError::NotApplied(_) | WriteError::Unknown(_)) => {}
+                    Err(error) => panic!("{error:?}"),
+                }
+            }
+        };
+        timeout(LONG, renewing).await.expect("renewed");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renewals_go_on_when_any_one_member_is_killed() {
+    let (mut scene, at, held) = Scene::held(3).await;
+    let mut held = held;
+    for number in 0..3 {
+        scene.cluster.members()[number].kill().unwrap();
+        let renewed = entry(1, held.version.write + 1, TTL);
+        scene.renew(&at, &held, &renewed).await;
+        scene.cluster.members()[number].restart().unwrap();
+        held = renewed;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_member_costs_one_request_and_the_next_goes_to_another() {
+    let (mut scene, at, held) = Scene::held(3).await;
+    // The handle is connected to the first one.
+    scene.cluster.members()[0].stop().unwrap();
+    let renewed = entry(1, 2, TTL);
+    let renewal = scene.storage.renew(at.clone(), &held, &renewed).await;
+    assert!(matches!(renewal, Err(WriteError::Unknown(_))), "{renewal:?}");
+    scene.renew(&at, &held, &renewed).await;
+    scene.cluster.members()[0].go_on().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_majority_a_write_is_unknown_and_only_looks_are_answered() {
+    let (mut scene, at, held) = Scene::held(3).await;
+    for number in [1, 2] {
+        scene.cluster.members()[number].kill().unwrap();
+    }
+    let renewed = entry(1, 2, TTL);
+    let renewal = scene.storage.renew(at.clone(), &held, &renewed).await;
+    assert!(matches!(renewal, Err(WriteError::Unknown(_))), "{renewal:?}");
+    let read = scene.storage.read(at.clone()).await;
+    assert!(matches!(read, Err(ReadError::Unavailable(_))), "{read:?}");
+    // A handle that is connected to the member that is left.
+    let peeked = async {
+        loop {
+            match scene.storage.peek(std::slice::from_ref(&at)).await {
+                Ok(slots) => return slots,
+                Err(ReadError::Unavailable(_)) => {}
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    };
+    let peeked = timeout(LONG, peeked).await.unwrap();
+    assert_eq!(peeked[0].entry(), Some(&held));
+    // With the one that is left, each is a majority.
+    for number in [1, 2] {
+        scene.cluster.members()[number].restart().unwrap();
+    }
+    // The first renewal may have been applied meanwhile.
+    scene.renew(&at, &held, &renewed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cluster_that_goes_back_to_a_backup_is_replaced() {
+    let (mut scene, at, held) = Scene::held(1).await;
+    let (data, backup) = (scene.cluster.file("m0"), scene.cluster.file("backup"));
+    scene.cluster.members()[0].kill().unwrap();
+    copy(&data, &backup);
+    scene.cluster.members()[0].restart().unwrap();
+    scene.renew(&at, &held, &entry(1, 2, TTL)).await;
+    scene.cluster.members()[0].kill().unwrap();
+    std::fs::remove_dir_all(&data).unwrap();
+    copy(&backup, &data);
+    scene.cluster.members()[0].restart().unwrap();
+    // It has the version from before, and the same cluster id and random key.
+    let renewal = scene.storage.renew(at.clone(), &held, &entry(1, 3, TTL)).await;
+    assert!(
+        matches!(&renewal, Err(WriteError::Replaced(cause)) if cause.to_string().contains("revision")),
+        "{renewal:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn storage_that_is_created_again_is_replaced() {
+    let (mut scene, at, held) = Scene::held(1).await;
+    scene.cluster.members()[0].kill().unwrap();
+    std::fs::remove_dir_all(scene.cluster.file("m0")).unwrap();
+    scene.cluster.members()[0].restart().unwrap();
+    let other = ready(&scene.url).await;
+    // As many revisions as the one before: with the same addresses, it has the same cluster id.
+    for number in 0..10 {
+        other.settle(slot_of(&format!("setting {number}")), b"x").await.unwrap();
+    }
+    assert_eq!(other.claim(at.clone(), &VACANT, &held).await.unwrap(), Claim::Claimed);
+    let renewal = scene.storage.renew(at.clone(), &held, &entry(1, 2, TTL)).await;
+    assert!(
+        matches!(&renewal, Err(WriteError::Replaced(cause)) if cause.to_string().contains("created again")),
+        "{renewal:?}"
+    );
+    let read = scene.storage.read(at.clone()).await;
+    assert!(matches!(read, Err(ReadError::Replaced(_))), "{read:?}");
+    let peeked = scene.storage.peek(&[at]).await;
+    assert!(matches!(peeked, Err(ReadError::Replaced(_))), "{peeked:?}");
+}
+
+fn copy(from: &Path, to: &Path) {
+    assert!(Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
+}
