@@ -9,6 +9,7 @@ use ielections::WriteError;
 use std::{
     io::Write as _,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 use tempfile::NamedTempFile;
 use tokio::{
@@ -233,6 +234,26 @@ async fn only_peek_is_answered_from_the_memory_of_the_server() {
     );
     assert!(requests[1].contains("/leases/payroll?resourceVersion=0 HTTP"), "{requests:?}");
     assert_eq!(server.connections(), 1, "a connection for each request");
+}
+
+#[tokio::test]
+async fn end_of_a_watch_is_a_hint_and_watching_begins_again_a_second_later() {
+    let server = Server::start().await;
+    let storage = server.open().await;
+    let hints = storage.hints().unwrap();
+    let topic = Partition::from_bytes(*b"\x02payroll");
+    let change =
+        r#"{"type":"MODIFIED","object":{"metadata":{"name":"payroll"},"spec":{"holderIdentity":""}}}"#;
+    server.will(Reply::Answer(200, format!("{change}\n")));
+    let began = vvm_clock::SystemClock::read();
+    // It watches; the release; the end; it watches again.
+    for _ in 0..4 {
+        hints.hinted(&topic).await;
+    }
+    assert!(vvm_clock::SystemClock::read().since(began) >= Duration::from_secs(1));
+    let requests = server.requests();
+    assert_eq!(requests.len(), 2);
+    assert!(requests[0].contains("/leases?watch=1&labelSelector=vvm/name%3Dpayroll HTTP"), "{requests:?}");
 }
 
 #[tokio::test]

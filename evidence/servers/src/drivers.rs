@@ -176,7 +176,7 @@ impl Driver {
             },
             Self::Kubernetes => match env::var(KUBERNETES) {
                 Ok(url) => {
-                    let cases = kubernetes(&["suites", "leases"], &[(KUBERNETES, &url)])?;
+                    let cases = kubernetes(&["suites", "leases", "hints"], &[(KUBERNETES, &url)])?;
                     let place =
                         format!("{url}; not run: credentials and roles, on a server of our own alone");
                     Ok(Outcome::of_suites(cases, place))

@@ -37,6 +37,11 @@
 //! waits one TTL of its own. A Lease that was deleted by hand is not vacant: a claim waits for the longest
 //! TTL of the name, and its leader is lost (`Replaced`).
 //!
+//! **Hints.** A candidate watches the Leases with the name's label, on a connection of its own. A release, a
+//! pause or a request brings a look forward, and nothing else follows from it. Each renewal crosses the
+//! network as well, with the documents of its slot; it is dropped here. Without the right to watch,
+//! candidates poll.
+//!
 //! **Where.** `k8s://namespace?option=value&…`. The server and the login are those of a kubeconfig if one is
 //! named; else, in a Pod, of its service account; else of the kubeconfig that `KUBECONFIG` names, or
 //! `~/.kube/config`.

@@ -10,6 +10,8 @@ use vvm_storage::{
 
 const RULES: &str = include_str!("../../../../packaging/kubernetes-rbac.yaml");
 
+const EXAMPLE: &str = include_str!("../../../../packaging/kubernetes.yaml");
+
 fn kubeconfig() -> PathBuf {
     option("kubeconfig").unwrap().into()
 }
@@ -61,6 +63,23 @@ async fn shipped_rules_are_enough_by_token_and_by_certificate() {
         storage.close().await;
         assert!(matches!(storage.read(Partition::from_bytes(*b"")).await, Err(ReadError::Fatal(_))));
     }
+}
+
+#[test]
+fn shipped_deployment_is_accepted_and_uses_the_service_account_of_the_rules() {
+    for text in [RULES, EXAMPLE] {
+        let applied = try_kubectl(&["apply", "--validate=strict", "-f", "-"], text).unwrap();
+        println!("{applied}");
+    }
+    let account = ["get", "deployment/payroll", "-o", "jsonpath={.spec.template.spec.serviceAccountName}"];
+    let account = try_kubectl(&account, "").unwrap();
+    let can = format!("--as=system:serviceaccount:{}:{account}", namespace());
+    for (verb, answer) in [("get", "yes"), ("create", "yes"), ("update", "yes"), ("watch", "yes")] {
+        let said = try_kubectl(&["auth", "can-i", verb, "leases", &can], "");
+        assert_eq!(said.as_deref().map(str::trim), Ok(answer), "{verb}");
+    }
+    let said = try_kubectl(&["auth", "can-i", "delete", "leases", &can], "");
+    assert!(said.is_err(), "more than is needed");
 }
 
 #[tokio::test(flavor = "multi_thread")]

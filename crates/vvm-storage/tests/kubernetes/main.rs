@@ -2,14 +2,16 @@
 //!
 //! - `suites`: the public suites, each case with names of its own.
 //! - `leases`: what a Lease shows, and Leases that are deleted or written by other programs.
+//! - `hints`: watches.
 //! - `logins`: credentials and roles, on a server that the runner starts.
 //!
 //! `cargo xtask test-drivers --only kubernetes` starts a server and runs this with
-//! `VVM_TEST_KUBERNETES=k8s://namespace?kubeconfig=…`; a server of your own will do for `suites` and
-//! `leases`. It needs `kubectl`, creates Leases named `vvm-test-…` and leaves them there.
+//! `VVM_TEST_KUBERNETES=k8s://namespace?kubeconfig=…`; a server of your own will do for `suites`,
+//! `leases` and `hints`. It needs `kubectl`, creates Leases named `vvm-test-…` and leaves them there.
 #![cfg(feature = "kubernetes")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
+mod hints;
 mod leases;
 mod logins;
 mod suites;

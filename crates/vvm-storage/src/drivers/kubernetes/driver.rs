@@ -1,6 +1,7 @@
 //! The verbs of cells: each is one request, sent once.
 
 mod description;
+mod hints;
 
 use super::{
     errors::DriverError,
@@ -8,19 +9,21 @@ use super::{
     rows::{self, Lease},
 };
 use crate::{
-    Description, Opened, Partition, Provenance,
+    Description, Opened, Partition, Provenance, SysVvmHints,
     cells::{Cell, CellLimits, CellStorage, CellWrite, Expected},
 };
 use async_trait::async_trait;
 use bytes::Bytes;
+use hints::Watched;
 use ielections::{Entry, ReadError, WriteError};
-use std::time::Duration;
+use std::{fmt, time::Duration};
+use tokio::sync::Mutex;
 use vvm_clock::{SystemWallClock, WallClock as _};
 
 /// The Leases of a namespace, as cells. [`Cells`](crate::cells::Cells) makes elections of them.
-#[derive(Debug)]
 pub struct LeaseStorage {
     connections: Connections,
+    watched: Mutex<Watched>,
 }
 
 impl LeaseStorage {
@@ -32,7 +35,8 @@ impl LeaseStorage {
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        Ok(Self { connections: super::open::open(&Address::parse(url)?).await? })
+        let connections = super::open::open(&Address::parse(url)?).await?;
+        Ok(Self { connections, watched: Mutex::default() })
     }
 
     async fn cell(&self, key: &Partition, may_be_stale: bool) -> Result<Option<Cell>, ReadError> {
@@ -120,8 +124,12 @@ impl CellStorage for LeaseStorage {
         self.set(key, &value, record, expected).await.map_err(DriverError::of_write)
     }
 
+    fn hints(&self) -> Option<&dyn SysVvmHints> {
+        Some(self)
+    }
+
     fn opened(&self) -> Option<Opened> {
-        let Self { connections } = self;
+        let Self { connections, .. } = self;
         let location = format!("namespace {} of {}", connections.namespace(), connections.server());
         Some(Opened::at(location, Provenance::Existing))
     }
@@ -132,5 +140,15 @@ impl CellStorage for LeaseStorage {
 
     async fn close(&self) {
         self.connections.close();
+        // A call that waits keeps its stream until it is dropped.
+        if let Ok(mut watched) = self.watched.try_lock() {
+            watched.stream = None;
+        }
+    }
+}
+
+impl fmt::Debug for LeaseStorage {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "LeaseStorage({:?})", self.connections)
     }
 }

@@ -9,11 +9,13 @@ mod kubeconfig;
 mod session;
 mod tls;
 mod token;
+mod watch;
 
 pub(super) use address::Address;
 pub(super) use check::{missing_rights, version};
 pub(super) use connections::Connections;
 pub use error::OpenError;
+pub(super) use watch::{Change, Watch};
 
 use super::{errors::DriverError, rows};
 use crate::Partition;

@@ -60,6 +60,14 @@ impl Connections {
         &self.cluster.credentials
     }
 
+    pub(in super::super) fn clock(&self) -> &SystemClock {
+        &self.clock
+    }
+
+    pub(super) fn request_timeout(&self) -> Duration {
+        self.request_timeout
+    }
+
     /// Reads a Lease: from the quorum, or as the server remembers it.
     pub(in super::super) async fn get(
         &self,
@@ -168,6 +176,9 @@ impl Connections {
 
     /// A connection that is open as far as this side knows.
     pub(super) async fn session(&self) -> Result<Session, DriverError> {
+        if self.room.is_closed() {
+            return Err(DriverError::Closed(Closed));
+        }
         loop {
             let Some(mut session) = self.idle().pop() else { break };
             if session.is_open().await {
