@@ -1,7 +1,8 @@
 //! Driver `object-store`: a bucket of Amazon S3, Google Cloud Storage or Azure, or of a server with one of
 //! their interfaces. Several machines, without a server to operate.
 //!
-//! Tested on versitygw 1.8.0. Not tested on AWS, Google Cloud or Azure.
+//! Tested on versitygw 1.8.0. Not tested on AWS, Google Cloud or Azure. S3Mock 4.7.0, and versitygw with
+//! `--sidecar`, are refused.
 //!
 //! **Objects.** [`Cells`](crate::cells::Cells) keep each slot in one object below the prefix of the URL. A
 //! write is one conditional PUT: `If-None-Match: *` creates an object, `If-Match` with its ETag replaces it
@@ -10,9 +11,11 @@
 //! Retries of the client library are off, and a second copy of a request is refused before it is sent.
 //!
 //! **Servers without conditions** are the main danger: they accept every write, and two candidates lead.
-//! Opening tries two writes that must be refused: with a wrong tag, of an absent object and of a present one;
-//! and two creations of one object. [`init_storage`](crate::init_storage) and `vvm doctor` also race 16
-//! writers. Both name the server that fails. They leave small objects below `PREFIX/probe/`.
+//! Opening tries three writes that must be refused: with a wrong tag, of an absent object and of a present
+//! one; and the creation of a present one. [`init_storage`](crate::init_storage) and `vvm doctor` race 16
+//! writers, and count the writes that stand. They name the server that fails, and leave eight small objects
+//! below `PREFIX/probe/race/`. A prefix is opened only after `init_storage` has left a mark there: so no
+//! server is used that was not raced, and a mistyped prefix does not lead beside the intended one.
 //!
 //! **URL.** `s3://bucket/prefix?region=…`, `gs://bucket/prefix`, `az://container/prefix?account=…`. No place
 //! is taken from the environment: two processes with different environments would use two storages, and both

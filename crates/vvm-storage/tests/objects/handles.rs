@@ -5,7 +5,7 @@ use ielections::{ReadError, WriteError};
 use std::sync::Arc;
 use vvm_clock::SystemClock;
 use vvm_storage::{
-    Partition, Provenance, SysVvmStorage as _,
+    Partition, SysVvmStorage as _,
     cells::{CellStorage as _, CellWrite, Expected, Tag},
     init_storage,
     objects::{ObjectCells, OpenError},
@@ -19,19 +19,30 @@ async fn refused(url: &str) -> OpenError {
     ObjectCells::open(url, Arc::new(SystemClock::start().unwrap())).await.expect_err("opened")
 }
 
-#[tokio::test]
-async fn second_opening_finds_what_the_first_created() {
+/// A fresh prefix.
+async fn initialised() -> String {
     let url = url(&fresh());
-    assert_eq!(cells(&url).await.opened().unwrap().provenance, Provenance::Created);
+    init_storage(&url).await.unwrap();
+    url
+}
+
+#[tokio::test]
+async fn prefix_that_was_not_initialised_is_refused() {
+    let url = url(&fresh());
+    let error = refused(&url).await;
+    assert!(matches!(error, OpenError::NotInitialised { .. }), "{error}");
+    assert!(error.to_string().contains("vvm init-storage"), "{error}");
+    let clock = Arc::new(SystemClock::start().unwrap());
+    assert!(ObjectCells::open_to_look(&url, clock).await.is_err());
+    init_storage(&url).await.unwrap();
+    init_storage(&url).await.unwrap();
     let opened = cells(&url).await.opened().unwrap();
-    assert_eq!(opened.provenance, Provenance::Existing);
     assert!(!opened.location.contains("request_timeout"), "{opened}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn server_that_obeys_conditions_is_initialised_and_described() {
-    let url = url(&fresh());
-    init_storage(&url).await.unwrap();
+    let url = initialised().await;
     let storage = opened(&url).await;
     let described = storage.describe().await.unwrap();
     println!("{described:#?}");
@@ -43,7 +54,7 @@ async fn server_that_obeys_conditions_is_initialised_and_described() {
 
 #[tokio::test]
 async fn write_with_a_former_tag_is_refused_and_changes_nothing() {
-    let cells = cells(&url(&fresh())).await;
+    let cells = cells(&initialised().await).await;
     let at = Partition::from_bytes(*b"cell");
     let write = async |value: &'static str, expected| cells.write(&at, value.into(), expected).await.unwrap();
     let CellWrite::Written(Some(first)) = write("first", Expected::Absent).await else { panic!("no tag") };
@@ -60,7 +71,7 @@ async fn write_with_a_former_tag_is_refused_and_changes_nothing() {
 
 #[tokio::test]
 async fn replacement_of_an_absent_object_is_refused() {
-    let cells = cells(&url(&fresh())).await;
+    let cells = cells(&initialised().await).await;
     let at = Partition::from_bytes(*b"absent");
     let tag = Expected::Tag(Tag::new(*b"\"0123456789abcdef0123456789abcdef\""));
     assert_eq!(cells.write(&at, "value".into(), tag).await.unwrap(), CellWrite::Refused);
@@ -86,7 +97,7 @@ async fn endpoint_that_does_not_answer_is_named() {
 
 #[tokio::test]
 async fn closed_handle_refuses_every_call() {
-    let cells = cells(&url(&fresh())).await;
+    let cells = cells(&initialised().await).await;
     cells.close().await;
     let at = Partition::from_bytes(*b"cell");
     assert!(matches!(cells.read(&at).await, Err(ReadError::Fatal(_))));

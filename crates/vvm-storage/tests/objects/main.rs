@@ -2,6 +2,7 @@
 //!
 //! - `suites`: the public suites, each case with names of its own.
 //! - `handles`: what is refused, described and found.
+//! - `racy`: servers that lose writes are refused.
 //!
 //! `cargo xtask test-drivers --only s3` starts a server and runs this with `VVM_TEST_S3=s3://…`; a bucket of
 //! your own will do, with its platform's variables for credentials: `gs://…` and `az://…` work, too. Objects
@@ -10,6 +11,7 @@
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 mod handles;
+mod racy;
 mod suites;
 
 use std::sync::Arc;
@@ -25,10 +27,13 @@ fn server() -> String {
 }
 
 /// Returns a URL below the server's prefix. A busy machine may need more than 2 s for a request.
-fn url(below: &str) -> String {
-    let server = server();
-    let (place, options) = server.split_once('?').unwrap_or((&server, ""));
-    format!("{place}/{below}?{options}&request_timeout=20s")
+fn url(name: &str) -> String {
+    format!("{}&request_timeout=20s", below(&server(), name))
+}
+
+fn below(server: &str, name: &str) -> String {
+    let (place, options) = server.split_once('?').unwrap_or((server, ""));
+    format!("{place}/{name}?{options}")
 }
 
 /// A name that no run before had.

@@ -7,7 +7,11 @@ use ielections::{
     testing::{contract::StorageUnderTest, elections_suite::ElectionsTestSuite},
 };
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
-use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
+use tokio::sync::OnceCell;
+use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, init_storage};
+
+/// Races the server once for all cases.
+static READY: OnceCell<()> = OnceCell::const_new();
 
 /// Each case has its own prefix of names, so cases share no object.
 struct Objects {
@@ -15,7 +19,8 @@ struct Objects {
 }
 
 impl Objects {
-    fn fresh() -> Self {
+    async fn fresh() -> Self {
+        READY.get_or_init(async || init_storage(&url("suites")).await.unwrap()).await;
         Self { names: fresh() }
     }
 }
@@ -43,16 +48,16 @@ impl ElectionsTestSuite for Objects {
 
 mod contract {
     use super::Objects;
-    ielections::storage_contract_suite!(Objects::fresh());
+    ielections::storage_contract_suite!(Objects::fresh().await);
 }
 
 mod elections {
     use super::Objects;
-    ielections::elections_test_suite!(Objects::fresh());
-    ielections::fenced_elections_suite!(Objects::fresh());
+    ielections::elections_test_suite!(Objects::fresh().await);
+    ielections::fenced_elections_suite!(Objects::fresh().await);
 }
 
 mod documents {
     use super::Objects;
-    ielections::document_contract_suite!(Objects::fresh());
+    ielections::document_contract_suite!(Objects::fresh().await);
 }

@@ -34,7 +34,8 @@ pub struct ObjectCells {
 }
 
 impl ObjectCells {
-    /// Opens the bucket that `url` names. Refuses a server that ignores the conditions of writes.
+    /// Opens the bucket that `url` names. Refuses a server that ignores the conditions of writes, and a prefix
+    /// that [`init_storage`](crate::init_storage) has not tried.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -43,8 +44,9 @@ impl ObjectCells {
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let (address, requests) = open::connect(url, clock)?;
-        let provenance = open::probe(&address, &requests).await?;
-        Ok(Self::on(&address, requests, provenance))
+        open::look(&address, &requests).await?;
+        open::probe(&address, &requests).await?;
+        Ok(Self::on(&address, requests))
     }
 
     /// Opens the bucket as [`open`](Self::open) does, for a user who may have no right to put objects: tries
@@ -58,11 +60,11 @@ impl ObjectCells {
     pub async fn open_to_look(url: &str, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let (address, requests) = open::connect(url, clock)?;
         open::look(&address, &requests).await?;
-        Ok(Self::on(&address, requests, Provenance::Existing))
+        Ok(Self::on(&address, requests))
     }
 
-    fn on(address: &Address, requests: Requests, provenance: Provenance) -> Self {
-        let opened = Opened::at(address.to_string(), provenance);
+    fn on(address: &Address, requests: Requests) -> Self {
+        let opened = Opened::at(address.to_string(), Provenance::Existing);
         Self { requests: Mutex::new(Some(requests)), opened, min_ttl: address.min_ttl }
     }
 
@@ -71,16 +73,17 @@ impl ObjectCells {
     }
 }
 
-/// Tries the bucket that `url` names, and races the conditions of its server. Creates no bucket.
+/// Races the conditions of the server, and leaves a mark below the prefix. Creates no bucket.
 pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
     let clock = Arc::new(SystemClock::start().map_err(OpenError::System)?);
     let (address, requests) = open::connect(url, clock)?;
-    open::probe(&address, &requests).await?;
     let raced = race::race(&requests).await.map_err(|failure| OpenError::of(&address, failure))?;
-    match raced.verdict() {
-        Some(why) => Err(OpenError::Racy { place: address.to_string(), why }),
-        None => Ok(()),
+    if let Some(why) = raced.verdict() {
+        return Err(OpenError::Racy { place: address.to_string(), why });
     }
+    open::mark(&address, &requests).await?;
+    open::look(&address, &requests).await?;
+    open::probe(&address, &requests).await
 }
 
 #[async_trait]

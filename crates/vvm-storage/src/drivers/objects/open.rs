@@ -9,7 +9,7 @@ mod transport;
 
 pub(super) use address::Address;
 pub use error::OpenError;
-pub(super) use probe::{CREATED, look, probe};
+pub(super) use probe::{look, mark, probe};
 pub(super) use requests::Requests;
 
 use std::sync::Arc;

@@ -33,6 +33,11 @@ impl Names {
         Path::from(format!("{name}/{rest}.cell"))
     }
 
+    /// Returns the name of the object that shows that the prefix was initialised.
+    pub(super) fn mark(&self) -> Path {
+        Path::from(format!("{}/initialised", self.prefix))
+    }
+
     /// Returns the name of an object that tries the server, and is no cell.
     pub(super) fn probe(&self, which: &str) -> Path {
         Path::from(format!("{}/probe/{which}", self.prefix))

@@ -3,14 +3,14 @@
 use super::{
     super::{
         errors::{Answer, Failure},
-        open::{CREATED, Requests},
+        open::Requests,
     },
     race::race,
 };
 use crate::Description;
 
 pub(super) async fn describe(requests: &Requests) -> Result<Description, Failure> {
-    let answer = requests.get(&requests.names.probe(CREATED)).await?.answer;
+    let answer = requests.get(&requests.names.mark()).await?.answer;
     let software = answer.header("server").unwrap_or("an object store");
     let described = concerns(Description::of(software), &answer);
     Ok(match race(requests).await {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use ielections::{Entropy as _, OsEntropy};
 use object_store::path::Path;
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 const WRITERS: usize = 16;
 
@@ -14,12 +14,12 @@ const WRITERS: usize = 16;
 const CREATIONS: usize = 8;
 
 /// How often each writer tries to increment a number in an object.
-const INCREMENTS: usize = 16;
+const INCREMENTS: usize = 64;
 
 /// After so long nothing else begins.
 const ENOUGH: Duration = Duration::from_secs(10);
 
-/// What a server acknowledged.
+/// What a server acknowledged and showed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Raced {
     creations: usize,
@@ -28,19 +28,34 @@ pub(super) struct Raced {
     increments: usize,
     /// The number in the end.
     number: usize,
+    /// Reads of a content with the tag of a later one, by which a writer replaces what it has not seen. The tag
+    /// of an earlier one does no harm: a write with it is refused.
+    torn: usize,
 }
 
 impl Raced {
     /// Returns what is wrong with the server, if anything is.
     pub(super) fn verdict(&self) -> Option<String> {
-        let Self { creations, creations_won_twice, increments, number } = self;
+        let Self { creations, creations_won_twice, increments, number, torn } = self;
         // An increment without an answer may count, so the number may be larger.
-        (*creations_won_twice > 0 || increments > number).then(|| {
+        (*creations_won_twice > 0 || increments > number || *torn > 0).then(|| {
             format!(
                 "of {WRITERS} writers, several created the same object in {creations_won_twice} of \
-                 {creations} rounds, and of {increments} acknowledged replacements {number} stand"
+                 {creations} rounds; of {increments} acknowledged replacements {number} stand; {torn} reads \
+                 showed a content with the tag of a later one"
             )
         })
+    }
+
+    fn with(self, increments: &[Increment], number: usize) -> Self {
+        let written = increments.iter().filter_map(|increment| increment.written.as_ref());
+        let acknowledged: HashMap<_, _> = written.clone().map(|cell| (&cell.tag, &cell.value)).collect();
+        let is_torn = |increment: &&Increment| {
+            let Cell { tag, value } = &increment.read;
+            acknowledged.get(tag).is_some_and(|written| number_of(written) > number_of(value))
+        };
+        let torn = increments.iter().filter(is_torn).count();
+        Self { increments: written.count(), number, torn, ..self }
     }
 
     /// Returns what held.
@@ -50,10 +65,16 @@ impl Raced {
     }
 }
 
+/// A read, and the replacement of what it showed, if that was acknowledged.
+struct Increment {
+    read: Cell,
+    written: Option<Cell>,
+}
+
 /// Races creations of new objects, then replacements of one, each of what its writer has read.
 ///
 /// # Errors
-/// Of a read, or of a round in which every write failed.
+/// Of the last read, or of a round in which every write failed.
 pub(super) async fn race(requests: &Requests) -> Result<Raced, Failure> {
     let began_at = requests.clock.now();
     let is_enough = || requests.clock.now().since(began_at) >= ENOUGH;
@@ -70,18 +91,23 @@ pub(super) async fn race(requests: &Requests) -> Result<Raced, Failure> {
     }
     let name = name(0);
     let writers = (0..WRITERS).map(async |writer| {
-        let mut acknowledged = 0;
+        let mut increments = Vec::new();
         for _ in 0..INCREMENTS {
             if is_enough() {
                 break;
             }
-            acknowledged += usize::from(increment(requests, &name, writer).await?);
+            // A server may be busy, forbid more than one write a second, or break off a read during a write.
+            increments.extend(increment(requests, &name, writer).await.ok());
         }
-        Ok(acknowledged)
+        increments
     });
-    raced.increments = join_all(writers).await.into_iter().sum::<Result<usize, Failure>>()?;
-    raced.number = number(&read(requests, &name).await?);
-    Ok(raced)
+    let increments: Vec<_> = join_all(writers).await.into_iter().flatten().collect();
+    match read(requests, &name).await {
+        Ok(cell) => Ok(raced.with(&increments, number_of(&cell.value))),
+        // The creations alone show it.
+        Err(_) if raced.verdict().is_some() => Ok(raced),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// Returns how many of the writers created the object.
@@ -102,17 +128,16 @@ async fn create(requests: &Requests, name: &Path) -> Result<usize, Failure> {
     }
 }
 
-/// Replaces the number that was read by the next one. Returns whether that was acknowledged. A content whose
-/// tag is of another one, by a read that is not atomic, loses an increment, too.
-async fn increment(requests: &Requests, name: &Path, writer: usize) -> Result<bool, Failure> {
-    let cell = read(requests, name).await?;
-    let next = content(number(&cell) + 1, writer);
-    match requests.put(name, next, &Expected::Tag(cell.tag)).await {
-        Ok(outcome) => Ok(outcome != CellWrite::Refused),
-        Err(Failure::Denied(said)) => Err(Failure::Denied(said)),
-        // Not acknowledged. A server may be busy, or forbid more than one write a second.
-        Err(_) => Ok(false),
-    }
+/// Replaces the number that was read by the next one.
+async fn increment(requests: &Requests, name: &Path, writer: usize) -> Result<Increment, Failure> {
+    let read = read(requests, name).await?;
+    let value = content(number_of(&read.value) + 1, writer);
+    // Without an answer it is not acknowledged.
+    let written = match requests.put(name, value.clone(), &Expected::Tag(read.tag.clone())).await {
+        Ok(CellWrite::Written(tag)) => tag.map(|tag| Cell { value, tag }),
+        Ok(CellWrite::Refused) | Err(_) => None,
+    };
+    Ok(Increment { read, written })
 }
 
 async fn read(requests: &Requests, name: &Path) -> Result<Cell, Failure> {
@@ -125,7 +150,7 @@ fn content(number: usize, writer: usize) -> Bytes {
     format!("{number} by writer {writer}").into()
 }
 
-fn number(cell: &Cell) -> usize {
-    let text = String::from_utf8_lossy(&cell.value);
+fn number_of(value: &Bytes) -> usize {
+    let text = String::from_utf8_lossy(value);
     text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or_default()
 }

@@ -60,6 +60,23 @@ pub enum OpenError {
         /// The answer.
         said: String,
     },
+    /// The prefix was never initialised.
+    #[error(
+        "nothing was initialised at {place}: correct the URL, since candidates of different prefixes would \
+         lead beside each other; or run `vvm init-storage` with it, which also tries the server"
+    )]
+    NotInitialised {
+        /// The address.
+        place: String,
+    },
+    /// Another program's objects are below the prefix, or a newer version's.
+    #[error(
+        "another program or a newer version of vvm uses {place}: use another prefix, or the newer version"
+    )]
+    Foreign {
+        /// The address.
+        place: String,
+    },
     /// The server accepts a write whose condition does not hold.
     #[error(
         "the server at {place} ignores {condition}: two candidates would lead. Use a server, or a version of \
