@@ -44,7 +44,7 @@ enum Command {
     /// counted exactly once: `--kills N`, `--storage URL`, `--cassandra NODES`, `--seed S`.
     Resume(Passed),
     /// The suites of every driver, on real servers that it starts and ends, and `vvm` end to end on them:
-    /// `--only mem,sqlite,sled,scylla,postgres,etcd,dynamodb`, `--nodes 3`, `--all-cases`, `--end-to-end
+    /// `--only mem,sqlite,sled,scylla,postgres,etcd,s3,dynamodb`, `--nodes 3`, `--all-cases`, `--end-to-end
     /// pause,signal_table` for nothing but these. Or two `vvm run` processes that take turns on each:
     /// `--story`. Or leaders on servers in trouble: `--faults`.
     TestDrivers(Passed),

@@ -2,6 +2,8 @@
 //!
 //! A requested driver that could not be run has failed.
 
+mod s3;
+
 use crate::{
     cases::{Build, Cases, Suite},
     end_to_end::{self, Selection},
@@ -39,6 +41,8 @@ pub(crate) enum Driver {
     Kubernetes,
     /// On DynamoDB Local, or the endpoint `VVM_TEST_DYNAMODB=http://host:port`.
     Dynamodb,
+    /// On versitygw, which is built once, or the bucket at `VVM_TEST_S3=s3://bucket/prefix?region=…`.
+    S3,
 }
 
 /// The tests on a cluster without passwords.
@@ -64,12 +68,13 @@ const LOCAL_CREDENTIALS: [(&str, &str); 2] =
     [("AWS_ACCESS_KEY_ID", "local"), ("AWS_SECRET_ACCESS_KEY", "local")];
 
 /// Runs the drivers in `only`, or all. Returns whether every case of every one passed.
-pub(crate) fn run(only: &[Driver], cluster: &Plan, selection: Selection<'_>) -> bool {
+/// `all_servers` adds those that take long to build or to fetch.
+pub(crate) fn run(only: &[Driver], cluster: &Plan, selection: Selection<'_>, all_servers: bool) -> bool {
     let asked_for = if only.is_empty() { Driver::value_variants() } else { only };
     let mut table = Vec::new();
     for driver in asked_for {
         println!("==> {}", driver.name());
-        let outcome = driver.run(cluster, selection);
+        let outcome = driver.run(cluster, selection, all_servers);
         if let Err(why) = &outcome {
             eprintln!("{}: {why}", driver.name());
         }
@@ -128,11 +133,12 @@ impl Driver {
             Self::Etcd => "etcd",
             Self::Kubernetes => "kubernetes",
             Self::Dynamodb => "dynamodb",
+            Self::S3 => "s3",
         }
     }
 
     /// Runs its cases. Returns the results, or why they could not be run.
-    fn run(self, cluster: &Plan, selection: Selection<'_>) -> Result<Outcome, String> {
+    fn run(self, cluster: &Plan, selection: Selection<'_>, all_servers: bool) -> Result<Outcome, String> {
         match self {
             Self::Mem | Self::Sqlite | Self::Sled => {
                 let suite = Suite {
@@ -183,6 +189,7 @@ impl Driver {
                 }
                 Err(_) => on_kubernetes(selection),
             },
+            Self::S3 => s3::run(selection, all_servers),
             Self::Dynamodb => {
                 let on = |environment: &[(&str, &str)]| {
                     let build = Build::Driver("dynamodb");

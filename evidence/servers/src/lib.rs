@@ -8,6 +8,8 @@
 //! - [`jars`]: fetches the servers that run on Java.
 //! - [`kubernetes`]: kube-apiserver, one process on an etcd of its own.
 //! - [`postgres`]: PostgreSQL, primaries and standbys.
+//! - [`s3mock`]: S3Mock, which must be refused.
+//! - [`versitygw`]: versitygw, an S3 server.
 //! - [`owned`]: a process that does not outlive its owner.
 //!
 //! The tests are those of `vvm-storage` and `vvm-cli`, which `main.rs` runs.
@@ -22,6 +24,8 @@ pub mod jars;
 pub mod kubernetes;
 pub mod owned;
 pub mod postgres;
+pub mod s3mock;
+pub mod versitygw;
 
 use std::{
     env, io,

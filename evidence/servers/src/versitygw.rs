@@ -26,7 +26,7 @@ pub const PROGRAM: GoServer = GoServer {
 
 /// The variables with its credentials, for clients.
 pub const CREDENTIALS: [(&str, &str); 2] =
-    [("AWS_ACCESS_KEY_ID", "user"), ("AWS_SECRET_ACCESS_KEY", "password")];
+    [("AWS_ACCESS_KEY_ID", "local"), ("AWS_SECRET_ACCESS_KEY", "password")];
 
 const BUCKET: &str = "vvm-test";
 
@@ -82,8 +82,8 @@ impl Versitygw {
     pub fn start(metadata: Metadata) -> Result<Self, StartError> {
         let program = PROGRAM.build()?;
         // In memory if possible, where extended attributes work, too.
-        let folder =
-            TempDir::with_prefix_in("versitygw-", "/dev/shm").or_else(|_| TempDir::with_prefix("versitygw-"))?;
+        let folder = TempDir::with_prefix_in("versitygw-", "/dev/shm")
+            .or_else(|_| TempDir::with_prefix("versitygw-"))?;
         let address = free_address()?;
         let mut process = run(&program, folder.path(), address, metadata)?;
         let mut has_ended = false;

@@ -21,6 +21,8 @@ pub(crate) enum Server {
     OnJava,
     /// etcd, with its client.
     Etcd,
+    /// Go builds it, unless it was built before.
+    BuiltByGo,
     /// kube-apiserver, which was built on this machine, on etcd.
     Kubernetes,
     /// etcd, installed or built.
@@ -45,6 +47,7 @@ impl Server {
             Self::AnyEtcd if starts("etcd", "--version") => &[],
             Self::AnyEtcd => &[(&GO, "install Go, or Debian's package etcd-server")],
             Self::Etcd => &[(&ETCD, packages)],
+            Self::BuiltByGo => &[(&[("go", "version")], "install Go, 1.24 or later")],
             Self::Kubernetes => {
                 let built = "the head of evidence/servers/src/kubernetes.rs says how to build it once";
                 &[(&ETCD, packages), (&KUBERNETES, built)]

@@ -30,7 +30,7 @@ use How::{OwnStep, Small};
 
 /// The commands behind `cargo xtask`, as on the page.
 #[rustfmt::skip]
-const SMOKES: [(&str, How, Option<Need>); 29] = [
+const SMOKES: [(&str, How, Option<Need>); 30] = [
     ("sim --seeds 50000", Small("simulation", &["--seeds", "50"]), None),
     ("sim --broken", OwnStep("broken variants"), None),
     ("safety", Small("safety", &["--duration", "10", "--fault-ms", "2500", MILD]), None),
@@ -48,6 +48,7 @@ const SMOKES: [(&str, How, Option<Need>); 29] = [
     ("test-drivers --only postgres", OwnStep("postgres on a real server"), None),
     ("test-drivers --only etcd", OwnStep("etcd on a real server"), None),
     ("test-drivers --only kubernetes", OwnStep("kubernetes on a real server"), None),
+    ("test-drivers --only s3 --all-servers", OwnStep("s3 on a real server"), None),
     ("test-drivers --faults --only postgres", Small("faults", &["--faults", "--only=postgres", SHORT]), JAVA),
     ("test-drivers --faults --only postgres --fail-overs 20", Small("faults", FAIL_OVERS), JAVA),
     ("test-timed --planted", Small("timed", &["--quick"]), None),

@@ -32,6 +32,7 @@ Example:
   vvm init-storage --storage postgres://vvm@db1,db2/elections
   vvm init-storage --storage etcd://etcd1,etcd2,etcd3/elections
   vvm init-storage --storage k8s://batch
+  vvm init-storage --storage 's3://bucket/elections?region=eu-west-1'
 
 Exit status: 0; 64 wrong arguments; 69 the storage refused; 71 the system
 refused")]

@@ -192,8 +192,8 @@ fn storage_credentials_are_removed_from_the_command_without_keep_credentials() {
         let run = trial.run_script(script).with(options.iter().copied());
         run.environment("VVM_STORAGE_PASSWORD", "secret").environment("AWS_ACCESS_KEY_ID", "local").finish()
     };
-    let is_of_dynamodb = trial.storage().starts_with("dynamodb:");
-    let without = if is_of_dynamodb { "none none" } else { "local none" };
+    let is_of_aws = ["dynamodb:", "s3:"].iter().any(|scheme| trial.storage().starts_with(scheme));
+    let without = if is_of_aws { "none none" } else { "local none" };
     assert_eq!(seen(&[]).stdout, [without]);
     assert_eq!(seen(&["--keep-credentials"]).stdout, ["local none"]);
 }

@@ -34,8 +34,8 @@ pub struct ObjectCells {
 }
 
 impl ObjectCells {
-    /// Opens the bucket that `url` names. Refuses a server that ignores the conditions of writes, and a prefix
-    /// that [`init_storage`](crate::init_storage) has not tried.
+    /// Opens the bucket that `url` names. Refuses a server that ignores the conditions of writes, and a
+    /// prefix that [`init_storage`](crate::init_storage) has not tried.
     ///
     /// # Errors
     /// See [`OpenError`].

@@ -28,8 +28,8 @@ pub(super) struct Raced {
     increments: usize,
     /// The number in the end.
     number: usize,
-    /// Reads of a content with the tag of a later one, by which a writer replaces what it has not seen. The tag
-    /// of an earlier one does no harm: a write with it is refused.
+    /// Reads of a content with the tag of a later one, by which a writer replaces what it has not seen. The
+    /// tag of an earlier one does no harm: a write with it is refused.
     torn: usize,
 }
 
