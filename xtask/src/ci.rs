@@ -12,7 +12,6 @@ mod steps;
 
 use crate::{inconclusive::Inconclusive, workspace::Workspace};
 use clap::Args;
-use needs::Need;
 use outcome::{Outcome, Report};
 use vvm_clock::SystemClock;
 
@@ -22,7 +21,8 @@ pub(crate) struct Options {
     /// Run the later steps although an earlier one failed.
     #[arg(long)]
     keep_going: bool,
-    /// Fail if a step has to be left out because this machine lacks what it needs.
+    /// Fail if a step has to be left out because this machine lacks what it needs, unless that takes very
+    /// long to build.
     #[arg(long)]
     all: bool,
 }
@@ -57,8 +57,11 @@ pub(crate) fn run(options: &Options) -> bool {
             report.add(step.name, Outcome::NotRun(why));
             continue;
         }
-        if let Some(missing) = step.need.and_then(Need::missing) {
-            report.add(step.name, Outcome::LeftOut(missing));
+        if let Some(need) = step.need
+            && let Some(missing) = need.missing()
+        {
+            let outcome = if need.is_optional() { Outcome::Optional } else { Outcome::LeftOut };
+            report.add(step.name, outcome(missing));
             continue;
         }
         println!("==> {}/{count} {}: {}", index + 1, step.name, step.work);

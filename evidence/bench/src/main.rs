@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod beside_etcdctl;
+mod dead_host;
 mod figure;
 mod held;
 #[cfg(feature = "dynamodb")]
@@ -95,6 +96,8 @@ enum Measurement {
     Sqlite,
     /// Fail-over and hand-over between real processes.
     Succession,
+    /// Fail-over between real processes after the death of the leader's host.
+    DeadHost,
 }
 
 impl Measurement {
@@ -105,6 +108,7 @@ impl Measurement {
             Self::StepUp => step_up::measure(quick)?,
             Self::Sqlite => storage::measure_sqlite_verbs(quick)?,
             Self::Succession => succession::measure(quick)?,
+            Self::DeadHost => vec![dead_host::measure(quick)?],
         })
     }
 }

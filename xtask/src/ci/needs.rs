@@ -61,6 +61,11 @@ impl Server {
 }
 
 impl Need {
+    /// Whether CI may pass without it: kube-apiserver takes ten minutes to build, and 3 GB.
+    pub(crate) fn is_optional(self) -> bool {
+        matches!(self.server, Server::Kubernetes)
+    }
+
     /// Returns what this machine lacks, and what to do about it.
     pub(crate) fn missing(self) -> Option<String> {
         if self.server_at.is_some_and(|variable| env::var_os(variable).is_some()) {

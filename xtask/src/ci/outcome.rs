@@ -10,6 +10,8 @@ pub(super) enum Outcome {
     NotRun(String),
     /// With what the machine lacks.
     LeftOut(String),
+    /// The same, where that is no failure.
+    Optional(String),
 }
 
 /// The outcomes in the order of the steps.
@@ -29,7 +31,7 @@ impl Report {
     /// Whether every step held; one that was left out counts as such unless `all` were asked for.
     pub(super) fn held(&self, all: bool) -> bool {
         self.0.iter().all(|(_, outcome)| match outcome {
-            Outcome::Held(..) => true,
+            Outcome::Held(..) | Outcome::Optional(_) => true,
             Outcome::LeftOut(_) => !all,
             Outcome::Failed(..) | Outcome::NotRun(_) => false,
         })
@@ -42,7 +44,7 @@ impl fmt::Display for Outcome {
             Self::Held(took) => write!(out, "ok      {:8.1} s", took.as_secs_f64()),
             Self::Failed(took, cause) => write!(out, "FAILED  {:8.1} s  {cause}", took.as_secs_f64()),
             Self::NotRun(why) => write!(out, "not run: {why}"),
-            Self::LeftOut(missing) => write!(out, "LEFT OUT: {missing}"),
+            Self::LeftOut(missing) | Self::Optional(missing) => write!(out, "LEFT OUT: {missing}"),
         }
     }
 }
@@ -57,7 +59,7 @@ impl fmt::Display for Report {
             |wanted: fn(&Outcome) -> bool| self.0.iter().filter(|(_, outcome)| wanted(outcome)).count();
         let held = count(|outcome| matches!(outcome, Outcome::Held(..)));
         let failed = count(|outcome| matches!(outcome, Outcome::Failed(..)));
-        let left_out = count(|outcome| matches!(outcome, Outcome::LeftOut(_)));
+        let left_out = count(|outcome| matches!(outcome, Outcome::LeftOut(_) | Outcome::Optional(_)));
         let not_run = self.0.len() - held - failed - left_out;
         writeln!(out, "ci: {held} held, {failed} failed, {not_run} not run, {left_out} left out")
     }
@@ -92,6 +94,9 @@ mod tests {
             report.to_string(),
             "scylla  LEFT OUT: no JDK\nci: 0 held, 0 failed, 0 not run, 1 left out\n"
         );
+        let mut report = Report::default();
+        report.add("kubernetes".into(), Outcome::Optional("not built".into()));
+        assert!(report.held(true));
     }
 
     #[test]

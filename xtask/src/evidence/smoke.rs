@@ -30,7 +30,7 @@ use How::{OwnStep, Small};
 
 /// The commands behind `cargo xtask`, as on the page.
 #[rustfmt::skip]
-const SMOKES: [(&str, How, Option<Need>); 30] = [
+const SMOKES: [(&str, How, Option<Need>); 31] = [
     ("sim --seeds 50000", Small("simulation", &["--seeds", "50"]), None),
     ("sim --broken", OwnStep("broken variants"), None),
     ("safety", Small("safety", &["--duration", "10", "--fault-ms", "2500", MILD]), None),
@@ -57,6 +57,7 @@ const SMOKES: [(&str, How, Option<Need>); 30] = [
     ("bench --only step-up", Small("bench", &["--quick", "--only", "step-up"]), None),
     ("bench --only sqlite", Small("bench", &["--quick", "--only", "sqlite"]), None),
     ("bench --only succession", Small("bench", &["--quick", "--only", "succession"]), None),
+    ("bench --only dead-host", Small("bench", &["--quick", "--only", "dead-host"]), None),
     ("bench --beside-etcdctl", Small("bench", &["--quick", "--beside-etcdctl"]), ETCD),
     ("bench --cassandra 3", Small("bench", &["--quick", "--cassandra", "1"]), JAVA),
     ("bench --cassandra 3 --documents", Small("bench", &["--quick", "--cassandra=1", "--documents"]), JAVA),
