@@ -1,5 +1,5 @@
-//! Fail-over after `kill -9` of the leader's host process, with a standby on the machine: the guardian releases
-//! the record, so the TTL does not matter.
+//! Fail-over after `kill -9` of the leader's host process, with a standby on the machine: the guardian
+//! releases the record, so the TTL does not matter.
 
 use crate::figure::{Figure, Side, Statistic, Unit};
 use rustix::process::{Pid, Signal, kill_process};
@@ -18,7 +18,7 @@ use vvm_clock::SystemClock;
 pub(crate) enum DeadHostError {
     #[error("vvm could not be started or read: {0}; build it with `cargo build --profile dist -p vvm-cli`")]
     System(#[from] io::Error),
-    #[error("the command of the next leader printed {0:?} instead of `alone`")]
+    #[error("the command of the next leader printed `{0}` instead of `alone`")]
     NotAlone(String),
     #[error("vvm has no host process")]
     NoHost,
@@ -79,7 +79,7 @@ impl Candidate {
     fn leads(&mut self) -> Result<(), DeadHostError> {
         let mut line = String::new();
         self.stdout.read_line(&mut line)?;
-        if line == "alone\n" { Ok(()) } else { Err(DeadHostError::NotAlone(line)) }
+        if line == "alone\n" { Ok(()) } else { Err(DeadHostError::NotAlone(line.trim().into())) }
     }
 
     /// Waits until it campaigns.
