@@ -108,7 +108,7 @@ pub(crate) fn settle(cli: &Command, words: Vec<OsString>, variables: &Variables)
     let mut taken = options::of(command).filter(is_typed).collect::<Vec<_>>();
 
     let file = match named_file(matches, variables) {
-        Some((path, named_by)) => Some(File::read(path, named_by, cli)?),
+        Some((path, named_by)) => Some(File::read(path, named_by, (cli, command))?),
         None => None,
     };
     for is_in_file in [false, true] {

@@ -44,12 +44,16 @@ pub(crate) enum FileRefusal {
 }
 
 impl File {
-    /// Reads the file at `path`. `named_by` is the option or variable that names it.
+    /// Reads the file at `path` for the command `own`. `named_by` is the option or variable that names it.
     ///
     /// # Errors
     /// If it can't be read, is not TOML, or has a key that is no setting of any command of `cli`, or a value
     /// that all of them refuse.
-    pub(super) fn read(path: PathBuf, named_by: &'static str, cli: &Command) -> Result<Self, FileRefusal> {
+    pub(super) fn read(
+        path: PathBuf,
+        named_by: &'static str,
+        (cli, own): (&Command, &Command),
+    ) -> Result<Self, FileRefusal> {
         let text = match read_text(&path) {
             Ok(text) => text,
             Err(cause) => return Err(FileRefusal::Unreadable { named_by, path, cause }),
@@ -67,7 +71,7 @@ impl File {
         });
         let file = Self { entries: entries.collect(), path };
         for entry in &file.entries {
-            file.check(entry, cli)?;
+            file.check(entry, (cli, own))?;
         }
         Ok(file)
     }
@@ -100,19 +104,21 @@ impl File {
         self.entries.iter().find(|entry| entry.key == COMMAND).and_then(Entry::words)
     }
 
-    fn check(&self, entry: &Entry, cli: &Command) -> Result<(), FileRefusal> {
+    fn check(&self, entry: &Entry, (cli, own): (&Command, &Command)) -> Result<(), FileRefusal> {
         match entry.key.as_str() {
             COMMAND if entry.words().is_some() => Ok(()),
             COMMAND => Err(self.refuse(entry, "write command = [\"./worker\", \"--its-option\"]".into())),
             CONFIG => Err(self.refuse(entry, "a settings file can't name another one: leave it out".into())),
             key if options::named(cli, key).next().is_some() => {
-                // A command may refuse what another one takes.
-                let checked = options::named(cli, key).map(|(command, option)| {
+                // A command may refuse what another one takes. The refusal of `own` counts, if it has one.
+                let mut named = options::named(cli, key).collect::<Vec<_>>();
+                named.sort_by_key(|(command, _)| command.get_name() != own.get_name());
+                let checked = named.into_iter().map(|(command, option)| {
                     let values = self.values(&option)?.map(|(values, _)| values).unwrap_or_default();
                     let refusal = values.iter().find_map(|value| option.refusal(command, value));
                     refusal.map_or(Ok(()), |refusal| Err(self.refuse(entry, refusal)))
                 });
-                checked.reduce(Result::or).unwrap_or(Ok(()))
+                checked.reduce(|first, next| if next.is_ok() { next } else { first }).unwrap_or(Ok(()))
             }
             key => {
                 let way_out = match options::nearest(cli, &[COMMAND], &key.replace('_', "-")) {

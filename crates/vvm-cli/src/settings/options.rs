@@ -129,9 +129,11 @@ impl<'cli> Setting<'cli> {
         // Other refusals are about the rest of a command line.
         let refusal = command.clone().try_get_matches_from(words).err()?;
         match (refusal.kind(), refusal.get(ContextKind::ValidValue)) {
-            (ErrorKind::ValueValidation, _) => refusal.source().map(|cause| cause.to_string()),
+            (ErrorKind::ValueValidation, _) => {
+                refusal.source().map(|cause| format!("invalid value: {cause}"))
+            }
             (ErrorKind::InvalidValue, Some(ContextValue::Strings(valid))) => {
-                Some(format!("write one of {}", valid.join(", ")))
+                Some(format!("invalid value: possible values: {}", valid.join(", ")))
             }
             _ => None,
         }

@@ -133,7 +133,7 @@ fn malformed_file_is_64_and_the_line_is_named() {
         ("name = 5\n", "line 1: name: write a text in quotes"),
         ("\nstorage = 5\n", "line 2: storage: write a text in quotes"),
         ("interval = \"bogus\"\n", "line 1: interval: "),
-        ("on-exit = \"bogus\"\n", "line 1: on-exit: write one of release, restart"),
+        ("on-exit = \"bogus\"\n", "line 1: on-exit: invalid value: possible values: release, restart"),
     ];
     let without_driver = !cfg!(feature = "dynamodb");
     for (text, hint) in table.into_iter().filter(|(text, _)| without_driver || !text.contains("dynamodb")) {
