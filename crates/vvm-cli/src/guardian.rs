@@ -83,6 +83,7 @@ fn run(args: &RunArgs, settled: &Settled) -> Result<(Farewell, bool), StartError
     let end = guard(arguments, &environment, containment, |heard| match heard {
         GuardReport::Event(event) => say_event(&event),
         GuardReport::Note(note) => match ToGuardian::read(note) {
+            Some(ToGuardian::Claim(claim)) => told.claim = claim,
             Some(ToGuardian::Leading(leading)) => told.leading = Some(leading),
             Some(ToGuardian::Farewell(farewell)) => told.farewell = Some(farewell),
             Some(ToGuardian::State(state)) => manager.iter_mut().for_each(|manager| manager.tell(state)),

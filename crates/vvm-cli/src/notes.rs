@@ -4,10 +4,14 @@ use ielections::{Epoch, Incarnation};
 use rustix::process::Signal;
 use std::fmt;
 use vvm_containment::Note;
+use vvm_host::operate::LeftBehind;
 
 /// A message to the guardian.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ToGuardian {
+    /// A claim is about to be sent, for this leadership. `None`: the storage has no record of this host. The
+    /// guardian has the record released if the host dies.
+    Claim(Option<Leading>),
     /// A leadership began. The guardian reports it if the host dies.
     Leading(Leading),
     /// For a service manager.
@@ -16,7 +20,7 @@ pub(crate) enum ToGuardian {
     Farewell(Farewell),
 }
 
-/// A leadership.
+/// A leadership, or one that is claimed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Leading {
     pub(crate) slot: u32,
@@ -81,10 +85,8 @@ impl fmt::Display for HostState {
 impl From<ToGuardian> for Note {
     fn from(message: ToGuardian) -> Self {
         let (kind, words) = match message {
-            ToGuardian::Leading(Leading { slot, epoch, incarnation }) => {
-                let number = u128::from_le_bytes(*incarnation.as_bytes());
-                (0, [u64::from(slot), epoch.get(), number as u64, (number >> 64) as u64])
-            }
+            ToGuardian::Leading(leading) => (0, leading.words()),
+            ToGuardian::Claim(claim) => (4, claim.map_or([0; 4], Leading::words)),
             ToGuardian::Farewell(Farewell::Exit(status)) => (1, [u64::from(status), 0, 0, 0]),
             ToGuardian::Farewell(Farewell::DieOf(signal)) => {
                 (2, [u64::from(signal.as_raw().unsigned_abs()), 0, 0, 0])
@@ -99,24 +101,44 @@ impl From<ToGuardian> for Note {
     }
 }
 
+impl From<LeftBehind> for Leading {
+    fn from(record: LeftBehind) -> Self {
+        let LeftBehind { slot, epoch, incarnation, .. } = record;
+        Self { slot: slot.get().get(), epoch, incarnation }
+    }
+}
+
+impl Leading {
+    pub(crate) fn words(self) -> [u64; 4] {
+        let number = u128::from_le_bytes(*self.incarnation.as_bytes());
+        [u64::from(self.slot), self.epoch.get(), number as u64, (number >> 64) as u64]
+    }
+
+    /// Returns `None` if the epoch is 0.
+    pub(crate) fn of_words([slot, epoch, low, high]: [u64; 4]) -> Option<Self> {
+        let number = u128::from(low) | u128::from(high) << 64;
+        Some(Self {
+            slot: u32::try_from(slot).ok()?,
+            epoch: Epoch::new(epoch).ok()?,
+            incarnation: Incarnation::from_bytes(number.to_le_bytes()),
+        })
+    }
+}
+
 impl ToGuardian {
     /// Returns `None` for a message of another version.
     pub(crate) fn read(note: Note) -> Option<Self> {
-        let [first, second, third, fourth] = note.words;
+        let [first, second, third, _] = note.words;
         let leading = || Some((u32::try_from(first).ok()?, Epoch::new(second).ok()?));
         Some(match note.kind {
-            0 => {
-                let (slot, epoch) = leading()?;
-                let number = u128::from(third) | u128::from(fourth) << 64;
-                let incarnation = Incarnation::from_bytes(number.to_le_bytes());
-                Self::Leading(Leading { slot, epoch, incarnation })
-            }
+            0 => Self::Leading(Leading::of_words(note.words)?),
             1 => Self::Farewell(Farewell::Exit(u8::try_from(first).ok()?)),
             2 => Self::Farewell(Farewell::DieOf(Signal::from_named_raw(i32::try_from(first).ok()?)?)),
             3 => {
                 let (activity, ..) = *ACTIVITIES.get(usize::try_from(third).ok()?)?;
                 Self::State(HostState { activity, leading: leading() })
             }
+            4 => Self::Claim(Leading::of_words(note.words)),
             _ => return None,
         })
     }
@@ -130,8 +152,11 @@ mod tests {
     fn every_note_is_read_back() {
         let incarnation = Incarnation::from_bytes(std::array::from_fn(|place| place as u8));
         let epoch = Epoch::new(Epoch::MAX).unwrap();
+        let leading = Leading { slot: u32::MAX, epoch, incarnation };
         let mut messages = vec![
-            ToGuardian::Leading(Leading { slot: u32::MAX, epoch, incarnation }),
+            ToGuardian::Leading(leading),
+            ToGuardian::Claim(Some(leading)),
+            ToGuardian::Claim(None),
             ToGuardian::Farewell(Farewell::Exit(255)),
             ToGuardian::Farewell(Farewell::DieOf(Signal::INT)),
         ];
@@ -143,7 +168,7 @@ mod tests {
         for message in messages {
             assert_eq!(ToGuardian::read(message.into()), Some(message));
         }
-        assert_eq!(ToGuardian::read(Note { kind: 4, words: [0; 4] }), None);
+        assert_eq!(ToGuardian::read(Note { kind: 5, words: [0; 4] }), None);
         assert_eq!(ToGuardian::read(Note { kind: 3, words: [0, 0, 7, 0] }), None);
     }
 }

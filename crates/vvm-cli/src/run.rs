@@ -21,7 +21,7 @@ use crate::{
     async_runtime,
     contained::{conclude, say_event},
     exit, log,
-    notes::Farewell,
+    notes::{Farewell, Leading, ToGuardian},
     signals::Signals,
 };
 use command_runner::CommandRunner;
@@ -91,10 +91,14 @@ fn host(args: RunArgs) -> Result<(), StartError> {
     let deadline = trigger.deadline();
     let holder = args.candidate.own_holder().map_err(HostError::from)?;
     let env = Env::with_deadman(Deadman::with_trigger(trigger), runtime.handle().clone())?;
-    let host = {
+    let mut host = {
         let _entered = runtime.enter();
         Host::with_env(args.candidate.host_settings(holder.clone()), env, HostSignals::Ignored)?
     };
+    let guardian_of_claims = guardian.clone();
+    host.report_claims(move |claim| {
+        guardian_of_claims.note(ToGuardian::Claim(claim.map(Leading::from)).into())
+    });
     let control = Arc::new(Control::new(host.stop(), host.status()));
     let died = Arc::clone(&control);
     let watch = GuardianWatch::start(

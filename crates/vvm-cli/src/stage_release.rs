@@ -6,13 +6,13 @@ use crate::{
     contained::conclude,
     exit,
     inspection::inspect,
-    notes::{Leading, ToGuardian},
+    notes::Leading,
 };
 use ielections::WriteError;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use serde_json::Map;
 use std::{env, fmt, num::NonZeroU32, process::ExitCode};
-use vvm_containment::{Note, StageError};
+use vvm_containment::StageError;
 use vvm_host::operate::{InspectError, LeftBehind, Purpose};
 use vvm_storage::SlotNumber;
 
@@ -33,7 +33,7 @@ pub(crate) struct Order {
 /// As the variable has it: numbers, then words.
 impl fmt::Display for Order {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [slot, epoch, low, high] = Note::from(ToGuardian::Leading(self.leading)).words;
+        let [slot, epoch, low, high] = self.leading.words();
         write!(out, "{} {slot} {epoch} {low} {high} {}", self.from.as_raw_nonzero(), self.how)
     }
 }
@@ -46,10 +46,7 @@ impl Order {
         for number in &mut numbers {
             *number = words.next()?.parse().ok()?;
         }
-        let ToGuardian::Leading(leading) = ToGuardian::read(Note { kind: 0, words: numbers })? else {
-            return None;
-        };
-        Some(Self { from, leading, how: words.next()?.to_owned() })
+        Some(Self { from, leading: Leading::of_words(numbers)?, how: words.next()?.to_owned() })
     }
 }
 
@@ -76,7 +73,7 @@ pub(crate) fn main(args: &RunArgs) -> ExitCode {
     let name = args.candidate.name.as_str();
     match release(args, &order) {
         Ok(true) => report(name, &order),
-        // The host had released it, or another process leads.
+        // The host had released it, its claim was not applied, or another process leads.
         Ok(false) => {}
         Err(refusal) => {
             say!("{name}: the record is not released and expires by its TTL: {refusal}");
@@ -100,13 +97,14 @@ fn release(args: &RunArgs, order: &Order) -> Result<bool, ReleaseError> {
 
 fn report(name: &str, order: &Order) {
     let Leading { slot, epoch, .. } = order.leading;
-    say_text!("{name} slot {slot}: released by the guardian: no process of epoch {epoch} is left");
+    say_text!("{name} slot {slot}: {}: no process of epoch {epoch} is left", order.how);
     if is_json() {
         let members = [
             ("name".into(), name.into()),
             ("slot".into(), slot.into()),
             ("epoch".into(), epoch.get().into()),
             ("by".into(), "guardian".into()),
+            ("reason".into(), order.how.as_str().into()),
         ];
         write_event("info", "released", Map::from_iter(members));
     }
@@ -122,7 +120,7 @@ mod tests {
     fn order_is_read_as_it_was_written() {
         let incarnation = Incarnation::from_bytes(std::array::from_fn(|place| 0xf0 | place as u8));
         let leading = Leading { slot: 4, epoch: Epoch::new(1 << 60).unwrap(), incarnation };
-        let order = Order { from: getpid(), leading, how: "the host process was ended by SIGKILL".into() };
+        let order = Order { from: getpid(), leading, how: "released by the guardian".into() };
         assert_eq!(Order::read(&order.to_string()), Some(order));
         assert_eq!(Order::read("1 2 3"), None);
     }

@@ -25,6 +25,7 @@ use crate::{
     host_storage::HostStorage,
     http::{Answers, HttpServer},
     identity,
+    left_behind::{LeftBehind, OnClaim},
     local_wakeups::LocalWakeups,
     status::{Candidate, HostStatus},
 };
@@ -58,6 +59,7 @@ pub struct Host {
     http: Option<HttpServer>,
     shown: Option<PrimaryOnly>,
     signals: Option<StopSignals>,
+    on_claim: Option<OnClaim>,
 }
 
 /// How signals reach a host.
@@ -114,7 +116,7 @@ impl Host {
         let signals = (signals == Signals::Caught).then(|| StopSignals::catch(&settings)).transpose()?;
         let stop = CancellationToken::new();
         let campaigns = Campaigns { settings, holder, env, status, stop };
-        Ok(Self { campaigns, storage: None, wakeups, http, shown: None, signals })
+        Ok(Self { campaigns, storage: None, wakeups, http, shown: None, signals, on_claim: None })
     }
 
     /// Makes a host on a storage that is open already, without HTTP, signals and local wake-ups. With the
@@ -148,6 +150,13 @@ impl Host {
     /// `registry` still has to be one of the [`Services`](super::Services). The last call counts.
     pub fn show(&mut self, registry: &Registry) {
         self.shown = Some(PrimaryOnly::of(registry));
+    }
+
+    /// Has `report` called before each claim is sent, with the record that it may write, and with `None` when
+    /// the storage has no record of this host any more. A process that outlives this one can then have the
+    /// record released. `report` must not block. The last call counts.
+    pub fn report_claims(&mut self, report: impl Fn(Option<LeftBehind>) + Send + Sync + 'static) {
+        self.on_claim = Some(Box::new(report));
     }
 
     /// Returns the token that stops the host, as TERM does.
@@ -198,7 +207,7 @@ impl Host {
         services: impl FnMut() -> Services + Send,
         mut after: impl FnMut(&Ended) -> Next + Send,
     ) -> Ended {
-        let Self { campaigns, storage, wakeups, http, shown, signals } = self;
+        let Self { campaigns, storage, wakeups, http, shown, signals, on_claim } = self;
         let answers = Answers::new(Arc::clone(&campaigns.status));
         let answers = match shown {
             Some(shown) => answers.with(Arc::new(shown)),
@@ -232,7 +241,8 @@ impl Host {
                 Ok(storage) => {
                     let (status, clock) = (Arc::clone(&campaigns.status), Arc::clone(&campaigns.env.clock));
                     let stop = campaigns.stop.clone();
-                    let storage = Arc::new(HostStorage::new(storage, wakeups, status, clock, stop));
+                    let storage = HostStorage::new(storage, wakeups, status, clock, stop);
+                    let storage = Arc::new(storage.reporting_claims(on_claim));
                     let ended = campaigns.run(&storage, services, &mut after).await;
                     campaigns.status.ends(ended.to_string());
                     closing::close(storage, &campaigns.settings.name, &campaigns.env.clock).await;

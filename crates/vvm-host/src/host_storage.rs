@@ -7,6 +7,7 @@ mod claim_gate;
 mod health;
 
 use crate::{
+    left_behind::{LeftBehind, OnClaim},
     local_wakeups::LocalWakeups,
     status::{Call, HostStatus},
 };
@@ -43,6 +44,7 @@ pub(crate) struct HostStorage {
     wakeups: LocalWakeups,
     /// Hints of the storage before this moment wait in it.
     next_hint_at: Mutex<Instant>,
+    on_claim: Option<OnClaim>,
 }
 
 impl HostStorage {
@@ -65,7 +67,13 @@ impl HostStorage {
             health: StorageHealth::new(status, stop),
             wakeups,
             next_hint_at: Mutex::new(Instant::ORIGIN),
+            on_claim: None,
         }
+    }
+
+    /// Has `on_claim` called.
+    pub(crate) fn reporting_claims(self, on_claim: Option<OnClaim>) -> Self {
+        Self { on_claim, ..self }
     }
 
     /// Returns the wake-ups between the candidates of this machine.
@@ -157,6 +165,15 @@ impl HostStorage {
     fn may_claim(&self, key: &ElectionKey, last: Option<Epoch>) -> Result<(), WriteError> {
         self.gate.may_claim(&self.requests.borrow(), key.slot, last)
     }
+
+    fn claims(&self, key: &ElectionKey, entry: &Entry) {
+        let (slot, epoch, incarnation, ttl) = (key.slot, entry.epoch, entry.incarnation(), entry.ttl);
+        self.report(Some(LeftBehind { slot, epoch, incarnation, ttl }));
+    }
+
+    fn report(&self, claim: Option<LeftBehind>) {
+        self.on_claim.iter().for_each(|on_claim| on_claim(claim));
+    }
 }
 
 /// The contract of [`TtlStorage`] holds: each verb calls the same verb of the storage once, or refuses with
@@ -175,9 +192,11 @@ impl TtlStorage<ElectionKey> for HostStorage {
         entry: &Entry,
     ) -> Result<Claim, WriteError> {
         self.may_claim(key, vacant.last_epoch)?;
+        self.claims(key, entry);
         let claim =
             self.health.watch(Call::Write, self.storage.insert_if_not_exist(key, vacant, entry)).await?;
         if let Claim::Refused(found) = &claim {
+            self.report(None);
             self.health.saw(key, found);
         }
         Ok(claim)
@@ -190,10 +209,14 @@ impl TtlStorage<ElectionKey> for HostStorage {
         entry: &Entry,
     ) -> Result<Claim, WriteError> {
         self.may_claim(key, Some(observed.epoch))?;
+        self.claims(key, entry);
         let claim = self.health.watch(Call::Write, self.storage.take_over(key, observed, entry)).await?;
         match &claim {
             Claim::Claimed => self.health.took_over(),
-            Claim::Refused(found) => self.health.saw(key, found),
+            Claim::Refused(found) => {
+                self.report(None);
+                self.health.saw(key, found);
+            }
         }
         Ok(claim)
     }
@@ -221,6 +244,7 @@ impl TtlStorage<ElectionKey> for HostStorage {
     ) -> Result<Delete, WriteError> {
         let deleted = self.storage.compare_and_delete(key, incarnation, epoch);
         let deleted = self.health.watch(Call::Write, deleted).await?;
+        self.report(None);
         if matches!(deleted, Delete::Deleted) {
             self.wakeups.wake();
         }

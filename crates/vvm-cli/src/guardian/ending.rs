@@ -16,6 +16,8 @@ use vvm_containment::{Ended, GuardEnded};
 /// The last messages of the host.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Told {
+    /// The last claim that may have been applied and not been released.
+    pub(super) claim: Option<Leading>,
     pub(super) leading: Option<Leading>,
     pub(super) farewell: Option<Farewell>,
 }

@@ -8,6 +8,7 @@ use super::ending::Told;
 use crate::{
     announce::say,
     args::RunArgs,
+    exit,
     notes::Leading,
     settings::HANDED_ON,
     stage_release::{Order, VARIABLE},
@@ -23,7 +24,7 @@ use std::{
     time::Duration,
 };
 use vvm_clock::{Instant, SystemClock};
-use vvm_containment::{GuardEnded, OWN_BINARY};
+use vvm_containment::{Ended, GuardEnded, OWN_BINARY};
 
 /// The longest that a release may delay the end of `vvm`: a history entry and a deletion, with some retries.
 /// With a slower storage, the next leader waits for the rest of the TTL.
@@ -40,11 +41,11 @@ pub(super) struct Release {
 }
 
 impl Release {
-    /// Returns the release of what a dead host led. `None` without proof of the end of every process, without
-    /// a leadership, and if the host has ended in an orderly way: then it has released the record itself, or
-    /// had a reason not to.
+    /// Returns the release of what a dead host led, or had claimed: the guardian knows each claim before it is
+    /// sent. `None` without proof of the end of every process, without such a claim, and if the host has
+    /// ended in an orderly way: then it has released the record itself, or had a reason not to.
     pub(super) fn of(told: &Told, end: &GuardEnded, args: &RunArgs) -> Option<Self> {
-        let leading = told.leading.filter(|_| end.proven && told.farewell.is_none())?;
+        let leading = told.claim.filter(|_| end.proven && told.farewell.is_none())?;
         // From the kill deadline to the end of the lease is a fifth of the TTL. Later another may lead.
         let rest = args.candidate.ttl.get() / 5;
         let lease_ends = end.deadline.map_or(Instant::NEVER, |deadline| deadline.after(rest));
@@ -54,8 +55,17 @@ impl Release {
     }
 
     fn made(leading: Leading, end: &GuardEnded, from: Instant, until: Instant) -> Self {
-        let ended = end.supervisor.map_or("is gone".to_owned(), |ended| ended.to_string());
-        let how = format!("the host process {ended}; released by its guardian");
+        let ended = match end.supervisor {
+            Some(Ended::Exited(exit::DEADMAN)) => "was killed at its deadline".to_owned(),
+            Some(Ended::Signalled(number)) => {
+                let name = signal_hook::low_level::signal_name(number).map(str::to_owned);
+                let name = name.unwrap_or_else(|| format!("signal {number}"));
+                format!("was killed{} ({name})", if end.deadline_passed { " at its deadline" } else { "" })
+            }
+            Some(ended @ Ended::Exited(_)) => ended.to_string(),
+            None => "was gone".to_owned(),
+        };
+        let how = format!("released by the guardian after the host {ended}");
         Self { order: Order { from: getpid(), leading, how }, from, until }
     }
 
@@ -94,7 +104,7 @@ mod tests {
     use crate::notes::Farewell;
     use clap::{Args as _, FromArgMatches as _};
     use ielections::{Epoch, Incarnation};
-    use vvm_containment::{Ended, Level};
+    use vvm_containment::Level;
 
     fn parsed(words: &[&str]) -> RunArgs {
         let described = RunArgs::augment_args(clap::Command::new("run"));
@@ -118,13 +128,13 @@ mod tests {
         let mut args = parsed(&words);
         let epoch = Epoch::new(7).unwrap();
         let leading = Leading { slot: 3, epoch, incarnation: Incarnation::from_bytes([5; 16]) };
-        let leader = Told { leading: Some(leading), ..Told::default() };
+        let leader = Told { claim: Some(leading), ..Told::default() };
         let soon = Some(SystemClock::read().after(Duration::from_secs(9)));
         let release = Release::of(&leader, &end(true, soon), &args).unwrap();
         assert_eq!(release.order.leading, leading);
-        assert_eq!(release.order.how, "the host process was ended by SIGKILL; released by its guardian");
+        assert_eq!(release.order.how, "released by the guardian after the host was killed (SIGKILL)");
         assert_eq!(Release::of(&leader, &end(false, soon), &args), None, "no proof");
-        assert_eq!(Release::of(&Told::default(), &end(true, soon), &args), None, "no leadership");
+        assert_eq!(Release::of(&Told::default(), &end(true, soon), &args), None, "no claim");
         let orderly = Told { farewell: Some(Farewell::Exit(0)), ..leader };
         assert_eq!(Release::of(&orderly, &end(true, soon), &args), None, "an orderly end");
         let expired = Some(SystemClock::read().before(Duration::from_secs(4)));

@@ -43,7 +43,7 @@ fn standby_leads_at_once_after_a_killed_host_and_finds_nothing_of_it() {
     let finished = leader.finish();
     assert_eq!(finished.code(), 128 + 9);
     assert!(finished.says("released by the guardian"), "{:#?}", finished.stderr);
-    assert_eq!(ends(&trial)[0], "the host process was ended by SIGKILL; released by its guardian");
+    assert_eq!(ends(&trial)[0], "released by the guardian after the host was killed (SIGKILL)");
     standby.signal(Signal::TERM);
     standby.finish();
 }
@@ -58,7 +58,12 @@ fn host_that_is_stopped_beyond_its_deadline_is_released() {
     kill_process(leader.host(), Signal::STOP).unwrap();
     let finished = leader.finish();
     assert!(finished.says("released by the guardian"), "{:#?}", finished.stderr);
-    assert!(ends(&trial)[0].as_str().unwrap().ends_with("; released by its guardian"));
+    assert!(
+        ends(&trial)[0]
+            .as_str()
+            .unwrap()
+            .starts_with("released by the guardian after the host was killed at its deadline")
+    );
 }
 
 #[test]
@@ -73,6 +78,35 @@ fn record_expires_if_the_storage_does_not_answer() {
     assert_eq!(finished.code(), 128 + 9);
     assert!(finished.says("the record is not released and expires by its TTL"), "{:#?}", finished.stderr);
     assert_eq!(trial.run(["echo", "next"]).finish().stdout, ["next"]);
+}
+
+/// Its claim is applied, and it dies before it has told its guardian that it leads.
+#[test]
+fn record_of_a_host_that_died_right_after_its_claim_is_released() {
+    let trial = VVM.trial();
+    let run = || trial.run_script(&alone(&trial)).with(["--ttl", "60s"]);
+    let mut leader = run().start();
+    leader.stdout.wait_for("alone");
+    let mut claimant = run().start();
+    claimant.stderr.wait_for("waiting for leadership");
+    let host = claimant.host();
+    // A host starts no command before its guardian has confirmed the kill deadline.
+    claimant.signal(Signal::STOP);
+    let led = trial.slots()[0]["holder"].clone();
+    leader.signal(Signal::TERM);
+    leader.finish();
+    eventually("the claim is applied", || {
+        let holder = &trial.slots()[0]["holder"];
+        !holder.is_null() && *holder != led
+    });
+    kill_process(host, Signal::KILL).unwrap();
+    claimant.signal(Signal::CONT);
+    let finished = claimant.finish();
+    assert_eq!(finished.stdout, Vec::<String>::new());
+    assert!(finished.says("released by the guardian after the host was killed (SIGKILL)"), "{finished:#?}");
+    let waits_since = SystemClock::read();
+    assert_eq!(trial.run(["echo", "next"]).with(["--ttl", "60s"]).finish().stdout, ["next"]);
+    assert!(SystemClock::read().since(waits_since) < LONG / 2, "it waited for the TTL");
 }
 
 /// A release by epoch and incarnation can't touch the record of the next leader.

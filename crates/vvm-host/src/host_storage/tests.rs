@@ -5,6 +5,7 @@ use crate::{
     requests::{Demand, may_work},
     status::tests::status,
 };
+use futures_util::FutureExt as _;
 use ielections::{Holder, Ttl, Version};
 use std::num::NonZeroU32;
 use testing_time::MockClock;
@@ -196,4 +197,32 @@ async fn step_down_request_left_behind_is_ignored_after_its_lifetime() {
     let Advanced::Done(request) = accepted else { panic!("{accepted:?}") };
     assert_eq!(scene.host.look_at_requests().await.unwrap(), (Requests::default(), Some(request)));
     assert_eq!(scene.host.requests().borrow().step_down, None);
+}
+
+/// Whatever becomes of a claim, its record is known before it is sent.
+#[tokio::test]
+async fn claim_is_reported_before_it_is_sent_until_its_record_is_gone() {
+    let Scene { storage, host, .. } = Scene::of("a").await;
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let reported = Arc::clone(&reports);
+    let host = host.reporting_claims(Some(Box::new(move |claim| {
+        let stored = storage.get(&key()).now_or_never().unwrap().unwrap().last_epoch();
+        reported.lock().unwrap().push((claim.map(|claim| claim.epoch), stored));
+    })));
+    let [before, first, second] = [entry(1), entry(2), entry(3)];
+    let vacant = Vacant { last_epoch: Some(before.epoch) };
+    host.insert_if_not_exist(&key(), vacant, &first).await.unwrap();
+    let refused = host.insert_if_not_exist(&key(), vacant, &second).await.unwrap();
+    assert!(matches!(refused, Claim::Refused(_)), "{refused:?}");
+    host.take_over(&key(), &first, &second).await.unwrap();
+    host.compare_and_delete(&key(), second.incarnation(), second.epoch).await.unwrap();
+    let expected = [
+        (Some(&first), &before),
+        (Some(&second), &first),
+        (None, &first),
+        (Some(&second), &first),
+        (None, &second),
+    ];
+    let expected = expected.map(|(claim, stored)| (claim.map(|claim| claim.epoch), Some(stored.epoch)));
+    assert_eq!(*reports.lock().unwrap(), expected);
 }
