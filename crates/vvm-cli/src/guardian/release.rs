@@ -41,7 +41,7 @@ pub(super) struct Release {
 }
 
 impl Release {
-    /// Returns the release of what a dead host led, or had claimed: the guardian knows each claim before it is
+    /// Returns the release of what a dead host led or had claimed: the guardian knows each claim before it is
     /// sent. `None` without proof of the end of every process, without such a claim, and if the host has
     /// ended in an orderly way: then it has released the record itself, or had a reason not to.
     pub(super) fn of(told: &Told, end: &GuardEnded, args: &RunArgs) -> Option<Self> {
