@@ -15,6 +15,9 @@ use clap::{Args, Parser, Subcommand};
 use evidence::Profile::{Dist, Release};
 use std::{ffi::OsString, process::ExitCode};
 
+/// The drivers of servers.
+const ON_SERVERS: &str = "scylla,dynamodb,postgres,etcd,kubernetes,object-store";
+
 /// The project's own commands.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
@@ -142,7 +145,7 @@ fn main() -> ExitCode {
         Command::Deadman(passed) => evidence::run(Release, "deadman-trials", &passed.arguments),
         Command::TestDrivers(passed) if passed.has("--story") || passed.has("--faults") => {
             // The story alone needs the program.
-            (!passed.has("--story") || evidence::build_plain("vvm-cli", "scylla,dynamodb,postgres"))
+            (!passed.has("--story") || evidence::build_plain("vvm-cli", ON_SERVERS))
                 && evidence::run_plain("faults", &passed.arguments)
         }
         Command::TestDrivers(passed) => evidence::run_plain("servers", &passed.arguments),

@@ -3,12 +3,13 @@
 
 mod candidate;
 mod cassandra_servers;
-mod dynamodb_servers;
+mod etcd_servers;
 mod event;
 mod fault;
 mod faulty_servers;
 mod leadership_log;
 mod network;
+mod one_server;
 mod postgres_servers;
 mod recording_storage;
 mod report;
@@ -16,13 +17,14 @@ mod report;
 use crate::{Server, interruption::Interruption};
 use candidate::{Candidate, Pace};
 use cassandra_servers::CassandraServers;
-use dynamodb_servers::DynamoDbServers;
+use etcd_servers::EtcdServers;
 use event::Counts;
 use fault::{Fault, Schedule};
 use faulty_servers::FaultyServers;
 use ielections::{Timing, Ttl};
 use leadership_log::LeadershipLog;
 use network::{Conditions, Network};
+use one_server::OneServer;
 use postgres_servers::PostgresServers;
 use report::{Phase, Report};
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
@@ -76,7 +78,10 @@ pub(crate) fn run(server: Server, plan: Plan) -> Result<(), String> {
     let interruption = Interruption::listen().map_err(text)?;
     let mut servers: Box<dyn FaultyServers> = match server {
         Server::Scylla => Box::new(CassandraServers::start(ahead)?),
-        Server::Dynamodb => Box::new(DynamoDbServers::start()?),
+        Server::Dynamodb => Box::new(OneServer::dynamodb()?),
+        Server::Etcd => Box::new(EtcdServers::start()?),
+        Server::Kubernetes => Box::new(OneServer::kubernetes()?),
+        Server::S3 => Box::new(OneServer::s3()?),
         Server::Postgres => Box::new(PostgresServers::start()?),
     };
     println!("{}; seed {seed}, {CANDIDATES} candidates for {SLOTS} slots, TTL {TTL}", servers.name());
@@ -116,7 +121,7 @@ pub(crate) fn run(server: Server, plan: Plan) -> Result<(), String> {
     let Run { report, began, .. } = run;
     // An error of the run itself is the cause of later ones.
     ran?;
-    println!("{}", report.figures(&leaderships, &counts, servers.required_events(), began));
+    println!("{}", report.figures(&leaderships, &counts, began));
     leaderships.is_clean()?;
     if fail_overs.is_some() {
         return Ok(());

@@ -8,7 +8,7 @@ mod place;
 mod story;
 
 use clap::{Parser, ValueEnum};
-use servers::owned;
+use servers::{owned, versitygw::CREDENTIALS};
 use std::{
     env, io,
     os::unix::process::CommandExt,
@@ -55,13 +55,15 @@ pub(crate) enum Server {
     Scylla,
     /// DynamoDB Local.
     Dynamodb,
+    /// etcd, three members.
+    Etcd,
+    /// kube-apiserver, which must have been built.
+    Kubernetes,
     /// PostgreSQL with a standby.
     Postgres,
+    /// versitygw.
+    S3,
 }
-
-/// DynamoDB Local accepts any credentials, and keeps separate tables for each access key.
-const LOCAL_CREDENTIALS: [(&str, &str); 2] =
-    [("AWS_ACCESS_KEY_ID", "local"), ("AWS_SECRET_ACCESS_KEY", "local")];
 
 fn main() -> ExitCode {
     if let Some(error) = owned::guard() {
@@ -70,7 +72,7 @@ fn main() -> ExitCode {
     }
     let CommandLine { faults, story, only, duration, seed, ahead, fail_overs, vvm } = CommandLine::parse();
     let servers = if only.is_empty() { Server::value_variants() } else { &only };
-    if servers.contains(&Server::Dynamodb) && !has_local_credentials() {
+    if !has_local_credentials() {
         eprintln!("test-drivers: {}", with_local_credentials());
         return ExitCode::FAILURE;
     }
@@ -92,15 +94,16 @@ fn main() -> ExitCode {
     if held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// DynamoDB Local accepts any credentials, and keeps separate tables for each access key.
 fn has_local_credentials() -> bool {
-    LOCAL_CREDENTIALS.iter().all(|(name, value)| env::var(name).is_ok_and(|found| found == *value))
+    CREDENTIALS.iter().all(|(name, value)| env::var(name).is_ok_and(|found| found == *value))
 }
 
 /// Executes this program again with these credentials: a program can't safely change its own environment.
 /// Returns only an error.
 fn with_local_credentials() -> io::Error {
     match env::current_exe() {
-        Ok(program) => Command::new(program).args(env::args_os().skip(1)).envs(LOCAL_CREDENTIALS).exec(),
+        Ok(program) => Command::new(program).args(env::args_os().skip(1)).envs(CREDENTIALS).exec(),
         Err(error) => error,
     }
 }
@@ -117,7 +120,10 @@ impl Server {
         match self {
             Self::Scylla => "scylla",
             Self::Dynamodb => "dynamodb",
+            Self::Etcd => "etcd",
+            Self::Kubernetes => "kubernetes",
             Self::Postgres => "postgres",
+            Self::S3 => "s3",
         }
     }
 }

@@ -105,28 +105,12 @@ impl DynamoDbLocal {
         self.address
     }
 
-    /// Stops it (`SIGSTOP`): it answers no request, and its connections stay open.
+    /// Sends it a signal.
     ///
     /// # Errors
     /// The signal can't be sent.
-    pub fn stop(&mut self) -> io::Result<()> {
-        self.process.signal(Signal::STOP)
-    }
-
-    /// Continues it (`SIGCONT`).
-    ///
-    /// # Errors
-    /// The signal can't be sent.
-    pub fn go_on(&mut self) -> io::Result<()> {
-        self.process.signal(Signal::CONT)
-    }
-
-    /// Kills it.
-    ///
-    /// # Errors
-    /// The signal can't be sent.
-    pub fn kill(&mut self) -> io::Result<()> {
-        self.process.signal(Signal::KILL)
+    pub fn signal(&mut self, signal: Signal) -> io::Result<()> {
+        self.process.signal(signal)
     }
 
     /// Kills it, and starts it again at the same address with the same tables.
@@ -136,12 +120,7 @@ impl DynamoDbLocal {
     /// # Errors
     /// See [`StartError`].
     pub fn restart(&mut self) -> Result<(), StartError> {
-        self.kill().map_err(system("java"))?;
-        let has_ended =
-            owned::wait_until(START_TIMEOUT, || Ok::<_, io::Error>(self.process.ended()?.is_some()));
-        if !has_ended.map_err(system("java"))? {
-            return Err(failed(&self.process, self.address, "can't be killed"));
-        }
+        self.process.end().map_err(system("java"))?;
         self.process = run(&self.jars, self.folder.path(), self.address)?;
         wait_until_ready(&mut self.process, self.address)
     }

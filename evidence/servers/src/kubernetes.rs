@@ -56,7 +56,7 @@ pub enum StartError {
 pub struct Kubernetes {
     /// Before its etcd, without which it hangs.
     process: Owned,
-    _etcd: Etcd,
+    etcd: Etcd,
     address: SocketAddr,
     /// Keys and the kubeconfig.
     folder: TempDir,
@@ -90,7 +90,7 @@ impl Kubernetes {
         fs::write(folder.path().join("tokens.csv"), TOKENS)?;
         fs::write(folder.path().join("config"), kubeconfig(address))?;
         let process = run(&program, folder.path(), address, &etcd.endpoint())?;
-        let mut server = Self { process, _etcd: etcd, address, folder };
+        let mut server = Self { process, etcd, address, folder };
         server.wait_until_ready()?;
         Ok(server)
     }
@@ -136,20 +136,30 @@ impl Kubernetes {
         self.address
     }
 
-    /// Stops it (`SIGSTOP`): it answers no request, and its connections stay open.
+    /// Sends it a signal.
     ///
     /// # Errors
     /// The signal can't be sent.
-    pub fn stop(&mut self) -> io::Result<()> {
-        self.process.signal(Signal::STOP)
+    pub fn signal(&mut self, signal: Signal) -> io::Result<()> {
+        self.process.signal(signal)
     }
 
-    /// Continues it (`SIGCONT`).
+    /// Kills it, and starts it again at the same address with the same objects.
+    ///
+    /// Call it from the main thread, as [`start`](Self::start).
     ///
     /// # Errors
-    /// The signal can't be sent.
-    pub fn go_on(&mut self) -> io::Result<()> {
-        self.process.signal(Signal::CONT)
+    /// See [`StartError`].
+    pub fn restart(&mut self) -> Result<(), StartError> {
+        self.process.end()?;
+        let program = SERVER.cached().ok_or(StartError::NotBuilt)?;
+        self.process = run(&program, self.folder.path(), self.address, &self.etcd.endpoint())?;
+        self.wait_until_ready()
+    }
+
+    /// The certificate of the authority that certifies it as `127.0.0.1`.
+    pub fn authority(&self) -> PathBuf {
+        self.folder.path().join(AUTHORITY)
     }
 
     /// What it is, for people.

@@ -99,6 +99,15 @@ impl Owned {
         Ok(())
     }
 
+    /// Kills it, and waits until it has ended.
+    ///
+    /// # Errors
+    /// The signal can't be sent.
+    pub fn end(&mut self) -> io::Result<()> {
+        self.child.kill()?;
+        self.child.wait().map(drop)
+    }
+
     /// The last lines of its log.
     pub fn log_end(&self) -> String {
         let text = std::fs::read(&self.log).unwrap_or_default();

@@ -8,10 +8,11 @@ use crate::{
     free_address,
     owned::{self, Owned},
 };
+use rustix::process::Signal;
 use std::{
     fs, io,
     net::{SocketAddr, TcpStream},
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 use tempfile::TempDir;
@@ -67,9 +68,11 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Versitygw {
     /// Before the folder that it writes to, which is dropped after it.
-    _process: Owned,
+    process: Owned,
+    program: PathBuf,
+    metadata: Metadata,
     address: SocketAddr,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Versitygw {
@@ -85,18 +88,46 @@ impl Versitygw {
         let folder = TempDir::with_prefix_in("versitygw-", "/dev/shm")
             .or_else(|_| TempDir::with_prefix("versitygw-"))?;
         let address = free_address()?;
-        let mut process = run(&program, folder.path(), address, metadata)?;
+        fs::create_dir_all(folder.path().join("objects").join(BUCKET))?;
+        fs::create_dir(folder.path().join("metadata"))?;
+        let process = run(&program, folder.path(), address, metadata)?;
+        let mut server = Self { process, program, metadata, address, folder };
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    fn wait_until_ready(&mut self) -> Result<(), StartError> {
         let mut has_ended = false;
         let is_ready = owned::wait_until(START_TIMEOUT, || {
-            has_ended = process.ended()?.is_some();
-            Ok::<_, io::Error>(has_ended || TcpStream::connect(address).is_ok())
+            has_ended = self.process.ended()?.is_some();
+            Ok::<_, io::Error>(has_ended || TcpStream::connect(self.address).is_ok())
         })?;
         let how = match (is_ready, has_ended) {
-            (true, false) => return Ok(Self { _process: process, address, _folder: folder }),
+            (true, false) => return Ok(()),
             (_, true) => "has ended",
             (false, false) => "does not answer",
         };
-        Err(StartError::Server { address, how, log_end: process.log_end() })
+        Err(StartError::Server { address: self.address, how, log_end: self.process.log_end() })
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// The signal can't be sent.
+    pub fn signal(&mut self, signal: Signal) -> io::Result<()> {
+        self.process.signal(signal)
+    }
+
+    /// Kills it, and starts it again at the same address with the same objects.
+    ///
+    /// Call it from the main thread, as [`start`](Self::start).
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn restart(&mut self) -> Result<(), StartError> {
+        self.process.end()?;
+        self.process = run(&self.program, self.folder.path(), self.address, self.metadata)?;
+        self.wait_until_ready()
     }
 
     /// Its address, as in [`url`](Self::url).
@@ -111,16 +142,14 @@ impl Versitygw {
 }
 
 fn run(program: &Path, folder: &Path, address: SocketAddr, metadata: Metadata) -> io::Result<Owned> {
-    let (objects, beside) = (folder.join("objects"), folder.join("metadata"));
-    fs::create_dir_all(objects.join(BUCKET))?;
-    fs::create_dir(&beside)?;
     let [(_, id), (_, secret)] = CREDENTIALS;
     let mut versitygw = owned::command(program)?;
     versitygw.env("ROOT_ACCESS_KEY", id).env("ROOT_SECRET_KEY", secret);
-    versitygw.args(["--quiet", "--port", &address.to_string(), "posix"]);
+    // Without the option each request has a connection of its own.
+    versitygw.args(["--keep-alive", "--quiet", "--port", &address.to_string(), "posix"]);
     if metadata == Metadata::Beside {
-        versitygw.arg("--sidecar").arg(&beside);
+        versitygw.arg("--sidecar").arg(folder.join("metadata"));
     }
-    versitygw.arg(&objects);
+    versitygw.arg(folder.join("objects"));
     Owned::start(versitygw, &folder.join("log"))
 }

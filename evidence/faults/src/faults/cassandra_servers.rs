@@ -59,7 +59,7 @@ impl FaultyServers for CassandraServers {
     }
 
     fn required_events(&self) -> &'static [Event] {
-        &[Event::ServerStopped, Event::QuorumLost, Event::ServerRestarted]
+        &[Event::ForgedRefused, Event::ServerStopped, Event::QuorumLost, Event::ServerRestarted]
     }
 
     fn faults(&self) -> &'static [Fault] {

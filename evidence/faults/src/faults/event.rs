@@ -81,6 +81,11 @@ impl Counts {
         self.counts().get(&what).copied().unwrap_or_default()
     }
 
+    /// Those that happened.
+    pub(crate) fn all(&self) -> BTreeMap<Event, u64> {
+        self.counts().clone()
+    }
+
     pub(crate) fn ambiguous(&self) -> u64 {
         Event::AMBIGUOUS.iter().map(|what| self.of(*what)).sum()
     }

@@ -1,7 +1,36 @@
 //! [`FaultyServers`]: what a fault run needs of a kind of server.
 
 use super::{event::Event, fault::Fault, network::Protocol};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+
+/// The port of the proxy of the first candidate before the first server.
+const FIRST_PORT: u16 = 9100;
+
+/// How many candidates there may be before the proxies of the second server begin.
+const CANDIDATES_AT_MOST: u16 = 100;
+
+/// A loopback address that only the proxies of this run use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Front(Ipv4Addr);
+
+impl Front {
+    /// Finds one.
+    ///
+    /// # Errors
+    /// Twenty random ones are in use.
+    pub(super) fn find() -> Result<Self, String> {
+        let mut addresses =
+            (0..20).map(|_| Ipv4Addr::new(127, fastrand::u8(1..255), fastrand::u8(1..255), 1));
+        let is_free = |address: &Ipv4Addr| TcpListener::bind((*address, FIRST_PORT)).is_ok();
+        addresses.find(is_free).map(Self).ok_or_else(|| "no free loopback address".into())
+    }
+
+    /// Returns where the proxy between a candidate and a server listens.
+    pub(super) fn proxy(self, candidate: usize, server: usize) -> SocketAddr {
+        let port = FIRST_PORT + candidate as u16 + CANDIDATES_AT_MOST * server as u16;
+        SocketAddr::from((self.0, port))
+    }
+}
 
 /// Servers with faults. [`repair`](Self::repair) ends a fault. Dropping the value ends the servers.
 pub(super) trait FaultyServers {

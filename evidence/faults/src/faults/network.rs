@@ -7,6 +7,7 @@ mod http;
 mod postgres;
 
 pub(super) use conditions::{Conditions, Link};
+pub(super) use http::{Dialect, Tls};
 
 use super::event::{Counts, Event};
 use std::{io, net::SocketAddr, sync::Arc};
@@ -23,8 +24,8 @@ use vvm_clock::{Clock, SystemClock};
 pub(super) enum Protocol {
     /// That of Cassandra. All connections share the prepared statements.
     Cql(Arc<cql::Statements>),
-    /// That of DynamoDB.
-    Http,
+    /// HTTP as a server uses it, and TLS if the server requires it.
+    Http(Dialect, Option<Tls>),
     /// That of PostgreSQL.
     Postgres,
 }
@@ -153,7 +154,7 @@ async fn connection(client: TcpStream, server: SocketAddr, context: ConnectionCo
     let relay = async {
         match context.protocol.clone() {
             Protocol::Cql(statements) => cql::relay(client, server, context, statements).await,
-            Protocol::Http => http::relay(client, server, context).await,
+            Protocol::Http(dialect, tls) => http::relay(client, server, context, dialect, tls).await,
             Protocol::Postgres => postgres::relay(client, server, context).await,
         }
     };

@@ -1,18 +1,15 @@
 //! PostgreSQL with one standby, which is synchronous but before a fail-over that forgets writes. Primary and
 //! standby take turns at two addresses.
 
-use super::{TTL, event::Event, fault::Fault, faulty_servers::FaultyServers, network::Protocol};
-use servers::postgres::{Postgres, StartError};
-use std::{
-    io,
-    net::{Ipv4Addr, SocketAddr, TcpListener},
+use super::{
+    TTL,
+    event::Event,
+    fault::Fault,
+    faulty_servers::{FaultyServers, Front},
+    network::Protocol,
 };
-
-/// The proxies of the first candidate before the first server.
-const FIRST_PORT: u16 = 9100;
-
-/// How many candidates there may be before the proxies of the second server begin.
-const CANDIDATES_AT_MOST: u16 = 100;
+use servers::postgres::{Postgres, StartError};
+use std::{io, net::SocketAddr};
 
 const STANDBYS: &str = "synchronous_standby_names";
 
@@ -23,8 +20,7 @@ pub(super) struct PostgresServers {
     standby: Option<Postgres>,
     /// In the order of the URL.
     addresses: [SocketAddr; 2],
-    /// A loopback address that only the proxies of this run use.
-    proxy_address: Ipv4Addr,
+    front: Front,
     to_repair: Option<Fault>,
 }
 
@@ -34,12 +30,9 @@ impl PostgresServers {
         let mut standby = primary.standby().map_err(text)?;
         standby.set(STANDBYS, "").map_err(text)?;
         primary.set(STANDBYS, "standby").map_err(text)?;
-        let mut front = (0..20).map(|_| Ipv4Addr::new(127, fastrand::u8(1..255), fastrand::u8(1..255), 1));
-        let is_free = |address: &Ipv4Addr| TcpListener::bind((*address, FIRST_PORT)).is_ok();
-        let proxy_address = front.find(is_free).ok_or("no free loopback address")?;
         let addresses = [primary.address(), standby.address()];
         let name = format!("{} with a standby", primary.version());
-        Ok(Self { name, primary, standby: Some(standby), addresses, proxy_address, to_repair: None })
+        Ok(Self { name, primary, standby: Some(standby), addresses, front: Front::find()?, to_repair: None })
     }
 
     /// Makes the standby the primary. The primary is gone.
@@ -88,8 +81,7 @@ impl FaultyServers for PostgresServers {
     }
 
     fn proxy_address(&self, candidate: usize, server: SocketAddr) -> SocketAddr {
-        let first = if server == self.addresses[0] { FIRST_PORT } else { FIRST_PORT + CANDIDATES_AT_MOST };
-        SocketAddr::from((self.proxy_address, first + candidate as u16))
+        self.front.proxy(candidate, usize::from(server != self.addresses[0]))
     }
 
     fn url(&self, candidate: Option<usize>) -> String {
@@ -103,6 +95,7 @@ impl FaultyServers for PostgresServers {
 
     fn required_events(&self) -> &'static [Event] {
         &[
+            Event::ForgedRefused,
             Event::Throttled,
             Event::ServerStopped,
             Event::QuorumLost,

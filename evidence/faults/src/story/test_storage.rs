@@ -1,7 +1,15 @@
 //! [`TestStorage`]: a file, or a server that ends with the test.
 
 use crate::Server;
-use servers::{cassandra::Cassandra, dynamodb::DynamoDbLocal, owned, postgres::Postgres};
+use servers::{
+    cassandra::Cassandra,
+    dynamodb::DynamoDbLocal,
+    etcd::{Cluster, Program},
+    kubernetes::Kubernetes,
+    owned,
+    postgres::Postgres,
+    versitygw::{Metadata, Versitygw},
+};
 use std::{
     fmt, io,
     path::{Path, PathBuf},
@@ -38,6 +46,25 @@ impl TestStorage {
                 let url = format!("dynamodb://eu-west-1/story?endpoint={}", local.endpoint());
                 init(vvm, &url)?;
                 ("DynamoDB Local 2.6.1", url, Some(Box::new(local) as _))
+            }
+            Some(Server::Etcd) => {
+                let program = Program::built().map_err(|error| error.to_string())?;
+                let cluster = Cluster::start(&program, 3).map_err(|error| error.to_string())?;
+                let url = format!("etcd://{}/story", cluster.addresses());
+                init(vvm, &url)?;
+                ("etcd", url, Some(Box::new(cluster) as _))
+            }
+            Some(Server::Kubernetes) => {
+                let server = Kubernetes::start().map_err(|error| error.to_string())?;
+                let url = server.url("default");
+                init(vvm, &url)?;
+                ("Kubernetes", url, Some(Box::new(server) as _))
+            }
+            Some(Server::S3) => {
+                let server = Versitygw::start(Metadata::Attributes).map_err(|error| error.to_string())?;
+                let url = server.url("story");
+                init(vvm, &url)?;
+                ("versitygw", url, Some(Box::new(server) as _))
             }
             Some(Server::Postgres) => {
                 let server = Postgres::start(&servers::target(), &[], &[]);

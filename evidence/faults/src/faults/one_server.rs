@@ -1,0 +1,179 @@
+//! [`OneServer`]: a storage of one server that speaks HTTP. It hardly ever throttles or fails by itself, so the
+//! proxy forges such answers.
+
+use super::{
+    event::Event,
+    fault::Fault,
+    faulty_servers::{FaultyServers, Front},
+    network::{Dialect, Protocol, Tls},
+};
+use rustix::process::Signal;
+use servers::{
+    dynamodb::DynamoDbLocal,
+    kubernetes::Kubernetes,
+    versitygw::{Metadata, Versitygw},
+};
+use std::{io, net::SocketAddr};
+
+/// A server of its own folder, which starts again with its data.
+pub(super) trait Restartable {
+    fn address(&self) -> SocketAddr;
+
+    /// The URL of a storage on it, through `address`.
+    fn url(&self, address: SocketAddr) -> String;
+
+    fn signal(&mut self, signal: Signal) -> io::Result<()>;
+
+    /// Starts it again after it was killed.
+    fn restart(&mut self) -> Result<(), String>;
+}
+
+pub(super) struct OneServer {
+    name: String,
+    server: Box<dyn Restartable>,
+    protocol: Protocol,
+    front: Front,
+    killed: bool,
+}
+
+impl OneServer {
+    pub(super) fn dynamodb() -> Result<Self, String> {
+        let server = DynamoDbLocal::start(&servers::target()).map_err(text)?;
+        Self::new("DynamoDB Local 2.6.1".into(), Box::new(server), Dialect::DynamoDb, None)
+    }
+
+    pub(super) fn s3() -> Result<Self, String> {
+        let server = Versitygw::start(Metadata::Attributes).map_err(text)?;
+        Self::new("versitygw 1.8.0".into(), Box::new(server), Dialect::S3, None)
+    }
+
+    pub(super) fn kubernetes() -> Result<Self, String> {
+        let server = Kubernetes::start().map_err(text)?;
+        let tls = Tls::of(&server.authority(), "127.0.0.1").map_err(text)?;
+        Self::new(server.version(), Box::new(server), Dialect::Kubernetes, Some(tls))
+    }
+
+    fn new(
+        name: String,
+        server: Box<dyn Restartable>,
+        dialect: Dialect,
+        tls: Option<Tls>,
+    ) -> Result<Self, String> {
+        let protocol = Protocol::Http(dialect, tls);
+        Ok(Self { name, server, protocol, front: Front::find()?, killed: false })
+    }
+}
+
+fn text(error: impl ToString) -> String {
+    error.to_string()
+}
+
+impl Restartable for DynamoDbLocal {
+    fn address(&self) -> SocketAddr {
+        self.address()
+    }
+
+    fn url(&self, address: SocketAddr) -> String {
+        format!("dynamodb://eu-west-1/faults?endpoint=http://{address}")
+    }
+
+    fn signal(&mut self, signal: Signal) -> io::Result<()> {
+        self.signal(signal)
+    }
+
+    fn restart(&mut self) -> Result<(), String> {
+        self.restart().map_err(text)
+    }
+}
+
+impl Restartable for Versitygw {
+    fn address(&self) -> SocketAddr {
+        self.address()
+    }
+
+    fn url(&self, address: SocketAddr) -> String {
+        let own = self.url("faults").replace(&self.address().to_string(), &address.to_string());
+        format!("{own}&min_ttl=2s&request_timeout=1s")
+    }
+
+    fn signal(&mut self, signal: Signal) -> io::Result<()> {
+        self.signal(signal)
+    }
+
+    fn restart(&mut self) -> Result<(), String> {
+        self.restart().map_err(text)
+    }
+}
+
+impl Restartable for Kubernetes {
+    fn address(&self) -> SocketAddr {
+        self.address()
+    }
+
+    fn url(&self, address: SocketAddr) -> String {
+        let scheme = if address == self.address() { "https" } else { "http" };
+        format!("{}&server={scheme}://{address}&request_timeout=1s", self.url("default"))
+    }
+
+    fn signal(&mut self, signal: Signal) -> io::Result<()> {
+        self.signal(signal)
+    }
+
+    fn restart(&mut self) -> Result<(), String> {
+        self.restart().map_err(text)
+    }
+}
+
+impl FaultyServers for OneServer {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn protocol(&self) -> Protocol {
+        self.protocol.clone()
+    }
+
+    fn servers(&self) -> Vec<SocketAddr> {
+        vec![self.server.address()]
+    }
+
+    fn proxy_address(&self, candidate: usize, _: SocketAddr) -> SocketAddr {
+        self.front.proxy(candidate, 0)
+    }
+
+    fn url(&self, candidate: Option<usize>) -> String {
+        let address = self.server.address();
+        self.server.url(candidate.map_or(address, |candidate| self.proxy_address(candidate, address)))
+    }
+
+    fn required_events(&self) -> &'static [Event] {
+        // Few writes are refused where candidates ask for the slot at different times.
+        &[Event::Throttled, Event::ServerStopped, Event::ServerRestarted]
+    }
+
+    fn faults(&self) -> &'static [Fault] {
+        &[Fault::StopOne, Fault::KillOne]
+    }
+
+    fn inject(&mut self, fault: Fault, _: &mut fastrand::Rng) -> Result<Vec<Event>, String> {
+        match fault {
+            Fault::StopOne => {
+                self.server.signal(Signal::STOP).map_err(text)?;
+                Ok(vec![Event::ServerStopped])
+            }
+            Fault::KillOne => {
+                self.server.signal(Signal::KILL).map_err(text)?;
+                self.killed = true;
+                Ok(vec![Event::ServerRestarted])
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn repair(&mut self) -> Result<(), String> {
+        if std::mem::take(&mut self.killed) {
+            return self.server.restart();
+        }
+        self.server.signal(Signal::CONT).map_err(text)
+    }
+}
