@@ -1,5 +1,5 @@
-//! [`OneServer`]: a storage of one server that speaks HTTP. It hardly ever throttles or fails by itself, so the
-//! proxy forges such answers.
+//! [`OneServer`]: a storage of one server that speaks HTTP. It hardly ever throttles or fails by itself, so
+//! the proxy forges such answers.
 
 use super::{
     event::Event,

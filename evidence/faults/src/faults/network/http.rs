@@ -1,4 +1,4 @@
-//! Requests over HTTP between a candidate and a server: they are forwarded, delayed, or answered by the proxy.
+//! Requests over HTTP between a candidate and a server: forwarded, delayed, or answered by the proxy.
 //!
 //! What a client sent just before it closed is forwarded, too.
 
