@@ -33,6 +33,7 @@
 pub mod exit_status;
 mod history;
 mod host;
+mod host_end;
 mod host_storage;
 mod http;
 mod identity;

@@ -2,6 +2,7 @@
 
 pub use crate::{
     history::{PastLeadership, read},
+    host_end::HostEnd,
     identity::or_own_name,
     left_behind::LeftBehind,
     local_wakeups::WakeSender,

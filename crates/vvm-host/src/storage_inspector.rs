@@ -107,6 +107,13 @@ impl StorageInspector {
         Ok(Self { storage: ElectionsTtlStorage::new(opened), name, cluster, clock, url })
     }
 
+    /// Wraps a storage that is open already, for a simulation.
+    #[cfg(feature = "simulation")]
+    pub fn on_storage(storage: ElectionsTtlStorage, name: &str, clock: Arc<dyn Clock>) -> Self {
+        let (name, cluster) = (name.to_owned(), ClusterName::from(name));
+        Self { storage, name, cluster, clock, url: String::new() }
+    }
+
     /// Wakes the candidates of this machine, so that they look at the storage at once. A candidate that is
     /// not woken looks by itself within its poll.
     pub fn wake_candidates(&self, local_dir: Option<&LocalDir>) {

@@ -21,14 +21,10 @@ use std::{
     ffi::OsString,
     io,
     process::{Child, Command, Stdio},
-    time::Duration,
 };
 use vvm_clock::{Instant, SystemClock};
 use vvm_containment::{Ended, GuardEnded, OWN_BINARY};
-
-/// The longest that a release may delay the end of `vvm`: a history entry and a deletion, with some retries.
-/// With a slower storage, the next leader waits for the rest of the TTL.
-const LIMIT: Duration = Duration::from_secs(5);
+use vvm_host::operate::HostEnd;
 
 /// A release to be run.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,13 +41,12 @@ impl Release {
     /// sent. `None` without proof of the end of every process, without such a claim, and if the host has
     /// ended in an orderly way: then it has released the record itself, or had a reason not to.
     pub(super) fn of(told: &Told, end: &GuardEnded, args: &RunArgs) -> Option<Self> {
-        let leading = told.claim.filter(|_| end.proven && told.farewell.is_none())?;
-        // From the kill deadline to the end of the lease is a fifth of the TTL. Later another may lead.
-        let rest = args.candidate.ttl.get() / 5;
-        let lease_ends = end.deadline.map_or(Instant::NEVER, |deadline| deadline.after(rest));
-        let from = SystemClock::read().max(end.reaped_at.after(args.quiet_time));
-        let until = from.after(LIMIT).min(lease_ends);
-        (from < until).then(|| Self::made(leading, end, from, until))
+        let leading = told.claim?;
+        let &GuardEnded { proven, reaped_at, deadline, .. } = end;
+        let of_host = HostEnd { proven, orderly: told.farewell.is_some(), reaped_at, deadline };
+        let (from, until) =
+            of_host.release_window(SystemClock::read(), args.candidate.ttl, args.quiet_time)?;
+        Some(Self::made(leading, end, from, until))
     }
 
     fn made(leading: Leading, end: &GuardEnded, from: Instant, until: Instant) -> Self {
@@ -104,6 +99,7 @@ mod tests {
     use crate::notes::Farewell;
     use clap::{Args as _, FromArgMatches as _};
     use ielections::{Epoch, Incarnation};
+    use std::time::Duration;
     use vvm_containment::Level;
 
     fn parsed(words: &[&str]) -> RunArgs {
