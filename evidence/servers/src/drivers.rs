@@ -3,6 +3,7 @@
 //! A requested driver that could not be run has failed.
 
 mod s3;
+mod workers;
 
 use crate::{
     cases::{Build, Cases, Suite},
@@ -271,7 +272,7 @@ fn on_cassandra(cluster: &Plan, selection: Selection<'_>) -> Result<Outcome, Str
 /// that the tests start.
 fn on_postgres(selection: Selection<'_>) -> Result<Outcome, String> {
     let way_out = |error| format!("{error}\nOr point {POSTGRES}=postgres://user@host:port/database at one.");
-    let databases = [end_to_end::STORAGE, "pooled"];
+    let databases = [end_to_end::STORAGE, "pooled", "workers"];
     let server = Postgres::start(&target(), &databases, &[]).map_err(way_out)?;
     let (variable, programs) = server.programs();
     let direct = [(POSTGRES, &*server.url("postgres")), (variable, &*programs)];
@@ -290,8 +291,18 @@ fn on_postgres(selection: Selection<'_>) -> Result<Outcome, String> {
     };
     // Cases use TTLs of all lengths.
     let url = format!("{}?max_ttl=86400s", server.url(end_to_end::STORAGE));
-    let end_to_end = Some(selection.on_server(&url, &server.address().to_string(), &[])?);
-    Ok(Outcome { suites, end_to_end, place })
+    let at = server.address().to_string();
+    let processes = selection.on_server(&url, &at, &[])?;
+    let database = format!("{}?sslmode=disable", server.url("workers"));
+    let workers = selection.or_all(|| workers::run(&database, &end_to_end::storage(&url, &at)))?;
+    let end_to_end = match workers {
+        Some((workers, left_out)) => {
+            place.extend(left_out.iter().map(|what| format!("; not run: {what}")));
+            processes + workers
+        }
+        None => processes,
+    };
+    Ok(Outcome { suites, end_to_end: Some(end_to_end), place })
 }
 
 /// The suites on one member of the installed etcd and on three of one that is built, as far as these are to

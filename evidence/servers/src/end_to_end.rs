@@ -104,8 +104,7 @@ impl<'a> Selection<'a> {
         at: &str,
         environment: &[(&str, &str)],
     ) -> Result<Cases, String> {
-        let storage = [("VVM_TEST_STORAGE", url), ("VVM_TEST_STORAGE_AT", at)];
-        let environment = &[&storage, environment].concat();
+        let environment = &[&storage(url, at), environment].concat();
         if self.all || !self.only.is_empty() {
             return self.run(EVERYWHERE, environment);
         }
@@ -130,10 +129,14 @@ fn suite<'a>(only: &'a [&'a str], environment: &'a [(&'a str, &'a str)]) -> Suit
     Suite { build: Build::Everything, tests: &["guardian"], only, threads: THREADS, environment }
 }
 
+/// Returns the variables that tell the harness where the storage is.
+pub(crate) fn storage<'a>(url: &'a str, at: &'a str) -> [(&'static str, &'a str); 2] {
+    [("VVM_TEST_STORAGE", url), ("VVM_TEST_STORAGE_AT", at)]
+}
+
 /// Runs the case of credential helpers of the AWS SDK, on DynamoDB.
 pub(crate) fn credentials(url: &str, at: &str, environment: &[(&str, &str)]) -> Result<Cases, String> {
-    let storage = [("VVM_TEST_STORAGE", url), ("VVM_TEST_STORAGE_AT", at)];
-    let environment = &[&storage, environment].concat();
+    let environment = &[&storage(url, at), environment].concat();
     Suite { build: Build::Everything, tests: &["credentials"], only: &[], threads: 1, environment }.run()
 }
 
