@@ -35,6 +35,7 @@ mod cases {
     mod leadership;
     mod log_format;
     mod messages;
+    mod monitoring;
     mod on_exit;
     mod operators;
     mod outages;

@@ -10,7 +10,7 @@ use std::{
 };
 
 /// Starts a run with HTTP at a free port, and returns the address.
-fn start(run: Run) -> (Running, SocketAddr) {
+pub(super) fn start(run: Run) -> (Running, SocketAddr) {
     let mut running = run.with(["--http", "127.0.0.1:0"]).start();
     let line = running.stderr.wait_for("http://");
     let address = line.split("http://").nth(1).unwrap().split('/').next().unwrap().parse().unwrap();
@@ -27,7 +27,7 @@ fn ask(address: SocketAddr, path: &str) -> Option<(u16, String)> {
     Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
 }
 
-fn answer(address: SocketAddr, path: &str) -> (u16, String) {
+pub(super) fn answer(address: SocketAddr, path: &str) -> (u16, String) {
     ask(address, path).unwrap()
 }
 
