@@ -8,9 +8,10 @@ use std::fmt;
 pub struct StorageUrl(String);
 
 /// Options whose values may be shown.
-const SHOWN: [&str; 24] = [
+const SHOWN: [&str; 25] = [
     "account",
     "allow",
+    "connections",
     "context",
     "datacenter",
     "endpoint",

@@ -151,7 +151,9 @@ fn run(line: &CommandLine) -> Result<(), Box<dyn Error>> {
     if line.postgres {
         let server = servers::postgres::Postgres::start(&servers::target(), &[], &[])?;
         writeln!(out, "{}", server.version())?;
-        return print(&mut out, line, &measure(&server.url("postgres"), line.quick)?);
+        // As many as the bare writers have.
+        let url = format!("{}?connections={}", server.url("postgres"), storage::LEADERS);
+        return print(&mut out, line, &measure(&url, line.quick)?);
     }
     #[cfg(feature = "dynamodb")]
     if line.dynamodb_local {

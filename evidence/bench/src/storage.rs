@@ -10,6 +10,8 @@ mod leader;
 mod renewals;
 mod verbs;
 
+pub(crate) use renewals::LEADERS;
+
 use crate::{
     figure::Figure,
     setup::{Ignores, elections_on},

@@ -30,7 +30,7 @@ use How::{OwnStep, Small};
 
 /// The commands behind `cargo xtask`, as on the page.
 #[rustfmt::skip]
-const SMOKES: [(&str, How, Option<Need>); 31] = [
+const SMOKES: [(&str, How, Option<Need>); 34] = [
     ("sim --seeds 50000", Small("simulation", &["--seeds", "50"]), None),
     ("sim --broken", OwnStep("broken variants"), None),
     ("safety", Small("safety", &["--duration", "10", "--fault-ms", "2500", MILD]), None),
@@ -51,6 +51,9 @@ const SMOKES: [(&str, How, Option<Need>); 31] = [
     ("test-drivers --only s3 --all-servers", OwnStep("s3 on a real server"), None),
     ("test-drivers --faults --only postgres", Small("faults", &["--faults", "--only=postgres", SHORT]), JAVA),
     ("test-drivers --faults --only postgres --fail-overs 20", Small("faults", FAIL_OVERS), JAVA),
+    ("test-drivers --faults --only etcd", Small("faults", &["--faults", "--only=etcd", SHORT]), GO),
+    ("test-drivers --faults --only s3", Small("faults", &["--faults", "--only=s3", SHORT]), GO),
+    ("test-drivers --faults --only kubernetes", Small("faults", &["--faults", "--only=kubernetes", SHORT]), API),
     ("test-timed --planted", Small("timed", &["--quick"]), None),
     ("bench --only pairs", Small("bench", &["--quick", "--only", "pairs"]), None),
     ("bench --only held", Small("bench", &["--quick", "--only", "held"]), None),
@@ -65,6 +68,8 @@ const SMOKES: [(&str, How, Option<Need>); 31] = [
 ];
 
 const JAVA: Option<Need> = Some(Need { server_at: None, server: Server::OnJava });
+const GO: Option<Need> = Some(Need { server_at: None, server: Server::BuiltByGo });
+const API: Option<Need> = Some(Need { server_at: None, server: Server::Kubernetes });
 const ETCD: Option<Need> = Some(Need { server_at: None, server: Server::Etcd });
 
 /// How late may be what a busy machine delays: a small run shows no figure.

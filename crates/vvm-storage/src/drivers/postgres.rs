@@ -52,6 +52,7 @@
 //! | `sslrootcert=path` | the authorities that sign servers' certificates (PEM). Default: those of the system |
 //! | `sslcert=path`, `sslkey=path` | our certificate for a server that requests one (PEM; the key without a passphrase) |
 //! | `max_ttl=60s` | for [`init_storage`](crate::init_storage): the largest TTL of any candidate, and the wait after a fail-over. 20 s unless given. Running it again raises it |
+//! | `connections=64` | how many requests, and so connections, there may be at once: 8 unless given. For a process with many leaderships |
 //! | `request_timeout=5s` | how long a request may take, from 100 ms to 60 s: 2 s unless given, half of it for connecting to one host |
 //!
 //! [`init_storage`](crate::init_storage) creates schema `sysvvm` and needs `CREATE` on the database. Other

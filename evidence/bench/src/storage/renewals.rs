@@ -7,7 +7,7 @@ use futures_util::future::try_join_all;
 use std::time::Duration;
 use vvm_clock::{Instant, SystemClock};
 
-const LEADERS: u32 = 64;
+pub(crate) const LEADERS: u32 = 64;
 /// The first slot of this part.
 const FIRST_SLOT: u32 = 10_000;
 /// The goal for three nodes of Cassandra on two cores.

@@ -20,7 +20,12 @@ pub(in super::super) struct Address {
     pub(super) tls: Tls,
     pub(super) max_ttl: Option<Ttl>,
     pub(in super::super) request_timeout: Duration,
+    /// How many requests may be under way at once; further ones wait.
+    pub(super) connections: u16,
 }
+
+/// PostgreSQL has 100 connections for all programs unless it is configured otherwise.
+const CONNECTIONS: u16 = 8;
 
 const SCHEME: &str = "postgres://";
 
@@ -75,6 +80,7 @@ fn parse(url: &str) -> Result<Address, String> {
         password_file: None,
         max_ttl: None,
         request_timeout: REQUEST_TIMEOUT,
+        connections: CONNECTIONS,
     };
     for option in options(text) {
         let (name, value) = option?;
@@ -82,11 +88,12 @@ fn parse(url: &str) -> Result<Address, String> {
             "password_file" => address.password_file = Some(value.into()),
             "max_ttl" => address.max_ttl = Some(max_ttl(value)?),
             "request_timeout" => address.request_timeout = request_timeout(value)?,
+            "connections" => address.connections = connections(value)?,
             _ if address.tls.set(name, value)? => {}
             _ => {
                 return Err(format!(
-                    "there is no option `{name}`; there are password_file, max_ttl, request_timeout, \
-                     sslmode, sslrootcert, sslcert, sslkey"
+                    "there is no option `{name}`; there are connections, password_file, max_ttl, \
+                     request_timeout, sslmode, sslrootcert, sslcert, sslkey"
                 ));
             }
         }
@@ -100,6 +107,11 @@ fn max_ttl(value: &str) -> Result<Ttl, String> {
     ttl.ok_or_else(|| format!("`{value}` is no TTL: write max_ttl=60s, up to 24 h"))
 }
 
+fn connections(value: &str) -> Result<u16, String> {
+    let number = value.parse().ok().filter(|number| (1..=1_000).contains(number));
+    number.ok_or_else(|| format!("`{value}` is no number of connections: write connections=8, up to 1000"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,7 +119,7 @@ mod tests {
     #[test]
     fn address_has_hosts_user_database_and_options() {
         let address = parse(
-            "postgres://vvm@127.0.0.1,[::1]:5433,localhost:5434/elections?max_ttl=60s&request_timeout=500ms",
+            "postgres://vvm@127.0.0.1,[::1]:5433,localhost:5434/elections?max_ttl=60s&request_timeout=500ms&connections=64",
         )
         .unwrap();
         let hosts: Vec<String> = address.hosts.iter().map(Host::to_string).collect();
@@ -115,6 +127,7 @@ mod tests {
         assert_eq!((&*address.user, &*address.database), ("vvm", "elections"));
         assert_eq!(address.max_ttl.unwrap().get(), Duration::from_secs(60));
         assert_eq!(address.request_timeout, Duration::from_millis(500));
+        assert_eq!(address.connections, 64);
         assert!(!address.tls.is_on());
     }
 

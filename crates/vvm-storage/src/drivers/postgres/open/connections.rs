@@ -1,4 +1,5 @@
-//! [`Connections`]: as many as there are requests at once, up to a limit. One request at a time uses one.
+//! [`Connections`]: as many as there are requests at once, up to a limit, and so many stay open. A candidate
+//! that waits has one request at a time, and so one connection.
 
 use super::{
     super::{errors::DriverError, rows::Answer},
@@ -17,11 +18,6 @@ use std::{
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use vvm_clock::{Clock, SystemClock};
-
-/// How many requests may be under way at once; further ones wait. PostgreSQL has 100 connections for all
-/// programs unless it is configured otherwise. So many stay open: a candidate that waits has one request at a
-/// time, and so one connection.
-const MOST: usize = 8;
 
 /// The connections without a request.
 #[derive(Default)]
@@ -61,7 +57,7 @@ impl Connections {
     /// Reads the files of TLS. Connects at the first request.
     pub(super) fn new(address: Address) -> Result<Self, OpenError> {
         let (tls, clock) = (address.tls.read()?, SystemClock::start().map_err(OpenError::System)?);
-        let (room, idle) = (Semaphore::new(MOST), Mutex::default());
+        let (room, idle) = (Semaphore::new(address.connections.into()), Mutex::default());
         Ok(Self { address, tls, clock, room, idle, next: AtomicUsize::new(0) })
     }
 
@@ -170,7 +166,7 @@ impl Lent<'_> {
         if !of.connections.room.is_closed() {
             idle.sessions.push(session);
         }
-        if idle.sessions.len() > MOST
+        if idle.sessions.len() > usize::from(of.connections.address.connections)
             && let Some(at) = idle.sessions.iter().position(|session| session.channel().is_none())
         {
             idle.sessions.remove(at);
