@@ -4,6 +4,7 @@
 
 mod broken;
 mod ci;
+mod dist;
 mod evidence;
 mod inconclusive;
 mod package;
@@ -62,6 +63,9 @@ enum Command {
     /// starts and ends. Or
     /// `vvm run` beside `etcdctl lock`: `--beside-etcdctl`.
     Bench(Passed),
+    /// What a release has: static programs, archives, a Debian package, a wheel and a container image, in
+    /// target/packages.
+    Dist(dist::Options),
     /// Packages the published crates, and builds each one from its package.
     Package,
 }
@@ -154,6 +158,7 @@ fn main() -> ExitCode {
         Command::Bench(passed) if passed.is_of_one_storage() => {
             evidence::run_with_features(Dist, "bench", &passed.drivers(), &passed.arguments)
         }
+        Command::Dist(options) => dist::run(&options),
         Command::Package => package::run(),
         Command::Bench(passed) => {
             evidence::build(Dist, "vvm-cli") && evidence::run(Dist, "bench", &passed.arguments)
