@@ -53,7 +53,7 @@ const SMOKES: [(&str, How, Option<Need>); 34] = [
     ("test-drivers --faults --only postgres --fail-overs 20", Small("faults", FAIL_OVERS), JAVA),
     ("test-drivers --faults --only etcd", Small("faults", &["--faults", "--only=etcd", SHORT]), GO),
     ("test-drivers --faults --only s3", Small("faults", &["--faults", "--only=s3", SHORT]), GO),
-    ("test-drivers --faults --only kubernetes", Small("faults", &["--faults", "--only=kubernetes", SHORT]), API),
+    ("test-drivers --faults --only kubernetes", Small("faults", ON_KUBERNETES), API),
     ("test-timed --planted", Small("timed", &["--quick"]), None),
     ("bench --only pairs", Small("bench", &["--quick", "--only", "pairs"]), None),
     ("bench --only held", Small("bench", &["--quick", "--only", "held"]), None),
@@ -76,6 +76,8 @@ const ETCD: Option<Need> = Some(Need { server_at: None, server: Server::Etcd });
 const MILD: &str = "--at-most-ms=1000";
 
 const OLD_ON_DYNAMODB: [&str; 4] = ["--old=vvm", "--dynamodb-local", "--duration=10", MILD];
+
+const ON_KUBERNETES: &[&str] = &["--faults", "--only=kubernetes", SHORT];
 
 const FAIL_OVERS: &[&str] = &["--faults", "--only=postgres", "--fail-overs=1"];
 

@@ -109,7 +109,8 @@ fn max_ttl(value: &str) -> Result<Ttl, String> {
 
 fn connections(value: &str) -> Result<u16, String> {
     let number = value.parse().ok().filter(|number| (1..=1_000).contains(number));
-    number.ok_or_else(|| format!("`{value}` is no number of connections: write connections=8, up to 1000"))
+    let wrong = || format!("`{value}` is no number of connections: write connections=8, up to 1000");
+    number.ok_or_else(wrong)
 }
 
 #[cfg(test)]
@@ -119,7 +120,8 @@ mod tests {
     #[test]
     fn address_has_hosts_user_database_and_options() {
         let address = parse(
-            "postgres://vvm@127.0.0.1,[::1]:5433,localhost:5434/elections?max_ttl=60s&request_timeout=500ms&connections=64",
+            "postgres://vvm@127.0.0.1,[::1]:5433,localhost:5434/elections?max_ttl=60s&request_timeout=500ms\
+             &connections=64",
         )
         .unwrap();
         let hosts: Vec<String> = address.hosts.iter().map(Host::to_string).collect();
