@@ -33,8 +33,11 @@ pub(crate) const STAGE_HOST: &str = "stage-host";
 /// The name of the hidden command that releases the record of a dead host.
 pub(crate) const STAGE_RELEASE: &str = "stage-release";
 
-/// The commands that a guardian starts, with the options of its own command line.
-pub(crate) const STAGES: [&str; 2] = [STAGE_HOST, STAGE_RELEASE];
+/// The name of the hidden command that demotes for a dead `vvm elect`.
+pub(crate) const STAGE_DEMOTE: &str = "stage-demote";
+
+/// The commands that another one starts, with the options of its own command line.
+pub(crate) const STAGES: [&str; 3] = [STAGE_HOST, STAGE_RELEASE, STAGE_DEMOTE];
 
 /// Leader election for commands: run a program on exactly one of several machines.
 #[derive(Debug, Parser)]
@@ -74,4 +77,6 @@ pub(crate) enum Command {
     StageHost(RunArgs),
     #[command(hide = true, name = STAGE_RELEASE)]
     StageRelease(RunArgs),
+    #[command(hide = true, name = STAGE_DEMOTE)]
+    StageDemote(ElectArgs),
 }

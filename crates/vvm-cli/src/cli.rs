@@ -41,7 +41,7 @@ pub(crate) fn main() -> ExitCode {
     }
     match cli.command {
         Command::Run(run) => crate::guardian::main(&run, &settled),
-        Command::Elect(elect) => crate::elect::main(&elect),
+        Command::Elect(elect) => crate::elect::main(&elect, &settled),
         Command::Status(status) => crate::status::main(&status),
         Command::Watch(watch) => crate::watch::main(&watch),
         Command::Doctor(doctor) => crate::doctor::main(&doctor),
@@ -57,6 +57,7 @@ pub(crate) fn main() -> ExitCode {
         Command::DemoWorker(worker) => crate::demo::worker_main(&worker),
         Command::StageHost(run) => crate::run::main(run),
         Command::StageRelease(run) => crate::stage_release::main(&run),
+        Command::StageDemote(elect) => crate::elect::demote(&elect),
     }
 }
 

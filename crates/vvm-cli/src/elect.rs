@@ -3,11 +3,17 @@
 //! A thread of its own runs the hooks ([`hooks`]), and is the deadman's trigger, too ([`trigger`]). Nothing
 //! here proves that the last leader is dead (I1): receivers of writes must check the fencing token.
 
+mod demote;
+mod demoter;
+mod demotion;
 mod hook_error;
 mod hooks;
 mod order;
 mod service;
+mod to_demoter;
 mod trigger;
+
+pub(crate) use demote::main as demote;
 
 use crate::{
     announce::{self, say, say_text},
@@ -15,18 +21,22 @@ use crate::{
     async_runtime,
     dry_run::DryRun,
     exit, log,
+    notes::Leading,
+    settings::{HANDED_ON, Settled},
 };
+use demoter::Demoter;
 use hooks::{HookLines, Hooks};
 use ielections::{AcquireError, Env, Holder};
 use service::HookService;
-use std::{process::ExitCode, sync::Arc};
+use std::{pin::pin, process::ExitCode, sync::Arc};
+use to_demoter::ToDemoter;
 use tokio::runtime::Handle;
 use vvm_deadman::Deadman;
 use vvm_host::{Ended, Host, HostError, OnLoss, Signals};
 use vvm_orch::Problem;
 
 /// `vvm elect`.
-pub(crate) fn main(args: &ElectArgs) -> ExitCode {
+pub(crate) fn main(args: &ElectArgs, settled: &Settled) -> ExitCode {
     announce::start_log(args.candidate.log_format);
     let holder = args.candidate.own_holder().map_err(HostError::from);
     let done = holder.and_then(|holder| match args.candidate.dry_run {
@@ -34,7 +44,7 @@ pub(crate) fn main(args: &ElectArgs) -> ExitCode {
             let hooks = [("on lead", args.on_lead.clone()), ("on loss", args.on_loss.clone())];
             Ok(DryRun { candidate: &args.candidate, holder }.show(&hooks))
         }
-        false => elect(args, holder),
+        false => elect(args, holder, settled),
     });
     done.unwrap_or_else(|refusal| {
         say!("{refusal}");
@@ -43,14 +53,17 @@ pub(crate) fn main(args: &ElectArgs) -> ExitCode {
     .into()
 }
 
-fn elect(args: &ElectArgs, holder: Holder) -> Result<u8, HostError> {
+fn elect(args: &ElectArgs, holder: Holder, settled: &Settled) -> Result<u8, HostError> {
     let name = args.candidate.name.clone();
     let lines = HookLines { on_lead: args.on_lead.clone(), on_loss: args.on_loss.clone() };
     log::start();
     let runtime = async_runtime::start()?;
-    let (hooks, thread) = Hooks::start(name.clone(), lines, args.hook_timeout)?;
+    let arguments = settled.stage_arguments(&args.candidate, &holder);
+    let demoter = Arc::new(Demoter::start(arguments, (HANDED_ON, settled.handed_on()))?);
+    let (hooks, thread) = Hooks::start(name.clone(), lines, args.hook_timeout, &demoter)?;
     let hooks = Arc::new(hooks);
-    let outcome = runtime.block_on(campaign(args, name, holder, &hooks));
+    let outcome = runtime.block_on(campaign(args, name, holder, &hooks, &demoter));
+    demoter.dismiss();
     // Before the thread, because tasks may wait for it.
     drop(runtime);
     hooks.end();
@@ -64,13 +77,17 @@ async fn campaign(
     name: String,
     holder: Holder,
     hooks: &Arc<Hooks>,
+    demoter: &Arc<Demoter>,
 ) -> Result<u8, HostError> {
     let mut settings = args.candidate.host_settings(holder.clone());
     settings.on_loss = OnLoss::Rejoin;
     // The leader is another process, so the on-loss hook has to run before this one ends.
     settings.stop_on_quit = true;
     let deadman = Deadman::with_trigger(hooks.trigger());
-    let host = Host::with_env(settings, Env::with_deadman(deadman, Handle::current())?, Signals::Caught)?;
+    let mut host = Host::with_env(settings, Env::with_deadman(deadman, Handle::current())?, Signals::Caught)?;
+    let informed = Arc::clone(demoter);
+    host.report_claims(move |claim| informed.tell(ToDemoter::Claim(claim.map(Leading::from))));
+    let stop = host.stop();
     if let Some(address) = host.http() {
         let (event, name) = ("status_page", name.as_str());
         tracing::info!(target: "vvm", event, name, %address, "{name}: status page: http://{address}/");
@@ -85,12 +102,19 @@ async fn campaign(
         loss_failed: Arc::default(),
         status: Arc::clone(&status),
     };
-    let ended = host
-        .run(|| {
-            say_text!("{name}: waiting for leadership as {holder}");
-            vec![Box::new(service.clone())]
-        })
-        .await;
+    let mut running = pin!(host.run(|| {
+        say_text!("{name}: waiting for leadership as {holder}");
+        vec![Box::new(service.clone())]
+    }));
+    let ended = tokio::select! {
+        biased;
+        ended = &mut running => ended,
+        () = stop.cancelled() => {
+            // This process demotes now. A second signal ends it at once, and a hook that runs continues.
+            demoter.dismiss();
+            running.await
+        }
+    };
     let leader = status.leader_seen().map(|leader| format!("; {leader}")).unwrap_or_default();
     let (mut exit_status, mut reason) = match (service.failed.get(), &ended) {
         (Some(failure), _) => (1, format!("the on-lead hook {failure}")),

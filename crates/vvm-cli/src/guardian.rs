@@ -16,9 +16,9 @@ use crate::{
     settings::{HANDED_ON, Settled},
 };
 use ending::{Ending, Told};
-use ielections::{Holder, record::HolderTooLong};
+use ielections::record::HolderTooLong;
 use release::Release;
-use std::{ffi::OsString, io, iter, process::ExitCode};
+use std::{io, iter, process::ExitCode};
 use vvm_containment::{Containment, GuardReport, guard};
 use vvm_host::operate::ResourceLimit;
 
@@ -79,7 +79,10 @@ fn run(args: &RunArgs, settled: &Settled) -> Result<(Farewell, bool), StartError
     let mut told = Told::default();
     let environment =
         [(service_manager::VARIABLE.into(), None), (HANDED_ON.into(), Some(settled.handed_on()))];
-    let arguments = stage_arguments(STAGE_HOST, args, &holder, settled.typed());
+    let of_stage = |stage: &str| {
+        iter::once(stage.into()).chain(settled.stage_arguments(&args.candidate, &holder)).collect()
+    };
+    let arguments = of_stage(STAGE_HOST);
     let end = guard(arguments, &environment, containment, |heard| match heard {
         GuardReport::Event(event) => say_event(&event),
         GuardReport::Note(note) => match ToGuardian::read(note) {
@@ -91,14 +94,8 @@ fn run(args: &RunArgs, settled: &Settled) -> Result<(Farewell, bool), StartError
         },
     })?;
     if let Some(release) = Release::of(&told, &end, args) {
-        release.run(stage_arguments(STAGE_RELEASE, args, &holder, settled.typed()), settled.handed_on());
+        release.run(of_stage(STAGE_RELEASE), settled.handed_on());
     }
     let farewell = told.farewell.unwrap_or_else(|| Ending::of(told, &end).report(args, &holder, &end));
     Ok((farewell, told.leading.is_none()))
-}
-
-/// Returns the arguments of a stage: the typed ones, and the holder.
-fn stage_arguments(stage: &str, args: &RunArgs, holder: &Holder, typed: &[OsString]) -> Vec<OsString> {
-    let implied = args.candidate.holder.is_none().then(|| ["--holder".into(), holder.as_str().into()]);
-    iter::once(stage.into()).chain(implied.into_iter().flatten()).chain(typed.iter().cloned()).collect()
 }

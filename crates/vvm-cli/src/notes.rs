@@ -1,5 +1,6 @@
 //! Messages of the host to its guardian, which keeps them for the end or forwards them to a service manager.
 
+use crate::leadership::Leadership;
 use ielections::{Epoch, Incarnation};
 use rustix::process::Signal;
 use std::fmt;
@@ -105,6 +106,13 @@ impl From<LeftBehind> for Leading {
     fn from(record: LeftBehind) -> Self {
         let LeftBehind { slot, epoch, incarnation, .. } = record;
         Self { slot: slot.get().get(), epoch, incarnation }
+    }
+}
+
+impl From<&Leadership> for Leading {
+    fn from(leadership: &Leadership) -> Self {
+        let Leadership { slot, epoch, incarnation, .. } = *leadership;
+        Self { slot, epoch, incarnation }
     }
 }
 

@@ -12,9 +12,13 @@ use file::FileRefusal;
 pub(crate) use options::{HANDED_ON, PREFIX, described, nearest_option};
 pub(crate) use origin::Origins;
 
-use crate::{announce::say, args::STAGES};
+use crate::{
+    announce::say,
+    args::{CandidateArgs, STAGES},
+};
 use clap::{ArgMatches, Command, error::ErrorKind, parser::ValueSource};
 use file::File;
+use ielections::Holder;
 use options::{CONFIG, NAMED_FILE, Setting};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -57,9 +61,14 @@ impl Settled {
         words
     }
 
-    /// Returns the typed words after the name of the command.
-    pub(crate) fn typed(&self) -> &[OsString] {
-        self.typed.get(2..).unwrap_or_default()
+    /// Returns the arguments of a stage: the typed words after the name of the command, and the holder.
+    pub(crate) fn stage_arguments(
+        &self,
+        candidate: &CandidateArgs,
+        holder: &Holder,
+    ) -> impl Iterator<Item = OsString> {
+        let implied = candidate.holder.is_none().then(|| ["--holder".into(), holder.as_str().into()]);
+        implied.into_iter().flatten().chain(self.typed.get(2..).unwrap_or_default().iter().cloned())
     }
 
     /// Returns the value of [`HANDED_ON`] for the host.

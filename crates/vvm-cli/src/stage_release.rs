@@ -2,7 +2,7 @@
 
 use crate::{
     announce::{self, is_json, say, say_text, write_event},
-    args::RunArgs,
+    args::{CandidateArgs, RunArgs},
     contained::conclude,
     exit,
     inspection::inspect,
@@ -70,41 +70,49 @@ pub(crate) fn main(args: &RunArgs) -> ExitCode {
     if dies_with_guardian.is_err() || getppid() != Some(order.from) {
         return conclude(&StageError::Abandoned);
     }
-    let name = args.candidate.name.as_str();
-    match release(args, &order) {
-        Ok(true) => report(name, &order),
+    match release(&args.candidate, order.leading, ("guardian", &order.how)) {
+        true => ExitCode::SUCCESS,
+        false => exit::STORAGE.into(),
+    }
+}
+
+/// Releases the record of a dead leader for the process `by`, and reports `how` to the history and the log.
+/// Returns false if the record may stand.
+pub(crate) fn release(candidate: &CandidateArgs, leading: Leading, (by, how): (&str, &str)) -> bool {
+    let name = candidate.name.as_str();
+    match try_to_release(candidate, leading, how) {
+        Ok(true) => report(name, leading, (by, how)),
         // The host had released it, its claim was not applied, or another process leads.
         Ok(false) => {}
         Err(refusal) => {
             say!("{name}: the record is not released and expires by its TTL: {refusal}");
-            return exit::STORAGE.into();
+            return false;
         }
     }
-    ExitCode::SUCCESS
+    true
 }
 
-fn release(args: &RunArgs, order: &Order) -> Result<bool, ReleaseError> {
-    let candidate = &args.candidate;
-    let Leading { slot, epoch, incarnation } = order.leading;
+fn try_to_release(candidate: &CandidateArgs, leading: Leading, how: &str) -> Result<bool, ReleaseError> {
+    let Leading { slot, epoch, incarnation } = leading;
     let Some(number) = NonZeroU32::new(slot) else { return Ok(false) };
     let left = LeftBehind { slot: SlotNumber::new(number), epoch, incarnation, ttl: candidate.ttl };
     inspect((&candidate.storage, &candidate.name), Purpose::Ask, async |storage| {
-        let released = left.release(storage, &order.how).await?;
+        let released = left.release(storage, how).await?;
         storage.wake_candidates(candidate.local_dir.as_ref());
         Ok(released)
     })
 }
 
-fn report(name: &str, order: &Order) {
-    let Leading { slot, epoch, .. } = order.leading;
-    say_text!("{name} slot {slot}: {}: no process of epoch {epoch} is left", order.how);
+fn report(name: &str, leading: Leading, (by, how): (&str, &str)) {
+    let Leading { slot, epoch, .. } = leading;
+    say_text!("{name} slot {slot}: {how}; its epoch was {epoch}");
     if is_json() {
         let members = [
             ("name".into(), name.into()),
             ("slot".into(), slot.into()),
             ("epoch".into(), epoch.get().into()),
-            ("by".into(), "guardian".into()),
-            ("reason".into(), order.how.as_str().into()),
+            ("by".into(), by.into()),
+            ("reason".into(), how.into()),
         ];
         write_event("info", "released", Map::from_iter(members));
     }

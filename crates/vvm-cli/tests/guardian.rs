@@ -15,6 +15,7 @@ mod cases {
     mod containment;
     mod deadline;
     mod demo;
+    mod demoted;
     mod doctor;
     mod dry_run;
     mod elect;

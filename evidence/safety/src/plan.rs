@@ -62,7 +62,7 @@ impl Plan {
         let took = began.until(ended).as_secs();
         println!("{faults}, in {took} s");
         let spans = verdict::read(folder)?;
-        println!("{}", Successions::of(&faults.leader_kills, &spans));
+        println!("{}", Successions::of(&faults.leader_kills, &spans, *ttl));
         let mut verdict = verdict::judge(spans, began, ended, LED);
         if programs.len() > 1 {
             verdict.check_turns(programs);

@@ -33,7 +33,8 @@ pub(crate) struct ElectArgs {
     #[arg(long, value_name = "LINE", value_parser = parse_hook)]
     pub(crate) on_lead: String,
     /// Shell line (sh -c) that runs before leadership is released, at once after a loss, and at the kill
-    /// deadline (0.8 TTL after the last renewal) at the latest
+    /// deadline (0.8 TTL after the last renewal) at the latest. Runs again if vvm elect dies meanwhile; only
+    /// its success then releases the leadership before the TTL has passed
     #[arg(long, value_name = "LINE", value_parser = parse_hook)]
     pub(crate) on_loss: String,
     /// How long a hook may take before it is killed

@@ -1,11 +1,13 @@
 //! The thread that runs the hooks one at a time, even if the rest of the process hangs.
 
 use super::{
+    demoter::Demoter,
     hook_error::HookError,
     order::{Inbox, Order},
+    to_demoter::{Hook, ToDemoter},
     trigger::HookTrigger,
 };
-use crate::{announce::say, exit};
+use crate::{announce::say, exit, leadership::Leadership};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
@@ -32,7 +34,10 @@ pub(super) struct HookLines {
 
 /// A handle of the thread.
 #[derive(Debug)]
-pub(super) struct Hooks(Arc<Inbox>);
+pub(super) struct Hooks {
+    inbox: Arc<Inbox>,
+    demoter: Arc<Demoter>,
+}
 
 impl Hooks {
     /// Starts the thread. It runs until [`end`](Self::end), and the caller joins it.
@@ -43,23 +48,37 @@ impl Hooks {
         name: String,
         lines: HookLines,
         timeout: Duration,
+        demoter: &Arc<Demoter>,
     ) -> io::Result<(Self, JoinHandle<()>)> {
         let inbox = Arc::new(Inbox::new()?);
-        let hooks = HookThread { name, lines, timeout, inbox: Arc::clone(&inbox), leading: None };
+        let demoter = Arc::clone(demoter);
+        let hooks = HookThread {
+            name,
+            lines,
+            timeout,
+            inbox: Arc::clone(&inbox),
+            demoter: Arc::clone(&demoter),
+            leading: None,
+        };
         let thread = thread::Builder::new().name("hooks".into()).spawn(move || hooks.serve())?;
-        Ok((Self(inbox), thread))
+        Ok((Self { inbox, demoter }, thread))
     }
 
-    /// Runs the on-lead hook.
+    /// Runs the on-lead hook of `leadership`.
     ///
     /// # Errors
     /// [`HookError`].
     ///
     /// # Cancel safety
     /// Dropping the future ends the wait; the hook continues.
-    pub(super) async fn lead(&self, environment: Vec<(OsString, OsString)>) -> Result<(), HookError> {
+    pub(super) async fn lead(
+        &self,
+        leadership: &Leadership,
+        environment: Vec<(OsString, OsString)>,
+    ) -> Result<(), HookError> {
+        self.demoter.tell(ToDemoter::Leading(leadership.into()));
         let (done, outcome) = oneshot::channel();
-        self.0.order(Order::Lead { environment, done });
+        self.inbox.order(Order::Lead { environment, done });
         outcome.await.unwrap_or(Err(HookError::Overtaken))
     }
 
@@ -72,18 +91,18 @@ impl Hooks {
     /// Dropping the future ends the wait; the hook continues.
     pub(super) async fn lose(&self) -> Result<(), HookError> {
         let (done, outcome) = oneshot::channel();
-        self.0.order(Order::Lose { done });
+        self.inbox.order(Order::Lose { done });
         outcome.await.unwrap_or(Err(HookError::Overtaken))
     }
 
     /// Asks the thread to end.
     pub(super) fn end(&self) {
-        self.0.order(Order::End);
+        self.inbox.order(Order::End);
     }
 
     /// Returns the trigger of the deadman.
     pub(super) fn trigger(&self) -> Arc<dyn Trigger> {
-        Arc::new(HookTrigger(Arc::clone(&self.0)))
+        Arc::new(HookTrigger { inbox: Arc::clone(&self.inbox), demoter: Arc::clone(&self.demoter) })
     }
 }
 
@@ -93,6 +112,7 @@ struct HookThread {
     lines: HookLines,
     timeout: Duration,
     inbox: Arc<Inbox>,
+    demoter: Arc<Demoter>,
     /// The environment of the leadership whose on-loss hook has not run yet.
     leading: Option<Vec<(OsString, OsString)>>,
 }
@@ -105,7 +125,7 @@ impl HookThread {
             }
             match self.inbox.take() {
                 Some(Order::Lead { environment, done }) => {
-                    let outcome = self.run(&self.lines.on_lead, &environment, true);
+                    let outcome = self.run(Hook::OnLead, &environment);
                     self.leading = Some(environment);
                     // A caller that has gone sends another order.
                     let _ = done.send(outcome);
@@ -133,20 +153,26 @@ impl HookThread {
     /// Runs the on-loss hook, once for each leadership, and prints how it failed.
     fn lose(&mut self) -> Result<(), HookError> {
         let Some(environment) = self.leading.take() else { return Ok(()) };
-        let outcome = self.run(&self.lines.on_loss, &environment, false);
+        let outcome = self.run(Hook::OnLoss, &environment);
         if let Err(failure) = &outcome {
             say!("{}: the on-loss hook {failure}", self.name);
         }
         outcome
     }
 
-    /// Runs a hook to its end. `gives_way`: it is killed when the leadership ends.
-    fn run(
-        &self,
-        line: &str,
-        environment: &[(OsString, OsString)],
-        gives_way: bool,
-    ) -> Result<(), HookError> {
+    /// Runs a hook to its end. An on-lead hook is killed when the leadership ends.
+    fn run(&self, hook: Hook, environment: &[(OsString, OsString)]) -> Result<(), HookError> {
+        self.demoter.tell(ToDemoter::Starts(hook));
+        let outcome = self.run_to_end(hook, environment);
+        self.demoter.tell(ToDemoter::Ended(hook, outcome.is_ok()));
+        outcome
+    }
+
+    fn run_to_end(&self, hook: Hook, environment: &[(OsString, OsString)]) -> Result<(), HookError> {
+        let (line, gives_way) = match hook {
+            Hook::OnLead => (&self.lines.on_lead, true),
+            Hook::OnLoss => (&self.lines.on_loss, false),
+        };
         let mut command = Command::new("sh");
         command.args(["-c", line]).env_clear().envs(environment.iter().cloned());
         let mut child = command
@@ -154,6 +180,7 @@ impl HookThread {
             .stdin(Stdio::null())
             .spawn()
             .map_err(|cause| HookError::System(cause.kind()))?;
+        self.demoter.tell(ToDemoter::Runs(hook, Pid::from_child(&child)));
         let limit = SystemClock::read().after(self.timeout);
         loop {
             match child.try_wait() {

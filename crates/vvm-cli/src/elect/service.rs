@@ -67,7 +67,7 @@ impl Service<ElectionKey> for HookService {
         let environment = leadership.environment(std::env::vars_os(), self.withheld);
         let led = tokio::select! {
             biased;
-            led = self.hooks.lead(environment) => led,
+            led = self.hooks.lead(&leadership, environment) => led,
             // The next order kills the hook.
             () = cx.stop.cancelled() => Ok(()),
         };

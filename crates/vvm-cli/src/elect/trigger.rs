@@ -4,18 +4,23 @@
 //! The system's trigger would end the process at the deadline, without the on-loss hook. A thread, because
 //! the async runtime may hang.
 
-use super::order::Inbox;
+use super::{demoter::Demoter, order::Inbox, to_demoter::ToDemoter};
 use std::{io, sync::Arc};
 use vvm_clock::{Instant, SystemClock};
 use vvm_deadman::{Subject, Trigger};
 
-/// Hands the deadline to the thread.
+/// Hands the deadline to the thread and to the demoter.
 #[derive(Debug)]
-pub(super) struct HookTrigger(pub(super) Arc<Inbox>);
+pub(super) struct HookTrigger {
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) demoter: Arc<Demoter>,
+}
 
 impl Trigger for HookTrigger {
     fn set_earliest(&self, earliest: Option<(Instant, &Subject)>) -> io::Result<()> {
-        self.0.set_deadline(earliest.map(|(at, _)| at))
+        let earliest = earliest.map(|(at, _)| at);
+        self.demoter.tell(ToDemoter::Deadline(earliest));
+        self.inbox.set_deadline(earliest)
     }
 
     fn now(&self) -> Instant {

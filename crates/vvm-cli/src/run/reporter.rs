@@ -9,7 +9,7 @@ use crate::{
     announce::{say, say_text},
     exit,
     leadership::Leadership,
-    notes::{Farewell, Leading, ToGuardian},
+    notes::{Farewell, ToGuardian},
     report::{Outcome, Report},
 };
 use ielections::{Holder, Standing};
@@ -41,10 +41,8 @@ impl Reporter {
 
     pub(super) fn leads(&self, leadership: &Leadership) {
         say_text!("{leadership}");
-        let Leadership { slot, epoch, incarnation, .. } = leadership;
-        let leading = Leading { slot: *slot, epoch: *epoch, incarnation: *incarnation };
         // The guardian reports it if this process dies.
-        self.guardian.note(ToGuardian::Leading(leading).into());
+        self.guardian.note(ToGuardian::Leading(leadership.into()).into());
     }
 
     /// Reports the end of a campaign, and returns its exit reason.

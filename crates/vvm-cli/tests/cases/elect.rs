@@ -14,8 +14,8 @@ const ON_LOSS: &str = "echo loss $VVM_LEADER_EPOCH";
 /// A `vvm elect`.
 pub(super) struct Elect {
     pub(super) child: Child,
-    stdout: Lines,
-    stderr: Lines,
+    pub(super) stdout: Lines,
+    pub(super) stderr: Lines,
 }
 
 impl Elect {
