@@ -16,8 +16,8 @@ use claim_gate::ClaimGate;
 use futures_util::future::join;
 use health::StorageHealth;
 use ielections::{
-    Claim, Delete, DocumentStorage, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, Terms,
-    TtlStorage, Vacant, WriteError,
+    Claim, Delete, DocumentStorage, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Standing, Swap,
+    Terms, Ttl, TtlStorage, Vacant, WriteError,
 };
 use std::{
     fmt,
@@ -168,6 +168,13 @@ impl HostStorage {
 
     fn claims(&self, key: &ElectionKey, entry: &Entry) {
         let (slot, epoch, incarnation, ttl) = (key.slot, entry.epoch, entry.incarnation(), entry.ttl);
+        self.report(Some(LeftBehind { slot, epoch, incarnation, ttl }));
+    }
+
+    /// Reports the record of a leadership. Not always that of the last claim: one before it, whose answer was
+    /// lost, may be applied later and win.
+    pub(crate) fn leads(&self, key: &ElectionKey, standing: &Standing, ttl: Ttl) {
+        let (slot, epoch, incarnation) = (key.slot, standing.epoch(), standing.incarnation());
         self.report(Some(LeftBehind { slot, epoch, incarnation, ttl }));
     }
 

@@ -33,6 +33,7 @@ impl Service<ElectionKey> for Preface {
     async fn start(self: Box<Self>, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
         let Self { status, storage, clock, ttl, demand } = *self;
         status.starts(cx.slot.slot.get().get(), cx.standing.clone());
+        storage.leads(&cx.slot, &cx.standing, ttl);
         // As long as an acquisition counts as fresh.
         let (timeout, retry_pause) = (ttl.get() / 4, Timing::of(ttl).retry_pause());
         tokio::select! {
