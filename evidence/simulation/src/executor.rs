@@ -21,11 +21,27 @@ impl Process {
     pub(crate) const WORLD: Self = Self(0);
     /// An operator's commands.
     pub(crate) const OPERATOR: Self = Self(1);
+
+    /// The release by the guardian of this process: the first, or a repeated one.
+    pub(crate) fn release(self, repeated: bool) -> Self {
+        Self(self.0 + RELEASES * (1 + u32::from(repeated)))
+    }
+
+    /// The process whose guardian this release is of, if it is one.
+    pub(crate) fn host(self) -> Option<Self> {
+        (self.0 > RELEASES).then_some(Self(self.0 % RELEASES))
+    }
 }
+
+/// Above the processes of any world.
+const RELEASES: u32 = 1_000_000;
 
 impl fmt::Display for Process {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "p{}", self.0)
+        match self.host() {
+            Some(host) => write!(out, "release of {host}"),
+            None => write!(out, "p{}", self.0),
+        }
     }
 }
 

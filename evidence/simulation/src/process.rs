@@ -2,6 +2,7 @@
 
 mod command;
 mod deadman;
+mod guardian;
 mod host;
 mod many;
 mod profile;
@@ -69,6 +70,7 @@ pub(crate) fn start(world: &Arc<World>, process: Process, profile: ProcessProfil
     };
     let storage = Arc::new(storage_of(world, process));
     let started = Started { world: Arc::clone(world), process, profile, env, storage, stop, deadline };
+    guardian::start(&started);
     let main: Task = match started.profile.kind {
         Kind::Vvm => Box::pin(started.run_to_exit(vvm::run)),
         Kind::Host => Box::pin(started.run_to_exit(host::run)),
@@ -82,6 +84,7 @@ impl Started {
     async fn run_to_exit(self, main: impl AsyncFn(&Self)) {
         main(&self).await;
         let Self { world, process, .. } = self;
+        world.farewell(process);
         world.note(format_args!("{process} has shut down"));
         if world.is_working(process) || world.deadline(process).is_some() {
             // A service panicked or did not stop in time, so the leadership was not handed back. This process

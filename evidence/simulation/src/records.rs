@@ -84,9 +84,12 @@ impl Records {
         self.cells.get(&key)?.documents.get(id).cloned()
     }
 
+    pub(crate) fn documents(&self, key: u32) -> impl Iterator<Item = &Document> {
+        self.cells.get(&key).into_iter().flat_map(|cell| cell.documents.values())
+    }
+
     pub(crate) fn page(&self, key: u32, scan: &Scan) -> Page {
-        let standing = self.cells.get(&key).into_iter().flat_map(|cell| cell.documents.values());
-        let mut left = standing.filter(|document| scan.takes(&document.id)).cloned();
+        let mut left = self.documents(key).filter(|document| scan.takes(&document.id)).cloned();
         let documents: Vec<Document> = left.by_ref().take(scan.limit.max(1)).collect();
         let next = left.next().and_then(|_| Some(documents.last()?.id.clone()));
         Page { documents, next }

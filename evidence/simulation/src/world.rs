@@ -4,9 +4,12 @@
 //! [`storage`]. [`World::check`] has those that must hold all the time; it runs between any two steps of
 //! tasks.
 
+mod guarding;
 mod storage;
 mod work;
 
+use guarding::{Guarding, ReleaseRun};
+pub(crate) use guarding::{Told, end_of};
 pub(crate) use storage::{LAST_SLOT, Sent};
 use work::Work;
 
@@ -83,6 +86,9 @@ pub(crate) struct State {
     /// For each slot, the largest epoch that an external system has seen.
     fences: BTreeMap<u32, Epoch>,
     processes: BTreeMap<Process, Alive>,
+    /// By the process that each guards.
+    guardians: BTreeMap<Process, Guarding>,
+    releases: BTreeMap<Process, ReleaseRun>,
     /// The processes that may campaign again for a slot that they have led.
     campaigning_again: BTreeSet<Process>,
     /// The process of each incarnation that was claimed with.
@@ -130,6 +136,14 @@ impl State {
     pub(crate) fn back_up(&mut self) {
         self.backup = Some(self.records.back_up());
     }
+
+    /// Everything that is at work: of living processes, and what dead ones have left.
+    fn at_work(&self) -> impl Iterator<Item = (Process, Incarnation, Work)> {
+        let living = self.processes.iter().map(|(process, alive)| (process, &alive.work));
+        let left = self.guardians.iter().map(|(host, guarding)| (host, &guarding.left));
+        let at_work = living.chain(left);
+        at_work.flat_map(|(process, work)| work.iter().map(|(of, work)| (*process, *of, *work)))
+    }
 }
 
 impl World {
@@ -150,6 +164,8 @@ impl World {
             ledger: Ledger::default(),
             fences: BTreeMap::new(),
             processes: BTreeMap::new(),
+            guardians: BTreeMap::new(),
+            releases: BTreeMap::new(),
             campaigning_again: BTreeSet::new(),
             claimants: BTreeMap::new(),
             in_flight: Vec::new(),
@@ -198,7 +214,7 @@ impl World {
         self.note(format_args!("{process} starts"));
     }
 
-    /// Ends the process and its work at once.
+    /// Ends the process, and its work at once if it has no guardian.
     pub(crate) fn died(&self, process: Process, how: &str) {
         let dead = self.state().processes.remove(&process);
         if let Some(dead) = dead {
@@ -207,7 +223,12 @@ impl World {
                 true => self.note(format_args!("{process} {how}")),
                 false => self.note(format_args!("{process} {how}, at work on slots {slots:?}")),
             }
-            self.state().signals.push(Signal::Crash(process));
+            let mut state = self.state();
+            if let Some(guarding) = state.guardians.get_mut(&process) {
+                guarding.left = dead.work;
+                guarding.host_died.notify_one();
+            }
+            state.signals.push(Signal::Crash(process));
         }
     }
 

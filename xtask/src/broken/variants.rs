@@ -201,4 +201,54 @@ pub(super) const VARIANTS: &[Variant] = &[
             broken: "            seen = storage.look_at_requests() => seen.map(|(seen, _)| seen.pause),",
         }],
     },
+    Variant {
+        name: "a guardian releases before the last descendant is reaped",
+        changes: &[Change {
+            file: "crates/vvm-host/src/host_end.rs",
+            good: "if !self.proven || self.orderly {",
+            broken: "if self.orderly {",
+        }],
+    },
+    Variant {
+        name: "a guardian releases by a ticket of an earlier epoch",
+        changes: &[Change {
+            file: "crates/vvm-host/src/left_behind.rs",
+            good: "let mut may_have_released = false;",
+            broken: "let (incarnation, epoch) = match storage.storage.get(&key).await {
+            Ok(Slot::Held { entry, .. }) => (entry.incarnation(), entry.epoch),
+            _ => (incarnation, epoch),
+        };
+        let mut may_have_released = false;",
+        }],
+    },
+    Variant {
+        name: "a guardian releases without the incarnation",
+        changes: &[Change {
+            file: "crates/vvm-host/src/left_behind.rs",
+            good: "let mut may_have_released = false;",
+            broken: "let incarnation = match storage.storage.get(&key).await {
+            Ok(Slot::Held { entry, .. }) if entry.epoch == epoch => entry.incarnation(),
+            _ => incarnation,
+        };
+        let mut may_have_released = false;",
+        }],
+    },
+    Variant {
+        name: "a guardian writes the history after its release",
+        changes: &[Change {
+            file: "crates/vvm-host/src/left_behind.rs",
+            good: "if let Some(documents) = storage.storage.documents() {",
+            broken: "let early = storage.storage.compare_and_delete(&key, incarnation, epoch).await;
+        tracing::debug!(?early);
+        if let Some(documents) = storage.storage.documents() {",
+        }],
+    },
+    Variant {
+        name: "a guardian knows only the last claim",
+        changes: &[Change {
+            file: "crates/vvm-host/src/host/preface.rs",
+            good: "        storage.leads(&cx.slot, &cx.standing, ttl);\n",
+            broken: "",
+        }],
+    },
 ];

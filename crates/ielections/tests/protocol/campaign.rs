@@ -7,8 +7,9 @@ use crate::{
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use std::cell::Cell;
 
-/// I1, I3, I5, I7 and I10, with clocks that run up to 10 % fast or slow, late and lost calls, stalls, crashes
-/// and kills. Then, without faults, as many candidates as possible must lead.
+/// I1, I3, I5, I6, I7 and I10, with clocks that run up to 10 % fast or slow, late and lost calls, stalls,
+/// crashes and kills, and guardians that release after a death, also late and twice. Then, without faults, as
+/// many candidates as possible must lead.
 #[test]
 fn candidates_under_faults_never_lead_at_once_and_lead_again_afterwards() {
     let met = Cell::new(Counts::default());
@@ -40,6 +41,8 @@ fn candidates_under_faults_never_lead_at_once_and_lead_again_afterwards() {
         met.own_renewed,
         met.abandoned,
         met.hinted,
+        met.released_by_guardian,
+        met.refused_to_guardian,
     ];
     assert!(each.iter().all(|count| *count >= 30), "{met:?}");
 }

@@ -4,11 +4,13 @@
 //! Every step is checked against the true times of calls and the true end of each leader's work.
 
 mod candidate;
+mod guardian;
 mod network;
 mod place;
 
 use crate::tape::Tape;
 use candidate::{Candidate, State};
+use guardian::Ticket;
 use ielections::{Incarnation, Ttl, Version};
 use network::Call;
 use place::Place;
@@ -52,11 +54,22 @@ pub(crate) enum Happening {
     Starts,
 }
 
-/// An event of a candidate, or the arrival of a call at the storage.
+/// An event of a candidate, the arrival of a call at the storage, or a release.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    To { who: usize, life: u64, what: Happening },
-    Lands { call: usize },
+    To {
+        who: usize,
+        life: u64,
+        what: Happening,
+    },
+    Lands {
+        call: usize,
+    },
+    /// A guardian releases.
+    Releases {
+        ticket: Ticket,
+        tries: usize,
+    },
 }
 
 /// The attempts of one campaign, and the records that it may have left.
@@ -80,6 +93,8 @@ pub(crate) struct Counts {
     pub(crate) own_renewed: u64,
     pub(crate) abandoned: u64,
     pub(crate) hinted: u64,
+    pub(crate) released_by_guardian: u64,
+    pub(crate) refused_to_guardian: u64,
 }
 
 impl std::ops::AddAssign for Counts {
@@ -93,6 +108,8 @@ impl std::ops::AddAssign for Counts {
         self.own_renewed += other.own_renewed;
         self.abandoned += other.abandoned;
         self.hinted += other.hinted;
+        self.released_by_guardian += other.released_by_guardian;
+        self.refused_to_guardian += other.refused_to_guardian;
     }
 }
 
@@ -148,6 +165,7 @@ impl World {
             self.now = at;
             match event {
                 Event::Lands { call } => self.lands(call),
+                Event::Releases { ticket, tries } => self.release_by(ticket, tries),
                 Event::To { who, life, what } if self.candidates[who].life == life => {
                     let stalled_until = self.candidates[who].stalled_until;
                     if stalled_until > at && !matches!(what, Happening::Killed { .. }) {

@@ -1,6 +1,6 @@
 //! A process with a [`Host`], which campaigns again after a loss and heeds pauses.
 
-use super::{NAME, Started, command::Command, service::Worker};
+use super::{NAME, Started, command::Command, guardian::send_ticket, service::Worker};
 use ielections::{Holder, Loss};
 use std::{sync::Arc, time::Duration};
 use vvm_host::{Ended, Host, HostSettings, Next};
@@ -12,7 +12,9 @@ pub(super) async fn run(started: &Started) {
     settings.slots = profile.slots;
     settings.ttl = profile.ttl;
     settings.holder = Holder::new("10.0.0.9").ok();
-    let Ok(host) = Host::on_storage(settings, env.clone(), Arc::clone(storage)) else { return };
+    let Ok(mut host) = Host::on_storage(settings, env.clone(), Arc::clone(storage)) else { return };
+    let (told, claimant) = (Arc::clone(world), *process);
+    host.report_claims(move |claim| send_ticket(&told, claimant, claim));
     let token = host.stop();
     let stops = async {
         stop.notified().await;

@@ -94,6 +94,11 @@ impl ProcessProfile {
         Self { kind, slots: world.slots, ttl, clock, wall, service, seed: rng.u64(..) }
     }
 
+    /// Whether a guardian may start it: as every host that leads for one command, it leads once at a time.
+    pub(crate) fn may_be_guarded(&self) -> bool {
+        self.kind != Kind::Many
+    }
+
     /// The same process with a service that starts, stops and runs as it should.
     pub(crate) fn sound(mut self) -> Self {
         self.service.fails_to_start = false;

@@ -1,6 +1,6 @@
 //! [`Worker`]: the work under a leadership. It writes documents, calls an external system, and ends somehow.
 
-use super::{Started, profile::ServiceProfile};
+use super::{Started, guardian::send_ticket, profile::ServiceProfile};
 use crate::{
     executor::Process,
     faults::FAULTS_END,
@@ -14,6 +14,7 @@ use ielections::{DocumentVersion, DocumentWrite, Documents, OnlyIf, Scan, Standi
 use std::{future::pending, panic::resume_unwind, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
+use vvm_host::operate::LeftBehind;
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
 use vvm_storage::ElectionKey;
 
@@ -28,6 +29,7 @@ pub(super) struct Worker {
     ttl: Ttl,
     service: ServiceProfile,
     seed: u64,
+    tells_guardian: bool,
 }
 
 impl Worker {
@@ -40,12 +42,19 @@ impl Worker {
             ttl: profile.ttl,
             service: profile.service,
             seed: profile.seed,
+            tells_guardian: false,
         }
     }
 
     /// For work that no VVM surrounds, which would catch the panic.
     pub(super) fn that_never_panics(mut self) -> Self {
         self.service.panics_after = None;
+        self
+    }
+
+    /// For work in a process that does not report its claims.
+    pub(super) fn that_tells_its_guardian(mut self) -> Self {
+        self.tells_guardian = true;
         self
     }
 
@@ -211,6 +220,11 @@ impl Service<ElectionKey> for Worker {
 
     async fn start(self: Box<Self>, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
         let slot = cx.slot.slot.get().get();
+        if self.tells_guardian {
+            let (slot, ttl) = (cx.slot.slot, self.ttl);
+            let (epoch, incarnation) = (cx.standing.epoch(), cx.standing.incarnation());
+            send_ticket(&self.world, self.process, Some(LeftBehind { slot, epoch, incarnation, ttl }));
+        }
         self.begins(slot, &cx.standing);
         self.clock.sleep(self.service.start_takes).await;
         if self.service.fails_to_start {

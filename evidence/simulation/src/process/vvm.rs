@@ -14,7 +14,8 @@ pub(super) async fn run(started: &Started) {
     let elections = Elections::new(Arc::clone(storage) as _, env.clone());
     let Ok(holder) = Holder::new("10.0.0.7") else { return };
     let config = VvmConfig::new(slots(profile.slots), holder, env);
-    let vvm = Vvm::provide(config, elections, vec![Box::new(Worker::of(started))]);
+    let worker = Worker::of(started).that_tells_its_guardian();
+    let vvm = Vvm::provide(config, elections, vec![Box::new(worker)]);
     let running = vvm.launch(profile.ttl, Acquisition::Forever);
     tokio::select! {
         biased;

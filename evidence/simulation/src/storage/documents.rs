@@ -9,12 +9,12 @@ use ielections::{
 };
 use vvm_storage::{Partition, SysVvmDocuments};
 
-/// So small that batches are split and scans have several pages.
+/// So small that batches are split and scans have several pages. A history fits into a document.
 const LIMITS: DocumentLimits = DocumentLimits {
     max_id_bytes: 64,
-    max_body_bytes: 1000,
+    max_body_bytes: 40_000,
     max_batch: 4,
-    max_batch_bytes: 4000,
+    max_batch_bytes: 50_000,
     max_page: 2,
 };
 
@@ -50,6 +50,7 @@ impl SysVvmDocuments for RemoteStorage {
         let key = key(at);
         let process = self.process;
         self.world.fence_read_begins(process, key);
+        self.world.asks_documents(process);
         let _reading = Reading { storage: self, key };
         let look = move |world: &World| {
             world.fence_read_ends(process, key);
@@ -60,6 +61,7 @@ impl SysVvmDocuments for RemoteStorage {
 
     async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
         let (key, id) = (key(at), id.clone());
+        self.world.asks_documents(self.process);
         self.ask(move |world| world.look(|records, _| records.document(key, &id))).await
     }
 

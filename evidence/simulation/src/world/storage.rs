@@ -1,7 +1,7 @@
 //! The storage of the world: faults of calls, and the checks of I2, I5, I6, I7 and rising epochs where a
 //! write is applied.
 
-use super::World;
+use super::{World, guarding::history};
 use crate::{
     executor::Process,
     faults::{Fate, Journey, Landing},
@@ -68,11 +68,14 @@ impl World {
             Write::Insert(_, _, entry) | Write::TakeOver(_, _, entry) => {
                 self.state().claimants.insert(entry.incarnation(), process);
             }
-            Write::Delete(_, incarnation, _) if self.state().in_flight.contains(incarnation) => {
+            Write::Delete(_, incarnation, _)
+                if process.host().is_none() && self.state().in_flight.contains(incarnation) =>
+            {
                 self.violated("I6", format_args!("{process} releases while a write of it is in flight"));
             }
             Write::Swap(..) | Write::Delete(..) | Write::Batch(..) => {}
         }
+        self.check_guardian_sends(process, write);
         Sent { process, at, at_sender }
     }
 
@@ -102,8 +105,13 @@ impl World {
         let now = self.clock.now();
         let mut state = self.state();
         let replaced = state.records.record(write.key()).cloned();
+        let is_guardian = sent.process.host().is_some();
+        let before = match write {
+            Write::Batch(key, ..) if is_guardian => history(&state.records, *key),
+            _ => Vec::new(),
+        };
         let refused = state.records.apply(now, sent.at, write);
-        let alive = state.processes.contains_key(&sent.process);
+        let alive = is_guardian || state.processes.contains_key(&sent.process);
         if refused.is_some() {
             return refused;
         }
@@ -137,6 +145,7 @@ impl World {
         self.note(format_args!("applied for {}: {write:?}", sent.process));
         if write.key() <= LAST_SLOT {
             self.check_applied(now, sent, write, replaced.as_ref());
+            self.check_guardian(sent.process, write, &before);
         }
         None
     }
@@ -150,10 +159,7 @@ impl World {
             (Write::Delete(_, incarnation, _), _) => {
                 let at_work = {
                     let state = self.state();
-                    let mut working = state.processes.iter();
-                    working
-                        .find(|(_, alive)| alive.work.contains_key(incarnation))
-                        .map(|(process, _)| *process)
+                    state.at_work().find(|(_, of, _)| of == incarnation).map(|(process, ..)| process)
                 };
                 if let Some(process) = at_work {
                     self.violated("I6", format_args!("the record of {process} is released while it works"));

@@ -9,8 +9,8 @@ use crate::{
 use ielections::{DocumentVersion, DocumentWrite, Entry, Fence, Holder, OnlyIf, Vacant, Version};
 use std::time::Duration;
 
-const P1: Process = Process(1);
-const P2: Process = Process(2);
+const P1: Process = Process(1001);
+const P2: Process = Process(2001);
 
 fn world() -> Arc<World> {
     let clock = MockClock::starting_at(Instant::from_nanos(1));
@@ -229,4 +229,77 @@ fn external_fence_that_refuses_the_leader_violates_rising_epochs() {
     world.external_call(1, Epoch::new(3).unwrap(), old.incarnation());
     world.external_call(1, leader.epoch, leader.incarnation());
     assert!(violation(&world).starts_with("rising epochs"), "{}", violation(&world));
+}
+
+/// A world whose first process has a guardian and leads slot 1.
+fn guarded() -> (Arc<World>, Entry) {
+    let (world, entry) = (world(), entry(1, 1));
+    let _host_died = world.guards(P1, true);
+    assert!(apply(&world, P1, &Write::Insert(1, Vacant::default(), entry.clone())).is_none());
+    world.work_begins(P1, 1, entry.epoch, entry.incarnation());
+    (world, entry)
+}
+
+fn release(entry: &Entry) -> Write {
+    Write::Delete(1, entry.incarnation(), entry.epoch)
+}
+
+/// Shows I1.
+#[test]
+fn work_while_a_dead_host_has_processes_left_violates_i1() {
+    let (world, _) = guarded();
+    world.died(P1, "crashes");
+    let next = entry(2, 2);
+    world.work_begins(P2, 1, next.epoch, next.incarnation());
+    assert!(violation(&world).starts_with("I1"), "{}", violation(&world));
+}
+
+/// Shows I6.
+#[test]
+fn release_by_a_guardian_before_the_last_process_is_reaped_violates_i6() {
+    for is_reaped in [true, false] {
+        let (world, entry) = guarded();
+        world.died(P1, "crashes");
+        if is_reaped {
+            world.ends_rest(P1);
+        }
+        world.asks_documents(P1.release(false));
+        assert!(apply(&world, P1.release(false), &release(&entry)).is_none());
+        assert_eq!(violation(&world).starts_with("I6"), !is_reaped, "{}", violation(&world));
+    }
+}
+
+/// Shows I2.
+#[test]
+fn release_of_another_record_by_a_guardian_violates_i2() {
+    let (world, _) = guarded();
+    let other = entry(1, 2);
+    assert!(apply(&world, P2, &Write::Insert(2, Vacant::default(), other.clone())).is_none());
+    world.died(P1, "crashes");
+    world.ends_rest(P1);
+    world.asks_documents(P1.release(true));
+    let of_another = Write::Delete(2, other.incarnation(), other.epoch);
+    assert!(apply(&world, P1.release(true), &of_another).is_none());
+    assert!(violation(&world).starts_with("I2"), "{}", violation(&world));
+}
+
+#[test]
+fn release_by_a_guardian_before_or_between_the_history_violates_it() {
+    let (world, entry) = guarded();
+    world.sent(P1.release(false), &release(&entry));
+    assert!(violation(&world).starts_with("history"), "{}", violation(&world));
+    let (world, entry) = guarded();
+    world.asks_documents(P1.release(false));
+    world.sent(P1.release(false), &release(&entry));
+    assert_eq!(violation(&world), "");
+    world.sent(P1.release(false), &batch(&entry, DocumentVersion::NONE, 1).1);
+    assert!(violation(&world).starts_with("history"), "{}", violation(&world));
+}
+
+#[test]
+fn guardian_that_writes_no_end_violates_the_history() {
+    let (world, entry) = guarded();
+    let (_, other) = batch(&entry, DocumentVersion::NONE, 1);
+    assert!(apply(&world, P1.release(false), &other).is_none());
+    assert!(violation(&world).starts_with("history"), "{}", violation(&world));
 }

@@ -31,8 +31,7 @@ impl World {
         self.count(|counts| counts.starts += 1);
         let other = {
             let state = self.state();
-            let works = |alive: &super::Alive| alive.work.values().any(|work| work.key == key);
-            state.processes.iter().find(|(_, alive)| works(alive)).map(|(other, _)| *other)
+            state.at_work().find(|(_, _, work)| work.key == key).map(|(other, ..)| other)
         };
         if let Some(other) = other.filter(|_| self.promises.one_leader()) {
             self.violated("I1", format_args!("{process} begins work on slot {key} while {other} is at work"));
@@ -185,8 +184,7 @@ impl World {
             let mut state = self.state();
             state.paused = true;
             state.counts.operator_pauses += 1;
-            let mut working = state.processes.iter().filter(|(_, alive)| !alive.work.is_empty());
-            working.next().map(|(process, _)| *process)
+            state.at_work().next().map(|(process, ..)| process)
         };
         if let Some(process) = working.filter(|_| self.promises.one_leader()) {
             self.violated("pause", format_args!("{process} is at work when the pause succeeds"));

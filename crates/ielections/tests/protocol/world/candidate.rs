@@ -1,7 +1,7 @@
 //! One candidate: campaigns, leads for a while, stops, loses, stalls, crashes, is killed, and restarts.
 
 use super::{
-    Drifting, Happening, Moment, Run, TTLS, World,
+    Drifting, Happening, Moment, Run, TTLS, Ticket, World,
     network::{HOP, Request},
     place::Term,
 };
@@ -29,13 +29,15 @@ pub(crate) struct Candidate {
     /// Rises with every restart, so that events of the time before have no effect.
     pub(crate) life: u64,
     pub(crate) stalled_until: Moment,
-    ttl: Ttl,
+    pub(crate) ttl: Ttl,
     poll: Duration,
     timer: u64,
     calling: bool,
     withdrawn: bool,
     entropy: Arc<dyn Entropy>,
     wall: MockWallClock,
+    /// Of all its leaderships so far.
+    pub(crate) tickets: Vec<Ticket>,
     /// Steps at one moment of the world.
     steps: (Moment, u32),
 }
@@ -77,6 +79,7 @@ impl Candidate {
             withdrawn: false,
             entropy: Arc::new(Counted(AtomicU64::new((who as u64) << 56))),
             wall: MockWallClock::new(),
+            tickets: Vec::new(),
             steps: (0, 0),
         }
     }
@@ -99,7 +102,7 @@ impl World {
             Happening::Answered { call } => self.answered(who, call),
             Happening::Withdrawn { run } => self.withdraw(who, run),
             Happening::WorkStops => self.stop_work(who),
-            Happening::Crashes => self.end(who),
+            Happening::Crashes => self.die(who),
             Happening::Killed { at } => self.killed(who, at),
         }
     }
@@ -150,7 +153,7 @@ impl World {
     }
 
     /// Restarts the candidate. Calls in flight stay in flight.
-    fn end(&mut self, who: usize) {
+    pub(super) fn end(&mut self, who: usize) {
         let one = &mut self.candidates[who];
         one.state = State::Out;
         one.life += 1;
@@ -165,7 +168,7 @@ impl World {
         let State::Leading { at: place, term, .. } = self.candidates[who].state else { return };
         if self.places[place].terms[term].ends == at {
             self.counts.killed += 1;
-            self.end(who);
+            self.die(who);
         }
     }
 
@@ -254,6 +257,7 @@ impl World {
         let term = self.places[won.slot].terms.len();
         let epoch = won.entry.epoch;
         self.places[won.slot].terms.push(Term { epoch, ends: 0 });
+        self.deposit(who, &won);
         let lease = Lease::begin(won.entry, won.sent_at, RenewalAttempts::UntilLoss, Jitter::NONE);
         let wake_at = lease.wake_at();
         self.candidates[who].state = State::Leading { lease, at: won.slot, term, stopped: false };

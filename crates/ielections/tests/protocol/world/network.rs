@@ -31,6 +31,8 @@ pub(crate) struct Call {
     pub(crate) found: Option<Found>,
     pub(crate) answered: bool,
     pub(crate) failure: Option<Failure>,
+    /// A guardian sent it, and waits for no answer here.
+    pub(crate) by_guardian: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -88,6 +90,18 @@ impl Call {
 impl World {
     /// Sends a request and draws its fate. `timeout` is on the sender's clock.
     pub(super) fn send(&mut self, who: usize, run: Option<usize>, request: Request, timeout: Duration) {
+        let (call, answered_after) = self.depart(who, run, request, timeout);
+        self.schedule(who, answered_after + HOP * 2, Happening::Answered { call });
+    }
+
+    /// Sends a request whose answer is not delivered. Returns the call, and when it would be answered.
+    pub(super) fn depart(
+        &mut self,
+        who: usize,
+        run: Option<usize>,
+        request: Request,
+        timeout: Duration,
+    ) -> (usize, Duration) {
         let call = self.calls.len();
         let longest = self.candidates[who].clock.span(timeout);
         let longest = if self.is_calm() { longest.mul_f64(0.8) } else { longest };
@@ -106,11 +120,19 @@ impl World {
         };
         let timed_out = failure.is_some() && self.tape.chance(50);
         let answered_after = if timed_out { longest } else { out + back };
-        self.calls.push(Call { who, run, request, found: None, answered: false, failure });
+        self.calls.push(Call {
+            who,
+            run,
+            request,
+            found: None,
+            answered: false,
+            failure,
+            by_guardian: false,
+        });
         if let Some(delay) = lands_after {
             self.put(self.now + (HOP + delay).as_nanos() as u64, Event::Lands { call });
         }
-        self.schedule(who, answered_after + HOP * 2, Happening::Answered { call });
+        (call, answered_after)
     }
 
     pub(super) fn lands(&mut self, call: usize) {
@@ -138,8 +160,11 @@ impl World {
                 })
             }
             Request::Delete(at, incarnation, epoch) => {
-                let ours =
-                    self.places[*at].slot().entry().is_some_and(|found| found.incarnation() == *incarnation);
+                let entry = self.places[*at].slot().entry();
+                let ours = entry.is_some_and(|found| found.is_of(*incarnation, *epoch));
+                if self.calls[call].by_guardian {
+                    self.judge_release(*at, *epoch, ours);
+                }
                 if ours {
                     self.places[*at].history.push(Slot::Vacant(Vacant { last_epoch: Some(*epoch) }));
                 }
