@@ -52,10 +52,12 @@ pub(super) fn build(source: &Source, storages: Storages) -> Result<Vec<u8>, Dist
     let target_folder = source.root.join("target");
     let mut command = cargo();
     command
-        .args(["build", "--locked", "--profile", "dist", "--package", "vvm-cli"])
+        .args(["rustc", "--locked", "--profile", "dist", "--package", "vvm-cli", "--bin", "vvm"])
         .args(["--target", triple, "--target-dir"])
         .arg(&target_folder)
         .args(["--features", storages.features()])
+        // The profile says it too, but not for a package with settings of its own.
+        .args(["--", "-C", "strip=symbols"])
         .current_dir(&source.root)
         .env("CARGO_ENCODED_RUSTFLAGS", rust_flags(source)?)
         .env(format!("CFLAGS_{}", triple.replace('-', "_")), c_flags(&source.root, &cargo_home()))
@@ -63,7 +65,7 @@ pub(super) fn build(source: &Source, storages: Storages) -> Result<Vec<u8>, Dist
     let status = command.status();
     let status = status.map_err(|cause| DistError::Start { program: "cargo".into(), cause })?;
     if !status.success() {
-        let command = format!("cargo build --profile dist --target {triple}");
+        let command = format!("cargo rustc --profile dist --target {triple}");
         return Err(DistError::Failed { command, status: status.to_string(), said: String::new() });
     }
     read(&target_folder.join(triple).join("dist/vvm"))
