@@ -135,7 +135,7 @@ fn of_containers() -> Vec<Shown> {
             words: [behind("ENTRYPOINT "), behind("CMD ")].concat(),
         });
     }
-    for path in files("packaging", ".yaml") {
+    for path in files("packaging/kubernetes/base", ".yaml") {
         let text = fs::read_to_string(&path).unwrap();
         for arguments in text.lines().filter_map(|line| line.trim_start().strip_prefix("args: ")) {
             let words = [vec!["vvm".to_owned()], list(arguments)].concat();
@@ -143,17 +143,6 @@ fn of_containers() -> Vec<Shown> {
         }
     }
     shown
-}
-
-/// Returns the block below `key: |` of a YAML file, without its indentation.
-fn block_of_yaml(text: &str, key: &str) -> String {
-    let mut below =
-        text.lines().skip_while(|line| line.trim_start() != format!("{key}: |")).skip(1).peekable();
-    let depth = below.peek().map_or(0, |line| line.len() - line.trim_start().len());
-    below
-        .map_while(|line| line.is_empty().then_some("").or_else(|| line.strip_prefix(&" ".repeat(depth))))
-        .map(|line| format!("{line}\n"))
-        .collect()
 }
 
 /// Parses it as the program does, but without `--config`, whose file is not here: missing options are then no
@@ -209,30 +198,71 @@ fn check_settings(place: &str, settings: &str) {
     let path = folder.path().join("vvm.toml");
     fs::write(&path, settings).unwrap();
     let words = ["vvm".into(), "run".into(), "--config".into(), path.into_os_string()];
-    let outcome = read(words.into(), &Variables::new());
+    // The pods' settings have their storage in the environment.
+    let storage = ("VVM_STORAGE".into(), "k8s://default".into());
+    let variables = if settings.contains("storage = ") { Variables::new() } else { vec![storage] };
+    let outcome = read(words.into(), &variables);
     assert!(outcome.is_ok(), "{place}: {outcome:?}");
+}
+
+/// The settings files in packaging.
+fn of_packaging() -> Vec<(PathBuf, String)> {
+    let found =
+        ["packaging/kubernetes/base", "packaging/settings"].iter().flat_map(|folder| files(folder, ".toml"));
+    found.map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
 }
 
 #[test]
 fn settings_files_in_packaging_are_accepted() {
-    let path = root().join("packaging/kubernetes.yaml");
-    let settings = block_of_yaml(&fs::read_to_string(path).unwrap(), "vvm.toml");
-    assert!(settings.contains("command = "), "{settings}");
-    check_settings("kubernetes.yaml", &settings);
+    let files = of_packaging();
+    assert!(files.len() >= 4, "{files:?}");
+    for (path, settings) in files {
+        assert!(settings.contains("command = "), "{settings}");
+        check_settings(&path.display().to_string(), &settings);
+    }
 }
 
-/// At least stop-timeout + TTL/4 + 5 s, as the comment in the file says.
+/// Variables in the environment file of the unit, also those in comments, are settings.
 #[test]
-fn grace_period_of_pods_covers_a_clean_stop() {
-    let text = fs::read_to_string(root().join("packaging/kubernetes.yaml")).unwrap();
-    let settings = block_of_yaml(&text, "vvm.toml");
-    let seconds = |key: &str| {
-        let line = settings.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = \"")).unwrap();
-        line.trim_end_matches("s\"").parse::<u32>().unwrap()
-    };
-    let grace =
-        text.lines().find_map(|line| line.trim_start().strip_prefix("terminationGracePeriodSeconds: "));
-    assert!(grace.unwrap().parse::<u32>().unwrap() >= seconds("stop-timeout") + seconds("ttl") / 4 + 5);
+fn variables_in_packaging_are_settings() {
+    let text = fs::read_to_string(root().join("packaging/settings/payroll.env")).unwrap();
+    let commands = described();
+    let options = commands.find_subcommand("run").unwrap().get_arguments();
+    let settings = options.filter_map(|option| Some(option.get_long()?.to_uppercase().replace('-', "_")));
+    let settings = settings.chain(["STORAGE_PASSWORD".to_owned()]).collect::<Vec<_>>();
+    let lines = text.lines().map(|line| line.trim_start_matches('#'));
+    let named = lines.filter_map(|line| line.strip_prefix("VVM_")?.split_once('=')).collect::<Vec<_>>();
+    assert!(named.len() >= 2, "{named:?}");
+    for (name, _) in named {
+        assert!(settings.iter().any(|setting| setting == name), "VVM_{name}");
+    }
+}
+
+/// Returns a duration of a settings file, in seconds.
+fn seconds(settings: &str, key: &str) -> u32 {
+    let line = settings.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = \"")).unwrap();
+    line.trim_end_matches("s\"").parse().unwrap()
+}
+
+/// Returns the number after `key` in a file of packaging.
+fn number(file: &str, key: &str) -> u32 {
+    let text = fs::read_to_string(root().join("packaging").join(file)).unwrap();
+    text.lines().find_map(|line| line.trim_start().strip_prefix(key)).unwrap().parse().unwrap()
+}
+
+/// At least stop-timeout + TTL/4 + 5 s for pods, and stop-timeout + 5 s for units, as their comments say.
+#[test]
+fn grace_periods_cover_a_clean_stop() {
+    let grace = number("kubernetes/base/deployment.yaml", "terminationGracePeriodSeconds: ");
+    let stop = number("vvm@.service", "TimeoutStopSec=");
+    for (path, settings) in of_packaging() {
+        let stop_timeout = seconds(&settings, "stop-timeout");
+        if path.ends_with("base/vvm.toml") {
+            assert!(grace >= stop_timeout + seconds(&settings, "ttl") / 4 + 5);
+        } else {
+            assert!(stop >= stop_timeout + 5, "{}", path.display());
+        }
+    }
 }
 
 /// Blocks of TOML that name a storage are settings files.

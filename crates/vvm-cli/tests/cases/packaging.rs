@@ -3,9 +3,12 @@
 use crate::VVM;
 use std::{fs, path::PathBuf, process::Command};
 
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../packaging")
+}
+
 fn shipped(name: &str) -> String {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(name);
-    fs::read_to_string(path).unwrap()
+    fs::read_to_string(folder().join(name)).unwrap()
 }
 
 /// Returns a setting of the unit.
@@ -56,6 +59,9 @@ fn unit_passes_systemd_analyze_verify() {
             let (_, said) = verify(&path).unwrap();
             assert!(said.contains("mixd"), "{said}");
             fs::write(&path, &unit).unwrap();
+            let security = ["security", "--offline=true", "--threshold=50", "--no-pager"];
+            let rated = Command::new("systemd-analyze").args(security).arg(&path).output().unwrap();
+            assert!(rated.status.success(), "{}", String::from_utf8_lossy(&rated.stdout));
             fs::write(&hardening, shipped("hardening.conf").replace("=strict", "=strickt")).unwrap();
             let (_, said) = verify(&path).unwrap();
             assert!(said.contains("strickt"), "the drop-in is not read: {said}");
@@ -66,11 +72,34 @@ fn unit_passes_systemd_analyze_verify() {
     }
 }
 
+/// Rendered by kubectl, if it is installed. `cargo xtask test-drivers --only kubernetes` applies the result.
+#[test]
+fn overlay_changes_namespace_and_image_and_pods_mount_the_settings_of_their_contents() {
+    let overlay = folder().join("kubernetes/overlays/production");
+    match Command::new("kubectl").arg("kustomize").arg(overlay).output() {
+        Ok(output) => {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let rendered = String::from_utf8(output.stdout).unwrap();
+            // Two deployments, services and sets of settings; account, role, and twice in its binding.
+            assert_eq!(rendered.matches("\n  namespace: payroll\n").count(), 10, "{rendered}");
+            for settings in ["payroll-", "payroll-router-"] {
+                let mounted = format!("configMap:\n          name: {settings}");
+                let (_, rest) = rendered.split_once(&mounted).unwrap();
+                let name = format!("  name: {settings}{}", rest.lines().next().unwrap());
+                assert!(rendered.contains(&format!("kind: ConfigMap\nmetadata:\n{name}\n")), "{name}");
+            }
+            assert!(rendered.contains("image: registry.example/payroll:1\n"), "{rendered}");
+        }
+        Err(missing) => println!("not checked: kubectl is missing: {missing}"),
+    }
+}
+
 /// The liveness probe needs at least one TTL to fail. So a leader that hangs is ended at its deadline, which
 /// logs the reason.
 #[test]
 fn probes_and_proxy_use_paths_that_vvm_answers() {
-    let example = shipped("kubernetes.yaml");
+    let files = ["base/vvm.toml", "base/deployment.yaml", "router/haproxy.cfg"];
+    let example = files.map(|file| shipped(&format!("kubernetes/{file}"))).concat();
     let number = |before: &str| {
         let mut found = example.split(before).skip(1);
         let behind = found.next().unwrap_or_else(|| panic!("no {before:?}"));

@@ -55,8 +55,8 @@
 //! | `request_timeout=5s` | how long a request may take, from 100 ms to 60 s: 2 s unless given, half of it for connecting |
 //!
 //! **Rights.** `get`, `create`, `update` and `watch` on leases of `coordination.k8s.io` in the namespace:
-//! `packaging/kubernetes-rbac.yaml`. [`init_storage`](crate::init_storage) creates nothing; it checks the
-//! rights, and by a dry run that a Lease can be created.
+//! `packaging/kubernetes/base/rbac.yaml`. [`init_storage`](crate::init_storage) creates nothing; it checks
+//! the rights, and by a dry run that a Lease can be created.
 //!
 //! **Errors.**
 //!

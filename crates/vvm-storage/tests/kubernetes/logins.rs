@@ -8,9 +8,11 @@ use vvm_storage::{
     kubernetes::{LeaseStorage, OpenError},
 };
 
-const RULES: &str = include_str!("../../../../packaging/kubernetes-rbac.yaml");
+const RULES: &str = include_str!("../../../../packaging/kubernetes/base/rbac.yaml");
 
-const EXAMPLE: &str = include_str!("../../../../packaging/kubernetes.yaml");
+const FLOW_SCHEMA: &str = include_str!("../../../../packaging/kubernetes/flow-schema.yaml");
+
+const KUSTOMIZATIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/kubernetes");
 
 fn kubeconfig() -> PathBuf {
     option("kubeconfig").unwrap().into()
@@ -39,7 +41,7 @@ async fn user_without_a_role_is_told_which() {
     let error = refused(&url("stranger")).await;
     println!("{error}");
     assert!(matches!(&error, OpenError::Refused { .. }) && !error.is_passing(), "{error:?}");
-    for part in ["kubernetes-rbac.yaml", "get, create, update", "stranger"] {
+    for part in ["kubernetes/base/rbac.yaml", "get, create, update", "stranger"] {
         assert!(error.to_string().contains(part), "{part}: {error}");
     }
     assert!(matches!(init_storage(&url("stranger")).await, Err(Refusal::Kubernetes(_))));
@@ -66,20 +68,27 @@ async fn shipped_rules_are_enough_by_token_and_by_certificate() {
 }
 
 #[test]
-fn shipped_deployment_is_accepted_and_uses_the_service_account_of_the_rules() {
-    for text in [RULES, EXAMPLE] {
-        let applied = try_kubectl(&["apply", "--validate=strict", "-f", "-"], text).unwrap();
-        println!("{applied}");
+fn shipped_kustomizations_are_accepted_and_use_the_service_account_of_the_rules() {
+    let created = "apiVersion: v1\nkind: Namespace\nmetadata: {name: payroll}\n";
+    for text in [FLOW_SCHEMA, created] {
+        println!("{}", try_kubectl(&["apply", "--validate=strict", "-f", "-"], text).unwrap());
     }
-    let account = ["get", "deployment/payroll", "-o", "jsonpath={.spec.template.spec.serviceAccountName}"];
-    let account = try_kubectl(&account, "").unwrap();
-    let can = format!("--as=system:serviceaccount:{}:{account}", namespace());
-    for (verb, answer) in [("get", "yes"), ("create", "yes"), ("update", "yes"), ("watch", "yes")] {
-        let said = try_kubectl(&["auth", "can-i", verb, "leases", &can], "");
-        assert_eq!(said.as_deref().map(str::trim), Ok(answer), "{verb}");
+    for (folder, namespace) in [("base", &*namespace()), ("overlays/production", "payroll")] {
+        let there = |arguments: &[&str], input: &str| {
+            try_kubectl(&[&["--namespace", namespace], arguments].concat(), input)
+        };
+        let rendered = there(&["kustomize", &format!("{KUSTOMIZATIONS}/{folder}")], "").unwrap();
+        println!("{}", there(&["apply", "--validate=strict", "-f", "-"], &rendered).unwrap());
+        let account = "jsonpath={.spec.template.spec.serviceAccountName}";
+        let account = there(&["get", "deployment/payroll", "-o", account], "").unwrap();
+        let can = format!("--as=system:serviceaccount:{namespace}:{account}");
+        for verb in ["get", "create", "update", "watch"] {
+            let said = there(&["auth", "can-i", verb, "leases", &can], "");
+            assert_eq!(said.as_deref().map(str::trim), Ok("yes"), "{verb} in {namespace}");
+        }
+        let said = there(&["auth", "can-i", "delete", "leases", &can], "");
+        assert!(said.is_err(), "more than is needed");
     }
-    let said = try_kubectl(&["auth", "can-i", "delete", "leases", &can], "");
-    assert!(said.is_err(), "more than is needed");
 }
 
 #[tokio::test(flavor = "multi_thread")]

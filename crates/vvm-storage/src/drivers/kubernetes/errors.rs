@@ -34,7 +34,7 @@ pub(super) enum DriverError {
     /// No Role allows it.
     #[error(
         "the API server denies the request: bind a Role that allows get, create, update and watch on leases \
-         of coordination.k8s.io, as packaging/kubernetes-rbac.yaml does ({0})"
+         of coordination.k8s.io, as packaging/kubernetes/base/rbac.yaml does ({0})"
     )]
     Denied(String),
     /// Nothing can be created there.
@@ -44,9 +44,7 @@ pub(super) enum DriverError {
     #[error("the API server refuses the request: {0}")]
     Refused(String),
     /// Too many requests, by its priority and fairness.
-    #[error(
-        "the API server throttles our requests: apply the FlowSchema of packaging/kubernetes-rbac.yaml ({0})"
-    )]
+    #[error("the API server throttles our requests: apply packaging/kubernetes/flow-schema.yaml ({0})")]
     Throttled(String),
     /// Something else was in the way of a write that was not applied.
     #[error("the API server did not apply it: {0}")]

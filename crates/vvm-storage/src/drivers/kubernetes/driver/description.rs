@@ -17,7 +17,7 @@ pub(super) async fn describe(connections: &Connections) -> Result<Description, D
     }
     Ok(description.concerned(format!(
         "no Role allows us to {} leases of coordination.k8s.io in namespace {}: apply \
-         packaging/kubernetes-rbac.yaml",
+         packaging/kubernetes/base/rbac.yaml",
         missing.join(", "),
         connections.namespace()
     )))
