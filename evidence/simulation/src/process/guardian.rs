@@ -11,7 +11,7 @@ use crate::{
     world::{Signal, Told, World, end_of},
 };
 use fastrand::Rng;
-use ielections::{Incarnation, Ttl};
+use ielections::Ttl;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{Notify, watch};
 use vvm_clock::{Clock, Instant};
@@ -118,15 +118,13 @@ impl Guardian {
             self.stop.notify_one();
             host_died.notified().await;
         }
-        let left = self.world.left_by(self.host);
         let reaped_at = self.reap(is_alive).await;
         if !is_alive {
             return;
         }
         // What is left now is out of its reach.
-        let proven = self.world.left_by(self.host).is_empty();
+        let proven = !self.world.left_work(self.host);
         let Told { claim, tickets, is_orderly } = self.world.told(self.host);
-        self.check_ticket(claim, &left);
         if proven {
             self.repeats(&tickets);
         }
@@ -144,18 +142,9 @@ impl Guardian {
         }
     }
 
-    /// A guardian that got every note knows what its host worked under: otherwise a fail-over takes a TTL.
-    fn check_ticket(&self, claim: Option<LeftBehind>, left: &[Incarnation]) {
-        let knows = left.iter().all(|of| claim.is_some_and(|claim| claim.incarnation == *of));
-        if self.has_every_note && !knows && self.world.promises.storage {
-            let what = format_args!("{} worked under {left:?}, and its guardian knows {claim:?}", self.host);
-            self.world.violated("ticket", what);
-        }
-    }
-
     /// Waits until no process of the host is left that the guardian can reap, and returns when.
     async fn reap(&mut self, is_alive: bool) -> Instant {
-        if self.world.left_by(self.host).is_empty() {
+        if !self.world.left_work(self.host) {
             return self.clock.now();
         }
         self.world.count(|counts| counts.outlived += 1);

@@ -79,11 +79,21 @@ impl World {
         self.state().guardians.get(&host).map(|guarding| guarding.told.clone()).unwrap_or_default()
     }
 
-    /// The leaderships under which `host` has left processes at work.
-    pub(crate) fn left_by(&self, host: Process) -> Vec<Incarnation> {
-        let state = self.state();
-        let left = state.guardians.get(&host).into_iter().flat_map(|guarding| guarding.left.keys());
-        left.copied().collect()
+    /// Whether `host` has left processes at work.
+    pub(crate) fn left_work(&self, host: Process) -> bool {
+        self.state().guardians.get(&host).is_some_and(|guarding| !guarding.left.is_empty())
+    }
+
+    /// Checks that a guardian that gets every note knows under which leadership its host begins to work:
+    /// otherwise a fail-over takes a TTL.
+    pub(super) fn check_ticket(&self, host: Process, incarnation: Incarnation) {
+        let told = self.told(host);
+        let knows = told.claim.is_some_and(|claim| claim.incarnation == incarnation);
+        if self.has_every_note(host) == Some(true) && !knows {
+            let what =
+                format_args!("{host} works under {incarnation:?}; its guardian knows {:?}", told.claim);
+            self.violated("ticket", what);
+        }
     }
 
     /// The last process of `host` has ended.

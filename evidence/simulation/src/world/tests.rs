@@ -234,7 +234,7 @@ fn external_fence_that_refuses_the_leader_violates_rising_epochs() {
 /// A world whose first process has a guardian and leads slot 1.
 fn guarded() -> (Arc<World>, Entry) {
     let (world, entry) = (world(), entry(1, 1));
-    let _host_died = world.guards(P1, true);
+    let _host_died = world.guards(P1, false);
     assert!(apply(&world, P1, &Write::Insert(1, Vacant::default(), entry.clone())).is_none());
     world.work_begins(P1, 1, entry.epoch, entry.incarnation());
     (world, entry)
@@ -302,4 +302,12 @@ fn guardian_that_writes_no_end_violates_the_history() {
     let (_, other) = batch(&entry, DocumentVersion::NONE, 1);
     assert!(apply(&world, P1.release(false), &other).is_none());
     assert!(violation(&world).starts_with("history"), "{}", violation(&world));
+}
+
+#[test]
+fn guardian_that_does_not_know_the_leadership_of_its_host_violates_the_ticket() {
+    let (world, entry) = (world(), entry(1, 1));
+    let _host_died = world.guards(P2, true);
+    world.work_begins(P2, 1, entry.epoch, entry.incarnation());
+    assert!(violation(&world).starts_with("ticket"), "{}", violation(&world));
 }

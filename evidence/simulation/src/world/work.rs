@@ -29,6 +29,7 @@ impl World {
     pub(crate) fn work_begins(&self, process: Process, key: u32, epoch: Epoch, incarnation: Incarnation) {
         self.note(format_args!("{process} works on slot {key}, epoch {epoch}"));
         self.count(|counts| counts.starts += 1);
+        self.check_ticket(process, incarnation);
         let other = {
             let state = self.state();
             state.at_work().find(|(_, _, work)| work.key == key).map(|(other, ..)| other)
