@@ -46,16 +46,15 @@ pub struct PastLeadership {
 /// Writes the history of a slot for its leader.
 pub(crate) struct HistoryWriter {
     documents: Option<Documents>,
-    holder: String,
-    epoch: u64,
-    started_ms: u64,
+    own: PastLeadership,
 }
 
 impl HistoryWriter {
     /// Writes under `standing`. Writes nothing if the storage has no documents.
     pub(crate) fn new(standing: &Standing, holder: &str) -> Self {
         let (holder, epoch) = (holder.to_owned(), standing.epoch().get());
-        Self { documents: standing.documents(), holder, epoch, started_ms: now() }
+        let own = PastLeadership { holder, epoch, started_ms: now(), ended_ms: None, end: None };
+        Self { documents: standing.documents(), own }
     }
 
     /// Writes the start, and completes earlier entries that have no end.
@@ -93,15 +92,14 @@ impl HistoryWriter {
 
     /// Returns the history with this leadership as its last entry.
     fn with(&self, mut history: Vec<PastLeadership>, end: Option<&str>) -> Vec<PastLeadership> {
-        history.retain(|past| past.epoch < self.epoch);
+        let own = &self.own;
+        history.retain(|past| past.epoch < own.epoch);
         for past in history.iter_mut().filter(|past| past.ended_ms.is_none()) {
-            past.ended_ms = Some(self.started_ms);
-            past.end = Some(format!("ended without a word; followed by {}", self.holder));
+            past.ended_ms = Some(own.started_ms);
+            past.end = Some(format!("ended without a word; followed by {}", own.holder));
         }
-        let end = end.map(shortened);
-        let ended_ms = end.as_ref().map(|_| now());
-        let (holder, epoch, started_ms) = (self.holder.clone(), self.epoch, self.started_ms);
-        history.push(PastLeadership { holder, epoch, started_ms, ended_ms, end });
+        let (ended_ms, end) = (end.map(|_| now()), end.map(shortened));
+        history.push(PastLeadership { ended_ms, end, ..own.clone() });
         let surplus = history.len().saturating_sub(KEPT);
         history.drain(..surplus);
         history
@@ -170,7 +168,9 @@ mod tests {
     use super::*;
 
     fn writer(epoch: u64) -> HistoryWriter {
-        HistoryWriter { documents: None, holder: format!("holder {epoch}"), epoch, started_ms: epoch * 10 }
+        let (holder, started_ms) = (format!("holder {epoch}"), epoch * 10);
+        let own = PastLeadership { holder, epoch, started_ms, ended_ms: None, end: None };
+        HistoryWriter { documents: None, own }
     }
 
     #[test]
@@ -190,7 +190,8 @@ mod tests {
     fn history_is_bounded_in_entries_and_bytes() {
         let mut history = Vec::new();
         for epoch in 1..=200 {
-            let writer = HistoryWriter { holder: "\u{1}".repeat(255), ..writer(epoch) };
+            let mut writer = writer(epoch);
+            writer.own.holder = "\u{1}".repeat(255);
             history = writer.with(history, Some(&"\u{1f600}".repeat(10_000)));
         }
         assert_eq!((history.len(), history[0].epoch), (KEPT, 137));

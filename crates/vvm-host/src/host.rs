@@ -10,7 +10,6 @@ mod ended;
 mod next;
 mod opening;
 mod preface;
-mod primary;
 mod refusal;
 mod settings;
 mod start_line;
@@ -31,7 +30,6 @@ use crate::{
 };
 use campaigns::Campaigns;
 use ielections::Env;
-use primary::PrimaryOnly;
 use primary_only::Registry;
 use std::{fmt, future::pending, net::SocketAddr, sync::Arc, time::Duration};
 use stop::StopSignals;
@@ -57,7 +55,7 @@ pub struct Host {
     storage: Option<Arc<ElectionsTtlStorage>>,
     wakeups: LocalWakeups,
     http: Option<HttpServer>,
-    shown: Option<PrimaryOnly>,
+    shown: Option<Registry>,
     signals: Option<StopSignals>,
     on_claim: Option<OnClaim>,
 }
@@ -104,18 +102,14 @@ impl Host {
     /// Outside of a tokio runtime with time and I/O.
     pub fn with_env(settings: HostSettings, env: Env, signals: Signals) -> Result<Self, HostError> {
         let holder = identity::or_own_name(settings.holder.as_ref())?;
-        let candidate = Candidate {
-            name: settings.name.clone(),
-            holder: holder.clone(),
-            slots: settings.slots,
-            ttl: settings.ttl,
-        };
+        let candidate =
+            Candidate { name: settings.name.clone(), holder, slots: settings.slots, ttl: settings.ttl };
         let status = Arc::new(HostStatus::new(candidate, Arc::clone(&env.clock)));
         let wakeups = wakeups(&settings, &env.clock);
         let http = settings.http.map(HttpServer::bind).transpose()?;
         let signals = (signals == Signals::Caught).then(|| StopSignals::catch(&settings)).transpose()?;
         let stop = CancellationToken::new();
-        let campaigns = Campaigns { settings, holder, env, status, stop };
+        let campaigns = Campaigns { settings, env, status, stop };
         Ok(Self { campaigns, storage: None, wakeups, http, shown: None, signals, on_claim: None })
     }
 
@@ -143,13 +137,13 @@ impl Host {
 
     /// Returns the address of the HTTP server, which answers while the host runs.
     pub fn http(&self) -> Option<SocketAddr> {
-        self.http.as_ref().map(HttpServer::address)
+        self.http.as_ref().map(|server| server.address)
     }
 
     /// Adds the services and instances of `registry` to `/status`, `/metrics` and the page. To be led,
     /// `registry` still has to be one of the [`Services`](super::Services). The last call counts.
     pub fn show(&mut self, registry: &Registry) {
-        self.shown = Some(PrimaryOnly::of(registry));
+        self.shown = Some(registry.clone());
     }
 
     /// Has `report` called before each claim is sent, with the record that it may write, and with `None` when
@@ -208,11 +202,7 @@ impl Host {
         mut after: impl FnMut(&Ended) -> Next + Send,
     ) -> Ended {
         let Self { campaigns, storage, wakeups, http, shown, signals, on_claim } = self;
-        let answers = Answers::new(Arc::clone(&campaigns.status));
-        let answers = match shown {
-            Some(shown) => answers.with(Arc::new(shown)),
-            None => answers,
-        };
+        let answers = Answers::new(Arc::clone(&campaigns.status), shown);
         let answering = async {
             match http {
                 // Boxed, because the type nests too deeply for the compiler otherwise.
@@ -239,9 +229,8 @@ impl Host {
             };
             let ended = match storage {
                 Ok(storage) => {
-                    let (status, clock) = (Arc::clone(&campaigns.status), Arc::clone(&campaigns.env.clock));
-                    let stop = campaigns.stop.clone();
-                    let storage = HostStorage::new(storage, wakeups, status, clock, stop);
+                    let (status, stop) = (Arc::clone(&campaigns.status), campaigns.stop.clone());
+                    let storage = HostStorage::new(storage, wakeups, status, stop);
                     let storage = Arc::new(storage.reporting_claims(on_claim));
                     let ended = campaigns.run(&storage, services, &mut after).await;
                     campaigns.status.ends(ended.to_string());

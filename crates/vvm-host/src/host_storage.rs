@@ -19,29 +19,26 @@ use ielections::{
     Claim, Delete, DocumentStorage, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Standing, Swap,
     Terms, Ttl, TtlStorage, Vacant, WriteError,
 };
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use parking_lot::Mutex;
+use std::{fmt, sync::Arc};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant};
-use vvm_storage::{
-    Advanced, ClusterName, ElectionKey, ElectionsTtlStorage, Pause, RequestExpiry, Requests, Stage, StepDown,
-};
+use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, RequestExpiry, Requests, StepDown};
 
 /// The storage of one host, for the slots of one cluster.
 pub(crate) struct HostStorage {
-    storage: Arc<ElectionsTtlStorage>,
-    cluster: ClusterName,
+    /// What is beneath. The protocol and [`HostStorage::look_at_requests`] go through this layer.
+    pub(crate) storage: Arc<ElectionsTtlStorage>,
+    /// The name that is led, as part of each key.
+    pub(crate) cluster: ClusterName,
     /// The operators' requests that the last scan saw.
     requests: watch::Sender<Requests>,
     expiry: RequestExpiry,
     clock: Arc<dyn Clock>,
-    gate: ClaimGate,
+    pub(crate) gate: ClaimGate,
     health: StorageHealth,
-    wakeups: LocalWakeups,
+    pub(crate) wakeups: LocalWakeups,
     /// Hints of the storage before this moment wait in it.
     next_hint_at: Mutex<Instant>,
     on_claim: Option<OnClaim>,
@@ -53,10 +50,9 @@ impl HostStorage {
         storage: Arc<ElectionsTtlStorage>,
         wakeups: LocalWakeups,
         status: Arc<HostStatus>,
-        clock: Arc<dyn Clock>,
         stop: CancellationToken,
     ) -> Self {
-        let candidate = status.candidate();
+        let (candidate, clock) = (&status.candidate, Arc::clone(&status.clock));
         Self {
             storage,
             cluster: ClusterName::from(candidate.name.as_str()),
@@ -71,14 +67,8 @@ impl HostStorage {
         }
     }
 
-    /// Has `on_claim` called.
     pub(crate) fn reporting_claims(self, on_claim: Option<OnClaim>) -> Self {
         Self { on_claim, ..self }
-    }
-
-    /// Returns the wake-ups between the candidates of this machine.
-    pub(crate) fn wakeups(&self) -> &LocalWakeups {
-        &self.wakeups
     }
 
     /// Waits for a reason to look at once: a wake-up of this machine, or a hint of the storage, at most one
@@ -88,8 +78,7 @@ impl HostStorage {
     /// # Cancel safety
     /// May be dropped and called again at will.
     pub(crate) async fn woken(&self) {
-        let next_hint = || self.next_hint_at.lock().unwrap_or_else(PoisonError::into_inner);
-        let next_at = *next_hint();
+        let next_at = *self.next_hint_at.lock();
         let hinted = async {
             self.clock.sleep_until(next_at).await;
             self.storage.hinted(&self.cluster).await;
@@ -97,7 +86,7 @@ impl HostStorage {
         tokio::select! {
             biased;
             () = self.wakeups.woken() => {}
-            () = hinted => *next_hint() = self.clock.now().after(Terms::HINT_GAP),
+            () = hinted => *self.next_hint_at.lock() = self.clock.now().after(Terms::HINT_GAP),
         }
     }
 
@@ -118,42 +107,10 @@ impl HostStorage {
         Ok(self.note_requests(requests))
     }
 
-    /// Reads the pause of the cluster, linearizably.
-    ///
-    /// # Errors
-    /// If the storage fails.
-    ///
-    /// # Cancel safety
-    /// May be dropped at will.
-    pub(crate) async fn standing_pause(&self) -> Result<Option<Pause>, ReadError> {
-        self.storage.standing_pause(&self.cluster).await
-    }
-
-    /// Moves a step-down on to `stage`.
-    ///
-    /// # Errors
-    /// As a write of the storage.
-    ///
-    /// # Cancel safety
-    /// Dropped, the request may or may not have been moved (I7).
-    pub(crate) async fn advance_step_down(
-        &self,
-        request: &StepDown,
-        stage: Stage,
-    ) -> Result<Advanced, WriteError> {
-        self.storage.advance_step_down(&self.cluster, request, stage).await
-    }
-
-    /// Lets other candidates claim `slot` first, which this host led under `epoch`: for `first_chance`,
-    /// counted from this host's first claim that is refused.
-    pub(crate) fn let_others_first(&self, slot: &ElectionKey, epoch: Epoch, first_chance: Duration) {
-        self.gate.let_others_first(slot.slot, epoch, first_chance);
-    }
-
     /// Keeps the requests that have not expired. Returns them, and a step-down that has.
     fn note_requests(&self, mut requests: Requests) -> (Requests, Option<StepDown>) {
         let expired = self.expiry.take_expired(&mut requests, self.clock.now());
-        self.health.paused(requests.pause.as_ref().map(|pause| pause.by()));
+        self.health.status.paused(requests.pause.as_ref().map(|pause| pause.by()));
         self.requests.send_if_modified(|seen| {
             let changed = *seen != requests;
             *seen = requests.clone();
@@ -204,7 +161,7 @@ impl TtlStorage<ElectionKey> for HostStorage {
             self.health.watch(Call::Write, self.storage.insert_if_not_exist(key, vacant, entry)).await?;
         if let Claim::Refused(found) = &claim {
             self.report(None);
-            self.health.saw(key, found);
+            self.health.status.saw(key, found);
         }
         Ok(claim)
     }
@@ -219,10 +176,12 @@ impl TtlStorage<ElectionKey> for HostStorage {
         self.claims(key, entry);
         let claim = self.health.watch(Call::Write, self.storage.take_over(key, observed, entry)).await?;
         match &claim {
-            Claim::Claimed => self.health.took_over(),
+            Claim::Claimed => {
+                self.health.status.telemetry.take_overs.inc();
+            }
             Claim::Refused(found) => {
                 self.report(None);
-                self.health.saw(key, found);
+                self.health.status.saw(key, found);
             }
         }
         Ok(claim)
@@ -268,7 +227,7 @@ impl TtlStorage<ElectionKey> for HostStorage {
         let scan = self.storage.scan_with_requests(&self.cluster, keys);
         let (slots, requests) = self.health.watch(Call::Read, scan).await?;
         self.note_requests(requests);
-        keys.iter().zip(&slots).for_each(|(key, found)| self.health.saw(key, found));
+        keys.iter().zip(&slots).for_each(|(key, found)| self.health.status.saw(key, found));
         Ok(slots)
     }
 
@@ -288,7 +247,7 @@ impl TtlStorage<ElectionKey> for HostStorage {
         }
         for (key, found) in keys.iter().zip(&*seen) {
             if let Some(found) = found {
-                self.health.saw(key, found);
+                self.health.status.saw(key, found);
             }
         }
         outcome

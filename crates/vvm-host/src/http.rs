@@ -5,8 +5,9 @@
 
 mod answers;
 mod metrics;
+mod services;
 
-pub(crate) use answers::{Answers, Extra};
+pub(crate) use answers::Answers;
 
 use futures_util::{
     StreamExt as _,
@@ -16,7 +17,7 @@ use futures_util::{
 use http_body_util::Full;
 use hyper::{Request, Response, body::Bytes, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
-use std::{collections::BTreeMap, convert::Infallible, fmt, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::net::{TcpListener, TcpStream};
 use vvm_clock::Clock;
 
@@ -37,11 +38,12 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct HttpServer {
     listener: TcpListener,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 /// The server can't listen at an address.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("can't listen at {address} ({}){}", .cause.kind(), self.way_out())]
 pub struct CantListen {
     address: SocketAddr,
     cause: io::Error,
@@ -61,11 +63,6 @@ impl HttpServer {
             Ok(Self { listener, address })
         };
         listen().map_err(|cause| CantListen { address, cause })
-    }
-
-    /// Returns the address that it listens at.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
     }
 
     /// Answers requests. A new connection closes the oldest one if there are too many, so that clients that
@@ -123,10 +120,9 @@ async fn connection(stream: TcpStream, answers: &Answers, clock: &Arc<dyn Clock>
     }
 }
 
-impl fmt::Display for CantListen {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { address, cause } = self;
-        let way_out = match cause.kind() {
+impl CantListen {
+    fn way_out(&self) -> &'static str {
+        match self.cause.kind() {
             io::ErrorKind::AddrInUse => {
                 ": give each candidate on one machine a port of its own, or port 0 for any that is free"
             }
@@ -135,12 +131,9 @@ impl fmt::Display for CantListen {
             }
             io::ErrorKind::PermissionDenied => ": ports below 1024 are root's: choose another one",
             _ => "",
-        };
-        write!(out, "can't listen at {address} ({}){way_out}", cause.kind())
+        }
     }
 }
-
-impl std::error::Error for CantListen {}
 
 #[cfg(test)]
 mod tests;

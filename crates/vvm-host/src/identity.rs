@@ -7,12 +7,9 @@ use ielections::{Holder, record::HolderTooLong};
 /// # Errors
 /// If the machine's name is too long for a holder, which uname(2) does not allow.
 pub fn or_own_name(given: Option<&Holder>) -> Result<Holder, HolderTooLong> {
-    given.cloned().map_or_else(
-        || {
-            let machine = rustix::system::uname();
-            let process = rustix::process::getpid();
-            Holder::new(format!("{}:{process}", machine.nodename().to_string_lossy()))
-        },
-        Ok,
-    )
+    if let Some(given) = given {
+        return Ok(given.clone());
+    }
+    let (machine, process) = (rustix::system::uname(), rustix::process::getpid());
+    Holder::new(format!("{}:{process}", machine.nodename().to_string_lossy()))
 }

@@ -9,6 +9,7 @@ pub use folder::{LocalDir, UnfitFolder};
 
 use folder::Folder;
 use ielections::Terms;
+use parking_lot::Mutex;
 use std::{
     fmt, fs,
     future::pending,
@@ -18,7 +19,7 @@ use std::{
         net::UnixDatagram,
     },
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 use vvm_clock::{Clock, Instant, SystemWallClock, WallClock as _};
@@ -88,7 +89,7 @@ fn is_without_receiver(refusal: &io::Error) -> bool {
 /// Removes the sockets of all names that have no receiver. One that can't be removed stays.
 fn sweep(folder: &Folder) -> io::Result<()> {
     let socket = unbound()?;
-    for path in folder.all_sockets() {
+    for path in folder.sockets_with("") {
         if socket.connect(&path).is_err_and(|refusal| is_without_receiver(&refusal)) {
             remove_abandoned(&path);
         }
@@ -158,11 +159,10 @@ impl LocalWakeups {
     /// May be dropped and called again at will.
     pub(crate) async fn woken(&self) {
         let Some(receiver) = &self.receiver else { return pending().await };
-        let next_at = *receiver.next_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let next_at = *receiver.next_at.lock();
         self.clock.sleep_until(next_at).await;
         receiver.receive().await;
-        *receiver.next_at.lock().unwrap_or_else(PoisonError::into_inner) =
-            self.clock.now().after(Terms::HINT_GAP);
+        *receiver.next_at.lock() = self.clock.now().after(Terms::HINT_GAP);
     }
 }
 

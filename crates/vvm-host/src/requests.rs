@@ -19,11 +19,8 @@ pub(crate) enum Demand {
     #[error("paused by {}", .0.by())]
     Paused(Pause),
     /// The pause could not be read, so no work was started.
-    #[error("could not read whether the name is paused: {cause}")]
-    PauseUnseen {
-        /// The storage's last error.
-        cause: String,
-    },
+    #[error("could not read whether the name is paused: {0}")]
+    PauseUnseen(String),
     /// An operator requested a step-down.
     #[error("asked to step down{}", to.as_ref().map(|to| format!(" in favour of {to}")).unwrap_or_default())]
     SteppingDown {
@@ -33,28 +30,13 @@ pub(crate) enum Demand {
 }
 
 impl Demand {
-    /// Returns one word for logs.
-    pub(crate) fn word(&self) -> &'static str {
+    /// Returns the fields of a log event: one word for the reason, the operator who paused, and the standby
+    /// that is to lead next.
+    pub(crate) fn fields(&self) -> (&'static str, Option<&str>, Option<&str>) {
         match self {
-            Self::Paused(_) => "paused",
-            Self::PauseUnseen { .. } => "pause_unseen",
-            Self::SteppingDown { .. } => "stepping_down",
-        }
-    }
-
-    /// Returns the operator's name, if this is a pause.
-    pub(crate) fn by(&self) -> Option<&str> {
-        match self {
-            Self::Paused(pause) => Some(pause.author()),
-            Self::PauseUnseen { .. } | Self::SteppingDown { .. } => None,
-        }
-    }
-
-    /// Returns the standby that is to lead next, if one was named.
-    pub(crate) fn to(&self) -> Option<&str> {
-        match self {
-            Self::SteppingDown { to } => to.as_ref().map(Holder::as_str),
-            Self::Paused(_) | Self::PauseUnseen { .. } => None,
+            Self::Paused(pause) => ("paused", Some(pause.author()), None),
+            Self::PauseUnseen(_) => ("pause_unseen", None, None),
+            Self::SteppingDown { to } => ("stepping_down", None, to.as_ref().map(Holder::as_str)),
         }
     }
 }
@@ -92,8 +74,8 @@ pub(crate) async fn may_work(
     loop {
         let pause = tokio::select! {
             biased;
-            pause = storage.standing_pause() => pause,
-            () = clock.sleep_until(give_up_at) => return Err(Demand::PauseUnseen { cause }),
+            pause = storage.storage.standing_pause(&storage.cluster) => pause,
+            () = clock.sleep_until(give_up_at) => return Err(Demand::PauseUnseen(cause)),
         };
         match pause {
             Ok(None) => return Ok(()),
@@ -101,7 +83,7 @@ pub(crate) async fn may_work(
             Err(error) => cause = error.to_string(),
         }
         if clock.now() >= give_up_at {
-            return Err(Demand::PauseUnseen { cause });
+            return Err(Demand::PauseUnseen(cause));
         }
         clock.sleep_until(clock.now().after(retry_pause).min(give_up_at)).await;
     }

@@ -1,11 +1,12 @@
 //! [`ResourceLimit`]: a refusal by the operating system, with the limit to raise.
 
 use rustix::io::Errno;
-use std::{fmt, io};
+use std::io;
 
 /// The system refused a process, a thread, a descriptor, or memory.
-#[derive(Debug)]
-pub struct ResourceLimit(io::Error);
+#[derive(Debug, thiserror::Error)]
+#[error("the system refuses what vvm needs: {0}{way_out}", way_out = way_out(.0))]
+pub struct ResourceLimit(#[from] io::Error);
 
 /// Returns which limit to raise, and where, for the end of a message. Empty if no known limit is the cause.
 pub fn way_out(cause: &io::Error) -> &'static str {
@@ -21,25 +22,11 @@ pub fn way_out(cause: &io::Error) -> &'static str {
     }
 }
 
-impl From<io::Error> for ResourceLimit {
-    fn from(cause: io::Error) -> Self {
-        Self(cause)
-    }
-}
-
 impl From<Errno> for ResourceLimit {
     fn from(cause: Errno) -> Self {
         Self(cause.into())
     }
 }
-
-impl fmt::Display for ResourceLimit {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "the system refuses what vvm needs: {}{}", self.0, way_out(&self.0))
-    }
-}
-
-impl std::error::Error for ResourceLimit {}
 
 #[cfg(test)]
 mod tests {

@@ -15,21 +15,23 @@ pub(crate) use histogram::Histogram;
 pub use role::{Idle, IdleUntil, Leading, Role, WhyStopping};
 pub(crate) use seen::Seen;
 pub(crate) use since::Since;
-pub(crate) use telemetry::{Call, Failure, Telemetry};
+pub(crate) use telemetry::{Call, Failure, NO_ANSWER, Telemetry};
 
-use ielections::{Holder, Loss, Standing, Timing, Ttl};
+use ielections::{Holder, Loss, Slot, Standing, Timing, Ttl};
+use parking_lot::Mutex;
 use seen::Others;
 use std::{
     fmt,
     num::NonZeroU32,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 use tokio::sync::watch;
 use vvm_clock::{Clock, Instant};
+use vvm_storage::ElectionKey;
 
 /// The candidate that a host is; fixed for the life of the process.
 #[derive(Clone, Debug)]
@@ -46,11 +48,11 @@ pub struct Candidate {
 
 /// The status of a host. Reading and writing never wait.
 pub struct HostStatus {
-    candidate: Candidate,
-    clock: Arc<dyn Clock>,
+    pub(crate) candidate: Candidate,
+    pub(crate) clock: Arc<dyn Clock>,
     began: Instant,
     role: watch::Sender<Role>,
-    telemetry: Telemetry,
+    pub(crate) telemetry: Telemetry,
     others: Mutex<Others>,
     /// When the storage last answered, in the clock's nanoseconds; zero if it never did.
     answered_at: AtomicU64,
@@ -87,11 +89,6 @@ impl HostStatus {
         }
     }
 
-    /// Returns the candidate that this process is.
-    pub(crate) fn candidate(&self) -> &Candidate {
-        &self.candidate
-    }
-
     /// Returns what this process does now.
     pub fn role(&self) -> Role {
         self.role.borrow().clone()
@@ -105,7 +102,7 @@ impl HostStatus {
     /// Returns what this process does, for people: a pause explains why a candidate waits.
     pub(crate) fn activity(&self) -> String {
         let role = self.role();
-        let paused_by = self.paused_by.lock().unwrap_or_else(PoisonError::into_inner);
+        let paused_by = self.paused_by.lock();
         match (&role, &*paused_by) {
             (Role::Campaigning, Some(by)) => format!("paused by {by}"),
             _ => role.to_string(),
@@ -114,17 +111,7 @@ impl HostStatus {
 
     /// Records who has paused the name, as last seen.
     pub(crate) fn paused(&self, by: Option<&str>) {
-        *self.paused_by.lock().unwrap_or_else(PoisonError::into_inner) = by.map(Arc::from);
-    }
-
-    /// Returns the counters.
-    pub(crate) fn telemetry(&self) -> &Telemetry {
-        &self.telemetry
-    }
-
-    /// Returns how long this process has been a candidate.
-    pub(crate) fn age(&self) -> Duration {
-        self.began.until(self.clock.now())
+        *self.paused_by.lock() = by.map(Arc::from);
     }
 
     /// Returns the leadership and how much time is left of it. `None` unless the work may go on.
@@ -141,7 +128,7 @@ impl HostStatus {
     /// renewal counts until the next one is answered.
     pub(crate) fn readiness(&self) -> Result<(), String> {
         let role = self.role();
-        let problem = self.problem();
+        let problem = self.problem.lock();
         let reason = match &role {
             Role::Opening => match &problem.last {
                 Some(problem) => format!("{role}: {problem}"),
@@ -179,12 +166,8 @@ impl HostStatus {
     /// Returns why the storage does not work: its last failure since its last answer, or that of the last
     /// claim or renewal.
     pub(crate) fn storage_problem(&self) -> Option<Arc<str>> {
-        let problem = self.problem();
+        let problem = self.problem.lock();
         problem.last.clone().or_else(|| problem.write.clone())
-    }
-
-    fn problem(&self) -> MutexGuard<'_, Problem> {
-        self.problem.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns a line about the leader of the first slot that another process holds, as last seen.
@@ -194,25 +177,19 @@ impl HostStatus {
 
     /// Returns the leaders last seen, other than this process.
     pub(crate) fn others(&self) -> Vec<Seen> {
-        self.others.lock().unwrap_or_else(PoisonError::into_inner).list(self.clock.now())
+        self.others.lock().list(self.clock.now())
     }
 
-    /// Returns the present moment on the clock of this status.
-    pub(crate) fn now(&self) -> Instant {
-        self.clock.now()
-    }
-
-    /// Records that a campaign begins.
     pub(crate) fn campaigns(&self) {
-        self.becomes(Role::Campaigning);
+        self.change(|_| Some(Role::Campaigning));
     }
 
     /// Records that a slot was acquired and that the work is about to start.
     pub(crate) fn starts(&self, slot: u32, standing: Standing) {
-        self.telemetry.leaderships.add();
-        *self.work_ended.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.others.lock().unwrap_or_else(PoisonError::into_inner).forget(slot);
-        self.becomes(Role::Starting(Leading { slot, standing, since: self.clock.now() }));
+        self.telemetry.leaderships.inc();
+        *self.work_ended.lock() = None;
+        self.others.lock().forget(slot);
+        self.change(|_| Some(Role::Starting(Leading { slot, standing, since: self.clock.now() })));
     }
 
     /// Records that all services have started, if they were starting.
@@ -224,12 +201,12 @@ impl HostStatus {
 
     /// Records, for the history, how the work of this leadership ended.
     pub fn work_ended(&self, how: impl Into<Arc<str>>) {
-        *self.work_ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(how.into());
+        *self.work_ended.lock() = Some(how.into());
     }
 
     /// Returns how the work of this leadership ended, for the history.
     pub(crate) fn how_work_ended(&self) -> Arc<str> {
-        let noted = self.work_ended.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let noted = self.work_ended.lock().clone();
         match (self.role(), noted) {
             (Role::Stopping { why: why @ (WhyStopping::GuardianDied | WhyStopping::GivenUp(_)), .. }, _) => {
                 why.to_string().into()
@@ -249,18 +226,18 @@ impl HostStatus {
             Some(Role::Leading(leading.clone()))
         });
         if is_restart {
-            self.telemetry.restarts.add();
+            self.telemetry.restarts.inc();
         }
     }
 
     /// Records the exit status of the command that is the work, as a shell would report it.
     pub fn exited(&self, status: u8) {
-        self.telemetry.exited(status);
+        *self.telemetry.last_exit_status.lock() = Some(status);
     }
 
     /// Records that a check of the work failed.
     pub fn check_failed(&self) {
-        self.telemetry.check_failures.add();
+        self.telemetry.check_failures.inc();
     }
 
     /// Records that the work has ended and the leadership is kept. Nothing changes unless there was work.
@@ -313,52 +290,45 @@ impl HostStatus {
     /// Records that the host ends. The first reason stands.
     pub fn ends(&self, why: impl Into<Arc<str>>) {
         if !matches!(self.role(), Role::Ended { .. }) {
-            self.becomes(Role::Ended { why: why.into() });
+            self.change(|_| Some(Role::Ended { why: why.into() }));
         }
-    }
-
-    fn becomes(&self, role: Role) {
-        self.change(|_| Some(role));
     }
 
     /// Records that the renewal sent at `sent_at` is confirmed.
     pub(crate) fn renewed(&self, sent_at: Instant) {
         let latency = sent_at.until(self.clock.now());
         self.telemetry.renewals.record(latency);
-        self.problem().write = None;
+        self.problem.lock().write = None;
         events::renewal(latency);
     }
 
-    /// Records that the storage answered a call.
     pub(crate) fn storage_answered(&self, call: Call) {
         self.answered_at.fetch_max(self.clock.now().as_nanos(), Ordering::Relaxed);
-        let mut problem = self.problem();
+        let mut problem = self.problem.lock();
         problem.last = None;
         if call == Call::Write {
             problem.write = None;
         }
     }
 
-    /// Records a failed call.
-    pub(crate) fn storage_failed(&self, call: Call, failure: Failure, error: &dyn fmt::Display) {
+    pub(crate) fn storage_failed(&self, call: Call, failure: &str, error: &dyn fmt::Display) {
         self.telemetry.failed(call, failure);
         let reason = Arc::<str>::from(error.to_string());
-        let mut problem = self.problem();
+        let mut problem = self.problem.lock();
         problem.last = Some(Arc::clone(&reason));
         if call == Call::Write {
             problem.write = Some(reason);
         }
     }
 
-    /// Records that the storage could not be opened.
     pub(crate) fn storage_not_opened(&self, error: &dyn fmt::Display) {
-        self.problem().last = Some(error.to_string().into());
+        self.problem.lock().last = Some(error.to_string().into());
     }
 
-    /// Records what a slot contains.
-    pub(crate) fn saw(&self, slot: u32, found: &ielections::Slot) {
+    pub(crate) fn saw(&self, key: &ElectionKey, found: &Slot) {
+        let slot = key.slot.get().get();
         let now = self.clock.now();
-        let change = self.others.lock().unwrap_or_else(PoisonError::into_inner).saw(slot, found, now);
+        let change = self.others.lock().saw(slot, found, now);
         if change.has_new_leader
             && matches!(self.role(), Role::Campaigning)
             && let Some(leader) = self.others().into_iter().find(|seen| seen.slot == slot)
@@ -368,7 +338,7 @@ impl HostStatus {
         if change.was_written {
             // The storage takes writes, and a standby makes none while another process renews: without this,
             // one failed claim would count as long as that process leads.
-            self.problem().write = None;
+            self.problem.lock().write = None;
         }
     }
 }

@@ -61,30 +61,23 @@ impl StopRequests {
 mod tests {
     use super::*;
 
-    fn at(millis: u64) -> Instant {
-        Instant::ORIGIN.after(Duration::from_millis(millis))
-    }
-
     #[test]
-    fn second_request_kills() {
-        let mut requests = StopRequests::default();
-        assert_eq!(requests.on(at(0), At::Guardian), Request::Stop);
-        assert_eq!(requests.on(at(150), At::Guardian), Request::Kill);
-    }
-
-    #[test]
-    fn same_request_to_guardian_and_host_counts_once() {
-        let mut requests = StopRequests::default();
-        assert_eq!(requests.on(at(0), At::Guardian), Request::Stop);
-        assert_eq!(requests.on(at(300), At::Host), Request::Echo);
-        assert_eq!(requests.on(at(500), At::Host), Request::Kill);
-    }
-
-    #[test]
-    fn same_request_to_a_process_and_its_group_counts_once() {
-        let mut requests = StopRequests::default();
-        assert_eq!(requests.on(at(0), At::Guardian), Request::Stop);
-        assert_eq!(requests.on(at(1), At::Guardian), Request::Echo);
-        assert_eq!(requests.on(at(101), At::Guardian), Request::Kill);
+    fn echo_of_a_request_counts_once_and_a_second_request_kills() {
+        use {At::*, Request::*};
+        let table = [
+            ("a second request", [(0, Guardian, Stop), (150, Guardian, Kill), (400, Guardian, Kill)]),
+            ("one to each process", [(0, Guardian, Stop), (300, Host, Echo), (500, Host, Kill)]),
+            (
+                "one to a process and its group",
+                [(0, Guardian, Stop), (1, Guardian, Echo), (101, Guardian, Kill)],
+            ),
+        ];
+        for (what, arrivals) in table {
+            let mut requests = StopRequests::default();
+            for (millis, at, meaning) in arrivals {
+                let now = Instant::ORIGIN.after(Duration::from_millis(millis));
+                assert_eq!(requests.on(now, at), meaning, "{what}, at {millis} ms");
+            }
+        }
     }
 }

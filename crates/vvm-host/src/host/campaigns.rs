@@ -6,7 +6,7 @@ use crate::{
     requests::{Demand, RequestHandler},
     status::{HostStatus, Role, WhyStopping},
 };
-use ielections::{AcquireError, Elections, Env, Holder};
+use ielections::{AcquireError, Elections, Env};
 use std::{fmt, sync::Arc};
 use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
@@ -16,7 +16,6 @@ use vvm_storage::{ClusterName, ElectionKey, SlotNumber};
 /// What every campaign of a host shares.
 pub(super) struct Campaigns {
     pub(super) settings: HostSettings,
-    pub(super) holder: Holder,
     pub(super) env: Env,
     pub(super) status: Arc<HostStatus>,
     pub(super) stop: CancellationToken,
@@ -26,13 +25,6 @@ impl HostSettings {
     pub(super) fn cluster(&self) -> ClusterName {
         ClusterName::from(self.name.as_str())
     }
-}
-
-/// How one campaign ended. All work has stopped.
-enum CampaignEnd {
-    Ended(Ended),
-    /// An operator paused the name or requested a step-down, and the record is released.
-    GivenUp,
 }
 
 impl Campaigns {
@@ -48,12 +40,12 @@ impl Campaigns {
     ) -> Ended {
         loop {
             let next = match self.campaign(storage, services()).await {
-                CampaignEnd::GivenUp if !self.stop.is_cancelled() => continue,
-                CampaignEnd::GivenUp => {
+                None if !self.stop.is_cancelled() => continue,
+                None => {
                     after(&Ended::Stopped);
                     return Ended::Stopped;
                 }
-                CampaignEnd::Ended(ended) => match after(&ended) {
+                Some(ended) => match after(&ended) {
                     Next::CampaignAgain(pause) => pause,
                     Next::Stop => return ended,
                 },
@@ -69,30 +61,25 @@ impl Campaigns {
         }
     }
 
-    /// Runs one campaign, and the leadership that it may lead to, until all of it has ended.
-    async fn campaign(&self, storage: &Arc<HostStorage>, mut services: Services) -> CampaignEnd {
+    /// Runs one campaign, and the leadership that it may lead to, until all of it has ended. `None` if an
+    /// operator paused the name or requested a step-down, and the record is released.
+    async fn campaign(&self, storage: &Arc<HostStorage>, mut services: Services) -> Option<Ended> {
         let Self { settings, status, .. } = self;
         let cluster = settings.cluster();
         let slots =
             SlotNumber::all(settings.slots).map(|slot| ElectionKey { cluster: cluster.clone(), slot });
-        let mut config = VvmConfig::new(slots.collect(), self.holder.clone(), &self.env);
+        let mut config = VvmConfig::new(slots.collect(), status.candidate.holder.clone(), &self.env);
         config.stop_timeout = settings.stop_timeout;
         let demand = Arc::new(SetOnce::new());
-        let preface = Preface {
-            status: Arc::clone(status),
-            storage: Arc::clone(storage),
-            clock: Arc::clone(&self.env.clock),
-            ttl: settings.ttl,
-            demand: Arc::clone(&demand),
-        };
+        let preface =
+            Preface { status: Arc::clone(status), storage: Arc::clone(storage), demand: Arc::clone(&demand) };
         services.insert(0, Box::new(preface));
         let elections = Elections::new(Arc::clone(storage) as _, self.env.clone());
         status.campaigns();
         let vvm = Vvm::provide(config, elections, services).launch(settings.ttl, settings.acquisition);
         let over = CancellationToken::new();
         let handler = RequestHandler {
-            candidate: status.candidate(),
-            clock: &self.env.clock,
+            status,
             storage,
             over: &over,
             ends_if_paused: settings.acquisition == Acquisition::UntilLeaderSeen,
@@ -138,25 +125,25 @@ impl Campaigns {
         match (problem, demand.get()) {
             (None, Some(demand)) if matches!(status.role(), Role::Campaigning) => {
                 let refusal = AcquireError::TimedOut { last_failure: Some(demand.to_string()) };
-                CampaignEnd::Ended(Ended::Problem(Problem::NotAcquired(Arc::new(refusal))))
+                Some(Ended::Problem(Problem::NotAcquired(Arc::new(refusal))))
             }
             (problem, Some(demand)) if was_never_started || problem.is_none() => {
                 self.log_demand("released", demand, "released: ");
-                CampaignEnd::GivenUp
+                None
             }
-            (Some(problem), _) if !was_never_started => CampaignEnd::Ended(Ended::Problem(problem)),
-            (Some(_) | None, _) => CampaignEnd::Ended(Ended::Stopped),
+            (Some(problem), _) if !was_never_started => Some(Ended::Problem(problem)),
+            (Some(_) | None, _) => Some(Ended::Stopped),
         }
     }
 
     /// Logs that this host gives its leadership up: the reason, the operator, and the named standby.
     fn log_demand(&self, event: &str, demand: &Demand, what: &str) {
-        let (name, holder) = (self.settings.name.as_str(), self.holder.as_str());
+        let (name, holder) = (self.settings.name.as_str(), self.status.candidate.holder.as_str());
         let role = self.status.role();
         let leading = role.leadership();
         let (slot, epoch) =
             (leading.map(|leading| leading.slot), leading.map(|leading| leading.standing.epoch().get()));
-        let (why, by, to) = (demand.word(), demand.by(), demand.to());
+        let (why, by, to) = demand.fields();
         let slot_shown = slot.map(|slot| format!(" slot {slot}")).unwrap_or_default();
         tracing::info!(
             target: "vvm", event, name, holder, slot, epoch, why, by, to, reason = %demand,
@@ -167,6 +154,6 @@ impl Campaigns {
 
 impl fmt::Debug for Campaigns {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Campaigns").field("settings", &self.settings).field("holder", &self.holder).finish()
+        out.debug_struct("Campaigns").field("settings", &self.settings).finish_non_exhaustive()
     }
 }

@@ -34,14 +34,9 @@ pub(super) async fn close(storage: Arc<HostStorage>, name: &str, clock: &Arc<dyn
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{local_wakeups::LocalWakeups, status::tests::status};
+    use crate::status::tests::{host_storage, in_steps, status};
     use testing_time::MockClock;
-    use tokio_util::sync::CancellationToken;
-    use vvm_storage::{
-        ElectionsTtlStorage,
-        mem::MemDatabase,
-        testing::{FaultyStorage, Layer as _},
-    };
+    use vvm_storage::{mem::MemDatabase, testing::FaultyStorage};
 
     #[tokio::test]
     async fn storage_that_does_not_close_is_abandoned_after_a_second() {
@@ -50,22 +45,10 @@ mod tests {
         let faulty = FaultyStorage::over(MemDatabase::new(Arc::clone(&clock)).open());
         faulty.hang_close();
         let kept = Arc::downgrade(&faulty);
-        let storage = HostStorage::new(
-            Arc::new(ElectionsTtlStorage::new(faulty.into_storage())),
-            LocalWakeups::disabled(Arc::clone(&clock)),
-            status("payroll", "here", &clock),
-            Arc::clone(&clock),
-            CancellationToken::new(),
-        );
+        let storage = host_storage(&faulty, &status("payroll", "here", &clock));
+        drop(faulty);
         let began = mock.now();
-        let mut closing = Box::pin(close(Arc::new(storage), "payroll", &clock));
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut closing => break,
-                () = tokio::task::yield_now() => mock.advance(TIMEOUT / 10),
-            }
-        }
+        in_steps(&mock, TIMEOUT / 10, close(Arc::new(storage), "payroll", &clock)).await;
         assert_eq!(mock.now().since(began), TIMEOUT);
         assert!(kept.upgrade().is_some(), "dropping a real driver would hang");
     }

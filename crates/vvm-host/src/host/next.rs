@@ -13,22 +13,22 @@ pub enum Next {
 }
 
 /// The time between two campaigns.
-pub struct Pause(Length);
-
-enum Length {
+pub enum Pause {
+    /// So long.
     For(Duration),
+    /// Until this is ready. A stop drops it.
     Until(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
 
 impl Next {
     /// Campaigns again after `pause`.
     pub fn campaign_after(pause: Duration) -> Self {
-        Self::CampaignAgain(Pause(Length::For(pause)))
+        Self::CampaignAgain(Pause::For(pause))
     }
 
     /// Campaigns again once `condition` is ready. A stop drops it.
     pub fn campaign_when(condition: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self::CampaignAgain(Pause(Length::Until(Box::pin(condition))))
+        Self::CampaignAgain(Pause::Until(Box::pin(condition)))
     }
 }
 
@@ -38,19 +38,19 @@ impl Pause {
     /// # Cancel safety
     /// May be dropped at will.
     pub(super) async fn over(self, clock: &Arc<dyn Clock>) {
-        match self.0 {
-            Length::For(duration) if duration.is_zero() => {}
-            Length::For(duration) => clock.sleep(duration).await,
-            Length::Until(condition) => condition.await,
+        match self {
+            Self::For(duration) if duration.is_zero() => {}
+            Self::For(duration) => clock.sleep(duration).await,
+            Self::Until(condition) => condition.await,
         }
     }
 }
 
 impl fmt::Debug for Pause {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Length::For(duration) => write!(out, "Pause(for {duration:?})"),
-            Length::Until(_) => out.write_str("Pause(until a condition)"),
+        match self {
+            Self::For(duration) => write!(out, "For({duration:?})"),
+            Self::Until(_) => out.write_str("Until(..)"),
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) async fn open_once(
         return Err(HostError::TtlTooShort(AcquireError::TtlTooShort { ttl, least }));
     }
     storage.settle_slot_count(&settings.cluster(), settings.slots).await?;
-    StartLine::of(&storage, settings, &**clock).await.log(&settings.name);
+    StartLine::of(&storage, settings, &**clock).await.log(settings);
     Ok(storage)
 }
 

@@ -8,10 +8,9 @@ use crate::{
     status::HostStatus,
 };
 use async_trait::async_trait;
-use ielections::{Timing, Ttl};
+use ielections::Timing;
 use std::sync::Arc;
 use tokio::sync::SetOnce;
-use vvm_clock::Clock;
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
 use vvm_storage::ElectionKey;
 
@@ -19,8 +18,6 @@ use vvm_storage::ElectionKey;
 pub(super) struct Preface {
     pub(super) status: Arc<HostStatus>,
     pub(super) storage: Arc<HostStorage>,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) ttl: Ttl,
     pub(super) demand: Arc<SetOnce<Demand>>,
 }
 
@@ -31,7 +28,8 @@ impl Service<ElectionKey> for Preface {
     }
 
     async fn start(self: Box<Self>, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
-        let Self { status, storage, clock, ttl, demand } = *self;
+        let Self { status, storage, demand } = *self;
+        let (clock, ttl) = (Arc::clone(&status.clock), status.candidate.ttl);
         status.starts(cx.slot.slot.get().get(), cx.standing.clone());
         storage.leads(&cx.slot, &cx.standing, ttl);
         // As long as an acquisition counts as fresh.
@@ -47,7 +45,7 @@ impl Service<ElectionKey> for Preface {
                 }
             }
         }
-        let history = HistoryWriter::new(&cx.standing, status.candidate().holder.as_str());
+        let history = HistoryWriter::new(&cx.standing, status.candidate.holder.as_str());
         Ok(Box::pin(async move {
             // The other services do not wait for this write.
             tokio::select! {

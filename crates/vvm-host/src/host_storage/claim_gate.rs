@@ -4,15 +4,13 @@
 //! claiming and releasing slots in vain. `requests::may_work` keeps work from starting in a pause.
 
 use ielections::{Epoch, Holder, WriteError};
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use parking_lot::Mutex;
+use std::{sync::Arc, time::Duration};
 use vvm_clock::{Clock, Instant};
 use vvm_storage::{Requests, SlotNumber, Stage};
 
 /// Decides whether this candidate may send a claim.
-pub(super) struct ClaimGate {
+pub(crate) struct ClaimGate {
     holder: Holder,
     clock: Arc<dyn Clock>,
     deferral: Mutex<Deferral>,
@@ -28,25 +26,15 @@ struct Deferral {
     since: Option<(SlotNumber, Epoch, Instant)>,
 }
 
-/// Why a claim is not sent.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-enum ClaimRefused {
-    #[error("paused by {by}")]
-    Paused { by: String },
-    #[error("{to} has the first chance")]
-    After { to: Holder },
-    #[error("other candidates have the first chance")]
-    AfterOthers,
-}
-
 impl ClaimGate {
     pub(super) fn new(holder: Holder, clock: Arc<dyn Clock>) -> Self {
         Self { holder, clock, deferral: Mutex::default() }
     }
 
-    /// Starts a deferral. See `HostStorage::let_others_first`.
-    pub(super) fn let_others_first(&self, slot: SlotNumber, epoch: Epoch, first_chance: Duration) {
-        self.deferral().given_up = Some((slot, epoch, first_chance));
+    /// Lets other candidates claim `slot` first, which this host led under `epoch`: for `first_chance`,
+    /// counted from this host's first claim that is refused.
+    pub(crate) fn let_others_first(&self, slot: SlotNumber, epoch: Epoch, first_chance: Duration) {
+        self.deferral.lock().given_up = Some((slot, epoch, first_chance));
     }
 
     /// Decides about a claim on `slot`, which was last led under `last`.
@@ -60,10 +48,10 @@ impl ClaimGate {
         last: Option<Epoch>,
     ) -> Result<(), WriteError> {
         if let Some(pause) = &seen.pause {
-            return Err(WriteError::NotApplied(ClaimRefused::Paused { by: pause.by().to_owned() }.into()));
+            return Err(WriteError::NotApplied(format!("paused by {}", pause.by()).into()));
         }
         let Some(last) = last else { return Ok(()) };
-        let mut deferral = self.deferral();
+        let mut deferral = self.deferral.lock();
         let given_up = deferral.given_up.filter(|(of, epoch, _)| (*of, *epoch) == (slot, last));
         let request = seen.step_down.as_ref().filter(|request| {
             let is_on = matches!(request.stage, Stage::Accepted | Stage::Begun);
@@ -79,14 +67,12 @@ impl ClaimGate {
         let since = deferral.since.filter(|(of, epoch, _)| (*of, *epoch) == (slot, last));
         let (_, _, since) = *deferral.since.insert(since.unwrap_or((slot, last, now)));
         if now < since.after(first_chance) {
-            let to = request.and_then(|request| request.to.clone());
-            let refused = to.map_or(ClaimRefused::AfterOthers, |to| ClaimRefused::After { to });
-            return Err(WriteError::NotApplied(refused.into()));
+            let first = match request.and_then(|request| request.to.as_ref()) {
+                Some(to) => format!("{to} has the first chance"),
+                None => "other candidates have the first chance".into(),
+            };
+            return Err(WriteError::NotApplied(first.into()));
         }
         Ok(())
-    }
-
-    fn deferral(&self) -> std::sync::MutexGuard<'_, Deferral> {
-        self.deferral.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,17 +3,13 @@
 use super::*;
 use crate::{
     requests::{Demand, may_work},
-    status::tests::status,
+    status::tests::{host_storage, in_steps, key, record, status},
 };
 use futures_util::FutureExt as _;
-use ielections::{Holder, Ttl, Version};
-use std::num::NonZeroU32;
+use ielections::{Holder, Ttl};
+use std::time::Duration;
 use testing_time::MockClock;
-use vvm_storage::{
-    Ask, SlotNumber,
-    mem::MemDatabase,
-    testing::{FaultyStorage, Layer as _},
-};
+use vvm_storage::{Advanced, Ask, Stage, mem::MemDatabase, testing::FaultyStorage};
 
 const FIRST_CHANCE: Duration = Duration::from_secs(3);
 
@@ -24,10 +20,6 @@ struct Scene {
     host: HostStorage,
     /// The host's connection.
     faulty: Arc<FaultyStorage>,
-}
-
-fn key() -> ElectionKey {
-    ElectionKey { cluster: "payroll".into(), slot: SlotNumber::new(NonZeroU32::MIN) }
 }
 
 fn ask() -> Ask {
@@ -42,12 +34,10 @@ impl Scene {
         let database = MemDatabase::new(Arc::clone(&time));
         let open = || ElectionsTtlStorage::new(database.open());
         let status = status("payroll", holder, &time);
-        let wakeups = LocalWakeups::disabled(Arc::clone(&time));
         let faulty = FaultyStorage::over(database.open());
-        let storage = Arc::new(ElectionsTtlStorage::new(Arc::clone(&faulty).into_storage()));
-        let host = HostStorage::new(storage, wakeups, status, time, CancellationToken::new());
+        let host = host_storage(&faulty, &status);
         let scene = Self { clock, storage: open(), host, faulty };
-        let first = entry(1);
+        let first = record(1);
         scene.storage.insert_if_not_exist(&key(), Vacant::default(), &first).await.unwrap();
         scene.storage.compare_and_delete(&key(), first.incarnation(), first.epoch).await.unwrap();
         scene.host.scan(&[key()]).await.unwrap();
@@ -61,8 +51,8 @@ impl Scene {
 
     /// Sends a claim, and returns its outcome or the reason for a refusal.
     async fn claim(&self) -> Result<Claim, String> {
-        let vacant = Vacant { last_epoch: Some(entry(1).epoch) };
-        match self.host.insert_if_not_exist(&key(), vacant, &entry(2)).await {
+        let vacant = Vacant { last_epoch: Some(record(1).epoch) };
+        match self.host.insert_if_not_exist(&key(), vacant, &record(2)).await {
             Ok(claim) => Ok(claim),
             Err(WriteError::NotApplied(cause)) => Err(cause.to_string()),
             Err(error) => panic!("{error}"),
@@ -72,7 +62,7 @@ impl Scene {
     /// Makes a step-down request and advances it to the stage `Begun`.
     async fn begun(&self, to: Option<&str>) {
         let to = to.map(|to| Holder::new(to).unwrap());
-        let (of, first_chance) = (entry(1).epoch, Ttl::new(FIRST_CHANCE).unwrap());
+        let (of, first_chance) = (record(1).epoch, Ttl::new(FIRST_CHANCE).unwrap());
         let mut stands =
             self.storage.ask_step_down(&key(), of, to.as_ref(), first_chance, ask()).await.unwrap();
         for stage in [Stage::Accepted, Stage::Begun] {
@@ -82,15 +72,6 @@ impl Scene {
             stands = self.storage.advance_step_down(&key().cluster, request, stage).await.unwrap();
         }
         self.host.scan(&[key()]).await.unwrap();
-    }
-}
-
-fn entry(epoch: u64) -> Entry {
-    Entry {
-        holder: Holder::new("x").unwrap(),
-        version: Version { incarnation: Incarnation::from_bytes([epoch as u8; 16]), write: 0 },
-        ttl: Ttl::DEFAULT,
-        epoch: Epoch::new(epoch).unwrap(),
     }
 }
 
@@ -124,16 +105,8 @@ async fn pause_refuses_claims_until_it_is_resumed() {
 async fn work_does_not_start_if_the_pause_cannot_be_read() {
     let scene = Scene::of("a").await;
     scene.host.close().await;
-    let second = Duration::from_secs(1);
-    let (mut asked, clock) = (Box::pin(scene.may_work()), scene.clock.clone());
-    let answer = loop {
-        tokio::select! {
-            biased;
-            answer = &mut asked => break answer,
-            () = tokio::task::yield_now() => clock.advance(second),
-        }
-    };
-    assert!(matches!(answer, Err(Demand::PauseUnseen { .. })), "{answer:?}");
+    let answer = in_steps(&scene.clock, Duration::from_secs(1), scene.may_work()).await;
+    assert!(matches!(answer, Err(Demand::PauseUnseen(_))), "{answer:?}");
 }
 
 #[tokio::test]
@@ -172,13 +145,13 @@ async fn step_down_without_a_name_defers_only_the_former_leader() {
     assert_eq!(other.claim().await, Ok(Claim::Claimed));
 
     let former = Scene::of("a").await;
-    former.host.let_others_first(&key(), entry(1).epoch, FIRST_CHANCE);
+    former.host.gate.let_others_first(key().slot, record(1).epoch, FIRST_CHANCE);
     assert_eq!(former.claim().await, Err("other candidates have the first chance".into()));
     former.clock.advance(FIRST_CHANCE);
     assert_eq!(former.claim().await, Ok(Claim::Claimed));
 
     let later = Scene::of("a").await;
-    later.host.let_others_first(&key(), Epoch::new(7).unwrap(), FIRST_CHANCE);
+    later.host.gate.let_others_first(key().slot, Epoch::new(7).unwrap(), FIRST_CHANCE);
     assert_eq!(later.claim().await, Ok(Claim::Claimed));
 }
 
@@ -186,7 +159,7 @@ async fn step_down_without_a_name_defers_only_the_former_leader() {
 #[tokio::test]
 async fn step_down_request_left_behind_is_ignored_after_its_lifetime() {
     let scene = Scene::of("a").await;
-    let (of, first_chance) = (entry(1).epoch, Ttl::new(FIRST_CHANCE).unwrap());
+    let (of, first_chance) = (record(1).epoch, Ttl::new(FIRST_CHANCE).unwrap());
     let to = Holder::new("b").unwrap();
     let asked = scene.storage.ask_step_down(&key(), of, Some(&to), first_chance, ask()).await.unwrap();
     let Advanced::Done(request) = asked else { panic!("{asked:?}") };
@@ -207,9 +180,9 @@ async fn claim_is_reported_before_it_is_sent_until_its_record_is_gone() {
     let reported = Arc::clone(&reports);
     let host = host.reporting_claims(Some(Box::new(move |claim| {
         let stored = storage.get(&key()).now_or_never().unwrap().unwrap().last_epoch();
-        reported.lock().unwrap().push((claim.map(|claim| claim.epoch), stored));
+        reported.lock().push((claim.map(|claim| claim.epoch), stored));
     })));
-    let [before, first, second] = [entry(1), entry(2), entry(3)];
+    let [before, first, second] = [record(1), record(2), record(3)];
     let vacant = Vacant { last_epoch: Some(before.epoch) };
     host.insert_if_not_exist(&key(), vacant, &first).await.unwrap();
     let refused = host.insert_if_not_exist(&key(), vacant, &second).await.unwrap();
@@ -224,5 +197,5 @@ async fn claim_is_reported_before_it_is_sent_until_its_record_is_gone() {
         (None, &second),
     ];
     let expected = expected.map(|(claim, stored)| (claim.map(|claim| claim.epoch), Some(stored.epoch)));
-    assert_eq!(*reports.lock().unwrap(), expected);
+    assert_eq!(*reports.lock(), expected);
 }

@@ -1,6 +1,9 @@
 //! The answer to each path. Only GET and HEAD are served: no request changes anything.
 
-use super::metrics::HostMetrics;
+use super::{
+    metrics::HostMetrics,
+    services::{ServiceMetrics, add_status},
+};
 use crate::status::{HostStatus, Role, Seen};
 use http_body_util::Full;
 use hyper::{
@@ -10,21 +13,15 @@ use hyper::{
         ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS,
     },
 };
-use prometheus_client::{collector::Collector, encoding::text::encode, registry::Registry};
-use serde_json::{Map, Value};
+use prometheus_client::{encoding::text::encode, registry::Registry};
+use serde_json::Value;
 use std::{fmt::Write as _, sync::Arc};
-
-/// A further part of `/status` and `/metrics`, as the primary-only instances.
-pub(crate) trait Extra: Collector {
-    /// Adds members to the object of `/status`.
-    fn status(&self, out: &mut Map<String, Value>);
-}
 
 /// Makes the answers.
 #[derive(Debug)]
 pub(crate) struct Answers {
     status: Arc<HostStatus>,
-    extras: Vec<Arc<dyn Extra>>,
+    services: Option<primary_only::Registry>,
     metrics: Registry,
 }
 
@@ -39,24 +36,18 @@ const PAGE: &str = include_str!("page.html");
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
                            connect-src 'self'; img-src data:";
 
-const PATHS: &str = "/ /healthz /readyz /leader /metrics /status";
-
 impl Answers {
-    /// Answers from `status`.
-    pub(crate) fn new(status: Arc<HostStatus>) -> Self {
+    /// Answers from `status`, and from `services` if there are any.
+    pub(crate) fn new(status: Arc<HostStatus>, services: Option<primary_only::Registry>) -> Self {
         let mut metrics = Registry::default();
-        let name = status.candidate().name.clone();
+        let name = status.candidate.name.clone();
         metrics
             .sub_registry_with_label(("name".into(), name.into()))
             .register_collector(Box::new(HostMetrics(Arc::clone(&status))));
-        Self { status, extras: Vec::new(), metrics }
-    }
-
-    /// Adds `extra` to the answers.
-    pub(crate) fn with(mut self, extra: Arc<impl Extra>) -> Self {
-        self.metrics.register_collector(Box::new(Arc::clone(&extra)));
-        self.extras.push(extra);
-        self
+        if let Some(services) = services.clone() {
+            metrics.register_collector(Box::new(ServiceMetrics(services)));
+        }
+        Self { status, services, metrics }
     }
 
     /// Returns the answer to a request. Never waits.
@@ -74,7 +65,7 @@ impl Answers {
             "/leader" => self.leader(),
             "/metrics" => self.metrics(),
             "/status" => self.snapshot(),
-            _ => text(StatusCode::NOT_FOUND, &format!("there is {PATHS}")),
+            _ => text(StatusCode::NOT_FOUND, "there is / /healthz /readyz /leader /metrics /status"),
         }
     }
 
@@ -118,8 +109,8 @@ impl Answers {
 
     fn snapshot(&self) -> Answer {
         let mut status = self.status.snapshot();
-        if let Value::Object(members) = &mut status {
-            self.extras.iter().for_each(|extra| extra.status(members));
+        if let (Value::Object(members), Some(services)) = (&mut status, &self.services) {
+            add_status(services, members);
         }
         answer(StatusCode::OK, "application/json", format!("{status}\n").into())
     }

@@ -1,16 +1,17 @@
 //! The metrics of a host. Their help texts describe them.
 
 use crate::status::{HostStatus, Role};
+use ielections::Standing;
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, NoLabelSet},
+    encoding::{DescriptorEncoder, EncodeGaugeValue, NoLabelSet},
     metrics::{
         MetricType::{Counter, Gauge, Histogram, Info},
         exemplar::Exemplar,
     },
-    registry::Unit::Seconds,
+    registry::Unit::{self, Seconds},
 };
-use std::{fmt, iter, sync::Arc};
+use std::{fmt, iter, sync::Arc, time::Duration};
 use vvm_clock::{SystemWallClock, WallClock as _};
 
 /// Collects the metrics of a host at the moment of the request.
@@ -27,39 +28,52 @@ impl Collector for HostMetrics {
 
 const NO_EXEMPLAR: Option<&Exemplar<NoLabelSet, f64>> = None;
 
+/// Encodes a gauge with one sample, or with none.
+fn gauge(
+    out: &mut DescriptorEncoder<'_>,
+    (name, help): (&str, &str),
+    unit: Option<&Unit>,
+    value: Option<impl EncodeGaugeValue>,
+) -> fmt::Result {
+    let mut gauge = out.encode_descriptor(name, help, unit, Gauge)?;
+    value.map_or(Ok(()), |value| gauge.encode_gauge(&value))
+}
+
+/// Encodes a gauge with a sample for each set of labels.
+pub(super) fn gauges<'l, const N: usize>(
+    out: &mut DescriptorEncoder<'_>,
+    (name, help): (&str, &str),
+    unit: Option<&Unit>,
+    samples: impl IntoIterator<Item = ([(&'l str, &'l str); N], impl EncodeGaugeValue)>,
+) -> fmt::Result {
+    let mut gauges = out.encode_descriptor(name, help, unit, Gauge)?;
+    samples.into_iter().try_for_each(|(labels, value)| gauges.encode_family(&labels)?.encode_gauge(&value))
+}
+
 fn encode_state(status: &HostStatus, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
     out.encode_descriptor("vvm_build", "The version of this program.", None, Info)?
         .encode_info(&[("version", env!("CARGO_PKG_VERSION"))])?;
 
-    let mut roles = out.encode_descriptor("vvm_role", "What this process does now.", None, Gauge)?;
     let role = status.role();
-    for word in Role::WORDS {
-        roles.encode_family(&[("vvm_role", word)])?.encode_gauge(&u32::from(role.word() == word))?;
-    }
+    let roles = Role::WORDS.map(|word| ([("vvm_role", word)], u32::from(role.word() == word)));
+    gauges(out, ("vvm_role", "What this process does now."), None, roles)?;
 
     let help = "1 while this process leads, or could if a slot were free.";
-    let is_ready = status.readiness().is_ok();
-    out.encode_descriptor("vvm_ready", help, None, Gauge)?.encode_gauge(&u32::from(is_ready))?;
+    gauge(out, ("vvm_ready", help), None, Some(u32::from(status.readiness().is_ok())))?;
 
     let help = "1 only while the work runs and time is left of the leadership.";
-    let leads = status.leads().is_some();
-    out.encode_descriptor("vvm_leading", help, None, Gauge)?.encode_gauge(&u32::from(leads))?;
+    gauge(out, ("vvm_leading", help), None, Some(u32::from(status.leads().is_some())))?;
 
     let help = "The leadership duration that this process campaigns with.";
-    let ttl = status.candidate().ttl.get().as_secs_f64();
-    out.encode_descriptor("vvm_ttl", help, Some(&Seconds), Gauge)?.encode_gauge(&ttl)?;
+    gauge(out, ("vvm_ttl", help), Some(&Seconds), Some(status.candidate.ttl.get().as_secs_f64()))?;
 
     let help = "Time since the storage last answered, or since the start.";
     let unanswered_for = status.unanswered_for().as_secs_f64();
-    out.encode_descriptor("vvm_storage_unanswered", help, Some(&Seconds), Gauge)?
-        .encode_gauge(&unanswered_for)?;
+    gauge(out, ("vvm_storage_unanswered", help), Some(&Seconds), Some(unanswered_for))?;
 
     let help = "Exit status of the command's last run, as a shell reports it.";
-    let mut exit_status = out.encode_descriptor("vvm_last_exit_status", help, None, Gauge)?;
-    match status.telemetry().last_exit_status() {
-        Some(status) => exit_status.encode_gauge(&u32::from(status)),
-        None => Ok(()),
-    }
+    let exit_status = status.telemetry.last_exit_status.lock().map(u32::from);
+    gauge(out, ("vvm_last_exit_status", help), None, exit_status)
 }
 
 /// Encodes the metrics of a leadership. Without one they have no sample: a meaningless number would raise an
@@ -67,38 +81,31 @@ fn encode_state(status: &HostStatus, out: &mut DescriptorEncoder<'_>) -> fmt::Re
 fn encode_leadership(status: &HostStatus, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let role = status.role();
     let leading = role.leadership();
-    let of_slot = [("slot", leading.map(|leading| leading.slot.to_string()).unwrap_or_default())];
+    let slot = leading.map(|leading| leading.slot.to_string()).unwrap_or_default();
+    let standing = leading.map(|leading| ([("slot", slot.as_str())], &leading.standing));
 
     let help = "The fencing token of the leadership that this process holds.";
-    let mut epoch = out.encode_descriptor("vvm_epoch", help, None, Gauge)?;
-    if let Some(leading) = leading {
-        epoch.encode_family(&of_slot)?.encode_gauge(&leading.standing.epoch().get())?;
-    }
+    gauges(out, ("vvm_epoch", help), None, standing.map(|(slot, standing)| (slot, standing.epoch().get())))?;
+
+    let mut seconds = |name: &str, help: &str, of: &dyn Fn(&Standing) -> Duration| {
+        let sample = standing.map(|(slot, standing)| (slot, of(standing).as_secs_f64()));
+        gauges(out, (name, help), Some(&Seconds), sample)
+    };
 
     let help = "Time until the kill deadline unless a renewal is confirmed; 0 once leadership is lost.";
-    let mut margin = out.encode_descriptor("vvm_margin", help, Some(&Seconds), Gauge)?;
-    if let Some(leading) = leading {
-        margin.encode_family(&of_slot)?.encode_gauge(&leading.standing.remaining().as_secs_f64())?;
-    }
+    seconds("vvm_margin", help, &Standing::remaining)?;
 
     let help = "The kill deadline in Unix time, by this machine's clock.";
-    let mut deadline = out.encode_descriptor("vvm_kill_deadline_timestamp", help, Some(&Seconds), Gauge)?;
-    if let Some(leading) = leading {
-        let at = SystemWallClock.since_unix_epoch() + status.now().until(leading.standing.kill_at());
-        deadline.encode_family(&of_slot)?.encode_gauge(&at.as_secs_f64())?;
-    }
+    seconds("vvm_kill_deadline_timestamp", help, &|standing| {
+        SystemWallClock.since_unix_epoch() + status.clock.now().until(standing.kill_at())
+    })?;
 
     let help = "Time since the last confirmed claim or renewal was sent.";
-    let mut age = out.encode_descriptor("vvm_since_renewal", help, Some(&Seconds), Gauge)?;
-    if let Some(leading) = leading {
-        let since = status.since_renewal(&leading.standing).as_secs_f64();
-        age.encode_family(&of_slot)?.encode_gauge(&since)?;
-    }
-    Ok(())
+    seconds("vvm_since_renewal", help, &|standing| status.since_renewal(standing))
 }
 
 fn encode_counters(status: &HostStatus, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let telemetry = status.telemetry();
+    let telemetry = &status.telemetry;
 
     let help = "Time from sending a renewal to its confirmation.";
     let read = telemetry.renewals.read();
@@ -121,7 +128,7 @@ fn encode_counters(status: &HostStatus, out: &mut DescriptorEncoder<'_>) -> fmt:
         out.encode_descriptor("vvm_storage_failures", "Calls to the storage that failed.", None, Counter)?;
     for (call, failure, count) in telemetry.failures() {
         failures
-            .encode_family(&[("call", call.word()), ("failure", failure.word())])?
+            .encode_family(&[("call", call.word()), ("failure", failure)])?
             .encode_counter(&count, NO_EXEMPLAR)?;
     }
 

@@ -188,12 +188,8 @@ impl Folder {
         self.sockets_with(&self.prefix)
     }
 
-    /// Returns the sockets of all names.
-    pub(super) fn all_sockets(&self) -> Vec<PathBuf> {
-        self.sockets_with("")
-    }
-
-    fn sockets_with(&self, prefix: &str) -> Vec<PathBuf> {
+    /// Returns the sockets whose file names begin with `prefix`.
+    pub(super) fn sockets_with(&self, prefix: &str) -> Vec<PathBuf> {
         let files = fs::read_dir(&self.path).into_iter().flatten().flatten();
         let sockets = files.filter(|file| {
             let name = file.file_name();

@@ -145,9 +145,6 @@ async fn sender_ignores_other_files_and_removes_abandoned_sockets() {
     victim.set_nonblocking(true).unwrap();
     symlink(&elsewhere, named("0000000000000005")).unwrap();
     let _stream = std::os::unix::net::UnixListener::bind(named("0000000000000006")).unwrap();
-    for number in 0..2000 {
-        fs::write(place.path().join(format!("junk-{number}")), "").unwrap();
-    }
 
     a.wake();
     assert!(place.woken(&b, LONG).await);
@@ -156,7 +153,7 @@ async fn sender_ignores_other_files_and_removes_abandoned_sockets() {
         assert_eq!(fs::read_to_string(path).unwrap(), *text);
     }
     assert!(victim.recv(&mut [0; 8]).is_err(), "a link was followed");
-    assert_eq!(place.files().len(), 2 + 1 + 2 + 3 + 2000);
+    assert_eq!(place.files().len(), 2 + 1 + 2 + 3);
 }
 
 #[tokio::test]

@@ -4,18 +4,15 @@
 //! as a standby does. A wake-up makes either of them look at once.
 
 use super::Demand;
-use crate::{host_storage::HostStorage, status::Candidate};
+use crate::{host_storage::HostStorage, status::HostStatus};
 use ielections::{Terms, Timing, WriteError};
-use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
-use vvm_clock::Clock;
 use vvm_orch::{Leading, RunningVvm};
 use vvm_storage::{Advanced, ElectionKey, Pause, Requests, Stage, StepDown};
 
 /// Handles the requests of one campaign.
 pub(crate) struct RequestHandler<'campaign> {
-    pub(crate) candidate: &'campaign Candidate,
-    pub(crate) clock: &'campaign Arc<dyn Clock>,
+    pub(crate) status: &'campaign HostStatus,
     pub(crate) storage: &'campaign HostStorage,
     /// Cancelled when the campaign ends: requests are ignored from then on.
     pub(crate) over: &'campaign CancellationToken,
@@ -53,7 +50,7 @@ impl RequestHandler<'_> {
             if let Some(request) = requests.step_down.filter(|request| self.can_accept(request)) {
                 // The next scan shows an outcome that is unknown here.
                 if let Some(Ok(Advanced::Done(_))) = self.advance(&request, Stage::Accepted).await {
-                    self.storage.wakeups().wake();
+                    self.storage.wakeups.wake();
                 }
             }
             tokio::select! {
@@ -69,7 +66,7 @@ impl RequestHandler<'_> {
 
     /// Logs a pause once when it begins and once when it is over.
     fn log_pause(&self, requests: &Requests, logged: &mut Option<Pause>) {
-        let (name, holder) = (self.candidate.name.as_str(), self.candidate.holder.as_str());
+        let (name, holder) = (self.status.candidate.name.as_str(), self.status.candidate.holder.as_str());
         match &requests.pause {
             Some(pause) if logged.as_ref() != Some(pause) => {
                 let (by, reason, shown) = (pause.author(), pause.reason(), pause.by());
@@ -88,19 +85,19 @@ impl RequestHandler<'_> {
 
     fn can_accept(&self, request: &StepDown) -> bool {
         request.stage == Stage::Asked
-            && request.slot.get() <= self.candidate.slots
-            && request.to.as_ref().is_none_or(|to| *to == self.candidate.holder)
+            && request.slot.get() <= self.status.candidate.slots
+            && request.to.as_ref().is_none_or(|to| *to == self.status.candidate.holder)
     }
 
     /// Waits until there is a reason to give the leadership up. `None` if the campaign is over before.
     async fn lead(&self, leading: &Leading<ElectionKey>) -> Option<Demand> {
-        let pause = Terms::usual_poll(self.candidate.ttl);
+        let pause = Terms::usual_poll(self.status.candidate.ttl);
         loop {
             tokio::select! {
                 biased;
                 () = self.over.cancelled() => return None,
                 () = self.storage.woken() => {}
-                () = self.clock.sleep(pause) => {}
+                () = self.status.clock.sleep(pause) => {}
             }
             let looked = tokio::select! {
                 biased;
@@ -140,18 +137,19 @@ impl RequestHandler<'_> {
             // This host advanced it, and the answer was lost: the request names this leadership.
             Stage::Begun => {}
         }
-        self.storage.let_others_first(&leading.slot, epoch, request.first_chance());
+        self.storage.gate.let_others_first(slot, epoch, request.first_chance());
         Some(Demand::SteppingDown { to: request.to })
     }
 
     /// Advances a request. `None` if there is no answer within the time of an election's attempt: the write
     /// may have been applied (I7), which the next look shows.
     async fn advance(&self, request: &StepDown, stage: Stage) -> Option<Result<Advanced, WriteError>> {
-        let limit: Duration = Timing::of(self.candidate.ttl).attempt_timeout();
+        let HostStorage { storage, cluster, .. } = self.storage;
+        let limit = Timing::of(self.status.candidate.ttl).attempt_timeout();
         tokio::select! {
             biased;
-            outcome = self.storage.advance_step_down(request, stage) => Some(outcome),
-            () = self.clock.sleep(limit) => None,
+            outcome = storage.advance_step_down(cluster, request, stage) => Some(outcome),
+            () = self.status.clock.sleep(limit) => None,
         }
     }
 }

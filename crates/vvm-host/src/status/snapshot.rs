@@ -12,7 +12,7 @@ impl HostStatus {
     /// Returns the status at this moment. Counts of failures and losses have no zeros.
     pub(crate) fn snapshot(&self) -> Value {
         let role = self.role();
-        let (candidate, telemetry) = (self.candidate(), self.telemetry());
+        let (candidate, telemetry) = (&self.candidate, &self.telemetry);
         let (renewals, not_ready) = (telemetry.renewals.read(), self.readiness().err());
         let mean_ms = renewals.sum.as_secs_f64() * 1e3 / renewals.count as f64;
         let bounds = renewals.cumulative.iter().map(|(bound, count)| (millis(*bound), *count));
@@ -21,14 +21,14 @@ impl HostStatus {
             json!({"slot": slot, "holder": holder, "epoch": epoch, "seen_ms_ago": millis(seen.ago)})
         });
         let failures = telemetry.failures().filter(|(.., count)| *count > 0);
-        let failures = failures.map(|(call, failure, count)| {
-            (format!("{}_{}", call.word(), failure.word()), Value::from(count))
-        });
+        let failures = failures
+            .map(|(call, failure, count)| (format!("{}_{}", call.word(), failure), Value::from(count)));
+        let uptime = self.began.until(self.clock.now());
         let losses = telemetry.losses().filter(|(_, count)| *count > 0);
         let mut shown = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "name": candidate.name, "holder": candidate.holder.as_str(),
-            "slots": candidate.slots, "ttl_ms": millis(candidate.ttl.get()), "uptime_ms": millis(self.age()),
+            "slots": candidate.slots, "ttl_ms": millis(candidate.ttl.get()), "uptime_ms": millis(uptime),
             "role": role.word(), "says": role.to_string(), "ready": not_ready.is_none(),
             "leadership": self.leadership_shown(&role),
             "others": others.collect::<Vec<_>>(),
@@ -50,7 +50,7 @@ impl HostStatus {
         if let Some(reason) = not_ready {
             shown["not_ready"] = reason.into();
         }
-        if let Some(status) = telemetry.last_exit_status() {
+        if let Some(status) = *telemetry.last_exit_status.lock() {
             shown["last_exit_status"] = status.into();
         }
         shown
@@ -63,7 +63,7 @@ impl HostStatus {
             "incarnation": leading.standing.incarnation().to_string(),
             // The time until the kill deadline; zero once lost.
             "margin_ms": millis(leading.standing.remaining()),
-            "since_ms": millis(leading.since.until(self.now())),
+            "since_ms": millis(leading.since.until(self.clock.now())),
         });
         if let Role::Stopping { why, .. } = role {
             shown["stopping"] = why.word().into();

@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::CancellationToken;
 use vvm_deadman::{Deadman, recording::RecordingTrigger};
 use vvm_storage::{
-    ElectionKey, ElectionsTtlStorage, SlotNumber,
+    ElectionsTtlStorage, SlotNumber,
     mem::MemDatabase,
     testing::{Fault, FaultyStorage, Layer as _},
 };
@@ -23,6 +23,36 @@ pub(crate) fn status(name: &str, holder: &str, clock: &Arc<dyn Clock>) -> Arc<Ho
     let holder = Holder::new(holder).unwrap();
     let candidate = Candidate { name: name.into(), holder, slots: NonZeroU32::MIN, ttl: TTL };
     Arc::new(HostStatus::new(candidate, Arc::clone(clock)))
+}
+
+/// Returns the parts of a process that only records its own death.
+pub(crate) fn env(clock: &Arc<dyn Clock>) -> Env {
+    Env {
+        wall: Arc::new(MockWallClock::new()),
+        deadman: Deadman::with_trigger(RecordingTrigger::on(Arc::clone(clock))),
+        entropy: Arc::new(OsEntropy::default()),
+        spawn: Arc::new(TokioSpawn::on(Handle::current())),
+        clock: Arc::clone(clock),
+    }
+}
+
+/// Returns what a host puts over `storage`.
+pub(crate) fn host_storage(storage: &Arc<FaultyStorage>, status: &Arc<HostStatus>) -> HostStorage {
+    let storage = Arc::new(ElectionsTtlStorage::new(Arc::clone(storage).into_storage()));
+    let wakeups = LocalWakeups::disabled(Arc::clone(&status.clock));
+    HostStorage::new(storage, wakeups, Arc::clone(status), CancellationToken::new())
+}
+
+/// Runs `task`, whose time passes in steps.
+pub(crate) async fn in_steps<T>(clock: &MockClock, step: Duration, task: impl Future<Output = T>) -> T {
+    let mut task = Box::pin(task);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut task => return done,
+            () = tokio::task::yield_now() => clock.advance(step),
+        }
+    }
 }
 
 /// One process of a cluster in memory.
@@ -56,13 +86,14 @@ fn run<Test: Future<Output = ()>>(test: impl FnOnce(Scene) -> Test) {
     runtime.unwrap().block_on(test(scene));
 }
 
-fn key() -> ElectionKey {
+/// Returns the only slot.
+pub(crate) fn key() -> ElectionKey {
     ElectionKey { cluster: "payroll".into(), slot: SlotNumber::new(NonZeroU32::MIN) }
 }
 
 /// Returns a record of another process.
-fn record(epoch: u64) -> Entry {
-    let incarnation = Incarnation::from_bytes([7; 16]);
+pub(crate) fn record(epoch: u64) -> Entry {
+    let incarnation = Incarnation::from_bytes([epoch as u8; 16]);
     let (holder, version) = (Holder::new("there").unwrap(), Version { incarnation, write: 1 });
     Entry { holder, version, ttl: TTL, epoch: Epoch::new(epoch).unwrap() }
 }
@@ -70,20 +101,10 @@ fn record(epoch: u64) -> Entry {
 impl Scene {
     async fn acquire(&self) -> Leadership {
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
-        let env = Env {
-            wall: Arc::new(MockWallClock::new()),
-            deadman: Deadman::with_trigger(RecordingTrigger::on(Arc::clone(&clock))),
-            entropy: Arc::new(OsEntropy::default()),
-            spawn: Arc::new(TokioSpawn::on(Handle::current())),
-            clock,
-        };
-        let storage = Arc::new(ElectionsTtlStorage::new(Arc::clone(&self.storage).into_storage()));
-        let wakeups = LocalWakeups::disabled(Arc::clone(&env.clock));
-        let (status, clock) = (Arc::clone(&self.status), Arc::clone(&env.clock));
-        let storage = HostStorage::new(storage, wakeups, status, clock, CancellationToken::new());
+        let storage = host_storage(&self.storage, &self.status);
         self.status.campaigns();
-        let terms = Terms::new(self.status.candidate().holder.clone(), TTL);
-        let elections = Elections::new(Arc::new(storage), env);
+        let terms = Terms::new(self.status.candidate.holder.clone(), TTL);
+        let elections = Elections::new(Arc::new(storage), env(&clock));
         let (_, leadership) = elections.acquire(Candidacy { slots: vec![key()], terms }).await.unwrap();
         leadership
     }
@@ -96,12 +117,12 @@ impl Scene {
     }
 
     fn losses(&self) -> Vec<(&'static str, u64)> {
-        self.status.telemetry().losses().filter(|(_, count)| *count > 0).collect()
+        self.status.telemetry.losses().filter(|(_, count)| *count > 0).collect()
     }
 
     fn failures(&self) -> Vec<(&'static str, &'static str, u64)> {
-        let failures = self.status.telemetry().failures().filter(|(.., count)| *count > 0);
-        failures.map(|(call, failure, count)| (call.word(), failure.word(), count)).collect()
+        let failures = self.status.telemetry.failures().filter(|(.., count)| *count > 0);
+        failures.map(|(call, failure, count)| (call.word(), failure, count)).collect()
     }
 }
 
@@ -127,7 +148,7 @@ fn standby_that_reaches_its_storage_is_ready_and_names_the_leader() {
             assert_eq!((others[0].holder.as_str(), others[0].epoch), ("there", record(3).epoch));
         };
         let (leadership, ()) = tokio::join!(scene.lead(), look);
-        assert_eq!(status.telemetry().take_overs.get(), 1);
+        assert_eq!(status.telemetry.take_overs.get(), 1);
         assert_eq!(status.others(), []);
         leadership.release().await;
     });
@@ -141,7 +162,7 @@ fn standby_whose_storage_is_silent_for_a_ttl_is_not_ready() {
         scene.clock.sleep(TTL.get()).await;
         assert_eq!(reason(scene.status.readiness()), "ready");
         scene.clock.sleep(Duration::from_secs(1)).await;
-        scene.status.storage_failed(Call::Read, Failure::Unavailable, &"no route");
+        scene.status.storage_failed(Call::Read, "unavailable", &"no route");
         let reason = reason(scene.status.readiness());
         assert_eq!(reason, "the storage has been of no use for 21 s: no route");
         scene.status.storage_answered(Call::Read);
@@ -157,10 +178,10 @@ fn candidate_whose_last_claim_failed_is_not_ready_until_the_storage_takes_a_writ
         let see = async || {
             let found = scene.database.get(&key()).await.unwrap();
             status.storage_answered(Call::Read);
-            status.saw(1, &found);
+            status.saw(&key(), &found);
         };
         status.campaigns();
-        status.storage_failed(Call::Write, Failure::NotApplied, &"the disk is full");
+        status.storage_failed(Call::Write, "not_applied", &"the disk is full");
         see().await;
         assert_eq!(reason(status.readiness()), "the last claim or renewal failed: the disk is full");
         status.storage_answered(Call::Write);
@@ -168,7 +189,7 @@ fn candidate_whose_last_claim_failed_is_not_ready_until_the_storage_takes_a_writ
 
         // Another process leads, so this one sends no further claim.
         scene.database.insert_if_not_exist(&key(), Vacant::default(), &record(3)).await.unwrap();
-        status.storage_failed(Call::Write, Failure::Unknown, &"no quorum");
+        status.storage_failed(Call::Write, "unknown", &"no quorum");
         see().await;
         see().await;
         assert_eq!(reason(status.readiness()), "the last claim or renewal failed: no quorum");
@@ -208,7 +229,7 @@ fn leader_leads_while_it_works_and_has_time_left() {
         assert_eq!((leading.slot, margin), (1, TTL.get() * 4 / 5));
 
         scene.clock.sleep(Duration::from_secs(21)).await;
-        let renewals = scene.status.telemetry().renewals.read();
+        let renewals = scene.status.telemetry.renewals.read();
         assert_eq!((renewals.count, scene.failures()), (4, vec![]));
         assert!(scene.status.leads().unwrap().1 > TTL.get() / 2);
         let since = scene.status.since_renewal(leadership.standing());
@@ -218,7 +239,7 @@ fn leader_leads_while_it_works_and_has_time_left() {
         assert!(scene.status.leads().is_none(), "its work stops");
         assert!(matches!(scene.status.role(), Role::Stopping { why: WhyStopping::Asked, .. }));
         leadership.release().await;
-        assert_eq!((scene.status.telemetry().leaderships.get(), scene.losses()), (1, vec![]));
+        assert_eq!((scene.status.telemetry.leaderships.get(), scene.losses()), (1, vec![]));
     });
 }
 
@@ -253,7 +274,7 @@ fn renewal_with_lost_answer_is_counted_once_read_back_finds_it() {
         scene.storage.fail_next(Fault::LostAnswer);
         scene.clock.sleep(Duration::from_secs(7)).await;
         assert_eq!(scene.failures(), [("write", "unknown", 1)]);
-        assert_eq!(scene.status.telemetry().renewals.read().count, 1);
+        assert_eq!(scene.status.telemetry.renewals.read().count, 1);
         leadership.release().await;
     });
 }
@@ -333,10 +354,10 @@ fn holder_without_work_is_ready_and_does_not_lead() {
             "restarting, slot 1, epoch {epoch}: the command exited with status 3; restart 2 of 5 in 4s"
         );
         assert_eq!(status.role().to_string(), says);
-        assert_eq!(status.telemetry().restarts.get(), 0);
+        assert_eq!(status.telemetry.restarts.get(), 0);
         status.works();
         assert!(status.leads().is_some());
-        assert_eq!(status.telemetry().restarts.get(), 1);
+        assert_eq!(status.telemetry.restarts.get(), 1);
         leadership.release().await;
     });
 }
