@@ -21,7 +21,6 @@ use std::{
 use vvm_clock::Readings;
 use vvm_host::operate::{InspectError, Purpose, StorageInspector};
 
-/// `vvm doctor`.
 pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
     // First: a namespace can be tried out only while this process has no other thread.
     let mut findings = vec![examined::containment(), examined::limits()];

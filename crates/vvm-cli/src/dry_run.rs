@@ -1,12 +1,7 @@
 //! `--dry-run`: reads the storage and prints what would be done. Creates and settles nothing.
 
-use crate::{
-    announce::say,
-    args::CandidateArgs,
-    exit,
-    inspection::{conclude, inspect},
-};
-use ielections::{AcquireError, Entry, Holder, ReadError, Slot, Timing, TtlStorage as _, timing::Jitter};
+use crate::{args::CandidateArgs, inspection::inspect, operate::Refusal};
+use ielections::{AcquireError, Entry, Holder, Slot, Timing, TtlStorage as _, timing::Jitter};
 use std::{fmt, io};
 use vvm_clock::{Instant, Span};
 use vvm_host::operate::{InspectError, Purpose, StorageInspector};
@@ -17,23 +12,6 @@ use vvm_storage::{SettleError, SlotNumber};
 pub(crate) struct DryRun<'args> {
     pub(crate) candidate: &'args CandidateArgs,
     pub(crate) holder: Holder,
-}
-
-/// Why the real run would be refused.
-#[derive(Debug, thiserror::Error)]
-enum DryRunError {
-    #[error(transparent)]
-    Inspect(#[from] InspectError),
-    #[error("--ttl: {0}")]
-    TtlTooShort(AcquireError),
-    #[error(transparent)]
-    Conflict(SettleError),
-}
-
-impl From<ReadError> for DryRunError {
-    fn from(cause: ReadError) -> Self {
-        InspectError::Read(cause).into()
-    }
 }
 
 /// What the storage shows.
@@ -53,42 +31,34 @@ impl DryRun<'_> {
         let shown = self.look().and_then(|found| {
             Ok(self.write(&mut io::stdout().lock(), more, &found).map_err(InspectError::Output)?)
         });
-        let Err(refusal) = shown else { return 0 };
-        let status = match &refusal {
-            DryRunError::Inspect(refusal) => return conclude(refusal),
-            DryRunError::TtlTooShort(_) => exit::MISUSE,
-            DryRunError::Conflict(_) => exit::CONFLICT,
-        };
-        say!("{refusal}");
-        status
+        shown.map_or_else(|refusal| refusal.conclude(), |()| 0)
     }
 
-    fn look(&self) -> Result<Found, DryRunError> {
+    fn look(&self) -> Result<Found, Refusal> {
         let CandidateArgs { storage: url, name, .. } = self.candidate;
         match inspect((url, name), Purpose::Ask, async |inspector| self.read(inspector).await) {
-            Err(DryRunError::Inspect(InspectError::NoStorage(_))) => {
+            Err(Refusal::Inspect(InspectError::NoStorage(_))) => {
                 vvm_storage::url::check_place(url).map_err(InspectError::from)?;
                 Ok(Found::NoStorage)
             }
-            Err(DryRunError::Inspect(InspectError::Open(cause))) if cause.is_passing() => {
+            Err(Refusal::Inspect(InspectError::Open(cause))) if cause.is_passing() => {
                 Ok(Found::Unavailable(cause.to_string()))
             }
             looked => looked,
         }
     }
 
-    async fn read(&self, inspector: &StorageInspector) -> Result<Found, DryRunError> {
+    async fn read(&self, inspector: &StorageInspector) -> Result<Found, Refusal> {
         let StorageInspector { storage, cluster, .. } = inspector;
         let CandidateArgs { slots, ttl, .. } = self.candidate;
         let (ttl, least) = (ttl.get(), storage.limits().min_ttl);
         if ttl < least {
-            return Err(DryRunError::TtlTooShort(AcquireError::TtlTooShort { ttl, least }));
+            return Err(Refusal::Misuse(format!("--ttl: {}", AcquireError::TtlTooShort { ttl, least })));
         }
         if let Some(stands) = storage.slot_count(cluster).await?
             && stands != *slots
         {
-            let differs = SettleError::Differs { cluster: cluster.clone(), stands, wanted: *slots };
-            return Err(DryRunError::Conflict(differs));
+            return Err(SettleError::Differs { cluster: cluster.clone(), stands, wanted: *slots }.into());
         }
         let keys = inspector.keys_of(Some(*slots));
         let (slots, requests) = storage.scan_with_requests(cluster, &keys).await?;

@@ -26,7 +26,6 @@ struct Line {
     leadership: PastLeadership,
 }
 
-/// `vvm history`.
 pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
     conclude(args.target.pair(), Purpose::Look, async |inspector| {
         let (storage, name) = (&inspector.storage, &inspector.name);

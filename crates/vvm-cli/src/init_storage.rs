@@ -7,7 +7,6 @@ use std::{
 };
 use vvm_host::operate::InspectError;
 
-/// `vvm init-storage`.
 pub(crate) fn main(args: &InitStorageArgs) -> ExitCode {
     init(args).map_or_else(|refusal| conclude(&refusal).into(), |()| ExitCode::SUCCESS)
 }

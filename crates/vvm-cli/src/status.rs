@@ -50,7 +50,6 @@ struct Stepping {
     to: Option<String>,
 }
 
-/// `vvm status`.
 pub(crate) fn main(args: &StatusArgs) -> ExitCode {
     let shown = inspect(args.target.pair(), Purpose::Look, async |inspector| {
         let (lines, requests) = look(inspector, args).await?;

@@ -38,7 +38,6 @@ const ESCAPE: u8 = 27;
 /// How many changes are kept: more than a terminal has rows.
 const KEPT: usize = 200;
 
-/// `vvm watch`.
 pub(crate) fn main(args: &WatchArgs) -> ExitCode {
     let watched =
         inspect(args.target.pair(), Purpose::Look, async |inspector| match palette_of_standard_output() {

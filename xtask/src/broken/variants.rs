@@ -197,7 +197,7 @@ pub(super) const VARIANTS: &[Variant] = &[
         name: "a pause looked for by a stale read",
         changes: &[Change {
             file: "crates/vvm-host/src/requests.rs",
-            good: "            pause = storage.standing_pause() => pause,",
+            good: "            pause = storage.storage.standing_pause(&storage.cluster) => pause,",
             broken: "            seen = storage.look_at_requests() => seen.map(|(seen, _)| seen.pause),",
         }],
     },

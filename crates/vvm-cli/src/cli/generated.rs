@@ -13,14 +13,12 @@ use std::{
     process::ExitCode,
 };
 
-/// `vvm completions`.
 pub(super) fn completions(args: &CompletionsArgs) -> ExitCode {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut for_people(), "vvm", &mut text);
     write(&text)
 }
 
-/// `vvm man`.
 pub(super) fn man(args: &ManArgs) -> ExitCode {
     let cli = for_people();
     let command = match &args.command {

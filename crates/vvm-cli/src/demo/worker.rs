@@ -53,7 +53,6 @@ impl Line {
     }
 }
 
-/// `vvm demo-worker`.
 pub(crate) fn main(worker: &DemoWorkerArgs) -> ExitCode {
     let epoch = env::var("VVM_LEADER_EPOCH").ok().and_then(|epoch| Epoch::new(epoch.parse().ok()?).ok());
     let Some(epoch) = epoch else {

@@ -22,12 +22,10 @@ use vvm_storage::Pause;
 const ATTEMPTS: u32 = 5;
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
-/// `vvm pause`.
 pub(crate) fn pause(args: &PauseArgs) -> ExitCode {
     conclude(args.target.pair(), Purpose::Ask, async |inspector| pause_and_wait(inspector, args).await)
 }
 
-/// `vvm resume`.
 pub(crate) fn resume(args: &ResumeArgs) -> ExitCode {
     conclude(args.target.pair(), Purpose::Ask, async |inspector| end_pause(inspector, args).await)
 }

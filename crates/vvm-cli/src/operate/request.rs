@@ -14,7 +14,7 @@ use std::{
 };
 use vvm_clock::{SystemWallClock, WallClock as _};
 use vvm_host::operate::{InspectError, Purpose, StorageInspector};
-use vvm_storage::Ask;
+use vvm_storage::{Ask, SettleError};
 
 /// Pause between two reads of a request's progress.
 pub(super) const INTERVAL: Duration = Duration::from_millis(100);
@@ -28,6 +28,8 @@ pub(crate) enum Refusal {
     Misuse(String),
     #[error(transparent)]
     Write(#[from] WriteError),
+    #[error(transparent)]
+    Conflict(#[from] SettleError),
     /// Nothing was changed.
     #[error("{0}")]
     Refused(String),
@@ -49,11 +51,21 @@ impl From<ReadError> for Refusal {
 }
 
 impl Refusal {
+    /// Prints it, and returns the exit status.
+    pub(crate) fn conclude(&self) -> u8 {
+        if let Self::Inspect(refusal) = self {
+            return inspection::conclude(refusal);
+        }
+        say!("{self}");
+        self.status()
+    }
+
     fn status(&self) -> u8 {
         match self {
             Self::Inspect(refusal) => refusal.status(),
             Self::Misuse(_) => exit::MISUSE,
             Self::Write(_) => exit::STORAGE,
+            Self::Conflict(_) => exit::CONFLICT,
             Self::Refused(_) => exit::NOT_ACQUIRED,
             Self::Unfinished(_) => exit::UNFINISHED,
         }
@@ -78,12 +90,6 @@ pub(crate) fn conclude(
     purpose: Purpose,
     act: impl AsyncFnOnce(&StorageInspector) -> Result<(), Refusal>,
 ) -> ExitCode {
-    match inspect((url, name), purpose, act) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Refusal::Inspect(refusal)) => inspection::conclude(&refusal).into(),
-        Err(refusal) => {
-            say!("{refusal}");
-            refusal.status().into()
-        }
-    }
+    inspect((url, name), purpose, act)
+        .map_or_else(|refusal| refusal.conclude().into(), |()| ExitCode::SUCCESS)
 }

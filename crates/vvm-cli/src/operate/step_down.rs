@@ -29,7 +29,6 @@ const FIRST_CHANCE: Duration = Duration::from_secs(5);
 /// often.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// `vvm step-down`.
 pub(crate) fn step_down(args: &StepDownArgs) -> ExitCode {
     conclude(args.target.pair(), Purpose::Ask, async |inspector| request(inspector, args).await)
 }
