@@ -1,5 +1,5 @@
-//! The faults: SIGKILL, SIGTERM, or SIGSTOP and later SIGCONT, to guardian, host or worker; SIGKILL to
-//! guardian and host at once; and closing the terminal.
+//! The faults: SIGKILL, SIGTERM, or SIGSTOP and later SIGCONT, to guardian, host, keeper or worker; SIGKILL
+//! to guardian and host at once; and closing the terminal.
 
 use crate::{
     instance::Instance,
@@ -21,10 +21,10 @@ pub(crate) struct Faults {
     /// When a leader's guardian, host, or both were killed.
     pub(crate) leader_kills: Vec<(Instant, Target)>,
     stopped: Vec<(Instant, Pid)>,
-    /// Guardians and hosts that were killed or stopped.
+    /// Guardians, hosts and keepers that were killed or stopped.
     hit: BTreeSet<Process>,
-    /// Guardians and hosts that were both hit: then no process contains the background processes of the
-    /// worker.
+    /// Guardians and keepers of candidates whose guardian was hit, and host or keeper, too: then no process
+    /// may be left that ends the background processes of the worker.
     pub(crate) excused: BTreeSet<Process>,
 }
 
@@ -33,6 +33,7 @@ pub(crate) struct Faults {
 pub(crate) enum Target {
     Guardian,
     Host,
+    Keeper,
     Worker,
     GuardianAndHost,
     Terminal,
@@ -50,6 +51,7 @@ struct CandidateProcesses {
     index: usize,
     guardian: Process,
     host: Option<Process>,
+    keeper: Option<Process>,
     worker: Option<i32>,
     has_terminal: bool,
 }
@@ -57,9 +59,11 @@ struct CandidateProcesses {
 impl CandidateProcesses {
     fn of((index, instance): (usize, &Instance)) -> Option<Self> {
         let guardian = instance.guardian()?;
-        let host = proc_fs::children(guardian.number).first().copied().and_then(Process::of);
-        let worker = host.and_then(|host| proc_fs::children(host.number).first().copied());
-        Some(Self { index, guardian, host, worker, has_terminal: instance.has_terminal() })
+        let first = |parent: Process| proc_fs::children(parent.number).first().copied();
+        let host = first(guardian).and_then(Process::of);
+        let keeper = host.and_then(first).and_then(Process::of);
+        let worker = keeper.and_then(first);
+        Some(Self { index, guardian, host, keeper, worker, has_terminal: instance.has_terminal() })
     }
 
     /// Returns the possible targets.
@@ -67,6 +71,7 @@ impl CandidateProcesses {
         let there = [
             (Target::Guardian, true),
             (Target::Host, self.host.is_some()),
+            (Target::Keeper, self.keeper.is_some()),
             (Target::Worker, self.worker.is_some()),
             (Target::GuardianAndHost, self.host.is_some()),
             (Target::Terminal, self.has_terminal),
@@ -80,6 +85,7 @@ impl CandidateProcesses {
         let processes = match target {
             Target::Guardian => [guardian, None],
             Target::Host => [host, None],
+            Target::Keeper => [self.keeper.map(|keeper| keeper.number), None],
             Target::Worker => [self.worker, None],
             Target::GuardianAndHost => [guardian, host],
             Target::Terminal => [None, None],
@@ -145,15 +151,19 @@ impl Faults {
     }
 
     fn hit(&mut self, candidate: &CandidateProcesses, target: Target) {
-        let guardian =
-            matches!(target, Target::Guardian | Target::GuardianAndHost).then_some(candidate.guardian);
-        let host = candidate.host.filter(|_| matches!(target, Target::Host | Target::GuardianAndHost));
-        self.hit.extend([guardian, host].into_iter().flatten());
-        if let Some(host) = candidate.host
-            && self.hit.contains(&candidate.guardian)
-            && self.hit.contains(&host)
-        {
-            self.excused.extend([candidate.guardian, host]);
+        let CandidateProcesses { guardian, host, keeper, .. } = *candidate;
+        let guardian = Some(guardian);
+        let hit = match target {
+            Target::Guardian => [guardian, None],
+            Target::Host => [host, None],
+            Target::Keeper => [keeper, None],
+            Target::GuardianAndHost => [guardian, host],
+            Target::Worker | Target::Terminal => [None, None],
+        };
+        self.hit.extend(hit.into_iter().flatten());
+        let was_hit = |process: Option<Process>| process.is_some_and(|process| self.hit.contains(&process));
+        if was_hit(guardian) && (was_hit(host) || was_hit(keeper)) {
+            self.excused.extend([guardian, keeper].into_iter().flatten());
         }
     }
 
@@ -199,6 +209,7 @@ impl fmt::Display for Target {
         out.write_str(match self {
             Self::Guardian => "guardian",
             Self::Host => "host",
+            Self::Keeper => "keeper",
             Self::Worker => "worker",
             Self::GuardianAndHost => "guardian and host at once",
             Self::Terminal => "terminal",

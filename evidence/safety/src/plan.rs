@@ -22,7 +22,7 @@ pub(crate) struct Plan {
     pub(crate) instances: usize,
     /// The mean time between two faults.
     pub(crate) mean: Duration,
-    /// How long a process may outlive its host or guardian.
+    /// How long a process may outlive its keeper or guardian.
     pub(crate) most: Duration,
     pub(crate) ends: Ends,
 }
@@ -70,14 +70,14 @@ impl Plan {
         verdict.violations.extend(orphans.violations);
         verdict.violations.extend(remains.violations);
         println!(
-            "workers and their background processes outlived their host by at most {:.1} ms ({} seen), \
+            "workers and their background processes outlived their keeper by at most {:.1} ms ({} seen), \
              their guardian by {:.1} ms",
             orphans.longest.as_secs_f64() * 1e3,
             orphans.seen,
             remains.longest.as_secs_f64() * 1e3
         );
         println!(
-            "guardian and host both killed, or one while the other was stopped: {}; \
+            "guardian and host or keeper killed, or one while the other was stopped: {}; \
              {} of them left {} background processes",
             remains.excused, remains.left_a_process, remains.left
         );

@@ -29,11 +29,11 @@ pub(crate) fn work(folder: &Path) -> io::Result<bool> {
         signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::new(AtomicBool::new(false)))?;
     }
     let background = Command::new("setsid").args(["sleep", "1000"]).spawn()?.id();
-    let host = rustix::process::getppid().map_or(0, |host| host.as_raw_nonzero().get());
+    let keeper = rustix::process::getppid().map_or(0, |keeper| keeper.as_raw_nonzero().get());
     let name = format!("worker-{}-{epoch}", process::id());
     let mut log = OpenOptions::new().create_new(true).append(true).open(folder.join(name))?;
     let program = env::var(PROGRAM).map_err(|_| missing(PROGRAM))?;
-    writeln!(log, "{epoch} {host} {} {background} {program}", if alone { "alone" } else { "OVERLAP" })?;
+    writeln!(log, "{epoch} {keeper} {} {background} {program}", if alone { "alone" } else { "OVERLAP" })?;
     loop {
         writeln!(log, "{}", SystemClock::read().as_nanos())?;
         SystemClock::block_for(BEAT);

@@ -20,7 +20,7 @@ pub(super) const NAME: &str = "vvm-cli";
 /// Returns the package with these files, whose paths are relative to the root folder.
 ///
 /// # Errors
-/// See [`tar`].
+/// See [`tar()`].
 pub(super) fn deb(control: &Control<'_>, files: &[File], time: u64) -> Result<Vec<u8>, DistError> {
     let kib = files.iter().map(|file| file.bytes.len().div_ceil(1024)).sum::<usize>();
     let Control { version, architecture } = control;

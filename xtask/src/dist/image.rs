@@ -18,7 +18,7 @@ const USER: &str = "65532:65532";
 /// Returns the archive. `architecture` is Go's name.
 ///
 /// # Errors
-/// See [`tar`].
+/// See [`tar()`].
 pub(super) fn image(
     version: &str,
     architecture: &str,
