@@ -9,6 +9,6 @@ mod campaign;
 mod lease;
 mod release;
 
-pub use campaign::{AcquireTimeout, Campaign, CampaignEvent, CampaignStep, Terms, Won};
+pub use campaign::{AcquireTimeout, Campaign, CampaignEvent, CampaignStep, Scanned, Terms, Won};
 pub use lease::{Lease, LeaseEvent, LeaseStep, RenewalAttempts};
 pub use release::{Release, ReleaseEvent, ReleaseOutcome, ReleaseStep};

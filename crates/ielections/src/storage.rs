@@ -135,6 +135,15 @@ pub trait TtlStorage<K: Key>: Debug + Send + Sync + 'static {
         Ok(())
     }
 
+    /// Whether a release will cause a hint ([`Elections::look_now`](crate::Elections::look_now)) at once, as
+    /// far as is known. A campaign then reads less often: a held slot when its renewal is due.
+    ///
+    /// If the hint does not come, the release is noticed later, by up to
+    /// [`Terms::LONGEST_QUIET`](crate::Terms::LONGEST_QUIET). Nothing else depends on the answer.
+    fn hints_of_releases(&self) -> bool {
+        false
+    }
+
     /// The documents beside the records, if this storage keeps any.
     fn documents(&self) -> Option<&dyn DocumentStorage<K>> {
         None

@@ -24,6 +24,8 @@ const KILL: u32 = 800;
 const STOPPING: u32 = 150;
 const FRESH: u32 = 250;
 const OUTAGE: u32 = 1000 + 3 * ATTEMPT + 2 * RETRY;
+/// The shortest renewal interval as an observer measures it, in thousandths of the interval.
+const SOONEST: u32 = 940;
 /// Renewals are due at multiples of this, so that many share one wake-up (I11).
 const GRAIN: u32 = 1;
 /// The largest share of a renewal interval by which jitter brings it forward; with the grain, 5 %.
@@ -32,6 +34,8 @@ const JITTER: u32 = 46;
 // Three attempts, time-outs and pauses included, fit between a renewal's start and the loss timer.
 const _: () = assert!(RENEWAL + 3 * ATTEMPT + 2 * RETRY <= LOSS);
 const _: () = assert!(RENEWAL * JITTER + GRAIN * 1000 <= RENEWAL * 50);
+// A clock that is 1 % fast makes the shortest interval, 95 %, a hundredth shorter.
+const _: () = assert!(SOONEST * 1000 <= 950 * 990);
 // Services are warned before the leadership is lost, and have the promised time to stop before the kill.
 const _: () = assert!(RENEWAL < AT_RISK && AT_RISK < LOSS && LOSS + STOPPING <= KILL);
 // A renewal in flight at the loss ends before the kill, so that a late hand-back can still disarm.
@@ -56,6 +60,12 @@ impl Timing {
     pub fn renew_at(self, sent_at: Instant, jitter: Jitter) -> Instant {
         let forward = jitter.of(self.share(RENEWAL) * JITTER / 1000);
         sent_at.after(self.share(RENEWAL)).before(forward).floor(self.share(GRAIN))
+    }
+
+    /// The shortest time between two renewals on the clock of an observer (4.7 s): jitter brings a renewal
+    /// forward, and the clocks may be 1 % apart. Nothing but promptness depends on it.
+    pub fn soonest_renewal(self) -> Duration {
+        self.share(RENEWAL * SOONEST / 1000)
     }
 
     /// The pause between two attempts of one renewal (1 s).
@@ -152,6 +162,7 @@ mod tests {
         let sent_at = Instant::from_nanos(1_000_000_000_000);
         let seconds = |at: Instant| at.since(sent_at).as_secs_f64();
         assert_eq!(seconds(timing.renew_at(sent_at, Jitter::NONE)), 5.0);
+        assert_eq!(timing.soonest_renewal(), Duration::from_millis(4700));
         assert_eq!(timing.retry_pause(), Duration::from_secs(1));
         assert_eq!(timing.attempt_timeout(), Duration::from_secs(2));
         assert_eq!(seconds(timing.at_risk_at(sent_at)), 10.0);

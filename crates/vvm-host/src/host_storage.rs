@@ -13,7 +13,6 @@ use crate::{
 };
 use async_trait::async_trait;
 use claim_gate::ClaimGate;
-use futures_util::future::join;
 use health::StorageHealth;
 use ielections::{
     Claim, Delete, DocumentStorage, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Standing, Swap,
@@ -103,6 +102,7 @@ impl HostStorage {
     /// # Cancel safety
     /// May be dropped at will.
     pub(crate) async fn look_at_requests(&self) -> Result<(Requests, Option<StepDown>), ReadError> {
+        self.health.counts(Call::Read);
         let requests = self.storage.peek_requests(&self.cluster).await?;
         Ok(self.note_requests(requests))
     }
@@ -232,18 +232,17 @@ impl TtlStorage<ElectionKey> for HostStorage {
     }
 
     async fn scan_some(&self, keys: &[ElectionKey], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
-        // Slots before requests: a driver that reads in order then shows the request behind a release.
-        let slots = self.storage.scan_some(keys, seen);
-        let mut requests_failed = false;
+        let mut requests = None;
         let both = async {
-            let (slots, requests) = join(slots, self.look_at_requests()).await;
-            requests_failed = requests.is_err();
-            requests.and(slots)
+            let (read, outcome) = self.storage.scan_some_with_requests(&self.cluster, keys, seen).await;
+            requests = read;
+            outcome
         };
         let outcome = self.health.watch(Call::Read, both).await;
-        if requests_failed {
+        match requests {
+            Some(requests) => drop(self.note_requests(requests)),
             // Without the requests a pause would be missed, so no slot may be claimed by this scan.
-            seen.fill(None);
+            None => seen.fill(None),
         }
         for (key, found) in keys.iter().zip(&*seen) {
             if let Some(found) = found {
@@ -251,6 +250,11 @@ impl TtlStorage<ElectionKey> for HostStorage {
             }
         }
         outcome
+    }
+
+    /// The host passes every hint on, those of requests included ([`woken`](Self::woken)).
+    fn hints_of_releases(&self) -> bool {
+        self.storage.listens(&self.cluster)
     }
 
     fn documents(&self) -> Option<&dyn DocumentStorage<ElectionKey>> {

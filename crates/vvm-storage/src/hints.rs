@@ -6,8 +6,8 @@ use async_trait::async_trait;
 /// Hints that there may be something to look at: a release, or an operator's request.
 ///
 /// **Nothing depends on a hint, and nothing in one is trusted.** It causes a look, which alone counts. A hint
-/// may be lost, late, repeated or false; candidates poll all the same. So a hint can't open a slot (I5), and
-/// can't stop or prolong work (I1).
+/// may be lost, late, repeated or false; candidates read all the same, if less often. So a hint can't open a
+/// slot (I5), and can't stop or prolong work (I1).
 #[async_trait]
 pub trait SysVvmHints: Send + Sync {
     /// Hints to all processes that wait for hints about `topic`, after a change. Waits for no answer (I10),
@@ -22,4 +22,8 @@ pub trait SysVvmHints: Send + Sync {
     /// # Cancel safety
     /// May be dropped and called again at will.
     async fn hinted(&self, topic: &Partition);
+
+    /// Whether hints about `topic` arrive, as far as this side knows: [`hinted`](Self::hinted) has begun to
+    /// listen, and its connection has not ended. Candidates read less often meanwhile.
+    fn listens(&self, topic: &Partition) -> bool;
 }

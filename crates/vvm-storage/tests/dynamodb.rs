@@ -4,7 +4,12 @@
 //! works too (`https://dynamodb.eu-west-1.amazonaws.com`, with `AWS_REGION` and credentials). The tests
 //! create tables named `vvm_test_…` and leave them.
 #![cfg(feature = "dynamodb")]
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "clippy knows tests, but not their helpers"
+)]
 
 use async_trait::async_trait;
 use aws_config::{BehaviorVersion, Region};

@@ -4,7 +4,12 @@
 //! `cargo xtask test-drivers` runs this with `VVM_TEST_SCYLLA=host:port` and, with `--ahead`,
 //! `VVM_TEST_SCYLLA_AHEAD`, the number of seconds that the clock of one node is ahead.
 #![cfg(feature = "scylla")]
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "clippy knows tests, but not their helpers"
+)]
 
 use ::scylla::{
     client::{session::Session, session_builder::SessionBuilder},

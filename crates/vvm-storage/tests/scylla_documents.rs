@@ -3,7 +3,12 @@
 //!
 //! `cargo xtask test-drivers --only scylla` runs it, as described in `scylla.rs`.
 #![cfg(feature = "scylla")]
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "clippy knows tests, but not their helpers"
+)]
 
 use ::scylla::client::{session::Session, session_builder::SessionBuilder};
 use bytes::Bytes;
@@ -104,8 +109,7 @@ async fn renewal_reads_no_tombstone_after_1000_deletions() {
     let (keyspace, url) = fresh("tombstones").await;
     let storage = led(&url).await;
     let ids: Vec<Vec<u8>> = (0..1_000_u32).map(|number| number.to_be_bytes().to_vec()).collect();
-    let mut batches = 0;
-    for ids in ids.chunks(250) {
+    for (batch, ids) in (0..).zip(ids.chunks(250)) {
         let deletes: Vec<_> = ids
             .iter()
             .map(|id| DocumentWrite::Delete {
@@ -113,8 +117,7 @@ async fn renewal_reads_no_tombstone_after_1000_deletions() {
                 only_if: OnlyIf::Always,
             })
             .collect();
-        assert_eq!(write(&storage, batches, &deletes).await, BatchOutcome::Written);
-        batches += 1;
+        assert_eq!(write(&storage, batch, &deletes).await, BatchOutcome::Written);
     }
     let session = session().await;
     let mut read = ::scylla::statement::unprepared::Statement::new(format!(

@@ -5,7 +5,12 @@
 //! node's certificate, for its address and `nodes.vvm.test`, and `client.pem` with `client.key`.
 //! `stranger.pem` signed `strange-client.pem` with `strange-client.key`.
 #![cfg(feature = "scylla")]
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "clippy knows tests, but not their helpers"
+)]
 
 use ::scylla::client::{session::Session, session_builder::SessionBuilder};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};

@@ -170,6 +170,7 @@ counts! {
     batches_conflicting: "writes of documents refused by a condition",
     fenced: "calls of an external system refused by its fence",
     hints: "hints to look at once",
+    relied_on_hints: "reads after which a process relied on hints that follow no release",
     operator_pauses: "pauses that an operator was told are in force",
     takeovers: "records taken over from a dead leader",
     releases: "records released",

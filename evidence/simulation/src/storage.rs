@@ -16,7 +16,12 @@ use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Sl
 use std::{fmt, sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 use vvm_clock::{Clock, Instant};
-use vvm_storage::{KEY_PREFIX_PAUSE, KEY_PREFIX_VVM_LEADER, Partition, SysVvmDocuments, SysVvmStorage};
+use vvm_storage::{
+    KEY_PREFIX_PAUSE, KEY_PREFIX_VVM_LEADER, Partition, SysVvmDocuments, SysVvmHints, SysVvmStorage,
+};
+
+/// How often a process is hinted at a change.
+const FALSE_HINT: Duration = Duration::from_secs(7);
 
 /// The storage as one process reaches it.
 #[derive(Debug)]
@@ -241,5 +246,27 @@ impl SysVvmStorage for RemoteStorage {
         Some(self)
     }
 
+    fn hints(&self) -> Option<&dyn SysVvmHints> {
+        Some(self)
+    }
+
     async fn close(&self) {}
+}
+
+/// Hints that have nothing to do with changes: every one is false, late, or of an earlier change. Half of the
+/// processes are told that they can rely on them.
+#[async_trait]
+impl SysVvmHints for RemoteStorage {
+    async fn announce(&self, _topic: &Partition) {}
+
+    async fn hinted(&self, _topic: &Partition) {
+        self.world.clock.sleep(FALSE_HINT).await;
+        self.world.count(|counts| counts.hints += 1);
+    }
+
+    fn listens(&self, _topic: &Partition) -> bool {
+        let relies = self.process.0.is_multiple_of(2);
+        self.world.count(|counts| counts.relied_on_hints += u64::from(relies));
+        relies
+    }
 }

@@ -36,6 +36,20 @@ pub enum Reap {
     Childless,
 }
 
+impl Reap {
+    /// Returns what an answer of wait(2) shows. `None` if it was interrupted.
+    fn of(answer: rustix::io::Result<Option<(Pid, WaitStatus)>>) -> Option<Self> {
+        Some(match answer {
+            Ok(Some((pid, status))) => Self::One(Reaped { pid, ended: Ended::of(status) }),
+            Ok(None) => Self::NoneYet,
+            Err(Errno::INTR) => return None,
+            Err(Errno::CHILD) => Self::Childless,
+            // wait(2) documents no other error. One would prove nothing (I6).
+            Err(_) => Self::NoneYet,
+        })
+    }
+}
+
 impl Ended {
     fn of(status: WaitStatus) -> Self {
         match status.terminating_signal() {
@@ -61,13 +75,8 @@ impl fmt::Display for Ended {
 /// Reaps one child that has ended, if there is one. Never blocks.
 pub fn reap() -> Reap {
     loop {
-        match wait(WaitOptions::NOHANG) {
-            Ok(Some((pid, status))) => return Reap::One(Reaped { pid, ended: Ended::of(status) }),
-            Ok(None) => return Reap::NoneYet,
-            Err(Errno::INTR) => {}
-            Err(Errno::CHILD) => return Reap::Childless,
-            // wait(2) documents no other error. One would prove nothing (I6).
-            Err(_) => return Reap::NoneYet,
+        if let Some(found) = Reap::of(wait(WaitOptions::NOHANG)) {
+            return found;
         }
     }
 }
@@ -82,4 +91,20 @@ pub(crate) fn wait_for_any() {
 pub(crate) fn has_ended(process: &OwnedFd) -> bool {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Shows I6: without that proof, a guardian releases nothing.
+    #[test]
+    fn only_echild_proves_that_no_child_is_left() {
+        let errors = (1..=133).map(Errno::from_raw_os_error).filter(|error| *error != Errno::CHILD);
+        for error in errors {
+            assert_ne!(Reap::of(Err(error)), Some(Reap::Childless), "{error:?}");
+        }
+        assert_eq!(Reap::of(Err(Errno::CHILD)), Some(Reap::Childless));
+        assert_eq!(Reap::of(Ok(None)), Some(Reap::NoneYet));
+    }
 }

@@ -4,6 +4,7 @@ use crate::{
     Claim, Delete, Entry, Epoch, Incarnation, Key, ReadError, Slot, Swap, TtlStorage, Vacant, WriteError,
     bounded::{Limit, NoAnswer, bounded},
     documents::RenewalTurn,
+    protocol::Scanned,
 };
 use std::{pin::pin, sync::Arc};
 
@@ -33,7 +34,10 @@ impl<K> Request<K> {
     fn unanswered(&self) -> fn(NoAnswer) -> Reply {
         match self {
             Self::Get(_) => |why| Reply::Read(Err(ReadError::Unavailable(why.into()))),
-            Self::Scan(_) => |why| Reply::Scanned(Vec::new(), Err(ReadError::Unavailable(why.into()))),
+            Self::Scan(_) => |why| {
+                let outcome = Err(ReadError::Unavailable(why.into()));
+                Reply::Scanned(Scanned { seen: Vec::new(), outcome, hints_follow: false })
+            },
             Self::Insert(..) | Self::TakeOver(..) => {
                 |why| Reply::Claimed(Err(WriteError::Unknown(why.into())))
             }
@@ -46,8 +50,7 @@ impl<K> Request<K> {
 /// The answer to a request.
 pub(super) enum Reply {
     Read(Result<Slot, ReadError>),
-    /// The slots that were read in time, and the error if one was not.
-    Scanned(Vec<Option<Slot>>, Result<(), ReadError>),
+    Scanned(Scanned),
     Claimed(Result<Claim, WriteError>),
     Swapped(Result<Swap, WriteError>),
     Deleted(Result<Delete, WriteError>),
@@ -70,7 +73,7 @@ pub(super) async fn call<K: Key>(
         bounded(sent, limit, request.unanswered()).await
     };
     let reply = match reply {
-        Reply::Scanned(_, outcome) => Reply::Scanned(seen, outcome),
+        Reply::Scanned(scanned) => Reply::Scanned(Scanned { seen, ..scanned }),
         other => other,
     };
     (actor, reply)
@@ -79,7 +82,12 @@ pub(super) async fn call<K: Key>(
 async fn send<K: Key>(storage: &dyn TtlStorage<K>, request: &Request<K>, seen: &mut [Option<Slot>]) -> Reply {
     match request {
         Request::Get(key) => Reply::Read(storage.get(key).await),
-        Request::Scan(keys) => Reply::Scanned(Vec::new(), storage.scan_some(keys, seen).await),
+        Request::Scan(keys) => {
+            // Asked for before: a hint of a release that the scan does not show must follow.
+            let hints_follow = storage.hints_of_releases();
+            let outcome = storage.scan_some(keys, seen).await;
+            Reply::Scanned(Scanned { seen: Vec::new(), outcome, hints_follow })
+        }
         Request::Insert(key, vacant, entry) => {
             Reply::Claimed(storage.insert_if_not_exist(key, *vacant, entry).await)
         }

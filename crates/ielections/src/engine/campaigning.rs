@@ -74,7 +74,7 @@ impl<K: Key, C: Call> Engine<K, C> {
         let event = match event {
             Event::Woken => CampaignEvent::Woken,
             Event::MaySend => CampaignEvent::MaySend,
-            Event::Answered(Reply::Scanned(seen, outcome)) => CampaignEvent::Scanned(seen, outcome),
+            Event::Answered(Reply::Scanned(scanned)) => CampaignEvent::Scanned(scanned),
             Event::Answered(Reply::Read(outcome)) => CampaignEvent::Read(outcome),
             Event::Answered(Reply::Claimed(outcome)) => CampaignEvent::Claimed(outcome),
             Event::Answered(Reply::Swapped(outcome)) => CampaignEvent::Swapped(outcome),

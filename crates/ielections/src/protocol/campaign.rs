@@ -6,7 +6,7 @@ mod step;
 mod terms;
 mod view;
 
-pub use step::{CampaignEvent, CampaignStep, Won};
+pub use step::{CampaignEvent, CampaignStep, Scanned, Won};
 pub use terms::{AcquireTimeout, Terms};
 
 use super::attempts::{Attempt, Attempts};
@@ -27,7 +27,9 @@ use vvm_clock::{Instant, WallClock};
 ///    and the old one never can, or the refusal shows which one did.
 /// 4. Renew a claim whose answer came late before it counts (I3). Never wait for our own record to expire.
 /// 5. A hint brings the next read of the slots forward, and has no other effect.
-/// 6. A campaign that ends without a slot deletes the records that its unresolved attempts may have written.
+/// 6. While hints follow releases, read a held slot when its renewal is due, and then once a poll until the
+///    renewal shows. So a renewal is seen within a poll, as without hints, unless it came early.
+/// 7. A campaign that ends without a slot deletes the records that its unresolved attempts may have written.
 #[derive(Debug)]
 pub struct Campaign {
     terms: Terms,
@@ -140,9 +142,7 @@ impl Campaign {
                 CampaignStep::Sleep(Instant::NEVER)
             }
             (CampaignEvent::MaySend, Phase::Queued(intent)) => self.send(now, intent),
-            (CampaignEvent::Scanned(seen, outcome), Phase::Calling(Intent::Scan)) => {
-                self.scanned(now, &seen, outcome)
-            }
+            (CampaignEvent::Scanned(scanned), Phase::Calling(Intent::Scan)) => self.scanned(now, scanned),
             (CampaignEvent::Read(outcome), Phase::Calling(Intent::ReadBack)) => self.read_back(now, outcome),
             (CampaignEvent::Read(outcome), Phase::Calling(Intent::Verify(slot))) => {
                 self.verified(now, slot, outcome)

@@ -35,6 +35,11 @@ macro_rules! verbs_passed_on_to {
             self.$beneath().limits()
         }
 
+        /// See [`TtlStorage::hints_of_releases`].
+        fn hints_of_releases(&self) -> bool {
+            self.$beneath().hints_of_releases()
+        }
+
         /// See [`TtlStorage::documents`].
         fn documents(&self) -> Option<&dyn DocumentStorage<K>> {
             self.$beneath().documents()

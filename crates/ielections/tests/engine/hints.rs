@@ -1,11 +1,11 @@
 //! Hints through the engine: to every campaign whose caller still waits.
 
-use crate::{Bench, candidacy, lead, on};
+use crate::{Bench, TTL, candidacy, lead, on};
 use ielections::{
     ReleaseOutcome, Terms,
     testing::mock::{Fault, Verb},
 };
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 use vvm_clock::Clock;
 
 #[test]
@@ -29,6 +29,34 @@ fn hint_makes_every_campaign_read_at_once() {
         for (_, leadership) in led.into_iter().map(Result::unwrap) {
             leadership.release().await;
         }
+    });
+}
+
+/// The standby of a live leader reads a few times in each TTL, and still leads right after a hint.
+#[test]
+fn standby_reads_less_often_while_hints_follow_releases() {
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let process = bench.process();
+        let leader = lead(&process, 0).await;
+        let course = async {
+            let mut reads = [0; 2];
+            for hints in [false, true] {
+                bench.probe.hints.store(hints, Ordering::SeqCst);
+                bench.clock.sleep(TTL).await;
+                let before = bench.probe.count(Verb::Scan);
+                bench.clock.sleep(TTL * 10).await;
+                reads[usize::from(hints)] = bench.probe.count(Verb::Scan) - before;
+            }
+            let [polls, reads] = reads;
+            assert!(polls >= 200 && reads <= 55, "{polls} reads without hints, {reads} with");
+            assert_eq!(leader.release().await, ReleaseOutcome::Released);
+            process.elections.look_now();
+            bench.clock.now()
+        };
+        let (told_at, led) = tokio::join!(course, process.elections.acquire(candidacy(0)));
+        assert!(bench.clock.now().since(told_at) <= Terms::HINT_GAP);
+        led.unwrap().1.release().await;
     });
 }
 

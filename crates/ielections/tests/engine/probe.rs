@@ -9,7 +9,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -27,6 +27,8 @@ pub(crate) struct Probe {
     /// Runs during every call.
     pub(crate) act: Mutex<Option<Act>>,
     pub(crate) min_ttl: Mutex<Option<Duration>>,
+    /// Whether it says that hints follow releases.
+    pub(crate) hints: AtomicBool,
 }
 
 /// One call in flight, until it is answered or dropped.
@@ -48,6 +50,7 @@ impl Probe {
             most: AtomicUsize::new(0),
             act: Mutex::default(),
             min_ttl: Mutex::default(),
+            hints: AtomicBool::new(false),
         }
     }
 
@@ -127,6 +130,10 @@ impl TtlStorage<u32> for Probe {
     async fn scan(&self, keys: &[u32]) -> Result<Vec<Slot>, ReadError> {
         let _in_flight = self.begin(Verb::Scan);
         self.storage.scan(keys).await
+    }
+
+    fn hints_of_releases(&self) -> bool {
+        self.hints.load(Ordering::SeqCst)
     }
 
     async fn close(&self) {

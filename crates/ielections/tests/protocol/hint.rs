@@ -122,7 +122,7 @@ fn hint_shortens_the_pause_after_a_refused_claim() {
 fn hint_does_not_shorten_the_pause_after_a_failure() {
     let (mut campaign, until) = standing_by();
     sends(&mut campaign, until, CampaignEvent::Woken);
-    let down = || CampaignEvent::Scanned(Vec::new(), Err(ReadError::Unavailable("down".into())));
+    let down = || crate::failed(ReadError::Unavailable("down".into()));
     let pause_ends = asleep(&campaign.on(until, down()));
     assert!(pause_ends > until.after(Terms::HINT_GAP));
     assert_eq!(asleep(&campaign.on(until.after(A_MOMENT), CampaignEvent::Hinted)), pause_ends);

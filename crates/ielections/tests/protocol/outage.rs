@@ -79,7 +79,7 @@ fn zero_poll_still_pauses_between_scans() {
     assert!(matches!(step, CampaignStep::Sleep(until) if until > BEGAN), "{step:?}");
     let mut campaign = self::campaign(AcquireTimeout::Forever, Duration::ZERO);
     assert!(matches!(sends(&mut campaign, BEGAN, CampaignEvent::Woken), CampaignStep::Scan(_)));
-    let failed = CampaignEvent::Scanned(Vec::new(), Err(ReadError::Unavailable("down".into())));
+    let failed = crate::failed(ReadError::Unavailable("down".into()));
     let step = campaign.on(BEGAN, failed);
     assert!(matches!(step, CampaignStep::Sleep(until) if until > BEGAN), "{step:?}");
 }

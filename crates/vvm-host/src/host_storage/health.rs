@@ -44,6 +44,7 @@ impl StorageHealth {
         call: Call,
         answer: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
+        self.counts(call);
         let mut unanswered = Unanswered(Some((self, call)));
         let outcome = answer.await;
         unanswered.0 = None;
@@ -52,6 +53,12 @@ impl StorageHealth {
             Err(error) => self.failed(call, error.word(), error),
         }
         outcome
+    }
+
+    /// Counts a call, which need not be watched: that of a leader for requests, whose failures show in the
+    /// renewals.
+    pub(super) fn counts(&self, call: Call) {
+        self.status.telemetry.calls(call).inc();
     }
 
     /// Records what a slot contains, by a read that may show a renewal whose answer was lost.

@@ -121,6 +121,19 @@ async fn scan_without_the_requests_shows_no_slot() {
     assert_eq!(seen, [None], "a candidate could claim it in a pause");
 }
 
+/// A storage may charge for each.
+#[tokio::test]
+async fn look_at_slots_and_requests_is_one_call() {
+    let scene = Scene::of("a").await;
+    let alice = Holder::new("alice").unwrap();
+    let (pause, _) = scene.storage.pause(&key().cluster, &alice, ask()).await.unwrap();
+    let reads = || scene.host.health.status.telemetry.calls(Call::Read).get();
+    let before = reads();
+    scene.host.scan_some(&[key()], &mut [None]).await.unwrap();
+    assert_eq!(scene.host.requests().borrow().pause.as_ref(), Some(&pause));
+    assert_eq!(reads() - before, 1);
+}
+
 /// The first chance counts from the first claim that was refused.
 #[tokio::test]
 async fn step_down_to_a_named_standby_defers_all_others() {

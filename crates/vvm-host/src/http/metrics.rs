@@ -1,6 +1,6 @@
 //! The metrics of a host. Their help texts describe them.
 
-use crate::status::{HostStatus, Role};
+use crate::status::{Call, HostStatus, Role};
 use ielections::Standing;
 use prometheus_client::{
     collector::Collector,
@@ -123,6 +123,14 @@ fn encode_counters(status: &HostStatus, out: &mut DescriptorEncoder<'_>) -> fmt:
             &buckets.collect::<Vec<_>>(),
             None,
         )?;
+
+    let help = "Calls to the storage for records and requests, failed ones included. A scan is one call.";
+    let mut calls = out.encode_descriptor("vvm_storage_calls", help, None, Counter)?;
+    for call in [Call::Read, Call::Write] {
+        calls
+            .encode_family(&[("call", call.word())])?
+            .encode_counter(&telemetry.calls(call).get(), NO_EXEMPLAR)?;
+    }
 
     let mut failures =
         out.encode_descriptor("vvm_storage_failures", "Calls to the storage that failed.", None, Counter)?;

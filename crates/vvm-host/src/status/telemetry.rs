@@ -20,6 +20,8 @@ pub(crate) struct Telemetry {
     pub(crate) check_failures: Counter,
     /// The exit status of the last run of the work.
     pub(crate) last_exit_status: Mutex<Option<u8>>,
+    reads: Counter,
+    writes: Counter,
     failures: [Counter; FAILURES.len()],
     losses: [Counter; LOSSES.len()],
 }
@@ -102,6 +104,14 @@ pub(crate) fn loss_word(loss: &Loss) -> Option<&'static str> {
 }
 
 impl Telemetry {
+    /// The calls of this kind, failed ones included.
+    pub(crate) fn calls(&self, call: Call) -> &Counter {
+        match call {
+            Call::Read => &self.reads,
+            Call::Write => &self.writes,
+        }
+    }
+
     /// Returns how many calls failed, for each kind of call and failure.
     pub(crate) fn failures(&self) -> impl Iterator<Item = (Call, &'static str, u64)> {
         FAILURES.into_iter().zip(&self.failures).map(|((call, failure), count)| (call, failure, count.get()))

@@ -139,6 +139,7 @@ pub trait CellStorage: Debug + Send + Sync + 'static {
         Ok(Description::default())
     }
 
-    /// Ends threads and connections (I9). Every later call fails with `Fatal`.
+    /// Waits for the calls that run, and ends threads and connections (I9). Every later call fails with
+    /// `Fatal`.
     async fn close(&self);
 }

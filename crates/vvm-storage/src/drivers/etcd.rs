@@ -70,5 +70,8 @@ mod open;
 mod rows;
 
 pub use driver::EtcdStorage;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub use driver::bare;
 pub use open::OpenError;
 pub(crate) use open::init;

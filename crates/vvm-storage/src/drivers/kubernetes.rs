@@ -84,5 +84,8 @@ mod open;
 mod rows;
 
 pub use driver::LeaseStorage;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub use driver::bare;
 pub use open::OpenError;
 pub(crate) use open::init;

@@ -1,8 +1,8 @@
 //! Driver `object-store`: a bucket of Amazon S3, Google Cloud Storage or Azure, or of a server with one of
 //! their interfaces. Several machines, without a server to operate.
 //!
-//! Tested on versitygw 1.8.0. Not tested on AWS, Google Cloud or Azure. S3Mock 4.7.0, and versitygw with
-//! `--sidecar`, are refused.
+//! Tested on versitygw 1.8.0, MinIO of 2026-02-12 and, with `az:`, Azurite 3.35.0. Not tested on AWS, Google
+//! Cloud or Azure, and `gs:` on no server. S3Mock 4.7.0, and versitygw with `--sidecar`, are refused.
 //!
 //! **Objects.** [`Cells`](crate::cells::Cells) keep each slot in one object below the prefix of the URL. A
 //! write is one conditional PUT: `If-None-Match: *` creates an object, `If-Match` with its ETag replaces it

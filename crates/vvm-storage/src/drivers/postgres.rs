@@ -6,11 +6,11 @@
 //! end in the middle of a write. Version 13 is the oldest that is accepted.
 //!
 //! **How the contract is kept.** One row per slot in table `sysvvm.leader`, which stays when the slot is
-//! released. Each verb is one message with several statements, which the server carries out as one
-//! transaction: it locks and shows the row, writes it if it is in the state expected, and shows the history
-//! of the database. Nothing is sent twice, and the server never waits for us in the middle of a transaction.
-//! `SET LOCAL synchronous_commit = on` stands before each write. A wait for a lock ends after a tenth of the
-//! TTL.
+//! released. A verb is one prepared statement, which writes the row if it is in the state expected. Behind a
+//! pooler, after a refusal and after a fail-over it is one message with several statements, which the server
+//! carries out as one transaction: it locks and shows the row, writes it, and shows the history of the
+//! database. No write is sent twice, and the server never waits for us in the middle of a transaction.
+//! `synchronous_commit` is `on` for each write. A wait for a lock ends after a tenth of the TTL.
 //!
 //! **Documents** are rows of their own. A batch locks the leader record, compares epoch, incarnation and the
 //! count of batches, and writes all rows with one statement.
@@ -32,7 +32,9 @@
 //! identifier, timeline, and a random *witness*, which tells two standbys apart that were promoted
 //! independently. A change of any of them is a new history:
 //!
-//! - A renewal, release or batch of the old history is `Replaced`: the leader is lost at once.
+//! - A renewal, release or batch of the old history is `Replaced`: the leader is lost at once. A connection
+//!   ends with its server, so identifier and timeline are compared once for each connection, and each write
+//!   compares the witness and the server's process.
 //! - The first candidate that sees the new history *adopts* it, with all slots: each is held by a record
 //!   under which nothing leads. Its version is new, so observations begin anew; its TTL is the largest that a
 //!   claim may have (`max_ttl`), so forgotten leaders have ended before the slot is taken over (I1); its
@@ -56,9 +58,10 @@
 //! | `request_timeout=5s` | how long a request may take, from 100 ms to 60 s: 2 s unless given, half of it for connecting to one host |
 //!
 //! [`init_storage`](crate::init_storage) creates schema `sysvvm` and needs `CREATE` on the database. Other
-//! logins need `USAGE` on the schema, `SELECT, INSERT, UPDATE` on its tables, and `DELETE` on `document`. No
-//! session state but `LISTEN`, no prepared statement and no advisory lock is used at run time, so that a
-//! pooler may assign connections for each transaction.
+//! logins need `USAGE` on the schema, `SELECT, INSERT, UPDATE` on its tables, and `DELETE` on `document`. A
+//! pooler may assign connections for each transaction: notifications, prepared statements and settings of a
+//! session are used only on a connection whose login was answered by the process that carries out its
+//! requests.
 //!
 //! **Errors.** A request is one transaction.
 //!

@@ -26,4 +26,10 @@ impl ElectionsTtlStorage {
             None => pending().await,
         }
     }
+
+    /// Whether hints about the cluster arrive, as far as this process knows. Only while
+    /// [`hinted`](Self::hinted) is called time and again.
+    pub fn listens(&self, cluster: &ClusterName) -> bool {
+        self.sysvvm.hints().is_some_and(|hints| hints.listens(&cluster.slot_count_partition()))
+    }
 }

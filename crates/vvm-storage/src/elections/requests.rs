@@ -69,6 +69,38 @@ impl ElectionsTtlStorage {
         Ok((slots, Requests { pause, step_down }))
     }
 
+    /// Reads slots as [`scan_some`](ielections::TtlStorage::scan_some) does, and the requests to the cluster
+    /// in the same scan. The requests are `None` if they were not read; then there is an error, too.
+    ///
+    /// # Cancel safety
+    /// Dropped, it leaves in `seen` what was read so far.
+    pub async fn scan_some_with_requests(
+        &self,
+        cluster: &ClusterName,
+        keys: &[ElectionKey],
+        seen: &mut [Option<Slot>],
+    ) -> (Option<Requests>, Result<(), ReadError>) {
+        let partitions = keys.iter().map(|key| self.for_read(key)).collect::<Result<Vec<_>, _>>();
+        let requests = self.request_partitions(cluster).map_err(|e| ReadError::Fatal(e.into()));
+        let partitions = match partitions.and_then(|slots| Ok((slots, requests?))) {
+            // The slots come first: see `scan_with_requests`.
+            Ok((mut partitions, requests)) => {
+                partitions.extend(requests);
+                partitions
+            }
+            Err(refusal) => return (None, Err(refusal)),
+        };
+        let mut read = HandedOver { all: vec![None; partitions.len()], seen };
+        let outcome = self.peek_some(&partitions, &mut read.all).await;
+        let requests = match &read.all[keys.len()..] {
+            [Some(pause), Some(step_down)] => {
+                Some(Requests { pause: Pause::of(pause), step_down: StepDown::of(step_down) })
+            }
+            _ => None,
+        };
+        (requests, outcome)
+    }
+
     /// Pauses the cluster, unless it is paused. Returns the present pause, and whether it is this one.
     ///
     /// # Errors
@@ -218,4 +250,20 @@ fn paused(slot: Slot) -> Result<Pause, WriteError> {
 
 fn advanced(slot: &Slot) -> Advanced {
     StepDown::of(slot).map_or(Advanced::Overtaken(None), Advanced::Done)
+}
+
+/// What a scan has read, which goes to `seen` when this is dropped, so also when the scan is.
+struct HandedOver<'scan> {
+    all: Vec<Option<Slot>>,
+    seen: &'scan mut [Option<Slot>],
+}
+
+impl Drop for HandedOver<'_> {
+    fn drop(&mut self) {
+        for (seen, read) in self.seen.iter_mut().zip(&mut self.all) {
+            if read.is_some() {
+                *seen = read.take();
+            }
+        }
+    }
 }

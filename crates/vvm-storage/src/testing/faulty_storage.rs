@@ -42,7 +42,7 @@ impl FaultyStorage {
         Arc::new(Self { storage, next, stack, hangs_in_close, hides_requests })
     }
 
-    /// Makes reads of the two partitions of requests fail.
+    /// Makes reads of the two partitions of requests fail, which are the last of a scan.
     pub fn hide_requests(&self) {
         self.hides_requests.store(true, Relaxed);
     }
@@ -87,11 +87,13 @@ impl Layer for FaultyStorage {
         }
     }
 
-    async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
-        if self.hides_requests.load(Relaxed) && at.len() == 2 {
-            return Err(ReadError::Unavailable("the partition has no quorum".into()));
+    async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
+        if !self.hides_requests.load(Relaxed) {
+            return self.storage.peek_some(at, seen).await;
         }
-        self.storage.peek(at).await
+        let slots = at.len().saturating_sub(2);
+        self.storage.peek_some(&at[..slots], &mut seen[..slots]).await?;
+        Err(ReadError::Unavailable("the partition has no quorum".into()))
     }
 
     async fn close(&self) {

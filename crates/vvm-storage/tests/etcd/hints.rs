@@ -27,8 +27,10 @@ async fn opened(url: &str) -> ElectionsTtlStorage {
 /// A handle that watches.
 async fn watching(url: &str, cluster: &ClusterName) -> ElectionsTtlStorage {
     let storage = opened(url).await;
+    assert!(!storage.listens(cluster));
     // The first one comes when the member watches.
     timeout(LONG, storage.hinted(cluster)).await.unwrap();
+    assert!(storage.listens(cluster) && !storage.listens(&"other".into()));
     storage
 }
 
@@ -96,6 +98,7 @@ async fn end_of_a_watch_is_a_hint_and_watching_goes_on() {
     assert!(is_hinted(&standby, "name", LONG).await, "the first watch");
     cluster.members()[0].kill().unwrap();
     assert!(is_hinted(&standby, "name", LONG).await, "the end");
+    assert!(!standby.listens(&"name".into()), "polls until it watches again");
     cluster.members()[0].restart().unwrap();
     assert!(is_hinted(&standby, "name", LONG).await, "the next watch");
     let leader = ElectionsTtlStorage::new(Arc::new(ready(&url).await));

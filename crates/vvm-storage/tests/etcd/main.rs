@@ -10,7 +10,12 @@
 //! A cluster of your own will do for `suites` and `handles`. It creates keys below `vvm_test_…/` and leaves
 //! them there.
 #![cfg(feature = "etcd")]
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "clippy knows tests, but not their helpers"
+)]
 
 mod encrypted;
 mod failures;

@@ -38,6 +38,7 @@ impl Scene {
         leader.settle_slot_count(&name, NonZeroU32::MIN).await.unwrap();
         // The first one comes when the server watches.
         timeout(LONG, standby.hinted(&name)).await.unwrap();
+        assert!(standby.listens(&name) && !standby.listens(&"other".into()));
         Self { name, lease, leader, standby }
     }
 

@@ -227,8 +227,8 @@ async fn record_of_ours_that_was_overwritten_delays_the_next_claim() {
     let (scene, _) = Scene::led().await;
     // Taken over and released again: our leader may not have noticed.
     scene.patch(r#"{"holderIdentity":"","leaseDurationSeconds":1}"#);
-    assert_eq!(scene.read().await, vacant(5));
-    let error = scene.claim(&vacant(5), &entry(6, 1)).await.unwrap_err();
+    assert_eq!(scene.read().await, vacant(6));
+    let error = scene.claim(&vacant(6), &entry(7, 1)).await.unwrap_err();
     assert!(matches!(error, WriteError::NotApplied(_)), "{error:?}");
 }
 

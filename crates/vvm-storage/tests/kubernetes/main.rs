@@ -9,7 +9,12 @@
 //! `VVM_TEST_KUBERNETES=k8s://namespace?kubeconfig=…`; a server of your own will do for `suites`,
 //! `leases` and `hints`. It needs `kubectl`, creates Leases named `vvm-test-…` and leaves them there.
 #![cfg(feature = "kubernetes")]
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "clippy knows tests, but not their helpers"
+)]
 
 mod hints;
 mod leases;

@@ -81,8 +81,9 @@ async fn replacement_of_an_absent_object_is_refused() {
 #[tokio::test]
 async fn missing_bucket_is_named() {
     let server = server();
-    let (_, options) = server.split_once('?').unwrap();
-    let error = refused(&format!("s3://no-such-bucket-{}/elections?{options}", fresh())).await;
+    let (place, options) = server.split_once('?').unwrap();
+    let (scheme, _) = place.split_once("://").unwrap();
+    let error = refused(&format!("{scheme}://no-such-bucket-{}/elections?{options}", fresh())).await;
     assert!(matches!(error, OpenError::NoBucket { .. }), "{error}");
     assert!(error.to_string().contains("create it"), "{error}");
 }

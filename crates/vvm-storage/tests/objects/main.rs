@@ -8,7 +8,12 @@
 //! your own will do, with its platform's variables for credentials: `gs://…` and `az://…` work, too. Objects
 //! below the prefix are left there.
 #![cfg(feature = "object-store")]
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "clippy knows tests, but not their helpers"
+)]
 
 mod handles;
 mod racy;

@@ -37,8 +37,10 @@ impl Place {
     /// A handle that listens.
     async fn listening(&self, cluster: &ClusterName) -> ElectionsTtlStorage {
         let storage = self.open().await;
+        assert!(!storage.listens(cluster));
         // The first one comes when the server listens.
         timeout(LONG, storage.hinted(cluster)).await.unwrap();
+        assert!(storage.listens(cluster));
         storage
     }
 
@@ -130,6 +132,7 @@ async fn end_of_the_connection_is_a_hint_and_listening_begins_anew() {
     let end = format!("SELECT pg_terminate_backend(pid) {OURS}");
     let (ended, hint) = tokio::join!(place.client.execute(&end, &[]), is_hinted(&standby, "name", LONG),);
     assert!(ended.unwrap() == 1 && hint);
+    assert!(!standby.listens(&"name".into()), "polls until it listens again");
     // Listens again.
     assert!(is_hinted(&standby, "name", LONG).await);
     let leader = place.open().await;

@@ -11,7 +11,12 @@
 //! `VVM_TEST_POSTGRES=postgres://…`; a server of your own will do for `suites`, `handles` and `hints`. It
 //! creates databases named `vvm_test_…` and leaves them there.
 #![cfg(feature = "postgres")]
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "clippy knows tests, but not their helpers"
+)]
 
 mod encrypted;
 mod failover;

@@ -16,6 +16,7 @@ async fn handle_behind_a_pooler_is_not_hinted() {
     let (leader, standby) = (open().await, open().await);
     claimed(&leader, &name, 1).await;
     assert!(!is_hinted(&standby, &name, SHORT).await, "it listens, on a connection that is not its own");
+    assert!(!standby.listens(&name.as_str().into()), "so it polls");
     released(&leader, &name, 1).await;
     assert!(!is_hinted(&standby, &name, SHORT).await);
 }

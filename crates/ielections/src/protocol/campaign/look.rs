@@ -1,17 +1,13 @@
 //! How a campaign handles the answer to a read of its slots.
 
-use super::{AcquireError, Campaign, CampaignStep, Terms, view::View};
+use super::{AcquireError, Campaign, CampaignStep, Scanned, Terms, view::View};
 use crate::{ReadError, Slot};
 use vvm_clock::Instant;
 
 impl Campaign {
     /// Handles the answer to a scan. A slot that was not read stays as it was last seen.
-    pub(super) fn scanned(
-        &mut self,
-        now: Instant,
-        seen: &[Option<Slot>],
-        outcome: Result<(), ReadError>,
-    ) -> CampaignStep {
+    pub(super) fn scanned(&mut self, now: Instant, scanned: Scanned) -> CampaignStep {
+        let Scanned { seen, outcome, hints_follow } = scanned;
         self.is_partial = outcome.is_err();
         match outcome {
             Ok(()) => {}
@@ -20,13 +16,17 @@ impl Campaign {
             }
             Err(error) => return self.read_failed(now, error),
         }
-        for (view, slot) in self.views.iter_mut().zip(seen) {
+        for (view, slot) in self.views.iter_mut().zip(&seen) {
             if let Some(slot) = slot {
                 view.see(slot, now);
             }
         }
         // A storage that is slower than the polls gets a pause between two of them.
         self.next_scan = self.next_scan.max(now.after(self.terms.poll / 4));
+        if hints_follow && !self.is_partial {
+            let quiet_until = self.views.iter().map(View::quiet_until).min().unwrap_or(Instant::ORIGIN);
+            self.next_scan = self.next_scan.max(quiet_until.min(now.after(Terms::LONGEST_QUIET)));
+        }
         self.hints_allowed_at = now.after(Terms::HINT_GAP);
         self.act(now)
     }

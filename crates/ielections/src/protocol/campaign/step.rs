@@ -13,14 +13,26 @@ pub enum CampaignEvent {
     Hinted,
     /// A request may go out now.
     MaySend,
-    /// The scan was answered: the slots that it read, and the error if it did not read all.
-    Scanned(Vec<Option<Slot>>, Result<(), ReadError>),
+    /// The scan was answered.
+    Scanned(Scanned),
     /// The `get` was answered.
     Read(Result<Slot, ReadError>),
     /// The `insert_if_not_exist` or `take_over` was answered.
     Claimed(Result<Claim, WriteError>),
     /// The `compare_and_swap` was answered.
     Swapped(Result<Swap, WriteError>),
+}
+
+/// The answer to a scan.
+#[derive(Debug)]
+pub struct Scanned {
+    /// The slots that were read.
+    pub seen: Vec<Option<Slot>>,
+    /// The error if not all were read.
+    pub outcome: Result<(), ReadError>,
+    /// Whether a hint follows every release that the scan does not show
+    /// ([`TtlStorage::hints_of_releases`](crate::TtlStorage::hints_of_releases)).
+    pub hints_follow: bool,
 }
 
 /// The next step of a campaign. Slots are named by their index.

@@ -28,6 +28,10 @@ impl Terms {
     /// fifty reads a second (I10, I11).
     pub const HINT_GAP: Duration = Duration::from_millis(20);
 
+    /// The longest time between two reads while hints follow releases. A stream of hints that is dead without
+    /// a sign delays a hand-over by so much.
+    pub const LONGEST_QUIET: Duration = Duration::from_secs(10);
+
     /// The usual terms: wait for ever, with the [usual poll](Self::usual_poll).
     pub fn new(holder: Holder, ttl: Ttl) -> Self {
         Self { holder, ttl, timeout: AcquireTimeout::Forever, poll: Self::usual_poll(ttl) }

@@ -3,7 +3,7 @@
 //! A version that is seen was written before. If it stays unchanged for its writer's TTL, then its record has
 //! expired. Only the observer's own clock measures that.
 
-use crate::{Entry, Epoch, Slot, Vacant};
+use crate::{Entry, Epoch, Slot, Timing, Vacant};
 use vvm_clock::Instant;
 
 /// One slot as one candidate has seen it.
@@ -102,6 +102,20 @@ impl View {
             State::Unseen => Instant::NEVER,
             State::Vacant(_) => Instant::ORIGIN,
             State::Held { entry, first_seen } => first_seen.after(entry.ttl.get()),
+        }
+    }
+
+    /// Until when no renewal is due. In the past for a slot that is vacant, unseen or doubtful.
+    ///
+    /// A renewal that is written later shows in one of the polls that begin then: it is seen within a poll.
+    /// One that was written early, or by a clock that is over 1 % fast, is seen late. A take-over after it
+    /// comes late, too, which is safe (I5).
+    pub(super) fn quiet_until(&self) -> Instant {
+        match &self.state {
+            State::Held { entry, first_seen } if !self.doubtful => {
+                first_seen.after(Timing::of(entry.ttl).soonest_renewal())
+            }
+            State::Held { .. } | State::Unseen | State::Vacant(_) => Instant::ORIGIN,
         }
     }
 

@@ -1,5 +1,7 @@
 //! The verbs: each one transaction, sent once.
 
+#[cfg(feature = "testing")]
+pub mod bare;
 mod description;
 mod documents;
 mod hints;

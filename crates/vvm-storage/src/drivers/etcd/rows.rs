@@ -5,7 +5,7 @@
 
 mod documents;
 pub(super) mod messages;
-mod operations;
+pub(super) mod operations;
 mod watched;
 
 pub(super) use documents::{document_of, page_of};

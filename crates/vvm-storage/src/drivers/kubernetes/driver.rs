@@ -1,5 +1,7 @@
 //! The verbs of cells: each is one request, sent once.
 
+#[cfg(feature = "testing")]
+pub mod bare;
 mod description;
 mod hints;
 
@@ -16,7 +18,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use hints::Watched;
 use ielections::{Entry, ReadError, WriteError};
-use std::{fmt, time::Duration};
+use std::{fmt, sync, time::Duration};
 use tokio::sync::Mutex;
 use vvm_clock::{SystemWallClock, WallClock as _};
 
@@ -24,6 +26,8 @@ use vvm_clock::{SystemWallClock, WallClock as _};
 pub struct LeaseStorage {
     connections: Connections,
     watched: Mutex<Watched>,
+    /// The label of the stream, which a call that waits keeps locked.
+    listens_to: sync::Mutex<Option<String>>,
 }
 
 impl LeaseStorage {
@@ -36,7 +40,7 @@ impl LeaseStorage {
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let connections = super::open::open(&Address::parse(url)?).await?;
-        Ok(Self { connections, watched: Mutex::default() })
+        Ok(Self { connections, watched: Mutex::default(), listens_to: sync::Mutex::default() })
     }
 
     async fn cell(&self, key: &Partition, may_be_stale: bool) -> Result<Option<Cell>, ReadError> {

@@ -7,7 +7,7 @@ mod hints;
 use super::{
     errors::{Damaged, DriverError},
     open::{Address, Connections, OpenError},
-    rows::{self, Answer, History},
+    rows::{self, Answer, Compared, History, Row, SETTINGS, Statement},
 };
 use crate::{Description, Opened, Partition, Provenance, SysVvmDocuments, SysVvmHints, SysVvmStorage};
 use async_trait::async_trait;
@@ -34,9 +34,6 @@ enum Outcome {
     OtherHistory,
 }
 
-/// How many statements stand before those of a verb: see [`PostgresStorage::transaction`].
-const SETTINGS: usize = 2;
-
 impl PostgresStorage {
     /// Connects to the database that `url` names, as the module's documentation says, and checks server and
     /// schema. Creates nothing: [`init_storage`](crate::init_storage) does.
@@ -59,23 +56,33 @@ impl PostgresStorage {
         *self.history.lock().unwrap_or_else(PoisonError::into_inner) = Some(history);
     }
 
+    /// One statement by itself, which costs a server least: on a connection that is known to lead to a server
+    /// with our history. `None`, and nothing was sent, if there is none.
+    async fn alone(
+        &self,
+        statement: &Statement<'_>,
+        lock_timeout: Duration,
+    ) -> Result<Option<Answer>, DriverError> {
+        let Some(history) = self.history() else { return Ok(None) };
+        self.connections.execute(statement, &history, lock_timeout).await
+    }
+
     /// The message that carries out `statements` in one transaction and shows the history at its end.
     ///
-    /// The server has all of it before it begins, and so never waits for us in the middle. Its commit waits
-    /// for the disk and for synchronous standbys, whatever the server's settings are. The wait for a lock
-    /// ends after `lock_timeout`; the one for a standby can't be bounded.
+    /// The server has all of it before it begins, and so never waits for us in the middle.
     async fn transaction(&self, lock_timeout: Duration, statements: &str) -> Result<Answer, DriverError> {
-        let text = format!(
-            "SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = {}; {statements}; {}",
-            lock_timeout.as_millis().max(1),
-            rows::history()
-        );
-        self.connections.ask(&text).await
+        let settings = rows::settings("LOCAL", lock_timeout);
+        self.connections.ask(&format!("{settings}; {statements}; {}", rows::history())).await
     }
 
     /// As [`transaction`](Self::transaction), for verbs that know no TTL.
     async fn locking(&self, statements: &str) -> Result<Answer, DriverError> {
-        self.transaction(self.connections.address().request_timeout, statements).await
+        self.transaction(self.lock_timeout(), statements).await
+    }
+
+    /// Of verbs that know no TTL.
+    fn lock_timeout(&self) -> Duration {
+        self.connections.address().request_timeout
     }
 
     /// Whether the history that `answer` shows, in the statement with this number, is still the one that our
@@ -112,7 +119,14 @@ impl PostgresStorage {
         if entry.ttl > history.max_ttl && rows::is_led(at) {
             return Err(DriverError::TtlTooLong { ttl: entry.ttl, most: history.max_ttl });
         }
-        let (swap, locked) = (rows::swap(at, from, entry, &history), rows::locked(at));
+        let lock_timeout = entry.ttl.get() / 10;
+        let swap = rows::swap(at, from, entry, &history, Compared::Witness);
+        // Refused, it has changed nothing. What stands is then shown by a transaction, which writes by itself
+        // if the slot has become the one that is expected.
+        if self.alone(&swap, lock_timeout).await?.is_some_and(|answer| answer.affected(0) > 0) {
+            return Ok(Outcome::Applied);
+        }
+        let (swap, locked) = (rows::swap(at, from, entry, &history, Compared::Server), rows::locked(at));
         // A row that is there is locked first: what is shown is what the write then finds. One that is not
         // there can't be locked, and no row ever goes away.
         let is_insertion = matches!(from, Slot::Vacant(vacant) if vacant.last_epoch.is_none());
@@ -121,7 +135,7 @@ impl PostgresStorage {
         } else {
             (format!("{locked}; {swap}"), 1, 0)
         };
-        let answer = self.transaction(entry.ttl.get() / 10, &text).await?;
+        let answer = self.transaction(lock_timeout, &text).await?;
         if answer.affected(SETTINGS + write) > 0 {
             return Ok(Outcome::Applied);
         }
@@ -154,20 +168,29 @@ impl PostgresStorage {
         }
     }
 
-    /// Sends a read whose first statement shows slots. If the history has changed, it is adopted first, so
+    /// Sends a read that shows slots. If the history has changed, it is adopted first, so
     /// that no slot of another history is shown: an observation of it would go on across the change, and its
     /// epoch may be one that was given out twice.
-    async fn read_slots(&self, statements: &str, at: Option<&Partition>) -> Result<Answer, DriverError> {
-        let answer = self.locking(statements).await?;
+    async fn read_slots(
+        &self,
+        statement: &Statement<'_>,
+        at: Option<&Partition>,
+    ) -> Result<Vec<Row>, DriverError> {
+        if let Some(answer) = self.alone(statement, self.lock_timeout()).await? {
+            return Ok(answer.into_rows(0));
+        }
+        let statement = statement.to_string();
+        let answer = self.locking(&statement).await?;
         if self.is_same_history(&answer, 1)? {
-            return Ok(answer);
+            return Ok(answer.into_rows(SETTINGS));
         }
-        match self.adopt(at).await {
-            Ok(_) => self.locking(statements).await,
+        let answer = match self.adopt(at).await {
+            Ok(_) => self.locking(&statement).await?,
             // A login that may only read shows what stands. It can't claim either.
-            Err(DriverError::Refused(_)) => Ok(answer),
-            Err(error) => Err(error),
-        }
+            Err(DriverError::Refused(_)) => answer,
+            Err(error) => return Err(error),
+        };
+        Ok(answer.into_rows(SETTINGS))
     }
 }
 
@@ -214,8 +237,13 @@ impl SysVvmStorage for PostgresStorage {
         epoch: Epoch,
     ) -> Result<Delete, WriteError> {
         let history = self.history().ok_or_else(|| DriverError::OtherHistory.of_write())?;
-        let release = rows::release(&at, incarnation, epoch, &history);
+        let release = |compared| rows::release(&at, &incarnation, epoch, &history, compared);
         let outcome = async {
+            let released = self.alone(&release(Compared::Witness), self.lock_timeout()).await?;
+            if released.is_some_and(|answer| answer.affected(0) > 0) {
+                return Ok(Delete::Deleted);
+            }
+            let release = release(Compared::Server);
             let answer = self.locking(&format!("{}; {release}", rows::locked(&at))).await?;
             if answer.affected(SETTINGS + 1) > 0 {
                 return Ok(Delete::Deleted);
@@ -234,17 +262,16 @@ impl SysVvmStorage for PostgresStorage {
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
-        let answer = self.read_slots(&rows::locked(&at), Some(&at)).await;
-        answer.and_then(|answer| Ok(rows::slot(answer.row(SETTINGS))?)).map_err(DriverError::of_read)
+        let shown = self.read_slots(&rows::locked(&at), Some(&at)).await;
+        shown.and_then(|shown| Ok(rows::slot(shown.first())?)).map_err(DriverError::of_read)
     }
 
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
         if at.is_empty() {
             return Ok(Vec::new());
         }
-        let slots = self.read_slots(&rows::peek(at), None).await.and_then(|answer| {
-            let slots = answer.rows(SETTINGS).iter().map(rows::peeked);
-            Ok(slots.collect::<Result<HashMap<_, _>, Damaged>>()?)
+        let slots = self.read_slots(&rows::peek(at), None).await.and_then(|shown| {
+            Ok(shown.iter().map(rows::peeked).collect::<Result<HashMap<_, _>, Damaged>>()?)
         });
         let slots = slots.map_err(DriverError::of_read)?;
         let vacant = || Slot::Vacant(ielections::Vacant { last_epoch: None });

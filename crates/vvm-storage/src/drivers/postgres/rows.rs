@@ -1,22 +1,25 @@
 //! How slots and settings are laid out, the statements of each verb, and how their answers are decoded.
 //!
-//! The statements of a verb are sent as one message of PostgreSQL's simple protocol, which the server carries
-//! out as one transaction. Values stand in the text: bytes in hexadecimal digits, everything else as numbers,
-//! so that nothing has to be quoted.
+//! A verb is one prepared statement, or several statements in one message of PostgreSQL's simple protocol,
+//! which the server carries out as one transaction. There, values stand in the text: bytes in hexadecimal
+//! digits, everything else as numbers, so that nothing has to be quoted.
 
 mod answer;
 mod documents;
 mod history;
+mod statement;
 
 pub(super) use answer::{Answer, Row};
 pub(super) use documents::{document, documents_page, write_documents};
-pub(super) use history::{History, adoption, history};
+pub(super) use history::{Compared, History, PROCESS, adoption, history};
+pub(super) use statement::Statement;
 
 use super::errors::Damaged;
 use crate::{Partition, key::KEY_PREFIX_VVM_LEADER};
 use ielections::{
     DocumentVersion, Entry, Epoch, FenceState, Holder, Incarnation, Slot, Ttl, Vacant, Version,
 };
+use statement::Value::{self, Bytes, Keys, Number};
 use std::{fmt, fmt::Write as _, time::Duration};
 
 /// The comment of our schema, by which it is known. A change that an older version would misread raises the
@@ -50,19 +53,34 @@ pub(super) fn raise_max_ttl(max_ttl: Ttl) -> String {
     format!("UPDATE sysvvm.history SET max_ttl_nanos = {nanos} WHERE max_ttl_nanos < {nanos}")
 }
 
-/// The columns of a slot, as [`slot`] decodes them.
-const SLOT: &str = "epoch, encode(incarnation, 'hex'), write, ttl_nanos, encode(holder, 'hex'), last_batch";
+/// How many statements [`settings`] are.
+pub(super) const SETTINGS: usize = 2;
+
+/// Makes commits wait for the disk and for synchronous standbys, whatever the server's settings are, and ends
+/// waits for a lock after `lock_timeout`; the one for a standby can't be bounded. For one transaction
+/// (`LOCAL`) or as long as the connection lasts (`SESSION`).
+pub(super) fn settings(extent: &str, lock_timeout: Duration) -> String {
+    format!(
+        "SET {extent} synchronous_commit = on; SET {extent} lock_timeout = {}",
+        lock_timeout.as_millis().max(1)
+    )
+}
+
+/// The columns of a slot, as [`slot`] decodes them: text, by whichever protocol it comes.
+const SLOT: &str = "epoch::text, encode(incarnation, 'hex'), write::text, ttl_nanos::text, \
+    encode(holder, 'hex'), last_batch::text";
 
 /// Shows a slot and locks it. The lock makes the transaction wait, at its end, until what is shown is
 /// replicated: without it a reader sees what no synchronous standby has.
-pub(super) fn locked(at: &Partition) -> String {
-    format!("SELECT {SLOT} FROM sysvvm.leader WHERE pk = {} FOR NO KEY UPDATE", Hex(at.as_bytes()))
+pub(super) fn locked(at: &Partition) -> Statement<'_> {
+    let text = format!("SELECT {SLOT} FROM sysvvm.leader WHERE pk = $1 FOR NO KEY UPDATE");
+    Statement::new(text, [Bytes(Some(at.as_bytes()))])
 }
 
 /// Shows slots, with their keys before them.
-pub(super) fn peek(at: &[Partition]) -> String {
-    let keys: Vec<String> = at.iter().map(|at| Hex(at.as_bytes()).to_string()).collect();
-    format!("SELECT encode(pk, 'hex'), {SLOT} FROM sysvvm.leader WHERE pk IN ({})", keys.join(", "))
+pub(super) fn peek(at: &[Partition]) -> Statement<'_> {
+    let text = format!("SELECT encode(pk, 'hex'), {SLOT} FROM sysvvm.leader WHERE pk = ANY ($1)");
+    Statement::new(text, [Keys(at.iter().map(Partition::as_bytes).collect())])
 }
 
 /// Whether a forgotten leader may be at work in this slot after a fail-over. Requests and pauses are records
@@ -72,44 +90,60 @@ pub(super) fn is_led(at: &Partition) -> bool {
 }
 
 /// Replaces exactly the state `from` by `entry`. The number of rows that it changes tells whether it did.
-pub(super) fn swap(at: &Partition, from: &Slot, entry: &Entry, history: &History) -> String {
-    let pk = Hex(at.as_bytes());
-    let Record { epoch, incarnation, write, ttl_nanos, holder } = Record::of(entry);
-    let expected = match from {
+pub(super) fn swap<'a>(
+    at: &'a Partition,
+    from: &'a Slot,
+    entry: &'a Entry,
+    history: &'a History,
+    compared: Compared,
+) -> Statement<'a> {
+    let witness = Bytes(Some(history.witness()));
+    let [epoch, incarnation, write, ttl_nanos, holder] = record(entry);
+    let pk = Bytes(Some(at.as_bytes()));
+    let (old_epoch, old_incarnation, old_write) = match from {
         Slot::Vacant(Vacant { last_epoch: None }) => {
             // After a fail-over, a slot without a row may have been claimed on the server that is lost.
             let fresh = if is_led(at) { "NOT h.adopted" } else { "true" };
-            return format!(
+            let text = format!(
                 "INSERT INTO sysvvm.leader (pk, epoch, incarnation, write, ttl_nanos, holder) \
-                 SELECT {pk}, {epoch}, {incarnation}, {write}, {ttl_nanos}, {holder} WHERE {} \
+                 SELECT $1::bytea, $2::bigint, $3::bytea, $4::bigint, $5::bigint, $6::bytea WHERE {} \
                  ON CONFLICT DO NOTHING",
-                history.holds_and(fresh)
+                history::holds(compared, "$7", fresh)
             );
+            return Statement::new(text, [pk, epoch, incarnation, write, ttl_nanos, holder, witness]);
         }
-        Slot::Vacant(Vacant { last_epoch: Some(epoch) }) => {
-            format!("epoch = {epoch} AND incarnation IS NULL")
-        }
+        Slot::Vacant(Vacant { last_epoch: Some(epoch) }) => (number(*epoch), Bytes(None), Number(None)),
         Slot::Held { entry, .. } => {
-            let Record { epoch, incarnation, write, .. } = Record::of(entry);
-            format!("epoch = {epoch} AND incarnation = {incarnation} AND write = {write}")
+            let [epoch, incarnation, write, ..] = record(entry);
+            (epoch, incarnation, write)
         }
     };
-    format!(
-        "UPDATE sysvvm.leader SET epoch = {epoch}, incarnation = {incarnation}, write = {write}, \
-            ttl_nanos = {ttl_nanos}, holder = {holder} WHERE pk = {pk} AND {expected} AND {}",
-        history.holds()
-    )
+    let text = format!(
+        "UPDATE sysvvm.leader SET epoch = $2, incarnation = $3, write = $4, ttl_nanos = $5, holder = $6 \
+         WHERE pk = $1 AND epoch = $7 AND incarnation IS NOT DISTINCT FROM $8 \
+            AND write IS NOT DISTINCT FROM $9 AND {}",
+        history::holds(compared, "$10", "true")
+    );
+    let old = [old_epoch, old_incarnation, old_write, witness];
+    Statement::new(text, [pk, epoch, incarnation, write, ttl_nanos, holder].into_iter().chain(old))
 }
 
 /// Makes the slot vacant if this leadership holds it. The epoch stays.
-pub(super) fn release(at: &Partition, incarnation: Incarnation, epoch: Epoch, history: &History) -> String {
-    format!(
+pub(super) fn release<'a>(
+    at: &'a Partition,
+    incarnation: &'a Incarnation,
+    epoch: Epoch,
+    history: &'a History,
+    compared: Compared,
+) -> Statement<'a> {
+    let text = format!(
         "UPDATE sysvvm.leader SET incarnation = NULL, write = NULL, ttl_nanos = NULL, holder = NULL \
-         WHERE pk = {} AND epoch = {epoch} AND incarnation = {} AND {}",
-        Hex(at.as_bytes()),
-        Hex(incarnation.as_bytes()),
-        history.holds()
-    )
+         WHERE pk = $1 AND epoch = $2 AND incarnation = $3 AND {}",
+        history::holds(compared, "$4", "true")
+    );
+    let [pk, incarnation, witness] =
+        [at.as_bytes(), incarnation.as_bytes(), history.witness()].map(|bytes| Bytes(Some(bytes)));
+    Statement::new(text, [pk, number(epoch), incarnation, witness])
 }
 
 pub(super) fn settle(at: &Partition, value: &[u8]) -> String {
@@ -176,26 +210,20 @@ fn version(stored: i64) -> DocumentVersion {
     DocumentVersion::from_stored(stored.cast_unsigned())
 }
 
-/// The columns of a leader record, as statements take them.
-struct Record<'a> {
-    epoch: Epoch,
-    incarnation: Hex<'a>,
-    write: i64,
-    ttl_nanos: i64,
-    holder: Hex<'a>,
+/// The columns of a leader record: epoch, incarnation, write, TTL and holder.
+fn record(entry: &Entry) -> [Value<'_>; 5] {
+    [
+        number(entry.epoch),
+        Bytes(Some(entry.version.incarnation.as_bytes())),
+        // All 64 bits, as they are: a version is only ever compared for being equal.
+        Number(Some(entry.version.write.cast_signed())),
+        Number(Some(nanos(entry.ttl))),
+        Bytes(Some(entry.holder.as_str().as_bytes())),
+    ]
 }
 
-impl<'a> Record<'a> {
-    fn of(entry: &'a Entry) -> Self {
-        Self {
-            epoch: entry.epoch,
-            incarnation: Hex(entry.version.incarnation.as_bytes()),
-            // All 64 bits, as they are: a version is only ever compared for being equal.
-            write: entry.version.write.cast_signed(),
-            ttl_nanos: nanos(entry.ttl),
-            holder: Hex(entry.holder.as_str().as_bytes()),
-        }
-    }
+fn number(epoch: Epoch) -> Value<'static> {
+    Number(Some(epoch.get().cast_signed()))
 }
 
 /// Bytes in a statement. By `decode` and not as a literal of `bytea`, whose backslash depends on the settings

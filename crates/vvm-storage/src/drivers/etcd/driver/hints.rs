@@ -9,22 +9,31 @@ use async_trait::async_trait;
 use std::{
     collections::HashMap,
     future::pending,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 /// How long to wait before watching again after a failure. Looks go on meanwhile.
 const WATCHING_AGAIN: Duration = Duration::from_secs(1);
 
-/// The watch of one topic: `None` before the first, and after one has ended.
-type Place = Arc<tokio::sync::Mutex<Option<Watch>>>;
+/// The watch of one topic.
+#[derive(Default, Debug)]
+struct Place {
+    /// `None` before the first, and after one has ended. Held by the one call that waits.
+    watch: tokio::sync::Mutex<Option<Watch>>,
+    /// Whether there is one.
+    lives: AtomicBool,
+}
 
 /// The watches of a handle.
 #[derive(Default, Debug)]
-pub(super) struct Watches(Mutex<HashMap<Partition, Place>>);
+pub(super) struct Watches(Mutex<HashMap<Partition, Arc<Place>>>);
 
 impl Watches {
-    fn of(&self, topic: &Partition) -> Place {
+    fn of(&self, topic: &Partition) -> Arc<Place> {
         let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(places.entry(topic.clone()).or_default())
     }
@@ -45,12 +54,13 @@ impl SysVvmHints for EtcdStorage {
             return pending().await;
         }
         let place = self.watches.of(topic);
-        let mut watch = place.lock().await;
+        let mut watch = place.watch.lock().await;
         loop {
             let Some(live) = &mut *watch else {
                 match self.connections.watch(ranges.clone()).await {
                     Ok(live) => {
                         *watch = Some(live);
+                        place.lives.store(true, Ordering::Relaxed);
                         // What came before the member watched is not told: a look finds it.
                         return;
                     }
@@ -69,7 +79,12 @@ impl SysVvmHints for EtcdStorage {
                 Err(error) => tracing::debug!(%error, "the watch has ended"),
             }
             *watch = None;
+            place.lives.store(false, Ordering::Relaxed);
             return;
         }
+    }
+
+    fn listens(&self, topic: &Partition) -> bool {
+        self.watches.of(topic).lives.load(Ordering::Relaxed)
     }
 }

@@ -62,7 +62,7 @@ pub(in super::super) struct Connections {
 
 impl Connections {
     /// Reads the files of TLS. Connects at the first request.
-    pub(super) fn new(address: Address) -> Result<Self, OpenError> {
+    pub(in super::super) fn new(address: Address) -> Result<Self, OpenError> {
         let tls = address.tls.as_ref().map(|tls| tls.read().map_err(OpenError::of_file)).transpose()?;
         let tls = tls.map(|mut tls| {
             tls.alpn_protocols = vec![b"h2".to_vec()];

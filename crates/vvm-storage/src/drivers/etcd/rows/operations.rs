@@ -7,14 +7,14 @@ use super::messages::{
 use bytes::Bytes;
 
 /// There is no such key.
-pub(super) fn absent(key: Bytes) -> Compare {
+pub(in super::super) fn absent(key: Bytes) -> Compare {
     let (result, target) = (CompareResult::Equal.into(), CompareTarget::Create.into());
     let operand = Some(Operand::CreateRevision(0));
     Compare { result, target, key, operand, range_end: Bytes::new() }
 }
 
 /// The key has exactly this value.
-pub(super) fn equal(key: Bytes, value: Bytes) -> Compare {
+pub(in super::super) fn equal(key: Bytes, value: Bytes) -> Compare {
     compared(key, CompareResult::Equal, value)
 }
 
@@ -33,16 +33,16 @@ fn compared(key: Bytes, result: CompareResult, value: Bytes) -> Compare {
     Compare { result, target, key, operand: Some(Operand::Value(value)), range_end: Bytes::new() }
 }
 
-pub(super) fn put(key: Bytes, value: Bytes) -> RequestOp {
+pub(in super::super) fn put(key: Bytes, value: Bytes) -> RequestOp {
     RequestOp { request: Some(Operation::Put(PutRequest { key, value })) }
 }
 
-pub(super) fn delete(key: Bytes) -> RequestOp {
+pub(in super::super) fn delete(key: Bytes) -> RequestOp {
     RequestOp { request: Some(Operation::DeleteRange(DeleteRangeRequest { key })) }
 }
 
 /// Reads a key; linearizable.
-pub(super) fn range(key: Bytes) -> RequestOp {
+pub(in super::super) fn range(key: Bytes) -> RequestOp {
     page(RangeRequest { key, ..RangeRequest::default() })
 }
 

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{ClusterName, KEY_PREFIX_SLOT_COUNT, Partition, SysVvmHints};
 use async_trait::async_trait;
-use std::{future::pending, time::Duration};
+use std::{future::pending, sync::PoisonError, time::Duration};
 use vvm_clock::{Clock as _, Instant};
 
 /// How long to wait before watching again after a failure or an end. Looks go on meanwhile.
@@ -40,6 +40,7 @@ impl SysVvmHints for LeaseStorage {
                 Some((of, watch)) if *of == label => {
                     let Some(change) = watch.next().await else {
                         watched.stream = None;
+                        self.listens_to(None);
                         watched.again_at = Some(clock.now().after(WATCHING_AGAIN));
                         return;
                     };
@@ -49,6 +50,7 @@ impl SysVvmHints for LeaseStorage {
                 }
                 _ => match self.watch_again(&label, watched.again_at).await {
                     Ok(watch) => {
+                        self.listens_to(Some(label.clone()));
                         watched.stream = Some((label, watch));
                         // What changed before the server watched is not told: a look finds it.
                         return;
@@ -62,9 +64,18 @@ impl SysVvmHints for LeaseStorage {
             }
         }
     }
+
+    fn listens(&self, topic: &Partition) -> bool {
+        let of = self.listens_to.lock().unwrap_or_else(PoisonError::into_inner);
+        of.as_ref() == Some(&rows::label(topic))
+    }
 }
 
 impl LeaseStorage {
+    fn listens_to(&self, label: Option<String>) {
+        *self.listens_to.lock().unwrap_or_else(PoisonError::into_inner) = label;
+    }
+
     async fn watch_again(&self, label: &str, again_at: Option<Instant>) -> Result<Watch, DriverError> {
         if let Some(again_at) = again_at {
             self.connections.clock().sleep_until(again_at).await;

@@ -113,7 +113,7 @@ impl Connections {
         }
     }
 
-    pub(super) fn leases(&self) -> String {
+    pub(in super::super) fn leases(&self) -> String {
         format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.cluster.namespace)
     }
 
@@ -121,7 +121,7 @@ impl Connections {
     ///
     /// # Cancel safety
     /// Dropped, the request may be carried out, now or later. Its connection is closed.
-    pub(super) async fn ask(
+    pub(in super::super) async fn ask(
         &self,
         method: Method,
         path: &str,

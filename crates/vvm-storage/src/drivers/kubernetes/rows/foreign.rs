@@ -20,16 +20,17 @@ pub(super) fn value(at: &Partition, stored: Option<&Bytes>, spec: &Spec) -> Resu
     let known = stored.map(|stored| SlotCell::decode(at, stored)).transpose()?;
     let is_foreign = known.as_ref().is_none_or(|known| known.is_foreign || known.slot.entry().is_some());
     let known = known.unwrap_or_else(SlotCell::vacant);
-    let last_epoch = known.slot.last_epoch();
+    // After its release, too: to a candidate that saw the epoch, the storage would have gone back in time.
+    let epoch = Epoch::following(known.slot.last_epoch(), Duration::ZERO)?;
     let slot = match spec.holder() {
-        None => Slot::Vacant(Vacant { last_epoch }),
-        Some(holder) => Slot::Held { entry: entry(holder, spec, last_epoch)?, proven_age: None },
+        None => Slot::Vacant(Vacant { last_epoch: Some(epoch) }),
+        Some(holder) => Slot::Held { entry: entry(holder, spec, epoch)?, proven_age: None },
     };
     Ok(SlotCell { slot, is_foreign, ..known }.encode(at))
 }
 
 /// The record that the spec shows. Its version changes with each renewal, and its epoch is after ours.
-fn entry(holder: &str, spec: &Spec, last_epoch: Option<Epoch>) -> Result<Entry, Cause> {
+fn entry(holder: &str, spec: &Spec, epoch: Epoch) -> Result<Entry, Cause> {
     let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
     let ttl = seconds.filter(|seconds| *seconds > 0).ok_or("it is held without a leaseDurationSeconds")?;
     let leadership = HEXLOWER.decode(spec.leadership().as_bytes())?;
@@ -43,6 +44,6 @@ fn entry(holder: &str, spec: &Spec, last_epoch: Option<Epoch>) -> Result<Entry, 
             write: renewed.unwrap_or_default(),
         },
         ttl: Ttl::new(Duration::from_secs(ttl))?,
-        epoch: Epoch::following(last_epoch, Duration::ZERO)?,
+        epoch,
     })
 }

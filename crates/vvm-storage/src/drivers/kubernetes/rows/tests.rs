@@ -87,6 +87,7 @@ fn spec_of_another_program_counts_instead_of_the_value() {
     assert!(taken.is_foreign && taken.slot.last_epoch() == Epoch::new(6).ok());
     let vacant = read(&patched(r#"{"holderIdentity":""}"#));
     assert!(vacant.is_foreign && vacant.slot.entry().is_none(), "our leader may be at work");
+    assert_eq!(vacant.slot.last_epoch(), taken.slot.last_epoch(), "no epoch goes back with a release");
     for damaged in [r#"{"holderIdentity":"a"}"#, r#"{"holderIdentity":"a","leaseDurationSeconds":0}"#] {
         assert!(patched(damaged).cell(&slot()).is_err(), "{damaged}");
     }

@@ -3,9 +3,9 @@
 use super::{
     super::{
         errors::DriverError,
-        rows::{self, Row},
+        rows::{self, Row, SETTINGS},
     },
-    PostgresStorage, SETTINGS,
+    PostgresStorage,
 };
 use crate::{Partition, SysVvmDocuments};
 use async_trait::async_trait;
@@ -50,8 +50,8 @@ impl SysVvmDocuments for PostgresStorage {
     }
 
     async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
-        let answer = self.read_slots(&rows::locked(at), Some(at)).await;
-        answer.and_then(|answer| Ok(rows::fence(answer.row(SETTINGS))?)).map_err(DriverError::of_read)
+        let shown = self.read_slots(&rows::locked(at), Some(at)).await;
+        shown.and_then(|shown| Ok(rows::fence(shown.first())?)).map_err(DriverError::of_read)
     }
 
     async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {

@@ -13,6 +13,10 @@ impl SysVvmHints for PostgresStorage {
     async fn hinted(&self, topic: &Partition) {
         self.connections.notified(&channel(topic)).await;
     }
+
+    fn listens(&self, topic: &Partition) -> bool {
+        self.connections.listens(&channel(topic))
+    }
 }
 
 /// The channel of a topic: a name of at most 63 letters, so a digest (FNV-1a, 64 bits). A channel that two

@@ -1,8 +1,11 @@
-//! [`Connections`]: as many as there are requests at once, up to a limit, and so many stay open. A candidate
-//! that waits has one request at a time, and so one connection.
+//! [`Connections`]: as many as there are requests at once, up to a limit. Those that are not needed for a
+//! minute are closed: a candidate that waits has one request at a time, and so one connection.
 
 use super::{
-    super::{errors::DriverError, rows::Answer},
+    super::{
+        errors::DriverError,
+        rows::{Answer, History, Statement},
+    },
     Address, OpenError,
     connect::{Target, connect},
     session::Session,
@@ -14,10 +17,14 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     task::Waker,
+    time::Duration,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use vvm_clock::{Clock, SystemClock};
+
+/// How long a connection stays open that no request needs.
+const KEPT_UNUSED: Duration = Duration::from_secs(60);
 
 /// The connections without a request.
 #[derive(Default)]
@@ -70,24 +77,51 @@ impl Connections {
     /// # Cancel safety
     /// Dropped, the transaction may be applied, now or later. Its connection is closed.
     pub(in super::super) async fn ask(&self, text: &str) -> Result<Answer, DriverError> {
-        let _room = self.room.acquire().await.map_err(|_closed| DriverError::Closed)?;
+        let _room = self.room().await.ok_or(DriverError::Closed)?;
         let mut lent = self.session().await?;
-        let silence = self.clock.sleep(self.address.request_timeout);
-        // Dropping the request is its time-out: the session goes with it, and the outcome is unknown (I7).
-        let answer = tokio::select! {
-            biased;
-            answer = lent.session.ask(text) => answer,
-            () = silence => {
-                return Err(DriverError::Unanswered(format!(
-                    "no answer within {}",
-                    vvm_clock::Span(self.address.request_timeout)
-                )));
+        let answer = self.in_time(lent.session.ask(text)).await;
+        lent.give_back_after(answer)
+    }
+
+    /// Sends one prepared statement once, and returns the answer. `None`, and nothing is sent, unless the
+    /// connection is known to have this history and a lock timeout as short as this one: the statement need
+    /// not establish that.
+    ///
+    /// # Cancel safety
+    /// As [`ask`](Self::ask).
+    pub(in super::super) async fn execute(
+        &self,
+        statement: &Statement<'_>,
+        history: &History,
+        lock_timeout: Duration,
+    ) -> Result<Option<Answer>, DriverError> {
+        let _room = self.room().await.ok_or(DriverError::Closed)?;
+        let mut lent = self.session().await?;
+        let session = &mut lent.session;
+        let answer = self.in_time(async {
+            match session.is_known(history, lock_timeout).await? {
+                true => session.execute(statement).await.map(Some),
+                false => Ok(None),
             }
-        };
-        if answer.as_ref().err().is_none_or(DriverError::leaves_connection_usable) {
-            lent.give_back();
+        });
+        let answer = answer.await;
+        lent.give_back_after(answer)
+    }
+
+    /// Dropping the request is its time-out: the session goes with it, and the outcome is unknown (I7).
+    async fn in_time<T>(
+        &self,
+        request: impl Future<Output = Result<T, DriverError>>,
+    ) -> Result<T, DriverError> {
+        let silence = self.clock.sleep(self.address.request_timeout);
+        tokio::select! {
+            biased;
+            answer = request => answer,
+            () = silence => {
+                let why = format!("no answer within {}", vvm_clock::Span(self.address.request_timeout));
+                Err(DriverError::Unanswered(why))
+            }
         }
-        answer
     }
 
     /// An idle connection that is open as far as this side knows.
@@ -100,12 +134,13 @@ impl Connections {
         }
     }
 
-    /// The one on which notifications arrive comes last.
+    /// The one on which notifications arrive, which stays open, else the last one given back. So those that
+    /// are not needed stay unused.
     fn take_idle(&self) -> Option<Lent<'_>> {
         let mut idle = self.idle();
-        let at = idle.sessions.iter().rposition(|session| session.channel().is_none());
+        let listener = idle.sessions.iter().position(|session| session.channel().is_some());
         let last = idle.sessions.len().checked_sub(1)?;
-        let session = idle.sessions.remove(at.unwrap_or(last));
+        let session = idle.sessions.remove(listener.unwrap_or(last));
         let has_listener = session.channel().is_some();
         idle.listener_is_out |= has_listener;
         Some(Lent { session, of: Borrower { connections: self, has_listener } })
@@ -159,18 +194,25 @@ impl Connections {
 }
 
 impl Lent<'_> {
-    /// Keeps the connection for another request, if there is room for it.
+    /// Keeps the connection unless the answer tells that it can't be used.
+    fn give_back_after<T>(self, answer: Result<T, DriverError>) -> Result<T, DriverError> {
+        if answer.as_ref().err().is_none_or(DriverError::leaves_connection_usable) {
+            self.give_back();
+        }
+        answer
+    }
+
+    /// Keeps the connection for another request. Closes those that were not needed for a while.
     pub(super) fn give_back(self) {
-        let Self { session, of } = self;
+        let Self { mut session, of } = self;
+        let now = of.connections.clock.now();
+        session.used_at = now;
         let mut idle = of.connections.idle();
         if !of.connections.room.is_closed() {
             idle.sessions.push(session);
         }
-        if idle.sessions.len() > usize::from(of.connections.address.connections)
-            && let Some(at) = idle.sessions.iter().position(|session| session.channel().is_none())
-        {
-            idle.sessions.remove(at);
-        }
+        idle.sessions
+            .retain(|session| session.channel().is_some() || now.since(session.used_at) < KEPT_UNUSED);
     }
 }
 

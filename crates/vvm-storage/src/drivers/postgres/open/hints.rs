@@ -17,10 +17,10 @@ const LISTENING_AGAIN: Duration = Duration::from_secs(1);
 
 impl Connections {
     /// Notifies a channel, in a transaction of its own: a notification that fails undoes nothing. Does not
-    /// wait for the answer, which comes before that of the next request. Does without if no connection is
-    /// idle.
+    /// wait for the answer, which comes before that of the next request. Opens a connection if none is idle.
     pub(in super::super) async fn announce(&self, channel: &str) {
-        if let Some(mut lent) = self.idle_session().await
+        let Some(_room) = self.room().await else { return };
+        if let Ok(mut lent) = self.session().await
             && lent.session.send(&format!("NOTIFY {channel}")).await
         {
             lent.give_back();
@@ -49,7 +49,7 @@ impl Connections {
     }
 
     /// Whether a connection gets the notifications of this channel.
-    fn listens(&self, channel: &str) -> bool {
+    pub(in super::super) fn listens(&self, channel: &str) -> bool {
         let idle = self.idle();
         idle.listener_is_out || idle.sessions.iter().any(|session| session.channel() == Some(channel))
     }

@@ -33,9 +33,27 @@ impl Answer {
         Self(statements)
     }
 
+    /// Of one prepared statement, all of whose columns are text.
+    pub(in super::super) fn of_rows(
+        rows: Vec<tokio_postgres::Row>,
+        affected: u64,
+    ) -> Result<Self, tokio_postgres::Error> {
+        let row = |row: &tokio_postgres::Row| {
+            let columns = (0..row.len()).map(|column| row.try_get::<_, Option<String>>(column));
+            Ok::<_, tokio_postgres::Error>(Row(columns.collect::<Result<_, _>>()?))
+        };
+        let rows = rows.iter().map(row).collect::<Result<_, _>>()?;
+        Ok(Self(vec![Statement { rows, affected }]))
+    }
+
     /// The first row of a statement, counted from 0.
     pub(in super::super) fn row(&self, statement: usize) -> Option<&Row> {
         self.rows(statement).first()
+    }
+
+    /// The rows of a statement alone.
+    pub(in super::super) fn into_rows(mut self, statement: usize) -> Vec<Row> {
+        self.0.get_mut(statement).map(|statement| std::mem::take(&mut statement.rows)).unwrap_or_default()
     }
 
     pub(in super::super) fn rows(&self, statement: usize) -> &[Row] {

@@ -1,7 +1,7 @@
 //! Documents: a row each. The count of a partition's batches is a column of its leader record, whose row
 //! survives every release.
 
-use super::{Hex, History, Row, version};
+use super::{Compared, Hex, History, Row, history, version};
 use crate::{Partition, drivers::postgres::errors::Damaged};
 use ielections::{Document, DocumentId, DocumentWrite, Fence, OnlyIf, Page, Scan};
 use std::ops::Bound;
@@ -36,7 +36,7 @@ pub(in super::super) fn write_documents(
         fence.epoch,
         Hex(fence.incarnation.as_bytes()),
         fence.after.get().cast_signed(),
-        history.holds(),
+        history::holds(Compared::Server, &Hex(history.witness()).to_string(), "true"),
     );
     if !puts.is_empty() {
         text += &format!(

@@ -33,18 +33,39 @@ pub(in super::super) struct History {
     pub(in super::super) max_ttl: Ttl,
 }
 
-impl History {
-    /// That the server still has this history, as a condition.
-    pub(super) fn holds(&self) -> String {
-        self.holds_and("true")
-    }
+/// What of the history a statement compares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in super::super) enum Compared {
+    /// The witness alone, in the process of the server that is known to have this history: [`PROCESS`].
+    ///
+    /// A server leaves recovery once, and goes back into it only by a restart, which ends its processes. So
+    /// what one answer showed of system identifier and timeline holds for as long as its process lives. The
+    /// witness is compared again, since the schema may be created anew under it; and the process, since a
+    /// pooler that passes the process off as its own may give another one to each transaction.
+    Witness,
+    /// Witness, system identifier and timeline.
+    Server,
+}
 
-    pub(super) fn holds_and(&self, condition: &str) -> String {
-        format!(
-            "EXISTS (SELECT FROM sysvvm.history h, pg_control_system() c \
-             WHERE h.witness = {} AND {NAMES_THIS_SERVER}{TIMELINE} AND {condition})",
-            Hex(&self.witness)
-        )
+/// Stands in a statement for the number of the process that is to carry it out. Replaced when the statement
+/// is prepared on a connection to it.
+pub(in super::super) const PROCESS: &str = ":process";
+
+/// That the history has the witness that stands at this place, and `condition` with it.
+pub(super) fn holds(compared: Compared, witness: &str, condition: &str) -> String {
+    let (control, server) = match compared {
+        Compared::Witness => ("", format!("pg_backend_pid() = {PROCESS}")),
+        Compared::Server => (", pg_control_system() c", format!("{NAMES_THIS_SERVER}{TIMELINE}")),
+    };
+    format!(
+        "EXISTS (SELECT FROM sysvvm.history h{control} \
+         WHERE h.witness = {witness} AND {server} AND {condition})"
+    )
+}
+
+impl History {
+    pub(super) fn witness(&self) -> &[u8] {
+        &self.witness
     }
 
     pub(in super::super) fn is_same(&self, other: &Self) -> bool {
