@@ -24,7 +24,7 @@ pub(crate) use run::{OnLoss, RunArgs};
 pub(crate) use target::InitStorageArgs;
 pub(crate) use work::{OnExit, WorkArgs};
 
-use clap::{Parser, Subcommand};
+use clap::{Args as _, Parser, Subcommand};
 use std::sync::LazyLock;
 
 /// The name of the hidden command that starts the host of `vvm run`.
@@ -46,6 +46,24 @@ pub(crate) const STAGES: [&str; 3] = [STAGE_HOST, STAGE_RELEASE, STAGE_DEMOTE];
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// Describes a command line that has only the command `name`, if that is one that runs for long.
+    /// [`FromArgMatches`](clap::FromArgMatches) understands its matches, too.
+    pub(crate) fn with_command_alone(name: &str) -> Option<clap::Command> {
+        let of_run = |name| RunArgs::augment_args(clap::Command::new(name));
+        let of_elect = |name| ElectArgs::augment_args(clap::Command::new(name));
+        let described = match name {
+            "run" => of_run("run"),
+            "elect" => of_elect("elect"),
+            STAGE_HOST => of_run(STAGE_HOST).hide(true),
+            STAGE_RELEASE => of_run(STAGE_RELEASE).hide(true),
+            STAGE_DEMOTE => of_elect(STAGE_DEMOTE).hide(true),
+            _ => return None,
+        };
+        Some(clap::Command::new("vvm").subcommand_required(true).subcommand(described))
+    }
 }
 
 /// The version, and the storages that this binary has.

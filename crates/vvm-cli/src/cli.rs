@@ -63,7 +63,20 @@ pub(crate) fn main() -> ExitCode {
 
 /// Parses `words`, completed by `variables` and the settings file.
 fn read(words: Vec<OsString>, variables: &settings::Variables) -> Result<(Cli, Settled), Misuse> {
-    let mut described = settings::described();
+    if let Some(alone) = settings::described_alone(&words, variables)
+        && let Ok(read) = read_as(alone, words.clone(), variables)
+    {
+        return Ok(read);
+    }
+    // Refusals and help know all commands.
+    read_as(settings::described(), words, variables)
+}
+
+fn read_as(
+    mut described: clap::Command,
+    words: Vec<OsString>,
+    variables: &settings::Variables,
+) -> Result<(Cli, Settled), Misuse> {
     let settled = settings::settle(&described, words, variables).map_err(|mut refusal| {
         if let Refusal::CommandLine(refusal) = &mut refusal {
             suggest(refusal);
@@ -176,4 +189,34 @@ fn unreadable(words: &[OsString]) -> Option<String> {
         let (name, value) = settings.find(|(_, value)| value.to_str().is_none())?;
         Some(format!("{}={value:?}", name.display()))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::STAGES;
+
+    #[test]
+    fn command_described_alone_is_parsed_as_among_all_commands() {
+        for command in ["run", "elect"].into_iter().chain(STAGES) {
+            let hooks = ["--on-lead", "true", "--on-loss", "true"];
+            let is_elect = ["elect", crate::args::STAGE_DEMOTE].contains(&command);
+            let rest = if is_elect { &hooks[..] } else { &["--on-exit=restart", "--", "true", "-x"] };
+            let words = ["vvm", command, "--storage=sqlite:x.db", "--name", "n"].into_iter();
+            let words = words.chain(rest.iter().copied()).map(OsString::from).collect::<Vec<_>>();
+            let variables = vec![("VVM_TTL".into(), "7s".into()), ("HOME".into(), "/".into())];
+            let alone = settings::described_alone(&words, &variables).unwrap();
+            let alone = read_as(alone, words.clone(), &variables).unwrap();
+            let among_all = read_as(settings::described(), words, &variables).unwrap();
+            assert_eq!(format!("{alone:?}"), format!("{among_all:?}"));
+        }
+    }
+
+    #[test]
+    fn misspelled_variable_is_looked_for_among_all_commands() {
+        let words = ["vvm", "run"].map(OsString::from);
+        let alone = |name: &str| settings::described_alone(&words, &vec![(name.into(), "7s".into())]);
+        assert!(alone("VVM_TTL").is_some() && alone("TLT").is_some());
+        assert!(alone("VVM_TLT").is_none());
+    }
 }

@@ -87,6 +87,7 @@ fn run(args: &RunArgs, settled: &Settled) -> Result<(Farewell, bool), StartError
         GuardReport::Event(event) => say_event(&event),
         GuardReport::Note(note) => match ToGuardian::read(note) {
             Some(ToGuardian::Claim(claim)) => told.claim = claim,
+            Some(ToGuardian::Unproven) => told.unproven = true,
             Some(ToGuardian::Leading(leading)) => told.leading = Some(leading),
             Some(ToGuardian::Farewell(farewell)) => told.farewell = Some(farewell),
             Some(ToGuardian::State(state)) => manager.iter_mut().for_each(|manager| manager.tell(state)),

@@ -15,6 +15,9 @@ pub(crate) enum ToGuardian {
     Claim(Option<Leading>),
     /// A leadership began. The guardian reports it if the host dies.
     Leading(Leading),
+    /// The keeper has died, so the host can't prove that the command has ended, and releases nothing. The
+    /// guardian can, once it has no child left.
+    Unproven,
     /// For a service manager.
     State(HostState),
     /// The last message: how `vvm` is to end.
@@ -92,6 +95,7 @@ impl From<ToGuardian> for Note {
             ToGuardian::Farewell(Farewell::DieOf(signal)) => {
                 (2, [u64::from(signal.as_raw().unsigned_abs()), 0, 0, 0])
             }
+            ToGuardian::Unproven => (5, [0; 4]),
             // No epoch is 0.
             ToGuardian::State(HostState { activity, leading }) => {
                 let (slot, epoch) = leading.map_or((0, 0), |(slot, epoch)| (slot, epoch.get()));
@@ -147,6 +151,7 @@ impl ToGuardian {
                 Self::State(HostState { activity, leading: leading() })
             }
             4 => Self::Claim(Leading::of_words(note.words)),
+            5 => Self::Unproven,
             _ => return None,
         })
     }
@@ -165,6 +170,7 @@ mod tests {
             ToGuardian::Leading(leading),
             ToGuardian::Claim(Some(leading)),
             ToGuardian::Claim(None),
+            ToGuardian::Unproven,
             ToGuardian::Farewell(Farewell::Exit(255)),
             ToGuardian::Farewell(Farewell::DieOf(Signal::INT)),
         ];
@@ -176,7 +182,7 @@ mod tests {
         for message in messages {
             assert_eq!(ToGuardian::read(message.into()), Some(message));
         }
-        assert_eq!(ToGuardian::read(Note { kind: 5, words: [0; 4] }), None);
+        assert_eq!(ToGuardian::read(Note { kind: 6, words: [0; 4] }), None);
         assert_eq!(ToGuardian::read(Note { kind: 3, words: [0, 0, 7, 0] }), None);
     }
 }

@@ -44,7 +44,7 @@ pub(crate) enum Outcome {
     Deadline,
     /// The host process died.
     HostDied,
-    /// The keeper of the command died: the record is left to expire.
+    /// The keeper of the command died: the host releases nothing, the guardian does.
     KeeperDied,
     /// The guardian died. Only logged: readers of the file have seen the guardian's end.
     GuardianDied,
@@ -74,7 +74,7 @@ impl fmt::Display for Outcome {
             Self::SystemRefused => "failed",
             Self::Deadline => "killed at the deadline",
             Self::HostDied => "the host process died",
-            Self::KeeperDied => "the keeper of the command died, the record is left to expire",
+            Self::KeeperDied => "the keeper of the command died",
             Self::GuardianDied => "the guardian died, the command has been killed",
         })
     }

@@ -9,7 +9,7 @@ mod options;
 mod origin;
 
 use file::FileRefusal;
-pub(crate) use options::{HANDED_ON, PREFIX, described, nearest_option};
+pub(crate) use options::{HANDED_ON, PREFIX, described, described_alone, nearest_option};
 pub(crate) use origin::Origins;
 
 use crate::{

@@ -15,6 +15,7 @@ mod cases {
     mod check;
     mod containment;
     mod deadline;
+    mod escapes;
     mod failure_table;
     mod guardian_death;
     mod init;

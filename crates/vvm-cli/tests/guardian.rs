@@ -19,6 +19,7 @@ mod cases {
     mod doctor;
     mod dry_run;
     mod elect;
+    mod escapes;
     mod every_setting;
     mod exit_statuses;
     mod failure_table;
@@ -39,6 +40,7 @@ mod cases {
     mod monitoring;
     mod on_exit;
     mod operators;
+    mod out_of_memory;
     mod outages;
     mod outcomes;
     mod packaging;

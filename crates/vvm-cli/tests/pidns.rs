@@ -13,6 +13,7 @@ mod cases {
     mod check;
     mod containment;
     mod deadline;
+    mod escapes;
     mod exit_statuses;
     mod failure_table;
     mod guardian_death;

@@ -84,6 +84,22 @@ pub fn own_group() -> Option<PathBuf> {
     Some(Path::new(mount.split(' ').nth(1)?).join(group)).filter(|folder| folder.is_dir())
 }
 
+/// Returns the folder of the control group (version 1) of this process in the hierarchy of `controller`.
+pub(super) fn own_group_of_version_1(controller: &str) -> Option<PathBuf> {
+    let is_its = |text: &str| text.split(',').any(|word| word == controller);
+    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    let mount = mounts.lines().find_map(|line| {
+        let words = line.split(' ').collect::<Vec<_>>();
+        (*words.get(2)? == "cgroup" && is_its(words.get(3)?)).then(|| PathBuf::from(words[1]))
+    })?;
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let group = groups.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        is_its(parts.next()?).then(|| parts.next())?
+    })?;
+    Some(Path::new(&mount).join(group.trim_start_matches('/'))).filter(|folder| folder.is_dir())
+}
+
 /// Kills every process in a control group, and removes the group with its subgroups.
 pub fn remove_group(group: &Path) {
     eventually("a control group of this trial is removed", || {

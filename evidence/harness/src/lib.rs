@@ -6,9 +6,11 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails where its harness does")]
 
 mod described;
+mod freezer;
 mod ignored;
 mod level;
 mod lines;
+mod memory_group;
 mod processes;
 mod program;
 mod proxy;
@@ -18,12 +20,14 @@ mod terminal;
 mod trial;
 
 pub use described::Described;
+pub use freezer::Freezer;
 pub use level::{
     Level, gives_pid_namespaces, gives_user_namespaces, is_permitted, lets_us_make_groups, own_group,
     remove_group,
 };
 pub use lines::Lines;
-pub use processes::{Processes, command_line, eventually, state};
+pub use memory_group::MemoryGroup;
+pub use processes::{Processes, command_line, eventually, has_ended, state};
 pub use program::Program;
 pub use run::{Finished, Run, Running};
 pub use storage::{Obstruction, Outage, Usurper};

@@ -60,6 +60,11 @@ pub fn state(pid: Pid) -> Option<char> {
     stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
+/// Whether a process has ended: it is a zombie or gone.
+pub fn has_ended(pid: Pid) -> bool {
+    matches!(state(pid), None | Some('Z' | 'X'))
+}
+
 /// Waits until `condition` holds, and returns how long that took.
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) -> Duration {
     let began = SystemClock::read();

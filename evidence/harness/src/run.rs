@@ -3,6 +3,7 @@
 use super::{Lines, Program, Trial, processes, trial::LOCAL_DIR};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::{
+    iter::successors,
     os::unix::process::ExitStatusExt as _,
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
@@ -146,14 +147,14 @@ pub struct Finished {
 }
 
 impl Running {
-    /// Waits for the host, and returns it.
+    /// Waits for the host, and returns it. What started the guardian may be between.
     pub fn host(&self) -> Pid {
         let mut host = None;
         processes::eventually("a host", || {
             host = processes::Processes::marked(&self.mark)
                 .with(" stage-host ")
                 .into_iter()
-                .find(|pid| parent(*pid) == Some(self.guardian));
+                .find(|pid| successors(Some(*pid), |pid| parent(*pid)).any(|pid| pid == self.guardian));
             host.is_some()
         });
         host.unwrap()

@@ -60,12 +60,14 @@ fn running_copy_shows_its_report_and_counts() {
     loop {
         let status = serde_json::from_str::<serde_json::Value>(&ask(address, "/status")).unwrap();
         let instance = &status["instances"][0];
-        if instance["report"]["bytes"].as_u64().is_some_and(|bytes| bytes > 0) {
-            assert_eq!((&status["role"], &instance["state"]), (&"leading".into(), &"running".into()));
+        // The copy may report before its host has noted that all services are up.
+        if status["role"] == "leading" && instance["report"]["bytes"].as_u64().is_some_and(|bytes| bytes > 0)
+        {
+            assert_eq!(instance["state"], "running", "{status}");
             assert_eq!(status["services"][0]["running"], 1, "{status}");
             break;
         }
-        assert!(SystemClock::read() < give_up_at, "it makes no progress: {status}");
+        assert!(SystemClock::read() < give_up_at, "it does not lead, or makes no progress: {status}");
         SystemClock::block_for(Duration::from_millis(20));
     }
     let metrics = ask(address, "/metrics");

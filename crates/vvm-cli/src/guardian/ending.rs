@@ -19,6 +19,8 @@ pub(super) struct Told {
     /// The last claim that may have been applied and not been released.
     pub(super) claim: Option<Leading>,
     pub(super) leading: Option<Leading>,
+    /// Whether the host had no proof that the command has ended.
+    pub(super) unproven: bool,
     pub(super) farewell: Option<Farewell>,
 }
 

@@ -1,5 +1,5 @@
-//! [`Release`]: after the death of a host, the guardian has its record released, so that the next leader does
-//! not wait for the rest of the TTL.
+//! [`Release`]: after the death of a host or keeper, the guardian has the record released, so that the next
+//! leader does not wait for the rest of the TTL.
 //!
 //! The guardian has proof that nothing of the leadership runs (I6). The release itself runs in a process of
 //! its own, `stage-release`, because the guardian must not hang with a storage.
@@ -9,7 +9,6 @@ use crate::{
     announce::say,
     args::RunArgs,
     exit,
-    notes::Leading,
     settings::HANDED_ON,
     stage_release::{Order, VARIABLE},
 };
@@ -39,29 +38,19 @@ pub(super) struct Release {
 impl Release {
     /// Returns the release of what a dead host led or had claimed: the guardian knows each claim before it is
     /// sent. `None` without proof of the end of every process, without such a claim, and if the host has
-    /// ended in an orderly way: then it has released the record itself, or had a reason not to.
+    /// ended in an orderly way: then it has released the record itself, or had a reason not to. Its one
+    /// reason that does not hold for the guardian is a dead keeper: what the keeper had started are children
+    /// of the guardian since (I6).
     pub(super) fn of(told: &Told, end: &GuardEnded, args: &RunArgs) -> Option<Self> {
         let leading = told.claim?;
         let &GuardEnded { proven, reaped_at, deadline, .. } = end;
-        let of_host = HostEnd { proven, orderly: told.farewell.is_some(), reaped_at, deadline };
+        let of_host =
+            HostEnd { proven, orderly: told.farewell.is_some() && !told.unproven, reaped_at, deadline };
         let (from, until) =
             of_host.release_window(SystemClock::read(), args.candidate.ttl, args.quiet_time)?;
-        Some(Self::made(leading, end, from, until))
-    }
-
-    fn made(leading: Leading, end: &GuardEnded, from: Instant, until: Instant) -> Self {
-        let ended = match end.supervisor {
-            Some(Ended::Exited(exit::DEADMAN)) => "was killed at its deadline".to_owned(),
-            Some(Ended::Signalled(number)) => {
-                let name = signal_hook::low_level::signal_name(number).map(str::to_owned);
-                let name = name.unwrap_or_else(|| format!("signal {number}"));
-                format!("was killed{} ({name})", if end.deadline_passed { " at its deadline" } else { "" })
-            }
-            Some(ended @ Ended::Exited(_)) => ended.to_string(),
-            None => "was gone".to_owned(),
-        };
-        let how = format!("released by the guardian after the host {ended}");
-        Self { order: Order { from: getpid(), leading, how }, from, until }
+        let ended = if told.unproven { "keeper of the command died".into() } else { ended_host(end) };
+        let how = format!("released by the guardian after the {ended}");
+        Some(Self { order: Order { from: getpid(), leading, how }, from, until })
     }
 
     /// Runs it, for as long as it may take. Reports what keeps it from being run.
@@ -93,10 +82,24 @@ impl Release {
     }
 }
 
+/// Says how the host ended.
+fn ended_host(end: &GuardEnded) -> String {
+    match end.supervisor {
+        Some(Ended::Exited(exit::DEADMAN)) => "host was killed at its deadline".into(),
+        Some(Ended::Signalled(number)) => {
+            let name = signal_hook::low_level::signal_name(number).map(str::to_owned);
+            let name = name.unwrap_or_else(|| format!("signal {number}"));
+            format!("host was killed{} ({name})", if end.deadline_passed { " at its deadline" } else { "" })
+        }
+        Some(ended @ Ended::Exited(_)) => format!("host {ended}"),
+        None => "host was gone".into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::notes::Farewell;
+    use crate::notes::{Farewell, Leading};
     use clap::{Args as _, FromArgMatches as _};
     use ielections::{Epoch, Incarnation};
     use std::time::Duration;
@@ -129,10 +132,24 @@ mod tests {
         let release = Release::of(&leader, &end(true, soon), &args).unwrap();
         assert_eq!(release.order.leading, leading);
         assert_eq!(release.order.how, "released by the guardian after the host was killed (SIGKILL)");
+        for (ended, how) in [
+            // A panic.
+            (Ended::Exited(101), "exited with status 101"),
+            (Ended::Signalled(6), "was killed (SIGABRT)"),
+            (Ended::Exited(exit::DEADMAN), "was killed at its deadline"),
+        ] {
+            let end = GuardEnded { supervisor: Some(ended), ..end(true, soon) };
+            let release = Release::of(&leader, &end, &args).unwrap();
+            assert_eq!(release.order.how, format!("released by the guardian after the host {how}"));
+        }
         assert_eq!(Release::of(&leader, &end(false, soon), &args), None, "no proof");
         assert_eq!(Release::of(&Told::default(), &end(true, soon), &args), None, "no claim");
         let orderly = Told { farewell: Some(Farewell::Exit(0)), ..leader };
         assert_eq!(Release::of(&orderly, &end(true, soon), &args), None, "an orderly end");
+        let without_keeper = Told { unproven: true, ..orderly };
+        let release = Release::of(&without_keeper, &end(true, soon), &args).unwrap();
+        assert_eq!(release.order.how, "released by the guardian after the keeper of the command died");
+        assert_eq!(Release::of(&without_keeper, &end(false, soon), &args), None, "no proof");
         let expired = Some(SystemClock::read().before(Duration::from_secs(4)));
         assert_eq!(Release::of(&leader, &end(true, expired), &args), None, "after the lease");
         args.quiet_time = Duration::from_secs(12);

@@ -69,9 +69,13 @@ impl Reporter {
         self.guardian.finished();
     }
 
-    /// Reports `cause` and ends this process at once, without a release: the guardian kills what is left of
-    /// the command, and the record expires (I6).
+    /// Reports `cause` and ends this process at once, without a release (I6): the guardian kills what is left
+    /// of the command. After the keeper's death the guardian releases the record, else it expires.
     pub(super) fn end_process(&self, run: &LeadershipRun, cause: &Cause) -> ! {
+        if matches!(cause, Cause::Unproven(_)) {
+            // Before the farewell, which says that nothing is left to release.
+            self.guardian.note(ToGuardian::Unproven.into());
+        }
         self.part(self.campaign_ended(run, cause).farewell);
         // Unlike `exit`, it runs no handlers, which could wait for a thread that hangs.
         signal_hook::low_level::exit(exit::SYSTEM.into())

@@ -1,6 +1,7 @@
 //! Which options are settings, and their names elsewhere: `--stop-timeout`, `VVM_STOP_TIMEOUT`,
 //! `stop-timeout`. Derived from clap's description of the command line, so that there is no second list.
 
+use super::Variables;
 use crate::args::{Cli, STAGES};
 use clap::{
     Arg, ArgAction, Command, CommandFactory as _,
@@ -32,6 +33,23 @@ const OTHER_PREFIXES: [&str; 3] = ["VVM_LEADER_", "VVM_TEST_", "VVM_STAGE_"];
 
 /// Returns the command line, with `--config` in each command that has settings.
 pub(crate) fn described() -> Command {
+    let cli = Cli::command();
+    let names = cli.get_subcommands().map(|command| command.get_name().to_owned()).collect::<Vec<_>>();
+    names.into_iter().fold(cli, |cli, name| cli.mut_subcommand(name, with_config))
+}
+
+/// Returns the command line with the command of `words` alone, if that one runs for long: what the
+/// description of all commands has taken of a process's memory is not given back. `None` also if one of the
+/// `variables` may be a misspelled setting.
+pub(crate) fn described_alone(words: &[OsString], variables: &Variables) -> Option<Command> {
+    let name = words.get(1)?.to_str()?;
+    let cli = Cli::with_command_alone(name)?.mut_subcommand(name, with_config);
+    let mut names = variables.iter().filter_map(|(name, _)| name.to_str());
+    let are_known = names.all(|name| !name.starts_with(PREFIX) || is_known_variable(&cli, name));
+    (are_known || STAGES.contains(&name)).then_some(cli)
+}
+
+fn with_config(command: Command) -> Command {
     let config = Arg::new(CONFIG)
         .long(CONFIG)
         .value_name("FILE")
@@ -43,14 +61,11 @@ pub(crate) fn described() -> Command {
              Every option is also a variable: VVM_TTL for --ttl, VVM_CONFIG for --config. The command line \
              overrides the environment, the environment overrides the file. A switch is true or false.",
         );
-    let with_config = |command: Command| match command.get_name() {
-        name if STAGES.contains(&name) => command.arg(config.clone().hide(true)),
-        _ if has_settings(&command) => command.arg(config.clone()),
+    match command.get_name() {
+        name if STAGES.contains(&name) => command.arg(config.hide(true)),
+        _ if has_settings(&command) => command.arg(config),
         _ => command,
-    };
-    let cli = Cli::command();
-    let names = cli.get_subcommands().map(|command| command.get_name().to_owned()).collect::<Vec<_>>();
-    names.into_iter().fold(cli, |cli, name| cli.mut_subcommand(name, with_config))
+    }
 }
 
 /// Whether a command has settings: it is not hidden, and works on a storage.

@@ -8,10 +8,10 @@ use std::time::Duration;
 use vvm_clock::SystemClock;
 
 /// The TTL. A standby that leads sooner must have got a released slot.
-const LONG: Duration = Duration::from_secs(60);
+pub(super) const LONG: Duration = Duration::from_secs(60);
 
 /// Prints whether it alone holds a lock. A process that it leaves behind holds the lock, too.
-fn alone(trial: &Trial) -> String {
+pub(super) fn alone(trial: &Trial) -> String {
     let lock = trial.folder().join("lock");
     format!(
         "exec 9>>'{}'; flock -n 9 && echo alone || echo not alone; (trap '' TERM; setsid sleep 1000 &); \
@@ -20,7 +20,7 @@ fn alone(trial: &Trial) -> String {
     )
 }
 
-fn ends(trial: &Trial) -> Vec<Value> {
+pub(super) fn ends(trial: &Trial) -> Vec<Value> {
     let (code, out, error) = trial.ask("history", &["--name", &trial.name(), "--json"]);
     assert_eq!(code, 0, "{error}");
     let history: Vec<Value> = serde_json::from_str(&out).unwrap();

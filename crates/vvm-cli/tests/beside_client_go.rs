@@ -1,0 +1,147 @@
+//! `vvm` and client-go's leader election are candidates for one Lease.
+//!
+//! It needs kube-apiserver: `cargo xtask test-drivers --only kubernetes` starts it, and builds the candidate
+//! of client-go.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "clippy knows tests, but not their helpers"
+)]
+
+use harness::{Level, Lines, Program, Running, Trial, eventually};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    env,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+use vvm_clock::SystemClock;
+
+const VVM: Program = Program::new(env!("CARGO_BIN_EXE_vvm"), Level::Guardian);
+
+/// The variables with the program and with a kubeconfig.
+const CLIENT_GO: &str = "VVM_TEST_CLIENT_GO";
+const KUBECONFIG: &str = "VVM_TEST_KUBECONFIG";
+
+/// The TTL of both, in seconds.
+const TTL: u32 = 3;
+
+/// How often a candidate of client-go looks in three TTLs at least: every 0.4 to 0.9 s.
+const LOOKS: usize = 23;
+
+/// A candidate of client-go.
+struct ClientGo {
+    child: Child,
+    stdout: Lines,
+    stderr: Lines,
+}
+
+impl ClientGo {
+    fn start(lease: &str) -> Self {
+        let mut command = Command::new(env::var(CLIENT_GO).unwrap());
+        command.args(["-kubeconfig", &env::var(KUBECONFIG).unwrap(), "-name", lease, "-id", "theirs"]);
+        command.args(["-ttl", &format!("{TTL}s"), "-v", "4"]);
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stdout = Lines::of("client-go's stdout", child.stdout.take().unwrap());
+        let stderr = Lines::of("client-go's stderr", child.stderr.take().unwrap());
+        Self { child, stdout, stderr }
+    }
+
+    fn terminate(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+    }
+}
+
+impl Drop for ClientGo {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _gone = self.child.kill();
+        self.child.wait().unwrap();
+    }
+}
+
+/// Returns what kubectl shows of a Lease.
+fn kubectl(lease: &str, output: &[&str]) -> String {
+    let mut command = Command::new("kubectl");
+    command.args(["--kubeconfig", &env::var(KUBECONFIG).unwrap(), "get", "lease", lease]);
+    let shown = command.args(output).output().unwrap();
+    assert!(shown.status.success(), "{}", String::from_utf8_lossy(&shown.stderr));
+    String::from_utf8(shown.stdout).unwrap()
+}
+
+fn field(lease: &str, name: &str) -> String {
+    kubectl(lease, &["-o", &format!("jsonpath={{.spec.{name}}}")])
+}
+
+/// Returns the Lease's columns as `kubectl get lease` prints them: name, holder, age.
+fn columns(lease: &str) -> Vec<String> {
+    let shown = kubectl(lease, &[]);
+    assert_eq!(
+        shown.lines().next().unwrap().split_whitespace().collect::<Vec<_>>(),
+        ["NAME", "HOLDER", "AGE"]
+    );
+    shown.lines().nth(1).unwrap().split_whitespace().map(str::to_owned).collect()
+}
+
+/// Waits until the holder has renewed for three TTLs.
+fn wait_for_renewals(lease: &str) {
+    let began = SystemClock::read();
+    let mut renewed = field(lease, "renewTime");
+    while SystemClock::read().since(began) < Duration::from_secs(3 * u64::from(TTL)) {
+        eventually("a renewal", || field(lease, "renewTime") != renewed);
+        renewed = field(lease, "renewTime");
+    }
+}
+
+fn vvm(trial: &Trial, lease: &str) -> Running {
+    let run = trial.run_script("echo leads; exec sleep 1000").with(["--name", lease, "--holder", "ours"]);
+    run.with(["--ttl", &format!("{TTL}s")]).start()
+}
+
+#[test]
+fn each_waits_while_the_other_leads_and_kubectl_shows_who_does() {
+    let trial = VVM.trial();
+    let lease = format!("beside-{}", std::process::id());
+
+    let mut ours = vvm(&trial, &lease);
+    ours.stdout.wait_for("leads");
+    let [name, holder, _age] = columns(&lease).try_into().unwrap();
+    assert_eq!((&*name, &*holder), (&*lease, "ours"));
+    assert_eq!(field(&lease, "leaseDurationSeconds"), TTL.to_string());
+
+    let renewed = field(&lease, "renewTime");
+
+    // client-go waits while we lead.
+    let mut theirs = ClientGo::start(&lease);
+    for _ in 0..LOOKS {
+        let refused = theirs.stderr.wait_for("has not yet expired");
+        assert!(refused.contains("ours"), "{refused}");
+    }
+    assert_ne!(field(&lease, "renewTime"), renewed);
+    assert_eq!(columns(&lease)[1], "ours");
+    assert_eq!(field(&lease, "leaseTransitions"), "1");
+
+    // It leads after our release, for which it need not wait a TTL.
+    ours.signal(Signal::TERM);
+    assert_eq!(ours.finish().signal(), 15);
+    let released = SystemClock::read();
+    theirs.stdout.wait_for("leading");
+    let took = SystemClock::read().since(released);
+    assert!(took < Duration::from_secs(u64::from(TTL)), "{took:?}");
+    assert_eq!(columns(&lease)[1], "theirs");
+
+    // We wait while it leads.
+    let mut ours = vvm(&trial, &lease);
+    ours.stderr.wait_for("waiting for leadership");
+    wait_for_renewals(&lease);
+    assert_eq!(columns(&lease)[1], "theirs");
+    theirs.terminate();
+    theirs.stdout.wait_for("lost");
+    // Its own renewals would have prevented that.
+    ours.stdout.wait_for("leads");
+    assert_eq!(columns(&lease)[1], "ours");
+    ours.signal(Signal::TERM);
+    assert_eq!(ours.finish().signal(), 15);
+    assert_eq!(field(&lease, "holderIdentity"), "");
+}
