@@ -1,9 +1,11 @@
-//! Servers that are built from Go modules, once per version and machine: outside the clone, which may be new.
+//! Servers from Go modules or packages of npm, and programs of our own in Go, once per version and machine:
+//! outside the clone, which may be new.
 
 use std::{
     env,
     ffi::OsString,
     fs::{self, File},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     io,
     path::{Path, PathBuf},
     process::Command,
@@ -22,7 +24,25 @@ pub struct GoServer {
     pub package: &'static str,
 }
 
-/// A server could not be built.
+/// A server that is a package of npm.
+#[derive(Clone, Copy, Debug)]
+pub struct NpmPackage {
+    /// The package.
+    pub name: &'static str,
+    /// Its version.
+    pub version: &'static str,
+}
+
+/// A program of our own in Go.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnProgram {
+    /// The name of the program.
+    pub name: &'static str,
+    /// Its files by name: module, sums and sources. Versions are those of the sums.
+    pub files: &'static [(&'static str, &'static str)],
+}
+
+/// A program could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// There is no folder for built servers.
@@ -36,15 +56,22 @@ pub enum BuildError {
         /// The system's error.
         cause: io::Error,
     },
-    /// Go is missing.
-    #[error("`go` can't be started ({0}): install Go, 1.24 or later")]
-    NoGo(io::Error),
-    /// Go failed.
-    #[error("`go {command}` failed for {name}:\n{output}")]
-    Go {
-        /// The server.
+    /// A tool is missing.
+    #[error("`{tool}` can't be started ({cause}): install {wanted}")]
+    NoTool {
+        /// The tool.
+        tool: String,
+        /// What to install.
+        wanted: &'static str,
+        /// The system's error.
+        cause: io::Error,
+    },
+    /// A tool failed.
+    #[error("`{command}` failed for {name}:\n{output}")]
+    Tool {
+        /// The program.
         name: &'static str,
-        /// The arguments of `go`.
+        /// The command.
         command: String,
         /// What it printed.
         output: String,
@@ -54,7 +81,7 @@ pub enum BuildError {
 impl GoServer {
     /// Returns the program if it was built before.
     pub fn cached(&self) -> Option<PathBuf> {
-        self.program(&folder()?).filter(|program| program.exists())
+        Some(program(&folder()?, self.name, self.release())).filter(|program| program.exists())
     }
 
     /// Returns the program, and builds it first unless it was built before. That takes minutes. A build by
@@ -63,54 +90,117 @@ impl GoServer {
     /// # Errors
     /// See [`BuildError`]. Nothing that is incomplete is left in place of the program.
     pub fn build(&self) -> Result<PathBuf, BuildError> {
-        let folder = folder().ok_or(BuildError::NoFolder)?;
-        let program = self.program(&folder).ok_or(BuildError::NoFolder)?;
-        let file = |path: &Path| {
-            let path = path.to_owned();
-            move |cause| BuildError::File { path, cause }
-        };
-        fs::create_dir_all(&folder).map_err(file(&folder))?;
-        let lock = folder.join("lock");
-        let locked = File::create(&lock).map_err(file(&lock))?;
-        locked.lock().map_err(file(&lock))?;
-        if program.exists() {
-            return Ok(program);
-        }
-        eprintln!("building {} {} once, into {}", self.name, self.version, program.display());
-        // The compiler's caches grow by gigabytes, and are of no use afterwards.
-        let work = tempfile::TempDir::new_in(&folder).map_err(file(&folder))?;
-        let module = work.path().join("module");
-        fs::create_dir(&module).map_err(file(&module))?;
-        self.go(work.path(), &["mod", "init", "server"])?;
-        self.go(work.path(), &["get", &format!("{}@{}", self.module, self.version)])?;
-        self.go(work.path(), &["build", "-ldflags", "-s -w", "-o", self.name, self.package])?;
-        let home = program.parent().unwrap_or(&folder);
-        fs::create_dir_all(home).map_err(file(home))?;
-        fs::rename(module.join(self.name), &program).map_err(file(&program))?;
-        Ok(program)
+        build(self.name, self.release(), |work| {
+            go(self.name, work, "mod", &["mod", "init", "server"])?;
+            go(self.name, work, "mod", &["get", &format!("{}@{}", self.module, self.version)])?;
+            go(self.name, work, "mod", &["build", "-ldflags", "-s -w", "-o", self.name, self.package])
+        })
     }
 
-    fn program(&self, folder: &Path) -> Option<PathBuf> {
-        let version = self.version.strip_prefix('v')?;
-        Some(folder.join(format!("{}-{version}", self.name)).join(self.name))
+    fn release(&self) -> &'static str {
+        self.version.trim_start_matches('v')
+    }
+}
+
+impl NpmPackage {
+    /// Returns the folder with the package and what it needs, and fetches it first unless it was before.
+    ///
+    /// # Errors
+    /// See [`BuildError`]. Nothing that is incomplete is left.
+    pub fn fetch(&self) -> Result<PathBuf, BuildError> {
+        build(self.name, self.version, |work| {
+            let package = format!("{}@{}", self.name, self.version);
+            let mut npm = Command::new("npm");
+            npm.args(["install", "--no-audit", "--no-fund", "--prefix", self.name, &package]);
+            npm.current_dir(work.join("module")).env("npm_config_cache", work.join("cache"));
+            run(self.name, "Node with npm", npm)
+        })
+    }
+}
+
+impl OwnProgram {
+    /// As [`GoServer::build`]; other files are another version.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn build(&self) -> Result<PathBuf, BuildError> {
+        build(self.name, &self.digest(), |work| {
+            for (name, text) in self.files {
+                let path = work.join("module").join(name);
+                fs::write(&path, text).map_err(file(&path))?;
+            }
+            go(self.name, work, "readonly", &["build", "-ldflags", "-s -w", "-o", self.name, "."])
+        })
     }
 
-    fn go(&self, work: &Path, arguments: &[&str]) -> Result<(), BuildError> {
-        let mut command = Command::new("go");
-        command
-            .args(arguments)
-            .current_dir(work.join("module"))
-            .env("GOCACHE", work.join("cache"))
-            .env("GOMODCACHE", work.join("modules"))
-            .env("GOFLAGS", "-mod=mod -modcacherw -buildvcs=false -trimpath")
-            .env("CGO_ENABLED", "0");
-        let output = command.output().map_err(BuildError::NoGo)?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let output = String::from_utf8_lossy(&output.stderr).into_owned();
-        Err(BuildError::Go { name: self.name, command: arguments.join(" "), output })
+    fn digest(&self) -> String {
+        // Of the same files it is the same in each process, and after an update of Rust at worst another one.
+        let mut hasher = DefaultHasher::new();
+        self.files.hash(&mut hasher);
+        format!("{:016x}", hasher.finish())
     }
+}
+
+/// Returns the program of this version. If there is none, `make` builds it in the folder `module` of the
+/// folder that it gets.
+fn build(
+    name: &'static str,
+    version: &str,
+    make: impl FnOnce(&Path) -> Result<(), BuildError>,
+) -> Result<PathBuf, BuildError> {
+    let folder = folder().ok_or(BuildError::NoFolder)?;
+    let program = program(&folder, name, version);
+    fs::create_dir_all(&folder).map_err(file(&folder))?;
+    let lock = folder.join("lock");
+    let locked = File::create(&lock).map_err(file(&lock))?;
+    locked.lock().map_err(file(&lock))?;
+    if program.exists() {
+        return Ok(program);
+    }
+    eprintln!("building {name} {version} once, into {}", program.display());
+    // The compiler's caches grow by gigabytes, and are of no use afterwards.
+    let work = tempfile::TempDir::new_in(&folder).map_err(file(&folder))?;
+    let module = work.path().join("module");
+    fs::create_dir(&module).map_err(file(&module))?;
+    make(work.path())?;
+    let home = program.parent().unwrap_or(&folder);
+    fs::create_dir_all(home).map_err(file(home))?;
+    fs::rename(module.join(name), &program).map_err(file(&program))?;
+    Ok(program)
+}
+
+/// Runs `go` in the folder `module` of `work`. `modules` is what it may do to the module file (`-mod`).
+fn go(name: &'static str, work: &Path, modules: &str, arguments: &[&str]) -> Result<(), BuildError> {
+    let mut command = Command::new("go");
+    command
+        .args(arguments)
+        .current_dir(work.join("module"))
+        .env("GOCACHE", work.join("cache"))
+        .env("GOMODCACHE", work.join("modules"))
+        .env("GOFLAGS", format!("-mod={modules} -modcacherw -buildvcs=false -trimpath"))
+        .env("CGO_ENABLED", "0");
+    run(name, "Go, 1.24 or later", command)
+}
+
+fn run(name: &'static str, wanted: &'static str, mut command: Command) -> Result<(), BuildError> {
+    let words = [command.get_program()].into_iter().chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+    let tool = words.first().cloned().unwrap_or_default();
+    let output = command.output().map_err(|cause| BuildError::NoTool { tool, wanted, cause })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let output = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(BuildError::Tool { name, command: words.join(" "), output })
+}
+
+fn file(path: &Path) -> impl FnOnce(io::Error) -> BuildError + use<> {
+    let path = path.to_owned();
+    move |cause| BuildError::File { path, cause }
+}
+
+fn program(folder: &Path, name: &str, version: &str) -> PathBuf {
+    folder.join(format!("{name}-{version}")).join(name)
 }
 
 /// Returns the folder of built servers: below `XDG_CACHE_HOME`, or `.cache` of the user.
@@ -132,7 +222,14 @@ mod tests {
             version: "v3.7.3",
             package: "go.etcd.io/etcd/server/v3",
         };
-        let program = server.program(Path::new("/cache")).unwrap();
+        let program = program(Path::new("/cache"), server.name, server.release());
         assert_eq!(program, Path::new("/cache/etcd-3.7.3/etcd"));
+    }
+
+    #[test]
+    fn other_files_are_another_version() {
+        let digest = |files| OwnProgram { name: "a", files }.digest();
+        assert_eq!(digest(&[("main.go", "a")]), digest(&[("main.go", "a")]));
+        assert_ne!(digest(&[("main.go", "a")]), digest(&[("main.go", "b")]));
     }
 }

@@ -16,8 +16,6 @@ use std::{
 /// The tests of a driver.
 #[derive(Debug)]
 pub(crate) struct Suite<'a> {
-    /// The packages and features that are built.
-    pub(crate) build: Build,
     /// The test binaries.
     pub(crate) tests: &'a [&'a str],
     /// The modules in them, and single cases with their module: `pause`, `outages::a_case`; all if empty.
@@ -26,26 +24,6 @@ pub(crate) struct Suite<'a> {
     pub(crate) threads: u8,
     /// Variables that tell the tests where the server is.
     pub(crate) environment: &'a [(&'a str, &'a str)],
-}
-
-/// The packages and features that tests are built with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Build {
-    /// `vvm-storage`, with the driver's feature alone.
-    Driver(&'static str),
-    /// The whole workspace with all features, as for its own tests, whose build is reused.
-    Everything,
-}
-
-impl Build {
-    fn arguments(self) -> Vec<&'static str> {
-        match self {
-            Self::Driver(feature) => {
-                vec!["--package", "vvm-storage", "--no-default-features", "--features", feature]
-            }
-            Self::Everything => vec!["--workspace", "--all-features"],
-        }
-    }
 }
 
 /// How many cases passed.
@@ -72,8 +50,8 @@ impl Suite<'_> {
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = owned::command(cargo).map_err(system)?;
         command
-            .args(["test", "--locked", "--no-fail-fast"])
-            .args(self.build.arguments())
+            // As for the workspace's own tests, whose build is reused.
+            .args(["test", "--locked", "--no-fail-fast", "--workspace", "--all-features"])
             .args(self.tests.iter().flat_map(|test| ["--test", test]))
             .args(["--", "--show-output", &format!("--test-threads={}", self.threads)])
             .args(self.only.iter().map(|name| filter(name)))

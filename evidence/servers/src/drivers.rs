@@ -6,12 +6,13 @@ mod s3;
 mod workers;
 
 use crate::{
-    cases::{Build, Cases, Suite},
+    cases::{Cases, Suite},
     end_to_end::{self, Selection},
 };
 use clap::ValueEnum;
 use servers::{
     cassandra::Plan,
+    client_go,
     dynamodb::DynamoDbLocal,
     etcd::{Cluster, Program},
     kubernetes::Kubernetes,
@@ -142,13 +143,7 @@ impl Driver {
     fn run(self, cluster: &Plan, selection: Selection<'_>, all_servers: bool) -> Result<Outcome, String> {
         match self {
             Self::Mem | Self::Sqlite | Self::Sled => {
-                let suite = Suite {
-                    build: Build::Driver(self.name()),
-                    tests: &["contract", "elections"],
-                    only: &[self.name()],
-                    threads: 4,
-                    environment: &[],
-                };
+                let suite = Suite { tests: &["suites"], only: &[self.name()], threads: 4, environment: &[] };
                 let suites = selection.or_all(|| suite.run())?;
                 // Two processes can't share the other two.
                 let end_to_end = (self == Self::Sqlite).then(|| selection.on_files()).transpose()?;
@@ -193,8 +188,7 @@ impl Driver {
             Self::S3 => s3::run(selection, all_servers),
             Self::Dynamodb => {
                 let on = |environment: &[(&str, &str)]| {
-                    let build = Build::Driver("dynamodb");
-                    Suite { build, tests: &["dynamodb"], only: &[], threads: 4, environment }.run()
+                    Suite { tests: &["dynamodb"], only: &[], threads: 4, environment }.run()
                 };
                 match env::var(DYNAMODB) {
                     Ok(endpoint) => Ok(Outcome::of_suites(on(&[(DYNAMODB, &endpoint)])?, endpoint)),
@@ -341,7 +335,7 @@ fn on_etcd(selection: Selection<'_>) -> Result<Outcome, String> {
 }
 
 fn etcd(only: &[&str], environment: &[(&str, &str)]) -> Result<Cases, String> {
-    Suite { build: Build::Driver("etcd"), tests: &["etcd"], only, threads: 4, environment }.run()
+    Suite { tests: &["etcd"], only, threads: 4, environment }.run()
 }
 
 /// The suites and `vvm` on an API server with roles.
@@ -352,21 +346,46 @@ fn on_kubernetes(selection: Selection<'_>) -> Result<Outcome, String> {
     let suites = selection.or_all(|| kubernetes(&[], &[(KUBERNETES, &server.url("default"))]))?;
     let at = server.address().to_string();
     let url = format!("{}&server=https://{at}", server.url("default"));
-    let end_to_end = Some(selection.on_server(&url, &at, &[])?);
-    Ok(Outcome { suites, end_to_end, place: server.version() })
+    let processes = selection.on_server(&url, &at, &[])?;
+    let mut place = server.version();
+    let beside = match selection.or_all(|| Ok::<_, String>(client_go::program()))? {
+        Some(Ok(program)) => {
+            place += &format!("; `vvm run` beside {}", client_go::VERSION);
+            Some(beside_client_go(&program, &server, &end_to_end::storage(&url, &at))?)
+        }
+        Some(Err(error)) => {
+            place += &format!("; not run: `vvm run` beside {} ({error})", client_go::VERSION);
+            None
+        }
+        None => None,
+    };
+    let end_to_end = Some(beside.map_or(processes, |beside| processes + beside));
+    Ok(Outcome { suites, end_to_end, place })
+}
+
+/// Runs `vvm` and client-go's leader election as candidates for one Lease.
+fn beside_client_go(
+    program: &Path,
+    server: &Kubernetes,
+    storage: &[(&'static str, &str); 2],
+) -> Result<Cases, String> {
+    let (program, kubeconfig) = (program.display().to_string(), server.kubeconfig().display().to_string());
+    let theirs = [("VVM_TEST_CLIENT_GO", &*program), ("VVM_TEST_KUBECONFIG", &*kubeconfig)];
+    let environment = &[&storage[..], &theirs].concat();
+    Suite { tests: &["beside_client_go"], only: &[], threads: 1, environment }.run()
 }
 
 fn kubernetes(only: &[&str], environment: &[(&str, &str)]) -> Result<Cases, String> {
-    Suite { build: Build::Driver("kubernetes"), tests: &["kubernetes"], only, threads: 4, environment }.run()
+    Suite { tests: &["kubernetes"], only, threads: 4, environment }.run()
 }
 
 fn postgres(only: &[&str], environment: &[(&str, &str)]) -> Result<Cases, String> {
-    Suite { build: Build::Driver("postgres"), tests: &["postgres"], only, threads: 4, environment }.run()
+    Suite { tests: &["postgres"], only, threads: 4, environment }.run()
 }
 
 fn scylla(tests: &'static [&'static str], environment: &[(&str, &str)]) -> Result<Cases, String> {
     // Three nodes on two cores are busy with each other.
     let is_cluster = environment.iter().any(|(_, value)| value.contains(','));
     let threads = if is_cluster { 2 } else { 4 };
-    Suite { build: Build::Driver("scylla"), tests, only: &[], threads, environment }.run()
+    Suite { tests, only: &[], threads, environment }.run()
 }

@@ -1,7 +1,7 @@
 //! The tests of `vvm-cli` on another storage. Cases about files are in the modules `files` and `places`,
 //! which run on files only. All others run on files; on a server, those that the storage can change.
 
-use crate::cases::{Build, Cases, Suite};
+use crate::cases::{Cases, Suite};
 
 /// The keyspace or table on a server.
 pub(crate) const STORAGE: &str = "end_to_end";
@@ -126,7 +126,7 @@ impl<'a> Selection<'a> {
 
 /// Each case has several processes, most of which wait.
 fn suite<'a>(only: &'a [&'a str], environment: &'a [(&'a str, &'a str)]) -> Suite<'a> {
-    Suite { build: Build::Everything, tests: &["guardian"], only, threads: THREADS, environment }
+    Suite { tests: &["guardian"], only, threads: THREADS, environment }
 }
 
 /// Returns the variables that tell the harness where the storage is.
@@ -137,7 +137,7 @@ pub(crate) fn storage<'a>(url: &'a str, at: &'a str) -> [(&'static str, &'a str)
 /// Runs the case of credential helpers of the AWS SDK, on DynamoDB.
 pub(crate) fn credentials(url: &str, at: &str, environment: &[(&str, &str)]) -> Result<Cases, String> {
     let environment = &[&storage(url, at), environment].concat();
-    Suite { build: Build::Everything, tests: &["credentials"], only: &[], threads: 1, environment }.run()
+    Suite { tests: &["credentials"], only: &[], threads: 1, environment }.run()
 }
 
 /// How many cases at once.

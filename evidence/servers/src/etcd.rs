@@ -82,6 +82,11 @@ impl Etcd {
         format!("http://{}", self.address)
     }
 
+    /// The storage's URL for a prefix.
+    pub fn storage(&self, prefix: &str) -> String {
+        format!("etcd://{}/{prefix}", self.address)
+    }
+
     /// Its version, as it prints it.
     pub fn version(&self) -> &str {
         &self.version

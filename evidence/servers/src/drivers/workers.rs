@@ -1,6 +1,6 @@
 //! The workers of `examples/workers`, whose stale writes PostgreSQL has to refuse.
 
-use crate::cases::{Build, Cases, Suite};
+use crate::cases::{Cases, Suite};
 use servers::target;
 use std::{
     fs,
@@ -32,8 +32,7 @@ pub(super) fn run(
     }
     // With `guardian`, cargo builds `vvm`, too. It has no such modules.
     let tests = &["guardian", "stale_writes"];
-    let suite =
-        Suite { build: Build::Everything, tests, only: &modules, threads: 3, environment: &environment };
+    let suite = Suite { tests, only: &modules, threads: 3, environment: &environment };
     let cases = suite.run()?;
     // Two in Rust, and one in each other language.
     let expected = modules.len() + 1;

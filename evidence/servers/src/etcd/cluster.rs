@@ -4,17 +4,15 @@ use super::{START_TIMEOUT, StartError};
 use crate::{
     built::{BuildError, GoServer},
     certificates::{self, ForServer},
-    free_address,
+    free_address, http,
     owned::{self, Owned},
 };
 use rustix::process::Signal;
 use std::{
-    env,
-    io::{self, Read, Write},
-    net::{SocketAddr, TcpStream},
+    env, io,
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
 };
 use tempfile::TempDir;
 
@@ -235,12 +233,7 @@ impl Member {
 }
 
 fn is_healthy(address: SocketAddr) -> io::Result<bool> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    stream.write_all(b"GET /health HTTP/1.0\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer.contains("\"health\":\"true\""))
+    Ok(http::get(address, "/health")?.contains("\"health\":\"true\""))
 }
 
 /// A server that dies with the thread that starts it, also from a test, which guards none.

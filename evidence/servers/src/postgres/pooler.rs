@@ -74,6 +74,11 @@ impl Pooler {
         format!("postgres://{USER}@{}/{database}", self.address)
     }
 
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Its version, as it prints it.
     pub fn version(&self) -> &str {
         &self.version
