@@ -1,105 +1,147 @@
-//! Fail-over after `kill -9` of the leader's host process, with a standby on the machine: the guardian
-//! releases the record, so the TTL does not matter.
+//! Fail-over after the death of the leader's host, with a standby on the machine: the guardian releases the
+//! record, so the TTL does not matter. It does if all processes die at once.
 
-use crate::figure::{Figure, Side, Statistic, Unit};
-use rustix::process::{Pid, Signal, kill_process};
-use servers::owned;
-use std::{
-    env, fs,
-    io::{self, BufRead as _, BufReader},
-    path::Path,
-    process::{Child, ChildStderr, ChildStdout, Stdio},
+use crate::{
+    candidate::{self, ProgramError},
+    figure::{Figure, Side, Statistic, Unit},
 };
-use tempfile::TempDir;
-use vvm_clock::SystemClock;
+use harness::{Level, MemoryGroup, Program, Running, Trial, eventually, has_ended, is_permitted};
+use rustix::process::{Signal, kill_process};
+use std::{io, time::Duration};
+use vvm_clock::{Instant, SystemClock};
 
-/// Why there is no figure.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DeadHostError {
-    #[error("vvm could not be started or read: {0}; build it with `cargo build --profile dist -p vvm-cli`")]
-    System(#[from] io::Error),
-    #[error("the command of the next leader printed `{0}` instead of `alone`")]
-    NotAlone(String),
-    #[error("vvm has no host process")]
-    NoHost,
+/// How a leader's host dies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Death {
+    /// Of this signal.
+    Of(Signal),
+    /// The kernel ends it in a control group without memory. Counted from its end.
+    OutOfMemory,
+    /// Stopped, it is killed at its deadline. Counted from its end.
+    Deadline,
+    /// All processes of the leader die at once, with their PID namespace. Counted from the last renewal.
+    OfMachine,
 }
 
-pub(crate) fn measure(quick: bool) -> Result<Figure, DeadHostError> {
-    let rounds = if quick { 5 } else { 50 };
-    let folder = tempfile::tempdir()?;
-    let mut leader = Candidate::start(&folder)?;
-    leader.leads()?;
-    let mut samples = Vec::new();
-    for _ in 0..rounds {
-        let mut standby = Candidate::start(&folder)?;
-        standby.waits()?;
-        let host = leader.host()?;
-        let killed_at = SystemClock::read();
-        kill_process(host, Signal::KILL).map_err(io::Error::from)?;
-        standby.leads()?;
-        samples.push(SystemClock::read().since(killed_at).as_secs_f64());
-        leader.child.wait()?;
-        leader = standby;
-    }
-    kill_process(Pid::from_child(&leader.child), Signal::TERM).map_err(io::Error::from)?;
-    leader.child.wait()?;
-    Ok(Figure::new("next command after kill -9 of the host, TTL 20 s", Unit::Seconds, samples)
-        .with_goal(Statistic::Median, Side::AtMost, 0.1)
-        .with_goal(Statistic::Max, Side::AtMost, 0.5))
+struct Row {
+    name: &'static str,
+    death: Death,
+    level: Level,
+    /// Whether the guardian is process 1 of a PID namespace.
+    is_first: bool,
+    rounds: usize,
 }
 
-/// A `vvm run`, which dies with this process.
-struct Candidate {
-    child: Child,
-    stdout: BufReader<ChildStdout>,
-    /// Kept open: `vvm` writes more.
-    stderr: BufReader<ChildStderr>,
+const KILLED: Row = Row {
+    name: "kill -9",
+    death: Death::Of(Signal::KILL),
+    level: Level::Guardian,
+    is_first: false,
+    rounds: 50,
+};
+
+/// A panic is not among them: nothing outside a released program makes it panic.
+const ROWS: [Row; 8] = [
+    KILLED,
+    Row { name: "kill -9, level cgroup", level: Level::ControlGroup, ..KILLED },
+    Row { name: "kill -9, level pidns", level: Level::PidNamespace, ..KILLED },
+    Row { name: "kill -9, guardian is process 1", is_first: true, ..KILLED },
+    Row { name: "abort", death: Death::Of(Signal::ABORT), ..KILLED },
+    Row { name: "out of memory", death: Death::OutOfMemory, ..KILLED },
+    Row { name: "stopped until its deadline", death: Death::Deadline, rounds: 10, ..KILLED },
+    Row {
+        name: "machine, from its last renewal",
+        death: Death::OfMachine,
+        is_first: true,
+        rounds: 10,
+        ..KILLED
+    },
+];
+
+/// Starts what follows as process 1 of a PID namespace, which ends with `unshare`.
+const NAMESPACE: [&str; 5] = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
+
+/// Measures all rows; with `quick` few rounds, and without those that take most of a TTL.
+pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, ProgramError> {
+    let mut figures = Vec::new();
+    for row in ROWS {
+        let rounds = if quick { row.rounds / 25 } else { row.rounds };
+        match row.measure(candidate::program(row.level)?, rounds) {
+            Ok(samples) if samples.is_empty() => {}
+            Ok(samples) => figures.push(row.figure(samples)),
+            Err(cause) => eprintln!("bench: {} is left out: {cause}", row.name),
+        }
+    }
+    Ok(figures)
 }
 
-impl Candidate {
-    fn start(folder: &TempDir) -> Result<Self, DeadHostError> {
-        let at = |name: &str| folder.path().join(name).display().to_string();
-        // Each command holds a lock for as long as it, or what it leaves behind, lives.
-        let script = format!(
-            "exec 9>>'{}'; flock -n 9 && echo alone || echo beside another; exec sleep 1000",
-            at("lock")
-        );
-        let mut command = owned::command(env::current_exe()?.with_file_name("vvm"))?;
-        command.args(["run", "--name", "bench", "--ttl", "20s", "--storage"]);
-        command.arg(format!("sqlite:{}", at("leader.db"))).args(["--local-dir", &at("local")]);
-        command.args(["--", "sh", "-c", &script]);
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
-            return Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
-        };
-        Ok(Self { child, stdout: BufReader::new(stdout), stderr: BufReader::new(stderr) })
+impl Row {
+    /// Returns the seconds from each death until the next command works. Fails if this machine does not
+    /// allow such a death.
+    fn measure(&self, program: Program, rounds: usize) -> io::Result<Vec<f64>> {
+        let before = if self.is_first { &NAMESPACE[..] } else { &[] };
+        if program.level() != self.level || !is_permitted(&[before, &["true"]].concat()) {
+            return Err(io::Error::other("this machine does not allow it"));
+        }
+        let trial = program.trial();
+        let mut leader = candidate::start(&trial, before, &[])?;
+        leader.stdout.wait_for("alone");
+        let mut samples = Vec::new();
+        for _ in 0..rounds {
+            let mut standby = candidate::start(&trial, before, &[])?;
+            standby.stderr.wait_for("waiting for leadership");
+            let died_at = self.death.strike(&trial, &leader)?;
+            standby.stdout.wait_for("alone");
+            samples.push(SystemClock::read().since(died_at).as_secs_f64());
+            leader.finish();
+            leader = standby;
+        }
+        Ok(samples)
     }
 
-    /// Waits until its command works.
-    fn leads(&mut self) -> Result<(), DeadHostError> {
-        let mut line = String::new();
-        self.stdout.read_line(&mut line)?;
-        if line == "alone\n" { Ok(()) } else { Err(DeadHostError::NotAlone(line.trim().into())) }
+    fn figure(&self, samples: Vec<f64>) -> Figure {
+        let figure = Figure::new(format!("next command, TTL 20 s: {}", self.name), Unit::Seconds, samples);
+        match self.death {
+            // 1.05 TTL and 50 ms.
+            Death::OfMachine => figure.with_goal(Statistic::Max, Side::AtMost, 21.05),
+            Death::Of(_) | Death::OutOfMemory | Death::Deadline => figure
+                .with_goal(Statistic::Median, Side::AtMost, 0.1)
+                .with_goal(Statistic::Max, Side::AtMost, 0.5),
+        }
     }
+}
 
-    /// Waits until it campaigns.
-    fn waits(&mut self) -> Result<(), DeadHostError> {
-        let mut line = String::new();
-        while !line.contains("waiting for leadership") {
-            line.clear();
-            if self.stderr.read_line(&mut line)? == 0 {
-                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+impl Death {
+    /// Has the host of `leader` die. Returns the instant to count from.
+    fn strike(self, trial: &Trial, leader: &Running) -> io::Result<Instant> {
+        let host = leader.host();
+        let began_at = SystemClock::read();
+        match self {
+            Self::Of(signal) => {
+                kill_process(host, signal)?;
+                Ok(began_at)
+            }
+            Self::OutOfMemory => Ok(MemoryGroup::of(&format!("{}-{host}", trial.mark()))?.exhaust(host)),
+            Self::Deadline => {
+                kill_process(host, Signal::STOP)?;
+                eventually("the host is killed at its deadline", || has_ended(host));
+                Ok(SystemClock::read())
+            }
+            Self::OfMachine => {
+                leader.signal(Signal::KILL);
+                eventually("the host dies with its namespace", || has_ended(host));
+                renewed_at(trial)
             }
         }
-        Ok(())
     }
+}
 
-    /// The only child of the guardian, which has one thread.
-    fn host(&self) -> Result<Pid, DeadHostError> {
-        let guardian = self.child.id().to_string();
-        let children = Path::new("/proc").join(&guardian).join("task").join(&guardian).join("children");
-        let children = fs::read_to_string(children)?;
-        let host = children.split_whitespace().next().and_then(|host| Pid::from_raw(host.parse().ok()?));
-        host.ok_or(DeadHostError::NoHost)
-    }
+/// Returns when the record was written last.
+fn renewed_at(trial: &Trial) -> io::Result<Instant> {
+    let asked_at = SystemClock::read();
+    let (_, shown, said) = trial.status(&["--name", &trial.name(), "--json"]);
+    let slots: serde_json::Value = serde_json::from_str(&shown)?;
+    let age = slots.pointer("/0/age_ms").and_then(serde_json::Value::as_u64);
+    let age = age.ok_or_else(|| io::Error::other(format!("vvm status shows no age: {said}")))?;
+    Ok(asked_at.before(Duration::from_millis(age)))
 }

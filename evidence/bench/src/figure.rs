@@ -8,7 +8,9 @@ use serde::Serialize;
 pub(crate) enum Unit {
     PairsPerSecond,
     PerSecond,
+    PerMinute,
     Bytes,
+    Megabytes,
     Microseconds,
     Milliseconds,
     Seconds,

@@ -3,19 +3,24 @@
 //! A missed goal is printed and is no failure: it may be the machine's fault.
 #![forbid(unsafe_code)]
 
-mod beside_etcdctl;
+mod beside_peers;
+mod between_machines;
+mod candidate;
 mod dead_host;
 mod figure;
 mod held;
-#[cfg(feature = "dynamodb")]
 mod own_servers;
 mod pairs;
+mod process;
 mod report;
 mod resources;
 mod setup;
+#[cfg(feature = "postgres")]
+mod standbys;
 mod step_up;
 mod storage;
 mod succession;
+mod waiting;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use figure::Figure;
@@ -37,29 +42,34 @@ struct CommandLine {
     only: Vec<Measurement>,
     /// Only this storage: each verb beside its bare statement, 64 leaders that renew at once, 100 candidates
     /// at once. `sqlite:PATH`, `sled:PATH`, `scylla://HOSTS/KEYSPACE`, `postgres://USER@HOST/DATABASE`,
-    /// `dynamodb://REGION/TABLE`; creates a missing keyspace, schema or table.
+    /// `etcd://HOSTS/PREFIX`, `k8s://NAMESPACE`, `dynamodb://REGION/TABLE`; initialises the storage.
     #[arg(long, value_name = "URL", conflicts_with = "only")]
     storage: Option<String>,
     /// As `--storage`, on a cluster of so many nodes of Apache Cassandra, which it starts and ends.
     #[cfg(feature = "scylla")]
     #[arg(long, value_name = "NODES", conflicts_with_all = ["only", "storage"])]
     cassandra: Option<std::num::NonZeroU8>,
-    /// With `--storage` (also `mem:`) or `--cassandra`: only documents, in batches of 32, by one leader and
-    /// by eight.
+    /// With `--storage` (also `mem:`), `--cassandra` or `--server`: only documents, in batches of 32, by one
+    /// leader and by eight.
     #[arg(long, conflicts_with = "only")]
     documents: bool,
-    /// As `--storage`, on DynamoDB Local, which it starts and ends.
-    #[cfg(feature = "dynamodb")]
-    #[arg(long, conflicts_with_all = ["only", "storage"])]
-    dynamodb_local: bool,
-    /// As `--storage`, on PostgreSQL, which it starts and ends.
-    #[cfg(feature = "postgres")]
-    #[arg(long, conflicts_with_all = ["only", "storage"])]
-    postgres: bool,
-    /// `vvm run` beside `etcdctl lock`: hand-over, fail-over, and the cost of waiting (needs Debian's
-    /// packages etcd-server and etcd-client).
+    /// As `--storage`, on this server, which it starts and ends.
+    #[arg(long, value_name = "SCHEME", conflicts_with_all = ["only", "storage"])]
+    server: Option<own_servers::Server>,
+    /// `vvm run` beside `etcdctl lock` and client-go's leader election: hand-over, fail-over, and the cost of
+    /// waiting. Needs Debian's packages etcd-server and etcd-client; client-go is left out unless
+    /// kube-apiserver was built.
     #[arg(long, conflicts_with_all = ["only", "storage", "documents"])]
-    beside_etcdctl: bool,
+    beside_peers: bool,
+    /// Hand-over and fail-over between two network namespaces, on PostgreSQL, etcd and Kubernetes, which it
+    /// starts and ends (needs root and iproute2). Kubernetes is left out unless kube-apiserver was built.
+    #[arg(long, conflicts_with_all = ["only", "storage", "documents", "beside_peers"])]
+    between_machines: bool,
+    /// Requests and connections of so many standbys on PostgreSQL, which it starts and ends, with and without
+    /// notifications.
+    #[cfg(feature = "postgres")]
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["only", "storage", "documents"])]
+    standbys: Option<std::num::NonZeroU16>,
     /// Fewer and shorter rounds, to see that it works.
     #[arg(long)]
     quick: bool,
@@ -76,9 +86,9 @@ enum Part {
     /// One round of `step-up`, in a process of its own.
     #[command(hide = true)]
     StepUpRound(step_up::Round),
-    /// The command that is run beside etcdctl.
+    /// The command that `vvm` and its peers run.
     #[command(hide = true)]
-    EtcdctlWork {
+    PeersWork {
         /// The file in which it notes its start.
         file: std::path::PathBuf,
     },
@@ -98,6 +108,8 @@ enum Measurement {
     Succession,
     /// Fail-over between real processes after the death of the leader's host.
     DeadHost,
+    /// What `vvm run` costs while it waits and while it leads: memory, CPU, wake-ups, requests.
+    Waiting,
 }
 
 impl Measurement {
@@ -108,7 +120,8 @@ impl Measurement {
             Self::StepUp => step_up::measure(quick)?,
             Self::Sqlite => storage::measure_sqlite_verbs(quick)?,
             Self::Succession => succession::measure(quick)?,
-            Self::DeadHost => vec![dead_host::measure(quick)?],
+            Self::DeadHost => dead_host::measure(quick)?,
+            Self::Waiting => waiting::measure(quick)?,
         })
     }
 }
@@ -131,12 +144,19 @@ fn run(line: &CommandLine) -> Result<(), Box<dyn Error>> {
     match &line.part {
         Some(Part::HeldRound(round)) => return Ok(round.run()?),
         Some(Part::StepUpRound(round)) => return Ok(round.run()?),
-        Some(Part::EtcdctlWork { file }) => return Ok(beside_etcdctl::work(file)?),
+        Some(Part::PeersWork { file }) => return Ok(beside_peers::work(file)?),
         None => {}
     }
     let mut out = io::stdout().lock();
-    if line.beside_etcdctl {
-        return beside_etcdctl::run(&mut out, line.quick, line.json);
+    if line.beside_peers {
+        return beside_peers::run(&mut out, line.quick, line.json).map_err(|error| error as Box<dyn Error>);
+    }
+    if line.between_machines {
+        return print(&mut out, line, &between_machines::measure(line.quick)?);
+    }
+    #[cfg(feature = "postgres")]
+    if let Some(standbys) = line.standbys {
+        return print(&mut out, line, &standbys::measure(standbys, line.quick)?);
     }
     let measure = if line.documents { storage::measure_documents } else { storage::measure };
     if let Some(url) = &line.storage {
@@ -147,19 +167,10 @@ fn run(line: &CommandLine) -> Result<(), Box<dyn Error>> {
         let cluster = servers::cassandra::Cassandra::start(nodes.get(), &servers::target())?;
         return print(&mut out, line, &measure(&cluster.url("bench"), line.quick)?);
     }
-    #[cfg(feature = "postgres")]
-    if line.postgres {
-        let server = servers::postgres::Postgres::start(&servers::target(), &[], &[])?;
-        writeln!(out, "{}", server.version())?;
-        // As many as the bare writers have.
-        let url = format!("{}?connections={}", server.url("postgres"), storage::LEADERS);
-        return print(&mut out, line, &measure(&url, line.quick)?);
-    }
-    #[cfg(feature = "dynamodb")]
-    if line.dynamodb_local {
+    if let Some(server) = line.server {
         let options = [("--json", line.json), ("--quick", line.quick), ("--documents", line.documents)];
         let given = options.iter().filter(|(_, given)| *given).map(|(option, _)| *option);
-        return own_servers::on_dynamodb_local(&given.collect::<Vec<_>>());
+        return server.measure(&given.collect::<Vec<_>>());
     }
     if line.documents {
         return Err("--documents needs a storage to put them into: --storage URL".into());

@@ -68,7 +68,9 @@ impl Unit {
     fn written(self, number: f64) -> String {
         match self {
             Self::PairsPerSecond | Self::PerSecond => format!("{number:.0}/s"),
+            Self::PerMinute => format!("{number:.0}/min"),
             Self::Bytes => format!("{number:.0} B"),
+            Self::Megabytes => format!("{number:.2} MB"),
             Self::Microseconds => format!("{number:.2} µs"),
             Self::Milliseconds => format!("{number:.1} ms"),
             Self::Seconds => format!("{number:.2} s"),

@@ -4,6 +4,10 @@
 
 #[cfg(feature = "dynamodb")]
 mod dynamodb;
+#[cfg(feature = "etcd")]
+mod etcd;
+#[cfg(feature = "kubernetes")]
+mod kubernetes;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "scylla")]
@@ -14,7 +18,7 @@ mod sqlite;
 
 use super::StorageError;
 use async_trait::async_trait;
-use std::{error::Error, time::Duration};
+use std::{error::Error, ops::Range};
 
 /// An error of the client library.
 pub(super) type BareError = Box<dyn Error + Send + Sync>;
@@ -32,11 +36,17 @@ pub(super) trait BareStatements {
     /// Makes the slot vacant.
     async fn release(&mut self, slot: u32) -> Result<(), BareError>;
 
-    /// Lets so many writers renew as fast as they can, each with a connection and a slot of its own from
-    /// `first` on. Returns how many renewals a second they make together; `None` if this is not measured.
-    async fn rate(&mut self, _writers: u32, _first: u32, _span: Duration) -> Result<Option<f64>, BareError> {
+    /// Claims each of `slots` for a writer of its own; `None` if many writers at once are not measured.
+    async fn writers(&mut self, _slots: Range<u32>) -> Result<Option<Vec<Box<dyn BareWriter>>>, BareError> {
         Ok(None)
     }
+}
+
+/// One of many that renew at once.
+#[async_trait(?Send)]
+pub(super) trait BareWriter {
+    /// Replaces its last write by the next one.
+    async fn renew(&mut self) -> Result<(), BareError>;
 }
 
 /// Returns the statements of the driver that `url` names.
@@ -49,6 +59,10 @@ pub(super) async fn open(url: &str) -> Result<Box<dyn BareStatements>, StorageEr
         Some(("scylla", _)) => Ok(Box::new(scylla::Scylla::connect(url).await?)),
         #[cfg(feature = "postgres")]
         Some(("postgres", _)) => Ok(Box::new(postgres::Postgres::connect(url).await?)),
+        #[cfg(feature = "etcd")]
+        Some(("etcd", _)) => Ok(Box::new(etcd::Etcd::new(url)?)),
+        #[cfg(feature = "kubernetes")]
+        Some(("k8s", _)) => Ok(Box::new(kubernetes::Kubernetes::open(url).await?)),
         #[cfg(feature = "dynamodb")]
         Some(("dynamodb", _)) => Ok(Box::new(dynamodb::DynamoDb::connect(url).await?)),
         _ => Err(StorageError::Bare(

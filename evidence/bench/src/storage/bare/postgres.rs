@@ -1,12 +1,10 @@
 //! PostgreSQL: one prepared statement for each verb, in a table of the driver's shape.
 
-use super::{BareError, BareStatements, HOLDER, INCARNATION, TTL_NANOS, key};
+use super::{BareError, BareStatements, BareWriter, HOLDER, INCARNATION, TTL_NANOS, key};
 use async_trait::async_trait;
-use futures_util::future::try_join_all;
-use std::time::Duration;
+use std::ops::Range;
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, NoTls, Statement};
-use vvm_clock::{Instant, SystemClock};
 
 const CREATION: &str = "CREATE TABLE IF NOT EXISTS bench_bare (pk bytea PRIMARY KEY, epoch bigint NOT NULL, \
     incarnation bytea, write bigint, ttl_nanos bigint, holder bytea, last_batch bigint NOT NULL DEFAULT 0) \
@@ -25,6 +23,14 @@ pub(super) struct Postgres {
     place: String,
     writer: Writer,
     connections: JoinSet<()>,
+}
+
+/// One of many writers.
+struct Renewing {
+    writer: Writer,
+    slot: u32,
+    /// The last one.
+    write: i64,
 }
 
 /// A connection, and its statements.
@@ -71,17 +77,6 @@ impl Writer {
             &[&key, &EPOCH, &incarnation, &TTL_NANOS, &holder, &write];
         one(self.client.execute(&self.renew, parameters).await?)
     }
-
-    /// Renews until then; how often.
-    async fn renew_until(&self, slot: u32, until: Instant) -> Result<u64, BareError> {
-        self.claim(slot).await?;
-        let mut writes = 0;
-        while SystemClock::read() < until {
-            self.renew(slot, writes).await?;
-            writes += 1;
-        }
-        Ok(writes.unsigned_abs())
-    }
 }
 
 /// Runs share a table.
@@ -108,15 +103,22 @@ impl BareStatements for Postgres {
         one(self.writer.client.execute(&self.writer.release, &[&key, &EPOCH, &incarnation]).await?)
     }
 
-    async fn rate(&mut self, writers: u32, first: u32, span: Duration) -> Result<Option<f64>, BareError> {
-        let mut each = Vec::new();
-        for _ in 0..writers {
-            each.push(Writer::connect(&self.place, &mut self.connections).await?);
+    async fn writers(&mut self, slots: Range<u32>) -> Result<Option<Vec<Box<dyn BareWriter>>>, BareError> {
+        let mut writers: Vec<Box<dyn BareWriter>> = Vec::new();
+        for slot in slots {
+            let writer = Writer::connect(&self.place, &mut self.connections).await?;
+            writer.claim(slot).await?;
+            writers.push(Box::new(Renewing { writer, slot, write: 0 }));
         }
-        let began = SystemClock::read();
-        let until = began.after(span);
-        let renewals = each.iter().zip(first..).map(|(writer, slot)| writer.renew_until(slot, until));
-        let made: u64 = try_join_all(renewals).await?.into_iter().sum();
-        Ok(Some(made as f64 / began.until(SystemClock::read()).as_secs_f64()))
+        Ok(Some(writers))
+    }
+}
+
+#[async_trait(?Send)]
+impl BareWriter for Renewing {
+    async fn renew(&mut self) -> Result<(), BareError> {
+        self.writer.renew(self.slot, self.write).await?;
+        self.write += 1;
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! ScyllaDB and Apache Cassandra: one lightweight transaction for each verb, in the driver's table, through a
 //! session with its settings.
 
-use super::{BareError, BareStatements, HOLDER, INCARNATION, TTL_NANOS, key};
+use super::{BareError, BareStatements, BareWriter, HOLDER, INCARNATION, TTL_NANOS, key};
 use ::scylla::{
     client::{execution_profile::ExecutionProfile, session::Session, session_builder::SessionBuilder},
     policies::retry::FallthroughRetryPolicy,
@@ -10,12 +10,21 @@ use ::scylla::{
     value::{CqlValue, Row},
 };
 use async_trait::async_trait;
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
+#[derive(Clone)]
 pub(super) struct Scylla {
-    session: Session,
+    session: Arc<Session>,
     swap: PreparedStatement,
     release: PreparedStatement,
+}
+
+/// One of many writers that share a session, as the leaders of a handle do.
+struct Writer {
+    statements: Scylla,
+    slot: u32,
+    /// The last one.
+    write: i64,
 }
 
 /// The columns of a slot; all null if it was never led.
@@ -53,7 +62,7 @@ impl Scylla {
             i64::MIN
         );
         let (swap, release) = (session.prepare(swap).await?, session.prepare(release).await?);
-        Ok(Self { session, swap, release })
+        Ok(Self { session: Arc::new(session), swap, release })
     }
 
     async fn swap(&self, slot: u32, old: Record, new: Record) -> Result<(), BareError> {
@@ -93,5 +102,23 @@ impl BareStatements for Scylla {
 
     async fn release(&mut self, slot: u32) -> Result<(), BareError> {
         self.execute(&self.release, (self.key(slot), 1_i64, INCARNATION.as_slice())).await
+    }
+
+    async fn writers(&mut self, slots: Range<u32>) -> Result<Option<Vec<Box<dyn BareWriter>>>, BareError> {
+        let mut writers: Vec<Box<dyn BareWriter>> = Vec::new();
+        for slot in slots {
+            self.claim(slot).await?;
+            writers.push(Box::new(Writer { statements: self.clone(), slot, write: 0 }));
+        }
+        Ok(Some(writers))
+    }
+}
+
+#[async_trait(?Send)]
+impl BareWriter for Writer {
+    async fn renew(&mut self) -> Result<(), BareError> {
+        self.statements.swap(self.slot, record(self.write), record(self.write + 1)).await?;
+        self.write += 1;
+        Ok(())
     }
 }

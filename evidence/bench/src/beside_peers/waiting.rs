@@ -1,10 +1,11 @@
 //! Memory and CPU of a waiting candidate: all its processes.
 
 use super::{
+    Failure,
     compared_program::{Candidate, ComparedProgram},
-    comparison::{Comparison, Sample},
+    comparison::{Column, Comparison, Sample},
 };
-use std::{error::Error, io, path::Path, time::Duration};
+use std::{io, path::Path, time::Duration};
 use vvm_clock::SystemClock;
 
 /// How many candidates wait.
@@ -18,16 +19,19 @@ const CPU: &str = "a standby looks once a second, and its server tells it nothin
 
 /// Measures one program after the other, not side by side.
 pub(crate) fn measure(
-    theirs: &ComparedProgram,
-    ours: &ComparedProgram,
+    programs: &[ComparedProgram],
     folder: &Path,
+    ttl: Duration,
     watched: Duration,
-) -> Result<Vec<Comparison>, Box<dyn Error>> {
-    let (theirs, ours) = (used(theirs, folder, watched)?, used(ours, folder, watched)?);
-    let samples =
-        |of: fn(&Used) -> f64, used: &[Used]| used.iter().map(|used| Sample(Some(of(used)))).collect();
-    let line = |title, unit, of, reason| {
-        Comparison::new(title, unit, samples(of, &theirs), samples(of, &ours), reason)
+) -> Result<Vec<Comparison>, Failure> {
+    let all = programs
+        .iter()
+        .map(|program| Ok((program, used(program, folder, ttl, watched)?)))
+        .collect::<Result<Vec<_>, Failure>>()?;
+    let line = |title, unit, of: fn(&Used) -> f64, reason| {
+        let samples = |used: &[Used]| used.iter().map(|used| Sample(Some(of(used)))).collect();
+        let columns = all.iter().map(|(program, used)| Column::of(program, samples(used))).collect();
+        Comparison::new(title, unit, columns, reason)
     };
     Ok(vec![
         line("memory of a waiting candidate, sum of RSS", "MB", |used| used.resident as f64 / 1e6, MEMORY),
@@ -46,11 +50,12 @@ struct Used {
 fn used(
     compared_program: &ComparedProgram,
     folder: &Path,
+    ttl: Duration,
     watched: Duration,
-) -> Result<Vec<Used>, Box<dyn Error>> {
-    let scene = folder.join(format!("{}-waiting", compared_program.program()));
-    let candidates =
-        (0..=WAITING).map(|number| compared_program.start(&scene, number)).collect::<io::Result<Vec<_>>>()?;
+) -> Result<Vec<Used>, Failure> {
+    let scene = folder.join(format!("{}-waiting", compared_program.name()));
+    let start = |number| compared_program.start(&scene, ttl, number);
+    let candidates = (0..=WAITING).map(start).collect::<io::Result<Vec<_>>>()?;
     SystemClock::block_for(SETTLED);
     let cpu = |candidate: &Candidate| candidate.process_tree().cpu_time();
     // The holder runs a command and is left out. There is exactly one.

@@ -1,19 +1,27 @@
 //! One trial: one candidate holds, one waits, the holder is ended, and the waiting one's command runs.
 
-use super::{compared_program::ComparedProgram, process_tree::ProcessTree};
-use rustix::process::Signal;
-use std::{error::Error, fs, path::Path, time::Duration};
+use super::{
+    Failure,
+    compared_program::ComparedProgram,
+    process_tree::{ProcessTree, send},
+};
+use harness::MemoryGroup;
+use rustix::process::{Pid, Signal};
+use std::{fs, path::Path, process, time::Duration};
 use vvm_clock::{Instant, SystemClock};
 
 /// How long a process may take to open its storage and lead.
 const STARTS: Duration = Duration::from_secs(30);
 
-/// How long the second one waits before the trial, plus up to a second at random, so that trials begin at
-/// different points between two looks.
+/// How long the second one waits before the trial.
 const WAITED: Duration = Duration::from_millis(2500);
 
-/// When a trial is given up.
-const GIVES_UP: Duration = Duration::from_secs(15);
+/// Plus up to so many milliseconds at random, so that trials begin at different points between two looks, and
+/// not all at once.
+const SPREAD: u64 = 5000;
+
+/// When a trial is given up, in TTLs.
+const GIVES_UP: u32 = 3;
 
 /// How the holder is ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,41 +29,65 @@ pub(crate) enum Blow {
     TermToOne,
     TermToAll,
     KillOne,
+    OutOfMemory,
+    Hang,
     KillAll,
 }
 
 impl Blow {
-    pub(crate) const ALL: [Self; 4] = [Self::TermToOne, Self::TermToAll, Self::KillOne, Self::KillAll];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::TermToOne, Self::TermToAll, Self::KillOne, Self::OutOfMemory, Self::Hang, Self::KillAll];
 
     pub(crate) fn title(self) -> &'static str {
         match self {
-            Self::TermToOne => "clean hand-over, SIGTERM to the program",
-            Self::TermToAll => "clean hand-over, SIGTERM to all its processes",
-            Self::KillOne => "crash, kill -9 of the program",
-            Self::KillAll => "crash, kill -9 of all its processes",
+            Self::TermToOne => "TERM to the program",
+            Self::TermToAll => "TERM to all its processes",
+            Self::KillOne => "kill -9 of the program",
+            Self::OutOfMemory => "out of memory, for the process that renews",
+            Self::Hang => "hang: the process that renews is stopped",
+            Self::KillAll => "kill -9 of all its processes, as of a machine",
+        }
+    }
+
+    /// For the names of elections: of small letters and hyphens.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::TermToOne => "term",
+            Self::TermToAll => "term-all",
+            Self::KillOne => "kill",
+            Self::OutOfMemory => "memory",
+            Self::Hang => "hang",
+            Self::KillAll => "kill-all",
         }
     }
 
     /// Why `vvm` is slower, if it is.
     pub(crate) fn if_behind(self) -> &'static str {
         match self {
-            // Our host outlives the program and hands over.
-            Self::TermToOne | Self::TermToAll | Self::KillOne => {
-                "a local standby is woken, and still looks, claims, and checks for a pause, on disk"
+            // Our host or guardian outlives the other and hands over.
+            Self::TermToOne | Self::TermToAll | Self::KillOne | Self::OutOfMemory => {
+                "a standby that is woken still looks, claims, and checks for a pause"
             }
+            Self::Hang => "a host that hangs is killed at its deadline, and its guardian releases then",
             Self::KillAll => {
                 "a standby counts the TTL from when it saw the last renewal: it trusts no server's clock"
             }
         }
     }
 
-    fn strike(self, holder: &ProcessTree) {
+    fn strike(self, holder: &ProcessTree, renewing: Pid, scene: &Path) -> Result<(), Failure> {
         match self {
             Self::TermToOne => holder.signal_first(Signal::TERM),
             Self::TermToAll => holder.signal_all(Signal::TERM),
             Self::KillOne => holder.signal_first(Signal::KILL),
+            Self::OutOfMemory => {
+                let name = scene.file_name().unwrap_or_default().display();
+                MemoryGroup::of(&format!("bench-{}-{name}", process::id()))?.exhaust(renewing);
+            }
+            Self::Hang => send(renewing, Signal::STOP),
             Self::KillAll => holder.kill_at_once(),
         }
+        Ok(())
     }
 }
 
@@ -79,23 +111,27 @@ pub(crate) fn trial(
     compared_program: &ComparedProgram,
     blow: Blow,
     scene: &Path,
-) -> Result<Outcome, Box<dyn Error>> {
-    let first = compared_program.start(scene, 1)?;
+    ttl: Duration,
+) -> Result<Outcome, Failure> {
+    let first = compared_program.start(scene, ttl, 1)?;
     let Some(work) = wait_for_work(scene, 0, STARTS) else {
         let log_end = first.process.log_end();
         return Err(format!("{} does not run its command: {log_end}", compared_program.title()).into());
     };
-    let second = compared_program.start(scene, 2)?;
-    SystemClock::block_for(WAITED + Duration::from_millis(fastrand::u64(..1000)));
+    let second = compared_program.start(scene, ttl, 2)?;
+    SystemClock::block_for(WAITED + Duration::from_millis(fastrand::u64(..SPREAD)));
     if works(scene).len() > 1 {
         return Err(
             format!("{}: two commands at once, and nothing has happened", compared_program.title()).into()
         );
     }
     let holder = first.process_tree();
+    let Some(renewing) = compared_program.renewing(&holder) else {
+        return Err(format!("{} has no process that renews", compared_program.title()).into());
+    };
     let struck = SystemClock::read();
-    blow.strike(&holder);
-    let next = wait_for_work(scene, 1, GIVES_UP);
+    blow.strike(&holder, renewing, scene)?;
+    let next = wait_for_work(scene, 1, ttl * GIVES_UP);
     let both_ran = next.is_some() && acts(work.process);
     // Ends the command that a killed program has left running.
     holder.kill_at_once();
@@ -111,7 +147,7 @@ fn wait_for_work(scene: &Path, after: usize, patience: Duration) -> Option<Work>
             return Some(*work);
         }
         // Between two looks. The command itself notes when it began.
-        SystemClock::block_for(Duration::from_millis(1));
+        SystemClock::block_for(Duration::from_millis(5));
     }
     None
 }

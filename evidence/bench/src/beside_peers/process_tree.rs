@@ -24,6 +24,20 @@ impl ProcessTree {
         Self(all)
     }
 
+    pub(crate) fn ids(&self) -> impl Iterator<Item = i32> {
+        self.0.iter().map(|pid| pid.as_raw_pid())
+    }
+
+    /// The ancestor.
+    pub(crate) fn first(&self) -> Option<Pid> {
+        self.0.first().copied()
+    }
+
+    /// The first one with this argument.
+    pub(crate) fn with_argument(&self, argument: &str) -> Option<Pid> {
+        self.0.iter().copied().find(|pid| words(*pid).iter().any(|word| word == argument.as_bytes()))
+    }
+
     /// Sends a signal to the ancestor alone.
     pub(crate) fn signal_first(&self, signal: Signal) {
         if let Some(first) = self.0.first() {
@@ -44,11 +58,10 @@ impl ProcessTree {
 
     /// Whether one of them is the command of this scene.
     pub(crate) fn runs(&self, scene: &Path) -> bool {
+        let scene = scene.as_os_str().as_encoded_bytes();
         let is_work = |pid: &Pid| {
-            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let mut words = line.split(|byte| *byte == 0).skip(1);
-            words.next() == Some(WORK.as_bytes())
-                && words.next() == Some(scene.as_os_str().as_encoded_bytes())
+            let words = words(*pid);
+            words.len() > 2 && words[1] == WORK.as_bytes() && words[2] == scene
         };
         self.0.iter().any(is_work)
     }
@@ -69,7 +82,13 @@ impl ProcessTree {
     }
 }
 
-fn send(pid: Pid, signal: Signal) {
+/// The command line of a process.
+fn words(pid: Pid) -> Vec<Vec<u8>> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect()
+}
+
+pub(super) fn send(pid: Pid, signal: Signal) {
     // It may have ended already.
     let _gone = kill_process(pid, signal);
 }

@@ -1,0 +1,117 @@
+//! `--standbys`: what standbys cost that wait, on PostgreSQL: transactions and connections, with
+//! notifications, and without them behind PgBouncer.
+
+use crate::{
+    figure::{Figure, Side, Statistic, Unit},
+    process::{Candidate, CandidateError},
+};
+use ielections::Ttl;
+use servers::postgres::{Pooler, Postgres, StartError};
+use std::{env, io, num::NonZeroU16, process::Command, time::Duration};
+use tokio_postgres::NoTls;
+use vvm_clock::{Clock as _, SystemClock};
+
+/// Why there is no figure.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StandbysError {
+    #[error(transparent)]
+    Candidate(#[from] CandidateError),
+    #[error(transparent)]
+    Server(#[from] StartError),
+    #[error("{0}")]
+    System(#[from] io::Error),
+    #[error("PostgreSQL does not tell its statistics: {0}")]
+    Statistics(#[from] tokio_postgres::Error),
+    #[error("`vvm init-storage` failed; build vvm with the feature `postgres`")]
+    Init,
+}
+
+/// What the candidates have done so far: transactions, and connections that are open now.
+const STATISTICS: &str = "SELECT xact_commit + xact_rollback, (SELECT count(*) FROM pg_stat_activity \
+    WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()) \
+    FROM pg_stat_database WHERE datname = current_database()";
+
+pub(crate) fn measure(standbys: NonZeroU16, quick: bool) -> Result<Vec<Figure>, StandbysError> {
+    let watched = if quick { Duration::from_secs(5) } else { Ttl::DEFAULT.get() * 3 };
+    // Some for the leader, and for the statistics.
+    let connections = format!("max_connections={}", standbys.get() + 50);
+    let server = Postgres::start(&servers::target(), &[], &[&connections])?;
+    let vvm = env::current_exe()?.with_file_name("vvm");
+    let url = server.url("postgres");
+    if !Command::new(vvm).args(["init-storage", "--storage", &url]).status()?.success() {
+        return Err(StandbysError::Init);
+    }
+    let (mut told, connections) = wait(&url, &url, standbys, watched)?;
+    if !quick {
+        told = told.with_goal(Statistic::Median, Side::AtMost, 5.0);
+    }
+    let mut figures = vec![
+        told,
+        Figure::new("connections of each standby", Unit::Ratio, vec![connections]).with_goal(
+            Statistic::Median,
+            Side::AtMost,
+            1.0,
+        ),
+    ];
+    match Pooler::start(&server)? {
+        Some(pooler) => figures.push(wait(&pooler.url("postgres"), &url, standbys, watched)?.0),
+        None => eprintln!("not measured: without notifications (install Debian's package pgbouncer)"),
+    }
+    Ok(figures)
+}
+
+/// Returns how many transactions each standby causes in a TTL, and its connections. `direct` is for the
+/// statistics.
+fn wait(
+    url: &str,
+    direct: &str,
+    standbys: NonZeroU16,
+    watched: Duration,
+) -> Result<(Figure, f64), StandbysError> {
+    let folder = tempfile::tempdir()?;
+    let start = || Candidate::start(&[], url, folder.path());
+    let mut leader = start()?;
+    leader.leads()?;
+    let alone = cost(direct, watched)?;
+    let mut waiting = Vec::new();
+    for _ in 0..standbys.get() {
+        let mut standby = start()?;
+        standby.waits()?;
+        waiting.push(standby);
+    }
+    // The first reads of all, and what the server counts late.
+    SystemClock::block_for(Duration::from_secs(10));
+    let all = cost(direct, watched)?;
+    let each = |both: f64, leader: f64| (both - leader) / f64::from(standbys.get());
+    let way = if url == direct { "with notifications" } else { "without them, behind PgBouncer" };
+    let name = format!("transactions of each of {standbys} standbys in a TTL, {way}");
+    let told = Figure::new(name, Unit::Ratio, vec![each(all.0, alone.0)]);
+    Ok((told, each(all.1, alone.1)))
+}
+
+/// Returns the transactions in a TTL, and the connections.
+fn cost(url: &str, watched: Duration) -> Result<(f64, f64), StandbysError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+        let reads = async {
+            let read = || async {
+                let row = client.query_one(STATISTICS, &[]).await?;
+                Ok::<(i64, i64), tokio_postgres::Error>((row.get(0), row.get(1)))
+            };
+            let (before, _) = read().await?;
+            SystemClock::start()?.sleep(watched).await;
+            let (after, connections) = read().await?;
+            let ttls = watched.div_duration_f64(Ttl::DEFAULT.get());
+            Ok::<_, StandbysError>(((after - before) as f64 / ttls, connections as f64))
+        };
+        tokio::select! {
+            biased;
+            counted = reads => counted,
+            ended = connection => Err(match ended {
+                Err(cause) => cause.into(),
+                Ok(()) => io::Error::from(io::ErrorKind::UnexpectedEof).into(),
+            }),
+        }
+    })
+}
