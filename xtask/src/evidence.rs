@@ -33,9 +33,9 @@ pub(crate) fn build(profile: Profile, package: &str) -> bool {
 }
 
 /// The same, with features, of which there may be none.
-pub(crate) fn build_with_features(package: &str, features: &str) -> bool {
-    let build = ["build", "--quiet", "--release", "--locked", "--package", package, "--features", features];
-    succeeds(package, &build, &[])
+pub(crate) fn build_with_features(profile: Profile, package: &str, features: &str) -> bool {
+    let build = ["build", "--quiet", "--profile", profile.name(), "--locked", "--package", package];
+    succeeds(package, &[&build[..], &["--features", features]].concat(), &[])
 }
 
 /// Runs `package` with `arguments`; whether it held.

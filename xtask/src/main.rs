@@ -59,9 +59,9 @@ enum Command {
     /// Every command of docs/evidence.md, at a small size: whether it works, not its figures.
     Evidence(SmokeOptions),
     /// What it costs, beside the goals: `--quick`, `--only NAME`, `--json`. Or what one storage costs:
-    /// `--storage URL`, `--cassandra NODES`, `--postgres` and `--dynamodb-local` on servers that it
-    /// starts and ends. Or
-    /// `vvm run` beside `etcdctl lock`: `--beside-etcdctl`.
+    /// `--storage URL`, or `--cassandra NODES` and `--server NAME` on servers that it starts and ends. Or
+    /// `vvm run` beside `etcdctl lock` and client-go: `--beside-peers`. Or hand-over and fail-over between
+    /// two network namespaces: `--between-machines`. Or what standbys cost: `--standbys NUMBER`.
     Bench(Passed),
     /// What a release has: static programs, archives, a Debian package, a wheel and a container image, in
     /// target/packages.
@@ -98,23 +98,24 @@ impl Passed {
     }
 
     fn is_of_one_storage(&self) -> bool {
-        ["--storage", "--cassandra", "--dynamodb-local", "--postgres"].iter().any(|option| self.names(option))
+        ["--storage", "--cassandra", "--server"].iter().any(|option| self.names(option))
     }
 
     /// The features of the drivers that are asked for.
     fn drivers(&self) -> String {
-        let is_url_of =
-            |text: &str, scheme| text.trim_start_matches("--storage=").split(':').next() == Some(scheme);
+        let is_url_of = |text: &str, scheme| {
+            let text = text.trim_start_matches("--storage=").trim_start_matches("--server=");
+            text.split(':').next() == Some(scheme)
+        };
         let asked_for = |scheme| self.texts().any(|text| is_url_of(text, scheme));
         let scylla = asked_for("scylla") || self.names("--cassandra");
-        let dynamodb = asked_for("dynamodb") || self.names("--dynamodb-local");
-        let postgres = asked_for("postgres") || self.names("--postgres");
         let drivers = [
             ("sled", asked_for("sled")),
             ("scylla", scylla),
-            ("dynamodb", dynamodb),
-            ("postgres", postgres),
+            ("dynamodb", asked_for("dynamodb")),
+            ("postgres", asked_for("postgres")),
             ("etcd", asked_for("etcd")),
+            ("kubernetes", asked_for("k8s")),
         ];
         drivers
             .into_iter()
@@ -138,12 +139,12 @@ fn main() -> ExitCode {
         Command::Sim(passed) => evidence::run(Release, "simulation", &passed.arguments),
         Command::Safety(passed) => {
             let features = passed.drivers();
-            evidence::build_with_features("vvm-cli", &features)
+            evidence::build_with_features(Release, "vvm-cli", &features)
                 && evidence::run_with_features(Release, "safety", &features, &passed.arguments)
         }
         Command::Resume(passed) => {
             let features = passed.drivers();
-            evidence::build_with_features("resumable-copy", &features)
+            evidence::build_with_features(Release, "resumable-copy", &features)
                 && evidence::run_with_features(Release, "resumption", &features, &passed.arguments)
         }
         Command::Deadman(passed) => evidence::run(Release, "deadman-trials", &passed.arguments),
@@ -157,6 +158,18 @@ fn main() -> ExitCode {
         Command::TestTimed(options) => test_timed::run(&options),
         Command::Bench(passed) if passed.is_of_one_storage() => {
             evidence::run_with_features(Dist, "bench", &passed.drivers(), &passed.arguments)
+        }
+        Command::Bench(passed) if passed.has("--beside-peers") => {
+            evidence::build_with_features(Dist, "vvm-cli", "etcd,kubernetes")
+                && evidence::run(Dist, "bench", &passed.arguments)
+        }
+        Command::Bench(passed) if passed.has("--between-machines") => {
+            evidence::build_with_features(Dist, "vvm-cli", "etcd,kubernetes,postgres")
+                && evidence::run(Dist, "bench", &passed.arguments)
+        }
+        Command::Bench(passed) if passed.names("--standbys") => {
+            evidence::build_with_features(Dist, "vvm-cli", "postgres")
+                && evidence::run_with_features(Dist, "bench", "postgres", &passed.arguments)
         }
         Command::Dist(options) => dist::run(&options),
         Command::Package => package::run(),

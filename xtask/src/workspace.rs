@@ -42,7 +42,11 @@ pub(crate) struct Dependency {
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Target {
+    pub(crate) name: String,
     pub(crate) kind: Vec<String>,
+    /// Whether `cargo test` runs it unasked.
+    #[serde(rename = "test")]
+    pub(crate) is_tested: bool,
     #[serde(rename = "src_path")]
     pub(crate) root: PathBuf,
 }

@@ -35,6 +35,9 @@ use vvm_storage::ElectionsTtlStorage;
 /// The default duration of a run.
 pub(crate) const DEFAULT_DURATION: Duration = Duration::from_secs(600);
 
+/// How often answers are forged at most. What has not happened then is an error.
+const FORGING_TURNS: usize = 8;
+
 /// The least number of ambiguous answers in a run of the default duration.
 const AMBIGUOUS: u64 = 1000;
 
@@ -188,7 +191,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Alternates faults and pauses for two thirds of the time, then forges answers to fast leaders.
+    /// Alternates faults and pauses for two thirds of the time. Then forges answers to fast leaders, until
+    /// everything has happened that is required.
     fn inject_all(&mut self, schedule: &mut Schedule, duration: Duration) -> Result<(), String> {
         let forging = duration / 3;
         let faults_until = self.began.after(duration - forging);
@@ -199,7 +203,14 @@ impl Run<'_> {
             let pause = TTL.get().mul_f64(1.0 + schedule.rng.f64());
             self.pass("no fault", pause)?;
         }
-        self.forge_answers(forging)
+        // Each kind of answer is drawn by chance: a short run may need another turn to have all.
+        for _ in 0..FORGING_TURNS {
+            self.forge_answers(forging)?;
+            if report::judge(self.counts, self.servers.required_events(), false).is_ok() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Alternates fail-overs of both kinds and pauses.

@@ -8,7 +8,7 @@ mod place;
 mod story;
 
 use clap::{Parser, ValueEnum};
-use servers::{owned, versitygw::CREDENTIALS};
+use servers::{objects::CREDENTIALS, owned};
 use std::{
     env, io,
     os::unix::process::CommandExt,

@@ -23,7 +23,7 @@ pub(crate) struct Faults {
     stopped: Vec<(Instant, Pid)>,
     /// Guardians, hosts and keepers that were killed or stopped.
     hit: BTreeSet<Process>,
-    /// Guardians and keepers of candidates whose guardian was hit, and host or keeper, too: then no process
+    /// Guardians and hosts of candidates whose guardian was hit, and host or keeper, too: then no process
     /// may be left that ends the background processes of the worker.
     pub(crate) excused: BTreeSet<Process>,
 }
@@ -163,7 +163,7 @@ impl Faults {
         self.hit.extend(hit.into_iter().flatten());
         let was_hit = |process: Option<Process>| process.is_some_and(|process| self.hit.contains(&process));
         if was_hit(guardian) && (was_hit(host) || was_hit(keeper)) {
-            self.excused.extend([guardian, keeper].into_iter().flatten());
+            self.excused.extend([guardian, host].into_iter().flatten());
         }
     }
 

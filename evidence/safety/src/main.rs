@@ -4,7 +4,7 @@
 //!
 //! - two workers at once, by an exclusive lock that a worker holds until it has ended;
 //! - an epoch that does not rise;
-//! - a worker, or its background process, that outlives its keeper or guardian by more than 50 ms;
+//! - a worker, or its background process, that outlives its host or guardian by more than 50 ms;
 //! - a process that is left at the end;
 //! - a leader for less than 60 % of the time.
 //!
@@ -52,8 +52,8 @@ struct Args {
     /// The mean time between two faults, in milliseconds; the TTL if not given.
     #[arg(long)]
     fault_ms: Option<u64>,
-    /// How long a worker, or its background process, may outlive keeper or guardian, in milliseconds. More
-    /// than 50 is for busy machines; the protocol's limit is 0.2 TTL.
+    /// How long a worker, or its background process, may outlive host or guardian, in milliseconds. More than
+    /// 50 is for busy machines; the protocol's limit is 0.2 TTL.
     #[arg(long, default_value_t = 50)]
     at_most_ms: u64,
     /// The seed of the faults; random if not given.
@@ -84,9 +84,6 @@ enum Command {
     },
 }
 
-/// The longest time a worker may outlive its keeper.
-const OUTLIVES: Duration = Duration::from_millis(50);
-
 fn main() -> ExitCode {
     #[cfg(feature = "dynamodb")]
     if let Some(error) = servers::owned::guard() {
@@ -96,7 +93,8 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let done = match &args.command {
         Some(Command::Work { folder }) => worker::work(folder),
-        Some(Command::Fugitives(options)) => program(&args).and_then(|vvm| fugitives::run(&vvm, options)),
+        Some(Command::Fugitives(options)) => program(&args)
+            .and_then(|vvm| fugitives::run(&vvm, options, Duration::from_millis(args.at_most_ms))),
         None => run(&args),
     };
     match done {

@@ -22,7 +22,7 @@ pub(crate) struct Plan {
     pub(crate) instances: usize,
     /// The mean time between two faults.
     pub(crate) mean: Duration,
-    /// How long a process may outlive its keeper or guardian.
+    /// How long a process may outlive its host or guardian.
     pub(crate) most: Duration,
     pub(crate) ends: Ends,
 }
@@ -70,7 +70,7 @@ impl Plan {
         verdict.violations.extend(orphans.violations);
         verdict.violations.extend(remains.violations);
         println!(
-            "workers and their background processes outlived their keeper by at most {:.1} ms ({} seen), \
+            "workers and their background processes outlived their host by at most {:.1} ms ({} seen), \
              their guardian by {:.1} ms",
             orphans.longest.as_secs_f64() * 1e3,
             orphans.seen,

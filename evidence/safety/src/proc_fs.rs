@@ -56,6 +56,13 @@ pub(crate) fn status(pid: i32) -> Option<Status> {
     Some(Status { zombie, started: fields.nth(18)?.parse().ok()? })
 }
 
+/// Returns the parent of a process. `None` if it has ended.
+pub(crate) fn parent(pid: i32) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    rest.split(' ').nth(1)?.parse().ok()
+}
+
 /// Returns the children of a process; none if it has ended.
 pub(crate) fn children(pid: i32) -> Vec<i32> {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();

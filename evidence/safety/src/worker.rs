@@ -4,7 +4,7 @@
 //! while another one still ran. The worker leaves a background process in a session of its own, which does
 //! not inherit the lock. Every second worker ignores HUP, as under `nohup`.
 
-use crate::instance::PROGRAM;
+use crate::{instance::PROGRAM, proc_fs};
 use rustix::fs::{FlockOperation, flock};
 use std::{
     env,
@@ -30,10 +30,11 @@ pub(crate) fn work(folder: &Path) -> io::Result<bool> {
     }
     let background = Command::new("setsid").args(["sleep", "1000"]).spawn()?.id();
     let keeper = rustix::process::getppid().map_or(0, |keeper| keeper.as_raw_nonzero().get());
+    let host = proc_fs::parent(keeper).unwrap_or_default();
     let name = format!("worker-{}-{epoch}", process::id());
     let mut log = OpenOptions::new().create_new(true).append(true).open(folder.join(name))?;
     let program = env::var(PROGRAM).map_err(|_| missing(PROGRAM))?;
-    writeln!(log, "{epoch} {keeper} {} {background} {program}", if alone { "alone" } else { "OVERLAP" })?;
+    writeln!(log, "{epoch} {host} {} {background} {program}", if alone { "alone" } else { "OVERLAP" })?;
     loop {
         writeln!(log, "{}", SystemClock::read().as_nanos())?;
         SystemClock::block_for(BEAT);

@@ -25,6 +25,8 @@ pub(crate) enum Server {
     BuiltByGo,
     /// kube-apiserver, which was built on this machine, on etcd.
     Kubernetes,
+    /// PostgreSQL, which Maven fetches, reached from network namespaces.
+    InNamespaces,
     /// etcd, installed or built.
     AnyEtcd,
 }
@@ -33,6 +35,8 @@ pub(crate) enum Server {
 const JAVA: [(&str, &str); 2] = [("java", "-version"), ("mvn", "-version")];
 const ETCD: [(&str, &str); 2] = [("etcd", "--version"), ("etcdctl", "version")];
 const GO: [(&str, &str); 1] = [("go", "version")];
+/// The second makes a network namespace, with a shell that has no input.
+const NAMESPACES: [(&str, &str); 2] = [("ip", "-Version"), ("unshare", "--net")];
 const KUBERNETES: [(&str, &str); 2] =
     [("kube-apiserver-1.36.3/kube-apiserver", "--version"), ("kubectl", "--help")];
 
@@ -41,9 +45,11 @@ impl Server {
     ///
     /// Either program will do for [`AnyEtcd`](Self::AnyEtcd).
     fn lacks(self, starts: impl Fn(&str, &str) -> bool) -> Option<(&'static str, &'static str)> {
+        let java = "install a JDK, 17 or later, and Maven";
         let packages = "install Debian's packages etcd-server and etcd-client";
         let needed: &[(&[(&str, &str)], &str)] = match self {
-            Self::OnJava => &[(&JAVA, "install a JDK, 17 or later, and Maven")],
+            Self::OnJava => &[(&JAVA, java)],
+            Self::InNamespaces => &[(&JAVA, java), (&NAMESPACES, "run as root, with iproute2")],
             Self::AnyEtcd if starts("etcd", "--version") => &[],
             Self::AnyEtcd => &[(&GO, "install Go, or Debian's package etcd-server")],
             Self::Etcd => &[(&ETCD, packages)],

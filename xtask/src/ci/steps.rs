@@ -39,6 +39,7 @@ pub(super) fn all(workspace: &Workspace) -> Vec<Step> {
         Step::cargo("fmt", "fmt --all -- --check"),
         Step { name: "tidy".into(), work: Work::Tidy, need: None },
         Step::cargo("clippy", "clippy --locked --workspace --all-targets --all-features -- -D warnings"),
+        Step::cargo("clippy of tests on servers", &clippy_of_server_tests(workspace)),
         Step::cargo("docs", "doc --locked --workspace --no-deps --all-features")
             .with("RUSTDOCFLAGS", "-D warnings"),
     ];
@@ -70,6 +71,14 @@ const SERVERS: [(&str, &str, Server); 6] = [
     ("s3", "VVM_TEST_S3", Server::BuiltByGo),
     ("kubernetes", "VVM_TEST_KUBERNETES", Server::Kubernetes),
 ];
+
+/// Tests that run on a server only: `--all-targets` leaves them out.
+fn clippy_of_server_tests(workspace: &Workspace) -> String {
+    let targets = workspace.packages.iter().flat_map(|package| &package.targets);
+    let tests = targets.filter(|target| !target.is_tested && target.kind == ["test"]);
+    let selected: String = tests.map(|target| format!(" --test {}", target.name)).collect();
+    format!("clippy --locked --workspace --all-features{selected} -- -D warnings")
+}
 
 /// Layers that others take alone: elections without a runtime and a database, storage with each one of its
 /// drivers.

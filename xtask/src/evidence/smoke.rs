@@ -13,8 +13,10 @@ use crate::{
 };
 use std::{
     env,
+    io::{self, Read as _, Seek as _},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, ExitStatus},
+    thread,
 };
 use vvm_clock::SystemClock;
 
@@ -30,14 +32,14 @@ use How::{OwnStep, Small};
 
 /// The commands behind `cargo xtask`, as on the page.
 #[rustfmt::skip]
-const SMOKES: [(&str, How, Option<Need>); 34] = [
+const SMOKES: [(&str, How, Option<Need>); 39] = [
     ("sim --seeds 50000", Small("simulation", &["--seeds", "50"]), None),
     ("sim --broken", OwnStep("broken variants"), None),
     ("safety", Small("safety", &["--duration", "10", "--fault-ms", "2500", MILD]), None),
-    ("safety --kills 500", Small("safety", &["--kills", "3", "--fault-ms", "2500", MILD]), None),
+    ("safety --kills 1000", Small("safety", &["--kills", "3", "--fault-ms", "2500", MILD]), None),
     ("safety --old vvm-c18d1f6", Small("safety", &["--old=vvm", "--duration=10", MILD]), None),
     ("safety --old vvm-c18d1f6 --dynamodb-local", Small("safety", &OLD_ON_DYNAMODB), JAVA),
-    ("safety fugitives", Small("safety", &["fugitives", "--trials", "1", "--only", "own session; "]), None),
+    ("safety fugitives", Small("safety", &[LEASE, "fugitives", "--trials=1", "--only=own session; "]), None),
     ("deadman", Small("deadman-trials", &["--trials", "5", MILD]), None),
     ("resume", Small("resumption", &["--kills", "2", "--ttl-ms", "2000"]), None),
     ("resume --kills 100 --cassandra 3", Small("resumption", &["--kills", "2", "--cassandra", "1"]), JAVA),
@@ -61,19 +63,28 @@ const SMOKES: [(&str, How, Option<Need>); 34] = [
     ("bench --only sqlite", Small("bench", &["--quick", "--only", "sqlite"]), None),
     ("bench --only succession", Small("bench", &["--quick", "--only", "succession"]), None),
     ("bench --only dead-host", Small("bench", &["--quick", "--only", "dead-host"]), None),
-    ("bench --beside-etcdctl", Small("bench", &["--quick", "--beside-etcdctl"]), ETCD),
+    ("bench --only waiting", Small("bench", &["--quick", "--only", "waiting"]), None),
+    ("bench --beside-peers", Small("bench", &["--quick", "--beside-peers"]), ETCD),
+    ("bench --between-machines", Small("bench", &["--quick", "--between-machines"]), NAMESPACES),
     ("bench --cassandra 3", Small("bench", &["--quick", "--cassandra", "1"]), JAVA),
     ("bench --cassandra 3 --documents", Small("bench", &["--quick", "--cassandra=1", "--documents"]), JAVA),
-    ("bench --dynamodb-local", Small("bench", &["--quick", "--dynamodb-local"]), JAVA),
+    ("bench --server dynamodb", Small("bench", &["--quick", "--server", "dynamodb"]), JAVA),
+    ("bench --server etcd", Small("bench", &["--quick", "--server", "etcd"]), GO),
+    ("bench --server postgres", Small("bench", &["--quick", "--server", "postgres"]), JAVA),
+    ("bench --standbys 200", Small("bench", &["--quick", "--standbys", "3"]), JAVA),
 ];
 
 const JAVA: Option<Need> = Some(Need { server_at: None, server: Server::OnJava });
 const GO: Option<Need> = Some(Need { server_at: None, server: Server::BuiltByGo });
 const API: Option<Need> = Some(Need { server_at: None, server: Server::Kubernetes });
+const NAMESPACES: Option<Need> = Some(Need { server_at: None, server: Server::InNamespaces });
 const ETCD: Option<Need> = Some(Need { server_at: None, server: Server::Etcd });
 
 /// How late may be what a busy machine delays: a small run shows no figure.
 const MILD: &str = "--at-most-ms=1000";
+
+/// From the kill deadline to the end of the lease, with the TTL of 1 s.
+const LEASE: &str = "--at-most-ms=200";
 
 const OLD_ON_DYNAMODB: [&str; 4] = ["--old=vvm", "--dynamodb-local", "--duration=10", MILD];
 
@@ -96,40 +107,79 @@ pub(crate) fn run(all: bool) -> bool {
     if !build(&root) {
         return false;
     }
-    let (mut failed, mut left_out) = (0, 0);
+    let (mut runs, mut left_out) = (Vec::new(), 0);
     for (command, how, need) in &SMOKES {
-        let (program, arguments) = match how {
-            OwnStep(step) => {
-                println!("==> cargo xtask {command}: run by cargo xtask ci, as `{step}`");
-                continue;
-            }
-            Small(program, arguments) => (program, arguments),
-        };
-        if let Some(missing) = need.and_then(Need::missing) {
-            println!("==> cargo xtask {command}: LEFT OUT: {missing}");
-            left_out += 1;
-            continue;
-        }
-        println!("==> cargo xtask {command}: {program} {}", arguments.join(" "));
-        let began = SystemClock::read();
-        let scratch = scratch::place().map(|place| (scratch::VARIABLE, place));
-        let mut command = Command::new(target(&root).join(program));
-        let status = limit::run(command.args(*arguments).envs(scratch).current_dir(&root));
-        let took = SystemClock::read().since(began).as_secs_f64();
-        match status {
-            Ok(status) if status.success() => println!("<== ok, {took:.1} s\n"),
-            Ok(status) => {
-                failed += 1;
-                println!("<== FAILED after {took:.1} s: {status}\n");
-            }
-            Err(error) => {
-                failed += 1;
-                println!("<== FAILED: {program} can't be started: {error}\n");
-            }
+        match how {
+            OwnStep(step) => println!("==> cargo xtask {command}: run by cargo xtask ci, as `{step}`"),
+            Small(program, arguments) => match need.and_then(Need::missing) {
+                Some(missing) => {
+                    println!("==> cargo xtask {command}: LEFT OUT: {missing}");
+                    left_out += 1;
+                }
+                None => runs.push(Run { command, program, arguments }),
+            },
         }
     }
+    // Runs with faults mostly wait, and judge no duration.
+    let at_once = |one: &Run, next: &Run| one.program == "faults" && next.program == "faults";
+    let groups = runs.chunk_by(at_once).flat_map(|group| group.chunks(2));
+    let failed: usize = groups.map(|group| carry_out(group, &root)).sum();
     println!("evidence: {} commands, {failed} failed, {left_out} left out", SMOKES.len());
     failed == 0 && !(all && left_out > 0)
+}
+
+/// A command that this machine can run.
+struct Run {
+    command: &'static str,
+    program: &'static str,
+    arguments: &'static [&'static str],
+}
+
+/// Carries out some at once, and prints their output one after the other. Returns how many failed.
+fn carry_out(runs: &[Run], root: &Path) -> usize {
+    let verdicts: Vec<(String, Result<(), String>)> = thread::scope(|scope| {
+        let begun: Vec<_> = runs.iter().map(|run| scope.spawn(move || run.carry_out(root))).collect();
+        let ended = begun.into_iter().map(|run| run.join());
+        ended.map(|ended| ended.unwrap_or_else(|_| (String::new(), Err("panicked".into())))).collect()
+    });
+    for (run, (output, verdict)) in runs.iter().zip(&verdicts) {
+        println!("==> cargo xtask {}: {} {}", run.command, run.program, run.arguments.join(" "));
+        print!("{output}");
+        match verdict {
+            Ok(()) => println!("<== ok\n"),
+            Err(why) => println!("<== FAILED: {why}\n"),
+        }
+    }
+    verdicts.iter().filter(|(_, verdict)| verdict.is_err()).count()
+}
+
+impl Run {
+    /// Returns its output, with the time that it took, and why it failed.
+    fn carry_out(&self, root: &Path) -> (String, Result<(), String>) {
+        let began = SystemClock::read();
+        let ended = self.run(root);
+        let took = SystemClock::read().since(began).as_secs_f64();
+        match ended {
+            Ok((output, status)) => {
+                let verdict = if status.success() { Ok(()) } else { Err(status.to_string()) };
+                (format!("{output}took {took:.1} s\n"), verdict)
+            }
+            Err(error) => (String::new(), Err(format!("{} can't be run: {error}", self.program))),
+        }
+    }
+
+    fn run(&self, root: &Path) -> io::Result<(String, ExitStatus)> {
+        let mut output = tempfile::tempfile()?;
+        let mut command = Command::new(target(root).join(self.program));
+        command.args(self.arguments).current_dir(root);
+        command.envs(scratch::place().map(|place| (scratch::VARIABLE, place)));
+        command.stdout(output.try_clone()?).stderr(output.try_clone()?);
+        let status = limit::run(&mut command)?;
+        let mut text = Vec::new();
+        output.rewind()?;
+        output.read_to_end(&mut text)?;
+        Ok((String::from_utf8_lossy(&text).into_owned(), status))
+    }
 }
 
 /// Builds the programs with the packages and features of the tests, so that these share their dependencies.

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use servers::{
     dynamodb::DynamoDbLocal,
     kubernetes::Kubernetes,
-    versitygw::{Metadata, Versitygw},
+    objects::{ObjectServer, Product},
 };
 use std::{io, net::SocketAddr};
 
@@ -43,8 +43,8 @@ impl OneServer {
     }
 
     pub(super) fn s3() -> Result<Self, String> {
-        let server = Versitygw::start(Metadata::Attributes).map_err(text)?;
-        Self::new("versitygw 1.8.0".into(), Box::new(server), Dialect::S3, None)
+        let server = ObjectServer::start(Product::Versitygw).map_err(text)?;
+        Self::new(Product::Versitygw.to_string(), Box::new(server), Dialect::S3, None)
     }
 
     pub(super) fn kubernetes() -> Result<Self, String> {
@@ -86,7 +86,7 @@ impl Restartable for DynamoDbLocal {
     }
 }
 
-impl Restartable for Versitygw {
+impl Restartable for ObjectServer {
     fn address(&self) -> SocketAddr {
         self.address()
     }

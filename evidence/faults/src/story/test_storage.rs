@@ -6,9 +6,9 @@ use servers::{
     dynamodb::DynamoDbLocal,
     etcd::{Cluster, Program},
     kubernetes::Kubernetes,
+    objects::{ObjectServer, Product},
     owned,
     postgres::Postgres,
-    versitygw::{Metadata, Versitygw},
 };
 use std::{
     fmt, io,
@@ -61,7 +61,7 @@ impl TestStorage {
                 ("Kubernetes", url, Some(Box::new(server) as _))
             }
             Some(Server::S3) => {
-                let server = Versitygw::start(Metadata::Attributes).map_err(|error| error.to_string())?;
+                let server = ObjectServer::start(Product::Versitygw).map_err(|error| error.to_string())?;
                 let url = server.url("story");
                 init(vvm, &url)?;
                 ("versitygw", url, Some(Box::new(server) as _))

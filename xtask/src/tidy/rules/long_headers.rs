@@ -45,7 +45,12 @@ mod tests {
         let long = "//! x\n".repeat(LONGEST);
         assert_eq!(lines(RULE, "a.rs", &format!("{long}//! The contract.\n")), [0; 0]);
         assert_eq!(lines(RULE, "a.rs", &format!("{long}//! | error | answer |\n")), [0; 0]);
-        let root = Target { kind: vec!["lib".into()], root: "crates/a/src/lib.rs".into() };
+        let root = Target {
+            name: String::new(),
+            is_tested: true,
+            kind: vec!["lib".into()],
+            root: "crates/a/src/lib.rs".into(),
+        };
         let package = Package {
             name: "a".into(),
             license: None,

@@ -45,7 +45,12 @@ mod tests {
             license: None,
             manifest: "crates/clock/Cargo.toml".into(),
             dependencies: Vec::new(),
-            targets: vec![Target { kind: vec!["lib".into()], root: "crates/clock/src/lib.rs".into() }],
+            targets: vec![Target {
+                name: String::new(),
+                is_tested: true,
+                kind: vec!["lib".into()],
+                root: "crates/clock/src/lib.rs".into(),
+            }],
             features: Default::default(),
         }
     }
