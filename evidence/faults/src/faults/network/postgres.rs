@@ -1,14 +1,16 @@
 //! PostgreSQL's protocol between a candidate and a server: messages are forwarded, delayed, or answered by
 //! the proxy.
 //!
-//! The driver sends one message at a time and waits until the server is ready again. What a client sent
+//! The driver sends one request at a time and waits until the server is ready again. What a client sent
 //! before it closed is forwarded, too.
 
 mod message;
+mod request;
 
 use super::{ConnectionContext, Link};
 use crate::faults::event::Event;
 use message::{Message, Severity};
+use request::{Prepared, Request};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
@@ -34,6 +36,7 @@ pub(super) async fn relay(client: TcpStream, server: TcpStream, mut context: Con
     if server.write_all(&startup).await.is_err() || pass(&mut server, &mut client).await.is_none() {
         return;
     }
+    let mut prepared = Prepared::default();
     loop {
         let is_request = tokio::select! {
             biased;
@@ -50,7 +53,7 @@ pub(super) async fn relay(client: TcpStream, server: TcpStream, mut context: Con
                 }
                 Err(_) => None,
             },
-            Some(true) => answer(&mut client, &mut server, &mut context).await,
+            Some(true) => answer(&mut client, &mut server, &mut prepared, &mut context).await,
         };
         if done.is_none() {
             return;
@@ -62,13 +65,13 @@ pub(super) async fn relay(client: TcpStream, server: TcpStream, mut context: Con
 async fn answer(
     client: &mut BufReader<TcpStream>,
     server: &mut BufReader<TcpStream>,
+    prepared: &mut Prepared,
     context: &mut ConnectionContext,
 ) -> Option<()> {
-    let request = Message::read(client).await.ok()?;
-    if !request.is_query() {
-        return server.write_all(request.bytes()).await.ok();
+    let Request { bytes: request, is_answered, writes } = Request::read(client, prepared).await.ok()?;
+    if !is_answered {
+        return server.write_all(&request).await.ok();
     }
-    let writes = request.writes();
     let forged = (writes && context.forges()).then(|| {
         let kinds = [Forged::Terminated, Forged::Lost, Forged::NotReplicated, Forged::Locked];
         kinds[fastrand::usize(..kinds.len())]
@@ -94,7 +97,7 @@ async fn answer(
                     counts.add(Event::WriteDelivered);
                 }
             }
-            server.write_all(request.bytes()).await.ok()?;
+            server.write_all(&request).await.ok()?;
             let answer = Message::read_answer(server).await.ok()?;
             let bytes = || answer.iter().flat_map(|message| message.bytes()).copied().collect::<Vec<_>>();
             match (forged, message::applied(&answer)) {

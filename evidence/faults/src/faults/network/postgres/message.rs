@@ -3,7 +3,6 @@
 use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-const QUERY: u8 = b'Q';
 const READY: u8 = b'Z';
 const REFUSAL: u8 = b'E';
 const NOTICE: u8 = b'N';
@@ -58,7 +57,7 @@ impl Message {
         }
     }
 
-    fn new(letter: u8, body: &[u8]) -> Self {
+    pub(super) fn new(letter: u8, body: &[u8]) -> Self {
         let length = (body.len() as u32 + 4).to_be_bytes();
         Self([&[letter], &length[..], body].concat())
     }
@@ -83,14 +82,13 @@ impl Message {
         &self.0
     }
 
-    pub(super) fn is_query(&self) -> bool {
-        self.0[0] == QUERY
+    pub(super) fn letter(&self) -> u8 {
+        self.0[0]
     }
 
-    /// Whether it is a request that changes a leader record.
-    pub(super) fn writes(&self) -> bool {
-        let text = String::from_utf8_lossy(&self.0);
-        ["UPDATE sysvvm.leader", "INSERT INTO sysvvm.leader"].iter().any(|write| text.contains(write))
+    /// What belongs to the letter.
+    pub(super) fn body(&self) -> &[u8] {
+        &self.0[5..]
     }
 }
 
@@ -105,7 +103,7 @@ pub(super) fn applied(answer: &[Message]) -> Option<bool> {
         return None;
     }
     Some(answer.iter().filter(|message| message.0[0] == COMPLETE).any(|message| {
-        let tag = String::from_utf8_lossy(&message.0[5..]);
+        let tag = String::from_utf8_lossy(message.body());
         ["UPDATE ", "INSERT 0 "]
             .iter()
             .any(|verb| tag.strip_prefix(verb).is_some_and(|rows| rows.trim_end_matches('\0') != "0"))
