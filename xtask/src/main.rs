@@ -116,6 +116,7 @@ impl Passed {
             ("postgres", asked_for("postgres")),
             ("etcd", asked_for("etcd")),
             ("kubernetes", asked_for("k8s")),
+            ("object-store", asked_for("s3")),
         ];
         drivers
             .into_iter()

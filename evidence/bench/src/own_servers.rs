@@ -6,6 +6,7 @@ use servers::{
     dynamodb::DynamoDbLocal,
     etcd::{Cluster, Program},
     kubernetes::Kubernetes,
+    objects::{CREDENTIALS, ObjectServer, Product},
     postgres::Postgres,
 };
 use std::{any::Any, env, error::Error, process::Command};
@@ -21,6 +22,8 @@ pub(crate) enum Server {
     K8s,
     /// PostgreSQL.
     Postgres,
+    /// versitygw.
+    S3,
 }
 
 /// A server, which ends when it is dropped, and its storage's URL.
@@ -32,7 +35,7 @@ impl Server {
         let (_server, url) = self.start()?;
         let mut bench = Command::new(env::current_exe()?);
         // DynamoDB Local accepts any.
-        bench.env("AWS_ACCESS_KEY_ID", "local").env("AWS_SECRET_ACCESS_KEY", "local");
+        bench.envs(CREDENTIALS);
         match bench.args(["--storage", &url]).args(options).status()? {
             status if status.success() => Ok(()),
             status => Err(format!("measuring on {url} ended with {status}").into()),
@@ -60,6 +63,11 @@ impl Server {
                 let server = Postgres::start(&servers::target(), &[], &[])?;
                 // As many connections as the bare writers have.
                 let url = format!("{}?connections={LEADERS}", server.url("postgres"));
+                (Box::new(server), url)
+            }
+            Self::S3 => {
+                let server = ObjectServer::start(Product::Versitygw)?;
+                let url = server.url("bench");
                 (Box::new(server), url)
             }
         })

@@ -40,5 +40,9 @@ use std::time::Duration;
 /// The promised bound from the death of host or guardian to that of the last descendant.
 pub const OUTLIVING: Duration = Duration::from_millis(50);
 
+/// The TTL of tests in which a lease expires or is renewed in time. A machine that halts for less than its
+/// deadline does not end a leadership. With a TTL of 2 s, a busy machine ended some.
+pub const SHORT_TTL: &str = "4s";
+
 /// The time after which a wait without a bound of its own has hung, and fails its test.
 pub const HANG_LIMIT: Duration = Duration::from_secs(30);

@@ -62,3 +62,13 @@ impl Lines {
         }
     }
 }
+
+/// A failed test shows what its processes said.
+impl Drop for Lines {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.seen.extend(self.receiver.try_iter());
+            eprintln!("{}: {:#?}", self.what, self.seen);
+        }
+    }
+}

@@ -235,11 +235,6 @@ impl Trial {
         env::var_os(SERVER).is_some()
     }
 
-    /// Returns the shortest TTL that works on a slow machine: `on_files` on a file, a longer one on a server.
-    pub fn ttl(&self, on_files: &'static str) -> &'static str {
-        if Self::is_on_a_server() { "4s" } else { on_files }
-    }
-
     /// Returns a part of the message about a too short TTL.
     pub fn shortest_ttl(&self) -> &'static str {
         if Self::is_on_a_server() { "at least 2s" } else { "at least 500ms" }

@@ -32,7 +32,7 @@ use How::{OwnStep, Small};
 
 /// The commands behind `cargo xtask`, as on the page.
 #[rustfmt::skip]
-const SMOKES: [(&str, How, Option<Need>); 39] = [
+const SMOKES: [(&str, How, Option<Need>); 40] = [
     ("sim --seeds 50000", Small("simulation", &["--seeds", "50"]), None),
     ("sim --broken", OwnStep("broken variants"), None),
     ("safety", Small("safety", &["--duration", "10", "--fault-ms", "2500", MILD]), None),
@@ -71,6 +71,7 @@ const SMOKES: [(&str, How, Option<Need>); 39] = [
     ("bench --server dynamodb", Small("bench", &["--quick", "--server", "dynamodb"]), JAVA),
     ("bench --server etcd", Small("bench", &["--quick", "--server", "etcd"]), GO),
     ("bench --server postgres", Small("bench", &["--quick", "--server", "postgres"]), JAVA),
+    ("bench --server s3", Small("bench", &["--quick", "--server", "s3"]), GO),
     ("bench --standbys 200", Small("bench", &["--quick", "--standbys", "3"]), JAVA),
 ];
 

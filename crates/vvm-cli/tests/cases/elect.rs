@@ -159,7 +159,7 @@ fn stopped_candidate_runs_no_hook() {
 #[test]
 fn loss_runs_the_on_loss_hook_and_another_campaign_follows() {
     let trial = VVM.trial();
-    let mut elect = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", trial.ttl("2s")]);
+    let mut elect = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
     let led = epoch(&elect.stdout.wait_for("lead"));
     let outage = trial.outage();
     assert_eq!(epoch(&elect.stdout.wait_for("loss")), led);
@@ -175,14 +175,14 @@ fn loss_runs_the_on_loss_hook_and_another_campaign_follows() {
 #[test]
 fn process_stopped_past_its_deadline_runs_on_loss_once_when_it_continues() {
     let trial = VVM.trial();
-    let mut first = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", trial.ttl("1s")]);
+    let mut first = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
     let led = epoch(&first.stdout.wait_for("lead"));
     // A process that is stopped while it writes its history would hold the lock of the database.
     eventually("the history", || {
         trial.ask("history", &["--name", &trial.name()]).1.contains(&led.to_string())
     });
     first.signal(Signal::STOP);
-    let mut second = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", trial.ttl("1s")]);
+    let mut second = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
     assert!(epoch(&second.stdout.wait_for("lead")) > led);
     first.signal(Signal::CONT);
     assert_eq!(epoch(&first.stdout.wait_for("loss")), led);
@@ -200,7 +200,7 @@ fn process_stopped_past_its_deadline_runs_on_loss_once_when_it_continues() {
 fn on_loss_hook_past_the_deadline_completes_before_vvm_exits_with_80() {
     let trial = VVM.trial();
     let on_loss = "echo begun; sleep 2; echo done";
-    let mut elect = Elect::start(&trial, ON_LEAD, on_loss, &["--ttl", trial.ttl("1s")]);
+    let mut elect = Elect::start(&trial, ON_LEAD, on_loss, &["--ttl", harness::SHORT_TTL]);
     elect.stdout.wait_for("lead");
     let outage = trial.outage();
     elect.stdout.wait_for("begun");

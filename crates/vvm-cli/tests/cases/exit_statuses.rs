@@ -102,7 +102,7 @@ fn missing_dev_null_is_71_and_named() {
 #[test]
 fn acquire_timeout_is_75_or_the_configured_status() {
     let trial = VVM.trial();
-    let ttl = trial.ttl("2s");
+    let ttl = harness::SHORT_TTL;
     let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", ttl]).start();
     leader.stdout.wait_for("up");
     let standby = || trial.run(["echo", "never"]);
@@ -125,7 +125,7 @@ fn acquire_timeout_is_75_or_the_configured_status() {
 #[test]
 fn try_takes_over_from_a_crashed_leader() {
     let trial = VVM.trial();
-    let ttl = trial.ttl("1s");
+    let ttl = harness::SHORT_TTL;
     let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", ttl]).start();
     leader.stdout.wait_for("up");
     leader.signal(Signal::KILL);
@@ -175,7 +175,7 @@ fn loss_with_rejoin_is_followed_by_another_campaign() {
     let trial = VVM.trial();
     let worker = "echo up $VVM_LEADER_EPOCH; exec sleep 1000";
     let mut running =
-        trial.run_script(worker).with(["--ttl", trial.ttl("1s"), "--on-loss", "rejoin"]).start();
+        trial.run_script(worker).with(["--ttl", harness::SHORT_TTL, "--on-loss", "rejoin"]).start();
     let first = running.stdout.wait_for("up");
     trial.take_away();
     running.stderr.wait_for("leadership lost");
@@ -191,7 +191,7 @@ fn lost_leadership_is_79_or_the_configured_status_after_the_worker_stopped() {
     for (options, code) in [(&[][..], 79), (&["--exit-code-lost", "7"][..], 7)] {
         let trial = VVM.trial();
         let worker = "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.01; done";
-        let ttl = ["--ttl", trial.ttl("2s")];
+        let ttl = ["--ttl", harness::SHORT_TTL];
         let mut running = trial.run_script(worker).with(ttl).with(options.iter().copied()).start();
         running.stdout.wait_for("up");
         trial.take_away();
@@ -221,7 +221,7 @@ mod timed {
         VVM.timed("a try on an unreachable storage", |attempt, trial| {
             let obstruction = trial.obstruct();
             let began = vvm_clock::SystemClock::read();
-            let options = ["--try", "--ttl", trial.ttl("1s"), "--storage", &obstruction.url];
+            let options = ["--try", "--ttl", harness::SHORT_TTL, "--storage", &obstruction.url];
             let finished = trial.run(["echo", "never"]).with(options).finish();
             // 1.4 TTL, and the longest attempt to open.
             attempt.took("the try", Duration::from_secs(15), began)?;

@@ -35,7 +35,7 @@ impl Target {
 /// Starts a command with a daemon, and waits until both run.
 fn start(trial: &Trial) -> Running {
     let script = "(trap '' TERM; setsid sleep 1000 &); echo up; exec sleep 1001";
-    let mut running = trial.run_script(script).with(["--ttl", trial.ttl("2s")]).start();
+    let mut running = trial.run_script(script).with(["--ttl", harness::SHORT_TTL]).start();
     running.stdout.wait_for("up");
     eventually("the daemon is there", || !daemon(trial).is_empty());
     running

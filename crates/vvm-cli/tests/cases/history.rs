@@ -17,7 +17,7 @@ fn each_leadership_is_listed_with_its_end_which_the_next_leader_records_after_a_
     assert_eq!(trial.run_script("exit 3").with(["--holder", "a"]).finish().code(), 3);
     let mut killed = trial
         .run_script("echo up; exec sleep 1000")
-        .with(["--holder", "b", "--ttl", trial.ttl("2s")])
+        .with(["--holder", "b", "--ttl", harness::SHORT_TTL])
         .start();
     killed.stdout.wait_for("up");
     eventually("the start is noted", || history(&trial).len() == 2);

@@ -81,7 +81,8 @@ fn leader_and_standby_answer_probes_and_routers_by_role() {
 #[test]
 fn renewals_and_losses_are_counted() {
     let trial = VVM.trial();
-    let run = trial.run_script("echo up; sleep 60").with(["--ttl", trial.ttl("2s"), "--on-loss", "rejoin"]);
+    let run =
+        trial.run_script("echo up; sleep 60").with(["--ttl", harness::SHORT_TTL, "--on-loss", "rejoin"]);
     let (mut running, address) = start(run);
     running.stdout.wait_for("up");
     let count = labelled(&trial, "vvm_renewal_latency_seconds_count", "");
@@ -145,7 +146,7 @@ fn leader_without_a_command_is_no_target_for_routing() {
 fn stopped_host_answers_nothing() {
     let trial = VVM.trial();
     let (mut running, address) =
-        start(trial.run_script("echo up; sleep 60").with(["--ttl", trial.ttl("2s")]));
+        start(trial.run_script("echo up; sleep 60").with(["--ttl", harness::SHORT_TTL]));
     running.stdout.wait_for("up");
     eventually("it leads", || answer(address, "/leader").0 == 200);
     kill_process(running.host(), Signal::STOP).unwrap();
@@ -174,7 +175,7 @@ fn occupied_http_address_is_71_before_any_campaign() {
 fn flood_of_requests_delays_no_renewal() {
     let trial = VVM.trial();
     let (mut running, address) =
-        start(trial.run_script("echo up; sleep 60").with(["--ttl", trial.ttl("2s")]));
+        start(trial.run_script("echo up; sleep 60").with(["--ttl", harness::SHORT_TTL]));
     running.stdout.wait_for("up");
     let silent = (0..40).filter_map(|_| TcpStream::connect(address).ok()).collect::<Vec<_>>();
     let renewals = || status(address)["renewals"]["count"].as_u64().unwrap();

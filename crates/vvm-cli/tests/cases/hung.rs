@@ -12,7 +12,7 @@ use vvm_deadman::SECOND_LAYER_BEHIND;
 /// the machine keeps it waiting for that long.
 fn hung_host_is_ended_by_its_own_thread(attempt: &Attempt, trial: &Trial) -> Result<(), Late> {
     let path = trial.folder().join("result.json");
-    let options = ["--ttl", trial.ttl("2s"), "--result-file", path.to_str().unwrap()];
+    let options = ["--ttl", harness::SHORT_TTL, "--result-file", path.to_str().unwrap()];
     let worker = "trap '' TERM; (setsid sleep 1000 &); echo up; exec sleep 1001";
     let mut running = trial.run_script(worker).with(options).start();
     running.stdout.wait_for("up");

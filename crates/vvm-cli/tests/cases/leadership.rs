@@ -201,7 +201,7 @@ fn status_of_an_unknown_name_is_66_and_starts_no_campaign() {
 #[test]
 fn storage_outage_is_logged_once_and_so_is_its_end() {
     let trial = VVM.trial();
-    let ttl = ["--ttl", trial.ttl("1s")];
+    let ttl = ["--ttl", harness::SHORT_TTL];
     let mut leader = trial.run_script("echo up; exec sleep 1000").with(ttl).start();
     leader.stdout.wait_for("up");
     // With this TTL, an attempt is long enough to get the error.

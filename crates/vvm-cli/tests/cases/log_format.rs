@@ -30,7 +30,7 @@ fn each_change_of_state_is_one_object() {
     let trial = VVM.trial();
     let run = trial.run_script("echo up; sleep 60");
     let mut running =
-        run.with(["--log-format", "json", "--holder", "first", "--ttl", trial.ttl("2s")]).start();
+        run.with(["--log-format", "json", "--holder", "first", "--ttl", harness::SHORT_TTL]).start();
     running.stdout.wait_for("up");
     // Several renewals, which are not logged.
     let began = SystemClock::read();
@@ -55,7 +55,8 @@ fn each_change_of_state_is_one_object() {
 #[test]
 fn loss_and_storage_trouble_are_warnings_with_their_reason() {
     let trial = VVM.trial();
-    let run = trial.run_script("echo up; sleep 60").with(["--log-format", "json", "--ttl", trial.ttl("2s")]);
+    let run =
+        trial.run_script("echo up; sleep 60").with(["--log-format", "json", "--ttl", harness::SHORT_TTL]);
     let mut running = run.start();
     running.stdout.wait_for("up");
     let outage = trial.outage();
@@ -76,7 +77,8 @@ fn loss_and_storage_trouble_are_warnings_with_their_reason() {
 #[test]
 fn every_line_is_an_object() {
     let trial = VVM.trial();
-    let run = trial.run_script("echo up; sleep 60").with(["--log-format", "json", "--ttl", trial.ttl("2s")]);
+    let run =
+        trial.run_script("echo up; sleep 60").with(["--log-format", "json", "--ttl", harness::SHORT_TTL]);
     let mut running = run.environment("VVM_LOG", "debug").start();
     running.stdout.wait_for("up");
     running.stderr.wait_for("\"event\":\"renewed\"");
@@ -127,7 +129,7 @@ fn pause_and_step_down_name_the_operator_and_the_reason() {
     let trial = VVM.trial();
     let name = trial.name();
     let run = || {
-        trial.run_script("echo up; exec sleep 60").with(["--log-format", "json", "--ttl", trial.ttl("2s")])
+        trial.run_script("echo up; exec sleep 60").with(["--log-format", "json", "--ttl", harness::SHORT_TTL])
     };
     let mut leader = run().with(["--holder", "first"]).start();
     leader.stdout.wait_for("up");
@@ -172,7 +174,7 @@ fn pause_and_step_down_name_the_operator_and_the_reason() {
 fn death_or_silence_of_the_guardian_is_logged_with_the_leadership() {
     let trial = VVM.trial();
     let run = || {
-        trial.run_script("echo up; exec sleep 60").with(["--log-format", "json", "--ttl", trial.ttl("2s")])
+        trial.run_script("echo up; exec sleep 60").with(["--log-format", "json", "--ttl", harness::SHORT_TTL])
     };
     let mut running = run().start();
     running.stdout.wait_for("up");

@@ -243,7 +243,7 @@ fn standby_names_the_leader_at_first_and_whenever_it_changes() {
     let trial = VVM.trial();
     let run = |holder: &str| {
         let run = trial.run_script("echo up; exec sleep 1000");
-        run.with(["--holder", holder, "--ttl", trial.ttl("2s")])
+        run.with(["--holder", holder, "--ttl", harness::SHORT_TTL])
     };
     let mut first = run("first").start();
     first.stdout.wait_for("up");

@@ -145,7 +145,7 @@ fn stop_request_while_holding_exits_at_once_with_the_commands_status() {
 fn loss_while_holding_keeps_the_status_of_the_command() {
     for on_loss in ["exit", "rejoin"] {
         let trial = VVM.trial();
-        let running = holding(&trial, trial.ttl("1s"), on_loss);
+        let running = holding(&trial, harness::SHORT_TTL, on_loss);
         let outage = trial.outage();
         eventually("it ends", || state(running.guardian) == Some('Z'));
         drop(outage);
@@ -159,7 +159,7 @@ fn loss_while_holding_keeps_the_status_of_the_command() {
 fn loss_between_two_runs_has_the_status_of_a_loss() {
     let trial = VVM.trial();
     let options = ["--on-exit", "restart", "--restart-backoff", "1h", "--restart-backoff-max", "1h"];
-    let mut running = trial.run_script("exit 3").with(options).with(["--ttl", trial.ttl("1s")]).start();
+    let mut running = trial.run_script("exit 3").with(options).with(["--ttl", harness::SHORT_TTL]).start();
     running.stderr.wait_for("restart 1");
     let outage = trial.outage();
     eventually("it ends", || state(running.guardian) == Some('Z'));

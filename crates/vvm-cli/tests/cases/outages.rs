@@ -49,7 +49,7 @@ impl Dice {
 /// for less than 0.45 s costs no leadership. On a server, the TTL is a third longer.
 fn outages(seed: u64) {
     let trial = VVM.trial();
-    let options = ["--ttl", trial.ttl("3s"), "--on-loss", "rejoin", "--stop-timeout", "10s"];
+    let options = ["--ttl", harness::SHORT_TTL, "--on-loss", "rejoin", "--stop-timeout", "10s"];
     let mut all = (0..3).map(|_| worker(&trial, &options).start()).collect::<Vec<_>>();
     eventually("a command works", || at_work(&trial) == 1);
     let mut dice = Dice(seed);
@@ -114,7 +114,7 @@ fn one_leader_and_all_candidates_survive_outages_of_any_length() {
 #[test]
 fn each_slot_has_one_leader_and_a_killed_leader_is_replaced() {
     let trial = VVM.trial();
-    let options = ["--ttl", trial.ttl("2s"), "--slots", "3", "--on-loss", "rejoin"];
+    let options = ["--ttl", harness::SHORT_TTL, "--slots", "3", "--on-loss", "rejoin"];
     let mut all = (0..5).map(|_| worker(&trial, &options).start()).collect::<Vec<_>>();
     let of_all = || (1..=3).map(|slot| epochs(&trial, slot).len()).collect::<Vec<_>>();
     let never_more = |what: &str, condition: &dyn Fn() -> bool| {

@@ -170,7 +170,7 @@ fn killed_keeper_has_the_outcome_keeper_died() {
 #[test]
 fn stopped_host_has_the_outcome_deadline() {
     let trial = VVM.trial();
-    let ttl = ["--ttl", trial.ttl("1s")];
+    let ttl = ["--ttl", harness::SHORT_TTL];
     let found = result_of_script(&trial, "exec sleep 1000", &ttl, |_, running| {
         kill_process(running.host(), Signal::STOP).unwrap();
     });

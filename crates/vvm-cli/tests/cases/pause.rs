@@ -139,7 +139,7 @@ fn killed_leader_counts_as_stopped_after_its_ttl() {
     let trial = VVM.trial();
     let mut leader = trial
         .run_script("echo up; exec sleep 1000")
-        .with(["--ttl", trial.ttl("1s"), "--holder", "dead"])
+        .with(["--ttl", harness::SHORT_TTL, "--holder", "dead"])
         .start();
     leader.stdout.wait_for("up");
     leader.crash();
@@ -169,7 +169,7 @@ fn no_command_works_from_pause_to_resume_in_a_storm_of_candidates() {
         path("begun").display()
     );
     let candidate = || {
-        let options = ["--ttl", trial.ttl("2s"), "--slots", "2", "--exit-code-lost", "79"];
+        let options = ["--ttl", harness::SHORT_TTL, "--slots", "2", "--exit-code-lost", "79"];
         trial.run_script(&script).with(options).start()
     };
     let begun = || std::fs::read(path("begun")).map_or(0, |begun| begun.len());

@@ -52,7 +52,7 @@ fn standby_leads_at_once_after_a_killed_host_and_finds_nothing_of_it() {
 #[test]
 fn host_that_is_stopped_beyond_its_deadline_is_released() {
     let trial = VVM.trial();
-    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", trial.ttl("5s")]).start();
+    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", harness::SHORT_TTL]).start();
     leader.stdout.wait_for("up");
     eventually("the start is noted", || ends(&trial) == [Value::Null]);
     kill_process(leader.host(), Signal::STOP).unwrap();
@@ -69,7 +69,7 @@ fn host_that_is_stopped_beyond_its_deadline_is_released() {
 #[test]
 fn record_expires_if_the_storage_does_not_answer() {
     let trial = VVM.trial();
-    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", trial.ttl("2s")]).start();
+    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", harness::SHORT_TTL]).start();
     leader.stdout.wait_for("up");
     let outage = trial.outage();
     kill_process(leader.host(), Signal::KILL).unwrap();

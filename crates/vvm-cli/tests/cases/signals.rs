@@ -29,12 +29,10 @@ fn process_group_of_the_worker_gets_forwarded_signals() {
 #[test]
 fn renewals_continue_while_the_worker_stops() {
     let trial = VVM.trial();
-    let ttl = trial.ttl("1s");
+    let ttl = harness::SHORT_TTL;
     // It takes longer to stop than its TTL.
-    let longer = if ttl == "1s" { "2.5" } else { "10" };
-    let worker =
-        format!("trap 'sleep {longer}; echo stopped; exit 0' TERM; echo up; while :; do sleep 0.01; done");
-    let mut running = trial.run_script(&worker).with(["--ttl", ttl, "--stop-timeout", "20s"]).start();
+    let worker = "trap 'sleep 10; echo stopped; exit 0' TERM; echo up; while :; do sleep 0.01; done";
+    let mut running = trial.run_script(worker).with(["--ttl", ttl, "--stop-timeout", "20s"]).start();
     running.stdout.wait_for("up");
     let standby = trial.run(["true"]).with(["--ttl", ttl]).start();
     running.signal(Signal::TERM);

@@ -17,7 +17,7 @@ fn state_and_exit_status_follow_the_life_of_a_leader() {
     let trial = VVM.trial();
     let is_on_a_server = Trial::is_on_a_server();
     let of = |code, state: &str| (code, state.to_owned());
-    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", trial.ttl("2s")]).start();
+    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", harness::SHORT_TTL]).start();
     leader.stdout.wait_for("up");
     // A server's clock proves nothing about the age of a record.
     let at_once = if is_on_a_server { of(3, "unknown") } else { of(0, "led") };

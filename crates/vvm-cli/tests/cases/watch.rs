@@ -47,7 +47,7 @@ fn each_change_is_one_line() {
 #[test]
 fn crash_shows_as_the_end_of_renewals_in_json() {
     let trial = VVM.trial();
-    let options = ["--holder", "first", "--ttl", trial.ttl("2s")];
+    let options = ["--holder", "first", "--ttl", harness::SHORT_TTL];
     let mut first = trial.run_script("echo up; sleep 60").with(options).start();
     first.stdout.wait_for("up");
     let (mut watching, mut lines) = watch(&trial, &["--json"]);

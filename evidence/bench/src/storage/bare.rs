@@ -8,6 +8,8 @@ mod dynamodb;
 mod etcd;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
+#[cfg(feature = "object-store")]
+mod objects;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "scylla")]
@@ -63,6 +65,8 @@ pub(super) async fn open(url: &str) -> Result<Box<dyn BareStatements>, StorageEr
         Some(("etcd", _)) => Ok(Box::new(etcd::Etcd::new(url)?)),
         #[cfg(feature = "kubernetes")]
         Some(("k8s", _)) => Ok(Box::new(kubernetes::Kubernetes::open(url).await?)),
+        #[cfg(feature = "object-store")]
+        Some(("s3", _)) => Ok(Box::new(objects::Objects::open(url)?)),
         #[cfg(feature = "dynamodb")]
         Some(("dynamodb", _)) => Ok(Box::new(dynamodb::DynamoDb::connect(url).await?)),
         _ => Err(StorageError::Bare(

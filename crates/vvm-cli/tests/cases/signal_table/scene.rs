@@ -122,7 +122,7 @@ impl Scene {
             }
             State::Rejoining => {
                 let worker = "echo leads; exec sleep 1000";
-                let options = ["--ttl", trial.ttl("2s"), "--on-loss", "rejoin"];
+                let options = ["--ttl", harness::SHORT_TTL, "--on-loss", "rejoin"];
                 let mut running = trial.run_script(worker).with(options).start();
                 running.stdout.wait_for("leads");
                 obstacle.usurper = Some(trial.usurp());
