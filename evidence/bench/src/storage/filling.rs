@@ -1,4 +1,4 @@
-//! The time until a hundred candidates lead a hundred slots, all started at once.
+//! The time until many candidates lead as many slots, all started at once.
 
 use super::{Scene, StorageError};
 use crate::figure::{Figure, Unit};
@@ -6,23 +6,22 @@ use futures_util::future::{join_all, try_join_all};
 use ielections::ReleaseOutcome;
 use vvm_clock::SystemClock;
 
-const CANDIDATES: u32 = 100;
 /// The first slot of this part.
 const FIRST_SLOT: u32 = 20_000;
 
 pub(super) async fn measure(scene: &Scene, quick: bool) -> Result<Vec<Figure>, StorageError> {
-    let rounds = if quick { 1 } else { 5 };
+    let (candidates, rounds) = if quick { (10, 1) } else { (100, 5) };
     let mut seconds = Vec::new();
     for round in 0..rounds {
-        seconds.push(one_round(scene, FIRST_SLOT + round * CANDIDATES).await?);
+        seconds.push(one_round(scene, FIRST_SLOT + round * candidates, candidates).await?);
     }
-    let name = format!("{CANDIDATES} candidates, until {CANDIDATES} slots are led");
+    let name = format!("{candidates} candidates, until {candidates} slots are led");
     Ok(vec![Figure::new(name, Unit::Seconds, seconds)])
 }
 
-async fn one_round(scene: &Scene, first_slot: u32) -> Result<f64, StorageError> {
-    let candidates: Vec<_> = (0..CANDIDATES).map(|_| scene.elections()).collect();
-    let candidacy = scene.candidacy(first_slot..first_slot + CANDIDATES);
+async fn one_round(scene: &Scene, first_slot: u32, count: u32) -> Result<f64, StorageError> {
+    let candidates: Vec<_> = (0..count).map(|_| scene.elections()).collect();
+    let candidacy = scene.candidacy(first_slot..first_slot + count);
     let began = SystemClock::read();
     let led = try_join_all(candidates.iter().map(|elections| elections.acquire(candidacy.clone()))).await?;
     let took = began.until(SystemClock::read());

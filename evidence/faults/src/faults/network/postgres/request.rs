@@ -120,6 +120,6 @@ mod tests {
     #[tokio::test]
     async fn end_of_a_connection_is_not_answered() {
         let end = message(b'X', "");
-        assert_eq!(requests(&[end.clone()]).await, [(end.len(), false, false)]);
+        assert_eq!(requests(std::slice::from_ref(&end)).await, [(end.len(), false, false)]);
     }
 }
