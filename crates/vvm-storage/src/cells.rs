@@ -24,7 +24,8 @@ use vvm_clock::Clock;
 /// Elections and documents on a [`CellStorage`].
 ///
 /// A slot's record, epoch, count of batches and documents are one value, so every write is one conditional
-/// write. A renewal costs one request: the value that it replaces is known. A claim reads first.
+/// write. A renewal costs one request, and so does a claim: the value that it replaces is known, from the write
+/// or the look before it. A claim that is refused reads.
 ///
 /// **An absent cell of a settled name is not vacant.** Settling a name creates the cells of all its slots
 /// first. So a cell that is absent later was deleted, by hand or by a rule of the bucket, and its leader may
@@ -33,8 +34,9 @@ use vvm_clock::Clock;
 #[derive(Debug)]
 pub struct Cells<C> {
     storage: C,
-    /// The cells that this handle wrote last, to compose the next write from. Never used to answer.
-    written: Mutex<HashMap<Partition, Known>>,
+    /// The cells that this handle wrote last, and the vacant ones that it saw last: to compose the next write
+    /// from. Never used to answer.
+    known: Mutex<HashMap<Partition, Known>>,
     deletions: Deletions,
 }
 
@@ -78,7 +80,7 @@ struct TooLarge {
 impl<C: CellStorage> Cells<C> {
     /// Elections on `storage`. `clock` measures the wait after a deleted cell.
     pub fn new(storage: C, clock: Arc<dyn Clock>) -> Self {
-        Self { storage, written: Mutex::default(), deletions: Deletions::new(clock) }
+        Self { storage, known: Mutex::default(), deletions: Deletions::new(clock) }
     }
 
     /// Replaces the content of a slot by what `step` makes of it, in one conditional write.
@@ -94,7 +96,7 @@ impl<C: CellStorage> Cells<C> {
         room: usize,
         step: impl Fn(&Known) -> Result<SlotCell, Refusal> + Send + Sync,
     ) -> Result<Result<(), Refusal>, WriteError> {
-        let mut cached = self.written().remove(at);
+        let mut cached = self.known().remove(at);
         for _ in 0..ATTEMPTS {
             let composed = cached.take().and_then(|known| Some((step(&known).ok()?, known.expected)));
             let (content, expected) = match composed {
@@ -107,26 +109,57 @@ impl<C: CellStorage> Cells<C> {
                     }
                 }
             };
-            let value = content.encode(at);
-            let (bytes, most) = (value.len(), self.storage.limits().max_cell_bytes.saturating_sub(room));
-            if bytes > most {
-                return Err(WriteError::Fatal(TooLarge { at: at.clone(), bytes, most }.into()));
-            }
-            match self.storage.write_slot(at, value, content.slot.entry(), expected).await? {
-                CellWrite::Written(tag) => {
-                    // Without a tag the next write reads first: a tag of another answer could be of other
-                    // content.
-                    if let Some(tag) = tag {
-                        let known = Known { content, expected: Expected::Tag(tag) };
-                        self.written().insert(at.clone(), known);
-                    }
-                    return Ok(Ok(()));
-                }
-                // A read decides whether the condition failed or another part of the cell changed (I7).
-                CellWrite::Refused => {}
+            // After a refusal, a read decides whether the condition failed or another part of the cell
+            // changed (I7).
+            if self.replace(at, room, content, expected).await? {
+                return Ok(Ok(()));
             }
         }
         Err(WriteError::NotApplied(KeepsChanging { at: at.clone() }.into()))
+    }
+
+    /// Replaces the content of a slot that is in the state `expected`. Whether it was.
+    ///
+    /// # Cancel safety
+    /// As [`change`](Self::change).
+    async fn replace(
+        &self,
+        at: &Partition,
+        room: usize,
+        content: SlotCell,
+        expected: Expected,
+    ) -> Result<bool, WriteError> {
+        let value = content.encode(at);
+        let (bytes, most) = (value.len(), self.storage.limits().max_cell_bytes.saturating_sub(room));
+        if bytes > most {
+            return Err(WriteError::Fatal(TooLarge { at: at.clone(), bytes, most }.into()));
+        }
+        match self.storage.write_slot(at, value, content.slot.entry(), expected).await? {
+            CellWrite::Written(tag) => {
+                // Without a tag the next write reads first: a tag of another answer could be of other
+                // content.
+                if let Some(tag) = tag {
+                    let known = Known { content, expected: Expected::Tag(tag) };
+                    self.known().insert(at.clone(), known);
+                }
+                Ok(true)
+            }
+            CellWrite::Refused => Ok(false),
+        }
+    }
+
+    /// Keeps a cell that a look has shown, if it may be claimed.
+    fn note_look(&self, at: &Partition, content: &SlotCell, tag: Tag) {
+        let mut known = self.known();
+        // A look may be stale, and a leader of this handle needs what it wrote.
+        if known.get(at).is_some_and(|known| known.content.slot.entry().is_some()) {
+            return;
+        }
+        if content.slot.entry().is_some() {
+            known.remove(at);
+        } else {
+            known.insert(at.clone(), Known { content: content.clone(), expected: Expected::Tag(tag) });
+        }
     }
 
     /// Reads the cell of a slot. A slot without one was never led.
@@ -148,8 +181,8 @@ impl<C: CellStorage> Cells<C> {
     }
 
     /// Each change is one insertion or removal, so a panic elsewhere leaves the map whole.
-    fn written(&self) -> MutexGuard<'_, HashMap<Partition, Known>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, HashMap<Partition, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

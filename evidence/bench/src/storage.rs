@@ -27,7 +27,7 @@ use std::{error::Error, io, num::NonZeroU32, sync::Arc};
 use tokio::runtime::Runtime;
 use vvm_clock::{Clock, SystemClock};
 use vvm_deadman::Deadman;
-use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, OpenError, SlotNumber};
+use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, OpenError, SettleError, SlotNumber};
 
 /// Why there is no figure.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +40,8 @@ pub(crate) enum StorageError {
     Bare(#[from] Box<dyn Error + Send + Sync>),
     #[error("a slot without another candidate was not acquired: {0}")]
     Acquire(#[from] AcquireError),
+    #[error(transparent)]
+    Settle(#[from] SettleError),
     #[error(transparent)]
     Read(#[from] ReadError),
     #[error(transparent)]
@@ -106,6 +108,7 @@ fn rounds(quick: bool) -> u32 {
 }
 
 /// A storage, and a cluster in it.
+#[derive(Clone)]
 struct Scene {
     scheme: String,
     clock: Arc<dyn Clock>,
@@ -126,6 +129,14 @@ impl Scene {
             cluster: ClusterName::from(run.as_str()),
             holder: Holder::new("10.0.0.7")?,
         })
+    }
+
+    /// The same with a cluster of so many slots, as `vvm run` settles it.
+    async fn settled(&self, slots: u32) -> Result<Self, StorageError> {
+        let cluster = ClusterName::from(format!("{}-settled", self.cluster).as_str());
+        let count = NonZeroU32::MIN.saturating_add(slots.saturating_sub(1));
+        self.storage.settle_slot_count(&cluster, count).await?;
+        Ok(Self { cluster, ..self.clone() })
     }
 
     /// Elections as of a process of their own, except that all share one connection.

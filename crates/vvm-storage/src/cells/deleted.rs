@@ -65,15 +65,18 @@ impl<C: CellStorage> Cells<C> {
         Ok(Some((SettingCell::decode(at, &value).map_err(unreadable)?, tag)))
     }
 
-    /// Stores that records of this name may have `ttl`. Without an effect for a name that is not settled.
-    pub(super) async fn allow_ttl(&self, slot: &Partition, ttl: Duration) -> Result<(), WriteError> {
-        let Some(at) = key::setting_of_slot(slot) else { return Ok(()) };
+    /// Stores that records of this name may have `ttl`. Without an effect for a name that is not settled:
+    /// whether it is.
+    pub(super) async fn allow_ttl(&self, slot: &Partition, ttl: Duration) -> Result<bool, WriteError> {
+        let Some(at) = key::setting_of_slot(slot) else { return Ok(false) };
         let is_allowed = |known: Option<&Duration>| known.is_some_and(|longest| ttl <= *longest);
         for _ in 0..super::ATTEMPTS {
             if is_allowed(self.deletions.lock().longest_ttl.get(&at)) {
-                return Ok(());
+                return Ok(true);
             }
-            let Some((setting, tag)) = self.setting_cell(&at).await.map_err(unsent)? else { return Ok(()) };
+            let Some((setting, tag)) = self.setting_cell(&at).await.map_err(unsent)? else {
+                return Ok(false);
+            };
             if !is_allowed(Some(&setting.longest_ttl)) {
                 let raised = SettingCell { longest_ttl: ttl, ..setting };
                 let written = self.storage.write(&at, raised.encode(&at), Expected::Tag(tag)).await;

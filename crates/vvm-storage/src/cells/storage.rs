@@ -101,10 +101,10 @@ pub trait CellStorage: Debug + Send + Sync + 'static {
     /// Returns the cell as it is now, or `None` if it does not exist; linearizable.
     async fn read(&self, key: &Partition) -> Result<Option<Cell>, ReadError>;
 
-    /// Returns the value of a cell; may be stale. Cheaper than [`read`](Self::read) where the storage has a
-    /// cheaper read.
-    async fn peek(&self, key: &Partition) -> Result<Option<Bytes>, ReadError> {
-        Ok(self.read(key).await?.map(|cell| cell.value))
+    /// Returns a cell, with the tag of this value; may be stale. Cheaper than [`read`](Self::read) where the
+    /// storage has a cheaper read.
+    async fn peek(&self, key: &Partition) -> Result<Option<Cell>, ReadError> {
+        self.read(key).await
     }
 
     /// Replaces the cell by `value` if it is in the state `expected`.

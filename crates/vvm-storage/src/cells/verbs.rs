@@ -1,7 +1,7 @@
 //! The verbs of slots and settings, each one conditional write on one cell.
 
 use super::{
-    CellStorage, CellWrite, Cells, Expected, Known,
+    ATTEMPTS, Cell, CellStorage, CellWrite, Cells, Expected, KeepsChanging, Known,
     content::{SettingCell, SlotCell},
     deleted::Deleted,
     unreadable,
@@ -37,21 +37,31 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
     }
 
     async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
-        // (I5) Before the claim is sent, so that the TTL of every record is within the bound.
-        self.allow_ttl(&at, entry.ttl.get()).await?;
-        let wait = self.wait_after_deletion(&at).await?;
-        // A cached value is of an earlier leadership of this handle.
-        self.written().remove(&at);
-        let claimed = self.change(&at, 0, |known @ Known { content, .. }| match wait {
-            _ if !content.slot.is_as_expected(from) => Err(Ok(content.slot.clone())),
-            Some(wait) if known.is_lost() => Err(Err(Deleted { at: at.clone(), wait })),
-            _ => Ok(held(content, entry)),
-        });
-        match claimed.await? {
-            Ok(()) => Ok(Claim::Claimed),
-            Err(Ok(stands)) => Ok(Claim::Refused(stands)),
-            Err(Err(deleted)) => Err(WriteError::NotApplied(deleted.into())),
+        // The write applies to exactly what is known, so no read before it would show anything else.
+        let mut known = self.known().remove(&at);
+        for _ in 0..ATTEMPTS {
+            let known = known.take().filter(|known| known.content.slot.is_as_expected(from));
+            let seen = match known {
+                Some(known) => known,
+                None => self.fresh(&at).await.map_err(unsent)?,
+            };
+            if !seen.content.slot.is_as_expected(from) {
+                return Ok(Claim::Refused(seen.content.slot));
+            }
+            // (I5) Before the claim is sent, so that the TTL of every record is within the bound. Absent cells
+            // of a name that is not settled are vacant.
+            let is_settled = self.allow_ttl(&at, entry.ttl.get()).await?;
+            if is_settled
+                && seen.is_lost()
+                && let Some(wait) = self.wait_after_deletion(&at).await?
+            {
+                return Err(WriteError::NotApplied(Deleted { at, wait }.into()));
+            }
+            if self.replace(&at, 0, held(&seen.content, entry), seen.expected).await? {
+                return Ok(Claim::Claimed);
+            }
         }
+        Err(WriteError::NotApplied(KeepsChanging { at }.into()))
     }
 
     async fn renew(&self, at: Partition, replaced: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
@@ -77,7 +87,7 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
             _ => Err(content.slot.clone()),
         });
         let outcome = released.await?.map_or_else(Delete::Mismatch, |()| Delete::Deleted);
-        self.written().remove(&at);
+        self.known().remove(&at);
         Ok(outcome)
     }
 
@@ -96,10 +106,11 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
         let reads = at.iter().zip(seen).map(async |(at, seen): (&Partition, &mut Option<Slot>)| {
             *seen = Some(match self.storage.peek(at).await? {
                 None => SlotCell::vacant().slot,
-                Some(value) => {
+                Some(Cell { value, tag }) => {
                     let content = SlotCell::decode(at, &value).map_err(unreadable)?;
                     if !content.is_foreign {
                         self.deletions.exists(at);
+                        self.note_look(at, &content, tag);
                     }
                     content.slot
                 }

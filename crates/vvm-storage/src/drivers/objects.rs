@@ -41,7 +41,8 @@
 //! bucket: without it S3 answers 403 for an object that does not exist. `gs:` `storage.objects.create`,
 //! `get`, `delete` (for replacing) and `list`. `az:` Storage Blob Data Contributor.
 //!
-//! **Cost.** A renewal is one PUT. A look at a slot is one GET. A claim is up to two GETs and a PUT.
+//! **Cost.** A renewal is one PUT. A look at a slot is one GET. A claim is one PUT, and one GET
+//! more if another candidate was sooner.
 //!
 //! **Errors.** A write that may have reached the server may have been applied, unless an answer denies it.
 //!

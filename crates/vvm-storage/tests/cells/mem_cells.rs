@@ -35,6 +35,8 @@ pub(crate) enum Forged {
 #[derive(Debug, Default)]
 pub(crate) struct Database {
     values: Mutex<HashMap<String, Bytes>>,
+    /// Former values, which looks show.
+    stale: Mutex<HashMap<String, Bytes>>,
     forged: Mutex<VecDeque<Forged>>,
     /// Forges every answer in a way that the suites must not notice.
     always: AtomicBool,
@@ -70,6 +72,11 @@ impl Database {
 
     pub(crate) fn put(&self, at: &Partition, value: &Bytes) {
         self.values.lock().unwrap().insert(at.encoded(), value.clone());
+    }
+
+    /// From now on looks show the value that stands now.
+    pub(crate) fn freeze_looks(&self) {
+        *self.stale.lock().unwrap() = self.values.lock().unwrap().clone();
     }
 
     pub(crate) fn value(&self, at: &Partition) -> Option<Bytes> {
@@ -118,6 +125,14 @@ impl CellStorage for MemCells {
         }
         self.database.reads.fetch_add(1, SeqCst);
         Ok(self.database.value(key).map(|value| Cell { tag: tag(&value), value }))
+    }
+
+    async fn peek(&self, key: &Partition) -> Result<Option<Cell>, ReadError> {
+        let stale = self.database.stale.lock().unwrap().get(&key.encoded()).cloned();
+        match stale {
+            Some(value) => Ok(Some(Cell { tag: tag(&value), value })),
+            None => self.read(key).await,
+        }
     }
 
     async fn write(

@@ -88,6 +88,60 @@ async fn renewal_is_one_write_and_no_read() {
     assert_eq!(scene.requests(), (reads, writes + 1));
 }
 
+/// Leads and releases. Returns the slot as it is then.
+async fn led_before(scene: &Scene) -> Slot {
+    let Entry { version, epoch, .. } = scene.led().await;
+    assert_eq!(scene.cells.release(slot(), version.incarnation, epoch).await.unwrap(), Delete::Deleted);
+    Slot::Vacant(Vacant { last_epoch: Some(epoch) })
+}
+
+#[tokio::test]
+async fn claim_after_a_look_is_one_write_and_no_read() {
+    let scene = Scene::settled().await;
+    let vacant = led_before(&scene).await;
+    assert_eq!(scene.cells.peek(&[slot()]).await.unwrap(), std::slice::from_ref(&vacant));
+    let (reads, writes) = scene.requests();
+    assert_eq!(scene.cells.claim(slot(), &vacant, &entry(2, 0)).await.unwrap(), Claim::Claimed);
+    assert_eq!(scene.requests(), (reads, writes + 1));
+}
+
+#[tokio::test]
+async fn claim_of_a_slot_that_was_claimed_after_the_look_is_refused() {
+    let scene = Scene::settled().await;
+    let vacant = led_before(&scene).await;
+    let another = scene.another();
+    for candidate in [&*scene.cells, &another] {
+        assert_eq!(candidate.peek(&[slot()]).await.unwrap(), std::slice::from_ref(&vacant));
+    }
+    assert_eq!(another.claim(slot(), &vacant, &entry(2, 0)).await.unwrap(), Claim::Claimed);
+    let stands = Slot::Held { entry: entry(2, 0), proven_age: None };
+    assert_eq!(scene.cells.claim(slot(), &vacant, &entry(2, 1)).await.unwrap(), Claim::Refused(stands));
+}
+
+/// Shows I5.
+#[tokio::test]
+async fn claim_of_a_cell_that_was_deleted_after_the_look_waits() {
+    let scene = Scene::settled().await;
+    let vacant = led_before(&scene).await;
+    let candidate = scene.another();
+    candidate.peek(&[slot()]).await.unwrap();
+    assert_eq!(scene.cells.claim(slot(), &vacant, &entry(2, 0)).await.unwrap(), Claim::Claimed);
+    scene.database.delete(&slot());
+    let refused = candidate.claim(slot(), &NEVER_LED, &entry(3, 0)).await;
+    assert!(matches!(&refused, Err(WriteError::NotApplied(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn stale_look_of_a_leader_does_not_cost_its_renewal_a_read() {
+    let scene = Scene::settled().await;
+    scene.database.freeze_looks();
+    let held = scene.led().await;
+    assert_eq!(scene.cells.peek(&[slot()]).await.unwrap(), [NEVER_LED]);
+    let (reads, writes) = scene.requests();
+    assert_eq!(scene.cells.renew(slot(), &held, &entry(1, 1)).await.unwrap(), Swap::Swapped);
+    assert_eq!(scene.requests(), (reads, writes + 1));
+}
+
 #[tokio::test]
 async fn write_answered_without_a_tag_is_followed_by_a_read() {
     let scene = Scene::new();

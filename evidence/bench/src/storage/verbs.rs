@@ -21,10 +21,11 @@ pub(super) async fn measure(
     bare: &mut dyn BareStatements,
     rounds: u32,
 ) -> Result<Vec<Figure>, StorageError> {
-    let elections = scene.elections();
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     // The first rounds fill caches and prepare statements.
     const WARM_UP: u32 = 3;
+    let scene = &scene.settled(WARM_UP + rounds).await?;
+    let elections = scene.elections();
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 0..WARM_UP + rounds {
         let sample = (through_elections(scene, &elections, round).await?, directly(bare, round).await?);
         if round >= WARM_UP {

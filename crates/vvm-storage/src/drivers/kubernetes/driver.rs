@@ -105,8 +105,8 @@ impl CellStorage for LeaseStorage {
         self.cell(key, false).await
     }
 
-    async fn peek(&self, key: &Partition) -> Result<Option<Bytes>, ReadError> {
-        Ok(self.cell(key, true).await?.map(|cell| cell.value))
+    async fn peek(&self, key: &Partition) -> Result<Option<Cell>, ReadError> {
+        self.cell(key, true).await
     }
 
     async fn write(
