@@ -56,8 +56,21 @@ pub fn command_line(pid: Pid) -> String {
 
 /// Returns the state letter of a process (proc(5)), if it exists.
 pub fn state(pid: Pid) -> Option<char> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    state_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn state_in(stat: &str) -> Option<char> {
     stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+/// Whether no thread of a process runs: each is stopped, or has ended. A stop signal stops them one after the
+/// other.
+pub(crate) fn is_still(pid: Pid) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return true };
+    threads.flatten().all(|thread| {
+        let stat = fs::read_to_string(thread.path().join("stat"));
+        stat.is_ok_and(|stat| matches!(state_in(&stat), Some('T' | 't' | 'Z' | 'X')))
+    })
 }
 
 /// Whether a process has ended: it is a zombie or gone.

@@ -1,6 +1,6 @@
 //! [`Run`], [`Running`] and [`Finished`]: one `vvm run`.
 
-use super::{Lines, Program, Trial, processes, trial::LOCAL_DIR};
+use super::{Lines, Program, Trial, eventually, processes, trial::LOCAL_DIR};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::{
     iter::successors,
@@ -171,6 +171,7 @@ impl Running {
         // A stopped guardian does nothing after the host, and a stopped host nothing after the guardian.
         self.signal(Signal::STOP);
         kill_process(host, Signal::STOP).unwrap();
+        eventually("both are stopped", || processes::is_still(self.guardian) && processes::is_still(host));
         self.signal(Signal::KILL);
         kill_process(host, Signal::KILL).unwrap();
     }
