@@ -24,8 +24,8 @@ use vvm_clock::Clock;
 /// Elections and documents on a [`CellStorage`].
 ///
 /// A slot's record, epoch, count of batches and documents are one value, so every write is one conditional
-/// write. A renewal costs one request, and so does a claim: the value that it replaces is known, from the write
-/// or the look before it. A claim that is refused reads.
+/// write. A renewal costs one request, and so does a claim: the value that it replaces is known, from the
+/// write or the look before it. A claim that is refused reads.
 ///
 /// **An absent cell of a settled name is not vacant.** Settling a name creates the cells of all its slots
 /// first. So a cell that is absent later was deleted, by hand or by a rule of the bucket, and its leader may

@@ -48,8 +48,8 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
             if !seen.content.slot.is_as_expected(from) {
                 return Ok(Claim::Refused(seen.content.slot));
             }
-            // (I5) Before the claim is sent, so that the TTL of every record is within the bound. Absent cells
-            // of a name that is not settled are vacant.
+            // (I5) Before the claim is sent, so that the TTL of every record is within the bound. An absent
+            // cell of a name that is not settled is vacant.
             let is_settled = self.allow_ttl(&at, entry.ttl.get()).await?;
             if is_settled
                 && seen.is_lost()
