@@ -16,10 +16,14 @@ use ielections::{
     BatchOutcome, Claim, DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Holder,
     Incarnation, OnlyIf, Scan, Slot, Swap, Ttl, Vacant, Version,
 };
+use std::time::Duration;
 use vvm_storage::{
     Partition, SysVvmDocuments, SysVvmStorage, init_storage,
     scylla::{OpenError, ScyllaStorage},
 };
+
+/// After so long a wait fails.
+const HANG_LIMIT: Duration = Duration::from_secs(30);
 
 fn contact_points() -> String {
     std::env::var("VVM_TEST_SCYLLA").expect(
@@ -125,10 +129,22 @@ async fn renewal_reads_no_tombstone_after_1000_deletions() {
     ));
     read.set_tracing(true);
     let answer = session.query_unpaged(read, (partition().as_bytes(),)).await.unwrap();
-    let trace = session.get_tracing_info(&answer.tracing_id().unwrap()).await.unwrap();
-    let words: Vec<_> = trace.events.into_iter().filter_map(|event| event.activity).collect();
+    let id = answer.tracing_id().unwrap();
     // The words of Cassandra, and those of ScyllaDB.
+    let counts = |words: &String| words.contains(" tombstone cells") || words.contains(" dead)");
     let read_none = |words: &String| words.contains(" and 0 tombstone cells") || words.contains(", 0 dead)");
+    let trace = async {
+        loop {
+            let trace = session.get_tracing_info(&id).await.unwrap();
+            let words: Vec<_> = trace.events.into_iter().filter_map(|event| event.activity).collect();
+            // A server writes the events of a trace after its answer, and one after the other.
+            if words.iter().any(counts) {
+                return words;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let words = tokio::time::timeout(HANG_LIMIT, trace).await.expect("the trace never says what was read");
     assert!(words.iter().any(read_none), "{words:#?}");
 }
 
