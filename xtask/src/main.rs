@@ -155,7 +155,9 @@ fn main() -> ExitCode {
                 && evidence::run_plain("faults", &passed.arguments)
         }
         Command::TestDrivers(passed) => evidence::run_plain("servers", &passed.arguments),
-        Command::Evidence(SmokeOptions { all, .. }) => evidence::smoke::run(all),
+        Command::Evidence(SmokeOptions { all, .. }) => {
+            evidence::smoke::run(all).inspect_err(|why| eprintln!("evidence: {why}")).is_ok()
+        }
         Command::TestTimed(options) => test_timed::run(&options),
         Command::Bench(passed) if passed.is_of_one_storage() => {
             evidence::run_with_features(Dist, "bench", &passed.drivers(), &passed.arguments)

@@ -4,7 +4,7 @@ use servers::owned;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::{
     env, fmt,
-    io::{self, BufRead, BufReader},
+    io::{self, BufRead, BufReader, IsTerminal as _},
     ops::Add,
     process::Stdio,
     sync::{
@@ -36,7 +36,8 @@ pub(crate) struct Cases {
 }
 
 impl Suite<'_> {
-    /// Runs them, and prints their output.
+    /// Runs them, and prints their output. A log has no line of a case that passed: thousands would bury the
+    /// one that failed.
     ///
     /// # Errors
     /// The tests could not be run.
@@ -53,18 +54,19 @@ impl Suite<'_> {
             // As for the workspace's own tests, whose build is reused.
             .args(["test", "--locked", "--no-fail-fast", "--workspace", "--all-features"])
             .args(self.tests.iter().flat_map(|test| ["--test", test]))
-            .args(["--", "--show-output", &format!("--test-threads={}", self.threads)])
+            .args(["--", &format!("--test-threads={}", self.threads)])
             .args(self.only.iter().map(|name| filter(name)))
             .envs(self.environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
         let mut child = command.spawn().map_err(system)?;
-        let mut cases = Cases::default();
+        let (mut cases, at_terminal) = (Cases::default(), io::stdout().is_terminal());
         if let Some(output) = child.stdout.take() {
             for line in BufReader::new(output).lines() {
                 let line = line.map_err(system)?;
-                println!("{line}");
-                cases.note(&line);
+                if !cases.note(&line) || at_terminal {
+                    println!("{line}");
+                }
                 if interrupted.load(Ordering::Relaxed) {
                     // It may have ended already.
                     let _gone = child.kill();
@@ -90,13 +92,15 @@ impl Cases {
         self.passed + self.failed
     }
 
-    /// Counts the case of a line such as `test name ... ok`.
-    fn note(&mut self, line: &str) {
+    /// Counts the case of a line such as `test name ... ok`. Returns whether it is of a case that passed.
+    fn note(&mut self, line: &str) -> bool {
+        let passed_before = self.passed;
         match line.strip_prefix("test ").and_then(|rest| rest.rsplit_once(" ... ")) {
             Some((_, "ok")) => self.passed += 1,
             Some((_, "FAILED")) => self.failed += 1,
             _ => {}
         }
+        self.passed > passed_before
     }
 
     /// Whether all passed. A run without a case has not.
@@ -138,8 +142,11 @@ mod tests {
     fn only_complete_run_with_cases_has_passed() {
         let mut cases = Cases { succeeded: true, ..Cases::default() };
         assert!(!cases.all_passed(), "no case");
-        for line in ["running 2 tests", "test a::b ... ok", "test result: ok. 1 passed", "test c ... ok"] {
-            cases.note(line);
+        for line in ["running 2 tests", "test result: ok. 1 passed"] {
+            assert!(!cases.note(line), "{line}");
+        }
+        for line in ["test a::b ... ok", "test c ... ok"] {
+            assert!(cases.note(line), "{line}");
         }
         assert_eq!((cases.passed, cases.failed), (2, 0));
         assert!(cases.all_passed());
@@ -149,7 +156,7 @@ mod tests {
             !(cases + Cases { succeeded: true, ..Cases::default() }).all_passed(),
             "no case in the second run"
         );
-        cases.note("test d ... FAILED");
+        assert!(!cases.note("test d ... FAILED"), "a log shows it");
         assert!(!cases.all_passed());
         assert!(!(cases + cases).all_passed());
     }

@@ -44,7 +44,7 @@ pub(super) fn all(workspace: &Workspace) -> Vec<Step> {
             .with("RUSTDOCFLAGS", "-D warnings"),
     ];
     steps.extend(single_features(workspace));
-    steps.push(Step::cargo("tests", "test --locked --workspace --all-features --no-fail-fast"));
+    steps.push(Step::cargo("tests", "test --quiet --locked --workspace --all-features --no-fail-fast"));
     steps.push(Step::cargo(
         "simulation",
         "run --locked --release --quiet --package simulation -- --seeds 1000",
@@ -130,7 +130,7 @@ impl Work {
             Self::Tidy => holds(tidy::run(tidy::Options::default()), "violations, listed above"),
             Self::Broken => holds(broken::run(&[]), "a variant survived"),
             // A command that this machine can't run is listed as left out.
-            Self::Evidence => holds(smoke::run(false), "a command of docs/evidence.md failed"),
+            Self::Evidence => smoke::run(false),
             Self::Cargo { arguments, flags } => {
                 let scratch = scratch::place().map(|place| (scratch::VARIABLE, place));
                 let mut command = cargo();

@@ -17,6 +17,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, ExitStatus},
     thread,
+    time::Duration,
 };
 use vvm_clock::SystemClock;
 
@@ -95,19 +96,13 @@ const FAIL_OVERS: &[&str] = &["--faults", "--only=postgres", "--fail-overs=1"];
 
 const SHORT: &str = "--duration=20";
 
-/// Runs all of them. Returns whether none failed. With `all`, a command that this machine can't run has
-/// failed.
-pub(crate) fn run(all: bool) -> bool {
-    let root = match Workspace::read() {
-        Ok(workspace) => workspace.root,
-        Err(error) => {
-            eprintln!("evidence: {error}");
-            return false;
-        }
-    };
-    if !build(&root) {
-        return false;
-    }
+/// Runs all of them. With `all`, a command that this machine can't run has failed.
+///
+/// # Errors
+/// Names the commands that failed, or says why none could be run.
+pub(crate) fn run(all: bool) -> Result<(), String> {
+    let root = Workspace::read().map_err(|error| error.to_string())?.root;
+    build(&root)?;
     let (mut runs, mut left_out) = (Vec::new(), 0);
     for (command, how, need) in &SMOKES {
         match how {
@@ -122,50 +117,60 @@ pub(crate) fn run(all: bool) -> bool {
         }
     }
     // Runs with faults mostly wait, and judge no duration.
-    let at_once = |one: &Run, next: &Run| one.program == "faults" && next.program == "faults";
+    let at_once = |one: &Run<'_>, next: &Run<'_>| one.program == "faults" && next.program == "faults";
     let groups = runs.chunk_by(at_once).flat_map(|group| group.chunks(2));
-    let failed: usize = groups.map(|group| carry_out(group, &root)).sum();
-    println!("evidence: {} commands, {failed} failed, {left_out} left out", SMOKES.len());
-    failed == 0 && !(all && left_out > 0)
+    let failed: Vec<&str> = groups.flat_map(|group| carry_out(group, &root)).collect();
+    println!("evidence: {} commands, {} failed, {left_out} left out", SMOKES.len(), failed.len());
+    if !failed.is_empty() {
+        return Err(format!("failed: `{}`", failed.join("`, `")));
+    }
+    if all && left_out > 0 {
+        return Err(format!("{left_out} commands were left out"));
+    }
+    Ok(())
 }
 
 /// A command that this machine can run.
-struct Run {
-    command: &'static str,
-    program: &'static str,
-    arguments: &'static [&'static str],
+struct Run<'a> {
+    command: &'a str,
+    program: &'a str,
+    arguments: &'a [&'a str],
 }
 
-/// Carries out some at once, and prints their output one after the other. Returns how many failed.
-fn carry_out(runs: &[Run], root: &Path) -> usize {
-    let verdicts: Vec<(String, Result<(), String>)> = thread::scope(|scope| {
+/// Carries out some at once, and prints what each took, and the output of those that failed. Returns these.
+fn carry_out<'a>(runs: &[Run<'a>], root: &Path) -> Vec<&'a str> {
+    let ends: Vec<Result<Duration, String>> = thread::scope(|scope| {
         let begun: Vec<_> = runs.iter().map(|run| scope.spawn(move || run.carry_out(root))).collect();
         let ended = begun.into_iter().map(|run| run.join());
-        ended.map(|ended| ended.unwrap_or_else(|_| (String::new(), Err("panicked".into())))).collect()
+        ended.map(|ended| ended.unwrap_or_else(|_| Err("panicked".into()))).collect()
     });
-    for (run, (output, verdict)) in runs.iter().zip(&verdicts) {
-        println!("==> cargo xtask {}: {} {}", run.command, run.program, run.arguments.join(" "));
-        print!("{output}");
-        match verdict {
-            Ok(()) => println!("<== ok\n"),
-            Err(why) => println!("<== FAILED: {why}\n"),
+    let mut failed = Vec::new();
+    for (run, end) in runs.iter().zip(ends) {
+        let small = format!("{} {}", run.program, run.arguments.join(" "));
+        match end {
+            Ok(took) => println!("==> cargo xtask {}: {small}: ok, {:.1} s", run.command, took.as_secs_f64()),
+            Err(why) => {
+                println!("==> cargo xtask {}: {small}\n{why}\n<== FAILED\n", run.command);
+                failed.push(run.command);
+            }
         }
     }
-    verdicts.iter().filter(|(_, verdict)| verdict.is_err()).count()
+    failed
 }
 
-impl Run {
-    /// Returns its output, with the time that it took, and why it failed.
-    fn carry_out(&self, root: &Path) -> (String, Result<(), String>) {
+impl Run<'_> {
+    /// Returns the time that it took.
+    ///
+    /// # Errors
+    /// Its output and its status, if it failed.
+    fn carry_out(&self, root: &Path) -> Result<Duration, String> {
         let began = SystemClock::read();
         let ended = self.run(root);
-        let took = SystemClock::read().since(began).as_secs_f64();
+        let took = SystemClock::read().since(began);
         match ended {
-            Ok((output, status)) => {
-                let verdict = if status.success() { Ok(()) } else { Err(status.to_string()) };
-                (format!("{output}took {took:.1} s\n"), verdict)
-            }
-            Err(error) => (String::new(), Err(format!("{} can't be run: {error}", self.program))),
+            Ok((_, status)) if status.success() => Ok(took),
+            Ok((output, status)) => Err(format!("{output}{status}, after {:.1} s", took.as_secs_f64())),
+            Err(error) => Err(format!("{} can't be run: {error}", self.program)),
         }
     }
 
@@ -184,14 +189,12 @@ impl Run {
 }
 
 /// Builds the programs with the packages and features of the tests, so that these share their dependencies.
-fn build(root: &Path) -> bool {
+fn build(root: &Path) -> Result<(), String> {
     let build = ["build", "--quiet", "--locked", "--workspace", "--all-features", "--all-targets"];
     match cargo().args(build).current_dir(root).status() {
-        Ok(status) => status.success(),
-        Err(error) => {
-            eprintln!("evidence: cargo could not be started: {error}");
-            false
-        }
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err("the programs can't be built, for the reason above".into()),
+        Err(error) => Err(format!("cargo could not be started: {error}")),
     }
 }
 
