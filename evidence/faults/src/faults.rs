@@ -18,7 +18,7 @@ use crate::{Server, interruption::Interruption};
 use candidate::{Candidate, Pace};
 use cassandra_servers::CassandraServers;
 use etcd_servers::EtcdServers;
-use event::Counts;
+use event::{Counts, Event};
 use fault::{Fault, Schedule};
 use faulty_servers::FaultyServers;
 use ielections::{Timing, Ttl};
@@ -35,8 +35,8 @@ use vvm_storage::ElectionsTtlStorage;
 /// The default duration of a run.
 pub(crate) const DEFAULT_DURATION: Duration = Duration::from_secs(600);
 
-/// How often answers are forged at most. What has not happened then is an error.
-const FORGING_TURNS: usize = 8;
+/// How often faults that work by chance are repeated at most. What has not happened then is an error.
+const TURNS: usize = 8;
 
 /// The least number of ambiguous answers in a run of the default duration.
 const AMBIGUOUS: u64 = 1000;
@@ -191,8 +191,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Alternates faults and pauses for two thirds of the time. Then forges answers to fast leaders, until
-    /// everything has happened that is required.
+    /// Alternates faults and pauses for two thirds of the time. Then forges answers to fast leaders, until all
+    /// required events have happened.
     fn inject_all(&mut self, schedule: &mut Schedule, duration: Duration) -> Result<(), String> {
         let forging = duration / 3;
         let faults_until = self.began.after(duration - forging);
@@ -203,8 +203,12 @@ impl Run<'_> {
             let pause = TTL.get().mul_f64(1.0 + schedule.rng.f64());
             self.pass("no fault", pause)?;
         }
-        // Each kind of answer is drawn by chance: a short run may need another turn to have all.
-        for _ in 0..FORGING_TURNS {
+        // Each kind of answer is drawn by chance, and a leader whose messages are held back may have none to
+        // write: a short run may need another turn.
+        for _ in 0..TURNS {
+            if self.counts.of(Event::WriteDelivered) == 0 {
+                self.inject(Fault::Silent, &mut schedule.rng)?;
+            }
             self.forge_answers(forging)?;
             if report::judge(self.counts, self.servers.required_events(), false).is_ok() {
                 break;
