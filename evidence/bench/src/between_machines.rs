@@ -14,7 +14,7 @@ use machine::{Machine, MachineError};
 use place::Place;
 use rustix::process::Signal;
 use servers::{built::BuildError, etcd, kubernetes, postgres};
-use std::{env, io, process::Command};
+use std::io;
 
 /// Why there is no figure.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +35,8 @@ pub(crate) enum BetweenMachinesError {
     System(#[from] io::Error),
     #[error("`vvm init-storage` failed; build vvm with the features `postgres`, `etcd` and `kubernetes`")]
     Init,
+    #[error("`kubectl create role` failed: no candidate without the right to watch can be measured")]
+    Role,
 }
 
 pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, BetweenMachinesError> {
@@ -42,13 +44,9 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, BetweenMachinesError> 
     let machines = [Machine::make(0)?, Machine::make(1)?];
     let forwarder = Forwarder::new()?;
     let mut figures = Vec::new();
-    for mut place in Place::all()? {
-        let init = Command::new(env::current_exe()?.with_file_name("vvm"))
-            .args(["init-storage", "--storage", &place.url("127.0.0.1")])
-            .status()?;
-        if !init.success() {
-            return Err(BetweenMachinesError::Init);
-        }
+    for start in Place::STARTS {
+        let Some(mut place) = start()? else { continue };
+        place.init()?;
         for (machine, server) in machines.iter().flat_map(|machine| {
             let servers = place.addresses();
             servers.into_iter().map(move |server| (machine, server))

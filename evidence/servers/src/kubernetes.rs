@@ -113,7 +113,8 @@ impl Kubernetes {
         Err(StartError::Server { address: self.address, how, log_end: self.process.log_end() })
     }
 
-    fn kubectl(&self, arguments: &[&str]) -> bool {
+    /// Returns whether `kubectl` succeeds with these arguments, as a user that may do everything.
+    pub fn kubectl(&self, arguments: &[&str]) -> bool {
         let mut command = Command::new("kubectl");
         command.arg("--kubeconfig").arg(self.kubeconfig()).arg("--request-timeout=2s").args(arguments);
         let ended = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();

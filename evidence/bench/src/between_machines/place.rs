@@ -6,7 +6,7 @@ use servers::{
     kubernetes::{self, Kubernetes},
     postgres::{Pooler, Postgres},
 };
-use std::{fs, net::SocketAddr, path::PathBuf};
+use std::{env, fs, net::SocketAddr, path::PathBuf, process::Command};
 
 /// A storage. Dropping it ends its servers.
 pub(super) enum Place {
@@ -17,33 +17,60 @@ pub(super) enum Place {
         _server: Postgres,
     },
     Etcd(Cluster),
-    Kubernetes(Kubernetes),
+    /// Its candidates log in by this context.
+    Kubernetes(Kubernetes, &'static str),
 }
 
+/// Starts a storage. `None`: this machine lacks it.
+type Start = fn() -> Result<Option<Place>, BetweenMachinesError>;
+
+/// May do everything.
+const ADMIN: &str = "admin";
+
+/// May not watch, so there are no notifications.
+const WORKER: &str = "worker";
+
 impl Place {
-    /// Starts those that this machine has.
-    pub(super) fn all() -> Result<Vec<Self>, BetweenMachinesError> {
-        let server = || Postgres::start(&servers::target(), &[], &[]);
-        let mut places = vec![Self::Postgres(server()?)];
-        let pooled = server()?;
-        match Pooler::start(&pooled)? {
-            Some(pooler) => places.push(Self::Pooled { pooler, _server: pooled }),
-            None => eprintln!("not measured: without notifications (install Debian's package pgbouncer)"),
+    pub(super) const STARTS: [Start; 5] =
+        [Self::postgres, Self::pooled, Self::etcd, || Self::kubernetes(ADMIN), || Self::kubernetes(WORKER)];
+
+    fn postgres() -> Result<Option<Self>, BetweenMachinesError> {
+        Ok(Some(Self::Postgres(Postgres::start(&servers::target(), &[], &[])?)))
+    }
+
+    fn pooled() -> Result<Option<Self>, BetweenMachinesError> {
+        let server = Postgres::start(&servers::target(), &[], &[])?;
+        let pooler = Pooler::start(&server)?;
+        if pooler.is_none() {
+            eprintln!("not measured: PostgreSQL without notifications (install Debian's package pgbouncer)");
         }
-        places.push(Self::Etcd(Cluster::start(&Program::built()?, 3)?));
-        match Kubernetes::start() {
-            Ok(server) => {
-                // Its certificate names loopback alone.
-                let config = fs::read_to_string(server.kubeconfig())?;
-                const AUTHORITY: &str = "certificate-authority:";
-                let named = config.replace(AUTHORITY, &format!("tls-server-name: localhost, {AUTHORITY}"));
-                fs::write(elsewhere(&server), named)?;
-                places.push(Self::Kubernetes(server));
+        Ok(pooler.map(|pooler| Self::Pooled { pooler, _server: server }))
+    }
+
+    fn etcd() -> Result<Option<Self>, BetweenMachinesError> {
+        Ok(Some(Self::Etcd(Cluster::start(&Program::built()?, 3)?)))
+    }
+
+    fn kubernetes(context: &'static str) -> Result<Option<Self>, BetweenMachinesError> {
+        let server = match Kubernetes::start() {
+            Err(why @ kubernetes::StartError::NotBuilt) => {
+                eprintln!("not measured: Kubernetes ({why})");
+                return Ok(None);
             }
-            Err(why @ kubernetes::StartError::NotBuilt) => eprintln!("not measured: Kubernetes ({why})"),
-            Err(error) => return Err(error.into()),
+            started => started?,
+        };
+        // Its certificate names loopback alone.
+        let config = fs::read_to_string(server.kubeconfig())?;
+        const AUTHORITY: &str = "certificate-authority:";
+        let named = config.replace(AUTHORITY, &format!("tls-server-name: localhost, {AUTHORITY}"));
+        fs::write(elsewhere(&server), named)?;
+        let role =
+            ["create", "role", WORKER, "--verb=get,create,update", "--resource=leases.coordination.k8s.io"];
+        let binding = ["create", "rolebinding", WORKER, "--role=worker", "--user=worker"];
+        if !server.kubectl(&role) || !server.kubectl(&binding) {
+            return Err(BetweenMachinesError::Role);
         }
-        Ok(places)
+        Ok(Some(Self::Kubernetes(server, context)))
     }
 
     pub(super) fn name(&self) -> &'static str {
@@ -51,12 +78,24 @@ impl Place {
             Self::Postgres(_) => "PostgreSQL",
             Self::Pooled { .. } => "PostgreSQL behind PgBouncer, so without notifications",
             Self::Etcd(_) => "three members of etcd",
-            Self::Kubernetes(_) => "Kubernetes",
+            Self::Kubernetes(_, WORKER) => "Kubernetes, without the right to watch",
+            Self::Kubernetes(..) => "Kubernetes",
         }
     }
 
     pub(super) fn has_notifications(&self) -> bool {
-        !matches!(self, Self::Pooled { .. })
+        !matches!(self, Self::Pooled { .. } | Self::Kubernetes(_, WORKER))
+    }
+
+    /// Creates what candidates need. On Kubernetes that is nothing.
+    pub(super) fn init(&mut self) -> Result<(), BetweenMachinesError> {
+        if matches!(self, Self::Kubernetes(..)) {
+            return Ok(());
+        }
+        let init = Command::new(env::current_exe()?.with_file_name("vvm"))
+            .args(["init-storage", "--storage", &self.url("127.0.0.1")])
+            .status()?;
+        if init.success() { Ok(()) } else { Err(BetweenMachinesError::Init) }
     }
 
     /// Where its servers listen.
@@ -65,7 +104,7 @@ impl Place {
             Self::Postgres(server) => vec![server.address()],
             Self::Pooled { pooler, .. } => vec![pooler.address()],
             Self::Etcd(cluster) => cluster.members().iter().map(|member| member.address()).collect(),
-            Self::Kubernetes(server) => vec![server.address()],
+            Self::Kubernetes(server, _) => vec![server.address()],
         }
     }
 
@@ -79,9 +118,9 @@ impl Place {
                 format!("postgres://postgres@{hosts}/postgres?sslmode=disable")
             }
             Self::Etcd(_) => format!("etcd://{hosts}/bench"),
-            Self::Kubernetes(server) => {
+            Self::Kubernetes(server, context) => {
                 let config = elsewhere(server).display().to_string();
-                format!("k8s://default?kubeconfig={config}&server=https://{hosts}")
+                format!("k8s://default?kubeconfig={config}&context={context}&server=https://{hosts}")
             }
         }
     }
