@@ -89,6 +89,7 @@ macro_rules! storage_contract_suite {
             a_proven_age_is_never_larger_than_the_time_since_the_write
             a_refused_write_proves_no_more_age_than_a_read
             keys_of_any_bytes_are_independent
+            keys_that_begin_alike_are_independent
             a_long_key_is_carried_whole_or_refused_for_good
             holders_of_any_bytes_are_kept
             one_of_many_claims_wins

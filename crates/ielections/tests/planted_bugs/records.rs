@@ -92,6 +92,7 @@ catches! {
     KeyEndsAtZero: keys_of_any_bytes_are_independent;
     KeyIgnoresCase: keys_of_any_bytes_are_independent;
     KeyCut: a_long_key_is_carried_whole_or_refused_for_good;
+    KeyMeetsFolder: keys_that_begin_alike_are_independent;
     LimitsAreIgnored: a_long_key_is_carried_whole_or_refused_for_good;
     ChecksThenWrites: one_of_many_claims_wins one_of_many_take_overs_wins_each_epoch
         eight_writers_lose_no_renewal;

@@ -43,6 +43,25 @@ pub async fn keys_of_any_bytes_are_independent(storage: &impl StorageUnderTest) 
     }
 }
 
+/// Keys of consecutive lengths are independent, although many are the beginning of others. A storage of
+/// nested folders may take the name of one for a folder of another.
+pub async fn keys_that_begin_alike_are_independent(storage: &impl StorageUnderTest) {
+    /// Every name is the end of this one. A key with the number of its slot after the name is then the
+    /// beginning of the key whose name has four bytes more.
+    const LONGEST: [[u8; 4]; 64] = [[0, 0, 0, 1]; 64];
+    /// So many lengths have a multiple of any part that a name of 255 characters has room for.
+    const NAMES: usize = 160;
+    let scene = Scene::set(storage).await;
+    let keys: Vec<_> = (0..NAMES).map(|cut| storage.key(&LONGEST.as_flattened()[cut..])).collect();
+    let entries: Vec<_> = (1..=keys.len()).map(|number| scene.entry(number as u8, number as u64)).collect();
+    for (key, entry) in keys.iter().zip(&entries) {
+        let claim = scene.here.insert_if_not_exist(key, vacant(None), entry).await.unwrap();
+        assert_eq!(claim, Claim::Claimed, "{key:?} met a key before it");
+    }
+    let slots = scene.there.scan(&keys).await.unwrap().into_iter().map(ageless);
+    assert!(slots.eq(entries.iter().map(held)));
+}
+
 /// Within the limits a key of 64 KiB works as a short one does. Beyond them, every verb refuses for good.
 pub async fn a_long_key_is_carried_whole_or_refused_for_good(storage: &impl StorageUnderTest) {
     const LONG: usize = 64 * 1024;

@@ -45,6 +45,8 @@ pub(super) enum Bug {
     KeyEndsAtZero,
     KeyIgnoresCase,
     KeyCut,
+    /// A key that fills its folder's name meets the folder of longer keys.
+    KeyMeetsFolder,
     LimitsAreIgnored,
     /// Other writes may come between the check and the write.
     ChecksThenWrites,

@@ -84,6 +84,7 @@ impl StorageUnderTest for Planted {
 const NEVER_LED: Slot = Slot::Vacant(Vacant { last_epoch: None });
 const MAX_KEY_BYTES: usize = 100_000;
 const SCAN_BATCH: usize = 4;
+const FOLDER_BYTES: usize = 125;
 
 impl Handle {
     fn has(&self, bug: Bug) -> bool {
@@ -97,6 +98,9 @@ impl Handle {
         }
         if key.0.len() > MAX_KEY_BYTES && !self.has(Bug::LimitsAreIgnored) {
             return Err("too long");
+        }
+        if self.has(Bug::KeyMeetsFolder) && !key.0.is_empty() && key.0.len().is_multiple_of(FOLDER_BYTES) {
+            return Err("is a folder");
         }
         let Name(bytes) = key;
         Ok(Name(match self.bug {
