@@ -159,8 +159,11 @@ fn storage_locked_too_long_ends_the_leadership() {
     for (options, code) in [(&[][..], 79), (&["--exit-code-lost", "7"][..], 7)] {
         let trial = VVM.trial();
         let worker = "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.01; done";
-        let mut running =
-            trial.run_script(worker).with(["--ttl", "3s"]).with(options.iter().copied()).start();
+        let mut running = trial
+            .run_script(worker)
+            .with(["--ttl", harness::SHORT_TTL])
+            .with(options.iter().copied())
+            .start();
         running.stdout.wait_for("up");
         let lock = trial.lock_storage();
         running.stdout.wait_for("told");

@@ -282,7 +282,9 @@ fn tostop_terminal_does_not_stop_the_host() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
     terminal.type_line("stty tostop");
-    terminal.type_line(&format!("{}; echo status $?", line(&trial, "sleep 2; exit 4", &["--ttl", "1s"])));
+    // Longer than the TTL.
+    let command = line(&trial, "sleep 5; exit 4", &["--ttl", harness::SHORT_TTL]);
+    terminal.type_line(&format!("{command}; echo status $?"));
     terminal.screen.wait_for("status 4");
     terminal.close();
 }
