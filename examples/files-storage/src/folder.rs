@@ -62,9 +62,11 @@ impl Folder {
 }
 
 impl Locked<'_> {
-    /// Returns the content of a cell's file, if there is one.
+    /// Returns the content of a cell's file, if there is one. A power cut can't undo it: its writer may have
+    /// died between the rename and the sync.
     pub(crate) fn content(&self, at: &Partition) -> Result<Option<Vec<u8>>, DriverError> {
-        match fs::read(self.file(at)) {
+        let file = self.file(at);
+        match fs::read(&file).and_then(|content| self.sync_to(&file).map(|()| content)) {
             Ok(content) => Ok(Some(content)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(DriverError::NotBegun(error)),
