@@ -191,8 +191,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Alternates faults and pauses for two thirds of the time. Then forges answers to fast leaders, until all
-    /// required events have happened.
+    /// Alternates faults and pauses for two thirds of the time. Then forges answers to fast leaders, until
+    /// all required events have happened.
     fn inject_all(&mut self, schedule: &mut Schedule, duration: Duration) -> Result<(), String> {
         let forging = duration / 3;
         let faults_until = self.began.after(duration - forging);

@@ -55,7 +55,7 @@ use vvm_clock::Clock;
 pub trait ElectionsTestSuite: StorageUnderTest {
     /// The TTL of most leaderships of the suite; some have twice as much. At least
     /// [`Limits::min_ttl`](crate::Limits::min_ttl). In real time, cases fail if the machine stands still for
-    /// a third of it: use one or two seconds.
+    /// a third of it: use four seconds.
     fn ttl(&self) -> Ttl;
 
     /// The clock of the storage, if it is a mock clock. Only for a storage that waits for nothing else: time

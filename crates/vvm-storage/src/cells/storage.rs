@@ -139,7 +139,7 @@ pub trait CellStorage: Debug + Send + Sync + 'static {
         Ok(Description::default())
     }
 
-    /// Waits for the calls that run, and ends threads and connections (I9). Every later call fails with
+    /// Ends connections and threads (I9), and waits for those that still write. Every later call fails with
     /// `Fatal`.
     async fn close(&self);
 }
