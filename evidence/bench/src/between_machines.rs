@@ -35,7 +35,7 @@ pub(crate) enum BetweenMachinesError {
     System(#[from] io::Error),
     #[error("`vvm init-storage` failed; build vvm with the features `postgres`, `etcd` and `kubernetes`")]
     Init,
-    #[error("`kubectl create role` failed: no candidate without the right to watch can be measured")]
+    #[error("the role of a candidate that may not watch was not created, or is not in force")]
     Role,
 }
 

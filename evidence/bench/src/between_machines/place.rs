@@ -4,9 +4,10 @@ use super::BetweenMachinesError;
 use servers::{
     etcd::{Cluster, Program},
     kubernetes::{self, Kubernetes},
+    owned,
     postgres::{Pooler, Postgres},
 };
-use std::{env, fs, net::SocketAddr, path::PathBuf, process::Command};
+use std::{env, fs, io, net::SocketAddr, path::PathBuf, process::Command, time::Duration};
 
 /// A storage. Dropping it ends its servers.
 pub(super) enum Place {
@@ -26,6 +27,9 @@ type Start = fn() -> Result<Option<Place>, BetweenMachinesError>;
 
 /// May do everything.
 const ADMIN: &str = "admin";
+
+/// When a role must be in force.
+const IN_FORCE: Duration = Duration::from_secs(30);
 
 /// May not watch, so there are no notifications.
 const WORKER: &str = "worker";
@@ -67,7 +71,10 @@ impl Place {
         let role =
             ["create", "role", WORKER, "--verb=get,create,update", "--resource=leases.coordination.k8s.io"];
         let binding = ["create", "rolebinding", WORKER, "--role=worker", "--user=worker"];
-        if !server.kubectl(&role) || !server.kubectl(&binding) {
+        let created = server.kubectl(&role) && server.kubectl(&binding);
+        // The server learns of a role a moment after it was created.
+        let may = ["auth", "can-i", "update", "leases.coordination.k8s.io", "--as=worker"];
+        if !created || !owned::wait_until(IN_FORCE, || Ok::<_, io::Error>(server.kubectl(&may)))? {
             return Err(BetweenMachinesError::Role);
         }
         Ok(Some(Self::Kubernetes(server, context)))
