@@ -9,10 +9,13 @@ pub(crate) mod needs;
 mod outcome;
 pub(crate) mod scratch;
 mod steps;
+mod test_programs;
 
 use crate::{inconclusive::Inconclusive, workspace::Workspace};
 use clap::Args;
 use outcome::{Outcome, Report};
+use std::{path::Path, thread};
+use steps::Step;
 use vvm_clock::SystemClock;
 
 /// How to run the steps.
@@ -25,57 +28,93 @@ pub(crate) struct Options {
     /// long to build.
     #[arg(long)]
     all: bool,
+    /// Only these steps, by the names of the last table, separated by commas.
+    #[arg(long, value_name = "STEPS", value_delimiter = ',')]
+    only: Vec<String>,
 }
 
 /// Runs the steps, and prints a summary of all of them; whether every one held that this machine can run, or
 /// every single one if all were asked for.
 pub(crate) fn run(options: &Options) -> bool {
-    let workspace = match Workspace::read() {
-        Ok(workspace) => workspace,
+    match run_steps(options) {
+        Ok(held) => held,
         Err(error) => {
             eprintln!("ci: {error}");
-            return false;
+            false
         }
-    };
-    let mut inconclusive = match Inconclusive::new() {
-        Ok(inconclusive) => inconclusive,
-        Err(error) => {
-            eprintln!("ci: no folder for inconclusive attempts: {error}");
-            return false;
-        }
-    };
-    let steps = steps::all(&workspace);
-    let count = steps.len();
+    }
+}
+
+fn run_steps(options: &Options) -> Result<bool, String> {
+    let workspace = Workspace::read().map_err(|error| error.to_string())?;
+    limit::heed_interrupts().map_err(|error| format!("no handler for signals: {error}"))?;
+    let no_folder = |error| format!("no folder for inconclusive attempts: {error}");
+    let mut inconclusive = Inconclusive::new().map_err(no_folder)?;
+    let groups = chosen(steps::all(&workspace), &options.only)?;
     let mut report = Report::default();
     match scratch::place() {
         Some(place) => println!("ci: temporary files are kept in memory, in {place}"),
         None => println!("ci: temporary files are kept in {}", std::env::temp_dir().display()),
     }
-    for (index, step) in steps.into_iter().enumerate() {
-        if let (Some(failed), false) = (report.first_failure(), options.keep_going) {
-            let why = format!("`{failed}` failed before it; `--keep-going` runs it anyway");
-            report.add(step.name, Outcome::NotRun(why));
-            continue;
+    for group in groups {
+        let mut runnable = Vec::new();
+        for step in group {
+            let missing = step.need.and_then(|need| Some((need, need.missing()?)));
+            if limit::is_interrupted() {
+                report.add(step.name, Outcome::NotRun("interrupted".into()));
+            } else if let (Some(failed), false) = (report.first_failure(), options.keep_going) {
+                let why = format!("`{failed}` failed before it; `--keep-going` runs it anyway");
+                report.add(step.name, Outcome::NotRun(why));
+            } else if let Some((need, missing)) = missing {
+                let outcome = if need.is_optional() { Outcome::Optional } else { Outcome::LeftOut };
+                report.add(step.name, outcome(missing));
+            } else {
+                println!("==> {}: {}", step.name, step.work);
+                runnable.push(step);
+            }
         }
-        if let Some(need) = step.need
-            && let Some(missing) = need.missing()
-        {
-            let outcome = if need.is_optional() { Outcome::Optional } else { Outcome::LeftOut };
-            report.add(step.name, outcome(missing));
-            continue;
-        }
-        println!("==> {}/{count} {}: {}", index + 1, step.name, step.work);
-        let start = SystemClock::read();
-        let result = step.work.run(&workspace.root, inconclusive.folder());
-        let took = SystemClock::read().since(start);
+        let outcomes = run_at_once(&runnable, &workspace.root, inconclusive.folder());
         let collected = inconclusive.collect().map_err(|error| format!("inconclusive attempts: {error}"));
-        let outcome = match result.and(collected) {
-            Ok(()) => Outcome::Held(took),
-            Err(cause) => Outcome::Failed(took, cause),
-        };
-        println!("<== {}: {outcome}\n", step.name);
-        report.add(step.name, outcome);
+        for (step, outcome) in runnable.into_iter().zip(outcomes) {
+            println!("<== {}: {outcome}\n", step.name);
+            report.add(step.name, outcome);
+        }
+        collected?;
     }
     print!("{inconclusive}{report}");
-    report.held(options.all) && !inconclusive.are_too_many()
+    Ok(report.held(options.all) && !inconclusive.are_too_many())
+}
+
+/// Keeps the steps in `only`, or all if it is empty.
+///
+/// # Errors
+/// There is no step of such a name.
+fn chosen(mut groups: Vec<Vec<Step>>, only: &[String]) -> Result<Vec<Vec<Step>>, String> {
+    let names: Vec<&str> = groups.iter().flatten().map(|step| &*step.name).collect();
+    if let Some(unknown) = only.iter().find(|only| !names.contains(&&***only)) {
+        return Err(format!("there is no step `{unknown}`; the steps are: {}", names.join(", ")));
+    }
+    if !only.is_empty() {
+        groups.iter_mut().for_each(|group| group.retain(|step| only.contains(&step.name)));
+    }
+    Ok(groups)
+}
+
+/// Runs `steps` side by side.
+fn run_at_once(steps: &[Step], root: &Path, records: &Path) -> Vec<Outcome> {
+    let is_alone = steps.len() == 1;
+    thread::scope(|scope| {
+        let carry_out = |step: &Step| {
+            let start = SystemClock::read();
+            let result = step.work.run(root, records, is_alone);
+            let took = SystemClock::read().since(start);
+            match result {
+                Ok(()) => Outcome::Held(took),
+                Err(cause) => Outcome::Failed(took, cause),
+            }
+        };
+        let begun: Vec<_> = steps.iter().map(|step| scope.spawn(move || carry_out(step))).collect();
+        let panicked = |_| Outcome::Failed(Default::default(), "panicked".into());
+        begun.into_iter().map(|step| step.join().unwrap_or_else(panicked)).collect()
+    })
 }

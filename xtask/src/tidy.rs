@@ -95,19 +95,19 @@ mod tests {
 
     #[test]
     fn all_violations_are_listed_with_place_rule_and_fix() {
-        let tree = Tree::of(&[("a.rs", "fn a() {}\n// TODO\n// FIXME\n")]);
+        let tree = Tree::of(&[("a.rs", "fn a() {}\n// TODO\n// FIXME\nselect! {}\n")]);
         let rules: Vec<Rule> =
-            rules::ALL.into_iter().filter(|rule| ["leftovers", "headers"].contains(&rule.name)).collect();
+            rules::ALL.into_iter().filter(|rule| ["leftovers", "selects"].contains(&rule.name)).collect();
         let (report, holds) = hold(&tree, &rules);
         let lines: Vec<&str> = report.lines().filter(|line| !line.starts_with("    ")).collect();
         assert!(!holds);
         assert_eq!(
             lines,
             [
+                "a.rs:4: a `select!` that is not biased",
+                "",
                 "a.rs:2: `TODO`",
                 "a.rs:3: `FIXME`",
-                "",
-                "a.rs:1: no `//!` header",
                 "",
                 "tidy: 2 rules, 1 files, 3 violations",
             ]

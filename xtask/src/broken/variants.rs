@@ -1,16 +1,31 @@
 //! The bugs to plant: the hazards of the design, and what reviews and models found.
+//!
+//! All of them are in one build. `BROKEN` in a broken text stands for a condition that holds only in the run of
+//! that variant, so that each broken text says what the good one does otherwise.
 
 /// One way to get it wrong.
 #[derive(Debug)]
 pub(super) struct Variant {
     pub(super) name: &'static str,
     pub(super) changes: &'static [Change],
+    pub(super) found_by: FoundBy,
 }
 
-/// A piece of code that stands exactly once in its file, and what it is broken to.
+/// What has to find it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum FoundBy {
+    /// A world of the simulation.
+    Simulation,
+    #[expect(dead_code, reason = "the first such variant comes with its mend")]
+    /// One test: its package, the file below `tests` (`None` is the library), and its name with modules.
+    Test(&'static str, Option<&'static str>, &'static str),
+}
+
+/// A piece of code that stands exactly once in its package, and what it is broken to.
 #[derive(Debug)]
 pub(super) struct Change {
-    pub(super) file: &'static str,
+    /// The folder of the package.
+    pub(super) package: &'static str,
     pub(super) good: &'static str,
     pub(super) broken: &'static str,
 }
@@ -18,237 +33,332 @@ pub(super) struct Change {
 pub(super) const VARIANTS: &[Variant] = &[
     Variant {
         name: "release before stop",
-        changes: &[Change {
-            file: "crates/vvm-orch/src/shutdowner.rs",
-            good: "let leadership = stopping.stop(services, leadership).await;",
-            broken: "let released = leadership.release().await;
-                     tracing::info!(?released);
-                     let leadership: Option<ielections::Leadership> = None;
-                     let _ = (&stopping, services);",
-        }],
+        changes: &[
+            Change {
+                package: "crates/vvm-orch",
+                good: "let leadership = stopping.stop(services, leadership).await;",
+                broken: "let leadership = if BROKEN {
+            let released = leadership.release().await;
+            tracing::info!(?released);
+            let _ = services;
+            None
+        } else {
+            stopping.stop(services, leadership).await
+        };",
+            },
+        ],
+        found_by: FoundBy::Simulation,
     },
     Variant {
         name: "lease counted from the response",
-        changes: &[Change {
-            file: "crates/ielections/src/protocol/lease.rs",
-            good: "        self.held = attempt.entry;",
-            broken: "        let attempt = Attempt { sent_at: now, ..attempt };\n\
-                     \x20       self.held = attempt.entry;",
-        }],
+        changes: &[
+            Change {
+                package: "crates/ielections",
+                good: "        self.held = attempt.entry;",
+                broken: "        let attempt = if BROKEN { Attempt { sent_at: now, ..attempt } } else { attempt };
+        self.held = attempt.entry;",
+            },
+        ],
+        found_by: FoundBy::Simulation,
     },
     Variant {
         name: "a lost renewal confirmed by the incarnation alone",
-        changes: &[Change {
-            file: "crates/ielections/src/protocol/attempts.rs",
-            good: "attempt.entry.version == version",
-            broken: "attempt.entry.version.incarnation == version.incarnation",
-        }],
+        changes: &[
+            Change {
+                package: "crates/ielections",
+                good: "attempt.entry.version == version",
+                broken: "attempt.entry.version == version || BROKEN && attempt.entry.version.incarnation == version.incarnation",
+            },
+        ],
+        found_by: FoundBy::Simulation,
     },
     Variant {
         name: "an observer that waits its own TTL",
-        changes: &[Change {
-            file: "crates/ielections/src/protocol/campaign/look.rs",
-            good: "if let Some(slot) = slot {",
-            broken: "if let Some(slot) = slot {
-                let mut slot = slot.clone();
-                if let Slot::Held { entry, .. } = &mut slot {
+        changes: &[
+            Change {
+                package: "crates/ielections",
+                good: "if let Some(slot) = slot {",
+                broken: "if let Some(slot) = slot {
+                let mut own = slot.clone();
+                if BROKEN && let Slot::Held { entry, .. } = &mut own {
                     entry.ttl = self.terms.ttl;
                 }
-                let slot = &slot;",
-        }],
+                let slot = &own;",
+            },
+        ],
+        found_by: FoundBy::Simulation,
     },
     Variant {
         name: "deadman disarmed by drop",
-        changes: &[Change {
-            file: "crates/ielections/src/engine/leading.rs",
-            good: "// Dropped: the record is left to expire, and the deadline stays armed (I4).",
-            broken: "self.env.deadman.disarm(leading.armed);",
-        }],
+        changes: &[
+            Change {
+                package: "crates/ielections",
+                good: "// Dropped: the record is left to expire, and the deadline stays armed (I4).",
+                broken: "if BROKEN {
+                self.env.deadman.disarm(leading.armed);
+            }",
+            },
+        ],
+        found_by: FoundBy::Simulation,
     },
     Variant {
         name: "a confirmed renewal moves a deadline that a loss brought forward",
-        changes: &[Change {
-            file: "crates/deadman/src/armed.rs",
-            good: "!old.is_final && now < old.at",
-            broken: "now < old.at",
-        }],
+        changes: &[
+            Change {
+                package: "crates/deadman",
+                good: "!old.is_final && now < old.at",
+                broken: "(BROKEN || !old.is_final) && now < old.at",
+            },
+        ],
+        found_by: FoundBy::Simulation,
     },
     Variant {
         name: "killed at 0.95 TTL",
         changes: &[
             Change {
-                file: "crates/ielections/src/timing.rs",
-                good: "const KILL: u32 = 800;",
-                broken: "const KILL: u32 = 950;",
-            },
-            Change {
-                file: "crates/ielections/src/timing.rs",
-                good: "const _: () = assert!(KILL * 110 < 1000 * 90);",
-                broken: "",
+                package: "crates/ielections",
+                good: "sent_at.after(self.share(KILL))",
+                broken: "sent_at.after(self.share(if BROKEN { 950 } else { KILL }))",
             },
         ],
+        found_by: FoundBy::Simulation,
     },
     Variant {
         name: "a claim of unknown outcome counts as not applied",
-        changes: &[Change {
-            file: "crates/ielections/src/protocol/campaign/resolve.rs",
-            good: "                target.unread = true;
+        changes: &[
+            Change {
+                package: "crates/ielections",
+                good: "                target.unread = true;
                 self.last_failure = Some(cause.to_string());
                 self.queue(Intent::ReadBack)",
-            broken: "                target.attempts.discard_last();
-                self.last_failure = Some(cause.to_string());
-                self.reconsider();
-                self.pause(now)",
-        }],
+                broken: "                self.last_failure = Some(cause.to_string());
+                if BROKEN {
+                    target.attempts.discard_last();
+                    self.reconsider();
+                    return self.pause(now);
+                }
+                target.unread = true;
+                self.queue(Intent::ReadBack)",
+            },
+        ],
+        found_by: FoundBy::Simulation,
     },
     Variant {
         name: "an observer that compares incarnations instead of versions",
-        changes: &[Change {
-            file: "crates/ielections/src/protocol/campaign/view.rs",
-            good: "if known.version == entry.version => {",
-            broken: "if known.incarnation() == entry.incarnation() => {
+        changes: &[
+            Change {
+                package: "crates/ielections",
+                good: "if known.version == entry.version => {",
+                broken: "if known.version == entry.version
+                        || BROKEN && known.incarnation() == entry.incarnation() =>
+                    {
                         *known = entry.clone();",
-        }],
+            },
+        ],
+        found_by: FoundBy::Simulation,
     },
     Variant {
         name: "a release that does not wait for the renewal in flight",
-        changes: &[Change {
-            file: "crates/ielections/src/engine/leading.rs",
-            good: "if !leading.is_ending() || actor.calling {",
-            broken: "if !leading.is_ending() {",
-        }],
+        changes: &[
+            Change {
+                package: "crates/ielections",
+                good: "if !leading.is_ending() || actor.calling {",
+                broken: "if !leading.is_ending() || !BROKEN && actor.calling {",
+            },
+        ],
+        found_by: FoundBy::Simulation,
     },
     Variant {
         name: "an epoch from the wall clock alone",
-        changes: &[Change {
-            file: "crates/ielections/src/record/epoch.rs",
-            good: "Self::new(counted.max(wall))",
-            broken: "{
-            let _ = counted;
-            Self::new(wall.max(1))
-        }",
-        }],
+        changes: &[
+            Change {
+                package: "crates/ielections",
+                good: "Self::new(counted.max(wall))",
+                broken: "Self::new(if BROKEN { wall.max(1) } else { counted.max(wall) })",
+            },
+        ],
+        found_by: FoundBy::Simulation,
     },
     Variant {
         name: "a renewal is forgotten when a read-back shows the old version",
-        changes: &[Change {
-            file: "crates/ielections/src/protocol/lease.rs",
-            good: "if entry.version == self.held.version => self.pause(now),",
-            broken: "if entry.version == self.held.version => {
-                self.attempts.discard_last();
+        changes: &[
+            Change {
+                package: "crates/ielections",
+                good: "if entry.version == self.held.version => self.pause(now),",
+                broken: "if entry.version == self.held.version => {
+                if BROKEN {
+                    self.attempts.discard_last();
+                }
                 self.pause(now)
             }",
-        }],
+            },
+        ],
+        found_by: FoundBy::Simulation,
     },
     Variant {
         name: "a claim is forgotten when a read-back shows the old state",
-        changes: &[Change {
-            file: "crates/ielections/src/protocol/campaign/resolve.rs",
-            good: "// Undecided: the write may still be applied. Retry",
-            broken: "target.attempts.discard_last();
-            self.reconsider();
+        changes: &[
+            Change {
+                package: "crates/ielections",
+                good: "// Undecided: the write may still be applied. Retry",
+                broken: "if BROKEN {
+                target.attempts.discard_last();
+                self.reconsider();
+            }
             // Retry",
-        }],
+            },
+        ],
+        found_by: FoundBy::Simulation,
     },
     Variant {
         name: "the next batch of documents is sent before the unknown one is settled",
-        changes: &[Change {
-            file: "crates/ielections/src/documents/writer/queue.rs",
-            good: "                sent.stage = Stage::Unknown;
+        changes: &[
+            Change {
+                package: "crates/ielections",
+                good: "                sent.stage = Stage::Unknown;
                 self.failed(now, cause.to_string());
                 Pace::AtOnce",
-            broken: "                let cause: Arc<str> = cause.to_string().into();
-                let unknown = DocumentWriteError::Unknown { cause };
-                for (_, caller) in self.sent.take().into_iter().flat_map(|sent| sent.callers) {
-                    answer(caller, Err(unknown.clone()));
+                broken: "                if BROKEN {
+                    let cause: Arc<str> = cause.to_string().into();
+                    let unknown = DocumentWriteError::Unknown { cause };
+                    for (_, caller) in self.sent.take().into_iter().flat_map(|sent| sent.callers) {
+                        answer(caller, Err(unknown.clone()));
+                    }
+                    return Pace::AtOnce;
                 }
-                let _ = now;
+                sent.stage = Stage::Unknown;
+                self.failed(now, cause.to_string());
                 Pace::AtOnce",
-        }],
+            },
+        ],
+        found_by: FoundBy::Simulation,
     },
     Variant {
         name: "a fence without the incarnation",
-        changes: &[Change {
-            file: "crates/ielections/src/storage/document_storage.rs",
-            good: "entry.is_of(fence.incarnation, fence.epoch)",
-            broken: "entry.epoch == fence.epoch",
-        }],
+        changes: &[
+            Change {
+                package: "crates/ielections",
+                good: "entry.is_of(fence.incarnation, fence.epoch)",
+                broken: "entry.epoch == fence.epoch && (BROKEN || entry.incarnation() == fence.incarnation)",
+            },
+        ],
+        found_by: FoundBy::Simulation,
     },
     Variant {
         name: "an answer that counts from before a stop of the process",
-        changes: &[Change {
-            file: "crates/ielections/src/engine/task.rs",
-            good: "self.now = self.env.clock.now();",
-            broken: "",
-        }],
+        changes: &[
+            Change {
+                package: "crates/ielections",
+                good: "self.now = self.env.clock.now();",
+                broken: "if !BROKEN {
+                self.now = self.env.clock.now();
+            }",
+            },
+        ],
+        found_by: FoundBy::Simulation,
     },
     Variant {
         name: "a release when only the command's own process is reaped",
-        changes: &[Change {
-            file: "crates/containment/src/supervise.rs",
-            good: "            if let Some(proof) = self.keeper.proof() {",
-            broken: "            if self.outcome.ended.is_some() {
+        changes: &[
+            Change {
+                package: "crates/containment",
+                good: "            if let Some(proof) = self.keeper.proof() {",
+                broken: "            if BROKEN && self.outcome.ended.is_some() {
                 return Ok(self.outcome);
             }
             if let Some(proof) = self.keeper.proof() {",
-        }],
+            },
+        ],
+        found_by: FoundBy::Simulation,
     },
     Variant {
         name: "a pause looked for by a stale read",
-        changes: &[Change {
-            file: "crates/vvm-host/src/requests.rs",
-            good: "            pause = storage.storage.standing_pause(&storage.cluster) => pause,",
-            broken: "            seen = storage.look_at_requests() => seen.map(|(seen, _)| seen.pause),",
-        }],
+        changes: &[
+            Change {
+                package: "crates/vvm-host",
+                good: "pause = storage.storage.standing_pause(&storage.cluster) => pause,",
+                broken: "pause = async {
+                if BROKEN {
+                    storage.look_at_requests().await.map(|(seen, _)| seen.pause)
+                } else {
+                    storage.storage.standing_pause(&storage.cluster).await
+                }
+            } => pause,",
+            },
+        ],
+        found_by: FoundBy::Simulation,
     },
     Variant {
         name: "a guardian releases before the last descendant is reaped",
-        changes: &[Change {
-            file: "crates/vvm-host/src/host_end.rs",
-            good: "if !self.proven || self.orderly {",
-            broken: "if self.orderly {",
-        }],
+        changes: &[
+            Change {
+                package: "crates/vvm-host",
+                good: "if !self.proven || self.orderly {",
+                broken: "if !BROKEN && !self.proven || self.orderly {",
+            },
+        ],
+        found_by: FoundBy::Simulation,
     },
     Variant {
         name: "a guardian releases by a ticket of an earlier epoch",
-        changes: &[Change {
-            file: "crates/vvm-host/src/left_behind.rs",
-            good: "let mut may_have_released = false;",
-            broken: "let (incarnation, epoch) = match storage.storage.get(&key).await {
-            Ok(Slot::Held { entry, .. }) => (entry.incarnation(), entry.epoch),
+        changes: &[
+            Change {
+                package: "crates/vvm-host",
+                good: "let mut may_have_released = false;",
+                broken: "let (incarnation, epoch) = match if BROKEN { storage.storage.get(&key).await.ok() } else { None } {
+            Some(Slot::Held { entry, .. }) => (entry.incarnation(), entry.epoch),
             _ => (incarnation, epoch),
         };
         let mut may_have_released = false;",
-        }],
+            },
+        ],
+        found_by: FoundBy::Simulation,
     },
     Variant {
         name: "a guardian releases without the incarnation",
-        changes: &[Change {
-            file: "crates/vvm-host/src/left_behind.rs",
-            good: "let mut may_have_released = false;",
-            broken: "let incarnation = match storage.storage.get(&key).await {
-            Ok(Slot::Held { entry, .. }) if entry.epoch == epoch => entry.incarnation(),
+        changes: &[
+            Change {
+                package: "crates/vvm-host",
+                good: "let mut may_have_released = false;",
+                broken: "let incarnation = match if BROKEN { storage.storage.get(&key).await.ok() } else { None } {
+            Some(Slot::Held { entry, .. }) if entry.epoch == epoch => entry.incarnation(),
             _ => incarnation,
         };
         let mut may_have_released = false;",
-        }],
+            },
+        ],
+        found_by: FoundBy::Simulation,
     },
     Variant {
         name: "a guardian writes the history after its release",
-        changes: &[Change {
-            file: "crates/vvm-host/src/left_behind.rs",
-            good: "if let Some(documents) = storage.storage.documents() {",
-            broken: "let early = storage.storage.compare_and_delete(&key, incarnation, epoch).await;
-        tracing::debug!(?early);
-        if let Some(documents) = storage.storage.documents() {",
-        }],
+        changes: &[
+            Change {
+                package: "crates/vvm-host",
+                good: "if let Some(documents) = storage.storage.documents() {
+            // Afterwards",
+                broken: "if BROKEN {
+            let early = storage.storage.compare_and_delete(&key, incarnation, epoch).await;
+            tracing::debug!(?early);
+        }
+        if let Some(documents) = storage.storage.documents() {
+            // Afterwards",
+            },
+        ],
+        found_by: FoundBy::Simulation,
     },
     Variant {
         name: "a guardian knows only the last claim",
-        changes: &[Change {
-            file: "crates/vvm-host/src/host/preface.rs",
-            good: "        storage.leads(&cx.slot, &cx.standing, ttl);\n",
-            broken: "",
-        }],
+        changes: &[
+            Change {
+                package: "crates/vvm-host",
+                good: "        storage.leads(&cx.slot, &cx.standing, ttl);
+",
+                broken: "        if !BROKEN {
+            storage.leads(&cx.slot, &cx.standing, ttl);
+        }
+",
+            },
+        ],
+        found_by: FoundBy::Simulation,
     },
 ];

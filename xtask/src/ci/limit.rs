@@ -1,65 +1,198 @@
-//! How long a step may take (I10): a test that hangs must not keep a server for hours and say nothing.
+//! Commands that end: what hangs is killed with all that it started (I10), and so is what an interrupt finds.
 //!
-//! Only without a terminal. At a terminal a person can interrupt, and a step stays in the terminal's
-//! process group so that this reaches all of it.
+//! Each command has a process group of its own, so that one signal reaches all of it.
 
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    flag,
+};
 use std::{
-    io::{self, IsTerminal as _},
+    fs::File,
+    io::{self, Read as _, Seek as _},
     os::unix::process::CommandExt as _,
-    process::{Command, ExitStatus},
+    process::{Child, Command, ExitStatus, Output, Stdio},
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 use vvm_clock::{Span, SystemClock};
 
 /// Several times what the longest step takes on 2 cores, and the build of all dependencies with it.
-const LIMIT: Duration = Duration::from_secs(45 * 60);
-const PACE: Duration = Duration::from_millis(100);
+pub(crate) const STEP: Duration = Duration::from_secs(45 * 60);
+const PACE: Duration = Duration::from_millis(50);
 
-/// Runs `command` to its end, or ends it.
+static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
+/// From now on INT, TERM and HUP end the commands that run, instead of this process alone.
 ///
 /// # Errors
-/// That it can't be started, or took too long.
-pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
-    if io::stdin().is_terminal() { command.status() } else { run_for(command, LIMIT) }
+/// The system refused the handlers.
+pub(crate) fn heed_interrupts() -> io::Result<()> {
+    [SIGHUP, SIGINT, SIGTERM].into_iter().try_for_each(|signal| {
+        flag::register(signal, Arc::clone(&INTERRUPTED))?;
+        Ok(())
+    })
 }
 
-fn run_for(command: &mut Command, limit: Duration) -> io::Result<ExitStatus> {
+/// Whether this process was asked to end.
+pub(crate) fn is_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
+/// Runs `command` to its end, at most for [`STEP`].
+///
+/// # Errors
+/// It can't be started, took too long, or was interrupted.
+pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
     let start = SystemClock::read();
-    let mut child = command.process_group(0).spawn()?;
+    wait(command, || {
+        let took = SystemClock::read().since(start);
+        if took > STEP { Err(hangs(format!("killed after {}: it hangs", Span(took)))) } else { Ok(()) }
+    })
+}
+
+/// Runs `command` to its end, at most for `limit`, and returns what it printed.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn output(command: &mut Command, limit: Duration) -> io::Result<Output> {
+    let (mut stdout, mut stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    command.stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
+    let start = SystemClock::read();
+    let status = wait(command, || {
+        let took = SystemClock::read().since(start);
+        if took > limit { Err(hangs(format!("killed after {}: it hangs", Span(took)))) } else { Ok(()) }
+    })?;
+    let text = |file: &mut File| {
+        let mut text = Vec::new();
+        file.rewind()?;
+        file.read_to_end(&mut text)?;
+        io::Result::Ok(text)
+    };
+    Ok(Output { status, stdout: text(&mut stdout)?, stderr: text(&mut stderr)? })
+}
+
+/// Runs `command` to its end, and shows `see` each line of its output. It is killed if `see` finds nothing new
+/// for `silence`.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn watch(
+    command: &mut Command,
+    silence: Duration,
+    mut see: impl FnMut(&str) -> bool,
+) -> io::Result<ExitStatus> {
+    // A file, since processes that outlive the command may keep a pipe open for ever.
+    let written = tempfile::NamedTempFile::new()?;
+    command.stdout(append(&written)?).stderr(append(&written)?);
+    let mut reader = written.reopen()?;
+    let (mut rest, mut last) = (Vec::new(), SystemClock::read());
+    let mut read = |last: &mut _| {
+        reader.read_to_end(&mut rest)?;
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = rest.drain(..=end).collect();
+            if see(String::from_utf8_lossy(&line).trim_end()) {
+                *last = SystemClock::read();
+            }
+        }
+        io::Result::Ok(())
+    };
+    let status = wait(command, || {
+        read(&mut last)?;
+        let silent = SystemClock::read().since(last);
+        if silent > silence {
+            Err(hangs(format!("killed after {} without a result", Span(silent))))
+        } else {
+            Ok(())
+        }
+    });
+    read(&mut last)?;
+    status
+}
+
+/// Two descriptors of one position would overwrite each other.
+fn append(file: &tempfile::NamedTempFile) -> io::Result<File> {
+    File::options().append(true).open(file.path())
+}
+
+fn hangs(how: String) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, how)
+}
+
+fn wait(command: &mut Command, mut may_go_on: impl FnMut() -> io::Result<()>) -> io::Result<ExitStatus> {
+    let mut child = command.stdin(Stdio::null()).process_group(0).spawn()?;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
-        if SystemClock::read().since(start) > limit {
-            // The whole group: what cargo started holds our output open. The shell's own kill is on every
-            // system.
-            Command::new("sh").args(["-c", &format!("kill -s KILL -- -{}", child.id())]).status()?;
-            child.wait()?;
-            return Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                format!("ended after {}: it hangs", Span(limit)),
-            ));
+        let verdict = if is_interrupted() {
+            Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"))
+        } else {
+            may_go_on()
+        };
+        if let Err(cause) = verdict {
+            end(&mut child)?;
+            return Err(cause);
         }
         SystemClock::block_for(PACE);
     }
+}
+
+/// Ends the group: first by TERM, so that servers which `child` started are ended by it.
+fn end(child: &mut Child) -> io::Result<()> {
+    let start = SystemClock::read();
+    for signal in ["TERM", "KILL"] {
+        // The shell's own kill is on every system. The group may have ended already.
+        let _gone = Command::new("sh")
+            .args(["-c", &format!("kill -s {signal} -- -{}", child.id())])
+            .stderr(Stdio::null())
+            .status()?;
+        while signal == "TERM" && SystemClock::read().since(start) < Duration::from_secs(10) {
+            if child.try_wait()?.is_some() {
+                break;
+            }
+            SystemClock::block_for(PACE);
+        }
+    }
+    child.wait()?;
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_hangs_is_ended_with_all_that_it_started() {
+    fn shell(script: &str) -> Command {
         let mut command = Command::new("sh");
-        command.args(["-c", "sleep 1000 | sleep 1000"]);
-        let ended = run_for(&mut command, Duration::from_millis(50));
-        assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        command.args(["-c", script]);
+        command
     }
 
     #[test]
-    fn what_ends_in_time_has_its_status() {
-        let mut command = Command::new("sh");
-        let status = run_for(command.args(["-c", "exit 3"]), Duration::from_secs(60)).unwrap();
-        assert_eq!(status.code(), Some(3));
+    fn what_hangs_is_ended_with_all_that_it_started() {
+        let hung = output(&mut shell("sleep 1000 | sleep 1000"), Duration::from_millis(50));
+        assert_eq!(hung.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn silent_command_is_ended_after_its_last_result() {
+        let mut seen = Vec::new();
+        let hung =
+            watch(&mut shell("echo case; echo noise >&2; sleep 1000"), Duration::from_millis(300), |line| {
+                seen.push(line.to_owned());
+                line == "case"
+            });
+        assert_eq!(hung.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        seen.sort();
+        assert_eq!(seen, ["case", "noise"]);
+    }
+
+    #[test]
+    fn what_ends_in_time_has_its_status_and_output() {
+        let ended = output(&mut shell("echo out; exit 3"), Duration::from_secs(60)).unwrap();
+        assert_eq!((ended.status.code(), &*ended.stdout), (Some(3), &b"out\n"[..]));
+        assert_eq!(run(&mut shell("exit 4")).unwrap().code(), Some(4));
     }
 }

@@ -6,7 +6,7 @@
 use super::{
     limit,
     needs::{Need, Server},
-    scratch,
+    scratch, test_programs,
 };
 use crate::{
     broken,
@@ -14,7 +14,11 @@ use crate::{
     tidy,
     workspace::{Workspace, cargo},
 };
-use std::{fmt, io, path::Path, process::ExitStatus};
+use std::{
+    fmt, io,
+    path::Path,
+    process::{Command, ExitStatus},
+};
 use timed::records;
 
 /// One step.
@@ -29,37 +33,34 @@ pub(super) struct Step {
 pub(super) enum Work {
     Cargo { arguments: Vec<String>, flags: Option<(&'static str, &'static str)> },
     Tidy,
+    Tests,
     Broken,
     Evidence,
 }
 
-/// Every step, the quick ones first.
-pub(super) fn all(workspace: &Workspace) -> Vec<Step> {
+/// Every step, the quick ones first. Those of one group run side by side.
+pub(super) fn all(workspace: &Workspace) -> Vec<Vec<Step>> {
+    let own = |name: &str, work| Step { name: name.into(), work, need: None };
     let mut steps = vec![
         Step::cargo("fmt", "fmt --all -- --check"),
-        Step { name: "tidy".into(), work: Work::Tidy, need: None },
+        own("tidy", Work::Tidy),
         Step::cargo("clippy", "clippy --locked --workspace --all-targets --all-features -- -D warnings"),
         Step::cargo("clippy of tests on servers", &clippy_of_server_tests(workspace)),
         Step::cargo("docs", "doc --locked --workspace --no-deps --all-features")
             .with("RUSTDOCFLAGS", "-D warnings"),
     ];
     steps.extend(single_features(workspace));
-    steps.push(Step::cargo("tests", "test --quiet --locked --workspace --all-features --no-fail-fast"));
+    steps.push(own("tests", Work::Tests));
     steps.push(Step::cargo(
-        "simulation",
-        "run --locked --release --quiet --package simulation -- --seeds 1000",
+        "examples in documentation",
+        "test --quiet --locked --workspace --all-features --doc",
     ));
-    steps.push(Step { name: "broken variants".into(), work: Work::Broken, need: None });
-    steps.extend(SERVERS.map(|(driver, server_at, server)| {
-        let command = format!("run --locked --quiet --package servers -- --only {driver}");
-        Step {
-            name: format!("{driver} on a real server"),
-            work: Work::Cargo { arguments: words(&command), flags: None },
-            need: Some(Need { server_at: Some(server_at), server }),
-        }
-    }));
-    steps.push(Step { name: "evidence".into(), work: Work::Evidence, need: None });
-    steps
+    steps.push(own("broken variants", Work::Broken));
+    let mut groups: Vec<Vec<Step>> = steps.into_iter().map(|step| vec![step]).collect();
+    // Servers and the cases on them mostly wait. Three clusters at once would be late on two cores.
+    groups.extend(SERVERS.chunks(2).map(|pair| pair.iter().map(|server| Step::on_server(*server)).collect()));
+    groups.push(vec![own("evidence", Work::Evidence)]);
+    groups
 }
 
 /// Drivers whose suites need a server, and where one may be named. The others run with the tests.
@@ -102,6 +103,14 @@ fn single_features(workspace: &Workspace) -> Vec<Step> {
 }
 
 impl Step {
+    fn on_server((driver, server_at, server): (&str, &'static str, Server)) -> Self {
+        let step = Self::cargo(
+            &format!("{driver} on a real server"),
+            &format!("run --locked --quiet --package servers -- --only {driver}"),
+        );
+        Self { need: Some(Need { server_at: Some(server_at), server }), ..step }
+    }
+
     fn cargo(name: &str, line: &str) -> Self {
         let arguments = words(line);
         Self { name: name.into(), work: Work::Cargo { arguments, flags: None }, need: None }
@@ -121,13 +130,15 @@ fn words(line: &str) -> Vec<String> {
 }
 
 impl Work {
-    /// Runs in `root`, its output going where ours goes, and leaves inconclusive attempts in `records`.
+    /// Runs in `root`, and leaves inconclusive attempts in `records`. Its output goes where ours goes, at its
+    /// end if it is not alone.
     ///
     /// # Errors
     /// What went wrong, in a few words.
-    pub(super) fn run(&self, root: &Path, records: &Path) -> Result<(), String> {
+    pub(super) fn run(&self, root: &Path, records: &Path, is_alone: bool) -> Result<(), String> {
         match self {
             Self::Tidy => holds(tidy::run(tidy::Options::default()), "violations, listed above"),
+            Self::Tests => test_programs::run(root, records),
             Self::Broken => holds(broken::run(&[]), "a variant survived"),
             // A command that this machine can't run is listed as left out.
             Self::Evidence => smoke::run(false),
@@ -135,10 +146,23 @@ impl Work {
                 let scratch = scratch::place().map(|place| (scratch::VARIABLE, place));
                 let mut command = cargo();
                 command.args(arguments).envs(scratch).envs(*flags).env(records::FOLDER, records);
-                verdict(limit::run(command.current_dir(root)))
+                command.current_dir(root);
+                if is_alone { verdict(limit::run(&mut command)) } else { said_at_once(&mut command) }
             }
         }
     }
+}
+
+/// Runs a command, and then prints what it said, so that two do not mix their lines.
+fn said_at_once(command: &mut Command) -> Result<(), String> {
+    let mut text = String::new();
+    let ended = limit::watch(command, limit::STEP, |line| {
+        text.push_str(line);
+        text.push('\n');
+        false
+    });
+    print!("{text}");
+    verdict(ended)
 }
 
 fn holds(held: bool, otherwise: &str) -> Result<(), String> {
@@ -158,7 +182,8 @@ impl fmt::Display for Work {
         match self {
             Self::Tidy => out.write_str("the rules of the house"),
             Self::Evidence => out.write_str("every command of docs/evidence.md, at a small size"),
-            Self::Broken => out.write_str("the simulation against code that is broken on purpose"),
+            Self::Tests => out.write_str("every test that needs no server"),
+            Self::Broken => out.write_str("the simulation, and that it finds code that is broken on purpose"),
             Self::Cargo { arguments, flags } => {
                 if let Some((variable, value)) = flags {
                     write!(out, "{variable}='{value}' ")?;

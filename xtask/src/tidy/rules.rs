@@ -3,20 +3,14 @@
 mod arrows;
 mod circles;
 mod debug_format;
-mod drivers;
-mod headers;
 mod invariants;
 mod leftovers;
-mod length;
 mod links;
-mod long_headers;
 mod machine;
 mod manifests;
 mod names;
 mod proofs;
 mod selects;
-mod unsafe_code;
-mod width;
 mod words;
 mod workflows;
 
@@ -25,17 +19,11 @@ pub(super) use invariants::table as invariants;
 use super::{Finding, Rule};
 
 /// In the order in which they are checked and printed.
-pub(super) const ALL: [Rule; 19] = [
+pub(super) const ALL: [Rule; 13] = [
     arrows::RULE,
     circles::RULE,
-    unsafe_code::RULE,
-    drivers::RULE,
     selects::RULE,
     leftovers::RULE,
-    headers::RULE,
-    long_headers::RULE,
-    length::RULE,
-    width::RULE,
     words::RULE,
     debug_format::RULE,
     names::RULE,
