@@ -7,6 +7,7 @@ use super::{limit, scratch};
 use crate::workspace::cargo;
 use serde::Deserialize;
 use std::{
+    cmp::Reverse,
     fmt,
     path::{Path, PathBuf},
     process::Command,
@@ -20,8 +21,10 @@ use vvm_clock::SystemClock;
 /// Several times what the longest case takes while other programs use both cores.
 const SILENCE: Duration = Duration::from_secs(5 * 60);
 
-/// How many programs run side by side: most of their cases wait for a TTL, and take no processor.
+/// How many programs run side by side, and how many cases of each: most cases wait for a TTL, and take no
+/// processor.
 const AT_ONCE: usize = 2;
+const CASES_AT_ONCE: &str = "3";
 
 /// Variables of the caller's that would change what tests see or print.
 const REMOVED: [&str; 8] = [
@@ -129,8 +132,9 @@ fn build(root: &Path) -> Result<Vec<Program>, String> {
     for message in messages {
         programs.extend(Program::of(message.map_err(|error| format!("cargo's messages: {error}"))?));
     }
-    // Those of whole programs take longest.
-    programs.sort_by_key(|program: &Program| (program.name.ends_with(UNIT_TESTS), program.name.clone()));
+    // The longest first, so that no lane ends long after the other: those of whole programs, of `vvm` and storages.
+    programs
+        .sort_by_key(|program: &Program| (program.name.ends_with(UNIT_TESTS), Reverse(program.name.clone())));
     Ok(programs)
 }
 
@@ -153,6 +157,7 @@ impl Program {
     fn run(&self, records: &Path) -> (Cases, Result<(), String>) {
         let mut command = Command::new(&self.path);
         command.current_dir(&self.folder).env(records::FOLDER, records);
+        command.env("RUST_TEST_THREADS", CASES_AT_ONCE);
         command.envs(scratch::place().map(|place| (scratch::VARIABLE, place)));
         command.env("CARGO_MANIFEST_DIR", &self.folder);
         for variable in REMOVED {
