@@ -1,8 +1,7 @@
 //! [`Elections`]: acquires leaderships, and ends when all of them are handed back.
 
 pub use crate::{
-    acquire_error::AcquireError,
-    candidacy::{Candidacy, EngineSettings},
+    candidacy::{AcquireError, Candidacy, EngineSettings},
     protocol::{AcquireTimeout, RenewalAttempts, Terms},
 };
 

@@ -44,7 +44,6 @@
 //! `docs/architecture.md` defines the terms.
 #![forbid(unsafe_code)]
 
-mod acquire_error;
 mod bounded;
 mod candidacy;
 pub mod documents;
@@ -52,14 +51,12 @@ pub mod elections;
 mod engine;
 pub mod env;
 pub mod leadership;
-mod loss;
 #[cfg(feature = "testing")]
 pub mod protocol;
 #[cfg(not(feature = "testing"))]
 #[allow(dead_code, unreachable_pub, reason = "simulation and tests drive more of it than the engine does")]
 mod protocol;
 pub mod record;
-mod standing;
 mod state;
 pub mod storage;
 #[cfg(feature = "tokio-rt")]

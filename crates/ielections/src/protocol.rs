@@ -4,7 +4,6 @@
 //! A value returns `Send` if it needs the storage, and the call itself on `MaySend`, when a request can go
 //! out. So "sent at" is the instant just before the call (I3), however long it was queued.
 
-mod attempts;
 mod campaign;
 mod lease;
 mod release;

@@ -2,21 +2,19 @@
 //! `testing`) tests every sentence.
 
 pub(crate) mod document;
-pub(crate) mod document_limits;
 pub(crate) mod document_storage;
-pub(crate) mod document_write;
-mod error;
-mod key;
 mod layer;
-
-pub use error::{Cause, ReadError, WriteError};
-pub use key::Key;
-pub use layer::Layer;
 
 use crate::record::{Entry, Epoch, Incarnation, Slot, Vacant};
 use async_trait::async_trait;
 use document_storage::DocumentStorage;
-use std::{fmt::Debug, time::Duration};
+pub use layer::Layer;
+use std::{
+    error::Error,
+    fmt::{Debug, Display},
+    hash::Hash,
+    time::Duration,
+};
 
 /// The limits of a driver. The layer above checks them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -151,4 +149,50 @@ pub trait TtlStorage<K: Key>: Debug + Send + Sync + 'static {
 
     /// Ends the driver's threads and sockets (I9). Every call after it fails with `Fatal`.
     async fn close(&self);
+}
+
+/// A leadership key.
+///
+/// Logs and the deadman's last message display it. Keys are ordered so that an iteration over them is
+/// reproducible in a simulation.
+pub trait Key: Clone + Eq + Ord + Hash + Debug + Display + Send + Sync + 'static {}
+impl<K: Clone + Eq + Ord + Hash + Debug + Display + Send + Sync + 'static> Key for K {}
+
+/// The cause below a storage error.
+pub type Cause = Box<dyn Error + Send + Sync>;
+
+/// A read failed. Reads have no `Unknown`: the compiler keeps I7 out of the read paths.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The storage did not answer. Try again.
+    #[error("the storage did not answer: {0}")]
+    Unavailable(#[source] Cause),
+    /// Credentials, schema or configuration are wrong. Retrying is pointless until the operator corrects
+    /// them. It says nothing about the record: no other candidate can have claimed it by that.
+    #[error("the storage refused for good: {0}")]
+    Fatal(#[source] Cause),
+    /// The storage was deleted, replaced or restored since it was opened. **Another process may lead
+    /// already** in the new one, so a leader has lost its leadership at once.
+    #[error("the storage was replaced: {0}")]
+    Replaced(#[source] Cause),
+}
+
+/// A write failed.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// Not applied, and never will be. Try again.
+    #[error("not applied: {0}")]
+    NotApplied(#[source] Cause),
+    /// May have been applied, or may still be. A linearizable read-back settles it. So does a later write of
+    /// the same leader, whether it succeeds or is refused (I7).
+    #[error("unknown whether applied: {0}")]
+    Unknown(#[source] Cause),
+    /// Not applied. Retrying is pointless until the operator corrects credentials, schema or configuration.
+    /// It says nothing about the record: no other candidate can have claimed it by that.
+    #[error("refused for good: {0}")]
+    Fatal(#[source] Cause),
+    /// The storage was deleted, replaced or restored since it was opened. Other processes don't see the
+    /// write, and **another one may lead already**, so a leader has lost its leadership at once.
+    #[error("the storage was replaced: {0}")]
+    Replaced(#[source] Cause),
 }

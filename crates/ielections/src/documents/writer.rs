@@ -4,13 +4,9 @@
 //! drives until its own batch is answered, and sends the batches of other callers along with it. It may be
 //! dropped at any moment: its unanswered batch stays in the queue, and the next caller settles it first.
 
-mod priority_lock;
 mod queue;
 
-use super::{
-    error::{DocumentReadError, DocumentWriteError, Over},
-    partition::Partition,
-};
+use super::{DocumentReadError, DocumentWriteError, Over, Partition};
 use crate::{
     DocumentId, DocumentLimits, DocumentVersion, DocumentWrite, FenceState, ReadError, WriteError,
     bounded::{Limit, NoAnswer, bounded},
@@ -20,14 +16,13 @@ use futures_util::{
     FutureExt,
     stream::{self, StreamExt, TryStreamExt},
 };
-use priority_lock::PriorityLock;
 use queue::{Answer, Pace, Step, WriteQueue};
 use std::{
     collections::HashMap,
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use tokio::sync::{Mutex as AsyncMutex, oneshot};
+use tokio::sync::{Mutex as AsyncMutex, Notify, oneshot};
 
 pub(super) struct DocumentWriter {
     pub(super) limits: DocumentLimits,
@@ -233,4 +228,77 @@ fn unavailable<T>(why: NoAnswer) -> Result<T, ReadError> {
 /// Never seen by a caller: the queue answers each write before it removes it.
 fn unanswered() -> DocumentWriteError {
     DocumentWriteError::Unknown { cause: "the writer has lost the write".into() }
+}
+
+#[derive(Default)]
+struct PriorityLock {
+    state: Mutex<State>,
+    /// Notified when a renewal or batch has ended.
+    ended: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// A renewal waits or is in flight.
+    renewal: bool,
+    /// A step of the writer is in flight.
+    batch: bool,
+}
+
+/// One step of the writer, until it is answered or dropped.
+struct BatchGuard<'lock>(&'lock PriorityLock);
+
+impl PriorityLock {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no renewal waits or is in flight. Renewals are bounded, and so is this (I10).
+    async fn lock_for_batch(&self) -> BatchGuard<'_> {
+        self.wait(|state| {
+            state.batch = !state.renewal;
+            state.batch
+        })
+        .await;
+        BatchGuard(self)
+    }
+
+    /// From now on no batch begins.
+    fn begin_renewal(&self) {
+        self.state().renewal = true;
+    }
+
+    fn end_renewal(&self) {
+        self.state().renewal = false;
+        self.ended.notify_waiters();
+    }
+
+    fn is_batch_in_flight(&self) -> bool {
+        self.state().batch
+    }
+
+    /// Waits until no batch is in flight.
+    async fn batch_answered(&self) {
+        self.wait(|state| !state.batch).await;
+    }
+
+    async fn wait(&self, mut condition: impl FnMut(&mut State) -> bool) {
+        loop {
+            let ended = self.ended.notified();
+            tokio::pin!(ended);
+            // Registered before the condition is evaluated, or an end in between would be missed.
+            ended.as_mut().enable();
+            if condition(&mut self.state()) {
+                return;
+            }
+            ended.await;
+        }
+    }
+}
+
+impl Drop for BatchGuard<'_> {
+    fn drop(&mut self) {
+        self.0.state().batch = false;
+        self.0.ended.notify_waiters();
+    }
 }

@@ -2,13 +2,21 @@
 //! leases and releases use it.
 
 use super::{
-    actor::{Actor, Kind, Turn},
-    call::{Call, Request},
     calls::Calls,
-    command::Command,
-    timers::Timers,
+    calls::Timers,
+    calls::{Answer, Command},
+    calls::{Call, Reply, Request},
 };
-use crate::{EngineSettings, Env, Key, Loss, TtlStorage, bounded::Limit, timing::Jitter};
+use crate::{
+    BatchOutcome, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite, EngineSettings, Env,
+    Epoch, Fence, FenceState, Incarnation, Key, Loss, Page, ReadError, ReleaseOutcome, Scan, Slot, Standing,
+    TtlStorage, WriteError,
+    bounded::Limit,
+    documents::Partition,
+    protocol::{Campaign, Lease, Release},
+    timing::Jitter,
+};
+use async_trait::async_trait;
 use futures_util::future::{AbortHandle, AbortRegistration};
 use slab::Slab;
 use std::{
@@ -18,8 +26,9 @@ use std::{
     sync::{Arc, Weak},
     time::Duration,
 };
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{mpsc::UnboundedSender, oneshot};
 use vvm_clock::Instant;
+use vvm_deadman::Armed;
 
 pub(super) struct Engine<K: Key, C> {
     pub(super) storage: Arc<dyn TtlStorage<K>>,
@@ -184,4 +193,185 @@ impl<K: Key, C: Call> Engine<K, C> {
         campaigning.reading = Some(reading);
         Some(withdrawn)
     }
+}
+
+pub(super) struct Actor<K> {
+    pub(super) wake_at: Instant,
+    /// Its instant in the timer queue, which is updated at the end of a round.
+    pub(super) queued_for: Instant,
+    /// It waits for its turn to call the storage.
+    pub(super) queued: bool,
+    /// A call of this actor has no answer yet, or the answer is not delivered yet.
+    pub(super) calling: bool,
+    pub(super) kind: Kind<K>,
+}
+
+pub(super) enum Kind<K> {
+    Campaigning(Box<Campaigning<K>>),
+    Leading(Box<Leading<K>>),
+    Releasing(Box<Releasing<K>>),
+    /// Between two kinds, within one step.
+    Changing,
+}
+
+/// One candidate.
+pub(super) struct Campaigning<K> {
+    pub(super) ticket: u64,
+    pub(super) campaign: Campaign,
+    pub(super) slots: Arc<[K]>,
+    pub(super) holder: Arc<str>,
+    pub(super) reply: Option<oneshot::Sender<Answer<K>>>,
+    /// Ends the last read, if it is still in flight.
+    pub(super) reading: Option<AbortHandle>,
+}
+
+/// One held lease.
+pub(super) struct Leading<K> {
+    pub(super) key: K,
+    pub(super) lease: Lease,
+    pub(super) standing: Standing,
+    /// Disarmed only by handing back (I4). If it is dropped, the deadline stays armed for good.
+    pub(super) armed: Armed,
+    /// The storage showed that the record is not ours: there is none to delete.
+    pub(super) gone: bool,
+    /// The leadership was handed back and waits for the answer of the renewal in flight.
+    pub(super) handing_back: Option<oneshot::Sender<ReleaseOutcome>>,
+    pub(super) dropped: bool,
+}
+
+/// One record being deleted.
+pub(super) struct Releasing<K> {
+    pub(super) key: K,
+    pub(super) release: Release,
+    /// `None` for a record that a campaign left behind: no caller waits for the outcome.
+    pub(super) reply: Option<oneshot::Sender<ReleaseOutcome>>,
+}
+
+/// What happened to an actor.
+pub(super) enum Event {
+    /// The instant of its wake-up has come.
+    Woken,
+    /// It is its turn to call the storage.
+    MaySend,
+    /// Its call was answered.
+    Answered(Reply),
+}
+
+/// In which queue an actor waits for its turn to call the storage.
+#[derive(Clone, Copy)]
+pub(super) enum Turn {
+    Renewal,
+    Other,
+}
+
+impl<K> Actor<K> {
+    /// Notes what the event ends: the wake-up or the call.
+    pub(super) fn received(&mut self, event: &Event) {
+        match event {
+            Event::Woken => (self.wake_at, self.queued_for) = (Instant::NEVER, Instant::NEVER),
+            Event::MaySend => {}
+            Event::Answered(_) => self.calling = false,
+        }
+    }
+}
+
+impl<K> Leading<K> {
+    /// Whether it was handed back or dropped.
+    pub(super) fn is_ending(&self) -> bool {
+        self.dropped || self.handing_back.is_some()
+    }
+}
+
+/// For a storage that keeps no documents.
+pub(super) struct NoPartition;
+
+/// For a storage that keeps documents.
+pub(super) struct KeyPartition<K: Key> {
+    pub(super) key: K,
+    pub(super) storage: Weak<dyn TtlStorage<K>>,
+    /// The lease that reports go to.
+    pub(super) lease: usize,
+    pub(super) commands: Weak<UnboundedSender<Command<K>>>,
+}
+
+/// The elections have ended and released the storage.
+#[derive(Debug, thiserror::Error)]
+#[error("the elections have ended, or their storage keeps no documents any more")]
+struct Ended;
+
+impl From<Ended> for ReadError {
+    fn from(ended: Ended) -> Self {
+        Self::Fatal(ended.into())
+    }
+}
+
+impl From<Ended> for WriteError {
+    fn from(ended: Ended) -> Self {
+        Self::Fatal(ended.into())
+    }
+}
+
+impl<K: Key> KeyPartition<K> {
+    fn storage(&self) -> Result<Arc<dyn TtlStorage<K>>, Ended> {
+        self.storage.upgrade().ok_or(Ended)
+    }
+}
+
+fn documents<K: Key>(storage: &Arc<dyn TtlStorage<K>>) -> Result<&dyn DocumentStorage<K>, Ended> {
+    storage.documents().ok_or(Ended)
+}
+
+#[async_trait]
+impl<K: Key> Partition for KeyPartition<K> {
+    fn limits(&self) -> Option<DocumentLimits> {
+        Some(documents(&self.storage().ok()?).ok()?.document_limits())
+    }
+
+    async fn write(&self, fence: &Fence, batch: &[DocumentWrite]) -> Result<BatchOutcome, WriteError> {
+        documents(&self.storage()?)?.write_documents(&self.key, fence, batch).await
+    }
+
+    async fn fence_state(&self) -> Result<FenceState, ReadError> {
+        documents(&self.storage()?)?.fence_state(&self.key).await
+    }
+
+    async fn document(&self, id: &DocumentId) -> Result<Option<Document>, ReadError> {
+        documents(&self.storage()?)?.document(&self.key, id).await
+    }
+
+    async fn scan(&self, scan: &Scan) -> Result<Page, ReadError> {
+        documents(&self.storage()?)?.scan_documents(&self.key, scan).await
+    }
+
+    fn report(&self, epoch: Epoch, incarnation: Incarnation, slot: Slot) {
+        if let Some(commands) = self.commands.upgrade() {
+            // A task that has ended has lost the lease already.
+            drop(commands.send(Command::Shown { lease: self.lease, epoch, incarnation, slot }));
+        }
+    }
+}
+
+#[async_trait]
+impl Partition for NoPartition {
+    fn limits(&self) -> Option<DocumentLimits> {
+        None
+    }
+
+    async fn write(&self, _: &Fence, _: &[DocumentWrite]) -> Result<BatchOutcome, WriteError> {
+        Err(Ended.into())
+    }
+
+    async fn fence_state(&self) -> Result<FenceState, ReadError> {
+        Err(Ended.into())
+    }
+
+    async fn document(&self, _: &DocumentId) -> Result<Option<Document>, ReadError> {
+        Err(Ended.into())
+    }
+
+    async fn scan(&self, _: &Scan) -> Result<Page, ReadError> {
+        Err(Ended.into())
+    }
+
+    fn report(&self, _: Epoch, _: Incarnation, _: Slot) {}
 }

@@ -1,12 +1,22 @@
 //! [`Calls`]: the storage calls that have no answer yet.
 
-use super::call::{Call, Reply};
+use crate::{
+    AcquireError, Candidacy, Claim, Delete, Entry, Epoch, Incarnation, Key, Leadership, ReadError,
+    ReleaseOutcome, Slot, Swap, TtlStorage, Vacant, WriteError,
+    bounded::{Limit, NoAnswer, bounded},
+    documents::RenewalTurn,
+    leadership::LeaseEnd,
+    protocol::Scanned,
+};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::{
-    collections::VecDeque,
-    pin::Pin,
+    collections::{BTreeSet, VecDeque},
+    pin::{Pin, pin},
+    sync::Arc,
     task::{Context, Poll},
 };
+use tokio::sync::{mpsc::UnboundedSender, oneshot};
+use vvm_clock::{Clock, Instant, Sleep};
 
 /// A place for one call, which is used again. So a call costs no allocation of the engine's own.
 type Place<C> = Pin<Box<Option<C>>>;
@@ -107,5 +117,204 @@ fn poll_place<C: Call>(place: &mut Place<C>, cx: &mut Context<'_>) -> Poll<(usiz
     match place.as_mut().as_pin_mut() {
         Some(call) => call.poll(cx),
         None => Poll::Pending,
+    }
+}
+
+/// A call in flight. Its output is the actor and the answer.
+///
+/// One unnamed type in each engine, so that a call needs no box beside the one that the storage's verb
+/// returns.
+pub(super) trait Call: Future<Output = (usize, Reply)> + Send + 'static {}
+impl<C: Future<Output = (usize, Reply)> + Send + 'static> Call for C {}
+
+/// One call of the storage.
+pub(super) enum Request<K> {
+    Get(K),
+    Scan(Arc<[K]>),
+    Insert(K, Vacant, Entry),
+    TakeOver(K, Entry, Entry),
+    Swap(K, Entry, Entry, Option<RenewalTurn>),
+    Delete(K, Incarnation, Epoch),
+}
+
+impl<K> Request<K> {
+    pub(super) fn is_read(&self) -> bool {
+        matches!(self, Self::Get(_) | Self::Scan(_))
+    }
+
+    /// Returns the reply that stands for a missing answer (I7).
+    fn unanswered(&self) -> fn(NoAnswer) -> Reply {
+        match self {
+            Self::Get(_) => |why| Reply::Read(Err(ReadError::Unavailable(why.into()))),
+            Self::Scan(_) => |why| {
+                let outcome = Err(ReadError::Unavailable(why.into()));
+                Reply::Scanned(Scanned { seen: Vec::new(), outcome, hints_follow: false })
+            },
+            Self::Insert(..) | Self::TakeOver(..) => {
+                |why| Reply::Claimed(Err(WriteError::Unknown(why.into())))
+            }
+            Self::Swap(..) => |why| Reply::Swapped(Err(WriteError::Unknown(why.into()))),
+            Self::Delete(..) => |why| Reply::Deleted(Err(WriteError::Unknown(why.into()))),
+        }
+    }
+}
+
+/// The answer to a request.
+pub(super) enum Reply {
+    Read(Result<Slot, ReadError>),
+    Scanned(Scanned),
+    Claimed(Result<Claim, WriteError>),
+    Swapped(Result<Swap, WriteError>),
+    Deleted(Result<Delete, WriteError>),
+}
+
+/// Calls the storage for `actor`, within `limit`.
+pub(super) async fn call<K: Key>(
+    storage: Arc<dyn TtlStorage<K>>,
+    actor: usize,
+    request: Request<K>,
+    limit: Limit,
+) -> (usize, Reply) {
+    // Outside the future that the limit drops: one late slot must not discard the others.
+    let mut seen = match &request {
+        Request::Scan(keys) => vec![None; keys.len()],
+        _ => Vec::new(),
+    };
+    let reply = {
+        let sent = pin!(send(&*storage, &request, &mut seen));
+        bounded(sent, limit, request.unanswered()).await
+    };
+    let reply = match reply {
+        Reply::Scanned(scanned) => Reply::Scanned(Scanned { seen, ..scanned }),
+        other => other,
+    };
+    (actor, reply)
+}
+
+async fn send<K: Key>(storage: &dyn TtlStorage<K>, request: &Request<K>, seen: &mut [Option<Slot>]) -> Reply {
+    match request {
+        Request::Get(key) => Reply::Read(storage.get(key).await),
+        Request::Scan(keys) => {
+            // Asked for before: a hint of a release that the scan does not show must follow.
+            let hints_follow = storage.hints_of_releases();
+            let outcome = storage.scan_some(keys, seen).await;
+            Reply::Scanned(Scanned { seen: Vec::new(), outcome, hints_follow })
+        }
+        Request::Insert(key, vacant, entry) => {
+            Reply::Claimed(storage.insert_if_not_exist(key, *vacant, entry).await)
+        }
+        Request::TakeOver(key, observed, entry) => {
+            Reply::Claimed(storage.take_over(key, observed, entry).await)
+        }
+        Request::Swap(key, held, entry, turn) => {
+            if let Some(turn) = turn {
+                turn.wait_for_batch().await;
+            }
+            Reply::Swapped(storage.compare_and_swap(key, held, entry).await)
+        }
+        Request::Delete(key, incarnation, epoch) => {
+            Reply::Deleted(storage.compare_and_delete(key, *incarnation, *epoch).await)
+        }
+    }
+}
+
+/// The channel has no bound, but the number of commands has: one for each campaign begun or withdrawn, one
+/// for each leadership handed back or deposed, and one for all hints that were not received yet.
+pub(super) enum Command<K> {
+    Campaign { ticket: u64, candidacy: Candidacy<K>, reply: oneshot::Sender<Answer<K>> },
+    Withdraw { ticket: u64 },
+    LookNow,
+    HandBack { lease: usize, reply: oneshot::Sender<ReleaseOutcome> },
+    Dropped { lease: usize },
+    Shown { lease: usize, epoch: Epoch, incarnation: Incarnation, slot: Slot },
+    Cleanup { done: oneshot::Sender<()> },
+}
+
+/// The result of a campaign.
+pub(super) type Answer<K> = Result<(K, Grant), AcquireError>;
+
+/// A leadership that is sent to the caller of `acquire`. If the caller is dropped before it arrives, it is
+/// handed back: no work can have started under it.
+#[derive(Debug)]
+pub(super) struct Grant(Option<Leadership>);
+
+impl Grant {
+    pub(super) fn new(leadership: Leadership) -> Self {
+        Self(Some(leadership))
+    }
+
+    pub(super) fn accept(mut self) -> Result<Leadership, AcquireError> {
+        self.0.take().ok_or(AcquireError::Closing)
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        if let Some(leadership) = self.0.take() {
+            drop(leadership.release());
+        }
+    }
+}
+
+impl<K: Key> LeaseEnd for UnboundedSender<Command<K>> {
+    fn hand_back(&self, lease: usize, reply: oneshot::Sender<ReleaseOutcome>) {
+        // Without a task the reply is dropped, which the leadership reports as `StillArmed`.
+        drop(self.send(Command::HandBack { lease, reply }));
+    }
+
+    fn dropped(&self, lease: usize) {
+        drop(self.send(Command::Dropped { lease }));
+    }
+}
+
+/// Wake-ups by instant. Each actor has at most one, and keeps its instant so that it can be moved.
+pub(super) struct Timers {
+    clock: Arc<dyn Clock>,
+    queue: BTreeSet<(Instant, usize)>,
+    /// At most one. In a set, which polls it only after it has woken this task: each poll reads the clock.
+    sleep: FuturesUnordered<Sleep>,
+    /// [`Instant::NEVER`] if there is no sleep.
+    sleeps_until: Instant,
+}
+
+impl Timers {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, queue: BTreeSet::new(), sleep: FuturesUnordered::new(), sleeps_until: Instant::NEVER }
+    }
+
+    /// Moves `actor`'s wake-up; [`Instant::NEVER`] means none, before and after.
+    pub(super) fn shift(&mut self, actor: usize, from: Instant, to: Instant) {
+        if from != Instant::NEVER {
+            self.queue.remove(&(from, actor));
+        }
+        if to != Instant::NEVER {
+            self.queue.insert((to, actor));
+        }
+    }
+
+    /// Removes and returns an actor whose wake-up is due.
+    pub(super) fn due(&mut self, now: Instant) -> Option<usize> {
+        let (at, actor) = *self.queue.first()?;
+        if at > now {
+            return None;
+        }
+        self.queue.pop_first();
+        Some(actor)
+    }
+
+    /// Ready when a wake-up may be due. A sleep that ends before the first wake-up is kept: one unnecessary
+    /// wake-up is cheaper than a new sleep for every renewal.
+    pub(super) fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let earliest = self.queue.first().map_or(Instant::NEVER, |&(at, _)| at);
+        if earliest < self.sleeps_until {
+            self.sleep.clear();
+            self.sleep.push(self.clock.sleep_until(earliest));
+            self.sleeps_until = earliest;
+        }
+        if let Poll::Ready(Some(())) = self.sleep.poll_next_unpin(cx) {
+            self.sleeps_until = Instant::NEVER;
+            return Poll::Ready(());
+        }
+        Poll::Pending
     }
 }

@@ -1,11 +1,11 @@
 //! Campaigns: from the command to a leadership, or to the deletion of what the campaign left.
 
 use super::{
-    actor::{Campaigning, Event, Kind, Leading, Releasing, Turn},
     actors::Engine,
-    call::{Call, Reply, Request},
-    command::{Answer, Grant},
-    partition::{KeyPartition, NoPartition},
+    actors::{Campaigning, Event, Kind, Leading, Releasing, Turn},
+    actors::{KeyPartition, NoPartition},
+    calls::{Answer, Grant},
+    calls::{Call, Reply, Request},
 };
 use crate::{
     AcquireError, Candidacy, Entry, Key, Leadership, Standing, Timing,

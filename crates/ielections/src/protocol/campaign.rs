@@ -1,18 +1,12 @@
 //! [`Campaign`]: from a candidate to the leader of one slot.
 
-mod look;
 mod resolve;
-mod step;
-mod terms;
 mod view;
 
-pub use step::{CampaignEvent, CampaignStep, Scanned, Won};
-pub use terms::{AcquireTimeout, Terms};
-
-use super::attempts::{Attempt, Attempts};
+use super::lease::{Attempt, Attempts};
 use crate::{
-    Claim, Entropy, Entry, Epoch, Incarnation, ReadError, Swap, Timing, Vacant, Version,
-    acquire_error::AcquireError, timing::Jitter,
+    AcquireError, Claim, Entropy, Entry, Epoch, Holder, Incarnation, ReadError, Slot, Swap, Timing, Ttl,
+    Vacant, Version, WriteError, timing::Jitter,
 };
 use std::{mem, sync::Arc, time::Duration};
 use view::{Opening, View};
@@ -367,4 +361,122 @@ impl Campaign {
     fn jitter(&self) -> Jitter {
         Jitter::from_random(self.entropy.next_u64())
     }
+}
+
+/// An event of a campaign.
+#[derive(Debug)]
+pub enum CampaignEvent {
+    /// The instant of [`CampaignStep::Sleep`] has come.
+    Woken,
+    /// The slots may have changed. A hint may be false.
+    Hinted,
+    /// A request may go out now.
+    MaySend,
+    /// The scan was answered.
+    Scanned(Scanned),
+    /// The `get` was answered.
+    Read(Result<Slot, ReadError>),
+    /// The `insert_if_not_exist` or `take_over` was answered.
+    Claimed(Result<Claim, WriteError>),
+    /// The `compare_and_swap` was answered.
+    Swapped(Result<Swap, WriteError>),
+}
+
+/// The answer to a scan.
+#[derive(Debug)]
+pub struct Scanned {
+    /// The slots that were read.
+    pub seen: Vec<Option<Slot>>,
+    /// The error if not all were read.
+    pub outcome: Result<(), ReadError>,
+    /// Whether a hint follows every release that the scan does not show
+    /// ([`TtlStorage::hints_of_releases`](crate::TtlStorage::hints_of_releases)).
+    pub hints_follow: bool,
+}
+
+/// The next step of a campaign. Slots are named by their index.
+#[derive(Debug)]
+pub enum CampaignStep {
+    /// Do nothing; deliver `Woken` at that instant. Replaces an earlier `Sleep`.
+    Sleep(Instant),
+    /// Deliver `MaySend` as soon as a request may go out.
+    Send,
+    /// Call `scan` on all slots now.
+    Scan(Duration),
+    /// Call `get` now.
+    Read(usize, Duration),
+    /// Call `insert_if_not_exist` now.
+    Insert(usize, Vacant, Entry, Duration),
+    /// Call `take_over` now.
+    TakeOver(usize, Entry, Entry, Duration),
+    /// Call `compare_and_swap` now.
+    Renew(usize, Entry, Entry, Duration),
+    /// A slot was won.
+    Won(Won),
+    /// The campaign has ended without a slot.
+    Failed(AcquireError),
+}
+
+/// A slot that was won, fresh enough to start work on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Won {
+    /// Index of the slot.
+    pub slot: usize,
+    /// Its record.
+    pub entry: Entry,
+    /// When the write of the record was sent (I3).
+    pub sent_at: Instant,
+}
+
+/// The terms of one campaign.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Terms {
+    /// The name of the candidate, for people.
+    pub holder: Holder,
+    /// The leadership duration, fixed for the life of the leadership.
+    pub ttl: Ttl,
+    /// When to give up.
+    pub timeout: AcquireTimeout,
+    /// The longest time between two reads of the slots. Each pause is up to a quarter shorter, at random. A
+    /// release is seen within it.
+    pub poll: Duration,
+}
+
+impl Terms {
+    /// The longest default time between two reads.
+    pub const POLL: Duration = Duration::from_secs(1);
+
+    /// The shortest poll. A shorter one would keep a standby busy with reads (I10).
+    pub const MIN_POLL: Duration = Duration::from_millis(5);
+
+    /// The shortest time between a read and the next one that a hint causes. A flood of hints causes at most
+    /// fifty reads a second (I10, I11).
+    pub const HINT_GAP: Duration = Duration::from_millis(20);
+
+    /// The longest time between two reads while hints follow releases. A stream of hints that is dead without
+    /// a sign delays a hand-over by so much.
+    pub const LONGEST_QUIET: Duration = Duration::from_secs(10);
+
+    /// The usual terms: wait for ever, with the [usual poll](Self::usual_poll).
+    pub fn new(holder: Holder, ttl: Ttl) -> Self {
+        Self { holder, ttl, timeout: AcquireTimeout::Forever, poll: Self::usual_poll(ttl) }
+    }
+
+    /// At least one read a second, and four in each TTL.
+    pub fn usual_poll(ttl: Ttl) -> Duration {
+        Self::POLL.min(ttl.get() / 4)
+    }
+}
+
+/// When a campaign gives up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AcquireTimeout {
+    /// Never: campaign until a slot is won.
+    Forever,
+    /// After this time. With [`Duration::ZERO`] the campaign reads once, and claims a slot if one is free.
+    Within(Duration),
+    /// Once a live leader was seen on every slot, which means a renewal or a take-over. This can take one
+    /// TTL. A record alone is no evidence, since its leader may have crashed. If the storage is unreachable
+    /// for [`Timing::outage`](crate::Timing::outage) (1.4 TTL), the campaign times out.
+    UntilLeaderSeen,
 }

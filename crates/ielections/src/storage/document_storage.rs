@@ -1,11 +1,10 @@
 //! [`DocumentStorage`]: the storage interface of fenced documents, with its contract.
 
 use super::{
+    Key, ReadError, WriteError,
+    document::DocumentLimits,
+    document::DocumentWrite,
     document::{Document, DocumentId, DocumentVersion},
-    document_limits::DocumentLimits,
-    document_write::DocumentWrite,
-    error::{ReadError, WriteError},
-    key::Key,
 };
 use crate::record::{Epoch, Incarnation, Slot};
 use async_trait::async_trait;

@@ -5,29 +5,12 @@
 //! through another, as two processes would. Time is real. The factory makes a new storage for each case.
 
 mod claims;
-mod closing;
-mod contention;
-mod dropping;
-mod epochs;
-pub(in crate::testing) mod hostile;
-mod never_early;
-mod reads;
-mod releases;
-mod renewals;
+pub(in crate::testing) mod contention;
 mod scans;
 pub(in crate::testing) mod scene;
-mod settling;
 
 pub use claims::*;
-pub use closing::*;
 pub use contention::*;
-pub use dropping::*;
-pub use epochs::*;
-pub use hostile::*;
-pub use never_early::*;
-pub use reads::*;
-pub use releases::*;
-pub use renewals::*;
 pub use scans::*;
 
 use crate::{Key, TtlStorage};

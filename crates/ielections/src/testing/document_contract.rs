@@ -6,27 +6,15 @@
 //! through another, as two processes would.
 
 mod calls;
-mod closing;
 mod conditions;
 mod contention;
-mod counts;
-mod dropping;
 mod fences;
-mod hostile;
-mod late;
-mod limits;
 mod scans;
 mod stage;
 
-pub use closing::*;
 pub use conditions::*;
 pub use contention::*;
-pub use counts::*;
-pub use dropping::*;
 pub use fences::*;
-pub use hostile::*;
-pub use late::*;
-pub use limits::*;
 pub use scans::*;
 
 pub use super::contract::{StorageUnderTest, bounded};

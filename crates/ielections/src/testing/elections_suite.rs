@@ -5,38 +5,17 @@
 //! its own handle, elections and deadman, which records instead of killing.
 
 mod acquiring;
-mod claiming;
-mod cleaning_up;
-mod dropping;
-mod epochs;
 mod fenced;
-mod giving_up;
-mod losing;
-mod many;
-mod process;
-mod releasing;
 mod renewing;
 mod running;
 mod scene;
-mod standing;
-mod succession;
 
 pub use acquiring::*;
-pub use claiming::*;
-pub use cleaning_up::*;
-pub use dropping::*;
-pub use epochs::*;
 pub use fenced::*;
-pub use giving_up::*;
-pub use losing::*;
-pub use many::*;
-pub use process::Process;
-pub use releasing::*;
 pub use renewing::*;
+pub use running::Process;
 pub use running::*;
 pub use scene::Scene;
-pub use standing::*;
-pub use succession::*;
 
 use crate::{Ttl, testing::contract::StorageUnderTest};
 use futures_util::future::{Either, select};

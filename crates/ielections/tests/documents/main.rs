@@ -3,8 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "clippy knows tests, but not their helpers")]
 
 mod ending;
-mod random;
-mod renewals;
 mod settling;
 mod storage;
 mod writer;

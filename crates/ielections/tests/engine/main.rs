@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 mod ending;
-mod hints;
 mod load;
 mod order;
 mod probe;

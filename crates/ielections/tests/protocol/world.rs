@@ -4,16 +4,14 @@
 //! Every step is checked against the true times of calls and the true end of each leader's work.
 
 mod candidate;
-mod guardian;
 mod network;
-mod place;
 
 use crate::tape::Tape;
+use candidate::Ticket;
 use candidate::{Candidate, State};
-use guardian::Ticket;
 use ielections::{Incarnation, Ttl, Version};
 use network::Call;
-use place::Place;
+use network::Place;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,

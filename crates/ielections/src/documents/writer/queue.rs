@@ -1,9 +1,9 @@
 //! [`WriteQueue`]: the batches that wait, and the batch that was sent. A value without I/O.
 
-use crate::documents::error::{DocumentWriteError, Over};
+use crate::documents::{DocumentWriteError, Over};
 use crate::{
     BatchOutcome, DocumentId, DocumentLimits, DocumentVersion, DocumentWrite, Epoch, Fence, FenceState,
-    Incarnation, OnlyIf, ReadError, WriteError, loss::Loss,
+    Incarnation, OnlyIf, ReadError, WriteError, state::Loss,
 };
 use std::{
     collections::{HashMap, HashSet, VecDeque},

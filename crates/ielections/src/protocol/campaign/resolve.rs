@@ -1,7 +1,7 @@
 //! How a campaign handles the answer to an attempt (I7).
 
 use super::{Basis, Campaign, CampaignStep, Intent, Phase, Target, Won};
-use crate::{AcquireError, ReadError, Slot, WriteError, protocol::attempts::Attempt};
+use crate::{AcquireError, ReadError, Slot, WriteError, protocol::lease::Attempt};
 use vvm_clock::Instant;
 
 impl Campaign {

@@ -3,8 +3,15 @@
 
 use super::{
     StorageUnderTest,
-    scene::{Scene, held, next, others_than_next, refused, vacant, vacant_slot},
+    scene::{
+        Scene, ageless, held, mismatch, next, not_deleted, others_than_next, refused, vacant, vacant_slot,
+    },
 };
+use crate::{
+    Claim, Entry, Epoch, Incarnation, Key, ReadError, Slot, Swap, Ttl, TtlStorage, Version, WriteError,
+};
+use std::{array, time::Duration};
+use vvm_clock::{Clock, SystemClock};
 
 /// A slot that was never led can be claimed.
 pub async fn a_claim_takes_a_slot_that_was_never_led(storage: &impl StorageUnderTest) {
@@ -104,4 +111,254 @@ pub async fn a_take_over_of_another_version_is_refused(storage: &impl StorageUnd
     let claim = scene.here.take_over(&scene.key, &standing, &intruder).await.unwrap();
     assert_eq!(refused(claim), vacant_slot(Some(1)), "released");
     assert_eq!(scene.stands().await, vacant_slot(Some(1)));
+}
+
+/// A leader can renew its record repeatedly.
+pub async fn a_renewal_replaces_the_held_version(storage: &impl StorageUnderTest) {
+    let scene = Scene::set(storage).await;
+    let mut standing = scene.entry(1, 1);
+    scene.claim(None, &standing).await;
+    for _ in 0..3 {
+        let renewed = next(&standing);
+        scene.renew(&standing, &renewed).await;
+        assert_eq!(scene.stands().await, held(&renewed));
+        standing = renewed;
+    }
+}
+
+/// A renewal of another version is refused, and shows the slot.
+pub async fn a_renewal_of_another_version_is_refused(storage: &impl StorageUnderTest) {
+    let scene = Scene::set(storage).await;
+    let first = scene.entry(1, 1);
+    let swap = scene.here.compare_and_swap(&scene.key, &first, &next(&first)).await.unwrap();
+    assert_eq!(mismatch(swap), vacant_slot(None), "never led");
+
+    scene.claim(None, &first).await;
+    let standing = next(&first);
+    scene.renew(&first, &standing).await;
+    for (what, assumed) in others_than_next(&first) {
+        let renewed = assumed.renewed(Version { write: 7, ..assumed.version });
+        let swap = scene.here.compare_and_swap(&scene.key, &assumed, &renewed).await.unwrap();
+        assert_eq!(mismatch(swap), held(&standing), "{what}");
+        assert_eq!(scene.stands().await, held(&standing), "{what}");
+    }
+
+    scene.release(&standing).await;
+    let swap = scene.here.compare_and_swap(&scene.key, &standing, &next(&standing)).await.unwrap();
+    assert_eq!(mismatch(swap), vacant_slot(Some(1)), "released");
+    assert_eq!(scene.stands().await, vacant_slot(Some(1)));
+}
+
+/// A renewal that arrives again, after a newer one, is refused.
+pub async fn a_renewal_is_not_applied_twice(storage: &impl StorageUnderTest) {
+    let scene = Scene::set(storage).await;
+    let first = scene.entry(1, 1);
+    let (second, third) = (next(&first), next(&next(&first)));
+    scene.claim(None, &first).await;
+    scene.renew(&first, &second).await;
+    let again = scene.here.compare_and_swap(&scene.key, &first, &second).await.unwrap();
+    assert_eq!(mismatch(again), held(&second));
+    scene.renew(&second, &third).await;
+    let again = scene.here.compare_and_swap(&scene.key, &first, &second).await.unwrap();
+    assert_eq!(mismatch(again), held(&third));
+    assert_eq!(scene.stands().await, held(&third));
+}
+
+/// A leader can release without knowing whether its last renewal was applied.
+pub async fn a_release_applies_to_any_version(storage: &impl StorageUnderTest) {
+    let scene = Scene::set(storage).await;
+    let first = scene.entry(1, 1);
+    scene.claim(None, &first).await;
+    scene.renew(&first, &next(&first)).await;
+    // The renewal has kept incarnation and epoch.
+    scene.release(&first).await;
+    assert_eq!(scene.stands().await, vacant_slot(Some(1)));
+}
+
+/// Another incarnation, and another epoch of the same one, release nothing.
+pub async fn a_release_of_another_incarnation_or_epoch_is_refused(storage: &impl StorageUnderTest) {
+    let scene = Scene::set(storage).await;
+    let entry = scene.entry(1, 5);
+    scene.claim(None, &entry).await;
+    let stranger = Incarnation::from_bytes([2; 16]);
+    for (incarnation, epoch) in [(stranger, 5), (entry.incarnation(), 4), (entry.incarnation(), 6)] {
+        let epoch = Epoch::new(epoch).unwrap();
+        let delete = scene.here.compare_and_delete(&scene.key, incarnation, epoch).await.unwrap();
+        assert_eq!(not_deleted(delete), held(&entry), "{incarnation:?}, {epoch:?}");
+        assert_eq!(scene.stands().await, held(&entry));
+    }
+}
+
+/// A slot that was released or never led can't be released.
+pub async fn a_release_of_a_vacant_slot_is_refused(storage: &impl StorageUnderTest) {
+    let scene = Scene::set(storage).await;
+    let entry = scene.entry(1, 5);
+    let release = || scene.here.compare_and_delete(&scene.key, entry.incarnation(), entry.epoch);
+    assert_eq!(not_deleted(release().await.unwrap()), vacant_slot(None));
+    scene.claim(None, &entry).await;
+    scene.release(&entry).await;
+    assert_eq!(not_deleted(release().await.unwrap()), vacant_slot(Some(5)));
+    assert_eq!(scene.stands().await, vacant_slot(Some(5)));
+}
+
+/// The outcome of a write.
+pub(super) enum Settled {
+    Applied,
+    /// Refused; this is the slot.
+    Refused(Slot),
+    /// Not applied so far, and may still be; this is the slot.
+    Undecided(Slot),
+}
+
+/// Reads the slot, until the storage answers.
+pub(super) async fn standing<K: Key>(handle: &dyn TtlStorage<K>, key: &K) -> Slot {
+    loop {
+        match handle.get(key).await {
+            Ok(slot) => return slot,
+            Err(ReadError::Unavailable(_)) => tokio::task::yield_now().await,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Resolves an unknown outcome by a read-back.
+pub(super) async fn settled<K: Key>(
+    outcome: Result<Result<(), Slot>, WriteError>,
+    ours: &Entry,
+    handle: &dyn TtlStorage<K>,
+    key: &K,
+) -> Settled {
+    match outcome {
+        Ok(Ok(())) => Settled::Applied,
+        Ok(Err(slot)) => Settled::Refused(slot),
+        Err(WriteError::NotApplied(_)) => Settled::Refused(standing(handle, key).await),
+        Err(WriteError::Unknown(_)) => match standing(handle, key).await {
+            slot if slot.entry() == Some(ours) => Settled::Applied,
+            slot => Settled::Undecided(slot),
+        },
+        Err(error) => panic!("{error}"),
+    }
+}
+
+pub(super) fn of_claim(claim: Claim) -> Result<(), Slot> {
+    match claim {
+        Claim::Claimed => Ok(()),
+        Claim::Refused(slot) => Err(slot),
+    }
+}
+
+pub(super) fn of_swap(swap: Swap) -> Result<(), Slot> {
+    match swap {
+        Swap::Swapped => Ok(()),
+        Swap::Mismatch(slot) => Err(slot),
+    }
+}
+
+/// A released slot shows the epoch of its last leadership, after one release and after many.
+pub async fn epochs_survive_release(storage: &impl StorageUnderTest) {
+    let scene = Scene::set(storage).await;
+    let mut last_epoch = None;
+    for epoch in [1, 2, 1_000_000, 1_790_000_000_000] {
+        let entry = scene.entry(1, epoch);
+        scene.claim(last_epoch, &entry).await;
+        scene.release(&entry).await;
+        assert_eq!(scene.stands().await, vacant_slot(Some(epoch)));
+        last_epoch = Some(epoch);
+    }
+}
+
+/// A record whose TTL has passed keeps its epoch, and a take-over gets it.
+pub async fn epochs_survive_expiry(storage: &impl StorageUnderTest) {
+    let scene = Scene::set(storage).await;
+    let clock = SystemClock::start().unwrap();
+    let (first, second) = (scene.entry(1, 7), scene.entry(2, 8));
+    scene.claim(None, &first).await;
+    clock.sleep(scene.ttl.get() * 2).await;
+    assert_eq!(scene.stands().await.last_epoch(), Some(first.epoch));
+    let claim = scene.here.insert_if_not_exist(&scene.key, vacant(None), &second).await.unwrap();
+    assert_eq!(refused(claim).last_epoch(), Some(first.epoch));
+    scene.take_over(&first, &second).await;
+    scene.release(&second).await;
+    assert_eq!(scene.stands().await, vacant_slot(Some(8)));
+}
+
+/// Closing every handle loses neither a record nor an epoch.
+pub async fn epochs_survive_closing_and_reopening(storage: &impl StorageUnderTest) {
+    let scene = Scene::set(storage).await;
+    let (first, key, other) = (scene.entry(1, 7), scene.key.clone(), storage.key(b"other"));
+    let renewed = next(&first);
+    scene.claim(None, &first).await;
+    scene.renew(&first, &renewed).await;
+    let released = scene.entry(2, 9);
+    scene.here.insert_if_not_exist(&other, vacant(None), &released).await.unwrap();
+    scene.here.compare_and_delete(&other, released.incarnation(), released.epoch).await.unwrap();
+    scene.here.close().await;
+    scene.there.close().await;
+
+    let reopened = storage.open().await;
+    assert_eq!(ageless(reopened.get(&key).await.unwrap()), held(&renewed));
+    assert_eq!(reopened.get(&other).await.unwrap(), vacant_slot(Some(9)));
+    let ghost = reopened.insert_if_not_exist(&other, vacant(None), &scene.entry(3, 1)).await.unwrap();
+    assert_eq!(refused(ghost), vacant_slot(Some(9)));
+}
+
+/// The smallest and the largest epoch are kept, in a record and after its release.
+pub async fn the_smallest_and_the_largest_epoch_are_kept(storage: &impl StorageUnderTest) {
+    let scene = Scene::set(storage).await;
+    let mut last_epoch = None;
+    for epoch in [1, u64::from(u32::MAX) + 1, Epoch::MAX] {
+        let entry = scene.entry(1, epoch);
+        scene.claim(last_epoch, &entry).await;
+        assert_eq!(scene.stands().await, held(&entry));
+        scene.release(&entry).await;
+        assert_eq!(scene.stands().await, vacant_slot(Some(epoch)));
+        last_epoch = Some(epoch);
+    }
+}
+
+/// Holder, version, TTL and epoch are read as they were written, by every verb.
+pub async fn every_part_of_a_record_is_read_as_it_was_written(storage: &impl StorageUnderTest) {
+    let scene = Scene::set(storage).await;
+    let odd = scene.ttl.get() + Duration::from_nanos(123_456_789);
+    let mut claimed = scene.entry(1, 1);
+    claimed.version =
+        Version { incarnation: Incarnation::from_bytes(array::from_fn(|i| i as u8 * 17)), write: 1 << 63 };
+    claimed.ttl = Ttl::new(odd).unwrap();
+    scene.claim(None, &claimed).await;
+    assert_eq!(scene.stands().await, held(&claimed));
+
+    let renewed = Entry {
+        ttl: Ttl::new(Ttl::MAX).unwrap(),
+        ..claimed.renewed(Version { write: u64::MAX, ..claimed.version })
+    };
+    scene.renew(&claimed, &renewed).await;
+    assert_eq!(scene.stands().await, held(&renewed));
+
+    let mut taken = scene.entry(2, 2);
+    taken.version = Version { incarnation: Incarnation::from_bytes([0; 16]), write: 0 };
+    scene.take_over(&renewed, &taken).await;
+    assert_eq!(scene.stands().await, held(&taken));
+}
+
+/// A read that begins after the answer of a write sees it, through every handle.
+pub async fn a_read_sees_every_write_that_was_answered_before_it(storage: &impl StorageUnderTest) {
+    let scene = Scene::set(storage).await;
+    let mut last_epoch = None;
+    for epoch in 1..=50 {
+        let mut standing = scene.entry(epoch as u8, epoch);
+        scene.claim(last_epoch, &standing).await;
+        assert_eq!(scene.stands().await, held(&standing), "after a claim");
+        let renewed = next(&standing);
+        scene.renew(&standing, &renewed).await;
+        standing = renewed;
+        assert_eq!(scene.stands().await, held(&standing), "after a renewal");
+        assert_eq!(
+            ageless(scene.here.get(&scene.key).await.unwrap()),
+            held(&standing),
+            "where it was written"
+        );
+        scene.release(&standing).await;
+        assert_eq!(scene.stands().await, vacant_slot(Some(epoch)), "after a release");
+        last_epoch = Some(epoch);
+    }
 }

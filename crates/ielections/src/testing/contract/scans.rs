@@ -2,10 +2,11 @@
 
 use super::{
     StorageUnderTest,
-    scene::{Scene, ageless, held, vacant_slot},
+    claims::{Settled, of_swap, settled, standing},
+    scene::{Scene, ageless, held, next, vacant_slot},
 };
 use crate::{Entry, Key, Slot};
-use std::time::Duration;
+use std::{future::poll_fn, task::Poll, time::Duration};
 use vvm_clock::{Clock, SystemClock};
 
 /// How stale a scan may be. A candidate may miss a vacant slot for this time.
@@ -72,4 +73,69 @@ pub async fn a_scan_takes_more_keys_than_a_batch(storage: &impl StorageUnderTest
     expected[0] = slots[0].clone();
     expected[keys.len() - 1] = slots[1].clone();
     scans_as(&scene, &keys, &expected).await;
+}
+
+/// Drops writes at every stage, and reads the slot: it has one of the two records, never a mixture.
+/// Shows I7.
+pub async fn a_dropped_write_is_applied_whole_or_not_at_all(storage: &impl StorageUnderTest) {
+    let scene = Scene::set(storage).await;
+    let mut held = scene.entry(1, 1);
+    scene.claim(None, &held).await;
+    for round in 0..100 {
+        let attempt = next(&held);
+        let mut swap = scene.here.compare_and_swap(&scene.key, &held, &attempt);
+        for _ in 0..round % 4 {
+            if poll_fn(|context| Poll::Ready(swap.as_mut().poll(context))).await.is_ready() {
+                break;
+            }
+        }
+        drop(swap);
+        // It may be applied between any two of the following steps. The version shows which record stands.
+        one_of(standing(&*scene.there, &scene.key).await, &[&held, &attempt]);
+        let after = next(&attempt);
+        held = loop {
+            let outcome = scene.here.compare_and_swap(&scene.key, &held, &after).await.map(of_swap);
+            let stands = match settled(outcome, &after, &*scene.there, &scene.key).await {
+                Settled::Applied => break after,
+                // An earlier, undecided attempt may have been applied.
+                Settled::Refused(slot) | Settled::Undecided(slot) => one_of(slot, &[&held, &attempt, &after]),
+            };
+            if stands != held {
+                break stands;
+            }
+        };
+    }
+}
+
+/// Returns the record of the slot, which must be one of these.
+fn one_of(slot: Slot, records: &[&Entry]) -> Entry {
+    match slot {
+        Slot::Held { entry, .. } if records.contains(&&entry) => entry,
+        other => panic!("{other:?} is none of {records:?}"),
+    }
+}
+
+/// Every verb of a closed handle fails with `Fatal` and changes nothing. Closing again has no effect.
+pub async fn a_closed_handle_refuses_everything_for_good(storage: &impl StorageUnderTest) {
+    let scene = Scene::set(storage).await;
+    let (key, entry, other) = (&scene.key, scene.entry(1, 1), storage.key(b"other"));
+    scene.claim(None, &entry).await;
+    scene.here.close().await;
+    scene.here.close().await;
+    scene.is_refused(key, &entry).await;
+    scene.is_refused(&other, &entry).await;
+    assert_eq!(scene.stands().await, held(&entry));
+    assert_eq!(scene.there.get(&other).await.unwrap().last_epoch(), None);
+}
+
+/// Other handles still read and write after one was closed.
+pub async fn closing_one_handle_leaves_the_others_open(storage: &impl StorageUnderTest) {
+    let scene = Scene::set(storage).await;
+    let entry = scene.entry(1, 1);
+    scene.claim(None, &entry).await;
+    scene.there.close().await;
+    let reopened = storage.open().await;
+    scene.renew(&entry, &next(&entry)).await;
+    let scene = Scene { there: reopened, ..scene };
+    assert_eq!(scene.stands().await, held(&next(&entry)));
 }

@@ -2,7 +2,7 @@
 
 use super::{
     StorageUnderTest, calls,
-    limits::limits,
+    fences::limits,
     stage::{Stage, delete, document, id, put},
 };
 use crate::{BatchOutcome, Document, Key, Scan};

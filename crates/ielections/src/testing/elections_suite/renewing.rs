@@ -2,9 +2,11 @@
 
 use super::{ElectionsTestSuite, Process, Scene};
 use crate::{
-    Leadership, Loss,
+    Candidacy, Leadership, Loss, ReleaseOutcome, Slot, Terms, Ttl,
     testing::mock::{Fault, Verb},
 };
+use futures_util::future::select_all;
+use std::{pin::pin, time::Duration};
 use vvm_clock::Instant;
 
 /// Waits for a confirmed renewal. Returns when it was seen.
@@ -137,5 +139,244 @@ pub async fn a_short_outage_costs_no_leadership(scene: &Scene<impl ElectionsTest
     renewed(scene, &process, &leadership).await;
     let counts = storage.counts();
     assert_eq!((counts.not_applied, counts.lost_requests, counts.fatal), (1, 1, 1));
+    leadership.release().await;
+}
+
+/// With a call in flight, the loss is at 0.65 TTL and the deadline at 0.8 TTL after the last confirmed send.
+/// Shows I10.
+pub async fn a_hung_storage_costs_the_leadership_in_time(scene: &Scene<impl ElectionsTestSuite>) {
+    let (process, storage) = scene.faulty().await;
+    let leadership = scene.lead(&process, "leader").await;
+    let sent_at = scene.sent_at(leadership.standing(), scene.ttl);
+    storage.fail_always(Verb::CompareAndSwap, Fault::Hang);
+    storage.fail_always(Verb::Get, Fault::Hang);
+    let loss = leadership.lost().await;
+    assert!(matches!(loss, Loss::StorageUnreachable { .. }), "{loss:?}");
+    let loss_at = scene.timing.loss_at(sent_at);
+    assert!(scene.now() >= loss_at, "lost too early");
+    assert!(scene.now() <= loss_at.after(scene.slack), "lost too late");
+    assert_eq!(process.trigger.earliest().unwrap().0, scene.timing.kill_at(sent_at));
+    assert!(storage.counts().hung >= 2, "too few attempts");
+    storage.lose_all();
+    storage.heal();
+    assert_eq!(leadership.release().await, ReleaseOutcome::Released);
+    assert_eq!(process.deadman.armed(), 0);
+}
+
+/// Its process ends before another one can lead.
+pub async fn work_that_does_not_stop_is_ended_at_the_deadline(scene: &Scene<impl ElectionsTestSuite>) {
+    let (process, storage) = scene.faulty().await;
+    let leadership = scene.lead(&process, "leader").await;
+    storage.fail_always(Verb::CompareAndSwap, Fault::Hang);
+    storage.fail_always(Verb::Get, Fault::Hang);
+    leadership.lost().await;
+    let kill_at = scene.timing.kill_at(scene.sent_at(leadership.standing(), scene.ttl));
+    assert!(process.trigger.fired().is_empty());
+    scene.clock.sleep_until(kill_at).await;
+    process.trigger.check();
+    let fired = process.trigger.fired();
+    assert_eq!(fired.len(), 1);
+    assert_eq!((fired[0].0, fired[0].1.epoch), (kill_at, leadership.epoch().get()));
+    process.crash();
+    drop(leadership);
+}
+
+/// The next renewal shows the other record. The work has just the time to stop.
+pub async fn a_stolen_record_is_a_loss_at_once(scene: &Scene<impl ElectionsTestSuite>) {
+    let (process, storage) = scene.faulty().await;
+    let leadership = scene.lead(&process, "leader").await;
+    let kill_at = leadership.standing().kill_at();
+    let thief = scene.foreign_record(leadership.epoch());
+    storage.tamper(&scene.key(0), thief.clone()).await.unwrap();
+    let tampered = scene.now();
+    let loss = leadership.lost().await;
+    let noticed = scene.now();
+    assert_eq!(loss, Loss::Stolen { by: Box::new(thief.clone()) });
+    assert!(noticed <= tampered.after(scene.percent(26) + scene.slack));
+    let tightened = process.trigger.earliest().unwrap().0;
+    assert!(tightened <= kill_at && tightened <= noticed.after(scene.timing.stopping()));
+    assert_eq!(leadership.release().await, ReleaseOutcome::AlreadyGone);
+    assert_eq!(process.deadman.armed(), 0);
+    assert_eq!(scene.slot().await.entry(), Some(&thief), "the record of another leader was released");
+}
+
+/// Deleted by hand, or forgotten by the storage.
+pub async fn a_vanished_record_is_a_loss_at_once(scene: &Scene<impl ElectionsTestSuite>) {
+    let (process, storage) = scene.faulty().await;
+    let leadership = scene.lead(&process, "leader").await;
+    storage.wipe(&scene.key(0)).await.unwrap();
+    let wiped = scene.now();
+    assert_eq!(leadership.lost().await, Loss::Vanished);
+    assert!(scene.now() <= wiped.after(scene.percent(26) + scene.slack));
+    assert!(process.trigger.earliest().unwrap().0 <= scene.now().after(scene.timing.stopping()));
+    assert_eq!(leadership.release().await, ReleaseOutcome::AlreadyGone);
+    assert_eq!(process.deadman.armed(), 0);
+}
+
+/// Another process may lead already in the new storage. A hand-back still tries to delete the record.
+/// Shows I1.
+pub async fn a_storage_that_was_replaced_is_a_loss_at_once(scene: &Scene<impl ElectionsTestSuite>) {
+    for verb in [Verb::CompareAndSwap, Verb::Get] {
+        let (process, storage) = scene.faulty().await;
+        let leadership = scene.lead(&process, "leader").await;
+        let sent_at = scene.sent_at(leadership.standing(), scene.ttl);
+        // A read-back follows a renewal without an answer.
+        storage.fail_next(Verb::CompareAndSwap, Fault::LostRequest);
+        storage.fail_next(verb, Fault::Replaced);
+        let loss = leadership.lost().await;
+        assert!(matches!(loss, Loss::StorageReplaced { .. }), "{verb:?}: {loss:?}");
+        // At the latest by the second attempt, which follows a pause.
+        assert!(scene.now() <= sent_at.after(scene.percent(31) + scene.slack), "{verb:?}");
+        assert!(process.trigger.earliest().unwrap().0 <= scene.now().after(scene.timing.stopping()));
+        assert_eq!(leadership.release().await, ReleaseOutcome::Released);
+        assert_eq!(process.deadman.armed(), 0);
+        assert_eq!(scene.slot().await.entry(), None);
+    }
+}
+
+/// Work may still run: the deadline stays, renewal ends, and other candidates wait for the TTL (I4).
+pub async fn a_dropped_leadership_stays_armed_and_is_not_renewed(scene: &Scene<impl ElectionsTestSuite>) {
+    let (first, second) = (scene.process().await, scene.process().await);
+    let leadership = scene.lead(&first, "dropped").await;
+    let standing = leadership.standing().clone();
+    let kill_at = standing.kill_at();
+    drop(leadership);
+    assert_eq!(standing.lost().await, Loss::Dropped);
+    let record = scene.slot().await.entry().cloned();
+    scene.pass(scene.percent(60)).await;
+    assert_eq!(scene.slot().await.entry().cloned(), record, "renewed, or deleted");
+    assert_eq!((first.deadman.armed(), first.trigger.earliest().unwrap().0), (1, kill_at));
+    let successor = scene.lead(&second, "successor").await;
+    assert!(scene.now() >= scene.sent_at(&standing, scene.ttl).after(scene.ttl.get()));
+    assert_eq!(first.deadman.armed(), 1, "disarmed by a drop");
+    assert!(first.trigger.check() || !first.trigger.fired().is_empty(), "it would be dead by now");
+    successor.release().await;
+}
+
+/// Checks that no record and no deadline is left: at once, or within a TTL if a call was in flight.
+async fn nothing_is_left<Suite: ElectionsTestSuite>(scene: &Scene<Suite>, process: &Process<Suite::Key>) {
+    let began = scene.now();
+    while process.deadman.armed() > 0 || !matches!(scene.slot().await, Slot::Vacant(_)) {
+        assert!(scene.now() <= began.after(scene.ttl.get() + scene.slack), "left behind");
+        scene.pass(scene.percent(1)).await;
+    }
+    // A claim that was in flight would show by now.
+    scene.pass(scene.percent(20)).await;
+    assert!(matches!(scene.slot().await, Slot::Vacant(_)), "claimed after the drop");
+    assert_eq!(process.deadman.armed(), 0);
+}
+
+/// Also if the slot becomes free afterwards.
+pub async fn a_dropped_candidacy_acquires_nothing(scene: &Scene<impl ElectionsTestSuite>) {
+    let (first, second) = (scene.process().await, scene.process().await);
+    let leadership = scene.lead(&first, "first").await;
+    let mut waiting = Box::pin(scene.lead(&second, "second"));
+    assert!(scene.waits(&mut waiting, scene.percent(20)).await);
+    drop(waiting);
+    leadership.release().await;
+    nothing_is_left(scene, &second).await;
+}
+
+/// The record of the claim in flight is deleted.
+pub async fn a_candidacy_dropped_during_its_claim_leaves_no_record(scene: &Scene<impl ElectionsTestSuite>) {
+    for fault in
+        [Fault::SlowRequest(scene.percent(5)), Fault::SlowAnswer(scene.percent(5)), Fault::LostAnswer]
+    {
+        let (process, storage) = scene.faulty().await;
+        storage.fail_always(Verb::InsertIfNotExist, fault);
+        storage.fail_always(Verb::Get, Fault::LostRequest);
+        let claimed = || storage.counts().calls.contains_key(&Verb::InsertIfNotExist);
+        let mut waiting = Box::pin(scene.lead(&process, "dropped"));
+        while !claimed() {
+            assert!(scene.waits(&mut waiting, scene.ttl.get() / 500).await);
+        }
+        drop(waiting);
+        nothing_is_left(scene, &process).await;
+    }
+}
+
+/// The slot was won and the deadman armed, and the caller did not receive the answer.
+pub async fn a_candidacy_dropped_at_its_success_leaves_no_record(scene: &Scene<impl ElectionsTestSuite>) {
+    let process = scene.process().await;
+    let mut waiting = Box::pin(scene.lead(&process, "dropped"));
+    // Polled once, and then never again.
+    assert!(scene.waits(&mut waiting, Duration::ZERO).await);
+    scene.until(|| process.deadman.armed() > 0).await;
+    drop(waiting);
+    nothing_is_left(scene, &process).await;
+    let mut again = pin!(scene.lead(&process, "again"));
+    assert!(!scene.waits(&mut again, scene.percent(50) + scene.slack).await, "the slot was kept");
+}
+
+/// A leader that crashed after its claim. Returns when the claim was sent.
+async fn dead_leader<Suite: ElectionsTestSuite>(
+    scene: &Scene<Suite>,
+    ttl: Ttl,
+) -> (Process<Suite::Key>, Instant) {
+    let process = scene.process().await;
+    let terms = Terms { ttl, ..scene.terms("dead") };
+    let candidacy = Candidacy { slots: vec![scene.key(0)], terms };
+    let (_, leadership) = process.elections.acquire(candidacy).await.unwrap();
+    let sent_at = scene.sent_at(leadership.standing(), ttl);
+    process.crash();
+    assert_eq!(process.deadman.armed(), 1, "a crash disarms nothing");
+    drop(leadership);
+    (process, sent_at)
+}
+
+/// Not before its TTL since the send, and at most a TTL and a poll after the first read.
+pub async fn a_dead_leader_is_followed_after_its_ttl(scene: &Scene<impl ElectionsTestSuite>) {
+    let (_dead, sent_at) = dead_leader(scene, scene.ttl).await;
+    let process = scene.process().await;
+    let began = scene.now();
+    let successor = scene.lead(&process, "successor").await;
+    assert!(scene.now() >= sent_at.after(scene.ttl.get()), "took over too early");
+    assert!(scene.now() <= began.after(scene.ttl.get() + scene.poll() + scene.slack));
+    successor.release().await;
+}
+
+/// The TTL of the record counts, not the observer's own.
+/// Shows I5.
+pub async fn an_observer_waits_the_ttl_of_the_writer(scene: &Scene<impl ElectionsTestSuite>) {
+    let long = Ttl::new(scene.ttl.get() * 2).unwrap();
+    let (_dead, sent_at) = dead_leader(scene, long).await;
+    let process = scene.process().await;
+    let began = scene.now();
+    let successor = scene.lead(&process, "impatient").await;
+    assert!(scene.now() >= sent_at.after(long.get()), "took over from a leader that may live");
+    assert!(scene.now() <= began.after(long.get() + scene.poll() + scene.slack));
+    successor.release().await;
+}
+
+/// However long a candidate observes it.
+/// Shows I1.
+pub async fn a_leader_that_renews_is_never_followed(scene: &Scene<impl ElectionsTestSuite>) {
+    let (first, second) = (scene.process().await, scene.process().await);
+    let leadership = scene.lead(&first, "first").await;
+    let mut waiting = pin!(scene.lead(&second, "second"));
+    for _ in 0..6 {
+        assert!(scene.waits(&mut waiting, scene.percent(50)).await, "two leaders");
+        assert_eq!(leadership.standing().loss(), None);
+        assert!(leadership.remaining() > Duration::ZERO);
+    }
+    leadership.release().await;
+    waiting.await.release().await;
+}
+
+/// Exactly one of those that waited, through any handle.
+pub async fn one_of_many_candidates_follows(scene: &Scene<impl ElectionsTestSuite>) {
+    let (_dead, sent_at) = dead_leader(scene, scene.ttl).await;
+    let mut processes = Vec::new();
+    for _ in 0..4 {
+        processes.push(scene.process().await);
+    }
+    let campaigns = processes.iter().map(|process| Box::pin(scene.lead(process, "candidate")));
+    let (leadership, winner, mut others): (Leadership, _, _) = select_all(campaigns).await;
+    assert!(scene.now() >= sent_at.after(scene.ttl.get()), "took over too early");
+    for waiting in &mut others {
+        assert!(scene.waits(waiting, scene.percent(25)).await, "two leaders");
+    }
+    let armed: Vec<usize> = processes.iter().map(|process| process.deadman.armed()).collect();
+    assert_eq!((armed.iter().sum::<usize>(), armed[winner]), (1, 1));
     leadership.release().await;
 }

@@ -2,10 +2,23 @@
 
 use super::{ElectionsTestSuite, Scene};
 use crate::{
-    Loss, ReleaseOutcome,
+    Candidacy, Elections, EngineSettings, Env, InsufficientTime, Key, Leadership, Loss, OsEntropy,
+    ReleaseOutcome, Spawn, TtlStorage,
+    env::Task,
     testing::mock::{Fault, Verb},
 };
-use futures_util::future::join;
+use futures_util::{StreamExt, future::join, stream::FuturesUnordered};
+use std::{
+    collections::BTreeSet,
+    fmt,
+    future::poll_fn,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    task::Poll,
+    time::Duration,
+};
+use tokio::runtime::Handle;
+use vvm_clock::{Clock, SystemWallClock};
+use vvm_deadman::{Deadman, recording::RecordingTrigger};
 
 /// `run` returns the output of the work.
 pub async fn work_that_ends_hands_back(scene: &Scene<impl ElectionsTestSuite>) {
@@ -53,4 +66,214 @@ pub async fn a_loss_cancels_the_work_at_once(scene: &Scene<impl ElectionsTestSui
         .await;
     assert!(matches!(ran.loss, Some(Loss::StorageUnreachable { .. })), "{:?}", ran.loss);
     assert_eq!(process.deadman.armed(), 0);
+}
+
+/// A simulated process. Dropping it is no crash: its leaderships continue until they are handed back.
+pub struct Process<K: Key> {
+    /// Its elections.
+    pub elections: Elections<K>,
+    /// Its deadlines.
+    pub deadman: Deadman,
+    /// Records that its deadline has passed.
+    pub trigger: Arc<RecordingTrigger>,
+    tasks: Arc<Tasks>,
+}
+
+impl<K: Key> Process<K> {
+    /// A process on this handle of a storage, on the current tokio runtime.
+    pub fn start(storage: Arc<dyn TtlStorage<K>>, clock: Arc<dyn Clock>) -> Self {
+        Self::with_settings(storage, clock, EngineSettings::default())
+    }
+
+    /// [`Process::start`], with settings.
+    pub fn with_settings(
+        storage: Arc<dyn TtlStorage<K>>,
+        clock: Arc<dyn Clock>,
+        settings: EngineSettings,
+    ) -> Self {
+        let trigger = RecordingTrigger::on(Arc::clone(&clock));
+        let deadman = Deadman::with_trigger(Arc::clone(&trigger) as _);
+        let tasks = Arc::new(Tasks { runtime: Handle::current(), spawned: Mutex::default() });
+        let env = Env {
+            clock,
+            wall: Arc::new(SystemWallClock),
+            deadman: deadman.clone(),
+            entropy: Arc::new(OsEntropy::default()),
+            spawn: Arc::clone(&tasks) as _,
+        };
+        Self { elections: Elections::with_settings(storage, env, settings), deadman, trigger, tasks }
+    }
+
+    /// Drops every task, as a crash does. No record is released.
+    pub fn crash(&self) {
+        for task in self.tasks.standing() {
+            // Dropped outside the lock of the list, and while it is not polled.
+            let task = task.lock().unwrap_or_else(PoisonError::into_inner).take();
+            drop(task);
+        }
+    }
+
+    /// The number of tasks that have not ended (I9).
+    pub fn tasks(&self) -> usize {
+        let ended = |task: &Slot| task.lock().unwrap_or_else(PoisonError::into_inner).is_none();
+        self.tasks.standing().iter().filter(|task| !ended(task)).count()
+    }
+}
+
+impl<K: Key> fmt::Debug for Process<K> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Process({:?}, {:?})", self.deadman, self.tasks)
+    }
+}
+
+type Slot = Mutex<Option<Task>>;
+
+/// Runs tasks on a tokio runtime, and can drop them.
+struct Tasks {
+    runtime: Handle,
+    /// Weak: the runtime drops a task that panicked, and all tasks at its shutdown.
+    spawned: Mutex<Vec<Weak<Slot>>>,
+}
+
+impl Tasks {
+    fn standing(&self) -> Vec<Arc<Slot>> {
+        let spawned = self.spawned.lock().unwrap_or_else(PoisonError::into_inner);
+        spawned.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl Spawn for Tasks {
+    fn spawn(&self, _name: &'static str, task: Task) {
+        let slot = Arc::new(Slot::new(Some(task)));
+        self.spawned.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&slot));
+        drop(self.runtime.spawn(poll_fn(move |cx| {
+            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(task) = slot.as_mut() else { return Poll::Ready(()) };
+            let polled = task.as_mut().poll(cx);
+            if polled.is_ready() {
+                *slot = None;
+            }
+            polled
+        })));
+    }
+}
+
+impl fmt::Debug for Tasks {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} tasks", self.standing().len())
+    }
+}
+
+/// The name of the holder is no identity.
+pub async fn the_same_holder_twice_is_two_leaders_in_turn(scene: &Scene<impl ElectionsTestSuite>) {
+    let process = scene.process().await;
+    let leadership = scene.lead(&process, "same").await;
+    let mut waiting = Box::pin(scene.lead(&process, "same"));
+    assert!(scene.waits(&mut waiting, scene.percent(150)).await, "two leaders");
+    let (epoch, incarnation) = (leadership.epoch(), leadership.incarnation());
+    leadership.release().await;
+    let successor = waiting.await;
+    assert!(successor.epoch() > epoch);
+    assert_ne!(successor.incarnation(), incarnation);
+    successor.release().await;
+}
+
+fn any_of<Suite: ElectionsTestSuite>(
+    scene: &Scene<Suite>,
+    slots: u32,
+    holder: &str,
+) -> Candidacy<Suite::Key> {
+    Candidacy { slots: (0..slots).map(|slot| scene.key(slot)).collect(), terms: scene.terms(holder) }
+}
+
+/// Each leader has its own slot. The remaining candidate leads once a slot is free.
+/// Shows I1.
+pub async fn as_many_lead_as_there_are_slots(scene: &Scene<impl ElectionsTestSuite>) {
+    const SLOTS: u32 = 3;
+    let processes = [scene.process().await, scene.process().await];
+    let mut campaigns: FuturesUnordered<_> = (0..5)
+        .map(|at| {
+            let candidacy = any_of(scene, SLOTS, &format!("candidate {at}"));
+            processes[at % 2].elections.acquire(candidacy)
+        })
+        .collect();
+    let mut leading = Vec::new();
+    for _ in 0..SLOTS {
+        leading.push(campaigns.next().await.unwrap().unwrap());
+    }
+    let slots: BTreeSet<_> = leading.iter().map(|(key, _)| key.clone()).collect();
+    assert_eq!(slots.len(), SLOTS as usize, "one slot twice");
+    assert!(scene.waits(campaigns.next(), scene.percent(125)).await, "more leaders than slots");
+    let (freed, leadership) = leading.pop().unwrap();
+    leadership.release().await;
+    let released = scene.now();
+    let (key, successor) = campaigns.next().await.unwrap().unwrap();
+    assert_eq!(key, freed);
+    assert!(scene.now() <= released.after(scene.poll() + scene.slack));
+    drop(campaigns);
+    successor.release().await;
+    for (_, leadership) in leading {
+        leadership.release().await;
+    }
+}
+
+/// One process leads several slots, and each leadership ends separately.
+pub async fn leaderships_of_one_process_end_on_their_own(scene: &Scene<impl ElectionsTestSuite>) {
+    let process = scene.process().await;
+    let (_, one) = process.elections.acquire(any_of(scene, 2, "same")).await.unwrap();
+    let (_, other) = process.elections.acquire(any_of(scene, 2, "same")).await.unwrap();
+    assert_eq!(process.deadman.armed(), 2);
+    one.release().await;
+    assert_eq!(process.deadman.armed(), 1);
+    scene.pass(scene.percent(125)).await;
+    assert_eq!(other.standing().loss(), None);
+    other.release().await;
+    assert_eq!((process.deadman.armed(), process.trigger.earliest()), (0, None));
+}
+
+/// Closing a handle and the elections on it does not affect other processes.
+pub async fn closing_one_handle_disturbs_no_other<Suite: ElectionsTestSuite>(scene: &Scene<Suite>) {
+    let (closing, staying) = (scene.suite.open().await, scene.process().await);
+    let process = Process::start(closing.clone(), scene.clock.clone());
+    let (_, leaving) = process.elections.acquire(any_of(scene, 2, "leaving")).await.unwrap();
+    let (_, leadership): (_, Leadership) =
+        staying.elections.acquire(any_of(scene, 2, "staying")).await.unwrap();
+    leaving.release().await;
+    process.elections.cleanup().await;
+    closing.close().await;
+    scene.pass(scene.percent(150)).await;
+    assert_eq!(leadership.standing().loss(), None);
+    leadership.release().await;
+}
+
+/// At most the time until the deadline, and none once it is handed back.
+pub async fn a_standing_shows_how_much_time_is_left(scene: &Scene<impl ElectionsTestSuite>) {
+    let process = scene.process().await;
+    let leadership = scene.lead(&process, "leader").await;
+    let standing = leadership.standing().clone();
+    let remaining = standing.remaining();
+    assert!(remaining <= scene.percent(80) && remaining + scene.slack >= scene.percent(70), "{remaining:?}");
+    assert_eq!(standing.ensure(Duration::from_millis(1)), Ok(()));
+    let too_much = standing.ensure(scene.ttl.get());
+    assert!(matches!(too_much, Err(InsufficientTime::TooShort { .. })), "{too_much:?}");
+    leadership.release().await;
+    assert_eq!(standing.remaining(), Duration::ZERO);
+    assert_eq!(standing.ensure(Duration::ZERO), Err(InsufficientTime::Lost(Loss::HandedBack)));
+    assert_eq!(standing.lost().await, Loss::HandedBack);
+}
+
+/// At half a TTL without a renewal, and before the loss.
+pub async fn a_standing_at_risk_is_a_warning(scene: &Scene<impl ElectionsTestSuite>) {
+    let (process, storage) = scene.faulty().await;
+    let leadership = scene.lead(&process, "leader").await;
+    let sent_at = scene.sent_at(leadership.standing(), scene.ttl);
+    storage.fail_always(Verb::CompareAndSwap, Fault::NotApplied);
+    leadership.standing().at_risk().await;
+    let at_risk_at = scene.timing.at_risk_at(sent_at);
+    assert!(scene.now() >= at_risk_at && scene.now() <= at_risk_at.after(scene.slack));
+    leadership.lost().await;
+    assert!(scene.now() >= scene.timing.loss_at(sent_at));
+    assert_eq!(leadership.standing().at_risk().await, Duration::ZERO);
+    storage.heal();
+    leadership.release().await;
 }

@@ -1,6 +1,6 @@
 //! A storage with one bug. Real storages have had each of them.
 
-use super::bug::Bug;
+use super::Bug;
 use crate::Name;
 use async_trait::async_trait;
 use ielections::{
