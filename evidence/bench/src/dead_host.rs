@@ -2,8 +2,8 @@
 //! record, so the TTL does not matter. It does if all processes die at once.
 
 use crate::{
-    candidate::{self, ProgramError},
-    figure::{Figure, Side, Statistic, Unit},
+    process::ProgramError,
+    report::{Figure, Side, Statistic, Unit},
 };
 use harness::{Level, MemoryGroup, Program, Running, Trial, eventually, has_ended, is_permitted};
 use rustix::process::{Signal, kill_process};
@@ -66,7 +66,7 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, ProgramError> {
     let mut figures = Vec::new();
     for row in ROWS {
         let rounds = if quick { row.rounds / 25 } else { row.rounds };
-        match row.measure(candidate::program(row.level)?, rounds) {
+        match row.measure(crate::process::program(row.level)?, rounds) {
             Ok(samples) if samples.is_empty() => {}
             Ok(samples) => figures.push(row.figure(samples)),
             Err(cause) => eprintln!("bench: {} is left out: {cause}", row.name),
@@ -84,11 +84,11 @@ impl Row {
             return Err(io::Error::other("this machine does not allow it"));
         }
         let trial = program.trial();
-        let mut leader = candidate::start(&trial, before, &[])?;
+        let mut leader = crate::process::start(&trial, before, &[])?;
         leader.stdout.wait_for("alone");
         let mut samples = Vec::new();
         for _ in 0..rounds {
-            let mut standby = candidate::start(&trial, before, &[])?;
+            let mut standby = crate::process::start(&trial, before, &[])?;
             standby.stderr.wait_for("waiting for leadership");
             let died_at = self.death.strike(&trial, &leader)?;
             standby.stdout.wait_for("alone");

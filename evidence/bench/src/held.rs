@@ -3,9 +3,10 @@
 //! Each round is a process of its own. An allocator returns little memory, so in a second round leaderships
 //! would seem to cost nothing.
 
+use crate::process;
 use crate::{
-    figure::{Figure, Side, Statistic, Unit},
-    resources::{self, ResourcesError},
+    process::ResourcesError,
+    report::{Figure, Side, Statistic, Unit},
     setup::{Deadline, Setup, SetupError},
 };
 use clap::Args;
@@ -127,14 +128,14 @@ impl Round {
             Ok::<_, HeldError>(setup.acquire(NonZeroU32::MAX, ttl).await?.release().await)
         })?;
 
-        let empty = resources::resident_bytes()?;
+        let empty = process::resident_bytes()?;
         only_rows.runtime.block_on(async {
             for slot in slots() {
                 only_rows.write_row(slot, ttl).await?;
             }
             Ok::<_, HeldError>(())
         })?;
-        let with_rows = resources::resident_bytes()?;
+        let with_rows = process::resident_bytes()?;
         let bytes_of_rows = with_rows - empty;
 
         setup.runtime.block_on(async {
@@ -146,10 +147,10 @@ impl Round {
             for slot in slots() {
                 before += setup.writes(slot).await?;
             }
-            let cpu_before = resources::cpu_time()?;
+            let cpu_before = process::cpu_time()?;
             setup.clock.sleep(ttl.get()).await;
-            let cpu = resources::cpu_time()?.saturating_sub(cpu_before);
-            let resident = resources::resident_bytes()?;
+            let cpu = process::cpu_time()?.saturating_sub(cpu_before);
+            let resident = process::resident_bytes()?;
             let mut after = 0;
             for slot in slots() {
                 after += setup.writes(slot).await?;

@@ -5,15 +5,11 @@
 
 mod beside_peers;
 mod between_machines;
-mod candidate;
 mod dead_host;
-mod figure;
 mod held;
-mod own_servers;
 mod pairs;
 mod process;
 mod report;
-mod resources;
 mod setup;
 #[cfg(feature = "postgres")]
 mod standbys;
@@ -23,7 +19,7 @@ mod succession;
 mod waiting;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use figure::Figure;
+use report::Figure;
 use std::{
     error::Error,
     io::{self, Write},
@@ -56,7 +52,7 @@ struct CommandLine {
     documents: bool,
     /// As `--storage`, on this server, which it starts and ends.
     #[arg(long, value_name = "SCHEME", conflicts_with_all = ["only", "storage"])]
-    server: Option<own_servers::Server>,
+    server: Option<setup::Server>,
     /// `vvm run` beside `etcdctl lock` and client-go's leader election: hand-over, fail-over, and the cost of
     /// waiting. Needs Debian's packages etcd-server and etcd-client; client-go is left out unless
     /// kube-apiserver was built.

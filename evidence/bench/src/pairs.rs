@@ -1,8 +1,9 @@
 //! Acquire and release on `mem`, one pair after another: the cost of the engine itself.
 
+use crate::process;
 use crate::{
-    figure::{Figure, Side, Statistic, Unit},
-    resources::{self, ResourcesError},
+    process::ResourcesError,
+    report::{Figure, Side, Statistic, Unit},
     setup::{Deadline, Setup, SetupError},
 };
 use ielections::{AcquireError, ReleaseOutcome, Ttl};
@@ -62,7 +63,7 @@ struct Found {
 }
 
 fn one_round(setup: &Setup, pairs: u32) -> Result<Found, PairsError> {
-    let cpu_before = resources::cpu_time()?;
+    let cpu_before = process::cpu_time()?;
     let started = SystemClock::read();
     setup.runtime.block_on(async {
         for _ in 0..pairs {
@@ -75,7 +76,7 @@ fn one_round(setup: &Setup, pairs: u32) -> Result<Found, PairsError> {
         Ok(())
     })?;
     let taken = SystemClock::read().since(started);
-    let cpu = resources::cpu_time()?.saturating_sub(cpu_before);
+    let cpu = process::cpu_time()?.saturating_sub(cpu_before);
     let pairs = f64::from(pairs);
     Ok(Found { per_second: pairs / taken.as_secs_f64(), cpu_micros: cpu.as_secs_f64() * 1e6 / pairs })
 }

@@ -2,8 +2,8 @@
 //! notifications, and without them behind PgBouncer.
 
 use crate::{
-    figure::{Figure, Side, Statistic, Unit},
     process::{Candidate, CandidateError},
+    report::{Figure, Side, Statistic, Unit},
 };
 use ielections::Ttl;
 use servers::postgres::{Pooler, Postgres, StartError};

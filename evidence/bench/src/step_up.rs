@@ -3,9 +3,10 @@
 //!
 //! Each round is a process of its own, as in `held`.
 
+use crate::process;
 use crate::{
-    figure::{Figure, Unit},
-    resources::{self, ResourcesError},
+    process::ResourcesError,
+    report::{Figure, Unit},
     setup::{Deadline, Setup, SetupError},
 };
 use async_trait::async_trait;
@@ -147,7 +148,7 @@ impl Round {
             let registry = builder.build();
             let leadership = setup.acquire(NonZeroU32::MIN, Ttl::DEFAULT).await?;
             let (standing, stop) = (leadership.standing().clone(), CancellationToken::new());
-            let resident = resources::resident_bytes()?;
+            let resident = process::resident_bytes()?;
             let began = setup.clock.now();
             let since = || setup.clock.now().since(began);
             let lead = async {
@@ -168,7 +169,7 @@ impl Round {
                 } else {
                     all_read
                 };
-                let bytes = resources::resident_bytes()?.saturating_sub(resident);
+                let bytes = process::resident_bytes()?.saturating_sub(resident);
                 let stopped_at = setup.clock.now();
                 stop.cancel();
                 let stepped_down = Duration::ZERO;

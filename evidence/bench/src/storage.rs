@@ -6,14 +6,13 @@ mod bare;
 mod beside_documents;
 mod documents;
 mod filling;
-mod leader;
 mod renewals;
 mod verbs;
 
 pub(crate) use renewals::LEADERS;
 
 use crate::{
-    figure::Figure,
+    report::Figure,
     setup::{Ignores, elections_on},
 };
 use bare::BareStatements;

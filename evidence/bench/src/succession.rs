@@ -2,7 +2,7 @@
 //! several runs of `vvm demo`. A release wakes local standbys, so that the median is that of a woken one; the
 //! largest may be that of a standby that polled.
 
-use crate::figure::{Figure, Side, Statistic, Unit};
+use crate::report::{Figure, Side, Statistic, Unit};
 use serde::Deserialize;
 use std::{env, io, process::Command};
 

@@ -4,18 +4,21 @@
 //! others, on a file of their own, count requests, because serving metrics costs memory. They end before
 //! memory is read.
 
-mod process;
-mod requests;
-
 use crate::{
-    candidate::{self, ProgramError},
-    figure::{Figure, Side, Statistic, Unit},
-    resources::ResourcesError,
+    beside_peers::ProcessTree,
+    process::{ProgramError, ResourcesError},
+    report::{Figure, Side, Statistic, Unit},
 };
-use harness::Level;
-use process::{Process, Used};
-use requests::{Requests, RequestsError};
-use std::{io, time::Duration};
+use harness::{Level, Running, Trial};
+use rustix::process::{Pid, Signal};
+use std::{
+    fs,
+    io::{self, Read as _, Write as _},
+    iter,
+    net::TcpStream,
+    path::PathBuf,
+    time::Duration,
+};
 use vvm_clock::{Instant, SystemClock};
 
 const WAIT: &str = "waiting";
@@ -44,11 +47,11 @@ pub(crate) enum WaitingError {
 
 pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, WaitingError> {
     let watched = Duration::from_secs(if quick { 5 } else { 60 });
-    let program = candidate::program(Level::Guardian)?;
+    let program = crate::process::program(Level::Guardian)?;
     let (trial, other_trial) = (program.trial(), program.trial());
     let mut candidates = Vec::new();
     for number in 0..=WAITING {
-        let mut candidate = candidate::start(&trial, &[], &[])?;
+        let mut candidate = crate::process::start(&trial, &[], &[])?;
         if number == 0 {
             candidate.stdout.wait_for("alone");
         } else {
@@ -155,3 +158,164 @@ const QUANTITIES: [Quantity; 5] = [
     },
     Quantity { what: "wake-ups", unit: Unit::PerMinute, of: |used| used.wake_ups, at_most: None },
 ];
+
+/// A process of `vvm` itself, not of its command.
+#[derive(Debug)]
+struct Process {
+    id: i32,
+    name: String,
+}
+
+/// What a process uses, or a sum of that.
+#[derive(Clone, Copy, Default, Debug)]
+struct Used {
+    /// Bytes; shared pages are divided among their processes.
+    proportional: u64,
+    /// Bytes that no other process shares.
+    private: u64,
+    /// Bytes, shared ones included.
+    resident: u64,
+    cpu: Duration,
+    /// How often its threads have stopped waiting.
+    wake_ups: f64,
+}
+
+impl Process {
+    /// Returns `ancestor` and those of its descendants that run the same program, by their generation.
+    fn all_of(ancestor: Pid) -> Result<Vec<Self>, WaitingError> {
+        let program = |id: i32| fs::read_link(format!("/proc/{id}/exe"));
+        let ancestor = ancestor.as_raw_pid();
+        let own: PathBuf = program(ancestor)?;
+        let mut all = Vec::new();
+        for id in ProcessTree::of(ancestor).ids() {
+            if program(id).is_ok_and(|program| program == own) {
+                let name = fs::read_to_string(format!("/proc/{id}/comm"))?.trim().to_owned();
+                all.push(Self { id, name });
+            }
+        }
+        Ok(all)
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn used(&self) -> Result<Used, ResourcesError> {
+        let id = self.id.to_string();
+        let memory = crate::process::memory_of(self.id)?;
+        Ok(Used {
+            proportional: memory.proportional,
+            private: memory.private,
+            resident: crate::process::resident_bytes_of(&id)?,
+            cpu: crate::process::cpu_time_of(&id)?,
+            wake_ups: crate::process::wake_ups_of(&id)? as f64,
+        })
+    }
+}
+
+impl Used {
+    /// What each of `processes` uses now.
+    fn each(processes: &[Process]) -> Result<Vec<Self>, ResourcesError> {
+        processes.iter().map(Process::used).collect()
+    }
+
+    /// Its memory, and its CPU and wake-ups in a minute since `before`, which is `minutes` ago.
+    fn since(&self, before: &Self, minutes: f64) -> Self {
+        Self {
+            cpu: self.cpu.saturating_sub(before.cpu).div_f64(minutes),
+            wake_ups: (self.wake_ups - before.wake_ups) / minutes,
+            ..*self
+        }
+    }
+}
+
+impl iter::Sum for Used {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            proportional: sum.proportional + one.proportional,
+            private: sum.private + one.private,
+            resident: sum.resident + one.resident,
+            cpu: sum.cpu + one.cpu,
+            wake_ups: sum.wake_ups + one.wake_ups,
+        })
+    }
+}
+
+const METRIC: &str = "vvm_storage_calls_total{";
+
+/// Why requests could not be counted.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RequestsError {
+    #[error("the metrics of vvm could not be read: {0}")]
+    Read(#[from] io::Error),
+    #[error("the metrics of vvm are not understood: {0}")]
+    Understand(String),
+}
+
+/// A leader and a standby that serve metrics.
+struct Requests {
+    leading: Counted,
+    waiting: Counted,
+}
+
+/// The requests of each.
+#[derive(Clone, Copy, Debug)]
+struct Count {
+    leading: f64,
+    waiting: f64,
+}
+
+impl Requests {
+    fn start(trial: &Trial) -> Result<Self, RequestsError> {
+        let mut leading = Counted::start(trial)?;
+        leading.candidate.stdout.wait_for("alone");
+        let mut waiting = Counted::start(trial)?;
+        waiting.candidate.stderr.wait_for("waiting for leadership");
+        Ok(Self { leading, waiting })
+    }
+
+    fn read(&self) -> Result<Count, RequestsError> {
+        Ok(Count { leading: self.leading.read()?, waiting: self.waiting.read()? })
+    }
+
+    /// Ends both, the standby first: it must not lead.
+    fn end(self) {
+        for candidate in [self.waiting.candidate, self.leading.candidate] {
+            candidate.signal(Signal::TERM);
+            candidate.finish();
+        }
+    }
+}
+
+impl Count {
+    /// Those in a minute since `before`, which was read `minutes` ago.
+    fn since(self, before: Self, minutes: f64) -> Self {
+        let each = |now: f64, before: f64| (now - before) / minutes;
+        Self { leading: each(self.leading, before.leading), waiting: each(self.waiting, before.waiting) }
+    }
+}
+
+struct Counted {
+    candidate: Running,
+    address: String,
+}
+
+impl Counted {
+    fn start(trial: &Trial) -> Result<Self, RequestsError> {
+        let mut candidate = crate::process::start(trial, &[], &["--http", "127.0.0.1:0"])?;
+        let line = candidate.stderr.wait_for("status page: http://");
+        let address = line.rsplit("http://").next().unwrap_or_default().trim().trim_end_matches('/');
+        Ok(Self { candidate, address: address.to_owned() })
+    }
+
+    fn read(&self) -> Result<f64, RequestsError> {
+        let mut stream = TcpStream::connect(&self.address)?;
+        write!(stream, "GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address)?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        let samples = text.lines().filter(|line| line.starts_with(METRIC));
+        let numbers = samples.map(|line| line.rsplit(' ').next()?.parse().ok()).collect::<Option<Vec<f64>>>();
+        let numbers = numbers.filter(|numbers| !numbers.is_empty());
+        numbers.map(|numbers| numbers.iter().sum()).ok_or(RequestsError::Understand(text))
+    }
+}

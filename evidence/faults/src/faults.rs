@@ -3,30 +3,26 @@
 
 mod candidate;
 mod cassandra_servers;
-mod etcd_servers;
-mod event;
 mod fault;
 mod faulty_servers;
 mod leadership_log;
 mod network;
 mod one_server;
 mod postgres_servers;
-mod recording_storage;
-mod report;
 
 use crate::{Server, interruption::Interruption};
 use candidate::{Candidate, Pace};
 use cassandra_servers::CassandraServers;
-use etcd_servers::EtcdServers;
-use event::{Counts, Event};
+use fault::{Counts, Event};
 use fault::{Fault, Schedule};
+use faulty_servers::EtcdServers;
 use faulty_servers::FaultyServers;
 use ielections::{Timing, Ttl};
 use leadership_log::LeadershipLog;
+use leadership_log::{Phase, Report};
 use network::{Conditions, Network};
 use one_server::OneServer;
 use postgres_servers::PostgresServers;
-use report::{Phase, Report};
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use tokio::{runtime::Runtime, sync::watch, task::JoinSet};
 use vvm_clock::{Instant, SystemClock};
@@ -129,7 +125,7 @@ pub(crate) fn run(server: Server, plan: Plan) -> Result<(), String> {
     if fail_overs.is_some() {
         return Ok(());
     }
-    report::judge(&counts, servers.required_events(), duration >= DEFAULT_DURATION)
+    leadership_log::judge(&counts, servers.required_events(), duration >= DEFAULT_DURATION)
 }
 
 fn enter(
@@ -210,7 +206,7 @@ impl Run<'_> {
                 self.inject(Fault::Silent, &mut schedule.rng)?;
             }
             self.forge_answers(forging)?;
-            if report::judge(self.counts, self.servers.required_events(), false).is_ok() {
+            if leadership_log::judge(self.counts, self.servers.required_events(), false).is_ok() {
                 break;
             }
         }

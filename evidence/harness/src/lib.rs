@@ -5,12 +5,8 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails where its harness does")]
 
-mod described;
-mod freezer;
 mod ignored;
 mod level;
-mod lines;
-mod memory_group;
 mod processes;
 mod program;
 mod proxy;
@@ -19,18 +15,18 @@ mod storage;
 mod terminal;
 mod trial;
 
-pub use described::Described;
-pub use freezer::Freezer;
 pub use level::{
     Level, gives_pid_namespaces, gives_user_namespaces, is_permitted, lets_us_make_groups, own_group,
     remove_group,
 };
-pub use lines::Lines;
-pub use memory_group::MemoryGroup;
+pub use processes::MemoryGroup;
 pub use processes::{Processes, command_line, eventually, has_ended, state};
+pub use program::Described;
+pub use program::Freezer;
 pub use program::Program;
 pub use run::{Finished, Run, Running};
 pub use storage::{Obstruction, Outage, Usurper};
+pub use terminal::Lines;
 pub use terminal::{PseudoTerminal, Terminal};
 pub use timed::{Attempt, Late};
 pub use trial::Trial;

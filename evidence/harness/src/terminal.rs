@@ -1,6 +1,6 @@
 //! A terminal, bare or with a shell that has job control.
 
-use super::{Lines, Trial};
+use super::{HANG_LIMIT, Trial};
 use rustix::{
     fs::{Mode, OFlags},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
@@ -9,9 +9,11 @@ use rustix::{
 use std::{
     ffi::CString,
     fs::File,
-    io::Write as _,
+    io::{BufRead as _, BufReader, Read, Write as _},
     os::fd::OwnedFd,
     process::{Child, Command, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread,
 };
 
 /// A terminal that is lost when this value is dropped, as when an emulator closes.
@@ -105,5 +107,71 @@ impl Terminal {
         // Not `exit`: it fails while the shell does not know yet that a stopped job has ended.
         self.type_line("exec true");
         self.shell.wait().unwrap();
+    }
+}
+
+/// The lines of one output. Its thread ends with the last process that can write there.
+#[derive(Debug)]
+pub struct Lines {
+    what: &'static str,
+    receiver: Receiver<String>,
+    seen: Vec<String>,
+}
+
+impl Lines {
+    /// Reads `output`. `what` names it in failures.
+    pub fn of(what: &'static str, output: impl Read + Send + 'static) -> Self {
+        let (sender, receiver) = channel();
+        thread::spawn(move || {
+            let mut reader = BufReader::new(output);
+            let mut line = Vec::new();
+            while reader.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+                let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+                if sender.send(text).is_err() {
+                    return;
+                }
+                line.clear();
+            }
+        });
+        Self { what, receiver, seen: Vec::new() }
+    }
+
+    /// Waits for a line that contains `text`, and returns it. Skips the lines before it.
+    pub fn wait_for(&mut self, text: &str) -> String {
+        loop {
+            match self.receiver.recv_timeout(HANG_LIMIT) {
+                Ok(line) => {
+                    self.seen.push(line.clone());
+                    if line.contains(text) {
+                        return line;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => panic!("no {text:?} on {}: {:#?}", self.what, self.seen),
+                Err(RecvTimeoutError::Disconnected) => {
+                    panic!("{} ended without {text:?}: {:#?}", self.what, self.seen)
+                }
+            }
+        }
+    }
+
+    /// Returns all lines up to the end of the output.
+    pub fn rest(&mut self) -> Vec<String> {
+        loop {
+            match self.receiver.recv_timeout(HANG_LIMIT) {
+                Ok(line) => self.seen.push(line),
+                Err(RecvTimeoutError::Timeout) => panic!("{} does not end: {:#?}", self.what, self.seen),
+                Err(RecvTimeoutError::Disconnected) => return std::mem::take(&mut self.seen),
+            }
+        }
+    }
+}
+
+/// A failed test shows what its processes said.
+impl Drop for Lines {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.seen.extend(self.receiver.try_iter());
+            eprintln!("{}: {:#?}", self.what, self.seen);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! One `vvm run`, which is started again after each end. Every second one is on a terminal.
 
-use crate::{proc_fs::Process, terminal::Terminal};
+use crate::{fault::Terminal, proc_fs::Process};
 use fastrand::Rng;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{

@@ -18,11 +18,7 @@ mod instance;
 mod orphans;
 mod plan;
 mod proc_fs;
-mod remains;
-mod succession;
-mod terminal;
 mod verdict;
-mod worker;
 
 use clap::{Parser, Subcommand};
 use fastrand::Rng;
@@ -92,7 +88,7 @@ fn main() -> ExitCode {
     }
     let args = Args::parse();
     let done = match &args.command {
-        Some(Command::Work { folder }) => worker::work(folder),
+        Some(Command::Work { folder }) => fault::work(folder),
         Some(Command::Fugitives(options)) => program(&args)
             .and_then(|vvm| fugitives::run(&vvm, options, Duration::from_millis(args.at_most_ms))),
         None => run(&args),

@@ -4,9 +4,7 @@ use crate::{
     fault::Faults,
     instance::{Instance, Setup},
     orphans::Orphans,
-    remains::Remains,
-    succession::Successions,
-    verdict,
+    verdict::{self, Remains, Successions},
 };
 use fastrand::Rng;
 use std::{fmt, io, rc::Rc, time::Duration};

@@ -1,26 +1,18 @@
 //! Apache Cassandra 5.0.5: one node, or three that replicate.
 
-mod configuration;
-mod faketime;
-mod java;
-mod locks;
-mod plan;
 mod ring;
 
-pub use faketime::FaketimeMissing;
-pub use plan::Plan;
-
 use crate::{
-    jars::JarsError,
+    jars::{self, Artifact, JarsError},
     owned::{self, Owned},
 };
-use configuration::NodeConfiguration;
-use locks::Locks;
+use ring::Locks;
 use rustix::process::Signal;
 use std::{
-    io,
-    net::{Ipv4Addr, SocketAddr, TcpStream},
+    fmt, fs, io,
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
+    process::Command,
     time::Duration,
 };
 use tempfile::TempDir;
@@ -194,9 +186,306 @@ impl Node {
 }
 
 fn launch(jars: &Path, configuration: &NodeConfiguration) -> Result<Owned, StartError> {
-    let mut command = java::command(jars, configuration).map_err(system("java"))?;
+    let mut command = command(jars, configuration).map_err(system("java"))?;
     if !configuration.ahead.is_zero() {
-        faketime::move_ahead(&mut command, configuration.ahead)?;
+        move_ahead(&mut command, configuration.ahead)?;
     }
     Owned::start(command, &configuration.folder.join("log")).map_err(system("java"))
+}
+
+/// Warnings and errors only.
+const LOG_CONFIGURATION: &str = "<configuration>\
+    <appender name=\"OUT\" class=\"ch.qos.logback.core.ConsoleAppender\">\
+    <encoder><pattern>%level %date %logger: %msg%n</pattern></encoder></appender>\
+    <root level=\"WARN\"><appender-ref ref=\"OUT\"/></root></configuration>\n";
+
+#[derive(Debug)]
+struct NodeConfiguration {
+    folder: PathBuf,
+    address: Ipv4Addr,
+    /// The node that introduces the others.
+    seed: Ipv4Addr,
+    token: i64,
+    /// How far its wall clock is ahead of the machine's.
+    ahead: Duration,
+    /// Whether clocks of the cluster differ.
+    clocks_differ: bool,
+    /// Without these, the node requires no password.
+    locks: Option<Locks>,
+}
+
+impl NodeConfiguration {
+    fn main_file(&self) -> PathBuf {
+        self.folder.join("cassandra.yaml")
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.folder.join("logback.xml")
+    }
+
+    fn write(&self) -> io::Result<()> {
+        fs::create_dir_all(&self.folder)?;
+        fs::write(self.log_file(), LOG_CONFIGURATION)?;
+        fs::write(self.main_file(), self.text())
+    }
+
+    /// Paxos v2 is recommended; version 1 is the default for compatibility.
+    fn text(&self) -> String {
+        let Self { folder, address, seed, .. } = self;
+        let folder = folder.display();
+        format!(
+            "cluster_name: vvm\n\
+             num_tokens: 1\n\
+             partitioner: org.apache.cassandra.dht.Murmur3Partitioner\n\
+             data_file_directories: ['{folder}/data']\n\
+             commitlog_directory: '{folder}/commitlog'\n\
+             saved_caches_directory: '{folder}/saved_caches'\n\
+             hints_directory: '{folder}/hints'\n\
+             cdc_raw_directory: '{folder}/cdc_raw'\n\
+             commitlog_sync: periodic\n\
+             commitlog_sync_period: 10s\n\
+             seed_provider:\n\
+             - class_name: org.apache.cassandra.locator.SimpleSeedProvider\n\
+             \x20 parameters: [{{seeds: '{seed}:{NODE_PORT}'}}]\n\
+             listen_address: {address}\n\
+             rpc_address: {address}\n\
+             endpoint_snitch: SimpleSnitch\n\
+             paxos_variant: v2\n\
+             internode_timeout: {}\n\
+             {}",
+            // The default is true. With false, the age of a message counts from its arrival and not from
+            // its sender's clock, as docs/storage.md advises where clocks differ.
+            !self.clocks_differ,
+            self.locks.as_ref().map_or_else(
+                || "authenticator: AllowAllAuthenticator\n".into(),
+                |locks| locks.configuration(*address)
+            ),
+        )
+    }
+}
+
+const MAIN: &str = "org.apache.cassandra.service.CassandraDaemon";
+
+/// Small, compiled in haste, and alone in the world: no waiting for a ring to settle.
+const QUICK: [&str; 9] = [
+    "-Xms256m",
+    "-Xmx512m",
+    "-XX:TieredStopAtLevel=1",
+    // Several nodes share a few cores: a collector that works beside them takes more than it saves.
+    "-XX:+UseSerialGC",
+    // No wait of a node that is alone with its tokens, but how long a joining one calls for the others.
+    "-Dcassandra.ring_delay_ms=20000",
+    "-Dcassandra.skip_wait_for_gossip_to_settle=0",
+    "-Dcassandra.gossip_settle_min_wait_ms=100",
+    "-Dcassandra.auto_bootstrap=false",
+    // The first user, where there are users.
+    "-Dcassandra.superuser_setup_delay_ms=0",
+];
+
+const EXPORTS: [&str; 9] = [
+    "java.base/java.lang.ref",
+    "java.base/jdk.internal.misc",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.management.rmi/com.sun.jmx.remote.internal.rmi",
+    "java.rmi/sun.rmi.registry",
+    "java.rmi/sun.rmi.server",
+    "java.sql/java.sql",
+    "jdk.unsupported/sun.misc",
+];
+
+const OPENS: [&str; 15] = [
+    "java.base/java.io",
+    "java.base/java.lang",
+    "java.base/java.lang.module",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.loader",
+    "java.base/jdk.internal.math",
+    "java.base/jdk.internal.module",
+    "java.base/jdk.internal.ref",
+    "java.base/jdk.internal.reflect",
+    "java.base/jdk.internal.util.jar",
+    "java.base/sun.nio.ch",
+    "jdk.management/com.sun.management.internal",
+];
+
+fn command(jars: &Path, node: &NodeConfiguration) -> io::Result<Command> {
+    let mut java = owned::command("java")?;
+    java.arg(format!("-Dcassandra.config=file://{}", node.main_file().display()))
+        .arg(format!("-Dcassandra.storagedir={}", node.folder.display()))
+        .arg(format!("-Dlogback.configurationFile={}", node.log_file().display()))
+        .arg(format!("-Dcassandra.initial_token={}", node.token))
+        .args(QUICK);
+    for (option, packages) in [("--add-exports", &EXPORTS[..]), ("--add-opens", &OPENS)] {
+        for package in packages {
+            java.arg(option).arg(format!("{package}=ALL-UNNAMED"));
+        }
+    }
+    // Java itself reads the star.
+    java.arg("-cp").arg(jars.join("*")).arg(MAIN).current_dir(&node.folder);
+    Ok(java)
+}
+
+const ARTIFACT: Artifact =
+    Artifact { group: "org.apache.cassandra", name: "cassandra-all", version: "5.0.5" };
+
+/// The plan of a cluster.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    nodes: u8,
+    ahead: Duration,
+    is_locked: bool,
+}
+
+impl Plan {
+    /// So many nodes without passwords.
+    pub fn of(nodes: u8) -> Self {
+        Self { nodes, ahead: Duration::ZERO, is_locked: false }
+    }
+
+    /// Moves the last node's wall clock ahead of the others. Needs Debian's package `faketime`.
+    pub fn with_a_clock_ahead(self, ahead: Duration) -> Self {
+        Self { ahead, ..self }
+    }
+
+    /// Requires a certificate and a password. User and password are `cassandra`; certificates are in
+    /// [`Cassandra::locks`].
+    pub fn locked(self) -> Self {
+        Self { is_locked: true, ..self }
+    }
+
+    /// How far the last node's clock is ahead.
+    pub fn ahead(&self) -> Duration {
+        self.ahead
+    }
+
+    /// Starts it, from jars that are fetched once into `target`.
+    ///
+    /// # Errors
+    /// See [`StartError`]. No process is left.
+    pub fn start(&self, target: &Path) -> Result<Cassandra, StartError> {
+        let jars = jars::fetch(ARTIFACT, target)?;
+        let folder = TempDir::with_prefix("cassandra-").map_err(system("a temporary folder"))?;
+        let addresses = free_addresses(self.nodes)?;
+        let locks = if self.is_locked {
+            let made = Locks::make(&folder.path().join("locks"), &addresses);
+            Some(made.map_err(system("certificates"))?)
+        } else {
+            None
+        };
+        let mut cluster = Cassandra { nodes: Vec::new(), locks, folder };
+        for (index, &address) in addresses.iter().enumerate() {
+            let configuration = NodeConfiguration {
+                folder: cluster.folder.path().join(format!("node-{}", index + 1)),
+                address,
+                seed: addresses[0],
+                token: token(index, addresses.len()),
+                ahead: if index + 1 == addresses.len() { self.ahead } else { Duration::ZERO },
+                clocks_differ: !self.ahead.is_zero(),
+                locks: cluster.locks.clone(),
+            };
+            configuration.write().map_err(system("a node's configuration"))?;
+            let process = launch(&jars, &configuration)?;
+            cluster.nodes.push(Node { process, address, configuration, jars: jars.clone() });
+            // The first node introduces the others, which may start together.
+            if index == 0 {
+                cluster.nodes[0].wait_until_ready()?;
+            }
+        }
+        cluster.nodes.iter_mut().try_for_each(Node::wait_until_ready)?;
+        // A locked node answers only clients with a certificate.
+        if !self.is_locked {
+            cluster.wait_until_joined()?;
+        }
+        Ok(cluster)
+    }
+}
+
+/// For people.
+impl fmt::Display for Plan {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.nodes {
+            1 => out.write_str("one node")?,
+            nodes => write!(out, "{nodes} nodes")?,
+        }
+        if !self.ahead.is_zero() {
+            write!(out, ", one with its clock {} s ahead", self.ahead.as_secs())?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns consecutive loopback addresses on which a node's ports are free.
+fn free_addresses(count: u8) -> Result<Vec<Ipv4Addr>, StartError> {
+    let mut last = io::Error::other("no node was asked for");
+    for _ in 0..20 {
+        let [second, third] = [fastrand::u8(1..255), fastrand::u8(1..255)];
+        let addresses: Vec<_> = (1..=count).map(|node| Ipv4Addr::new(127, second, third, node)).collect();
+        let is_free = |address: &Ipv4Addr| {
+            [CLIENT_PORT, NODE_PORT]
+                .into_iter()
+                .try_for_each(|port| TcpListener::bind((*address, port)).map(drop))
+        };
+        match addresses.iter().try_for_each(is_free) {
+            Ok(()) => return Ok(addresses),
+            Err(cause) => last = cause,
+        }
+    }
+    Err(system("loopback addresses (127.0.0.0/8)")(last))
+}
+
+/// Returns the beginning of a node's part of the ring, which is divided into equal parts.
+fn token(index: usize, count: usize) -> i64 {
+    let part = u64::MAX / count as u64;
+    i64::MIN.wrapping_add_unsigned(part * index as u64)
+}
+
+/// Where the library may be: Debian and what comes from it, for each architecture; Fedora and others.
+const FOLDERS: [&str; 6] = [
+    "/usr/lib/x86_64-linux-gnu/faketime",
+    "/usr/lib/aarch64-linux-gnu/faketime",
+    "/usr/lib/faketime",
+    "/usr/lib64/faketime",
+    "/usr/local/lib/faketime",
+    "/opt/homebrew/lib/faketime",
+];
+
+/// The variant for programs with threads.
+const LIBRARY: &str = "libfaketimeMT.so.1";
+
+/// The clock can't be moved.
+#[derive(Debug, thiserror::Error)]
+#[error("{LIBRARY} is missing, which moves a node's clock: install Debian's package `faketime`")]
+pub struct FaketimeMissing;
+
+/// Lets the program see a wall clock that is ahead by so much. Its other clocks stay as they are.
+fn move_ahead(command: &mut Command, ahead: Duration) -> Result<(), FaketimeMissing> {
+    let library = FOLDERS.iter().map(|folder| PathBuf::from(folder).join(LIBRARY));
+    let library = library.into_iter().find(|path| path.exists()).ok_or(FaketimeMissing)?;
+    command
+        .env("LD_PRELOAD", library)
+        .env("FAKETIME", format!("+{}", ahead.as_secs_f64()))
+        // The JVM waits by this clock; the name depends on the version.
+        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+        .env("DONT_FAKE_MONOTONIC", "1")
+        // Mends waits by that clock where it is faked. Where it isn't, every wait of the JVM would end at
+        // once.
+        .env("FAKETIME_FORCE_MONOTONIC_FIX", "0");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::token;
+
+    #[test]
+    fn tokens_divide_the_ring() {
+        assert_eq!(
+            [0, 1, 2].map(|index| token(index, 3)),
+            [i64::MIN, -3074457345618258603, 3074457345618258602]
+        );
+    }
 }

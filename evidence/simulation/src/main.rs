@@ -9,7 +9,6 @@
 #![forbid(unsafe_code)]
 
 mod clock;
-mod executor;
 mod faults;
 mod ledger;
 mod operator;
@@ -17,9 +16,7 @@ mod process;
 mod records;
 mod run;
 mod storage;
-mod trace;
 mod world;
-mod write;
 
 use clap::Parser;
 use faults::Counts;

@@ -2,7 +2,7 @@
 //! each slot was seen vacant once. `requests::may_work` of `vvm-host` says what that guarantees.
 
 use crate::{
-    executor::Process,
+    clock::Process,
     faults::FAULTS_END,
     process::{NAME, slots, storage_of},
     world::World,

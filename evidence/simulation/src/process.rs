@@ -1,32 +1,28 @@
 //! One simulated process on its own clock: a VVM, a host, or a program with several leaderships.
 
 mod command;
-mod deadman;
 mod guardian;
 mod host;
-mod many;
-mod profile;
 mod service;
-mod vvm;
-
-pub(crate) use profile::{ProcessProfile, Surroundings, Walls};
 
 use crate::{
-    executor::{Process, Task},
-    process::profile::Kind,
+    clock::{Drift, Process, SimClock, Task},
     storage::RemoteStorage,
     world::{Signal, World},
 };
 use fastrand::Rng;
-use ielections::{Entropy, Env, Spawn};
+use ielections::{Elections, Entropy, Env, Holder, Loss, Spawn, Ttl};
+use service::Worker;
 use std::{
+    convert::Infallible,
     num::NonZeroU32,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 use testing_time::MockClock;
 use tokio::sync::{Notify, watch};
-use vvm_clock::{Clock as _, Instant, WallClock};
+use vvm_clock::{Clock, Instant, WallClock};
+use vvm_orch::{Acquisition, Problem, RunningVvm, Vvm, VvmConfig};
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
 
 /// The name for which all processes campaign.
@@ -60,7 +56,7 @@ pub(crate) fn start(world: &Arc<World>, process: Process, profile: ProcessProfil
     let clock = profile.clock.clone();
     world.born(process, clock.clone(), profile.kind != Kind::Vvm);
     let wall = SimWall { began: profile.wall, since: world.clock.now(), time: world.clock.clone() };
-    let (deadman, deadline) = deadman::start(world, process, &clock);
+    let (deadman, deadline) = command::start(world, process, &clock);
     let env = Env {
         clock: Arc::new(clock.clone()),
         wall: Arc::new(wall),
@@ -72,9 +68,9 @@ pub(crate) fn start(world: &Arc<World>, process: Process, profile: ProcessProfil
     let started = Started { world: Arc::clone(world), process, profile, env, storage, stop, deadline };
     guardian::start(&started);
     let main: Task = match started.profile.kind {
-        Kind::Vvm => Box::pin(started.run_to_exit(vvm::run)),
+        Kind::Vvm => Box::pin(started.run_to_exit(run)),
         Kind::Host => Box::pin(started.run_to_exit(host::run)),
-        Kind::Many => Box::pin(started.run_to_exit(many::run)),
+        Kind::Many => Box::pin(started.run_to_exit(service::run)),
     };
     world.spawn(process, "main", main);
 }
@@ -128,5 +124,148 @@ struct SeededEntropy(Mutex<Rng>);
 impl Entropy for SeededEntropy {
     fn fill(&self, bytes: &mut [u8]) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).fill(bytes);
+    }
+}
+
+async fn run(started: &Started) {
+    let Started { world, process, profile, env, storage, stop, .. } = started;
+    let elections = Elections::new(Arc::clone(storage) as _, env.clone());
+    let Ok(holder) = Holder::new("10.0.0.7") else { return };
+    let config = VvmConfig::new(slots(profile.slots), holder, env);
+    let worker = Worker::of(started).that_tells_its_guardian();
+    let vvm = Vvm::provide(config, elections, vec![Box::new(worker)]);
+    let running = vvm.launch(profile.ttl, Acquisition::Forever);
+    tokio::select! {
+        biased;
+        () = stop.notified() => world.count(|counts| counts.stops += 1),
+        problem = running.problem() => {
+            world.note(format_args!("{process} has a problem: {problem:?}"));
+            world.count(|counts| counts.problems += 1);
+            if let Some(Problem::Lost(Loss::Stolen { by })) = problem {
+                world.lost_to(*process, by.incarnation());
+            }
+        }
+        never = hints(world, &running, &*env.clock, Rng::with_seed(profile.seed)) => match never {},
+    }
+    let outcome = running.shutdown().await;
+    world.note(format_args!("{process}: {outcome:?}"));
+}
+
+/// Sends hints, true or false, now and then many at once.
+async fn hints(
+    world: &World,
+    running: &RunningVvm<ElectionKey>,
+    clock: &dyn Clock,
+    mut rng: Rng,
+) -> Infallible {
+    loop {
+        clock.sleep(Duration::from_secs(10).mul_f64(rng.f64())).await;
+        for _ in 0..if rng.u32(..4) == 0 { 30 } else { 1 } {
+            world.count(|counts| counts.hints += 1);
+            running.look_now();
+            clock.sleep(Duration::from_millis(40).mul_f64(rng.f64())).await;
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ProcessProfile {
+    pub(crate) kind: Kind,
+    pub(crate) slots: NonZeroU32,
+    pub(crate) ttl: Ttl,
+    pub(crate) clock: SimClock,
+    /// The date on its wall clock when it starts; `None` for one that stands still in 1970.
+    pub(crate) wall: Option<Duration>,
+    pub(crate) service: ServiceProfile,
+    pub(crate) seed: u64,
+}
+
+/// Which program a process runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// One VVM, which ends with its leadership.
+    Vvm,
+    /// A host, which campaigns again, and heeds pauses.
+    Host,
+    /// Several leaderships on one engine.
+    Many,
+}
+
+/// How its service behaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ServiceProfile {
+    pub(crate) start_takes: Duration,
+    pub(crate) stop_takes: Duration,
+    pub(crate) fails_to_start: bool,
+    pub(crate) refuses_to_stop: bool,
+    pub(crate) ends_after: Option<Duration>,
+    pub(crate) panics_after: Option<Duration>,
+    pub(crate) writes_documents: bool,
+    /// The work of a host is a command under supervision.
+    pub(crate) is_command: bool,
+}
+
+/// What the world decides about a process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Surroundings {
+    pub(crate) slots: NonZeroU32,
+    pub(crate) only_hosts: bool,
+    pub(crate) drift: Drift,
+    pub(crate) walls: Walls,
+}
+
+/// What wall clocks show.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Walls {
+    Anything,
+    /// The date.
+    Right,
+    /// 1970, so that epochs only count, and repeat if the storage forgets some.
+    Unset,
+}
+
+impl ProcessProfile {
+    pub(crate) fn draw(rng: &mut Rng, world: &Surroundings, time: &MockClock) -> Self {
+        let ttls = [Duration::from_secs(4), Duration::from_secs(10), Duration::from_secs(20)];
+        let ttl = Ttl::new(ttls[rng.usize(..ttls.len())]).unwrap_or_default();
+        let up_to = |rng: &mut Rng, most: u64| Duration::from_millis(rng.u64(..most));
+        let one_in = |rng: &mut Rng, n: u32| rng.u32(..n) == 0;
+        let service = ServiceProfile {
+            start_takes: up_to(rng, 3_000),
+            stop_takes: up_to(rng, 6_000),
+            fails_to_start: one_in(rng, 20),
+            refuses_to_stop: one_in(rng, 10),
+            ends_after: one_in(rng, 10).then(|| up_to(rng, 60_000)),
+            panics_after: one_in(rng, 20).then(|| up_to(rng, 60_000)),
+            writes_documents: !one_in(rng, 3),
+            is_command: rng.bool(),
+        };
+        let kind = match rng.u32(..4) {
+            _ if world.only_hosts => Kind::Host,
+            0 => Kind::Host,
+            1 => Kind::Many,
+            _ => Kind::Vvm,
+        };
+        let wall = match world.walls {
+            Walls::Anything => Some(Duration::from_secs(rng.u64(..2_000_000_000))),
+            Walls::Right => Some(Duration::from_secs(1_700_000_000) + time.now().since(Instant::ORIGIN)),
+            Walls::Unset => None,
+        };
+        let clock = SimClock::draw(time, world.drift, rng);
+        Self { kind, slots: world.slots, ttl, clock, wall, service, seed: rng.u64(..) }
+    }
+
+    /// Whether a guardian may start it: as every host that leads for one command, it leads once at a time.
+    pub(crate) fn may_be_guarded(&self) -> bool {
+        self.kind != Kind::Many
+    }
+
+    /// The same process with a service that starts, stops and runs as it should.
+    pub(crate) fn sound(mut self) -> Self {
+        self.service.fails_to_start = false;
+        self.service.refuses_to_stop = false;
+        self.service.ends_after = None;
+        self.service.panics_after = None;
+        self
     }
 }

@@ -1,6 +1,6 @@
 //! The records and documents: the storage contract in its simplest form, independent of every driver.
 
-use crate::write::{Outcome, Write};
+use crate::ledger::{Outcome, Write};
 use bytes::Bytes;
 use ielections::{
     Document, DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, FenceState, Incarnation, Page,

@@ -4,22 +4,20 @@
 //! [`storage`]. [`World::check`] has those that must hold all the time; it runs between any two steps of
 //! tasks.
 
-mod guarding;
 mod storage;
 mod work;
 
-use guarding::{Guarding, ReleaseRun};
-pub(crate) use guarding::{Told, end_of};
 pub(crate) use storage::{LAST_SLOT, Sent};
 use work::Work;
+use work::{Guarding, ReleaseRun};
+pub(crate) use work::{Told, end_of};
 
 use crate::{
-    clock::SimClock,
-    executor::{Inbox, Process, Task},
+    clock::{Inbox, Process, SimClock, Task},
     faults::{Counts, FaultRates},
     ledger::Ledger,
     records::{Backup, Records},
-    trace::Trace,
+    run::Trace,
 };
 use fastrand::Rng;
 use ielections::{Epoch, Incarnation, Ttl};

@@ -9,10 +9,8 @@ mod attempt;
 mod late;
 pub mod planted;
 mod pressure;
-mod probe;
 mod probes;
 pub mod records;
-mod repeating;
 
 pub use attempt::{Attempt, Late};
 use probes::Probes;

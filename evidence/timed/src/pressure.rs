@@ -1,6 +1,6 @@
 //! How long tasks wait for a processor, as the kernel counts it (`/proc/pressure/cpu`).
 
-use crate::{late::Span, repeating::Repeating};
+use crate::{late::Span, probes::Repeating};
 use std::{
     fs::File,
     io,

@@ -1,6 +1,9 @@
 //! The probes of an attempt: each processor, the kernel's count of waiting, and the disk of temporary files.
 
-use crate::{late::Lateness, pressure::Pressure, probe::Probe};
+use crate::{
+    late::{Lateness, Span},
+    pressure::Pressure,
+};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 use std::{
     env,
@@ -8,7 +11,11 @@ use std::{
     io,
     num::NonZeroU64,
     os::unix::fs::FileExt as _,
-    sync::{Mutex, MutexGuard, Once, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, Once, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
     time::Duration,
 };
 use vvm_clock::{Instant, SystemClock};
@@ -120,4 +127,108 @@ fn on_disk() -> io::Result<Probe> {
 fn sync(file: &File) {
     // A full or broken disk fails the test itself.
     let _unwritten = file.write_all_at(b"x", 0).and_then(|()| file.sync_all());
+}
+
+/// Measures until it is dropped.
+pub(crate) struct Probe {
+    name: String,
+    shared: Arc<Shared>,
+    _acting: Repeating,
+}
+
+struct Shared {
+    /// Lateness that an idle machine has, too, and that does not count.
+    tolerated: Duration,
+    seen: Mutex<Seen>,
+}
+
+struct Seen {
+    /// When the action under way should be done. A thread that has not begun is late, too.
+    due: Instant,
+    late: Vec<Span>,
+}
+
+impl Probe {
+    /// Starts one. `act` takes no longer than `normal` + `tolerated` on a machine that serves it, and is
+    /// repeated after `pause`.
+    pub(crate) fn start(
+        name: &str,
+        (normal, tolerated, pause): (Duration, Duration, Duration),
+        mut act: impl FnMut() + Send + 'static,
+    ) -> io::Result<Self> {
+        let seen = Seen { due: SystemClock::read().after(normal), late: Vec::new() };
+        let shared = Arc::new(Shared { tolerated, seen: Mutex::new(seen) });
+        let acting = Repeating::start(name, pause, {
+            let shared = Arc::clone(&shared);
+            move || {
+                act();
+                shared.done(pause, normal);
+            }
+        })?;
+        Ok(Self { name: name.to_owned(), shared, _acting: acting })
+    }
+
+    /// Returns its name, and when it was late, up to now.
+    pub(crate) fn late(&self, now: Instant) -> (String, Vec<Span>) {
+        let seen = self.shared.seen();
+        let under_way = (seen.due, now);
+        let is_late = now > seen.due.after(self.shared.tolerated);
+        let late = seen.late.iter().copied().chain(is_late.then_some(under_way)).collect();
+        (self.name.clone(), late)
+    }
+}
+
+impl Shared {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn done(&self, pause: Duration, normal: Duration) {
+        let mut seen = self.seen();
+        let now = SystemClock::read();
+        let due = seen.due;
+        if now > due.after(self.tolerated) {
+            seen.late.push((due, now));
+        }
+        seen.due = now.after(pause).after(normal);
+    }
+}
+
+/// The thread. It is stopped and joined when this is dropped.
+pub(crate) struct Repeating {
+    stopping: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Repeating {
+    /// Starts `act`, which is repeated after `pause`.
+    pub(crate) fn start(
+        name: &str,
+        pause: Duration,
+        mut act: impl FnMut() + Send + 'static,
+    ) -> io::Result<Self> {
+        let stopping = Arc::new(AtomicBool::new(false));
+        let thread = thread::Builder::new().name(format!("probe {name}")).spawn({
+            let stopping = Arc::clone(&stopping);
+            move || {
+                while !stopping.load(Ordering::Relaxed) {
+                    act();
+                    if !pause.is_zero() {
+                        SystemClock::block_for(pause);
+                    }
+                }
+            }
+        })?;
+        Ok(Self { stopping, thread: Some(thread) })
+    }
+}
+
+impl Drop for Repeating {
+    fn drop(&mut self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A probe that panicked keeps the measurements that it made before.
+            drop(thread.join());
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! A line of the table: the measurements of each program.
 
-use super::compared_program::ComparedProgram;
+use super::ComparedProgram;
 use serde::Serialize;
 use std::{io, time::Duration};
 

@@ -1,13 +1,13 @@
 //! One trial: one candidate holds, one waits, the holder is ended, and the waiting one's command runs.
 
 use super::{
-    Failure,
-    compared_program::ComparedProgram,
-    process_tree::{ProcessTree, send},
+    Candidate, ComparedProgram, Failure, ProcessTree,
+    comparison::{Column, Comparison, Sample},
+    send,
 };
 use harness::MemoryGroup;
 use rustix::process::{Pid, Signal};
-use std::{fs, path::Path, process, time::Duration};
+use std::{fs, io, path::Path, process, time::Duration};
 use vvm_clock::{Instant, SystemClock};
 
 /// How long a process may take to open its storage and lead.
@@ -167,4 +167,84 @@ fn acts(process: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"));
     // The name may contain blanks and brackets; the last bracket ends it (proc(5)).
     stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X'])))
+}
+
+/// How many candidates wait.
+const WAITING: usize = 3;
+
+/// Starting up is over by then.
+const SETTLED: Duration = Duration::from_secs(5);
+
+const MEMORY: &str = "it has two processes";
+const CPU: &str = "a standby looks once a second, and its server tells it nothing";
+
+/// Measures one program after the other, not side by side.
+pub(crate) fn measure(
+    programs: &[ComparedProgram],
+    folder: &Path,
+    ttl: Duration,
+    watched: Duration,
+) -> Result<Vec<Comparison>, Failure> {
+    let all = programs
+        .iter()
+        .map(|program| Ok((program, used(program, folder, ttl, watched)?)))
+        .collect::<Result<Vec<_>, Failure>>()?;
+    let line = |title, unit, of: fn(&Used) -> f64, reason| {
+        let samples = |used: &[Used]| used.iter().map(|used| Sample(Some(of(used)))).collect();
+        let columns = all.iter().map(|(program, used)| Column::of(program, samples(used))).collect();
+        Comparison::new(title, unit, columns, reason)
+    };
+    Ok(vec![
+        line("memory of a waiting candidate, sum of RSS", "MB", |used| used.resident as f64 / 1e6, MEMORY),
+        line("memory of a waiting candidate, PSS", "MB", |used| used.proportional as f64 / 1e6, MEMORY),
+        line("CPU of a waiting candidate, each minute", "ms", |used| used.cpu.as_secs_f64() * 1e3, CPU),
+    ])
+}
+
+struct Used {
+    resident: u64,
+    proportional: u64,
+    /// In a minute.
+    cpu: Duration,
+}
+
+fn used(
+    compared_program: &ComparedProgram,
+    folder: &Path,
+    ttl: Duration,
+    watched: Duration,
+) -> Result<Vec<Used>, Failure> {
+    let scene = folder.join(format!("{}-waiting", compared_program.name()));
+    let start = |number| compared_program.start(&scene, ttl, number);
+    let candidates = (0..=WAITING).map(start).collect::<io::Result<Vec<_>>>()?;
+    SystemClock::block_for(SETTLED);
+    let cpu = |candidate: &Candidate| candidate.process_tree().cpu_time();
+    // The holder runs a command and is left out. There is exactly one.
+    let waiting: Vec<&Candidate> =
+        candidates.iter().filter(|candidate| !candidate.process_tree().runs(&scene)).collect();
+    if waiting.len() != WAITING {
+        return Err(format!(
+            "{}: of {} candidates {} wait",
+            compared_program.title(),
+            WAITING + 1,
+            waiting.len()
+        )
+        .into());
+    }
+    let before = waiting.iter().map(|one| cpu(one)).collect::<Result<Vec<_>, _>>()?;
+    let began = SystemClock::read();
+    SystemClock::block_for(watched);
+    let minutes = began.until(SystemClock::read()).as_secs_f64() / 60.0;
+    waiting
+        .iter()
+        .zip(before)
+        .map(|(one, before)| {
+            let process_tree = one.process_tree();
+            Ok(Used {
+                resident: process_tree.resident_bytes()?,
+                proportional: process_tree.proportional_bytes()?,
+                cpu: cpu(one)?.saturating_sub(before).div_f64(minutes),
+            })
+        })
+        .collect()
 }

@@ -2,8 +2,6 @@
 //!
 //! A new driver adds a file, a line in [`open`], and a feature.
 
-#[cfg(feature = "dynamodb")]
-mod dynamodb;
 #[cfg(feature = "etcd")]
 mod etcd;
 #[cfg(feature = "kubernetes")]
@@ -68,7 +66,7 @@ pub(super) async fn open(url: &str) -> Result<Box<dyn BareStatements>, StorageEr
         #[cfg(feature = "object-store")]
         Some(("s3", _)) => Ok(Box::new(objects::Objects::open(url)?)),
         #[cfg(feature = "dynamodb")]
-        Some(("dynamodb", _)) => Ok(Box::new(dynamodb::DynamoDb::connect(url).await?)),
+        Some(("dynamodb", _)) => Ok(Box::new(scylla::DynamoDb::connect(url).await?)),
         _ => Err(StorageError::Bare(
             format!(
                 "no bare statements to hold `{url}` against: it needs a feature of this program, or a file"

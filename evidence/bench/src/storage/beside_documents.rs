@@ -1,8 +1,8 @@
 //! Leaders that write documents as fast as they can and renew: documents a second, and the time of renewals.
 //! A leader's renewals wait for none of its own batches; those of several leaders compete at the database.
 
-use super::{Scene, StorageError, leader::Leader};
-use crate::figure::{Figure, Side, Statistic, Unit};
+use super::{Scene, StorageError, verbs::Leader};
+use crate::report::{Figure, Side, Statistic, Unit};
 use futures_util::future::try_join_all;
 use ielections::{
     BatchOutcome, DocumentId, DocumentStorage, DocumentVersion, DocumentWrite, Fence, OnlyIf, TtlStorage,

@@ -1,7 +1,7 @@
 //! Documents a second, of leaders that write one batch of 32 after the other.
 
 use super::{Scene, StorageError};
-use crate::figure::{Figure, Unit};
+use crate::report::{Figure, Unit};
 use futures_util::future::try_join_all;
 use ielections::{
     BatchOutcome, Claim, DocumentId, DocumentStorage, DocumentVersion, DocumentWrite, Entry, Fence, OnlyIf,

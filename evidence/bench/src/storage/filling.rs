@@ -1,7 +1,7 @@
 //! The time until many candidates lead as many slots, all started at once.
 
 use super::{Scene, StorageError};
-use crate::figure::{Figure, Unit};
+use crate::report::{Figure, Unit};
 use futures_util::future::{join_all, try_join_all};
 use ielections::ReleaseOutcome;
 use vvm_clock::SystemClock;

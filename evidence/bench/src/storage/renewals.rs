@@ -4,9 +4,9 @@
 use super::{
     BareStatements, Scene, StorageError,
     bare::{BareError, BareWriter},
-    leader::Leader,
+    verbs::Leader,
 };
-use crate::figure::{Figure, Side, Statistic, Unit};
+use crate::report::{Figure, Side, Statistic, Unit};
 use futures_util::future::try_join_all;
 use std::time::Duration;
 use vvm_clock::{Instant, SystemClock};

@@ -3,7 +3,7 @@
 //! The client library learns the other nodes from the first one, and uses the port of its first connection.
 //! So the proxies of a candidate listen on the nodes' addresses, at a port for that candidate.
 
-use super::{event::Event, fault::Fault, faulty_servers::FaultyServers, network::Protocol};
+use super::{fault::Event, fault::Fault, faulty_servers::FaultyServers, network::Protocol};
 use servers::cassandra::{Cassandra, Plan};
 use std::{net::SocketAddr, time::Duration};
 

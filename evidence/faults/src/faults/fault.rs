@@ -1,7 +1,15 @@
 //! The faults, and their order: random from a seed, every kind once before any repeats.
 
-use super::{TTL, network::Conditions, network::Link};
-use std::{fmt, time::Duration};
+use super::{
+    TTL,
+    network::{Conditions, Link},
+};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 /// A kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -97,5 +105,95 @@ impl Schedule {
             self.rng.shuffle(&mut self.ahead);
         }
         self.ahead.pop()
+    }
+}
+
+/// An effect of a fault.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Event {
+    /// A write was applied, and its answer replaced by an error that leaves the outcome unknown.
+    ForgedApplied,
+    /// A write was refused, and its answer was replaced in the same way.
+    ForgedRefused,
+    /// A write was answered in that way, and never sent.
+    ForgedUnsent,
+    /// A write was answered with "too many requests", and never sent.
+    Throttled,
+    /// A connection was cut while it was in use.
+    ConnectionCut,
+    /// A new connection was refused.
+    ConnectionRefused,
+    /// An answer was delayed.
+    AnswerDelayed,
+    /// A write reached the server late.
+    WriteDelivered,
+    /// A server was stopped with SIGSTOP.
+    ServerStopped,
+    /// So many servers were stopped that no quorum was left.
+    QuorumLost,
+    /// A server was killed, and started again.
+    ServerRestarted,
+    /// A synchronous standby was promoted.
+    FailedOver,
+    /// A standby that lacked the last writes was promoted.
+    FailedOverLagging,
+    /// A process crashed while it led.
+    LeaderCrashed,
+    /// A late write of a deposed leader was refused.
+    DeposedRefused,
+}
+
+impl Event {
+    /// Events after which the client does not know the outcome of its write.
+    pub(crate) const AMBIGUOUS: [Self; 3] = [Self::ForgedApplied, Self::ForgedRefused, Self::ForgedUnsent];
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::ForgedApplied => "ambiguous answers forged after the write was applied",
+            Self::ForgedRefused => "ambiguous answers forged after the write was refused",
+            Self::ForgedUnsent => "ambiguous answers forged to a write that was lost",
+            Self::Throttled => "writes throttled",
+            Self::ConnectionCut => "connections cut",
+            Self::ConnectionRefused => "connections refused",
+            Self::AnswerDelayed => "answers delayed",
+            Self::WriteDelivered => "writes delivered late",
+            Self::ServerStopped => "servers stopped",
+            Self::QuorumLost => "times that no quorum was left",
+            Self::ServerRestarted => "servers killed and started again",
+            Self::FailedOver => "synchronous standbys promoted",
+            Self::FailedOverLagging => "lagging standbys promoted",
+            Self::LeaderCrashed => "leaders crashed",
+            Self::DeposedRefused => "late writes of deposed leaders, all refused",
+        })
+    }
+}
+
+/// How often each event happened.
+#[derive(Default, Debug)]
+pub(crate) struct Counts(Mutex<BTreeMap<Event, u64>>);
+
+impl Counts {
+    pub(crate) fn add(&self, what: Event) {
+        *self.counts().entry(what).or_default() += 1;
+    }
+
+    pub(crate) fn of(&self, what: Event) -> u64 {
+        self.counts().get(&what).copied().unwrap_or_default()
+    }
+
+    /// Those that happened.
+    pub(crate) fn all(&self) -> BTreeMap<Event, u64> {
+        self.counts().clone()
+    }
+
+    pub(crate) fn ambiguous(&self) -> u64 {
+        Event::AMBIGUOUS.iter().map(|what| self.of(*what)).sum()
+    }
+
+    /// Every change is one step, so poison carries no information here.
+    fn counts(&self) -> std::sync::MutexGuard<'_, BTreeMap<Event, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,18 +1,20 @@
 //! [`LeadershipLog`]: claims, leaderships and losses of all candidates, on one clock. Overlaps are detected
 //! during the run; [`verdict`] checks everything at the end.
 
-mod span;
-mod verdict;
-
-pub(super) use span::Span;
-
-use ielections::{Entry, Incarnation, Leadership, Loss, testing::elections_suite::Process};
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+use super::{
+    AMBIGUOUS,
+    fault::{Counts, Event},
 };
-use vvm_clock::Instant;
-use vvm_storage::ElectionKey;
+use crate::faults::SLOTS;
+use ielections::{Entry, Epoch, Incarnation, Leadership, Loss, testing::elections_suite::Process};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use vvm_clock::{Instant, SystemClock};
+use vvm_deadman::recording::RecordingTrigger;
+use vvm_storage::{ElectionKey, SlotNumber};
 
 /// The log, shared by all candidates.
 #[derive(Default, Debug)]
@@ -167,5 +169,209 @@ impl LeadershipLog {
 impl Log {
     fn violates(&mut self, what: String) {
         self.violations.push(format!("VIOLATION: {what}"));
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Span {
+    candidate: usize,
+    slot: SlotNumber,
+    epoch: Epoch,
+    incarnation: Incarnation,
+    /// From then on, no earlier leader may act.
+    claim_sent_at: Instant,
+    began: Instant,
+    /// The deadman of the process.
+    trigger: Arc<RecordingTrigger>,
+    ended: Option<Instant>,
+}
+
+impl Span {
+    /// Returns until when it can act: its end, or the deadline at which its process is killed. Without a
+    /// deadline there is no end (I4).
+    fn acts_until(&self) -> Instant {
+        let killed = || self.trigger.fired().first().map(|(at, _)| *at);
+        let deadline = || self.trigger.earliest().map(|(at, _)| at);
+        self.ended.or_else(killed).or_else(deadline).unwrap_or(Instant::NEVER)
+    }
+
+    /// Returns the violation by the two leaderships, if there is one (I1). Their order does not matter.
+    fn conflict(&self, other: &Self) -> Option<String> {
+        if self.slot != other.slot {
+            return None;
+        }
+        let (first, second) =
+            if self.claim_sent_at < other.claim_sent_at { (self, other) } else { (other, self) };
+        let (slot, one, two) = (self.slot, first.epoch, second.epoch);
+        if second.epoch <= first.epoch {
+            return Some(format!("slot {slot}: {two} follows {one}"));
+        }
+        let overlap = second.claim_sent_at.until(first.acts_until());
+        (!overlap.is_zero())
+            .then(|| format!("slot {slot}: {one} may act for {overlap:?} after the claim of {two}"))
+    }
+
+    /// Returns how long it led within `from..until`.
+    fn within(&self, from: Instant, until: Instant) -> std::time::Duration {
+        self.began.max(from).until(self.acts_until().min(until))
+    }
+}
+
+impl LeadershipLog {
+    /// Compares every two leaderships, after all have ended. Returns the number of leaderships.
+    pub(super) fn judge(&self) -> usize {
+        let mut log = self.log();
+        let spans = &log.spans;
+        let pairs = spans
+            .iter()
+            .enumerate()
+            .flat_map(|(index, one)| spans[..index].iter().filter_map(move |other| one.conflict(other)));
+        let conflicts: Vec<_> = pairs.collect();
+        let count = spans.len();
+        for conflict in conflicts {
+            log.violates(conflict);
+        }
+        count
+    }
+
+    /// Returns the share of `from..until` in which a slot was led, on average.
+    pub(super) fn led(&self, from: Instant, until: Instant) -> f64 {
+        let led: Duration = self.log().spans.iter().map(|span| span.within(from, until)).sum();
+        led.as_secs_f64() / from.until(until).as_secs_f64() / f64::from(SLOTS.get())
+    }
+
+    /// Returns how long after `since` every slot had a leader; `None` if a slot had none yet.
+    pub(super) fn recovered(&self, since: Instant) -> Option<Duration> {
+        let log = self.log();
+        let first = SlotNumber::all(SLOTS).map(|slot| {
+            let later = log.spans.iter().filter(|span| span.slot == slot && span.acts_until() > since);
+            later.map(|span| since.until(span.began)).min()
+        });
+        first.collect::<Option<Vec<_>>>()?.into_iter().max()
+    }
+}
+
+/// The events that every run must have.
+const REQUIRED: [Event; 8] = [
+    Event::ForgedApplied,
+    Event::ForgedUnsent,
+    Event::ConnectionCut,
+    Event::ConnectionRefused,
+    Event::AnswerDelayed,
+    Event::WriteDelivered,
+    Event::LeaderCrashed,
+    Event::DeposedRefused,
+];
+
+/// A part of a run.
+#[derive(Debug)]
+pub(super) struct Phase {
+    pub(super) name: String,
+    pub(super) from: Instant,
+    pub(super) until: Instant,
+    /// How long after the fault every slot had a leader; `None` without a fault.
+    pub(super) recovered: Option<Duration>,
+}
+
+#[derive(Default, Debug)]
+pub(super) struct Report {
+    pub(super) phases: Vec<Phase>,
+}
+
+impl Report {
+    /// Returns the text of the report.
+    pub(super) fn figures(&self, log: &LeadershipLog, counts: &Counts, began: Instant) -> String {
+        let leaderships = log.judge();
+        let mut lines = vec![
+            format!(
+                "\n{leaderships} leaderships in {:.0} s; {} ambiguous answers forged",
+                began.until(SystemClock::read()).as_secs_f64(),
+                counts.ambiguous()
+            ),
+            "                         times    led  longest time without a leader afterwards".into(),
+        ];
+        let mut kinds: BTreeMap<&str, Vec<&Phase>> = BTreeMap::new();
+        for phase in &self.phases {
+            kinds.entry(&phase.name).or_default().push(phase);
+        }
+        for (name, phases) in kinds {
+            let led: f64 = phases.iter().map(|phase| log.led(phase.from, phase.until)).sum();
+            let led = led / phases.len() as f64 * 100.0;
+            let longest = phases.iter().filter_map(|phase| phase.recovered).max();
+            let longest =
+                longest.map_or_else(|| "-".to_owned(), |span| format!("{:.2} s", span.as_secs_f64()));
+            lines.push(format!("{name:24} {:5}  {led:3.0} %  {longest}", phases.len()));
+        }
+        lines.extend(counts.all().into_iter().map(|(what, times)| format!("{times:6}  {what}")));
+        lines.join("\n")
+    }
+}
+
+/// Checks that all required events happened.
+///
+/// # Errors
+/// The missing events.
+pub(super) fn judge(counts: &Counts, by_servers: &[Event], has_default_duration: bool) -> Result<(), String> {
+    let never = REQUIRED.iter().chain(by_servers).filter(|what| counts.of(**what) == 0);
+    let mut missing: Vec<_> = never.map(|what| format!("never happened: {what}")).collect();
+    if has_default_duration && counts.ambiguous() < AMBIGUOUS {
+        missing.push(format!("{} ambiguous answers are fewer than {AMBIGUOUS}", counts.ambiguous()));
+    }
+    if missing.is_empty() { Ok(()) } else { Err(missing.join("\n")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::num::NonZeroU32;
+    use vvm_clock::SystemClock;
+
+    fn at(second: u64) -> Instant {
+        Instant::from_nanos(second * 1_000_000_000)
+    }
+
+    fn span(epoch: u64, claim_sent_at: u64, ended: Option<u64>) -> Span {
+        Span {
+            candidate: 0,
+            slot: SlotNumber::new(NonZeroU32::MIN),
+            epoch: Epoch::new(epoch).unwrap(),
+            incarnation: Incarnation::from_bytes([7; 16]),
+            claim_sent_at: at(claim_sent_at),
+            began: at(claim_sent_at + 1),
+            trigger: RecordingTrigger::on(Arc::new(SystemClock::start().unwrap())),
+            ended: ended.map(at),
+        }
+    }
+
+    #[test]
+    fn consecutive_leaderships_do_not_conflict_in_either_order() {
+        let (one, two) = (span(1, 0, Some(5)), span(2, 5, Some(9)));
+        assert_eq!((one.conflict(&two), two.conflict(&one)), (None, None));
+    }
+
+    #[test]
+    fn overlap_falling_epoch_and_missing_deadline_are_conflicts() {
+        let two = span(2, 5, None);
+        assert!(span(1, 0, Some(6)).conflict(&two).is_some_and(|what| what.contains("1s")));
+        assert!(span(2, 0, Some(4)).conflict(&two).is_some_and(|what| what.contains("follows")));
+        assert!(span(1, 0, None).conflict(&two).is_some());
+    }
+
+    #[test]
+    fn share_counts_only_time_within_the_range() {
+        let led = span(1, 1, Some(9));
+        assert_eq!(led.within(at(0), at(20)).as_secs(), 7);
+        assert_eq!(led.within(at(3), at(5)).as_secs(), 2);
+        assert_eq!(led.within(at(10), at(20)).as_secs(), 0);
+    }
+
+    #[test]
+    fn run_without_a_required_event_fails() {
+        let counts = Counts::default();
+        REQUIRED.iter().for_each(|what| counts.add(*what));
+        assert_eq!(judge(&counts, &[], false), Ok(()));
+        let missing = judge(&counts, &[Event::QuorumLost], true).unwrap_err();
+        assert!(missing.contains("never happened: times that no quorum was left"), "{missing}");
+        assert!(missing.contains("2 ambiguous answers are fewer"), "{missing}");
     }
 }

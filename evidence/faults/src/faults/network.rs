@@ -1,16 +1,13 @@
 //! [`Network`]: proxies between each candidate and each server. They cut, delay or hold back connections, and
 //! forge answers. [`cql`], [`http`] and [`postgres`] know the protocols.
 
-mod conditions;
 mod cql;
 mod http;
 mod postgres;
 
-pub(super) use conditions::{Conditions, Link};
+use super::fault::{Counts, Event};
 pub(super) use http::{Dialect, Tls};
-
-use super::event::{Counts, Event};
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
     runtime::Handle,
@@ -168,4 +165,37 @@ async fn connection(client: TcpStream, server: SocketAddr, context: ConnectionCo
 /// Ends the connection by a reset, as a firewall does.
 fn reset(client: &TcpStream) {
     let _best_effort = client.set_zero_linger();
+}
+
+/// The conditions for one candidate.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Conditions {
+    pub(crate) link: Link,
+    /// The probability that the answer to a write is forged.
+    pub(crate) forged: f64,
+}
+
+/// The state of the connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Link {
+    /// Open.
+    Open,
+    /// Connections are cut, and new ones refused.
+    Cut,
+    /// Answers are delayed, up to this long.
+    Slow(Duration),
+    /// Nothing arrives in either direction until the link is open again. Then all of it arrives.
+    Silent,
+}
+
+impl Conditions {
+    pub(crate) const NORMAL: Self = Self { link: Link::Open, forged: 0.0 };
+
+    pub(crate) const fn link(link: Link) -> Self {
+        Self { link, ..Self::NORMAL }
+    }
+
+    pub(crate) const fn forging(forged: f64) -> Self {
+        Self { forged, ..Self::NORMAL }
+    }
 }

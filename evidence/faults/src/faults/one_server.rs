@@ -2,7 +2,7 @@
 //! the proxy forges such answers.
 
 use super::{
-    event::Event,
+    fault::Event,
     fault::Fault,
     faulty_servers::{FaultyServers, Front},
     network::{Dialect, Protocol, Tls},

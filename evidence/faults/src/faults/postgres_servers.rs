@@ -3,7 +3,7 @@
 
 use super::{
     TTL,
-    event::Event,
+    fault::Event,
     fault::Fault,
     faulty_servers::{FaultyServers, Front},
     network::Protocol,

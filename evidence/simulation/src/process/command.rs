@@ -4,16 +4,21 @@
 //! The supervision is the real one. The keeper and the processes are simulated, and tasks of the world: they
 //! go on while the host is paused, and die with it.
 
-use super::{Started, profile::ServiceProfile};
-use crate::{executor::Process, faults::FAULTS_END, world::World};
+use super::{ServiceProfile, Started};
+use crate::{
+    clock::{Process, SimClock, Task},
+    faults::FAULTS_END,
+    world::World,
+};
 use async_trait::async_trait;
 use fastrand::Rng;
 use ielections::Incarnation;
-use std::{sync::Arc, time::Duration};
-use tokio::sync::{broadcast, watch};
+use std::{fmt, io, sync::Arc, time::Duration};
+use tokio::sync::{Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant};
 use vvm_containment::{Controls, Ended, Order, SimulatedKeeper, StopTimeouts};
+use vvm_deadman::{Deadman, Subject, Trigger};
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
 use vvm_storage::ElectionKey;
 
@@ -146,5 +151,65 @@ impl Family {
                 }
             }
         }
+    }
+}
+
+/// Starts the timer of `process`. Returns the deadman, and its deadline as it moves.
+pub(super) fn start(
+    world: &Arc<World>,
+    process: Process,
+    clock: &SimClock,
+) -> (Deadman, watch::Receiver<Option<Instant>>) {
+    let changed = Arc::new(Notify::new());
+    let timer = kill_at_deadline(Arc::clone(world), process, clock.clone(), Arc::clone(&changed));
+    world.spawn(Process::WORLD, "deadman", Box::pin(timer));
+    let (moves, deadline) = watch::channel(None);
+    let trigger = SimTrigger { world: Arc::clone(world), process, clock: clock.clone(), changed, moves };
+    (Deadman::with_trigger(Arc::new(trigger)), deadline)
+}
+
+async fn kill_at_deadline(world: Arc<World>, process: Process, clock: SimClock, changed: Arc<Notify>) {
+    while world.is_alive(process) {
+        let due: Task = match world.deadline(process) {
+            Some(deadline) => clock.sleep_until(deadline),
+            None => Box::pin(std::future::pending()),
+        };
+        tokio::select! {
+            biased;
+            () = changed.notified() => {}
+            () = due => {
+                if world.is_alive(process) && world.deadline(process).is_some_and(|at| at <= clock.peek()) {
+                    world.count(|counts| counts.kills += 1);
+                    world.died(process, "is killed at its deadline");
+                }
+            }
+        }
+    }
+}
+
+struct SimTrigger {
+    world: Arc<World>,
+    process: Process,
+    clock: SimClock,
+    changed: Arc<Notify>,
+    moves: watch::Sender<Option<Instant>>,
+}
+
+impl Trigger for SimTrigger {
+    fn set_earliest(&self, earliest: Option<(Instant, &Subject)>) -> io::Result<()> {
+        self.world.deadline_set(self.process, earliest.map(|(at, _)| at));
+        self.changed.notify_one();
+        self.moves.send_replace(earliest.map(|(at, _)| at));
+        Ok(())
+    }
+
+    fn now(&self) -> Instant {
+        self.clock.now()
+    }
+}
+
+impl fmt::Debug for SimTrigger {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "deadman of {}", self.process)
     }
 }

@@ -5,8 +5,7 @@
 
 use super::{NAME, Started, storage_of};
 use crate::{
-    clock::SimClock,
-    executor::Process,
+    clock::{Process, SimClock},
     faults::FAULTS_END,
     world::{Signal, Told, World, end_of},
 };

@@ -1,12 +1,12 @@
 //! The storage of the world: faults of calls, and the checks of I2, I5, I6, I7 and rising epochs where a
 //! write is applied.
 
-use super::{World, guarding::history};
+use super::{World, work::history};
 use crate::{
-    executor::Process,
+    clock::Process,
     faults::{Fate, Journey, Landing},
+    ledger::{Outcome, Write},
     records::{Backup, Record, Records},
-    write::{Outcome, Write},
 };
 use ielections::{Incarnation, Slot};
 use std::time::Duration;

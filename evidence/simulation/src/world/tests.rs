@@ -3,8 +3,7 @@
 use super::*;
 use crate::{
     clock::Drift,
-    ledger::{self, Token},
-    write::{Outcome, Write},
+    ledger::{self, Outcome, Token, Write},
 };
 use ielections::{DocumentVersion, DocumentWrite, Entry, Fence, Holder, OnlyIf, Vacant, Version};
 use std::time::Duration;

@@ -9,7 +9,7 @@ pub(in crate::faults) use dialect::Dialect;
 pub(in crate::faults) use upstream::Tls;
 
 use super::{ConnectionContext, Link};
-use crate::faults::event::Event;
+use crate::faults::fault::Event;
 use dialect::{Answer, Body, Operation};
 use hyper::{
     Request, Response,
