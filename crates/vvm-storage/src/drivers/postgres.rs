@@ -72,6 +72,7 @@
 //! | severity ERROR, class 0A, 22, 23, 28, 42 (no permission, wrong statement or data) | `Fatal` | `Fatal` | rolled back, and will be again |
 //! | severity ERROR, 42P01 or 3F000: schema or table are missing | `Replaced` | `Replaced` | they were there when it was opened |
 //! | severity ERROR, any other (55P03 lock timeout, 57014 cancelled, 25006 read-only, 40P01 deadlock, 53xxx) | `NotApplied` | `Unavailable` | rolled back |
+//! | severity ERROR, class 08 (a pooler lost its server) or 40003 | `Unknown` | `Unavailable` | the commit may have been sent before |
 //! | severity FATAL or PANIC (57P01, or a pooler that lost its server), or one that is not known | `Unknown` | `Unavailable` | it may come after the commit |
 //! | success with a warning (01000: the wait for a standby was cancelled) | `Unknown` | `Unavailable` | committed, perhaps on the primary alone |
 //! | connection broken, or no answer within the request timeout | `Unknown` | `Unavailable` | the server may have begun |

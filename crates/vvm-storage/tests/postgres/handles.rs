@@ -117,6 +117,29 @@ async fn renewal_whose_connection_is_ended_is_unknown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn lost_connection_behind_the_server_leaves_a_write_unknown() {
+    let database = fresh_database().await;
+    init_storage(&url(&database)).await.unwrap();
+    let storage = PostgresStorage::open(&url(&database)).await.unwrap();
+    let (at, held) = (slot_of("slot"), entry(1, 1, TTL));
+    assert_eq!(storage.claim(at.clone(), &VACANT, &held).await.unwrap(), Claim::Claimed);
+    let other = client(&database).await;
+    // As poolers report a server that they lost, perhaps after its commit.
+    for (code, is_unknown) in [("08000", true), ("08006", true), ("40003", true), ("40001", false)] {
+        let failing = format!(
+            "CREATE OR REPLACE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS \
+             $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = '{code}'; END $$; \
+             CREATE OR REPLACE TRIGGER fails BEFORE UPDATE ON sysvvm.leader EXECUTE FUNCTION fails()"
+        );
+        other.batch_execute(&failing).await.unwrap();
+        let renewal = storage.renew(at.clone(), &held, &entry(1, 2, TTL)).await;
+        let Err(error) = renewal else { panic!("{code}: {renewal:?}") };
+        assert_eq!(matches!(error, WriteError::Unknown(_)), is_unknown, "{code}: {error:?}");
+        assert!(is_unknown || matches!(error, WriteError::NotApplied(_)), "{code}: {error:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn schema_that_is_dropped_under_a_handle_is_replaced() {
     let database = fresh_database().await;
     init_storage(&url(&database)).await.unwrap();

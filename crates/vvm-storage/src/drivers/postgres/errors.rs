@@ -95,6 +95,10 @@ impl DriverError {
             return Self::NoSchema(text);
         }
         match code.code().get(..2) {
+            // A pooler or a server that lost a connection of its own: the commit may have gone over it.
+            // 40003: whether the statement was completed is not known.
+            Some("08") => Self::Unanswered(text),
+            _ if *code == SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN => Self::Unanswered(text),
             // Wrong data, wrong statement, no permission, a feature that is not there.
             Some("0A" | "22" | "23" | "28" | "42") => Self::Refused(text),
             _ => Self::RolledBack(text),
