@@ -37,9 +37,15 @@
 //!   compares the witness and the server's process.
 //! - The first candidate that sees the new history *adopts* it, with all slots: each is held by a record
 //!   under which nothing leads. Its version is new, so observations begin anew; its TTL is the largest that a
-//!   claim may have (`max_ttl`), so forgotten leaders have ended before the slot is taken over (I1); its
+//!   claim may have, so forgotten leaders have ended before the slot is taken over (I1); its
 //!   epoch is at least the server's unix milliseconds plus one day for each timeline, which exceeds forgotten
 //!   ones (I2). A slot without a row gets such a record when it is first claimed.
+//!
+//! The largest TTL is the largest of three: what the promoted server has as `max_ttl`, what this handle saw
+//! before, and `max_ttl` of its URL. The server may have forgotten that `max_ttl` was raised. A handle that
+//! knows a larger one adopts the history once more, and all slots wait anew. If each candidate knows only the
+//! new server, they wait for its own `max_ttl`: so have it replicated before a candidate uses a larger TTL,
+//! or name `max_ttl` in the URL of every candidate.
 //!
 //! A synchronous standby has forgotten nothing, but it can't be told apart: its fail-over costs the same
 //! wait.
@@ -53,7 +59,7 @@
 //! | `sslmode=verify-full` | TLS with servers whose certificates bear the host's name: the default unless all hosts are loopback. `verify-ca` accepts any name, `disable` turns TLS off; for hosts off loopback, opening warns |
 //! | `sslrootcert=path` | the authorities that sign servers' certificates (PEM). Default: those of the system |
 //! | `sslcert=path`, `sslkey=path` | our certificate for a server that requests one (PEM; the key without a passphrase) |
-//! | `max_ttl=60s` | for [`init_storage`](crate::init_storage): the largest TTL of any candidate, and the wait after a fail-over. 20 s unless given. Running it again raises it |
+//! | `max_ttl=60s` | for [`init_storage`](crate::init_storage): the largest TTL of any candidate, and the wait after a fail-over. 20 s unless given. Running it again raises it. For candidates: a lower bound of the wait after a fail-over |
 //! | `connections=64` | how many requests, and so connections, there may be at once: 8 unless given. For a process with many leaderships |
 //! | `request_timeout=5s` | how long a request may take, from 100 ms to 60 s: 2 s unless given, half of it for connecting to one host |
 //!

@@ -89,14 +89,20 @@ impl PostgresStorage {
     /// writes name.
     fn is_same_history(&self, answer: &Answer, statement: usize) -> Result<bool, DriverError> {
         let row = answer.row(SETTINGS + statement).ok_or_else(|| Damaged::of("table history is empty"))?;
-        let shown = History::shown(row)?;
-        Ok(shown.is_some_and(|shown| self.history().is_some_and(|ours| ours.is_same(&shown))))
+        let (Some(shown), Some(ours)) = (History::shown(row)?, self.history()) else { return Ok(false) };
+        let is_same = ours.is_same(&shown);
+        if is_same && shown.max_ttl > ours.max_ttl {
+            self.set_history(shown);
+        }
+        Ok(is_same)
     }
 
     /// Takes over the history that the server has, and adopts it if no candidate has: see [`rows::adoption`].
     /// Returns the slot of `at`.
     async fn adopt(&self, at: Option<&Partition>) -> Result<Slot, DriverError> {
-        let answer = self.locking(&rows::adoption(at)).await?;
+        let (ours, of_url) = (self.history(), self.connections.address().max_ttl);
+        let known = ours.as_ref().map(|ours| ours.max_ttl).max(of_url);
+        let answer = self.locking(&rows::adoption(at, ours.as_ref(), known)).await?;
         let (slot, history) = match at {
             Some(_) => (rows::slot(answer.row(SETTINGS + 4))?, 5),
             None => (rows::slot(None)?, 3),
@@ -104,7 +110,7 @@ impl PostgresStorage {
         let row = answer.row(SETTINGS + history).ok_or_else(|| Damaged::of("table history is empty"))?;
         // It was adopted in this very transaction, or before.
         let history = History::shown(row)?.ok_or_else(|| Damaged::of("a history that was not adopted"))?;
-        if !self.history().is_some_and(|ours| ours.is_same(&history)) {
+        if !ours.is_some_and(|ours| ours.is_same(&history)) {
             let location = self.connections.address();
             tracing::warn!(%location, "the database was promoted or restored: slots wait for the largest \
                 TTL");

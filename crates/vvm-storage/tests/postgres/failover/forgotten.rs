@@ -5,7 +5,8 @@ use super::{Pair, TTL, claimed, client, entry, peeked, slot_of, text};
 use crate::VACANT;
 use ielections::documents::DocumentVersion;
 use ielections::{Claim, Entry, Epoch, Fence, Slot, Swap, Vacant, WriteError};
-use vvm_storage::{Partition, SysVvmDocuments, SysVvmStorage, postgres::PostgresStorage};
+use std::time::Duration;
+use vvm_storage::{Partition, SysVvmDocuments, SysVvmStorage, init_storage, postgres::PostgresStorage};
 
 fn vacant(epoch: u64) -> Slot {
     Slot::Vacant(Vacant { last_epoch: Some(Epoch::new(epoch).unwrap()) })
@@ -55,6 +56,32 @@ async fn slot_whose_claim_was_forgotten_is_waited_for() {
     let stands = after.read(slot_of("released")).await.unwrap();
     let next = entry(stands.last_epoch().unwrap().get() + 1, 1, TTL);
     claimed(&after, "released", &stands, &next).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn largest_ttl_that_the_promoted_server_forgot_is_waited_for() {
+    let mut pair = Pair::start().await;
+    let (early, long) = (pair.open().await, Duration::from_secs(9));
+    let raised = pair.url().replace("max_ttl=2s", "max_ttl=9s");
+    pair.cut().await;
+    // The standby has not heard of the raised bound, nor of the claims that it allows.
+    init_storage(&raised).await.unwrap();
+    let leader = pair.open().await;
+    for name in ["old", "new"] {
+        claimed(&leader, name, &VACANT, &entry(5, 1, long)).await;
+    }
+    pair.fail_over();
+    // One that opened before knows no more than the new server does.
+    let adopted = refused_claim(&early, "old", &VACANT, &entry(6, 1, TTL)).await;
+    assert!(is_waiting(&adopted, 0), "{adopted:?}");
+    // The handle that knows it, and a newcomer whose URL says it, make all wait anew, and new slots as well.
+    let told = PostgresStorage::open(&raised).await.unwrap();
+    for (candidate, name) in [(&leader, "old"), (&told, "old"), (&early, "old"), (&told, "new")] {
+        let stands = refused_claim(candidate, name, &VACANT, &entry(6, 1, TTL)).await;
+        let record = stands.entry().unwrap();
+        assert_eq!(record.ttl.get(), long, "{name}: {stands:?}");
+        assert_ne!(Some(record.version), adopted.entry().map(|adopted| adopted.version), "{name}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

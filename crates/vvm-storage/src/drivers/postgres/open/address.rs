@@ -18,7 +18,7 @@ pub(in super::super) struct Address {
     pub(super) database: String,
     pub(super) password_file: Option<PathBuf>,
     pub(super) tls: Tls,
-    pub(super) max_ttl: Option<Ttl>,
+    pub(in super::super) max_ttl: Option<Ttl>,
     pub(in super::super) request_timeout: Duration,
     /// How many requests may be under way at once; further ones wait.
     pub(super) connections: u16,

@@ -4,7 +4,7 @@
 //! differs, it was promoted or restored, and the first candidate *adopts* it ([`adoption`]). Two standbys
 //! that are promoted independently differ only by their witnesses.
 
-use super::{Hex, Row, locked, ttl};
+use super::{Hex, Row, locked, nanos, ttl};
 use crate::{Partition, drivers::postgres::errors::Damaged};
 use ielections::Ttl;
 
@@ -94,11 +94,21 @@ pub(in super::super) fn history() -> String {
 /// or vacant. Standbys observe that record for the largest TTL that a claim may have (I1), and its version is
 /// new to all of them, so that no observation goes on across the change. Its epoch is larger than each that
 /// was given out and forgotten (I2). `at` gets such a record if it has no row.
-pub(in super::super) fn adoption(at: Option<&Partition>) -> String {
+///
+/// A promoted server may have forgotten that the largest TTL was raised. The larger of its own and `known`
+/// counts. If it was adopted without this knowledge, it is adopted once more by a handle whose history,
+/// `ours`, is another one.
+pub(in super::super) fn adoption(
+    at: Option<&Partition>,
+    ours: Option<&History>,
+    known: Option<Ttl>,
+) -> String {
     let led = crate::key::KEY_PREFIX_VVM_LEADER;
+    let (known, ours) = (known.map_or(0, nanos), Hex(ours.map_or(&[], History::witness)));
     let changed = format!(
         "EXISTS (SELECT FROM sysvvm.history h, pg_control_system() c \
-         WHERE NOT ({NAMES_THIS_SERVER}{TIMELINE}))"
+         WHERE NOT ({NAMES_THIS_SERVER}{TIMELINE}) \
+            OR (h.max_ttl_nanos < {known} AND h.witness <> {ours}))"
     );
     let epoch = format!(
         "(extract(epoch FROM clock_timestamp()) * 1000)::bigint + {TIMELINE} * {EPOCHS_OF_A_TIMELINE}"
@@ -108,10 +118,11 @@ pub(in super::super) fn adoption(at: Option<&Partition>) -> String {
     let adopt = format!(
         "SELECT FROM sysvvm.history FOR UPDATE; \
          UPDATE sysvvm.leader SET epoch = GREATEST(epoch + 1, {epoch}), incarnation = {RANDOM}, write = 0, \
-            ttl_nanos = (SELECT max_ttl_nanos FROM sysvvm.history), holder = {holder} \
+            ttl_nanos = (SELECT GREATEST(max_ttl_nanos, {known}) FROM sysvvm.history), holder = {holder} \
             WHERE substr(pk, 1, 1) = {led} AND {changed}; \
          UPDATE sysvvm.history SET system = c.system_identifier, timeline = {TIMELINE}, witness = {RANDOM}, \
-            adopted = true FROM pg_control_system() c WHERE {changed}",
+            max_ttl_nanos = GREATEST(max_ttl_nanos, {known}), adopted = true \
+            FROM pg_control_system() c WHERE {changed}",
         led = Hex(&[led]),
     );
     match at {
