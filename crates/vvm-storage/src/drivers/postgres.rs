@@ -47,6 +47,12 @@
 //! new server, they wait for its own `max_ttl`: so have it replicated before a candidate uses a larger TTL,
 //! or name `max_ttl` in the URL of every candidate.
 //!
+//! Epochs rise over a fail-over if the clocks that they come from fit into that day. A claim by a process
+//! whose wall clock is 12 h or more from the server's is refused, with the difference; the clocks of the old
+//! and the new server may differ by the other 12 h. Two standbys that are promoted independently have the
+//! same timeline, so both may give out one epoch. The witness refuses the writes of one on the other. What
+//! compares epochs elsewhere can't tell the two leaders apart: use only one of such servers.
+//!
 //! A synchronous standby has forgotten nothing, but it can't be told apart: its fail-over costs the same
 //! wait.
 //!
@@ -83,6 +89,7 @@
 //! | success with a warning (01000: the wait for a standby was cancelled) | `Unknown` | `Unavailable` | committed, perhaps on the primary alone |
 //! | connection broken, or no answer within the request timeout | `Unknown` | `Unavailable` | the server may have begun |
 //! | another history, to a renewal, release or batch | `Replaced` | – | nothing was written, and another leader may be at work |
+//! | this machine's clock 12 h or more from the server's, at a claim | `Fatal` | – | nothing was written |
 //! | another history, to a claim | refused | adopted, and read again | nothing was written |
 //! | a row that makes no sense | `Fatal` | `Fatal` | another program writes to the schema |
 //!

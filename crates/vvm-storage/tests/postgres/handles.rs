@@ -59,6 +59,40 @@ async fn ttl_beyond_the_bound_is_refused_until_the_bound_is_raised() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn claim_by_a_clock_far_from_the_servers_is_refused_with_the_difference() {
+    let database = fresh_database().await;
+    init_storage(&url(&database)).await.unwrap();
+    let server = client(&database).await;
+    // The server's clock, for new connections to this database.
+    let faked = format!("CREATE SCHEMA faked; ALTER DATABASE {database} SET search_path = faked, pg_catalog");
+    server.batch_execute(&faked).await.unwrap();
+    let set = async |shift: &str| {
+        let shifted = format!(
+            "CREATE OR REPLACE FUNCTION faked.clock_timestamp() RETURNS timestamptz LANGUAGE sql \
+             AS $$ SELECT pg_catalog.clock_timestamp() + interval '{shift}' $$"
+        );
+        server.batch_execute(&shifted).await.unwrap();
+    };
+    let mut at = (1..).map(|number| slot_of(&format!("slot {number}")));
+    for (shift, difference) in [("-37 hours", "37.0 h ahead of"), ("13 hours", "13.0 h behind")] {
+        set(shift).await;
+        let storage = PostgresStorage::open(&url(&database)).await.unwrap();
+        let slot = at.next().unwrap();
+        let claim = storage.claim(slot.clone(), &VACANT, &entry(1, 1, TTL)).await;
+        let Err(WriteError::Fatal(cause)) = claim else { panic!("{shift}: {claim:?}") };
+        assert!(cause.to_string().contains(difference), "{cause}");
+        // Corrected, or close enough, it needs no new handle.
+        set("-11 hours").await;
+        let claim = storage.claim(slot.clone(), &VACANT, &entry(1, 1, TTL)).await;
+        assert_eq!(claim.unwrap(), Claim::Claimed);
+        // A leader is not disturbed.
+        set(shift).await;
+        let renewal = storage.renew(slot, &entry(1, 1, TTL), &entry(1, 2, TTL)).await;
+        assert_eq!(renewal.unwrap(), Swap::Swapped);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn row_that_another_transaction_locks_is_not_waited_for_longer_than_a_tenth_of_the_ttl() {
     let database = fresh_database().await;
     init_storage(&url(&database)).await.unwrap();

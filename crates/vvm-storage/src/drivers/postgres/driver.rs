@@ -1,5 +1,6 @@
 //! The verbs: each one message, sent once. Only the first message after a fail-over is followed by another.
 
+mod clocks;
 mod description;
 mod documents;
 mod hints;
@@ -11,6 +12,7 @@ use super::{
 };
 use crate::{Description, Opened, Partition, Provenance, SysVvmDocuments, SysVvmHints, SysVvmStorage};
 use async_trait::async_trait;
+use clocks::Clocks;
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
 use std::{
     collections::HashMap,
@@ -24,6 +26,7 @@ pub struct PostgresStorage {
     connections: Connections,
     /// The history that writes name. `None` until this handle has seen one that was adopted.
     history: Mutex<Option<History>>,
+    clocks: Clocks,
 }
 
 /// How a write of a leader record ended.
@@ -44,8 +47,10 @@ impl PostgresStorage {
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (connections, history) = super::open::open(Address::parse(url)?).await?;
-        Ok(Self { connections, history: Mutex::new(history) })
+        let (connections, shown) = super::open::open(Address::parse(url)?).await?;
+        let clocks = Clocks::default();
+        clocks.seen(connections.clock(), shown.server_time);
+        Ok(Self { connections, history: Mutex::new(shown.adopted), clocks })
     }
 
     fn history(&self) -> Option<History> {
@@ -85,11 +90,27 @@ impl PostgresStorage {
         self.connections.address().request_timeout
     }
 
+    /// The history that `answer` shows in this statement. Notes what the server's clock shows.
+    fn shown(&self, answer: &Answer, statement: usize) -> Result<Option<History>, Damaged> {
+        let shown = History::shown(answer.row(statement))?;
+        self.clocks.seen(self.connections.clock(), shown.server_time);
+        Ok(shown.adopted)
+    }
+
+    /// Fails if this machine's clock is far from the server's. Asks the server before it does.
+    async fn check_clocks(&self) -> Result<(), DriverError> {
+        if self.clocks.check(self.connections.clock()).is_err() {
+            let answer = self.connections.ask(&rows::history()).await?;
+            self.shown(&answer, 0)?;
+        }
+        self.clocks.check(self.connections.clock())
+    }
+
     /// Whether the history that `answer` shows, in the statement with this number, is still the one that our
     /// writes name.
     fn is_same_history(&self, answer: &Answer, statement: usize) -> Result<bool, DriverError> {
-        let row = answer.row(SETTINGS + statement).ok_or_else(|| Damaged::of("table history is empty"))?;
-        let (Some(shown), Some(ours)) = (History::shown(row)?, self.history()) else { return Ok(false) };
+        let (shown, ours) = (self.shown(answer, SETTINGS + statement)?, self.history());
+        let (Some(shown), Some(ours)) = (shown, ours) else { return Ok(false) };
         let is_same = ours.is_same(&shown);
         if is_same && shown.max_ttl > ours.max_ttl {
             self.set_history(shown);
@@ -107,9 +128,9 @@ impl PostgresStorage {
             Some(_) => (rows::slot(answer.row(SETTINGS + 4))?, 5),
             None => (rows::slot(None)?, 3),
         };
-        let row = answer.row(SETTINGS + history).ok_or_else(|| Damaged::of("table history is empty"))?;
         // It was adopted in this very transaction, or before.
-        let history = History::shown(row)?.ok_or_else(|| Damaged::of("a history that was not adopted"))?;
+        let history = self.shown(&answer, SETTINGS + history)?;
+        let history = history.ok_or_else(|| Damaged::of("a history that was not adopted"))?;
         if !ours.is_some_and(|ours| ours.is_same(&history)) {
             let location = self.connections.address();
             tracing::warn!(%location, "the database was promoted or restored: slots wait for the largest \
@@ -156,16 +177,15 @@ impl PostgresStorage {
     }
 
     async fn claim_slot(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
+        if rows::is_led(at) {
+            self.check_clocks().await.map_err(DriverError::of_unsent)?;
+        }
         match self.swap(at, from, entry).await.map_err(DriverError::of_write)? {
             Outcome::Applied => Ok(Claim::Claimed),
             Outcome::Refused(stands) => Ok(Claim::Refused(stands)),
             Outcome::OtherHistory => {
                 // Whatever becomes of the adoption: the claim is not applied.
-                let not_applied = |error: DriverError| match error.of_write() {
-                    WriteError::Unknown(cause) | WriteError::Replaced(cause) => WriteError::NotApplied(cause),
-                    error => error,
-                };
-                let stands = self.adopt(Some(at)).await.map_err(not_applied)?;
+                let stands = self.adopt(Some(at)).await.map_err(DriverError::of_unsent)?;
                 if stands.is_as_expected(from) {
                     return Err(WriteError::NotApplied(DriverError::OtherHistory.into()));
                 }

@@ -2,6 +2,7 @@
 //! driver's documentation, as code.
 
 use ielections::{ReadError, Ttl, WriteError, storage::Cause};
+use std::time::Duration;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
 /// A request failed.
@@ -49,6 +50,17 @@ pub(super) enum DriverError {
         ttl: Ttl,
         /// The bound.
         most: Ttl,
+    },
+    /// The claim's epoch would be far from those that the server makes after a fail-over.
+    #[error(
+        "this machine's clock is {:.1} h {direction} the server's: epochs would not rise after a fail-over. \
+         Correct the clock that is wrong", difference.as_secs_f64() / 3600.0
+    )]
+    ClockIsFar {
+        /// Between the two clocks.
+        difference: Duration,
+        /// How this machine's clock is to the server's.
+        direction: &'static str,
     },
     /// The handle was closed.
     #[error("this handle of the database is closed: open another one")]
@@ -122,7 +134,16 @@ impl DriverError {
             | Self::Refused(_)
             | Self::Damaged(_)
             | Self::TtlTooLong { .. }
+            | Self::ClockIsFar { .. }
             | Self::Closed => WriteError::Fatal(self.into()),
+        }
+    }
+
+    /// Of a request before a write that was then not sent.
+    pub(super) fn of_unsent(self) -> WriteError {
+        match self.of_write() {
+            WriteError::Unknown(cause) | WriteError::Replaced(cause) => WriteError::NotApplied(cause),
+            error => error,
         }
     }
 

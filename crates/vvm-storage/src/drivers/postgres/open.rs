@@ -15,11 +15,10 @@ pub(super) use address::Address;
 pub(super) use connections::Connections;
 pub use error::OpenError;
 
-use super::rows::{self, History};
+use super::rows::{self, History, Shown};
 
-/// Connects, checks the schema, and returns the history that the server has now: `None` if no candidate has
-/// adopted it yet.
-pub(super) async fn open(address: Address) -> Result<(Connections, Option<History>), OpenError> {
+/// Connects, checks the schema, and returns the history that the server has now.
+pub(super) async fn open(address: Address) -> Result<(Connections, Shown), OpenError> {
     if let Some(warning) = address.unencrypted() {
         tracing::warn!(storage = %address, "{warning}");
     }
@@ -27,8 +26,8 @@ pub(super) async fn open(address: Address) -> Result<(Connections, Option<Histor
     schema::check(&connections).await?;
     let answer = connections.ask(&rows::history()).await.map_err(OpenError::of_request)?;
     let row = answer.row(0).ok_or(OpenError::OtherProgram)?;
-    let history = History::shown(row).map_err(|damaged| OpenError::of_request(damaged.into()))?;
-    Ok((connections, history))
+    let shown = History::shown(Some(row)).map_err(|damaged| OpenError::of_request(damaged.into()))?;
+    Ok((connections, shown))
 }
 
 /// Creates what is missing. May be run again, and by many at once.

@@ -11,7 +11,7 @@ mod statement;
 
 pub(super) use answer::{Answer, Row};
 pub(super) use documents::{document, documents_page, write_documents};
-pub(super) use history::{Compared, History, PROCESS, adoption, history};
+pub(super) use history::{Compared, History, PROCESS, Shown, adoption, history};
 pub(super) use statement::Statement;
 
 use super::errors::Damaged;

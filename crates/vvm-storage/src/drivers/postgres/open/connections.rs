@@ -183,7 +183,7 @@ impl Connections {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn clock(&self) -> &SystemClock {
+    pub(in super::super) fn clock(&self) -> &SystemClock {
         &self.clock
     }
 

@@ -7,6 +7,7 @@
 use super::{Hex, Row, locked, nanos, ttl};
 use crate::{Partition, drivers::postgres::errors::Damaged};
 use ielections::Ttl;
+use std::time::Duration;
 
 /// The timeline that the server writes. `pg_control_checkpoint` shows the one before until a checkpoint.
 pub(super) const TIMELINE: &str =
@@ -15,14 +16,17 @@ pub(super) const TIMELINE: &str =
 /// 16 random bytes, different in each row.
 pub(super) const RANDOM: &str = "uuid_send(gen_random_uuid())";
 
+/// The server's wall clock, in milliseconds.
+const SERVER_MILLIS: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+
 /// That the row of `history` names the server that answers.
 const NAMES_THIS_SERVER: &str = "h.system = c.system_identifier AND h.timeline = ";
 
 /// What holders of adopted slots are called. Nothing leads under this name.
 const ADOPTED: &str = "none: waiting after a fail-over of PostgreSQL";
 
-/// More than a candidate's clock may be ahead, in milliseconds: epochs on a timeline exceed those of the
-/// timelines before it by this much.
+/// By how much epochs on a timeline exceed those of the timelines before it, in milliseconds: more than a
+/// candidate's clock may be ahead, and the promoted server's behind.
 const EPOCHS_OF_A_TIMELINE: u64 = 24 * 60 * 60 * 1000;
 
 /// The history that the writes of a handle belong to.
@@ -72,18 +76,28 @@ impl History {
         self.witness == other.witness
     }
 
-    /// The history that [`history`] shows. `None` if the server that answers has a later one, which no
-    /// candidate has adopted.
-    pub(in super::super) fn shown(row: &Row) -> Result<Option<Self>, Damaged> {
-        let shown = Self { witness: row.bytes(0)?, max_ttl: ttl(row.number(2)?)? };
-        Ok(row.is_true(1)?.then_some(shown))
+    /// What [`history`] shows.
+    pub(in super::super) fn shown(row: Option<&Row>) -> Result<Shown, Damaged> {
+        let row = row.ok_or_else(|| Damaged::of("table history is empty"))?;
+        let history = Self { witness: row.bytes(0)?, max_ttl: ttl(row.number(2)?)? };
+        let server_time = Duration::from_millis(row.number(3)?.try_into().unwrap_or(0));
+        Ok(Shown { adopted: row.is_true(1)?.then_some(history), server_time })
     }
 }
 
-/// Shows the history of the server that answers.
+/// What [`history`] shows.
+#[derive(Debug)]
+pub(in super::super) struct Shown {
+    /// `None` if the server that answers has a later one, which no candidate has adopted.
+    pub(in super::super) adopted: Option<History>,
+    /// The server's wall clock, since the Unix epoch.
+    pub(in super::super) server_time: Duration,
+}
+
+/// Shows the history of the server that answers, and its clock.
 pub(in super::super) fn history() -> String {
     format!(
-        "SELECT encode(h.witness, 'hex'), {NAMES_THIS_SERVER}{TIMELINE}, h.max_ttl_nanos \
+        "SELECT encode(h.witness, 'hex'), {NAMES_THIS_SERVER}{TIMELINE}, h.max_ttl_nanos, {SERVER_MILLIS} \
          FROM sysvvm.history h, pg_control_system() c"
     )
 }
@@ -110,9 +124,7 @@ pub(in super::super) fn adoption(
          WHERE NOT ({NAMES_THIS_SERVER}{TIMELINE}) \
             OR (h.max_ttl_nanos < {known} AND h.witness <> {ours}))"
     );
-    let epoch = format!(
-        "(extract(epoch FROM clock_timestamp()) * 1000)::bigint + {TIMELINE} * {EPOCHS_OF_A_TIMELINE}"
-    );
+    let epoch = format!("{SERVER_MILLIS} + {TIMELINE} * {EPOCHS_OF_A_TIMELINE}");
     let holder = Hex(ADOPTED.as_bytes());
     // The first statement lets one candidate adopt at a time.
     let adopt = format!(

@@ -3,7 +3,7 @@
 
 use super::Session;
 use crate::drivers::postgres::{
-    errors::{Damaged, DriverError},
+    errors::DriverError,
     rows::{self, History},
 };
 use std::time::Duration;
@@ -45,7 +45,6 @@ impl Session {
     async fn learn(&mut self, lock_timeout: Duration) -> Result<Known, DriverError> {
         let text = format!("{}; {}", rows::settings("SESSION", lock_timeout), rows::history());
         let answer = self.ask(&text).await?;
-        let row = answer.row(rows::SETTINGS).ok_or_else(|| Damaged::of("table history is empty"))?;
-        Ok(Known { history: History::shown(row)?, lock_timeout })
+        Ok(Known { history: History::shown(answer.row(rows::SETTINGS))?.adopted, lock_timeout })
     }
 }
