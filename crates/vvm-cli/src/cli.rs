@@ -88,6 +88,7 @@ fn read_as(
     let matches = described.try_get_matches_from_mut(settled.words());
     let cli = matches.and_then(|matches| {
         modifiers::check(&matches, |option| !settled.origins.has(option))?;
+        modifiers::check_password(&matches, |option| !settled.origins.has(option))?;
         Cli::from_arg_matches(&matches)
     });
     match cli.map_err(|refusal| refusal.format(&mut described)) {

@@ -74,7 +74,7 @@ impl DryRun<'_> {
             line(what, text)?;
         }
         line("times", &self.times())?;
-        line("storage", &self.candidate.storage)?;
+        line("storage", &vvm_storage::StorageUrl::from(self.candidate.storage.as_str()))?;
         match found {
             Found::NoStorage => line("", &"does not exist yet: it would be created"),
             Found::Unavailable(what) => line("", &format_args!("{what}; would try again")),

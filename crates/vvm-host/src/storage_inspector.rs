@@ -9,7 +9,7 @@ use crate::{
 use ielections::{ReadError, Slot, TtlStorage as _};
 use std::{io, num::NonZeroU32, sync::Arc};
 use vvm_clock::{Clock, SystemClock};
-use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
+use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, StorageUrl};
 
 /// What a storage is opened for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +31,7 @@ pub struct StorageInspector {
     pub cluster: ClusterName,
     /// The clock of this process.
     pub clock: Arc<dyn Clock>,
-    url: String,
+    url: StorageUrl,
 }
 
 /// Why an operator command failed.
@@ -42,17 +42,17 @@ pub enum InspectError {
     Open(#[from] vvm_storage::OpenError),
     /// Other processes can't share the storage.
     #[error("--storage {0}: only the process that has it open can see into it")]
-    NotShared(String),
+    NotShared(StorageUrl),
     /// The storage does not exist.
     #[error("--storage {0}: there is no such storage yet: the first `vvm run` creates it")]
-    NoStorage(String),
+    NoStorage(StorageUrl),
     /// No process has campaigned for the name.
     #[error("no candidate has ever campaigned for {name} in {storage}: check --name")]
     UnknownName {
         /// The name.
         name: String,
         /// The storage's URL.
-        storage: String,
+        storage: StorageUrl,
     },
     /// A read failed.
     #[error(transparent)]
@@ -94,16 +94,16 @@ impl StorageInspector {
     pub async fn open(url: &str, name: &str, purpose: Purpose) -> Result<Self, InspectError> {
         let clock = Arc::new(SystemClock::start().map_err(InspectError::system)?) as Arc<dyn Clock>;
         if !vvm_storage::url::shared_between_processes(url)? {
-            return Err(InspectError::NotShared(url.to_owned()));
+            return Err(InspectError::NotShared(url.into()));
         }
         if !vvm_storage::url::exists(url)? {
-            return Err(InspectError::NoStorage(url.to_owned()));
+            return Err(InspectError::NoStorage(url.into()));
         }
         let opened = match purpose {
             Purpose::Look => vvm_storage::url::open_to_look(url, Arc::clone(&clock)).await?,
             Purpose::Ask => vvm_storage::open(url, Arc::clone(&clock)).await?,
         };
-        let (url, name, cluster) = (url.to_owned(), name.to_owned(), ClusterName::from(name));
+        let (url, name, cluster) = (StorageUrl::from(url), name.to_owned(), ClusterName::from(name));
         Ok(Self { storage: ElectionsTtlStorage::new(opened), name, cluster, clock, url })
     }
 
@@ -111,7 +111,7 @@ impl StorageInspector {
     #[cfg(feature = "simulation")]
     pub fn on_storage(storage: ElectionsTtlStorage, name: &str, clock: Arc<dyn Clock>) -> Self {
         let (name, cluster) = (name.to_owned(), ClusterName::from(name));
-        Self { storage, name, cluster, clock, url: String::new() }
+        Self { storage, name, cluster, clock, url: StorageUrl::from("") }
     }
 
     /// Wakes the candidates of this machine, so that they look at the storage at once. A candidate that is

@@ -8,14 +8,18 @@ use std::fmt;
 pub struct StorageUrl(String);
 
 /// Options whose values may be shown.
-const SHOWN: [&str; 25] = [
+const SHOWN: [&str; 30] = [
     "account",
     "allow",
+    "application_name",
+    "channel_binding",
+    "connect_timeout",
     "connections",
     "context",
     "datacenter",
     "endpoint",
     "kubeconfig",
+    "max_ttl",
     "min_ttl",
     "mode",
     "password_file",
@@ -29,6 +33,7 @@ const SHOWN: [&str; 25] = [
     "service_account",
     "sslmode",
     "sslrootcert",
+    "target_session_attrs",
     "tls_ca",
     "tls_certificate",
     "tls_key",

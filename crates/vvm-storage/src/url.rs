@@ -27,7 +27,7 @@ mod file;
 mod looking;
 
 pub use available::schemes;
-pub use credentials::credentials;
+pub use credentials::{credentials, has_password};
 pub use error::OpenError;
 pub use looking::{check_place, exists, file_and_owner, files, open_to_look, shared_between_processes};
 
@@ -180,7 +180,7 @@ fn parse(url: &str) -> Result<Place<'_>, OpenError> {
             Some(path) => Ok(Place::Sled(path)),
         },
         "scylla" => Ok(Place::Scylla(url)),
-        "postgres" => Ok(Place::Postgres(url)),
+        "postgres" | "postgresql" => Ok(Place::Postgres(url)),
         "etcd" => Ok(Place::Etcd(url)),
         "k8s" => Ok(Place::Kubernetes(url)),
         "dynamodb" => Ok(Place::DynamoDb(url)),

@@ -1,6 +1,7 @@
-//! Refuses options that modify another one which is missing: they would have no effect.
+//! Refuses options that modify another one which is missing: they would have no effect. Refuses a password in
+//! a typed option.
 
-use crate::args::OnExit;
+use crate::args::{OnExit, STAGES};
 use clap::{
     ArgMatches,
     error::{ContextKind, ContextValue, Error, ErrorKind},
@@ -45,4 +46,21 @@ pub(super) fn check(matches: &ArgMatches, is_typed: impl Fn(&str) -> bool) -> Re
         }
     }
     Ok(())
+}
+
+/// Refuses a typed storage with a password. The environment and a settings file may have one.
+pub(super) fn check_password(matches: &ArgMatches, is_typed: impl Fn(&str) -> bool) -> Result<(), Error> {
+    const REFUSAL: &str = "--storage has a password, and all users of this machine can read a command line: \
+        put the URL into the environment (VVM_STORAGE) or a settings file, or the password alone into \
+        VVM_STORAGE_PASSWORD, a file (password_file=PATH) or ~/.pgpass\n";
+    // What a stage is handed was checked before.
+    let command = matches.subcommand().filter(|(name, _)| !STAGES.contains(name));
+    let Some((_, command)) = command else { return Ok(()) };
+    let storage = command.try_get_one::<String>("storage").ok().flatten();
+    match storage {
+        Some(url) if is_typed("storage") && vvm_storage::url::has_password(url) => {
+            Err(Error::raw(ErrorKind::ValueValidation, REFUSAL))
+        }
+        _ => Ok(()),
+    }
 }

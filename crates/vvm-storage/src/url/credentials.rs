@@ -7,6 +7,7 @@ use super::{Place, parse};
 /// among them. Empty if `url` names no storage.
 pub fn credentials(url: &str) -> &'static [&'static str] {
     match parse(url) {
+        Ok(Place::Postgres(_)) if has_password(url) => &["VVM_STORAGE_PASSWORD", "VVM_STORAGE"],
         Ok(Place::Scylla(_) | Place::Postgres(_) | Place::Etcd(_)) => &["VVM_STORAGE_PASSWORD"],
         Ok(Place::DynamoDb(_)) => &[
             "AWS_ACCESS_KEY_ID",
@@ -30,6 +31,16 @@ pub fn credentials(url: &str) -> &'static [&'static str] {
     }
 }
 
+/// Whether `url` has a password. All users of a machine can read the command line of a process, so it must
+/// not stand there.
+pub fn has_password(url: &str) -> bool {
+    match parse(url) {
+        #[cfg(feature = "postgres")]
+        Ok(Place::Postgres(url)) => crate::postgres::has_password(url),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,6 +50,8 @@ mod tests {
         let aws = credentials("dynamodb://eu-west-1/elections");
         assert!(aws.contains(&"AWS_SECRET_ACCESS_KEY") && !aws.contains(&"AWS_PROFILE"));
         assert_eq!(credentials("scylla://host/keyspace"), ["VVM_STORAGE_PASSWORD"]);
+        #[cfg(feature = "postgres")]
+        assert!(credentials("postgresql://me:secret@host/db").contains(&"VVM_STORAGE"));
         assert!(credentials("sqlite:elections.db").is_empty());
     }
 }

@@ -87,7 +87,7 @@ async fn server_of_another_name_or_authority_is_refused() {
     let server = Encrypted::start().await;
     let other_name = server.url("postgres", "127.0.0.1", &server.verifying("verify-full"));
     says(&refused(&other_name).await, &["127.0.0.1", "for another name", "verify-ca"]);
-    for mode in ["verify-full", "verify-ca"] {
+    for mode in ["verify-full", "verify-ca", "require"] {
         let strange = [format!("sslmode={mode}"), server.file("sslrootcert", "stranger.pem")];
         let error = refused(&server.url("postgres", "localhost", &strange)).await;
         says(&error, &["another authority", "sslrootcert=PATH"]);

@@ -1,6 +1,6 @@
 //! What a handle refuses, how errors are classified, and what becomes of its connections.
 
-use super::{TTL, VACANT, client, entry, fresh, fresh_database, refused, slot_of, url};
+use super::{TTL, VACANT, client, entry, fresh, fresh_database, refused, server, slot_of, url};
 use ielections::{Claim, ReadError, Swap, WriteError};
 use std::{sync::Arc, time::Duration};
 use vvm_storage::{
@@ -29,6 +29,25 @@ async fn database_that_is_not_ready_is_refused_with_the_way_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn database_url_of_another_program_opens() {
+    let database = fresh_database().await;
+    let (scheme, rest) = server().split_once("://").map(|(s, r)| (s.to_owned(), r.to_owned())).unwrap();
+    let (place, _) = rest.rsplit_once('/').unwrap();
+    let url = format!(
+        "{}://{}/{database}?application_name=pay%20roll&connect_timeout=10&target_session_attrs=read-write",
+        scheme.replace("postgres", "postgresql").replace("sqlsql", "sql"),
+        place.replacen('@', ":unused@", 1)
+    );
+    init_storage(&url).await.unwrap();
+    let storage = PostgresStorage::open(&url).await.unwrap();
+    assert!(!format!("{storage:?}").contains("unused"));
+    let named = "SELECT count(*) FROM pg_stat_activity \
+        WHERE application_name = 'pay roll' AND datname = current_database()";
+    let named: i64 = client(&database).await.query_one(named, &[]).await.unwrap().get(0);
+    assert!(named > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn many_may_create_at_once_and_again() {
     let url = url(&fresh_database().await);
     let mut creators = tokio::task::JoinSet::new();
@@ -52,7 +71,7 @@ async fn ttl_beyond_the_bound_is_refused_until_the_bound_is_raised() {
     let long = entry(1, 1, Duration::from_secs(30));
     let claim = storage.claim(slot_of("slot"), &VACANT, &long).await;
     let Err(WriteError::Fatal(cause)) = claim else { panic!("{claim:?}") };
-    assert!(cause.to_string().contains("30s") && cause.to_string().contains("max_ttl"), "{cause}");
+    assert!(cause.to_string().contains("30s") && cause.to_string().contains("--max-ttl 30s`"), "{cause}");
     init_storage(&url(&database)).await.unwrap();
     let again = PostgresStorage::open(&plain).await.unwrap();
     assert_eq!(again.claim(slot_of("slot"), &VACANT, &long).await.unwrap(), Claim::Claimed);

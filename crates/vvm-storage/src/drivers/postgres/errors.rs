@@ -43,7 +43,7 @@ pub(super) enum DriverError {
     /// The claim's TTL is beyond the bound that is waited for after a fail-over.
     #[error(
         "a TTL of {ttl} is longer than this storage allows, {most}: choose a shorter one, or run `vvm \
-         init-storage` with ?max_ttl={ttl}"
+         init-storage --storage URL --max-ttl {ttl}`"
     )]
     TtlTooLong {
         /// The claim's.

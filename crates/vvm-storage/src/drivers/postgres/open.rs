@@ -30,6 +30,11 @@ pub(super) async fn open(address: Address) -> Result<(Connections, Shown), OpenE
     Ok((connections, shown))
 }
 
+/// Whether the URL has a password.
+pub(crate) fn has_password(url: &str) -> bool {
+    Address::parse(url).is_ok_and(|address| address.password.is_some())
+}
+
 /// Creates what is missing. May be run again, and by many at once.
 ///
 /// # Errors

@@ -85,7 +85,7 @@ fn parse(url: &str) -> Result<Address, String> {
         match name {
             "user" => address.user = Some(value.to_owned()),
             "password_file" => address.password_file = Some(value.into()),
-            "password" => return Err(format!("others can read a command line: {password}")),
+            "password" => return Err(format!("this URL has no password: {password}")),
             "request_timeout" => address.request_timeout = request_timeout(value)?,
             _ if files.set(name, value)? => {}
             _ => {

@@ -36,6 +36,7 @@ pub(super) struct Target<'a> {
 pub(super) async fn connect(target: Target<'_>, clock: &SystemClock) -> Result<Session, OpenError> {
     let host = target.host.to_string();
     let within = target.address.request_timeout / CONNECTING;
+    let within = target.address.connect_timeout.map_or(within, |limit| limit.min(within));
     let tls = target.tls.clone();
     let configuration = configuration(target)?;
     let connecting = async {
@@ -64,7 +65,8 @@ fn configuration(target: Target<'_>) -> Result<Config, OpenError> {
         .port(host.port)
         .user(&address.user)
         .dbname(&address.database)
-        .application_name("vvm")
+        .application_name(&address.application_name)
+        .channel_binding(address.channel_binding)
         // A standby is refused by the check, whatever it would answer here.
         .target_session_attrs(TargetSessionAttrs::Any)
         .ssl_mode(if address.tls.is_on() { SslMode::Require } else { SslMode::Disable });

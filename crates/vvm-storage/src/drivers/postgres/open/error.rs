@@ -33,8 +33,8 @@ pub enum OpenError {
     },
     /// The server refuses user or password.
     #[error(
-        "{host} refuses the connection: {why}. The password comes from VVM_STORAGE_PASSWORD, \
-         password_file=PATH or ~/.pgpass"
+        "{host} refuses the connection: {why}. The password comes from password_file=PATH, VVM_STORAGE, \
+         VVM_STORAGE_PASSWORD or ~/.pgpass"
     )]
     Login {
         /// The host.
@@ -87,7 +87,7 @@ pub enum OpenError {
         version: String,
     },
     /// Nothing was created yet.
-    #[error("database {database} has no schema sysvvm: `vvm init-storage URL` creates it")]
+    #[error("database {database} has no schema sysvvm: `vvm init-storage --storage URL` creates it")]
     NoSchema {
         /// The database.
         database: String,

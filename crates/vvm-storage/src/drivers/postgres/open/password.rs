@@ -1,19 +1,22 @@
-//! Where the password comes from: the environment, a file, or `~/.pgpass`.
+//! Where the password comes from: a file, the URL, the environment, or `~/.pgpass`.
 
-use super::{Address, OpenError};
+use super::{Address, OpenError, address::Password};
 use crate::drivers::hosts::Host;
 use std::{env, fs, io, path::PathBuf};
 
 /// The environment variable with the password.
 const PASSWORD: &str = "VVM_STORAGE_PASSWORD";
 
-/// The password for `host`: of `password_file`, else of the environment, else of `~/.pgpass` or the file that
-/// `PGPASSFILE` names. Read anew for each connection, so that it can be changed.
+/// The password for `host`: of `password_file`, else of the URL, else of the environment, else of `~/.pgpass`
+/// or the file that `PGPASSFILE` names. Read anew for each connection, so that it can be changed.
 pub(super) fn password(host: &Host, address: &Address) -> Result<Option<String>, OpenError> {
     let unreadable = |path: &PathBuf, cause| OpenError::PasswordFile { path: path.clone(), cause };
     if let Some(path) = &address.password_file {
         let text = fs::read_to_string(path).map_err(|cause| unreadable(path, cause))?;
         return Ok(text.lines().next().map(str::to_owned));
+    }
+    if let Some(Password(password)) = &address.password {
+        return Ok(Some(password.clone()));
     }
     if let Some(password) = env::var(PASSWORD).ok().filter(|password| !password.is_empty()) {
         return Ok(Some(password));

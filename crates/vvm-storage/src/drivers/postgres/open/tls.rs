@@ -42,11 +42,13 @@ impl Tls {
         match (name, value) {
             ("sslmode", "disable") => self.mode = Mode::Disable,
             ("sslmode", "verify-ca") => self.mode = Mode::VerifyCa,
-            ("sslmode", "verify-full") => self.mode = Mode::VerifyFull,
+            // A server that poses as yours is refused as well, which `require` leaves open.
+            ("sslmode", "verify-full" | "require") => self.mode = Mode::VerifyFull,
             ("sslmode", _) => {
-                return Err("sslmode is verify-full, verify-ca or disable: the others don't protect the \
-                            password from a server that poses as yours"
-                    .into());
+                return Err(format!(
+                    "`sslmode={value}` encrypts only if the server wants it: write sslmode=verify-full to \
+                     encrypt, or sslmode=disable"
+                ));
             }
             ("sslrootcert", path) => self.authority = Some(path.into()),
             ("sslcert", path) => self.certificate = Some(path.into()),

@@ -101,7 +101,7 @@ fn parse(url: &str) -> Result<Address, String> {
             ("user", _) => address.user = Some(value.to_owned()),
             ("password_file", _) => address.password_file = Some(value.into()),
             ("password", _) => {
-                return Err("others can read a command line: put the password into the environment \
+                return Err("this URL has no password: put it into the environment \
                             (VVM_STORAGE_PASSWORD) or a file (password_file=PATH)"
                     .into());
             }
