@@ -15,6 +15,7 @@ const EVERYWHERE: &[&str] = &[
     "history",
     "http",
     "hung",
+    "init_storage",
     "leadership",
     "log_format",
     "on_exit",
@@ -25,6 +26,7 @@ const EVERYWHERE: &[&str] = &[
     "pre_stop",
     "signal_table",
     "signals",
+    "status",
     "step_down",
     "watch",
 ];
@@ -44,6 +46,7 @@ const OF_SERVERS: &[&str] = &[
     "exit_statuses::try_takes_over_from_a_crashed_leader",
     "history::each_leadership_is_listed_with_its_end_which_the_next_leader_records_after_a_crash",
     "hung::timed::hung_host_ends_with_80_at_the_deadline_and_leaves_no_process",
+    "init_storage::storage_on_a_server_exists_after_the_first_init",
     "leadership::each_leadership_has_a_larger_epoch_and_a_new_incarnation",
     "leadership::status_of_an_unknown_name_is_66_and_starts_no_campaign",
     "leadership::status_shows_each_slot",
@@ -58,6 +61,7 @@ const OF_SERVERS: &[&str] = &[
     "pause::no_command_works_from_pause_to_resume_in_a_storm_of_candidates",
     "signal_table::while_the_storage_is_opened",
     "step_down::interrupted_request_is_withdrawn",
+    "status::state_and_exit_status_follow_the_life_of_a_leader",
     "step_down::named_standby_leads_next_among_several",
     "watch::crash_shows_as_the_end_of_renewals_in_json",
 ];

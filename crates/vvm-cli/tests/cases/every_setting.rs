@@ -57,6 +57,7 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("reason", ("two\nlines", "without control characters")),
     ("by", ("two\nlines", "without control characters")),
     ("wait", DURATION),
+    ("max-ttl", DURATION),
 ];
 
 /// The other options that a command line needs, with valid values.
