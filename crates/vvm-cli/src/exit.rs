@@ -21,8 +21,8 @@ const _: () = assert!(vvm_deadman::EXIT_STATUS == 80);
 pub(crate) const STATUS_FREE: u8 = 1;
 /// `vvm status --exit-status`: a record has stood unchanged for its TTL.
 pub(crate) const STATUS_STALE: u8 = 2;
-/// `vvm status --exit-status`: a record is of unknown age.
-pub(crate) const STATUS_UNKNOWN: u8 = 3;
+/// `vvm status --exit-status --no-wait`: a record is of unknown age.
+pub(crate) const STATUS_HELD: u8 = 3;
 
 /// For `vvm run --help`.
 pub(crate) const HELP: &str = "\

@@ -15,8 +15,8 @@ pub(crate) enum Liveness {
     Free,
     /// The record has stood unchanged for its TTL: its leader is dead (I1), or about to find that it lost.
     Stale,
-    /// There is a record of unknown age.
-    Unknown,
+    /// There is a record, and nothing is known about its age yet.
+    Held,
 }
 
 /// The observation of one slot: a version of its record, and when the first answer with it arrived.
@@ -42,7 +42,7 @@ impl Observation {
         } else if moved || proven_age.is_some() {
             Liveness::Led
         } else {
-            Liveness::Unknown
+            Liveness::Held
         }
     }
 
@@ -75,14 +75,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn record_without_proven_age_is_unknown_until_it_changes_or_stands_for_its_ttl() {
+    fn record_without_proven_age_is_held_until_it_changes_or_stands_for_its_ttl() {
         let free = Slot::Vacant(Vacant::default());
-        assert_eq!(prove(&[(0, held(1, None)), (19, held(1, None))]), Liveness::Unknown);
+        assert_eq!(prove(&[(0, held(1, None)), (19, held(1, None))]), Liveness::Held);
         assert_eq!(prove(&[(0, held(1, None)), (20, held(1, None))]), Liveness::Stale);
         assert_eq!(prove(&[(0, held(1, None)), (15, held(2, None))]), Liveness::Led);
         assert_eq!(prove(&[(0, held(1, None)), (15, held(2, None)), (35, held(2, None))]), Liveness::Stale);
         assert_eq!(prove(&[(0, held(1, None)), (1, free.clone())]), Liveness::Free);
-        assert_eq!(prove(&[(0, held(1, None)), (1, free), (30, held(1, None))]), Liveness::Unknown);
+        assert_eq!(prove(&[(0, held(1, None)), (1, free), (30, held(1, None))]), Liveness::Held);
     }
 
     #[test]

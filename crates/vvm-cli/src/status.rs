@@ -3,11 +3,13 @@
 mod instances;
 
 use crate::{
+    announce::say,
     args::StatusArgs,
     calendar::{Moment, Span},
     exit,
     inspection::{conclude, inspect},
     liveness::{Liveness, Observation},
+    terminal_view::{Palette, Row, Style, palette_of_standard_output},
 };
 use ielections::{Slot, TtlStorage as _};
 use primary_only::DocumentedInstance;
@@ -20,7 +22,7 @@ use std::{
 use vvm_host::operate::{InspectError, Purpose, StorageInspector};
 use vvm_storage::{ElectionKey, Pause, Requests, Stage, StepDown};
 
-/// Pause between two reads of a slot under `--wait`.
+/// Pause between two reads of a slot whose next renewal is awaited.
 const INTERVAL: Duration = Duration::from_millis(250);
 
 /// A slot, as shown.
@@ -57,7 +59,7 @@ pub(crate) fn main(args: &StatusArgs) -> ExitCode {
         Ok(lines.iter().map(Line::exit_status).max())
     });
     match shown {
-        Ok(worst) if args.exit_status => worst.unwrap_or(exit::STATUS_UNKNOWN).into(),
+        Ok(worst) if args.exit_status => worst.unwrap_or(exit::STATUS_HELD).into(),
         Ok(_) => ExitCode::SUCCESS,
         Err(refusal) => conclude(&refusal).into(),
     }
@@ -80,9 +82,12 @@ async fn look(
     }
     // A scan may be stale: an observation counts from the first linearizable read.
     let mut observations = vec![Observation::default(); keys.len()];
-    while args.wait && seen.iter().any(|(state, _)| *state == Liveness::Unknown) {
+    if !args.no_wait {
+        announce_wait(keys.iter().zip(&seen));
+    }
+    while !args.no_wait && seen.iter().any(|(state, _)| *state == Liveness::Held) {
         for ((key, observation), seen) in keys.iter().zip(&mut observations).zip(&mut seen) {
-            if seen.0 == Liveness::Unknown {
+            if seen.0 == Liveness::Held {
                 let slot = storage.get(key).await?;
                 *seen = (observation.add(&slot, clock.now()), slot);
             }
@@ -95,6 +100,24 @@ async fn look(
         lines.push(Line { instances, ..Line::of(key, *state, slot, &requests) });
     }
     Ok((lines, requests))
+}
+
+/// Says what is waited for, if there is a record of unknown age.
+fn announce_wait<'a>(slots: impl Iterator<Item = (&'a ElectionKey, &'a (Liveness, Slot))>) {
+    let held = slots.filter(|(_, (state, _))| *state == Liveness::Held);
+    let held = held.filter_map(|(key, (_, slot))| Some((key.slot.get(), slot.entry()?.ttl.get())));
+    let held = held.collect::<Vec<_>>();
+    let Some(ttl) = held.iter().map(|(_, ttl)| *ttl).max() else { return };
+    let slots = match held.as_slice() {
+        [(slot, _)] => format!("slot {slot}"),
+        several => format!("{} slots", several.len()),
+    };
+    say!(
+        "waiting for the next renewal of {slots}: a healthy leader renews within {}; after {} without one \
+         the slot is stale. --no-wait shows \"held\" at once",
+        vvm_clock::Span(ttl / 4 + ttl / 10),
+        vvm_clock::Span(ttl)
+    );
 }
 
 /// Returns whole milliseconds.
@@ -127,7 +150,7 @@ impl Line {
     /// Returns the status of `--exit-status`.
     fn exit_status(&self) -> u8 {
         match self.state {
-            Liveness::Unknown => exit::STATUS_UNKNOWN,
+            Liveness::Held => exit::STATUS_HELD,
             Liveness::Stale => exit::STATUS_STALE,
             Liveness::Led if self.paused_by.is_none() => 0,
             Liveness::Led | Liveness::Free => exit::STATUS_FREE,
@@ -153,30 +176,35 @@ fn show(args: &StatusArgs, lines: &[Line], requests: &Requests) -> io::Result<()
         serde_json::to_writer_pretty(&mut out, lines)?;
         return writeln!(out);
     }
+    let palette = palette_of_standard_output().unwrap_or(Palette::Plain);
+    let colour = |text: String, style| Row(text, style).to_text(palette);
     if let Some(pause) = &requests.pause {
-        writeln!(out, "paused by {}, since {}", pause.by(), Moment(pause.since_unix_epoch()))?;
+        let paused = format!("paused by {}, since {}", pause.by(), Moment(pause.since_unix_epoch()));
+        writeln!(out, "{}", colour(paused, Style::Orange))?;
     }
     for (line, stepping) in lines.iter().filter_map(|line| Some((line, line.stepping_down.as_ref()?))) {
         let to = stepping.to.as_deref().unwrap_or("any other standby");
         writeln!(out, "slot {} is to step down, in favour of {to}: {}", line.slot, stepping.stage)?;
     }
-    let mut row = |[slot, state, age, ttl, epoch, holder]: [&str; 6]| {
-        writeln!(out, "{slot:>4}  {state:7}  {age:>7}  {ttl:>7}  {epoch:>14}  {holder}")
+    let mut row = |style, [slot, state, age, ttl, epoch, holder]: [&str; 6]| {
+        let state = colour(format!("{state:7}"), style);
+        writeln!(out, "{slot:>4}  {state}  {age:>7}  {ttl:>7}  {epoch:>14}  {holder}")
     };
-    row(["SLOT", "STATE", "AGE", "TTL", "EPOCH", "HOLDER"])?;
+    row(Style::Plain, ["SLOT", "STATE", "AGE", "TTL", "EPOCH", "HOLDER"])?;
     for line in lines {
         let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
         let span = |millis| Span(Duration::from_millis(millis)).to_string();
-        let (state, age) = match line.state {
-            Liveness::Led => ("led", None),
-            Liveness::Free => ("free", Some("-".to_owned())),
-            Liveness::Stale => ("stale", line.ttl_ms.map(|ttl| format!("≥{}", span(ttl)))),
-            Liveness::Unknown => ("unknown", None),
+        let (style, state, age) = match line.state {
+            // It was seen to be renewed.
+            Liveness::Led => (Style::Good, "led", Some("now".to_owned())),
+            Liveness::Free => (Style::Plain, "free", None),
+            Liveness::Stale => (Style::Bad, "stale", line.ttl_ms.map(|ttl| format!("≥{}", span(ttl)))),
+            Liveness::Held => (Style::Plain, "held", Some("?".to_owned())),
         };
-        let age = line.age_ms.map(span).or(age).unwrap_or_else(|| "unknown".to_owned());
+        let age = line.age_ms.map(span).or(age);
         let ttl = line.ttl_ms.map(|ttl| format!("{:?}", Duration::from_millis(ttl)));
         let (slot, epoch) = (line.slot.to_string(), line.epoch.map(|epoch| epoch.to_string()));
-        row([&slot, state, &age, &text(&ttl), &text(&epoch), &text(&line.holder)])?;
+        row(style, [&slot, state, &text(&age), &text(&ttl), &text(&epoch), &text(&line.holder)])?;
     }
     instances::show(&mut out, lines.iter().map(|line| (line.slot, line.instances.as_deref())))
 }

@@ -77,9 +77,9 @@ impl Trial {
         connection
     }
 
-    /// Runs `vvm status` on the storage. Returns exit status, standard output and standard error.
+    /// Runs `vvm status --no-wait` on the storage. Returns exit status, standard output and standard error.
     pub fn status(&self, arguments: &[&str]) -> (i32, String, String) {
-        self.ask("status", arguments)
+        self.ask("status", &[arguments, &["--no-wait"]].concat())
     }
 
     /// Returns what `vvm status --json` shows of each slot, without the age of its record, which changes.

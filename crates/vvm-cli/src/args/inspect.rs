@@ -10,9 +10,10 @@ use std::{error::Error, num::NonZeroU32, time::Duration};
 
 /// Show which process leads each slot.
 ///
-/// A slot is led if its record was written less than its TTL ago, and stale if not. Its state is unknown if
-/// the storage can't prove the age of the record: --wait finds out. A free slot shows the epoch of its last
-/// leadership.
+/// A slot is led if its record was written less than its TTL ago, and stale if not. If the storage can't
+/// prove the age of a record, this command waits for the next renewal: a healthy leader renews after a
+/// quarter of the TTL, and after a TTL without a renewal the slot is stale. A free slot shows the epoch of
+/// its last leadership.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -20,13 +21,14 @@ Example:
 
 Exit status: 0; 64 wrong arguments; 66 no such storage or name; 69 the storage
 refused or can't be reached; 71 the system refused. With --exit-status, the
-worst slot counts: 0 led; 1 free, or the name is paused; 2 stale; 3 unknown")]
+worst slot counts: 0 led; 1 free, or the name is paused; 2 stale; 3 held, with
+--no-wait")]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub(crate) target: TargetArgs,
-    /// Observe records of unknown age until each is renewed, or has stood for its TTL
+    /// Don't wait for renewals: a slot is "held" if the age of its record is unknown
     #[arg(long)]
-    pub(crate) wait: bool,
+    pub(crate) no_wait: bool,
     /// For monitoring: exit with the state of the worst slot (see below)
     #[arg(long)]
     pub(crate) exit_status: bool,

@@ -29,7 +29,7 @@ impl Occupied {
             let slot = storage.get(key).await?;
             match observation.add(&slot, clock.now()) {
                 Liveness::Free | Liveness::Stale => drop(self.0.swap_remove(place)),
-                Liveness::Led | Liveness::Unknown => place += 1,
+                Liveness::Led | Liveness::Held => place += 1,
             }
         }
         Ok(())

@@ -58,6 +58,7 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("by", ("two\nlines", "without control characters")),
     ("wait", DURATION),
     ("max-ttl", DURATION),
+    ("no-wait", SWITCH),
 ];
 
 /// The other options that a command line needs, with valid values.

@@ -7,7 +7,8 @@ use harness::{Trial, eventually};
 fn state(trial: &Trial, options: &[&str]) -> (i32, String) {
     let name = trial.name();
     let options = [&["--name", &name, "--json", "--exit-status"], options].concat();
-    let (code, out, _) = trial.status(&options);
+    let (code, out, said) = trial.ask("status", &options);
+    assert!(said.is_empty() || said.contains("waiting for the next renewal"), "{said}");
     let found: serde_json::Value = serde_json::from_str(&out).unwrap();
     (code, found[0]["state"].as_str().unwrap().to_owned())
 }
@@ -20,13 +21,16 @@ fn state_and_exit_status_follow_the_life_of_a_leader() {
     let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", harness::SHORT_TTL]).start();
     leader.stdout.wait_for("up");
     // A server's clock proves nothing about the age of a record.
-    let at_once = if is_on_a_server { of(3, "unknown") } else { of(0, "led") };
-    assert_eq!(state(&trial, &[]), at_once);
-    assert_eq!(state(&trial, &["--wait"]), of(0, "led"));
+    let at_once = if is_on_a_server { of(3, "held") } else { of(0, "led") };
+    assert_eq!(state(&trial, &["--no-wait"]), at_once);
+    assert_eq!(state(&trial, &[]), of(0, "led"));
+    let (_, table, said) = trial.ask("status", &["--name", &trial.name()]);
+    assert!(table.contains("led") && !table.contains("unknown") && !table.contains('\x1b'), "{table}");
+    assert_eq!(said.contains("waiting for the next renewal of slot 1"), is_on_a_server, "{said}");
 
     leader.crash();
     leader.finish();
-    eventually("the record is stale", || state(&trial, &["--wait"]) == of(2, "stale"));
+    eventually("the record is stale", || state(&trial, &[]) == of(2, "stale"));
 
     trial.run(["true"]).finish();
     assert_eq!(state(&trial, &[]), of(1, "free"));
@@ -38,7 +42,7 @@ fn exit_status_is_that_of_the_worst_slot_and_of_a_pause() {
     let trial = VVM.trial();
     let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--slots", "2"]).start();
     leader.stdout.wait_for("up");
-    assert_eq!(state(&trial, &["--wait"]).0, 1, "one of two slots is free");
+    assert_eq!(state(&trial, &[]).0, 1, "one of two slots is free");
     drop(leader);
     trial.ask("pause", &["--name", &trial.name(), "--wait", "no"]);
     let (code, out, _) = trial.status(&["--name", &trial.name(), "--exit-status"]);
